@@ -41,7 +41,7 @@ def test_an_instruction_has_the_type_of_its_operands(lanes: int) -> None:
         assert cls in INSTRUCTIONS
         value = tt.Poison(i32).result
         op = cls(value, value)
-        made = RULES[op](op, a, b)
+        compiled = RULES[op](op, a, b)
         kind, suffix = ("<4 x i32>", "v4i32") if lanes else ("i32", "i32")
-        assert isinstance(made, Number) and made.type == kind
+        assert isinstance(compiled, Number) and compiled.type == kind
         assert r.lines[-1].endswith("= " + text.format(t=kind, s=suffix))

@@ -54,7 +54,7 @@ def test_models_the_interpreter_and_the_gpu_model_need_no_llvmlite(tmp_path):
 warnings.simplefilter("error")
 model = double.triton(*types)
 zg.verify(model)
-assert zg.parse(str(model)) == model and "tt.func" in zg.to_mlir(model)
+assert zg.same_model(zg.parse(str(model)), model) and "tt.func" in zg.to_mlir(model)
 double[2](x, out, 100, 64, interpret=True)
 assert (out == 2 * x).all()
 compiled = double.compile(*types)

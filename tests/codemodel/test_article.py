@@ -24,10 +24,10 @@ OLD_NAME = re.compile(r"(?<![\w.])(" + "|".join(map(re.escape, LEGACY_NAMES)) + 
 
 @pytest.fixture(scope="module")
 def article() -> list[str]:
-    found = sorted(SEEDS.glob("003*"))
-    if not found:
+    actual = sorted(SEEDS.glob("003*"))
+    if not actual:
         pytest.skip(f"the article is not here: there is no {SEEDS}/003*")
-    return found[0].read_text(encoding="utf-8").splitlines()
+    return actual[0].read_text(encoding="utf-8").splitlines()
 
 
 def listing(article: list[str], first: str, last: str, occurrence: int = 0) -> str:
@@ -77,8 +77,8 @@ def test_vector_addition(article: list[str]):
     assert [type_.type for type_ in model.functions()[symbol].bodies[0].parameters] == [PtrType(f32)] * 3 + [i32]
     (constant,) = ops(model, arith.ConstantOp)
     assert constant.attributes["value"] == 64
-    (made,) = ops(model, tt.MakeRange)
-    assert dict(made.attributes) == {"start": 0, "end": 64}
+    (result,) = ops(model, tt.MakeRange)
+    assert dict(result.attributes) == {"start": 0, "end": 64}
     (compared,) = ops(model, arith.CmpI)
     assert compared.attributes["predicate"] is arith.IntPredicate.SLT
     assert compared.result.type == TensorType((64,), i1)
@@ -112,8 +112,8 @@ def test_the_loop_of_the_matrix_multiply(article: list[str]):
 
 def test_the_abridged_loop_with_types_over_several_lines(article: list[str]):
     text = listing(article, '%76 : int = arith.constant @"0";', "%108 :")
-    given = {"17": "int", **CARRIED, "99": str(C), "102": str(A), "105": str(B)}
-    model = in_function(text.replace("scf.yield %99 %102 %105;", "scf.yield %99 %102 %105; };"), given)
+    arguments = {"17": "int", **CARRIED, "99": str(C), "102": str(A), "105": str(B)}
+    model = in_function(text.replace("scf.yield %99 %102 %105;", "scf.yield %99 %102 %105; };"), arguments)
     check(model)
     (loop,) = ops(model, scf.For)
     assert [p.type for p in loop.bodies[0].parameters] == [i32, C, A, B]

@@ -233,13 +233,13 @@ def test_locations_are_given_to_ops_that_have_none():
 def diamond(first: str, second: str) -> list[str]:
     """Builds entry → a, b → join with the blocks made in another order, and names them as finished."""
     b = Builder.root([i1])
-    made = {name: b.new_block() for name in ("join", "b", "a", "nowhere")}
-    b.add(core.CondBranch(b.parameters[0], Successor(made[first]), Successor(made[second])))
+    table = {name: b.new_block() for name in ("join", "b", "a", "nowhere")}
+    b.add(core.CondBranch(b.parameters[0], Successor(table[first]), Successor(table[second])))
     for name in ("a", "b"):
-        b.at(made[name]).add(core.Branch(Successor(made["join"])))
-    b.at(made["join"]).add(core.Return([]))
-    b.at(made["nowhere"]).add(core.Branch(Successor(made["join"])))
-    names = {block: name for name, block in made.items()}
+        b.at(table[name]).add(core.Branch(Successor(table["join"])))
+    b.at(table["join"]).add(core.Return([]))
+    b.at(table["nowhere"]).add(core.Branch(Successor(table["join"])))
+    names = {block: name for name, block in table.items()}
     return [names.get(block, "entry") for block in b.finish().blocks]
 
 
@@ -288,14 +288,14 @@ def test_each_block_follows_one_that_leads_to_it(graph: list[list[int]]):
 
 
 def _reaches(start, goals) -> bool:
-    seen, stack = {start}, [start]
+    values, stack = {start}, [start]
     while stack:
         block = stack.pop()
         for following in block.successors:
-            if following not in seen:
-                seen.add(following)
+            if following not in values:
+                values.add(following)
                 stack.append(following)
-    return goals <= seen
+    return goals <= values
 
 
 def test_types_are_checked_when_the_op_is_made():

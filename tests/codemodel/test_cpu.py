@@ -84,9 +84,9 @@ def test_a_good_model():
 @pytest.mark.parametrize(("good", "bad", "message"), BAD, ids=[bad for _, bad, _ in BAD])
 def test_a_bad_model_is_refused(good, bad, message):
     assert GOOD.count(good) == 1
-    with pytest.raises(zg.ZigguratError) as caught:
+    with pytest.raises(zg.ZigguratError) as error:
         zg.verify(zg.parse(GOOD.replace(good, bad)))
-    assert message in str(caught.value)
+    assert message in str(error.value)
 
 
 def test_an_access_of_a_load_is_the_result_of_one():

@@ -133,9 +133,9 @@ def declare(name: str, **fields: Any) -> type[Op]:
     ],
 )
 def test_declarations_that_cannot_be_told_apart_are_refused(fields: Any, message: str):
-    with pytest.raises(ValueError, match=re.escape(message)) as caught:
+    with pytest.raises(ValueError, match=re.escape(message)) as error:
         declare("test.bad", **fields())
-    assert "in the declaration of Declared" in str(caught.value) and "test.bad" not in OPS
+    assert "in the declaration of Declared" in str(error.value) and "test.bad" not in OPS
 
 
 def test_operands_that_may_be_absent_come_last():
@@ -155,9 +155,9 @@ def test_a_name_is_declared_once():
 def test_operands_are_values(place: Builder):
     x, pointer, _ = place.parameters
     op = arith.AddI(x, x)
-    with refused("arith.addi: an operand must be a Value; got <arith.addi") as caught:
+    with refused("arith.addi: an operand must be a Value; got <arith.addi") as warnings:
         arith.AddI(op, x)
-    assert caught.value.hint == "give its result"
+    assert warnings.value.hint == "give its result"
     for wrong in (None, 3, i32):
         with refused("arith.addi: an operand must be a Value; got"):
             arith.AddI(x, wrong)
@@ -255,8 +255,8 @@ class Colour(enum.Enum):
     ],
 )
 def test_attributes_are_converted(value: object, kind: Any, expected: object):
-    found = convert_attribute(value, kind, "it")
-    assert found == expected and type(found) is type(expected)
+    actual = convert_attribute(value, kind, "it")
+    assert actual == expected and type(actual) is type(expected)
 
 
 @pytest.mark.parametrize(
@@ -333,9 +333,9 @@ def test_make_checks_the_counts(place: Builder):
 
 def test_make_is_the_constructor_without_type_rules(place: Builder):
     x, pointer, y = place.parameters
-    made = tt.Load.SPEC.make([pointer], [], {"volatile": True}, [], f32)
-    assert same_model(made, tt.Load(pointer, volatile=True))
-    assert isinstance(made, tt.Load) and made.mask is None and made.ptr is pointer
+    result = tt.Load.SPEC.make([pointer], [], {"volatile": True}, [], f32)
+    assert same_model(result, tt.Load(pointer, volatile=True))
+    assert isinstance(result, tt.Load) and result.mask is None and result.ptr is pointer
     assert arith.AddI.SPEC.make([x, y], [], {}, [], i64).result.type == i64
 
 

@@ -11,17 +11,17 @@ from ziggurat.codemodel.traits import Pure
 
 @pytest.fixture
 def table():
-    made = OpTable("symbol")
+    result = OpTable("symbol")
 
-    @made.of(arith.AddI, arith.AddF)
+    @result.of(arith.AddI, arith.AddF)
     def plus(op):
         return "+"
 
-    @made.of(Pure)
+    @result.of(Pure)
     def pure(op):
         return "?"
 
-    return made
+    return result
 
 
 def ops(text: str):

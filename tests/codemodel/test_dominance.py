@@ -42,14 +42,14 @@ def reaches(successors: dict[int, list[int]], start: int, goal: int, without: in
     """Whether there is a path (of no or more steps) that passes no `without`."""
     if without is not None and without in (start, goal):
         return False
-    seen, work = {start}, [start]
+    values, work = {start}, [start]
     while work:
         node = work.pop()
         if node == goal:
             return True
         for following in successors[node]:
-            if following not in seen and following != without:
-                seen.add(following)
+            if following not in values and following != without:
+                values.add(following)
                 work.append(following)
     return False
 
@@ -116,20 +116,20 @@ MODEL = """tt.func @"f" (%n : i32, %c : i1)void -> {
 def test_values_dominate_across_bodies():
     model = parse(MODEL)
     ops = {op.NAME: op for op in model.walk()}
-    one, choice = ops["arith.constant"].result, ops["scf.if"].result
+    unit, choice = ops["arith.constant"].result, ops["scf.if"].result
     parameter = model.bodies[0].parameters[0]
-    known = Dominance()
-    assert all(known.dominates(parameter, op) for op in model.bodies[0].walk())
-    assert known.dominates(one, ops["arith.addi"]) and known.dominates(one, ops["tt.print"])
-    assert not known.dominates(one, ops["arith.constant"])
-    assert not known.dominates(ops["arith.addi"].result, ops["arith.subi"])
-    assert not known.dominates(ops["arith.addi"].result, ops["tt.print"])
-    assert not known.dominates(choice, ops["arith.addi"]), "the result is not there inside of the op"
-    assert known.dominates(choice, ops["arith.muli"])
-    assert not known.dominates(ops["arith.muli"].result, ops["tt.print"])
-    assert known.dominates(choice, ops["tt.print"])
-    assert not known.dominates(ops["tt.print"].result, ops["scf.if"])
-    assert not known.dominates(choice, ops["scf.if"])
+    constants = Dominance()
+    assert all(constants.dominates(parameter, op) for op in model.bodies[0].walk())
+    assert constants.dominates(unit, ops["arith.addi"]) and constants.dominates(unit, ops["tt.print"])
+    assert not constants.dominates(unit, ops["arith.constant"])
+    assert not constants.dominates(ops["arith.addi"].result, ops["arith.subi"])
+    assert not constants.dominates(ops["arith.addi"].result, ops["tt.print"])
+    assert not constants.dominates(choice, ops["arith.addi"]), "the result is not there inside of the op"
+    assert constants.dominates(choice, ops["arith.muli"])
+    assert not constants.dominates(ops["arith.muli"].result, ops["tt.print"])
+    assert constants.dominates(choice, ops["tt.print"])
+    assert not constants.dominates(ops["tt.print"].result, ops["scf.if"])
+    assert not constants.dominates(choice, ops["scf.if"])
 
 
 def test_the_result_of_an_op_that_is_not_placed_dominates_nothing():

@@ -118,19 +118,19 @@ def test_source_and_model_agree_on_control_flow():
 
 
 def test_short_circuits_run_no_more_than_python():
-    said = []
-    host = {"zg.say": lambda value: said.append(value) or value}
+    text = []
+    host = {"zg.say": lambda value: text.append(value) or value}
     parts = """()object -> { %x : object = invoke %a @"zg.say"; yield %x; }
         ()object -> { %y : object = invoke %b @"zg.say"; yield %y; }"""
     for op, meaning in (("cand", lambda a, b: a and b), ("cor", lambda a, b: a or b)):
         for a, b in [(0, 2), (1, 2), (3, 0)]:
-            said.clear()
+            text.clear()
             assert execute(function(f"%c : object = {op} {parts}; return %c;"), (a, b), host=host) == meaning(a, b)
-            assert said == ([a, b] if bool(a) == (op == "cand") else [a])
+            assert text == ([a, b] if bool(a) == (op == "cand") else [a])
     choice = function(f"%c : object = cexpression %a {parts}; return %c;")
-    said.clear()
+    text.clear()
     assert execute(choice, (0, 9), host=host) == 9
-    assert said == [9]
+    assert text == [9]
 
 
 MODULE = """
@@ -197,10 +197,10 @@ def test_failures(body, error, message):
 
 
 def test_failures_know_their_place():
-    with pytest.raises(KernelRuntimeError) as caught:
+    with pytest.raises(KernelRuntimeError) as error:
         execute(function('%x : object = div %a %b @loc="3:8:3:13:kernel.py"; return %x;'), (1, 0))
-    assert str(caught.value.location) == "kernel.py:3:9"
-    assert isinstance(caught.value.__cause__, ZeroDivisionError)
+    assert str(error.value.location) == "kernel.py:3:9"
+    assert isinstance(error.value.__cause__, ZeroDivisionError)
 
 
 def test_blocks():

@@ -124,9 +124,9 @@ func @"f" (%a : i32, %b : i32)i32 -> {
     %q : i32 = arith.divsi %a %b @loc="12:4:12:9:program.py";
     return %q;
 };"""
-    with pytest.raises(KernelRuntimeError) as caught:
+    with pytest.raises(KernelRuntimeError) as error:
         call(integers, text, 1, 0)
-    assert str(caught.value.location) == "program.py:12:5"
+    assert str(error.value.location) == "program.py:12:5"
     with pytest.raises(TypeError) as other:
         call(integers, text, None, 1)
     assert "program.py:12:5" in other.value.__notes__[0]

@@ -68,8 +68,8 @@ def test_small_functions():
 @given(layouts())
 def test_every_element_is_held_and_found(layout: Layout):
     assert layout.covers(256) and not layout.covers(512)
-    held = {layout.element(*place) for place in places(layout)}
-    assert held == set(range(256))
+    values = {layout.element(*place) for place in places(layout)}
+    assert values == set(range(256))
     for element in range(0, 256, 7):
         assert layout.element(*layout.locate(element, 256)) == element
     assert parse_layout(str(layout)) == layout
@@ -134,10 +134,10 @@ NUMBERS = np.arange(256).reshape(SHAPE)
 @settings(max_examples=15)
 @given(layouts(), st.permutations([0, 1, 2]))
 def test_transposing_moves_elements_as_numpy_does(layout: Layout, order):
-    turned = NUMBERS.transpose(order).ravel()
-    made = layout.transposed(SHAPE, order)
+    transposed = NUMBERS.transpose(order).ravel()
+    result = layout.transposed(SHAPE, order)
     for place in itertools.islice(places(layout), 0, None, 37):
-        assert turned[made.element(*place)] == layout.element(*place)
+        assert transposed[result.element(*place)] == layout.element(*place)
 
 
 @settings(max_examples=15)
@@ -151,17 +151,17 @@ def test_dropping_and_narrowing_an_axis(layout: Layout, axis: int):
         return  # Mixed bases need not stay independent.
     for place in itertools.islice(places(layout), 0, None, 41):
         index = np.unravel_index(layout.element(*place), SHAPE)
-        kept = [int(i) for a, i in enumerate(index) if a != axis]
-        assert dropped.element(*place) == np.ravel_multi_index(kept, rest)
+        copies = [int(i) for a, i in enumerate(index) if a != axis]
+        assert dropped.element(*place) == np.ravel_multi_index(copies, rest)
         assert narrowed.element(*place) == dropped.element(*place)
 
 
 @settings(max_examples=15)
 @given(layouts())
 def test_joining_and_splitting(layout: Layout):
-    joined = layout.joined()
-    assert joined.covers(512) and joined.split() == layout
-    assert joined.element(1) == 1 and joined.element(2) == 2 * layout.element(1)
+    type_ = layout.joined()
+    assert type_.covers(512) and type_.split() == layout
+    assert type_.element(1) == 1 and type_.element(2) == 2 * layout.element(1)
     assert Layout((2,), (1, 4, 8, 16, 32), ()).split() is None, "the halves are in two lanes"
 
 

@@ -72,9 +72,9 @@ def test_the_place_outside_of_a_folder_is_the_call_that_led_there():
 def test_locations_are_values():
     place = Location("k.py", 1, 2, 3, 4)
     assert place == Location("k.py", 1, 2, 3, 4) and hash(place) == hash(Location("k.py", 1, 2, 3, 4))
-    made = place.made_by("fold")
-    assert made.by == "fold" and place.by is None and made.made_by("fold") is made
-    assert str(made) == "k.py:1:3"
+    result = place.made_by("fold")
+    assert result.by == "fold" and place.by is None and result.made_by("fold") is result
+    assert str(result) == "k.py:1:3"
     with pytest.raises(AttributeError):
         place.line = 2  # type: ignore[misc]
 
@@ -88,14 +88,14 @@ def test_errors_show_place_and_hint(source: str):
 
 
 @pytest.mark.parametrize(
-    ("column", "width", "shown", "caret"),
+    ("column", "width", "output", "caret"),
     [(0, 1, "0…", 0), (500, 3, "…7…", 81), (500, 900, "…7…", 81), (999, 1, "…x", 160), (1000, 1, "…x", 161)],
 )
-def test_a_long_line_is_clipped_around_the_caret(monkeypatch, column: int, width: int, shown: str, caret: int):
+def test_a_long_line_is_clipped_around_the_caret(monkeypatch, column: int, width: int, output: str, caret: int):
     line = "0" * 400 + "7" * 300 + "x" * 300
     monkeypatch.setitem(linecache.cache, "<long>", (len(line), None, [line], "<long>"))
     text, carets = Location("<long>", 1, column, 1, column + width).excerpt().splitlines()[1:]
-    assert len(text) <= 4 + 162 and (text.endswith("…"), text[4] == "…") == (shown[-1] == "…", shown[0] == "…")
+    assert len(text) <= 4 + 162 and (text.endswith("…"), text[4] == "…") == (output[-1] == "…", output[0] == "…")
     assert carets.index("^") == 4 + caret and len(carets) <= len(text) + 1
     if caret < 160:
         assert text[carets.index("^")] == line[column]

@@ -63,10 +63,10 @@ def named(model: Op, name: str) -> Op:
 def parts_of(model: Op) -> list[object]:
     bodies = [body for op in model.walk() for body in op.bodies]
     blocks = [block for body in bodies for block in body.blocks]
-    found: list[object] = [*model.walk(), *bodies, *blocks]
-    found += [op.result for op in model.walk()] + [p for block in blocks for p in block.parameters]
-    found += [successor for op in model.walk() for successor in op.successors]
-    return found
+    results: list[object] = [*model.walk(), *bodies, *blocks]
+    results += [op.result for op in model.walk()] + [p for block in blocks for p in block.parameters]
+    results += [successor for op in model.walk() for successor in op.successors]
+    return results
 
 
 def test_no_field_of_any_part_can_be_set_or_deleted():
@@ -106,8 +106,8 @@ def test_uses_are_in_the_order_of_the_model_and_count_an_op_once():
     model = parse(LOOP)
     x = model.bodies[0].parameters[0]
     assert [op.NAME for op in x.uses] == ["scf.for", "arith.muli"]
-    one = named(model, "arith.constant").result
-    assert [op.NAME for op in one.uses] == ["scf.for", "scf.yield"]  # three operands of the loop, yet one use
+    unit = named(model, "arith.constant").result
+    assert [op.NAME for op in unit.uses] == ["scf.for", "scf.yield"]  # three operands of the loop, yet one use
     assert named(model, "return").result.uses == ()
 
 
@@ -202,13 +202,13 @@ def test_walk_is_outer_before_inner_in_order():
 def test_captured_values_are_those_from_outside_in_the_order_of_use():
     model = parse(LOOP)
     x, flag = model.bodies[0].parameters
-    one = named(model, "arith.constant").result
+    unit = named(model, "arith.constant").result
     total = named(model, "arith.addi").result
     assert model.captured_values() == ()
-    assert named(model, "scf.for").captured_values() == (flag, x, one)
+    assert named(model, "scf.for").captured_values() == (flag, x, unit)
     choice = named(model, "scf.if")
-    assert choice.captured_values() == (total, x, one)  # the condition is an operand, not captured
-    assert choice.bodies[1].captured() == (one,)
+    assert choice.captured_values() == (total, x, unit)  # the condition is an operand, not captured
+    assert choice.bodies[1].captured() == (unit,)
 
 
 def test_captured_values_include_what_goes_to_successors():
@@ -418,9 +418,9 @@ def test_html_escapes_what_strings_hold(text: str):
 
 def test_require():
     require(True, "not raised")
-    with pytest.raises(BuildError, match="raised") as caught:
+    with pytest.raises(BuildError, match="raised") as error:
         require(False, "raised", hint="try")
-    assert caught.value.hint == "try"
+    assert error.value.hint == "try"
 
 
 def test_ops_without_type_rule_give_void():
@@ -442,8 +442,8 @@ def test_the_generic_view_reads_as_the_fields():
     assert dict(op.attributes) == {"predicate": arith.IntPredicate.SLT}
     assert op.bodies == () and op.successors == () and op.location is None and op.parent is None
     assert op.result.op is op and op.result.type == i1
-    declared = core.Var(x, name="n", type=VarType(i32))
-    assert declared.initial is x and core.Var(type=VarType(i32)).initial is None
+    names = core.Var(x, name="n", type=VarType(i32))
+    assert names.initial is x and core.Var(type=VarType(i32)).initial is None
     assert isinstance(parse(LOOP).bodies[0], Body)
     assert py.Pack([x, x]).operands == (x, x)
     assert {tt.Load, math_ops.Exp} <= set(OPS.values())

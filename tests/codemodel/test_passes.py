@@ -24,9 +24,9 @@ def nothing(model: Op) -> Op:
 
 def breaking(model: Op) -> Op:
     """A copy whose first op has a result of a wrong type."""
-    made = transform(model)
-    fill(made.bodies[0].entry.ops[0].result, "type", i64)
-    return made
+    result = transform(model)
+    fill(result.bodies[0].entry.ops[0].result, "type", i64)
+    return result
 
 
 def test_passes_run_in_order():
@@ -35,17 +35,17 @@ def test_passes_run_in_order():
 
 
 def test_a_snapshot_after_each_pass():
-    taken: list[Snapshot] = []
-    made = run_passes(MODEL, [nothing, ("differences", subtract)], snapshots=taken)
-    assert [snapshot.name for snapshot in taken] == ["nothing", "differences"]
-    assert taken[0].model is MODEL and taken[1].model is made
+    selection: list[Snapshot] = []
+    result = run_passes(MODEL, [nothing, ("differences", subtract)], snapshots=selection)
+    assert [snapshot.name for snapshot in selection] == ["nothing", "differences"]
+    assert selection[0].model is MODEL and selection[1].model is result
 
 
 def test_a_pass_that_breaks_the_model_is_named():
     run_passes(MODEL, [breaking])
-    with pytest.raises(VerifyError, match=r"after the pass 'breaking', the model breaks 1 invariant") as caught:
+    with pytest.raises(VerifyError, match=r"after the pass 'breaking', the model breaks 1 invariant") as error:
         run_passes(MODEL, [subtract, breaking], verify=True)
-    assert len(caught.value.violations) == 1
+    assert len(error.value.violations) == 1
 
 
 def test_a_model_that_no_pass_changed_is_not_verified():

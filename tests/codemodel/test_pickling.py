@@ -30,21 +30,21 @@ def again(part: object) -> object:
 
 
 def test_a_pickled_model_is_equal_and_well_formed():
-    made = again(MODEL)
-    assert isinstance(made, Op) and made is not MODEL
-    assert same_model(made, MODEL)
-    verify(made)
-    assert [op.location for op in made.walk()] == [op.location for op in MODEL.walk()]
-    assert made.bodies[0].yield_type is void
+    model = again(MODEL)
+    assert isinstance(model, Op) and model is not MODEL
+    assert same_model(model, MODEL)
+    verify(model)
+    assert [op.location for op in model.walk()] == [op.location for op in MODEL.walk()]
+    assert model.bodies[0].yield_type is void
 
 
 def test_locations_keep_their_pass_and_their_caller():
     model = parse(str(MODEL))
     place = Location("k.py", 1, 2, 3, 4, by="fold", caller=Location("m.py", 9))
     model.bodies[0].entry.ops[0].__dict__["location"] = place
-    made = again(model)
-    assert isinstance(made, Op)
-    assert made.bodies[0].entry.ops[0].location == place
+    result = again(model)
+    assert isinstance(result, Op)
+    assert result.bodies[0].entry.ops[0].location == place
 
 
 def test_the_parts_of_a_model_keep_their_places():

@@ -71,14 +71,14 @@ def test_numbers_of_a_type_are_themselves(type_: ScalarType) -> None:
 @given(value=st.floats(allow_nan=False, allow_infinity=False))
 def test_rounding_is_to_the_nearest_in_one_step(type_: ScalarType, value: float) -> None:
     # ml_dtypes rounds f64 to f32 first, so it is no judge here.
-    made = rounded_number(value, type_)
+    result = rounded_number(value, type_)
     if abs(value) >= type_.format.largest and type_.is_fp8:
-        assert made == math.copysign(type_.format.largest, value)
-    elif math.isfinite(made):
+        assert result == math.copysign(type_.format.largest, value)
+    elif math.isfinite(result):
         place = bisect.bisect(numbers_of(type_), value)
         near = [number for number in numbers_of(type_)[max(0, place - 2) : place + 2] if math.isfinite(number)]
         best = min(abs(Fraction(number) - Fraction(value)) for number in near)
-        assert abs(Fraction(made) - Fraction(value)) == best
+        assert abs(Fraction(result) - Fraction(value)) == best
     else:
         assert abs(value) > type_.format.largest
 
@@ -86,27 +86,29 @@ def test_rounding_is_to_the_nearest_in_one_step(type_: ScalarType, value: float)
 @SMALL
 @given(value=NARROW_FLOATS)
 def test_truncation_is_toward_zero(type_: ScalarType, value: float) -> None:
-    made = truncated(value, type_)
+    result = truncated(value, type_)
     if math.isnan(value) or math.isinf(value):
-        assert same(made, value) or type_.is_fp8
+        assert same(result, value) or type_.is_fp8
         return
-    assert same(rounded_number(made, type_), made)
-    assert math.copysign(1, made) == math.copysign(1, value)
+    assert same(rounded_number(result, type_), result)
+    assert math.copysign(1, result) == math.copysign(1, value)
     place = bisect.bisect(numbers_of(type_), abs(value))
     finite = [number for number in numbers_of(type_)[:place] if math.isfinite(number)]
-    assert abs(made) == finite[-1]
+    assert abs(result) == finite[-1]
 
 
 @FLOATS
 @given(value=st.integers(-(1 << 63), (1 << 63) - 1))
 def test_integers_round_once(type_: ScalarType, value: int) -> None:
-    made = rounded_integer(value, type_)
+    result = rounded_integer(value, type_)
     if type_ in (f32, f64):
-        below, above = (float(np.nextafter(type_.dtype.type(made), type_.dtype.type(end))) for end in (-np.inf, np.inf))
-        error = abs(Fraction(made) - value)
+        below, above = (
+            float(np.nextafter(type_.dtype.type(result), type_.dtype.type(end))) for end in (-np.inf, np.inf)
+        )
+        error = abs(Fraction(result) - value)
         assert error <= min(abs(Fraction(below) - value), abs(Fraction(above) - value))
     elif abs(value) < 1 << 53:
-        assert same(made, rounded_number(float(value), type_))
+        assert same(result, rounded_number(float(value), type_))
 
 
 @FLOATS
@@ -148,10 +150,10 @@ def test_fma_rounds_once(type_: ScalarType, values: tuple[float, ...]) -> None:
     expected = _exact_fma(values, type_)
     arrays = [scalars.array_of(value, type_) for value in values]
     with np.errstate(all="ignore"):
-        made = scalars.number_of(scalars.fma(*arrays, type_))  # pyright: ignore[reportCallIssue]
+        result = scalars.number_of(scalars.fma(*arrays, type_))  # pyright: ignore[reportCallIssue]
     if not math.isnan(expected):
         exact = Fraction(values[0]) * Fraction(values[1]) + Fraction(values[2])
-        assert abs(Fraction(made) - exact) == abs(Fraction(expected) - exact)
+        assert abs(Fraction(result) - exact) == abs(Fraction(expected) - exact)
 
 
 def smallest(type_: ScalarType) -> float:
@@ -168,10 +170,10 @@ def test_fma_at_numbers_midway_between_two_of_the_type(type_: ScalarType) -> Non
         total = Fraction(1) + Fraction(half) + Fraction(addend)
         product = [scalars.array_of(value, type_) for value in (1.0 + 4 * half, 1.0 - 2 * half, addend)]
         with np.errstate(all="ignore"):
-            made = scalars.number_of(scalars.fma(*product, type_))  # pyright: ignore[reportCallIssue]
+            result = scalars.number_of(scalars.fma(*product, type_))  # pyright: ignore[reportCallIssue]
         exact = Fraction(1.0 + 4 * half) * Fraction(1.0 - 2 * half) + Fraction(addend)
-        others = (made - 2 * half, made + 2 * half)
-        assert all(abs(Fraction(made) - exact) <= abs(Fraction(other) - exact) for other in others)
+        others = (result - 2 * half, result + 2 * half)
+        assert all(abs(Fraction(result) - exact) <= abs(Fraction(other) - exact) for other in others)
         assert total > 1 or expected == 1.0
 
 
@@ -195,14 +197,14 @@ def special(type_: ScalarType) -> list[Any]:
     if type_.is_int:
         return [*type_.limits, 0, 1, 7, type_.limits[1] // 2 + 1, *((-1, -7) if type_.signed else ())]
     top, small = type_.format.largest, smallest(type_)
-    found = [math.nan, 0.0, -0.0, 1.0, -2.5, top, -top, small, type_.format.smallest_normal]
-    return found if type_.saturates else [*found, math.inf, -math.inf]
+    results = [math.nan, 0.0, -0.0, 1.0, -2.5, top, -top, small, type_.format.smallest_normal]
+    return results if type_.saturates else [*results, math.inf, -math.inf]
 
 
-def made(cls: type[Op], *given: Any, **named: Any) -> list[Op]:
+def made(cls: type[Op], *argument: Any, **keywords: Any) -> list[Op]:
     """The op, if it takes operands of this number, of these types and signs."""
     try:
-        return [cls(*given, **named)]
+        return [cls(*argument, **keywords)]
     except (BuildError, TypeError):
         return []
 
@@ -229,7 +231,7 @@ def test_ops_on_python_numbers_mean_what_they_do_on_arrays() -> None:
         types = [scalar_element(value.type) for value in op.operands]
         for numbers in itertools.product(*map(special, types)):
             if not isinstance(op, DIVISIONS) or numbers[1]:
-                found, expected = on_numbers(op, numbers), on_arrays(op, numbers)
-                if not same(found, expected) or type(found) is not type(expected):
-                    wrong.append((op.NAME, types, numbers, found, expected))
+                actual, expected = on_numbers(op, numbers), on_arrays(op, numbers)
+                if not same(actual, expected) or type(actual) is not type(expected):
+                    wrong.append((op.NAME, types, numbers, actual, expected))
     assert not wrong, wrong[:20]

@@ -34,18 +34,18 @@ def check(before: str, after: str) -> None:
 
 
 def test_many_stores_in_a_block_take_linear_time(monkeypatch: pytest.MonkeyPatch):
-    asked: list[Op] = []
+    calls: list[Op] = []
     position = Dominance.position
 
     def counted(dominance: Dominance, op: Op) -> int:
-        asked.append(op)
+        calls.append(op)
         return position(dominance, op)
 
     monkeypatch.setattr(Dominance, "position", counted)
     count = 500
     steps = "".join(f"%a{i} : i32 = var.load %v; var.store %v %a{i};" for i in range(count))
     check(f"""%v : Var<i32> = var %n @"v"; {steps} %b : i32 = var.load %v; tt.print %b @"";""", 'tt.print %n @"";')
-    assert len(asked) < 20 * count
+    assert len(calls) < 20 * count
 
 
 def test_straight_line():
@@ -334,10 +334,10 @@ class Evaluator:
             case scf.If():
                 return pack(self.body(op.bodies[operands[0] is not True], []))
             case scf.For():
-                start, stop, step, *carried = operands
+                start, stop, step, *parameters = operands
                 for index in range(start, stop, step):
-                    carried = self.body(op.body, [index, *carried])
-                return pack(carried)
+                    parameters = self.body(op.body, [index, *parameters])
+                return pack(parameters)
             case scf.While():
                 while True:
                     going, *operands = self.body(op.before, operands)
@@ -467,8 +467,8 @@ class Generator:
             before = builder.nested(types, scf.packed(types))
             scope, mine = [*values, *before.parameters], list(variables)
             self.statements(before, scope, mine, depth + 1)
-            carried = [self.expression(before, scope, mine) for _ in range(count)]
-            before.add(scf.Condition(self.condition(before, scope, mine), carried))
+            parameters = [self.expression(before, scope, mine) for _ in range(count)]
+            before.add(scf.Condition(self.condition(before, scope, mine), parameters))
             after = builder.nested(types, scf.packed(types))
             scope, mine = [*values, *after.parameters], list(variables)
             self.statements(after, scope, mine, depth + 1)

@@ -31,9 +31,9 @@ def test_the_values_of_a_for():
     zero = ZERO.result
     assert FOR.controls == (zero, N, N)
     assert FOR.inits == (zero, X)
-    index, *carried = FOR.body.parameters
-    assert FOR.entry_arguments(FOR.body) == tuple(carried)
-    assert handed(FOR) == [(index, carried[1])]
+    index, *parameters = FOR.body.parameters
+    assert FOR.entry_arguments(FOR.body) == tuple(parameters)
+    assert handed(FOR) == [(index, parameters[1])]
     assert FOR.value_types == (i32, f32)
 
 

@@ -97,16 +97,16 @@ def models(draw: Any, cls: type[Op]) -> Op:
     count = spec.required + draw(st.integers(0, spec.optional)) + spec.variadic * group
     operands = [draw(value) for _ in range(count)]
     if cls is arith.ConstantOp:  # Strings are the 2024 spelling of its numbers.
-        found = {"value": draw(st.booleans() | integers | floats)}
+        results = {"value": draw(st.booleans() | integers | floats)}
     else:
         present = [field for field in spec.attributes if field.default is REQUIRED or draw(st.booleans())]
-        found = {field.name: draw(attributes(field.kind)) for field in present}
+        results = {field.name: draw(attributes(field.kind)) for field in present}
     blocks = [f.new_block(draw(st.lists(types, max_size=2))) for _ in spec.successors]
     successors = [Successor(block, [draw(value) for _ in block.parameters]) for block in blocks]
     many = any(field.role == "bodies" for field in spec.bodies)
     number = draw(st.integers(0, 3)) if many else len(spec.bodies)
     bodies = [a_body(draw, f, issubclass(cls, Isolated)) for _ in range(number)]
-    op = spec.make(operands, successors, found, bodies, void if issubclass(cls, Terminator) else draw(types))
+    op = spec.make(operands, successors, results, bodies, void if issubclass(cls, Terminator) else draw(types))
     location = draw(st.none() | st.builds(Location, texts, *[st.integers(0, 999)] * 4, st.none() | texts))
     f.add(op, location)
     for block in blocks:
@@ -150,8 +150,8 @@ def test_an_enum_is_written_by_its_value():
     text += "    %3 : descriptor<x8, f32, nan> = tt.make_tensor_descriptor %0 %1 %2 @padding=nan;\n    tt.return;\n};\n"
     model = parse(text)
     assert str(model) == text
-    made = model.bodies[0].entry.ops[0]
-    assert isinstance(made, tt.MakeTensorDescriptor) and made.padding is tt.Padding.NAN
+    result = model.bodies[0].entry.ops[0]
+    assert isinstance(result, tt.MakeTensorDescriptor) and result.padding is tt.Padding.NAN
     assert same_model(parse(text.replace("=nan", '="nan"')), model)
 
 
@@ -251,9 +251,9 @@ MALFORMED = {
 @pytest.mark.parametrize("case", MALFORMED)
 def test_malformed(case: str):
     text, line, column, message = MALFORMED[case]
-    with pytest.raises(ParseError) as caught:
+    with pytest.raises(ParseError) as failure:
         parse(text, "model.txt")
-    error = caught.value
+    error = failure.value
     assert (error.line, error.column) == (line, column), str(error)
     assert message in error.summary
     head, source, caret, *_ = str(error).split("\n")
@@ -263,9 +263,9 @@ def test_malformed(case: str):
 
 
 def test_a_misspelt_op_gets_a_hint():
-    with pytest.raises(ParseError, match="did you mean 'return'") as caught:
+    with pytest.raises(ParseError, match="did you mean 'return'") as error:
         parse(F + "retrun;" + E)
-    assert caught.value.hint == "did you mean 'return'?"
+    assert error.value.hint == "did you mean 'return'?"
 
 
 def test_deep_bodies_are_an_error_not_a_crash():

@@ -65,12 +65,12 @@ def body_of(text: str, parameters: str = "%0 : i32", result: str = "i32") -> Op:
 
 
 def parts(model: Op) -> set[int]:
-    found = {id(op) for op in model.walk()} | {id(op.result) for op in model.walk()}
+    results = {id(op) for op in model.walk()} | {id(op.result) for op in model.walk()}
     for op in model.walk():
         for body in op.bodies:
-            found.add(id(body))
-            found |= {id(block) for block in body.blocks} | {id(p) for block in body.blocks for p in block.parameters}
-    return found
+            results.add(id(body))
+            results |= {id(block) for block in body.blocks} | {id(p) for block in body.blocks for p in block.parameters}
+    return results
 
 
 def test_a_copy_is_equal_and_shares_no_part():
@@ -113,9 +113,9 @@ def models(draw: st.DrawFn) -> Op:
 
     x, condition = b.parameters
     result = fill(b, [x], 0)
-    left, join = b.new_block(), b.new_block([i32])
-    b.add(core.CondBranch(condition, Successor(left), Successor(join, [result])))
-    b.move_to(left)
+    rest, join = b.new_block(), b.new_block([i32])
+    b.add(core.CondBranch(condition, Successor(rest), Successor(join, [result])))
+    b.move_to(rest)
     b.add(core.Branch(Successor(join, [fill(b, [x, result], 1)])))
     b.move_to(join)
     b.add(core.Return(join.parameters))
@@ -169,10 +169,10 @@ def test_nested_bodies_and_blocks_are_transformed():
 
 
 def test_the_first_transformer_that_says_something_decides():
-    asked: list[str] = []
+    calls: list[str] = []
 
     def watch(builder: Rewriter, op: Op, operands: tuple[Value, ...]) -> None:
-        asked.append(op.NAME)
+        calls.append(op.NAME)
 
     def add_to_mul(builder: Rewriter, op: Op, operands: tuple[Value, ...]) -> Value | None:
         return builder.add(arith.MulI(*operands)) if isinstance(op, arith.AddI | arith.SubI) else None
@@ -181,7 +181,7 @@ def test_the_first_transformer_that_says_something_decides():
     names = {op.NAME for op in transform(model, add_to_sub, add_to_mul).walk()}
     assert "arith.subi" in names and "arith.addi" not in names
     assert same_model(transform(model, watch, add_to_mul), parse(NESTED.replace("arith.addi", "arith.muli")))
-    assert asked == [op.NAME for op in model.walk()]  # each once, in order, the root too
+    assert calls == [op.NAME for op in model.walk()]  # each once, in order, the root too
     # Ops that a transformer adds are not asked about again.
     assert len([op for op in transform(model, add_to_sub, add_to_mul).walk() if isinstance(op, arith.MulI)]) == 1
 
@@ -344,8 +344,8 @@ def test_rebuilt_with_bodies_of_another_type():
 def test_declared_types_follow_the_operand_where_it_determines_them():
     b = Builder.root([i32, i64])
     op = tt.Splat(b.parameters[0], TensorType((4,), i32))
-    made = rebuilt(op, (b.parameters[1],), ())
-    assert made.result.type == made.type == TensorType((4,), i64)  # type: ignore[attr-defined]
+    result = rebuilt(op, (b.parameters[1],), ())
+    assert result.result.type == result.type == TensorType((4,), i64)  # type: ignore[attr-defined]
     assert rebuilt(op, (b.parameters[1],), (), type_=TensorType((4,), i64)).type == TensorType((4,), i64)  # type: ignore[attr-defined]
 
 
@@ -366,8 +366,8 @@ def test_rewrite_body_with_other_types():
     model = body_of("%1 : i32 = arith.addi %0 %0; return %1;")
     outside = Rewriter.over(Builder.root())
     body = outside.rewrite_body(model.bodies[0], isolated=True, parameter_types=[i64], yield_type=i64)
-    made = rebuilt(model, (), [body])
-    assert str(made) == str(model).replace("i32", "i64")
+    result = rebuilt(model, (), [body])
+    assert str(result) == str(model).replace("i32", "i64")
 
 
 def test_inlining_blocks_of_another_body():
@@ -390,9 +390,9 @@ def test_inlining_blocks_of_another_body():
     rewriter.rewrite_blocks(callee.bodies[0])
     b.move_to(after)
     b.add(core.Return(after.parameters))
-    made = core.Func("g", b.finish())
-    assert [op.NAME for op in made.walk()].count("return") == 1
-    assert len(made.body.blocks) == 5 and made.body.blocks[-1] is after
+    result = core.Func("g", b.finish())
+    assert [op.NAME for op in result.walk()].count("return") == 1
+    assert len(result.body.blocks) == 5 and result.body.blocks[-1] is after
 
 
 # Attributes and locations.
@@ -400,9 +400,9 @@ def test_inlining_blocks_of_another_body():
 
 def test_with_attributes():
     model = parse('tt.func @"f" (%0 : i32)void -> { tt.return; };')
-    named = with_attributes(model, {"sym_name": "g", "divisibility": [16]})
-    assert str(named).startswith('tt.func @"g" @divisibility=[16] (%0 : i32)void')
-    assert not same_model(named, model) and model.attributes["sym_name"] == "f"
+    keywords = with_attributes(model, {"sym_name": "g", "divisibility": [16]})
+    assert str(keywords).startswith('tt.func @"g" @divisibility=[16] (%0 : i32)void')
+    assert not same_model(keywords, model) and model.attributes["sym_name"] == "f"
     with refused("tt.func has no attribute 'name'; it has sym_name, divisibility, noinline, parts"):
         with_attributes(model, {"name": "g"})
     with refused("tt.func: attribute 'noinline' must be of kind bool; got 'maybe'"):
@@ -468,18 +468,18 @@ def to_bf16(builder: Rewriter, op: Op, operands: tuple[Value, ...]) -> Value | N
 
 
 def test_a_change_of_types_runs_on_by_itself():
-    made = transform(parse(KERNEL), to_bf16)
-    verify(made)
-    assert same_model(made, parse(KERNEL.replace("f32", "bf16")))
+    model = transform(parse(KERNEL), to_bf16)
+    verify(model)
+    assert same_model(model, parse(KERNEL.replace("f32", "bf16")))
 
 
 def test_a_lone_function_is_asked_about():
     function = parse(KERNEL).bodies[0].entry.ops[0]
     lone = parse(str(function))
     assert lone.NAME == "tt.func"
-    made = transform(lone, to_bf16)
-    verify(made)
-    assert made.parent is None and "f32" not in str(made).replace("bf16", "")
+    model = transform(lone, to_bf16)
+    verify(model)
+    assert model.parent is None and "f32" not in str(model).replace("bf16", "")
 
 
 def test_what_does_not_fit_its_new_operand_is_named_with_its_place():
@@ -495,10 +495,10 @@ def test_what_does_not_fit_its_new_operand_is_named_with_its_place():
     model = parse(extended)
     extf = next(op for op in model.walk() if isinstance(op, arith.ExtF))
     extf.__dict__["location"] = place
-    with pytest.raises(BuildError, match="f64 to f64 does not") as caught:
+    with pytest.raises(BuildError, match="f64 to f64 does not") as error:
         transform(model, widen)
-    assert caught.value.rewriting == "arith.extf"
-    assert caught.value.location == place
+    assert error.value.rewriting == "arith.extf"
+    assert error.value.location == place
 
 
 def test_an_error_of_a_transformer_names_the_op_that_it_was_asked_about():
@@ -545,8 +545,8 @@ def test_an_op_that_is_added_or_dropped_is_a_change(drops: bool):
         return None
 
     model = parse(KERNEL)
-    made = transform(model, transformer)
-    assert made is not model and not same_model(made, model)
+    result = transform(model, transformer)
+    assert result is not model and not same_model(result, model)
 
 
 def test_a_root_that_is_dropped():

@@ -25,10 +25,10 @@ def function(body: str, ends: str = "tt.return;") -> Op:
 def only(model: Op, name: str, message: str) -> None:
     """The model breaks one invariant, at this op."""
     assert found(model) == [(name, message)], found(model)
-    with pytest.raises(VerifyError) as raised:
+    with pytest.raises(VerifyError) as error:
         verify(model)
-    assert len(raised.value.violations) == 1
-    assert f"// ^ {message}" in str(raised.value)
+    assert len(error.value.violations) == 1
+    assert f"// ^ {message}" in str(error.value)
 
 
 def start() -> Builder:
@@ -446,9 +446,9 @@ def test_symbols(model: Op, name: str, message: str):
 def test_recursion(callee: str):
     calls = {"f": "g", "g": "h", "h": callee}
     functions = [f'tt.func @"{name}" ()void -> {{ tt.call @"{calls[name]}"; tt.return; }};' for name in calls]
-    found = violations(parse("module ()void -> { " + " ".join(functions) + " unreachable; };"))
+    problems = violations(parse("module ()void -> { " + " ".join(functions) + " unreachable; };"))
     looping = ["f", "g", "h"]["fgh".index(callee) :]
-    assert [str(violation) for violation in found] == [
+    assert [str(violation) for violation in problems] == [
         f"tt.call: recursion: '{name}' calls '{calls[name]}', which leads back to it" for name in looping
     ]
 
@@ -462,15 +462,15 @@ def test_all_violations_are_listed_and_marked():
         scf.if %c ()void -> { yield; } ()void -> { scf.yield; };""",
         "return;",
     )
-    with pytest.raises(VerifyError) as raised:
+    with pytest.raises(VerifyError) as error:
         verify(model)
-    assert [violation.op.NAME for violation in raised.value.violations] == [
+    assert [violation.op.NAME for violation in error.value.violations] == [
         "arith.addi",
         "arith.addi",
         "yield",
         "return",
     ]
-    text = str(raised.value)
+    text = str(error.value)
     assert text.startswith("the model breaks 4 invariants:")
     assert "arith.addi: the result is of type f32; it should be i32 (k.py:7:5)" in text
     lines = [line.strip() for line in text.splitlines()]

@@ -22,26 +22,26 @@ def has_clusters() -> None:
         pytest.skip("clusters need Hopper")
 
 
-def sent(given: list[Any]) -> list[Any]:
-    return [zg.to_device(one) if isinstance(one, np.ndarray) else one for one in given]
+def sent(argument: list[Any]) -> list[Any]:
+    return [zg.to_device(array) if isinstance(array, np.ndarray) else array for array in argument]
 
 
-def same(given: list[Any], there: list[Any]) -> None:
-    for one, other in zip(given, there, strict=True):
-        if isinstance(one, np.ndarray):
-            np.testing.assert_array_equal(other.numpy(), one)
+def same(argument: list[Any], there: list[Any]) -> None:
+    for array, other in zip(argument, there, strict=True):
+        if isinstance(array, np.ndarray):
+            np.testing.assert_array_equal(other.numpy(), array)
 
 
 @pytest.mark.parametrize("ctas", [1, 2, 4, 8, 16])
 @pytest.mark.parametrize("name", NAMES)
 def test_kernels(name: str, ctas: int) -> None:
     for rows, n, block in ((300, 70, 512), (40, 8192, 8192), (40, 5001, 8192)):
-        kernel, given, constants = arguments(name, rows, n, block)
-        there = sent(given)
-        kernel[rows,](*given, *constants, interpret=True)
+        kernel, inputs, constants = arguments(name, rows, n, block)
+        there = sent(inputs)
+        kernel[rows,](*inputs, *constants, interpret=True)
         for _ in range(3):
             kernel[rows,](*there, *constants, num_ctas=ctas, num_warps=4, **OPTIONS)
-        same(given, there)
+        same(inputs, there)
 
 
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float32"])
@@ -67,30 +67,30 @@ def test_long_rows(dtype: str, ctas: int | None, warps: int | None) -> None:
 
 @pytest.mark.parametrize("form", ["two axes", "three axes", "function"])
 def test_grids(form: str) -> None:
-    _, given, constants = arguments("normalised", 60, 2000, 2048)
-    there = sent(given)
-    normalised[60,](*given, *constants, interpret=True)
+    _, inputs, constants = arguments("normalised", 60, 2000, 2048)
+    there = sent(inputs)
+    normalised[60,](*inputs, *constants, interpret=True)
     grid: Any = {"two axes": (6, 10), "three axes": (6, 10, 1), "function": lambda _: (10, 6)}[form]
     for _ in range(2):
         normalised[grid](*there, *constants, num_ctas=8, **OPTIONS)
-    same(given, there)
+    same(inputs, there)
 
 
 def test_no_programs_and_other_arguments() -> None:
-    _, given, constants = arguments("normalised", 4, 1000, 1024)
-    there = sent(given)
+    _, inputs, constants = arguments("normalised", 4, 1000, 1024)
+    there = sent(inputs)
     normalised[0,](*there, *constants, num_ctas=4, **OPTIONS)
-    same(given, there)
+    same(inputs, there)
     for rows in (4, 2, 3):
         normalised[rows,](*there, *constants, num_ctas=4, **OPTIONS)
-    normalised[4,](*given, *constants, interpret=True)
-    same(given, there)
+    normalised[4,](*inputs, *constants, interpret=True)
+    same(inputs, there)
 
 
 def test_streams_and_graphs() -> None:
     torch = pytest.importorskip("torch")
-    _, given, constants = arguments("normalised", 64, 4000, 4096)
-    there = [torch.from_numpy(one).cuda() if isinstance(one, np.ndarray) else one for one in given]
+    _, inputs, constants = arguments("normalised", 64, 4000, 4096)
+    there = [torch.from_numpy(value).cuda() if isinstance(value, np.ndarray) else value for value in inputs]
     for _ in range(60):  # So that machine code launches, where it can.
         normalised[64,](*there, *constants, num_ctas=4, exact_math=True)
     torch.cuda.synchronize()
@@ -101,15 +101,15 @@ def test_streams_and_graphs() -> None:
     there[3].zero_()
     graph.replay()
     torch.cuda.synchronize()
-    normalised[64,](*given, *constants, interpret=True)
-    for one, other in zip(given, there, strict=True):
-        if isinstance(one, np.ndarray):
-            np.testing.assert_array_equal(other.cpu().numpy(), one)
+    normalised[64,](*inputs, *constants, interpret=True)
+    for value, other in zip(inputs, there, strict=True):
+        if isinstance(value, np.ndarray):
+            np.testing.assert_array_equal(other.cpu().numpy(), value)
 
 
 def test_cooperative_launches() -> None:
-    _, given, constants = arguments("normalised", 8, 4000, 4096)
-    there = sent(given)
+    _, inputs, constants = arguments("normalised", 8, 4000, 4096)
+    there = sent(inputs)
     normalised[8,](*there, *constants, num_ctas=4, launch_cooperative_grid=True, **OPTIONS)
-    normalised[8,](*given, *constants, interpret=True)
-    same(given, there)
+    normalised[8,](*inputs, *constants, interpret=True)
+    same(inputs, there)

@@ -35,27 +35,27 @@ MOVES = {1: move_1d, 2: move_2d, 3: move_3d}
 def there(array: np.ndarray, block: Any, **options: Any) -> tuple[Any, zg.TensorDescriptor]:
     """The whole of a padded array on the GPU, and the descriptor of what is not padding."""
     whole = array if array.base is None else array.base
-    held = zg.to_device(np.ascontiguousarray(whole))
+    values = zg.to_device(np.ascontiguousarray(whole))
     strides = [stride // array.itemsize for stride in array.strides]
-    return held, zg.TensorDescriptor(held, block, shape=array.shape, strides=strides, **options)
+    return values, zg.TensorDescriptor(values, block, shape=array.shape, strides=strides, **options)
 
 
 def wide(shape: tuple[int, ...], room: int, dtype: Any, fill: float = 0) -> np.ndarray:
     return np.full((*shape[:-1], room), fill).astype(dtype)[..., : shape[-1]]
 
 
-def same(found: np.ndarray, expected: np.ndarray) -> None:
-    np.testing.assert_array_equal(found.astype(np.float64), expected.astype(np.float64))
+def same(actual: np.ndarray, expected: np.ndarray) -> None:
+    np.testing.assert_array_equal(actual.astype(np.float64), expected.astype(np.float64))
 
 
 def both(x: np.ndarray, y: np.ndarray, block: Any, at: Any, padding: str = "zero", **options: Any) -> None:
     """Move a block in memory and on the GPU; the whole arrays are equal then, with what lies behind the rows."""
     kernel = MOVES[len(block)]
     _, source = there(x, block, padding=padding)
-    held, target = there(y, block)
+    values, target = there(y, block)
     kernel[1](source, target, *at, **options)
     kernel[1](zg.TensorDescriptor(x, block, padding=padding), zg.TensorDescriptor(y, block), *at)
-    same(zg.to_host(held), y if y.base is None else y.base)
+    same(zg.to_host(values), y if y.base is None else y.base)
 
 
 DTYPES = [np.float16, np.float32, np.float64, np.int8, np.int64, ml_dtypes.bfloat16, ml_dtypes.float8_e4m3fn]
@@ -140,13 +140,13 @@ def mixed(x_desc, y_ptr, unused_desc, n, out_desc, N: zg.constexpr):
 def test_descriptors_among_other_arguments(n, rng):
     """In loops, beside pointers and numbers (1 is compiled in), with one that nobody uses."""
     x, y = rng.standard_normal((40, 64), np.float32), rng.standard_normal(64, np.float32)
-    found: list[np.ndarray] = []
-    for put in (np.copy, zg.to_device):
-        arrays = [put(array) for array in (x, y, x, np.zeros((8, 64), np.float32))]
-        described = [zg.TensorDescriptor(arrays[index], (8, 64)) for index in (0, 2, 3)]
-        mixed[1](described[0], arrays[1], described[1], n, described[2], N=64)
-        found.append(arrays[3] if isinstance(arrays[3], np.ndarray) else zg.to_host(arrays[3]))
-    np.testing.assert_array_equal(found[0], found[1])
+    results: list[np.ndarray] = []
+    for move in (np.copy, zg.to_device):
+        arrays = [move(array) for array in (x, y, x, np.zeros((8, 64), np.float32))]
+        descriptor = [zg.TensorDescriptor(arrays[index], (8, 64)) for index in (0, 2, 3)]
+        mixed[1](descriptor[0], arrays[1], descriptor[1], n, descriptor[2], N=64)
+        results.append(arrays[3] if isinstance(arrays[3], np.ndarray) else zg.to_host(arrays[3]))
+    np.testing.assert_array_equal(results[0], results[1])
 
 
 @zg.kernel
@@ -165,9 +165,9 @@ def test_products_of_blocks(shape, dtype, warps, rng):
     m, n, k = shape
     a, b = rng.standard_normal((m, k)).astype(dtype), rng.standard_normal((n, k)).astype(dtype)
     c = zg.to_device(np.full((m, n), np.nan, np.float32))
-    described = [zg.TensorDescriptor(zg.to_device(x), (64, 64)) for x in (a, b)]
+    descriptor = [zg.TensorDescriptor(zg.to_device(x), (64, 64)) for x in (a, b)]
     grid = (-(-m // 64), -(-n // 64))
-    row_products[grid](*described, zg.TensorDescriptor(c, (64, 64)), k, M=64, N=64, BLOCK_K=64, num_warps=warps)
+    row_products[grid](*descriptor, zg.TensorDescriptor(c, (64, 64)), k, M=64, N=64, BLOCK_K=64, num_warps=warps)
     expected = a.astype(np.float64) @ b.astype(np.float64).T
     # The matrix units keep few bits of the sums of 8-bit floats.
     np.testing.assert_allclose(zg.to_host(c), expected, rtol=1e-3, atol=5e-2 if a.itemsize == 1 else 1e-2)
@@ -181,11 +181,11 @@ def test_products_see_the_padding(padding, rng):
     left = zg.TensorDescriptor(zg.to_device(a), (64, 64), padding=padding)
     right = zg.TensorDescriptor(zg.to_device(b), (64, 64))
     row_products[(1, 1)](left, right, zg.TensorDescriptor(c, (64, 64)), 128, M=64, N=64, BLOCK_K=64)
-    found = zg.to_host(c)
+    actual = zg.to_host(c)
     if padding == "nan":
-        assert np.isnan(found).all()
+        assert np.isnan(actual).all()
     else:
-        np.testing.assert_allclose(found, a.astype(float) @ b[:, :72].astype(float).T, rtol=1e-3, atol=1e-2)
+        np.testing.assert_allclose(actual, a.astype(float) @ b[:, :72].astype(float).T, rtol=1e-3, atol=1e-2)
 
 
 @pytest.mark.parametrize("padding", ["zero", "nan"])
@@ -210,14 +210,14 @@ def test_a_stream_of_torch():
     torch = pytest.importorskip("torch")
     x = torch.zeros(64, 64, device="cuda")
     out = torch.zeros_like(x)
-    described = [zg.TensorDescriptor(tensor, (32, 32)) for tensor in (x, out)]
-    scaled[(2, 2)](*described, 2.0, M=32, N=32)
+    descriptor = [zg.TensorDescriptor(tensor, (32, 32)) for tensor in (x, out)]
+    scaled[(2, 2)](*descriptor, 2.0, M=32, N=32)
     stream = torch.cuda.Stream()
     torch.cuda.synchronize()
     with torch.cuda.stream(stream):
         torch.cuda._sleep(10_000_000)  # A launch on another stream would not wait for this.
         x += 1
-        scaled[(2, 2)](*described, 2.0, M=32, N=32)
+        scaled[(2, 2)](*descriptor, 2.0, M=32, N=32)
     stream.synchronize()
     assert (out == 2).all()
 
@@ -226,6 +226,6 @@ def test_arrays_on_host_and_gpu():
     here, on_gpu = np.zeros((16, 32), np.float32), zg.to_device(np.zeros((16, 32), np.float32))
     with pytest.raises(zg.LaunchError, match="'out_desc' of 'scaled' must be on a GPU, as 'x_desc' is"):
         scaled[(1, 1)](*(zg.TensorDescriptor(x, (16, 32)) for x in (on_gpu, here)), 2.0, M=16, N=32)
-    with pytest.raises(zg.KernelTypeError, match="has no method 'load'") as caught:
+    with pytest.raises(zg.KernelTypeError, match="has no method 'load'") as error:
         scaled[(1, 1)](on_gpu, zg.TensorDescriptor(on_gpu, (16, 32)), 2.0, M=16, N=32)
-    assert "zg.TensorDescriptor" in str(caught.value.hint)
+    assert "zg.TensorDescriptor" in str(error.value.hint)

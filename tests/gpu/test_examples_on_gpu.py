@@ -44,12 +44,12 @@ def test_softmax(shape, dtype, warps, rng):
     out = zg.to_device(np.zeros_like(x))
     block = zg.next_power_of_2(columns)
     softmax.softmax_kernel[(rows,)](out, zg.to_device(x), columns, columns, columns, BLOCK_SIZE=block, num_warps=warps)
-    found, true = zg.to_host(out), softmax.reference(x)
+    actual, true = zg.to_host(out), softmax.reference(x)
     bound = 2e-6 if dtype == np.float32 else 1e-3
     assert (
-        (np.abs(found - true) <= bound * true + 1e-7).all()
+        (np.abs(actual - true) <= bound * true + 1e-7).all()
         if dtype == np.float32
-        else np.abs(found - true).max() < bound
+        else np.abs(actual - true).max() < bound
     )
 
 
@@ -62,10 +62,10 @@ def test_layer_norm(dtype, tolerance, warps, rng):
     y, mean, rstd = (
         zg.to_device(array) for array in (np.zeros_like(x), np.zeros(rows, np.float32), np.zeros(rows, np.float32))
     )
-    given = [zg.to_device(array) for array in (x, weight, bias)]
+    arguments = [zg.to_device(array) for array in (x, weight, bias)]
     kernel = example("layer_norm").layer_norm_kernel
     kernel[(rows,)](
-        given[0], y, given[1], given[2], mean, rstd, columns, columns, 1e-5, BLOCK_SIZE=128, num_warps=warps
+        arguments[0], y, arguments[1], arguments[2], mean, rstd, columns, columns, 1e-5, BLOCK_SIZE=128, num_warps=warps
     )
     wide = x.astype(np.float64)
     true_mean, true_rstd = wide.mean(axis=1), 1 / np.sqrt(wide.var(axis=1) + 1e-5)
@@ -94,10 +94,10 @@ def test_matmul(blocks, transposed, activation, warps, rng):
     a = rng.standard_normal((m, k)).astype(np.float16)
     b = rng.standard_normal((k, n)).astype(np.float16)
     strides = (1, k) if transposed else (n, 1)
-    held = zg.to_device(np.ascontiguousarray(b.T) if transposed else b)
+    values = zg.to_device(np.ascontiguousarray(b.T) if transposed else b)
     c = zg.to_device(np.zeros((m, n), np.float16))
     matmul.matmul_kernel[(zg.cdiv(m, block_m) * zg.cdiv(n, block_n),)](
-        zg.to_device(a), held, c, m, n, k, k, 1, *strides, n, 1,
+        zg.to_device(a), values, c, m, n, k, k, 1, *strides, n, 1,
         BLOCK_M=block_m, BLOCK_N=block_n, BLOCK_K=block_k, GROUP_SIZE=4, ACTIVATION=activation, num_warps=warps,
     )  # fmt: skip
     np.testing.assert_allclose(zg.to_host(c), matmul.reference(a, b, activation), rtol=2e-3, atol=2e-3)
@@ -127,10 +127,10 @@ def test_attention(causal, d, blocks, warps, roles, rng):
     q, k, v = rng.standard_normal((3, heads * n, d))
     q, k, v = (x.astype(np.float16) for x in (q * large, k, v))
     out = zg.to_device(np.full((heads * n, d), np.nan, np.float16))
-    given = [zg.to_device(x) for x in (q, k, v)]
+    arguments = [zg.to_device(x) for x in (q, k, v)]
     stages = 2 if d == 128 and blocks[1] == 128 else 3  # the buffers of three do not fit
     options = {"num_warps": warps, "num_stages": stages, "WARP_SPECIALIZE": roles}
-    example_of.attention(*given, out, n, causal, *blocks, **options)
+    example_of.attention(*arguments, out, n, causal, *blocks, **options)
     np.testing.assert_allclose(zg.to_host(out), example_of.reference(q, k, v, n, causal), rtol=4e-3, atol=4e-3)
 
 
@@ -157,8 +157,8 @@ def test_while_loop():
     loop = example("while_loop")
     steps, peaks = zg.to_device(np.zeros(count, np.int32)), zg.to_device(np.zeros(count, np.int64))
     loop.collatz_kernel[(count,)](steps, peaks)
-    found = list(zip(zg.to_host(steps).tolist(), zg.to_host(peaks).tolist(), strict=True))
-    assert found == [loop.collatz(n) for n in range(1, count + 1)]
+    results = list(zip(zg.to_host(steps).tolist(), zg.to_host(peaks).tolist(), strict=True))
+    assert results == [loop.collatz(n) for n in range(1, count + 1)]
 
 
 def launch(model, grid, *arguments):
@@ -211,10 +211,10 @@ def test_offsets_of_64_bits(rng):
     apart, size = 3 << 30, 64
     x = zg.empty(2 * apart + size, np.uint8)
     rows = rng.integers(0, 256, (3, size)).astype(np.uint8)
-    put = zg.to_device(rows)
+    move = zg.to_device(rows)
     for row in range(3):
         part = DeviceArray(x.pointer + row * apart, (size,), u8, x.device, base=x)
-        from_ = DeviceArray(put.pointer + row * size, (size,), u8, x.device, base=put)
+        from_ = DeviceArray(move.pointer + row * size, (size,), u8, x.device, base=move)
         far_rows[(1,)](from_, part, 0, SIZE=size)
     out = zg.to_device(np.zeros((3, size), np.uint8))
     far_rows[(3,)](x, out, apart, SIZE=size)

@@ -20,12 +20,12 @@ def torch():
 
 @pytest.fixture
 def jax():
-    found = pytest.importorskip("jax", reason="JAX is not installed")
+    actual = pytest.importorskip("jax", reason="JAX is not installed")
     try:
-        found.devices("cuda")
+        actual.devices("cuda")
     except RuntimeError:
         pytest.skip("JAX has no CUDA")
-    return found
+    return actual
 
 
 @pytest.fixture
@@ -74,10 +74,10 @@ def test_jax_with_a_derived_gradient(jax, jit):
     x = jnp.asarray(np.random.default_rng(0).standard_normal((100, 60)), "float32")
     assert next(iter(x.devices())).platform == "gpu"
     loss = jax.grad(lambda x: jnp.sum(run(op, x) ** 2))
-    found = (jax.jit(loss) if jit else loss)(x)
+    actual = (jax.jit(loss) if jit else loss)(x)
     expected = jax.grad(lambda x: jnp.sum(jax.nn.softmax(x, 1) ** 2))(x)
     np.testing.assert_allclose(run(op, x), jax.nn.softmax(x, 1), rtol=1e-4, atol=1e-6)
-    np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-5)
+    np.testing.assert_allclose(actual, expected, rtol=1e-4, atol=1e-5)
 
 
 def test_an_array_of_jax_that_is_written_is_a_result(jax):
@@ -93,8 +93,8 @@ def test_cupy(cupy, rng):
     expected = np.exp(x.get().astype("f8"))
     np.testing.assert_allclose(y.get(), expected / expected.sum(1, keepdims=True), rtol=1e-4, atol=1e-6)
     counts = CupyOperation(count, (1,), "counts")
-    made = counts(cupy.asarray([0, 3, 3, 1], cupy.int32), Empty((4,), cupy.int32, zeros=True), 4, BLOCK=4)
-    assert made.tolist() == [1, 1, 0, 2]
+    result = counts(cupy.asarray([0, 3, 3, 1], cupy.int32), Empty((4,), cupy.int32, zeros=True), 4, BLOCK=4)
+    assert result.tolist() == [1, 1, 0, 2]
 
 
 def test_cupy_on_a_stream_and_in_a_cuda_graph(cupy):
@@ -132,38 +132,38 @@ def test_lists_of_macros_are_tuned_at_new_sizes(request, library):
       *?(inside)(out + at) = *?(inside)(x + at) + *?(inside)(y + at);
     }
     """
-    found, add = request.getfixturevalue(library), triton.kernel(source, "out")
+    actual, add = request.getfixturevalue(library), triton.kernel(source, "out")
     on = {"device": "cuda"} if library == "torch" else {}
 
-    def choices(n, dtype=found.float32):
-        x, y = found.ones(n, dtype=dtype, **on), found.full((n,), 2, dtype=dtype, **on)
+    def choices(n, dtype=actual.float32):
+        x, y = actual.ones(n, dtype=dtype, **on), actual.full((n,), 2, dtype=dtype, **on)
         grid = lambda opt: [triton.cdiv(n, opt.d("SIZE"))]  # noqa: E731
         out = add(x, y, triton.empty([n], dtype), n, grid, TYPE=dtype, SIZE=[64, 256, 1024])
         assert bool((out == 3).all())
         return [operation.kernel.choices for operation in add._operations.values()]
 
-    assert [len(known) for known in choices(5000)] == [1]
+    assert [len(constants) for constants in choices(5000)] == [1]
     (kernel,) = (operation.kernel for operation in add._operations.values())
     record = kernel.last
     assert len(record.times) == 3
     choices(5000)
     assert kernel.last is record  # Sizes that are known are not tuned again.
-    assert [len(known) for known in choices(70000)] == [2] and kernel.last is not record
-    assert [len(known) for known in choices(5000, found.float16)] == [2, 1]
+    assert [len(constants) for constants in choices(70000)] == [2] and kernel.last is not record
+    assert [len(constants) for constants in choices(5000, actual.float16)] == [2, 1]
 
 
 @pytest.mark.parametrize(("transpose_a", "transpose_b"), TRANSPOSED)
 @pytest.mark.parametrize("library", ["torch", "jax", "cupy"])
 def test_the_documents_product(request, library, transpose_a, transpose_b):
     a, b, expected = operands(transpose_a, transpose_b, np.random.default_rng(0), 128, 192, 64)
-    found = request.getfixturevalue(library)
+    actual = request.getfixturevalue(library)
     if library == "torch":
-        x, y = (found.tensor(v, dtype=found.float16, device="cuda") for v in (a, b))
+        x, y = (actual.tensor(v, dtype=actual.float16, device="cuda") for v in (a, b))
         c = dot(x, y, transpose_a, transpose_b).cpu().numpy()
     elif library == "cupy":
-        x, y = (found.asarray(v, found.float16) for v in (a, b))
+        x, y = (actual.asarray(v, actual.float16) for v in (a, b))
         c = dot(x, y, transpose_a, transpose_b).get()
     else:
-        x, y = (found.numpy.asarray(v, "float16") for v in (a, b))
+        x, y = (actual.numpy.asarray(v, "float16") for v in (a, b))
         c = np.asarray(dot(x, y, transpose_a, transpose_b))
     np.testing.assert_allclose(c, expected, rtol=2e-2, atol=5e-2)

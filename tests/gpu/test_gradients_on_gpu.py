@@ -28,12 +28,12 @@ def example(name: str, folder: str = "examples") -> Any:
 def test_softmax(warps, rng):
     kernel = zg.grad(example("fused_softmax").softmax_kernel, wrt="input_ptr", of="output_ptr")
     x, dy = rng.standard_normal((2, 37, 781)).astype(np.float32)
-    found, given = zg.to_device(np.zeros_like(x)), zg.to_device(x)
-    kernel[(37,)](given, zg.to_device(dy), given, found, 781, 781, 781, BLOCK_SIZE=1024, num_warps=warps)
+    actual, arguments = zg.to_device(np.zeros_like(x)), zg.to_device(x)
+    kernel[(37,)](arguments, zg.to_device(dy), arguments, actual, 781, 781, 781, BLOCK_SIZE=1024, num_warps=warps)
     p = np.exp(x.astype(np.float64) - x.max(axis=1, keepdims=True))
     p /= p.sum(axis=1, keepdims=True)
     true = p * (dy - (p * dy).sum(axis=1, keepdims=True))
-    np.testing.assert_allclose(zg.to_host(found), true, rtol=1e-4, atol=1e-6)
+    np.testing.assert_allclose(zg.to_host(actual), true, rtol=1e-4, atol=1e-6)
 
 
 @pytest.mark.parametrize("warps", [1, 4, 8])
@@ -43,7 +43,7 @@ def test_layer_norm(name, dtype, tolerance, warps, rng):
     wrt = ("x_ptr", "weight_ptr", "bias_ptr")
     x, dy = rng.standard_normal((2, 48, 500)).astype(dtype)
     weight, bias = rng.standard_normal((2, 500), np.float32)
-    dx, dweight, dbias = (zg.to_device(np.zeros_like(one)) for one in (x, weight, bias))
+    dx, dweight, dbias = (zg.to_device(np.zeros_like(item)) for item in (x, weight, bias))
     y, mean, rstd = (zg.to_device(np.zeros(shape, np.float32)) for shape in ((48, 500), 48, 48))
     y = zg.to_device(np.zeros_like(x))
     arrays = (zg.to_device(x), dx, y, zg.to_device(dy), zg.to_device(weight), dweight, zg.to_device(bias), dbias)
@@ -53,13 +53,13 @@ def test_layer_norm(name, dtype, tolerance, warps, rng):
     else:
         kernel = zg.grad(example("kernels_gradients", "benchmarks").layer_norm, wrt=wrt, of="y_ptr")
         kernel[(48,)](*arrays, 500, 500, 1e-5, BLOCK=512, num_warps=warps)
-    wide, given = x.astype(np.float64), dy.astype(np.float64)
+    wide, arguments = x.astype(np.float64), dy.astype(np.float64)
     scale = 1 / np.sqrt(wide.var(axis=1, keepdims=True) + 1e-5)
     normal = (wide - wide.mean(axis=1, keepdims=True)) * scale
-    part = given * weight
+    part = arguments * weight
     true = scale * (part - normal * (part * normal).mean(1, keepdims=True) - part.mean(1, keepdims=True))
-    for found, expected in ((dx, true), (dweight, (given * normal).sum(0)), (dbias, given.sum(0))):
-        np.testing.assert_allclose(zg.to_host(found), expected, rtol=tolerance, atol=tolerance)
+    for actual, expected in ((dx, true), (dweight, (arguments * normal).sum(0)), (dbias, arguments.sum(0))):
+        np.testing.assert_allclose(zg.to_host(actual), expected, rtol=tolerance, atol=tolerance)
 
 
 @pytest.mark.parametrize("warps", [4, 8])
@@ -67,14 +67,14 @@ def test_matmul(warps, rng):
     kernel = zg.grad(example("grouped_matmul").matmul_kernel, wrt=("a_ptr", "b_ptr"), of="c_ptr")
     (m, n, k), block = (200, 150, 300), 64
     a, b, dc = (rng.standard_normal(shape).astype(np.float16) for shape in ((m, k), (k, n), (m, n)))
-    da, db, c = (zg.to_device(np.zeros_like(one)) for one in (a, b, dc))
+    da, db, c = (zg.to_device(np.zeros_like(item)) for item in (a, b, dc))
     kernel[(zg.cdiv(m, block) * zg.cdiv(n, block),)](
         zg.to_device(a), da, zg.to_device(b), db, c, zg.to_device(dc), m, n, k, k, 1, n, 1, n, 1,
         BLOCK_M=block, BLOCK_N=block, BLOCK_K=32, GROUP_SIZE=4, num_warps=warps,
     )  # fmt: skip
-    wide = [one.astype(np.float64) for one in (a, b, dc)]
-    for found, expected in ((da, wide[2] @ wide[1].T), (db, wide[0].T @ wide[2])):
-        np.testing.assert_allclose(zg.to_host(found), expected, rtol=1e-2, atol=6e-2)
+    wide = [item.astype(np.float64) for item in (a, b, dc)]
+    for actual, expected in ((da, wide[2] @ wide[1].T), (db, wide[0].T @ wide[2])):
+        np.testing.assert_allclose(zg.to_host(actual), expected, rtol=1e-2, atol=6e-2)
 
 
 @pytest.mark.parametrize("causal", [False, True])
@@ -86,14 +86,15 @@ def test_attention(m, block, warps, causal, rng):
     dq, dk, dv, out = (zg.to_device(np.zeros_like(q)) for _ in range(4))
 
     def blocks(rows: int, *arrays: Any) -> list[Any]:
-        return [zg.TensorDescriptor(one, [rows, d]) for one in arrays]
+        return [zg.TensorDescriptor(array, [rows, d]) for array in arrays]
 
-    given = [zg.to_device(one) for one in (q, k, v, dout)]
+    arguments = [zg.to_device(item) for item in (q, k, v, dout)]
     kernel[(n // m, heads)](
-        *blocks(m, given[0], dq), *blocks(block, given[1], dk, given[2], dv), *blocks(m, out, given[3]), n, d**-0.5,
+        *blocks(m, arguments[0], dq), *blocks(block, arguments[1], dk, arguments[2], dv),
+        *blocks(m, out, arguments[3]), n, d**-0.5,
         CAUSAL=causal, BLOCK_M=m, BLOCK_N=block, D=d, num_warps=warps,
     )  # fmt: skip
-    q, k, v, dout = (one.astype(np.float64).reshape(heads, n, d) for one in (q, k, v, dout))
+    q, k, v, dout = (item.astype(np.float64).reshape(heads, n, d) for item in (q, k, v, dout))
     scores = q @ k.transpose(0, 2, 1) * d**-0.5
     if causal:
         scores = np.where(np.tri(n, dtype=bool), scores, -np.inf)
@@ -101,5 +102,5 @@ def test_attention(m, block, warps, causal, rng):
     p /= p.sum(axis=2, keepdims=True)
     dp = dout @ v.transpose(0, 2, 1)
     ds = p * (dp - (dp * p).sum(axis=2, keepdims=True)) * d**-0.5
-    for found, expected in ((dq, ds @ k), (dk, ds.transpose(0, 2, 1) @ q), (dv, p.transpose(0, 2, 1) @ dout)):
-        np.testing.assert_allclose(zg.to_host(found).reshape(expected.shape), expected, rtol=2e-2, atol=2e-2)
+    for actual, expected in ((dq, ds @ k), (dk, ds.transpose(0, 2, 1) @ q), (dv, p.transpose(0, 2, 1) @ dout)):
+        np.testing.assert_allclose(zg.to_host(actual).reshape(expected.shape), expected, rtol=2e-2, atol=2e-2)

@@ -42,20 +42,20 @@ def arrays() -> list[np.ndarray]:
 @pytest.mark.parametrize("tier", ["triton", "gpu"])
 def test_a_compiled_model_is_launched(tier: str) -> None:
     """One that was transformed, and one that is compiled from its GPU model."""
-    made = zg.compile(subtraction())
+    binary = zg.compile(subtraction())
     if tier == "gpu":
-        placed = made.stages["gpu"]
-        assert isinstance(placed, zg.Op)
-        made = zg.compile(placed)
-    assert isinstance(made, Compiled)
+        module = binary.stages["gpu"]
+        assert isinstance(module, zg.Op)
+        binary = zg.compile(module)
+    assert isinstance(binary, Compiled)
     x, y = arrays()
     out = zg.to_device(np.zeros(N, np.float32))
-    made[(zg.cdiv(N, 1024),)](zg.to_device(x), zg.to_device(y), out, N)
+    binary[(zg.cdiv(N, 1024),)](zg.to_device(x), zg.to_device(y), out, N)
     np.testing.assert_array_equal(out.numpy(), x - y)
-    assert 8 <= made.registers <= 255 and made.local_bytes == 0 and made.max_threads >= 128
+    assert 8 <= binary.registers <= 255 and binary.local_bytes == 0 and binary.max_threads >= 128
     with pytest.raises(zg.LaunchError, match="divisible by 16"):
         odd = zg.to_device(np.zeros(N + 1, np.float32))
-        made[(1,)](type(odd)(odd.pointer + 4, (N,), zg.f32, 0, base=odd), out, out, N)
+        binary[(1,)](type(odd)(odd.pointer + 4, (N,), zg.f32, 0, base=odd), out, out, N)
 
 
 @needs_torch
@@ -89,7 +89,7 @@ def test_the_torch_stream_is_used_for_any_argument_order() -> None:
 
 def test_grids_that_are_functions() -> None:
     x, y = arrays()
-    given = [zg.to_device(array) for array in (x, y)]
+    arguments = [zg.to_device(array) for array in (x, y)]
     for grid in (
         lambda meta: (zg.cdiv(meta["n"], meta["BLOCK"]),),
         lambda meta: zg.cdiv(meta["n"], meta["BLOCK"]),
@@ -98,18 +98,18 @@ def test_grids_that_are_functions() -> None:
     ):
         for _ in range(3):
             out = zg.to_device(np.zeros(N, np.float32))
-            add[grid](*given, out, N, BLOCK=512)
+            add[grid](*arguments, out, N, BLOCK=512)
             np.testing.assert_array_equal(out.numpy(), x + y)
     for _ in range(2):
         with pytest.raises(zg.LaunchError, match="asks for 'BLOK', which is no parameter"):
-            add[lambda meta: meta["BLOK"]](*given, given[0], N, BLOCK=512)
+            add[lambda meta: meta["BLOK"]](*arguments, arguments[0], N, BLOCK=512)
 
 
 @zg.kernel
 def signs(out_ptr, SIZE: zg.constexpr):
     at = zg.arange(-SIZE, SIZE)
-    found = zg.compare(at, 0, zg.CompareKind.GREATER_THAN_OR_EQUAL)
-    zg.store(zg.add(out_ptr, zg.add(at, SIZE)), zg.cast(found, zg.i32))
+    actual = zg.compare(at, 0, zg.CompareKind.GREATER_THAN_OR_EQUAL)
+    zg.store(zg.add(out_ptr, zg.add(at, SIZE)), zg.cast(actual, zg.i32))
 
 
 def test_a_range_that_begins_below_zero() -> None:

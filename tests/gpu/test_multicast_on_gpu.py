@@ -52,16 +52,20 @@ def test_products_by_descriptors(tile: tuple[int, int, int], warps: int, ctas: i
         a, b, c = integers(m, k), integers(k, n, seed=1), np.full((m, n), 7, np.float16)
         expected = (a.astype(np.float32) @ b.astype(np.float32)).astype(np.float16)
         M, N, K = tile
-        given = [
-            described(np.ascontiguousarray(one.T) if turned else one, block[::-1] if turned else block)
-            for one, block, turned in ((a, (M, K), form[0] == "T"), (b, (K, N), form[1] == "T"), (c, (M, N), False))
+        arguments = [
+            described(np.ascontiguousarray(item.T) if transposed else item, block[::-1] if transposed else block)
+            for item, block, transposed in (
+                (a, (M, K), form[0] == "T"),
+                (b, (K, N), form[1] == "T"),
+                (c, (M, N), False),
+            )
         ]
         count = -(-m // M) * -(-n // N)
         for grid in (count, min(count, 5)):
             tiles[grid,](
-                *given, m, n, k, *tile, form[0] == "T", form[1] == "T", zg.f16, True, num_warps=warps, num_ctas=ctas
+                *arguments, m, n, k, *tile, form[0] == "T", form[1] == "T", zg.f16, True, num_warps=warps, num_ctas=ctas
             )
-            np.testing.assert_array_equal(host(given[2]), expected)
+            np.testing.assert_array_equal(host(arguments[2]), expected)
 
 
 @pytest.mark.parametrize("name", ["bf16", "f8e4m3"])
@@ -71,14 +75,14 @@ def test_other_elements(name: str) -> None:
     a, b = integers(m, k, element.dtype), integers(k, n, element.dtype, 1)
     expected = (a.astype(np.float32) @ b.astype(np.float32)).astype(out.dtype)
     K = 64 * 2 // element.bytes
-    given = [
-        described(one, block)
-        for one, block in (
+    arguments = [
+        described(item, block)
+        for item, block in (
             (a, (256, K)), (np.ascontiguousarray(b.T), (128, K)), (np.zeros((m, n), out.dtype), (256, 128))
         )
     ]  # fmt: skip
-    tiles[9,](*given, m, n, k, 256, 128, K, False, True, out, True, num_warps=4, num_ctas=2)
-    np.testing.assert_array_equal(host(given[2]).astype(np.float32), expected.astype(np.float32))
+    tiles[9,](*arguments, m, n, k, 256, 128, K, False, True, out, True, num_warps=4, num_ctas=2)
+    np.testing.assert_array_equal(host(arguments[2]).astype(np.float32), expected.astype(np.float32))
 
 
 @pytest.mark.parametrize("also", ["", "residual"])
@@ -90,11 +94,11 @@ def test_other_elements(name: str) -> None:
 def test_products_by_pointers(tile: tuple[int, int, int], m: int, n: int, k: int, also: str) -> None:
     """The first two are persistent: as many clusters as run at once take the programs in turn."""
     arrays = matrices(m, n, k)
-    a, b, c = (one.astype(np.float32) for one in arrays)
+    a, b, c = (value.astype(np.float32) for value in arrays)
     there = []
-    for one in arrays:
-        assert isinstance(one.base, np.ndarray)
-        there.append(zg.to_device(one.base))
+    for value in arrays:
+        assert isinstance(value.base, np.ndarray)
+        there.append(zg.to_device(value.base))
     expected = a @ b + (c if also else 0)
     grid = -(-m // tile[0]), -(-n // tile[1])
     warps = 4 if tile[1] == 128 else 8
@@ -109,13 +113,13 @@ def test_consumers(count: int, steps: int) -> None:
     m, n, k, rows = 128, 64, 64, 128 * count * 90 - 40
     a, b = integers(rows, steps * k) % 2, integers(steps * k, n) % 2
     expected = (a.astype(np.float32) @ b.astype(np.float32)).astype(np.float16)
-    given = [described(a, (m, k)), described(b, (k, n)), described(np.zeros((rows, n), np.float16), (m, n))]
+    arguments = [described(a, (m, k)), described(b, (k, n)), described(np.zeros((rows, n), np.float16), (m, n))]
     for programs in (90, 17, 1):
         if count == 2:
-            products[programs,](*given, 90, steps * k, m, n, k, "", num_warps=4, num_ctas=2)
+            products[programs,](*arguments, 90, steps * k, m, n, k, "", num_warps=4, num_ctas=2)
         else:
-            three_blocks[programs,](*given, rows, steps * k, m, n, k, num_warps=4, num_ctas=2)
-        np.testing.assert_array_equal(host(given[2]), expected)
+            three_blocks[programs,](*arguments, rows, steps * k, m, n, k, num_warps=4, num_ctas=2)
+        np.testing.assert_array_equal(host(arguments[2]), expected)
 
 
 @pytest.mark.parametrize("n", [64, 300, 4096])
@@ -123,15 +127,15 @@ def test_attention(n: int) -> None:
     rows, d = 1000, 64
     q, k, v = (np.random.default_rng(at).standard_normal((count, d)) / 2 for at, count in enumerate((rows, n, n)))
     n = -(-n // 64) * 64
-    k, v = (np.pad(one, ((0, n - len(one)), (0, 0))) for one in (k, v))
-    q, k, v = (one.astype(np.float16) for one in (q, k, v))
-    given = [described(q, (256, d)), described(k, (64, d)), described(v, (64, d))]
+    k, v = (np.pad(item, ((0, n - len(item)), (0, 0))) for item in (k, v))
+    q, k, v = (item.astype(np.float16) for item in (q, k, v))
+    arguments = [described(q, (256, d)), described(k, (64, d)), described(v, (64, d))]
     out = described(np.zeros((rows, d), np.float16), (256, d))
     for _ in range(3):
-        attended[4,](*given, out, n, 256, 64, d, num_warps=8, num_ctas=2)
+        attended[4,](*arguments, out, n, 256, 64, d, num_warps=8, num_ctas=2)
         powers = np.exp2(q.astype(np.float64) @ k.astype(np.float64).T * 0.125)
-        wanted = powers @ v.astype(np.float64) / powers.sum(1, keepdims=True)
-        np.testing.assert_allclose(host(out), wanted, atol=4e-3)
+        expected = powers @ v.astype(np.float64) / powers.sum(1, keepdims=True)
+        np.testing.assert_allclose(host(out), expected, atol=4e-3)
 
 
 @pytest.mark.skipif(importlib.util.find_spec("torch") is None, reason="torch is not here")

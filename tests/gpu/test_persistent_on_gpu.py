@@ -49,7 +49,7 @@ def test_grids(m: int, n: int, k: int, also: str, form: str) -> None:
     arrays = matrices(m, n, k)
     expected = true(arrays, also)
     two = rows, columns = tiles(m, n)
-    grid: Any = {"two axes": two, "three axes": (2, columns, -(-rows // 2)), "function": lambda given: two}[form]
+    grid: Any = {"two axes": two, "three axes": (2, columns, -(-rows // 2)), "function": lambda argument: two}[form]
     there = sent(arrays)
     for _ in range(1 if also == "residual" else 2):
         product[grid](*arguments(m, n, k, there), *TILE, also, **OPTIONS)

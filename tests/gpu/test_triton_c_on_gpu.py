@@ -35,9 +35,9 @@ def matmul(a_ptr, b_ptr, c_ptr, m, n, k, lda, ldb, ldc, TM: zg.constexpr, TN: zg
 
 def on_gpu(kernel: Any, grid: Any, *arguments: Any, **keywords: Any) -> list[np.ndarray]:
     """The arrays after a launch on the GPU."""
-    given = [zg.to_device(a) if isinstance(a, np.ndarray) else a for a in arguments]
-    kernel[grid](*given, **keywords)
-    return [zg.to_host(a) for a, old in zip(given, arguments, strict=True) if isinstance(old, np.ndarray)]
+    inputs = [zg.to_device(a) if isinstance(a, np.ndarray) else a for a in arguments]
+    kernel[grid](*inputs, **keywords)
+    return [zg.to_host(a) for a, old in zip(inputs, arguments, strict=True) if isinstance(old, np.ndarray)]
 
 
 @pytest.mark.parametrize("size", [32, 128, 256])
@@ -48,8 +48,8 @@ def test_vector_addition(name, type_, size, rng):
     dtype = FLOATS[type_] if name == "macros" else np.float32
     macros = {"TYPE": type_, "SIZE": size} if name == "macros" else {}
     a, b = rng.standard_normal(4 * size).astype(dtype), rng.standard_normal(4 * size).astype(dtype)
-    found = on_gpu(zg.triton_c(documents.listings()[name], **macros), (4,), 4 * size, a, b, np.zeros_like(a))
-    np.testing.assert_array_equal(found[-1], a + b)
+    actual = on_gpu(zg.triton_c(documents.listings()[name], **macros), (4,), 4 * size, a, b, np.zeros_like(a))
+    np.testing.assert_array_equal(actual[-1], a + b)
 
 
 @pytest.mark.parametrize("name", ["transpose", "multiple", "checked"])
@@ -58,7 +58,7 @@ def test_transposition(name, type_, rng):
     rows, columns = (1000, 600) if name == "checked" else (1024, 512)
     x = rng.standard_normal((columns, rows)).astype(FLOATS[type_])
     kernel = zg.triton_c(documents.listings()[name], TYPE=type_, TM=64, TN=32)
-    found = on_gpu(
+    actual = on_gpu(
         kernel,
         (zg.cdiv(rows, 64), zg.cdiv(columns, 32)),
         x,
@@ -68,7 +68,7 @@ def test_transposition(name, type_, rng):
         rows,
         columns,
     )
-    np.testing.assert_array_equal(found[-1], x.T)
+    np.testing.assert_array_equal(actual[-1], x.T)
 
 
 @pytest.mark.parametrize("name", ["dot", "prefetched", "rematerialized"])
@@ -77,8 +77,8 @@ def test_product(name, type_, rng):
     m, n, k = 256, 384, 512
     a, b = rng.standard_normal((m, k)).astype(FLOATS[type_]), rng.standard_normal((k, n)).astype(FLOATS[type_])
     kernel = zg.triton_c(documents.listings()[name], TYPE=type_, TM=64, TN=128, TK=32)
-    found = on_gpu(kernel, (m // 64, n // 128), a, b, np.zeros((m, n), a.dtype), m, n, k, k, n, n)
-    np.testing.assert_allclose(found[-1], a.astype(np.float64) @ b.astype(np.float64), rtol=2e-2, atol=0.15)
+    actual = on_gpu(kernel, (m // 64, n // 128), a, b, np.zeros((m, n), a.dtype), m, n, k, k, n, n)
+    np.testing.assert_allclose(actual[-1], a.astype(np.float64) @ b.astype(np.float64), rtol=2e-2, atol=0.15)
 
 
 @pytest.mark.parametrize("transpose_a", [False, True])
@@ -91,17 +91,17 @@ def test_fused_product_in_all_transpositions(type_, transpose_a, transpose_b, rn
     macros = documents.macros_of_dot(transpose_a, transpose_b)
     kernel = zg.triton_c(documents.source_of_pytriton(), TYPE=a.dtype, TM=64, TN=64, TK=tile, **macros)
     sizes = (m, n, k, m if transpose_a else k, k if transpose_b else n, n)
-    found = on_gpu(kernel, (m // 64, n // 64), a, b, np.zeros((m, n), a.dtype), *sizes)
+    actual = on_gpu(kernel, (m // 64, n // 64), a, b, np.zeros((m, n), a.dtype), *sizes)
     left, right = (a[:k].T if transpose_a else a[:m]), (b[:n].T if transpose_b else b[:k])
-    np.testing.assert_allclose(found[-1], left.astype(np.float64) @ right.astype(np.float64), rtol=2e-2, atol=0.15)
+    np.testing.assert_allclose(actual[-1], left.astype(np.float64) @ right.astype(np.float64), rtol=2e-2, atol=0.15)
 
 
 def test_lists_are_tuned_at_new_sizes(rng):
     kernel = zg.triton_c(documents.listings()["macros"], TYPE="float", SIZE=[32, 128, 256])
     for n in (1 << 14, 1 << 20):
         a, b = rng.standard_normal(n).astype(np.float32), rng.standard_normal(n).astype(np.float32)
-        found = on_gpu(kernel, lambda meta, n=n: (n // meta["SIZE"],), n, a, b, np.zeros_like(a))
-        np.testing.assert_array_equal(found[-1], a + b)
+        actual = on_gpu(kernel, lambda meta, n=n: (n // meta["SIZE"],), n, a, b, np.zeros_like(a))
+        np.testing.assert_array_equal(actual[-1], a + b)
     assert len(kernel.choices) == 2
 
 

@@ -50,8 +50,8 @@ def test_block_pointers(shape: tuple[int, int, int], num_warps: int) -> None:
     m, n, k = shape
     rng = np.random.default_rng(0)
     a, b = rng.integers(-4, 5, (m, k)).astype(np.float16), rng.integers(-4, 5, (k, n)).astype(np.float16)
-    found = on_gpu(a, b, np.float32, (128, 128, 64), num_warps=num_warps)
-    np.testing.assert_array_equal(found, a.astype(np.float32) @ b.astype(np.float32))
+    actual = on_gpu(a, b, np.float32, (128, 128, 64), num_warps=num_warps)
+    np.testing.assert_array_equal(actual, a.astype(np.float32) @ b.astype(np.float32))
 
 
 @pytest.mark.parametrize(("precision", "error"), [("bf16x3", 2e-3), ("bf16x6", 5e-5), ("tf32x3", 5e-5), ("ieee", 5e-5)])
@@ -59,8 +59,8 @@ def test_block_pointers(shape: tuple[int, int, int], num_warps: int) -> None:
 def test_precisions(precision: str, error: float, blocks: tuple[int, int, int]) -> None:
     rng = np.random.default_rng(1)
     a, b = rng.standard_normal((128, 256)).astype(np.float32), rng.standard_normal((256, 128)).astype(np.float32)
-    found = on_gpu(a, b, np.float32, blocks, PRECISION=precision)
-    np.testing.assert_allclose(found, a.astype(np.float64) @ b.astype(np.float64), atol=error, rtol=0)
+    actual = on_gpu(a, b, np.float32, blocks, PRECISION=precision)
+    np.testing.assert_allclose(actual, a.astype(np.float64) @ b.astype(np.float64), atol=error, rtol=0)
 
 
 @pytest.mark.parametrize("pair", [("f8e4m3", "f8e5m2"), ("f8e5m2", "f8e4m3"), ("i8", "u8"), ("u8", "i8")])
@@ -71,8 +71,8 @@ def test_two_types_of_bytes(pair: tuple[str, str], blocks: tuple[int, int, int])
         rng.integers(0 if name == "u8" else -8, 9, shape).astype(DTYPES[name])
         for name, shape in zip(pair, ((128, 256), (256, 64)), strict=True)
     )
-    found = on_gpu(a, b, np.int32 if "u8" in pair else np.float32, blocks)
-    np.testing.assert_array_equal(found, a.astype(np.float64) @ b.astype(np.float64))
+    actual = on_gpu(a, b, np.int32 if "u8" in pair else np.float32, blocks)
+    np.testing.assert_array_equal(actual, a.astype(np.float64) @ b.astype(np.float64))
 
 
 @pytest.mark.parametrize("steps", [32, 64, 128])
@@ -81,8 +81,8 @@ def test_products_of_bytes_are_added_in_f32(steps: int) -> None:
     rng = np.random.default_rng(3)
     a, b = (rng.standard_normal(shape).astype(DTYPES["f8e4m3"]) for shape in ((256, 2048), (2048, 256)))
     true = a.astype(np.float64) @ b.astype(np.float64)
-    found = on_gpu(a, b, np.float32, (128, 128, 128), IMPRECISE=steps, num_warps=8)
-    np.testing.assert_allclose(found, true, atol=0.05, rtol=1e-3)
+    actual = on_gpu(a, b, np.float32, (128, 128, 128), IMPRECISE=steps, num_warps=8)
+    np.testing.assert_allclose(actual, true, atol=0.05, rtol=1e-3)
 
 
 @zg.kernel

@@ -132,9 +132,7 @@ def test_a_condition_may_be_a_float(launcher: Any, options: Any, mode: Any):
 
 
 def test_conditions_and_messages_that_are_none(kernel):
-    for line, words in (
-        ("assert n, 5", "must be a constant string"),
-    ):
+    for line, words in (("assert n, 5", "must be a constant string"),):
         with pytest.raises(zg.KernelTypeError, match=words):
             kernel(f"def f(out, n):\n    {line}")[(1,)](np.zeros(1), 1)
 

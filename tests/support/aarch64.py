@@ -85,21 +85,21 @@ def machine(cpu: str, features: str) -> Any:
 @cache
 def folder() -> tempfile.TemporaryDirectory[str]:
     """A folder with the compiled program."""
-    made = tempfile.TemporaryDirectory()
-    source = Path(made.name, "program.c")
+    result = tempfile.TemporaryDirectory()
+    source = Path(result.name, "program.c")
     source.write_text(PROGRAM)
     subprocess.run([COMPILER, "-O1", "-c", source, "-o", source.with_suffix(".o")], check=True)
-    return made
+    return result
 
 
 def pages(arrays: Sequence[Any]) -> list[tuple[int, int]]:
     """The memory of arrays, in ranges of addresses that share no page."""
-    made: list[tuple[int, int]] = []
+    results: list[tuple[int, int]] = []
     for low, high in sorted(map(regions.span, arrays)):
-        if made and low // 4096 <= (made[-1][1] - 1) // 4096:
-            low, high = made[-1][0], max(made.pop()[1], high)
-        made.append((low, high))
-    return made
+        if results and low // 4096 <= (results[-1][1] - 1) // 4096:
+            low, high = results[-1][0], max(results.pop()[1], high)
+        results.append((low, high))
+    return results
 
 
 class Emulated(kernels.NativeKernel):
@@ -112,8 +112,8 @@ class Emulated(kernels.NativeKernel):
         code, place = self.code, Path(folder().name)
         arrays = {at: value for at, value in enumerate(map(kernels._host, values)) if value is not None}
         memories = {at: whole(array) for at, array in arrays.items()} if code.tolerant else arrays
-        slots = b"".join(kernels._slot(one, values[one.argument], arrays) for one in code.parameters)
-        bounds = b"".join(kernels._BOUNDS.pack(*one) for one in kernels._bounds(code.bounds, memories))
+        slots = b"".join(kernels._slot(item, values[item.argument], arrays) for item in code.parameters)
+        bounds = b"".join(kernels._BOUNDS.pack(*item) for item in kernels._bounds(code.bounds, memories))
         launch, ranges = HEAD.pack(*grid, 0, 0, 0, 0) + bounds, pages([*arrays.values()])
         (place / "kernel.o").write_bytes(code.object)
         files = [place / "program.o", place / "kernel.o", "-lm", "-o", place / "whole"]

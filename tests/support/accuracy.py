@@ -96,43 +96,43 @@ def bounds(model: Op) -> dict[int, Bound]:
         if isinstance(op, tt.Store | tt.DescriptorStore | tt.AtomicRMW | tt.AtomicCAS):
             pointer = op.operands[0]
             stores.append((_roots(pointer), op))
-    found: dict[int, Bound] = {}
+    results: dict[int, Bound] = {}
     for parameter in kernel.bodies[0].parameters:
         through = [op for roots, op in stores if parameter in roots]
         bound = _bound(through, stores)
         if bound is not None:
-            found[parameter.index] = bound
-    return found
+            results[parameter.index] = bound
+    return results
 
 
-def _bound(stored: list[Op], stores: list[tuple[set[BlockParameter], Op]]) -> Bound | None:
+def _bound(values: list[Op], stores: list[tuple[set[BlockParameter], Op]]) -> Bound | None:
     """The bound of what some ops store: that of all ops that it is computed by."""
-    ops = _computing(stored, stores)
-    relative, absolute, rooted, ordered, added, looped = 0.0, 0.0, 0.0, False, False, False
+    ops = _computing(values, stores)
+    relative, absolute, rooted, ordered, total, looped = 0.0, 0.0, 0.0, False, False, False
     for op in ops:
         error, more, order = _error(op)
         relative, absolute, ordered = relative + error, absolute + more, ordered or order
-        added = added or isinstance(op, arith.AddF | arith.SubF | math.Fma)
+        total = total or isinstance(op, arith.AddF | arith.SubF | math.Fma)
         looped = looped or isinstance(op, Loop)
         if isinstance(op, math.Sqrt):
             rooted += sum(_error(inner)[1] for inner in _computing([op], stores) if inner is not op)
-    turns = _in_turns(stored, ops)
+    turns = _in_turns(values, ops)
     relative, ordered = relative + turns, ordered or turns > 0
     if not relative and not absolute:
         return None
     factor = LOOPED if looped else 1
-    return Bound(relative * factor, absolute * factor, ordered or added, rooted * factor)
+    return Bound(relative * factor, absolute * factor, ordered or total, rooted * factor)
 
 
-def _in_turns(stored: list[Op], ops: list[Op]) -> float:
+def _in_turns(values: list[Op], ops: list[Op]) -> float:
     """The error of what programs add to an array in turns, under a lock: which comes first is not said.
 
     Without a lock, that a program adds to what it has read is a sum like any other.
     """
-    kernel = stored[0].root() if stored else None
+    kernel = values[0].root() if values else None
     if kernel is None or not any(_locks(op) for op in kernel.walk()):
         return 0.0
-    arrays = {root for op in stored for root in _roots(op.operands[0])}
+    arrays = {root for op in values for root in _roots(op.operands[0])}
     read = any(isinstance(op, tt.Load | tt.DescriptorLoad) and arrays & _roots(op.operands[0]) for op in ops)
     sums = [element_of(op.result.type) for op in ops if isinstance(op, arith.AddF | arith.SubF | math.Fma)]
     return SUMMED * max(map(_digit, sums), default=0.0) if read else 0.0
@@ -220,22 +220,22 @@ def _points(type_: Type) -> bool:
 
 def _roots(pointer: Value) -> set[BlockParameter]:
     """The kernel's parameters that a pointer may come from."""
-    seen: set[Value] = set()
+    calls: set[Value] = set()
     todo = [pointer]
     while todo:
         value = todo.pop()
-        if value not in seen:
-            seen.add(value)
+        if value not in calls:
+            calls.add(value)
             todo += [source for source in _sources(value) if _points(source.type)]
     return {
-        value for value in seen if isinstance(value, BlockParameter) and isinstance(value.block.parent.parent, tt.Func)
+        value for value in calls if isinstance(value, BlockParameter) and isinstance(value.block.parent.parent, tt.Func)
     }
 
 
-def _computing(stored: list[Op], stores: list[tuple[set[BlockParameter], Op]]) -> list[Op]:
+def _computing(values: list[Op], stores: list[tuple[set[BlockParameter], Op]]) -> list[Op]:
     """The ops that what is stored is computed by, through memory too. Pointers and masks count as exact."""
     ops: dict[int, Op] = {}
-    seen: set[Value] = set()
+    calls: set[Value] = set()
     todo: list[Value] = []
 
     def add(op: Op) -> None:
@@ -252,13 +252,13 @@ def _computing(stored: list[Op], stores: list[tuple[set[BlockParameter], Op]]) -
                     add(store)
         todo.extend(op.operands)
 
-    for op in stored:
+    for op in values:
         add(op)
     while todo:
         value = todo.pop()
-        if value in seen:
+        if value in calls:
             continue
-        seen.add(value)
+        calls.add(value)
         if isinstance(value, OpResult):
             add(value.op)
         elif isinstance(value, BlockParameter) and value.block.parent.parent is not None:

@@ -81,8 +81,8 @@ def scaled(a_desc, b_desc, c_desc, k):
     """Roles, and a wgmma that is complete in its own iteration."""
     acc = zg.zeros((128, 16), zg.f32)
     for start in zg.range(0, k, 64, warp_specialize=True):
-        made = zg.dot(a_desc.load((0, start)), zg.trans(b_desc.load((0, start))))
-        acc = zg.add(zg.mul(acc, 0.5), made)
+        result = zg.dot(a_desc.load((0, start)), zg.trans(b_desc.load((0, start))))
+        acc = zg.add(zg.mul(acc, 0.5), result)
     c_desc.store((0, 0), zg.cast(acc, zg.f16))
 
 

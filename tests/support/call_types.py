@@ -22,4 +22,4 @@ class Types:
     def __getattr__(self, name: str) -> Callable[..., Any]:
         call = name.removeprefix("builtin_")
         rule = (RULES if call == name else BUILTINS)[call]
-        return lambda *arguments, **named: rule.type(Typing(call, self.combine), *arguments, **named)
+        return lambda *arguments, **keywords: rule.type(Typing(call, self.combine), *arguments, **keywords)

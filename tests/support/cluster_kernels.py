@@ -21,15 +21,15 @@ def normalised(x, y, label, loss, n, BLOCK: zg.constexpr):
     row = zg.program_id(0) + zg.program_id(1) * zg.num_programs(0)
     at = zg.arange(0, BLOCK)
     mask = zg.compare(at, n, LESS)
-    given = zg.load(zg.add(x + row * n, at), mask, other=-float("inf"))
-    numbers = zg.cast(given, zg.f32)
+    arguments = zg.load(zg.add(x + row * n, at), mask, other=-float("inf"))
+    numbers = zg.cast(arguments, zg.f32)
     highest = zg.max(numbers, axis=0)
     powers = zg.exp2(zg.sub(numbers, highest))
     total = zg.sum(powers, axis=0)
     here = zg.load(label + row)
     zg.store(loss + row, total + zg.cast(zg.load(x + row * n + here), zg.f32))
-    made = zg.where(zg.compare(at, here, EQUAL), -1.0, zg.div(powers, total))
-    zg.store(zg.add(y + row * n, at), zg.cast(made, given.dtype), mask)
+    result = zg.where(zg.compare(at, here, EQUAL), -1.0, zg.div(powers, total))
+    zg.store(zg.add(y + row * n, at), zg.cast(result, arguments.dtype), mask)
 
 
 @zg.kernel
@@ -38,8 +38,8 @@ def largest(x, value, index, n, BLOCK: zg.constexpr):
     row = zg.program_id(0)
     at = zg.arange(0, BLOCK)
     numbers = zg.load(zg.add(x + row * n, at), zg.compare(at, n, LESS), other=-100)
-    found, place = zg.max(numbers, axis=0, return_indices=True)
-    zg.store(value + row, found)
+    actual, place = zg.max(numbers, axis=0, return_indices=True)
+    zg.store(value + row, actual)
     zg.store(index + row, place)
 
 
@@ -68,15 +68,15 @@ def centred(x, y, mean, n, BLOCK: zg.constexpr):
     for start in range(0, n, BLOCK):
         at = zg.add(start, zg.arange(0, BLOCK))
         total = zg.add(total, zg.load(zg.add(x + row * n, at), zg.compare(at, n, LESS), other=0.0))
-    found = zg.sum(total, axis=0)
+    actual = zg.sum(total, axis=0)
     if row > 0:
-        found = found - zg.max(total, axis=0)
-    zg.store(mean + row, found)
+        actual = actual - zg.max(total, axis=0)
+    zg.store(mean + row, actual)
     zg.debug_barrier()
     for start in range(0, n, BLOCK):
         at = zg.add(start, zg.arange(0, BLOCK))
         mask = zg.compare(at, n, LESS)
-        zg.store(zg.add(y + row * n, at), zg.sub(zg.load(zg.add(x + row * n, at), mask), found), mask)
+        zg.store(zg.add(y + row * n, at), zg.sub(zg.load(zg.add(x + row * n, at), mask), actual), mask)
 
 
 @zg.kernel
@@ -108,6 +108,8 @@ def arguments(name: str, rows: int, n: int, block: int, dtype: Any = np.float32)
 NAMES: Sequence[str] = ("normalised", "largest", "rows", "columns", "centred")
 
 
-def types_of(given: Sequence[Any]) -> list[Any]:
+def types_of(argument: Sequence[Any]) -> list[Any]:
     """The types of arguments: arrays of an address that 16 divides, and integers."""
-    return [zg.divisible(zg.ptr(elements()[one.dtype])) if isinstance(one, np.ndarray) else zg.i32 for one in given]
+    return [
+        zg.divisible(zg.ptr(elements()[array.dtype])) if isinstance(array, np.ndarray) else zg.i32 for array in argument
+    ]

@@ -32,11 +32,11 @@ def kernel(shapes: Sequence[Sequence[int]], body: Body) -> Op:
     """The kernel that loads arrays of f64, and stores the result of `body(builder, *loaded)` to the last parameter."""
     types = [PtrType(f64)] * (len(shapes) + 1)
     builder = Builder.root(types)
-    loaded = [
+    values = [
         builder.add(tt.Load(pointers(builder, base, shape)))
         for base, shape in zip(builder.parameters, shapes, strict=False)
     ]
-    result = body(builder, *loaded)
+    result = body(builder, *values)
     builder.add(tt.Store(pointers(builder, builder.parameters[-1], shape_of(result.type)), result))
     builder.add(tt.Return(()))
     outside = Builder.root()
@@ -53,5 +53,5 @@ def output_shape(model: Op) -> tuple[int, ...]:
 
 def arrays(rng: np.random.Generator, shapes: Sequence[Any], positive: bool = False) -> list[np.ndarray]:
     """Numbers of both signs, or positive ones, none near zero."""
-    found = [rng.uniform(0.3, 2.0, shape or (1,)) for shape in shapes]
-    return found if positive else [one * rng.choice([-1.0, 1.0], one.shape) for one in found]
+    results = [rng.uniform(0.3, 2.0, shape or (1,)) for shape in shapes]
+    return results if positive else [item * rng.choice([-1.0, 1.0], item.shape) for item in results]

@@ -41,9 +41,9 @@ def in_f64(model: Op) -> Op:
             case _:
                 return None
 
-    made = transform(zg.simplify(model), transformer)
-    zg.verify(made)
-    return made
+    result = transform(zg.simplify(model), transformer)
+    zg.verify(result)
+    return result
 
 
 Given = Callable[[int, np.ndarray], Any]
@@ -64,7 +64,7 @@ def check_gradient(
     directions: int = 3,
     step: float = 1e-6,
     tolerance: float = 1e-6,
-    given: Given = as_it_is,
+    make_arguments: Given = as_it_is,
 ) -> list[np.ndarray]:
     """Compare the gradient of a model in f64 with finite differences along random directions; gives the gradients.
 
@@ -76,27 +76,29 @@ def check_gradient(
     assert zg.same_model(zg.parse(str(gradient)), gradient)
     assert zg.simplify(gradient) is gradient
     adjoints = {number: rng.standard_normal(arguments[number].shape) for number in of}
-    found = {number: np.zeros_like(arguments[number]) for number in wrt}
+    results = {number: np.zeros_like(arguments[number]) for number in wrt}
     launched: list[Any] = []
-    kept = [np.copy(one) for one in arguments]
-    for number, argument in enumerate(kept):
-        for one in (argument, *({**adjoints, **found}[number] for _ in range(number in (*of, *wrt)))):
-            launched.append(given(number, one) if one.ndim else arguments[number])
+    copies = [np.copy(item) for item in arguments]
+    for number, argument in enumerate(copies):
+        for item in (argument, *({**adjoints, **results}[number] for _ in range(number in (*of, *wrt)))):
+            launched.append(make_arguments(number, item) if item.ndim else arguments[number])
     zg.run(gradient, grid, *launched, strict=True)
-    for argument, after in zip(arguments, kept, strict=True):
+    for argument, after in zip(arguments, copies, strict=True):
         np.testing.assert_array_equal(argument, after)  # The gradient kernel writes gradients only.
 
     def value(changed: int, by: np.ndarray) -> float:
-        values = [np.zeros_like(one) if number in of else np.copy(one) for number, one in enumerate(arguments)]
+        values = [np.zeros_like(array) if number in of else np.copy(array) for number, array in enumerate(arguments)]
         values[changed] = values[changed] + by
-        zg.run(model, grid, *(given(n, one) if one.ndim else arguments[n] for n, one in enumerate(values)))
+        zg.run(
+            model, grid, *(make_arguments(n, array) if array.ndim else arguments[n] for n, array in enumerate(values))
+        )
         return sum(float((values[number] * adjoints[number]).sum()) for number in of)
 
     for number in wrt:
         for _ in range(directions):
             direction = rng.standard_normal(arguments[number].shape)
             expected = (value(number, step * direction) - value(number, -step * direction)) / (2 * step)
-            parts = found[number] * direction
+            parts = results[number] * direction
             scale = max(1.0, abs(expected), float(np.abs(parts).sum()))
             assert abs(float(parts.sum()) - expected) <= tolerance * scale, (number, float(parts.sum()), expected)
-    return [found[number] for number in wrt]
+    return [results[number] for number in wrt]

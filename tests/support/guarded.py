@@ -21,6 +21,6 @@ def guarded(array: np.ndarray[Any, Any], at_end: bool) -> np.ndarray[Any, Any]:
     for guard in (start, start + page + size):
         assert libc.mprotect(ctypes.c_void_p(guard), page, 0) == 0
     place = page + (size - array.nbytes if at_end else 0)
-    made = np.frombuffer(room, np.uint8, array.nbytes, place).view(array.dtype).reshape(array.shape)
-    made[...] = array
-    return made
+    result = np.frombuffer(room, np.uint8, array.nbytes, place).view(array.dtype).reshape(array.shape)
+    result[...] = array
+    return result

@@ -39,9 +39,9 @@ class Image:
     def of(memory: Array, address: int) -> Image:
         """The image of bytes that lie at an address on the host."""
         start = GUARD + address % _ALIGNED
-        made = np.full(start + memory.size + GUARD, _PATTERN, np.uint8)
-        made[start : start + memory.size] = memory
-        return Image(made, start, memory.size)
+        result = np.full(start + memory.size + GUARD, _PATTERN, np.uint8)
+        result[start : start + memory.size] = memory
+        return Image(result, start, memory.size)
 
     def memory(self, after: Array) -> Array:
         """The memory as a launch left it. Raises `KernelRuntimeError` where it has written beside it."""
@@ -78,10 +78,10 @@ class Isolated:
         try:
             child.stdin.write(pickle.dumps(job))
             child.stdin.flush()
-            found, _, _ = select.select([child.stdout], [], [], self.limit)
+            actual, _, _ = select.select([child.stdout], [], [], self.limit)
             answer: Any = (
                 pickle.load(child.stdout)
-                if found
+                if actual
                 else f"assembling and running the kernel did not end in {self.limit:.0f} s"
             )
         except (EOFError, BrokenPipeError):
@@ -112,12 +112,12 @@ def _launched(
 
     there = [to_device(image) for image in images]
     values: list[Any] = []
-    given: Any
-    for given in arguments:
-        if isinstance(given, tuple):
-            number, offset = cast("tuple[int, int]", given)
-            given = there[number].pointer + starts[number] + offset
-        values.append(given)
+    inputs: Any
+    for inputs in arguments:
+        if isinstance(inputs, tuple):
+            number, offset = cast("tuple[int, int]", inputs)
+            inputs = there[number].pointer + starts[number] + offset
+        values.append(inputs)
     Launcher(binary)(grid, *values, check=True)
     return [to_host(array) for array in there]
 

@@ -43,4 +43,4 @@ def dispatcher_of(*kernel: Any) -> Dispatcher:
 
 def loaded_in(dispatcher: Dispatcher) -> list[Any]:
     """What a dispatcher has loaded."""
-    return [loaded for code in dispatcher.kernel.compiled.values() for loaded in code.contexts.values()]
+    return [values for code in dispatcher.kernel.compiled.values() for values in code.contexts.values()]

@@ -16,7 +16,7 @@ Given = Callable[[], tuple[np.ndarray, list[Any]]]
 
 
 def with_and_without(
-    name: str, kernel: Any, types: list[Any], given: Given, grid: tuple[int, ...] = (1,), **options: int
+    name: str, kernel: Any, types: list[Any], make_arguments: Given, grid: tuple[int, ...] = (1,), **options: int
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """A kernel's result with a pass, which changes its code, without it, and by the interpreter.
 
@@ -24,16 +24,16 @@ def with_and_without(
     """
     constants = [type_ for type_ in types if isinstance(type_, bool | int | str)]
     assert name in LEFT_OUT
-    found: list[np.ndarray] = []
+    results: list[np.ndarray] = []
     texts: list[str] = []
     for without in (None, name):
         with left_out(without):
             compiled = kernel.compile(*types, target="sm_90a", **options)
-        made, arguments = given()
+        result, arguments = make_arguments()
         compiled.simulate[grid](*arguments)
-        found.append(made)
+        results.append(result)
         texts.append(compiled.stages["llvm"])
     assert texts[0] != texts[1]
-    made, arguments = given()
+    result, arguments = make_arguments()
     kernel[grid](*arguments, *constants, interpret=True)
-    return found[0], found[1], made
+    return results[0], results[1], result

@@ -75,10 +75,10 @@ def product_of(
     a, b, c = integers(m, k, dtype), integers(k, n, dtype, 1), np.zeros((m, n), out.dtype)
     M, N, K = tile
     expected = a.astype(np.float32) @ b.astype(np.float32)
-    given: list[Any] = []
-    for array, block, turned in ((a, (M, K), form[0] == "T"), (b, (K, N), form[1] == "T"), (c, (M, N), False)):
-        whole = np.ascontiguousarray(array.T) if turned else array
-        given.append(zg.TensorDescriptor(whole, block[::-1] if turned else block))
-    types = [zg.divisible(one.type) for one in given]
+    arguments: list[Any] = []
+    for array, block, transposed in ((a, (M, K), form[0] == "T"), (b, (K, N), form[1] == "T"), (c, (M, N), False)):
+        whole = np.ascontiguousarray(array.T) if transposed else array
+        arguments.append(zg.TensorDescriptor(whole, block[::-1] if transposed else block))
+    types = [zg.divisible(array.type) for array in arguments]
     model = tiles.triton(*types, zg.i32, zg.i32, zg.i32, *tile, form[0] == "T", form[1] == "T", out, roles)
-    return model, [*given, m, n, k], expected.astype(out.dtype)
+    return model, [*arguments, m, n, k], expected.astype(out.dtype)

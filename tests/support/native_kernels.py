@@ -464,15 +464,15 @@ class Kernel:
         a = self.tensor(depth)
         axis = self.random.randrange(len(a.shape))
         size = a.shape[axis]
-        wanted = list(a.shape)
+        expected = list(a.shape)
         if self.chance(0.3):
-            wanted[axis] = 1 << self.random.randrange(5)
-            if math.prod(wanted) > 256:
-                wanted[axis] = size
-        at = self.of(self.dtype("i32", "i32", "i64", "u8", "i16", "u32"), tuple(wanted), depth)
+            expected[axis] = 1 << self.random.randrange(5)
+            if math.prod(expected) > 256:
+                expected[axis] = size
+        at = self.of(self.dtype("i32", "i32", "i64", "u8", "i16", "u32"), tuple(expected), depth)
         if size > 128 and at.dtype in ("i8", "u8"):
             at = self.cast(at, "i32")
-        return Drawn(f"zg.gather({a.text}, zg.and_({at.text}, {size - 1}), {axis})", a.dtype, tuple(wanted))
+        return Drawn(f"zg.gather({a.text}, zg.and_({at.text}, {size - 1}), {axis})", a.dtype, tuple(expected))
 
     def joined(self, depth: int) -> Drawn:
         a = self.tensor(depth)
@@ -558,25 +558,25 @@ class Kernel:
         rows = self.random.choice([1, 2, 4, 8])
         sizes = self.random.choice([(5, 32), (16, 20), (32, 32), ("n8 + 1", 32)])
         padding = ", padding_option='nan'" if dtype in FLOATS and self.chance(0.3) else ""
-        made = self.name("d")
+        result = self.name("d")
         self.line(
-            f"{made} = zg.make_tensor_descriptor({name}, {sizes}".replace("'", "")
+            f"{result} = zg.make_tensor_descriptor({name}, {sizes}".replace("'", "")
             + f", (32, 1), {(rows, columns)}{padding})"
         )
         at = self.random.choice(["(0, 0)", "(n8, 16)", "(-1, 8)", "(pid, n8)", "(3, -3)"])
-        return self.keep(Drawn(f"{made}.load({at})", dtype, (rows, columns)), "l")
+        return self.keep(Drawn(f"{result}.load({at})", dtype, (rows, columns)), "l")
 
     def block_pointer(self, depth: int) -> Drawn:
         name, dtype = self.input()
         rows, columns = 1 << self.random.randrange(4), 1 << self.random.randrange(6)
-        made = self.name("d")
+        result = self.name("d")
         strides = self.random.choice(["(32, 1)", "(1, 32)", "(n8 + 1, 1)", "(32, one)"])
         offsets = self.random.choice(["(0, 0)", "(n8, 0)", "(pid, n8)"])
-        self.line(f"{made} = zg.make_block_ptr({name}, (8, n8 + 1), {strides}, {offsets}, {(rows, columns)}, (1, 0))")
+        self.line(f"{result} = zg.make_block_ptr({name}, (8, n8 + 1), {strides}, {offsets}, {(rows, columns)}, (1, 0))")
         if self.chance(0.5):
             self.line(f"for {self.name('i')} in range(0, n8):")
-            self.line(f"    {made} = zg.advance({made}, {self.random.choice(['(0, 1)', '(1, 0)', '(1, 2)'])})")
-        return self.keep(Drawn(f"zg.load({made}, boundary_check=(0, 1))", dtype, (rows, columns)), "l")
+            self.line(f"    {result} = zg.advance({result}, {self.random.choice(['(0, 1)', '(1, 0)', '(1, 2)'])})")
+        return self.keep(Drawn(f"zg.load({result}, boundary_check=(0, 1))", dtype, (rows, columns)), "l")
 
     def conditional(self, depth: int) -> Drawn:
         a = self.value(depth)
@@ -760,8 +760,8 @@ class Kernel:
         b = self.random.choice(others)
         if len(others) > 2 and self.chance(0.5):
             self.random.shuffle(others)
-            turned = self.random.sample(others, len(others)) if self.chance(0.5) else others[1:] + others[:1]
-            return self.line(f"{', '.join(others)} = {', '.join(turned)}")
+            transposed = self.random.sample(others, len(others)) if self.chance(0.5) else others[1:] + others[:1]
+            return self.line(f"{', '.join(others)} = {', '.join(transposed)}")
         if shape and self.chance(0.7):
             self.line(f"{a}, {b} = zg.flip({b}, {self.random.randrange(len(shape))}), {a}")
         else:
@@ -797,21 +797,21 @@ class Kernel:
         self.line(f"{total} = zg.cast(zg.and_({start.text}, 15), zg.{result})")
         lines = {}
         for what, sizes in (("a", (m, k)), ("b", (k, n))):
-            turned = self.chance(0.4)
-            shape = sizes[::-1] if turned else sizes
+            transposed = self.chance(0.4)
+            shape = sizes[::-1] if transposed else sizes
             row, column = self.random.choice([("16", "1"), ("1", "16"), ("16", "one"), ("n8", "1"), ("17", "1")])
             text = (
                 f"zg.add(zg.mul(zg.expand(zg.arange(0, {shape[0]}), 1), {row}), "
                 f"zg.mul(zg.expand(zg.arange(0, {shape[1]}), 0), {column}))"
             )
-            lines[what] = self.name("q"), text, turned, shape
+            lines[what] = self.name("q"), text, transposed, shape
         for place, text, _, _ in lines.values():
             self.line(f"{place} = {text}")
         self.line(f"for {index} in range(0, {self.random.choice(['2', 'n8', '3'])}):")
         self.indent += 1
         before = dict(self.scope)
         parts: list[str] = []
-        for what, (place, _, turned, shape) in lines.items():
+        for what, (place, _, transposed, shape) in lines.items():
             if self.chance(0.2):
                 self.random.choice([self.stored, self.update])()
             mask = self.random.choice(
@@ -829,7 +829,7 @@ class Kernel:
             else:
                 whole = f"zg.cast(zg.minimum(zg.maximum(zg.rint(zg.cast({got}, zg.f32)), -3.0), 3.0), zg.{dtype})"
             whole = got if exact else whole
-            parts.append(f"zg.trans({whole})" if turned else whole)
+            parts.append(f"zg.trans({whole})" if transposed else whole)
         self.line(f"{total} = zg.dot({parts[0]}, {parts[1]}, {total})")
         if self.chance(0.3):
             self.random.choice([self.update, self.exchange, self.stored])()
@@ -881,17 +881,19 @@ class Kernel:
         self.line(f"{pointer} = {start}")
         self.keep(self.of(dtype if dtype not in EIGHT_BITS else "f32", shape, 1), "v")
         total = list(self.scope)[-1]
-        kept = self.keep(Drawn(offsets, "i32", shape), "q").text
-        self.scope.pop(kept)
+        copies = self.keep(Drawn(offsets, "i32", shape), "q").text
+        self.scope.pop(copies)
         self.line(f"for {index} in range(0, {limit}):")
         self.indent += 1
-        at = {"pointers": pointer, "offsets": f"zg.add({name}, {pointer})", "base": f"zg.add({pointer}, {kept})"}[form]
-        mask = self.random.choice(["", f", zg.less({kept}, n)", f", zg.less(zg.add({kept}, {index}), n1), None"])
+        at = {"pointers": pointer, "offsets": f"zg.add({name}, {pointer})", "base": f"zg.add({pointer}, {copies})"}[
+            form
+        ]
+        mask = self.random.choice(["", f", zg.less({copies}, n)", f", zg.less(zg.add({copies}, {index}), n1), None"])
         mask = mask.replace(", None", "")
-        loaded = Drawn(f"zg.load({at}{mask})", dtype, shape)
+        values = Drawn(f"zg.load({at}{mask})", dtype, shape)
         before = dict(self.scope)
-        loaded = self.keep(loaded, "l")
-        value = self.cast(loaded, self.scope[total][0])
+        values = self.keep(values, "l")
+        value = self.cast(values, self.scope[total][0])
         if value.dtype == "i1":
             self.line(f"{total} = zg.xor({total}, {value.text})")
         else:
@@ -944,16 +946,16 @@ class Kernel:
 
     def arguments(self) -> list[Any]:
         draws = np.random.default_rng(self.seed)
-        made: list[Any] = []
+        results: list[Any] = []
         for name in self.inputs:
             dtype = name.partition("_")[2]
             # An array that only dots read has small whole numbers, so that their sums are exact.
             whole = name[0] == "e"
-            made.append(draws.integers(-4, 5, SIZE).astype(DTYPES[dtype]) if whole else values(draws, dtype, SIZE))
+            results.append(draws.integers(-4, 5, SIZE).astype(DTYPES[dtype]) if whole else values(draws, dtype, SIZE))
         for dtype in self.outputs:
-            made.append(np.zeros(SLOT * PROGRAMS, DTYPES[dtype]))
+            results.append(np.zeros(SLOT * PROGRAMS, DTYPES[dtype]))
         n = int(draws.choice([0, 1, 3, 5, 6, 16, 17, 64, 100, 1000, 1024]))
-        return [*made, n, int(draws.integers(0, 1 << 40)), float(draws.normal()), 1]
+        return [*results, n, int(draws.integers(0, 1 << 40)), float(draws.normal()), 1]
 
 
 def values(draws: np.random.Generator, dtype: str, size: int) -> Array:
@@ -971,8 +973,8 @@ def values(draws: np.random.Generator, dtype: str, size: int) -> Array:
     special = [0.0, -0.0, np.nan, float(info.max), float(info.smallest_subnormal), np.inf, -np.inf]
     extreme = draws.choice(np.array(special, np.float64).astype(kind).astype(np.float64), size).astype(kind)
     normal = draws.normal(size=size).astype(kind)
-    chosen = np.where(draws.random(size) < 0.5, small, normal)
-    return np.where(draws.random(size) < draws.choice([0, 0.1]), extreme, chosen).astype(kind)
+    choice = np.where(draws.random(size) < 0.5, small, normal)
+    return np.where(draws.random(size) < draws.choice([0, 0.1]), extreme, choice).astype(kind)
 
 
 def outcome(kernel: Kernel, launch: Callable[[list[Any]], object]) -> tuple[list[Any], str]:
@@ -986,12 +988,12 @@ def outcome(kernel: Kernel, launch: Callable[[list[Any]], object]) -> tuple[list
     return arguments, ""
 
 
-def differences(kernel: Kernel, found: tuple[list[Any], str], expected: tuple[list[Any], str]) -> list[str]:
+def differences(kernel: Kernel, actual: tuple[list[Any], str], expected: tuple[list[Any], str]) -> list[str]:
     """The elements in which two outcomes differ; any NaN equals any other."""
-    if found[1] or expected[1]:
-        return [] if found[1] == expected[1] else [f"{found[1] or 'no error'}, expected {expected[1] or 'no error'}"]
+    if actual[1] or expected[1]:
+        return [] if actual[1] == expected[1] else [f"{actual[1] or 'no error'}, expected {expected[1] or 'no error'}"]
     differing: list[str] = []
-    for name, a, b in zip(kernel.parameters, found[0], expected[0], strict=True):
+    for name, a, b in zip(kernel.parameters, actual[0], expected[0], strict=True):
         if not isinstance(a, np.ndarray):
             continue
         good = a.view(f"u{a.itemsize}") == b.view(f"u{a.itemsize}")
@@ -999,8 +1001,8 @@ def differences(kernel: Kernel, found: tuple[list[Any], str], expected: tuple[li
             good |= np.isnan(a.astype(np.float64)) & np.isnan(b.astype(np.float64))
         if not good.all():
             at = np.flatnonzero(~good)
-            shown = ", ".join(f"[{i}] {a[i]!r}, expected {b[i]!r}" for i in at[:4])
-            differing.append(f"{name}: {len(at)} differ: {shown}")
+            text = ", ".join(f"[{i}] {a[i]!r}, expected {b[i]!r}" for i in at[:4])
+            differing.append(f"{name}: {len(at)} differ: {text}")
     return differing
 
 
@@ -1031,9 +1033,9 @@ def check_passes(kernel: Kernel) -> list[str]:
             return [f"{name}: the model is printed as another one"]
         arguments, error = outcome(kernel, lambda a, model=model: run(model, None, grid, a))
         # Messages name the ops of the model.
-        found = differences(kernel, (arguments, bool(error) * expected[1] or error), expected)
-        if found:
-            return [f"{name}: {line}" for line in found]
+        actual = differences(kernel, (arguments, bool(error) * expected[1] or error), expected)
+        if actual:
+            return [f"{name}: {line}" for line in actual]
     return []
 
 
@@ -1047,10 +1049,10 @@ def main() -> None:
         began = time.time()
         try:
             kernel = Kernel(seed)
-            found = check_natively(kernel, MACHINES[seed % len(MACHINES)]) or (passes and check_passes(kernel))
-            counts["same" if not found else "DIFFERENT"] += 1
-            if found:
-                print(f"seed {seed}:", *found[:4], sep="\n  ", flush=True)
+            actual = check_natively(kernel, MACHINES[seed % len(MACHINES)]) or (passes and check_passes(kernel))
+            counts["same" if not actual else "DIFFERENT"] += 1
+            if actual:
+                print(f"seed {seed}:", *actual[:4], sep="\n  ", flush=True)
         except zg.ZigguratError as error:
             text = re.sub(r"\d+", "#", str(error).splitlines()[0])[:150]
             counts[f"refused: {text}"] += 1

@@ -55,11 +55,11 @@ def types(also: str = "", tile: tuple[int, int, int] = TILE, sizes: Any = N) -> 
 
 def matrices(m: int, n: int, k: int) -> list[np.ndarray]:
     """Three matrices of small integers, whose sums are exact; rows are multiples of 16 long."""
-    rng, found = np.random.default_rng(m + n + k), list[np.ndarray]()
+    rng, actual = np.random.default_rng(m + n + k), list[np.ndarray]()
     for rows, columns in ((m, k), (k, n), (m, n)):
         room = rng.integers(-3, 4, (rows + 1, -(-columns // 16) * 16 + 16)).astype(np.float16)
-        found.append(room[:rows, :columns])
-    return found
+        actual.append(room[:rows, :columns])
+    return actual
 
 
 def arguments(m: int, n: int, k: int, arrays: list[Any]) -> list[Any]:

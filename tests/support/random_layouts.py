@@ -82,14 +82,14 @@ def scatter(module: Op, seed: int, share: float = 0.5) -> gpu.Module:
             return _back(builder, builder.copy(op, operands, with_layout(type_, layout)), type_)
         return _back(builder, _converted(builder, builder.copy(op, operands), layout), type_)
 
-    made = transform(module, scattered, pass_name="scatter")
-    assert isinstance(made, gpu.Module)
-    return made
+    model = transform(module, scattered, pass_name="scatter")
+    assert isinstance(model, gpu.Module)
+    return model
 
 
 def _each(builder: Rewriter, op: Op, operands: tuple[Value, ...], layout: Layout) -> Value:
     """An op whose tensors all have the same layout, in a given layout."""
-    given = [_converted(builder, value, layout) for value in operands]
+    arguments = [_converted(builder, value, layout) for value in operands]
     before = op.result.type
     if isinstance(before, TupleType):
         type_: Type = TupleType(tuple(with_layout(component, layout) for component in before.components))
@@ -97,9 +97,9 @@ def _each(builder: Rewriter, op: Op, operands: tuple[Value, ...], layout: Layout
         type_ = with_layout(before, layout)
     if isinstance(op, tt.Load | tt.Store | tt.AtomicRMW):
         # Nothing is known of which registers point to neighbours.
-        made = op.SPEC.make(given, (), {**op.attributes, "width": 1}, (), type_)
-        return _back(builder, builder.add(made, op.location), before)
-    return _back(builder, builder.copy(op, given, type_), before)
+        result = op.SPEC.make(arguments, (), {**op.attributes, "width": 1}, (), type_)
+        return _back(builder, builder.add(result, op.location), before)
+    return _back(builder, builder.copy(op, arguments, type_), before)
 
 
 def _converted(builder: Builder, value: Value, layout: Layout) -> Value:

@@ -44,21 +44,21 @@ def filling(number: int, *loads: tuple[str, str, SharedType, str]) -> str:
     return "\n".join([*lines, f"gpu.channel_commit %ch{number};"])
 
 
-def guarded(carried: TensorType, before: str, after: str, start: str = "%zero") -> str:
+def guarded(parameters: TensorType, before: str, after: str, start: str = "%zero") -> str:
     """A loop along k that carries an accumulator, in a branch that tests for an iteration; its result is `%sum`."""
-    return f"""%begin : {carried} = arith.constant @0.0; %runs : i1 = arith.cmpi {start} %k @slt;
-        %sum : {carried} = scf.if %runs ()({carried}) -> {{
-            %many : {carried} = scf.for {start} %k %step %begin (%i : i32, %acc : {carried}){carried} -> {{
+    return f"""%begin : {parameters} = arith.constant @0.0; %runs : i1 = arith.cmpi {start} %k @slt;
+        %sum : {parameters} = scf.if %runs ()({parameters}) -> {{
+            %many : {parameters} = scf.for {start} %k %step %begin (%i : i32, %acc : {parameters}){parameters} -> {{
                 {before} scf.yield %done; }};
             {after} scf.yield %last; }}
-        ()({carried}) -> {{ scf.yield %begin; }};""".replace(f"({carried}) ->", f"{carried} ->")
+        ()({parameters}) -> {{ scf.yield %begin; }};""".replace(f"({parameters}) ->", f"{parameters} ->")
 
 
 CONSTANTS = "%zero : i32 = arith.constant @0; %step : i32 = arith.constant @64; %yes : i1 = arith.constant @true;"
 
 
 def split(warps: Sequence[int], registers: Sequence[int], barriers: Sequence[int], roles: Sequence[str]) -> str:
-    lists = (f"[{', '.join(map(str, given))}]" for given in (warps, registers, barriers))
+    lists = (f"[{', '.join(map(str, argument))}]" for argument in (warps, registers, barriers))
     attributes = " ".join(f"@{n}={v}" for n, v in zip(("warps", "registers", "barriers"), lists, strict=True))
     return f"gpu.warp_specialize {attributes}" + "".join(f"()void -> {{ {role} scf.yield; }}" for role in roles) + ";"
 
@@ -73,7 +73,7 @@ def function(name: str, blocks: Sequence[tuple[str, tuple[int, int]]], body: str
             ({parameters}, %k : i32)void -> {{ {body} tt.return; }}; unreachable; }};"""
 
 
-def products(warps: Sequence[int], n: int = 64, stages: int = 3, held: bool = True) -> str:
+def products(warps: Sequence[int], n: int = 64, stages: int = 3, values: bool = True) -> str:
     """Consumers of these warps, each with 16 rows of a · b for each warp: b is shared, and each has a block of a.
 
     With `held`, a wgmma is in flight across iterations.
@@ -87,11 +87,11 @@ def products(warps: Sequence[int], n: int = 64, stages: int = 3, held: bool = Tr
     roles: list[str] = []
     for number, (own, ring) in enumerate(zip(warps, rings, strict=True)):
         acc = sum_of(own, n)
-        freed = "".join(f"gpu.channel_release %ch{which} @held={int(held)};" for which in (count, number))
+        freed = "".join(f"gpu.channel_release %ch{which} @held={int(values)};" for which in (count, number))
         before = f"""%at : i32 = gpu.channel_wait %ch{count}; %to : i32 = gpu.channel_wait %ch{number};
             {view("vb", "rb", "at", b)} {view("va", f"r{number}", "to", ring)}
-            %dot : {acc} = gpu.wgmma %va %vb %acc; %done : {acc} = gpu.wgmma_wait %dot @{int(held)}; {freed}"""
-        last = freed.replace("@held=1", "") if held else ""
+            %dot : {acc} = gpu.wgmma %va %vb %acc; %done : {acc} = gpu.wgmma_wait %dot @{int(values)}; {freed}"""
+        last = freed.replace("@held=1", "") if values else ""
         after = f"%last : {acc} = gpu.wgmma_wait %many @0; {last}"
         row = sum(16 * other for other in warps[:number])
         roles.append(f"""{guarded(acc, before, after)} %row : i32 = arith.constant @{row};
@@ -150,9 +150,9 @@ def placed(text: str) -> gpu.Module:
     assert isinstance(model, gpu.Module)
     options = CompileOptions("sm_90a", 4, 3)
     for _, step in PLACE[names.index("specialize") + 1 :]:
-        made = step(model, options)
-        verify(made)
-        assert isinstance(made, gpu.Module)
-        model = made
+        result = step(model, options)
+        verify(result)
+        assert isinstance(result, gpu.Module)
+        model = result
     assert hazards(model) == []
     return model

@@ -23,10 +23,10 @@ def several(x_ptr, moved_ptr, sum_ptr, exp_ptr, back_ptr, count_ptr, SIZE: zg.co
 
 
 def test_each_array_has_the_bound_of_what_is_stored_in_it():
-    found = bounds(several.triton(*[POINTER] * 6, 64))
-    assert sorted(found) == [2, 3, 4], "moved, compared and not written: exact"
-    assert found[2].summed and not found[3].summed
-    assert found[3] == found[4], "what is read back is as good as what was written"
+    actual = bounds(several.triton(*[POINTER] * 6, 64))
+    assert sorted(actual) == [2, 3, 4], "moved, compared and not written: exact"
+    assert actual[2].summed and not actual[3].summed
+    assert actual[3] == actual[4], "what is read back is as good as what was written"
 
 
 @zg.kernel
@@ -42,9 +42,9 @@ def through_a_loop(x_ptr, out_ptr, n):
 
 
 def test_errors_add_up_in_loops_and_only_where_they_are():
-    found = bounds(through_a_loop.triton(POINTER, POINTER, zg.i32))
-    assert sorted(found) == [1]
-    assert found[1].summed and found[1].relative > bounds(several.triton(*[POINTER] * 6, 64))[3].relative
+    actual = bounds(through_a_loop.triton(POINTER, POINTER, zg.i32))
+    assert sorted(actual) == [1]
+    assert actual[1].summed and actual[1].relative > bounds(several.triton(*[POINTER] * 6, 64))[3].relative
 
 
 @zg.kernel
@@ -58,8 +58,8 @@ def radius_and_angle(u_ptr, normal_ptr, twice_ptr, SIZE: zg.constexpr):
 
 def test_the_root_of_what_has_an_absolute_error():
     """The logarithm of a number next to 1 is off by as much as any other, and its root by much more."""
-    found = bounds(radius_and_angle.triton(*[POINTER] * 3, 64))
-    normal, twice = found[1], found[2]
+    result = bounds(radius_and_angle.triton(*[POINTER] * 3, 64))
+    normal, twice = result[1], result[2]
     assert normal.rooted == twice.rooted > 0 and (normal.summed, twice.summed) == (False, True)
 
     k = np.arange(1, 2000)
@@ -91,8 +91,8 @@ def test_programs_that_take_turns():
     """The order of additions under a lock is not known; without a lock there is one addition."""
     types = [POINTER] * 3 + [zg.ptr(zg.i32)]
     assert bounds(in_turns.triton(*types, False)) == {}
-    found = bounds(in_turns.triton(*types, True))
-    assert list(found) == [1] and found[1].summed and 0 < found[1].relative < 1e-5
+    actual = bounds(in_turns.triton(*types, True))
+    assert list(actual) == [1] and actual[1].summed and 0 < actual[1].relative < 1e-5
 
 
 def test_nearness_within_a_bound():

@@ -29,9 +29,9 @@ def converted(instruction: str, source: str, target: str, numbers: np.ndarray[An
 def test_every_half_is_widened_and_narrowed(machine: dict[str, Any]):
     halves = np.arange(1 << 16, dtype=np.uint16).view(np.float16)
     for wide in ("float", "double"):
-        found = converted("fpext", "half", wide, halves, **machine)
-        np.testing.assert_array_equal(found, halves.astype(KINDS[wide]))
-        np.testing.assert_array_equal(converted("fptrunc", wide, "half", found, **machine), halves)
+        actual = converted("fpext", "half", wide, halves, **machine)
+        np.testing.assert_array_equal(actual, halves.astype(KINDS[wide]))
+        np.testing.assert_array_equal(converted("fptrunc", wide, "half", actual, **machine), halves)
 
 
 @pytest.mark.parametrize("machine", TARGETS.values(), ids=TARGETS.keys())

@@ -40,7 +40,7 @@ def listings() -> dict[str, str]:
     """The Triton-C listings of the first document by name, completed."""
     text = document(LANGUAGE)
     first = between(text, "float x[16, 8] = 3.14;", "float v[16, 32]")
-    added = between(text, "__global__  void add(int N, float *a", "*(c + off)").replace("(0 ... 32)", "(0 ... 32);")
+    total = between(text, "__global__  void add(int N, float *a", "*(c + off)").replace("(0 ... 32)", "(0 ... 32);")
     broadcast = between(text, "float* c_broadcast[32]", "float* c_ptr")
     macros = between(text, "__global__  void add(int N, TYPE* a", "*(c + off)")
     transposed = between(text, "void transpose(TYPE * X", "//(7)")
@@ -58,8 +58,8 @@ def listings() -> dict[str, str]:
     return {
         "first": f"__global__ void first(float *out) {{ {first}\n  int i[16] = 0 ... 16, j[32] = 0 ... 32;\n"
         "  *(out + i[:, newaxis] * 32 + j[newaxis, :]) = v;\n}",
-        "add": added + "\n}",
-        "broadcast": added.replace("*(c + off)", f"{broadcast}\n*c_ptr") + "\n}",
+        "add": total + "\n}",
+        "broadcast": total.replace("*(c + off)", f"{broadcast}\n*c_ptr") + "\n}",
         "macros": macros + "\n}",
         "transpose": transposed + "\n}",
         "multiple": attributes + transposed.partition("{")[2] + "\n}",
@@ -110,13 +110,13 @@ def macros_of_dot(transpose_a: bool, transpose_b: bool) -> dict[str, str]:
     """The macros of the fused product, as the document about PyTriton has them."""
     text = between(document(API), "macros = {# handle A transposition", "'SHAPE_B'")
     names = {"transpose_a": transpose_a, "transpose_b": transpose_b}
-    found: dict[str, str] = {}
+    results: dict[str, str] = {}
     for line in text.splitlines():
         if ":" not in line or "if" not in line:
             continue
         name, _, rest = line.replace("macros = {", "").partition(":")
-        chosen, _, rest = rest.partition(" if ")
+        choice, _, rest = rest.partition(" if ")
         condition, _, other = rest.partition(" else ")
-        value = chosen if names[condition.strip()] else other
-        found[name.strip(" '")] = value.strip(" ,}").strip("'")
-    return found
+        value = choice if names[condition.strip()] else other
+        results[name.strip(" '")] = value.strip(" ,}").strip("'")
+    return results

@@ -119,7 +119,7 @@ def outcome(text: str) -> str:
 def run(count: int, seed: int = 0) -> dict[str, int]:
     """The number of outcomes of each kind for `count` mutated sources."""
     chance = random.Random(seed)
-    found: dict[str, int] = {}
+    results: dict[str, int] = {}
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", zg.ZigguratWarning)
         for number in range(count):
@@ -129,8 +129,8 @@ def run(count: int, seed: int = 0) -> dict[str, int]:
             except Exception:
                 print(f"--- mutation {number} of seed {seed}:\n{text}\n---", file=sys.stderr)
                 raise
-            found[kind] = found.get(kind, 0) + 1
-    return found
+            results[kind] = results.get(kind, 0) + 1
+    return results
 
 
 if __name__ == "__main__":

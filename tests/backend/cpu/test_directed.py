@@ -19,13 +19,13 @@ def directed(x_ptr, y_ptr, z_ptr, out_ptr, OPERATION: zg.constexpr, DIRECTION: z
     at = 3 if ONE else zg.arange(0, N)
     x, y, z = zg.load(zg.add(x_ptr, at)), zg.load(zg.add(y_ptr, at)), zg.load(zg.add(z_ptr, at))
     if OPERATION == "sqrt":
-        found = zg.directed(OPERATION, DIRECTION, x)
+        actual = zg.directed(OPERATION, DIRECTION, x)
     elif OPERATION == "fma":
-        found = zg.directed(OPERATION, DIRECTION, x, y, z)
+        actual = zg.directed(OPERATION, DIRECTION, x, y, z)
     else:
-        found = zg.directed(OPERATION, DIRECTION, x, y)
-    zg.store(zg.add(out_ptr, at), zg.add(found, zg.mul(x, y)))
-    zg.store(zg.add(zg.add(out_ptr, N), at), found)
+        actual = zg.directed(OPERATION, DIRECTION, x, y)
+    zg.store(zg.add(out_ptr, at), zg.add(actual, zg.mul(x, y)))
+    zg.store(zg.add(zg.add(out_ptr, N), at), actual)
 
 
 def numbers(dtype: Any, seed: int) -> Any:
@@ -46,12 +46,12 @@ def test_the_interpreter_s_bits(dtype: Any, operation: str, direction: str):
     p = zg.ptr(zg.f32 if dtype == np.float32 else zg.f64)
     x, y, z = (numbers(dtype, seed) for seed in range(3))
     y[::9], z[::7] = -x[::9], -x[::7]
-    for one in (False, True):
-        model = directed.triton(p, p, p, p, operation, direction, one)
-        found = [np.zeros(2 * N, dtype) for _ in range(2)]
-        run_cpu(model, (1,), [x, y, z, found[0]])
+    for item in (False, True):
+        model = directed.triton(p, p, p, p, operation, direction, item)
+        results = [np.zeros(2 * N, dtype) for _ in range(2)]
+        run_cpu(model, (1,), [x, y, z, results[0]])
         with np.errstate(all="ignore"):
-            run(model, None, (1,), [x, y, z, found[1]])
-        bits = [np.where(np.isnan(out), dtype(0), out).view(f"u{x.itemsize}") for out in found]
+            run(model, None, (1,), [x, y, z, results[1]])
+        bits = [np.where(np.isnan(out), dtype(0), out).view(f"u{x.itemsize}") for out in results]
         np.testing.assert_array_equal(*bits)
-        np.testing.assert_array_equal(*map(np.isnan, found))
+        np.testing.assert_array_equal(*map(np.isnan, results))

@@ -17,10 +17,10 @@ def powers(x_ptr, out_ptr, other_ptr, BLOCK: zg.constexpr):
 def differences(x: np.ndarray) -> int:
     """The number of results that are not those of NumPy in f64, rounded."""
     count = 0
-    found = [np.empty_like(x) for _ in range(2)]
-    powers[x.size // 256,](x, *found, 256)
+    results = [np.empty_like(x) for _ in range(2)]
+    powers[x.size // 256,](x, *results, 256)
     with np.errstate(over="ignore", under="ignore", invalid="ignore"):
-        for mine, function in zip(found, (np.exp, np.exp2), strict=True):
+        for mine, function in zip(results, (np.exp, np.exp2), strict=True):
             expected = function(x.astype(np.float64)).astype(np.float32)
             count += int(((mine.view(np.uint32) != expected.view(np.uint32)) & ~(np.isnan(mine) & np.isnan(x))).sum())
     return count

@@ -113,7 +113,7 @@ def test_the_ends_of_the_range_and_payloads_of_nan():
 
 def test_the_option_of_compile_is_another_kernel():
     types = (zg.ptr(zg.f32), zg.ptr(zg.f32), SIZE)
-    exact, fast = (softmax.compile(*types, target="cpu", fast_math=given) for given in (False, True))
+    exact, fast = (softmax.compile(*types, target="cpu", fast_math=argument) for argument in (False, True))
     assert exact.asm != fast.asm
     x = np.ones((1, SIZE), np.float32)
     out = np.empty_like(x)
@@ -132,17 +132,17 @@ def counted(x_ptr, out_ptr, seen_ptr, BLOCK: zg.constexpr):
 def test_atomics_on_all_threads(fast_math: bool):
     """Each program takes another block, whatever the order; only with `fast_math` may the sums round in another way."""
     x = np.random.default_rng(2).standard_normal((4096, 64)).astype(np.float32)
-    out, seen = np.zeros(1, np.float32), np.zeros(1, np.int32)
+    out, values = np.zeros(1, np.float32), np.zeros(1, np.int32)
     types = [zg.ptr(zg.f32), zg.ptr(zg.f32), zg.ptr(zg.i32), 64]
     compiled = counted.compile(*types, target="cpu", fast_math=fast_math)
     assert compiled.code.ordered is not fast_math
     threads = zg.get_num_threads()
     try:
         zg.set_num_threads(4)
-        counted[4096,](x, out, seen, 64, fast_math=fast_math)
+        counted[4096,](x, out, values, 64, fast_math=fast_math)
     finally:
         zg.set_num_threads(threads)
-    assert seen[0] == 4096 and abs(out[0] - x.sum(dtype=np.float64)) < 1e-2
+    assert values[0] == 4096 and abs(out[0] - x.sum(dtype=np.float64)) < 1e-2
     if not fast_math:
         expected, again = np.zeros(1, np.float32), np.zeros(1, np.int32)
         counted[4096,](x, expected, again, 64, interpret=True)
@@ -162,9 +162,9 @@ def dots(
         across, down = zg.expand(k, 0), zg.expand(k, 1)
         a = zg.load(zg.add(a_ptr, zg.add(zg.mul(rows, depth), across)), zg.less(across, depth), other=0.0)
         if TRANSPOSED:
-            left = zg.expand(n, 1)
-            inside = zg.and_(zg.less(across, depth), zg.less(left, columns))
-            b = zg.trans(zg.load(zg.add(b_ptr, zg.add(zg.mul(left, depth), across)), inside, other=0.0))
+            rest = zg.expand(n, 1)
+            inside = zg.and_(zg.less(across, depth), zg.less(rest, columns))
+            b = zg.trans(zg.load(zg.add(b_ptr, zg.add(zg.mul(rest, depth), across)), inside, other=0.0))
         else:
             above = zg.expand(n, 0)
             inside = zg.and_(zg.less(down, depth), zg.less(above, columns))
@@ -213,15 +213,15 @@ def test_dots_of_bf16_are_chains_of_pairs(n: int, columns: int, depth: int, doub
     b[:, columns:] = 0
     c = random.standard_normal((32, n)).astype(np.float32)
     model, factor = dots_model(n, transposed, doubled), 2 if doubled else 1
-    fast, exact = (compile_cpu(model, CpuOptions(fast_math=given)) for given in (True, False))
+    fast, exact = (compile_cpu(model, CpuOptions(fast_math=argument)) for argument in (True, False))
     for scale in (1.0, 2.0**-65):  # Then products are subnormal.
         x, y, z = a * a.dtype.type(scale), b * b.dtype.type(scale), c * np.float32(scale**2)
         packed = np.ascontiguousarray(y[:, :columns].T if transposed else y[:, :columns])
-        found = np.empty_like(c), np.empty_like(c)
-        for out, code in zip(found, (fast, exact), strict=True):
+        actual = np.empty_like(c), np.empty_like(c)
+        for out, code in zip(actual, (fast, exact), strict=True):
             NativeKernel(code, "dots").launch((1, 1, 1), "abcodn", [x, packed, z, out, depth, columns])
-        np.testing.assert_array_equal(found[0], by_pairs(x * factor, y * factor, z))
-        assert (found[0] != found[1]).any()  # Another order of the sums, and subnormal ones.
+        np.testing.assert_array_equal(actual[0], by_pairs(x * factor, y * factor, z))
+        assert (actual[0] != actual[1]).any()  # Another order of the sums, and subnormal ones.
 
 
 @pytest.mark.skipif(platform.machine() not in ("x86_64", "AMD64"), reason="machines of x86-64")

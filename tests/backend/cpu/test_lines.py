@@ -37,11 +37,11 @@ def test_instructions_have_the_lines_of_the_source():
     code = compile_cpu(MODEL, options)
     text = to_assembly(code.llvm, options)
     (number,) = re.findall(r'\.file\t(\d+) .*"test_lines\.py"', text)
-    found = {int(line) for line in re.findall(rf"\.loc\t{number} (\d+) ", text)} - {0}
+    results = {int(line) for line in re.findall(rf"\.loc\t{number} (\d+) ", text)} - {0}
     lines, first = inspect.getsourcelines(scaled.fn)
     kernel = {first + index for index, line in enumerate(lines) if "zg.load" in line or "zg.s" in line}
     helper = {inspect.getsourcelines(doubled.fn)[1] + 2}
-    assert kernel | helper <= found <= set(range(first, first + len(lines))) | helper
+    assert kernel | helper <= results <= set(range(first, first + len(lines))) | helper
     assert b".debug_line\0" in code.object
 
 
@@ -110,11 +110,11 @@ def test_gdb_stops_at_a_line_of_a_launch(tmp_path, monkeypatch):
     (tmp_path / "script").write_text(GDB.format(path=path, line=line))
     (tmp_path / "launch.py").write_text(LAUNCH)
     command = ["gdb", "--batch", "-nx", "-x", "script", "--args", sys.executable, "launch.py"]
-    shown = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=300)
-    said = shown.stdout
-    assert re.search(rf"hit Breakpoint 1, .*scaled.* at {path}:{line}\n{line}\t    total = zg.sum", said), (
-        said + shown.stderr
+    text = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=300)
+    message = text.stdout
+    assert re.search(rf"hit Breakpoint 1, .*scaled.* at {path}:{line}\n{line}\t    total = zg.sum", message), (
+        message + text.stderr
     )
-    assert re.search(rf"#0 .*scaled.* at {path}:{line}", said), said
-    before, after = (len(re.findall("^0x.* 0x", part, re.M)) for part in said.split("jit_code_entry address")[1:])
-    assert after == before - 1, said
+    assert re.search(rf"#0 .*scaled.* at {path}:{line}", message), message
+    before, after = (len(re.findall("^0x.* 0x", part, re.M)) for part in message.split("jit_code_entry address")[1:])
+    assert after == before - 1, message

@@ -18,11 +18,11 @@ def test_each_step_combines_neighbours(lanes: int, block: int):
         first, second, order = pairing(both, block)
         pairs = zip(vectors[::2], vectors[1::2], strict=True)
         vectors = [[(a + b)[x] + (a + b)[y] for x, y in zip(first, second, strict=True)] for a, b in pairs]
-    (left,) = vectors
-    while len(left) > 1:
+    (rest,) = vectors
+    while len(rest) > 1:
         first, second, order = pairing(order, block)
-        left = [left[x] + left[y] for x, y in zip(first, second, strict=True)]
-    assert left[0] == list(range(16 * lanes))
+        rest = [rest[x] + rest[y] for x, y in zip(first, second, strict=True)]
+    assert rest[0] == list(range(16 * lanes))
 
 
 def test_results_stay_in_their_blocks():

@@ -78,9 +78,9 @@ def test_a_stray_access_is_the_interpreters_error(sizes, n):
     model = shifted.triton(F32, F32, zg.i32, zg.i32, 64)
     messages = []
     for runs in (run_cpu, lambda m, grid, a: run(m, None, grid, a)):
-        with pytest.raises(zg.MemoryAccessError) as caught:
+        with pytest.raises(zg.MemoryAccessError) as error:
             runs(model, (3,), [np.zeros(sizes[0], np.float32), np.zeros(sizes[1], np.float32), 0, n])
-        messages.append(str(caught.value))
+        messages.append(str(error.value))
     assert messages[0] == messages[1]
 
 
@@ -108,14 +108,14 @@ def test_offsets_that_wrap_around_go_where_the_interpreters_go():
 
 
 @zg.kernel
-def one_of_two(unused, used):
-    used.store([0], zg.full((16,), 2.0, zg.f32))
+def one_of_two(unused, uses):
+    uses.store([0], zg.full((16,), 2.0, zg.f32))
 
 
 def test_a_descriptor_that_nothing_uses():
     x, y = np.zeros(16, np.float32), np.zeros(16, np.float32)
     block = zg.descriptor((16,), zg.f32)
-    run_cpu(one_of_two.triton(block, block), (1,), [zg.TensorDescriptor(one, (16,)) for one in (x, y)])
+    run_cpu(one_of_two.triton(block, block), (1,), [zg.TensorDescriptor(item, (16,)) for item in (x, y)])
     assert not x.any() and (y == 2).all()
 
 
@@ -180,20 +180,20 @@ def blocks(a_ptr, b_ptr, c_ptr, strides, m, k, n, late: zg.constexpr):
     """c = a · b in two steps along k, where `strides` is that of a's rows · 1000 + that of b's columns. With `late`,
     a and b change between their loads and the dot."""
     rows, inner, columns = zg.arange(0, 32), zg.arange(0, 16), zg.arange(0, 128)
-    left, below = zg.expand(rows, 1), zg.expand(columns, 0)
+    rest, below = zg.expand(rows, 1), zg.expand(columns, 0)
     c = zg.zeros((32, 128), zg.f32)
     for start in range(0, 32, 16):
         depth = zg.add(inner, start)
         across, down = zg.expand(depth, 0), zg.expand(depth, 1)
-        a_at = zg.add(a_ptr, zg.add(zg.mul(left, strides // 1000), across))
+        a_at = zg.add(a_ptr, zg.add(zg.mul(rest, strides // 1000), across))
         b_at = zg.add(b_ptr, zg.add(zg.mul(down, 128), zg.mul(below, strides % 1000)))
-        a = zg.load(a_at, zg.and_(zg.compare(left, m, K.LESS_THAN), zg.compare(across, k, K.LESS_THAN)), other=0.0)
+        a = zg.load(a_at, zg.and_(zg.compare(rest, m, K.LESS_THAN), zg.compare(across, k, K.LESS_THAN)), other=0.0)
         b = zg.load(b_at, zg.and_(zg.compare(down, k, K.LESS_THAN), zg.compare(below, n, K.LESS_THAN)), other=2.0)
         if late:
             zg.store(zg.add(a_ptr, inner), zg.cast(inner, zg.f32))
             zg.store(zg.add(b_ptr, inner), zg.cast(inner, zg.f32))
         c = zg.dot(a, b, c)
-    zg.store(zg.add(c_ptr, zg.add(zg.mul(left, 128), below)), c)
+    zg.store(zg.add(c_ptr, zg.add(zg.mul(rest, 128), below)), c)
 
 
 @pytest.mark.parametrize("late", (False, True))
@@ -400,10 +400,10 @@ def read_in_two_loops(x_ptr, out_ptr, n, SIZE: zg.constexpr):
 def test_one_access_in_two_loops():
     """The distance of its rows, for prefetching, is not taken from the first loop to the second."""
     x = np.linspace(-1, 0, 64, dtype=np.float32)
-    found, wanted = np.zeros((2, 64), np.float32)
-    run_cpu(read_in_two_loops.triton(F32, F32, zg.i32, 32), (2,), [x, found, 2])
-    read_in_two_loops[(2,)](x, wanted, 2, 32, interpret=True)
-    np.testing.assert_array_equal(found, wanted)
+    actual, expected = np.zeros((2, 64), np.float32)
+    run_cpu(read_in_two_loops.triton(F32, F32, zg.i32, 32), (2,), [x, actual, 2])
+    read_in_two_loops[(2,)](x, expected, 2, 32, interpret=True)
+    np.testing.assert_array_equal(actual, expected)
 
 
 @zg.kernel
@@ -420,14 +420,14 @@ def weighted(x_ptr, out_ptr, n, ROW: zg.constexpr):
 @pytest.mark.parametrize("shift", [-256, -3, -1, 0, 1, 3, 16, 256])
 def test_a_row_is_read_where_it_is_unless_a_store_overlaps_it(n: int, shift: int):
     model = weighted.triton(F32, F32, zg.i32, 256)
-    found: list[Any] = []
+    results: list[Any] = []
     for run_ in (run_cpu, lambda model, grid, arguments: run(model, None, grid, arguments)):
         room = np.random.default_rng(0).standard_normal(2048).astype(np.float32)
         x, out = room[512 : 512 + 2 * n], room[512 + shift : 512 + shift + 2 * n]
         for program in range(2):  # One after the other: the second may read what the first has stored.
             run_(model, (1,), [x[program * n :], out[program * n :], n])
-        found.append(room)
-    np.testing.assert_array_equal(found[0].view(np.int32), found[1].view(np.int32))
+        results.append(room)
+    np.testing.assert_array_equal(results[0].view(np.int32), results[1].view(np.int32))
 
 
 @zg.kernel
@@ -515,8 +515,8 @@ def test_an_atomic_maximum_of_8_bit_floats_is_not_rounded(scalar):
     run_cpu(model, (1,), [x, mine])
     run(model, None, (1,), [x, theirs])
     wide = x.astype(np.float32)
-    for found in (mine, theirs):
-        np.testing.assert_array_equal(found.astype(np.float32), np.fmax(wide, np.float32(-1.0)))
+    for actual in (mine, theirs):
+        np.testing.assert_array_equal(actual.astype(np.float32), np.fmax(wide, np.float32(-1.0)))
 
 
 @zg.kernel

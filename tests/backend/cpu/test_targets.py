@@ -36,9 +36,9 @@ def rows(x_ptr, half_ptr, out_ptr, n, ROW: zg.constexpr):
     x = zg.load(zg.add(x_ptr, zg.add(at, start)), mask, -1e30)
     e = zg.exp(zg.sub(x, zg.max(x)))
     h = zg.cast(zg.cast(zg.load(zg.add(half_ptr, zg.add(at, start)), mask), zg.f32), zg.bf16)
-    found = zg.add(zg.div(e, zg.sum(e)), zg.cast(zg.cast(zg.cast(h, zg.f32), zg.f16), zg.f32))
+    actual = zg.add(zg.div(e, zg.sum(e)), zg.cast(zg.cast(zg.cast(h, zg.f32), zg.f16), zg.f32))
     whole = zg.cast(zg.floordiv(zg.mul(at, 1237), zg.add(at, 3)), zg.f32)
-    zg.store(zg.add(out_ptr, zg.add(at, start)), zg.add(found, whole), mask)
+    zg.store(zg.add(out_ptr, zg.add(at, start)), zg.add(actual, whole), mask)
 
 
 @zg.kernel
@@ -67,13 +67,13 @@ def test_the_bits_of_each_machine(name: str):
     assert code.object[:4] == b"\x7fELF" or platform.system() != "Linux"
     if not set(options.features.split(",")) <= set(host()[1].split(",")):
         pytest.skip(f"this machine has not all of {options.features}")
-    found = [np.zeros(400, np.float32) for _ in range(2)]
-    run_cpu(model(rows), (4,), [*arrays(), found[0], 100], options=options)
-    run(model(rows), None, (4,), [*arrays(), found[1], 100])
-    np.testing.assert_array_equal(found[0].view(np.int32), found[1].view(np.int32))
-    for out, used in zip(found, (options, CpuOptions()), strict=True):
-        run_cpu(model(product), (1,), [*arrays(), out, 100], options=used)
-    np.testing.assert_array_equal(found[0].view(np.int32), found[1].view(np.int32))
+    results = [np.zeros(400, np.float32) for _ in range(2)]
+    run_cpu(model(rows), (4,), [*arrays(), results[0], 100], options=options)
+    run(model(rows), None, (4,), [*arrays(), results[1], 100])
+    np.testing.assert_array_equal(results[0].view(np.int32), results[1].view(np.int32))
+    for out, uses in zip(results, (options, CpuOptions()), strict=True):
+        run_cpu(model(product), (1,), [*arrays(), out, 100], options=uses)
+    np.testing.assert_array_equal(results[0].view(np.int32), results[1].view(np.int32))
 
 
 @zg.kernel
@@ -98,25 +98,27 @@ def test_f16_without_instructions_for_it():
     finite = wide[np.isfinite(wide)]
     between = [np.nextafter(finite, np.float32(end)) for end in (-np.inf, np.inf)]
     ties = finite * np.float32(1 + 2.0**-11)
-    given = np.concatenate(
+    arguments = np.concatenate(
         [wide, *between, ties, np.nextafter(ties, np.float32(0)), np.float32([65519, 65520, 1e9, 1e-9])]
     )
-    given = np.resize(given, 1 << 19)
-    found = np.zeros(len(given), np.float16)
-    run_cpu(narrowed.triton(zg.ptr(zg.f32), zg.ptr(zg.f16), len(given)), (1,), [given, found], options=options)
+    arguments = np.resize(arguments, 1 << 19)
+    actual = np.zeros(len(arguments), np.float16)
+    run_cpu(narrowed.triton(zg.ptr(zg.f32), zg.ptr(zg.f16), len(arguments)), (1,), [arguments, actual], options=options)
     with np.errstate(over="ignore"):
-        expected = given.astype(np.float16)
-    np.testing.assert_array_equal(found.view(np.int16)[~np.isnan(given)], expected.view(np.int16)[~np.isnan(given)])
-    assert np.isnan(found[np.isnan(given)]).all()
+        expected = arguments.astype(np.float16)
+    np.testing.assert_array_equal(
+        actual.view(np.int16)[~np.isnan(arguments)], expected.view(np.int16)[~np.isnan(arguments)]
+    )
+    assert np.isnan(actual[np.isnan(arguments)]).all()
 
 
 @pytest.mark.skipif(not is_x86, reason="machines of x86-64")
 def test_a_machine_without_fused_multiply_add_is_told_of_once():
     compiler.warn_of_slow_fma.cache_clear()
-    with pytest.warns(ZigguratWarning, match="this processor has no fused multiply-add") as caught:
+    with pytest.warns(ZigguratWarning, match="this processor has no fused multiply-add") as warnings:
         for _ in range(2):
             compile_cpu(model(product), MACHINES["x86-64-v2"])
-    assert len(caught) == 1
+    assert len(warnings) == 1
 
 
 @pytest.mark.parametrize("cpu_name", ["generic", "neoverse-n1", "neoverse-v1", "apple-m1"])

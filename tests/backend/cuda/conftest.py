@@ -17,9 +17,9 @@ class Status(int):
 
 class Failure(Status):
     def __new__(cls, name: str, number: int = 1):
-        made = super().__new__(cls, number)
-        made.name = name
-        return made
+        result = super().__new__(cls, number)
+        result.name = name
+        return result
 
 
 OK = Status(0)
@@ -93,12 +93,12 @@ class FakeDriver(types.ModuleType):
     def cuDeviceGetCount(self):
         return OK, self.count
 
-    def cuPointerGetAttribute(self, found, attribute, pointer):
+    def cuPointerGetAttribute(self, actual, attribute, pointer):
         """The C function, whose results are where it is told to put them."""
         device = self.devices.get(pointer.value & ~0xFFF, 0)
         if attribute != 9 or device is None:
             return 1
-        found._obj.value = device
+        actual._obj.value = device
         return 0
 
     def cuDriverGetVersion(self):
@@ -228,7 +228,7 @@ class FakeDriver(types.ModuleType):
         assert config.numAttrs == len(config.attrs)
         status = self.cuLaunchKernel(function, *grid, *block, config.sharedMemBytes, config.hStream, pointers, extra)
         if not status[0]:
-            self.launches[-1]["attributes"] = {made.id: vars(made.value) for made in config.attrs}
+            self.launches[-1]["attributes"] = {item.id: vars(item.value) for item in config.attrs}
         return status
 
     def cuOccupancyMaxActiveBlocksPerMultiprocessor(self, function, threads, shared):
@@ -250,18 +250,18 @@ CACHES = (driver.cuda, driver._handle, driver._attribute, driver._primary, drive
 @pytest.fixture
 def fake(monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeDriver]:
     """The fake driver in the place of cuda.bindings.driver."""
-    made = FakeDriver()
+    result = FakeDriver()
     monkeypatch.setitem(sys.modules, "cuda", types.ModuleType("cuda"))
     monkeypatch.setitem(sys.modules, "cuda.bindings", types.ModuleType("cuda.bindings"))
-    monkeypatch.setitem(sys.modules, "cuda.bindings.driver", made)
-    monkeypatch.setattr(driver, "_library", lambda: made)
+    monkeypatch.setitem(sys.modules, "cuda.bindings.driver", result)
+    monkeypatch.setattr(driver, "_library", lambda: result)
     torch = sys.modules.get("torch")
     if torch is not None:  # On a machine with a GPU, tests before may have put it into use.
         monkeypatch.setattr(torch.cuda, "is_initialized", lambda: False)
     for cache in CACHES:
         cache.cache_clear()
     driver.STREAMS.clear()
-    yield made
+    yield result
     for cache in CACHES:
         cache.cache_clear()
     driver.STREAMS.clear()

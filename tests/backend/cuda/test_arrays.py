@@ -65,13 +65,13 @@ def test_elements_that_kernels_lack(array):
 def dlpack_array(code, bits, *, kind=2, versioned=False, lanes=1, data=0x3000, offset=0x10):
     """An array on device 1."""
     tensor = arrays._Tensor(data, kind, 1, 1, code, bits, lanes, None, None, offset)
-    held, name = tensor, b"dltensor"
+    values, name = tensor, b"dltensor"
     if versioned:
-        held, name = arrays._Versioned(1, 0, None, None, 0, tensor), b"dltensor_versioned"
+        values, name = arrays._Versioned(1, 0, None, None, 0, tensor), b"dltensor_versioned"
     new = ctypes.pythonapi.PyCapsule_New
     new.restype, new.argtypes = ctypes.py_object, [ctypes.c_void_p, ctypes.c_char_p, ctypes.c_void_p]
-    capsule = new(ctypes.addressof(held), name, None)
-    return SimpleNamespace(__dlpack__=lambda **_: capsule, __dlpack_device__=lambda: (kind, 1), kept=(held, name))
+    capsule = new(ctypes.addressof(values), name, None)
+    return SimpleNamespace(__dlpack__=lambda **_: capsule, __dlpack_device__=lambda: (kind, 1), kept=(values, name))
 
 
 @pytest.mark.parametrize("versioned", [False, True])
@@ -93,12 +93,12 @@ def test_element_types(code, bits, element, versioned):
     assert arrays.view(array, "x") == View(0x3010, element, 1)
 
 
-@pytest.mark.parametrize(("kind", "seen"), [(2, True), (13, True), (1, False), (10, False)])
-def test_only_the_memory_of_gpus_is_seen(kind, seen):
+@pytest.mark.parametrize(("kind", "values"), [(2, True), (13, True), (1, False), (10, False)])
+def test_only_the_memory_of_gpus_is_seen(kind, values):
     """CUDA's memory and managed memory count; the host's and that of other devices do not."""
     array = dlpack_array(2, 16, kind=kind)
-    assert arrays.dlpack_view(array) == (View(0x3010, f16, 1) if seen else None)
-    assert (reader_of(array) is not None) == seen
+    assert arrays.dlpack_view(array) == (View(0x3010, f16, 1) if values else None)
+    assert (reader_of(array) is not None) == values
 
 
 @pytest.mark.parametrize(("code", "bits", "lanes"), [(5, 64, 1), (2, 8, 1), (0, 4, 1), (11, 8, 1), (2, 32, 4)])
@@ -126,17 +126,17 @@ def test_an_array_is_asked_anew_each_time():
 def test_a_library_that_exports_arrays_of_the_current_device_alone(fake):
     """As torch does."""
     array = dlpack_array(2, 32)
-    whole, asked = array.__dlpack__, []
+    whole, requested = array.__dlpack__, []
 
     def given(**options):
-        asked.append(fake.context)
+        requested.append(fake.context)
         if fake.context != 101:
             raise BufferError("another device is the current one")
         return whole(**options)
 
     array.__dlpack__ = given
     assert arrays.dlpack_view(array) == View(0x3010, f32, 1)
-    assert len(asked) == 2 and asked[1] == 101 and fake.context != 101
+    assert len(requested) == 2 and requested[1] == 101 and fake.context != 101
     array.__dlpack_device__ = lambda: (2, 0)
     with pytest.raises(BufferError, match="another device"):
         arrays.dlpack_view(array)

@@ -27,8 +27,8 @@ def test_names_of_the_driver():
     types = {scalar.tensor_map for scalar in SCALARS.values() if scalar.tensor_map}
     assert types and all(hasattr(driver.CUtensorMapDataType, f"CU_TENSOR_MAP_DATA_TYPE_{name}") for name in types)
     for prefix, (enum, pattern) in FILLED.items():
-        found = re.findall(pattern, text)
-        assert found, enum
-        assert [name for name in found if not hasattr(getattr(driver, enum), prefix + name)] == []
+        matches = re.findall(pattern, text)
+        assert matches, enum
+        assert [name for name in matches if not hasattr(getattr(driver, enum), prefix + name)] == []
     statuses = set(re.findall(r'"(CUDA_ERROR_\w+)"', text))
     assert [status for status in sorted(statuses) if not hasattr(driver.CUresult, status)] == []

@@ -29,17 +29,17 @@ def key(number: int) -> str:
 @pytest.mark.parametrize("code", ["// PTX\nwith a second line", b"\x7fELF\n\0\xff", ""])
 def test_what_is_put_is_got(tmp_path: Path, code):
     cache = Cache(tmp_path / "new" / "folder")
-    kept = Binary("k", code, 8, 7, (Parameter("f32"),), "sm_80", "kernel", {"a": 1})
+    copies = Binary("k", code, 8, 7, (Parameter("f32"),), "sm_80", "kernel", {"a": 1})
     assert cache.get(key(1)) is None
-    assert cache.put(key(1), kept)
-    assert Cache(tmp_path / "new" / "folder").get(key(1)) == kept
+    assert cache.put(key(1), copies)
+    assert Cache(tmp_path / "new" / "folder").get(key(1)) == copies
 
 
-def got_or_put(cache: Cache, key: str, made: Binary) -> Binary:
+def got_or_put(cache: Cache, key: str, make: Binary) -> Binary:
     got = cache.get(key)
     if got is None:
-        cache.put(key, made)
-        return made
+        cache.put(key, make)
+        return make
     return got
 
 

@@ -20,12 +20,12 @@ def test_ptx_is_ended_by_a_zero_and_cubins_are_not(fake):
 
 
 def test_lines_of_the_source_are_kept_where_the_ptx_has_them(fake, monkeypatch):
-    asked = []
+    calls = []
     original = fake.cuModuleLoadDataEx
-    monkeypatch.setattr(fake, "cuModuleLoadDataEx", lambda *given: asked.append(given[1:]) or original(*given))
+    monkeypatch.setattr(fake, "cuModuleLoadDataEx", lambda *argument: calls.append(argument[1:]) or original(*argument))
     for code in ("ret;", "\t.loc\t1 5 0\nret;"):
         load(Binary("entry", code, 4, 0, (), "sm_90a"))
-    (count, keys, values), (more, all_keys, all_values) = asked
+    (count, keys, values), (more, all_keys, all_values) = calls
     assert (count, more) == (2, 3) and all_keys[:2] == keys == [
         f"CU_JIT_ERROR_LOG_BUFFER{s}" for s in ("", "_SIZE_BYTES")
     ]
@@ -48,16 +48,16 @@ def test_much_shared_memory_is_asked_for(fake):
     assert fake.set_attributes == {}
     load(Binary("entry", "", 4, 100_000, (), "sm_90a"))
     assert fake.set_attributes == {"CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES": 100_000}
-    with pytest.raises(ResourceError, match="300000 bytes of shared memory, where the device has 232448") as caught:
+    with pytest.raises(ResourceError, match="300000 bytes of shared memory, where the device has 232448") as error:
         load(Binary("entry", "", 4, 300_000, (), "sm_90a"))
-    assert "num_stages" in str(caught.value)
+    assert "num_stages" in str(error.value)
 
 
 def test_launches_have_the_attributes_of_the_binary(fake):
     assert load(BINARY).launch == fake.cuLaunchKernel
-    loaded = load(Binary("entry", "", 4, 0, (), "sm_90a", launched=("pdl", "cooperative")))
+    values = load(Binary("entry", "", 4, 0, (), "sm_90a", launched=("pdl", "cooperative")))
     pointers = (ctypes.c_void_p * 1)()
-    assert loaded.launch(loaded.function, 2, 3, 4, 128, 1, 1, 64, "stream", ctypes.addressof(pointers), 0) == (0,)
+    assert values.launch(values.function, 2, 3, 4, 128, 1, 1, 64, "stream", ctypes.addressof(pointers), 0) == (0,)
     (launch,) = fake.launches
     assert (launch["grid"], launch["threads"], launch["shared"], launch["stream"]) == ((2, 3, 4), 128, 64, "stream")
     assert launch["attributes"] == {
@@ -69,11 +69,11 @@ def test_launches_have_the_attributes_of_the_binary(fake):
 @pytest.mark.parametrize("launched", [(), ("cooperative",)])
 @pytest.mark.parametrize("ctas", [4, 16])
 def test_a_program_that_is_a_cluster_is_several_ctas_of_the_grid(fake, ctas, launched):
-    loaded = load(Binary("entry", "", 4, 0, (), "sm_90a", launched=launched, num_ctas=ctas))
+    values = load(Binary("entry", "", 4, 0, (), "sm_90a", launched=launched, num_ctas=ctas))
     allowed = {"CU_FUNC_ATTRIBUTE_NON_PORTABLE_CLUSTER_SIZE_ALLOWED": 1}
     assert fake.set_attributes == (allowed if ctas == 16 else {})
     pointers = (ctypes.c_void_p * 1)()
-    assert loaded.launch(loaded.function, 2, 3, 4, 128, 1, 1, 64, "stream", ctypes.addressof(pointers), 0) == (0,)
+    assert values.launch(values.function, 2, 3, 4, 128, 1, 1, 64, "stream", ctypes.addressof(pointers), 0) == (0,)
     (launch,) = fake.launches
     assert launch["grid"] == (2 * ctas, 3, 4) and ("attributes" in launch) == bool(launched)
 
@@ -86,7 +86,7 @@ def test_programs_at_once_are_ctas_or_clusters(fake):
 
 
 @pytest.mark.parametrize(
-    ("status", "log", "target", "error", "said"),
+    ("status", "log", "target", "error", "text"),
     [
         (
             "CUDA_ERROR_INVALID_PTX",
@@ -106,9 +106,9 @@ def test_programs_at_once_are_ctas_or_clusters(fake):
         ("CUDA_ERROR_OUT_OF_MEMORY", b"", "sm_90a", LaunchError, "out of memory"),
     ],
 )
-def test_what_the_driver_refuses_to_load(fake, failed, status, log, target, error, said):
+def test_what_the_driver_refuses_to_load(fake, failed, status, log, target, error, text):
     fake.load_failure = failed(status), log
-    with pytest.raises(error, match=said):
+    with pytest.raises(error, match=text):
         load(Binary("entry", "", 4, 0, (), target, "add"))
 
 

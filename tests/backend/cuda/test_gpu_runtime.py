@@ -99,8 +99,8 @@ def test_dispatcher_hot_and_cold():
         x, y, dx, dy, out = arrays(max(n, 1))
         kernel.at((-(-n // 128),))(dx, dy, out, n)
         assert np.array_equal(to_host(out)[:n], (x + y)[:n])
-    (loaded,) = loaded_in(kernel)
-    assert 4 <= loaded.registers <= 64 and loaded.local_bytes == 0 and loaded.max_threads >= 128
+    (values,) = loaded_in(kernel)
+    assert 4 <= values.registers <= 64 and values.local_bytes == 0 and values.max_threads >= 128
 
 
 def test_copies_of_every_size():
@@ -190,10 +190,10 @@ def test_graph_capture():
         kernel.at((8,))(dx, dy, out, 1000)
         kernel.at((8,))(out, dy, out, 1000)
         graph = check(driver.cuStreamEndCapture(stream), "")
-        made = check(driver.cuGraphInstantiate(graph, 0), "")
+        result = check(driver.cuGraphInstantiate(graph, 0), "")
         dx_new = np.ones(1000, np.float32)
         check(driver.cuMemcpyHtoD(dx.pointer, dx_new.ctypes.data, dx_new.nbytes), "")
-        check(driver.cuGraphLaunch(made, stream), "")
+        check(driver.cuGraphLaunch(result, stream), "")
         assert np.array_equal(to_host(out), (dx_new + y) + y)
 
 
@@ -253,10 +253,10 @@ def test_our_arrays_are_seen_by_torch_and_its_by_us_through_dlpack():
         def __dlpack_device__(self):
             return self.tensor.__dlpack_device__()
 
-    seen = torch.as_tensor(out, device="cuda")
-    assert seen.data_ptr() == out.pointer
+    values = torch.as_tensor(out, device="cuda")
+    assert values.data_ptr() == out.pointer
     add_kernel().at((8,))(Only(torch.as_tensor(dx, device="cuda")), dy, out, 1000)
-    assert np.array_equal(seen.cpu().numpy(), x + y)
+    assert np.array_equal(values.cpu().numpy(), x + y)
 
 
 def test_threads_launch_at_once():
@@ -336,7 +336,7 @@ def test_launch_cost(library: str, most: float, capsys: pytest.CaptureFixture[st
         pytest.importorskip(library)
     # Other tests share the processor: the quietest of a few measurements counts.
     attempts = [launch_cost(library) for _ in range(4)]
-    figures = min(attempts, key=lambda found: found["ratio"])
+    figures = min(attempts, key=lambda actual: actual["ratio"])
     with capsys.disabled():
         print(f"\na launch with 19 arguments, {library}, in microseconds: {figures}")
     assert figures["ratio"] <= most

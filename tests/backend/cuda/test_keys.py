@@ -54,7 +54,7 @@ def test_places_and_names_of_variables_do_not_count():
 
 def test_what_is_compiled_counts():
     model = scale.triton(*TYPES)
-    seen = [
+    values = [
         key(model, OPTIONS),
         key(model, CompileOptions("sm_80")),
         key(model, CompileOptions(num_warps=8)),
@@ -63,7 +63,7 @@ def test_what_is_compiled_counts():
         key(zg.parse(str(model).replace("arith.mulf", "arith.addf")), OPTIONS),
         key(scale.triton(zg.ptr(zg.f32), zg.i32, zg.f32, 128), OPTIONS),
     ]
-    assert len(set(seen)) == len(seen) and all(len(one) == 64 for one in seen)
+    assert len(set(values)) == len(values) and all(len(item) == 64 for item in values)
 
 
 def test_the_compiler_counts(monkeypatch: pytest.MonkeyPatch):

@@ -43,14 +43,14 @@ def dispatcher(fake, *names, on_host=None, **changes):
 
     def build(spec):
         specs.append(spec)
-        passed = tuple(Parameter(argument.field) for argument in spec.run_time)
-        fake.parameters = len(passed)
+        arguments = tuple(Parameter(argument.field) for argument in spec.run_time)
+        fake.parameters = len(arguments)
         options = dict(spec.options)
-        return Binary("entry", "ptx", options.get("num_warps", 4), 0, passed, spec.target, "kernel")
+        return Binary("entry", "ptx", options.get("num_warps", 4), 0, arguments, spec.target, "kernel")
 
-    made = built_by("kernel", parameters, build, on_host)
-    made.specs = specs
-    return made
+    result = built_by("kernel", parameters, build, on_host)
+    result.specs = specs
+    return result
 
 
 def array(pointer=0x1000, device=0, element=f32):
@@ -105,14 +105,14 @@ def test_what_a_kernel_is_compiled_for(fake):
     kernel.at((1,))(array(0x1004), 33, 8)
     kernel.at((1,))(array(0x1000), 1, 8)
     kernel.at((1,))(array(0x1000), 2**40, 8)
-    seen = [spec.arguments for spec in kernel.specs]
-    assert [(a[0].divisibility, a[1]) for a in seen] == [
+    values = [spec.arguments for spec in kernel.specs]
+    assert [(a[0].divisibility, a[1]) for a in values] == [
         (16, RunTime("n", i32, 16)),
         (1, RunTime("n", i32, 1)),
         (16, Constant("n", 1, i32)),
-        (16, RunTime("n", seen[3][1].type, 16)),
+        (16, RunTime("n", values[3][1].type, 16)),
     ]
-    assert str(seen[3][1].type) == "i64" and seen[0][2] == Constant("K", 8)
+    assert str(values[3][1].type) == "i64" and values[0][2] == Constant("K", 8)
     assert all(spec.target == "sm_90a" for spec in kernel.specs)
 
 
@@ -184,7 +184,7 @@ def test_numbers_of_numpy_and_floats_out_of_range(fake, value, field, expected):
 )
 def test_the_bytes_are_those_of_struct(fake, values):
     kernel = dispatcher(fake, *(f"a{i}" for i in range(len(values))))
-    given = [array(value[1]) if isinstance(value, tuple) else value for value in values]
+    arguments = [array(value[1]) if isinstance(value, tuple) else value for value in values]
     expected = []
     for value in values:
         if isinstance(value, tuple):
@@ -197,7 +197,7 @@ def test_the_bytes_are_those_of_struct(fake, values):
             expected.append(struct.pack("=q" if value < 2**63 else "=Q", value))
     fake.launches.clear()
     for _ in range(2):
-        kernel.at((1,))(*given)
+        kernel.at((1,))(*arguments)
     assert [launch["values"] for launch in fake.launches] == [expected, expected]
 
 
@@ -211,8 +211,8 @@ def test_options_are_part_of_what_is_compiled(fake):
 
 def test_streams(fake):
     kernel = dispatcher(fake, "x")
-    given = (77, SimpleNamespace(cuda_stream=78), SimpleNamespace(ptr=79), SimpleNamespace(__cuda_stream__=(0, 80)))
-    for stream in given:
+    arguments = (77, SimpleNamespace(cuda_stream=78), SimpleNamespace(ptr=79), SimpleNamespace(__cuda_stream__=(0, 80)))
+    for stream in arguments:
         kernel.at((1,))(array(), stream=stream)
     with using_stream(81):
         kernel.at((1,))(array())
@@ -271,9 +271,9 @@ def test_a_function_of_the_grid_is_called_once(fake, outcome, warm):
     # Arguments of the launch before, other ones of the same kernel, and those of another kernel.
     for count, block in enumerate((9, 10, 16), 1):
         if isinstance(outcome, Exception):
-            with pytest.raises(type(outcome)) as caught:
+            with pytest.raises(type(outcome)) as error:
                 kernel.at(grid)(array(), BLOCK=block)
-            assert caught.value is outcome
+            assert error.value is outcome
         else:
             kernel.at(grid)(array(), BLOCK=block)
             assert fake.launches[-1]["grid"] == (2, 1, 1)
@@ -335,9 +335,9 @@ def test_several_devices(fake):
     assert [launch["function"][2] for launch in fake.launches] == [100, 101, 101, 100]
     assert len(kernel.specs) == 1 and len(fake.loads) == 2 and fake.context == 100
     fresh = dispatcher(fake, "x", "y")
-    with pytest.raises(LaunchError, match="several devices: 'x' on 0, 'y' on 1") as caught:
+    with pytest.raises(LaunchError, match="several devices: 'x' on 0, 'y' on 1") as error:
         fresh.at((1,))(array(device=0), array(device=1))
-    assert "zg.to_device(y.numpy(), device=0)" in str(caught.value)
+    assert "zg.to_device(y.numpy(), device=0)" in str(error.value)
     fresh.at((1,))(array(device=0), array(device=0))
     for _ in range(2):  # after a launch that was right as well
         with pytest.raises(LaunchError, match="several devices"):
@@ -359,9 +359,9 @@ def test_faults_name_the_kernel(fake, failed):
     fake.launch_status = [failed("CUDA_ERROR_ILLEGAL_ADDRESS", 700)] * 2
     with pytest.raises(
         MemoryAccessError, match="'kernel', or a kernel launched before it, accessed memory outside"
-    ) as caught:
+    ) as error:
         kernel.at((1,))(array())
-    assert "check=True" in str(caught.value)
+    assert "check=True" in str(error.value)
     fake.launch_status = []
     kernel.at((1,))(array())
 
@@ -378,9 +378,9 @@ def test_too_large_a_program_says_what_is_too_large(fake, failed):
     kernel = dispatcher(fake, "x")
     fake.attributes["CU_FUNC_ATTRIBUTE_NUM_REGS"] = 255
     fake.launch_status = [failed("CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES", 701)]
-    with pytest.raises(ResourceError, match="255 registers for each of 512 threads") as caught:
+    with pytest.raises(ResourceError, match="255 registers for each of 512 threads") as error:
         kernel.at((1,))(array(), num_warps=16)
-    assert "fewer warps" in str(caught.value)
+    assert "fewer warps" in str(error.value)
 
 
 def test_threads_do_not_share_buffers(fake):
@@ -411,8 +411,8 @@ def test_threads_do_not_share_buffers(fake):
     for thread in threads:
         thread.join()
     assert errors == []
-    seen = {launch["grid"][0]: struct.unpack("=Q", launch["values"][0])[0] for launch in fake.launches}
-    assert seen == {number: 0x1000 * number for number in (1, 2, 3, 4)}
+    calls = {launch["grid"][0]: struct.unpack("=Q", launch["values"][0])[0] for launch in fake.launches}
+    assert calls == {number: 0x1000 * number for number in (1, 2, 3, 4)}
 
 
 def test_a_binary_that_does_not_fit_the_arguments_is_our_fault(fake):
@@ -498,8 +498,8 @@ def test_a_launch_like_the_one_before_is_told_from_one_that_looks_alike(fake):
     assert addresses(fake) == [0x1000] * 6 + [0x1004, 0x1000, 0x1000, 0x2000, 0x1000]
     ints = [launch["values"][1] for launch in fake.launches]
     assert ints[4] == struct.pack("=f4x", 32.0) and ints[-1] == struct.pack("=q", 48)
-    said = [tuple(map(str, spec.arguments)) for spec in kernel.specs]
-    assert len(said) == len(set(said)) == 5  # f32 for n, 2.0 for K, the shifted array, the array of i32
+    text = [tuple(map(str, spec.arguments)) for spec in kernel.specs]
+    assert len(text) == len(set(text)) == 5  # f32 for n, 2.0 for K, the shifted array, the array of i32
 
 
 def test_kinds_that_take_turns_are_launched_without_being_learned_again(fake, monkeypatch):
@@ -544,10 +544,10 @@ class Tensor:
 @pytest.fixture
 def torch(monkeypatch):
     streams = SimpleNamespace(_cuda_getCurrentRawStream=lambda device: 1000 + device)
-    cuda = SimpleNamespace(is_initialized=lambda: True, current_device=lambda: made.device)
-    made = SimpleNamespace(Tensor=Tensor, _C=streams, cuda=cuda, device=0)
-    monkeypatch.setitem(sys.modules, "torch", made)
-    return made
+    cuda = SimpleNamespace(is_initialized=lambda: True, current_device=lambda: result.device)
+    result = SimpleNamespace(Tensor=Tensor, _C=streams, cuda=cuda, device=0)
+    monkeypatch.setitem(sys.modules, "torch", result)
+    return result
 
 
 def test_every_tensor_is_checked_at_every_launch(fake, torch):
@@ -564,8 +564,8 @@ def test_every_tensor_is_checked_at_every_launch(fake, torch):
     kernel.at((1,))(x, Tensor(0x2000, dtype="torch.int32"), 5)
     kernel.at((1,))(x, y, 5)
     kernel.at((1,))(Tensor(0x5000, 1), Tensor(0x6000, 1), 5)
-    said = [[str(a.type) + str(a.divisibility) for a in spec.arguments[:2]] for spec in kernel.specs]
-    assert said == [["ptr<f32>16", "ptr<f32>16"], ["ptr<f32>16", "ptr<f32>1"], ["ptr<f32>16", "ptr<i32>16"]]
+    text = [[str(a.type) + str(a.divisibility) for a in spec.arguments[:2]] for spec in kernel.specs]
+    assert text == [["ptr<f32>16", "ptr<f32>16"], ["ptr<f32>16", "ptr<f32>1"], ["ptr<f32>16", "ptr<i32>16"]]
     assert [launch["stream"][1] for launch in fake.launches] == [1000] * 6 + [1001]
     assert fake.launches[-1]["function"][2] == 101
 
@@ -621,9 +621,9 @@ def test_errors_of_launches_show_where_the_kernel_stands(fake, failed):
     kernel.at((1,))(array())
     for status, error in (("ILLEGAL_ADDRESS", MemoryAccessError), ("LAUNCH_OUT_OF_RESOURCES", ResourceError)):
         fake.launch_status = [failed(f"CUDA_ERROR_{status}", 700)] * 3
-        with pytest.raises(error) as caught:
+        with pytest.raises(error) as failure:
             kernel.at((1,))(array())
-        assert caught.value.location == place and "kernels.py:12" in str(caught.value)
+        assert failure.value.location == place and "kernels.py:12" in str(failure.value)
 
 
 def by_dlpack(pointer, device, code=2, bits=32, failure=None):
@@ -712,7 +712,7 @@ def test_options_are_demanded_before_anything_is_compiled(fake):
 
 @pytest.mark.parametrize("specialize", [True, False])
 @pytest.mark.parametrize(
-    ("declared", "good", "wrong"),
+    ("names", "good", "wrong"),
     [
         ("u8", (5, 200, 17, 0, 16), (300, -3, 256, 16 * 100, 2.5)),
         ("i16", (5, -200, 16), (1 << 15, -(1 << 15) - 1, 0.5)),
@@ -720,8 +720,8 @@ def test_options_are_demanded_before_anything_is_compiled(fake):
         ("u64", (5, 1 << 40, 2**64 - 1), (-1, -16)),
     ],
 )
-def test_declared_integers_are_checked_at_each_launch(fake, declared, good, wrong, specialize):
-    type_ = SCALARS[declared]
+def test_declared_integers_are_checked_at_each_launch(fake, names, good, wrong, specialize):
+    type_ = SCALARS[names]
     kernel = dispatcher(fake, "n", n=KernelParameter("n", specialize=specialize, declared=type_, typed=True))
     for _ in range(3):
         for value in (*good, *good):
@@ -729,7 +729,7 @@ def test_declared_integers_are_checked_at_each_launch(fake, declared, good, wron
             assert fake.launches[-1]["values"][0][:1] == struct.pack("=q" if value < 0 else "=Q", value)[:1]
             assert all(argument.type == type_ for argument in kernel.specs[-1].arguments)
         for value in wrong:
-            with pytest.raises(LaunchError, match=f"'n' of 'kernel' is declared as {declared}"):
+            with pytest.raises(LaunchError, match=f"'n' of 'kernel' is declared as {names}"):
                 kernel.at((1,))(value)
 
 

@@ -20,9 +20,9 @@ MAPS = (LaunchMap("f16", (64, 64), 128, ("0", "1", "2", "3")), LaunchMap("f16", 
 PARAMETERS = (Parameter("ptr"), Parameter("i32"), Parameter("i32"), Parameter("i32"))
 
 
-def binary(raised=True, **more):
-    maps = MAPS if raised else ()
-    return Binary("entry", "", 4 if raised else 8, 0, PARAMETERS, "sm_90a", "kernel", maps=maps, **more)
+def binary(plan=True, **more):
+    maps = MAPS if plan else ()
+    return Binary("entry", "", 4 if plan else 8, 0, PARAMETERS, "sm_90a", "kernel", maps=maps, **more)
 
 
 def array(pointer=0x1000):
@@ -73,9 +73,9 @@ def test_arguments_without_maps_launch_the_other_kernel(fake, kernel):
     for pitch in (-48, 32, 0, 32, -48, 64, -16):
         numbers = (32, 16, pitch)
         kernel.at((1,))(array(), *numbers)
-        launch, raised = fake.launches[-1], pitch > 0
+        launch, plan = fake.launches[-1], pitch > 0
         assert launch["values"][1:4] == [struct.pack("=i", number) for number in numbers]
-        assert launch["threads"] == (128 if raised else 256)
+        assert launch["threads"] == (128 if plan else 256)
     assert len(fake.loads) == 2
 
 
@@ -83,7 +83,7 @@ def test_arguments_without_maps_launch_the_other_kernel(fake, kernel):
 def test_a_matrix_without_elements_is_one_zero(fake, numbers, monkeypatch):
     encoded = []
     encode = fake.cuTensorMapEncodeTiled
-    monkeypatch.setattr(fake, "cuTensorMapEncodeTiled", lambda *given: encoded.append(given) or encode(*given))
+    monkeypatch.setattr(fake, "cuTensorMapEncodeTiled", lambda *argument: encoded.append(argument) or encode(*argument))
     for pitch in (32, -32):  # That does not matter then.
         tensormap._zeros.cache_clear()
         Launcher(binary())((1,), array(), *numbers, pitch)
@@ -99,14 +99,14 @@ def persistent(fake):
     fake.sizes = [8, 4, 4, 4, 4, 4, 4, 128, 128]
 
     def build(spec):
-        return binary(raised := dict(spec.options).get("raise_pointers", True), persistent=raised)
+        return binary(plan := dict(spec.options).get("raise_pointers", True), persistent=plan)
 
     return built_by("kernel", [KernelParameter(name) for name in ("x", "m", "n", "pitch")], build)
 
 
 def test_a_persistent_kernel_gets_the_sizes_of_its_grid(fake, persistent):
     """As many CTAs as run at once, or as there are programs. Equal arguments may come with another grid."""
-    for grid in ((2, 5), (1, 5), (2, 5), (7,), (1, 2, 3), lambda given: (given["m"], 2)):
+    for grid in ((2, 5), (1, 5), (2, 5), (7,), (1, 2, 3), lambda argument: (argument["m"], 2)):
         persistent.at(grid)(array(), 30, 20, 32)
         sizes = (*((30, 2) if callable(grid) else grid), 1, 1)[:3]
         launch = fake.launches[-1]
@@ -117,10 +117,10 @@ def test_a_persistent_kernel_gets_the_sizes_of_its_grid(fake, persistent):
 
 
 def test_nothing_is_stored_to_the_zero_that_stands_for_an_empty_matrix(fake):
-    stored = attrs.evolve(binary(), maps=(attrs.evolve(MAPS[0], stored=True), MAPS[1]))
-    assert Binary.from_bytes(stored.to_bytes()) == stored
+    values = attrs.evolve(binary(), maps=(attrs.evolve(MAPS[0], stored=True), MAPS[1]))
+    assert Binary.from_bytes(values.to_bytes()) == values
     with pytest.raises(LaunchError, match="nothing to store to"):
-        Launcher(stored)((1,), array(), 0, 20, 32)
+        Launcher(values)((1,), array(), 0, 20, 32)
 
 
 def test_an_empty_grid_launches_nothing(fake, persistent):
@@ -144,7 +144,9 @@ def test_a_compiled_kernel_has_no_other(fake):
 
 
 def test_what_the_driver_refuses_has_no_map(fake, kernel, monkeypatch):
-    monkeypatch.setattr(fake, "cuTensorMapEncodeTiled", lambda *given: (fake.Failure("CUDA_ERROR_INVALID_VALUE"), None))
+    monkeypatch.setattr(
+        fake, "cuTensorMapEncodeTiled", lambda *argument: (fake.Failure("CUDA_ERROR_INVALID_VALUE"), None)
+    )
     kernel.at((1,))(array(), 30, 20, 32)
     assert fake.launches[-1]["threads"] == 256
     with pytest.raises(LaunchError, match="raise_pointers=False"):

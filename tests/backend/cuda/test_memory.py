@@ -76,9 +76,9 @@ def test_shapes_that_arrays_do_not_have(fake, shape):
 
 def test_what_is_no_type_of_elements(fake):
     for dtype in ("floaty", object(), "<M8[s]"):
-        with pytest.raises(LaunchError) as caught:
+        with pytest.raises(LaunchError) as error:
             empty(3, dtype)
-        assert caught.value.hint is not None and "float32" in caught.value.hint
+        assert error.value.hint is not None and "float32" in error.value.hint
 
 
 @pytest.mark.parametrize(
@@ -107,8 +107,8 @@ def test_shapes_that_an_array_cannot_take(sizes):
 
 def test_numpy_gets_a_copy(fake):
     array = to_device(np.arange(6, dtype=np.float32).reshape(2, 3))
-    for made in (np.asarray(array), np.array(array), np.asarray(array, np.float32)):
-        assert made.dtype == np.float32 and np.array_equal(made, [[0, 1, 2], [3, 4, 5]])
+    for item in (np.asarray(array), np.array(array), np.asarray(array, np.float32)):
+        assert item.dtype == np.float32 and np.array_equal(item, [[0, 1, 2], [3, 4, 5]])
     assert np.asarray(array, np.float64).dtype == np.float64
     with pytest.raises(ValueError, match="is copied to be one of NumPy"):
         array.__array__(copy=False)
@@ -158,8 +158,8 @@ def test_arrays_without_elements(fake):
 def test_copies_are_made_on_the_current_stream(fake, monkeypatch: pytest.MonkeyPatch):
     streams = []
     to, back = fake.cuMemcpyHtoDAsync, fake.cuMemcpyDtoHAsync
-    monkeypatch.setattr(fake, "cuMemcpyHtoDAsync", lambda *given: streams.append(given[-1]) or to(*given))
-    monkeypatch.setattr(fake, "cuMemcpyDtoHAsync", lambda *given: streams.append(given[-1]) or back(*given))
+    monkeypatch.setattr(fake, "cuMemcpyHtoDAsync", lambda *argument: streams.append(argument[-1]) or to(*argument))
+    monkeypatch.setattr(fake, "cuMemcpyDtoHAsync", lambda *argument: streams.append(argument[-1]) or back(*argument))
     with using_stream(9):
         to_host(to_device(np.ones(3)))
     to_host(to_device(np.ones(3)))
@@ -184,12 +184,12 @@ def test_freeing_after_the_context_is_gone_is_no_error(fake, monkeypatch: pytest
         freed.append(pointer)
         raise RuntimeError("no context")
 
-    array, freed, told = empty(3), [], []
-    monkeypatch.setattr("sys.unraisablehook", told.append)
+    array, freed, messages = empty(3), [], []
+    monkeypatch.setattr("sys.unraisablehook", messages.append)
     pointer = array.pointer
     monkeypatch.setattr(fake, "cuMemFree", gone)
     del array
-    assert freed == [pointer] and told == []
+    assert freed == [pointer] and messages == []
 
 
 # Contents of arrays put aside and put back.
@@ -217,17 +217,17 @@ def test_nothing_is_asked_of_an_empty_array(fake):
 
 
 def test_it_goes_to_the_stream_of_the_launches(fake, monkeypatch):
-    seen = []
-    monkeypatch.setattr(fake, "cuMemsetD8Async", lambda *given: seen.append(given[3]) or (fake.cuInit(0)[0],))
+    calls = []
+    monkeypatch.setattr(fake, "cuMemsetD8Async", lambda *argument: calls.append(argument[3]) or (fake.cuInit(0)[0],))
     with using_stream(77):
         Region(empty(4), "x").zero()
-    assert seen == [("stream", 77)]
+    assert calls == [("stream", 77)]
 
 
 def interface(shape, strides):
     """An array of f32 that has nothing but the interface: no dtype, no number of bytes."""
-    said = {"shape": shape, "typestr": "<f4", "data": (0x5000, False), "version": 3, "strides": strides}
-    return SimpleNamespace(__cuda_array_interface__=said)
+    text = {"shape": shape, "typestr": "<f4", "data": (0x5000, False), "version": 3, "strides": strides}
+    return SimpleNamespace(__cuda_array_interface__=text)
 
 
 def dlpack_array(shape, strides):
@@ -237,11 +237,11 @@ def dlpack_array(shape, strides):
         for n in (shape, None if strides is None else [stride // 4 for stride in strides])
     ]
     places = [None if n is None else ctypes.addressof(n) for n in numbers]
-    held = arrays._Tensor(0x5000, 2, 0, len(shape), 2, 32, 1, *places, 0)
+    values = arrays._Tensor(0x5000, 2, 0, len(shape), 2, 32, 1, *places, 0)
     new = ctypes.pythonapi.PyCapsule_New
     new.restype, new.argtypes = ctypes.py_object, [ctypes.c_void_p, ctypes.c_char_p, ctypes.c_void_p]
-    capsule = new(ctypes.addressof(held), b"dltensor", None)
-    return SimpleNamespace(__dlpack__=lambda: capsule, __dlpack_device__=lambda: (2, 0), kept=(held, numbers))
+    capsule = new(ctypes.addressof(values), b"dltensor", None)
+    return SimpleNamespace(__dlpack__=lambda: capsule, __dlpack_device__=lambda: (2, 0), kept=(values, numbers))
 
 
 def torch_like(shape, strides):
@@ -257,33 +257,33 @@ def torch_like(shape, strides):
     )
 
 
-@pytest.mark.parametrize("made", [interface, dlpack_array, torch_like])
+@pytest.mark.parametrize("make", [interface, dlpack_array, torch_like])
 @pytest.mark.parametrize(
     ("shape", "strides"), [((4,), None), ((4,), (4,)), ((3, 4), (16, 4)), ((), None), ((3, 4), None)]
 )
-def test_the_size_is_told_by_whatever_the_array_has(fake, made, shape, strides):
-    Region(made(shape, strides), "x").zero()
+def test_the_size_is_told_by_whatever_the_array_has(fake, make, shape, strides):
+    Region(make(shape, strides), "x").zero()
     assert fake.done == [("set", 0x5000, 0, 4 * math.prod(shape))]
 
 
-@pytest.mark.parametrize("made", [interface, dlpack_array])
+@pytest.mark.parametrize("make", [interface, dlpack_array])
 @pytest.mark.parametrize(("shape", "strides"), [((3, 4), (4, 12)), ((1, 4), (400, 4)), ((4, 1, 2), (8, 0, 4))])
-def test_columns_first_and_axes_of_one_element_leave_no_gaps(fake, made, shape, strides):
-    Region(made(shape, strides), "x").zero()
+def test_columns_first_and_axes_of_one_element_leave_no_gaps(fake, make, shape, strides):
+    Region(make(shape, strides), "x").zero()
     assert fake.done == [("set", 0x5000, 0, 4 * math.prod(shape))]
 
 
-@pytest.mark.parametrize("made", [interface, dlpack_array, torch_like])
+@pytest.mark.parametrize("make", [interface, dlpack_array, torch_like])
 @pytest.mark.parametrize(("shape", "strides"), [((4,), (8,)), ((2, 4), (64, 4)), ((4, 2), (0, 4)), ((3, 4), (-16, 4))])
-def test_memory_with_gaps_is_refused(fake, made, shape, strides):
+def test_memory_with_gaps_is_refused(fake, make, shape, strides):
     with pytest.raises(LaunchError, match=r"'x' must be contiguous .*; its memory has gaps"):
-        Region(made(shape, strides), "x")
+        Region(make(shape, strides), "x")
     assert fake.done == []
 
 
-@pytest.mark.parametrize("made", [interface, dlpack_array])
-def test_no_elements_have_no_gaps(fake, made):
-    Region(made((0, 4), (64, 4)), "x").zero()
+@pytest.mark.parametrize("make", [interface, dlpack_array])
+def test_no_elements_have_no_gaps(fake, make):
+    Region(make((0, 4), (64, 4)), "x").zero()
     assert fake.done == []
 
 

@@ -75,9 +75,9 @@ class Kernel:
         self.slow += 1
         arguments = tuple(map(described, values, self.kinds, self.parameters))
         spec = Specialization(arguments, "sm_90a", tuple(options.items()))
-        passed = tuple(Parameter(argument.field) for argument in spec.run_time)
-        self.fake.parameters = len(passed) + len(self.maps)
-        binary = Binary("entry", "ptx", 2, 48, passed, "sm_90a", maps=self.maps)
+        parameters = tuple(Parameter(argument.field) for argument in spec.run_time)
+        self.fake.parameters = len(parameters) + len(self.maps)
+        binary = Binary("entry", "ptx", 2, 48, parameters, "sm_90a", maps=self.maps)
         self.route.learn(values, options, load(binary), spec, "result")
 
     def __call__(self, /, *values, grid=(3, 2, 1), **options):
@@ -87,8 +87,8 @@ class Kernel:
 def launches(fake):
     """The launches that were made in Python, as the C function records them."""
     return [
-        (0x1234, one["grid"], (one["threads"], 1, 1), one["shared"], int(one["stream"]), one["values"])
-        for one in fake.launches
+        (0x1234, item["grid"], (item["threads"], 1, 1), item["shared"], int(item["stream"]), item["values"])
+        for item in fake.launches
     ]
 
 
@@ -99,8 +99,8 @@ def test_machine_code_launches_what_python_launches(driver, monkeypatch):
         KernelParameter(name, constexpr=name == "BLOCK", specialize=name not in ("y", "free")) for name in names
     ]
     kernel = Kernel(driver, parameters).of([Tensor(0), Tensor(0), 2, 2, 2, 0.5, True, 64, None])
-    chosen = random.Random(5)
-    tensors = [Tensor(16 * n, chosen.choice(["torch.float32", "torch.int32"])) for n in range(1, 6)]
+    choice = random.Random(5)
+    tensors = [Tensor(16 * n, choice.choice(["torch.float32", "torch.int32"])) for n in range(1, 6)]
     tensors += [Tensor(0x1004), Tensor((1 << 47) + 64)]
     integers = [1, 2, 3, 16, 48, 1 << 31, -(1 << 31), 1 << 40, -(1 << 62), -16]
     floats = [0.5, -0.0, 0.0, 1e300, float("inf"), float("nan")]
@@ -108,21 +108,21 @@ def test_machine_code_launches_what_python_launches(driver, monkeypatch):
     before: tuple = ()
     for _ in range(3000):
         values = (
-            *chosen.choices(tensors, k=2), *chosen.choices(integers, k=3), chosen.choice(floats),
-            chosen.random() < 0.5, chosen.choice([64, 128]), None,
+            *choice.choices(tensors, k=2), *choice.choices(integers, k=3), choice.choice(floats),
+            choice.random() < 0.5, choice.choice([64, 128]), None,
         )  # fmt: skip
-        values = tuple(new if chosen.random() < 0.2 else old for old, new in zip(before or values, values, strict=True))
+        values = tuple(new if choice.random() < 0.2 else old for old, new in zip(before or values, values, strict=True))
         before = values
-        options = {"num_warps": 8} if chosen.random() < 0.3 else {}
+        options = {"num_warps": 8} if choice.random() < 0.3 else {}
         driver.parameters = 7 - sum(value == 1 and type(value) is int for value in values[2:4])
         driver.launches.clear(), driver.native.clear()
         slow = kernel.slow
-        found = kernel(*values, **options)
+        actual = kernel(*values, **options)
         if kernel.slow > slow:
             missed += 1
             continue
         by_code, by_python = list(driver.native), launches(driver)
-        assert found == "result" and len(by_code) + len(by_python) == 1
+        assert actual == "result" and len(by_code) + len(by_python) == 1
         if by_code:
             due, function = list(kernel.route.plans.due), list(kernel.route.plans.function)
             kernel.route.plans.due.clear(), kernel.route.plans.function.clear()
@@ -205,11 +205,11 @@ def test_grids_and_streams(driver):
     for grid in ((7, 1, 2), (lambda meta: (meta["a1"], 4), None, None)):
         kernel(Tensor(0x1000), 5, grid=grid)
     kernel(Tensor(0x1000), 5, stream=99)
-    assert [one[1] for one in driver.native] == [(7, 1, 2), (5, 4, 1)] and {one[4] for one in driver.native} == {64}
-    assert [int(one["stream"]) for one in driver.launches] == [99]
+    assert [case[1] for case in driver.native] == [(7, 1, 2), (5, 4, 1)] and {case[4] for case in driver.native} == {64}
+    assert [int(item["stream"]) for item in driver.launches] == [99]
     for grid in ((0, 1, 1), (1 << 31, 1, 1), (2.0, 1, 1)):
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(type(driver), "cuLaunchKernel", lambda *given: (1,))
+            patch.setattr(type(driver), "cuLaunchKernel", lambda *argument: (1,))
             kernel(Tensor(0x1000), 5, grid=grid)
     assert len(driver.native) == 2
 
@@ -242,7 +242,7 @@ def test_launches_without_arrays_are_made_in_python_on_machines_with_several_dev
     parameters = [KernelParameter("x"), KernelParameter("n")]
 
     def plans(*values):
-        kinds = [kind_of(value, one, "k") for one, value in zip(parameters, values, strict=True)]
+        kinds = [kind_of(value, array, "k") for array, value in zip(parameters, values, strict=True)]
         return Route(parameters, kinds, print).plans
 
     assert bool(plans(1, 5).due) is bool(plans(None, 5).due) is (count == 1)

@@ -39,26 +39,26 @@ def first() -> Binary:
 
 
 def test_the_same_source_leaves_it_as_it_is(first):
-    kept = Binary.from_bytes(first.to_bytes())
-    assert kept == first and placed_as(made(SOURCE, "/t/one.py"), kept) is kept
+    copies = Binary.from_bytes(first.to_bytes())
+    assert copies == first and placed_as(made(SOURCE, "/t/one.py"), copies) is copies
     assert {entry[0] for entry in first.metadata["places"]} == {"/t/one.py"}
 
 
 @pytest.mark.parametrize("file", ["/t/two.py", '/t/zwölf \\ "x".py'])
 def test_elsewhere_it_is_as_if_compiled_there(first, file):
     model = made("\n" * 100 + SOURCE.replace("at = ", "at  =  "), file)
-    moved, compiled = placed_as(model, first), zg.compile(model).binary
-    assert moved.code == compiled.code != first.code
-    assert moved.metadata == compiled.metadata
-    assert told(moved.code)[1] and all(int(place.split()[1]) > 100 for place in told(moved.code)[1])
-    assert placed_as(made(SOURCE, "/t/one.py"), moved) == first
+    result, compiled = placed_as(model, first), zg.compile(model).binary
+    assert result.code == compiled.code != first.code
+    assert result.metadata == compiled.metadata
+    assert told(result.code)[1] and all(int(place.split()[1]) > 100 for place in told(result.code)[1])
+    assert placed_as(made(SOURCE, "/t/one.py"), result) == first
 
 
 def test_a_helper_may_have_moved_alone(first):
     text = SOURCE.replace("def half(v):\n", "def half(v):\n\n\n")
-    moved = placed_as(made(text, "/t/one.py"), first)
-    assert moved.code == zg.compile(made(text, "/t/one.py")).binary.code
-    assert "1 6 12" in told(moved.code)[1] and "1 4 12" in told(first.code)[1]
+    result = placed_as(made(text, "/t/one.py"), first)
+    assert result.code == zg.compile(made(text, "/t/one.py")).binary.code
+    assert "1 6 12" in told(result.code)[1] and "1 4 12" in told(first.code)[1]
 
 
 def test_calls_that_a_place_is_inlined_at_are_moved_too():
@@ -68,8 +68,8 @@ def test_calls_that_a_place_is_inlined_at_are_moved_too():
     place = f"1 {call.line} {call.column + 1}"
     code = f'\t.loc\t1 4 12, function_name $x, inlined_at {place}\n\t.file\t1 "/t/one.py"\n'
     binary = Binary("k", code, 4, 0, (), "sm_90a", metadata={"places": source_map(old, code)})
-    moved = placed_as(made("\n" + SOURCE, "/t/two.py"), binary)
-    assert moved.code == (
+    result = placed_as(made("\n" + SOURCE, "/t/two.py"), binary)
+    assert result.code == (
         f'\t.loc\t1 5 12, function_name $x, inlined_at 1 {call.line + 1} {call.column + 1}\n\t.file\t1 "/t/two.py"\n'
     )
 

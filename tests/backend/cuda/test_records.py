@@ -47,13 +47,13 @@ def test_writers_at_once_leave_a_whole_record(tmp_path):
                 records.put(Record(ABOUT, f"config {number}", {f"config {number}": 1.0}))
             os._exit(0)
         children.append(child)
-    seen = [records.get(ABOUT) for _ in range(200)]
+    values = [records.get(ABOUT) for _ in range(200)]
     for child in children:
         assert os.waitpid(child, 0)[1] == 0
     last = records.get(ABOUT)
     assert last is not None and last.config.startswith("config ")
-    first = next((number for number, record in enumerate(seen) if record is not None), len(seen))
-    assert None not in seen[first:]  # once there, it is always there, and always whole
+    first = next((number for number, record in enumerate(values) if record is not None), len(values))
+    assert None not in values[first:]  # once there, it is always there, and always whole
 
 
 @pytest.mark.parametrize(

@@ -42,14 +42,14 @@ class Kernel:
         names = names or [f"a{i}" for i in range(len(values))]
         self.parameters = [KernelParameter(name) for name in names]
         self.kinds = [kind_of(value, p, "k") for value, p in zip(values, self.parameters, strict=True)]
-        self.route = Route(self.parameters, self.kinds, lambda *given: self.handed.append(("generic", *given)))
+        self.route = Route(self.parameters, self.kinds, lambda *argument: self.handed.append(("generic", *argument)))
 
     def learn(self, *values, **options):
         arguments = tuple(map(described, values, self.kinds, self.parameters))
         spec = Specialization(arguments, "sm_90a", tuple(options.items()))
-        passed = tuple(Parameter(argument.field) for argument in spec.run_time)
-        self.fake.parameters = len(passed)
-        return self.route.learn(values, options, load(Binary("entry", "ptx", 2, 48, passed, "sm_90a")), spec)
+        parameters = tuple(Parameter(argument.field) for argument in spec.run_time)
+        self.fake.parameters = len(parameters)
+        return self.route.learn(values, options, load(Binary("entry", "ptx", 2, 48, parameters, "sm_90a")), spec)
 
     def __call__(self, /, *values, **options):
         return self.route.bound(3, 2, 1)(*values, **options)
@@ -90,8 +90,8 @@ def test_what_kernels_tell_apart_is_handed_on(fake, values):
     kernel.learn(array(), 5)
     kernel(array(), 5)
     kernel(*values)
-    (handed,) = kernel.handed
-    assert handed[0] == "generic" and handed[4] == values and len(fake.launches) == 1
+    (calls,) = kernel.handed
+    assert calls[0] == "generic" and calls[4] == values and len(fake.launches) == 1
 
 
 def test_options_are_told_apart(fake):
@@ -99,7 +99,7 @@ def test_options_are_told_apart(fake):
     kernel.learn(5, num_warps=8)
     kernel(5, num_warps=8)
     kernel(5)
-    assert len(fake.launches) == 1 and [handed[0] for handed in kernel.handed] == ["generic"]
+    assert len(fake.launches) == 1 and [calls[0] for calls in kernel.handed] == ["generic"]
 
 
 def test_a_grid_that_is_a_function_gets_the_arguments(fake):
@@ -258,7 +258,10 @@ class Text:
         self.scope = {
             **{f"_z_default{i}": None for i in range(len(values))},
             **{f"_z_type{i}": type_ for i, type_ in enumerate(self.writer.types)},
-            **{f"_z_{named.__name__}": named for named in (type, dict, tuple, integer_class, constant_class, fitted)},
+            **{
+                f"_z_{keywords.__name__}": keywords
+                for keywords in (type, dict, tuple, integer_class, constant_class, fitted)
+            },
             "_z_device_in_use": lambda: None,
         }
         exec(self.text, self.scope)
@@ -292,20 +295,20 @@ PLAIN = KernelParameter("a0", specialize=False)
     ],
 )
 def test_what_is_written_of_an_argument(value, parameter, fields):
-    made = Text(value, 7, **({"a0": parameter} if parameter else {}))
-    assert made.writer.fields == [*fields, "i64"]
-    assert made.writer.places == [(0, len(fields)), (len(fields), 1)]
+    result = Text(value, 7, **({"a0": parameter} if parameter else {}))
+    assert result.writer.fields == [*fields, "i64"]
+    assert result.writer.places == [(0, len(fields)), (len(fields), 1)]
     tiles = [((16, 16), 64)]
     if isinstance(value, TensorDescriptor):
         value.maps[tiles[0]] = b"map"
-    assert len(made.moving(value, 7, tiles=tiles)) == len(fields) + 1
+    assert len(result.moving(value, 7, tiles=tiles)) == len(fields) + 1
 
 
 def test_the_values_that_are_written():
     descriptor = TensorDescriptor(array_on(0x2000), (16, 16))
     descriptor.maps[((16, 16), 64)] = b"map"
-    made = Text(array_on(), 5, 0.5, descriptor, Made(0x77))
-    assert made.moving(array_on(0x30), -9, 2.5, descriptor, Made(3), tiles=[((16, 16), 64)]) == [
+    result = Text(array_on(), 5, 0.5, descriptor, Made(0x77))
+    assert result.moving(array_on(0x30), -9, 2.5, descriptor, Made(3), tiles=[((16, 16), 64)]) == [
         *(0x30, -9, 2.5),
         *(b"map", 0x2000, 64, 64, 64, 1),
         3,
@@ -313,48 +316,48 @@ def test_the_values_that_are_written():
 
 
 def test_keys_have_integers_by_what_kernels_tell_apart():
-    made = Text(5)
+    result = Text(5)
     numbers = [0, 1, 2, 15, 16, 17, -1, -16, 2**31 - 1, 2**31, -(2**31), -(2**31) - 1, 2**40, 2**63, 2**64 - 16]
-    for one, other in itertools.product(numbers, numbers):
-        if made.key(one) == made.key(other):
-            assert integer_class(one) == integer_class(other), (one, other)
-    assert made.key(2) == made.key(15) == made.key(-1) and made.key(16) == made.key(-16)
+    for item, other in itertools.product(numbers, numbers):
+        if result.key(item) == result.key(other):
+            assert integer_class(item) == integer_class(other), (item, other)
+    assert result.key(2) == result.key(15) == result.key(-1) and result.key(16) == result.key(-16)
 
 
 def test_an_opt_out_has_the_width_only():
-    made = Text(5, a0=PLAIN)
-    assert made.key(1) == made.key(16) == made.key(-3) != made.key(2**31)
+    result = Text(5, a0=PLAIN)
+    assert result.key(1) == result.key(16) == result.key(-3) != result.key(2**31)
 
 
 def test_floats_count_by_type_alone():
-    made = Text(0.5, np.float32(0.5))
-    assert made.key(0.5, 0.5) == made.key(-7.0, 1.0)
-    assert made.writer.identical == ["a0", "a1"]  # 0.0 and -0.0 are equal, and are not written alike
+    result = Text(0.5, np.float32(0.5))
+    assert result.key(0.5, 0.5) == result.key(-7.0, 1.0)
+    assert result.writer.identical == ["a0", "a1"]  # 0.0 and -0.0 are equal, and are not written alike
 
 
 def test_constants_are_in_the_keys_as_kernels_tell_them_apart():
     for value, other in ((0.0, -0.0), ((1,), (True,)), ("a", "b")):
-        made = Text(value, a0=CONSTANT)
-        assert made.key(value) != made.key(other)
+        result = Text(value, a0=CONSTANT)
+        assert result.key(value) != result.key(other)
     # Those of another type are not met here: the text asks for the type before it makes a key.
     assert "_z_type0 is _z_type(a0)" in Text(1, a0=CONSTANT).text
 
 
 def test_alignment_is_in_the_keys_of_arrays_but_for_an_opt_out():
     for values in ((array_on(), array_on(8)), (Made(0x1000), Made(0x1008))):
-        made = Text(values[0])
-        assert made.key(values[0]) != made.key(values[1])
-    made = Text(Made(0x1000), a0=PLAIN)
-    assert made.key(Made(0x1000)) == made.key(Made(0x1008))
+        result = Text(values[0])
+        assert result.key(values[0]) != result.key(values[1])
+    result = Text(Made(0x1000), a0=PLAIN)
+    assert result.key(Made(0x1000)) == result.key(Made(0x1008))
     two = Text(Made(0), Made(0))
     assert len({two.key(Made(a), Made(b)) for a in (0, 8) for b in (0, 8)}) == 4
 
 
 def test_elements_and_devices_are_in_the_keys_of_arrays():
-    made = Text(Made(0), Made(0))
+    result = Text(Made(0), Made(0))
     keys = {
-        made.key(Made(0, one, gpu), Made(0, other, second))
-        for one in ("f32", "f16")
+        result.key(Made(0, item, gpu), Made(0, other, second))
+        for item in ("f32", "f16")
         for other in ("f32", "f16")
         for gpu in (0, 1)
         for second in (0, 1)
@@ -363,19 +366,19 @@ def test_elements_and_devices_are_in_the_keys_of_arrays():
 
 
 def test_options_are_in_the_keys():
-    made = Text(5)
-    assert len({made.key(5), made.key(5, num_warps=4), made.key(5, num_warps=8)}) == 3
+    result = Text(5)
+    assert len({result.key(5), result.key(5, num_warps=4), result.key(5, num_warps=8)}) == 3
 
 
 def test_what_the_next_launch_is_compared_with():
-    made = Text(array_on(), 5, True, a2=KernelParameter("a2", constexpr=True))
-    assert made.writer.known == ["a0.key", "a1", "a2"] and "_z_last[0] = (a0.key, a1, a2, (_z_c0, )" in made.text
+    result = Text(array_on(), 5, True, a2=KernelParameter("a2", constexpr=True))
+    assert result.writer.known == ["a0.key", "a1", "a2"] and "_z_last[0] = (a0.key, a1, a2, (_z_c0, )" in result.text
 
 
 @pytest.mark.parametrize("values", [(), (array_on(), 5, 0.5, 2**63, True, None), (Made(0), Made(8), np.int8(3), 5)])
 def test_names_in_the_text_meet_no_names_of_parameters(values):
     """Names of builtins are no exception: a kernel may have a parameter `type`."""
-    made = Text(*values)
+    result = Text(*values)
     own = {"bound", "launch", "key", "moving", *(f"a{i}" for i in range(len(values)))}
-    used = {node.id for node in ast.walk(ast.parse(made.text)) if isinstance(node, ast.Name)} - own
-    assert used and all(name.startswith(("_z_", "_protocol_")) for name in used), used
+    uses = {node.id for node in ast.walk(ast.parse(result.text)) if isinstance(node, ast.Name)} - own
+    assert uses and all(name.startswith(("_z_", "_protocol_")) for name in uses), uses

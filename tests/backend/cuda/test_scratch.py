@@ -60,8 +60,8 @@ def test_attributes_of_launches_stay(fake):
 def test_a_larger_grid_gets_other_memory_at_least_twice_as_large(fake, monkeypatch):
     sizes = []
     monkeypatch.setattr(scratch, "allocated", lambda size: sizes.append(size) or 1000 * len(sizes))
-    found = [scratch.provided(1, 0, size) for size in (100, 50, 110, 200, 900)]
-    assert found == [1000, 1000, 2000, 2000, 3000] and sizes == [100, 200, 900]
+    results = [scratch.provided(1, 0, size) for size in (100, 50, 110, 200, 900)]
+    assert results == [1000, 1000, 2000, 2000, 3000] and sizes == [100, 200, 900]
 
 
 def test_each_stream_has_memory_of_its_own(fake, kernel):
@@ -72,11 +72,11 @@ def test_each_stream_has_memory_of_its_own(fake, kernel):
 
 
 def test_the_stream_of_each_thread_has_memory_of_its_own(fake):
-    found = [scratch.provided(1, 2, 128)]
-    thread = threading.Thread(target=lambda: found.append(scratch.provided(1, 2, 128)))
+    results = [scratch.provided(1, 2, 128)]
+    thread = threading.Thread(target=lambda: results.append(scratch.provided(1, 2, 128)))
     thread.start()
     thread.join()
-    assert len(set(found)) == 2
+    assert len(set(results)) == 2
 
 
 def test_each_captured_launch_has_memory_of_its_own(fake, kernel):
@@ -93,11 +93,11 @@ def test_each_captured_launch_has_memory_of_its_own(fake, kernel):
 
 
 def test_a_program_can_provide_the_memory(fake, kernel):
-    asked = []
+    calls = []
 
-    def provide(*given):
-        asked.append(given)
-        return SimpleNamespace(data_ptr=lambda: 0x4000) if len(asked) == 1 else 0x8000
+    def provide(*argument):
+        calls.append(argument)
+        return SimpleNamespace(data_ptr=lambda: 0x4000) if len(calls) == 1 else 0x8000
 
     def launches():
         scratch.ALLOCATOR.set(provide)
@@ -105,7 +105,7 @@ def test_a_program_can_provide_the_memory(fake, kernel):
         kernel.at((4, 2, 3))(7, stream=16)
 
     contextvars.copy_context().run(launches)
-    assert asked == [(8 * SIZE, 128, 0), (24 * SIZE, 128, 16)] and addresses(fake) == [0x4000, 0x8000]
+    assert calls == [(8 * SIZE, 128, 0), (24 * SIZE, 128, 16)] and addresses(fake) == [0x4000, 0x8000]
 
 
 def test_no_memory_is_an_error_of_the_launch(fake, kernel, monkeypatch):

@@ -48,7 +48,7 @@ def test_launches_go_where_the_arrays_are():
             assert out.device == number
             kernel[grid(1000)](dx, out, 1000, BLOCK=256)
             assert np.array_equal(zg.to_host(out), 2 * x + 1)
-    contexts = [loaded.context for loaded in loaded_in(kernel.dispatcher)]
+    contexts = [values.context for values in loaded_in(kernel.dispatcher)]
     assert len(contexts) == 2 == len(set(contexts))  # loaded once for each device, however often it is launched
 
 
@@ -71,9 +71,9 @@ def test_arrays_on_different_devices_are_an_error_that_breaks_nothing(seen_befor
     if seen_before:  # The hot path is to notice as well.
         for _ in range(3):
             kernel[grid(1000)](on_first, out_first, 1000, BLOCK=256)
-    with pytest.raises(zg.LaunchError, match="several devices: 'x_ptr' on 0, 'out_ptr' on 1") as caught:
+    with pytest.raises(zg.LaunchError, match="several devices: 'x_ptr' on 0, 'out_ptr' on 1") as error:
         kernel[grid(1000)](on_first, out_second, 1000, BLOCK=256)
-    assert "zg.to_device" in str(caught.value)
+    assert "zg.to_device" in str(error.value)
     kernel[grid(1000)](on_first, out_first, 1000, BLOCK=256)
     assert np.array_equal(zg.to_host(out_first), 2 * x + 1)
     assert not zg.to_host(out_second).any()
@@ -117,17 +117,17 @@ class Pointer:
         return self.array.pointer
 
 
-@pytest.mark.parametrize("seen", [Interface, Pointer])
-def test_the_driver_says_where_memory_is_that_does_not(seen):
+@pytest.mark.parametrize("values", [Interface, Pointer])
+def test_the_driver_says_where_memory_is_that_does_not(values):
     kernel = kernel_of_its_own()
     for number in (0, 1, 0, 1, 1):
         x, dx, out = arrays(number, seed=number)
-        kernel[grid(1000)](seen(dx), seen(out), 1000, BLOCK=256)
+        kernel[grid(1000)](values(dx), values(out), 1000, BLOCK=256)
         assert np.array_equal(zg.to_host(out), 2 * x + 1)
     first, second = arrays(0)[1], arrays(1)[1]
     for _ in range(2):
         with pytest.raises(zg.LaunchError, match="several devices: 'x_ptr' on 0, 'out_ptr' on 1"):
-            kernel[grid(1000)](seen(first), seen(second), 1000, BLOCK=256)
+            kernel[grid(1000)](values(first), values(second), 1000, BLOCK=256)
 
 
 def test_dlpack_alone_says_where_an_array_is():

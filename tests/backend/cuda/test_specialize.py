@@ -91,9 +91,9 @@ def test_what_no_kernel_takes(value, message):
 
 
 def test_other_values_are_hinted_to_be_constexpr():
-    with pytest.raises(LaunchError) as caught:
+    with pytest.raises(LaunchError) as error:
         kind_of("relu", PARAMETER, "k")
-    assert caught.value.hint is not None and "p: zg.constexpr" in caught.value.hint
+    assert error.value.hint is not None and "p: zg.constexpr" in error.value.hint
 
 
 @pytest.mark.parametrize(
@@ -170,5 +170,5 @@ def test_nan_is_one_constant():
 
 def test_integers_of_a_class_are_those_of_one_kernel():
     numbers = [0, 1, 2, 15, 16, 17, -1, -16, -(2**31), -(2**31) - 1, -(2**63), 2**31 - 1, 2**31, 2**63 - 16, 2**63]
-    for one, other in itertools.combinations(numbers, 2):
-        assert (integer_class(one) == integer_class(other)) == (seen(one) == seen(other)), (one, other)
+    for item, other in itertools.combinations(numbers, 2):
+        assert (integer_class(item) == integer_class(other)) == (seen(item) == seen(other)), (item, other)

@@ -155,8 +155,8 @@ def scale(x_desc, n, out_desc, M: zg.constexpr, N: zg.constexpr):
 
 def test_a_kernel_of_the_language_gets_the_parts_it_was_compiled_for(fake, tmp_path, monkeypatch):
     """From the arguments of a launch to the bytes that the driver is given."""
-    kept = cache.Cache(tmp_path)
-    monkeypatch.setattr(cache, "Cache", lambda: kept)
+    store = cache.Cache(tmp_path)
+    monkeypatch.setattr(cache, "Cache", lambda: store)
     binaries: list[Binary] = []
     kernel = Dispatcher(GpuKernel(scale))
     build = kernel.kernel.built

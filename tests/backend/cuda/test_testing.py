@@ -65,7 +65,7 @@ def timed(fake, monkeypatch: pytest.MonkeyPatch):
 
 
 def asked(fake, name):
-    return [arguments for told, arguments in fake.events if told == name]
+    return [arguments for messages, arguments in fake.events if messages == name]
 
 
 def test_without_flush_nothing_is_wiped_and_five_rounds_are_the_least(timed):
@@ -118,15 +118,15 @@ def test_what_is_made_of_the_times(timed, monkeypatch: pytest.MonkeyPatch, mode,
 
 
 def test_milliseconds_stand_where_triton_has_them(timed, monkeypatch: pytest.MonkeyPatch):
-    seen = []
-    monkeypatch.setattr(testing, "_times", lambda run, stream, *rest: seen.append(rest) or [1.0])
+    calls = []
+    monkeypatch.setattr(testing, "_times", lambda run, stream, *rest: calls.append(rest) or [1.0])
     testing.do_bench(lambda: None, 3, 40)
     testing.do_bench(lambda: None)
-    assert seen == [(3, 40, True), (25.0, 100.0, True)]
+    assert calls == [(3, 40, True), (25.0, 100.0, True)]
 
 
 @pytest.mark.parametrize(
-    ("given", "message"),
+    ("argument", "message"),
     [
         ({"run": 3}, "'run' must be a function without arguments; got 3"),
         ({"warmup": -1}, "warmup of do_bench must be a number of milliseconds; got -1"),
@@ -137,17 +137,17 @@ def test_milliseconds_stand_where_triton_has_them(timed, monkeypatch: pytest.Mon
         ({"graph": True, "stream": 0}, "cannot be captured on the default stream"),
     ],
 )
-def test_what_cannot_be_measured_is_said_before_it_is(timed, given, message):
+def test_what_cannot_be_measured_is_said_before_it_is(timed, argument, message):
     calls = []
     with pytest.raises(LaunchError, match=message):
-        testing.do_bench(**{"run": lambda: calls.append(1), **given})
+        testing.do_bench(**{"run": lambda: calls.append(1), **argument})
     assert calls == [] and timed.events == []
 
 
 def streams_of(fake):
     """The streams on which events were recorded, and on which something was captured."""
-    captured = [given[0] for given in asked(fake, "cuStreamBeginCapture")]
-    return {given[1] for given in asked(fake, "cuEventRecord")}, captured
+    captured = [argument[0] for argument in asked(fake, "cuStreamBeginCapture")]
+    return {argument[1] for argument in asked(fake, "cuEventRecord")}, captured
 
 
 @pytest.mark.parametrize("stream", [55, SimpleNamespace(cuda_stream=55), SimpleNamespace(ptr=55)])
@@ -184,15 +184,15 @@ class Library(types.ModuleType):
         return SimpleNamespace(ptr=self.current)
 
     def ExternalStream(self, address, device=None):  # torch's is given to `stream`, CuPy's is entered itself
-        made = self.stream(SimpleNamespace(address=address))
-        made.address = address
-        return made
+        result = self.stream(SimpleNamespace(address=address))
+        result.address = address
+        return result
 
-    def stream(self, chosen):
+    def stream(self, choice):
         @contextmanager
         def entered():
-            before, self.current = self.current, chosen.address
-            self.entered.append(chosen.address)
+            before, self.current = self.current, choice.address
+            self.entered.append(choice.address)
             yield
             self.current = before
 
@@ -207,10 +207,10 @@ def test_the_current_stream_of_a_library_is_the_one_that_is_timed(timed, monkeyp
     waited = []
     ok = timed.cuInit(0)[0]
     monkeypatch.setattr(timed, "cuStreamSynchronize", lambda stream: waited.append(stream) or (ok,))
-    seen = []
-    testing.do_bench(lambda: seen.append((library.current, own_stream())), 1, 1, graph=graph)
+    calls = []
+    testing.do_bench(lambda: calls.append((library.current, own_stream())), 1, 1, graph=graph)
     address = 77 if graph else 33
-    assert set(seen) == {(address, address)}
+    assert set(calls) == {(address, address)}
     assert (library.current, own_stream()) == (33, 0)
     assert streams_of(timed)[0] == {("stream", address)}
     assert waited[0] == ("stream", 33)  # a graph's stream begins after the work in flight

@@ -107,10 +107,10 @@ def test_a_torch_tensor_that_requires_grad_is_its_memory_too(torch):
         double[1](x, 3, B=4)
         assert x.detach().tolist() == [2, 2, 2, 1] and x.requires_grad
     x = torch.ones(4, requires_grad=True)
-    made = x * 3
-    double[1](made, 4, B=4)
-    made.sum().backward()
-    assert made.detach().tolist() == [6] * 4 and x.grad.tolist() == [3] * 4, "the kernel is no part of the graph"
+    result = x * 3
+    double[1](result, 4, B=4)
+    result.sum().backward()
+    assert result.detach().tolist() == [6] * 4 and x.grad.tolist() == [3] * 4, "the kernel is no part of the graph"
 
 
 TORCH_REFUSED = {
@@ -137,12 +137,12 @@ def test_torch_tensors_that_kernels_cannot_see(torch, kind):
 class OnDevice:
     """An object that tells its device in the way of one library."""
 
-    def __init__(self, **said):
-        self.__dict__.update(said)
+    def __init__(self, **text):
+        self.__dict__.update(text)
 
 
 @pytest.mark.parametrize(
-    ("said", "there"),
+    ("text", "there"),
     [
         ({"__cuda_array_interface__": {}}, True),
         ({"is_cuda": True}, True),
@@ -158,8 +158,8 @@ class OnDevice:
         ({}, False),
     ],
 )
-def test_arrays_on_a_gpu(said, there):
-    assert on_gpu(OnDevice(**said)) is there
+def test_arrays_on_a_gpu(text, there):
+    assert on_gpu(OnDevice(**text)) is there
 
 
 def test_arrays_in_memory_are_not_on_a_gpu():

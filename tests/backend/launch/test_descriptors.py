@@ -14,19 +14,19 @@ from ziggurat.codemodel.types import DescriptorType, bf16, f8e4m3, f16, f32, f64
 
 def test_the_facts_of_an_array():
     x = np.zeros((50, 72), np.float16)[:, :70]
-    described = TensorDescriptor(x, (16, 32))
-    assert (described.shape, described.strides, described.block) == ((50, 70), (72, 1), (16, 32))
-    assert described.type == DescriptorType((16, 32), f16) and described.element == f16
-    assert described.array is x and described.host is x and described.device is None
-    assert described.address == x.ctypes.data
-    assert repr(described) == "<TensorDescriptor of f16 [50, 70] in blocks of [16, 32]>"
+    descriptor = TensorDescriptor(x, (16, 32))
+    assert (descriptor.shape, descriptor.strides, descriptor.block) == ((50, 70), (72, 1), (16, 32))
+    assert descriptor.type == DescriptorType((16, 32), f16) and descriptor.element == f16
+    assert descriptor.array is x and descriptor.host is x and descriptor.device is None
+    assert descriptor.address == x.ctypes.data
+    assert repr(descriptor) == "<TensorDescriptor of f16 [50, 70] in blocks of [16, 32]>"
 
 
 def test_shape_and_strides_may_be_given():
     x = np.zeros(1024, np.float32)
-    described = TensorDescriptor(x, [4, 8], shape=(np.int64(16), 30), strides=[32, 1], padding="nan")
-    assert (described.shape, described.strides) == ((16, 30), (32, 1))
-    assert described.type == DescriptorType((4, 8), f32, "nan") == zg.descriptor((4, 8), zg.f32, "nan")
+    descriptor = TensorDescriptor(x, [4, 8], shape=(np.int64(16), 30), strides=[32, 1], padding="nan")
+    assert (descriptor.shape, descriptor.strides) == ((16, 30), (32, 1))
+    assert descriptor.type == DescriptorType((4, 8), f32, "nan") == zg.descriptor((4, 8), zg.f32, "nan")
 
 
 @pytest.mark.parametrize("dtype", [np.bool_, np.int32, np.float64, ml_dtypes.bfloat16, ml_dtypes.float8_e5m2])
@@ -38,9 +38,9 @@ def test_elements(dtype):
 def test_the_memory_of_other_libraries_is_seen_and_kept():
     x = np.arange(64, dtype=np.float32).reshape(4, 16)
     other = SimpleNamespace(__array_interface__=x.__array_interface__)
-    described = TensorDescriptor(other, (4, 16))
-    assert described.host is not None and described.address == x.ctypes.data
-    assert np.shares_memory(described.host, x)
+    descriptor = TensorDescriptor(other, (4, 16))
+    assert descriptor.host is not None and descriptor.address == x.ctypes.data
+    assert np.shares_memory(descriptor.host, x)
 
 
 def test_axes_of_size_one_have_a_stride_that_tma_can_use():
@@ -98,15 +98,15 @@ def test_the_address_must_be_aligned_on_a_gpu_only():
 def test_arrays_in_memory_are_not_passed_to_a_gpu():
     """Such a descriptor has no parts for a GPU, and a key of its own."""
     x = np.zeros((8, 8), np.float32)
-    described = TensorDescriptor(x, (8, 8))
+    descriptor = TensorDescriptor(x, (8, 8))
     interface = {"typestr": "<f4", "data": (0x1000, False), "version": 3, "strides": None, "shape": (8, 8)}
     there = TensorDescriptor(SimpleNamespace(__cuda_array_interface__=interface, shape=(8, 8)), (8, 8))
-    assert (described.is_cuda, there.is_cuda) == (False, True) and there.host is None
-    assert described.key != there.key == f"{there.type} in whole rows"
+    assert (descriptor.is_cuda, there.is_cuda) == (False, True) and there.host is None
+    assert descriptor.key != there.key == f"{there.type} in whole rows"
     assert there.part("base", NO_TILE) == 0x1000
     for part in ("map", "base", "shape0"):
         with pytest.raises(LaunchError, match="must describe an array on a GPU"):
-            described.part(part, NO_TILE)
+            descriptor.part(part, NO_TILE)
 
 
 @pytest.mark.parametrize(
@@ -125,15 +125,17 @@ def test_shapes_and_strides_are_integers(options):
 
 
 def test_shapes_and_strides_of_any_library():
-    described = TensorDescriptor(np.zeros((8, 8), np.float32), (8, 8), shape=np.array([4, 8]), strides=[np.int64(8), 1])
-    assert described.shape == (4, 8) and described.strides == (8, 1)
+    descriptor = TensorDescriptor(
+        np.zeros((8, 8), np.float32), (8, 8), shape=np.array([4, 8]), strides=[np.int64(8), 1]
+    )
+    assert descriptor.shape == (4, 8) and descriptor.strides == (8, 1)
 
 
 MATRIX = np.zeros((16, 64), np.float32)
 
 
 @pytest.mark.parametrize(
-    ("stored", "loaded", "shared"),
+    ("store", "values", "shared"),
     [
         (MATRIX, MATRIX, True),
         (MATRIX, MATRIX.copy(), False),
@@ -149,8 +151,8 @@ MATRIX = np.zeros((16, 64), np.float32)
         (MATRIX.reshape(4, 4, 64)[:, :2], MATRIX.reshape(4, 4, 64)[:, 2:], True),
     ],
 )
-def test_memory_that_two_descriptors_share(stored, loaded, shared):
-    arguments = [1.0, TensorDescriptor(loaded, (8,) * loaded.ndim), TensorDescriptor(stored, (8,) * stored.ndim)]
+def test_memory_that_two_descriptors_share(store, values, shared):
+    arguments = [1.0, TensorDescriptor(values, (8,) * values.ndim), TensorDescriptor(store, (8,) * store.ndim)]
     names = ["scale", "a", "c"]
     check_disjoint((), arguments, names, "k")
     if not shared:
@@ -203,7 +205,7 @@ def test_types(block, element, padding, text):
     ],
 )
 def test_types_that_no_kernel_takes(arguments, message, hint):
-    with pytest.raises(LaunchError) as caught:
+    with pytest.raises(LaunchError) as error:
         zg.descriptor(*arguments)
-    assert message in caught.value.summary
-    assert (hint is None and caught.value.hint is None) or (hint is not None and hint in str(caught.value.hint))
+    assert message in error.value.summary
+    assert (hint is None and error.value.hint is None) or (hint is not None and hint in str(error.value.hint))

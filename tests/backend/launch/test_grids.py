@@ -26,8 +26,8 @@ from ziggurat.backend.launch.grids import MAX_SIZE, Meta, computed_grid, gpu_siz
     ],
 )
 def test_sizes(grid, sizes):
-    found = sizes_of(grid, "k")
-    assert found == sizes and all(type(size) is int for size in found)
+    actual = sizes_of(grid, "k")
+    assert actual == sizes and all(type(size) is int for size in actual)
 
 
 @pytest.mark.parametrize(
@@ -39,17 +39,15 @@ def test_sizes(grid, sizes):
     ],
 )  # fmt: skip
 def test_other_things_are_no_grids(grid):
-    with pytest.raises(
-        zg.LaunchError, match="the grid of 'k' must be one to three sizes, integers from 0 to"
-    ) as caught:
+    with pytest.raises(zg.LaunchError, match="the grid of 'k' must be one to three sizes, integers from 0 to") as error:
         sizes_of(grid, "k")
-    assert caught.value.hint == "k[(zg.cdiv(n, BLOCK),)](…)"
+    assert error.value.hint == "k[(zg.cdiv(n, BLOCK),)](…)"
 
 
 def test_a_long_grid_is_shortened_in_the_message():
-    with pytest.raises(zg.LaunchError) as caught:
+    with pytest.raises(zg.LaunchError) as error:
         sizes_of(list(range(100)), "k")
-    assert len(caught.value.summary) < 160 and caught.value.summary.endswith("…")
+    assert len(error.value.summary) < 160 and error.value.summary.endswith("…")
 
 
 def test_sizes_on_a_gpu():
@@ -64,19 +62,19 @@ def test_sizes_on_a_gpu():
 
 def test_grids_for_the_driver():
     assert three(4) == (4, 1, 1) and three((4, 5)) == (4, 5, 1) and three((4, 5, 6)) == (4, 5, 6)
-    for given in (None, (), (1, 2, 3, 4), [4], np.int64(4), 4.0):
+    for argument in (None, (), (1, 2, 3, 4), [4], np.int64(4), 4.0):
         with pytest.raises(TypeError):
-            three(given)
+            three(argument)
 
 
 def test_arguments_by_name():
     meta = Meta({"BLOCK": 64, "FLAG": True})
     assert meta["BLOCK"] == 64 and dict(meta) == {"BLOCK": 64, "FLAG": True}
-    for known, hint in (({"BLOCK": 64, "FLAG": True}, "it has 'BLOCK', 'FLAG'"), ({}, "it has none")):
-        with pytest.raises(zg.LaunchError) as caught:
-            computed_grid(lambda meta: meta["n"], "k", known)
-        assert caught.value.summary == "the grid of 'k' asks for 'n', which is no parameter of it"
-        assert caught.value.hint == hint
+    for constants, hint in (({"BLOCK": 64, "FLAG": True}, "it has 'BLOCK', 'FLAG'"), ({}, "it has none")):
+        with pytest.raises(zg.LaunchError) as error:
+            computed_grid(lambda meta: meta["n"], "k", constants)
+        assert error.value.summary == "the grid of 'k' asks for 'n', which is no parameter of it"
+        assert error.value.hint == hint
 
 
 def test_a_function_of_the_grid_may_catch_what_it_does_not_find():

@@ -47,9 +47,9 @@ def columns(out, WIDTH: tl.constexpr):
 
 @triton.jit
 def blocks(out, STEP: tl.constexpr):
-    described = tl.make_tensor_descriptor(out, [64, 16], [16, 1], [16, 16])
+    descriptor = tl.make_tensor_descriptor(out, [64, 16], [16, 1], [16, 16])
     pid = tl.program_id(0)
-    described.store([pid * STEP, 0], tl.full((16, 16), 1.0, tl.float32) * (pid + 1))
+    descriptor.store([pid * STEP, 0], tl.full((16, 16), 1.0, tl.float32) * (pid + 1))
 
 
 @triton.jit
@@ -94,10 +94,10 @@ def flag(out):
 
 
 @triton.jit
-def first_writes(out, seen):
+def first_writes(out, values):
     if tl.program_id(0) == 2:
         tl.store(out, 7)
-    tl.store(seen + tl.program_id(0), tl.load(out))
+    tl.store(values + tl.program_id(0), tl.load(out))
 
 
 @triton.jit

@@ -23,14 +23,14 @@ TARGET = GPUTarget("cuda", 90, 32)
 
 def check(path: str) -> dict[str, object]:
     """Parse and compile one file. Triton writes its diagnostics to stderr; its exception is in `error`."""
-    found: dict[str, object] = {"file": path, "version": triton.__version__, "parsed": False, "compiled": False}
+    results: dict[str, object] = {"file": path, "version": triton.__version__, "parsed": False, "compiled": False}
     try:
         backend = make_backend(TARGET)
         context = ir.context()
         ir.load_dialects(context)
         backend.load_dialects(context)
         module = ir.parse_mlir_module(path, context)
-        found["parsed"] = True
+        results["parsed"] = True
         module.context = context
         options = backend.parse_options({})
         stages: dict[str, object] = {}
@@ -45,11 +45,11 @@ def check(path: str) -> dict[str, object]:
             if name == "cubin":
                 break
             module = stage(module, metadata)  # type: ignore[operator]
-        found["ptx"] = module
-        found["compiled"] = True
+        results["ptx"] = module
+        results["compiled"] = True
     except Exception as error:
-        found["error"] = f"{type(error).__name__}: {error}"
-    return found
+        results["error"] = f"{type(error).__name__}: {error}"
+    return results
 
 
 if __name__ == "__main__":

@@ -81,7 +81,7 @@ if __name__ == "__main__":
     with open(sys.argv[1], encoding="utf-8") as requests:
         for request in json.load(requests):
             try:
-                found = {"text": printed(request), "version": triton.__version__}
+                results = {"text": printed(request), "version": triton.__version__}
             except Exception:
-                found = {"error": traceback.format_exc()}
-            print(json.dumps(found), flush=True)
+                results = {"error": traceback.format_exc()}
+            print(json.dumps(results), flush=True)

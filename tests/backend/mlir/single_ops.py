@@ -51,8 +51,8 @@ def kernel(types: Sequence[Type], build: Build) -> Op:
     values: list[Value] = []
     for pointer, type_ in zip(f.parameters, types, strict=False):
         values.append(f.add(tt.Load(spread(f, pointer, shape_of(type_)))))
-    made = build(f, *values)
-    result = f.add(made) if isinstance(made, Op) else made
+    value = build(f, *values)
+    result = f.add(value) if isinstance(value, Op) else value
     parts = [result]
     if result.type == void:
         parts = []
@@ -88,10 +88,10 @@ def tensor(scalar: ScalarType, *shape: int) -> TensorType:
 
 def cases() -> dict[str, Op]:
     """The kernels by name."""
-    found: dict[str, Op] = {}
+    results: dict[str, Op] = {}
 
     def case(name: str, types: Sequence[Type], build: Build) -> None:
-        found[name] = kernel(types, build)
+        results[name] = kernel(types, build)
 
     def each(ops: Sequence[type[Op]], scalars: Sequence[ScalarType], count: int) -> None:
         for op in ops:
@@ -138,14 +138,14 @@ def cases() -> dict[str, Op]:
     _shapes(case)
     _memory(case)
     _computing(case)
-    return found
+    return results
 
 
 def _masked(f: Builder, mask: Value, value: Value) -> Value:
     pointers = value.op.ptr
-    loaded = f.add(tt.Load(pointers, mask, value, cache=tt.CacheModifier.CG, volatile=True))
-    f.add(tt.Store(pointers, loaded, mask, eviction=tt.EvictionPolicy.LAST))
-    return loaded
+    values = f.add(tt.Load(pointers, mask, value, cache=tt.CacheModifier.CG, volatile=True))
+    f.add(tt.Store(pointers, values, mask, eviction=tt.EvictionPolicy.LAST))
+    return values
 
 
 def _casts(case: Callable[[str, Sequence[Type], Build], None]) -> None:
@@ -216,10 +216,10 @@ def _memory(case: Callable[[str, Sequence[Type], Build], None]) -> None:
         }[s.kind]
         for kind in [*fitting, kinds.XCHG]:
             for shape in (tensor(s), s):
-                shown = f"{kind.value}.{shape}"
-                case(f"atomic.{shown}", [shape], lambda f, x, k=kind: tt.AtomicRMW(x.op.ptr, x, kind=k))
+                text = f"{kind.value}.{shape}"
+                case(f"atomic.{text}", [shape], lambda f, x, k=kind: tt.AtomicRMW(x.op.ptr, x, kind=k))
                 case(
-                    f"atomic.masked.{shown}",
+                    f"atomic.masked.{text}",
                     [shape, with_element(shape, i1)],
                     lambda f, x, m, k=kind: tt.AtomicRMW(x.op.ptr, x, m, kind=k, scope=tt.MemScope.SYSTEM),
                 )
@@ -239,13 +239,13 @@ def _descriptor(f: Builder, element: Value, size: Value, padding: tt.Padding) ->
     scalar = element_of(element.type)
     assert isinstance(scalar, ScalarType)
     stride = f.add(arith.ExtSI(size, i64))
-    one = f.add(arith.ConstantOp(1, i64))
+    unit = f.add(arith.ConstantOp(1, i64))
     type_ = DescriptorType((16, 32), scalar, padding.value)
-    described = f.add(tt.MakeTensorDescriptor(element.op.ptr, [size, size], [stride, one], type_, padding=padding))
-    block = f.add(tt.DescriptorLoad(described, [size, size], eviction=tt.EvictionPolicy.FIRST))
-    f.add(tt.DescriptorStore(described, block, [size, size]))
+    descriptor = f.add(tt.MakeTensorDescriptor(element.op.ptr, [size, size], [stride, unit], type_, padding=padding))
+    block = f.add(tt.DescriptorLoad(descriptor, [size, size], eviction=tt.EvictionPolicy.FIRST))
+    f.add(tt.DescriptorStore(descriptor, block, [size, size]))
     if padding is tt.Padding.ZERO and scalar in (f16, bf16, f32):  # As Triton's descriptor.atomic_add.
-        f.add(tt.DescriptorReduce(described, block, [size, size], kind=tt.AtomicKind.FADD))
+        f.add(tt.DescriptorReduce(descriptor, block, [size, size], kind=tt.AtomicKind.FADD))
     return block
 
 
@@ -253,22 +253,24 @@ def _chosen(f: Builder, element: Value, size: Value) -> Value:
     """A block that is read through a descriptor with a padding at run time."""
     scalar = element_of(element.type)
     assert isinstance(scalar, ScalarType)
-    one, nan = f.add(arith.ConstantOp(1, i64)), f.add(arith.ConstantOp(True, i1))
+    unit, nan = f.add(arith.ConstantOp(1, i64)), f.add(arith.ConstantOp(True, i1))
     type_ = DescriptorType((16, 32), scalar, "nan")
-    described = f.add(tt.MakeTensorDescriptor(element.op.ptr, [size, size], [one, one], type_, padding=tt.Padding.NAN))
-    return f.add(tt.DescriptorLoad(f.add(tt.DescriptorPadding(described, nan)), [size, size]))
+    descriptor = f.add(
+        tt.MakeTensorDescriptor(element.op.ptr, [size, size], [unit, unit], type_, padding=tt.Padding.NAN)
+    )
+    return f.add(tt.DescriptorLoad(f.add(tt.DescriptorPadding(descriptor, nan)), [size, size]))
 
 
 def _rows(f: Builder, element: Value, rows: Value) -> Value:
     """Rows that are read and written through a descriptor."""
     scalar = element_of(element.type)
     assert isinstance(scalar, ScalarType)
-    size, one = f.add(arith.ConstantOp(64, i32)), f.add(arith.ConstantOp(1, i64))
+    size, unit = f.add(arith.ConstantOp(64, i32)), f.add(arith.ConstantOp(1, i64))
     stride = f.add(arith.ConstantOp(64, i64))
     type_ = DescriptorType((1, 32), scalar)
-    described = f.add(tt.MakeTensorDescriptor(element.op.ptr, [size, size], [stride, one], type_))
-    block = f.add(tt.DescriptorGather(described, rows, size))
-    f.add(tt.DescriptorScatter(described, block, rows, size))
+    descriptor = f.add(tt.MakeTensorDescriptor(element.op.ptr, [size, size], [stride, unit], type_))
+    block = f.add(tt.DescriptorGather(descriptor, rows, size))
+    f.add(tt.DescriptorScatter(descriptor, block, rows, size))
     return block
 
 
@@ -350,10 +352,10 @@ def _assembly(values: Sequence[Value], text: str, constraints: str, type_: Type)
 
 
 def _hints(f: Builder, x: Value) -> Value:
-    moved = f.add(arith.AddI(x, x))
+    result = f.add(arith.AddI(x, x))
     for op in (tt.MultipleOf, tt.MaxContiguous, tt.MaxConstancy):
-        moved = f.add(op(moved, (16,)))
-    return f.add(tt.Load(f.add(tt.AddPtr(x.op.ptr, moved))))
+        result = f.add(op(result, (16,)))
+    return f.add(tt.Load(f.add(tt.AddPtr(x.op.ptr, result))))
 
 
 def _if(f: Builder, condition: Value, x: Value, y: Value) -> Op:

@@ -60,24 +60,24 @@ def signed(x: int) -> int:
 
 def evaluated(e: Emitter, names: dict[str, int]) -> dict[str, int]:
     """The values of the names that lines of `arith` on i8 define."""
-    found = dict(names)
+    found_items = dict(names)
     for line in str(e).splitlines():
         name, op, rest = re.fullmatch(r"(%\d+) = arith\.(\w+) (.*?)(?: : \w+)?", line).groups()
         words = rest.split(", ")
         if op == "constant":
-            found[name] = int({"true": 1, "false": 0}.get(rest, rest)) & MASK
+            found_items[name] = int({"true": 1, "false": 0}.get(rest, rest)) & MASK
         elif op == "cmpi":
-            a, b = (found[word] for word in words[1:])
+            a, b = (found_items[word] for word in words[1:])
             a, b = (signed(a), signed(b)) if words[0].startswith("s") else (a, b)
-            found[name] = int(a < b if words[0].endswith("lt") else a > b)
+            found_items[name] = int(a < b if words[0].endswith("lt") else a > b)
         elif op == "select":
-            condition, then, otherwise = (found[word] for word in words)
-            found[name] = then if condition else otherwise
+            condition, then, otherwise = (found_items[word] for word in words)
+            found_items[name] = then if condition else otherwise
         else:
-            a, b = (found[word] for word in words)
+            a, b = (found_items[word] for word in words)
             results = {"addi": a + b, "subi": a - b, "divui": a // b if b else 0}
-            found[name] = results[op] & MASK
-    return found
+            found_items[name] = results[op] & MASK
+    return found_items
 
 
 @pytest.mark.parametrize("step", [1, 2, 7, 127, -1, -3, -128])
@@ -86,12 +86,12 @@ def test_trip_counts_are_those_of_range(start, stop, step):
     for sign in {0, 0 if step > 0 else -1}:
         e = Emitter({}, False)
         name = trip_count(e, ("%a", "%b", "%c"), sign, i8)
-        found = evaluated(e, {"%a": start & MASK, "%b": stop & MASK, "%c": step & MASK})
-        assert found[name] == len(range(start, stop, step)), (sign, str(e))
+        actual = evaluated(e, {"%a": start & MASK, "%b": stop & MASK, "%c": step & MASK})
+        assert actual[name] == len(range(start, stop, step)), (sign, str(e))
 
 
 def test_the_sign_of_a_step():
     builder = Builder.root([i32, u32])
-    known = [builder.add(arith.ConstantOp(number, i32)) for number in (3, -2, 0)]
-    assert [step_sign(value) for value in known] == [1, -1, 0]
+    constants = [builder.add(arith.ConstantOp(number, i32)) for number in (3, -2, 0)]
+    assert [step_sign(value) for value in constants] == [1, -1, 0]
     assert [step_sign(value) for value in builder.parameters] == [0, 1], "an unsigned step counts up"

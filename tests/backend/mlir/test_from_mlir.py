@@ -36,19 +36,19 @@ OTHER_FORM = {
 
 def read_back(model: Op, release: str = "3.9") -> Op:
     """The model of its MLIR text: a lone function for a lone function."""
-    made = from_mlir(to_mlir(model, release=release))
-    verify(made)
-    return made if isinstance(model, core.Module) else made.body.entry.ops[0]
+    result = from_mlir(to_mlir(model, release=release))
+    verify(result)
+    return result if isinstance(model, core.Module) else result.body.entry.ops[0]
 
 
 @pytest.mark.parametrize("release", RELEASES)
 @pytest.mark.parametrize("name", MODELS)
 def test_models_come_back(name: str, release: str):
     model = parse(MODELS[name].read_text(encoding="utf-8"))
-    made = read_back(model, release)
-    assert (zg.same_model(made, model)) == (name not in OTHER_FORM)
+    result = read_back(model, release)
+    assert (zg.same_model(result, model)) == (name not in OTHER_FORM)
     if name != "hints":
-        assert to_mlir(made, release=release) == to_mlir(model, release=release)
+        assert to_mlir(result, release=release) == to_mlir(model, release=release)
 
 
 # A constant that no 8-bit float holds; the magnitude of an unsigned integer, which is the integer.
@@ -70,9 +70,9 @@ def test_a_sign_is_changed_where_triton_does_not_compile_negf(release: str):
 
 def test_locations_come_back():
     text = 'tt.func @"f" ()void -> { %0 : i32 = tt.get_program_id @loc="3:4:3:9:a\\"b.py" @0; tt.return; };'
-    (made,) = [op for op in from_mlir(to_mlir(parse(text), locations=True)).walk() if op.NAME == "tt.get_program_id"]
-    assert made.location is not None
-    assert (made.location.file, made.location.line, made.location.column) == ('a"b.py', 3, 4)
+    (results,) = [op for op in from_mlir(to_mlir(parse(text), locations=True)).walk() if op.NAME == "tt.get_program_id"]
+    assert results.location is not None
+    assert (results.location.file, results.location.line, results.location.column) == ('a"b.py', 3, 4)
 
 
 def test_releases_are_named():
@@ -279,10 +279,10 @@ def test_functions_of_libdevice(symbol: str, count: int, expected: float):
     ],
 )  # fmt: skip
 def test_errors_name_the_place(lines: str, message: str):
-    with pytest.raises(ParseError, match=re.escape(message)) as caught:
+    with pytest.raises(ParseError, match=re.escape(message)) as error:
         body(lines)
-    assert caught.value.line > 0 and caught.value.column > 0
-    assert "^" in caught.value.summary
+    assert error.value.line > 0 and error.value.column > 0
+    assert "^" in error.value.summary
 
 
 @pytest.mark.parametrize(
@@ -357,12 +357,12 @@ def test_blanks_and_comments_at_the_end(end: str):
 
 
 def test_errors_of_long_lines_are_short():
-    with pytest.raises(ParseError) as caught:
+    with pytest.raises(ParseError) as error:
         from_mlir("module { " + "x" * 900 + " " + "y " * 500_000 + "}")
-    assert len(str(caught.value)) < 2000
-    with pytest.raises(ParseError) as caught:
+    assert len(str(error.value)) < 2000
+    with pytest.raises(ParseError) as error:
         body(f'"{"x" * 100_000}"() : () -> ()')
-    assert len(str(caught.value)) < 3000
+    assert len(str(error.value)) < 3000
 
 
 def test_aliases_are_read_once():

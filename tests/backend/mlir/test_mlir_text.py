@@ -163,22 +163,22 @@ def test_a_finite_float_is_written_so_that_it_is_read_back(value: float, name: s
 def test_an_integer_is_written_as_its_bits(value: int, scalar):
     low, high = scalar.limits
     value = low + value % (high - low + 1)
-    written = int(number(value, scalar))
-    assert (written - value) % (1 << scalar.bits) == 0
-    assert -(1 << (scalar.bits - 1)) <= written < 1 << (scalar.bits - 1)
+    text = int(number(value, scalar))
+    assert (text - value) % (1 << scalar.bits) == 0
+    assert -(1 << (scalar.bits - 1)) <= text < 1 << (scalar.bits - 1)
 
 
 def test_every_single_op_kernel_can_be_written(single_op_kernels: dict[str, Op]):
-    written = {op for model in single_op_kernels.values() for op in map(type, model.walk())}
+    text = {op for model in single_op_kernels.values() for op in map(type, model.walk())}
     for model in single_op_kernels.values():
         assert "tt.func public @kernel(" in to_mlir(model)
     for file in MODELS.values():
-        written |= set(map(type, parse(file.read_text(encoding="utf-8")).walk()))
+        text |= set(map(type, parse(file.read_text(encoding="utf-8")).walk()))
     # Blocks, branches and their terminators have tests of their own. So have facts about descriptors, which are written
     # as operands or parameters.
     apart = {"cf.br", "cf.cond_br", "cf.assert", "branch", "cbranch", "return", "yield"}
     apart |= {tt.DescriptorSize.NAME, tt.DescriptorStride.NAME}
-    assert {name for name, cls in OPS.items() if cls in EMITTERS} - {op.NAME for op in written} == apart
+    assert {name for name, cls in OPS.items() if cls in EMITTERS} - {op.NAME for op in text} == apart
 
 
 def test_blocks_and_branches():

@@ -48,31 +48,31 @@ def compiled(
     files = {name: folder / f"{index}.ttir" for index, name in enumerate(models)}
     for name, file in files.items():
         file.write_text(to_mlir(models[name], release=release, locations=locations), encoding="utf-8")
-    rest, found = list(files), {}
+    rest, actual = list(files), {}
     while rest:
         command = [python, str(HERE / "compile_with_triton.py"), *(str(files[name]) for name in rest)]
         run = subprocess.run(command, capture_output=True, text=True, errors="replace")
-        said = [json.loads(line) for line in run.stdout.splitlines() if line.startswith("{")]
-        found.update(zip(rest, said, strict=False))
-        rest = rest[len(said) :]
+        text = [json.loads(line) for line in run.stdout.splitlines() if line.startswith("{")]
+        actual.update(zip(rest, text, strict=False))
+        rest = rest[len(text) :]
         if rest:
-            found[rest.pop(0)] = {"parsed": False, "compiled": False, "error": run.stderr[-2000:]}
-    return found
+            actual[rest.pop(0)] = {"parsed": False, "compiled": False, "error": run.stderr[-2000:]}
+    return actual
 
 
-def failures(found: Mapping[str, dict[str, Any]]) -> dict[str, str]:
-    return {name: said["error"] for name, said in found.items() if not said["compiled"]}
+def failures(actual: Mapping[str, dict[str, Any]]) -> dict[str, str]:
+    return {name: text["error"] for name, text in actual.items() if not text["compiled"]}
 
 
 @pytest.mark.parametrize("locations", [False, True])
 def test_kernels_compile(triton_python: tuple[str, str], tmp_path: Path, locations: bool):
     models = {name: parse(file.read_text(encoding="utf-8")) for name, file in MODELS.items()}
-    found = compiled(triton_python, models, tmp_path, locations=locations)
-    assert not failures(found)
-    assert all(".target sm_90" in said["ptx"] for said in found.values())
-    assert "wgmma.mma_async" in found["matmul"]["ptx"]
-    assert re.search(r"ld\.global[\w.:]*\.v4\.b32", found["softmax"]["ptx"])  # Triton uses the divisibility.
-    assert "atom.global" in found["atomics"]["ptx"]
+    actual = compiled(triton_python, models, tmp_path, locations=locations)
+    assert not failures(actual)
+    assert all(".target sm_90" in text["ptx"] for text in actual.values())
+    assert "wgmma.mma_async" in actual["matmul"]["ptx"]
+    assert re.search(r"ld\.global[\w.:]*\.v4\.b32", actual["softmax"]["ptx"])  # Triton uses the divisibility.
+    assert "atom.global" in actual["atomics"]["ptx"]
 
 
 def test_every_op_compiles(triton_python: tuple[str, str], tmp_path: Path, single_op_kernels: dict[str, Op]):

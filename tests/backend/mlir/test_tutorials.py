@@ -59,8 +59,8 @@ def drawn(*shape: int, dtype: Any = np.float32) -> np.ndarray:
     return np.random.default_rng(sum(shape)).standard_normal(shape).astype(dtype)
 
 
-def close(found: np.ndarray, expected: np.ndarray, tolerance: float = 1e-5) -> None:
-    np.testing.assert_allclose(found.astype(np.float64), expected, rtol=tolerance, atol=tolerance)
+def close(actual: np.ndarray, expected: np.ndarray, tolerance: float = 1e-5) -> None:
+    np.testing.assert_allclose(actual.astype(np.float64), expected, rtol=tolerance, atol=tolerance)
 
 
 # 01 and 11: vector addition; 07: a function of libdevice.
@@ -216,8 +216,8 @@ def attends(causal: bool, describes: bool) -> Check:
         logs, arguments = np.zeros((HEADS, LENGTH), np.float32), list[Any]()
         for array in (q, k, v, out):
             flat = array.reshape(-1, WIDTH)
-            described = [zg.TensorDescriptor(flat, (64, 64)), *flat.shape, WIDTH, 1]
-            arguments += described if describes else [array]
+            descriptor = [zg.TensorDescriptor(flat, (64, 64)), *flat.shape, WIDTH, 1]
+            arguments += descriptor if describes else [array]
         zg.run(model, (LENGTH // 64, HEADS), SCALE, logs, 1, HEADS, *arguments, LENGTH)
         expected, _, log2 = attention(q, k, v, causal)
         close(out, expected, 5e-3)
@@ -380,10 +380,10 @@ def texts(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     file = tmp_path_factory.mktemp("requests") / "requests.json"
     file.write_text(json.dumps([tutorial.request() for tutorial in TUTORIALS.values()]))
     command = [PYTHON, str(HERE / "print_with_triton.py"), str(file)]
-    said = subprocess.run(command, capture_output=True, text=True, check=True).stdout.splitlines()
-    found = {name: json.loads(line) for name, line in zip(TUTORIALS, said, strict=True)}
-    assert not [given["error"] for given in found.values() if "error" in given]
-    return {name: given["text"] for name, given in found.items()}
+    process = subprocess.run(command, capture_output=True, text=True, check=True).stdout.splitlines()
+    results = {name: json.loads(line) for name, line in zip(TUTORIALS, process, strict=True)}
+    assert not [argument["error"] for argument in results.values() if "error" in argument]
+    return {name: argument["text"] for name, argument in results.items()}
 
 
 @pytest.mark.parametrize("name", TUTORIALS)

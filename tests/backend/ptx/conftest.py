@@ -43,13 +43,13 @@ def ptxas() -> Callable[..., str]:
         if program is None:
             pytest.skip("ptxas is not installed")
         command = [program, "-v", f"-arch={target}", "-o", "/dev/null", "/dev/stdin"]
-        made = subprocess.run(command, input=ptx, capture_output=True, text=True, check=False)
-        said = made.stdout + made.stderr
-        assert made.returncode == 0, said
-        frames = {int(size) for size in re.findall(r"(\d+) bytes stack frame", said)}
-        assert stack or frames <= {0}, said
-        assert stack or set(re.findall(r"(\d+) bytes spill", said)) <= {"0"}, said
-        return said
+        result = subprocess.run(command, input=ptx, capture_output=True, text=True, check=False)
+        text = result.stdout + result.stderr
+        assert result.returncode == 0, text
+        frames = {int(size) for size in re.findall(r"(\d+) bytes stack frame", text)}
+        assert stack or frames <= {0}, text
+        assert stack or set(re.findall(r"(\d+) bytes spill", text)) <= {"0"}, text
+        return text
 
     return assemble
 
@@ -62,8 +62,8 @@ def emitted() -> Callable[[str], tuple[str, str]]:
         module = parse(f"""gpu.module @target="sm_90a" @num_warps=4 ()void -> {{
             tt.func @"k" (%p : ptr<f32>, %n : i32)void -> {{ {body} tt.return; }}; unreachable; }};""")
         assert isinstance(module, gpu.Module)
-        made = assemble(module)
-        return made.llvm, made.ptx
+        assembly = assemble(module)
+        return assembly.llvm, assembly.ptx
 
     return texts
 
@@ -82,9 +82,9 @@ def run_on_host(routine: Routine, extra: Sequence[str] = ()) -> Callable[..., An
     function = compiled(text, "each", len(kinds) + 1)
 
     def apply(*arrays: Any) -> Any:
-        given = [np.ascontiguousarray(array, _NUMPY[kind]) for array, kind in zip(arrays, kinds, strict=True)]
-        out = np.empty(given[0].shape, _NUMPY[result])
-        function(*(array.ctypes.data for array in given), out.ctypes.data, out.size)
+        arguments = [np.ascontiguousarray(array, _NUMPY[kind]) for array, kind in zip(arrays, kinds, strict=True)]
+        out = np.empty(arguments[0].shape, _NUMPY[result])
+        function(*(array.ctypes.data for array in arguments), out.ctypes.data, out.size)
         return out
 
     return apply
@@ -102,9 +102,9 @@ def emitted_routine(
     """The emitted code of one scalar op, run on the host; it must have no inline assembly."""
     parameters = ", ".join(f"%{i} : {kind}" for i, kind in enumerate(operands))
     name, *attributes = op.split(" ")
-    given = " ".join(f"%{i}" for i in range(len(operands)))
+    arguments = " ".join(f"%{i}" for i in range(len(operands)))
     text = f"""gpu.module @target="{target}" @num_warps=4 ()void -> {{ tt.func @"k" ({parameters})void -> {{
-        %9 : {result} = {name} {given} {" ".join(attributes)}; tt.return; }}; unreachable; }};"""
+        %9 : {result} = {name} {arguments} {" ".join(attributes)}; tt.return; }}; unreachable; }};"""
     module = parse(text)
     assert isinstance(module, gpu.Module)
     func = kernel_of(module)
@@ -112,9 +112,9 @@ def emitted_routine(
     emitter.label = "entry"
     for index, parameter in enumerate(func.body.parameters):
         emitter.values[parameter] = f"%a{index}"
-    made = func.body.entry.ops[0]
-    value = EMITTERS[made](emitter, made)
-    routine = Routine("emitted", llvm_type(made.result.type), [llvm_type(p.type) for p in func.body.parameters])
+    instance = func.body.entry.ops[0]
+    value = EMITTERS[instance](emitter, instance)
+    routine = Routine("emitted", llvm_type(instance.result.type), [llvm_type(p.type) for p in func.body.parameters])
     routine.lines = emitter.lines
     return run_on_host(
         routine.done(value), [*emitter.declarations, *emitter.variables.values(), *emitter.definitions.values()]
@@ -133,13 +133,13 @@ def emission_on_host() -> Callable[..., Callable[..., Any]]:
     return make
 
 
-def _ulps(found: Any, true: Any, dtype: Any) -> Any:
+def _ulps(actual: Any, true: Any, dtype: Any) -> Any:
     """The error in units of the last place of the rounded true value; where that is not finite, 0 if it is the same."""
     rounded = true.astype(dtype)
-    finite = np.isfinite(rounded) & np.isfinite(found)
-    same = (found == rounded) | (np.isnan(found) & np.isnan(rounded))
+    finite = np.isfinite(rounded) & np.isfinite(actual)
+    same = (actual == rounded) | (np.isnan(actual) & np.isnan(rounded))
     unit = np.spacing(np.abs(np.where(finite, rounded, dtype(1)))).astype(true.dtype)
-    error = np.abs(np.where(finite, found, 0).astype(true.dtype) - np.where(finite, true, 0)) / unit
+    error = np.abs(np.where(finite, actual, 0).astype(true.dtype) - np.where(finite, true, 0)) / unit
     return np.where(finite, error, np.where(same, 0, np.inf))
 
 
@@ -167,12 +167,12 @@ def numbers() -> Callable[..., Any]:
     return _numbers
 
 
-def _same(found: Any, true: Any) -> None:
+def _same(actual: Any, true: Any) -> None:
     """Equal to the bit, but that one NaN is as good as another."""
     nan = np.isnan(true.astype(np.float32))
-    assert (np.isnan(found.astype(np.float32)) == nan).all()
+    assert (np.isnan(actual.astype(np.float32)) == nan).all()
     kind = f"u{true.dtype.itemsize}"
-    wrong = (found.view(kind) != true.view(kind)) & ~nan
+    wrong = (actual.view(kind) != true.view(kind)) & ~nan
     assert not wrong.any(), np.flatnonzero(wrong)[:5]
 
 

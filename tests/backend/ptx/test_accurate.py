@@ -26,10 +26,10 @@ def test_the_remainder_is_exact(kind: str, dtype, bits, on_host) -> None:
     x, y = np.concatenate([anything, small, subnormal, np.stack(np.meshgrid(special, special)).reshape(2, -1)], axis=1)
     with np.errstate(all="ignore"):
         true = np.fmod(x, y)
-    found = on_host(ROUTINES[kind]["fmod"]())(x, y)
-    np.testing.assert_array_equal(found, true)
-    known = ~np.isnan(true)
-    assert (np.signbit(found) == np.signbit(true))[known].all()
+    actual = on_host(ROUTINES[kind]["fmod"]())(x, y)
+    np.testing.assert_array_equal(actual, true)
+    is_defined = ~np.isnan(true)
+    assert (np.signbit(actual) == np.signbit(true))[is_defined].all()
 
 
 @pytest.mark.parametrize("element", ["f8e4m3", "f8e5m2", "f16"])
@@ -41,12 +41,12 @@ def test_small_floats_have_exact_remainders(element: str, emission_on_host, same
         x, y = x.astype(np.uint16) << np.uint16(8) | np.uint16(0x5A), y.astype(np.uint16) << np.uint16(8)
     with np.errstate(all="ignore"):
         true = np.fmod(x.view(dtype).astype(np.float64), y.view(dtype).astype(np.float64)).astype(dtype)
-    given = (x, y) if dtype.itemsize == 1 else (x.view(dtype), y.view(dtype))
-    same(emission_on_host("arith.remf", [element, element], element)(*given).view(dtype), true)
+    arguments = (x, y) if dtype.itemsize == 1 else (x.view(dtype), y.view(dtype))
+    same(emission_on_host("arith.remf", [element, element], element)(*arguments).view(dtype), true)
 
 
 def test_all_remainders_of_a_kernel_call_one_routine(emission) -> None:
     f32 = "%a : f32 = arith.remf %x %y; %b : f32 = arith.remf %a %y; "
-    emitter, made = emission(f32 + "%c : f64 = arith.remf %z %z;", "%x : f32, %y : f32, %z : f64")
-    assert list(emitter.definitions) == ["zg.fmod.f32", "zg.fmod.f64"] and len(made) == 3 == len(emitter.lines)
+    emitter, code = emission(f32 + "%c : f64 = arith.remf %z %z;", "%x : f32, %y : f32, %z : f64")
+    assert list(emitter.definitions) == ["zg.fmod.f32", "zg.fmod.f64"] and len(code) == 3 == len(emitter.lines)
     assert "noinline" in emitter.definitions["zg.fmod.f32"]

@@ -40,5 +40,5 @@ def test_errors_in_ulp(name: str, on_host, ulps) -> None:
 
 @pytest.mark.parametrize("name", ["sin", "tanh", "erf"])
 def test_odd_functions_keep_the_sign_of_zero(name: str, on_host) -> None:
-    found = on_host(ROUTINES["float"][name]())(np.array([0.0, -0.0]))
-    assert np.signbit(found).tolist() == [False, True]
+    actual = on_host(ROUTINES["float"][name]())(np.array([0.0, -0.0]))
+    assert np.signbit(actual).tolist() == [False, True]

@@ -32,8 +32,8 @@ def test_all_modules_with_emitters_are_parts() -> None:
     """A module that is not listed would register its emitters only when something else imports it."""
     parts = {part.__name__ for part in PARTS}
     names = [info.name for info in pkgutil.iter_modules(package.__path__)]
-    found = {name for name in names if "@emits(" in _source(name)}
-    assert {name.rsplit(".", 1)[1] for name in parts} == found and len(found) > 10
+    results = {name for name in names if "@emits(" in _source(name)}
+    assert {name.rsplit(".", 1)[1] for name in parts} == results and len(results) > 10
 
 
 def _source(name: str) -> str:
@@ -46,23 +46,23 @@ def _source(name: str) -> str:
 def test_the_signature_says_what_pointers_are_divisible_by() -> None:
     parameters = "%a : ptr<f32>, %b : ptr<i8>, %c : i64, %d : f16, %e : i1, %f : u8"
     llvm = to_llvm(kernel(parameters, "", more="@divisibility=[16, 1, 16, 1, 1, 1]"))
-    given = "ptr addrspace(1) align 16 %p0, ptr addrspace(1) %p1, i64 %p2, half %p3, i1 %p4, i8 %p5"
-    assert f"define ptx_kernel void @k({given}) #0" in llvm
+    arguments = "ptr addrspace(1) align 16 %p0, ptr addrspace(1) %p1, i64 %p2, half %p3, i1 %p4, i8 %p5"
+    assert f"define ptx_kernel void @k({arguments}) #0" in llvm
     assert "align 16 %p" not in to_llvm(kernel(parameters, ""))
 
 
 @pytest.mark.parametrize(("num_warps", "threads"), [(1, 32), (4, 128), (8, 256)])
 def test_the_number_of_threads_is_required(num_warps: int, threads: int) -> None:
-    made = texts_of(kernel(num_warps=num_warps))
-    assert f'"nvvm.reqntid"="{threads}" }}' in made.llvm and "maxnreg" not in made.llvm
-    assert f".reqntid {threads}" in made.ptx
+    assembly = texts_of(kernel(num_warps=num_warps))
+    assert f'"nvvm.reqntid"="{threads}" }}' in assembly.llvm and "maxnreg" not in assembly.llvm
+    assert f".reqntid {threads}" in assembly.ptx
 
 
 def test_a_name_is_made_one_of_ptx() -> None:
-    made = texts_of(kernel(name="größe.of-all[3]"))
-    assert made.symbol == "gr__e_of_all_3_"
-    assert f".visible .entry {made.symbol}(" in made.ptx
-    assert isinstance(made, Assembly) and made.ptx == to_ptx(made.llvm, "sm_90a")
+    assembly = texts_of(kernel(name="größe.of-all[3]"))
+    assert assembly.symbol == "gr__e_of_all_3_"
+    assert f".visible .entry {assembly.symbol}(" in assembly.ptx
+    assert isinstance(assembly, Assembly) and assembly.ptx == to_ptx(assembly.llvm, "sm_90a")
 
 
 @pytest.mark.parametrize("target", TARGETS)
@@ -96,17 +96,17 @@ def test_the_text_after_llvms_passes() -> None:
         {body}
         ret void
         }}"""
-    made = optimized(text, "sm_80")
-    assert made.count("load <4 x i32>") == 1 and "load i32" not in made
+    result = optimized(text, "sm_80")
+    assert result.count("load <4 x i32>") == 1 and "load i32" not in result
     assert to_ptx(text, "sm_80").count("ld.global.v4") == 1
 
 
 @pytest.mark.parametrize("text", ["define void @f() { ret i32 0 }", "no LLVM at all"])
 @pytest.mark.parametrize("made", [to_ptx, optimized])
 def test_text_that_llvm_rejects_is_shown(made: Callable[[str, str], str], text: str) -> None:
-    with pytest.raises(InternalError, match="LLVM rejects the emitted text") as caught:
+    with pytest.raises(InternalError, match="LLVM rejects the emitted text") as error:
         made(text, "sm_80")
-    assert text in str(caught.value)
+    assert text in str(error.value)
 
 
 def test_text_that_llvm_cannot_verify_is_rejected() -> None:

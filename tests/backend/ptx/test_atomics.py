@@ -58,9 +58,9 @@ def test_the_rest_is_a_loop_around_compare_and_swap(element: str, kind: str, tar
     assert accesses(llvm) == [f"atom.relaxed.gpu.global.cas.{word}"]
     # Memory is read once before the loop; each retry uses the word that the swap found.
     assert llvm.count(f"ld.relaxed.gpu.global.{word}") == 1
-    found = re.search(r"(%phi\d+) = phi (i16|i32) \[ %v\d+, %swap\d+ \], \[ (%v\d+), %again\d+ \]", llvm)
-    assert found is not None
-    assert f"icmp eq {found[2]} {found[3]}, {found[1]}\n" in llvm
+    match = re.search(r"(%phi\d+) = phi (i16|i32) \[ %v\d+, %swap\d+ \], \[ (%v\d+), %again\d+ \]", llvm)
+    assert match is not None
+    assert f"icmp eq {match[2]} {match[3]}, {match[1]}\n" in llvm
 
 
 def test_a_byte_is_swapped_in_the_aligned_word_around_it() -> None:
@@ -86,15 +86,15 @@ def test_a_wider_compare_and_swap_is_one_instruction(element: str, bits: int) ->
     assert "phi" not in llvm
 
 
-@pytest.mark.parametrize(("sem", "used", "unused", "barriers"), [
+@pytest.mark.parametrize(("sem", "uses", "unused", "barriers"), [
     ("relaxed", "relaxed", "relaxed", (2, 0)), ("acquire", "acquire", "relaxed", (2, 0)),
     ("release", "release", "release", (3, 1)), ("acq_rel", "acq_rel", "release", (3, 1)),
 ])  # fmt: skip
-def test_an_unused_result_needs_no_acquire(sem: str, used: str, unused: str, barriers: tuple[int, int]) -> None:
+def test_an_unused_result_needs_no_acquire(sem: str, uses: str, unused: str, barriers: tuple[int, int]) -> None:
     """A release has one barrier before it; handing a result to all threads takes two more."""
     op = f"tt.atomic_rmw %p %x @add @sem={sem} @scope=cta"
     with_result, without = scalar("i32", op, "tt.store %p %r;"), scalar("i32", op)
-    assert accesses(with_result) == [f"atom.{used}.cta.global.add.u32"]
+    assert accesses(with_result) == [f"atom.{uses}.cta.global.add.u32"]
     assert accesses(without) == [f"red.{unused}.cta.global.add.u32"]
     assert (with_result.count("bar.sync"), without.count("bar.sync")) == barriers
 
@@ -137,11 +137,11 @@ def tensor_kernel(layout: str, numel: int, num_warps: int, uses: bool) -> str:
     def of(element: str) -> str:
         return f"tensor<x{numel}, {element}, {layout}>"
 
-    stored = f"%6 : {of('ptr<i32>')} = tt.splat %o; %7 : {of('ptr<i32>')} = tt.addptr %6 %0; tt.store %7 %5;"
+    values = f"%6 : {of('ptr<i32>')} = tt.splat %o; %7 : {of('ptr<i32>')} = tt.addptr %6 %0; tt.store %7 %5;"
     body = f"""%0 : {of("i32")} = tt.make_range @start=0 @end={numel};
         %1 : {of("ptr<i32>")} = tt.splat %p; %2 : {of("ptr<i32>")} = tt.addptr %1 %0;
         %3 : {of("i32")} = tt.splat %n; %4 : {of("i32")} = arith.addi %0 %3;
-        %5 : {of("i32")} = tt.atomic_rmw %2 %4 @add; {stored if uses else ""}"""
+        %5 : {of("i32")} = tt.atomic_rmw %2 %4 @add; {values if uses else ""}"""
     return to_llvm(kernel("%p : ptr<i32>, %o : ptr<i32>, %n : i32", body, num_warps=num_warps))
 
 

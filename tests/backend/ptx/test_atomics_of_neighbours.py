@@ -55,11 +55,11 @@ def compiled(element: str, target: str, hint: Callable[[Any], Any] = zg.divisibl
 def test_the_number_of_neighbours_that_one_instruction_adds(
     element: str, target: str, block: int, expected: dict[str, int], ptxas: Callable[..., str]
 ) -> None:
-    made = compiled(element, target, block=block)
-    ptxas(made.ptx, target)
-    found = adding(made)
+    binary = compiled(element, target, block=block)
+    ptxas(binary.ptx, target)
+    actual = adding(binary)
     head = "atom.relaxed.gpu.global." if "cas.b16" in expected else "red.relaxed.gpu.global."
-    assert found == {head + name: count for name, count in expected.items()}
+    assert actual == {head + name: count for name, count in expected.items()}
 
 
 def test_each_by_itself_where_neighbours_may_be_masked_apart() -> None:
@@ -74,10 +74,10 @@ def test_sums_in_memory(element: str, num_warps: int) -> None:
     rng = np.random.default_rng(0)
     x, start = (rng.integers(-50, 50, n + 16).astype(DTYPES[element]) for _ in range(2))
     pointer = zg.divisible(zg.ptr(getattr(zg, element)))
-    made = accumulate.compile(pointer, pointer, zg.divisible(zg.i32), block, num_warps=num_warps)
+    binary = accumulate.compile(pointer, pointer, zg.divisible(zg.i32), block, num_warps=num_warps)
     out = start.copy()
     memory = [array.view(np.uint8) for array in (out, x)]
-    simulate(made.stages["llvm"], num_warps=num_warps, shared=made.shared, grid=(3,), arguments=[*memory, n])
+    simulate(binary.stages["llvm"], num_warps=num_warps, shared=binary.shared, grid=(3,), arguments=[*memory, n])
     expected = start + x
     expected[n:] = start[n:]
     np.testing.assert_array_equal(out, expected)
@@ -90,12 +90,12 @@ def test_vector_additions_return_the_old_values(
 ) -> None:
     """One of the threads with copies adds."""
     pointer = zg.divisible(zg.ptr(getattr(zg, element)))
-    made = before.compile(pointer, pointer, pointer, block, num_warps=num_warps)
-    ptxas(made.ptx, "sm_90a")
+    binary = before.compile(pointer, pointer, pointer, block, num_warps=num_warps)
+    ptxas(binary.ptx, "sm_90a")
     rng = np.random.default_rng(1)
     start, x = (rng.integers(-50, 50, block).astype(DTYPES[element]) for _ in range(2))
     out, old = start.copy(), np.zeros_like(start)
     memory = [array.view(np.uint8) for array in (out, x, old)]
-    simulate(made.stages["llvm"], num_warps=num_warps, shared=made.shared, arguments=memory)
+    simulate(binary.stages["llvm"], num_warps=num_warps, shared=binary.shared, arguments=memory)
     np.testing.assert_array_equal(out, start + x)
     np.testing.assert_array_equal(old, start)

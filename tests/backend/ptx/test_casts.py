@@ -29,8 +29,8 @@ def test_widening(source: str, target: str, emission_on_host, same) -> None:
         return
     dtype = SCALARS[source].dtype
     x = np.arange(1 << SCALARS[source].bits).astype(f"u{dtype.itemsize}").view(dtype)
-    found = emission_on_host("arith.extf", [source], target)(x.view(np.uint8) if dtype.itemsize == 1 else x)
-    same(found, x.astype(SCALARS[target].dtype))
+    actual = emission_on_host("arith.extf", [source], target)(x.view(np.uint8) if dtype.itemsize == 1 else x)
+    same(actual, x.astype(SCALARS[target].dtype))
 
 
 @pytest.mark.parametrize("source", ["i8", "u8", "i32", "u32", "i64", "u64", "i1"])
@@ -47,8 +47,8 @@ def test_integers_to_floats(source: str, target: str, emission_on_host, same) ->
     name = "arith.sitofp" if scalar.signed else "arith.uitofp"
     with np.errstate(all="ignore"):
         true = int_to_float(x.astype(np.int8) if source == "i1" else x, SCALARS[target])
-    found = emission_on_host(name, [source], target)(x if source == "i1" else x.view(f"u{dtype.itemsize}"))
-    same(found.view(true.dtype), true)
+    actual = emission_on_host(name, [source], target)(x if source == "i1" else x.view(f"u{dtype.itemsize}"))
+    same(actual.view(true.dtype), true)
 
 
 @pytest.mark.parametrize("source", ["f8e4m3", "f8e5m2", "f16", "f32", "f64"])
@@ -62,14 +62,14 @@ def test_floats_to_integers_saturate(source: str, target: str, emission_on_host,
         x = x.astype(SCALARS[source].dtype)
         true = float_to_int(x, scalar)
     name = "arith.fptosi" if scalar.signed else "arith.fptoui"
-    found = emission_on_host(name, [source], target)(x.view(np.uint8) if x.itemsize == 1 else x)
-    np.testing.assert_array_equal(found.view(true.dtype), true)
+    actual = emission_on_host(name, [source], target)(x.view(np.uint8) if x.itemsize == 1 else x)
+    np.testing.assert_array_equal(actual.view(true.dtype), true)
 
 
 def test_f16_is_not_a_detour(emission_on_host) -> None:
     """An f8e4m3 has its own number as an f32, also where an f16 would be subnormal."""
-    found = emission_on_host("arith.extf", ["f8e4m3"], "f32")(np.array([1, 0x81], np.uint8))
-    assert found.tolist() == [2.0**-9, -(2.0**-9)]
+    actual = emission_on_host("arith.extf", ["f8e4m3"], "f32")(np.array([1, 0x81], np.uint8))
+    assert actual.tolist() == [2.0**-9, -(2.0**-9)]
     assert f16.bits == 16
 
 

@@ -14,8 +14,8 @@ from ziggurat.backend.ptx.sass import sass, tool
 
 
 def ptx_of(name: str, block: int = 8192, **options: Any) -> str:
-    kernel, given, constants = arguments(name, 1, 8, block)
-    return zg.compile(kernel.triton(*types_of(given), *constants), **options).ptx
+    kernel, inputs, constants = arguments(name, 1, 8, block)
+    return zg.compile(kernel.triton(*types_of(inputs), *constants), **options).ptx
 
 
 @pytest.mark.parametrize("ctas", [2, 16])

@@ -51,13 +51,13 @@ def layouts(draw: st.DrawFn, bits: int, num_warps: int, warps: tuple[int, ...] |
 
 def program(element: str, numel: int, source: Layout, target: Layout) -> str:
     """Load in the one layout, and store in the other. Conditions come from bytes, and go to bytes."""
-    stored = "i8" if element == "i1" else element
+    values = "i8" if element == "i1" else element
     lines: list[str] = []
     for name, layout in (("p", source), ("q", target)):
         lines.append(f'%n{name} : tensor<x{numel}, i32, "{layout}"> = tt.make_range @start=0 @end={numel};')
-        lines.append(f'%b{name} : tensor<x{numel}, ptr<{stored}>, "{layout}"> = tt.splat %{name};')
-        lines.append(f'%a{name} : tensor<x{numel}, ptr<{stored}>, "{layout}"> = tt.addptr %b{name} %n{name};')
-    lines.append(f'%x : tensor<x{numel}, {stored}, "{source}"> = tt.load %ap;')
+        lines.append(f'%b{name} : tensor<x{numel}, ptr<{values}>, "{layout}"> = tt.splat %{name};')
+        lines.append(f'%a{name} : tensor<x{numel}, ptr<{values}>, "{layout}"> = tt.addptr %b{name} %n{name};')
+    lines.append(f'%x : tensor<x{numel}, {values}, "{source}"> = tt.load %ap;')
     if element == "i1":
         lines.append(f'%z : tensor<x{numel}, i8, "{source}"> = arith.constant @0;')
         lines.append(f'%c : tensor<x{numel}, i1, "{source}"> = arith.cmpi %x %z @ne;')
@@ -68,7 +68,7 @@ def program(element: str, numel: int, source: Layout, target: Layout) -> str:
     lines.append(f"tt.store %aq {'%w' if element == 'i1' else '%y'};")
     body = "\n".join(lines)
     return f"""gpu.module @target="sm_90a" @num_warps={source.num_warps} ()void -> {{
-        tt.func @"f" (%p : ptr<{stored}>, %q : ptr<{stored}>)void -> {{ {body} tt.return; }}; unreachable; }};"""
+        tt.func @"f" (%p : ptr<{values}>, %q : ptr<{values}>)void -> {{ {body} tt.return; }}; unreachable; }};"""
 
 
 def placed(text: str) -> gpu.Module:
@@ -88,11 +88,11 @@ def run(text: str, element: str, numel: int) -> str:
     model = placed(text)
     dtype = np.dtype(DTYPES[element])
     raw = np.random.default_rng(numel).integers(0, 256, numel * dtype.itemsize, np.uint8)
-    given = raw % 2 if element == "i1" else raw
-    result = np.zeros_like(given)
+    arguments = raw % 2 if element == "i1" else raw
+    result = np.zeros_like(arguments)
     llvm = to_llvm(model)
-    simulate(llvm, num_warps=model.num_warps, shared=model.shared, arguments=[given, result])
-    np.testing.assert_array_equal(result, given)
+    simulate(llvm, num_warps=model.num_warps, shared=model.shared, arguments=[arguments, result])
+    np.testing.assert_array_equal(result, arguments)
     return llvm
 
 
@@ -125,25 +125,25 @@ def test_fragments_by_matrices(element: str, order: tuple[int, int], num_warps: 
     rest = () if warps else (1024, 2048)
     sums = Layout((1, 512, 8, 16, 32, *rest), (2, 4, 64, 128, 256), warps)
     vectors = blocked((rows, columns), order, 16 // np.dtype(DTYPES[element]).itemsize, num_warps)
-    said = ""
-    for source, wanted in ((sums, vectors), (vectors, sums)):
-        text = program(element, rows * columns, source, wanted).replace("sm_90a", target)
-        said += run(text, element, rows * columns)
+    message = ""
+    for source, expected in ((sums, vectors), (vectors, sums)):
+        text = program(element, rows * columns, source, expected).replace("sm_90a", target)
+        message += run(text, element, rows * columns)
     if element == "f16" and num_warps == 4:
-        assert "ldmatrix" in said and (".trans" in said) == (order == (0, 1))
-    assert ("stmatrix" in said) <= (target == "sm_90a")
+        assert "ldmatrix" in message and (".trans" in message) == (order == (0, 1))
+    assert ("stmatrix" in message) <= (target == "sm_90a")
 
 
 @pytest.mark.parametrize("target", ["sm_80", "sm_90a"])
 def test_matrices_assemble(ptxas: Callable[..., str], target: str) -> None:
     sums = Layout((1, 512, 8, 16, 32), (2, 4, 64, 128, 256), (1024, 2048))
     columns = blocked((64, 64), (0, 1), 8, 4)
-    for source, wanted in ((sums, columns), (columns, sums)):
-        model = placed(program("f16", 4096, source, wanted).replace("sm_90a", target))
-        made = assemble(model, CompileOptions())
-        used = "stmatrix" if source is sums and target == "sm_90a" else "ldmatrix" if source is columns else "st.shared"
-        assert used in made.ptx and ("matrix" not in made.ptx or ".trans.shared.b16" in made.ptx)
-        ptxas(made.ptx, target)
+    for source, expected in ((sums, columns), (columns, sums)):
+        model = placed(program("f16", 4096, source, expected).replace("sm_90a", target))
+        assembly = assemble(model, CompileOptions())
+        uses = "stmatrix" if source is sums and target == "sm_90a" else "ldmatrix" if source is columns else "st.shared"
+        assert uses in assembly.ptx and ("matrix" not in assembly.ptx or ".trans.shared.b16" in assembly.ptx)
+        ptxas(assembly.ptx, target)
 
 
 SOURCE = Layout((1, 2, 4, 8), (16, 32, 64, 128, 256), ())

@@ -37,10 +37,10 @@ def test_wide_shifts_shift_everything_out(name: str, bits: int, emission_on_host
     random = np.random.default_rng(8)
     x = random.integers(0, 1 << 63, 500).astype(f"u{bits // 8}").view(dtype)
     by = np.concatenate([random.integers(0, bits, 250), random.integers(bits, 127, 250)]).astype(dtype)
-    found = emission_on_host(f"arith.{name}", [element, element], element)(
+    actual = emission_on_host(f"arith.{name}", [element, element], element)(
         x.view(f"u{bits // 8}"), by.view(f"u{bits // 8}")
     )
-    np.testing.assert_array_equal(found.view(dtype), integer(name, element, x, by))
+    np.testing.assert_array_equal(actual.view(dtype), integer(name, element, x, by))
 
 
 @pytest.mark.parametrize("name, cls", [
@@ -54,11 +54,11 @@ def test_arithmetic_of_8_bit_floats(name: str, cls, element: str, emission_on_ho
     dtype = SCALARS[element].dtype
     with np.errstate(all="ignore"):
         true = float_binary(cls, a.view(dtype), b.view(dtype), SCALARS[element])
-    found = emission_on_host(f"arith.{name}", [element, element], element)(a, b)
+    actual = emission_on_host(f"arith.{name}", [element, element], element)(a, b)
     if name in ("maxnumf", "minnumf"):  # The host may give either zero; PTX orders them.
         zero = true.astype(np.float32) == 0
-        found, true = found[~zero], true[~zero]
-    same(found.view(dtype), true)
+        actual, true = actual[~zero], true[~zero]
+    same(actual.view(dtype), true)
 
 
 @pytest.mark.parametrize("name", ["maximumf", "minimumf"])
@@ -93,12 +93,12 @@ def test_integers_wrap_around_and_divide_toward_zero(element: str, emission_on_h
     names = ["addi", "subi", "muli", "andi", "ori", "xori"]
     names += ["maxsi", "minsi", "divsi", "remsi"] if signed else ["maxui", "minui", "divui", "remui"]
     for name in names:
-        known = y != 0  # Division by 0 is undefined.
-        a, b = (x[known], y[known]) if name[:3] in ("div", "rem") else (x, y)
+        is_defined = y != 0  # Division by 0 is undefined.
+        a, b = (x[is_defined], y[is_defined]) if name[:3] in ("div", "rem") else (x, y)
         with np.errstate(all="ignore"):
             true = integer(name, element, a, b)
-        found = emission_on_host(f"arith.{name}", [element, element], element)(a.view(raw), b.view(raw))
-        np.testing.assert_array_equal(found.view(dtype), true, err_msg=name)
+        actual = emission_on_host(f"arith.{name}", [element, element], element)(a.view(raw), b.view(raw))
+        np.testing.assert_array_equal(actual.view(dtype), true, err_msg=name)
 
 
 @pytest.mark.parametrize("element", ["i8", "u8", "i64", "u64"])
@@ -107,8 +107,8 @@ def test_integers_are_compared_with_their_sign(element: str, emission_on_host) -
     x, y = pairs(dtype)
     raw, sign = f"u{dtype.itemsize}", "s" if dtype.kind == "i" else "u"
     for predicate in ("eq", "ne", *(sign + order for order in ("lt", "le", "gt", "ge"))):
-        found = emission_on_host(f"arith.cmpi @{predicate}", [element, element], "i1")(x.view(raw), y.view(raw))
-        np.testing.assert_array_equal(found, compared(arith.IntPredicate(predicate), x, y), err_msg=predicate)
+        actual = emission_on_host(f"arith.cmpi @{predicate}", [element, element], "i1")(x.view(raw), y.view(raw))
+        np.testing.assert_array_equal(actual, compared(arith.IntPredicate(predicate), x, y), err_msg=predicate)
 
 
 @pytest.mark.parametrize("element", ["f8e4m3", "f8e5m2", "f16", "f32", "f64"])
@@ -117,20 +117,20 @@ def test_nothing_but_une_holds_of_nan(element: str, predicate: str, emission_on_
     dtype = np.dtype(SCALARS[element].dtype)
     special = np.array([0.0, -0.0, np.nan, 1, -1, 2.0**-9, -448], np.float32).astype(dtype)
     a, b = (np.ascontiguousarray(part).ravel() for part in np.meshgrid(special, special))
-    given = [part.view(np.uint8) if dtype.itemsize == 1 else part for part in (a, b)]
-    found = emission_on_host(f"arith.cmpf @{predicate}", [element, element], "i1")(*given)
+    arguments = [part.view(np.uint8) if dtype.itemsize == 1 else part for part in (a, b)]
+    actual = emission_on_host(f"arith.cmpf @{predicate}", [element, element], "i1")(*arguments)
     a, b = a.astype(np.float64), b.astype(np.float64)
-    np.testing.assert_array_equal(found, compared(arith.FloatPredicate(predicate), a, b))
-    assert (found[np.isnan(a) | np.isnan(b)] == (predicate == "une")).all()
+    np.testing.assert_array_equal(actual, compared(arith.FloatPredicate(predicate), a, b))
+    assert (actual[np.isnan(a) | np.isnan(b)] == (predicate == "une")).all()
 
 
 @pytest.mark.parametrize("element", ["f8e4m3", "f16", "f64"])
 def test_a_negated_number_has_the_other_sign_bit(element: str, emission_on_host) -> None:
     bits = SCALARS[element].bits
     x = (np.arange(256, dtype=np.uint64) << np.uint64(bits - 8)).astype(f"u{bits // 8}")
-    given = x if bits == 8 else x.view(SCALARS[element].dtype)
-    found = emission_on_host("arith.negf", [element], element)(given).view(x.dtype)
-    np.testing.assert_array_equal(found, x ^ x.dtype.type(1 << (bits - 1)))
+    arguments = x if bits == 8 else x.view(SCALARS[element].dtype)
+    actual = emission_on_host("arith.negf", [element], element)(arguments).view(x.dtype)
+    np.testing.assert_array_equal(actual, x ^ x.dtype.type(1 << (bits - 1)))
 
 
 def test_a_choice_between_two_numbers(emission_on_host) -> None:
@@ -186,16 +186,16 @@ def test_a_shift_by_a_constant_needs_no_test() -> None:
 
 
 def test_a_constant_tensor_is_the_number_in_every_register(emission) -> None:
-    emitter, (made, one) = emission(
+    emitter, (code, unit) = emission(
         """%c : tensor<x128, f32, "32 64 | 1 2 4 8 16 | "> = arith.constant @1.5; %d : i1 = arith.constant @true;""", ""
     )
-    assert made == ["0x3FF8000000000000"] * 4 and one == "true" and not emitter.lines
+    assert code == ["0x3FF8000000000000"] * 4 and unit == "true" and not emitter.lines
 
 
 def test_copies_are_computed_once(emission) -> None:
     tensor = 'tensor<x32, i32, "0 | 1 2 4 8 16 | ">'
-    emitter, (made,) = emission(f"%c : {tensor} = arith.addi %a %b;", f"%a : {tensor}, %b : {tensor}")
-    assert made == ["%v1", "%v1"] and emitter.lines == ["  %v1 = add i32 %p0.0, %p1.0"]
+    emitter, (code,) = emission(f"%c : {tensor} = arith.addi %a %b;", f"%a : {tensor}, %b : {tensor}")
+    assert code == ["%v1", "%v1"] and emitter.lines == ["  %v1 = add i32 %p0.0, %p1.0"]
 
 
 def integer_offsets(x_ptr, y_ptr, out_ptr, BLOCK: zg.constexpr):
@@ -214,11 +214,11 @@ def test_sums_and_products_share_what_registers_have_in_common(element: str) -> 
     compiled = zg.kernel(integer_offsets).compile(pointer, pointer, pointer, 1024)
     limits = np.iinfo(scalar.dtype)
     for x, y in ((limits.max - 3, 77777), (limits.min + 5, limits.max), (3, 0)):
-        given = [np.array([value], scalar.dtype) for value in (x, y)]
-        found, true = np.zeros(1024, scalar.dtype), np.zeros(1024, scalar.dtype)
-        compiled.simulate[1](*given, found)
-        zg.kernel(integer_offsets)[1](*given, true, 1024)
-        np.testing.assert_array_equal(found, true)
+        arguments = [np.array([value], scalar.dtype) for value in (x, y)]
+        actual, true = np.zeros(1024, scalar.dtype), np.zeros(1024, scalar.dtype)
+        compiled.simulate[1](*arguments, actual)
+        zg.kernel(integer_offsets)[1](*arguments, true, 1024)
+        np.testing.assert_array_equal(actual, true)
     assert len(re.findall(r"= mul i32", compiled.stages["llvm"])) < 16
 
 

@@ -17,8 +17,8 @@ from ziggurat.codemodel.verify import verify
 
 def ops_of(template: type) -> list[str]:
     """The names of the ops of the math dialect that derive from a template."""
-    found = [cls for cls in vars(math).values() if isinstance(cls, type) and issubclass(cls, template)]
-    return [cls.NAME for cls in found if getattr(cls, "SPEC", None) is not None]
+    results = [cls for cls in vars(math).values() if isinstance(cls, type) and issubclass(cls, template)]
+    return [cls.NAME for cls in results if getattr(cls, "SPEC", None) is not None]
 
 
 TARGETS = ("sm_80", "sm_90a")
@@ -76,13 +76,13 @@ def binary(scalar: ScalarType) -> list[str]:
     """The names of the ops of two numbers of a type."""
     templates: list[type] = [arith.FloatBinary] if scalar.is_float else [arith.IntBinary]
     skipped = () if scalar.is_float else (arith.UnsignedBinary,) if scalar.signed else (arith.SignedBinary,)
-    found: list[str] = []
+    results: list[str] = []
     for cls in vars(arith).values():
         if isinstance(cls, type) and issubclass(cls, tuple(templates)) and not issubclass(cls, skipped or ()):
             name = cls.__dict__.get("NAME")
             if name is not None:
-                found.append(name)
-    return found
+                results.append(name)
+    return results
 
 
 @pytest.mark.parametrize("target", TARGETS)
@@ -188,9 +188,9 @@ def test_atomics(element: str, target: str, ptxas) -> None:
     kernel = Kernel(target, "everywhere" if target == "sm_80" else "owned")
     for number, kind in enumerate(kinds):
         pointers, value, mask = kernel.pointers(element), kernel.load(element), kernel.load("i1")
-        for step, given in enumerate((f"{value} {mask}", value)):
+        for step, argument in enumerate((f"{value} {mask}", value)):
             sem, scope = orders[(5 * number + 7 * step) % len(orders)]
-            op = f"tt.atomic_rmw {pointers} {given} @{kind} @sem={sem} @scope={scope}"
+            op = f"tt.atomic_rmw {pointers} {argument} @{kind} @sem={sem} @scope={scope}"
             kernel.store(element, kernel.emit(element, op))
             kernel.emit(element, op)
             if kind == "xchg":

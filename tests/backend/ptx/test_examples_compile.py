@@ -88,31 +88,31 @@ def compiled(name: str, target: str) -> Any:
     return getattr(loaded(f"examples/{file}.py"), kernel).compile(*types, target=target, num_warps=warps)
 
 
-def checked(made: Any, ptxas: Any, stack: bool = False) -> str:
+def checked(make: Any, ptxas: Any, stack: bool = False) -> str:
     """Verify the model, and assemble the text; the resources from ptxas."""
-    zg.verify(made.stages["gpu"])
-    assert hazards(made.stages["gpu"]) == []
-    return ptxas(made.ptx, made.target, stack)
+    zg.verify(make.stages["gpu"])
+    assert hazards(make.stages["gpu"]) == []
+    return ptxas(make.ptx, make.target, stack)
 
 
 @pytest.mark.parametrize("target", ["sm_80", "sm_90a", "sm_100a"])
 @pytest.mark.parametrize("name", KERNELS)
 def test_examples_assemble_without_a_stack(name, target, ptxas):
-    made = compiled(name, target)
-    registers = [int(found) for found in re.findall(r"Used (\d+) registers", checked(made, ptxas))]
+    binary = compiled(name, target)
+    registers = [int(actual) for actual in re.findall(r"Used (\d+) registers", checked(binary, ptxas))]
     assert len(registers) == 1 and registers[0] <= (64 if name in SMALL and target == "sm_90a" else 255)
     if name in WIDE:
-        assert re.search(r"ld\.global\S*\.v4\.(b32|u32|f32)", made.ptx), made.ptx
-        assert re.search(r"st\.global\S*\.v4\.(b32|u32|f32)", made.ptx), made.ptx
+        assert re.search(r"ld\.global\S*\.v4\.(b32|u32|f32)", binary.ptx), binary.ptx
+        assert re.search(r"st\.global\S*\.v4\.(b32|u32|f32)", binary.ptx), binary.ptx
 
 
 @pytest.mark.parametrize("target", [t for t in TARGETS if t not in ("sm_80", "sm_90a", "sm_100a")])
 def test_every_target_assembles(target, ptxas):
     """A kernel with dots, one with reductions, one with atomics; the PTX names that target."""
     for name in ("matmul_small", "layer_norm", "histogram"):
-        made = compiled(name, target)
-        checked(made, ptxas)
-        assert re.search(rf"^\.target {target}$", made.ptx, re.MULTILINE)
+        binary = compiled(name, target)
+        checked(binary, ptxas)
+        assert re.search(rf"^\.target {target}$", binary.ptx, re.MULTILINE)
 
 
 def test_products_run_on_the_matrix_units():
@@ -132,10 +132,10 @@ def test_attention_is_in_registers_and_in_flight(causal, d, roles, ptxas):
     """At the size it is fast at: no spills, no wait after each wgmma (ptxas' warnings C75…), and a dot that is handed
     on to the next iteration; with roles, a dot in flight during the softmax."""
     kernel = loaded("examples/attention.py").attention_kernel
-    made = kernel.compile(*attention(causal, 128, 64, d, roles), target="sm_90a", num_warps=8)
-    assert "C75" not in checked(made, ptxas)
-    assert any(isinstance(op, gpu.WarpSpecialize) for op in made.stages["gpu"].walk()) == roles
-    loops = [op for op in made.stages["gpu"].walk() if isinstance(op, scf.For)]
+    binary = kernel.compile(*attention(causal, 128, 64, d, roles), target="sm_90a", num_warps=8)
+    assert "C75" not in checked(binary, ptxas)
+    assert any(isinstance(op, gpu.WarpSpecialize) for op in binary.stages["gpu"].walk()) == roles
+    loops = [op for op in binary.stages["gpu"].walk() if isinstance(op, scf.For)]
     fed = [op for loop in loops for op in loop.walk() if isinstance(op, gpu.Wgmma)]
     assert len(fed) == (4 if causal else 2)
     handed_on = [value.op for loop in loops for value in loop.bodies[0].entry.terminator.operands]
@@ -186,7 +186,7 @@ STACK = ("bisect",)
 @pytest.mark.parametrize("name", REAL)
 def test_whole_kernels_assemble(name, target, ptxas):
     file, kernel, types, warps = REAL[name]
-    made = getattr(loaded(f"tests/language/test_real_{file}.py"), kernel).compile(
+    binary = getattr(loaded(f"tests/language/test_real_{file}.py"), kernel).compile(
         *types, target=target, num_warps=warps
     )
-    checked(made, ptxas, name in STACK)
+    checked(binary, ptxas, name in STACK)

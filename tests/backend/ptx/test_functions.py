@@ -36,8 +36,8 @@ def test_exact_functions(name: str, element: str, emission_on_host, ulps) -> Non
     x = given(element)
     wide = np.float64 if element != "f64" else np.longdouble
     true = erf(x.astype(np.float64)) if name == "erf" else REFERENCES[name](x.astype(wide))
-    found = emission_on_host(f"math.{name}", [element], element, options=EXACT)(x)
-    assert ulps(found, true, x.dtype.type).max() <= {"f16": 0.502, "f32": 2.1, "f64": 2.1}[element]
+    actual = emission_on_host(f"math.{name}", [element], element, options=EXACT)(x)
+    assert ulps(actual, true, x.dtype.type).max() <= {"f16": 0.502, "f32": 2.1, "f64": 2.1}[element]
 
 
 @pytest.mark.parametrize("name", ["sqrt", "rsqrt"])
@@ -45,8 +45,8 @@ def test_exact_functions(name: str, element: str, emission_on_host, ulps) -> Non
 def test_exact_roots_are_rounded_once_and_inverses_twice(name: str, element: str, emission_on_host) -> None:
     x = np.random.default_rng(2).uniform(0, 1e6, 1000).astype(SCALARS[element].dtype)
     root = np.sqrt(x)
-    found = emission_on_host(f"math.{name}", [element], element, options=EXACT)(x)
-    np.testing.assert_array_equal(found, root if name == "sqrt" else 1 / root)
+    actual = emission_on_host(f"math.{name}", [element], element, options=EXACT)(x)
+    np.testing.assert_array_equal(actual, root if name == "sqrt" else 1 / root)
 
 
 @pytest.mark.parametrize("name", REFERENCES)
@@ -85,27 +85,27 @@ def test_whole_numbers(name: str, reference, element: str, emission_on_host, sam
     small = SCALARS[element].bits == 8
     x = np.arange(256, dtype=np.uint8).view(SCALARS[element].dtype) if small else given(element)
     true = reference(x.astype(np.float64)).astype(x.dtype)
-    found = emission_on_host(f"math.{name}", [element], element)(x.view(np.uint8) if small else x).view(x.dtype)
-    same(found, true)
+    actual = emission_on_host(f"math.{name}", [element], element)(x.view(np.uint8) if small else x).view(x.dtype)
+    same(actual, true)
 
 
 @pytest.mark.parametrize("element", ["f8e4m3", "f8e5m2", "f16", "f32", "f64"])
 def test_magnitudes_of_floats_have_no_sign(element: str, emission_on_host) -> None:
     small = SCALARS[element].bits == 8
     x = np.arange(256, dtype=np.uint8).view(SCALARS[element].dtype) if small else given(element)
-    found = emission_on_host("math.absf", [element], element)(x.view(np.uint8) if small else x).view(x.dtype)
+    actual = emission_on_host("math.absf", [element], element)(x.view(np.uint8) if small else x).view(x.dtype)
     kind = f"u{x.dtype.itemsize}"
     top = np.dtype(kind).type(1 << (8 * x.dtype.itemsize - 1))
-    np.testing.assert_array_equal(found.view(kind), x.view(kind) & ~top)
+    np.testing.assert_array_equal(actual.view(kind), x.view(kind) & ~top)
 
 
 def test_magnitudes_of_integers(emission, emission_on_host) -> None:
     """The magnitude of the smallest number does not fit: it is the number itself."""
     x = np.array([-128, -127, -1, 0, 127], np.int8)
-    found = emission_on_host("math.absi", ["i8"], "i8")(x.view(np.uint8)).view(np.int8)
-    assert found.tolist() == [-128, 127, 1, 0, 127]
-    emitter, (made,) = emission("%y : u8 = math.absi %x;", "%x : u8")
-    assert made == "%p0" and not emitter.lines
+    actual = emission_on_host("math.absi", ["i8"], "i8")(x.view(np.uint8)).view(np.int8)
+    assert actual.tolist() == [-128, 127, 1, 0, 127]
+    emitter, (code,) = emission("%y : u8 = math.absi %x;", "%x : u8")
+    assert code == "%p0" and not emitter.lines
 
 
 @pytest.mark.parametrize("element", ["i8", "u16", "i32", "u64"])
@@ -119,17 +119,17 @@ def test_bits_of_integers(element: str, emission_on_host) -> None:
         "math.ctlz": [width - len(text.lstrip("0")) for text in texts],
         "math.bitreverse": np.array([int(text[::-1], 2) for text in texts], np.uint64).astype(dtype).tolist(),
     }
-    given = x.view(np.uint8) if dtype.itemsize == 1 else x
+    arguments = x.view(np.uint8) if dtype.itemsize == 1 else x
     for name, numbers in expected.items():
-        assert emission_on_host(name, [element], element)(given).view(dtype).tolist() == numbers
+        assert emission_on_host(name, [element], element)(arguments).view(dtype).tolist() == numbers
 
 
 def test_fma_rounds_once(emission_on_host) -> None:
     """(1 + 2⁻²³)² less its rounded value is the rounding error."""
     x = np.array([1 + 2.0**-23], np.float32)
     rounded = x * x
-    found = emission_on_host("math.fma", ["f32"] * 3, "f32")(x, x, -rounded)
-    assert found.tolist() == [2.0**-46]
+    actual = emission_on_host("math.fma", ["f32"] * 3, "f32")(x, x, -rounded)
+    assert actual.tolist() == [2.0**-46]
 
 
 def test_fma_of_8_bit_floats_rounds_once(emission_on_host, same) -> None:
@@ -139,5 +139,5 @@ def test_fma_of_8_bit_floats_rounds_once(emission_on_host, same) -> None:
     true = a * b + c  # Exact.
     limit = np.float64(448)
     true = np.clip(true, -limit, limit).astype(ml_dtypes.float8_e4m3fn)
-    found = emission_on_host("math.fma", ["f8e4m3"] * 3, "f8e4m3")(*codes)
-    same(found.view(true.dtype), true)
+    actual = emission_on_host("math.fma", ["f8e4m3"] * 3, "f8e4m3")(*codes)
+    same(actual.view(true.dtype), true)

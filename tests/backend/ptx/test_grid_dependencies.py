@@ -39,9 +39,9 @@ def order(ptx: str) -> list[str]:
 
 
 def test_accesses_stay_where_they_are():
-    found = order(after.compile(*TYPES, target="sm_90a").ptx)
+    actual = order(after.compile(*TYPES, target="sm_90a").ptx)
     wait, launch = "griddepcontrol.wait", "griddepcontrol.launch_dependents"
-    assert found == ["ld.global", wait, "ld.global", launch, "st.global"]
+    assert actual == ["ld.global", wait, "ld.global", launch, "st.global"]
     assert order(in_a_loop.compile(*TYPES, target="sm_90a").ptx) == [wait, "ld.global", "st.global"]
 
 
@@ -61,7 +61,7 @@ def test_results_and_assembly(ptxas):
 
 @pytest.mark.parametrize("warps", [4, 16])
 def test_a_limit_of_registers(warps, ptxas):
-    made = after.compile(*TYPES, target="sm_90a", maxnreg=40, num_warps=warps)
-    assert ".maxnreg 40" in made.ptx and ".minnctapersm" not in made.ptx
-    ptxas(made.ptx, "sm_90a")
+    binary = after.compile(*TYPES, target="sm_90a", maxnreg=40, num_warps=warps)
+    assert ".maxnreg 40" in binary.ptx and ".minnctapersm" not in binary.ptx
+    ptxas(binary.ptx, "sm_90a")
     assert ".maxnreg" not in after.compile(*TYPES, target="sm_90a").ptx

@@ -28,10 +28,10 @@ def test_inline_assembly_packs_small_elements(ptxas, emitted) -> None:
 
 
 def test_inline_assembly_gives_several_results_of_unlike_types(ptxas, emitted) -> None:
-    made = f"Tuple<{tensor('u8')}, {tensor('f32')}>"
+    result = f"Tuple<{tensor('u8')}, {tensor('f32')}>"
     text = "mov.b32 $0, $5; mov.f32 $1, $6; mov.f32 $2, $7; mov.f32 $3, $8; mov.f32 $4, $9;"
     _, ptx = emitted(f"""{RANGE} %1 : {tensor("u8")} = arith.trunci %0; %2 : {tensor("f32")} = arith.sitofp %0;
-        %3 : {made} = tt.elementwise_inline_asm %1 %2 @asm="{text}" @constraints="=r,=f,=f,=f,=f,r,f,f,f,f" @pack=4;
+        %3 : {result} = tt.elementwise_inline_asm %1 %2 @asm="{text}" @constraints="=r,=f,=f,=f,=f,r,f,f,f,f" @pack=4;
         %4 : {tensor("u8")} = tuple.load %3 @0; %5 : {tensor("f32")} = tuple.load %3 @1;
         %6 : {tensor("f32")} = arith.uitofp %4; %7 : {tensor("f32")} = arith.addf %5 %6;
         %8 : {tensor("ptr<f32>")} = tt.splat %p; %9 : {tensor("ptr<f32>")} = tt.addptr %8 %0; tt.store %9 %7;""")

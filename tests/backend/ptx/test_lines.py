@@ -47,14 +47,14 @@ def test_instructions_carry_the_line_they_come_from(ptxas) -> None:
     ptx = emitted().ptx
     assert re.search(r'\.file\s+1 ".*test_lines\.py"', ptx)
     here = 0
-    found: dict[str, set[int]] = {}
+    results: dict[str, set[int]] = {}
     for line in ptx.splitlines():
         if match := re.match(r"\s+\.loc\s+1 (\d+) ", line):
             here = int(match[1])
         for name in ("ld.global", "ex2.approx", "st.global", "add.rn.f32"):
             if name in line:
-                found.setdefault(name, set()).add(here)
-    assert found == {
+                results.setdefault(name, set()).add(here)
+    assert results == {
         "ld.global": {line_of("x = zg.load(zg.add(x_ptr, offsets))")}, "ex2.approx": {line_of("x = zg.exp(x)")},
         "add.rn.f32": {line_of("return zg.add(x, x)")}, "st.global": {line_of("zg.store(zg.add(x_ptr, offsets), x)")},
     }  # fmt: skip
@@ -69,10 +69,10 @@ def test_a_helper_is_inlined_at_its_call() -> None:
 
 
 def test_without_line_information_there_is_none() -> None:
-    made = emitted(CompileOptions(line_info=False))
-    assert "!dbg" not in made.llvm and ".loc" not in made.ptx and ".file" not in made.ptx
+    result = emitted(CompileOptions(line_info=False))
+    assert "!dbg" not in result.llvm and ".loc" not in result.ptx and ".file" not in result.ptx
     with_lines = [line for line in emitted().ptx.splitlines() if not re.match(r"\s*(\.loc|\.file|\.section|\$L)", line)]
-    without = [line for line in made.ptx.splitlines() if not re.match(r"\s*\$L", line)]
+    without = [line for line in result.ptx.splitlines() if not re.match(r"\s*\$L", line)]
     assert [line for line in without if line.strip()] == [line for line in with_lines if line.strip()]
 
 
@@ -95,16 +95,16 @@ def test_names_are_quoted() -> None:
 def test_the_machine_s_code_stands_under_the_lines_of_the_source() -> None:
     ptx = emitted().ptx
     here = ""
-    found: dict[str, set[str]] = {}
+    results: dict[str, set[str]] = {}
     for line in sass(ptx, "sm_90a", lines=True).splitlines():
         if match := re.match(r"\s*//test_lines\.py:(\d+): (.*)", line):
             assert int(match[1]) == line_of(match[2])
             here = match[2]
         for name in ("LDG", "MUFU.EX2", "STG"):
             if name in line:
-                found.setdefault(name, set()).add(here)
-    assert found["LDG"] == {"x = zg.load(zg.add(x_ptr, offsets))"} and found["MUFU.EX2"] == {"x = zg.exp(x)"}
-    assert found["STG"] == {"zg.store(zg.add(x_ptr, offsets), x)"}
+                results.setdefault(name, set()).add(here)
+    assert results["LDG"] == {"x = zg.load(zg.add(x_ptr, offsets))"} and results["MUFU.EX2"] == {"x = zg.exp(x)"}
+    assert results["STG"] == {"zg.store(zg.add(x_ptr, offsets), x)"}
     assert "test_lines.py" not in sass(ptx, "sm_90a")
 
 
@@ -115,16 +115,16 @@ def test_a_line_that_the_assembler_refuses_is_found_in_the_source():
     place = refused_at(ptx, f"ptxas kernel.ptx, line {number}; error : no\nptxas x, line 1; error : no")
     assert place is not None and (place.file, place.line) == (__file__, line_of("x = zg.exp(x)"))
     assert place.column == 12 and "zg.exp(x)" in place.excerpt()
-    for said in ("ptxas fatal : out of memory", "line 1; error", f"line {len(lines) + 9}; error", "line 0; error"):
-        assert refused_at(ptx, said) is None, said
+    for text in ("ptxas fatal : out of memory", "line 1; error", f"line {len(lines) + 9}; error", "line 0; error"):
+        assert refused_at(ptx, text) is None, text
     assert refused_at("", "line 1; error") is None
 
 
 def test_files_of_any_name_are_found_again():
-    named = emitted().ptx.replace(__file__, "/home/J\\303\\266rg/a\\\\b.py")
-    assert list(files_of(named).values()) == ["/home/Jörg/a\\b.py"]
-    number = next(number for number, line in enumerate(named.splitlines(), 1) if "ex2.approx" in line)
-    place = refused_at(named, f"ptxas kernel.ptx, line {number}; error : no")
+    keywords = emitted().ptx.replace(__file__, "/home/J\\303\\266rg/a\\\\b.py")
+    assert list(files_of(keywords).values()) == ["/home/Jörg/a\\b.py"]
+    number = next(number for number, line in enumerate(keywords.splitlines(), 1) if "ex2.approx" in line)
+    place = refused_at(keywords, f"ptxas kernel.ptx, line {number}; error : no")
     assert place is not None and place.file == "/home/Jörg/a\\b.py"
 
 
@@ -138,11 +138,11 @@ def misspelled(x_ptr):
 @pytest.mark.skipif(tool("ptxas") is None, reason="ptxas is not installed")
 def test_an_unknown_instruction_is_an_error_at_the_line_of_the_kernel():
     compiled = misspelled.compile(zg.ptr(zg.i32))
-    with pytest.raises(TargetError, match="nosuch") as caught:
+    with pytest.raises(TargetError, match="nosuch") as error:
         assembled(compiled.ptx, compiled.target)
-    place = caught.value.location
-    called = 'x = zg.inline_asm_elementwise("nosuch.b32 $0, $1;", "=r,r", (x,), zg.i32, True, 1)'
-    assert place is not None and place.line == line_of(called) and "inline assembly" in str(caught.value.hint)
+    place = error.value.location
+    callees = 'x = zg.inline_asm_elementwise("nosuch.b32 $0, $1;", "=r,r", (x,), zg.i32, True, 1)'
+    assert place is not None and place.line == line_of(callees) and "inline assembly" in str(error.value.hint)
 
 
 @pytest.mark.parametrize("folder", ['a"b', "a\nb", "a\\b", "aéb", "a\udc80b"])

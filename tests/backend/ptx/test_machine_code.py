@@ -122,16 +122,16 @@ def figures(name: str, without: str | None = None) -> Any:
     return ablation().figures(name, without)
 
 
-def check(name: str, made: Any) -> None:
+def check(name: str, make: Any) -> None:
     """Compare the machine code of a kernel with its figures, and with what passes have won in it."""
     instructions, registers, barriers, shared = FIGURES[name]
-    assert made.shared == shared
-    assert made.registers <= SLACK * registers
-    assert made.spills == 0 and not any("C75" in warning for warning in made.warnings)
+    assert make.shared == shared
+    assert make.registers <= SLACK * registers
+    assert make.spills == 0 and not any("C75" in warning for warning in make.warnings)
     # The rest is known after half a second more: nvdisasm takes that to start.
-    assert made.instructions <= SLACK * instructions[ablation().assembler() > (13, 0)], made.loop
-    assert made.barriers == barriers, made.loop
-    events = " ".join(re.findall(EVENTS, made.code))
+    assert make.instructions <= SLACK * instructions[ablation().assembler() > (13, 0)], make.loop
+    assert make.barriers == barriers, make.loop
+    events = " ".join(re.findall(EVENTS, make.code))
     for kernel, pattern in WON.values():
         assert kernel != name or re.search(pattern, events), events
 
@@ -191,28 +191,28 @@ def test_the_dot_with_the_values_is_in_flight_during_the_softmax(name: str):
 def test_nothing_overwrites_operands_in_registers():
     """Without `gpu.keep`, ptxas 13.0 gives the registers of the keys to numbers of the loop as well."""
     types = [*[SQUARE] * 6, zg.divisible(zg.i32), True]
-    made = gradients.compile(*types, target="sm_90a", num_warps=4, num_stages=2)
-    text = disassembled(assembled(made.ptx, "sm_90a")[0])
+    binary = gradients.compile(*types, target="sm_90a", num_warps=4, num_stages=2)
+    text = disassembled(assembled(binary.ptx, "sm_90a")[0])
     lines = re.findall(r"^(?:\.(L_x_\d+):|\s+/\*[0-9a-f]+\*/\s+(.*) ;)", text, re.MULTILINE)
-    held = {int(first) + at for first in re.findall(r"LDSM.16.M88.4 R(\d+),", text) for at in range(4)}
+    values = {int(first) + at for first in re.findall(r"LDSM.16.M88.4 R(\d+),", text) for at in range(4)}
     begin = {label: at for at, (label, _) in enumerate(lines) if label}
     jumps = [(begin[to[1]], at) for at, (_, code) in enumerate(lines) if (to := re.search(r"BRA `\(\.(L_x_\d+)", code))]
     # The main loop is the shortest one with all dots.
     loops = [[code for _, code in lines[start:end]] for start, end in jumps if start < end]
     loop = min((loop for loop in loops if sum("HGMMA" in code for code in loop) == 16), key=len)
-    read = [int(found[1]) for code in loop if (found := re.search(r"HGMMA\S+ R\d+, R(\d+),", code))]
-    written = {int(found[1]) for code in loop if (found := re.match(r"(?:@!?P\d+ )?(?!HGMMA)\S+ R(\d+),", code))}
-    assert len(held.intersection(read)) == 8 and len(held) == 32 and not held & written, loop
+    read = [int(match[1]) for code in loop if (match := re.search(r"HGMMA\S+ R\d+, R(\d+),", code))]
+    ops = {int(match[1]) for code in loop if (match := re.match(r"(?:@!?P\d+ )?(?!HGMMA)\S+ R(\d+),", code))}
+    assert len(values.intersection(read)) == 8 and len(values) == 32 and not values & ops, loop
 
 
 @pytest.mark.parametrize(("name", "stores", "further"), [("NN", 0, 0), ("TN", 4, 4)])
 def test_operands_that_are_not_along_k(name: str, stores: int, further: int):
     """One operand goes from shared memory to registers in matrices, while the other half of k is multiplied. The other
     one is turned through registers."""
-    found = figures(f"matmul f8e4m3 {name} 128×256×128").loop
-    loop = Counter({prefix: sum(found[one] for one in found if one.startswith(prefix)) for prefix in COUNTED})
-    assert loop["QGMMA"] == 8 and loop["LDSM"] == 8 + further and loop["WARPGROUP.DEPBAR"] == 3, found
-    assert loop["STS"] == stores and loop["BAR"] == 1, found
+    actual = figures(f"matmul f8e4m3 {name} 128×256×128").loop
+    loop = Counter({prefix: sum(actual[item] for item in actual if item.startswith(prefix)) for prefix in COUNTED})
+    assert loop["QGMMA"] == 8 and loop["LDSM"] == 8 + further and loop["WARPGROUP.DEPBAR"] == 3, actual
+    assert loop["STS"] == stores and loop["BAR"] == 1, actual
 
 
 def test_wgmma_descriptors_are_in_uniform_registers():

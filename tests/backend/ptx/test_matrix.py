@@ -153,12 +153,12 @@ def test_products(
     limits = [(0, 8) if name == "u8" else (-3, 4) for name in names]
     a, b = rng.integers(*limits[0], (2, m, k)), rng.integers(*limits[1], (2, k, n))
     c = rng.integers(-3, 4, (m, n)).astype(DTYPES.get(of, np.int32))
-    given = [
+    arguments = [
         np.ascontiguousarray(x.transpose(0, 2, 1) if across else x).astype(DTYPES[name])
         for x, across, name in zip((a, b), (t_a, t_b), names, strict=True)
     ]
     out = np.zeros_like(c)
-    simulate(text, num_warps=num_warps, shared=module.shared, arguments=[*given, c, out, 2])
+    simulate(text, num_warps=num_warps, shared=module.shared, arguments=[*arguments, c, out, 2])
     expected = c.astype(np.float64) + sum(x @ y for x, y in zip(a, b, strict=True))
     np.testing.assert_array_equal(out.astype(np.float64), expected)
 
@@ -333,12 +333,12 @@ def test_batches(
     low, high = (0, 8) if dtype == "u8" else (-3, 4)
     a, b = rng.integers(low, high, (3, count, m, k)), rng.integers(low, high, (3, count, k, n))
     c = rng.integers(-3, 4, (count, m, n)).astype(DTYPES.get(of, np.int32))
-    given = [
+    arguments = [
         np.ascontiguousarray(x.swapaxes(2, 3) if across else x).astype(DTYPES[dtype])
         for x, across in ((a, more.get("t_a")), (b, more.get("t_b")))
     ]
     out = np.zeros_like(c)
-    simulate(text, num_warps=num_warps, shared=module.shared, arguments=[*given, c, out, 3, real])
+    simulate(text, num_warps=num_warps, shared=module.shared, arguments=[*arguments, c, out, 3, real])
     expected = c.astype(np.float64) + (a.astype(np.float64) @ b.astype(np.float64)).sum(axis=0)
     expected[real:] = 0
     np.testing.assert_array_equal(out.astype(np.float64), expected)
@@ -348,9 +348,9 @@ def test_batches(
 def test_warps_have_matrices_of_their_own(target: str, num_warps: int) -> None:
     """With as many matrices as warps, no two warps read the same matrix."""
     module = placed_batch((8, 16, 16, 32), "f16", target, num_warps)
-    (made,) = [op for op in module.walk() if isinstance(op, gpu.Mma)]
-    assert isinstance(made.c.type, TensorType) and made.c.type.layout is not None
-    assert made.c.type.layout.warps == tuple(256 << bit for bit in range(num_warps.bit_length() - 1))
+    (results,) = [op for op in module.walk() if isinstance(op, gpu.Mma)]
+    assert isinstance(results.c.type, TensorType) and results.c.type.layout is not None
+    assert results.c.type.layout.warps == tuple(256 << bit for bit in range(num_warps.bit_length() - 1))
     # 8 matrices × 2 columns of instructions × 2 along k, shared by the warps.
     assert to_llvm(module).count("mma.sync") == 32 // num_warps
 
@@ -455,23 +455,23 @@ def machine_codes(target: str) -> dict[str, tuple[int, str]]:
         modules[str((shape, dtype))] = placed_batch(shape, dtype, target, num_warps, **more)
     text = ""
     for number, module in enumerate(modules.values()):
-        made = assemble(module, CompileOptions(line_info=False))
-        ptx = made.ptx.replace(made.symbol, f"k{number}")
+        assembly = assemble(module, CompileOptions(line_info=False))
+        ptx = assembly.ptx.replace(assembly.symbol, f"k{number}")
         text += ptx if not text else ptx[ptx.index(".visible .entry") :]
     with tempfile.TemporaryDirectory() as folder:
         source, binary = Path(folder) / "k.ptx", Path(folder) / "k.cubin"
         source.write_text(text)
         command = [str(PTXAS), "-v", "-arch", target, str(source), "-o", str(binary)]
         done = subprocess.run(command, capture_output=True, text=True, check=False)
-        said = done.stdout + done.stderr
-        assert done.returncode == 0, said
-        assert "C7510" not in said and "serialized" not in said
+        message = done.stdout + done.stderr
+        assert done.returncode == 0, message
+        assert "C7510" not in message and "serialized" not in message
         disassembler = PTXAS.with_name("nvdisasm")
         sass = ""
         if disassembler.exists():
             command = [str(disassembler), "-c", str(binary)]
             sass = subprocess.run(command, capture_output=True, text=True, check=True).stdout
-    spills = dict(re.findall(r"Function properties for (k\d+)\n.* (\d+) bytes spill stores", said))
+    spills = dict(re.findall(r"Function properties for (k\d+)\n.* (\d+) bytes spill stores", message))
     codes = {
         f"k{number}": code for number, code in re.findall(r"\.text\.k(\d+):(.*?)(?=\.section|\Z)", sass, re.DOTALL)
     }
@@ -488,12 +488,12 @@ def test_assembled(case: tuple[Any, ...]) -> None:
 
 
 @pytest.mark.parametrize("at", range(3), ids=["sm_80", "sm_90a", "sm_100a"])
-@pytest.mark.parametrize(("shape", "dtype", "num_warps", "more", "made"), ASSEMBLED_BATCHES)
+@pytest.mark.parametrize(("shape", "dtype", "num_warps", "more", "make"), ASSEMBLED_BATCHES)
 def test_assembled_batches(
-    shape: tuple[int, int, int, int], dtype: str, num_warps: int, more: dict[str, Any], made: Any, at: int
+    shape: tuple[int, int, int, int], dtype: str, num_warps: int, more: dict[str, Any], make: Any, at: int
 ) -> None:
     """The machine code has exactly the MMAs of the dot, and no multiply-adds of floats."""
-    target, (instruction, count) = ("sm_80", "sm_90a", "sm_100a")[at], made[at]
+    target, (instruction, count) = ("sm_80", "sm_90a", "sm_100a")[at], make[at]
     spilled, code = machine_codes(target)[str((shape, dtype))]
     # ptxas spills one register for the conversions of fp8, though it takes only 80.
     assert spilled <= (4 if dtype == "f8e5m2" else 0)

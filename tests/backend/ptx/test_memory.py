@@ -41,42 +41,42 @@ def test_an_access_is_divided_into_words(size: int, count: int, expected: int) -
 
 
 def test_memory_holds_the_bits_of_floats_and_a_byte_of_a_condition() -> None:
-    made = emitter()
-    assert to_memory(made, "%x", i32) == from_memory(made, "%x", i32) == "%x"
-    assert to_memory(made, "%x", f8e4m3) == "%x"  # An 8-bit float is held as its bits.
-    assert made.lines == []
+    result = emitter()
+    assert to_memory(result, "%x", i32) == from_memory(result, "%x", i32) == "%x"
+    assert to_memory(result, "%x", f8e4m3) == "%x"  # An 8-bit float is held as its bits.
+    assert result.lines == []
     for scalar in (i1, f16, bf16, f32, f64):
-        from_memory(made, to_memory(made, "%x", scalar), scalar)
+        from_memory(result, to_memory(result, "%x", scalar), scalar)
     kinds = {"half": "i16", "bfloat": "i16", "float": "i32", "double": "i64"}
     casts = [
         text
         for kind, whole in kinds.items()
         for text in (f"bitcast {kind} %x to {whole}", f"bitcast {whole} %v to {kind}")
     ]
-    said = [re.sub(r"%v\d+", "%v", line.split(" = ")[1]) for line in made.lines]
-    assert said == ["zext i1 %x to i8", "icmp ne i8 %v, 0", *casts]
+    text = [re.sub(r"%v\d+", "%v", line.split(" = ")[1]) for line in result.lines]
+    assert text == ["zext i1 %x to i8", "icmp ne i8 %v, 0", *casts]
 
 
 @pytest.mark.parametrize(("size", "word"), [(1, 1), (1, 2), (1, 4), (2, 4), (2, 8), (4, 8)])
 def test_unpacking_is_the_inverse_of_packing(size: int, word: int, on_host) -> None:
     """The first element is in the lowest bits."""
     per, kind = word // size, f"i{8 * size}"
-    for wanted in range(per):
-        made = emitter()
-        (packed,) = pack(made, [f"%a{index}" for index in range(per)], size, word)
-        back = unpack(made, [packed], size, word)
+    for expected in range(per):
+        result = emitter()
+        (packed,) = pack(result, [f"%a{index}" for index in range(per)], size, word)
+        back = unpack(result, [packed], size, word)
         assert len(back) == per
         routine = Routine("back", kind, [kind] * per)
-        routine.lines = made.lines
-        given = [np.array([index + 1, 255 - index, 128], np.uint64) for index in range(per)]
-        found = on_host(routine.done(back[wanted]))(*given)
-        np.testing.assert_array_equal(found, given[wanted])
+        routine.lines = result.lines
+        arguments = [np.array([index + 1, 255 - index, 128], np.uint64) for index in range(per)]
+        actual = on_host(routine.done(back[expected]))(*arguments)
+        np.testing.assert_array_equal(actual, arguments[expected])
     routine = Routine("packed", f"i{8 * word}", [kind] * per)
-    made = emitter()
-    (packed,) = pack(made, [f"%a{index}" for index in range(per)], size, word)
-    routine.lines = made.lines
-    found = on_host(routine.done(packed))(*(np.array([index + 1]) for index in range(per)))
-    assert int(found[0]) == sum((index + 1) << (8 * size * index) for index in range(per))
+    result = emitter()
+    (packed,) = pack(result, [f"%a{index}" for index in range(per)], size, word)
+    routine.lines = result.lines
+    actual = on_host(routine.done(packed))(*(np.array([index + 1]) for index in range(per)))
+    assert int(actual[0]) == sum((index + 1) << (8 * size * index) for index in range(per))
 
 
 def test_a_word_holds_at_least_an_element() -> None:
@@ -85,11 +85,11 @@ def test_a_word_holds_at_least_an_element() -> None:
 
 
 def test_conditions_are_joined() -> None:
-    made = emitter()
-    assert made.both() is None and made.both(None, None) is None
-    assert made.both(None, "%a") == "%a" and made.lines == []
-    assert made.both("%a", None, "%b", "%c") == "%v2"
-    assert made.lines == ["  %v1 = and i1 %a, %b", "  %v2 = and i1 %v1, %c"]
+    result = emitter()
+    assert result.both() is None and result.both(None, None) is None
+    assert result.both(None, "%a") == "%a" and result.lines == []
+    assert result.both("%a", None, "%b", "%c") == "%v2"
+    assert result.lines == ["  %v1 = and i1 %a, %b", "  %v2 = and i1 %v1, %c"]
 
 
 def copying(element: str, width: int, load: str = "", store: str = "", mask: bool = False, other: bool = False) -> str:
@@ -99,7 +99,7 @@ def copying(element: str, width: int, load: str = "", store: str = "", mask: boo
         return f'tensor<x128, {kind}, "1 2 | 4 8 16 32 64 | ">'
 
     pointer, bound = of(f"ptr<{element}>"), f"%m : {of('i1')} = arith.cmpi %0 %n @slt;" if mask else ""
-    masked, given = "%m" if mask else "", "%e" if other else ""
+    masked, arguments = "%m" if mask else "", "%e" if other else ""
     return to_llvm(
         model(
             f"%p : ptr<{element}>, %q : ptr<{element}>, %c : i32, %d : {element}",
@@ -107,21 +107,21 @@ def copying(element: str, width: int, load: str = "", store: str = "", mask: boo
             %e : {of(element)} = tt.splat %d;
             %1 : {pointer} = tt.splat %p; %2 : {pointer} = tt.addptr %1 %0;
             %3 : {pointer} = tt.splat %q; %4 : {pointer} = tt.addptr %3 %0;
-            %5 : {of(element)} = tt.load %2 {masked} {given} @width={width} {load};
+            %5 : {of(element)} = tt.load %2 {masked} {arguments} @width={width} {load};
             tt.store %4 %5 {masked} @width={width} {store};""",
         )
     )
 
 
-@pytest.mark.parametrize(("element", "width", "loaded"), [
+@pytest.mark.parametrize(("element", "width", "values"), [
     ("f32", 4, "<4 x i32>"), ("f32", 2, "<2 x i32>"), ("f32", 1, "i32"), ("f16", 4, "<2 x i32>"), ("f16", 2, "i32"),
     ("f16", 1, "i16"), ("i8", 4, "i32"), ("i8", 2, "i16"), ("i8", 1, "i8"), ("f64", 2, "<2 x i64>"), ("f64", 1, "i64"),
 ])  # fmt: skip
-def test_accesses_are_as_wide_as_they_may_be(element: str, width: int, loaded: str) -> None:
+def test_accesses_are_as_wide_as_they_may_be(element: str, width: int, values: str) -> None:
     llvm = copying(element, width)
     align = DTYPES[element]().itemsize * width
-    assert llvm.count(f"load {loaded}, ptr addrspace(1)") == 4 // width
-    assert len(re.findall(rf"store {re.escape(loaded)} %v\d+, ptr addrspace\(1\) %v\d+, align {align}\n", llvm)) == (
+    assert llvm.count(f"load {values}, ptr addrspace(1)") == 4 // width
+    assert len(re.findall(rf"store {re.escape(values)} %v\d+, ptr addrspace\(1\) %v\d+, align {align}\n", llvm)) == (
         4 // width
     )
     assert f"align {align}\n" in llvm and "asm" not in llvm
@@ -148,30 +148,30 @@ def test_an_element_with_a_false_mask_is_other(element: str) -> None:
     text = copying(element, 2, mask=True, other=True)
     # Store all elements, without the predicate of the store.
     x, out = np.arange(1, 129).astype(dtype), np.zeros(128, dtype)
-    text = re.sub(r'"@\$(\d+) st\.global', lambda found: '"st.global', text)
+    text = re.sub(r'"@\$(\d+) st\.global', lambda actual: '"st.global', text)
     arguments = [x.view(np.uint8), out.view(np.uint8), 50, dtype(7)]
     simulate(text, num_warps=1, shared=0, arguments=arguments)
     np.testing.assert_array_equal(out, np.where(np.arange(128) < 50, x, 7))
 
 
-@pytest.mark.parametrize(("hints", "loaded"), [
+@pytest.mark.parametrize(("hints", "values"), [
     ("@cache=cg", "ld.global.cg.v4.b32"), ("@cache=ca", "ld.global.ca.v4.b32"),
     ("@eviction=evict_first", "ld.global.L1::evict_first.v4.b32"),
     ("@eviction=evict_last", "ld.global.L1::evict_last.v4.b32"),
     ("@cache=cv @eviction=evict_first", "ld.global.cv.v4.b32"),  # Not both.
     ("@volatile=true @cache=cg", "ld.volatile.global.v4.b32"),  # Volatile ones pass by the caches.
 ])  # fmt: skip
-def test_hints_of_loads(hints: str, loaded: str) -> None:
+def test_hints_of_loads(hints: str, values: str) -> None:
     llvm = copying("f32", 4, load=hints)
-    assert f"; {loaded} {{" in llvm and "load <" not in llvm
+    assert f"; {values} {{" in llvm and "load <" not in llvm
 
 
-@pytest.mark.parametrize(("hints", "stored"), [
+@pytest.mark.parametrize(("hints", "values"), [
     ("@cache=wb", "st.global.wb.v2.b32"), ("@eviction=evict_last", "st.global.L1::evict_last.v2.b32"),
 ])  # fmt: skip
-def test_hints_of_stores(hints: str, stored: str) -> None:
+def test_hints_of_stores(hints: str, values: str) -> None:
     llvm = copying("f16", 4, store=hints)
-    assert f'"{stored} [ $0 + 0 ], {{$1, $2}};", "l,r,r,~{{memory}}"' in llvm
+    assert f'"{values} [ $0 + 0 ], {{$1, $2}};", "l,r,r,~{{memory}}"' in llvm
 
 
 def test_a_scalar_is_stored_by_one_thread() -> None:

@@ -32,33 +32,33 @@ def packed(emission, element: str) -> tuple[Emitter, Packed]:
 
 
 def test_halves_share_a_register(emission) -> None:
-    emitter, made = packed(emission, "f16")
-    first, second = made.registers([4, 0, 1, 2])
+    emitter, result = packed(emission, "f16")
+    first, second = result.registers([4, 0, 1, 2])
     assert [line.strip().split(" = ")[1] for line in emitter.lines[:3]] == [
         "insertelement <2 x half> poison, half %p0.4, i32 0",
         "insertelement <2 x half> %v1, half %p0.0, i32 1",
         "bitcast <2 x half> %v2 to i32",
     ]
-    assert first == "%v3" and second == "%v6" and made.kind == "i32"
+    assert first == "%v3" and second == "%v6" and result.kind == "i32"
 
 
 def test_registers_are_packed_once(emission) -> None:
-    emitter, made = packed(emission, "f16")
-    once = made.registers([0, 1])
+    emitter, result = packed(emission, "f16")
+    once = result.registers([0, 1])
     count = len(emitter.lines)
-    assert made.registers([0, 1]) == once and len(emitter.lines) == count
-    assert made.registers([1, 0]) != once
+    assert result.registers([0, 1]) == once and len(emitter.lines) == count
+    assert result.registers([1, 0]) != once
 
 
 def test_four_bytes_one_float_or_a_double(emission) -> None:
-    emitter, made = packed(emission, "i8")
-    assert len(made.registers(range(8))) == 2 and made.pack == 4
+    emitter, result = packed(emission, "i8")
+    assert len(result.registers(range(8))) == 2 and result.pack == 4
     assert sum("insertelement <4 x i8>" in line for line in emitter.lines) == 8
-    emitter, made = packed(emission, "f32")
-    assert made.registers([3, 1]) == ["%v1", "%v2"]
+    emitter, result = packed(emission, "f32")
+    assert result.registers([3, 1]) == ["%v1", "%v2"]
     assert emitter.lines == ["  %v1 = bitcast float %p0.3 to i32", "  %v2 = bitcast float %p0.1 to i32"]
-    emitter, made = packed(emission, "f64")
-    assert made.registers([3, 1]) == ["%p0.3", "%p0.1"] and made.kind == "double" and not emitter.lines
+    emitter, result = packed(emission, "f64")
+    assert result.registers([3, 1]) == ["%p0.3", "%p0.1"] and result.kind == "double" and not emitter.lines
 
 
 @pytest.mark.parametrize("element", ["f16", "i8", "f32", "f64"])
@@ -79,18 +79,18 @@ def test_operands_in_registers_are_found_by_their_places(element: str, first: bo
         for at in tiles.depths:
             start = len(emitter.lines)
             registers = operand.part(line, at)
-            given = [
+            arguments = [
                 word.rstrip(",") for text in emitter.lines[start:] for word in text.split() if word.startswith("%p0.")
             ]
             if element == "f64":
-                given = registers
-            found = [divmod(layout.element(number[name]), shape[1]) for name in given]
+                arguments = registers
+            results = [divmod(layout.element(number[name]), shape[1]) for name in arguments]
             if first:
                 places = [fragment_a(i, unit.pack, unit.m) for i in range(unit.m * unit.k // 32)]
-                assert found == [(line + int(row[0]), at + int(deep[0])) for row, deep in places]
+                assert results == [(line + int(row[0]), at + int(deep[0])) for row, deep in places]
             else:
                 places = [fragment_b(i, unit.pack) for i in range(unit.k * unit.n // 32)]
-                assert found == [(at + int(deep[0]), line + int(column[0])) for deep, column in places]
+                assert results == [(at + int(deep[0]), line + int(column[0])) for deep, column in places]
 
 
 def ran(emitter: Emitter, image: np.ndarray, registers: list[str]) -> np.ndarray:
@@ -158,22 +158,22 @@ def test_operands_in_shared_memory(
     count = 4 if first else 2
     assert all(len(part) == count for part in parts.values())
     assert operand.part(0, 0) is parts[0, 0, 0]  # Loaded once.
-    found = ran(emitter, image, [name for part in parts.values() for name in part])
+    actual = ran(emitter, image, [name for part in parts.values() for name in part])
     for number, (line, at, turn) in enumerate(parts):
         for register in range(count):
-            given = found[number * count + register].view(dtype).reshape(-1, unit.pack)
+            arguments = actual[number * count + register].view(dtype).reshape(-1, unit.pack)
             for element_, warp in np.ndindex(unit.pack, warps.count):
                 i, lanes = register * unit.pack + element_, slice(32 * warp, 32 * warp + 32)
                 own_matrix = matrix[turn + warp // (warps.rows * warps.columns) % warps.batches]
                 if first:
                     own = line + unit.m * (warp % warps.rows)
                     row, deep = fragment_a(i, unit.pack, unit.m)
-                    wanted = own_matrix[own + row, at + deep]
+                    expected = own_matrix[own + row, at + deep]
                 else:
                     own = line + tiles.n // warps.columns * (warp // warps.rows % warps.columns)
                     deep, column = fragment_b(i, unit.pack)
-                    wanted = own_matrix[at + deep, own + column]
-                np.testing.assert_array_equal(given[lanes, element_], wanted)
+                    expected = own_matrix[at + deep, own + column]
+                np.testing.assert_array_equal(arguments[lanes, element_], expected)
 
 
 def test_the_b_of_two_parts_is_loaded_at_once(emission) -> None:
@@ -199,6 +199,6 @@ def test_reads_are_not_merged_across_writes() -> None:
         total = zg.sum(zg.dot(zg.add(again, 1), zg.sub(again, 1)), axis=1)
         zg.store(zg.add(out_ptr, zg.arange(0, 32)), total)
 
-    made = twice.compile(zg.ptr(zg.i8), zg.ptr(zg.i32), target="sm_90a", num_warps=1)
-    emitted, kept = (made.stages[stage].count("ldmatrix.sync") for stage in ("llvm", "ptx"))
-    assert emitted == kept > 0
+    binary = twice.compile(zg.ptr(zg.i8), zg.ptr(zg.i32), target="sm_90a", num_warps=1)
+    emission, copies = (binary.stages[stage].count("ldmatrix.sync") for stage in ("llvm", "ptx"))
+    assert emission == copies > 0

@@ -33,8 +33,8 @@ def special(element: str) -> np.ndarray:
     """All pairs of 32 numbers: zeros, NaN, infinities, subnormal and ordinary ones."""
     random = np.random.default_rng(3).normal(size=20)
     tiny = 2.0**-130 if element == "bf16" else 2.0**-20
-    found = [0.0, -0.0, np.nan, np.inf, -np.inf, 1, -1, 60000, -60000, tiny, -tiny, 3 * tiny, *random]
-    return np.array(found, np.float32).astype(SCALARS[element].dtype)
+    results = [0.0, -0.0, np.nan, np.inf, -np.inf, 1, -1, 60000, -60000, tiny, -tiny, 3 * tiny, *random]
+    return np.array(results, np.float32).astype(SCALARS[element].dtype)
 
 
 def both(kernel: Any, *arguments: Any, size: int, element: str) -> tuple[np.ndarray, np.ndarray, str]:
@@ -45,19 +45,19 @@ def both(kernel: Any, *arguments: Any, size: int, element: str) -> tuple[np.ndar
     constants = [value for value in arguments if not isinstance(value, np.ndarray)]
     pointers = [zg.divisible(zg.ptr(SCALARS[element]), 16)] * (len(arrays) + 1)
     compiled = kernel.compile(*pointers, *constants, target="sm_90a", num_warps=4)
-    found, true = np.zeros(size, dtype), np.zeros(size, dtype)
-    compiled.simulate[1](*arrays, found)
+    actual, true = np.zeros(size, dtype), np.zeros(size, dtype)
+    compiled.simulate[1](*arrays, actual)
     kernel[1](*arrays, true, *constants)
-    return found, true, compiled.ptx
+    return actual, true, compiled.ptx
 
 
 @pytest.mark.parametrize("element", ["f16", "bf16"])
 @pytest.mark.parametrize("nan", [False, True])
 def test_elementwise_arithmetic(element: str, nan: bool, same) -> None:
     x, y = (np.ascontiguousarray(part).ravel() for part in np.meshgrid(special(element), special(element)))
-    found, true, ptx = both(arithmetic, x, y, nan, size=8192, element=element)
-    same(found[:7168], true[:7168])
-    np.testing.assert_allclose(found[7168:].astype(np.float32), true[7168:].astype(np.float32), rtol=1e-2, atol=1e-6)
+    actual, true, ptx = both(arithmetic, x, y, nan, size=8192, element=element)
+    same(actual[:7168], true[:7168])
+    np.testing.assert_allclose(actual[7168:].astype(np.float32), true[7168:].astype(np.float32), rtol=1e-2, atol=1e-6)
     # Eight registers a thread are four pairs.
     for name in ("add", "sub", "mul", "fma", "max", "min"):
         instructions = [line.split()[0] for line in ptx.splitlines() if line.strip().startswith(name + ".")]
@@ -83,8 +83,8 @@ def test_reductions(element: str, axis: int, same) -> None:
     """Rows are along the words of registers, columns across them. NaN is left out of both extremes."""
     x = np.random.default_rng(5).integers(-8, 9, (32, 64)).astype(SCALARS[element].dtype)
     x[3, 5], x[7, :], x[:, 9], x[9, 2], x[11, 4:6] = np.nan, -0.0, -0.0, np.inf, -np.inf
-    found, true, ptx = both(reductions, x.ravel(), axis, size=192, element=element)
-    same(found, true)
+    actual, true, ptx = both(reductions, x.ravel(), axis, size=192, element=element)
+    same(actual, true)
     assert f"max.{element}x2" in ptx and f"min.{element}x2" in ptx
 
 
@@ -102,10 +102,10 @@ def test_quotients_by_a_shared_divisor() -> None:
     ends = [0.0, -0.0, np.inf, -np.inf, np.nan, 3.4e38, 3]
     y = np.resize(np.array([*(1.5 * 2.0**power for power in powers), *ends], np.float32), 64)
     x = np.concatenate([y, np.random.default_rng(6).normal(size=64 * 63).astype(np.float32)])
-    found, true, ptx = both(quotients, x, y, size=4096, element="f32")
+    actual, true, ptx = both(quotients, x, y, size=4096, element="f32")
     assert "div.full" not in ptx
     with np.errstate(all="ignore"):
         normal = (np.abs(true) >= 2.0**-126) & np.isfinite(true)
-    np.testing.assert_array_equal(found[~np.isfinite(true)], true[~np.isfinite(true)])
-    np.testing.assert_array_max_ulp(found[normal], true[normal], 2)
-    np.testing.assert_allclose(found[~normal & np.isfinite(true)], true[~normal & np.isfinite(true)], atol=2.0**-125)
+    np.testing.assert_array_equal(actual[~np.isfinite(true)], true[~np.isfinite(true)])
+    np.testing.assert_array_max_ulp(actual[normal], true[normal], 2)
+    np.testing.assert_allclose(actual[~normal & np.isfinite(true)], true[~normal & np.isfinite(true)], atol=2.0**-125)

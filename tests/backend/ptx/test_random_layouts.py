@@ -35,8 +35,8 @@ def moved(x_ptr, y_ptr, N: zg.constexpr):
     at = zg.arange(0, N)
     x = zg.load(zg.add(x_ptr, at))
     square = zg.reshape(zg.add(x, x), (N // 8, 8))
-    turned = zg.reshape(zg.trans(square), (N,))
-    pairs = zg.join(turned, x)
+    transposed = zg.reshape(zg.trans(square), (N,))
+    pairs = zg.join(transposed, x)
     first, second = zg.split(pairs)
     zg.store(zg.add(y_ptr, at), zg.where(zg.compare(second, first, K.LESS_THAN), first, zg.sub(second, first)))
 
@@ -90,21 +90,21 @@ def compiled(kernel: Any, types: list[Any], num_warps: int, seed: int, monkeypat
     after = [name for name, _ in passes.PLACE].index("assign") + 1
     drawing = ("scatter", lambda op, _: scatter(op, seed))
     monkeypatch.setattr(passes, "PLACE", (*passes.PLACE[:after], drawing, *passes.PLACE[after:]))
-    made = kernel.compile(*types, num_warps=num_warps)
-    zg.verify(made.stages["gpu"])
-    assert hazards(made.stages["gpu"]) == []
-    return made
+    binary = kernel.compile(*types, num_warps=num_warps)
+    zg.verify(binary.stages["gpu"])
+    assert hazards(binary.stages["gpu"]) == []
+    return binary
 
 
 def check(kernel: Any, arrays: list[Any], size: int, num_warps: int, seed: int, monkeypatch: Any) -> None:
     names = {np.dtype(dtype): name for name, dtype in DTYPES.items()}
     types = [zg.ptr(getattr(zg, names[array.dtype])) for array in arrays]
-    made = compiled(kernel, [*types, size], num_warps, seed, monkeypatch)
-    found, wanted = ([array.copy() for array in arrays] for _ in range(2))
-    simulate(made.stages["llvm"], num_warps=num_warps, shared=made.shared, grid=(1,), arguments=found)
-    kernel[(1,)](*wanted, size, interpret=True)
-    for one, other in zip(found, wanted, strict=True):
-        np.testing.assert_array_equal(one.view(np.uint8), other.view(np.uint8))
+    binary = compiled(kernel, [*types, size], num_warps, seed, monkeypatch)
+    actual, expected = ([array.copy() for array in arrays] for _ in range(2))
+    simulate(binary.stages["llvm"], num_warps=num_warps, shared=binary.shared, grid=(1,), arguments=actual)
+    kernel[(1,)](*expected, size, interpret=True)
+    for item, other in zip(actual, expected, strict=True):
+        np.testing.assert_array_equal(item.view(np.uint8), other.view(np.uint8))
 
 
 def numbers(dtype: Any, *shape: int) -> Any:

@@ -122,11 +122,11 @@ def agree(text: Text, inputs: list[Any], outputs: list[Any], tolerance: float = 
     model = placed(text)
     plain = re.sub(r', "[^"]*">', ">", str(text).replace("gpu.convert_layout", "tt.reshape"))
     plain = re.sub(r"gpu.module [^(]*\(", "module (", plain)
-    wanted = [np.zeros_like(output) for output in outputs]
+    reference = [np.zeros_like(output) for output in outputs]
     with np.errstate(all="ignore"):
-        run(parse(plain), "f", (1,), [*(array.copy() for array in inputs), *wanted])
+        run(parse(plain), "f", (1,), [*(array.copy() for array in inputs), *reference])
     simulate(to_llvm(model), num_warps=model.num_warps, shared=model.shared, arguments=[*inputs, *outputs])
-    for output, expected in zip(outputs, wanted, strict=True):
+    for output, expected in zip(outputs, reference, strict=True):
         if tolerance:
             np.testing.assert_allclose(output, expected, rtol=tolerance, atol=tolerance)
         else:
@@ -324,8 +324,8 @@ def test_a_long_scan_assembles(target: str, tmp_path: Path) -> None:
     source = tmp_path / "k.ptx"
     source.write_text(assemble(cumulative_sum(16384, 8, target)).ptx)
     command = [str(PTXAS), "-v", "-arch", target, str(source), "-o", str(tmp_path / "k.cubin")]
-    made = subprocess.run(command, capture_output=True, text=True, check=False)
-    assert made.returncode == 0 and " 0 bytes spill stores" in made.stderr + made.stdout, made.stderr
+    result = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert result.returncode == 0 and " 0 bytes spill stores" in result.stderr + result.stdout, result.stderr
 
 
 @pytest.mark.parametrize(("shape", "axis"), [((256,), 0), ((16, 32), 0), ((16, 32), 1), ((4, 8, 16), 1)])
@@ -343,10 +343,10 @@ def test_first_and_last_elements(shape: tuple[int, ...], axis: int, last: bool) 
     both = text.add(f"Tuple<{type_}, {other}>", f"tt.reduce {values[0]} {values[1]} @axis={axis} {body}")
     for number, (part, kind) in enumerate(((type_, "i32"), (other, "f64"))):
         text.store(text.add(part, f"tuple.load {both} @{number}"), kind, rest, narrow)
-    given = [noise("i32", numel), noise("f64", numel)]
-    found = [np.zeros(math.prod(rest), x.dtype) for x in given]
-    agree(text, given, found)
-    for x, y in zip(given, found, strict=True):
+    arguments = [noise("i32", numel), noise("f64", numel)]
+    results = [np.zeros(math.prod(rest), x.dtype) for x in arguments]
+    agree(text, arguments, results)
+    for x, y in zip(arguments, results, strict=True):
         np.testing.assert_array_equal(y, x.reshape(shape).take(-last, axis).ravel())
 
 
@@ -367,13 +367,13 @@ def test_bodies_that_return_an_operand() -> None:
 @given(st.data(), shapes, WARPS, st.sampled_from(["i8", "f16", "f32", "f64"]), st.integers(0, 6))
 def test_gathers(data: st.DataObject, sizes: list[int], num_warps: int, element: str, width: int) -> None:
     axis = data.draw(st.integers(0, len(sizes) - 1))
-    wanted = [width if at == axis else size for at, size in enumerate(sizes)]
-    source, index = data.draw(layouts(sum(sizes), num_warps)), data.draw(layouts(sum(wanted), num_warps, mixed=True))
-    shape, result = [1 << size for size in sizes], [1 << size for size in wanted]
+    expected = [width if at == axis else size for at, size in enumerate(sizes)]
+    source, index = data.draw(layouts(sum(sizes), num_warps)), data.draw(layouts(sum(expected), num_warps, mixed=True))
+    shape, result = [1 << size for size in sizes], [1 << size for size in expected]
     text = Text(num_warps)
     value, numbers = text.load(element, shape, source), text.load("i32", result, index)
-    found = text.add(tensor(result, element, index), f"tt.gather {value} {numbers} @axis={axis}")
-    text.store(found, element, result, index)
+    actual = text.add(tensor(result, element, index), f"tt.gather {value} {numbers} @axis={axis}")
+    text.store(actual, element, result, index)
     numel = math.prod(result)
     indices = np.random.default_rng(3).integers(0, shape[axis], numel, dtype=np.int32)
     agree(text, [noise(element, math.prod(shape)), indices], [np.zeros(numel, DTYPES[element])])

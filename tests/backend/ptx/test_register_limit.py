@@ -42,11 +42,11 @@ def test_a_kernel_that_carries_all_registers_is_register_limited(size: int, num_
 
 def test_a_register_limited_kernel_asks_for_one_cta_per_sm() -> None:
     module = added_up(8192, 1)
-    made = assemble(module)
-    assert '"nvvm.reqntid"="32" "nvvm.minctasm"="1" }' in made.llvm and ".minnctapersm 1\n" in made.ptx
+    assembly = assemble(module)
+    assert '"nvvm.reqntid"="32" "nvvm.minctasm"="1" }' in assembly.llvm and ".minnctapersm 1\n" in assembly.ptx
     assert "minnctapersm" not in assemble(added_up(4096, 1)).ptx
     x, out = np.arange(16384, dtype=np.float32).reshape(2, 8192), np.zeros(8192, np.float32)
-    simulate(made.llvm, num_warps=1, shared=module.shared, grid=(1,), arguments=[x, out, 2])
+    simulate(assembly.llvm, num_warps=1, shared=module.shared, grid=(1,), arguments=[x, out, 2])
     np.testing.assert_array_equal(out, x.sum(axis=0))
 
 
@@ -76,9 +76,9 @@ def test_wgmma_is_left_alone() -> None:
 @pytest.mark.skipif(tool("ptxas") is None, reason="ptxas is not installed")
 def test_ptxas_takes_the_registers_that_there_are() -> None:
     ptx = assemble(product_of_16_warps("sm_80")).ptx
-    _, told = assembled(ptx, "sm_80")
+    _, messages = assembled(ptx, "sm_80")
     _, untold = assembled(ptx.replace(".minnctapersm 1\n", ""), "sm_80")
-    assert told.registers == 128 and told.spills < untold.spills
+    assert messages.registers == 128 and messages.spills < untold.spills
 
 
 @zg.kernel
@@ -96,9 +96,9 @@ def test_values_outside_of_loops_limit_registers_as_well() -> None:
     assert is_register_limited(wide) and not is_register_limited(narrow)
     if tool("ptxas") is not None:
         ptx = assemble(wide).ptx
-        _, told = assembled(ptx, "sm_90a")
+        _, messages = assembled(ptx, "sm_90a")
         _, untold = assembled(ptx.replace(".minnctapersm 1\n", ""), "sm_90a")
-        assert untold.registers == 32 and told.registers == 255 and 4 * told.spills < untold.spills
+        assert untold.registers == 32 and messages.registers == 255 and 4 * messages.spills < untold.spills
 
 
 @zg.kernel
@@ -133,11 +133,11 @@ def largest_of_all(x, out, n, M: zg.constexpr, N: zg.constexpr):
 )
 def test_a_masked_argmax_in_a_loop_has_the_registers_that_it_needs(kernel, target, num_warps, limited) -> None:
     """ptxas gave some of them 32 registers, and spilled 7 to 22 KB."""
-    made = kernel.compile(
+    binary = kernel.compile(
         zg.divisible(zg.ptr(zg.f32)), zg.divisible(zg.ptr(zg.i32)), zg.i32, 128, 128, num_warps=num_warps, target=target
     )
-    _, resources = assembled(made.ptx, target)
-    assert (".minnctapersm 1" in made.ptx) == limited
+    _, resources = assembled(binary.ptx, target)
+    assert (".minnctapersm 1" in binary.ptx) == limited
     assert resources.registers >= 128
     if not limited:
         assert resources.spills == 0

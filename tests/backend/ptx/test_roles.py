@@ -61,28 +61,38 @@ def count(module: Op, *classes: type[Op]) -> int:
 def simulated(
     module: gpu.Module, arguments: Sequence[Any], grid: tuple[int, ...] = (1,), seed: int = 0, llvm: str = ""
 ) -> None:
-    given = in_parts(kernel_of(module), arguments)
+    inputs = in_parts(kernel_of(module), arguments)
     simulate(
-        llvm or to_llvm(module), num_warps=module.num_warps, shared=module.shared, grid=grid, arguments=given, seed=seed
+        llvm or to_llvm(module),
+        num_warps=module.num_warps,
+        shared=module.shared,
+        grid=grid,
+        arguments=inputs,
+        seed=seed,
     )
 
 
 def judged(
-    model: Op, module: gpu.Module, given: Given, grid: tuple[int, ...], seeds: Sequence[int] = (0, 1, 2), **close: float
+    model: Op,
+    module: gpu.Module,
+    make_arguments: Given,
+    grid: tuple[int, ...],
+    seeds: Sequence[int] = (0, 1, 2),
+    **close: float,
 ) -> None:
     """The simulation writes to the first array that `given` makes what the interpreter does."""
-    wanted, arguments = given()
-    before = wanted.copy()
+    expected, arguments = make_arguments()
+    before = expected.copy()
     run(model, None, grid, arguments)
-    assert not np.array_equal(before, wanted)
+    assert not np.array_equal(before, expected)
     llvm = to_llvm(module)
     for seed in seeds:
-        found, arguments = given()
+        actual, arguments = make_arguments()
         simulated(module, arguments, grid, seed, llvm)
         if close:
-            np.testing.assert_allclose(found.astype(np.float64), wanted.astype(np.float64), **close)
+            np.testing.assert_allclose(actual.astype(np.float64), expected.astype(np.float64), **close)
         else:
-            np.testing.assert_array_equal(found.astype(np.float64), wanted.astype(np.float64))
+            np.testing.assert_array_equal(actual.astype(np.float64), expected.astype(np.float64))
 
 
 def random(shape: tuple[int, int], dtype: Any = np.float16, seed: int = 0) -> np.ndarray:
@@ -108,14 +118,14 @@ def described(arrays: Sequence[np.ndarray], blocks: Sequence[tuple[int, int]]) -
 @zg.kernel
 def tiles(
     a_desc, b_desc, c_desc, count, across, k,
-    M: zg.constexpr, N: zg.constexpr, K: zg.constexpr, turned: zg.constexpr,
+    M: zg.constexpr, N: zg.constexpr, K: zg.constexpr, transposed: zg.constexpr,
 ):  # fmt: skip
     """Tiles of c = a · b, distributed over the programs; `turned`: b is n × k in memory."""
     for tile in range(zg.program_id(0), count, zg.num_programs(0)):
         row, column = tile // across * M, tile % across * N
         acc = zg.zeros((M, N), zg.f32)
         for start in zg.range(0, k, K, warp_specialize=True):
-            b = zg.trans(b_desc.load((column, start))) if turned else b_desc.load((start, column))
+            b = zg.trans(b_desc.load((column, start))) if transposed else b_desc.load((start, column))
             acc = zg.dot(a_desc.load((row, start)), b, acc)
         c_desc.store((row, column), zg.cast(acc, zg.f16))
 
@@ -128,16 +138,16 @@ ELEMENTS: dict[str, tuple[Any, Any]] = {
 
 
 def tiles_of(
-    tile: tuple[int, int, int], sizes: tuple[int, int, int], name: str = "f16", turned: bool = True
+    tile: tuple[int, int, int], sizes: tuple[int, int, int], name: str = "f16", transposed: bool = True
 ) -> tuple[Op, Given]:
     (m, n, k), (rows, columns, depth) = tile, sizes
     element, dtype = ELEMENTS[name]
-    blocks = [(m, k), (n, k) if turned else (k, n), (m, n)]
-    model = tiles.triton(*descriptors(*blocks, element=element), zg.i32, zg.i32, I32, m, n, k, turned)
+    blocks = [(m, k), (n, k) if transposed else (k, n), (m, n)]
+    model = tiles.triton(*descriptors(*blocks, element=element), zg.i32, zg.i32, I32, m, n, k, transposed)
 
     def given() -> tuple[np.ndarray, list[Any]]:
         long = max(depth, k)
-        b = random((columns, long) if turned else (long, columns), dtype, 2)
+        b = random((columns, long) if transposed else (long, columns), dtype, 2)
         arrays = [random((rows, long), dtype, 1), b, np.full((rows, columns), 7, np.float16)]
         across = -(-columns // n)
         return arrays[2], [*described(arrays, blocks), -(-rows // m) * across, across, depth]
@@ -146,7 +156,7 @@ def tiles_of(
 
 
 @pytest.mark.parametrize(
-    ("tile", "sizes", "name", "turned", "warps", "stages", "grid"),
+    ("tile", "sizes", "name", "transposed", "warps", "stages", "grid"),
     [
         ((64, 16, 64), (192, 48, 320), "f16", True, 4, 3, 2),  # Several tiles a CTA, and more iterations than slots.
         ((64, 64, 32), (128, 64, 96), "f16", False, 4, 2, 2),  # One tile for each program.
@@ -160,12 +170,18 @@ def tiles_of(
     ],
 )
 def test_products(
-    tile: tuple[int, int, int], sizes: tuple[int, int, int], name: str, turned: bool, warps: int, stages: int, grid: int
+    tile: tuple[int, int, int],
+    sizes: tuple[int, int, int],
+    name: str,
+    transposed: bool,
+    warps: int,
+    stages: int,
+    grid: int,
 ) -> None:
-    model, given = tiles_of(tile, sizes, name, turned)
+    model, arguments = tiles_of(tile, sizes, name, transposed)
     module = placed(model, warps, stages)
     assert count(module, gpu.TmaLoad) == 2
-    judged(model, module, given, (grid,))
+    judged(model, module, arguments, (grid,))
 
 
 # Blocks that a loop adds to memory.
@@ -363,7 +379,7 @@ def tiles_of_attention(warps: int) -> tuple[Op, Given]:
 
 @pytest.mark.parametrize("warps", [4, 8])
 def test_the_producer_loads_the_queries_of_the_next_tile(warps: int) -> None:
-    model, given = tiles_of_attention(warps)
+    model, arguments = tiles_of_attention(warps)
     module = placed(model, warps, 2)
     (split,) = (op for op in module.walk() if isinstance(op, gpu.WarpSpecialize))
     consumer, producer = ([op for top in role.entry.ops for op in top.walk()] for role in split.roles)
@@ -371,18 +387,18 @@ def test_the_producer_loads_the_queries_of_the_next_tile(warps: int) -> None:
     # All threads read the queries, so each warp releases their slot.
     assert sum(op.each_warp for op in consumer if isinstance(op, gpu.MbarrierArrive)) == 1
     assert count(module, gpu.LocalLoad) == 1
-    judged(model, module, given, (2,), (0, 1, 2), rtol=4e-3, atol=4e-3)
+    judged(model, module, arguments, (2,), (0, 1, 2), rtol=4e-3, atol=4e-3)
 
 
 def test_each_warp_releases_what_its_threads_read() -> None:
     """An arrival of one thread of a warp group does not order the reads of its other warps."""
-    model, given = tiles_of_attention(8)
+    model, arguments = tiles_of_attention(8)
     module = placed(model, 8, 2)
     (arrive,) = (op for op in module.walk() if isinstance(op, gpu.MbarrierArrive) and op.each_warp)
     module = changed(module, arrive, lambda builder, _, values: builder.add(gpu.MbarrierArrive(*values)))
     (empty,) = (op for op in module.walk() if isinstance(op, gpu.MbarrierInit) and op.arrivals == 8)
     module = changed(module, empty, lambda builder, _, values: builder.add(gpu.MbarrierInit(*values, arrivals=2)))
-    assert is_missed(model, module, given, (2,), rtol=4e-3, atol=4e-3)
+    assert is_missed(model, module, arguments, (2,), rtol=4e-3, atol=4e-3)
 
 
 @pytest.mark.parametrize("roles", [False, True])
@@ -394,8 +410,8 @@ def test_gradients_of_attention(roles: bool) -> None:
     def given() -> tuple[np.ndarray, list[Any]]:
         rng = np.random.default_rng(6)
         arrays = [(rng.standard_normal((rows, 64)) / 4).astype(np.float16) for rows in (64, 64, 192, 192)]
-        made = np.zeros((2, 64, 64), np.float16)
-        return made, [*described((*arrays, *made), [(64, 64)] * 6), 192]
+        result = np.zeros((2, 64, 64), np.float16)
+        return result, [*described((*arrays, *result), [(64, 64)] * 6), 192]
 
     model = gradients.triton(*[SQUARE] * 6, I32, roles)
     judged(model, module, given, (1,), (0, 1, 2) if roles else (0,), rtol=4e-3, atol=4e-3)
@@ -518,8 +534,8 @@ def test_a_load_whose_address_is_loaded() -> None:
     assert sum(isinstance(op, gpu.TmaLoad) for top in split.roles[1].entry.ops for op in top.walk()) == 1
 
     def given() -> tuple[np.ndarray, list[Any]]:
-        found, arguments = arguments_of(np.array([128, 0, 64, 64], np.int32), 256)()
-        return found, arguments
+        actual, arguments = arguments_of(np.array([128, 0, 64, 64], np.int32), 256)()
+        return actual, arguments
 
     judged(model, module, given, (1,))
 
@@ -610,8 +626,8 @@ def test_the_barrier_of_the_consumer() -> None:
     module = placed(afterwards.triton(*blocks, zg.ptr(zg.f32), I32, 64))
     before, computing, fetching = text_of_roles(module)
     assert re.findall(r"bar\.sync[^;]*", before) == ["bar.sync 0"]
-    met = re.findall(r"bar\.sync[^;]*", computing)
-    assert len(met) > 3 and set(met) == {"bar.sync 1, 128"}
+    matches = re.findall(r"bar\.sync[^;]*", computing)
+    assert len(matches) > 3 and set(matches) == {"bar.sync 1, 128"}
     assert "bar." not in fetching and "barrier.sync" not in computing
     assert "zg_slot" not in fetching
 
@@ -657,15 +673,15 @@ def deferred(q_desc, k_desc, v_desc, out_desc, n, USED: zg.constexpr):
     out_desc.store((0, 0), zg.cast(zg.add(acc, total), zg.f16))
 
 
-@pytest.mark.parametrize("used", ["the operand", "the accumulator", "prints"])
-def test_what_else_uses_a_deferred_dot(used: str) -> None:
+@pytest.mark.parametrize("uses", ["the operand", "the accumulator", "prints"])
+def test_what_else_uses_a_deferred_dot(uses: str) -> None:
     blocks = [(64, 32), (32, 32), (32, 32), (64, 32)]
-    model = deferred.triton(*descriptors(*blocks), I32, used)
+    model = deferred.triton(*descriptors(*blocks), I32, uses)
     module = placed(model, 4, 2)
     (loop,) = (op for op in module.walk() if isinstance(op, scf.For) and count(op, gpu.Wgmma))
     assert next(op for op in loop.walk() if isinstance(op, gpu.WgmmaWait)).pending == 1
     prints = [op.prefix for op in loop.walk() if isinstance(op, tt.Print)]
-    assert prints == (["acc", "scores"] if used == "prints" else [])
+    assert prints == (["acc", "scores"] if uses == "prints" else [])
 
     def given() -> tuple[np.ndarray, list[Any]]:
         q, k, v = random((64, 32)), random((96, 32)), random((96, 32), seed=1)
@@ -706,9 +722,9 @@ ORDER = (
 
 
 def changed(module: gpu.Module, op: Op, change: Callable[[Rewriter, Op, tuple[Value, ...]], Outcome]) -> gpu.Module:
-    made = transform(module, lambda builder, old, values: change(builder, old, values) if old is op else None)
-    assert isinstance(made, gpu.Module)
-    return made
+    model = transform(module, lambda builder, old, values: change(builder, old, values) if old is op else None)
+    assert isinstance(model, gpu.Module)
+    return model
 
 
 def dropped(_builder: Rewriter, op: Op, operands: tuple[Value, ...]) -> Outcome:
@@ -716,15 +732,15 @@ def dropped(_builder: Rewriter, op: Op, operands: tuple[Value, ...]) -> Outcome:
 
 
 def flipped(builder: Rewriter, op: Op, operands: tuple[Value, ...]) -> Outcome:
-    one = builder.add(arith.ConstantOp(1, zg.i32))
-    return builder.add(gpu.MbarrierWait(operands[0], builder.add(arith.XOrI(operands[1], one))))
+    unit = builder.add(arith.ConstantOp(1, zg.i32))
+    return builder.add(gpu.MbarrierWait(operands[0], builder.add(arith.XOrI(operands[1], unit))))
 
 
-def is_missed(model: Op, module: gpu.Module, given: Given, grid: tuple[int, ...], **close: float) -> str:
+def is_missed(model: Op, module: gpu.Module, make_arguments: Given, grid: tuple[int, ...], **close: float) -> str:
     """The error of the simulation for a broken module, or "a wrong result"."""
     for seed in (0, 1, 2):
         try:
-            judged(model, module, given, grid, (seed,), **close)
+            judged(model, module, make_arguments, grid, (seed,), **close)
         except SimulationError as error:
             return str(error)
         except AssertionError:
@@ -736,36 +752,38 @@ def is_missed(model: Op, module: gpu.Module, given: Given, grid: tuple[int, ...]
 def test_everything_that_waits_is_needed(warps: int) -> None:
     """Two tiles for each of two programs, of more iterations than buffers."""
     tile = (64 * warps // 4, 16, 64)
-    model, given = tiles_of(tile, (2 * tile[0], 32, 192))
+    model, arguments = tiles_of(tile, (2 * tile[0], 32, 192))
     module = placed(model, warps, 2)
-    judged(model, module, given, (2,), (0,))
-    found = {
-        op: is_missed(model, changed(module, op, dropped), given, (2,)) for op in module.walk() if isinstance(op, ORDER)
+    judged(model, module, arguments, (2,), (0,))
+    results = {
+        op: is_missed(model, changed(module, op, dropped), arguments, (2,))
+        for op in module.walk()
+        if isinstance(op, ORDER)
     }
-    said = {type(op): message for op, message in found.items()}
-    assert len(found) > 12 and said.keys() >= {gpu.MbarrierWait, gpu.MbarrierArrive, gpu.TmaLoad, gpu.Barrier}
+    text = {type(op): message for op, message in results.items()}
+    assert len(results) > 12 and text.keys() >= {gpu.MbarrierWait, gpu.MbarrierArrive, gpu.TmaLoad, gpu.Barrier}
     # The last wait for a store's reads is needed, as another tile is written to the same buffer.
-    assert [op for op, message in found.items() if not message] == []
-    assert "never ends" in said[gpu.MbarrierArrive]
+    assert [op for op, message in results.items() if not message] == []
+    assert "never ends" in text[gpu.MbarrierArrive]
 
 
 def test_a_phase_taken_for_another() -> None:
     """Without waits for full slots, they are read too early; without those for empty slots, no load starts."""
-    model, given = tiles_of((64, 16, 64), (128, 32, 192))
+    model, arguments = tiles_of((64, 16, 64), (128, 32, 192))
     module = placed(model, 4, 2)
     full, empty = (op for op in module.walk() if isinstance(op, gpu.MbarrierWait))
-    assert is_missed(model, changed(module, full, flipped), given, (2,))
-    assert "never ends" in is_missed(model, changed(module, empty, flipped), given, (2,))
+    assert is_missed(model, changed(module, full, flipped), arguments, (2,))
+    assert "never ends" in is_missed(model, changed(module, empty, flipped), arguments, (2,))
 
 
 @pytest.mark.parametrize("arrivals", [1, 3])
 def test_how_many_arrive(arrivals: int) -> None:
     """Two warp groups read a slot: it is empty after two arrivals, not after one or three."""
-    model, given = tiles_of((128, 16, 64), (128, 32, 320))
+    model, arguments = tiles_of((128, 16, 64), (128, 32, 320))
     module = placed(model, 8, 2)
     (empty,) = (op for op in module.walk() if isinstance(op, gpu.MbarrierInit) and op.arrivals == 2)
     other = changed(module, empty, lambda builder, _, values: builder.add(gpu.MbarrierInit(*values, arrivals=arrivals)))
-    assert is_missed(model, other, given, (1,))
+    assert is_missed(model, other, arguments, (1,))
 
 
 def test_nothing_of_attention_may_be_missing() -> None:
@@ -782,8 +800,8 @@ def test_nothing_of_attention_may_be_missing() -> None:
 
     kinds = (gpu.MbarrierWait, gpu.MbarrierArrive, gpu.MbarrierExpect)
     for op in [op for op in module.walk() if isinstance(op, kinds)]:
-        said = is_missed(model, changed(module, op, dropped), given, (2, 1), rtol=4e-3, atol=4e-3)
-        if not said:
+        text = is_missed(model, changed(module, op, dropped), given, (2, 1), rtol=4e-3, atol=4e-3)
+        if not text:
             # The last release: no load follows it.
             assert isinstance(op, gpu.MbarrierArrive)
             later = [other for other in module.walk() if isinstance(other, gpu.MbarrierArrive)]
@@ -805,23 +823,23 @@ def assembled(ptx: str, folder: Path) -> str:
 
 
 @pytest.mark.parametrize(
-    ("tile", "turned", "warps"), [((128, 256, 64), True, 8), ((128, 256, 64), False, 8), ((128, 128, 64), True, 4)]
+    ("tile", "transposed", "warps"), [((128, 256, 64), True, 8), ((128, 256, 64), False, 8), ((128, 128, 64), True, 4)]
 )
-def test_assembled_products(tile: tuple[int, int, int], turned: bool, warps: int, tmp_path: Path) -> None:
+def test_assembled_products(tile: tuple[int, int, int], transposed: bool, warps: int, tmp_path: Path) -> None:
     """No spills, and no wait after each wgmma (ptxas' warnings C75…)."""
-    module = placed(tiles_of(tile, tile, turned=turned)[0], warps, 3)
+    module = placed(tiles_of(tile, tile, transposed=transposed)[0], warps, 3)
     ptx = assemble(module).ptx
-    said = assembled(ptx, tmp_path)
-    assert "0 bytes spill stores, 0 bytes spill loads" in said and "C75" not in said, said
+    text = assembled(ptx, tmp_path)
+    assert "0 bytes spill stores, 0 bytes spill loads" in text and "C75" not in text, text
     assert f".reqntid {32 * (warps + 4)}" in ptx and f".maxnreg {registers_of(module)}" in ptx
-    registers = re.search(r"Used (\d+) registers", said)
+    registers = re.search(r"Used (\d+) registers", text)
     assert registers is not None and int(registers[1]) <= (registers_of(module) or 0)
 
 
 @pytest.mark.parametrize(("n", "d"), [(64, 64), (128, 128)])
 def test_assembled_attention(n: int, d: int, tmp_path: Path) -> None:
-    said = assembled(assemble(placed(attention_of(False, 128, n, d), 8, 2)).ptx, tmp_path)
-    assert "0 bytes spill stores, 0 bytes spill loads" in said and "C75" not in said, said
+    text = assembled(assemble(placed(attention_of(False, 128, n, d), 8, 2)).ptx, tmp_path)
+    assert "0 bytes spill stores, 0 bytes spill loads" in text and "C75" not in text, text
 
 
 def test_kernels_without_roles_are_as_they_were() -> None:

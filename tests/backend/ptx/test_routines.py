@@ -67,8 +67,8 @@ def test_fresh_names_differ() -> None:
 
 def test_a_table_is_read(on_host) -> None:
     r = Routine("zg.table", "i32", ("i32",))
-    found = on_host(r.done(r.table("zg.squares", "i32", [0, 1, 4, 9], r.argument())(1)))(np.arange(3))
-    assert found.tolist() == [1, 4, 9]
+    actual = on_host(r.done(r.table("zg.squares", "i32", [0, 1, 4, 9], r.argument())(1)))(np.arange(3))
+    assert actual.tolist() == [1, 4, 9]
     assert r.variables == {
         "zg.squares": "@zg.squares = internal addrspace(4) constant [4 x i32] [i32 0, i32 1, i32 4, i32 9]"
     }
@@ -81,22 +81,22 @@ def test_a_table_is_read(on_host) -> None:
 ])  # fmt: skip
 def test_two_numbers(name: str, true, kind: str, on_host) -> None:
     x, y = (part.ravel().astype(KINDS[kind]) for part in np.meshgrid(NUMBERS, NUMBERS))
-    found = on_host(made(kind, lambda r, a, b: getattr(a, name)(b), 2))(x, y)
+    actual = on_host(made(kind, lambda r, a, b: getattr(a, name)(b), 2))(x, y)
     with np.errstate(all="ignore"):
-        np.testing.assert_array_equal(found, true(x, y))
+        np.testing.assert_array_equal(actual, true(x, y))
 
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_numbers_of_python_are_rounded_to_the_kind(kind: str, on_host) -> None:
-    found = on_host(made(kind, lambda r, x: x + 0.1))(np.zeros(1))
-    assert found.tolist() == [KINDS[kind](0.1)]
+    actual = on_host(made(kind, lambda r, x: x + 0.1))(np.zeros(1))
+    assert actual.tolist() == [KINDS[kind](0.1)]
 
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_product_and_a_sum_are_rounded_once(kind: str, on_host) -> None:
     x = np.array([1 + np.finfo(KINDS[kind]).eps], KINDS[kind])
-    found = on_host(made(kind, lambda r, x: r.fma(x, x, -(x * x))))(x)
-    assert found.tolist() == [np.finfo(KINDS[kind]).eps ** 2]
+    actual = on_host(made(kind, lambda r, x: r.fma(x, x, -(x * x))))(x)
+    assert actual.tolist() == [np.finfo(KINDS[kind]).eps ** 2]
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -110,14 +110,14 @@ def test_polynomials_and_magnitudes(kind: str, on_host) -> None:
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_clamping_keeps_nan(kind: str, on_host) -> None:
-    found = on_host(made(kind, lambda r, x: x.clamp(-2.0, 5.0)))(NUMBERS)
-    np.testing.assert_array_equal(found, np.clip(NUMBERS, -2, 5))
+    actual = on_host(made(kind, lambda r, x: x.clamp(-2.0, 5.0)))(NUMBERS)
+    np.testing.assert_array_equal(actual, np.clip(NUMBERS, -2, 5))
 
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_choices_and_bits(kind: str, on_host) -> None:
-    chosen = on_host(made(kind, lambda r, x: x.test("ogt", 1.0).select(x, -1.0)))([0.5, 2, math.nan])
-    assert chosen.tolist() == [-1, 2, -1]
+    choice = on_host(made(kind, lambda r, x: x.test("ogt", 1.0).select(x, -1.0)))([0.5, 2, math.nan])
+    assert choice.tolist() == [-1, 2, -1]
     there_and_back = on_host(made(kind, lambda r, x: x.bits().to("bitcast", kind)))(NUMBERS)
     np.testing.assert_array_equal(there_and_back, NUMBERS)
 
@@ -144,9 +144,9 @@ def test_scaling_rounds_subnormal_numbers_once(kind: str, on_host) -> None:
     exponents = np.arange(-reach - 1, limits.maxexp + 1)
     for number in (1.0, 1.5, -(2 - float(limits.eps))):
         r = Routine("zg.scaled", kind, [whole])
-        found = on_host(r.done(r.scaled(Number(r, kind, "").like(number), r.argument())))(exponents)
+        actual = on_host(r.done(r.scaled(Number(r, kind, "").like(number), r.argument())))(exponents)
         with np.errstate(all="ignore"):
-            np.testing.assert_array_equal(found, np.ldexp(dtype(number), exponents))
+            np.testing.assert_array_equal(actual, np.ldexp(dtype(number), exponents))
     powers = Routine("zg.power", kind, [whole])
     assert on_host(powers.done(powers.power_of_two(powers.argument())))([0, 10]).tolist() == [1, 1024]
 
@@ -169,7 +169,7 @@ def test_only_the_branch_that_is_taken_is_computed(kind: str, on_host) -> None:
 
 
 def test_digits_of_two_over_pi() -> None:
-    known = Fraction(math.pi)  # Good to 53 digits.
-    assert two_over_pi(40) == int(2 / known * 2**40)
+    constants = Fraction(math.pi)  # Good to 53 digits.
+    assert two_over_pi(40) == int(2 / constants * 2**40)
     assert two_over_pi(1200) >> 1160 == two_over_pi(40)
     assert two_over_pi(24) == 0xA2F983

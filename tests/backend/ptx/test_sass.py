@@ -74,9 +74,9 @@ def test_a_tool_that_speaks_on_the_other_stream(monkeypatch: pytest.MonkeyPatch)
 
 def test_without_the_tools_it_is_said_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "tool", lambda name: None)
-    with pytest.raises(LaunchError, match="'ptxas' is not installed here") as caught:
+    with pytest.raises(LaunchError, match="'ptxas' is not installed here") as error:
         sass("text", "sm_90a")
-    assert "pip install nvidia-cuda-nvcc nvidia-cuda-nvdisasm" in str(caught.value)
+    assert "pip install nvidia-cuda-nvcc nvidia-cuda-nvdisasm" in str(error.value)
 
 
 def test_lines_of_the_source_are_quoted(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

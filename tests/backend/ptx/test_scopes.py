@@ -31,24 +31,24 @@ def small(rows: int, columns: int, seed: int) -> np.ndarray:
 
 def right_product(warps: Sequence[int], n: int, steps: int, module: gpu.Module, seeds: Sequence[int]) -> None:
     a, b = small(16 * sum(warps), max(K * steps, K), 1), small(max(K * steps, K), n, 2)
-    wanted = a[:, : K * steps].astype(np.float64) @ b[: K * steps].astype(np.float64)
-    made = zg.compile(module)
+    expected = a[:, : K * steps].astype(np.float64) @ b[: K * steps].astype(np.float64)
+    binary = zg.compile(module)
     for seed in seeds:
         c = np.full((len(a), n), 7, np.float16)
         blocks = [zg.TensorDescriptor(a, (16 * own, K)) for own in warps]
         results = [zg.TensorDescriptor(c, (16 * own, n)) for own in warps]
-        made.simulate[(1,)](*blocks, zg.TensorDescriptor(b, (K, n)), *results, K * steps, seed=seed)
-        np.testing.assert_array_equal(c.astype(np.float64), wanted)
+        binary.simulate[(1,)](*blocks, zg.TensorDescriptor(b, (K, n)), *results, K * steps, seed=seed)
+        np.testing.assert_array_equal(c.astype(np.float64), expected)
 
 
 def right_double(consumer: int, n: int, steps: int, module: gpu.Module, seeds: Sequence[int]) -> None:
     a, b = small(16 * consumer, K * steps, 1), small(K * steps, n, 2)
-    made = zg.compile(module)
+    binary = zg.compile(module)
     for seed in seeds:
         c = np.full((len(a), n), 7, np.float16)
-        given = [(a, (len(a), K)), (b, (K, n)), (c, c.shape)]
-        arguments = [zg.TensorDescriptor(array, block) for array, block in given]
-        made.simulate[(1,)](*arguments, K * steps, seed=seed)
+        inputs = [(a, (len(a), K)), (b, (K, n)), (c, c.shape)]
+        arguments = [zg.TensorDescriptor(array, block) for array, block in inputs]
+        binary.simulate[(1,)](*arguments, K * steps, seed=seed)
         np.testing.assert_array_equal(c.astype(np.float64), 2 * a.astype(np.float64) @ b.astype(np.float64))
 
 
@@ -82,8 +82,8 @@ def test_random_kernels(seed: int) -> None:
         right_double(consumer, n, max(steps, 1), module, (0, 1, seed))
         return
     warps = tuple(rng.choice([4, 4, 8]) for _ in range(rng.randrange(2, 4)))
-    held = rng.random() < 0.6
-    right_product(warps, n, steps, placed(products(warps, n, stages, held)), (0, 1, seed))
+    values = rng.random() < 0.6
+    right_product(warps, n, steps, placed(products(warps, n, stages, values)), (0, 1, seed))
 
 
 # Scopes.
@@ -155,7 +155,7 @@ def dropped(_: Rewriter, operands: tuple[Value, ...]) -> Outcome:
     return DROP
 
 
-@pytest.mark.parametrize("text", [products((8, 4)), products((4, 4), held=False), doubled(4, 4)])
+@pytest.mark.parametrize("text", [products((8, 4)), products((4, 4), values=False), doubled(4, 4)])
 def test_each_role_must_release(text: str) -> None:
     module = parse(text)
     kinds = (gpu.ChannelRelease, gpu.ChannelCommit)
@@ -200,8 +200,8 @@ def test_one_role_fills_a_channel(old: str, new: str, missing: str) -> None:
     (load,) = re.findall(r"%s0 : i32 = gpu\.channel_acquire.*?(?=gpu\.channel_commit %ch0;)", text, re.DOTALL)
     again = load.replace("%s0", "%q0").replace("%to_ra", "%again")
     module = parse(text.replace(old, new.replace("{again}", again)))
-    found = {hazard.missing for proof in proofs_of(module).values() for hazard in proof.hazards}
-    assert any(missing in one for one in found), found
+    results = {hazard.missing for proof in proofs_of(module).values() for hazard in proof.hazards}
+    assert any(missing in item for item in results), results
 
 
 # As far as the assembler.
@@ -209,5 +209,5 @@ def test_one_role_fills_a_channel(old: str, new: str, missing: str) -> None:
 
 @pytest.mark.parametrize("text", [products((8, 4), 128), products((4, 4, 4), 128), doubled(4, 4, 128, 3)])
 def test_assembled(text: str, ptxas: Callable[..., str]) -> None:
-    said = ptxas(zg.compile(placed(text)).ptx, "sm_90a")
-    assert "0 bytes spill stores, 0 bytes spill loads" in said and "C75" not in said, said
+    message = ptxas(zg.compile(placed(text)).ptx, "sm_90a")
+    assert "0 bytes spill stores, 0 bytes spill loads" in message and "C75" not in message, message

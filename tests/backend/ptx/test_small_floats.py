@@ -19,9 +19,9 @@ pytestmark = pytest.mark.filterwarnings("ignore::RuntimeWarning")
 @pytest.mark.parametrize("target", [f8e4m3, f8e5m2], ids=str)
 def test_narrowing_to_8_bits(target, rounding: Rounding, on_host, numbers, same) -> None:
     x = numbers()
-    found = on_host(narrow_to_8_bits(target, rounding))(x).view(target.dtype)
+    actual = on_host(narrow_to_8_bits(target, rounding))(x).view(target.dtype)
     with np.errstate(all="ignore"):
-        same(found, converted(x, f32, target, toward_zero=rounding is Rounding.ZERO))
+        same(actual, converted(x, f32, target, toward_zero=rounding is Rounding.ZERO))
 
 
 def test_widening_from_8_bits(on_host, same) -> None:

@@ -79,8 +79,8 @@ def compiled(element: Any, *tile: int, stages: int = 3, warps: int = 4) -> Compi
     return grouped.compile(*pointers, *numbers, *tile, num_stages=stages, num_warps=warps, verify=True)
 
 
-def count(made: Compiled, cls: Any) -> int:
-    return sum(isinstance(op, cls) for op in made.stages["gpu"].walk())
+def count(make: Compiled, cls: Any) -> int:
+    return sum(isinstance(op, cls) for op in make.stages["gpu"].walk())
 
 
 GROUPS = [(70, 40, 136), (64, 36, 64), (10, 20, 200)]
@@ -102,26 +102,26 @@ def test_bases_and_sizes_from_memory(
 ) -> None:
     """Loads and stores go by TMA, those of rows that are no multiples of 16 bytes excepted; nothing between rows is
     written."""
-    made = compiled(element, *tile, stages=stages)
-    assert count(made, gpu.MakeTensorMap) == 3 and made.scratch == 3 * 128
-    assert count(made, gpu.TmaLoad) == 2 * stages and count(made, gpu.TmaStore) == 1
-    assert not any(isinstance(op, tt.Load) and "tensor" in str(op.result.type) for op in made.stages["gpu"].walk())
-    found, wanted = given(GROUPS, dtype), given(GROUPS, dtype)
-    made.simulate[(2,)](*found, seed=seed)
-    grouped[(2,)](*wanted, *tile)
-    np.testing.assert_array_equal(found[2].view(np.uint8), wanted[2].view(np.uint8))
+    binary = compiled(element, *tile, stages=stages)
+    assert count(binary, gpu.MakeTensorMap) == 3 and binary.scratch == 3 * 128
+    assert count(binary, gpu.TmaLoad) == 2 * stages and count(binary, gpu.TmaStore) == 1
+    assert not any(isinstance(op, tt.Load) and "tensor" in str(op.result.type) for op in binary.stages["gpu"].walk())
+    actual, expected = given(GROUPS, dtype), given(GROUPS, dtype)
+    binary.simulate[(2,)](*actual, seed=seed)
+    grouped[(2,)](*expected, *tile)
+    np.testing.assert_array_equal(actual[2].view(np.uint8), expected[2].view(np.uint8))
 
 
 @pytest.mark.parametrize("grid", [(2, 3, 2), (12, 1, 1)])
 def test_each_program_has_maps_of_its_own(grid: tuple[int, int, int]) -> None:
     """As many tiles as programs: the memory of each has been written."""
-    made = compiled(zg.f16, 64, 32, 64)
-    module = made.stages["gpu"]
-    found, wanted = given([(64 * 3, 32 * 4, 64)], np.float16), given([(64 * 3, 32 * 4, 64)], np.float16)
-    arguments = in_parts(kernel_of(module), found, 12 * made.scratch)
+    binary = compiled(zg.f16, 64, 32, 64)
+    module = binary.stages["gpu"]
+    actual, expected = given([(64 * 3, 32 * 4, 64)], np.float16), given([(64 * 3, 32 * 4, 64)], np.float16)
+    arguments = in_parts(kernel_of(module), actual, 12 * binary.scratch)
     simulate(to_llvm(module), num_warps=4, shared=module.shared, grid=grid, arguments=arguments)
-    grouped[grid](*wanted, 64, 32, 64)
-    np.testing.assert_array_equal(found[2], wanted[2])
+    grouped[grid](*expected, 64, 32, 64)
+    np.testing.assert_array_equal(actual[2], expected[2])
     assert (arguments[-1].reshape(36, 128) != 0).any(1).all()
 
 
@@ -147,15 +147,15 @@ F16, I32 = zg.ptr(zg.f16), zg.i32
 )
 def test_a_descriptor_for_each_iteration(seed: int, pad: str, depth: int) -> None:
     """Rows of c are as long as they are apart, so that they are known to be whole, and there is one kind of store."""
-    made = made_in_a_loop.compile(F16, F16, F16, I32, I32, I32, pad, verify=True)
-    assert count(made, gpu.MakeTensorMap) == 3 and not count(made, gpu.LocalGather)
+    binary = made_in_a_loop.compile(F16, F16, F16, I32, I32, I32, pad, verify=True)
+    assert count(binary, gpu.MakeTensorMap) == 3 and not count(binary, gpu.LocalGather)
     random, n, products = np.random.default_rng(1), 40, 3
     a, b = (random.integers(-3, 4, (products, size, depth)).astype(np.float16) for size in (64, n))
-    found, wanted = np.zeros((2, products, 64, n), np.float16)
-    made.simulate[(1,)](a, b, found, products, n, depth, seed=seed)
-    made_in_a_loop[(1,)](a, b, wanted, products, n, depth, pad)
-    np.testing.assert_array_equal(found, wanted)
-    assert np.isnan(found).any() == (pad == "nan" and depth % 64 != 0)
+    actual, expected = np.zeros((2, products, 64, n), np.float16)
+    binary.simulate[(1,)](a, b, actual, products, n, depth, seed=seed)
+    made_in_a_loop[(1,)](a, b, expected, products, n, depth, pad)
+    np.testing.assert_array_equal(actual, expected)
+    assert np.isnan(actual).any() == (pad == "nan" and depth % 64 != 0)
 
 
 @zg.kernel
@@ -175,16 +175,16 @@ def with_roles(a_ptr, b_ptr, c_ptr, m, n, k):
 
 @pytest.mark.parametrize("seed", [0, 1, 2])
 def test_warp_roles(seed: int) -> None:
-    made = with_roles.compile(F16, F16, F16, I32, I32, I32, verify=True)
-    (split,) = (op for op in made.stages["gpu"].walk() if isinstance(op, gpu.WarpSpecialize))
+    binary = with_roles.compile(F16, F16, F16, I32, I32, I32, verify=True)
+    (split,) = (op for op in binary.stages["gpu"].walk() if isinstance(op, gpu.WarpSpecialize))
     makes = [sum(isinstance(op, gpu.MakeTensorMap) for op in role.walk()) for role in split.roles]
     assert makes == [1, 2]
     random, m, n, k = np.random.default_rng(1), 100, 40, 136
     a, b = (random.integers(-3, 4, (size, k)).astype(np.float16) for size in (m, n))
-    found, wanted = np.zeros((2, m, n), np.float16)
-    made.simulate[(2,)](a, b, found, m, n, k, seed=seed)
-    with_roles[(2,)](a, b, wanted, m, n, k)
-    np.testing.assert_array_equal(found, wanted)
+    actual, expected = np.zeros((2, m, n), np.float16)
+    binary.simulate[(2,)](a, b, actual, m, n, k, seed=seed)
+    with_roles[(2,)](a, b, expected, m, n, k)
+    np.testing.assert_array_equal(actual, expected)
 
 
 # Faults.
@@ -208,13 +208,13 @@ MAP = "shared::cta.b1024.b32 [$0"
 )
 def test_faults_of_a_map_are_reported(before: str, after: str, message: str) -> None:
     """Each takes an instruction from the text, or changes one."""
-    made = compiled(zg.f16, 64, 32, 64)
+    binary = compiled(zg.f16, 64, 32, 64)
     newline = "\\0A"
     instruction = re.escape(before) + ".*?;" + re.escape(newline)
-    text = re.sub(instruction, lambda _: after and after + newline, made.stages["llvm"], count=1)
-    arguments = in_parts(kernel_of(made.stages["gpu"]), given(GROUPS[:1], np.float16), made.scratch)
+    text = re.sub(instruction, lambda _: after and after + newline, binary.stages["llvm"], count=1)
+    arguments = in_parts(kernel_of(binary.stages["gpu"]), given(GROUPS[:1], np.float16), binary.scratch)
     with pytest.raises(SimulationError, match=message):
-        simulate(text, num_warps=4, shared=made.shared, arguments=arguments)
+        simulate(text, num_warps=4, shared=binary.shared, arguments=arguments)
 
 
 @pytest.mark.parametrize(
@@ -241,7 +241,7 @@ def test_tensors_outside_of_their_array() -> None:
 ])  # fmt: skip
 def test_ptxas_finds_registers(element: Any, tile: tuple[int, int, int], warps: int, most: int) -> None:
     """Two CTAs an SM, with stores of rows that are no multiples of 16 bytes as well."""
-    made = compiled(element, *tile, warps=warps)
-    _, resources = assembled(made.ptx, "sm_90a")
+    binary = compiled(element, *tile, warps=warps)
+    _, resources = assembled(binary.ptx, "sm_90a")
     assert resources.registers <= most and not resources.spills and not resources.warnings
-    assert any(isinstance(op, scf.If) for op in made.stages["gpu"].walk())
+    assert any(isinstance(op, scf.If) for op in binary.stages["gpu"].walk())

@@ -44,9 +44,9 @@ def test_ranges(layout: str, start: int) -> None:
 
 
 def test_a_range_is_the_thread_s_part_and_the_register_s(emission) -> None:
-    emitter, (made,) = emission(f"%i : tensor<x128, i32, {APART}> = tt.make_range @start=0 @end=128;", "")
+    emitter, (code,) = emission(f"%i : tensor<x128, i32, {APART}> = tt.make_range @start=0 @end=128;", "")
     assert [line.split(" = ")[1] for line in emitter.lines] == [
-        f"add nuw nsw i32 {made[0]}, {more}" for more in (32, 64, 96)
+        f"add nuw nsw i32 {code[0]}, {more}" for more in (32, 64, 96)
     ]
 
 
@@ -61,8 +61,8 @@ def test_the_place_in_the_grid_is_read_once(emission) -> None:
 
 
 def test_a_scalar_is_in_every_register(emission) -> None:
-    _, (made,) = emission(f"%y : tensor<x128, f32, {BESIDE}> = tt.splat %x;", "%x : f32")
-    assert made == ["%p0"] * 4
+    _, (code,) = emission(f"%y : tensor<x128, f32, {BESIDE}> = tt.splat %x;", "%x : f32")
+    assert code == ["%p0"] * 4
 
 
 def test_registers_are_found_by_the_element() -> None:
@@ -82,8 +82,8 @@ def test_registers_that_are_no_copies() -> None:
 def test_broadcasts_repeat_registers(emission) -> None:
     """A broadcast of 32 × 1 to 32 × 4 with a row in each thread needs no instruction."""
     text = """%y : tensor<x32, x4, f32, "1 2 | 4 8 16 32 64 | "> = tt.broadcast %x;"""
-    emitter, (made,) = emission(text, '%x : tensor<x32, x1, f32, " | 1 2 4 8 16 | ">')
-    assert made == ["%p0.0"] * 4 and not emitter.lines
+    emitter, (code,) = emission(text, '%x : tensor<x32, x1, f32, " | 1 2 4 8 16 | ">')
+    assert code == ["%p0.0"] * 4 and not emitter.lines
 
 
 @pytest.mark.parametrize("line", [
@@ -105,10 +105,10 @@ def test_reshapes_and_transposes_give_the_same_registers(emission) -> None:
 
 
 def test_joins_alternate_and_splits_undo_them(emission) -> None:
-    joined, half = 'tensor<x64, x2, f32, "1 64 | 2 4 8 16 32 | ">', 'tensor<x64, f32, "32 | 1 2 4 8 16 | ">'
-    text = f"%j : {joined} = tt.join %x %y; %s : Tuple<{half}, {half}> = tt.split %j;"
-    _, (made, halves) = emission(text, f"%x : {half}, %y : {half}")
-    assert made == ["%p0.0", "%p1.0", "%p0.1", "%p1.1"]
+    type_, half = 'tensor<x64, x2, f32, "1 64 | 2 4 8 16 32 | ">', 'tensor<x64, f32, "32 | 1 2 4 8 16 | ">'
+    text = f"%j : {type_} = tt.join %x %y; %s : Tuple<{half}, {half}> = tt.split %j;"
+    _, (code, halves) = emission(text, f"%x : {half}, %y : {half}")
+    assert code == ["%p0.0", "%p1.0", "%p0.1", "%p1.1"]
     assert halves == (values(0, 1), values(0, 1, of=1))
 
 
@@ -122,8 +122,8 @@ def test_a_split_finds_the_bit_of_the_last_axis(emission) -> None:
 def test_one_tensor_after_the_other(emission) -> None:
     half = 'tensor<x64, f32, "32 | 1 2 4 8 16 | ">'
     text = f"%c : tensor<x128, f32, {APART}> = tt.cat %x %y;"
-    _, (made,) = emission(text, f"%x : {half}, %y : {half}")
-    assert made == values(0, 1) + values(0, 1, of=1)
+    _, (code,) = emission(text, f"%x : {half}, %y : {half}")
+    assert code == values(0, 1) + values(0, 1, of=1)
 
 
 def test_hints_are_nothing(emission) -> None:
@@ -133,31 +133,31 @@ def test_hints_are_nothing(emission) -> None:
     assert a == b == values(0, 1, 2, 3) and not emitter.lines
 
 
-@pytest.mark.parametrize("run, kept", [(1, (0, 1, 2, 3)), (2, (0, 0, 2, 2)), (4, (0, 0, 0, 0)), (6, (0, 0, 2, 2))])
-def test_equal_elements_use_the_first_register(run: int, kept: tuple[int, ...], emission) -> None:
+@pytest.mark.parametrize("run, copies", [(1, (0, 1, 2, 3)), (2, (0, 0, 2, 2)), (4, (0, 0, 0, 0)), (6, (0, 0, 2, 2))])
+def test_equal_elements_use_the_first_register(run: int, copies: tuple[int, ...], emission) -> None:
     """Runs of 6 have aligned runs of 2."""
     kind = f"tensor<x128, i32, {BESIDE}>"
-    _, (made,) = emission(f"%a : {kind} = tt.max_constancy %x @[{run}];", f"%x : {kind}")
-    assert made == values(*kept)
+    _, (code,) = emission(f"%a : {kind} = tt.max_constancy %x @[{run}];", f"%x : {kind}")
+    assert code == values(*copies)
 
 
 def test_runs_in_other_threads_are_left_alone(emission) -> None:
     kind = f"tensor<x128, i32, {APART}>"
-    _, (made, one) = emission(
+    _, (code, one) = emission(
         f"%a : {kind} = tt.max_constancy %x @[32]; %b : i32 = tt.max_constancy %n @[8];", f"%x : {kind}, %n : i32"
     )
-    assert made == values(0, 1, 2, 3) and one == "%p1"
+    assert code == values(0, 1, 2, 3) and one == "%p1"
 
 
 def test_runs_along_the_first_axis(emission) -> None:
     kind = f"tensor<x32, x4, i32, {APART}>"
-    _, (made,) = emission(f"%a : {kind} = tt.max_constancy %x @[16, 1];", f"%x : {kind}")
-    assert made == values(0, 0, 2, 2)
+    _, (code,) = emission(f"%a : {kind} = tt.max_constancy %x @[16, 1];", f"%x : {kind}")
+    assert code == values(0, 0, 2, 2)
 
 
 def test_assumptions_poison_and_barriers(emission) -> None:
     kind = f"tensor<x128, f32, {BESIDE}>"
-    emitter, made = emission(f"tt.assume %c; %a : {kind} = tt.poison; %b : f32 = tt.poison; gpu.barrier;", "%c : i1")
-    assert made[1] == ["poison"] * 4 and made[2] == "poison"
+    emitter, code = emission(f"tt.assume %c; %a : {kind} = tt.poison; %b : f32 = tt.poison; gpu.barrier;", "%c : i1")
+    assert code[1] == ["poison"] * 4 and code[2] == "poison"
     assert emitter.lines[0].strip() == "call void @llvm.assume(i1 %p0)"
     assert "bar.sync 0;" in emitter.lines[1] and len(emitter.lines) == 2

@@ -75,14 +75,14 @@ def test_tiles_of_operands_in_registers(element: str, rows: int, columns: int) -
     c = tensor((m, n), accumulator(unit, (m, n), warps), "f32")
     a = tensor((m, k), operand_a(unit, (m, k), warps), element)
     b = tensor((k, n), operand_b(unit, (k, n), warps), element)
-    found = mma_tiles(a, b, c, TARGET)
-    assert found == Tiles(unit, warps, m, n, k)
-    assert list(found.depths) == [0, unit.k]
-    assert list(found.columns) == list(range(0, n // columns, 8))
+    actual = mma_tiles(a, b, c, TARGET)
+    assert actual == Tiles(unit, warps, m, n, k)
+    assert list(actual.depths) == [0, unit.k]
+    assert list(actual.columns) == list(range(0, n // columns, 8))
     # All instructions of all warps make the whole tile.
-    assert len(found.rows) * len(found.columns) * warps.rows * warps.columns * unit.m * unit.n == m * n
-    assert found.rows[0] == 0 and found.rows.step == unit.m * rows
-    assert list(found.matrices) == [0]
+    assert len(actual.rows) * len(actual.columns) * warps.rows * warps.columns * unit.m * unit.n == m * n
+    assert actual.rows[0] == 0 and actual.rows.step == unit.m * rows
+    assert list(actual.matrices) == [0]
 
 
 @pytest.mark.parametrize("element", ["bf16", "f32", "u8", "f64"])
@@ -100,13 +100,15 @@ def test_tiles_of_a_batch(element: str, count: int, batches: int, warps: Warps, 
     b = tensor(of_b, operand_b(unit, of_b, warps), element)
     if in_shared and element != "f64":
         a, b = buffer((count, m, k), 1, 32, element=element), buffer(of_b, 0, 64, element=element)
-    found = mma_tiles(a, b, c, TARGET)
-    assert found == Tiles(unit, warps, m, n, k, count)
-    assert list(found.matrices) == list(range(0, count, batches))
-    held = {c.layout.element(register) for register in range(c.layout.num_registers)}
-    starts = product(found.matrices, found.rows, found.columns)
-    made = [(batch * m + row + y) * n + column + x for batch, row, column in starts for y, x in places_c(unit, unit.n)]
-    assert len(made) == len(set(made)) and set(made) == held
+    actual = mma_tiles(a, b, c, TARGET)
+    assert actual == Tiles(unit, warps, m, n, k, count)
+    assert list(actual.matrices) == list(range(0, count, batches))
+    values = {c.layout.element(register) for register in range(c.layout.num_registers)}
+    starts = product(actual.matrices, actual.rows, actual.columns)
+    results = [
+        (batch * m + row + y) * n + column + x for batch, row, column in starts for y, x in places_c(unit, unit.n)
+    ]
+    assert len(results) == len(set(results)) and set(results) == values
     # An operand of another batch, or of none.
     assert mma_tiles(a, buffer((2 * count, k, n), 0, 64), c, TARGET) is None
     assert mma_tiles(a, buffer((k, n), 0, 64), c, TARGET) is None
@@ -156,9 +158,9 @@ def test_operands_that_no_mma_takes() -> None:
     assert mma_tiles(buffer((m, k), 1, 64), b, c, TARGET) is not None
 
 
-@pytest.mark.parametrize("columns, wanted", [(8, 8), (256, 256), (512, 256)])
-def test_columns_of_a_wgmma(columns: int, wanted: int) -> None:
-    assert wgmma_columns(columns) == wanted
+@pytest.mark.parametrize("columns, expected", [(8, 8), (256, 256), (512, 256)])
+def test_columns_of_a_wgmma(columns: int, expected: int) -> None:
+    assert wgmma_columns(columns) == expected
 
 
 CASES = [
@@ -185,7 +187,7 @@ def test_a_group_multiplies_everything_once(
     assert group.b == Panels(*of_b) and group.a == (None if in_registers else Panels(*of_a))
     starts_b = {byte_of(b, at, column): (at, column) for at, column in product(range(0, k, 16), range(0, n, 8))}
     done: list[tuple[int, int, int]] = []
-    written: list[int] = []
+    text: list[int] = []
     for step in group.steps:
         row, column = divmod(layout_c.element(step.c[0]), n)
         at, of_column = starts_b[step.b]
@@ -193,18 +195,18 @@ def test_a_group_multiplies_everything_once(
         if isinstance(step.a, int):
             assert isinstance(a, SharedType) and step.a == byte_of(a, row, at)
         else:
-            assert [divmod(layout_a.element(one), k) for one in step.a] == [
+            assert [divmod(layout_a.element(item), k) for item in step.a] == [
                 (row + more, at + deep) for more, deep in places_a(K16)
             ]
-        assert [divmod(layout_c.element(one), n) for one in step.c] == [
+        assert [divmod(layout_c.element(item), n) for item in step.c] == [
             (row + more, column + right) for more, right in places_c(K16, group.columns)
         ]
         done.append((row, column, at))
-        written += step.c if step.first else ()
+        text += step.c if step.first else ()
     own = n // warps.columns
-    wanted = product(range(0, m, 16 * warps.rows), range(0, own, group.columns), range(0, k, 16))
-    assert done == list(wanted)
-    assert sorted(written) == list(range(layout_c.num_registers))
+    expected = product(range(0, m, 16 * warps.rows), range(0, own, group.columns), range(0, k, 16))
+    assert done == list(expected)
+    assert sorted(text) == list(range(layout_c.num_registers))
     # The bits of a warp group's number move rows of a and columns of b.
     bits = int(math.log2(warps.rows * warps.columns // 4))
     assert len(group.a_bases) == len(group.b_bases) == bits

@@ -82,21 +82,21 @@ def simulated(module: gpu.Module, arguments: Sequence[Any], grid: tuple[int, ...
 
 
 def judged(
-    model: Op, module: gpu.Module, given: Callable[[], tuple[np.ndarray, list[Any]]], grid: tuple[int, ...],
+    model: Op, module: gpu.Module, make_arguments: Callable[[], tuple[np.ndarray, list[Any]]], grid: tuple[int, ...],
     seeds: Sequence[int] = (0, 1, 2), **close: float,
 ) -> np.ndarray:  # fmt: skip
     """The array that the interpreter writes, compared with the simulation's. `given` makes the array and
     the arguments, which begin alike each time."""
-    wanted, arguments = given()
+    expected, arguments = make_arguments()
     run(model, None, grid, arguments)
     for seed in seeds:
-        found, arguments = given()
+        actual, arguments = make_arguments()
         simulated(module, arguments, grid, seed)
         if close:
-            np.testing.assert_allclose(found.astype(np.float64), wanted.astype(np.float64), **close)
+            np.testing.assert_allclose(actual.astype(np.float64), expected.astype(np.float64), **close)
         else:
-            np.testing.assert_array_equal(found.astype(np.float64), wanted.astype(np.float64))
-    return wanted
+            np.testing.assert_array_equal(actual.astype(np.float64), expected.astype(np.float64))
+    return expected
 
 
 def random(shape: tuple[int, int], dtype: Any, seed: int) -> np.ndarray:
@@ -156,34 +156,34 @@ def test_products(
     tile: tuple[int, int, int], sizes: tuple[int, int, int], name: str, form: str, warps: int, stages: int
 ) -> None:
     """Swizzles of 128, 64 and 32 bytes, several panels, ragged edges; loops shorter than the pipeline, and none."""
-    model, given, grid = product(tile, sizes, name, form)
+    model, arguments, grid = product(tile, sizes, name, form)
     module = placed(model, warps, stages)
     assert count(module, gpu.TmaLoad) == 2 * stages and count(module, gpu.TmaStore) == 1
     assert not count(module, tt.Load) and not count(module, gpu.LocalLoad)
-    judged(model, module, given, grid)
+    judged(model, module, arguments, grid)
 
 
 def test_blocks_outside_are_nan_where_they_are_padded_so() -> None:
     """A last block along k that is half outside makes every sum NaN; none does with zeros."""
-    for pad, wanted in (("zero", False), ("nan", True)):
-        model, given, grid = product((64, 16, 64), (64, 16, 96), "f16", "NT", pad)
-        made = judged(model, placed(model), given, grid)
-        assert np.isnan(made).all() == np.isnan(made).any() == wanted
+    for pad, expected in (("zero", False), ("nan", True)):
+        model, arguments, grid = product((64, 16, 64), (64, 16, 96), "f16", "NT", pad)
+        result = judged(model, placed(model), arguments, grid)
+        assert np.isnan(result).all() == np.isnan(result).any() == expected
 
 
 def test_tma_writes_whole_16_bytes() -> None:
     """Rows of other sizes than multiples of 16 bytes, which the kernel is compiled for, are a simulation error."""
-    model, given, _ = product((64, 16, 64), (64, 20, 64))
+    model, arguments, _ = product((64, 16, 64), (64, 20, 64))
     with pytest.raises(SimulationError, match="must be a multiple of 16 bytes"):
-        simulated(placed(model), given()[1])
+        simulated(placed(model), arguments()[1])
 
 
 def test_tma_pads_no_8_bit_floats_with_nan() -> None:
     """A tensor map of bytes cannot pad with NaN (`cuTensorMapEncodeTiled`): such blocks are loaded through pointers."""
-    model, given, grid = product((64, 16, 64), (64, 16, 96), "e4m3", "NT", "nan")
+    model, arguments, grid = product((64, 16, 64), (64, 16, 96), "e4m3", "NT", "nan")
     module = placed(model)
     assert not count(module, gpu.TmaLoad) and count(module, gpu.TmaStore) == 1
-    assert np.isnan(judged(model, module, given, grid, (0,))).all()
+    assert np.isnan(judged(model, module, arguments, grid, (0,))).all()
 
 
 @zg.function
@@ -295,8 +295,8 @@ def test_backwards_from_the_index(wide: bool, first: int, last: int) -> None:
 
     def given() -> tuple[np.ndarray, list[Any]]:
         arrays = random((64, 256), np.float16, 5), random((16, 256), np.float16, 6), random((64, 16), np.float16, 7)
-        made = [zg.TensorDescriptor(array, block) for array, block in zip(arrays, blocks, strict=True)]
-        return arrays[2], [*made, first, last]
+        results = [zg.TensorDescriptor(array, block) for array, block in zip(arrays, blocks, strict=True)]
+        return arrays[2], [*results, first, last]
 
     judged(model, module, given, (1,), (0, 1))
 
@@ -334,16 +334,16 @@ def test_both_kinds_of_copies_in_a_loop(stages: int, depth: int) -> None:
 
 def without(module: gpu.Module, number: int, kinds: tuple[type[Op], ...]) -> gpu.Module:
     """The module without its op of this number, of the given kinds."""
-    found = [op for op in module.walk() if isinstance(op, kinds)][number]
+    results = [op for op in module.walk() if isinstance(op, kinds)][number]
 
     def dropped(_builder: Rewriter, op: Op, operands: tuple[Value, ...]) -> Outcome:
-        if op is not found:
+        if op is not results:
             return None
         return operands[0] if isinstance(op, gpu.WgmmaWait) else DROP
 
-    made = transform(module, dropped)
-    assert isinstance(made, gpu.Module)
-    return made
+    model = transform(module, dropped)
+    assert isinstance(model, gpu.Module)
+    return model
 
 
 ORDER = (
@@ -354,38 +354,38 @@ ORDER = (
 
 def test_everything_that_waits_is_needed() -> None:
     """A missing wait, fence, arrival or load is an error or a wrong result, whenever TMA completes."""
-    model, given, _ = product((64, 16, 64), (64, 16, 320))
+    model, inputs, _ = product((64, 16, 64), (64, 16, 320))
     module = placed(model)
-    wanted, arguments = given()
+    expected, arguments = inputs()
     run(model, None, (1,), arguments)
     numbers = range(sum(isinstance(op, ORDER) for op in module.walk()))
     assert len(numbers) > 10
     for number in numbers:
         less = without(module, number, ORDER)
         for seed in (0, 1):
-            found, arguments = given()
+            actual, arguments = inputs()
             try:
                 simulated(less, arguments, seed=seed)
             except SimulationError:
                 continue
-            assert not np.array_equal(found, wanted), f"number {number} is not missed"
+            assert not np.array_equal(actual, expected), f"number {number} is not missed"
 
 
 @pytest.mark.parametrize("tile", [(64, 256, 16), (64, 128, 16)])
 def test_the_memory_of_mbarriers_is_used_again(tile: tuple[int, int, int]) -> None:
     """The block that is stored is larger than the loop's buffers, and lies where the mbarriers were."""
-    model, given, grid = product(tile, (tile[0], tile[1], 48))
+    model, arguments, grid = product(tile, (tile[0], tile[1], 48))
     module = placed(model, 4, 2)
     allocs = [op for op in module.walk() if isinstance(op, gpu.LocalAlloc)]
-    (stored,) = [op for op in allocs if any(isinstance(user, gpu.TmaStore) for user in op.result.uses)]
+    (values,) = [op for op in allocs if any(isinstance(user, gpu.TmaStore) for user in op.result.uses)]
     (phases,) = [op for op in allocs if any(isinstance(user, gpu.MbarrierInit) for user in op.result.uses)]
-    assert isinstance(stored.type, SharedType) and stored.offset <= phases.offset < stored.offset + stored.type.bytes
-    judged(model, module, given, grid, (0, 1))
+    assert isinstance(values.type, SharedType) and values.offset <= phases.offset < values.offset + values.type.bytes
+    judged(model, module, arguments, grid, (0, 1))
 
 
 def test_the_barrier_between_a_dot_and_a_fetch_is_needed() -> None:
     """The analysis and the simulation agree on it: every barrier of the loop is needed."""
-    model, given, _ = product((64, 16, 64), (64, 16, 320))
+    model, arguments, _ = product((64, 16, 64), (64, 16, 320))
     module = placed(model)
     in_loop = [
         number
@@ -398,7 +398,7 @@ def test_the_barrier_between_a_dot_and_a_fetch_is_needed() -> None:
         assert "barrier" in {hazard.missing for hazard in hazards(less)}
         for seed in (0, 1):
             with pytest.raises(SimulationError, match="a TMA load writes"):
-                simulated(less, given()[1], seed=seed)
+                simulated(less, arguments()[1], seed=seed)
 
 
 def _is_in_loop(op: Op) -> bool:
@@ -408,28 +408,28 @@ def _is_in_loop(op: Op) -> bool:
 
 def test_a_phase_that_never_ends_is_an_error() -> None:
     """An mbarrier that expects two arrivals and gets one is an error, not a hang."""
-    model, given, _ = product((64, 16, 64), (64, 16, 128))
+    model, arguments, _ = product((64, 16, 64), (64, 16, 128))
     module = placed(model)
     text = re.sub(r"(mbarrier\.init\.shared::cta\.b64 \[\$0\+0\]), 1;", r"\1, 2;", to_llvm(module))
     with pytest.raises(SimulationError, match="never ends"):
-        simulate(text, num_warps=4, shared=module.shared, arguments=in_parts(kernel_of(module), given()[1]))
+        simulate(text, num_warps=4, shared=module.shared, arguments=in_parts(kernel_of(module), arguments()[1]))
 
 
 def test_a_phase_taken_for_another_is_an_error() -> None:
     """A thread that waits for the parity of the phase before continues at once, and reads data in flight."""
-    model, given, _ = product((64, 16, 64), (64, 16, 128))
+    model, arguments, _ = product((64, 16, 64), (64, 16, 128))
     module = placed(model)
 
     def flipped(builder: Rewriter, op: Op, operands: tuple[Value, ...]) -> Outcome:
         if not isinstance(op, gpu.MbarrierWait):
             return None
-        one = builder.add(arith.ConstantOp(1, zg.i32))
-        return builder.add(gpu.MbarrierWait(operands[0], builder.add(arith.XOrI(operands[1], one))))
+        unit = builder.add(arith.ConstantOp(1, zg.i32))
+        return builder.add(gpu.MbarrierWait(operands[0], builder.add(arith.XOrI(operands[1], unit))))
 
     wrong = transform(module, flipped)
     assert isinstance(wrong, gpu.Module)
     with pytest.raises(SimulationError, match="on its way"):
-        simulated(wrong, given()[1])
+        simulated(wrong, arguments()[1])
 
 
 # As far as the assembler.
@@ -456,10 +456,10 @@ def assembled(ptx: str, folder: Path) -> tuple[str, str]:
 def test_assembled_products(tile: tuple[int, int, int], form: str, warps: int, stages: int, tmp_path: Path) -> None:
     """No spills, no wait after each wgmma (C7510); enough registers for the loop."""
     module = placed(product(tile, tile, "f16", form)[0], warps, stages)
-    said, sass = assembled(assemble(module).ptx, tmp_path)
-    assert "0 bytes spill stores, 0 bytes spill loads" in said and "C7510" not in said, said
-    registers = re.search(r"Used (\d+) registers", said)
-    assert registers is not None and int(registers[1]) <= (168 if tile[1] == 256 else 200), said
+    text, sass = assembled(assemble(module).ptx, tmp_path)
+    assert "0 bytes spill stores, 0 bytes spill loads" in text and "C7510" not in text, text
+    registers = re.search(r"Used (\d+) registers", text)
+    assert registers is not None and int(registers[1]) <= (168 if tile[1] == 256 else 200), text
     if sass:
         assert len(re.findall(r"\bUTMALDG\.2D", sass)) >= 2 and re.search(r"\bUTMASTG\.2D", sass)
         assert "SYNCS.PHASECHK.TRANS64.TRYWAIT" in sass and re.search(r"SYNCS\.ARRIVE\.TRANS64", sass)
@@ -468,6 +468,6 @@ def test_assembled_products(tile: tuple[int, int, int], form: str, warps: int, s
 
 def test_assembled_attention(tmp_path: Path) -> None:
     module = placed(attention_of(False, 128, 128, 64), 8, 3)
-    said, sass = assembled(assemble(module).ptx, tmp_path)
-    assert "0 bytes spill stores, 0 bytes spill loads" in said and "C7510" not in said, said
+    text, sass = assembled(assemble(module).ptx, tmp_path)
+    assert "0 bytes spill stores, 0 bytes spill loads" in text and "C7510" not in text, text
     assert not sass or "UTMALDG.2D" in sass

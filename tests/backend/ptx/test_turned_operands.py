@@ -49,45 +49,48 @@ TURNED = {"NN": (False, True), "TT": (True, False), "TN": (True, True)}
 
 # All pairs of two of these, by loads that are raised to TMA and those that are not in turn.
 @pytest.mark.parametrize(
-    ("element", "dtype", "tile", "warps", "turned", "raised"),
+    ("element", "dtype", "tile", "warps", "transposed", "plan"),
     [
-        pytest.param(*case, turned, bool((at + number) % 2), id=f"{name}-{case[0]}-{case[2]}")
+        pytest.param(*case, transposed, bool((at + number) % 2), id=f"{name}-{case[0]}-{case[2]}")
         for at, case in enumerate(CASES)
-        for number, (name, turned) in enumerate(TURNED.items())
+        for number, (name, transposed) in enumerate(TURNED.items())
     ],
 )
 def test_products(
-    element: Any, dtype: Any, tile: tuple[int, int, int], warps: int, turned: tuple[bool, bool], raised: bool
+    element: Any, dtype: Any, tile: tuple[int, int, int], warps: int, transposed: tuple[bool, bool], plan: bool
 ) -> None:
     """Copies run ahead of the loop, wgmma is in flight while threads read and turn, and no byte is stored alone."""
     m, n, k = tile
     whole = np.issubdtype(dtype, np.integer)
     total = zg.i32 if whole else zg.f32
     # Strides of 1 are constants of the kernel, as they would be in a launch.
-    strides = [*((1, zg.divisible(zg.i32)) if turned[0] else (zg.divisible(zg.i32), 1))]
-    strides += [*((zg.divisible(zg.i32), 1) if turned[1] else (1, zg.divisible(zg.i32)))]
-    made = product.compile(
+    strides = [*((1, zg.divisible(zg.i32)) if transposed[0] else (zg.divisible(zg.i32), 1))]
+    strides += [*((zg.divisible(zg.i32), 1) if transposed[1] else (1, zg.divisible(zg.i32)))]
+    binary = product.compile(
         zg.divisible(zg.ptr(element)), zg.divisible(zg.ptr(element)), zg.divisible(zg.ptr(total)), zg.i32, *strides,
         m, n, k, total, target="sm_90a", num_warps=warps, num_stages=3, verify=True,
-        raise_pointers=raised,
+        raise_pointers=plan,
     )  # fmt: skip
-    ops = list(made.stages["gpu"].walk())
-    assert sum(isinstance(op, gpu.TmaLoad if made.maps else gpu.AsyncCopy) for op in ops) == 2 * 3
-    assert raised or not made.maps
+    ops = list(binary.stages["gpu"].walk())
+    assert sum(isinstance(op, gpu.TmaLoad if binary.maps else gpu.AsyncCopy) for op in ops) == 2 * 3
+    assert plan or not binary.maps
     loads = [op for op in ops if isinstance(op, gpu.LocalLoad) and isinstance(op.parent_op, scf.For)]
-    assert len(loads) == (turned[1] and (turned[0] or n < 64))
+    assert len(loads) == (transposed[1] and (transposed[0] or n < 64))
     waits = [op.pending for op in ops if isinstance(op, gpu.WgmmaWait) and isinstance(op.parent_op, scf.For)]
-    assert waits == [2 if k * np.dtype(dtype).itemsize > 32 and (turned[0] or n >= 64) else 1]
-    assert "st.shared.b8" not in made.stages["ptx"]
+    assert waits == [2 if k * np.dtype(dtype).itemsize > 32 and (transposed[0] or n >= 64) else 1]
+    assert "st.shared.b8" not in binary.stages["ptx"]
     random, depth = np.random.default_rng(1), 4 * k
     low = 0 if dtype is np.uint8 else -3
     a, b = (random.integers(low, 4, shape).astype(dtype) for shape in ((m, depth), (depth, n)))
-    wanted = a.astype(np.int64) @ b.astype(np.int64)
-    a_given, b_given = np.ascontiguousarray(a.T if turned[0] else a), np.ascontiguousarray(b if turned[1] else b.T)
-    found = np.zeros((m, n), np.int32 if whole else np.float32)
-    sizes = [m if turned[0] else depth, n if turned[1] else depth]
-    made.simulate[(1,)](a_given, b_given, found, depth, *sizes)
-    np.testing.assert_array_equal(found, wanted)
+    expected = a.astype(np.int64) @ b.astype(np.int64)
+    a_given, b_given = (
+        np.ascontiguousarray(a.T if transposed[0] else a),
+        np.ascontiguousarray(b if transposed[1] else b.T),
+    )
+    actual = np.zeros((m, n), np.int32 if whole else np.float32)
+    sizes = [m if transposed[0] else depth, n if transposed[1] else depth]
+    binary.simulate[(1,)](a_given, b_given, actual, depth, *sizes)
+    np.testing.assert_array_equal(actual, expected)
 
 
 @zg.kernel
@@ -103,24 +106,24 @@ def by_blocks(
     zg.store(zg.add(zg.add(c_ptr, zg.mul(zg.expand(zg.arange(0, M), 1), N)), zg.expand(zg.arange(0, N), 0)), total)
 
 
-@pytest.mark.parametrize("turned", [(False, True), (True, False), (True, True)], ids=["NN", "TT", "TN"])
+@pytest.mark.parametrize("transposed", [(False, True), (True, False), (True, True)], ids=["NN", "TT", "TN"])
 @pytest.mark.parametrize(("element", "dtype", "k"), [(zg.f8e4m3, F8, 64), (zg.f32, np.float32, 32)])
-def test_tma_brings_operands_that_threads_read(element: Any, dtype: Any, k: int, turned: tuple[bool, bool]) -> None:
+def test_tma_brings_operands_that_threads_read(element: Any, dtype: Any, k: int, transposed: tuple[bool, bool]) -> None:
     m, n, depth = 64, 128, 5 * k
-    blocks = [(k, m) if turned[0] else (m, k), (k, n) if turned[1] else (n, k)]
-    made = by_blocks.compile(
+    blocks = [(k, m) if transposed[0] else (m, k), (k, n) if transposed[1] else (n, k)]
+    binary = by_blocks.compile(
         *(zg.divisible(zg.descriptor(block, element)) for block in blocks), zg.divisible(zg.ptr(zg.f32)), zg.i32,
-        m, n, k, zg.f32, *turned, target="sm_90a", num_warps=4, num_stages=3, verify=True,
+        m, n, k, zg.f32, *transposed, target="sm_90a", num_warps=4, num_stages=3, verify=True,
     )  # fmt: skip
-    ops = list(made.stages["gpu"].walk())
-    assert sum(isinstance(op, gpu.TmaLoad) for op in ops) == (0 if all(turned) and element is zg.f32 else 2 * 3)
+    ops = list(binary.stages["gpu"].walk())
+    assert sum(isinstance(op, gpu.TmaLoad) for op in ops) == (0 if all(transposed) and element is zg.f32 else 2 * 3)
     random = np.random.default_rng(1)
     a, b = (random.integers(-3, 4, shape).astype(dtype) for shape in ((m, depth), (depth, n)))
-    given = np.ascontiguousarray(a.T if turned[0] else a), np.ascontiguousarray(b if turned[1] else b.T)
-    found = np.zeros((m, n), np.float32)
-    described = [zg.TensorDescriptor(array, block) for array, block in zip(given, blocks, strict=True)]
-    made.simulate[(1,)](*described, found, depth)
-    np.testing.assert_array_equal(found, a.astype(np.float64) @ b.astype(np.float64))
+    arguments = np.ascontiguousarray(a.T if transposed[0] else a), np.ascontiguousarray(b if transposed[1] else b.T)
+    actual = np.zeros((m, n), np.float32)
+    descriptor = [zg.TensorDescriptor(array, block) for array, block in zip(arguments, blocks, strict=True)]
+    binary.simulate[(1,)](*descriptor, actual, depth)
+    np.testing.assert_array_equal(actual, a.astype(np.float64) @ b.astype(np.float64))
 
 
 @zg.kernel
@@ -134,9 +137,9 @@ def interleaved(x_ptr, y_ptr, out_ptr, SIZE: zg.constexpr):
 def test_bytes_of_two_words() -> None:
     size = 1024
     pointer = zg.divisible(zg.ptr(zg.i8))
-    made = interleaved.compile(pointer, pointer, pointer, size, target="sm_90a", num_warps=4)
-    assert "prmt" in made.stages["ptx"]
+    binary = interleaved.compile(pointer, pointer, pointer, size, target="sm_90a", num_warps=4)
+    assert "prmt" in binary.stages["ptx"]
     x, y = np.random.default_rng(1).integers(-128, 128, (2, size)).astype(np.int8)
-    found = np.zeros(2 * size, np.int8)
-    made.simulate[(1,)](x, y, found)
-    np.testing.assert_array_equal(found, np.stack([x, y], 1).ravel())
+    actual = np.zeros(2 * size, np.int8)
+    binary.simulate[(1,)](x, y, actual)
+    np.testing.assert_array_equal(actual, np.stack([x, y], 1).ravel())

@@ -46,12 +46,12 @@ def sorted_and_largest(x, y, z, N: zg.constexpr):
 
 
 @zg.kernel
-def counted_and_gathered(x, place, counts, turned, N: zg.constexpr):
+def counted_and_gathered(x, place, counts, transposed, N: zg.constexpr):
     at = zg.arange(0, N)
     v = zg.load(zg.add(x, at))
     zg.store(place, zg.argmax(v, 0))
     zg.store(zg.add(counts, zg.arange(0, 16)), zg.histogram(v, 16))
-    zg.store(zg.add(turned, at), zg.gather(v, zg.sub(N - 1, at), 0))
+    zg.store(zg.add(transposed, at), zg.gather(v, zg.sub(N - 1, at), 0))
 
 
 @zg.function
@@ -108,12 +108,12 @@ def test_simulated_as_the_reference(name: str, num_warps: int) -> None:
     kernel, types, arguments, grid = KERNELS[name]
     compiled = kernel.compile(*types, num_warps=num_warps)
     assert hazards(compiled.stages["gpu"]) == []
-    found, wanted = copies(arguments), copies(arguments)
-    given = [argument for argument, type_ in zip(found, types, strict=True) if not isinstance(type_, int)]
-    simulate(compiled.stages["llvm"], num_warps=num_warps, shared=compiled.shared, grid=grid, arguments=given)
-    kernel[grid](*wanted, interpret=True)
-    for one, other in zip(found, wanted, strict=True):
-        np.testing.assert_allclose(one, other, rtol=1e-5, atol=1e-5)
+    actual, expected = copies(arguments), copies(arguments)
+    inputs = [argument for argument, type_ in zip(actual, types, strict=True) if not isinstance(type_, int)]
+    simulate(compiled.stages["llvm"], num_warps=num_warps, shared=compiled.shared, grid=grid, arguments=inputs)
+    kernel[grid](*expected, interpret=True)
+    for item, other in zip(actual, expected, strict=True):
+        np.testing.assert_allclose(item, other, rtol=1e-5, atol=1e-5)
 
 
 @pytest.mark.parametrize("target", ["sm_80", "sm_90a"])

@@ -64,8 +64,8 @@ def test_masked_off_elements_are_not_accessed():
         copied(f"{LOAD} %m; tt.store %qa %x;", short, np.ones(7, np.float32))
     with pytest.raises(KernelRuntimeError, match="stores an undefined element"):
         copied(f"{LOAD} %m; tt.store %qa %x;", short, np.ones(8, np.float32), strict=True)
-    found = copied(f"{LOAD} %m; tt.store %qa %x %m;", short, np.ones(8, np.float32), strict=True)
-    assert found == [1, 2, 3, 4, 5, 1, 1, 1]
+    actual = copied(f"{LOAD} %m; tt.store %qa %x %m;", short, np.ones(8, np.float32), strict=True)
+    assert actual == [1, 2, 3, 4, 5, 1, 1, 1]
 
 
 def test_a_mask_of_all_false_accesses_nothing():
@@ -75,8 +75,8 @@ def test_a_mask_of_all_false_accesses_nothing():
 
 def test_any_byte_but_zero_is_true():
     x = np.array([0, 1, 2, 255, 0, 128, 1, 0], np.uint8).view(np.bool_)
-    found = copied(f"{LOAD}; tt.store %qa %x;", x, np.zeros(8, np.bool_), type_="i1")
-    assert found == [False, True, True, True, False, True, True, False]
+    actual = copied(f"{LOAD}; tt.store %qa %x;", x, np.zeros(8, np.bool_), type_="i1")
+    assert actual == [False, True, True, True, False, True, True, False]
 
 
 def test_pointers_count_elements():
@@ -152,11 +152,11 @@ def test_a_block_is_combined_with_memory_inside_of_the_tensor(kind, combined):
 
 def test_only_the_elements_inside_must_be_defined():
     array = np.zeros((3, 8), np.float32)[:, :5]
-    given = [TensorDescriptor(array, (2, 4)), np.ones(8, np.float32)]
-    run(parse(REDUCE.replace("KIND", "fadd")), None, (1,), [*given, 3], strict=True)
+    arguments = [TensorDescriptor(array, (2, 4)), np.ones(8, np.float32)]
+    run(parse(REDUCE.replace("KIND", "fadd")), None, (1,), [*arguments, 3], strict=True)
     assert array.sum() == 3
     with pytest.raises(KernelRuntimeError, match="the mask of this load"):
-        run(parse(REDUCE.replace("KIND", "fadd")), None, (1,), [*given, 2], strict=True)
+        run(parse(REDUCE.replace("KIND", "fadd")), None, (1,), [*arguments, 2], strict=True)
 
 
 def test_the_kind_must_fit_the_elements():

@@ -61,8 +61,8 @@ def test_integers_against_python(elementwise, pairs, type_):
         if name[:3] in ("div", "rem"):
             x, y = a[b != 0], b[b != 0]
         expected = [wrap(meaning(int(p), int(q), BITS[type_]), type_) for p, q in zip(x, y, strict=True)]
-        found = elementwise(f"arith.{name}", [type_, type_], type_, [x, y])
-        assert found.tolist() == expected, name
+        actual = elementwise(f"arith.{name}", [type_, type_], type_, [x, y])
+        assert actual.tolist() == expected, name
 
 
 @pytest.mark.parametrize("op", ["divsi", "remsi"])
@@ -80,8 +80,8 @@ def test_integer_comparisons(elementwise, pairs, type_):
     a, b = pairs(type_)
     for name in PREDICATES:
         predicate = name if name in ("eq", "ne") else ("s" if type_ in SIGNED else "u") + name
-        found = elementwise("arith.cmpi", [type_, type_], "i1", [a, b], f"@{predicate}")
-        assert found.tolist() == list(map(getattr(operator, name), a.tolist(), b.tolist()))
+        actual = elementwise("arith.cmpi", [type_, type_], "i1", [a, b], f"@{predicate}")
+        assert actual.tolist() == list(map(getattr(operator, name), a.tolist(), b.tolist()))
 
 
 @pytest.mark.parametrize("type_", FLOATS)
@@ -89,9 +89,9 @@ def test_float_comparisons(elementwise, pairs, type_):
     a, b = pairs(type_)
     for name in PREDICATES:
         predicate = "une" if name == "ne" else f"o{name}"
-        found = elementwise("arith.cmpf", [type_, type_], "i1", [a, b], f"@{predicate}")
+        actual = elementwise("arith.cmpf", [type_, type_], "i1", [a, b], f"@{predicate}")
         expected = map(getattr(operator, name), a.astype(float).tolist(), b.astype(float).tolist())
-        assert found.tolist() == list(expected)
+        assert actual.tolist() == list(expected)
 
 
 def saturated(exact, dtype):
@@ -102,9 +102,9 @@ def saturated(exact, dtype):
     return exact.astype(dtype)
 
 
-def assert_same(found, expected):
+def assert_same(actual, expected):
     """Equal, NaN with NaN, and the zeros' signs."""
-    wide, want = found.astype(np.float64), np.asarray(expected).astype(np.float64)
+    wide, want = actual.astype(np.float64), np.asarray(expected).astype(np.float64)
     np.testing.assert_array_equal(wide, want)
     zeros = want == 0
     np.testing.assert_array_equal(np.signbit(wide[zeros]), np.signbit(want[zeros]))
@@ -162,5 +162,5 @@ def test_constants_have_their_type(apply):
     %y1 : tensor<x2, i1> = arith.constant @true;
     %y2 : u8 = arith.constant @255;
     %y3 : bf16 = arith.constant @0.1;"""
-    found = apply(body, [], [("f8e4m3", (2,)), ("i1", (2,)), ("u8", ()), ("bf16", ())])
-    assert [x.astype(float).tolist() for x in found] == [[448.0, 448.0], [1, 1], 255, float(ml_dtypes.bfloat16(0.1))]
+    actual = apply(body, [], [("f8e4m3", (2,)), ("i1", (2,)), ("u8", ()), ("bf16", ())])
+    assert [x.astype(float).tolist() for x in actual] == [[448.0, 448.0], [1, 1], 255, float(ml_dtypes.bfloat16(0.1))]

@@ -49,12 +49,12 @@ tt.func @"k" (%m : ptr<{type_}>, %at : ptr<i32>, %v : ptr<{type_}>, %out : ptr<{
 
 
 def one_by_one(kind, memory, at, values, masked):
-    found = np.zeros_like(values)
+    actual = np.zeros_like(values)
     for place, (index, value) in enumerate(zip(at, values, strict=True)):
         if not masked or index < 3:
-            found[place] = memory[index]
+            actual[place] = memory[index]
             memory[index] = np.array(MEANING[kind](memory[index], value)).astype(memory.dtype)
-    return found
+    return actual
 
 
 CASES = [(kind, "i32") for kind in ("add", "max", "min", "and", "or", "xor", "xchg")]
@@ -76,11 +76,11 @@ def test_atomics_happen_in_order(values, kind, type_, keep, masked, batch):
     expected = memory.copy()
     out = np.zeros(40, dtype)
     with np.errstate(all="ignore"):
-        found = one_by_one(kind, expected, at, x, masked)
+        actual = one_by_one(kind, expected, at, x, masked)
     run(kernel(kind, type_, keep, masked), None, (5,), [memory, at, x, out], batch=batch)
     assert memory.tobytes() == expected.tobytes()
     if keep:
-        assert out.tobytes() == found.tobytes()
+        assert out.tobytes() == actual.tobytes()
 
 
 def test_the_result_of_a_masked_lane_is_undefined():

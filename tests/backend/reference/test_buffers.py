@@ -16,14 +16,14 @@ from ziggurat.transforms.cpu.passes import lower
 def model(body: str, scratch: int = 0) -> Any:
     """A CPU model whose kernel has the pointers %0 and %1 and the number %2."""
     inside = textwrap.indent(textwrap.dedent(body).strip(), " " * 8)
-    made = zg.parse(
+    model = zg.parse(
         f"cpu.module @vector=64 @scratch={scratch} ()void -> {{\n"
         f'    tt.func @"kernel" (%0 : ptr<i32>, %1 : ptr<i32>, %2 : i32)void -> {{\n{inside}\n'
         "        tt.return;\n    };\n    unreachable;\n};"
     )
-    zg.verify(made)
-    assert zg.same_model(zg.parse(str(made)), made)
-    return made
+    zg.verify(model)
+    assert zg.same_model(zg.parse(str(model)), model)
+    return model
 
 
 def given() -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:
@@ -46,7 +46,7 @@ def region(body: str, buffers: str = "") -> str:
 
 def test_a_view_of_a_buffer():
     """Every element of a row-major buffer in reverse; a part of it; and a scalar, outside of a region."""
-    made = model(
+    result = model(
         region(
             """
             cpu.put %3 %13 @start=7 @strides=[-1];
@@ -63,13 +63,13 @@ def test_a_view_of_a_buffer():
         """
     )
     x, out = given()
-    zg.run(made, 1, x, out, 0)
+    zg.run(result, 1, x, out, 0)
     assert out[:9].tolist() == [*x[:8][::-1], x[5]]
 
 
 def test_what_no_op_has_stored_is_no_number_of_the_kernel():
     """Memory of the thread holds a pattern at first, in each program."""
-    made = model(
+    result = model(
         region(
             "%16 : tensor<x8, i32> = cpu.get %3;\ntt.store %15 %16;\ncpu.put %3 %13;",
             "%3 : buffer<x8, i32> = cpu.alloc @offset=64;",
@@ -77,12 +77,12 @@ def test_what_no_op_has_stored_is_no_number_of_the_kernel():
         scratch=128,
     )
     x, out = given()
-    zg.run(made, 1, x, out, 0)
+    zg.run(result, 1, x, out, 0)
     assert set(out[:8].view(np.uint8)) == {0xA5}
 
 
 def test_buffers_with_one_place_share_memory():
-    made = model(
+    result = model(
         region(
             "cpu.put %3 %13;\n%16 : tensor<x8, i32> = cpu.get %4;\ntt.store %15 %16;",
             "%3 : buffer<x8, i32> = cpu.alloc @offset=0;\n%4 : buffer<x8, i32> = cpu.alloc @offset=0;",
@@ -90,7 +90,7 @@ def test_buffers_with_one_place_share_memory():
         scratch=64,
     )
     x, out = given()
-    zg.run(made, 1, x, out, 0)
+    zg.run(result, 1, x, out, 0)
     assert out[:8].tolist() == x[:8].tolist()
 
 
@@ -120,17 +120,17 @@ ACCESS = """
 @pytest.mark.parametrize("count", (-1, 0, 3, 8, 9))
 @pytest.mark.parametrize("guard", ("true", "false"))
 def test_a_load_through_an_access(count, guard):
-    made = model(ACCESS.format(stride=1, guard=guard, part="", kind="sge").replace("@2;", "@-9;"))
+    result = model(ACCESS.format(stride=1, guard=guard, part="", kind="sge").replace("@2;", "@-9;"))
     x, out = given()
-    zg.run(made, 1, x, out, count)
+    zg.run(result, 1, x, out, count)
     inside = np.arange(8) < count
     assert out[:8].tolist() == np.where(inside, x[:8], -9).tolist()
 
 
 def test_a_mask_of_which_an_access_knows_a_part():
-    made = model(ACCESS.format(stride=1, guard="true", part=" @part=true", kind="sge"))
+    result = model(ACCESS.format(stride=1, guard="true", part=" @part=true", kind="sge"))
     x, out = given()
-    zg.run(made, 1, x, out, 6)
+    zg.run(result, 1, x, out, 6)
     assert out[:8].tolist() == [2, 2, *x[2:6], 2, 2]
 
 
@@ -163,11 +163,11 @@ def everything(x_ptr, out_ptr, n):
 
 def test_a_model_with_every_op_gives_what_the_triton_model_gives(capsys):
     triton = everything.triton(*[zg.ptr(zg.i32)] * 2, zg.i32)
-    made = lower(triton, 64, verify=True)
+    result = lower(triton, 64, verify=True)
     results = []
-    for one in (triton, made):
+    for item in (triton, result):
         x, out = given()
-        zg.run(one, (2,), x, out, 3)
+        zg.run(item, (2,), x, out, 3)
         results.append((out.tolist(), capsys.readouterr().out))
     assert results[0] == results[1]
     x, out = given()
@@ -177,22 +177,22 @@ def test_a_model_with_every_op_gives_what_the_triton_model_gives(capsys):
 
 def test_errors_of_a_program_are_those_of_the_triton_model():
     triton = everything.triton(*[zg.ptr(zg.i32)] * 2, zg.i32)
-    made = lower(triton, 64)
+    result = lower(triton, 64)
     for change, words in (
         (lambda x, out: x.fill(2000), "large"),
         (lambda x, out: out.resize(63, refcheck=False), "arg1"),
     ):
         messages = []
-        for one in (triton, made):
+        for item in (triton, result):
             x, out = given()
             change(x, out)
-            with pytest.raises(zg.KernelRuntimeError, match=words) as caught:
-                run(one, None, (1,), [x, out, 1])
-            messages.append(str(caught.value))
+            with pytest.raises(zg.KernelRuntimeError, match=words) as error:
+                run(item, None, (1,), [x, out, 1])
+            messages.append(str(error.value))
         assert messages[0] == messages[1]
 
 
 def test_a_launch_of_a_model_for_another_target():
-    made = lower(everything.triton(*[zg.ptr(zg.i32)] * 2, zg.i32), 64)
+    result = lower(everything.triton(*[zg.ptr(zg.i32)] * 2, zg.i32), 64)
     with pytest.raises(zg.LaunchError, match="this CPU model is made for target='cpu'"):
-        zg.compile(made, target="sm_90a")
+        zg.compile(result, target="sm_90a")

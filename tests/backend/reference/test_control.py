@@ -332,16 +332,18 @@ def program(names, depth):
                     )
                     lines.append(f"scf.yield {emit(kinds[1:3], item, depth - 1)}; }};")
                 else:
-                    left, go, after = fresh(), fresh(), fresh()
-                    carried, next_ = fresh(), fresh()
+                    rest, go, after = fresh(), fresh(), fresh()
+                    parameters, next_ = fresh(), fresh()
                     pair = "Tuple<i32, i32>"
                     lines.append(
-                        f"{other} : {pair} = scf.while {bound} {value} ({left} : i32, {item} : i32){pair} -> {{"
+                        f"{other} : {pair} = scf.while {bound} {value} ({rest} : i32, {item} : i32){pair} -> {{"
                     )
-                    lines.append(f"{go} : i1 = arith.cmpi {left} %0 @sgt;")
-                    lines.append(f"scf.condition {go} {left} {item}; }} ({after} : i32, {carried} : i32){pair} -> {{")
+                    lines.append(f"{go} : i1 = arith.cmpi {rest} %0 @sgt;")
+                    lines.append(
+                        f"scf.condition {go} {rest} {item}; }} ({after} : i32, {parameters} : i32){pair} -> {{"
+                    )
                     lines.append(f"{next_} : i32 = arith.subi {after} %1;")
-                    lines.append(f"scf.yield {next_} {emit(kinds[1:3], carried, depth - 1)}; }};")
+                    lines.append(f"scf.yield {next_} {emit(kinds[1:3], parameters, depth - 1)}; }};")
                     lines.append(f"{result} : i32 = tuple.load {other} @1;")
             value = result
         return value

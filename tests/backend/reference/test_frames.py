@@ -14,9 +14,9 @@ X, Y, Z = Builder.root([i32, i32, i32]).parameters
 
 @pytest.fixture
 def frame():
-    made = Frame(np.arange(4, dtype=np.int32), np.arange(10, 14, dtype=np.int32))
-    made.bind(X, np.array([0, 10, 20, 30]))
-    return made
+    result = Frame(np.arange(4, dtype=np.int32), np.arange(10, 14, dtype=np.int32))
+    result.bind(X, np.array([0, 10, 20, 30]))
+    return result
 
 
 def test_a_child_has_the_values_of_its_parent(frame):
@@ -61,17 +61,17 @@ def test_a_released_value_is_dropped_from_parents_too(frame):
     part = frame.part(np.array([0]))
     part.lookup(X)
     part.release(X)
-    for one in (frame, part):
+    for item in (frame, part):
         with pytest.raises(AssertionError):
-            one.lookup(X)
+            item.lookup(X)
 
 
 def test_parts_are_merged_in_the_order_of_programs(frame):
     odd, even = frame.part(np.array([1, 3])), frame.part(np.array([0, 2]))
-    met, value = frame.merge([(odd, np.array([1, 3])), (even, np.array([0, 2]))])
-    assert met is frame and value.tolist() == [0, 1, 2, 3]
-    one = frame.part(np.array([2]))
-    some, value = frame.merge([(odd, np.array([1, 3])), (one, np.array([2]))])
+    barriers, value = frame.merge([(odd, np.array([1, 3])), (even, np.array([0, 2]))])
+    assert barriers is frame and value.tolist() == [0, 1, 2, 3]
+    unit = frame.part(np.array([2]))
+    some, value = frame.merge([(odd, np.array([1, 3])), (unit, np.array([2]))])
     assert some.programs.tolist() == [11, 12, 13] and value.tolist() == [1, 2, 3]
     alone, value = frame.merge([(odd, "kept")])
     assert alone.programs.tolist() == [11, 13] and value == "kept"

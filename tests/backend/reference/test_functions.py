@@ -23,14 +23,14 @@ def test_functions(elementwise, name, type_):
     numbers = np.float64([0.1, 0.5, 1.0, 1.7, 2.5, 3.0, 6.9]).astype(
         elementwise("math.absf", [type_], type_, [[1.0]]).dtype
     )
-    found = elementwise(f"math.{name}", [type_], type_, [numbers])
+    actual = elementwise(f"math.{name}", [type_], type_, [numbers])
     exact = np.array([FUNCTIONS[name](x) for x in numbers.astype(float).tolist()], np.float64)
     if type_ == "f64":
-        np.testing.assert_allclose(found, exact, rtol=1e-15)
+        np.testing.assert_allclose(actual, exact, rtol=1e-15)
     else:
         limit = 448.0 if type_ == "f8e4m3" else np.inf
-        expected = np.clip(exact, -limit, limit).astype(np.float32).astype(found.dtype)
-        np.testing.assert_array_equal(found, expected)
+        expected = np.clip(exact, -limit, limit).astype(np.float32).astype(actual.dtype)
+        np.testing.assert_array_equal(actual, expected)
 
 
 def test_edges(elementwise):
@@ -73,17 +73,17 @@ def test_fma_of_f32_rounds_once(numbers):
     from ziggurat.codemodel.scalars import sum_to_odd
 
     a, b, c = (np.array([x]) for x in numbers)
-    found = sum_to_odd(a * b, c).astype(np.float32)[0]
+    actual = sum_to_odd(a * b, c).astype(np.float32)[0]
     exact = fractions.Fraction(numbers[0]) * fractions.Fraction(numbers[1]) + fractions.Fraction(numbers[2])
-    distance = abs(fractions.Fraction(float(found)) - exact)
+    distance = abs(fractions.Fraction(float(actual)) - exact)
     for direction in (-np.inf, np.inf):
-        other = float(np.nextafter(found, np.float32(direction)))
+        other = float(np.nextafter(actual, np.float32(direction)))
         assert distance <= abs(fractions.Fraction(other) - exact)
 
 
 def test_fma_of_special_values(elementwise):
     a, b, c = [np.inf, np.inf, 1e300, 2.0], [1.0, 0.0, 1e300, 0.0], [1.0, 1.0, -np.inf, -0.0]
-    found = elementwise("math.fma", ["f64"] * 3, "f64", [a, b, c])
-    np.testing.assert_array_equal(found, [np.inf, np.nan, -np.inf, 0.0])
+    actual = elementwise("math.fma", ["f64"] * 3, "f64", [a, b, c])
+    np.testing.assert_array_equal(actual, [np.inf, np.nan, -np.inf, 0.0])
     small = elementwise("math.fma", ["bf16"] * 3, "bf16", [[3.0], [5.0], [0.25]])
     assert small.astype(float).tolist() == [15.25]

@@ -54,9 +54,9 @@ def test_assertions_name_the_element_and_the_line():
     %c : tensor<x4, i1> = arith.cmpi %t %s @slt;
     tt.assert %c @"in range" @loc="3:4:3:9:kernel.py";"""
     run(kernel(body), None, (2,), [5])
-    with pytest.raises(KernelRuntimeError, match=r"program \(1, 0, 0\): .*: in range at element \(3\)") as caught:
+    with pytest.raises(KernelRuntimeError, match=r"program \(1, 0, 0\): .*: in range at element \(3\)") as error:
         run(kernel(body), None, (2,), [4])
-    assert caught.value.location.line == 3
+    assert error.value.location.line == 3
 
 
 @pytest.mark.parametrize(

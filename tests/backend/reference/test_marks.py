@@ -24,9 +24,9 @@ def rows(kernel, x, out, **options):
 
 
 def refused(kernel, x, out, match="stores an undefined element: the mask of this load of x leaves it out"):
-    with pytest.raises(zg.KernelRuntimeError, match=match) as caught:
+    with pytest.raises(zg.KernelRuntimeError, match=match) as error:
         rows(kernel, x, out)
-    return caught.value
+    return error.value
 
 
 REDUCTIONS = {
@@ -52,8 +52,8 @@ def test_no_reduction_hides_a_forgotten_other(name, array):
     def body(x, n, out, other):
         at = zg.arange(0, 8)
         mask = zg.compare(at, n, LESS)
-        loaded = zg.load(zg.add(x, at), mask) if other is None else zg.load(zg.add(x, at), mask, other=other)
-        zg.store(out, reduce_(loaded))
+        values = zg.load(zg.add(x, at), mask) if other is None else zg.load(zg.add(x, at), mask, other=other)
+        zg.store(out, reduce_(values))
 
     types = (zg.ptr(zg.f32 if array is FLOATS else zg.i32), zg.i32, zg.ptr(element))
     out = np.zeros(1, np.int32 if element is zg.i32 else np.float32)
@@ -289,11 +289,11 @@ def moved(x, BY: zg.constexpr, BARRIER: zg.constexpr):
 def test_a_program_writes_what_another_position_has_read():
     """With two loads of one position each, the error names the load of the other position."""
     x = np.arange(256, dtype=np.float32)
-    with pytest.raises(zg.KernelRuntimeError, match="writes an element of x that it has read at another pos") as caught:
+    with pytest.raises(zg.KernelRuntimeError, match="writes an element of x that it has read at another pos") as error:
         first_subtracted[(1,)](x, BARRIER=False, strict=True)
-    text = str(caught.value)
+    text = str(error.value)
     assert "zg.store(zg.add(x, at), zg.sub(zg.load(zg.add(x, at)), first))" in text[: text.index("it is read here")]
-    assert "first = zg.load(x)" in text[text.index("it is read here") :] and "zg.debug_barrier()" in caught.value.hint
+    assert "first = zg.load(x)" in text[text.index("it is read here") :] and "zg.debug_barrier()" in error.value.hint
     first_subtracted[(1,)](x, BARRIER=True, strict=True)
     y = np.arange(32, dtype=np.float32)
     with pytest.raises(zg.KernelRuntimeError, match=r"program \(0, 0, 0\) writes an element of x that it has read"):
@@ -372,14 +372,14 @@ def strided(x, stride, out):
 @pytest.mark.parametrize("size", [1, 8])
 def test_an_offset_that_overflows_is_named(size):
     x, out = np.zeros(1, np.int32), np.zeros(size, np.int32)
-    with pytest.raises(zg.MemoryAccessError, match="the product in its offset overflows i32") as caught:
+    with pytest.raises(zg.MemoryAccessError, match="the product in its offset overflows i32") as error:
         strided[(4,)](x, 1 << 30, out, interpret=True)
-    text = str(caught.value)
-    assert text.startswith("program (0, 0, 0) writes out[-2147483648], but out has") and "zg.i64" in caught.value.hint
+    text = str(error.value)
+    assert text.startswith("program (0, 0, 0) writes out[-2147483648], but out has") and "zg.i64" in error.value.hint
     assert "zg.mul(row, stride)" in text[text.index("it overflows here") :]
-    with pytest.raises(zg.MemoryAccessError, match="but out has") as caught:
+    with pytest.raises(zg.MemoryAccessError, match="but out has") as error:
         strided[(4,)](x, 7, out, interpret=True)
-    assert "overflows" not in str(caught.value)
+    assert "overflows" not in str(error.value)
 
 
 def test_every_op_that_is_not_elementwise_has_a_rule():

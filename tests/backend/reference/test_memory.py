@@ -79,9 +79,9 @@ def test_two_pointers_into_one_array():
     ],
 )
 def test_accesses_outside_of_the_arrays(arguments, message):
-    with pytest.raises(MemoryAccessError, match=re.escape(f"program (0, 0, 0) {message}")) as caught:
+    with pytest.raises(MemoryAccessError, match=re.escape(f"program (0, 0, 0) {message}")) as error:
         copy(*arguments)
-    assert str(caught.value.location) == ("kernel.py:7:5" if "reads" in message else "kernel.py:9:5")
+    assert str(error.value.location) == ("kernel.py:7:5" if "reads" in message else "kernel.py:9:5")
 
 
 def test_masked_off_elements_may_be_outside():
@@ -219,9 +219,9 @@ tt.func @"k" (%x : ptr<f32>, %y : ptr<i32>)void -> {
 def test_every_type_goes_through_memory(apply, values, type_):
     a = values(type_)
     a = a[: 1 << (len(a).bit_length() - 1)]
-    found = apply(f"    %z : {type_} = tt.poison;\n    %y0 : tensor<x{len(a)}, {type_}> = tt.reshape %a;",
+    actual = apply(f"    %z : {type_} = tt.poison;\n    %y0 : tensor<x{len(a)}, {type_}> = tt.reshape %a;",
                   [(type_, a)], [(type_, a.shape)])  # fmt: skip
-    assert found.tobytes() == a.tobytes()
+    assert actual.tobytes() == a.tobytes()
 
 
 def test_other_and_strict_mode():
@@ -411,9 +411,9 @@ def test_a_tensor_too_large_for_the_memory_is_an_error(monkeypatch):
         %a : tensor<x4, x4, i32> = tt.reshape %r @loc="7:4:7:20:kernel.py";
         tt.return;
     };""")
-    with pytest.raises(KernelRuntimeError, match="the memory of this machine is too small for the tensors") as caught:
+    with pytest.raises(KernelRuntimeError, match="the memory of this machine is too small for the tensors") as error:
         run(model, None, (2,), [])
-    assert caught.value.location.line == 7
+    assert error.value.location.line == 7
 
 
 def test_models_of_other_tiers_are_refused():

@@ -41,8 +41,8 @@ def test_reduce_by_one_op(apply, op, axis, swapped):
     shape = x.shape[:axis] + x.shape[axis + 1 :]
     operands = "%r %l" if swapped else "%l %r"
     body = combining("tt.reduce", type_, f"%m : {type_} = arith.{op} {operands};", x.shape, text(type_, shape), axis)
-    found = apply(body, [(type_, x)], [(type_, shape)])
-    np.testing.assert_array_equal(found, OPS[op].reduce(x, axis=axis))
+    actual = apply(body, [(type_, x)], [(type_, shape)])
+    np.testing.assert_array_equal(actual, OPS[op].reduce(x, axis=axis))
 
 
 @pytest.mark.parametrize("op", OPS)
@@ -55,9 +55,9 @@ def test_scan_by_one_op(apply, op, axis, reverse):
     body = combining(
         "tt.scan", type_, f"%m : {type_} = arith.{op} %l %r;", x.shape, shape, axis, f"@reverse={str(reverse).lower()}"
     )
-    found = apply(body, [(type_, x)], [(type_, x.shape)])
+    actual = apply(body, [(type_, x)], [(type_, x.shape)])
     flip = (lambda v: np.flip(v, axis)) if reverse else (lambda v: v)
-    np.testing.assert_array_equal(found, flip(OPS[op].accumulate(flip(x), axis=axis)))
+    np.testing.assert_array_equal(actual, flip(OPS[op].accumulate(flip(x), axis=axis)))
 
 
 @pytest.mark.parametrize("type_", ["i8", "u64", "f16", "bf16", "f8e4m3", "f64", "i1"])
@@ -97,9 +97,9 @@ def test_affine_maps_compose_in_order(apply):
         };
     %y0 : tensor<x4, i32> = tuple.load %t @0;
     %y1 : tensor<x4, i32> = tuple.load %t @1;"""
-    found = apply(body, [("i32", a), ("i32", b)], [("i32", (4,))] * 2)
+    actual = apply(body, [("i32", a), ("i32", b)], [("i32", (4,))] * 2)
     steps = itertools.accumulate(zip(a, b, strict=True), lambda p, q: (q[0] * p[0], q[0] * p[1] + q[1]))
-    assert list(zip(*(x.tolist() for x in found), strict=True)) == [tuple(map(int, s)) for s in steps]
+    assert list(zip(*(x.tolist() for x in actual), strict=True)) == [tuple(map(int, s)) for s in steps]
 
 
 ARGMAX = """
@@ -188,13 +188,13 @@ module ()void -> {
     unreachable;
 };""")
     x = np.random.default_rng(0).normal(size=(5, 8)).astype(np.float32)
-    found = np.zeros((5, 2), np.float32)
-    run(model, "kernel", (5,), [x, found])
+    actual = np.zeros((5, 2), np.float32)
+    run(model, "kernel", (5,), [x, actual])
     far = [functools.reduce(lambda a, b: a if abs(a) >= abs(b) else b, row) for row in x]
-    np.testing.assert_array_equal(found, np.stack([x.max(1), far], 1))
+    np.testing.assert_array_equal(actual, np.stack([x.max(1), far], 1))
 
 
 def test_zeros_of_both_signs(apply):
     body = combining("tt.reduce", "f32", "%m : f32 = arith.maximumf %l %r;", (4,), "f32", 0)
-    found = apply(body, [("f32", [-0.0, 0.0, -0.0, -1.0])], [("f32", ())])
-    assert not np.signbit(found)
+    actual = apply(body, [("f32", [-0.0, 0.0, -0.0, -1.0])], [("f32", ())])
+    assert not np.signbit(actual)

@@ -51,8 +51,8 @@ def test_rounding_to_nearest_is_exact_from_f64(target, numbers, data):
     middle = (grid[place] + grid[place + 1]) / 2
     numbers = [*numbers, middle, math.nextafter(middle, math.inf), math.nextafter(middle, -math.inf)]
     with np.errstate(all="ignore"):
-        found = converted(np.array(numbers), f64, target).astype(np.float64)
-    np.testing.assert_array_equal(found, [nearest(x, target, grid) for x in numbers])
+        actual = converted(np.array(numbers), f64, target).astype(np.float64)
+    np.testing.assert_array_equal(actual, [nearest(x, target, grid) for x in numbers])
 
 
 @pytest.mark.parametrize("target", NARROW, ids=str)
@@ -65,20 +65,20 @@ def test_rounding_to_zero_never_grows(target, source):
     )
     numbers = np.concatenate([numbers, [0.0, -0.0, 1e30, -1e30]]).astype(source.dtype)
     with np.errstate(all="ignore"):
-        found = converted(numbers, source, target, toward_zero=True).astype(np.float64)
+        actual = converted(numbers, source, target, toward_zero=True).astype(np.float64)
     exact = numbers.astype(np.float64)
     place = np.searchsorted(grid, np.abs(exact), side="right") - 1
-    np.testing.assert_array_equal(found, np.copysign(grid[place], exact))
-    assert np.array_equal(np.signbit(found), np.signbit(exact))
+    np.testing.assert_array_equal(actual, np.copysign(grid[place], exact))
+    assert np.array_equal(np.signbit(actual), np.signbit(exact))
 
 
 @pytest.mark.parametrize("target", NARROW, ids=str)
 def test_specials(target):
     with np.errstate(all="ignore"):
         for toward_zero in (False, True):
-            found = converted(np.float32([np.inf, -np.inf, np.nan]), f32, target, toward_zero=toward_zero)
+            actual = converted(np.float32([np.inf, -np.inf, np.nan]), f32, target, toward_zero=toward_zero)
             top = LIMIT[target] if target.is_fp8 else math.inf
-            np.testing.assert_array_equal(found.astype(float), [top, -top, np.nan])
+            np.testing.assert_array_equal(actual.astype(float), [top, -top, np.nan])
 
 
 @pytest.mark.parametrize("source", NARROW, ids=str)
@@ -87,20 +87,20 @@ def test_widening_is_exact(source):
     for target in (f16, f32, f64):
         if target.bits > source.bits:
             with np.errstate(all="ignore"):
-                found = converted(codes, source, target)
-                np.testing.assert_array_equal(found.astype(float), codes.astype(float))
+                actual = converted(codes, source, target)
+                np.testing.assert_array_equal(actual.astype(float), codes.astype(float))
 
 
 @given(st.integers(-(2**63), 2**63 - 1))
 def test_integers_round_once(number):
     for target in (f16, bf16, f32, f64):
         with np.errstate(all="ignore"):
-            found = float(int_to_float(np.array([number]), target)[0])
-        if math.isinf(found):
+            actual = float(int_to_float(np.array([number]), target)[0])
+        if math.isinf(actual):
             assert target == f16 and abs(number) >= 65520
             continue
         # No neighbour is nearer than what was found.
-        near = abs(fractions.Fraction(found) - number)
+        near = abs(fractions.Fraction(actual) - number)
         bits = int_to_float(np.array([number]), target)
         for direction in (-np.inf, np.inf):
             if target == bf16:
@@ -123,23 +123,23 @@ def test_floats_to_integers_truncate_and_saturate(name):
     target = SCALARS[name]
     low, high = target.limits
     numbers = [0.0, -0.9, 1.9, -1.9, 100.5, 1e30, -1e30, math.inf, -math.inf, math.nan, float(high), float(low)]
-    found = float_to_int(np.array(numbers), target)
+    actual = float_to_int(np.array(numbers), target)
     expected = [0 if math.isnan(x) else max(low, min(high, int(max(-1e30, min(1e30, x))))) for x in numbers]
-    assert found.tolist() == expected
+    assert actual.tolist() == expected
     assert float_to_int(np.float16([-3.7, 2.5]), i32).tolist() == [-3, 2]
     assert float_to_int(np.array([2.0**63 - 1024]), i64).tolist() == [2**63 - 1024]
     assert float_to_int(np.array([2.0**64 - 2048]), u64).tolist() == [2**64 - 2048]
 
 
 def test_tf32_rounds_ties_away():
-    one = np.float32(1)
+    unit = np.float32(1)
     ulp = np.float32(2.0**-10)
-    numbers = np.float32([one + ulp / 2, -(one + ulp / 2), one + ulp / 2 - np.float32(2**-22), np.inf, np.nan, 0.0])
-    np.testing.assert_array_equal(tf32(numbers), [one + ulp, -(one + ulp), one, np.inf, np.nan, 0.0])
+    numbers = np.float32([unit + ulp / 2, -(unit + ulp / 2), unit + ulp / 2 - np.float32(2**-22), np.inf, np.nan, 0.0])
+    np.testing.assert_array_equal(tf32(numbers), [unit + ulp, -(unit + ulp), unit, np.inf, np.nan, 0.0])
 
 
 @pytest.mark.parametrize(
-    ("op", "source", "target", "given_", "expected"),
+    ("op", "source", "target", "argument", "expected"),
     [
         ("arith.extsi", "i8", "i32", [-1, 5], [-1, 5]),
         ("arith.extui", "u8", "u32", [255, 5], [255, 5]),
@@ -158,10 +158,10 @@ def test_tf32_rounds_ties_away():
         ("arith.bitcast", "f32", "i32", [1.0, -0.0], [0x3F800000, -(2**31)]),
     ],
 )
-def test_conversion_ops(elementwise, op, source, target, given_, expected):
-    assert elementwise(op, [source], target, [np.array(given_)]).astype(float).tolist() == expected
+def test_conversion_ops(elementwise, op, source, target, argument, expected):
+    assert elementwise(op, [source], target, [np.array(argument)]).astype(float).tolist() == expected
 
 
 def test_rounding_mode_is_an_attribute(elementwise):
-    found = elementwise("arith.truncf", ["f32"], "f16", [np.float32([1 + 2**-11 + 2**-12, 70000.0])], "@rounding=rtz")
-    assert found.tolist() == [1.0, 65504.0]
+    actual = elementwise("arith.truncf", ["f32"], "f16", [np.float32([1 + 2**-11 + 2**-12, 70000.0])], "@rounding=rtz")
+    assert actual.tolist() == [1.0, 65504.0]

@@ -233,9 +233,9 @@ steps = st.lists(st.tuples(kinds, st.integers(0, 3), st.integers(0, 8)), min_siz
 @given(steps, st.integers(2, 8))
 def test_random_accesses_have_the_result_of_one_by_one(steps, batch):
     kernel = model(random_accesses(steps))
-    found = []
+    results = []
     for size in (1, batch):
         x, y = np.arange(8, dtype=np.int32), np.zeros(8, np.int32)
         running.run(kernel, None, (7,), [x, y], batch=size)
-        found.append((x.tolist(), y.tolist()))
-    assert found[0] == found[1]
+        results.append((x.tolist(), y.tolist()))
+    assert results[0] == results[1]

@@ -17,10 +17,10 @@ def test_shapes(apply):
     %y3 : tensor<x2, x3, x4, x2, f32> = tt.join %a %a;
     %y4 : tensor<x4, x3, x4, f32> = tt.cat %a %a;"""
     shapes = [(4, 6), (4, 2, 3), (2, 3, 5, 4), (2, 3, 4, 2), (4, 3, 4)]
-    found = apply(body, [("f32", A)], [("f32", shape) for shape in shapes])
+    actual = apply(body, [("f32", A)], [("f32", shape) for shape in shapes])
     wide = np.broadcast_to(A[:, :, None], (2, 3, 5, 4))
     expected = [A.reshape(4, 6), A.transpose(2, 0, 1), wide, np.stack([A, A], -1), np.concatenate([A, A])]
-    for got, want in zip(found, expected, strict=True):
+    for got, want in zip(actual, expected, strict=True):
         np.testing.assert_array_equal(got, want)
 
 
@@ -36,8 +36,8 @@ def test_splat_of_one_value_survives_every_shape_op(apply):
     %w : tensor<x2, x2, i32> = arith.constant @1;
     %v : Tuple<tensor<x2, i32>, tensor<x2, i32>> = tt.split %w;
     %y3 : tensor<x2, i32> = tuple.load %v @1;"""
-    found = apply(body, [("i32", 7)], [("i32", s) for s in [(8,), (4, 4), (2, 4), (2,)]])
-    assert [np.unique(x).tolist() for x in found] == [[7], [7], [7], [1]]
+    actual = apply(body, [("i32", 7)], [("i32", s) for s in [(8,), (4, 4), (2, 4), (2,)]])
+    assert [np.unique(x).tolist() for x in actual] == [[7], [7], [7], [1]]
 
 
 def test_split_undoes_join(apply):
@@ -49,16 +49,16 @@ def test_split_undoes_join(apply):
     %y2 : tensor<x2, f32> = tt.join %c %d;"""
     a, b = np.float32([1, 2, 3, 4]), np.float32([5, 6, 7, 8])
     inputs = [("f32", a), ("f32", b), ("f32", 1.5), ("f32", 2.5)]
-    found = apply(body, inputs, [("f32", (4,)), ("f32", (4,)), ("f32", (2,))])
-    assert [x.tolist() for x in found] == [a.tolist(), b.tolist(), [1.5, 2.5]]
+    actual = apply(body, inputs, [("f32", (4,)), ("f32", (4,)), ("f32", (2,))])
+    assert [x.tolist() for x in actual] == [a.tolist(), b.tolist(), [1.5, 2.5]]
 
 
 def test_gather(apply):
     source = np.arange(12, dtype=np.float32).reshape(3, 4)
     index = np.array([[0, 3], [2, 2], [1, 0]], np.int32)
     body = "    %y0 : tensor<x3, x2, f32> = tt.gather %a %b @axis=1;"
-    found = apply(body, [("f32", source), ("i32", index)], [("f32", (3, 2))])
-    np.testing.assert_array_equal(found, np.take_along_axis(source, index, 1))
+    actual = apply(body, [("f32", source), ("i32", index)], [("f32", (3, 2))])
+    np.testing.assert_array_equal(actual, np.take_along_axis(source, index, 1))
     with pytest.raises(KernelRuntimeError, match="gathers at index 4; it must be from 0 to 3"):
         apply(body, [("f32", source), ("i32", index + 1)], [("f32", (3, 2))])
 
@@ -69,8 +69,8 @@ def test_histogram(apply):
     body = """
     %y0 : tensor<x4, i32> = tt.histogram %a @bins=4;
     %y1 : tensor<x4, i32> = tt.histogram %a %b @bins=4;"""
-    found = apply(body, [("i32", numbers), ("i1", mask)], [("i32", (4,))] * 2)
-    assert [x.tolist() for x in found] == [[1, 2, 0, 2], [1, 2, 0, 1]]
+    actual = apply(body, [("i32", numbers), ("i1", mask)], [("i32", (4,))] * 2)
+    assert [x.tolist() for x in actual] == [[1, 2, 0, 2], [1, 2, 0, 1]]
 
 
 def dot(apply, a, b, c, types, precision="default"):
@@ -111,8 +111,8 @@ def test_dot_precisions(apply):
 @pytest.mark.parametrize("precision", ["tf32x3", "bf16x3", "bf16x6"])
 def test_an_infinity_in_parts_stays_one(apply, precision):
     a, b = np.array([[1.0, np.inf]], np.float32), np.array([[3.0, 3.0], [2.0, 0.0]], np.float32)
-    found = dot(apply, a, b, np.ones((1, 2), np.float32), ("f32",) * 3, precision)
-    np.testing.assert_array_equal(found, [[np.inf, np.nan]])
+    actual = dot(apply, a, b, np.ones((1, 2), np.float32), ("f32",) * 3, precision)
+    np.testing.assert_array_equal(actual, [[np.inf, np.nan]])
 
 
 @pytest.mark.parametrize("type_", ["u8", "u16", "u32", "u64"])

@@ -54,8 +54,8 @@ def test_axes_of_size_one_are_expanded():
 
 def test_values_are_chosen_by_program():
     each, shared = np.arange(4) * 10, np.array([[7, 8]])
-    found = chosen((each, (shared,)), np.array([1, 3]))
-    assert found[0].tolist() == [10, 30] and found[1][0] is shared, "what is the same for all is held once"
+    actual = chosen((each, (shared,)), np.array([1, 3]))
+    assert actual[0].tolist() == [10, 30] and actual[1][0] is shared, "what is the same for all is held once"
     part = chosen((each, shared, each), np.array([2]))
     assert part[0].tolist() == [20] and part[1] is shared
 
@@ -69,8 +69,8 @@ def test_values_that_are_no_arrays_stay_as_they_are():
 
 
 def test_parts_are_merged_at_their_places():
-    found = merged(4, [(np.array([0, 3]), np.array([[1], [2]])), (np.array([1, 2]), np.array([[5, 6]]))])
-    assert found.tolist() == [[1, 1], [5, 6], [5, 6], [2, 2]]
+    actual = merged(4, [(np.array([0, 3]), np.array([[1], [2]])), (np.array([1, 2]), np.array([[5, 6]]))])
+    assert actual.tolist() == [[1, 1], [5, 6], [5, 6], [2, 2]]
     pair = merged(2, [(np.array([0]), (np.array([1]), np.array([2]))), (np.array([1]), (np.array([3]), np.array([4])))])
     assert [part.tolist() for part in pair] == [[1, 3], [2, 4]]
     whole = np.arange(3)

@@ -59,22 +59,22 @@ def test_a_pair_is_added_element_by_element(name: str, dtype, by_hand) -> None:
 
 
 def test_neighbours_are_added_together(by_hand) -> None:
-    out, one = np.zeros(2, np.float32), int(np.float32(1).view(np.uint32))
+    out, unit = np.zeros(2, np.float32), int(np.float32(1).view(np.uint32))
     two = int(np.float32(2).view(np.uint32))
     text = "red.relaxed.gpu.global.add.v2.f32 [ $0 + 0 ], {$1, $2};"
-    by_hand(adding(text, f"i32 {one}, i32 {two}", "l,r,r,~{memory}"), out)
+    by_hand(adding(text, f"i32 {unit}, i32 {two}", "l,r,r,~{memory}"), out)
     assert out.tolist() == [32, 64]
 
 
 def test_an_access_is_aligned_as_a_whole(by_hand) -> None:
     text = adding("red.relaxed.gpu.global.add.v2.f32 [ $0 + 0 ], {$1, $2};", "i32 0, i32 0", "l,r,r,~{memory}")
-    moved = "%at = getelementptr i32, ptr addrspace(1) %p0, i32 1\n" + text.replace(
+    result = "%at = getelementptr i32, ptr addrspace(1) %p0, i32 1\n" + text.replace(
         "addrspace(1) %p0", "addrspace(1) %at"
     )
     with pytest.raises(SimulationError, match="atomic access of 8 bytes must be aligned"):
-        by_hand(moved, np.zeros(4, np.float32))
+        by_hand(result, np.zeros(4, np.float32))
     with pytest.raises(SimulationError, match="inside of its array"):
-        by_hand(moved.replace("i32 1\n", "i32 4\n"), np.zeros(4, np.float32))
+        by_hand(result.replace("i32 1\n", "i32 4\n"), np.zeros(4, np.float32))
 
 
 @pytest.mark.parametrize(
@@ -91,17 +91,17 @@ def test_other_forms_are_not_known(text: str, by_hand) -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "dtype", "wanted"),
+    ("name", "dtype", "expected"),
     [
         ("max.s32", np.int32, 31), ("min.s32", np.int32, -5), ("max.u32", np.uint32, 2**32 - 5),
         ("or.b32", np.int32, -5 | 31), ("and.b32", np.int32, 0), ("xor.b32", np.int32, -5), ("exch.b32", np.int32, 31),
     ],
 )  # fmt: skip
-def test_other_operators(name: str, dtype, wanted: int, by_hand) -> None:
+def test_other_operators(name: str, dtype, expected: int, by_hand) -> None:
     """The extreme of -5 and the threads' numbers."""
     out = np.array([-5], np.int32)
     by_hand(adding(f"red.relaxed.gpu.global.{name} [ $0 + 0 ], $1;", "i32 %tid"), out)
-    assert out.view(dtype).tolist() == [wanted]
+    assert out.view(dtype).tolist() == [expected]
 
 
 def test_compare_and_swap(by_hand) -> None:

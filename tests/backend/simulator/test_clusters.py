@@ -105,7 +105,7 @@ def run_two(by_hand: Callable[..., None], first: tuple[str, ...], other: tuple[s
 
 @pytest.mark.parametrize("seed", [0, 1, 2])
 @pytest.mark.parametrize(
-    ("first", "other", "found"),
+    ("first", "other", "actual"),
     [
         ((PUT, MEET), (MEET, LOAD, USE), 7), ((PUT, MEET, MEET), (MEET, MEET, LOAD, USE), 7),
         ((MEET, PUT), (LOAD, USE, MEET), 0), ((MEET, PUT), (LOAD, MEET, USE), 0),
@@ -114,10 +114,10 @@ def run_two(by_hand: Callable[..., None], first: tuple[str, ...], other: tuple[s
     ],
 )  # fmt: skip
 def test_the_barrier_orders_accesses_of_memory(
-    by_hand: Callable[..., None], first: tuple[str, ...], other: tuple[str, ...], found: int, seed: int
+    by_hand: Callable[..., None], first: tuple[str, ...], other: tuple[str, ...], actual: int, seed: int
 ) -> None:
     """At last, a CTA loads what it does not use."""
-    assert run_two(by_hand, first, other, seed) == [7, found]
+    assert run_two(by_hand, first, other, seed) == [7, actual]
 
 
 @pytest.mark.parametrize("seed", [0, 1, 2])

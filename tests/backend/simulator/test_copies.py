@@ -89,11 +89,11 @@ def test_a_count_of_0_copies_zeros(by_hand) -> None:
 
 def test_only_where_the_guard_holds(by_hand) -> None:
     text = "%c = icmp ult i32 %tid, 8\n" + places() + "store i32 7, ptr addrspace(3) %as, align 4\n" + BARRIER
-    found = ran(by_hand, text + copy(guard="%c") + COMMIT + wait() + read())
-    assert found == [*range(100, 108), *[7] * 24]
+    actual = ran(by_hand, text + copy(guard="%c") + COMMIT + wait() + read())
+    assert actual == [*range(100, 108), *[7] * 24]
 
 
-@pytest.mark.parametrize("lines, wanted", [
+@pytest.mark.parametrize("lines, expected", [
     (places("0") + copy(), "same place"),
     (places() + copy(size=16, cache="cg"), "must be aligned to its size"),
     (places("0", "1") + copy(size=16, cache="cg"), "source of a copy must be aligned"),
@@ -103,8 +103,8 @@ def test_only_where_the_guard_holds(by_hand) -> None:
     ("%other = xor i32 %tid, 1\n" + places() + "store i32 7, ptr addrspace(3) %as, align 4\n"
      + places("%other", name="b") + copy("b"), "a copy writes byte .* which another has touched"),
 ])  # fmt: skip
-def test_wrong_targets_of_copies(lines: str, wanted: str, by_hand) -> None:
-    with pytest.raises(SimulationError, match=wanted):
+def test_wrong_targets_of_copies(lines: str, expected: str, by_hand) -> None:
+    with pytest.raises(SimulationError, match=expected):
         ran(by_hand, lines)
 
 

@@ -28,11 +28,11 @@ def test_fragments_hold_every_element_once(m: int, k: int, per: int) -> None:
         ((k, 8), [fragment_b(i, per) for i in range(k * 8 // 32)]),
         ((m, 8), [fragment_c(i) for i in range(m * 8 // 32)]),
     ):
-        held = np.zeros(shape, int)
+        values = np.zeros(shape, int)
         for rows, columns in places:
             assert len(rows) == len(columns) == 32
-            np.add.at(held, (rows, columns), 1)
-        assert (held == 1).all()
+            np.add.at(values, (rows, columns), 1)
+        assert (values == 1).all()
 
 
 def test_places_of_the_manual() -> None:
@@ -54,9 +54,9 @@ def loads(parameter: int, count: int, name: str) -> str:
     return "\n".join(lines) + "\n"
 
 
-def stores(parameter: int, made: list[str]) -> str:
-    lines = [f"%ot = mul i32 %tid, {len(made)}"]
-    for at, value in enumerate(made):
+def stores(parameter: int, make: list[str]) -> str:
+    lines = [f"%ot = mul i32 %tid, {len(make)}"]
+    for at, value in enumerate(make):
         lines += [
             f"%on{at} = add i32 %ot, {at}",
             f"%op{at} = getelementptr i32, ptr addrspace(1) %p{parameter}, i32 %on{at}",
@@ -67,8 +67,8 @@ def stores(parameter: int, made: list[str]) -> str:
 
 def registers(matrix: np.ndarray, places: list) -> np.ndarray:
     """Each lane's elements, packed in words."""
-    held = np.stack([matrix[place] for place in places], axis=1)
-    return np.ascontiguousarray(held).view(np.uint32)
+    values = np.stack([matrix[place] for place in places], axis=1)
+    return np.ascontiguousarray(values).view(np.uint32)
 
 
 @pytest.mark.parametrize("name, dtype, k, sums", [
@@ -81,17 +81,17 @@ def test_a_product_of_each_type(name: str, dtype, k: int, sums: str, by_hand) ->
     per = 4 // np.dtype(dtype).itemsize
     random = np.random.default_rng(1)
     of_c = np.float32 if sums == "f32" else np.int32
-    given = {"a": [], "b": [], "c": [], "d": []}
+    arguments = {"a": [], "b": [], "c": [], "d": []}
     low = 0 if name == "u8" else -4
     for _ in range(2):
         a, b = random.integers(low, 5, (16, k)).astype(dtype), random.integers(low, 5, (k, 8)).astype(dtype)
         c = random.integers(-4, 5, (16, 8)).astype(of_c)
-        given["a"].append(registers(a, [fragment_a(i, per, 16) for i in range(k // 2)]))
-        given["b"].append(registers(b, [fragment_b(i, per) for i in range(k // 4)]))
-        given["c"].append(registers(c, [fragment_c(i) for i in range(4)]))
-        wanted = (a.astype(np.float64) @ b.astype(np.float64) + c).astype(of_c)
-        given["d"].append(registers(wanted, [fragment_c(i) for i in range(4)]))
-    arrays = {key: np.concatenate(parts) for key, parts in given.items()}
+        arguments["a"].append(registers(a, [fragment_a(i, per, 16) for i in range(k // 2)]))
+        arguments["b"].append(registers(b, [fragment_b(i, per) for i in range(k // 4)]))
+        arguments["c"].append(registers(c, [fragment_c(i) for i in range(4)]))
+        expected = (a.astype(np.float64) @ b.astype(np.float64) + c).astype(of_c)
+        arguments["d"].append(registers(expected, [fragment_c(i) for i in range(4)]))
+    arrays = {key: np.concatenate(parts) for key, parts in arguments.items()}
     na, nb = arrays["a"].shape[1], arrays["b"].shape[1]
     numbers = [f"${at}" for at in range(4 + na + nb + 4)]
     groups = [numbers[:4], numbers[4 : 4 + na], numbers[4 + na : 4 + na + nb], numbers[4 + na + nb :]]
@@ -119,13 +119,13 @@ ROWS = """%at = mul i32 %tid, 16
 def moved(trans_in: str, trans_out: str) -> str:
     """Four matrices by stmatrix into shared memory, and back by ldmatrix."""
     words = [f"%x{i}" for i in range(4)]
-    stored = ", ".join(f"${i + 1}" for i in range(4))
-    store = f"stmatrix.sync.aligned.m8n8.x4{trans_in}.shared.b16 [$0 + 0], {{{stored}}};"
+    values = ", ".join(f"${i + 1}" for i in range(4))
+    store = f"stmatrix.sync.aligned.m8n8.x4{trans_in}.shared.b16 [$0 + 0], {{{values}}};"
     load = f"ldmatrix.sync.aligned.m8n8.x4{trans_out}.shared.b16 {{$0, $1, $2, $3}}, [$4 + 0];"
     kind = "{ i32, i32, i32, i32 }"
-    given = ", ".join(f"i32 {word}" for word in words)
+    arguments = ", ".join(f"i32 {word}" for word in words)
     text = loads(0, 4, "x") + ROWS
-    text += f'call void asm sideeffect "{store}", "r,r,r,r,r,~{{memory}}"(i32 %address, {given}) #1\n'
+    text += f'call void asm sideeffect "{store}", "r,r,r,r,r,~{{memory}}"(i32 %address, {arguments}) #1\n'
     text += f'%r = call {kind} asm "{load}", "=r,=r,=r,=r,r"(i32 %address) #1\n'
     text += "".join(f"%d{i} = extractvalue {kind} %r, {i}\n" for i in range(4))
     return text + stores(1, [f"%d{i}" for i in range(4)])
@@ -136,13 +136,13 @@ def test_matrices_go_through_shared_memory(trans_in: str, trans_out: str, by_han
     """The matrices are equal afterwards, or transposed where one of the two instructions transposes."""
     matrices = np.arange(256, dtype=np.uint16).reshape(4, 8, 8)
     places = [[(np.arange(32) // 4, np.arange(32) % 4 * 2 + i) for i in range(2)]] * 4
-    words, turned = (
-        np.concatenate([registers(m, p) for m, p in zip(given, places, strict=True)], axis=1)
-        for given in (matrices, matrices.transpose(0, 2, 1))
+    words, transposed = (
+        np.concatenate([registers(m, p) for m, p in zip(argument, places, strict=True)], axis=1)
+        for argument in (matrices, matrices.transpose(0, 2, 1))
     )
     out = np.zeros((32, 4), np.uint32)
     by_hand(moved(trans_in, trans_out), words, out, shared=512)
-    np.testing.assert_array_equal(out, words if trans_in == trans_out else turned)
+    np.testing.assert_array_equal(out, words if trans_in == trans_out else transposed)
 
 
 @pytest.mark.parametrize("opcode", ["stmatrix", "ldmatrix"])
@@ -158,10 +158,10 @@ def test_rows_are_aligned(opcode: str, by_hand) -> None:
 
 def test_tf32_is_rounded_to_10_bits(by_hand) -> None:
     x = np.array([1 + 2.0**-10, 1 + 2.0**-11, 1 + 2.0**-12, np.inf, -3.5], np.float32)
-    given, out = np.resize(x, 32).astype(np.float32), np.zeros(32, np.float32)
+    arguments, out = np.resize(x, 32).astype(np.float32), np.zeros(32, np.float32)
     text = loads(0, 1, "x") + "%f = bitcast i32 %x0 to float\n"
     text += '%r = call i32 asm "cvt.rna.tf32.f32 $0, $1;", "=r,f"(float %f) #1\n'
-    by_hand(text + stores(1, ["%r"]), given, out)
+    by_hand(text + stores(1, ["%r"]), arguments, out)
     assert out[:5].tolist() == [1 + 2.0**-10, 1 + 2.0**-10, 1, np.inf, -3.5]
 
 
@@ -183,9 +183,9 @@ def test_floats_become_pairs_of_8_bit_ones(kind: str, dtype: Any, largest: float
     text = loads(0, 2, "x") + "%low = bitcast i32 %x0 to float\n%high = bitcast i32 %x1 to float\n"
     text += f'%p = call i16 asm "cvt.rn.satfinite.{kind}x2.f32 $0, $1, $2;", "=h,f,f"(float %high, float %low) #1\n'
     by_hand(f"{text}%r = zext i16 %p to i32\n" + stores(1, ["%r"]), words, out)
-    found = out.astype(np.uint16).view(dtype)
+    actual = out.astype(np.uint16).view(dtype)
     np.testing.assert_array_equal(
-        found.astype(np.float32), np.clip(x, -largest, largest).astype(dtype).astype(np.float32)
+        actual.astype(np.float32), np.clip(x, -largest, largest).astype(dtype).astype(np.float32)
     )
 
 
@@ -219,12 +219,12 @@ def test_casts_toward_zero_are_those_of_the_interpreter(source: Any, target: Any
     ]
     with np.errstate(over="ignore"):
         x = x.astype(source.dtype)
-    expected, found = np.zeros((2, 256), target.dtype)
+    expected, actual = np.zeros((2, 256), target.dtype)
     cut[1,](x, expected, target, 256)
-    cut.compile(zg.ptr(source), zg.ptr(target), target, 256, target="sm_90a").simulate[1,](x, found)
-    np.testing.assert_array_equal(np.isnan(found), np.isnan(expected))
-    assert np.array_equal(np.signbit(found), np.signbit(expected))
-    np.testing.assert_array_equal(found.astype(np.float64), expected.astype(np.float64))
+    cut.compile(zg.ptr(source), zg.ptr(target), target, 256, target="sm_90a").simulate[1,](x, actual)
+    np.testing.assert_array_equal(np.isnan(actual), np.isnan(expected))
+    assert np.array_equal(np.signbit(actual), np.signbit(expected))
+    np.testing.assert_array_equal(actual.astype(np.float64), expected.astype(np.float64))
 
 
 @zg.kernel

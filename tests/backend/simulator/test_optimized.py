@@ -80,18 +80,18 @@ def compiled(kernel: Any, types: Sequence[Any], num_warps: int, target: str = "s
     return zg.compile(kernel.triton(*types), target=target, num_warps=num_warps, contract=False)
 
 
-def ran(made: Any, text: str, arguments: Sequence[Any], grid: tuple[int, ...] = (1,)) -> None:
-    emitted = text == made.stages["llvm"]
-    simulate(text, num_warps=made.num_warps, shared=made.shared, grid=grid, arguments=arguments, promises=emitted)
+def ran(make: Any, text: str, arguments: Sequence[Any], grid: tuple[int, ...] = (1,)) -> None:
+    emission = text == make.stages["llvm"]
+    simulate(text, num_warps=make.num_warps, shared=make.shared, grid=grid, arguments=arguments, promises=emission)
 
 
-def both(made: Any, arguments: Sequence[Any], wanted: np.ndarray[Any, Any], grid: tuple[int, ...] = (1,)) -> None:
+def both(make: Any, arguments: Sequence[Any], expected: np.ndarray[Any, Any], grid: tuple[int, ...] = (1,)) -> None:
     """Run the emitted text and the optimized one; the last array is what they give."""
     (out,) = [argument for argument in arguments if isinstance(argument, np.ndarray)][-1:]
-    for text in (made.stages["llvm"], optimized(made.stages["llvm"], made.target)):
+    for text in (make.stages["llvm"], optimized(make.stages["llvm"], make.target)):
         out[...] = 0
-        ran(made, text, arguments, grid)
-        np.testing.assert_array_equal(out, wanted)
+        ran(make, text, arguments, grid)
+        np.testing.assert_array_equal(out, expected)
 
 
 def operands_and_result() -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any], np.ndarray[Any, Any]]:
@@ -104,52 +104,52 @@ def operands_and_result() -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any], n
 def test_assembly_that_hides_its_access_of_memory() -> None:
     """Two reads of one place by ldmatrix, with a barrier and stores between them, are one where they do not say that
     they read memory: the emitted text is right, and LLVM may make a wrong program of it."""
-    made = compiled(two_products, (I8, I8, I32), 1)
-    a, b, wanted = operands_and_result()
+    binary = compiled(two_products, (I8, I8, I32), 1)
+    a, b, expected = operands_and_result()
     out = np.zeros((16, 16), np.int32)
-    both(made, [a, b, out], wanted)
-    text = re.sub(r'(ldmatrix.*?"=r[^"]*),~\{memory\}"', r'\1"', made.stages["llvm"])
-    assert text != made.stages["llvm"]
-    ran(made, text, [a, b, out])
-    np.testing.assert_array_equal(out, wanted)
-    ran(made, optimized(text, made.target), [a, b, out])
-    assert (out != wanted).any()
+    both(binary, [a, b, out], expected)
+    text = re.sub(r'(ldmatrix.*?"=r[^"]*),~\{memory\}"', r'\1"', binary.stages["llvm"])
+    assert text != binary.stages["llvm"]
+    ran(binary, text, [a, b, out])
+    np.testing.assert_array_equal(out, expected)
+    ran(binary, optimized(text, binary.target), [a, b, out])
+    assert (out != expected).any()
 
 
 @pytest.mark.parametrize("num_warps", [1, 4])
 def test_products_by_mma_sync(num_warps: int) -> None:
-    made = compiled(product, (F16, F16, F32, zg.i32), num_warps)
-    assert "mma.sync" in made.ptx
+    binary = compiled(product, (F16, F16, F32, zg.i32), num_warps)
+    assert "mma.sync" in binary.ptx
     a, b = RNG.integers(-3, 4, (32, 96)).astype(np.float16), RNG.integers(-3, 4, (96, 32)).astype(np.float16)
-    both(made, [a, b, np.zeros((32, 32), np.float32), 96], a.astype(np.float32) @ b.astype(np.float32))
+    both(binary, [a, b, np.zeros((32, 32), np.float32), 96], a.astype(np.float32) @ b.astype(np.float32))
 
 
 @pytest.mark.parametrize("num_warps", [1, 4])
 def test_sums_and_running_sums(num_warps: int) -> None:
     x = RNG.integers(-99, 100, 256).astype(np.int32)
     x[200:] = 0
-    made = compiled(sums, (I32, I32, zg.i32, 256), num_warps)
-    both(made, [x, np.zeros(256, np.int32), 200], np.cumsum(x) + x.sum())
+    binary = compiled(sums, (I32, I32, zg.i32, 256), num_warps)
+    both(binary, [x, np.zeros(256, np.int32), 200], np.cumsum(x) + x.sum())
 
 
 def test_loops_of_as_many_rounds_as_a_value_says() -> None:
     x = RNG.integers(1, 1 << 30, (4, 64)).astype(np.int32)
-    wanted = np.array([int(row.max()).bit_length() for row in x])
-    both(compiled(halved, (I32, I32, 64), 2), [x, np.zeros(4, np.int32)], wanted, (4,))
+    expected = np.array([int(row.max()).bit_length() for row in x])
+    both(compiled(halved, (I32, I32, 64), 2), [x, np.zeros(4, np.int32)], expected, (4,))
 
 
 def test_halves() -> None:
     x = RNG.standard_normal(128).astype(np.float16)
     half = np.float16
-    wanted = np.maximum((x + half(1.5)) * x + half(0.25), x * half(-2))
-    both(compiled(polynomial, (F16, F16, 128), 4), [x, np.zeros(128, np.float16)], wanted)
+    expected = np.maximum((x + half(1.5)) * x + half(0.25), x * half(-2))
+    both(compiled(polynomial, (F16, F16, 128), 4), [x, np.zeros(128, np.float16)], expected)
 
 
 @pytest.mark.parametrize("num_warps", [1, 4])
 def test_numbers_from_below_zero(num_warps: int) -> None:
     """The emitted sum of such a range once had the flag nuw, so LLVM took every number for 0 or more."""
-    wanted = np.repeat(np.array([2, 1], np.int32), 64)
-    both(compiled(not_negative, (I32, 64), num_warps), [np.zeros(128, np.int32)], wanted)
+    expected = np.repeat(np.array([2, 1], np.int32), 64)
+    both(compiled(not_negative, (I32, 64), num_warps), [np.zeros(128, np.int32)], expected)
 
 
 def of_threads(lines: str) -> str:
@@ -177,14 +177,14 @@ attributes #0 = {{ nounwind "nvvm.reqntid"="32" }}
 ])  # fmt: skip
 def test_promises_that_do_not_hold(promise: str, lines: str) -> None:
     """With the false flag, the optimized text computes something else; without it, the same."""
-    found: list[list[int]] = []
+    results: list[list[int]] = []
     for flag in ("", promise):
         text = of_threads(lines.replace("FLAG", flag))
         for form in (text, optimized(text, "sm_80")):
             out = np.zeros(32, np.int32)
             simulate(form, num_warps=1, shared=0, arguments=[out], promises=False)
-            found.append(out.tolist())
-    assert found[0] == found[1] == found[2] != found[3]
+            results.append(out.tolist())
+    assert results[0] == results[1] == results[2] != results[3]
     with pytest.raises(SimulationError, match=f"promises what must hold, and does not: .* {promise} "):
         simulate(of_threads(lines.replace("FLAG", promise)), num_warps=1, shared=0, arguments=[np.zeros(32, np.int32)])
 

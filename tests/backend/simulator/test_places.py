@@ -28,8 +28,8 @@ def test_a_place_in_a_helper_has_the_call():
 
 
 def test_known_places_have_spans():
-    known = Location(FILE, 7, 4, 7, 9)
-    assert Places(METADATA, [known]).of(5) == known
+    constants = Location(FILE, 7, 4, 7, 9)
+    assert Places(METADATA, [constants]).of(5) == constants
 
 
 def test_bytes_that_llvm_quotes():

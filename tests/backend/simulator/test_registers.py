@@ -58,7 +58,7 @@ def test_registers_are_handed_over(seed: int) -> None:
 
 
 @pytest.mark.parametrize(
-    ("first", "second", "limit", "wanted"),
+    ("first", "second", "limit", "expected"),
     [
         ([MORE], [], "128", "registers that nobody gives back"),
         ([MORE], [LESS], "120", "registers that nobody gives back"),
@@ -71,9 +71,9 @@ def test_registers_are_handed_over(seed: int) -> None:
         ([asm("setmaxnreg.inc.sync.aligned.u32 120")], [], "128", "setmaxnreg.inc to 120 from"),
     ],
 )  # fmt: skip
-def test_wrong_requests_for_registers(first: list[str], second: list[str], limit: str, wanted: str) -> None:
+def test_wrong_requests_for_registers(first: list[str], second: list[str], limit: str, expected: str) -> None:
     attribute = f' "nvvm.maxnreg"="{limit}"' if limit else ""
-    with pytest.raises(SimulationError, match=wanted):
+    with pytest.raises(SimulationError, match=expected):
         ran(kernel(first, second, attribute))
 
 
@@ -99,7 +99,7 @@ def test_a_barrier_of_a_role(seed: int) -> None:
 
 
 @pytest.mark.parametrize(
-    ("barrier", "wanted"),
+    ("barrier", "expected"),
     [
         ("", "which another thread has written|in flight"),
         ("bar.sync 0", "deadlock: a barrier is for"),
@@ -107,9 +107,9 @@ def test_a_barrier_of_a_role(seed: int) -> None:
         ("bar.sync 1, 96", "96 threads must come to a barrier together; 128 do"),
     ],
 )
-def test_barriers_that_are_not_the_role_s(barrier: str, wanted: str) -> None:
+def test_barriers_that_are_not_the_role_s(barrier: str, expected: str) -> None:
     lines = [STORE, *([asm(barrier)] if barrier else []), *OTHER]
-    with pytest.raises(SimulationError, match=wanted):
+    with pytest.raises(SimulationError, match=expected):
         ran(kernel(lines, []))
 
 

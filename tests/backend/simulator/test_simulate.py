@@ -50,7 +50,7 @@ def test_more_threads_where_the_text_says_so(by_hand) -> None:
     assert out.sum() == 64
 
 
-@pytest.mark.parametrize("line, wanted", [
+@pytest.mark.parametrize("line, expected", [
     ("add nsw i32 -7, 2", -5), ("sdiv i32 -7, 2", -3), ("srem i32 -7, 2", -1), ("udiv i32 -8, 2", 0x7FFFFFFC),
     ("ashr i32 -7, 1", -4), ("lshr i32 -2, 31", 1), ("shl nuw i32 3, 4", 48), ("xor i32 6, 3", 5),
     ("select i1 true, i32 4, i32 5", 4), ("sext i8 200 to i32", -56), ("zext i8 200 to i32", 200),
@@ -60,29 +60,29 @@ def test_more_threads_where_the_text_says_so(by_hand) -> None:
     ("call i32 @llvm.smax.i32(i32 -1, i32 1)", 1), ("call i32 @llvm.umax.i32(i32 -1, i32 1)", -1),
     ("call i32 @llvm.abs.i32(i32 -9, i1 false)", 9),
 ])  # fmt: skip
-def test_results_of_instructions(line: str, wanted: int, by_hand) -> None:
+def test_results_of_instructions(line: str, expected: int, by_hand) -> None:
     value = f"%r = {line}\n"
     if line.startswith("sitofp") or line.startswith("uitofp"):
         value += "%v = bitcast float %r to i32"
     else:
         value += "%v = add i32 %r, 0"
-    assert given(by_hand, value) == [wanted] * 32
+    assert given(by_hand, value) == [expected] * 32
 
 
-@pytest.mark.parametrize("predicate, wanted", [
+@pytest.mark.parametrize("predicate, expected", [
     ("oeq", 0), ("une", 1), ("ult", 1), ("olt", 0), ("ord", 0), ("uno", 1),
 ])  # fmt: skip
-def test_comparisons_with_nan(predicate: str, wanted: int, by_hand) -> None:
+def test_comparisons_with_nan(predicate: str, expected: int, by_hand) -> None:
     text = f"%c = fcmp {predicate} float 1.0, %p1\n%v = zext i1 %c to i32".replace("1.0", "0x3FF0000000000000")
-    assert given(by_hand, text, float("nan")) == [wanted] * 32
+    assert given(by_hand, text, float("nan")) == [expected] * 32
 
 
-@pytest.mark.parametrize("function, wanted", [("maxnum", 1.0), ("minnum", 1.0), ("maximum", np.nan)])
-def test_nan_and_the_larger_number(function: str, wanted: float, by_hand) -> None:
+@pytest.mark.parametrize("function, expected", [("maxnum", 1.0), ("minnum", 1.0), ("maximum", np.nan)])
+def test_nan_and_the_larger_number(function: str, expected: float, by_hand) -> None:
     text = f"""%r = call float @llvm.{function}.f32(float %p1, float 0x3FF0000000000000)
         %v = bitcast float %r to i32"""
-    found = np.array(given(by_hand, text, float("nan")), np.int32).view(np.float32)
-    np.testing.assert_array_equal(found, np.full(32, wanted))
+    actual = np.array(given(by_hand, text, float("nan")), np.int32).view(np.float32)
+    np.testing.assert_array_equal(actual, np.full(32, expected))
 
 
 def test_vectors_are_lists_of_values(by_hand) -> None:
@@ -96,7 +96,7 @@ def test_vectors_are_lists_of_values(by_hand) -> None:
     assert given(by_hand, text) == [0x20001 + 2] * 32
 
 
-@pytest.mark.parametrize("line, wanted", [
+@pytest.mark.parametrize("line, expected", [
     ("%a = add <2 x i32> splat (i32 3), <i32 4, i32 5>\n%v = extractelement <2 x i32> %a, i64 1", 8),
     ("%a = shufflevector <2 x i32> <i32 4, i32 5>, <2 x i32> poison, <2 x i32> <i32 1, i32 0>\n"
      "%v = extractelement <2 x i32> %a, i64 0", 5),
@@ -111,8 +111,8 @@ def test_vectors_are_lists_of_values(by_hand) -> None:
     ("%a = getelementptr [2 x [4 x i32]], ptr addrspace(3) @smem, i64 1, i64 1, i64 2\n"
      "%v = ptrtoint ptr addrspace(3) %a to i32", 56),
 ])  # fmt: skip
-def test_constants_and_vectors_of_llvm(line: str, wanted: int, by_hand) -> None:
-    assert given(by_hand, line) == [wanted] * 32
+def test_constants_and_vectors_of_llvm(line: str, expected: int, by_hand) -> None:
+    assert given(by_hand, line) == [expected] * 32
 
 
 def test_a_switch_and_where_its_values_come_from(by_hand) -> None:
@@ -164,8 +164,8 @@ def test_unreachable_instructions(by_hand) -> None:
 ])  # fmt: skip
 def test_shuffles_stay_in_their_warps(how: str, by: int, source, by_hand) -> None:
     text = f"%v = call i32 @llvm.nvvm.shfl.sync.{how}.i32(i32 -1, i32 %tid, i32 {by}, i32 31)"
-    wanted = [source(thread % 32) + thread // 32 * 32 for thread in range(64)]
-    assert given(by_hand, text, num_warps=2) == wanted
+    expected = [source(thread % 32) + thread // 32 * 32 for thread in range(64)]
+    assert given(by_hand, text, num_warps=2) == expected
 
 
 def test_threads_diverge_and_meet_again(by_hand) -> None:
@@ -215,11 +215,11 @@ def test_a_barrier_orders_stores_and_loads(by_hand) -> None:
 
 
 def test_shared_memory_begins_as_noise(by_hand) -> None:
-    found = given(by_hand, f"{SHARED}%v = load i32, ptr addrspace(3) %s, align 4", shared=128)
-    assert len(set(found)) > 16
+    actual = given(by_hand, f"{SHARED}%v = load i32, ptr addrspace(3) %s, align 4", shared=128)
+    assert len(set(actual)) > 16
 
 
-@pytest.mark.parametrize("lines, wanted", [
+@pytest.mark.parametrize("lines, expected", [
     ("%a = getelementptr i8, ptr addrspace(1) %p0, i32 1\n"
      "store i32 0, ptr addrspace(1) %a, align 4", "must be aligned"),
     ("%a = getelementptr i32, ptr addrspace(1) %p0, i32 32\n"
@@ -230,8 +230,8 @@ def test_shared_memory_begins_as_noise(by_hand) -> None:
      "%v = load i32, ptr addrspace(3) %a, align 4", "inside of"),
     (SHARED.replace("%tid", "0") + "store i32 %tid, ptr addrspace(3) %s, align 4", "two threads|same"),
 ])  # fmt: skip
-def test_accesses_that_no_program_may_do(lines: str, wanted: str, by_hand) -> None:
-    with pytest.raises(SimulationError, match=wanted):
+def test_accesses_that_no_program_may_do(lines: str, expected: str, by_hand) -> None:
+    with pytest.raises(SimulationError, match=expected):
         by_hand(lines, np.zeros(32, np.int32), shared=32)
 
 

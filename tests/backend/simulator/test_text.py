@@ -127,10 +127,10 @@ attributes #0 = { convergent nounwind "nvvm.reqntid"="64" "nvvm.maxnreg"="128" }
 
 def test_the_kernel_of_a_text() -> None:
     module = module_of(OPTIMIZED)
-    made = module.kernel
-    assert made.parameters == (("ptr addrspace(1)", "%p0"), ("i32", "%p1"))
+    model = module.kernel
+    assert model.parameters == (("ptr addrspace(1)", "%p0"), ("i32", "%p1"))
     assert module.numbers == {"nvvm.reqntid": 64, "nvvm.maxnreg": 128}
-    assert made.blocks == {
+    assert model.blocks == {
         "entry": [
             "%0 = call noundef i32 @llvm.f(i32 %p1)",
             "switch i32 %0, label %3 [ i32 0, label %1 i32 7, label %after ]",
@@ -139,7 +139,7 @@ def test_the_kernel_of_a_text() -> None:
         "after": ["ret void"],
         "3": ["unreachable"],
     }
-    assert made.places["entry"] == [4, None] and made.places["1"] == [None, None]
+    assert model.places["entry"] == [4, None] and model.places["1"] == [None, None]
     assert module.variables == {"smem": (3, "[0 x i8]", "")}
 
 

@@ -24,8 +24,8 @@ def by_one(*lines: str, operands: str = "", first: str = "%first") -> str:
     """Assembly that the first thread does."""
     count = operands.count("i32") + operands.count("ptr")
     text = " ".join(["{ .reg .pred go;", f"setp.ne.b32 go, ${count}, 0;", *(f"@go {line}" for line in lines), "}"])
-    given = f"{operands}, i32 {first}" if operands else f"i32 {first}"
-    return f'call void asm sideeffect "{text}", "{"r," * (count + 1)}~{{memory}}"({given}) #1\n'
+    arguments = f"{operands}, i32 {first}" if operands else f"i32 {first}"
+    return f'call void asm sideeffect "{text}", "{"r," * (count + 1)}~{{memory}}"({arguments}) #1\n'
 
 
 ONE = "%is = icmp eq i32 %tid, 0\n%first = zext i1 %is to i32\n"
@@ -72,16 +72,16 @@ def test_a_box_is_there_after_its_phase(row: int, column: int, seed: int, by_han
     """With zeros where there is no tensor."""
     around = np.zeros((120, 80), np.int32)
     around[40:73, 32:48] = NUMBERS
-    wanted = around[40 + row : 44 + row, 32 + column : 48 + column]
-    found = ran(by_hand, BEGUN + expect(256) + fetch(row, column) + wait() + READ, seed=seed)
-    np.testing.assert_array_equal(found.reshape(4, 16), wanted)
+    expected = around[40 + row : 44 + row, 32 + column : 48 + column]
+    actual = ran(by_hand, BEGUN + expect(256) + fetch(row, column) + wait() + READ, seed=seed)
+    np.testing.assert_array_equal(actual.reshape(4, 16), expected)
 
 
 def test_a_smaller_shape_and_nan_outside(by_hand) -> None:
     map_ = TensorMap(NUMBERS.astype(np.float32), (4, 16), shape=(2, 12), nan=True)
-    found = ran(by_hand, BEGUN + expect(256) + fetch() + wait() + READ, map_).view(np.float32).reshape(4, 16)
-    np.testing.assert_array_equal(found[:2, :12], NUMBERS[:2, :12])
-    assert np.isnan(found[2:]).all() and np.isnan(found[:, 12:]).all()
+    actual = ran(by_hand, BEGUN + expect(256) + fetch() + wait() + READ, map_).view(np.float32).reshape(4, 16)
+    np.testing.assert_array_equal(actual[:2, :12], NUMBERS[:2, :12])
+    assert np.isnan(actual[2:]).all() and np.isnan(actual[:, 12:]).all()
     assert map_.extent == (2, 12) and TensorMap(NUMBERS, (1, 1)).extent == (33, 16)
 
 
@@ -90,10 +90,10 @@ def test_chunks_of_16_bytes_are_swizzled(swizzle: int, columns: int, by_hand) ->
     """With the number of the row of 128 bytes, of which a row of the box is a part."""
     rows = 64 // columns
     text = BEGUN + expect(256) + fetch() + wait() + READ
-    found = ran(by_hand, text, TensorMap(NUMBERS, (rows, columns), swizzle))
+    actual = ran(by_hand, text, TensorMap(NUMBERS, (rows, columns), swizzle))
     plain = np.ascontiguousarray(NUMBERS[:rows, :columns]).reshape(-1, 4)
-    turned = [chunk ^ (chunk // 8 % (swizzle // 16)) for chunk in range(16)]
-    np.testing.assert_array_equal(found.reshape(-1, 4)[turned], plain)
+    transposed = [chunk ^ (chunk // 8 % (swizzle // 16)) for chunk in range(16)]
+    np.testing.assert_array_equal(actual.reshape(-1, 4)[transposed], plain)
 
 
 @pytest.mark.parametrize("seed", SEEDS)
@@ -133,8 +133,8 @@ REFUSED = {
 
 @pytest.mark.parametrize("name", REFUSED)
 def test_faults_of_loads_and_mbarriers(name: str, by_hand) -> None:
-    text, wanted = REFUSED[name]
-    with pytest.raises(SimulationError, match=wanted):
+    text, expected = REFUSED[name]
+    with pytest.raises(SimulationError, match=expected):
         ran(by_hand, text)
 
 
@@ -179,7 +179,7 @@ def test_a_box_is_stored_where_there_is_a_tensor(row: int, column: int, read: st
     np.testing.assert_array_equal(array, around[40:73, 32:48])
 
 
-@pytest.mark.parametrize("text, wanted", [
+@pytest.mark.parametrize("text, expected", [
     (WRITTEN + bring(0, 0, COMMIT), "still reads its shared memory"),
     (WRITTEN + bring() + wait_stores(), "still reads its shared memory"),
     (WRITTEN + bring(0, 0, COMMIT) + wait_stores(pending=1), "still reads its shared memory"),
@@ -187,8 +187,8 @@ def test_a_box_is_stored_where_there_is_a_tensor(row: int, column: int, read: st
     (ONE + WRITE + FENCE + bring(0, 0, COMMIT) + wait_stores(), "another thread has written"),
     (WRITTEN + bring(0, 0, COMMIT) + WRITE.replace("%w", "%w2") + wait_stores(), "in flight reads"),
 ])  # fmt: skip
-def test_stores_that_no_program_may_do(text: str, wanted: str, by_hand) -> None:
-    with pytest.raises(SimulationError, match=wanted):
+def test_stores_that_no_program_may_do(text: str, expected: str, by_hand) -> None:
+    with pytest.raises(SimulationError, match=expected):
         ran(by_hand, text)
 
 
@@ -204,20 +204,20 @@ def func(parts: str, count: int) -> tt.Func:
     maps = [part.endswith('.map"') for part in parts.split(", ")] if parts else [False] * count
     kinds = ["descriptor<x4, x16, f16, nan>" if is_map else "i64" for is_map in maps]
     parameters = ", ".join(f"%{at} : {kind}" for at, kind in zip(range(count), kinds, strict=True))
-    given = f" @parts=[{parts}]" if parts else ""
+    arguments = f" @parts=[{parts}]" if parts else ""
     module = parse(f"""gpu.module @target="sm_90a" @num_warps=4 ()void -> {{
-        tt.func @"k"{given} ({parameters})void -> {{ tt.return; }}; unreachable; }};""")
-    made = module.body.entry.ops[0]
-    assert isinstance(made, tt.Func)
-    return made
+        tt.func @"k"{arguments} ({parameters})void -> {{ tt.return; }}; unreachable; }};""")
+    model = module.body.entry.ops[0]
+    assert isinstance(model, tt.Func)
+    return model
 
 
 def test_arguments_in_parts() -> None:
     """The kernel's parameters take the array, the numbers and the map of a descriptor."""
     whole = np.zeros((8, 32), np.float16)
-    described = zg.TensorDescriptor(whole[:, :20], (4, 16), padding="nan")
+    descriptor = zg.TensorDescriptor(whole[:, :20], (4, 16), padding="nan")
     base, rows, columns, step, map_, number = in_parts(
-        func('"0.base", "0.shape0", "0.shape1", "0.stride0", "0.map", "1"', 6), [described, 7]
+        func('"0.base", "0.shape0", "0.shape1", "0.stride0", "0.map", "1"', 6), [descriptor, 7]
     )
     assert base.base is whole and (rows, columns, step, number) == (8, 20, 32, 7)
     assert isinstance(map_, TensorMap) and map_.array is base and map_.nan and map_.stride == 32

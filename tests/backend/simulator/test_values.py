@@ -49,28 +49,28 @@ INTEGERS: dict[str, Callable[[int, int], int]] = {
 
 @pytest.mark.parametrize("opcode", INTEGERS)
 def test_arithmetic_of_integers(opcode: str) -> None:
-    given = [
+    arguments = [
         (a, b) for a, b in zip(*pairs(), strict=True)
         if (b or opcode[1:] not in ("div", "rem")) and ("sh" not in opcode or b < 8)
     ]  # fmt: skip
-    a, b = (np.array(column, np.uint8) for column in zip(*given, strict=True))
+    a, b = (np.array(column, np.uint8) for column in zip(*arguments, strict=True))
     with np.errstate(all="ignore"):
-        found = binary(opcode, a, b)
-    assert found.tolist() == [INTEGERS[opcode](*pair) % 256 for pair in given] and found.dtype == np.uint8
+        actual = binary(opcode, a, b)
+    assert actual.tolist() == [INTEGERS[opcode](*pair) % 256 for pair in arguments] and actual.dtype == np.uint8
 
 
 @pytest.mark.parametrize("flag, opcode", [
     (flag, opcode) for flag in ("nuw", "nsw") for opcode in ("add", "sub", "mul", "shl")
 ])  # fmt: skip
 def test_promises_of_no_overflow(flag: str, opcode: str) -> None:
-    given = [(a, b) for a, b in zip(*pairs(), strict=True) if opcode != "shl" or b < 8]
-    a, b = (np.array(column, np.uint8) for column in zip(*given, strict=True))
+    arguments = [(a, b) for a, b in zip(*pairs(), strict=True) if opcode != "shl" or b < 8]
+    a, b = (np.array(column, np.uint8) for column in zip(*arguments, strict=True))
     number = (lambda x: x) if flag == "nuw" else as_signed
-    exact = [INTEGERS[opcode](number(x), y if opcode == "shl" else number(y)) for x, y in given]
+    exact = [INTEGERS[opcode](number(x), y if opcode == "shl" else number(y)) for x, y in arguments]
     low, high = (0, 255) if flag == "nuw" else (-128, 127)
     with np.errstate(all="ignore"):
-        found = broken(opcode, {flag}, a, b, binary(opcode, a, b))
-    assert found.tolist() == [not low <= number <= high for number in exact]
+        actual = broken(opcode, {flag}, a, b, binary(opcode, a, b))
+    assert actual.tolist() == [not low <= number <= high for number in exact]
 
 
 def test_promises_of_bits() -> None:
@@ -82,8 +82,8 @@ def test_promises_of_bits() -> None:
 
 def test_arithmetic_of_one_bit() -> None:
     a, b = np.array([0, 0, 1, 1], bool), np.array([0, 1, 0, 1], bool)
-    for opcode, wanted in {"add": a ^ b, "sub": a ^ b, "mul": a & b, "shl": a, "lshr": a, "ashr": a}.items():
-        assert binary(opcode, a, b).tolist() == wanted.tolist() and binary(opcode, a, b).dtype == bool
+    for opcode, expected in {"add": a ^ b, "sub": a ^ b, "mul": a & b, "shl": a, "lshr": a, "ashr": a}.items():
+        assert binary(opcode, a, b).tolist() == expected.tolist() and binary(opcode, a, b).dtype == bool
     assert compared("icmp", "sgt", a, b).tolist() == [False, True, False, False]  # A true i1 is -1.
     assert {"fadd", "frem"} <= BINARY
 
@@ -98,16 +98,16 @@ def test_vectors_are_taken_element_by_element() -> None:
     assert [part.tolist() for part in chosen([condition, ~condition], a, b)] == [[1, 20], [30, 2]]
 
 
-@pytest.mark.parametrize("predicate, wanted", [
+@pytest.mark.parametrize("predicate, expected", [
     ("ord", [True, False]), ("uno", [False, True]), ("one", [False, False]), ("une", [False, True]),
     ("true", [True, True]), ("false", [False, False]), ("ueq", [True, True]),
 ])  # fmt: skip
-def test_comparisons_of_a_number_and_of_nan(predicate: str, wanted: list[bool]) -> None:
+def test_comparisons_of_a_number_and_of_nan(predicate: str, expected: list[bool]) -> None:
     a, b = np.array([1, np.nan], np.float32), np.array([1, 1], np.float32)
-    assert compared("fcmp", predicate, a, b).tolist() == wanted
+    assert compared("fcmp", predicate, a, b).tolist() == expected
 
 
-@pytest.mark.parametrize("opcode, source, target, value, wanted", [
+@pytest.mark.parametrize("opcode, source, target, value, expected", [
     ("trunc", "i32", "i4", 0xABCD, 0xD), ("zext", "i4", "i32", 0xD, 0xD), ("sext", "i4", "i32", 0xD, 0xFFFFFFFD),
     ("sext", "i1", "i8", 1, 0xFF), ("zext", "i1", "i8", 1, 1), ("trunc", "i8", "i1", 2, 0), ("sext", "i8", "i33", 0x80,
      0x1FFFFFF80), ("ptrtoint", "ptr", "i32", 1 << 40 | 5, 5), ("sitofp", "i8", "float", 0xFE, -2.0),
@@ -115,11 +115,11 @@ def test_comparisons_of_a_number_and_of_nan(predicate: str, wanted: list[bool]) 
     ("fptoui", "float", "i8", 200.9, 200), ("bitcast", "float", "i32", 1.0, 0x3F800000),
     ("addrspacecast", "ptr addrspace(101)", "ptr", 8, 8),
 ])  # fmt: skip
-def test_casts(opcode: str, source: str, target: str, value: Any, wanted: Any) -> None:
+def test_casts(opcode: str, source: str, target: str, value: Any, expected: Any) -> None:
     dtype = {"i1": np.bool_, "i4": np.uint8, "i8": np.uint8, "i32": np.uint32, "float": np.float32}.get(
         source, np.int64
     )
-    assert cast_to(opcode, np.array([value], dtype), source, target).tolist() == [wanted]
+    assert cast_to(opcode, np.array([value], dtype), source, target).tolist() == [expected]
 
 
 def test_bits_of_vectors() -> None:
@@ -176,12 +176,12 @@ FUNCTIONS: dict[str, tuple[tuple[Any, ...], Callable[..., int]]] = {
 
 @pytest.mark.parametrize("name", FUNCTIONS)
 def test_functions_of_integers(name: str) -> None:
-    given, wanted = FUNCTIONS[name]
+    arguments, expected = FUNCTIONS[name]
     function = function_named(name)
     assert function is not None
-    found = function(*given)
-    assert found.tolist() == [wanted(*map(int, row)) for row in zip(*given, strict=True)]
-    assert found.dtype == given[0].dtype
+    actual = function(*arguments)
+    assert actual.tolist() == [expected(*map(int, row)) for row in zip(*arguments, strict=True)]
+    assert actual.dtype == arguments[0].dtype
 
 
 def test_sums_and_whether_they_overflow() -> None:
@@ -192,16 +192,16 @@ def test_sums_and_whether_they_overflow() -> None:
     assert [part.tolist() for part in sub(a, b)] == [[0, ALL - 1, ALL], [False, False, True]]
 
 
-@pytest.mark.parametrize("name, wanted", [
+@pytest.mark.parametrize("name, expected", [
     ("llvm.nvvm.f2i.rz", [3, ALL - 2, (1 << 31) - 1, 1 << 31, 0]), ("llvm.nvvm.f2ui.rz", [3, 0, ALL, 0, 0]),
     ("llvm.fptosi.sat.i8.f32", [3, 253, 127, 128, 0]), ("llvm.fptoui.sat.i64.f32", [3, 0, (1 << 64) - 1, 0, 0]),
     ("llvm.fptosi.sat.i64.f32", [3, (1 << 64) - 3, (1 << 63) - 1, 1 << 63, 0]),
 ])  # fmt: skip
-def test_floats_as_the_nearest_integers_there_are(name: str, wanted: list[int]) -> None:
+def test_floats_as_the_nearest_integers_there_are(name: str, expected: list[int]) -> None:
     function = function_named(name)
     assert function is not None
     with np.errstate(all="ignore"):
-        assert function(np.array([3.9, -3.9, np.inf, -np.inf, np.nan], np.float32)).tolist() == wanted
+        assert function(np.array([3.9, -3.9, np.inf, -np.inf, np.nan], np.float32)).tolist() == expected
 
 
 def test_functions_of_vectors_and_names_that_are_not_known() -> None:
@@ -226,6 +226,6 @@ def test_a_product_and_a_sum_of_f64_are_rounded_once():
     fused = function_named("llvm.fma.f64")
     assert fused is not None
     a = np.array([1 + 2.0**-52, 0.1, 3.0])
-    found = fused(a, a, -np.array([1 + 2.0**-51, 0.01, 9.0]))
+    actual = fused(a, a, -np.array([1 + 2.0**-51, 0.01, 9.0]))
     exact = [float(Fraction(x) ** 2 - Fraction(y)) for x, y in zip(a.tolist(), [1 + 2.0**-51, 0.01, 9.0], strict=True)]
-    assert found.tolist() == exact and found[0] == 2.0**-104
+    assert actual.tolist() == exact and actual[0] == 2.0**-104

@@ -59,7 +59,7 @@ WRONG: dict[str, tuple[type[Op], tuple[Type, ...], str]] = {
 @pytest.mark.parametrize("case", WRONG)
 def test_an_operand_of_a_wrong_type_is_refused(case: str) -> None:
     op, types, message = WRONG[case]
-    with pytest.raises(BuildError) as caught:
+    with pytest.raises(BuildError) as error:
         values = [*map(value, types)]
         op(values) if op in (gpu.Channel, gpu.ChannelClose) else op(*values)
-    assert message in str(caught.value)
+    assert message in str(error.value)

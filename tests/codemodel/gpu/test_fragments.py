@@ -159,12 +159,12 @@ def test_batches_of_tiles(name: str, data: st.DataObject, rows: int, columns: in
 @pytest.mark.parametrize("k_axis", [0, 1])
 def test_panels_of_a_batch(k_axis: int) -> None:
     """The tiles of a batch follow each other, each laid out as a single tile."""
-    made, shape = Panels(64, k_major=False), (4, 32, 64)
-    shared = SharedType(shape, f16, made.offsets(shape, k_axis, 2))
-    alone = SharedType(shape[1:], f16, made.offsets(shape[1:], k_axis, 2))
+    result, shape = Panels(64, k_major=False), (4, 32, 64)
+    shared = SharedType(shape, f16, result.offsets(shape, k_axis, 2))
+    alone = SharedType(shape[1:], f16, result.offsets(shape[1:], k_axis, 2))
     for batch, row, column in ((0, 3, 5), (1, 0, 0), (2, 17, 40), (3, 31, 63)):
         assert byte_of(shared, row, column, batch) == batch * alone.bytes + byte_of(alone, row, column)
-    assert panels_of(shared, k_axis) == panels_of(alone, k_axis) == made
+    assert panels_of(shared, k_axis) == panels_of(alone, k_axis) == result
     assert panels_of(SharedType(shape, f16, tuple(1 << bit for bit in range(13))), k_axis) is None
     mixed = (*shared.offsets[:-2], *shared.offsets[:-3:-1])
     assert panels_of(SharedType(shape, f16, mixed), k_axis) is None
@@ -181,15 +181,15 @@ def test_panels(element: object, width: int, panels: int, major_axis: int) -> No
     size = element.bytes  # type: ignore[attr-defined]
     rows, columns = 32, panels * width // size
     shape = (rows, columns) if major_axis == 1 else (columns, rows)
-    made = Panels(width, k_major=True)
-    shared = SharedType(shape, element, made.offsets(shape, major_axis, size))  # type: ignore[arg-type]
+    result = Panels(width, k_major=True)
+    shared = SharedType(shape, element, result.offsets(shape, major_axis, size))  # type: ignore[arg-type]
     for row in range(rows):
         for column in range(columns):
             panel, byte = divmod(column * size, width)
             inside = row * width + (byte ^ row * width // 128 % (width // 16) * 16)
             place = (row, column) if major_axis == 1 else (column, row)
             assert byte_of(shared, *place) == panel * rows * width + inside
-    assert panels_of(shared, major_axis) == made
+    assert panels_of(shared, major_axis) == result
 
 
 def test_widest_panels() -> None:

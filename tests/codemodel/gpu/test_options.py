@@ -33,8 +33,8 @@ from ziggurat.codemodel.gpu.targets import TARGETS
     ],
 )
 def test_one_spelling(name, value, expected):
-    found = checked_option(name, value)
-    assert found == expected and type(found) is type(expected)
+    actual = checked_option(name, value)
+    assert actual == expected and type(actual) is type(expected)
 
 
 @pytest.mark.parametrize(
@@ -62,9 +62,9 @@ def test_what_an_option_cannot_be(name, value, words):
 
 
 def test_the_nearest_target_is_named():
-    with pytest.raises(LaunchError) as caught:
+    with pytest.raises(LaunchError) as error:
         checked_option("target", "SM_90A")
-    assert caught.value.hint == "did you mean 'sm_90a'?"
+    assert error.value.hint == "did you mean 'sm_90a'?"
     assert DEFAULT_OPTIONS.target in TARGETS
 
 
@@ -85,7 +85,7 @@ def test_the_key_has_the_options_that_code_depends_on():
 
 
 @pytest.mark.parametrize(
-    ("given", "hint"),
+    ("argument", "hint"),
     [
         ("sm_75", "the oldest supported target is 'sm_80'"),
         (70, "the oldest supported target is 'sm_80'"),
@@ -96,7 +96,7 @@ def test_the_key_has_the_options_that_code_depends_on():
         ("gfx942", None),
     ],
 )
-def test_what_a_target_may_have_meant(given, hint):
-    with pytest.raises(LaunchError, match="target must be one of") as caught:
-        checked_option("target", given)
-    assert caught.value.hint == hint
+def test_what_a_target_may_have_meant(argument, hint):
+    with pytest.raises(LaunchError, match="target must be one of") as error:
+        checked_option("target", argument)
+    assert error.value.hint == hint

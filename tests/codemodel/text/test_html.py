@@ -31,10 +31,10 @@ def test_nothing_of_the_model_is_markup():
 
 def test_lines_stay_whole_in_a_fixed_width_font_whatever_the_page_says_of_preformatted_text():
     text = "a stage that is text: <x>"
-    for shown in (SHOWN, side_by_side({"model": MODEL, "text": text})):
-        styles = re.findall(r'<pre style="([^"]*)"', shown)
+    for output in (SHOWN, side_by_side({"model": MODEL, "text": text})):
+        styles = re.findall(r'<pre style="([^"]*)"', output)
         assert styles and all({"font-family:monospace", "white-space:pre"} <= {*style.split(";")} for style in styles)
-        assert shown.count("<pre") == len(styles)
+        assert output.count("<pre") == len(styles)
     assert "text: &lt;x&gt;</pre>" in side_by_side({"text": text})
 
 

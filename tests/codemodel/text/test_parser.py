@@ -20,8 +20,8 @@ def test_values_ops_and_attributes_are_read():
             tt.return;
         };"""
     )
-    made, first, load, _ = model.bodies[0].entry.ops
-    assert made.result.type == TupleType((PtrType(f32), i32)) and made.operands[1] is model.bodies[0].parameters[1]
+    result, first, load, _ = model.bodies[0].entry.ops
+    assert result.result.type == TupleType((PtrType(f32), i32)) and result.operands[1] is model.bodies[0].parameters[1]
     assert first.attributes["index"] == 0 and load.attributes["volatile"] is True
     assert load.operands == (first.result,)
 
@@ -49,7 +49,7 @@ MALFORMED = [
 
 @pytest.mark.parametrize(("text", "line", "column", "words"), MALFORMED)
 def test_malformed_text_is_an_error_at_its_place(text, line, column, words):
-    with pytest.raises(ParseError) as caught:
+    with pytest.raises(ParseError) as error:
         parse(text)
-    assert caught.value.line == line and (column is None or caught.value.column == column)
-    assert words in str(caught.value)
+    assert error.value.line == line and (column is None or error.value.column == column)
+    assert words in str(error.value)

@@ -44,7 +44,7 @@ def test_indices_may_wrap_around(kernel: zg.Kernel, type_: ScalarType):
         for end in numbers:
             if kernel is remainders and end <= 0:
                 continue
-            found = [np.zeros(N, np.int32) for _ in range(2)]
-            native.launch((1, 1, 1), ["out", "start", "end"], [found[0], start, end])
-            run(model, None, (1,), [found[1], start, end])
-            np.testing.assert_array_equal(*found, err_msg=f"from {start}, below {end}")
+            results = [np.zeros(N, np.int32) for _ in range(2)]
+            native.launch((1, 1, 1), ["out", "start", "end"], [results[0], start, end])
+            run(model, None, (1,), [results[1], start, end])
+            np.testing.assert_array_equal(*results, err_msg=f"from {start}, below {end}")

@@ -183,17 +183,17 @@ def test_every_pass_keeps_the_bits(name, vector):
     results = []
     for step in (None, *(step for _, step in LOWER)):
         model = model if step is None else step(model, vector)
-        given = [value.copy() if isinstance(value, np.ndarray) else value for value in arguments]
-        run(model, None, grid, given)
-        results.append(np.concatenate([value.ravel() for value in given if isinstance(value, np.ndarray)]))
+        inputs = [value.copy() if isinstance(value, np.ndarray) else value for value in arguments]
+        run(model, None, grid, inputs)
+        results.append(np.concatenate([value.ravel() for value in inputs if isinstance(value, np.ndarray)]))
         np.testing.assert_array_equal(results[-1].view(np.uint32), results[0].view(np.uint32))
     assert len(results) == len(LOWER) + 1 and np.unique(results[0]).size > 1000
 
 
 def test_a_buffer_that_nothing_uses_needs_no_memory():
     """As of a model whose text was changed."""
-    made = lower(MODELS["matmul"](), 64)
-    text, end = str(made), made.scratch
+    compiled = lower(MODELS["matmul"](), 64)
+    text, end = str(compiled), compiled.scratch
     unused = f"%999 : buffer<x16, f32> = cpu.alloc @offset={end};"
     text = text.replace(f"@scratch={end}", f"@scratch={end + 64}").replace("tt.return", f"{unused} tt.return")
     assert allocate(zg.parse(text)).scratch == end

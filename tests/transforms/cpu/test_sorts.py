@@ -58,10 +58,10 @@ def test_sorts_have_the_interpreter_s_bits(dtype: Any, kernel: Any, rows: int, s
     assert scalar is not None
     element = zg.ptr(scalar)
     model = kernel.triton(element, element if kernel is sort else zg.ptr(zg.i32), rows, size, down)
-    found = [np.zeros(rows * size, x.dtype if kernel is sort else np.int32) for _ in range(2)]
-    run_cpu(model, (1,), [x, found[0]])
-    run(model, None, (1,), [x, found[1]])
-    np.testing.assert_array_equal(found[0].view(np.uint8), found[1].view(np.uint8))
+    results = [np.zeros(rows * size, x.dtype if kernel is sort else np.int32) for _ in range(2)]
+    run_cpu(model, (1,), [x, results[0]])
+    run(model, None, (1,), [x, results[1]])
+    np.testing.assert_array_equal(results[0].view(np.uint8), results[1].view(np.uint8))
 
 
 def test_the_model_of_a_large_sort_is_small():

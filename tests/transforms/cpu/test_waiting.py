@@ -88,13 +88,13 @@ def outcome(runs: Any, kernel: Any, step: int) -> tuple[list[int], str, Any]:
 @pytest.mark.parametrize("kernel", [by_load, by_volatile_load, by_exchange, by_sum, by_block, with_lock])
 @pytest.mark.parametrize("step", [-1, 1])
 def test_waiting_for_an_earlier_program_and_for_a_later_one(kernel: Any, step: int):
-    mine, said, code = outcome(run_cpu, kernel, step)
+    mine, text, code = outcome(run_cpu, kernel, step)
     if kernel is by_sum and step > 0:  # The interpreter counts to its limit, as the loop counts, too.
         expected = "program (0, 0, 0): the loop waits for a change of memory"
-        assert said.startswith(expected)
+        assert text.startswith(expected)
         return
-    theirs, why, _ = outcome(lambda model, grid, given: run(model, None, grid, given), kernel, step)
-    assert (mine, said) == (theirs, why) and bool(said) == (step > 0)
+    theirs, why, _ = outcome(lambda model, grid, argument: run(model, None, grid, argument), kernel, step)
+    assert (mine, text) == (theirs, why) and bool(text) == (step > 0)
     assert code is None or code.ordered
 
 

@@ -139,12 +139,12 @@ def moving(x, out, n, K: zg.constexpr):
     at = zg.arange(0, K)
     x_at = zg.add(x, at)
     value = zg.full((K,), 1.0, zg.f64)
-    left = n
+    rest = n
     for start in range(0, n, K):
-        mask = zg.less(at, left)
+        mask = zg.less(at, rest)
         value = zg.mul(value, zg.load(x_at, mask, other=2.0))
         x_at = zg.add(zg.add(x_at, K // 2), K // 2)
-        left = left - K
+        rest = rest - K
     zg.store(zg.add(out, at), value)
 
 

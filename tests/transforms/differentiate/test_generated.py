@@ -58,8 +58,8 @@ class Generated:
             case 4:
                 return b.add(arith.Select(self.is_positive(b, x), x, y))
             case 5:
-                turned = b.add(tt.Trans(b.add(tt.Reshape(x, TensorType(SHAPE[::-1], f64))), (1, 0)))
-                return b.add(arith.AddF(turned, y))
+                transposed = b.add(tt.Trans(b.add(tt.Reshape(x, TensorType(SHAPE[::-1], f64))), (1, 0)))
+                return b.add(arith.AddF(transposed, y))
             case 6:
                 return self.branch(b, x, values, depth)
             case _:
@@ -85,15 +85,15 @@ class Generated:
 
     def loop(self, b: Builder, values: list[Value], depth: int) -> Value:
         count = 1 + self.choose(2)
-        carried = [values[self.choose(len(values))] for _ in range(count)]
+        parameters = [values[self.choose(len(values))] for _ in range(count)]
         bounds = [b.add(arith.ConstantOp(number, type=i32)) for number in (self.choose(2), self.choose(5), 1)]
-        types = [value.type for value in carried]
+        types = [value.type for value in parameters]
         inside = b.nested([i32, *types], packed(types))
-        made = self.body(inside, [*values, *inside.parameters[1:]], 3, depth - 1)
+        value = self.body(inside, [*values, *inside.parameters[1:]], 3, depth - 1)
         # Bounded, so that iterations do not blow the numbers up.
-        ends = [inside.add(maths.Sin(value)) if self.choose(3) else value for value in made[-count:]]
+        ends = [inside.add(maths.Sin(value)) if self.choose(3) else value for value in value[-count:]]
         inside.add(scf.Yield(ends))
-        result = b.add(scf.For(*bounds, carried, inside.finish()))
+        result = b.add(scf.For(*bounds, parameters, inside.finish()))
         return result if count == 1 else b.add(core.TupleLoad(result, self.choose(2)))
 
 

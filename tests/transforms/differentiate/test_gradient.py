@@ -104,14 +104,14 @@ def test_layer_norm_agrees_with_the_formula(rng):
         unused = np.zeros_like(x), np.zeros(7, np.float32), np.zeros(7, np.float32)
         y, mean, rstd = unused
         kernel[(7,)](x, dx, y, dy, weight, dweight, bias, dbias, mean, rstd, 100, 100, 1e-5, BLOCK_SIZE=32)
-        wide, given = x.astype(np.float64), dy.astype(np.float64)
+        wide, arguments = x.astype(np.float64), dy.astype(np.float64)
         scale = 1 / np.sqrt(wide.var(axis=1, keepdims=True) + 1e-5)
         normal = (wide - wide.mean(axis=1, keepdims=True)) * scale
-        part = given * weight
+        part = arguments * weight
         true = scale * (part - normal * (part * normal).mean(1, keepdims=True) - part.mean(1, keepdims=True))
         np.testing.assert_allclose(dx, true, rtol=tolerance, atol=tolerance)
-        np.testing.assert_allclose(dweight, (given * normal).sum(0), rtol=tolerance, atol=tolerance)
-        np.testing.assert_allclose(dbias, given.sum(0), rtol=tolerance, atol=tolerance)
+        np.testing.assert_allclose(dweight, (arguments * normal).sum(0), rtol=tolerance, atol=tolerance)
+        np.testing.assert_allclose(dbias, arguments.sum(0), rtol=tolerance, atol=tolerance)
         assert not y.any() and not mean.any() and not rstd.any()
 
 
@@ -131,7 +131,7 @@ def test_descriptor_matmul(rng):
         return zg.TensorDescriptor(array, (16, 16))
 
     a, b = matrices(rng, (20, 40), (36, 40))
-    check_gradient(model, 6, [a, b, np.zeros((20, 36)), 20, 36, 40], [2], [0, 1], given=given)
+    check_gradient(model, 6, [a, b, np.zeros((20, 36)), 20, 36, 40], [2], [0, 1], make_arguments=given)
 
 
 def test_gelu_matmul(rng):
@@ -150,7 +150,7 @@ def test_attention(rng, causal):
     model = in_f64(example("attention").attention_kernel.triton(*blocks, i32, zg.f32, causal, 32, 16, 16))
     q, k, v = matrices(rng, *[(128, 16)] * 3)
     arguments = [q, k, v, np.zeros_like(q), 64, 0.25]
-    check_gradient(model, (2, 2), arguments, [3], [0, 1, 2], tolerance=1e-5, given=of_blocks)
+    check_gradient(model, (2, 2), arguments, [3], [0, 1, 2], tolerance=1e-5, make_arguments=of_blocks)
 
 
 def test_attention_in_f16(rng):
@@ -163,15 +163,15 @@ def test_attention_in_f16(rng):
     kernel[(2, 2)](
         *(of_blocks(number, array) for number, array in pairs), n, d**-0.5, CAUSAL=True, BLOCK_M=32, BLOCK_N=16, D=d
     )
-    wide = [one.astype(np.float64).reshape(2, n, d) for one in (q, k, v, dout)]
+    wide = [item.astype(np.float64).reshape(2, n, d) for item in (q, k, v, dout)]
     true = attention_gradient(*wide, d**-0.5, np.tri(n, dtype=bool))
-    for found, expected in zip((dq, dk, dv), true, strict=True):
-        np.testing.assert_allclose(found.reshape(2, n, d), expected, rtol=2e-2, atol=2e-2)
+    for actual, expected in zip((dq, dk, dv), true, strict=True):
+        np.testing.assert_allclose(actual.reshape(2, n, d), expected, rtol=2e-2, atol=2e-2)
 
 
-def attention_gradient(q: Any, k: Any, v: Any, dout: Any, scale: float, seen: Any) -> list[Any]:
+def attention_gradient(q: Any, k: Any, v: Any, dout: Any, scale: float, values: Any) -> list[Any]:
     """The gradients of attention, with all scores at once."""
-    scores = np.where(seen, q @ k.transpose(0, 2, 1) * scale, -np.inf)
+    scores = np.where(values, q @ k.transpose(0, 2, 1) * scale, -np.inf)
     p = np.exp(scores - scores.max(axis=2, keepdims=True))
     p /= p.sum(axis=2, keepdims=True)
     dp = dout @ v.transpose(0, 2, 1)
@@ -187,15 +187,15 @@ def test_layer_norm_agrees_with_the_kernel_by_hand(rng):
     kernel = zg.grad(by_hand.layer_norm, wrt=("x_ptr", "weight_ptr", "bias_ptr"), of="y_ptr")
     x, dy = rng.standard_normal((2, 9, 50), np.float32)
     weight, bias = rng.standard_normal((2, 50), np.float32)
-    found, written = ([np.zeros_like(one) for one in (x, weight, bias)] for _ in range(2))
-    dx, dweight, dbias = found
+    actual, text = ([np.zeros_like(value) for value in (x, weight, bias)] for _ in range(2))
+    dx, dweight, dbias = actual
     y = np.zeros_like(x)
     kernel[(9,)](x, dx, y, dy, weight, dweight, bias, dbias, 50, 50, 1e-5, BLOCK=64, strict=True)
     by_hand.layer_norm_backward[(4,)](
-        x, written[0], dy, weight, *written[1:], 9, 50, 50, 1e-5, BLOCK=64, strict=True
+        x, text[0], dy, weight, *text[1:], 9, 50, 50, 1e-5, BLOCK=64, strict=True
     )  # fmt: skip
-    for one, other in zip(found, written, strict=True):
-        np.testing.assert_allclose(one, other, rtol=1e-4, atol=1e-5)
+    for value, other in zip(actual, text, strict=True):
+        np.testing.assert_allclose(value, other, rtol=1e-4, atol=1e-5)
 
 
 def test_attention_agrees_with_the_kernels_by_hand(rng):
@@ -206,7 +206,7 @@ def test_attention_agrees_with_the_kernels_by_hand(rng):
     out, dq, dk, dv, wq, wk, wv = np.zeros((7, 2 * n, d), np.float16)
 
     def blocks(rows: int, *arrays: np.ndarray) -> list[Any]:
-        return [zg.TensorDescriptor(one, [rows, d]) for one in arrays]
+        return [zg.TensorDescriptor(array, [rows, d]) for array in arrays]
 
     attention.attention(q, k, v, out, n, False, 32, 16)
     kernel[(2, 2)](
@@ -216,7 +216,7 @@ def test_attention_agrees_with_the_kernels_by_hand(rng):
     scores = [
         a.astype(float) @ b.astype(float).T * 0.25 for a, b in zip(q.reshape(2, n, d), k.reshape(2, n, d), strict=True)
     ]
-    lse = np.concatenate([np.log2(np.exp(one).sum(axis=1)) for one in scores]).astype(np.float32)
+    lse = np.concatenate([np.log2(np.exp(value).sum(axis=1)) for value in scores]).astype(np.float32)
     delta = np.zeros(2 * n, np.float32)
     by_hand.attention_delta[(4,)](out, dout, delta, 2 * n, BLOCK=32, D=d)
     by_hand.attention_keys[(4, 2)](
@@ -226,8 +226,8 @@ def test_attention_agrees_with_the_kernels_by_hand(rng):
     by_hand.attention_queries[(2, 2)](
         *blocks(32, q), *blocks(16, k, v), *blocks(32, dout, wq), lse, delta, n, 0.25, BLOCK_M=32, BLOCK_N=16, D=d
     )
-    for one, other in ((dq, wq), (dk, wk), (dv, wv)):
-        np.testing.assert_allclose(one, other, rtol=2e-2, atol=2e-2)
+    for value, other in ((dq, wq), (dk, wk), (dv, wv)):
+        np.testing.assert_allclose(value, other, rtol=2e-2, atol=2e-2)
 
 
 # Compiled gradients.
@@ -264,8 +264,8 @@ def test_gradients_are_assembled(name):
 def test_a_compiled_gradient_simulated(rng):
     kernel = zg.grad(example("fused_softmax").softmax_kernel, wrt="input_ptr", of="output_ptr")
     x, dy = rng.standard_normal((2, 3, 50)).astype(np.float32)
-    found, simulated = np.zeros((2, 3, 50), np.float32)
-    kernel[(3,)](np.zeros_like(x), dy, x, found, 50, 50, 50, BLOCK_SIZE=64)
+    actual, simulated = np.zeros((2, 3, 50), np.float32)
+    kernel[(3,)](np.zeros_like(x), dy, x, actual, 50, 50, 50, BLOCK_SIZE=64)
     compiled = kernel.compile(f32, f32, f32, f32, i32, i32, i32, 64, num_warps=1)
     compiled.simulate[(3,)](np.zeros_like(x), dy, x, simulated, 50, 50, 50)
-    np.testing.assert_allclose(simulated, found, rtol=1e-4, atol=1e-6)
+    np.testing.assert_allclose(simulated, actual, rtol=1e-4, atol=1e-6)

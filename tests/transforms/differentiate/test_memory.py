@@ -72,8 +72,8 @@ def test_lanes_that_surely_read_one_element_are_added_up_before():
         spread = zg.load(zg.broadcast(zg.expand(zg.add(x, zg.arange(0, 4)), 1), (4, BLOCK)))
         zg.store(zg.add(out, at), zg.sum(spread, axis=0))
 
-    (added,) = ops(differentiate(kernel.triton(f64, f64, 8), [1], [0]), tt.AtomicRMW)
-    assert str(added.value.type) in ("tensor<x4, x1, f64>", "tensor<x4, f64>")
+    (total,) = ops(differentiate(kernel.triton(f64, f64, 8), [1], [0]), tt.AtomicRMW)
+    assert str(total.value.type) in ("tensor<x4, x1, f64>", "tensor<x4, f64>")
 
 
 def test_an_atomic_addition_is_an_output(rng):
@@ -121,16 +121,16 @@ def test_several_outputs(rng):
     model = kernel.triton(f64, f64, f64, 8)
     x = rng.standard_normal(8)
     (both,) = check_gradient(model, 1, [x, np.zeros(8), np.zeros(1)], [1, 2], [0])
-    (one,) = check_gradient(model, 1, [x, np.zeros(8), np.zeros(1)], [2], [0])
-    assert not np.allclose(both, one)
+    (unit,) = check_gradient(model, 1, [x, np.zeros(8), np.zeros(1)], [2], [0])
+    assert not np.allclose(both, unit)
 
 
 def test_what_is_stored_elsewhere_does_not_count():
     @zg.kernel
-    def kernel(x, y, kept, BLOCK: zg.constexpr):
+    def kernel(x, y, copies, BLOCK: zg.constexpr):
         at = zg.arange(0, BLOCK)
         value = zg.load(zg.add(x, at))
-        zg.store(zg.add(kept, at), zg.exp(value))
+        zg.store(zg.add(copies, at), zg.exp(value))
         zg.store(zg.add(y, at), value)
 
     gradient = differentiate(kernel.triton(f64, f64, f64, 8), [1], [0])
@@ -155,7 +155,7 @@ def test_descriptors(rng):
         return array if number == 0 else zg.TensorDescriptor(array, (4, 8))
 
     arguments = [rng.standard_normal((6, 14)), rng.standard_normal((2, 6)), np.zeros((6, 14)), 6, 14]
-    check_gradient(model, 2, arguments, [2], [0, 1], given=given)
+    check_gradient(model, 2, arguments, [2], [0, 1], make_arguments=given)
     gradient = differentiate(model, [2], [0, 1])
     assert {op.kind for op in ops(gradient, tt.DescriptorReduce)} == {tt.AtomicKind.FADD}
     # The gradient has a gradient: it is linear in d_out, which it loads through a descriptor.
@@ -179,11 +179,11 @@ def test_narrow_floats_are_computed_in_f32(rng, dtype):
     x, w, dout = (rng.standard_normal(64).astype(dtype.dtype) for _ in range(3))
     dx, dw = np.zeros_like(x), np.zeros_like(w)
     zg.run(gradient, 1, x, dx, w, dw, np.zeros_like(x), dout, strict=True)
-    wide = [one.astype(np.float64) for one in (x, w, dout)]
+    wide = [item.astype(np.float64) for item in (x, w, dout)]
     epsilon = float(dtype.format.epsilon)
-    for found, true in ((dx, 2 * wide[0] * wide[1] * wide[2]), (dw, wide[0] ** 2 * wide[2])):
+    for actual, true in ((dx, 2 * wide[0] * wide[1] * wide[2]), (dw, wide[0] ** 2 * wide[2])):
         # The products of the forward kernel are rounded to the dtype.
-        np.testing.assert_allclose(found.astype(np.float64), true, rtol=3 * epsilon, atol=epsilon)
+        np.testing.assert_allclose(actual.astype(np.float64), true, rtol=3 * epsilon, atol=epsilon)
 
 
 def test_in_place_is_refused():

@@ -74,14 +74,14 @@ def wrapped(x, n, BLOCK: zg.constexpr):
 
 @zg.function
 def by_remainder_of_one(x, n, BLOCK: zg.constexpr):
-    turned = zg.mul(zg.mod(zg.add(zg.program_id(0), zg.arange(0, 1)), n), BLOCK * BLOCK)
-    return zg.add(zg.add(x, turned), zg.add(zg.program_id(0) * (BLOCK * BLOCK), zg.arange(0, BLOCK * BLOCK)))
+    transposed = zg.mul(zg.mod(zg.add(zg.program_id(0), zg.arange(0, 1)), n), BLOCK * BLOCK)
+    return zg.add(zg.add(x, transposed), zg.add(zg.program_id(0) * (BLOCK * BLOCK), zg.arange(0, BLOCK * BLOCK)))
 
 
 @zg.function
 def by_number_of_program(x, n, BLOCK: zg.constexpr):
-    turned = zg.mod(zg.program_id(0), n) * (BLOCK * BLOCK)
-    return zg.add(zg.add(x, turned), zg.add(zg.program_id(0) * (BLOCK * BLOCK), zg.arange(0, BLOCK * BLOCK)))
+    transposed = zg.mod(zg.program_id(0), n) * (BLOCK * BLOCK)
+    return zg.add(zg.add(x, transposed), zg.add(zg.program_id(0) * (BLOCK * BLOCK), zg.arange(0, BLOCK * BLOCK)))
 
 
 @zg.function

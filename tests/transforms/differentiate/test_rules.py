@@ -99,8 +99,8 @@ def joined(b: Builder, x: Value, y: Value) -> Value:
 
 def split(b: Builder, x: Value) -> Value:
     halves = b.add(tt.Split(x))
-    left = b.add(core.TupleLoad(halves, 0))
-    return b.add(arith.MulF(left, b.add(core.TupleLoad(halves, 1))))
+    rest = b.add(core.TupleLoad(halves, 0))
+    return b.add(arith.MulF(rest, b.add(core.TupleLoad(halves, 1))))
 
 
 def split_in_part(b: Builder, x: Value) -> Value:
@@ -220,24 +220,24 @@ def test_the_gradient_is_that_of_finite_differences(name: str):
     model = kernel(shapes, body)
     inputs = arrays(rng, shapes, is_positive)
     if name == "casts":
-        inputs = [one.astype(np.float32).astype(np.float64) for one in inputs]
-        (found,) = check_gradient(model, 1, [*inputs, np.zeros(8)], [1], [0], directions=0)
+        inputs = [array.astype(np.float32).astype(np.float64) for array in inputs]
+        (actual,) = check_gradient(model, 1, [*inputs, np.zeros(8)], [1], [0], directions=0)
         # x + (x - x) is x; the adjoint is rounded to f32 on the way.
-        np.testing.assert_allclose(found, np.random.default_rng(1).standard_normal(8), rtol=1e-6)
+        np.testing.assert_allclose(actual, np.random.default_rng(1).standard_normal(8), rtol=1e-6)
         return
     output = np.zeros(output_shape(model) or (1,))
     check_gradient(model, 1, [*inputs, output], [len(inputs)], range(len(inputs)))
 
 
 def test_every_rule_is_tried():
-    tried = {type(op) for shapes, body, _ in CASES.values() for op in kernel(shapes, body).walk()}
+    names = {type(op) for shapes, body, _ in CASES.values() for op in kernel(shapes, body).walk()}
     # Accesses and control flow have tests of their own; hints are about integers.
     apart = {tt.AtomicRMW, tt.AtomicCAS, tt.DescriptorLoad, tt.DescriptorStore, tt.DescriptorReduce}
     apart |= {scf.If, scf.For, scf.While, tt.Call, tt.MultipleOf, tt.MaxContiguous, tt.MaxConstancy}
     untried = [
         cls.NAME
         for cls in OPS.values()
-        if cls in gradients and not issubclass(cls, (*CONSTANT, *INTEGER, *REASONS)) and cls not in tried | apart
+        if cls in gradients and not issubclass(cls, (*CONSTANT, *INTEGER, *REASONS)) and cls not in names | apart
     ]
     assert untried == []
 
@@ -252,10 +252,10 @@ def test_every_op_of_the_triton_model_has_a_rule_or_a_reason():
 @pytest.mark.parametrize("combiner", [arith.MaximumF, arith.MinNumF])
 def test_equal_extrema_share_the_adjoint(combiner: Any):
     model = kernel([(4,)], reduce_by(combiner, 0))
-    x, found = np.array([1.0, -1.0, 1.0, -1.0]), np.zeros(4)
-    run(model, [x, found, np.zeros(1), np.array([8.0])], [1], [0])
+    x, actual = np.array([1.0, -1.0, 1.0, -1.0]), np.zeros(4)
+    run(model, [x, actual, np.zeros(1), np.array([8.0])], [1], [0])
     best = x.max() if combiner is arith.MaximumF else x.min()
-    np.testing.assert_array_equal(found, np.where(x == best, 4.0, 0.0))
+    np.testing.assert_array_equal(actual, np.where(x == best, 4.0, 0.0))
 
 
 def run(model: Op, arguments: Sequence[Any], of: Sequence[int], wrt: Sequence[int]) -> None:

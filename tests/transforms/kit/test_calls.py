@@ -41,9 +41,9 @@ def test_a_call_of_the_language_is_replaced():
 def test_a_call_that_is_not_there():
     model = apply.triton(zg.ptr(zg.f32), zg.ptr(zg.f32))
     assert kit.replace_calls(model, lambda name: name == "nothing", lambda b, arguments: arguments[0]) is model
-    with pytest.raises(zg.BuildError, match="the model calls no such function as 'nothing'") as caught:
+    with pytest.raises(zg.BuildError, match="the model calls no such function as 'nothing'") as error:
         kit.replace_calls(model, "nothing", lambda b, arguments: arguments[0])
-    assert caught.value.hint == "it calls activation_tensor<x8, f32>_tensor<x8, f32>"
+    assert error.value.hint == "it calls activation_tensor<x8, f32>_tensor<x8, f32>"
     with pytest.raises(zg.BuildError, match=r"the model calls no such function as 'zg\.lode'"):
         kit.replace_calls(apply.model, "zg.lode", lambda b, arguments: arguments[0])
 
@@ -94,6 +94,6 @@ def test_a_name_that_begins_another_one():
 
 def test_a_name_of_several_functions_is_refused():
     model = apply_two.triton(zg.ptr(zg.f32), zg.ptr(zg.f32))
-    with pytest.raises(zg.BuildError, match="calls several functions of that name as 'activation'") as caught:
+    with pytest.raises(zg.BuildError, match="calls several functions of that name as 'activation'") as error:
         kit.replace_calls(model, "activation", lambda b, arguments: arguments[0])
-    assert "activation_f32_f32" in str(caught.value.hint)
+    assert "activation_f32_f32" in str(error.value.hint)

@@ -42,20 +42,20 @@ def values(kind: type, function=K):
 
 
 def test_what_comes_from_a_parameter():
-    found = derived(P)
-    assert found[0] is P
+    actual = derived(P)
+    assert actual[0] is P
     (load,), (product,) = values(tt.Load), values(arith.MulF)
-    assert load in found and product in found and values(tt.AddPtr)[0] in found
-    assert Q not in found and N not in found
+    assert load in actual and product in actual and values(tt.AddPtr)[0] in actual
+    assert Q not in actual and N not in actual
     # The second value that the loop carries comes from %q alone.
     stored_to = [op.operands[0] for op in K.walk() if isinstance(op, tt.Store)]
-    assert stored_to[0] not in found and stored_to[1] in found
+    assert stored_to[0] not in actual and stored_to[1] in actual
 
 
 def test_what_is_read_from_memory_may_be_left_out():
-    found = derived(P, lambda op: not isinstance(op, MemoryRead))
+    actual = derived(P, lambda op: not isinstance(op, MemoryRead))
     (load,) = values(tt.Load)
-    assert load.op.operands[0] in found and load not in found
+    assert load.op.operands[0] in actual and load not in actual
 
 
 def test_the_parameters_that_a_pointer_comes_from():
@@ -78,16 +78,16 @@ def test_the_parameters_that_memory_is_accessed_through():
 
 
 @pytest.mark.parametrize(
-    ("op", "read", "written"),
+    ("op", "read", "text"),
     [
         ("%z : f32 = tt.atomic_rmw %p %f @fadd;", (0,), (0,)),
         ('%z : i32 = tt.elementwise_inline_asm %n @asm="mov.b32 $0, $1;" @constraints="=r,r" @is_pure=false;', (), ()),
     ],
     ids=["atomic", "assembly"],
 )
-def test_other_accesses(op, read, written):
+def test_other_accesses(op, read, text):
     function = zg.parse(f'tt.func @"k" (%p : ptr<f32>, %n : i32, %f : f32)void -> {{ {op} tt.return; }};')
-    assert (read_parameters(function), written_parameters(function)) == (read, written)
+    assert (read_parameters(function), written_parameters(function)) == (read, text)
 
 
 @pytest.mark.parametrize("ask", [derived, origins])

@@ -68,20 +68,20 @@ def test_the_value_stays_in_registers():
     # x, n and by of scale; out and by of shift.
     assert [str(p.type) for p in function.body.parameters] == ["ptr<f32>", "i32", "f32", "ptr<f32>", "f32"]
     x = np.random.default_rng(1).normal(size=50).astype(np.float32)
-    between, expected, found = np.zeros_like(x), np.zeros_like(x), np.zeros_like(x)
+    between, expected, actual = np.zeros_like(x), np.zeros_like(x), np.zeros_like(x)
     zg.run(model_of(scale), 4, x, between, 50, 3.0)
     zg.run(model_of(shift), 4, between, expected, 50, 0.5)
-    zg.run(fused, 4, x, 50, 3.0, found, 0.5)
-    assert np.array_equal(found, expected)
+    zg.run(fused, 4, x, 50, 3.0, actual, 0.5)
+    assert np.array_equal(actual, expected)
 
 
 def test_what_lies_between_can_be_kept():
     fused = kit.fuse(model_of(scale), model_of(shift), through=(1, 0), same={2: 2}, keep=True, name="both")
     assert counts(fused) == [1, 2]
     x = np.arange(20, dtype=np.float32)
-    between, found = np.zeros_like(x), np.zeros_like(x)
-    zg.run(fused, 2, x, between, 20, 2.0, found, 1.0)
-    assert np.array_equal(between, 2 * x) and np.array_equal(found, 2 * x + 1)
+    between, actual = np.zeros_like(x), np.zeros_like(x)
+    zg.run(fused, 2, x, between, 20, 2.0, actual, 1.0)
+    assert np.array_equal(between, 2 * x) and np.array_equal(actual, 2 * x + 1)
 
 
 def test_masked_elements_are_what_the_load_says():
@@ -107,9 +107,9 @@ def test_what_does_not_match_is_refused(consumer, same, message):
 
 
 def test_a_store_in_a_branch_is_refused():
-    with pytest.raises(zg.BuildError, match="on every path; this one is in a branch") as caught:
+    with pytest.raises(zg.BuildError, match="on every path; this one is in a branch") as error:
         kit.fuse(model_of(scale_sometimes), model_of(shift_all), through=(1, 0))
-    assert "zg.mul(" in str(caught.value) and "under a mask" in str(caught.value)
+    assert "zg.mul(" in str(error.value) and "under a mask" in str(error.value)
 
 
 def test_one_kernel_after_another():
@@ -117,9 +117,9 @@ def test_one_kernel_after_another():
     zg.verify(both)
     assert counts(both) == [2, 2]
     x = np.arange(20, dtype=np.float32)
-    between, found = np.zeros_like(x), np.zeros_like(x)
-    zg.run(both, 2, x, between, 20, 2.0, found, 1.0)
-    assert np.array_equal(found, 2 * x + 1)
+    between, actual = np.zeros_like(x), np.zeros_like(x)
+    zg.run(both, 2, x, between, 20, 2.0, actual, 1.0)
+    assert np.array_equal(actual, 2 * x + 1)
 
 
 @zg.kernel
@@ -131,9 +131,9 @@ def scale_in_place(x, n, by):
 
 def test_kernels_that_work_in_place_are_refused():
     in_place = scale_in_place.triton(zg.ptr(zg.f32), zg.i32, zg.f32)
-    with pytest.raises(zg.BuildError, match=r"in_place.* must not load from the parameter that it stores to") as caught:
+    with pytest.raises(zg.BuildError, match=r"in_place.* must not load from the parameter that it stores to") as error:
         kit.fuse(in_place, model_of(shift), through=(0, 0), same={2: 1})
-    assert "zg.load(at, mask)" in str(caught.value)
+    assert "zg.load(at, mask)" in str(error.value)
     with pytest.raises(zg.BuildError, match=r"in_place.* must not store to the parameter that it loads from, number 0"):
         kit.fuse(model_of(scale), in_place, through=(1, 0), same={1: 2})
     # The hint names the way out.
@@ -148,8 +148,8 @@ def test_kernels_that_work_in_place_are_refused():
 def with_left(x, out, n, by):
     at = zg.add(zg.program_id(0) * B, zg.arange(0, B))
     mask = zg.compare(at, n, zg.CompareKind.LESS_THAN)
-    left = zg.load(zg.add(x, zg.sub(at, 1)), zg.and_(mask, zg.greater(at, 0)), 0.0)
-    zg.store(zg.add(out, at), zg.mul(zg.add(left, zg.load(zg.add(x, at), mask)), by), mask)
+    rest = zg.load(zg.add(x, zg.sub(at, 1)), zg.and_(mask, zg.greater(at, 0)), 0.0)
+    zg.store(zg.add(out, at), zg.mul(zg.add(rest, zg.load(zg.add(x, at), mask)), by), mask)
 
 
 def test_programs_that_would_read_what_others_store():

@@ -95,6 +95,6 @@ def test_examples():
     ],
 )
 def test_wrong_arguments(call, message):
-    with pytest.raises(KernelTypeError) as caught:
+    with pytest.raises(KernelTypeError) as error:
         call()
-    assert str(caught.value).startswith(message)
+    assert str(error.value).startswith(message)

@@ -36,10 +36,10 @@ def test_bf16_in_memory_computed_in_f32():
     assert [str(p.type) for p in kit.kernel_of(narrow).body.parameters] == ["ptr<bf16>", "ptr<bf16>", "i32"]
     assert all(zg.bf16 != kit.element_of(op.result.type) for op in narrow.walk() if isinstance(op, arith.AddF))
     x = np.random.default_rng(0).normal(size=(3, 11)).astype(ml_dtypes.bfloat16)
-    wide, given = np.zeros((3, 11), np.float32), np.zeros((3, 11), ml_dtypes.bfloat16)
+    wide, arguments = np.zeros((3, 11), np.float32), np.zeros((3, 11), ml_dtypes.bfloat16)
     zg.run(model, (3,), wide, x.astype(np.float32), 11)
-    zg.run(narrow, (3,), given, x, 11)
-    assert np.array_equal(given, wide.astype(ml_dtypes.bfloat16))  # rounded once, at the store
+    zg.run(narrow, (3,), arguments, x, 11)
+    assert np.array_equal(arguments, wide.astype(ml_dtypes.bfloat16))  # rounded once, at the store
 
 
 def test_pointers_are_followed_through_loops_and_atomics_are_cast():
@@ -97,15 +97,15 @@ def test_dtypes_go_by_their_names():
 
 
 @pytest.mark.parametrize(
-    ("types", "parameters", "said"),
+    ("types", "parameters", "text"),
     [
         ({"f33": zg.bf16}, None, "retype: 'types' must map dtypes to dtypes, such as zg.f32; got 'f33'"),
         ({zg.f32: zg.bf16}, [9], r"the numbers 0 to 2; got \[9\]"),
     ],
 )
-def test_what_there_is_none_of_is_refused(types, parameters, said):
+def test_what_there_is_none_of_is_refused(types, parameters, text):
     model = total.triton(zg.ptr(zg.f32), zg.ptr(zg.f32), zg.i32)
-    with pytest.raises(zg.BuildError, match=said):
+    with pytest.raises(zg.BuildError, match=text):
         kit.retype(model, types, parameters)
 
 

@@ -69,11 +69,11 @@ MISUSES: list[tuple[Callable[[], object], str]] = [
 
 @pytest.mark.parametrize(("misuse", "message"), MISUSES, ids=[message for _, message in MISUSES])
 def test_wrong_arguments(misuse: Callable[[], object], message: str) -> None:
-    with pytest.raises((zg.KernelTypeError, zg.BuildError)) as caught:
+    with pytest.raises((zg.KernelTypeError, zg.BuildError)) as error:
         misuse()
-    assert message in str(caught.value)
+    assert message in str(error.value)
 
 
 def test_numbers_of_numpy_are_numbers() -> None:
-    made = zg.kit.specialize(MODEL, {np.int64(2): np.float32(2)})
-    assert zg.same_model(made, zg.kit.specialize(MODEL, {2: 2.0}))
+    result = zg.kit.specialize(MODEL, {np.int64(2): np.float32(2)})
+    assert zg.same_model(result, zg.kit.specialize(MODEL, {2: 2.0}))

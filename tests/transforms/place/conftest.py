@@ -99,9 +99,9 @@ def evaluate(func: tt.Func, arguments: Sequence[int]) -> dict[Value, Any]:
     """The numbers of each value of a function without control flow; loads give none."""
     values: dict[Value, Any] = {p: np.asarray(a) for p, a in zip(func.body.parameters, arguments, strict=True)}
     for op in func.body.entry.ops:
-        known = type(op) in _BINARY or isinstance(op, tt.MakeRange | arith.ConstantOp | tt.Splat | tt.Broadcast)
+        constants = type(op) in _BINARY or isinstance(op, tt.MakeRange | arith.ConstantOp | tt.Splat | tt.Broadcast)
         shaping = isinstance(op, tt.ExpandDims | tt.Reshape | tt.Trans | gpu.ConvertLayout | tt.Hint | tt.AddPtr)
-        if known or shaping or isinstance(op, arith.CmpI | arith.Select | arith.ExtSI | arith.TruncI):
+        if constants or shaping or isinstance(op, arith.CmpI | arith.Select | arith.ExtSI | arith.TruncI):
             values[op.result] = apply(op, [values[value] for value in op.operands])
     return values
 
@@ -113,6 +113,6 @@ def numbers() -> Any:
     class Numbers:
         pass
 
-    made: Any = Numbers()
-    made.evaluate, made.apply, made.Overflowed = evaluate, apply, Overflowed
-    return made
+    result: Any = Numbers()
+    result.evaluate, result.apply, result.Overflowed = evaluate, apply, Overflowed
+    return result

@@ -54,8 +54,8 @@ def ptx_of(kernel: Any, types: list[Any], target: str) -> str:
 
 def ptxas() -> str | None:
     package = Path(sysconfig.get_paths()["purelib"]) / "nvidia"
-    found = sorted(package.glob("*/bin/ptxas"))
-    return str(found[0]) if found else shutil.which("ptxas")
+    actual = sorted(package.glob("*/bin/ptxas"))
+    return str(actual[0]) if actual else shutil.which("ptxas")
 
 
 POINTER, NUMBER = zg.ptr(zg.f32), zg.i32

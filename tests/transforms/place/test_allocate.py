@@ -52,10 +52,10 @@ def load(name: str, bits: int = 13) -> str:
 
 
 def offsets(model: gpu.Module) -> tuple[list[int], int]:
-    made = allocate(model)
-    verify(made)
-    assert isinstance(made, gpu.Module)
-    return [op.offset for op in made.walk() if isinstance(op, gpu.LocalAlloc)], made.shared
+    result = allocate(model)
+    verify(result)
+    assert isinstance(result, gpu.Module)
+    return [op.offset for op in result.walk() if isinstance(op, gpu.LocalAlloc)], result.shared
 
 
 KIB = 1024
@@ -128,12 +128,12 @@ def test_intervals_that_meet_never_overlap(data: list[tuple[int, int, int]]) -> 
 
     intervals = [Interval(buffer(bits), start, start + length, Scope(0, 1)) for start, length, bits in data]
     total = place(intervals)
-    for at, one in enumerate(intervals):
-        assert one.offset % 128 == 0
-        assert one.offset + one.size <= total
+    for at, item in enumerate(intervals):
+        assert item.offset % 128 == 0
+        assert item.offset + item.size <= total
         for other in intervals[:at]:
-            apart = one.offset + one.size <= other.offset or other.offset + other.size <= one.offset
-            assert apart or not one.meets(other)
+            apart = item.offset + item.size <= other.offset or other.offset + other.size <= item.offset
+            assert apart or not item.meets(other)
 
 
 def test_too_much_shared_memory_is_an_error() -> None:
@@ -151,9 +151,9 @@ def test_too_much_shared_memory_is_an_error() -> None:
         if fits:
             allocate(model)
             continue
-        with pytest.raises(ResourceError) as caught:
+        with pytest.raises(ResourceError) as error:
             allocate(model)
-        text = str(caught.value)
+        text = str(error.value)
         assert f"needs 196736 bytes of shared memory; {target} has {TARGETS[target].max_shared}" in text
         assert "131072 bytes: 32768 of f32: on its way between threads, at" in text
         assert text.index("131072 bytes") < text.index("65536 bytes") < text.index("  128 bytes")

@@ -48,18 +48,18 @@ def known(kernel: Any, *types: Any) -> bool:
 
 def written(n: int, p: int, q: int, a: int, b: int, c: int, d: int, steps: int, masked: bool, last: int) -> bool:
     """Whether the stores of two tiles write an element that is the same."""
-    seen: dict[tuple[int, int], set[int]] = {}
+    values: dict[tuple[int, int], set[int]] = {}
     for tile, which, lane in product(range(4 * p), range(2), range(4)):
         within = last + d * (tile % p // q) + which * steps + lane
         if not masked or within < n:
             at = a * (tile // p) + b * n * (tile // p) + c * (tile % q) + within
-            seen.setdefault((at, which), set()).add(tile)
-    return any(seen[at, 0] != seen.get((at, 1), seen[at, 0]) for at, which in seen if which == 0)
+            values.setdefault((at, which), set()).add(tile)
+    return any(values[at, 0] != values.get((at, 1), values[at, 0]) for at, which in values if which == 0)
 
 
 def test_what_is_known_is_so() -> None:
     """Random sums of digits, with and without masks."""
-    rng, found = random.Random(1), 0
+    rng, actual = random.Random(1), 0
     for _ in range(60):
         q = rng.choice([1, 1, 2, 4])
         p = q * rng.choice([1, 2, 3])
@@ -70,9 +70,9 @@ def test_what_is_known_is_so() -> None:
         a, b = rng.choice([(0, 1), (0, q), (8 * p, 0), (96 * q, 0), (8 * p // q, 0), (0, 0)])
         steps, masked = rng.choice([4, 4, 8, 1]), rng.random() < 0.5
         if known(digits, POINTER, I32, I32, p, q, a, b, c, d, steps, masked, last):
-            found += 1
+            actual += 1
             assert not written(n, p, q, a, b, c, d, steps, masked, last)
-    assert found > 5, found
+    assert actual > 5, actual
 
 
 @zg.kernel

@@ -70,11 +70,11 @@ class Threads:
         """The elements of a tensor that each thread has in its own registers, in the order of another layout."""
         type_ = value.type
         assert isinstance(type_, TensorType) and type_.layout is not None
-        source, wanted, have = self.held(type_.layout), self.held(target), self.registers[value]
-        result = np.empty(wanted.shape, have.dtype)
+        source, expected, have = self.held(type_.layout), self.held(target), self.registers[value]
+        result = np.empty(expected.shape, have.dtype)
         for thread in range(self.count):
             places = {number: register for register, number in enumerate(source[thread])}
-            result[thread] = [have[thread][places[number]] for number in wanted[thread]]
+            result[thread] = [have[thread][places[number]] for number in expected[thread]]
         return result
 
     def run(self, ops: Sequence[Op]) -> list[Any]:
@@ -83,8 +83,8 @@ class Threads:
         return [value for value in ops[-1].operands]
 
     def step(self, op: Op) -> None:
-        given = [self.elements[value] for value in op.operands]
-        held = [self.registers.get(value, self.elements[value]) for value in op.operands]
+        arguments = [self.elements[value] for value in op.operands]
+        contents = [self.registers.get(value, self.elements[value]) for value in op.operands]
         result = op.result
         if isinstance(op, core.TupleLoad):
             whole = op.tuple
@@ -95,27 +95,27 @@ class Threads:
             self.elements[result] = np.asarray(2)
         elif isinstance(op, tt.MakeRange):
             assert isinstance(result.type, TensorType) and result.type.layout is not None
-            self.give(result, self.numbers.apply(op, given), self.held(result.type.layout) + op.start)
+            self.give(result, self.numbers.apply(op, arguments), self.held(result.type.layout) + op.start)
         elif isinstance(op, tt.Splat | arith.ConstantOp):
-            self.give(result, np.full(shape_of(result.type), given[0] if given else op.attributes["value"]))
+            self.give(result, np.full(shape_of(result.type), arguments[0] if arguments else op.attributes["value"]))
         elif isinstance(op, tt.Broadcast):
             assert isinstance(op.type, TensorType) and op.type.layout is not None
             narrow = op.type.layout.narrowed(op.type.shape, shape_of(op.value.type))
-            self.give(result, self.numbers.apply(op, given), self.moved(op.value, narrow))
+            self.give(result, self.numbers.apply(op, arguments), self.moved(op.value, narrow))
         elif isinstance(op, tt.ExpandDims | tt.Reshape | tt.Trans):
-            self.give(result, self.numbers.apply(op, given), held[0])
+            self.give(result, self.numbers.apply(op, arguments), contents[0])
         elif isinstance(op, gpu.ConvertLayout):
-            self.give(result, given[0])
+            self.give(result, arguments[0])
         elif isinstance(op, tt.Load):
             self.access(op)
-            self.give(result, _memory(given[0]), _memory(held[0]))
+            self.give(result, _memory(arguments[0]), _memory(contents[0]))
         elif isinstance(op, tt.Store):
             self.access(op)
-            for addresses, values in ((given[0], given[1]), (held[0], held[1])):
+            for addresses, values in ((arguments[0], arguments[1]), (contents[0], contents[1])):
                 for address, value in zip(np.ravel(addresses), np.ravel(values), strict=True):
                     assert self.stored.setdefault(int(address), value) == value
         elif isinstance(op, tt.Reduce):
-            sums = [np.asarray(value).sum(axis=op.axis) for value in given]
+            sums = [np.asarray(value).sum(axis=op.axis) for value in arguments]
             types = result.type.components if len(sums) > 1 else (result.type,)  # type: ignore[attr-defined]
             if len(sums) > 1:
                 self.elements[result] = sums
@@ -123,17 +123,17 @@ class Threads:
                 self.give(result, sums[0])
             assert all(shape_of(t) == s.shape for t, s in zip(types, sums, strict=True))
         elif isinstance(op, tt.Dot):
-            self.give(result, given[0] @ given[1] + given[2])
+            self.give(result, arguments[0] @ arguments[1] + arguments[2])
         elif isinstance(op, tt.Join):
-            pairs = np.stack([held[0], held[1]], axis=-1).reshape(self.count, -1)
-            self.give(result, np.stack(given, axis=-1), pairs)
+            pairs = np.stack([contents[0], contents[1]], axis=-1).reshape(self.count, -1)
+            self.give(result, np.stack(arguments, axis=-1), pairs)
         elif isinstance(op, tt.Cat):
-            self.give(result, np.concatenate(given), np.concatenate(held, axis=1))
+            self.give(result, np.concatenate(arguments), np.concatenate(contents, axis=1))
         elif isinstance(op, tt.Split):
-            self.elements[result] = [given[0][..., 0], given[0][..., 1]]
+            self.elements[result] = [arguments[0][..., 0], arguments[0][..., 1]]
         else:
-            registers = self.compute(op, held) if isinstance(result.type, TensorType) else None
-            self.give(result, self.compute(op, given), registers)
+            registers = self.compute(op, contents) if isinstance(result.type, TensorType) else None
+            self.give(result, self.compute(op, arguments), registers)
 
     def compute(self, op: Op, operands: Sequence[Any]) -> Any:
         """Compute element by element. Any deterministic meaning of floats will do here."""
@@ -143,16 +143,16 @@ class Threads:
             return sum((i + 1.5) * np.asarray(x) for i, x in enumerate(operands)) + len(op.NAME)
 
     def loop(self, op: scf.For) -> None:
-        carried = [self.elements[value] for value in op.initial]
+        parameters = [self.elements[value] for value in op.initial]
         start, stop, step = (int(self.elements[value]) for value in (op.start, op.stop, op.step))
         for index in range(start, stop, step):
-            for parameter, elements in zip(op.body.parameters, [np.asarray(index), *carried], strict=True):
+            for parameter, elements in zip(op.body.parameters, [np.asarray(index), *parameters], strict=True):
                 self.give(parameter, elements)
-            carried = [self.elements[value] for value in self.run(op.body.entry.ops)]
-        if len(carried) == 1:
-            self.give(op.result, carried[0])
+            parameters = [self.elements[value] for value in self.run(op.body.entry.ops)]
+        if len(parameters) == 1:
+            self.give(op.result, parameters[0])
         else:
-            self.elements[op.result] = carried
+            self.elements[op.result] = parameters
 
     def access(self, op: tt.Load | tt.Store) -> None:
         """Check that each group of `width` registers points to aligned neighbours, and has one mask."""
@@ -176,9 +176,9 @@ def _memory(addresses: Any) -> Any:
     return (np.asarray(addresses) * 2654435761 % 1009) / 8.0
 
 
-def placed(kernel: Any, types: Sequence[Any], num_warps: int = 4, **given: Any) -> gpu.Module:
+def placed(kernel: Any, types: Sequence[Any], num_warps: int = 4, **argument: Any) -> gpu.Module:
     """The GPU model of a kernel; it verifies, and its text parses to the same model."""
-    module = assign(prepare(kernel.triton(*types)), CompileOptions(num_warps=num_warps), **given)
+    module = assign(prepare(kernel.triton(*types)), CompileOptions(num_warps=num_warps), **argument)
     verify(module)
     assert zg.same_model(zg.parse(str(module)), module)
     return module
@@ -186,15 +186,15 @@ def placed(kernel: Any, types: Sequence[Any], num_warps: int = 4, **given: Any) 
 
 def conversions(module: gpu.Module) -> list[gpu.ConvertLayout]:
     """The conversions that move elements between threads."""
-    found: list[gpu.ConvertLayout] = []
+    results: list[gpu.ConvertLayout] = []
     for op in module.walk():
         if isinstance(op, gpu.ConvertLayout):
             source, target = op.value.type, op.type
             assert isinstance(source, TensorType) and isinstance(target, TensorType)
             assert source.layout is not None and target.layout is not None
             if moved(source.layout, target.layout, source.numel) is None:
-                found.append(op)
-    return found
+                results.append(op)
+    return results
 
 
 def ops_of(module: gpu.Module, kind: type[Any]) -> list[Any]:
@@ -432,8 +432,8 @@ def test_a_load_by_index_has_the_layout_of_the_index(numbers: Any) -> None:
     @zg.kernel
     def gather_kernel(out, x, index, BLOCK: zg.constexpr):
         places = zg.arange(0, BLOCK)
-        found = zg.load(zg.add(x, zg.load(zg.add(index, places))))
-        zg.store(zg.add(out, places), found)
+        actual = zg.load(zg.add(x, zg.load(zg.add(index, places))))
+        zg.store(zg.add(out, places), actual)
 
     module = placed(gather_kernel, [*aligned(F32, F32, zg.ptr(zg.i32)), 512])
     assert not ops_of(module, gpu.ConvertLayout)
@@ -444,11 +444,11 @@ def test_joined_split_and_concatenated_tensors(numbers: Any) -> None:
     @zg.kernel
     def shapes_kernel(out, x, BLOCK: zg.constexpr):
         index = zg.arange(0, BLOCK)
-        loaded = zg.load(zg.add(x, index))
-        left, right = zg.split(zg.reshape(loaded, (BLOCK // 2, 2)))
+        values = zg.load(zg.add(x, index))
+        left, right = zg.split(zg.reshape(values, (BLOCK // 2, 2)))
         pairs = zg.reshape(zg.join(right, left), (BLOCK,))
         swapped = zg.trans(zg.reshape(pairs, (4, BLOCK // 4)))
-        zg.store(zg.add(out, index), zg.add(zg.reshape(swapped, (BLOCK,)), loaded))
+        zg.store(zg.add(out, index), zg.add(zg.reshape(swapped, (BLOCK,)), values))
 
     module = placed(shapes_kernel, [*aligned(F32, F32), 256], 2)
     Threads(module, numbers, BASES[:2])

@@ -56,9 +56,9 @@ def programs(draw: Any) -> tuple[tt.Func, list[int], int]:
     pool: list[Value] = []
 
     def add(op: Any) -> Value:
-        made = f.add(op)
-        pool.append(made)
-        return made
+        result = f.add(op)
+        pool.append(result)
+        return result
 
     rows, columns = draw(st.sampled_from([(4, 8), (8, 4), (16, 2)]))
     start = draw(st.sampled_from([0, 1, 4, 8, 16]))
@@ -66,10 +66,10 @@ def programs(draw: Any) -> tuple[tt.Func, list[int], int]:
         ramp = f.add(tt.MakeRange(start, start + count))
         type_ = TensorType((count,), narrow)
         index = ramp if narrow == i32 else f.add(arith.TruncI(ramp, type=type_))
-        moved = [f.add(tt.Splat(argument, type=type_)) for argument in f.parameters[:2]]
-        pool += [index, *moved]
-        add(arith.AddI(index, moved[0]))
-        add(arith.SubI(index, moved[1]))
+        result = [f.add(tt.Splat(argument, type=type_)) for argument in f.parameters[:2]]
+        pool += [index, *result]
+        add(arith.AddI(index, result[0]))
+        add(arith.SubI(index, result[1]))
     for _ in range(draw(st.integers(2, 12))):
         x = draw(st.sampled_from(pool))
         kind = draw(st.integers(0, 8))
@@ -80,11 +80,11 @@ def programs(draw: Any) -> tuple[tt.Func, list[int], int]:
         mates = [v for v in pool if v.type == type_]
         y = draw(st.sampled_from(mates))
         constant = draw(st.sampled_from([1, 2, 3, 4, 7, 8, 16, -1, -4]))
-        known = f.add(arith.ConstantOp(constant, type=type_))
+        constants = f.add(arith.ConstantOp(constant, type=type_))
         if kind == 0:
             add(draw(st.sampled_from([arith.AddI, arith.SubI, arith.MulI, arith.MinSI, arith.MaxSI]))(x, y))
         elif kind == 1:
-            add(draw(st.sampled_from([arith.AndI, arith.OrI, arith.XOrI]))(x, draw(st.sampled_from([y, known]))))
+            add(draw(st.sampled_from([arith.AndI, arith.OrI, arith.XOrI]))(x, draw(st.sampled_from([y, constants]))))
         elif kind == 2:
             positive = f.add(arith.ConstantOp(abs(constant), type=type_))
             divisor = draw(st.sampled_from([positive, f.add(tt.Splat(f.parameters[2], type=type_))]))
@@ -93,10 +93,10 @@ def programs(draw: Any) -> tuple[tt.Func, list[int], int]:
             by = f.add(arith.ConstantOp(draw(st.integers(0, 3)), type=type_))
             add(draw(st.sampled_from([arith.ShlI, arith.ShrSI]))(x, by))
         elif kind == 4:
-            compared = draw(st.sampled_from([y, known, f.add(tt.Splat(f.parameters[2], type=type_))]))
-            chosen = f.add(arith.CmpI(x, compared, IntPredicate(draw(st.sampled_from(SIGNED)))))
-            pool.append(chosen)
-            add(arith.Select(chosen, x, y))
+            compared = draw(st.sampled_from([y, constants, f.add(tt.Splat(f.parameters[2], type=type_))]))
+            choice = f.add(arith.CmpI(x, compared, IntPredicate(draw(st.sampled_from(SIGNED)))))
+            pool.append(choice)
+            add(arith.Select(choice, x, y))
         elif kind == 5 and type_.rank == 1:
             axis = draw(st.integers(0, 1))
             shape = (1, type_.shape[0]) if axis == 0 else (type_.shape[0], 1)
@@ -107,7 +107,7 @@ def programs(draw: Any) -> tuple[tt.Func, list[int], int]:
         elif kind == 6 and type_.rank == 2:
             add(tt.Trans(x, (1, 0)))
         elif kind == 7:
-            add(arith.AddI(x, known))
+            add(arith.AddI(x, constants))
         elif kind == 8:
             shape = draw(st.sampled_from([(type_.numel,), (type_.numel // 2, 2), (2, type_.numel // 2)]))
             add(tt.Reshape(x, type=TensorType(shape, narrow)))
@@ -133,8 +133,8 @@ def test_facts_hold_for_the_numbers(numbers: Any, program: tuple[tt.Func, list[i
         assume(False)
         raise
     infos = analyse(func)
-    for value, found in values.items():
-        true_of(infos[(value, 0)], found, narrowest)
+    for value, actual in values.items():
+        true_of(infos[(value, 0)], actual, narrowest)
 
 
 @pytest.mark.parametrize("op", [*SIGNED, "divsi", "remsi", "andi", "ori", "shrsi"])
@@ -152,8 +152,8 @@ def test_facts_about_ranges_and_scalars_hold_for_all_small_ones(numbers: Any, op
                 assert isinstance(func, tt.Func)
                 infos = analyse(func)
                 for scalar in range(divisor, 33 if op != "shrsi" else 5, divisor):
-                    for value, found in numbers.evaluate(func, [scalar]).items():
-                        true_of(infos[(value, 0)], found, 32)
+                    for value, actual in numbers.evaluate(func, [scalar]).items():
+                        true_of(infos[(value, 0)], actual, 32)
 
 
 def one(text: str, divisibility: str = "") -> AxisInfo:
@@ -169,9 +169,9 @@ RANGE = "%0 : tensor<x64, i32> = tt.make_range @start=0 @end=64; %1 : tensor<x64
 def test_the_example_of_the_module() -> None:
     divisible = "@divisibility=[16, 16, 1]"
     sums = RANGE + "%2 : tensor<x64, i32> = arith.addi %0 %1;"
-    splat, added = one(RANGE, divisible), one(sums, divisible)
+    splat, total = one(RANGE, divisible), one(sums, divisible)
     assert (splat.constancy, splat.divisibility) == ((64,), (16,))
-    assert (added.contiguity, added.divisibility) == ((64,), (16,))
+    assert (total.contiguity, total.divisibility) == ((64,), (16,))
     assert one(sums + "%3 : tensor<x64, i1> = arith.cmpi %2 %1 @slt;", divisible).constancy == (16,)
     pointers = "%3 : tensor<x64, ptr<f32>> = tt.splat %p; %4 : tensor<x64, ptr<f32>> = tt.addptr %3 %2;"
     assert (one(sums + pointers, divisible).contiguity, one(sums + pointers, divisible).divisibility) == ((64,), (16,))

@@ -133,23 +133,23 @@ def test_select_is_sound(
 @settings(max_examples=30)
 @given(rows(), rows())
 def test_meet_is_sound(first: tuple[Any, AxisInfo], second: tuple[Any, AxisInfo]) -> None:
-    met = meet(ROW, first[1], second[1])
-    check(met, first[0])
-    check(met, second[0])
+    barriers = meet(ROW, first[1], second[1])
+    check(barriers, first[0])
+    check(barriers, second[0])
     assert meet(ROW, first[1], first[1]) == first[1]
 
 
 @pytest.mark.parametrize("by", range(4))
-@pytest.mark.parametrize("left", [False, True])
-def test_shifts_are_sound(left: bool, by: int) -> None:
-    op = (arith.ShlI if left else arith.ShrSI)(*Builder.root([ROW, ROW]).parameters)
+@pytest.mark.parametrize("rest", [False, True])
+def test_shifts_are_sound(rest: bool, by: int) -> None:
+    op = (arith.ShlI if rest else arith.ShrSI)(*Builder.root([ROW, ROW]).parameters)
 
     @settings(max_examples=15)
     @given(rows())
     def claims(row: tuple[Any, AxisInfo]) -> None:
         info = infer(op, [row[1], known(ROW, constant=by)])
-        check(info, row[0] << by if left else row[0] >> by)
-        check(infer(op, [row[1], known(ROW)]), row[0] << by if left else row[0] >> by)
+        check(info, row[0] << by if rest else row[0] >> by)
+        check(infer(op, [row[1], known(ROW)]), row[0] << by if rest else row[0] >> by)
 
     claims()
 
@@ -222,8 +222,12 @@ def test_a_scalar_is_the_same_everywhere() -> None:
 
 
 def test_moves_of_elements_move_the_facts() -> None:
-    turned = result(lambda x: tt.Trans(x, (1, 0)), OF_GRID, GRID)
-    assert (turned.contiguity, turned.constancy, turned.divisibility) == ((8, 1), (1, 4), OF_GRID.divisibility[::-1])
+    transposed = result(lambda x: tt.Trans(x, (1, 0)), OF_GRID, GRID)
+    assert (transposed.contiguity, transposed.constancy, transposed.divisibility) == (
+        (8, 1),
+        (1, 4),
+        OF_GRID.divisibility[::-1],
+    )
     wider = result(lambda x: tt.ExpandDims(x, 1), OF_GRID, GRID)
     assert (wider.contiguity, wider.constancy) == ((1, 1, 8), (4, 1, 1)) and wider.nonnegative
     column = TensorType((4, 1), i32)
@@ -233,9 +237,9 @@ def test_moves_of_elements_move_the_facts() -> None:
 
 def test_a_reshape_in_any_order_keeps_no_runs() -> None:
     flat = TensorType((32,), i32)
-    kept = result(lambda x: tt.Reshape(x, type=flat), OF_GRID, GRID)
+    copies = result(lambda x: tt.Reshape(x, type=flat), OF_GRID, GRID)
     lost = result(lambda x: tt.Reshape(x, type=flat, allow_reorder=True), OF_GRID, GRID)
-    assert kept.contiguity == (8,) and lost.contiguity == (1,)
+    assert copies.contiguity == (8,) and lost.contiguity == (1,)
     assert lost.nonnegative and lost.divisibility == (OF_GRID.everywhere,)
 
 
@@ -290,7 +294,7 @@ def test_other_elementwise_ops_give_equal_results_of_equal_operands() -> None:
     assert infer(op, [known(type_, (), (), (4,)), known(type_, (), (), (8,))]).constancy == (4,)
     # A scalar among tensors is equal everywhere; an op that is not elementwise has no facts.
     condition, x = known(i1), attrs.evolve(known(type_, (), (), (2,)))
-    chosen = arith.Select(*Builder.root([i1, type_, type_]).parameters)
-    assert infer(chosen, [condition, x, x]).constancy == (2,)
+    choice = arith.Select(*Builder.root([i1, type_, type_]).parameters)
+    assert infer(choice, [condition, x, x]).constancy == (2,)
     index = tt.Gather(*Builder.root([ROW, ROW]).parameters, 0)
     assert infer(index, [known(ROW, constant=3), known(ROW, constant=0)]) == known(ROW)

@@ -131,10 +131,10 @@ def test_compiled_code_stores_what_the_interpreter_stores(kernel: Any, which: st
     types = (P, zg.ptr(zg.i32), P, zg.i32, 64, 1 if which == "quotient" else 0, which)
     model, code = kernel.triton(*types), kernel.compile(*types, target="sm_90a", num_warps=1)
     for n in (-1, -3):
-        expected, stored = np.zeros(256, np.int32), np.zeros(256, np.int32)
+        expected, values = np.zeros(256, np.int32), np.zeros(256, np.int32)
         zg.run(model, (1,), x, data, expected, n)
-        code.simulate[(1,)](x, data, stored, n)
-        np.testing.assert_array_equal(stored, expected, err_msg=f"n = {n}")
+        code.simulate[(1,)](x, data, values, n)
+        np.testing.assert_array_equal(values, expected, err_msg=f"n = {n}")
 
 
 # Numbers of other forms, for an argument each. The last ones are among the exceptions that the documents state.
@@ -219,14 +219,14 @@ def stored_at_rests(x, out, n, m, FORM: zg.constexpr, JOINED: zg.constexpr):
     zg.store(zg.add(out, zg.add(zg.mod(tile, 64), 64)), zg.load(zg.add(x, j)))
 
 
-@pytest.mark.parametrize("joined", [False, True])
+@pytest.mark.parametrize("type_", [False, True])
 @pytest.mark.parametrize("form", FORMS)
-def test_numbers_of_other_forms_have_no_sign(form: str, joined: bool) -> None:
-    types = (P, P, zg.i32, zg.i32, form, joined)
-    x, expected, stored = np.arange(1, 513, dtype=np.int32), np.zeros(256, np.int32), np.zeros(256, np.int32)
+def test_numbers_of_other_forms_have_no_sign(form: str, type_: bool) -> None:
+    types = (P, P, zg.i32, zg.i32, form, type_)
+    x, expected, values = np.arange(1, 513, dtype=np.int32), np.zeros(256, np.int32), np.zeros(256, np.int32)
     zg.run(stored_at_rests.triton(*types), 1, x, expected, FORMS[form], 31)
-    stored_at_rests.compile(*types, target="sm_90a", num_warps=1).simulate[(1,)](x, stored, FORMS[form], 31)
-    np.testing.assert_array_equal(stored, expected)
+    stored_at_rests.compile(*types, target="sm_90a", num_warps=1).simulate[(1,)](x, values, FORMS[form], 31)
+    np.testing.assert_array_equal(values, expected)
 
 
 @pytest.mark.parametrize(("form", "n"), [("while", 2500), ("assume", (1 << 30) + 5)])
@@ -249,10 +249,10 @@ def bit_of_a_width(x, out, n, T: zg.constexpr, BITS: zg.constexpr):
 @pytest.mark.parametrize("kind", "iu")
 def test_the_sign_bit_of_each_width_is_negative(kind: str, bits: int) -> None:
     types = (P, P, zg.i32, getattr(zg, f"{kind}{bits}"), bits)
-    x, expected, stored = np.arange(1, 513, dtype=np.int32), np.zeros(256, np.int32), np.zeros(256, np.int32)
+    x, expected, values = np.arange(1, 513, dtype=np.int32), np.zeros(256, np.int32), np.zeros(256, np.int32)
     zg.run(bit_of_a_width.triton(*types), 1, x, expected, 1)
-    bit_of_a_width.compile(*types, target="sm_90a", num_warps=1).simulate[(1,)](x, stored, 1)
-    np.testing.assert_array_equal(stored, expected)
+    bit_of_a_width.compile(*types, target="sm_90a", num_warps=1).simulate[(1,)](x, values, 1)
+    np.testing.assert_array_equal(values, expected)
 
 
 # Random programs: each fact of the analysis holds for the values of the interpreter.
@@ -322,12 +322,12 @@ def test_facts_hold_for_random_programs(seed: int, monkeypatch: pytest.MonkeyPat
     (func,) = model.functions().values()
     facts, bind = analyse(func), Machine.bind
 
-    def check(machine: Machine, value: Value, held: Any) -> None:
+    def check(machine: Machine, value: Value, values: Any) -> None:
         element, info = element_of(value.type), facts.get((value, 0))
-        contents = plain(held)
+        contents = plain(values)
         if info is not None and not isinstance(element, PtrType) and np.asarray(contents).dtype.kind != "b":
             assert_facts(value, info, contents)
-        bind(machine, value, held)
+        bind(machine, value, values)
 
     monkeypatch.setattr(Machine, "bind", check)
     limits = np.iinfo(dtype)
@@ -364,10 +364,10 @@ def test_a_grouped_order_keeps_wide_loads(group: int, loop: bool) -> None:
     types = (P, P, zg.i32, zg.divisible(zg.i32, 16), 64, group, loop)
     code = grouped.compile(*types, target="sm_90a", num_warps=1)
     assert re.search(r"ld\.global\S*\.v2", code.ptx), code.ptx
-    x, expected, stored = np.arange(192, dtype=np.int32), np.zeros(960, np.int32), np.zeros(960, np.int32)
+    x, expected, values = np.arange(192, dtype=np.int32), np.zeros(960, np.int32), np.zeros(960, np.int32)
     zg.run(grouped.triton(*types), 15, x, expected, 320, 192)
-    code.simulate[(15,)](x, stored, 320, 192)
-    np.testing.assert_array_equal(stored, expected)
+    code.simulate[(15,)](x, values, 320, 192)
+    np.testing.assert_array_equal(values, expected)
 
 
 def test_strict_mode_checks_what_is_taken_for_granted() -> None:
@@ -420,8 +420,8 @@ def test_a_quotient_has_the_sign_of_a_constant_divisor(by: str, fits: bool) -> N
 
 
 def test_only_a_quotient_that_is_rounded_up_is_a_number_of_blocks() -> None:
-    for added, by, counts in ((63, 64, True), (62, 64, False), (64, 64, False), (-65, -64, False), (0, 1, False)):
-        text = f"%1 : i32 = arith.constant @{added}; %2 : i32 = arith.addi %n %1; %3 : i32 = arith.constant @{by};"
+    for total, by, counts in ((63, 64, True), (62, 64, False), (64, 64, False), (-65, -64, False), (0, 1, False)):
+        text = f"%1 : i32 = arith.constant @{total}; %2 : i32 = arith.addi %n %1; %3 : i32 = arith.constant @{by};"
         quotient = f"{text} %4 : i32 = arith.divsi %2 %3;"
         assert not fact(quotient).nonnegative and (fact(quotient).magnitude == 1024) is counts
         assert fact(f"{PID} {quotient} %5 : i32 = arith.divsi %0 %4;").nonnegative is counts

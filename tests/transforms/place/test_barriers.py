@@ -52,17 +52,18 @@ def without(model: Op, number: int) -> Op:
 
 def placed_exactly(model: gpu.Module, barriers: int, fences: int = 0) -> Op:
     """The model with barriers; there must be this many, and each must be needed."""
-    made = insert_barriers(model)
-    verify(made)
-    assert [h for h in hazards(made) if h.missing != "wait"] == []
-    found = [op for op in made.walk() if isinstance(op, gpu.Barrier | gpu.FenceAsync)]
-    assert [sum(isinstance(op, cls) for op in found) for cls in (gpu.Barrier, gpu.FenceAsync)] == [barriers, fences], (
-        made
-    )
-    for number in range(len(found)):
-        assert hazards(without(made, number)) != [], f"barrier {number} is not needed:\n{made}"
-    assert insert_barriers(made) is made
-    return made
+    result = insert_barriers(model)
+    verify(result)
+    assert [h for h in hazards(result) if h.missing != "wait"] == []
+    results = [op for op in result.walk() if isinstance(op, gpu.Barrier | gpu.FenceAsync)]
+    assert [sum(isinstance(op, cls) for op in results) for cls in (gpu.Barrier, gpu.FenceAsync)] == [
+        barriers,
+        fences,
+    ], result
+    for number in range(len(results)):
+        assert hazards(without(result, number)) != [], f"barrier {number} is not needed:\n{result}"
+    assert insert_barriers(result) is result
+    return result
 
 
 A = f"%a : {BUFFER} = gpu.local_alloc;"
@@ -168,8 +169,8 @@ def test_a_wgmma_without_a_wait() -> None:
     lines = f"""%v : {part} = arith.constant @1.0; %z : {acc} = arith.constant @0.0;
         %a : {HALF} = gpu.local_alloc; %b : {HALF} = gpu.local_alloc;
         %1 : {acc} = gpu.wgmma %a %b %z; gpu.local_store %a %v; %2 : {acc} = gpu.wgmma_wait %1 @0;"""
-    made = insert_barriers(kernel(lines, 4))
-    assert [h.missing for h in hazards(made)] == ["wait"]
+    result = insert_barriers(kernel(lines, 4))
+    assert [h.missing for h in hazards(result)] == ["wait"]
 
 
 def test_copies_that_are_waited_for() -> None:
@@ -231,8 +232,8 @@ def test_a_wgmma_is_complete_before_a_fetch_into_its_operand() -> None:
         {product} {FETCH} %next : i32 = arith.xori %odd %one; scf.yield %next; }}; {of_phase("%last")}"""
     model = tma_kernel(lines)
     assert missing(model) == {("barrier", gpu.Wgmma, gpu.TmaLoad)}
-    made = insert_barriers(model)
-    assert hazards(made) == [] and sum(isinstance(op, gpu.Barrier) for op in made.walk()) == 2
+    result = insert_barriers(model)
+    assert hazards(result) == [] and sum(isinstance(op, gpu.Barrier) for op in result.walk()) == 2
     late = tma_kernel(lines.replace("gpu.wgmma_wait %1 @0;", "gpu.wgmma_wait %1 @1;"))
     assert ("wait", gpu.Wgmma, gpu.TmaLoad) in missing(late)
 
@@ -244,8 +245,8 @@ def test_a_store_by_tma() -> None:
     placed_exactly(tma_kernel(f"{BLOCK} {store} {store}"), 3, 2)
     placed_exactly(tma_kernel(f"{BLOCK} scf.for %zero %n %one (%i : i32)void -> {{ {store} scf.yield; }};"), 2, 1)
     without_wait = f"{BLOCK} {store} {store}".replace("gpu.tma_store_wait @0;", "", 1)
-    made = insert_barriers(tma_kernel(without_wait))
-    assert missing(made) == {("wait", gpu.TmaStore, gpu.LocalStore)}
+    result = insert_barriers(tma_kernel(without_wait))
+    assert missing(result) == {("wait", gpu.TmaStore, gpu.LocalStore)}
 
 
 def test_writes_of_threads_are_fenced_before_a_fetch() -> None:
@@ -291,36 +292,36 @@ def path(body: Body, choose: random.Random) -> Iterator[Op]:
 def touched(op: Op) -> Iterator[tuple[int, int]]:
     """The pairs (place, thread) of an access; a place with copies is written by one thread and read by all."""
     assert isinstance(op, gpu.LocalLoad | gpu.LocalStore)
-    held = op.result.type if isinstance(op, gpu.LocalLoad) else op.value.type
+    values = op.result.type if isinstance(op, gpu.LocalLoad) else op.value.type
     buffer = op.buffer.op  # type: ignore[attr-defined]
-    assert isinstance(held, TensorType) and held.layout is not None and isinstance(buffer.type, SharedType)
+    assert isinstance(values, TensorType) and values.layout is not None and isinstance(buffer.type, SharedType)
     for warp in range(2):
         for lane in range(32):
-            for register in range(held.layout.num_registers):
-                if warp & held.layout.free[2] and isinstance(op, gpu.LocalStore):
+            for register in range(values.layout.num_registers):
+                if warp & values.layout.free[2] and isinstance(op, gpu.LocalStore):
                     continue
-                yield buffer.offset + 4 * held.layout.element(register, lane, warp), 32 * warp + lane
+                yield buffer.offset + 4 * values.layout.element(register, lane, warp), 32 * warp + lane
 
 
 def race(model: Op, choose: random.Random) -> bool:
     """Whether a run has a race."""
-    written: dict[int, int] = {}
+    text: dict[int, int] = {}
     read: dict[int, set[int]] = {}
     func = model.bodies[0].entry.ops[0]
     for op in path(func.bodies[0], choose):
         if isinstance(op, gpu.Barrier):
-            written.clear()
+            text.clear()
             read.clear()
         elif isinstance(op, gpu.LocalLoad):
             for place, thread in touched(op):
-                if written.get(place, thread) != thread:
+                if text.get(place, thread) != thread:
                     return True
                 read.setdefault(place, set()).add(thread)
         elif isinstance(op, gpu.LocalStore):
             for place, thread in touched(op):
-                if written.get(place, thread) != thread or read.get(place, {thread}) != {thread}:
+                if text.get(place, thread) != thread or read.get(place, {thread}) != {thread}:
                     return True
-                written[place] = thread
+                text[place] = thread
     return False
 
 
@@ -334,14 +335,14 @@ def numbered(lines: str) -> str:
 @given(programs(), st.integers(0, 1 << 30))
 def test_generated_programs(lines: str, seed: int) -> None:
     start = f"%zero : i32 = arith.constant @0; %one : i32 = arith.constant @1; {A} {B}"
-    made = insert_barriers(kernel(start + numbered(lines)))
-    assert hazards(made) == []
+    result = insert_barriers(kernel(start + numbered(lines)))
+    assert hazards(result) == []
     choose = random.Random(seed)
     for _ in range(3):
-        assert not race(made, choose), made
-    count = sum(isinstance(op, gpu.Barrier) for op in made.walk())
+        assert not race(result, choose), result
+    count = sum(isinstance(op, gpu.Barrier) for op in result.walk())
     for number in range(count):
-        assert hazards(without(made, number)) != [], f"barrier {number} is not needed:\n{made}"
+        assert hazards(without(result, number)) != [], f"barrier {number} is not needed:\n{result}"
 
 
 def test_the_checker_of_runs_finds_a_race() -> None:

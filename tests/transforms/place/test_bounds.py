@@ -30,8 +30,8 @@ def least(kernel: Any, types: list[Any], grid: tuple[int, int, int], *, sms: int
     """The bound of a launch, with the numbers of parameters by name."""
     compiled = kernel.compile(*types, target="sm_90a", num_warps=4)
     names = list(kernel.signature.parameters)
-    given = {str(names.index(name)): number for name, number in numbers.items()}
-    cycles = least_cycles(compiled.stages["gpu"], Launch(grid, given), sms)
+    arguments = {str(names.index(name)): number for name, number in numbers.items()}
+    cycles = least_cycles(compiled.stages["gpu"], Launch(grid, arguments), sms)
     assert cycles is not None
     return cycles
 
@@ -51,10 +51,10 @@ def product(a, b, out, k, M: zg.constexpr, K: zg.constexpr):
 def test_products():
     # 16 steps of 128×128×64 for each of 10 programs; what a branch does may not be done. Wavefronts: each wgmma of 64
     # rows reads these and 128 columns of 32 bytes, and what it reads is stored before.
-    found = least(product, [F16, F16, F32, N, 128, 64], (10, 1, 1), k=1024)
-    assert 10 * 16 * 512 < found <= 10 * (16 * (8 * (64 + 128) * 32 / 128 + 32768 / 128) + 512)
+    actual = least(product, [F16, F16, F32, N, 128, 64], (10, 1, 1), k=1024)
+    assert 10 * 16 * 512 < actual <= 10 * (16 * (8 * (64 + 128) * 32 / 128 + 32768 / 128) + 512)
     # Without the number of steps, what is before the loop.
-    assert least(product, [F16, F16, F32, N, 128, 64], (10, 1, 1)) < found / 10
+    assert least(product, [F16, F16, F32, N, 128, 64], (10, 1, 1)) < actual / 10
 
 
 def test_programs_that_are_alike_run_on_one_multiprocessor_each():
@@ -75,10 +75,10 @@ def test_ctas_of_a_cluster_run_on_one_multiprocessor_each():
 @zg.kernel
 def powers(x, out, n, B: zg.constexpr, VARIES: zg.constexpr):
     at = zg.arange(0, B)
-    given = zg.load(zg.add(x, at))
+    arguments = zg.load(zg.add(x, at))
     total = zg.zeros((B,), zg.f32)
     for index in range(0, n):
-        total = zg.add(total, zg.exp2(zg.add(given, zg.cast(index, zg.f32)) if VARIES else given))
+        total = zg.add(total, zg.exp2(zg.add(arguments, zg.cast(index, zg.f32)) if VARIES else arguments))
     zg.store(zg.add(out, at), total)
 
 
@@ -92,12 +92,12 @@ def test_what_does_not_change_in_a_loop_counts_once():
 @zg.kernel
 def of_odd_programs(x, out, n, B: zg.constexpr):
     at = zg.arange(0, B)
-    given = zg.load(zg.add(x, at))
-    total = given
+    arguments = zg.load(zg.add(x, at))
+    total = arguments
     for index in range(0, zg.program_id(0) % 2 * n):
-        total = zg.add(total, zg.exp2(given))
+        total = zg.add(total, zg.exp2(arguments))
         if index == 0:
-            total = zg.add(total, zg.log2(given))
+            total = zg.add(total, zg.log2(arguments))
     zg.store(zg.add(out, at), total)
 
 
@@ -129,14 +129,14 @@ def of_equal_values(x, out, n, B: zg.constexpr, WHAT: zg.constexpr):
         index = zg.floordiv(at, 2)
     if WHAT == "period":
         index = zg.mod(at, 4)
-    given = zg.load(zg.add(x, index), few if WHAT == "masked load" else None, other=None)
+    arguments = zg.load(zg.add(x, index), few if WHAT == "masked load" else None, other=None)
     if WHAT == "one by one":
-        given = zg.div(zg.mul(given, 1.0), 3.0)
+        arguments = zg.div(zg.mul(arguments, 1.0), 3.0)
     else:
-        given = zg.exp2(given)
+        arguments = zg.exp2(arguments)
     if WHAT == "chosen":
-        given = zg.where(few, given, 0.0)
-    zg.store(zg.add(out, at), given, few if WHAT == "masked store" else None)
+        arguments = zg.where(few, arguments, 0.0)
+    zg.store(zg.add(out, at), arguments, few if WHAT == "masked store" else None)
 
 
 @pytest.mark.parametrize(
@@ -160,8 +160,8 @@ def test_what_a_thread_may_compute_once_or_never_counts_so(what: str, once: int)
 @zg.kernel
 def quotients(x, out, n, B: zg.constexpr):
     at = zg.arange(0, B)
-    given = zg.load(zg.add(x, at))
-    zg.store(zg.add(out, at), zg.div(zg.div(zg.sub(given, 2.0), given), given))
+    arguments = zg.load(zg.add(x, at))
+    zg.store(zg.add(out, at), zg.div(zg.div(zg.sub(arguments, 2.0), arguments), arguments))
 
 
 def test_quotients_of_one_divisor_share_its_inverse():
@@ -225,36 +225,36 @@ def described(*shape: int, type_: Any = zg.f16) -> Any:
 def matmul_blocks(size: int, setting: Setting) -> Any:
     m, n, k = (setting[name] for name in "MNK")
     count, shapes = setting.get("BLOCKS", 1), ((m, k), (n, k), (m, n >> setting.get("HALVES", 0)))
-    given = {"GROUP": setting.get("GROUP", 8), "M": m, "N": n, "K": k, "ROLES": bool(setting.get("ROLES", False))}
+    arguments = {"GROUP": setting.get("GROUP", 8), "M": m, "N": n, "K": k, "ROLES": bool(setting.get("ROLES", False))}
     if count > 1:
-        kernel, given = kernels.matmul_rows, given | {"BLOCKS": count}
+        kernel, arguments = kernels.matmul_rows, arguments | {"BLOCKS": count}
     else:
-        kernel, given = kernels.matmul_blocks, given | {"HALVES": bool(setting.get("HALVES", False))}
+        kernel, arguments = kernels.matmul_blocks, arguments | {"HALVES": bool(setting.get("HALVES", False))}
     blocks = [described(*shape) for shape in shapes]
-    compiled = compile(kernel, setting, *blocks, None, None, N, N, N, "", **given)
+    compiled = compile(kernel, setting, *blocks, None, None, N, N, N, "", **arguments)
     tiles = math.ceil(size / (m * count)) * (size // n)
     return compiled, min(tiles, SMS) if setting.get("persistent") else tiles, dict.fromkeys("mnk", size)
 
 
 def attention(d: int, causal: bool, n: int, heads: int, setting: Setting) -> Any:
-    given = {"TILES": 0, "PARTS": 1, "GROUP": 4, "ROLES": 0, "ONCE": 0, "PAIRS": 0} | setting
-    given |= {name: bool(given[name]) for name in ("ROLES", "ONCE", "PAIRS")}
-    given |= {"CAUSAL": causal, "SHARED": 1, "D": d, "LANES": d < 256}
-    several, count = given["TILES"], given.get("BLOCKS", 1)
+    arguments = {"TILES": 0, "PARTS": 1, "GROUP": 4, "ROLES": 0, "ONCE": 0, "PAIRS": 0} | setting
+    arguments |= {name: bool(arguments[name]) for name in ("ROLES", "ONCE", "PAIRS")}
+    arguments |= {"CAUSAL": causal, "SHARED": 1, "D": d, "LANES": d < 256}
+    several, count = arguments["TILES"], arguments.get("BLOCKS", 1)
     kernel = kernels.attention_blocks if count > 1 else kernels.attention
-    m, columns = given["M"], given["N"]
-    blocks = [described(*shape) for shape in ((m, d), (columns, d), (columns, d), (m, d // given["PARTS"]))]
-    given = {name: given[name] for name in kernel.arg_names if name in given}
-    compiled = compile(kernel, setting, *blocks, F32, N, N, zg.f32, **given)
+    m, columns = arguments["M"], arguments["N"]
+    blocks = [described(*shape) for shape in ((m, d), (columns, d), (columns, d), (m, d // arguments["PARTS"]))]
+    arguments = {name: arguments[name] for name in kernel.arg_names if name in arguments}
+    compiled = compile(kernel, setting, *blocks, F32, N, N, zg.f32, **arguments)
     tiles = n // (m * count) * heads
     return compiled, min(tiles, several * SMS) if several else tiles, {"n": n, "heads": heads}
 
 
-def compile(kernel: Any, setting: Setting, *types: Any, **given: Any) -> Any:
+def compile(kernel: Any, setting: Setting, *types: Any, **argument: Any) -> Any:
     options = {"num_warps": setting["warps"], "num_stages": setting["stages"], "maxnreg": setting.get("maxnreg")}
     # LLVM would take most of the time, for PTX that no test reads.
     with patch("ziggurat.backend.ptx.assemble.to_ptx", lambda *_: ""):
-        return kernel.compile(*types, target="sm_90a", **options, **given)
+        return kernel.compile(*types, target="sm_90a", **options, **argument)
 
 
 ROWS = {
@@ -278,13 +278,13 @@ def test_no_bound_is_above_the_measured_time(name: str):
         who, *words = label.split(", ")
         if who != "ours" or not milliseconds:
             continue
-        setting = {word: int(number == "True" or number) for word, number in (one.split() for one in words)}
+        setting = {word: int(number == "True" or number) for word, number in (item.split() for item in words)}
         compiled, grid, numbers = ROWS[name](setting=setting)
         model = compiled.stages["gpu"]
         assert isinstance(model, gpu.Module)
         names = [argument.name for argument in compiled.arguments]
-        given = {str(at): numbers[one] for at, one in enumerate(names) if one in numbers}
-        cycles = least_cycles(model, Launch((grid, 1, 1), given), SMS)
+        arguments = {str(at): numbers[item] for at, item in enumerate(names) if item in numbers}
+        cycles = least_cycles(model, Launch((grid, 1, 1), arguments), SMS)
         assert cycles is not None
         shares.append(cycles / KHZ / milliseconds)
     assert shares and max(shares) < 1 and min(shares) > 0.15, shares
@@ -304,6 +304,6 @@ def of_diagonals(x, out, B: zg.constexpr):
 
 def test_what_is_loaded_from_one_address_counts_once():
     for kernel, size, warps in ((of_neighbours, 1024, 4), (of_diagonals, 64, 1)):
-        made = kernel.compile(F32, F32, size, target="sm_90a", num_warps=warps)
-        powers = made.ptx.count("ex2.approx") * 32 * warps / 16
-        assert 0 < (least_cycles(made.stages["gpu"], Launch((1, 1, 1)), 1) or 0) <= powers
+        binary = kernel.compile(F32, F32, size, target="sm_90a", num_warps=warps)
+        powers = binary.ptx.count("ex2.approx") * 32 * warps / 16
+        assert 0 < (least_cycles(binary.stages["gpu"], Launch((1, 1, 1)), 1) or 0) <= powers

@@ -40,9 +40,9 @@ def with_channels(name: str, stages: int) -> gpu.Module:
 
 def faults(module: Op) -> list[str]:
     """The faults that the proofs report, or else those that the check of the finished model does."""
-    found = [hazard.missing for proof in proofs_of(module).values() for hazard in proof.hazards]
-    if found:
-        return found
+    results = [hazard.missing for proof in proofs_of(module).values() for hazard in proof.hazards]
+    if results:
+        return results
     model: Any = module
     for _, step in PLACE[NAMES.index("lower_channels") :]:
         model = step(model, CompileOptions(model.target, model.num_warps))
@@ -118,12 +118,12 @@ def test_a_slot_is_released_in_its_iteration(name: str, stages: int) -> None:
     module = with_channels(name, stages)
     for op in module.walk():
         if isinstance(op, gpu.ChannelRelease) and isinstance(op.parent_op, scf.For):
-            for held in {op.held + 1, max(op.held - 1, 0)} - {op.held}:
-                other = partial(made, lambda channel, held=held: gpu.ChannelRelease(channel, held=held))
-                found = faults(replaced(module, op, other))
+            for values in {op.held + 1, max(op.held - 1, 0)} - {op.held}:
+                other = partial(made, lambda channel, contents=values: gpu.ChannelRelease(channel, held=contents))
+                actual = faults(replaced(module, op, other))
                 # A ring with one slot more than its copies need has room for one that is held longer.
-                spare = held > op.held and name.startswith("pointers") and stages > 2
-                assert found or spare, f"{op!r} may leave {held}"
+                spare = values > op.held and name.startswith("pointers") and stages > 2
+                assert actual or spare, f"{op!r} may leave {values}"
 
 
 @pytest.mark.parametrize("name", KERNELS)
@@ -238,11 +238,11 @@ def test_a_wgmma_that_reads_the_slot_of_the_iteration_before() -> None:
     guarded = (
         "%g : i1 = arith.cmpi %zero %n @slt; scf.if %g ()void -> { LOOP FREE scf.yield; } ()void -> { scf.yield; };"
     )
-    for held, free, missing in ((1, FREE, {"wait"}), (0, FREE, {"wait"})):
-        lines = guarded.replace("LOOP", loop(body.replace("HELD", str(held)))).replace("FREE", free)
-        found = {hazard.missing for hazard in proof_of(f"{FETCH} {lines}").hazards}
+    for values, free, missing in ((1, FREE, {"wait"}), (0, FREE, {"wait"})):
+        lines = guarded.replace("LOOP", loop(body.replace("HELD", str(values)))).replace("FREE", free)
+        results = {hazard.missing for hazard in proof_of(f"{FETCH} {lines}").hazards}
         # After the loop, the last wgmma has not been waited for.
-        assert found == missing
+        assert results == missing
     complete = f"%f : {ACC} = gpu.wgmma_wait %z @0; {FREE}"
     lines = guarded.replace("LOOP", loop(body.replace("HELD", "1"))).replace("FREE", complete)
     proof = proof_of(f"{FETCH} {lines}")

@@ -69,8 +69,8 @@ def slots(module: gpu.Module) -> int:
     ("size", "warps"), [(64, 4), (2048, 4), (4096, 4), (8192, 8), (16384, 16), (32768, 16), (65536, 32)]
 )
 def test_warps_of_kernels_without_dots(size: int, warps: int):
-    found = choose_warps(prepare_for_gpu(copied.triton(F32, F32, size)), "sm_90a")
-    assert found.count == warps and f"the largest tensor has {size} elements" in found.why
+    actual = choose_warps(prepare_for_gpu(copied.triton(F32, F32, size)), "sm_90a")
+    assert actual.count == warps and f"the largest tensor has {size} elements" in actual.why
 
 
 @pytest.mark.parametrize(
@@ -90,27 +90,27 @@ def test_warps_roles_and_stages_of_a_product_by_tma(tile: Any, warps: int, split
 
 
 def test_registers_of_loads_by_threads_count():
-    given = (F16, F16, zg.divisible(zg.ptr(zg.i32)), F32, I32)
-    assert placed(gathered, *given, 128, 128, 64).num_warps == 8
-    assert placed(gathered, *given, 64, 128, 64).num_warps == 4
+    arguments = (F16, F16, zg.divisible(zg.ptr(zg.i32)), F32, I32)
+    assert placed(gathered, *arguments, 128, 128, 64).num_warps == 8
+    assert placed(gathered, *arguments, 64, 128, 64).num_warps == 4
 
 
 def test_what_is_given_stays():
-    given = blocks(128, 64), blocks(256, 64), F32, I32, I32, 128, 256, 64
-    module = placed(product, *given, num_warps=8)
+    arguments = blocks(128, 64), blocks(256, 64), F32, I32, I32, 128, 256, 64
+    module = placed(product, *arguments, num_warps=8)
     assert not roles(module)  # The CTA has 8 warps, as was asked for.
-    assert roles(placed(product, *given, num_warps=8, warp_specialize=True))
-    module = placed(product, *given, warp_specialize=False, num_stages=2)
+    assert roles(placed(product, *arguments, num_warps=8, warp_specialize=True))
+    module = placed(product, *arguments, warp_specialize=False, num_stages=2)
     assert module.num_warps == 8 and not roles(module) and slots(module) == 2
     # A loop that asks is warned of, one that does not is not.
-    assert not roles(placed(product, *given, target="sm_80"))
+    assert not roles(placed(product, *arguments, target="sm_80"))
 
 
 def test_triton_programs_have_tritons_numbers():
     from ziggurat.triton.runtime.options import compile_options
 
-    found = compile_options({})
-    assert (found.num_warps, found.num_stages, found.warp_specialize) == (4, 3, None)
+    actual = compile_options({})
+    assert (actual.num_warps, actual.num_stages, actual.warp_specialize) == (4, 3, None)
 
 
 @pytest.mark.parametrize("tile", [(64, 64, 64), (128, 256, 64)])

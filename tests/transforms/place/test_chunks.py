@@ -62,20 +62,20 @@ def summed(x, y, out, n, BLOCK: zg.constexpr):
 
 def models(kernel: Any, block: int) -> tuple[Any, Op]:
     prepared: Any = prepare_for_gpu(kernel.triton(F32, F32, F32, zg.i32, block))
-    made = divide_blocks(prepared, 1)
-    verify(made)
-    return prepared, made
+    result = divide_blocks(prepared, 1)
+    verify(result)
+    return prepared, result
 
 
 @pytest.mark.parametrize("kernel", [gelu, doubled_in_place])
 def test_the_interpreter_gives_the_same_results(kernel: Any) -> None:
     block, n = 16384, 20000
-    prepared, made = models(kernel, block)
-    assert sum(isinstance(op, scf.For) for op in made.walk()) == 1
-    sizes = {op.result.type.shape for op in made.walk() if isinstance(op.result.type, TensorType)}
+    prepared, result = models(kernel, block)
+    assert sum(isinstance(op, scf.For) for op in result.walk()) == 1
+    sizes = {op.result.type.shape for op in result.walk() if isinstance(op.result.type, TensorType)}
     assert sizes == {(2048,)}
     results = []
-    for model in (prepared, made):
+    for model in (prepared, result):
         x, y = (np.random.default_rng(seed).standard_normal(n).astype(np.float32) for seed in (1, 2))
         out = np.zeros(n, np.float32)
         run(model, None, (2,) if kernel is gelu else (1,), [x, y, out, n])
@@ -86,19 +86,19 @@ def test_the_interpreter_gives_the_same_results(kernel: Any) -> None:
 
 def test_simulated_code_gives_the_same_results() -> None:
     x, y = (np.random.default_rng(seed).standard_normal(9000).astype(np.float32) for seed in (1, 2))
-    found, expected = np.zeros(9000, np.float32), np.zeros(9000, np.float32)
-    gelu.compile(F32, F32, F32, zg.i32, 8192, num_warps=1, verify=True).simulate[(2,)](x, y, found, 9000)
+    actual, expected = np.zeros(9000, np.float32), np.zeros(9000, np.float32)
+    gelu.compile(F32, F32, F32, zg.i32, 8192, num_warps=1, verify=True).simulate[(2,)](x, y, actual, 9000)
     gelu[(2,)](x, y, expected, 9000, 8192, interpret=True)
-    assert np.allclose(found, expected, rtol=1e-5, atol=1e-6)
+    assert np.allclose(actual, expected, rtol=1e-5, atol=1e-6)
 
 
 @pytest.mark.parametrize("kernel", [shifted, counted_in_place, stored_twice, summed])
 def test_blocks_that_stay_whole(kernel: Any) -> None:
-    prepared, made = models(kernel, 16384)
-    assert made is prepared
+    prepared, model = models(kernel, 16384)
+    assert model is prepared
 
 
 def test_small_blocks_stay_whole() -> None:
-    prepared, made = models(gelu, 4096)
-    assert made is prepared and not any(isinstance(op, scf.For) for op in made.walk())
-    assert sum(isinstance(op, tt.Load) for op in made.walk()) == 2
+    prepared, model = models(gelu, 4096)
+    assert model is prepared and not any(isinstance(op, scf.For) for op in model.walk())
+    assert sum(isinstance(op, tt.Load) for op in model.walk()) == 2

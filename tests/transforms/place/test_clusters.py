@@ -20,8 +20,8 @@ from ziggurat.transforms.place.queries import shared_of
 
 
 def placed(name: str, snapshots: list[Snapshot] | None = None) -> gpu.Module:
-    kernel, given, constants = arguments(name, 1, 8, 1024)
-    model = kernel.triton(*types_of(given), *constants)
+    kernel, inputs, constants = arguments(name, 1, 8, 1024)
+    model = kernel.triton(*types_of(inputs), *constants)
     return place(model, CompileOptions(num_ctas=2, num_warps=2, verify=True), snapshots)
 
 
@@ -38,15 +38,15 @@ def test_what_other_ctas_write_is_memory_of_nothing_else(name: str) -> None:
     model = placed(name)
     intervals = intervals_of(model)
     (func,) = model.functions().values()
-    stored = {store.buffer for store in func.walk() if isinstance(store, gpu.ClusterStore)}
+    values = {store.buffer for store in func.walk() if isinstance(store, gpu.ClusterStore)}
     mbarriers = {store.barrier for store in func.walk() if isinstance(store, gpu.ClusterStore)}
     for interval in intervals:
         size = shared_of(interval.op.result).bytes
         start = interval.op.offset
         for other in intervals:
             apart = other.op.offset >= start + size or start >= other.op.offset + shared_of(other.op.result).bytes
-            assert apart or other is interval or not {interval.op.result, other.op.result} & (stored | mbarriers)
-    assert len(stored) == sum(isinstance(op, gpu.ClusterStore) for op in func.walk()) > 0
+            assert apart or other is interval or not {interval.op.result, other.op.result} & (values | mbarriers)
+    assert len(values) == sum(isinstance(op, gpu.ClusterStore) for op in func.walk()) > 0
     # The values that a reduction of several tensors exchanges arrive at one mbarrier.
     assert len(mbarriers) == sum(isinstance(op, gpu.MbarrierWait) for op in func.walk())
 

@@ -31,8 +31,8 @@ def function(body: str, parameters: str = "%n : i32, %x : tensor<x8, f32>, %c : 
 
 
 def only(func: Op, kind: type[Op]) -> Op:
-    (found,) = [op for op in func.walk() if isinstance(op, kind)]
-    return found
+    (results,) = [op for op in func.walk() if isinstance(op, kind)]
+    return results
 
 
 LOOP = """%zero : i32 = arith.constant @0; %one : i32 = arith.constant @1;
@@ -63,8 +63,8 @@ def test_a_component_of_a_made_tuple() -> None:
     func = function("""%t : Tuple<i32, tensor<x8, f32>> = tuple %n %x; %y : tensor<x8, f32> = tuple.load %t @1;
         %u : Tuple<tensor<x8, f32>, i32> = tuple %y %n; %z : tensor<x8, f32> = tuple.load %u @0;
         tt.print %z @""; tt.return;""")
-    (shown,) = only(func, tt.Print).operands
-    assert component_of(shown) == (func.body.parameters[1], 0)
+    (text,) = only(func, tt.Print).operands
+    assert component_of(text) == (func.body.parameters[1], 0)
 
 
 @pytest.mark.parametrize("whole", ["parameter", "changed"])
@@ -74,19 +74,19 @@ def test_a_tuple_that_is_not_of_one_op_is_an_internal_error(whole: str) -> None:
     tuple_, number = f.parameters
     if whole == "changed":
         tuple_ = f.add(core.TupleWith(f.add(core.MakeTuple((number, number))), number, 1))
-    loaded = f.add(core.TupleLoad(tuple_, 0))
+    values = f.add(core.TupleLoad(tuple_, 0))
     f.add(tt.Return([]))
     tt.Func("f", f.finish())
     with pytest.raises(InternalError, match="a Tuple that is more than the results of one op"):
-        component_of(loaded)
+        component_of(values)
 
 
 def test_operands_that_are_tensors() -> None:
     func = function('%y : tensor<x8, f32> = arith.select %c %x %x; tt.print %n %y @""; tt.return;')
     x = func.body.parameters[1]
     assert tensor_operands(func.body.entry.ops[0]) == [(1, (x, 0), TENSOR), (2, (x, 0), TENSOR)]
-    chosen = func.body.entry.ops[0].result
-    assert tensor_operands(only(func, tt.Print)) == [(1, (chosen, 0), TENSOR)]
+    choice = func.body.entry.ops[0].result
+    assert tensor_operands(only(func, tt.Print)) == [(1, (choice, 0), TENSOR)]
 
 
 def test_a_loop_carried_variable_is_a_group() -> None:
@@ -124,11 +124,11 @@ def test_the_branches_of_an_if_give_one_component() -> None:
     func = function("""%t : Tuple<tensor<x8, f32>, i32> = scf.if %c
         ()Tuple<tensor<x8, f32>, i32> -> { scf.yield %x %n; }
         ()Tuple<tensor<x8, f32>, i32> -> { %y : tensor<x8, f32> = arith.addf %x %x; scf.yield %y %n; }; tt.return;""")
-    chosen = only(func, scf.If)
-    assert isinstance(chosen, scf.If)
-    (then,), (otherwise,) = chosen.terminators(chosen.then), chosen.terminators(chosen.otherwise)
-    group = groups_of(func)[(chosen.result, 0)]
-    assert group.members == ((chosen.result, 0),)
+    choice = only(func, scf.If)
+    assert isinstance(choice, scf.If)
+    (then,), (otherwise,) = choice.terminators(choice.then), choice.terminators(choice.otherwise)
+    group = groups_of(func)[(choice.result, 0)]
+    assert group.members == ((choice.result, 0),)
     assert group.sources == ((then, (func.body.parameters[1], 0)), (otherwise, (otherwise.operands[0], 0)))
 
 
@@ -160,7 +160,7 @@ def row_of_branches(count: int) -> tuple[tt.Func, list[Op | Group]]:
 def test_each_branch_of_a_row_is_visited_as_often_as_the_first(count: int) -> None:
     """Groups come before all ops here, so a fact passes one branch in a round."""
     func, items = row_of_branches(count)
-    known: set[object] = {(parameter, 0) for parameter in func.body.parameters}
+    constants: set[object] = {(parameter, 0) for parameter in func.body.parameters}
     visits = 0
 
     def visit(item: Op | Group) -> list[tuple[Value, int]]:
@@ -168,11 +168,11 @@ def test_each_branch_of_a_row_is_visited_as_often_as_the_first(count: int) -> No
         visits += 1
         results = item.members if isinstance(item, Group) else ((item.result, 0),)
         sources = [s for _, s in item.sources] if isinstance(item, Group) else [(v, 0) for v in item.operands]
-        if results[0] in known or not all(source in known for source in sources):
+        if results[0] in constants or not all(source in constants for source in sources):
             return []
-        known.update(results)
+        constants.update(results)
         return list(results)
 
     Propagation(items).run(visit)
-    assert all(component in known for component in groups_of(func))
+    assert all(component in constants for component in groups_of(func))
     assert visits <= len(items) + 8 * count

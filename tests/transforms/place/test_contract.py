@@ -12,10 +12,10 @@ from ziggurat.transforms.place.contract import contract
 
 def contracted(text: str) -> str:
     model = zg.parse(text)
-    made = contract(model)
-    verify(made)
-    assert contract(made) is made
-    return str(made)
+    result = contract(model)
+    verify(result)
+    assert contract(result) is result
+    return str(result)
 
 
 def function(body: str) -> str:
@@ -71,10 +71,10 @@ def test_a_negated_product_is_contracted(text: str, expected: str) -> None:
 @pytest.mark.parametrize("first", [False, True])
 def test_of_two_products_the_one_with_fewer_uses_is_contracted(first: bool) -> None:
     products = "%p : f32 = arith.mulf %a %b; %q : f32 = arith.mulf %b %c;"
-    used, factors = ("%q", "%a %b") if first else ("%p", "%b %c")
-    made = contracted(function(f'{products} %x : f32 = arith.addf %p %q; tt.print %x {used} @"";'))
-    left = products.split("; ")[first].rstrip(";")
-    assert made == str(zg.parse(function(f'{left}; %x : f32 = math.fma {factors} {used}; tt.print %x {used} @"";')))
+    uses, factors = ("%q", "%a %b") if first else ("%p", "%b %c")
+    result = contracted(function(f'{products} %x : f32 = arith.addf %p %q; tt.print %x {uses} @"";'))
+    rest = products.split("; ")[first].rstrip(";")
+    assert result == str(zg.parse(function(f'{rest}; %x : f32 = math.fma {factors} {uses}; tt.print %x {uses} @"";')))
 
 
 @pytest.mark.parametrize(
@@ -145,7 +145,7 @@ def test_results_are_those_of_fma(dtype: zg.ScalarType) -> None:
 
 def test_the_pass_is_seen_and_can_be_switched_off() -> None:
     types = [zg.divisible(zg.ptr(zg.f32))] * 4
-    plain, exact = (mixed.compile(*types, **given) for given in ({"contract": False}, {"exact_math": True}))
+    plain, exact = (mixed.compile(*types, **argument) for argument in ({"contract": False}, {"exact_math": True}))
     assert "fma" not in plain.ptx and "fma" not in exact.ptx
     models = {snapshot.name: str(snapshot.model) for snapshot in mixed.compile(*types).passes}
     assert "math.fma" not in models["prepare"] and models["contract"].count("math.fma") == 3
@@ -161,5 +161,5 @@ def test_functions_of_the_library_stay() -> None:
         zg.store(out, tan(zg.load(x)))
 
     types = [zg.ptr(zg.f32)] * 2
-    texts = [keep.compile(*types, contract=asked, line_info=False).ptx for asked in (False, True)]
+    texts = [keep.compile(*types, contract=requested, line_info=False).ptx for requested in (False, True)]
     assert texts[0] == texts[1]

@@ -34,22 +34,22 @@ def block(*shape: int) -> Any:
 
 
 def cost(kernel: Any, types: list[Any], **options: Any) -> Cost:
-    made = kernel.compile(*types, **options)
-    return cost_of(made.stages["gpu"], tuple(argument.name for argument in made.arguments))
+    binary = kernel.compile(*types, **options)
+    return cost_of(binary.stages["gpu"], tuple(argument.name for argument in binary.arguments))
 
 
 def total(entries: list[Entry]) -> Work:
     return reduce(Work.__add__, (entry.work for entry in entries), Work())
 
 
-def in_loop(found: Cost, number: int) -> list[Entry]:
+def in_loop(actual: Cost, number: int) -> list[Entry]:
     """The entries of the loop of this number, of all roles; they are counted by their lines, outermost first."""
-    lines = sorted({entry.loop.location.line for entry in found.entries if entry.loop is not None})
-    return [e for e in found.entries if e.loop is not None and e.loop.location.line == lines[number]]
+    lines = sorted({entry.loop.location.line for entry in actual.entries if entry.loop is not None})
+    return [e for e in actual.entries if e.loop is not None and e.loop.location.line == lines[number]]
 
 
-def of(found: Cost | list[Entry], kind: type[Op]) -> list[Entry]:
-    entries = found.entries if isinstance(found, Cost) else found
+def of(actual: Cost | list[Entry], kind: type[Op]) -> list[Entry]:
+    entries = actual.entries if isinstance(actual, Cost) else actual
     return [entry for entry in entries if isinstance(entry.op, kind)]
 
 
@@ -57,24 +57,24 @@ def of(found: Cost | list[Entry], kind: type[Op]) -> list[Entry]:
 
 
 def test_vector_add():
-    found = cost(kernels.add, [F32, F32, F32, N, 1024], num_warps=4)
+    actual = cost(kernels.add, [F32, F32, F32, N, 1024], num_warps=4)
     # 1024 f32 are 4096 bytes, 128 sectors. Each of 128 threads has 8, which are two instructions of 128 bits.
-    for entry in (*of(found, tt.Load), *of(found, tt.Store)):
+    for entry in (*of(actual, tt.Load), *of(actual, tt.Store)):
         work = entry.work
         assert (work.read + work.written, work.moved, work.issued, entry.bits) == (4096, 4096, 2 * 4, 128)
         assert entry.loop is None and not entry.reasons
-    whole = total([*found.entries])
+    whole = total([*actual.entries])
     assert (whole.read, whole.written, whole.flops, whole.wavefronts) == (8192, 4096, 0, 0)
     assert whole.cycles["L2 cache"] == 12288 / 64
-    assert [entry.work.issued for entry in found.entries if entry.op.NAME == "arith.addf"] == [8 * 4]
+    assert [entry.work.issued for entry in actual.entries if entry.op.NAME == "arith.addf"] == [8 * 4]
     # Two masks a thread, of the first of each four elements; the indices are one sum, with constants added.
-    assert [entry.work.issued for entry in found.entries if entry.op.NAME == "arith.cmpi"] == [2 * 4]
-    assert [entry.work.issued for entry in found.entries if entry.op.NAME == "arith.addi"] == [1 * 4]
+    assert [entry.work.issued for entry in actual.entries if entry.op.NAME == "arith.cmpi"] == [2 * 4]
+    assert [entry.work.issued for entry in actual.entries if entry.op.NAME == "arith.addi"] == [1 * 4]
 
 
 def test_strided_rows_waste_their_sectors():
-    found = cost(strided, [F32, F32, zg.i32, 256], num_warps=4)
-    (load,), (store,) = of(found, tt.Load), of(found, tt.Store)
+    actual = cost(strided, [F32, F32, zg.i32, 256], num_warps=4)
+    (load,), (store,) = of(actual, tt.Load), of(actual, tt.Store)
     # 256 elements of 4 bytes, each in a sector of 32 bytes of its own.
     assert (load.work.read, load.work.moved, load.work.asked, load.bits) == (1024, 256 * 32, 256 * 32, 32)
     # Threads hold four neighbours for the store, whose layout the load has.
@@ -89,8 +89,8 @@ def spread(x, out, STEP: zg.constexpr, N: zg.constexpr):
 
 @pytest.mark.parametrize(("step", "sectors"), [(1, 128), (2, 256), (4, 512), (8, 1024), (16, 1024), (0, 1)])
 def test_constant_strides_are_counted_exactly(step: int, sectors: int):
-    found = cost(spread, [F32, F32, step, 1024], num_warps=4)
-    (load,) = of(found, tt.Load)
+    actual = cost(spread, [F32, F32, step, 1024], num_warps=4)
+    (load,) = of(actual, tt.Load)
     assert load.work.moved == 32 * sectors
 
 
@@ -106,23 +106,23 @@ def rows_of_pairs(x, out, stride, n, ROWS: zg.constexpr):
 
 
 def test_strides_of_pointers_that_a_loop_moves():
-    found = cost(rows_of_pairs, [F32, F32, zg.i32, zg.i32, 64], num_warps=4)
-    (load,) = of(found, tt.Load)
+    actual = cost(rows_of_pairs, [F32, F32, zg.i32, zg.i32, 64], num_warps=4)
+    (load,) = of(actual, tt.Load)
     # A row is 16 words, every second one of 128 bytes; the rows are anywhere.
     assert load.loop is not None and load.work.moved == 64 * 128
 
 
 def test_sectors_that_several_instructions_ask_for():
     """A load by 32 bits in the layout of a store by 128: each instruction has a word of each of 16 sectors."""
-    found = cost(copied, [F32, zg.ptr(zg.f32), 1024], num_warps=4)
-    (load,), (store,) = of(found, tt.Load), of(found, tt.Store)
+    actual = cost(copied, [F32, zg.ptr(zg.f32), 1024], num_warps=4)
+    (load,), (store,) = of(actual, tt.Load), of(actual, tt.Store)
     assert (load.work.read, load.work.moved, load.work.asked, load.bits) == (4096, 4096, 4 * 4096, 32)
     assert (store.work.written, store.work.moved, store.work.asked, store.bits) == (4096, 4096, 4096, 128)
 
 
 def test_softmax():
-    found = cost(kernels.softmax, [F32, F32, N, N, 1024], num_warps=4)
-    whole = total([*found.entries])
+    actual = cost(kernels.softmax, [F32, F32, N, N, 1024], num_warps=4)
+    whole = total([*actual.entries])
     assert (whole.read, whole.written, whole.moved) == (4096, 4096, 8192)
     # 8 powers in each of 4 warps, and 1 / sum once in each.
     assert whole.functions == 4 * (8 + 1)
@@ -132,8 +132,8 @@ def test_softmax():
 
 def test_matmul_by_pointers():
     types = [F16, F16, F16, N, N, N, N, 1, N, 1, N, 1, 128, 128, 64, 8]
-    found = cost(kernels.matmul, types, num_warps=4, num_stages=3, raise_pointers=False)
-    loop = in_loop(found, 0)
+    actual = cost(kernels.matmul, types, num_warps=4, num_stages=3, raise_pointers=False)
+    loop = in_loop(actual, 0)
     work = total(loop)
     assert work.read == work.moved == 2 * 128 * 64 * 2
     assert work.flops == 2 * 128 * 128 * 64 and work.tensor == work.flops / 4096
@@ -143,23 +143,23 @@ def test_matmul_by_pointers():
     assert [entry.bits for entry in copies] == [128, 128]
     assert all("not TMA" in reason for entry in copies for reason in entry.reasons)
     # The accumulator goes through shared memory without conflicts, and to global memory by 128 bits.
-    (store,) = of(found, tt.Store)
+    (store,) = of(actual, tt.Store)
     assert (store.work.written, store.work.moved, store.bits) == (32768, 32768, 128)
-    assert total([*of(found, gpu.LocalStore), *of(found, gpu.LocalLoad)]).wavefronts == 2 * 32768 / 128
+    assert total([*of(actual, gpu.LocalStore), *of(actual, gpu.LocalLoad)]).wavefronts == 2 * 32768 / 128
 
 
 def test_matmul_by_tma_in_roles():
     types = [block(128, 64), block(256, 64), block(128, 256), N, N, N, 128, 256, 64, 8, True]
-    found = cost(kernels.matmul_blocks, types, num_warps=8, num_stages=3)
-    loop = in_loop(found, 1)
+    actual = cost(kernels.matmul_blocks, types, num_warps=8, num_stages=3)
+    loop = in_loop(actual, 1)
     work = total(loop)
-    assert found.warps == 12 and {entry.role for entry in loop} == {0, 1}
+    assert actual.warps == 12 and {entry.role for entry in loop} == {0, 1}
     assert work.read == (128 + 256) * 64 * 2 and work.flops == 2 * 128 * 256 * 64 and work.tensor == 1024
     assert [entry.work.read for entry in of(loop, gpu.TmaLoad)] == [128 * 64 * 2, 256 * 64 * 2]
     # 4 wgmmas of 64×256×16 in each of two warp groups, after TMA has written 48 KiB.
     assert work.wavefronts == 8 * (64 + 256) * 32 / 128 + 49152 / 128
-    assert total(in_loop(found, 0)).written == 128 * 256 * 2
-    assert found.ctas(168) == {"warps": 5, "CTAs": 32, "registers": 1, "shared memory": 1}
+    assert total(in_loop(actual, 0)).written == 128 * 256 * 2
+    assert actual.ctas(168) == {"warps": 5, "CTAs": 32, "registers": 1, "shared memory": 1}
 
 
 def test_attention():
@@ -200,8 +200,8 @@ CYCLES: dict[str, tuple[int | None, tuple[int, ...], int]] = {
 @pytest.mark.parametrize("name", CYCLES)
 def test_the_cycles_of_main_loops_stay(name: str):
     number, exact, most = CYCLES[name]
-    found = cost_of(ablation.compiled(name).stages["gpu"])
-    cycles = total(found.entries if number is None else in_loop(found, number)).cycles
+    actual = cost_of(ablation.compiled(name).stages["gpu"])
+    cycles = total(actual.entries if number is None else in_loop(actual, number)).cycles
     issued = cycles.pop("issue slots")
     assert tuple(cycles.values()) == exact and issued <= most
 
@@ -246,8 +246,8 @@ def test_the_cycles_of_launches_stay(name: str):
 def test_operands_that_threads_read_for_wgmma(element: Any, rate: float):
     """An operand b of 8 or 32 bits along n comes through registers, as the first operand of the transposed product."""
     pointer = zg.divisible(zg.ptr(element), 16)
-    found = cost(dots, [pointer, pointer, F32, 128, 128, 64], num_warps=4)
-    work = total(of(found, gpu.Wgmma))  # Two, so that threads read while the first one is in flight.
+    actual = cost(dots, [pointer, pointer, F32, 128, 128, 64], num_warps=4)
+    work = total(of(actual, gpu.Wgmma))  # Two, so that threads read while the first one is in flight.
     assert (work.flops, work.tensor) == (2 * 128 * 128 * 64, 512 / rate)
     # Each wgmma of 64×128 reads 128 rows of 32 bytes, and threads read its other 64.
     assert work.wavefronts == 2 * 64 * element.bytes // 32 * (128 + 64) * 32 / 128
@@ -257,16 +257,16 @@ def test_operands_that_threads_read_for_wgmma(element: Any, rate: float):
 def test_dots_of_ampere(element: Any, cycles: int):
     """mma.sync on sm_80, at half of Hopper's rate; f32 as tf32 at half of that."""
     pointer = zg.divisible(zg.ptr(element), 16)
-    found = cost(dots, [pointer, pointer, F32, 128, 128, 64], num_warps=4, target="sm_80")
-    (dot,) = of(found, gpu.Mma)
+    actual = cost(dots, [pointer, pointer, F32, 128, 128, 64], num_warps=4, target="sm_80")
+    (dot,) = of(actual, gpu.Mma)
     assert (dot.work.flops, dot.work.tensor) == (2 * 128 * 128 * 64, cycles)
     # Each operand is read by as many warps as there are beside, or above, each other: two.
     assert dot.work.wavefronts == 2 * 2 * 128 * 64 * element.bytes / 128
 
 
 def test_dots_without_matrix_units():
-    found = cost(dots, [F32, F32, F32, 32, 32, 16, "ieee"], num_warps=1)
-    (dot,) = of(found, gpu.DotFma)
+    actual = cost(dots, [F32, F32, F32, 32, 32, 16, "ieee"], num_warps=1)
+    (dot,) = of(actual, gpu.DotFma)
     # 32 accumulators of each thread in 16 steps.
     assert dot.work.flops == 0 and dot.work.issued > 32 * 16
 
@@ -280,8 +280,8 @@ def brute(layout: Layout, offsets: tuple[int, ...], size: int, width: int) -> in
     together = min(32, 128 // max(4, size << width))
     vector = [r for r in range(len(layout.registers))][:width]
     waves = 0
-    chosen = vector_bits(layout, offsets, size)[:width] if vector else ()
-    steps = sum(1 << bit for bit in chosen)
+    choice = vector_bits(layout, offsets, size)[:width] if vector else ()
+    steps = sum(1 << bit for bit in choice)
     for register in layout.unique_registers:
         if register & steps:
             continue
@@ -302,8 +302,8 @@ def test_wavefronts_are_counted_exactly(size: int, seed: int):
     source, target = (random_layout(random, 1 << random.randrange(5, 11), 2) for _ in range(2))
     target = source if target.numel != source.numel else target
     for offsets in (row_major(source.numel), conversion_buffer(source, target, source.numel, size, False)):
-        made = vector_moves(source, offsets, size)
-        assert made.wavefronts == brute(source, offsets, size, (made.bytes // size).bit_length() - 1)
+        result = vector_moves(source, offsets, size)
+        assert result.wavefronts == brute(source, offsets, size, (result.bytes // size).bit_length() - 1)
 
 
 def test_columns_of_rows_of_32_words_conflict():
@@ -398,8 +398,8 @@ def test_reasons_for_narrow_accesses(kernel: Any, types: list[Any], reason: str)
 
 
 def test_arguments_without_names_have_numbers():
-    made = rows.compile(F32, F32, zg.i32, N, 1024)
-    (load,) = of(cost_of(made.stages["gpu"]), tt.Load)
+    binary = rows.compile(F32, F32, zg.i32, N, 1024)
+    (load,) = of(cost_of(binary.stages["gpu"]), tt.Load)
     assert load.reasons[0].endswith("argument 2 is not known to be a multiple of 4")
 
 
@@ -421,8 +421,8 @@ gpu.module @target="sm_90a" @num_warps=1 ()void -> {
 def test_bank_conflicts_are_said():
     module = parse(TRANSPOSED)
     assert isinstance(module, gpu.Module)
-    found = cost_of(module)
-    (store,), (load,) = of(found, gpu.LocalStore), of(found, gpu.LocalLoad)
+    actual = cost_of(module)
+    (store,), (load,) = of(actual, gpu.LocalStore), of(actual, gpu.LocalLoad)
     assert (store.work.wavefronts, store.reasons) == (32, ())
     # Vectors of 4 words by 8 lanes at once, all in the same banks.
     assert (load.bits, load.work.issued, load.work.wavefronts, load.work.least) == (128, 8, 8 * 32, 8 * 4)

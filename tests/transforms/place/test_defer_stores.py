@@ -36,9 +36,9 @@ def compiled(type_: Any, stages: int, also: str = "") -> Any:
     shapes = ((M, K, zg.f16), (N, K, zg.f16), (M, N // 2, type_), (M, N // 2, zg.f32))
     blocks = [zg.divisible(zg.descriptor((rows, columns), each), 16) for rows, columns, each in shapes]
     options: dict[str, Any] = {"target": "sm_90a", "num_warps": 4, "num_stages": stages, "verify": True}
-    made = halves.compile(*blocks, zg.i32, zg.divisible(zg.i32, K), type_, also, **options)
-    assert not hazards(made.stages["gpu"])
-    return made
+    binary = halves.compile(*blocks, zg.i32, zg.divisible(zg.i32, K), type_, also, **options)
+    assert not hazards(binary.stages["gpu"])
+    return binary
 
 
 def buffers_and_waits(module: Op) -> tuple[int, list[int]]:
@@ -65,28 +65,28 @@ SIMULATED = [case[:3] for case in CASES[:3]]
 
 @pytest.mark.parametrize(("type_", "stages", "also", "expected"), CASES)
 def test_as_many_buffers_as_there_is_memory_for(type_: Any, stages: int, also: str, expected: Any) -> None:
-    made = compiled(type_, stages, also)
-    assert buffers_and_waits(made.stages["gpu"]) == expected
-    assert made.shared <= 227 << 10
+    binary = compiled(type_, stages, also)
+    assert buffers_and_waits(binary.stages["gpu"]) == expected
+    assert binary.shared <= 227 << 10
 
 
 @pytest.mark.parametrize("seed", range(3))
 @pytest.mark.parametrize(("type_", "stages", "also"), SIMULATED)
 def test_simulated(type_: Any, stages: int, also: str, seed: int) -> None:
-    made, numbers = compiled(type_, stages, also), np.random.default_rng(seed)
+    result, numbers = compiled(type_, stages, also), np.random.default_rng(seed)
     tiles, k = 3, 2 * K
-    found: list[list[np.ndarray]] = []
+    results: list[list[np.ndarray]] = []
     a, b = (numbers.integers(-4, 5, (rows, k)).astype(np.float16) for rows in (tiles * M, N))
     for simulated in (True, False):
         c = np.zeros((tiles * M, N), np.float16 if type_ is zg.f16 else np.float32)
         d = np.zeros((tiles * M, N // 2), np.float32)
         pairs = ((a, (M, K)), (b, (N, K)), (c, (M, N // 2)), (d, (M, N // 2)))
-        given = [*(zg.TensorDescriptor(array, list(block)) for array, block in pairs), tiles, k]
+        arguments = [*(zg.TensorDescriptor(array, list(block)) for array, block in pairs), tiles, k]
         if simulated:
-            made.simulate[1,](*given, seed=seed)
+            result.simulate[1,](*arguments, seed=seed)
         else:
-            halves[1,](*given, type_, also, interpret=True)
-        found.append([c, d])
-    for ours, true in zip(*found, strict=True):
+            halves[1,](*arguments, type_, also, interpret=True)
+        results.append([c, d])
+    for ours, true in zip(*results, strict=True):
         np.testing.assert_array_equal(ours, true)
-    assert found[0][0].any()
+    assert results[0][0].any()

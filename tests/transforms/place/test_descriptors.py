@@ -30,17 +30,17 @@ from ziggurat.transforms.place.prepare import prepare
 def both(kernel: Any, types: list[Any], *arrays: np.ndarray, grid: tuple[int, ...] = (1,)) -> core.Module:
     """The lowered model; both models give the same results."""
     model = prepare(kernel.triton(*types))
-    made = lower_descriptors(model)
-    verify(made)
-    assert "descriptor" not in str(made)
+    result = lower_descriptors(model)
+    verify(result)
+    assert "descriptor" not in str(result)
     results: list[list[np.ndarray]] = []
-    for each in (model, made):
-        given = [array.copy() if isinstance(array, np.ndarray) else array for array in arrays]
-        run(each, None, grid, given)
-        results.append(given)
-    for expected, found in zip(*results, strict=True):
-        np.testing.assert_array_equal(found, expected)
-    return made
+    for each in (model, result):
+        arguments = [array.copy() if isinstance(array, np.ndarray) else array for array in arrays]
+        run(each, None, grid, arguments)
+        results.append(arguments)
+    for expected, actual in zip(*results, strict=True):
+        np.testing.assert_array_equal(actual, expected)
+    return result
 
 
 @zg.kernel
@@ -71,17 +71,17 @@ def carrying(x_ptr, y_ptr, n, steps):
             keep = source
             source = other
             other = keep
-    left = steps
-    while zg.compare(left, 0, zg.CompareKind.GREATER_THAN):
-        zg.store_tensor_descriptor(source, (left,), zg.load_tensor_descriptor(other, (left * 2,)))
+    rest = steps
+    while zg.compare(rest, 0, zg.CompareKind.GREATER_THAN):
+        zg.store_tensor_descriptor(source, (rest,), zg.load_tensor_descriptor(other, (rest * 2,)))
         source, other = other, source
-        left = left - 1
+        rest = rest - 1
 
 
 def test_loops_and_branches_carry_descriptors() -> None:
     x = np.arange(40, dtype=np.int32)
-    made = both(carrying, [zg.ptr(zg.i32), zg.ptr(zg.i32), zg.i32, zg.i32], x, x[::-1].copy(), 40, 4)
-    assert {"scf.for", "scf.if", "scf.while"} <= {op.NAME for op in made.walk()}
+    result = both(carrying, [zg.ptr(zg.i32), zg.ptr(zg.i32), zg.i32, zg.i32], x, x[::-1].copy(), 40, 4)
+    assert {"scf.for", "scf.if", "scf.while"} <= {op.NAME for op in result.walk()}
 
 
 BLOCKS = """module ()void -> { tt.func @"f" (%p : ptr<i32>, %q : ptr<i32>, %n : i32, %c : i1)void -> {
@@ -95,10 +95,10 @@ BLOCKS = """module ()void -> { tt.func @"f" (%p : ptr<i32>, %q : ptr<i32>, %n : 
 
 @pytest.mark.parametrize("choice", [False, True])
 def test_blocks_take_descriptors(choice: bool) -> None:
-    made = lower_descriptors(zg.parse(BLOCKS.replace("PADDING", "zero")))
-    verify(made)
+    result = lower_descriptors(zg.parse(BLOCKS.replace("PADDING", "zero")))
+    verify(result)
     x, y = np.arange(4, dtype=np.int32), np.arange(10, 14, dtype=np.int32)
-    run(made, None, (1,), [x, y, 3, choice])
+    run(result, None, (1,), [x, y, 3, choice])
     assert (y if choice else x).tolist() == ([0, 1, 2, 13] if choice else [10, 11, 12, 3])
 
 
@@ -121,15 +121,15 @@ TAKING = """module ()void -> { tt.func @"f" @divisibility=[1, 16, 1]
 @pytest.mark.parametrize("padding", Padding)
 def test_a_kernel_takes_the_parts_of_a_descriptor(padding: Padding) -> None:
     text = TAKING.replace("descriptor<x2, x4, f32>", str(DescriptorType((2, 4), f32, padding.value)))
-    made = lower_descriptors(zg.parse(text))
-    verify(made)
-    (func,) = made.functions().values()
+    result = lower_descriptors(zg.parse(text))
+    verify(result)
+    (func,) = result.functions().values()
     assert isinstance(func, tt.Func)
     assert [str(p.type) for p in func.body.parameters] == ["i32", "ptr<f32>", "i32", "i32", "i64", "ptr<f32>"]
     assert func.divisibility == (1, 16, 1, 4, 4, 1)
     assert func.parts == ("0", "1.base", "1.shape0", "1.shape1", "1.stride0", "2")
     x, y = np.arange(12, dtype=np.float32).reshape(3, 4), np.zeros(8, np.float32)
-    run(made, None, (1,), [2, x, 3, 4, 4, y])
+    run(result, None, (1,), [2, x, 3, 4, 4, y])
     outside = np.nan if padding is Padding.NAN else 0
     np.testing.assert_array_equal(y, [10, 11, outside, outside, *[outside] * 4])
 
@@ -137,33 +137,33 @@ def test_a_kernel_takes_the_parts_of_a_descriptor(padding: Padding) -> None:
 @pytest.mark.parametrize(("row", "elements"), [(1, 1), (2, 1), (4, 1), (8, 2), (16, 4), (64, 16)])
 def test_the_last_size_is_divided_as_the_bytes_of_a_row_are(row: int, elements: int) -> None:
     """The size counts elements, here of 4 bytes. The strides are multiples of 16 bytes in any case."""
-    made = lower_descriptors(zg.parse(TAKING.replace("[1, 16, 1]", f"[1, {row}, 1]")))
-    (func,) = made.functions().values()
+    result = lower_descriptors(zg.parse(TAKING.replace("[1, 16, 1]", f"[1, {row}, 1]")))
+    (func,) = result.functions().values()
     assert isinstance(func, tt.Func)
-    known = dict(zip(func.parts, func.divisibility, strict=True))
-    assert known == {"0": 1, "1.base": 16, "1.shape0": 1, "1.shape1": elements, "1.stride0": 4, "2": 1}
+    constants = dict(zip(func.parts, func.divisibility, strict=True))
+    assert constants == {"0": 1, "1.base": 16, "1.shape0": 1, "1.shape1": elements, "1.stride0": 4, "2": 1}
 
 
 def test_an_access_that_is_kept_goes_through_the_tensor_map() -> None:
     model = zg.parse(TAKING)
     (load,) = (op for op in model.walk() if isinstance(op, tt.DescriptorLoad))
-    made = lower_descriptors(model, {load.result: False})
-    verify(made)
-    (func,) = made.functions().values()
+    result = lower_descriptors(model, {load.result: False})
+    verify(result)
+    (func,) = result.functions().values()
     assert isinstance(func, tt.Func)
     assert func.parts == ("0", "1.map", "2") and func.divisibility == ()
-    (kept,) = (op for op in made.walk() if isinstance(op, tt.DescriptorLoad))
-    assert kept.descriptor is func.body.parameters[1]
+    (copies,) = (op for op in result.walk() if isinstance(op, tt.DescriptorLoad))
+    assert copies.descriptor is func.body.parameters[1]
 
 
 def test_a_block_is_combined_with_memory_by_atomics() -> None:
-    added = TAKING.replace("tt.return", "tt.descriptor_reduce %d %v %n %n @fadd; tt.return")
-    made = lower_descriptors(zg.parse(added))
-    verify(made)
-    (atomic,) = (op for op in made.walk() if isinstance(op, tt.AtomicRMW))
+    total = TAKING.replace("tt.return", "tt.descriptor_reduce %d %v %n %n @fadd; tt.return")
+    result = lower_descriptors(zg.parse(total))
+    verify(result)
+    (atomic,) = (op for op in result.walk() if isinstance(op, tt.AtomicRMW))
     assert (atomic.kind, atomic.sem) == (tt.AtomicKind.FADD, tt.MemSemantic.RELAXED) and atomic.mask is not None
     x, y = np.arange(12, dtype=np.float32).reshape(3, 4), np.zeros(8, np.float32)
-    run(made, None, (1,), [2, x, 3, 4, 4, y])
+    run(result, None, (1,), [2, x, 3, 4, 4, y])
     np.testing.assert_array_equal(x, [[0, 1, 2, 3], [4, 5, 6, 7], [8, 9, 20, 22]])
 
 
@@ -171,9 +171,9 @@ def test_a_descriptor_that_is_used_in_both_ways_is_passed_in_both() -> None:
     twice = TAKING.replace("tt.return", "tt.descriptor_store %d %v %n %n; tt.return")
     model = zg.parse(twice)
     (store,) = (op for op in model.walk() if isinstance(op, tt.DescriptorStore))
-    made = lower_descriptors(model, {store.result: False})
-    verify(made)
-    (func,) = made.functions().values()
+    result = lower_descriptors(model, {store.result: False})
+    verify(result)
+    (func,) = result.functions().values()
     assert isinstance(func, tt.Func)
     assert func.parts == ("0", "1.map", "1.base", "1.shape0", "1.shape1", "1.stride0", "2")
     assert func.divisibility == (1, 1, 16, 1, 4, 4, 1)
@@ -213,8 +213,8 @@ def test_vectors_are_as_wide_as_rows_are_divisible(target: str, by: int, element
 
 def described(array: np.ndarray, block: tuple[int, ...]) -> tuple[zg.TensorDescriptor, Any]:
     """A descriptor of an array, and the type that a launch compiles for."""
-    made = zg.TensorDescriptor(array, block)
-    return made, zg.divisible(made.type, 16 if made.row_bytes % 16 == 0 else 1)
+    result = zg.TensorDescriptor(array, block)
+    return result, zg.divisible(result.type, 16 if result.row_bytes % 16 == 0 else 1)
 
 
 def apart(shape: tuple[int, ...], dtype: Any, seed: int) -> tuple[np.ndarray, np.ndarray]:
@@ -243,9 +243,9 @@ def test_blocks_of_parameters_at_the_edges(target: str, dtype: Any, shape: Any, 
     """Rows that end within a block, of whole 16 bytes and others: nothing between the rows is touched."""
     (x, _), (_, whole) = apart(shape, dtype, 1), apart(shape, dtype, 2)
     before = whole.copy()
-    (source, taken), (target_of, given) = described(x, block), described(whole[:, : shape[1]], block)
+    (source, selection), (target_of, arguments) = described(x, block), described(whole[:, : shape[1]], block)
     grid = tuple(-(-size // side) for size, side in zip(shape, block, strict=True))
-    module = place(doubling.triton(taken, given, *block), CompileOptions(target, 1, 3))
+    module = place(doubling.triton(selection, arguments, *block), CompileOptions(target, 1, 3))
     assert hazards(module) == []
     simulated(module, [source, target_of], grid)
     np.testing.assert_array_equal(whole[:, : shape[1]], 2 * x)
@@ -289,6 +289,6 @@ def test_blocks_for_dots_are_copied_ahead(target: str, sizes: tuple[int, int, in
         assert bool(copies) == (depth % 8 == 0)
         assert all(op.width * 2 == 16 for op in copies)
         c[...] = -1
-        simulated(module, [*(made for made, _ in blocks), depth], (-(-rows // 32), -(-columns // 16)))
+        simulated(module, [*(item for item, _ in blocks), depth], (-(-rows // 32), -(-columns // 16)))
         np.testing.assert_array_equal(c, (a.astype(np.float64) @ b.astype(np.float64).T).astype(np.float16))
     assert (shared[0] < shared[1]) == (depth % 8 == 0)

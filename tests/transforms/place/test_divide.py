@@ -53,8 +53,8 @@ def products_of(m: int, n: int, k: int, what: str = "") -> Op:
     return products.triton(*blocks((m, k), (k, n), (m, n)), zg.i32, I32, m, n, k, what)
 
 
-def simulated(module: gpu.Module, grid: Any, given: list[Any], seed: int, ctas: Any = None) -> None:
-    parts = in_parts(kernel_of(module), given, grid=(*grid, 1, 1)[:3])
+def simulated(module: gpu.Module, grid: Any, argument: list[Any], seed: int, ctas: Any = None) -> None:
+    parts = in_parts(kernel_of(module), argument, grid=(*grid, 1, 1)[:3])
     sizes = {"num_warps": module.num_warps, "shared": module.shared, "grid": ctas or grid}
     simulate(to_llvm(module), **sizes, arguments=parts, seed=seed)
 
@@ -64,18 +64,18 @@ def judged(
     outs: int = 1, close: float = 0, ctas: Any = None,
 ) -> None:  # fmt: skip
     """The simulation writes to the last arrays what the interpreter does. Arrays with a shape are descriptors."""
-    found: list[list[np.ndarray]] = []
+    results: list[list[np.ndarray]] = []
     for judge in (True, False):
-        mine = [*arrays[:-outs], *(np.full_like(one, 7) for one in arrays[-outs:])]
+        mine = [*arrays[:-outs], *(np.full_like(array, 7) for array in arrays[-outs:])]
         pairs = zip(mine, shapes, strict=True)
-        given = [one if shape is None else zg.TensorDescriptor(one, shape) for one, shape in pairs]
+        arguments = [item if shape is None else zg.TensorDescriptor(item, shape) for item, shape in pairs]
         if judge:
-            run(model, None, grid, [*given, *more])
+            run(model, None, grid, [*arguments, *more])
         else:
-            simulated(module, grid, [*given, *more], seed, ctas)
-        found.append(mine[-outs:])
-    for wanted, got in zip(*found, strict=True):
-        np.testing.assert_allclose(got.astype(np.float64), wanted.astype(np.float64), atol=close, rtol=close)
+            simulated(module, grid, [*arguments, *more], seed, ctas)
+        results.append(mine[-outs:])
+    for expected, got in zip(*results, strict=True):
+        np.testing.assert_allclose(got.astype(np.float64), expected.astype(np.float64), atol=close, rtol=close)
 
 
 def small(rows: int, columns: int, seed: int) -> np.ndarray:
@@ -216,9 +216,9 @@ def test_programs_in_turn_have_no_order() -> None:
     """Stores of two of them are not compared."""
     pointer = zg.divisible(zg.ptr(zg.f16))
     model = gated.triton(*[pointer] * 5, zg.i32, I32, zg.i32, I32, I32, I32, 128, 128, 64, True)
-    made = before_roles(model, 8)
-    (func,) = made.functions().values()
-    parts = parts_of(made)
+    result = before_roles(model, 8)
+    (func,) = result.functions().values()
+    parts = parts_of(result)
     assert is_persistent(func) and not isinstance(parts, Obstacle) and len(parts) == 2
 
 
@@ -233,9 +233,9 @@ def test_a_part_is_a_kernel() -> None:
 
 
 def test_the_roles_of_two_parts(golden: Golden) -> None:
-    made = specialize(before_roles(products_of(64, 32, 64)), 2)
-    verify(made)
-    golden("specialize.parts", made)
+    result = specialize(before_roles(products_of(64, 32, 64)), 2)
+    verify(result)
+    golden("specialize.parts", result)
 
 
 @pytest.mark.parametrize("what", ["queries", "keys and values"])
@@ -243,13 +243,15 @@ def test_the_releases_of_each_consumer_count(what: str) -> None:
     """Without one, or with that of a warp group in place of its warps, the finished model has a hazard."""
     types = [*blocks((64, 64), (64, 64), (64, 64), (64, 64)), zg.ptr(zg.f32), zg.i32, zg.i32, 64, 64, False]
     module = placed(attention.triton(*types), 4, 2)
-    found = [op for op in module.walk() if isinstance(op, gpu.MbarrierArrive) and op.each_warp == (what == "queries")]
-    assert len(found) >= 3
-    for op in found[:3]:
+    results = [op for op in module.walk() if isinstance(op, gpu.MbarrierArrive) and op.each_warp == (what == "queries")]
+    assert len(results) >= 3
+    for op in results[:3]:
         other = gpu.MbarrierArrive(*op.operands, each_warp=not op.each_warp)
 
-        def changed(builder: Rewriter, one: Op, operands: tuple[Value, ...], op: Op = op, other: Op = other) -> Outcome:
-            return builder.add(other.evolve(barrier=operands[0], predicate=operands[1])) if one is op else None
+        def changed(
+            builder: Rewriter, item: Op, operands: tuple[Value, ...], op: Op = op, other: Op = other
+        ) -> Outcome:
+            return builder.add(other.evolve(barrier=operands[0], predicate=operands[1])) if item is op else None
 
         broken = transform(module, changed)
         assert any("arrivals" in hazard.missing for hazard in hazards(broken))

@@ -22,7 +22,7 @@ def model(element: str, shape: tuple[int, int, int], target: str, num_warps: int
         return f'tensor<x{rows}, x{columns}, {kind}, "{blocked((rows, columns), (1, 0), 2, num_warps)}">'
 
     a, b, c = tensor(m, k, element), tensor(k, n, element), tensor(m, n, sum_)
-    made = zg.parse(f"""gpu.module @target="{target}" @num_warps={num_warps} ()void -> {{
+    model = zg.parse(f"""gpu.module @target="{target}" @num_warps={num_warps} ()void -> {{
         tt.func @"f" (%a : {a}, %b : {b}, %c : {c}, %p : tensor<x{m}, x{n}, ptr<{sum_}>, "{
         blocked((m, n), (1, 0), 2, num_warps)
     }">)void -> {{
@@ -32,18 +32,18 @@ def model(element: str, shape: tuple[int, int, int], target: str, num_warps: int
         }};
         unreachable;
     }};""")
-    zg.verify(made)
-    assert isinstance(made, gpu.Module)
-    return made
+    zg.verify(model)
+    assert isinstance(model, gpu.Module)
+    return model
 
 
-def the_dot(made: Op) -> tt.Dot:
-    (dot,) = [op for op in made.walk() if isinstance(op, tt.Dot)]
+def the_dot(make: Op) -> tt.Dot:
+    (dot,) = [op for op in make.walk() if isinstance(op, tt.Dot)]
     return dot
 
 
-def names(made: Op) -> list[str]:
-    return [op.NAME for op in made.bodies[0].entry.ops[0].bodies[0].entry.ops]
+def names(make: Op) -> list[str]:
+    return [op.NAME for op in make.bodies[0].entry.ops[0].bodies[0].entry.ops]
 
 
 CASES = [
@@ -69,23 +69,23 @@ def test_before_and_after(element, shape, target, num_warps, kind):
     assert anchors(before, target, num_warps)(the_dot(before), Accesses(before, {}, num_warps)) == mma.layout
     after = place_dots(before)
     zg.verify(after)
-    found = names(after)
-    assert names(before) == ["tt.dot", "tt.store", "tt.return"] and found[-2:] == ["tt.store", "tt.return"]
+    actual = names(after)
+    assert names(before) == ["tt.dot", "tt.store", "tt.return"] and actual[-2:] == ["tt.store", "tt.return"]
     if kind == "wgmma":
-        assert found.count("gpu.local_alloc") == found.count("gpu.local_store") == 2 and "tt.dot" not in found
-        assert found.index("gpu.fence_async") < found.index("gpu.wgmma") < found.index("gpu.wgmma_wait")
+        assert actual.count("gpu.local_alloc") == actual.count("gpu.local_store") == 2 and "tt.dot" not in actual
+        assert actual.index("gpu.fence_async") < actual.index("gpu.wgmma") < actual.index("gpu.wgmma_wait")
     elif kind == "fma":
-        assert "gpu.dot_fma" in found and "tt.dot" not in found
+        assert "gpu.dot_fma" in actual and "tt.dot" not in actual
     elif element == "f64":
         assert the_dot(after).a.type != the_dot(before).a.type, "its operands are fragments"
     else:
-        assert found.count("gpu.local_store") == 2 and "gpu.mma" in found and "tt.dot" not in found
+        assert actual.count("gpu.local_store") == 2 and "gpu.mma" in actual and "tt.dot" not in actual
 
 
 @pytest.mark.parametrize("target", TARGETS)
 def test_factors_of_8_bits(target):
     """The matrix units multiply 8-bit floats since sm_89; on older targets they are multiplied as f16."""
-    made = model("f8e4m3", (64, 32, 64), target, 4)
-    mma = mma_of(the_dot(made), target, 4)
+    result = model("f8e4m3", (64, 32, 64), target, 4)
+    mma = mma_of(the_dot(result), target, 4)
     assert str(mma.elements[0]) == ("f16" if target in ("sm_80", "sm_86", "sm_87") else "f8e4m3")
-    zg.verify(place_dots(made))
+    zg.verify(place_dots(result))

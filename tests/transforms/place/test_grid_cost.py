@@ -63,33 +63,33 @@ def work(kernel: Any, types: list[Any], grid: tuple[int, int, int], **numbers: i
 
 @pytest.mark.parametrize(("n", "iterations"), [(4096, 4), (4097, 5), (1, 1), (0, 0)])
 def test_iterations_from_an_argument(n: int, iterations: int):
-    found = work(rows, [F32, F32, zg.i32, 1024], (3, 1, 1), n=n)
-    assert found is not None
-    assert found.read == 3 * iterations * 4096 and found.written == 3 * 4096
+    actual = work(rows, [F32, F32, zg.i32, 1024], (3, 1, 1), n=n)
+    assert actual is not None
+    assert actual.read == 3 * iterations * 4096 and actual.written == 3 * 4096
 
 
 def test_iterations_from_the_number_of_the_program():
-    found = work(triangle, [F32, F32, 256], (2, 3, 1))
+    actual = work(triangle, [F32, F32, 256], (2, 3, 1))
     # 2 programs each for 1, 2 and 3 rows; the loop goes from 6 down to, without, 3: two steps.
-    assert found is not None and found.read == pytest.approx(2 * (1 + 2 + 3) * 2 * 1024)
+    assert actual is not None and actual.read == pytest.approx(2 * (1 + 2 + 3) * 2 * 1024)
 
 
 def test_a_large_grid_is_sampled():
-    found = work(triangle, [F32, F32, 256], (1, 1 << 10, 1))
-    assert found is not None and found.read == 0  # From 6 up to 2045 by −2.
-    found = work(rows, [F32, F32, zg.i32, 1024], (1 << 20, 1, 1), n=1024)
-    assert found is not None and found.read == pytest.approx((1 << 20) * 4096)
+    actual = work(triangle, [F32, F32, 256], (1, 1 << 10, 1))
+    assert actual is not None and actual.read == 0  # From 6 up to 2045 by −2.
+    actual = work(rows, [F32, F32, zg.i32, 1024], (1 << 20, 1, 1), n=1024)
+    assert actual is not None and actual.read == pytest.approx((1 << 20) * 4096)
 
 
 @pytest.mark.parametrize(("n", "programs"), [(3, 3), (10, 4), (0, 0)])
 def test_branches_with_known_conditions(n: int, programs: int):
-    found = work(branching, [F32, F32, zg.i32, 1024], (4, 1, 1), n=n)
-    assert found is not None and found.written == programs * 4096
+    actual = work(branching, [F32, F32, zg.i32, 1024], (4, 1, 1), n=n)
+    assert actual is not None and actual.written == programs * 4096
 
 
 def test_iterations_from_the_index_of_a_loop_around():
-    found = work(inner_bounds, [F32, F32, zg.i32, 1024], (2, 1, 1), n=5)
-    assert found is not None and found.read == 2 * (0 + 1 + 2 + 3 + 4) * 4096
+    actual = work(inner_bounds, [F32, F32, zg.i32, 1024], (2, 1, 1), n=5)
+    assert actual is not None and actual.read == 2 * (0 + 1 + 2 + 3 + 4) * 4096
 
 
 def test_loops_that_are_left_open():

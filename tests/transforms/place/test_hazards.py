@@ -44,15 +44,15 @@ def test_every_op_that_orders_others_is_needed(name: str, stages: int) -> None:
     # In two stages, the loop's barrier for a turned operand also comes after the last wait for an mbarrier.
     closing = name.endswith("turned") and stages == 2
     missed = [bool(hazards(replaced(module, op, lambda _, operands: DROP))) for op in ordering]
-    assert missed.count(False) <= closing, [op for op, found in zip(ordering, missed, strict=True) if not found]
+    assert missed.count(False) <= closing, [op for op, actual in zip(ordering, missed, strict=True) if not actual]
 
 
 # Tensor maps that the kernel makes.
 
 
 def map_of(op: Op) -> int | None:
-    made = op.descriptor.op if isinstance(op, gpu.TmaLoad | gpu.TmaStore) else None
-    return made.index if isinstance(made, gpu.MakeTensorMap) else None
+    result = op.descriptor.op if isinstance(op, gpu.TmaLoad | gpu.TmaStore) else None
+    return result.index if isinstance(result, gpu.MakeTensorMap) else None
 
 
 @pytest.mark.parametrize(
@@ -62,11 +62,11 @@ def map_of(op: Op) -> int | None:
 def test_a_map_is_made_anew_after_the_copies_by_the_one_before(kinds: tuple[type[Op], ...], reader: type[Op]) -> None:
     """Invalidating an mbarrier counts as a wait for its loads."""
     module = placed("made maps", 3)
-    found = hazards(transform(module, lambda _, op, __: DROP if isinstance(op, kinds) else None))
-    early = [one for one in found if isinstance(one.second, gpu.MakeTensorMap) and one.missing == "wait"]
-    pairs = {(map_of(one.first), one.second.index) for one in early}
-    used = {map_of(op) for op in module.walk() if isinstance(op, reader)}
-    assert pairs == {(number, number) for number in used} and used
+    problems = hazards(transform(module, lambda _, op, __: DROP if isinstance(op, kinds) else None))
+    early = [item for item in problems if isinstance(item.second, gpu.MakeTensorMap) and item.missing == "wait"]
+    pairs = {(map_of(item.first), item.second.index) for item in early}
+    uses = {map_of(op) for op in module.walk() if isinstance(op, reader)}
+    assert pairs == {(number, number) for number in uses} and uses
 
 
 def before(op: Op) -> Op:
@@ -77,9 +77,9 @@ def before(op: Op) -> Op:
 
 def test_maps_are_acquired_before_their_use() -> None:
     module = placed("made maps", 3)
-    found = hazards(transform(module, lambda _, op, __: DROP if isinstance(op, gpu.AcquireTensorMaps) else None))
-    assert {one.missing for one in found} == {"acquire"}
-    assert {map_of(one.second) for one in found} == {0, 1, 2}
+    problems = hazards(transform(module, lambda _, op, __: DROP if isinstance(op, gpu.AcquireTensorMaps) else None))
+    assert {item.missing for item in problems} == {"acquire"}
+    assert {map_of(item.second) for item in problems} == {0, 1, 2}
 
 
 def test_barriers_around_maps_of_several_warps() -> None:
@@ -89,10 +89,10 @@ def test_barriers_around_maps_of_several_warps() -> None:
     first = next(op for op in module.walk() if isinstance(op, gpu.MakeTensorMap))
     for barrier, numbers in ((before(acquire), {1, 2}), (before(first), {1, 2})):
         assert isinstance(barrier, gpu.Barrier)
-        found = hazards(transform(module, lambda _, op, __, barrier=barrier: DROP if op is barrier else None))
-        assert {one.missing for one in found} == {"barrier"}
-        made = [one.first if isinstance(one.first, gpu.MakeTensorMap) else one.second for one in found]
-        assert {op.index for op in made if isinstance(op, gpu.MakeTensorMap)} <= numbers and made
+        problems = hazards(transform(module, lambda _, op, __, barrier=barrier: DROP if op is barrier else None))
+        assert {item.missing for item in problems} == {"barrier"}
+        results = [item.first if isinstance(item.first, gpu.MakeTensorMap) else item.second for item in problems]
+        assert {op.index for op in results if isinstance(op, gpu.MakeTensorMap)} <= numbers and results
 
 
 def test_each_map_has_memory_of_its_own() -> None:
@@ -105,7 +105,7 @@ def test_each_map_has_memory_of_its_own() -> None:
             attributes = {**makes[1].attributes, "index": index}
             return builder.add(gpu.MakeTensorMap.SPEC.make(operands, (), attributes, (), makes[1].result.type))
 
-        assert {one.missing for one in hazards(replaced(module, makes[1], moved))} == {"memory for a tensor map"}
+        assert {item.missing for item in hazards(replaced(module, makes[1], moved))} == {"memory for a tensor map"}
 
 
 def test_the_option_verify_checks_for_hazards(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -161,8 +161,8 @@ def test_accumulators_in_flight(lines: str, missing: int) -> None:
         }}; unreachable; }};"""
     module = parse(text.replace("TT", f"tensor<x64, x64, f32, {ACCUMULATOR}>"))
     verify(module)
-    found = [hazard.missing for hazard in used_too_early(module)]
-    assert found == ["wait"] * len(found) and bool(found) == bool(missing)
+    results = [hazard.missing for hazard in used_too_early(module)]
+    assert results == ["wait"] * len(results) and bool(results) == bool(missing)
 
 
 @zg.kernel
@@ -186,10 +186,10 @@ def last_copies(op: Op) -> bool:
 def test_a_loop_in_a_loop_waits_for_its_own_copies(target: str) -> None:
     """Nothing is in flight after the outer loop, so the store need not wait; without the inner wait, it must."""
     model = tile_by_tile.triton(F16, F16, F16, I32, zg.i32)
-    placed = place(model, CompileOptions(target, 4, 3, raise_pointers=False))
-    assert any(last_copies(op) for op in placed.walk()) and list(used_too_early(placed)) == []
+    module = place(model, CompileOptions(target, 4, 3, raise_pointers=False))
+    assert any(last_copies(op) for op in module.walk()) and list(used_too_early(module)) == []
 
     def without(builder: Rewriter, op: Op, operands: tuple[Value, ...]) -> Outcome:
         return DROP if last_copies(op) else None
 
-    assert "wait" in {hazard.missing for hazard in used_too_early(transform(placed, without))}
+    assert "wait" in {hazard.missing for hazard in used_too_early(transform(module, without))}

@@ -41,10 +41,10 @@ def before(name: str, d: int, roles: bool = True, scaled: str = "by maxima") -> 
     """The model before a pass."""
     blocks = [zg.divisible(zg.descriptor((rows, d), zg.f16), 16) for rows in BLOCKS]
     model: Any = attention.triton(*blocks, zg.divisible(zg.i32), roles, scaled)
-    for step, passed in PLACE:
+    for step, arguments in PLACE:
         if step == name:
             return model
-        model = passed(model, CompileOptions("sm_90a", 8, 2))
+        model = arguments(model, CompileOptions("sm_90a", 8, 2))
     raise AssertionError("no such step")
 
 
@@ -55,12 +55,12 @@ def operands(module: Op) -> list[type]:
 
 def test_queries_are_read_once() -> None:
     model = before("hold_operands", 128)
-    held = hold_operands(model)
-    verify(held)
+    values = hold_operands(model)
+    verify(values)
     # The first step and the loop have a dot with the queries; the loop and the end one with the values.
-    assert operands(model).count(SharedType) == 2 and operands(held) == [TensorType] * 4
-    assert sum(isinstance(op, gpu.LocalLoad) for op in held.walk()) == 1
-    assert zg.same_model(hold_operands(held), held)
+    assert operands(model).count(SharedType) == 2 and operands(values) == [TensorType] * 4
+    assert sum(isinstance(op, gpu.LocalLoad) for op in values.walk()) == 1
+    assert zg.same_model(hold_operands(values), values)
 
 
 @pytest.mark.parametrize(("d", "roles"), [(256, True), (128, False)])
@@ -82,17 +82,17 @@ def two_products(a_desc, b_desc, c_desc, out_desc, n):
 def test_two_blocks_are_held_and_kept_to_the_end_of_the_loop() -> None:
     blocks = [zg.divisible(zg.descriptor((rows, 64), zg.f16), 16) for rows in (128, 128, 64, 128)]
     model: Any = two_products.triton(*blocks, zg.divisible(zg.i32))
-    for step, passed in PLACE:
+    for step, arguments in PLACE:
         if step == "hold_operands":
             break
-        model = passed(model, CompileOptions("sm_90a", 8, 2))
-    held = hold_operands(model)
-    verify(held)
-    assert operands(model) == [SharedType] * 2 and operands(held) == [TensorType] * 2
-    ops = list(held.walk())
+        model = arguments(model, CompileOptions("sm_90a", 8, 2))
+    values = hold_operands(model)
+    verify(values)
+    assert operands(model) == [SharedType] * 2 and operands(values) == [TensorType] * 2
+    ops = list(values.walk())
     loop = max(at for at, op in enumerate(ops) if isinstance(op, gpu.Wgmma))
-    kept = [at for at, op in enumerate(ops) if isinstance(op, gpu.Keep)]
-    assert len(kept) == 2 and min(kept) > loop
+    copies = [at for at, op in enumerate(ops) if isinstance(op, gpu.Keep)]
+    assert len(copies) == 2 and min(copies) > loop
 
 
 @pytest.mark.parametrize("roles", [False, True])
@@ -111,10 +111,10 @@ def test_the_results_are_those_without_the_pass(name: str, roles: bool) -> None:
         q, v = random.standard_normal((128, 64)), random.standard_normal((192, 64))
         k = random.standard_normal((192, 64)) * np.repeat([0.5, 1, 2], 64)[:, None]
         q[::3], k[:, 0], q[1::3, 0] = np.abs(q[::3]), np.repeat([6, 3, 0], 64), 4
-        q, k, v = (one.astype(np.float16) for one in (q / 4, k / 4, v))
-        made = np.zeros((128, 64), np.float16)
-        blocks = [zg.TensorDescriptor(one, [rows, 64]) for one, rows in zip((q, k, v, made), BLOCKS, strict=True)]
-        return made, [*blocks, 192]
+        q, k, v = (item.astype(np.float16) for item in (q / 4, k / 4, v))
+        result = np.zeros((128, 64), np.float16)
+        blocks = [zg.TensorDescriptor(item, [rows, 64]) for item, rows in zip((q, k, v, result), BLOCKS, strict=True)]
+        return result, [*blocks, 192]
 
     types = [*(zg.divisible(zg.descriptor((rows, 64), zg.f16), 16) for rows in BLOCKS), zg.divisible(zg.i32)]
     types += [roles, "by maxima"]

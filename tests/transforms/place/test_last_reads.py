@@ -63,9 +63,9 @@ def with_dot(x_ptr, out_ptr, n):
 
 def policies(kernel: Any, *arguments: Any) -> list[tuple[CacheModifier, EvictionPolicy]]:
     model = prepare(kernel.triton(F32, F32, I32, *arguments))
-    made = mark_last_reads(model)
-    verify(made)
-    loads = [op for op in made.walk() if isinstance(op, tt.Load)]
+    result = mark_last_reads(model)
+    verify(result)
+    loads = [op for op in result.walk() if isinstance(op, tt.Load)]
     return [(op.cache, op.eviction) for op in loads]
 
 
@@ -96,8 +96,8 @@ def test_other_reads_stay(kernel: Any, arguments: Any, expected: list[Any]) -> N
 
 def test_the_results_are_those_without_hints() -> None:
     def given() -> tuple[np.ndarray, list[Any]]:
-        x, made = np.random.default_rng(7).standard_normal(768).astype(np.float32), np.zeros(768, np.float32)
-        return made, [x, made, 192]
+        x, result = np.random.default_rng(7).standard_normal(768).astype(np.float32), np.zeros(768, np.float32)
+        return result, [x, result, 192]
 
     types = [F32, F32, I32, "", "", 0]
     hinted, plain, true = with_and_without("last_reads", twice, types, given, (4,), num_warps=2)

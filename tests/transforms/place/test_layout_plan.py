@@ -28,49 +28,49 @@ def ops(func: tt.Func, kind: Any) -> list[Any]:
 
 
 def test_indices_are_wanted_where_they_are_used() -> None:
-    func, made = plan(INDEX + "tt.store %2 %3;")
+    func, result = plan(INDEX + "tt.store %2 %3;")
     (ramp,), (load,), (store,) = ops(func, tt.MakeRange), ops(func, tt.Load), ops(func, tt.Store)
-    assert made.is_lazy(ramp) and not made.is_lazy(load) and not made.is_lazy(store)
-    assert made.wanted((ramp.result, 0)) == [ROWS] == made.wanted((load.result, 0))
-    assert made.reads(store) == [(0, ROWS), (1, ROWS)] and made.reads(ramp, ROWS) == []
-    assert not made.is_late((ramp.result, 0), ROWS) and not made.is_late((load.result, 0), ROWS)
-    assert made.needs[store.result] == [((ops(func, tt.AddPtr)[0].result, 0), ROWS), ((load.result, 0), ROWS)]
-    assert made.wanted((store.result, 0)) == []
+    assert result.is_lazy(ramp) and not result.is_lazy(load) and not result.is_lazy(store)
+    assert result.wanted((ramp.result, 0)) == [ROWS] == result.wanted((load.result, 0))
+    assert result.reads(store) == [(0, ROWS), (1, ROWS)] and result.reads(ramp, ROWS) == []
+    assert not result.is_late((ramp.result, 0), ROWS) and not result.is_late((load.result, 0), ROWS)
+    assert result.needs[store.result] == [((ops(func, tt.AddPtr)[0].result, 0), ROWS), ((load.result, 0), ROWS)]
+    assert result.wanted((store.result, 0)) == []
 
 
 def test_a_layout_other_than_the_primary_one_is_late_also_through_shapes() -> None:
     """Shapes cost nothing: they are computed from a converted tensor, not converted themselves."""
-    func, made = plan(INDEX + TRANSPOSED)
-    (load,), (turned,), (store,) = ops(func, tt.Load), ops(func, tt.Trans), ops(func, tt.Store)
-    assert all(made.is_lazy(op) for op in (*ops(func, tt.Reshape), turned))
-    assert dict(made.reads(store))[1] == ROWS
-    (wanted,) = made.wanted((load.result, 0))
-    assert wanted == ROWS.transposed((32, 32), (1, 0)) != ROWS
-    assert made.is_late((load.result, 0), wanted) and not made.is_late((load.result, 0), ROWS)
-    assert made.is_late((turned.result, 0), ROWS)
+    func, result = plan(INDEX + TRANSPOSED)
+    (load,), (transposed,), (store,) = ops(func, tt.Load), ops(func, tt.Trans), ops(func, tt.Store)
+    assert all(result.is_lazy(op) for op in (*ops(func, tt.Reshape), transposed))
+    assert dict(result.reads(store))[1] == ROWS
+    (expected,) = result.wanted((load.result, 0))
+    assert expected == ROWS.transposed((32, 32), (1, 0)) != ROWS
+    assert result.is_late((load.result, 0), expected) and not result.is_late((load.result, 0), ROWS)
+    assert result.is_late((transposed.result, 0), ROWS)
 
 
 def test_a_widening_cast_is_after_the_conversion_and_other_arithmetic_before() -> None:
-    func, made = plan(f"""{INDEX} %h : tensor<x1024, f16> = arith.truncf %3; %w : tensor<x1024, f32> = arith.extf %h;
+    func, result = plan(f"""{INDEX} %h : tensor<x1024, f16> = arith.truncf %3; %w : tensor<x1024, f32> = arith.extf %h;
         {TRANSPOSED.replace("%3", "%w")}""")
     (narrowed,), (widened,) = ops(func, arith.TruncF), ops(func, arith.ExtF)
-    assert made.is_lazy(widened) and not made.is_lazy(narrowed)
-    (wanted,) = made.wanted((narrowed.result, 0))
-    assert made.is_late((narrowed.result, 0), wanted) and made.is_late((widened.result, 0), wanted)
+    assert result.is_lazy(widened) and not result.is_lazy(narrowed)
+    (expected,) = result.wanted((narrowed.result, 0))
+    assert result.is_late((narrowed.result, 0), expected) and result.is_late((widened.result, 0), expected)
 
 
 def test_a_tensor_in_the_right_threads_is_broadcast_without_a_conversion() -> None:
     """The sum of a row is in the threads that hold the row; the register numbers do not matter."""
-    func, made = plan(INDEX + """%4 : tensor<x8, x128, f32> = tt.reshape %3;
+    func, result = plan(INDEX + """%4 : tensor<x8, x128, f32> = tt.reshape %3;
         %5 : tensor<x8, f32> = tt.reduce %4 @axis=1 (%a : f32, %b : f32)f32 -> {
             %s : f32 = arith.addf %a %b; tt.reduce.return %s; };
         %6 : tensor<x8, x1, f32> = tt.expand_dims %5 @axis=1; %7 : tensor<x8, x128, f32> = tt.broadcast %6;
         %8 : tensor<x8, x128, f32> = arith.subf %4 %7;
         %9 : tensor<x1024, f32> = tt.reshape %8; tt.store %2 %9;""")  # fmt: skip
     (sums,), (repeated,) = ops(func, tt.Reduce), ops(func, tt.Broadcast)
-    home = made.primary.of((sums.result, 0))
+    home = result.primary.of((sums.result, 0))
     assert home == ROWS.dropped((8, 128), 1)
-    assert made.wanted((sums.result, 0)) == [home] and not made.is_late((repeated.result, 0), ROWS)
+    assert result.wanted((sums.result, 0)) == [home] and not result.is_late((repeated.result, 0), ROWS)
 
 
 LOOP = """%z : i32 = arith.constant @0; %o : i32 = arith.constant @1; %f : f32 = arith.constant @0.0;
@@ -83,20 +83,20 @@ LOOP = """%z : i32 = arith.constant @0; %o : i32 = arith.constant @1; %f : f32 =
 
 
 def test_control_flow_carries_each_layout_that_is_used() -> None:
-    func, made = plan(f"{INDEX} {LOOP} tt.store %2 %y;")
+    func, result = plan(f"{INDEX} {LOOP} tt.store %2 %y;")
     (loop,) = ops(func, scf.For)
-    pointers, total, number = (made.carried((loop.result, index)) for index in range(3))
+    pointers, total, number = (result.carried((loop.result, index)) for index in range(3))
     assert pointers == [ROWS] and total == [ROWS] and number == [None]
     _, q, _, k = loop.body.parameters
-    assert made.carried((q, 0)) == pointers and made.carried((k, 0)) == [None]
+    assert result.carried((q, 0)) == pointers and result.carried((k, 0)) == [None]
     # Ops that pass on groups read no layouts of their own.
     ends: list[Op] = [loop, *ops(func, scf.Yield)]
-    assert all(made.reads(op) == [] for op in ends)
+    assert all(result.reads(op) == [] for op in ends)
 
 
 def test_an_unused_value_is_not_carried() -> None:
-    func, made = plan(f"""{INDEX} %z : i32 = arith.constant @0; %o : i32 = arith.constant @1;
+    func, result = plan(f"""{INDEX} %z : i32 = arith.constant @0; %o : i32 = arith.constant @1;
         %t : tensor<x1024, i32> = scf.for %z %n %o %0 (%i : i32, %a : tensor<x1024, i32>)tensor<x1024, i32> -> {{
             %b : tensor<x1024, i32> = arith.addi %a %a; scf.yield %b; }}; tt.store %2 %3;""")
     (loop,) = ops(func, scf.For)
-    assert made.carried((loop.result, 0)) == []
+    assert result.carried((loop.result, 0)) == []

@@ -129,8 +129,8 @@ def test_addresses_that_depend_on_a_load(stages: int, count: int) -> None:
     places, out = RANDOM.integers(0, 5, max(count, 1)).astype(np.int32), np.full(2048, np.nan, np.float32)
     compiled = _compiled(gathered_rows, F32, I32, F32, F32, zg.i32, 2048, stages)
     compiled.simulate[(1,)](x.ravel(), places, scales, out, count)
-    taken = places[:count]
-    assert np.array_equal(out, (x[taken] * scales[taken, None]).sum(0, dtype=np.float32))
+    selection = places[:count]
+    assert np.array_equal(out, (x[selection] * scales[selection, None]).sum(0, dtype=np.float32))
 
 
 @pytest.mark.parametrize("stages", [2, 3, 4, 8])
@@ -223,7 +223,7 @@ def weighted(x, weights, out, n, BLOCK: zg.constexpr, STAGES: zg.constexpr):
 def mixed(x, y, places, out, first, last, case: zg.constexpr):
     """Loads of several kinds, chosen by `case`, whose masks, strides, fills and chains are random."""
     block, step, stages = case[0], case[1], case[2]
-    masked, gathered, moved, stored, fill = case[3], case[4], case[5], case[6], case[7]
+    masked, gathered, result, values, fill = case[3], case[4], case[5], case[6], case[7]
     lanes = zg.arange(0, block)
     own = zg.mul(zg.program_id(0), block)
     total = zg.zeros((block,), zg.f32)
@@ -239,10 +239,10 @@ def mixed(x, y, places, out, first, last, case: zg.constexpr):
         else:
             value = zg.load(zg.add(x, zg.add(zg.mul(row, 2 * block), columns)))
         total = zg.add(total, zg.cast(value, zg.f32))
-        if moved:
+        if result:
             total = zg.mul(total, zg.cast(zg.load(pointers), zg.f32))
             pointers = zg.add(pointers, block)
-        if stored:
+        if values:
             zg.store(zg.add(out, zg.add(columns, zg.mul(zg.add(at, 1), 2 * block))), total)
     zg.store(zg.add(zg.add(out, own), lanes), total)
 
@@ -270,10 +270,10 @@ def test_random_loops(seed: int) -> None:
     compiled = mixed.compile(
         pointer, pointer, I32, F32, zg.i32, zg.i32, case, num_warps=random.choice((1, 4)), verify=True
     )
-    found, expected = (np.zeros((9, 2 * block), np.float32) for _ in range(2))
-    compiled.simulate[(2,)](x, y, places, found, first, last, seed=seed)
+    actual, expected = (np.zeros((9, 2 * block), np.float32) for _ in range(2))
+    compiled.simulate[(2,)](x, y, places, actual, first, last, seed=seed)
     mixed[(2,)](x, y, places, expected, first, last, case, interpret=True)
-    assert np.array_equal(found, expected)
+    assert np.array_equal(actual, expected)
 
 
 def test_what_all_programs_load_stays_in_place() -> None:

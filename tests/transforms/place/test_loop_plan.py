@@ -116,7 +116,7 @@ def test_which_loads_are_pipelined(also: str, copies: int | None) -> None:
 
 
 @pytest.mark.parametrize(
-    ("stages", "limit", "wanted"),
+    ("stages", "limit", "expected"),
     [
         (1, PLENTY, None),
         (2, PLENTY, 2),
@@ -126,9 +126,9 @@ def test_which_loads_are_pipelined(also: str, copies: int | None) -> None:
         (5, 16383, None),
     ],
 )
-def test_stages_are_limited_by_shared_memory(stages: int, limit: int, wanted: int | None) -> None:
+def test_stages_are_limited_by_shared_memory(stages: int, limit: int, expected: int | None) -> None:
     plan = plan_of(product_of(), stages, limit)
-    assert (None if plan is None else plan.stages) == wanted
+    assert (None if plan is None else plan.stages) == expected
 
 
 @zg.kernel
@@ -222,7 +222,7 @@ TILE = 2 * 64 * 64
 
 
 @pytest.mark.parametrize(
-    ("stages", "limit", "occupancy", "wanted"),
+    ("stages", "limit", "occupancy", "expected"),
     [
         # One slot more: the slot that is filled was read two iterations before.
         (3, PLENTY, lambda further, registers: 4, (4, True, True)),
@@ -236,22 +236,22 @@ TILE = 2 * 64 * 64
     ],
 )
 def test_a_wgmma_of_copied_operands_stays_in_flight(
-    stages: int, limit: int, occupancy: Occupancy, wanted: tuple[int, bool, bool]
+    stages: int, limit: int, occupancy: Occupancy, expected: tuple[int, bool, bool]
 ) -> None:
     pointer = zg.divisible(zg.ptr(zg.f16))
     module = placed(both_pointed.triton(pointer, pointer, zg.ptr(zg.f32), zg.i32, 64))
     (loop,) = loops_of(module)
-    asked: list[tuple[int, int]] = []
+    calls: list[tuple[int, int]] = []
 
     def counted(further: int, registers: int) -> int:
-        asked.append((further, registers))
+        calls.append((further, registers))
         return occupancy(further, registers)
 
     plan = sure(planned(loop, stages, limit, counted))
-    assert (plan.stages, plan.spare, plan.late is not None) == wanted
+    assert (plan.stages, plan.spare, plan.late is not None) == expected
     assert plan.distance == plan.stages - 1 - plan.spare
     # The accumulator of 64 × 64 in 128 threads; the slots beside the loop's own buffer.
-    assert asked in ([], [(stages * 2 * TILE, 32), ((stages - 1) * 2 * TILE, 32)])
+    assert calls in ([], [(stages * 2 * TILE, 32), ((stages - 1) * 2 * TILE, 32)])
 
 
 @zg.kernel
@@ -289,12 +289,12 @@ def stepped(a_desc, c_desc, first, last, STEP: zg.constexpr):
 
 
 @pytest.mark.parametrize("index", [zg.i32, zg.i64])
-@pytest.mark.parametrize(("step", "wanted"), [(-64, 3), (1, 3), (1 << 28, 3), (1 << 29, None)])
-def test_steps(index: Any, step: int, wanted: int | None) -> None:
+@pytest.mark.parametrize(("step", "expected"), [(-64, 3), (1, 3), (1 << 28, 3), (1 << 29, None)])
+def test_steps(index: Any, step: int, expected: int | None) -> None:
     """Down as well as up, unless the index of an iteration ahead could overflow."""
     block = zg.descriptor((64, 64), zg.f16)
     plan = plan_of(stepped.triton(block, block, zg.divisible(index), index, step))
-    assert (None if plan is None else plan.stages) == wanted
+    assert (None if plan is None else plan.stages) == expected
     assert plan is None or constant_of(plan.loop.step) == step
 
 

@@ -28,11 +28,11 @@ def lowered(lines: str, element: str = "f32") -> list[Op]:
     }};"""
     model = parse(text)
     verify(model)
-    made = lower(model)
-    verify(made)
-    again = any(isinstance(op, tt.AtomicRMW) for op in made.walk())  # Its result would be told twice.
-    assert again or same_model(lower(made), made), "what is lowered stays as it is"
-    return list(made.bodies[0].entry.ops[0].bodies[0].entry.ops[:-1])
+    result = lower(model)
+    verify(result)
+    again = any(isinstance(op, tt.AtomicRMW) for op in result.walk())  # Its result would be told twice.
+    assert again or same_model(lower(result), result), "what is lowered stays as it is"
+    return list(result.bodies[0].entry.ops[0].bodies[0].entry.ops[:-1])
 
 
 def names(ops: list[Op]) -> list[str]:
@@ -75,10 +75,10 @@ def test_reductions_exchange_one_number_a_warp() -> None:
     assert alloc.type.bytes == 16
     for op in ops:
         if isinstance(op, tt.Reduce):
-            held = op.values[0].type
-            assert isinstance(held, TensorType) and held.layout is not None
-            dropped = held.layout.dropped(held.shape, op.axis)
-            assert dropped.free[2] == held.layout.free[2], "nothing of the axis is in the warps"
+            values = op.values[0].type
+            assert isinstance(values, TensorType) and values.layout is not None
+            dropped = values.layout.dropped(values.shape, op.axis)
+            assert dropped.free[2] == values.layout.free[2], "nothing of the axis is in the warps"
 
 
 def test_reductions_within_warps_stay() -> None:
@@ -95,9 +95,9 @@ def test_scans_exchange_one_number_for_each_run_of_a_warp() -> None:
     assert names(ops)[:6] == ["reshape", "scan", "reduce", "local_alloc", "local_store", "local_load"]
     for op in ops:
         if isinstance(op, tt.Scan):
-            held = op.values[0].type
-            assert isinstance(held, TensorType) and held.layout is not None
-            assert scans_within_warps(held.layout, held.shape, op.axis)
+            values = op.values[0].type
+            assert isinstance(values, TensorType) and values.layout is not None
+            assert scans_within_warps(values.layout, values.shape, op.axis)
 
 
 def test_scans_keep_layouts_that_fit() -> None:
@@ -122,17 +122,17 @@ def test_a_broadcast_from_any_layout() -> None:
     other = wide.replace("512 1 2 | 4 8", "512 4 8 | 1 2")
     ops = lowered(f'%y : tensor<x1, x512, f32, "{ROWS}"> = tt.reshape %x; %z : {other} = tt.broadcast %y;')
     assert names(ops) == ["reshape", "convert_layout", "broadcast"], "by shuffles"
-    held = ops[1].result.type
-    assert isinstance(held, TensorType) and held.layout is not None
-    assert moved(held.layout, parse_layout("0 4 8 | 1 2 16 32 64 | 128 256"), 512) is not None
+    values = ops[1].result.type
+    assert isinstance(values, TensorType) and values.layout is not None
+    assert moved(values.layout, parse_layout("0 4 8 | 1 2 16 32 64 | 128 256"), 512) is not None
     crossing = wide.replace("1 2 | 4 8 16 32 64 | 128 256", "128 256 | 4 8 16 32 64 | 1 2")
     ops = lowered(f'%y : tensor<x1, x512, f32, "{ROWS}"> = tt.reshape %x; %z : {crossing} = tt.broadcast %y;')
     assert names(ops) == ["reshape", "local_alloc", "local_store", "local_load", "broadcast"]
 
 
-@pytest.mark.parametrize("used", [True, False])
-def test_all_threads_get_the_result_of_an_atomic(used: bool) -> None:
-    use = "tt.store %p %old;" if used else ""
+@pytest.mark.parametrize("uses", [True, False])
+def test_all_threads_get_the_result_of_an_atomic(uses: bool) -> None:
+    use = "tt.store %p %old;" if uses else ""
     ops = lowered(f"%old : f32 = tt.atomic_rmw %p %s @fadd; {use}")
-    told = ["splat", "local_alloc", "local_store", "local_load", "reduce", "store"] if used else []
-    assert names(ops) == ["atomic_rmw", *told]
+    messages = ["splat", "local_alloc", "local_store", "local_load", "reduce", "store"] if uses else []
+    assert names(ops) == ["atomic_rmw", *messages]

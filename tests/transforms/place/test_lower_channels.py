@@ -55,9 +55,9 @@ def lowered(stages: int, lines: str, num_warps: int = 8) -> Op:
     model = parse(text)
     verify(model)
     assert isinstance(model, gpu.Module)
-    made = lower_channels(model)
-    verify(made)
-    return made
+    result = lower_channels(model)
+    verify(result)
+    return result
 
 
 class Run:
@@ -80,12 +80,12 @@ class Run:
     def _op(self, op: Op) -> None:
         numbers = self.numbers
         if isinstance(op, scf.For):
-            carried = [numbers.get(value) for value in op.initial]
+            parameters = [numbers.get(value) for value in op.initial]
             for index in range(self.iterations):
-                numbers.update(zip(op.body.parameters, (index, *carried), strict=True))
+                numbers.update(zip(op.body.parameters, (index, *parameters), strict=True))
                 self._ops(op.body.entry.ops[:-1])
-                carried = [numbers.get(value) for value in op.body.entry.terminator.operands]
-            numbers[op.result] = carried
+                parameters = [numbers.get(value) for value in op.body.entry.terminator.operands]
+            numbers[op.result] = parameters
         elif isinstance(op, scf.If):
             body = op.then if self.iterations else op.otherwise
             self._ops(body.entry.ops[:-1])

@@ -39,9 +39,11 @@ def multicasts(model: Op) -> int:
     return sum(isinstance(op, gpu.TmaLoad) and op.ctas > 1 for op in model.walk())
 
 
-def judged(compiled: Any, grid: int, given: list[Any], out: int, expected: np.ndarray, seed: int, **more: Any) -> None:
-    compiled.simulate[grid](*given, seed=seed, max_steps=STEPS, **more)
-    np.testing.assert_array_equal(given[out].array, expected)
+def judged(
+    compiled: Any, grid: int, argument: list[Any], out: int, expected: np.ndarray, seed: int, **more: Any
+) -> None:
+    compiled.simulate[grid](*argument, seed=seed, max_steps=STEPS, **more)
+    np.testing.assert_array_equal(argument[out].array, expected)
 
 
 # Results.
@@ -53,17 +55,17 @@ def test_forms(form: str, name: str) -> None:
     """The CTAs divide the rows or the columns, the longer ones: the other operand is loaded together."""
     seed = len(form + name) + sum(map(ord, form))
     for tile in ((128, 64, 64), (64, 128, 64)):
-        model, given, expected = product_of(136, 72, 136, tile, form, getattr(zg, name))
-        made = zg.compile(model, num_warps=4, num_ctas=2, verify=True)
-        assert made.num_ctas == 2 and multicasts(made.stages["gpu"]) == 1
-        judged(made, 2, given, 2, expected, seed)
+        model, arguments, expected = product_of(136, 72, 136, tile, form, getattr(zg, name))
+        binary = zg.compile(model, num_warps=4, num_ctas=2, verify=True)
+        assert binary.num_ctas == 2 and multicasts(binary.stages["gpu"]) == 1
+        judged(binary, 2, arguments, 2, expected, seed)
 
 
 def test_bytes_and_four_ctas() -> None:
-    model, given, expected = product_of(300, 48, 160, (256, 64, 128), "NT", zg.f8e4m3)
-    made = zg.compile(model, num_warps=4, num_ctas=4, verify=True)
-    assert made.num_ctas == 4 and multicasts(made.stages["gpu"]) == 1
-    judged(made, 1, given, 2, expected, 3)
+    model, arguments, expected = product_of(300, 48, 160, (256, 64, 128), "NT", zg.f8e4m3)
+    binary = zg.compile(model, num_warps=4, num_ctas=4, verify=True)
+    assert binary.num_ctas == 4 and multicasts(binary.stages["gpu"]) == 1
+    judged(binary, 1, arguments, 2, expected, 3)
 
 
 @pytest.mark.parametrize("seed", range(6))
@@ -75,26 +77,26 @@ def test_random_products(seed: int) -> None:
     form, element = rng.choice(["NN", "NT", "TN", "TT"]), rng.choice([zg.f16, zg.bf16])
     if form[0] == "T":
         m = -(-m // 8) * 8
-    model, given, expected = product_of(m, n, max(k, 8), tile, form, element)
-    given[-1] = k
+    model, arguments, expected = product_of(m, n, max(k, 8), tile, form, element)
+    arguments[-1] = k
     expected = expected if k else np.zeros_like(expected)
-    made = zg.compile(model, num_warps=4, num_ctas=2, num_stages=rng.randrange(2, 5), verify=True)
-    assert made.num_ctas == 2
-    judged(made, rng.randrange(1, 4), given, 2, expected, seed, optimized=seed % 4 == 3)
+    binary = zg.compile(model, num_warps=4, num_ctas=2, num_stages=rng.randrange(2, 5), verify=True)
+    assert binary.num_ctas == 2
+    judged(binary, rng.randrange(1, 4), arguments, 2, expected, seed, optimized=seed % 4 == 3)
 
 
 @pytest.mark.parametrize("tile", [(256, 256, 64), (128, 128, 64), (64, 256, 64)])
 def test_products_by_pointers(tile: tuple[int, int, int]) -> None:
     """Raised to TMA, and the first one persistent: a launch starts as many clusters as run at once."""
     model, large = product.triton(*types(tile=tile)), tile[0] * tile[1] == 65536
-    made = zg.compile(model, num_warps=8 if large else 4, num_ctas=2, verify=True)
-    assert (made.num_ctas, made.persistent, multicasts(made.stages["gpu"])) == (2, large, 1)
+    binary = zg.compile(model, num_warps=8 if large else 4, num_ctas=2, verify=True)
+    assert (binary.num_ctas, binary.persistent, multicasts(binary.stages["gpu"])) == (2, large, 1)
     m, n, k = (300, 256, 72) if large else (140, 144, 136)
     arrays = matrices(m, n, k)
     a, b, c = arrays
     expected = a.astype(np.float32) @ b.astype(np.float32)
     grid = -(-m // tile[0]), -(-n // tile[1])
-    made.simulate[grid](*arguments(m, n, k, arrays), seed=tile[0] % 5, ctas=1, max_steps=STEPS)
+    binary.simulate[grid](*arguments(m, n, k, arrays), seed=tile[0] % 5, ctas=1, max_steps=STEPS)
     np.testing.assert_array_equal(c, expected)
 
 
@@ -104,29 +106,29 @@ def test_two_and_three_consumers(seed: int) -> None:
     for kernel, count in ((products, 2), (three_blocks, 3)):
         m, n, k, rows = 128, 64, 64, 128 * count * 2 - 40
         a, b, c = integers(rows, 3 * k), integers(3 * k, n), np.zeros((rows, n), np.float16)
-        given = [zg.TensorDescriptor(one, shape) for one, shape in ((a, (m, k)), (b, (k, n)), (c, (m, n)))]
+        arguments = [zg.TensorDescriptor(item, shape) for item, shape in ((a, (m, k)), (b, (k, n)), (c, (m, n)))]
         counts = [2, 3 * k] if kernel is products else [rows, 3 * k]
         constants = [m, n, k, *([""] if kernel is products else [])]
-        model = kernel.triton(*(zg.divisible(one.type) for one in given), zg.i32, zg.i32, *constants)
-        made = zg.compile(model, num_warps=4, num_ctas=2, verify=True)
-        split = role_split(made.stages["gpu"])
+        model = kernel.triton(*(zg.divisible(array.type) for array in arguments), zg.i32, zg.i32, *constants)
+        binary = zg.compile(model, num_warps=4, num_ctas=2, verify=True)
+        split = role_split(binary.stages["gpu"])
         assert split is not None and tuple(split.warps) == (*[4] * count, 4)
-        assert multicasts(made.stages["gpu"]) == 1
-        judged(made, 1, [*given, *counts], 2, a @ b, seed)
+        assert multicasts(binary.stages["gpu"]) == 1
+        judged(binary, 1, [*arguments, *counts], 2, a @ b, seed)
 
 
 def test_keys_and_values_of_attention() -> None:
     """The queries are divided, and loaded once into a channel of the CTA."""
     rows, n, d = 200, 160, 64
     q, k, v = (integers(count, d, seed=at) for at, count in enumerate((rows, n, n)))
-    found, wanted = (zg.TensorDescriptor(np.zeros((rows, d), np.float16), (128, d)) for _ in range(2))
-    given = [zg.TensorDescriptor(one, shape) for one, shape in ((q, (128, d)), (k, (32, d)), (v, (32, d)))]
-    model = attended.triton(*(zg.divisible(one.type) for one in [*given, found]), zg.i32, 128, 32, d)
-    made = zg.compile(model, num_warps=4, num_ctas=2, verify=True)
-    assert made.num_ctas == 2 and multicasts(made.stages["gpu"]) == 2
-    run(model, None, (2,), [*given, wanted, n])
-    made.simulate[2](*given, found, n, seed=2, max_steps=STEPS)
-    np.testing.assert_allclose(*(one.array.astype(np.float32) for one in (found, wanted)), atol=0.01, rtol=0.01)
+    actual, expected = (zg.TensorDescriptor(np.zeros((rows, d), np.float16), (128, d)) for _ in range(2))
+    arguments = [zg.TensorDescriptor(item, shape) for item, shape in ((q, (128, d)), (k, (32, d)), (v, (32, d)))]
+    model = attended.triton(*(zg.divisible(array.type) for array in [*arguments, actual]), zg.i32, 128, 32, d)
+    binary = zg.compile(model, num_warps=4, num_ctas=2, verify=True)
+    assert binary.num_ctas == 2 and multicasts(binary.stages["gpu"]) == 2
+    run(model, None, (2,), [*arguments, expected, n])
+    binary.simulate[2](*arguments, actual, n, seed=2, max_steps=STEPS)
+    np.testing.assert_allclose(*(item.array.astype(np.float32) for item in (actual, expected)), atol=0.01, rtol=0.01)
 
 
 def test_the_model_after_each_pass(golden: Any) -> None:
@@ -141,8 +143,8 @@ def test_the_model_after_each_pass(golden: Any) -> None:
 @pytest.mark.skipif(tool("ptxas") is None or tool("nvdisasm") is None, reason="ptxas and nvdisasm are not installed")
 def test_machine_code() -> None:
     """A tile of 128×256 for each CTA takes the registers that it takes alone, and releases need no fence."""
-    made = zg.compile(product.triton(*types(tile=(256, 256, 64))), num_warps=8, num_ctas=2)
-    code, resources = assembled(made.ptx, made.target)
+    binary = zg.compile(product.triton(*types(tile=(256, 256, 64))), num_warps=8, num_ctas=2)
+    code, resources = assembled(binary.ptx, binary.target)
     text = disassembled(code)
     assert (resources.spills, resources.warnings) == (0, ())
     assert text.count("UTMALDG.2D.MULTICAST") == 2 and "MEMBAR.ALL.GPU" not in text
@@ -152,18 +154,18 @@ def test_machine_code() -> None:
 
 
 def test_without_roles_each_cta_loads_for_itself() -> None:
-    model, given, expected = product_of(200, 80, 136, (128, 64, 64), roles=False)
-    made = zg.compile(model, num_warps=4, num_ctas=2, warp_specialize=False, verify=True)
-    assert made.num_ctas == 2 and multicasts(made.stages["gpu"]) == 0
-    judged(made, 2, given, 2, expected, 2)
+    model, arguments, expected = product_of(200, 80, 136, (128, 64, 64), roles=False)
+    binary = zg.compile(model, num_warps=4, num_ctas=2, warp_specialize=False, verify=True)
+    assert binary.num_ctas == 2 and multicasts(binary.stages["gpu"]) == 0
+    judged(binary, 2, arguments, 2, expected, 2)
 
 
 def test_a_warning_says_why_there_are_no_roles() -> None:
-    model, given, expected = product_of(200, 80, 160, (128, 64, 128), element=zg.f8e4m3, roles=False)
+    model, arguments, expected = product_of(200, 80, 160, (128, 64, 128), element=zg.f8e4m3, roles=False)
     with pytest.warns(ZigguratWarning, match="each CTA of a cluster loads all blocks of the loop, without roles"):
-        made = zg.compile(model, num_warps=4, num_ctas=2, verify=True)
-    assert made.num_ctas == 2 and multicasts(made.stages["gpu"]) == 0
-    judged(made, 2, given, 2, expected, 1)
+        binary = zg.compile(model, num_warps=4, num_ctas=2, verify=True)
+    assert binary.num_ctas == 2 and multicasts(binary.stages["gpu"]) == 0
+    judged(binary, 2, arguments, 2, expected, 1)
 
 
 @zg.kernel
@@ -217,8 +219,8 @@ def test_barriers_are_of_one_cta() -> None:
 
 @zg.kernel
 def batched(c_ptr, value):
-    found = zg.dot(zg.full((2, 128, 64), value, zg.f16), zg.full((2, 64, 64), value, zg.f16))
-    zg.store(zg.add(c_ptr, zg.reshape(zg.arange(0, 16384), (2, 128, 64))), found)
+    actual = zg.dot(zg.full((2, 128, 64), value, zg.f16), zg.full((2, 64, 64), value, zg.f16))
+    zg.store(zg.add(c_ptr, zg.reshape(zg.arange(0, 16384), (2, 128, 64))), actual)
 
 
 def test_batched_dots_are_of_one_cta() -> None:
@@ -242,10 +244,10 @@ def test_clusters_make_no_tensor_maps() -> None:
     pointer, number = zg.divisible(zg.ptr(zg.f16)), zg.divisible(zg.i32)
     model = described_here.triton(pointer, pointer, pointer, zg.i32, number, 128, 64, 64)
     with pytest.warns(ZigguratWarning, match="the CTAs of a cluster make no tensor maps"):
-        made = zg.compile(model, num_warps=4, num_ctas=2, verify=True)
+        binary = zg.compile(model, num_warps=4, num_ctas=2, verify=True)
     room = np.zeros((128, 144), np.float16)
     room[:, :136] = a
-    made.simulate[1](room, b, c, 136, 144, max_steps=STEPS)
+    binary.simulate[1](room, b, c, 136, 144, max_steps=STEPS)
     np.testing.assert_array_equal(c, a @ b)
 
 
@@ -264,9 +266,9 @@ def stored_near(
         at = zg.add(x_ptr, zg.add(zg.expand(rows, 1), zg.expand(zg.mul(columns, M), 0)))
     if WHERE == "below":
         for step in zg.range(0, count):
-            found = zg.dot(x, zg.load(zg.add(w_at, step * K * K)), zg.zeros((M, K), zg.f32))
+            actual = zg.dot(x, zg.load(zg.add(w_at, step * K * K)), zg.zeros((M, K), zg.f32))
             below = zg.expand(zg.mul(zg.add(rows, step * STEP), K), 1)
-            zg.store(zg.add(out_ptr, zg.add(below, zg.expand(columns, 0))), zg.cast(found, zg.f16))
+            zg.store(zg.add(out_ptr, zg.add(below, zg.expand(columns, 0))), zg.cast(actual, zg.f16))
     else:
         zg.store(at, zg.cast(zg.dot(x, zg.load(w_at), zg.zeros((M, K), zg.f32)), zg.f16))
 
@@ -278,17 +280,17 @@ def stored_near(
 def test_stores_where_another_cta_loads_or_stores(where: str, step: int, ctas: int) -> None:
     """A CTA may be late: no other one may store what it has yet to load, or what it stores an iteration before."""
     model = stored_near.triton(*[zg.ptr(zg.f16)] * 3, zg.i32, 128, 64, where, step)
-    found, expected = ([integers(128, 64), integers(192, 64), np.zeros((512, 64), np.float16)] for _ in range(2))
+    actual, expected = ([integers(128, 64), integers(192, 64), np.zeros((512, 64), np.float16)] for _ in range(2))
     if ctas == 1:
         with pytest.warns(ZigguratWarning, match="it may store where another CTA loads or stores, in any order"):
-            made = zg.compile(model, num_warps=4, num_ctas=2)
+            binary = zg.compile(model, num_warps=4, num_ctas=2)
     else:
-        made = zg.compile(model, num_warps=4, num_ctas=2)
-    assert made.num_ctas == ctas
+        binary = zg.compile(model, num_warps=4, num_ctas=2)
+    assert binary.num_ctas == ctas
     run(model, None, (1,), [*expected, 3])
-    made.simulate[1](*found, 3, seed=step % 3, max_steps=STEPS)
-    for one, other in zip(found, expected, strict=True):
-        np.testing.assert_array_equal(one, other)
+    binary.simulate[1](*actual, 3, seed=step % 3, max_steps=STEPS)
+    for item, other in zip(actual, expected, strict=True):
+        np.testing.assert_array_equal(item, other)
 
 
 @zg.kernel
@@ -305,10 +307,10 @@ def test_axes_of_one_size_are_apart() -> None:
     """Rows, columns and what is summed are the same range, also as a row or a column of a matrix."""
     pointer = zg.divisible(zg.ptr(zg.f16))
     model = one_size.triton(pointer, pointer, zg.ptr(zg.f32), zg.divisible(zg.i32), 128)
-    made = zg.compile(model, num_warps=4, num_ctas=2)
-    assert made.num_ctas == 2
+    binary = zg.compile(model, num_warps=4, num_ctas=2)
+    assert binary.num_ctas == 2
     a, b, c = integers(128, 128), integers(128, 128, seed=1), np.zeros((128, 128), np.float32)
-    made.simulate[1](a, b, c, 128, max_steps=STEPS)
+    binary.simulate[1](a, b, c, 128, max_steps=STEPS)
     np.testing.assert_array_equal(c, a.astype(np.float32) @ b.astype(np.float32))
 
 
@@ -337,9 +339,9 @@ def changed(model: Op, change: Any) -> Any:
     def rewrite(builder: Rewriter, op: Op, operands: tuple[Value, ...]) -> Outcome:
         return change(builder, op, operands)
 
-    made = transform(model, rewrite)
-    verify(made)
-    return made
+    result = transform(model, rewrite)
+    verify(result)
+    return result
 
 
 def test_the_proof_of_a_channel_of_a_cluster() -> None:
@@ -414,7 +416,7 @@ def _arrives(op: Op) -> bool:
 
 @pytest.mark.parametrize("seed", [0, 1, 2])
 @pytest.mark.parametrize(
-    ("change", "missing", "found"),
+    ("change", "missing", "actual"),
     [
         (only_here, "no count of 1 arrivals", "deadlock"),
         (
@@ -427,19 +429,19 @@ def _arrives(op: Op) -> bool:
         (whole_blocks, None, None),
     ],
 )
-def test_faults_are_found(change: Any, missing: str | None, found: str | None, seed: int) -> None:
+def test_faults_are_found(change: Any, missing: str | None, actual: str | None, seed: int) -> None:
     """By `hazards`, and by the simulation; loads of whole blocks by each CTA are right, if slower."""
     model = changed(after("barriers"), change)
     noted = " ".join(map(str, hazards(model)))
     assert missing in noted if missing else noted == ""
-    _, given, expected = product_of(250, 56, 328, (128, 64, 64))
-    text, parts = to_llvm(model), in_parts(kernel_of(model), given)
+    _, arguments, expected = product_of(250, 56, 328, (128, 64, 64))
+    text, parts = to_llvm(model), in_parts(kernel_of(model), arguments)
     sizes: dict[str, Any] = {"num_warps": model.num_warps, "shared": model.shared, "grid": (2,)}
-    if found is None:
+    if actual is None:
         simulate(text, **sizes, arguments=parts, seed=seed, max_steps=STEPS)
-        np.testing.assert_array_equal(given[2].array, expected)
+        np.testing.assert_array_equal(arguments[2].array, expected)
         return
-    with pytest.raises(SimulationError, match=found):
+    with pytest.raises(SimulationError, match=actual):
         simulate(text, **sizes, arguments=parts, seed=seed, max_steps=STEPS)
 
 

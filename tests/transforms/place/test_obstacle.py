@@ -70,11 +70,11 @@ def uneven(a, b, c, k, n):
 
 
 def warned(kernel: Any, *types: Any, target: str = "sm_90a", num_warps: int = 4, num_stages: int = 3) -> list[Any]:
-    with warnings.catch_warnings(record=True) as found:
+    with warnings.catch_warnings(record=True) as records:
         warnings.simplefilter("always")
         place(kernel.triton(*types), CompileOptions(target, num_warps, num_stages))
-    assert all(issubclass(warning.category, zg.ZigguratWarning) for warning in found)
-    return found
+    assert all(issubclass(warning.category, zg.ZigguratWarning) for warning in records)
+    return records
 
 
 @pytest.mark.parametrize(
@@ -98,26 +98,26 @@ def warned(kernel: Any, *types: Any, target: str = "sm_90a", num_warps: int = 4,
     ],
 )
 def test_a_warning_names_what_was_asked_for_and_the_reason(kernel: Any, last: Any, text: str) -> None:
-    found = warned(kernel, BLOCK, BLOCK, BLOCK, I32, last)
-    matching = [warning for warning in found if text in str(warning.message)]
-    assert matching, [str(warning.message) for warning in found]
+    actual = warned(kernel, BLOCK, BLOCK, BLOCK, I32, last)
+    matching = [warning for warning in actual if text in str(warning.message)]
+    assert matching, [str(warning.message) for warning in actual]
     lines = open(__file__, encoding="utf-8").read().splitlines()
     assert matching[0].filename == __file__ and "asks" in lines[matching[0].lineno - 1]
 
 
 @pytest.mark.parametrize(("num_warps", "target"), [(2, "sm_90a"), (32, "sm_90a"), (4, "sm_80")])
 def test_roles_that_the_machine_does_not_allow(num_warps: int, target: str) -> None:
-    found = warned(loads_an_index, BLOCK, BLOCK, BLOCK, I32, zg.ptr(zg.i32), target=target, num_warps=num_warps)
-    assert any("not specialised for warps" in str(warning.message) for warning in found)
+    actual = warned(loads_an_index, BLOCK, BLOCK, BLOCK, I32, zg.ptr(zg.i32), target=target, num_warps=num_warps)
+    assert any("not specialised for warps" in str(warning.message) for warning in actual)
 
 
 @pytest.mark.parametrize("target", ["sm_80", "sm_90", "sm_100a"])
 def test_roles_that_the_target_does_not_have(target: str) -> None:
-    found = warned(fine, BLOCK, BLOCK, BLOCK, I32, target=target)
+    actual = warned(fine, BLOCK, BLOCK, BLOCK, I32, target=target)
     text = (
         f"the loop is not specialised for warps: {target} is not a target whose wgmma reads what TMA has loaded: sm_90a"
     )
-    assert text in [str(warning.message) for warning in found]
+    assert text in [str(warning.message) for warning in actual]
 
 
 @zg.kernel
@@ -133,7 +133,7 @@ def makes_descriptors(a, b, c, k, CHOSEN: zg.constexpr):
 
 
 @pytest.mark.parametrize(
-    ("target", "chosen", "text"),
+    ("target", "choice", "text"),
     [
         (
             "sm_90a",
@@ -144,10 +144,10 @@ def makes_descriptors(a, b, c, k, CHOSEN: zg.constexpr):
         ("sm_90", False, "kernels for sm_90 make no tensor maps, as those for sm_90a do"),
     ],
 )
-def test_stores_without_a_tensor_map(target: str, chosen: bool, text: str) -> None:
+def test_stores_without_a_tensor_map(target: str, choice: bool, text: str) -> None:
     pointer = zg.ptr(zg.f16)
-    found = warned(makes_descriptors, pointer, pointer, pointer, I32, chosen, target=target)
-    assert any(f"the block is moved through pointers, not by TMA: {text}" in str(one.message) for one in found)
+    actual = warned(makes_descriptors, pointer, pointer, pointer, I32, choice, target=target)
+    assert any(f"the block is moved through pointers, not by TMA: {text}" in str(item.message) for item in actual)
 
 
 @zg.kernel
@@ -179,14 +179,14 @@ def weights(a, w, scales, out, k, STAGES: zg.constexpr, WHAT: zg.constexpr):
 WEIGHTS = (*(zg.divisible(zg.ptr(type_)) for type_ in (zg.f16, zg.i8, zg.f32, zg.f32)), zg.i32)
 
 
-def lines_of(found: list[Any], text: str) -> list[str]:
+def lines_of(actual: list[Any], text: str) -> list[str]:
     """The marks of the lines that warnings with a text are about."""
     lines = open(__file__, encoding="utf-8").read().splitlines()
-    return [lines[one.lineno - 1].rpartition("# ")[2] for one in found if text in str(one.message)]
+    return [lines[item.lineno - 1].rpartition("# ")[2] for item in actual if text in str(item.message)]
 
 
 @pytest.mark.parametrize(
-    ("own", "launch", "what", "wanted"),
+    ("own", "launch", "what", "expected"),
     [
         (3, 3, "weights", ["weights"]),
         (3, 3, "scales", ["scales"]),
@@ -203,11 +203,11 @@ def lines_of(found: list[Any], text: str) -> list[str]:
     ],
 )
 def test_each_load_that_is_asked_to_be_pipelined_and_is_not(
-    own: int | None, launch: int, what: str, wanted: list[str]
+    own: int | None, launch: int, what: str, expected: list[str]
 ) -> None:
-    found = warned(weights, *WEIGHTS, own, what, num_stages=launch)
-    assert lines_of(found, "the load is not pipelined: an op in its loop writes to the same memory") == wanted
-    assert wanted or not found
+    actual = warned(weights, *WEIGHTS, own, what, num_stages=launch)
+    assert lines_of(actual, "the load is not pipelined: an op in its loop writes to the same memory") == expected
+    assert expected or not actual
 
 
 @zg.kernel

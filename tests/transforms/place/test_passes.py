@@ -128,8 +128,8 @@ class Kernels:
             return f"zg.broadcast(zg.expand({narrow}, {axis}), {shape})"
 
         def summed() -> str:
-            kept = f"zg.sum({self.expression(dtype, shape, below)}, {axis}, keep_dims=True)"
-            return f"zg.cast(zg.sub({self.known(dtype, shape)}, {kept}), zg.{dtype})"
+            copies = f"zg.sum({self.expression(dtype, shape, below)}, {axis}, keep_dims=True)"
+            return f"zg.cast(zg.sub({self.known(dtype, shape)}, {copies}), zg.{dtype})"
 
         ways: list[Any] = [
             lambda: f"zg.reshape({self.expression(dtype, self.pick(*others), below)}, {shape})",
@@ -254,13 +254,13 @@ def generated(random: Random) -> tuple[str, Op]:
 def checked(source: str, model: Op, options: CompileOptions) -> gpu.Module:
     """Place a kernel; each model is verified."""
     try:
-        placed = place(model, attrs.evolve(options, verify=True))
+        module = place(model, attrs.evolve(options, verify=True))
     except zg.ResourceError:
         raise
     except Exception as error:
         error.add_note(f"{options}\n{source}")
         raise
-    return placed
+    return module
 
 
 @settings(
@@ -274,21 +274,21 @@ def test_generated_kernels_are_placed(random: Random, num_warps: int, target: st
 
 def test_generated_kernels_have_all_kinds_of_ops() -> None:
     """Otherwise the test above would prove little."""
-    seen: set[type[Op]] = set()
+    calls: set[type[Op]] = set()
     for seed in range(40):
         _, model = generated(Random(seed))
-        seen |= {type(op) for op in model.walk()}
-        if seed >= 12 and {tt.Dot, scf.While} <= seen:
+        calls |= {type(op) for op in model.walk()}
+        if seed >= 12 and {tt.Dot, scf.While} <= calls:
             break
-    assert {scf.For, scf.While, scf.If, tt.Dot, tt.Reduce, tt.Scan, tt.Trans, tt.Load, core.TupleLoad} <= seen
+    assert {scf.For, scf.While, scf.If, tt.Dot, tt.Reduce, tt.Scan, tt.Trans, tt.Load, core.TupleLoad} <= calls
 
 
 @pytest.mark.parametrize("num_warps", [1, 8])
 def test_snapshots_are_in_the_order_of_the_passes(num_warps: int) -> None:
     snapshots: list[Snapshot] = []
     _, model = generated(Random(1))
-    placed = place(model, CompileOptions(num_warps=num_warps), snapshots)
+    module = place(model, CompileOptions(num_warps=num_warps), snapshots)
     names = [snapshot.name for snapshot in snapshots]
-    assert snapshots[-1].model is placed
+    assert snapshots[-1].model is module
     assert names.index("prepare") < names.index("assign") < names.index("lower") < names.index("allocate")
     assert names[-1] == "barriers"

@@ -27,11 +27,11 @@ from ziggurat.triton.runtime.options import compile_options
 OPTIONS: dict[str, Any] = {"target": "sm_90a", "num_warps": 8}
 
 
-def models(given: list[Any], **options: Any) -> tuple[core.Module, core.Module]:
+def models(argument: list[Any], **options: Any) -> tuple[core.Module, core.Module]:
     """The model before the pass and after it."""
-    chosen = CompileOptions(**{**OPTIONS, **options})
-    before = raise_pointers(prepare_for_gpu(product.triton(*given)), chosen)
-    after = make_persistent(before, chosen)
+    choice = CompileOptions(**{**OPTIONS, **options})
+    before = raise_pointers(prepare_for_gpu(product.triton(*argument)), choice)
+    after = make_persistent(before, choice)
     verify(after)
     return before, after
 
@@ -78,9 +78,9 @@ def test_the_grid_becomes_a_loop(also: str) -> None:
 
 def test_the_options_of_triton_programs_allow_it() -> None:
     """Their launches give warps and stages, and leave roles to `specialize`."""
-    chosen = compile_options({"num_warps": 8})
-    before = raise_pointers(prepare_for_gpu(product.triton(*types())), chosen)
-    assert is_persistent(func_of(make_persistent(before, chosen)))
+    choice = compile_options({"num_warps": 8})
+    before = raise_pointers(prepare_for_gpu(product.triton(*types())), choice)
+    assert is_persistent(func_of(make_persistent(before, choice)))
 
 
 @pytest.mark.parametrize("ctas", [1, 2, 3, 7, 100])
@@ -92,24 +92,24 @@ def test_the_model_before_and_after(sizes: tuple[int, int, int], grid: tuple[int
     m, n, k = sizes
     for also in ("", "residual"):
         before, after = models(types(also))
-        found: list[np.ndarray] = []
+        results: list[np.ndarray] = []
         for model in (before, after):
             arrays = matrices(m, n, k)
-            given = arguments(m, n, k, arrays)
+            inputs = arguments(m, n, k, arrays)
             if model is after:
-                run(model, None, (min(ctas, grid[0] * grid[1] * grid[2]),), [*given, *grid])
+                run(model, None, (min(ctas, grid[0] * grid[1] * grid[2]),), [*inputs, *grid])
             else:
-                run(model, None, grid, given)
-            found.append(arrays[2])
-        np.testing.assert_array_equal(*found)
+                run(model, None, grid, inputs)
+            results.append(arrays[2])
+        np.testing.assert_array_equal(*results)
 
 
 def test_an_empty_grid_stores_nothing() -> None:
     _, after = models(types())
     arrays = matrices(64, 64, 64)
-    kept = arrays[2].copy()
+    copies = arrays[2].copy()
     run(after, None, (4,), [*arguments(64, 64, 64, arrays), 3, 0, 1])
-    np.testing.assert_array_equal(arrays[2], kept)
+    np.testing.assert_array_equal(arrays[2], copies)
 
 
 @pytest.mark.parametrize("seed", [0, 1, 2])
@@ -123,42 +123,42 @@ def test_an_empty_grid_stores_nothing() -> None:
 def test_simulated(also: str, sizes: tuple[int, int, int], grid: tuple[int, int, int], seed: int) -> None:
     """All of the lower half: roles, a ring that goes on into the next tile, and stores that are waited for late."""
     m, n, k = sizes
-    made = product.compile(
+    binary = product.compile(
         *types(also, sizes=zg.divisible(zg.i32, 8) if n % 8 == 0 else zg.i32), **OPTIONS, verify=True
     )
-    placed = made.stages["gpu"]
-    assert made.persistent and not hazards(placed)
-    assert any(isinstance(op, gpu.WarpSpecialize) for op in placed.walk())
-    found: list[np.ndarray] = []
+    module = binary.stages["gpu"]
+    assert binary.persistent and not hazards(module)
+    assert any(isinstance(op, gpu.WarpSpecialize) for op in module.walk())
+    results: list[np.ndarray] = []
     for simulated in (True, False):
         arrays = matrices(m, n, k)
         if simulated:
-            made.simulate[grid](*arguments(m, n, k, arrays), seed=seed, ctas=2 + seed)
+            binary.simulate[grid](*arguments(m, n, k, arrays), seed=seed, ctas=2 + seed)
         else:
             product[grid](*arguments(m, n, k, arrays), *TILE, also, interpret=True)
-        found.append(arrays[2])
-    np.testing.assert_array_equal(*found)
+        results.append(arrays[2])
+    np.testing.assert_array_equal(*results)
 
 
 def test_the_limit_of_a_simulation_is_that_of_a_program() -> None:
     """A CTA that runs four programs may run four times as many instructions."""
     m, n, k = 512, 256, 64
-    made, arrays = product.compile(*types(), **OPTIONS), matrices(m, n, k)
-    made.simulate[(4,)](*arguments(m, n, k, arrays), ctas=1, max_steps=2500)
+    binary, arrays = product.compile(*types(), **OPTIONS), matrices(m, n, k)
+    binary.simulate[(4,)](*arguments(m, n, k, arrays), ctas=1, max_steps=2500)
     a, b, c = (array.astype(np.float32) for array in arrays)
     np.testing.assert_array_equal(a @ b, c)
 
 
 def test_a_simulation_refuses_a_store_by_tma_to_no_elements() -> None:
     """No tensor map describes them: a launch takes the other kernel."""
-    made, arrays = product.compile(*types(), **OPTIONS), matrices(64, 64, 64)
+    binary, arrays = product.compile(*types(), **OPTIONS), matrices(64, 64, 64)
     with pytest.raises(zg.LaunchError, match="nothing to store to"):
-        made.simulate[(1,)](*arguments(64, 0, 64, arrays))
+        binary.simulate[(1,)](*arguments(64, 0, 64, arrays))
 
 
 def test_a_store_by_tma_is_waited_for_in_the_next_tile() -> None:
-    made = product.compile(*types(), **OPTIONS, verify=True)
-    (store,) = (op for op in made.stages["gpu"].walk() if isinstance(op, gpu.TmaStore))
+    binary = product.compile(*types(), **OPTIONS, verify=True)
+    (store,) = (op for op in binary.stages["gpu"].walk() if isinstance(op, gpu.TmaStore))
     tiles = next(op for op in store.path() if isinstance(op, scf.For))
     names = [op.NAME for op in tiles.body.entry.ops if op.NAME.startswith("gpu.")]
     assert names[-6:] == [

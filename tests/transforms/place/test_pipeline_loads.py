@@ -48,15 +48,15 @@ def product(
         b_ptrs = zg.add(b_ptr, zg.add(zg.mul(zg.expand(along, 1), N), columns))
     total = zg.zeros((M, N), zg.f32)
     for at in zg.range(0, k_size, K):
-        left = zg.sub(k_size, at)
+        rest = zg.sub(k_size, at)
         if masked:
-            a = zg.load(a_ptrs, zg.compare(zg.expand(along, 0), left, LESS), 0.0)
+            a = zg.load(a_ptrs, zg.compare(zg.expand(along, 0), rest, LESS), 0.0)
         else:
             a = zg.load(a_ptrs)
         if transposed:
-            b = zg.trans(zg.load(b_ptrs, zg.compare(zg.expand(along, 0), left, LESS), 0.0))
+            b = zg.trans(zg.load(b_ptrs, zg.compare(zg.expand(along, 0), rest, LESS), 0.0))
         else:
-            b = zg.load(b_ptrs, zg.compare(zg.expand(along, 1), left, LESS), 0.0)
+            b = zg.load(b_ptrs, zg.compare(zg.expand(along, 1), rest, LESS), 0.0)
         total = zg.dot(a, b, total)
         a_ptrs = zg.add(a_ptrs, K)
         b_ptrs = zg.add(b_ptrs, K if transposed else K * N)
@@ -107,11 +107,11 @@ def test_pipelined_dots(
     assert len(kinds(loop, gpu.FenceAsync)) == (1 if target == "sm_90a" else 0)
     rng = np.random.default_rng(length)
     a, b = rng.integers(-3, 4, (m, length)), rng.integers(-3, 4, (length, n))
-    given = np.ascontiguousarray(b.T if transposed else b).astype(np.float16)
-    found = np.full((m, n), 7, np.float32)
-    arguments = [a.astype(np.float16), given, found, length]
+    inputs = np.ascontiguousarray(b.T if transposed else b).astype(np.float16)
+    actual = np.full((m, n), 7, np.float32)
+    arguments = [a.astype(np.float16), inputs, actual, length]
     simulate(to_llvm(module), num_warps=num_warps, shared=module.shared, arguments=arguments)
-    np.testing.assert_array_equal(found, a @ b)
+    np.testing.assert_array_equal(actual, a @ b)
 
 
 def test_a_wait_too_few_is_found() -> None:
@@ -166,12 +166,12 @@ def test_downwards_from_the_index(start: int) -> None:
     assert len(kinds(module, gpu.AsyncCopy)) == 4
     rng = np.random.default_rng(3)
     a, b = (rng.integers(-3, 4, (max(start, 0) + 1, 16, 16)).astype(np.float16) for _ in range(2))
-    found = np.zeros((16, 16), np.float32)
-    simulate(to_llvm(module), num_warps=2, shared=module.shared, arguments=[a, b, found, start])
-    wanted = np.zeros((16, 16))
+    actual = np.zeros((16, 16), np.float32)
+    simulate(to_llvm(module), num_warps=2, shared=module.shared, arguments=[a, b, actual, start])
+    expected = np.zeros((16, 16))
     for i in range(start, -1, -2):
-        wanted += a[i].astype(np.float64) @ b[i]
-    np.testing.assert_array_equal(found, wanted)
+        expected += a[i].astype(np.float64) @ b[i]
+    np.testing.assert_array_equal(actual, expected)
 
 
 @zg.kernel
@@ -200,11 +200,11 @@ def test_a_loop_in_a_loop(n: int, dtype: Any, target: str, num_warps: int) -> No
     assert len(kinds(module, gpu.AsyncCopy)) == 6
     rng = np.random.default_rng(n)
     a, b = (rng.integers(-2, 3, (3, n, n)).astype(dtype) for _ in range(2))
-    found = np.zeros((n, n), np.float32)
-    arguments = [a, b, found, 2, 3]
+    actual = np.zeros((n, n), np.float32)
+    arguments = [a, b, actual, 2, 3]
     simulate(to_llvm(module), num_warps=num_warps, shared=module.shared, arguments=arguments)
     sums = [sum(a[j].astype(np.float64) @ b[i] for j in range(3)) for i in range(2)]
-    np.testing.assert_array_equal(found, 2 * sums[0] + sums[1])
+    np.testing.assert_array_equal(actual, 2 * sums[0] + sums[1])
 
 
 @zg.kernel
@@ -242,10 +242,10 @@ def test_attention(m: int, target: str, num_warps: int, stages: int) -> None:
     assert len(kinds(module, gpu.AsyncCopy)) == 2 * stages
     rng = np.random.default_rng(5)
     q, k, v = (rng.standard_normal((size, d)).astype(np.float16) for size in (m, length, length))
-    found = np.zeros((m, d), np.float32)
-    simulate(to_llvm(module), num_warps=num_warps, shared=module.shared, arguments=[q, k, v, found, length])
+    actual = np.zeros((m, d), np.float32)
+    simulate(to_llvm(module), num_warps=num_warps, shared=module.shared, arguments=[q, k, v, actual, length])
     scores = np.exp2(q.astype(np.float64) @ k.T.astype(np.float64))
-    np.testing.assert_allclose(found, scores @ v / scores.sum(1, keepdims=True), rtol=2e-3, atol=2e-3)
+    np.testing.assert_allclose(actual, scores @ v / scores.sum(1, keepdims=True), rtol=2e-3, atol=2e-3)
 
 
 @zg.kernel
@@ -321,8 +321,8 @@ def two_loops(a_desc, b_desc, c_desc, middle, last, N: zg.constexpr):
     c_desc.store((0, 0), zg.cast(total, zg.f16))
 
 
-@pytest.mark.parametrize(("n", "stages", "wanted"), [(64, 2, 2), (64, 4, 4), (128, 3, 3), (128, 8, 3)])
-def test_loops_in_sequence_have_the_same_memory(n: int, stages: int, wanted: int) -> None:
+@pytest.mark.parametrize(("n", "stages", "expected"), [(64, 2, 2), (64, 4, 4), (128, 3, 3), (128, 8, 3)])
+def test_loops_in_sequence_have_the_same_memory(n: int, stages: int, expected: int) -> None:
     """Each loop has as many slots as if it were alone, and its own mbarriers."""
     block = zg.descriptor((n, n), zg.f16)
     module = placed(two_loops.triton(block, block, block, zg.divisible(zg.i32), zg.i32, n), "sm_90a", 4, stages)
@@ -330,20 +330,20 @@ def test_loops_in_sequence_have_the_same_memory(n: int, stages: int, wanted: int
     assert hazards(module) == []
     loops = kinds(module, scf.For)
     assert len(loops) == 2 and all(len(kinds(loop, gpu.TmaLoad)) == 2 for loop in loops)
-    assert len(kinds(module, gpu.TmaLoad)) == 2 * 2 * wanted
+    assert len(kinds(module, gpu.TmaLoad)) == 2 * 2 * expected
     assert len(kinds(module, gpu.MbarrierInit)) == len(kinds(module, gpu.MbarrierInval)) == 2
     # The second loop's mbarriers may not overlap the first's, which are still in use, but the blocks may.
-    assert wanted * 2 * 2 * n * n <= module.shared <= wanted * 2 * 2 * n * n + 1024
+    assert expected * 2 * 2 * n * n <= module.shared <= expected * 2 * 2 * n * n + 1024
 
 
-@pytest.mark.parametrize(("stages", "wanted"), [(2, 2), (3, 3), (6, 6)])
-def test_one_mbarrier_for_each_stage(stages: int, wanted: int) -> None:
+@pytest.mark.parametrize(("stages", "expected"), [(2, 2), (3, 3), (6, 6)])
+def test_one_mbarrier_for_each_stage(stages: int, expected: int) -> None:
     """It counts the bytes of both blocks; the loop carries the slot index and the phase."""
     block = zg.descriptor((64, 64), zg.f16)
     module = placed(two_loops.triton(block, block, block, zg.divisible(zg.i32), zg.i32, 64), "sm_90a", 4, stages)
     for op in kinds(module, gpu.MbarrierInit):
         assert isinstance(op, gpu.MbarrierInit)
-        assert isinstance(op.buffer.type, SharedType) and op.buffer.type.count == wanted and op.arrivals == 1
+        assert isinstance(op.buffer.type, SharedType) and op.buffer.type.count == expected and op.arrivals == 1
     for op in kinds(module, gpu.MbarrierExpect):
         assert isinstance(op, gpu.MbarrierExpect) and op.bytes == 2 * 64 * 64 * 2
     for loop in kinds(module, scf.For):

@@ -56,8 +56,8 @@ def test_results_are_the_same(steps: int, num_stages: int) -> None:
 
 
 def loads_of_the_loop(stages: int | None = None, **options: int) -> tuple[list[tt.Load], scf.For]:
-    placed = place(scaled_product.triton(*TYPES, stages), CompileOptions(**options))
-    loop = next(op for op in placed.walk() if isinstance(op, scf.For))
+    module = place(scaled_product.triton(*TYPES, stages), CompileOptions(**options))
+    loop = next(op for op in module.walk() if isinstance(op, scf.For))
     return [op for op in loop.body.entry.ops if isinstance(op, tt.Load)], loop
 
 
@@ -68,9 +68,9 @@ def test_the_loop_carries_the_scales_of_the_next_iteration() -> None:
     assert ops.index(load) < next(index for index, op in enumerate(ops) if isinstance(op, gpu.Wgmma | gpu.Mma))
 
 
-@pytest.mark.parametrize(("own", "asked"), [(None, 1), (None, 0), (0, 3), (1, 3)])
-def test_one_stage_or_none_keeps_the_load_in_place(own: int | None, asked: int) -> None:
-    loads, loop = loads_of_the_loop(own, num_stages=asked)
+@pytest.mark.parametrize(("own", "requested"), [(None, 1), (None, 0), (0, 3), (1, 3)])
+def test_one_stage_or_none_keeps_the_load_in_place(own: int | None, requested: int) -> None:
+    loads, loop = loads_of_the_loop(own, num_stages=requested)
     assert not any(load.result in loop.body.entry.terminator.operands for load in loads)
 
 
@@ -82,9 +82,9 @@ def odd_product(a_ptr, b_ptr, out_ptr, k, stride_a, stride_b):
     b_ptrs = zg.add(b_ptr, zg.add(zg.mul(zg.expand(along, 1), stride_b), zg.expand(rows, 0)))
     total = zg.zeros((64, 64), zg.f32)
     for start in range(0, k, 32):
-        left = k - start
-        a = zg.load(a_ptrs, zg.compare(zg.expand(along, 0), left, zg.CompareKind.LESS_THAN), other=0.0)
-        b = zg.load(b_ptrs, zg.compare(zg.expand(along, 1), left, zg.CompareKind.LESS_THAN), other=0.0)
+        rest = k - start
+        a = zg.load(a_ptrs, zg.compare(zg.expand(along, 0), rest, zg.CompareKind.LESS_THAN), other=0.0)
+        b = zg.load(b_ptrs, zg.compare(zg.expand(along, 1), rest, zg.CompareKind.LESS_THAN), other=0.0)
         total = zg.dot(a, b, total)
         a_ptrs = zg.add(a_ptrs, 32)
         b_ptrs = zg.add(b_ptrs, 32 * stride_b)
@@ -107,11 +107,11 @@ def test_operands_that_no_copy_can_move_are_loaded_ahead(k: int) -> None:
 
 
 def test_they_lie_in_shared_memory_as_lanes_hold_them() -> None:
-    placed = place(odd_product.triton(*ODD), CompileOptions(num_warps=4))
-    loop = next(op for op in placed.walk() if isinstance(op, scf.For))
-    carried = loop.body.entry.terminator.operands
+    module = place(odd_product.triton(*ODD), CompileOptions(num_warps=4))
+    loop = next(op for op in module.walk() if isinstance(op, scf.For))
+    parameters = loop.body.entry.terminator.operands
     loads = [op for op in loop.body.entry.ops if isinstance(op, tt.Load)]
-    assert len(loads) == 2 and all(load.result in carried for load in loads)
+    assert len(loads) == 2 and all(load.result in parameters for load in loads)
     buffers = [op.result.type for op in loop.body.entry.ops if isinstance(op, gpu.LocalAlloc)]
     assert [type_.offsets[:5] for type_ in buffers] == [(1, 2, 4, 8, 16)] * 2  # Both along their rows.
 

@@ -14,9 +14,9 @@ from ziggurat.transforms.place.prepare import fuse_dots, prepare, prepare_for_gp
 
 
 def prepared(text: str) -> core.Module:
-    made = prepare(zg.parse(text))
-    verify(made)
-    return made
+    result = prepare(zg.parse(text))
+    verify(result)
+    return result
 
 
 def names(op: Op) -> list[str]:
@@ -39,10 +39,10 @@ def calling_kernel(out, n):
 
 
 def test_calls_are_inlined_and_loops_stay() -> None:
-    made = prepare(calling_kernel.triton(zg.ptr(zg.i32), zg.i32))
-    verify(made)
-    assert len(made.functions()) == 1
-    assert "tt.call" not in names(made) and "scf.while" in names(made)
+    result = prepare(calling_kernel.triton(zg.ptr(zg.i32), zg.i32))
+    verify(result)
+    assert len(result.functions()) == 1
+    assert "tt.call" not in names(result) and "scf.while" in names(result)
 
 
 CALLEE = """tt.func @"g" @noinline=true (%0 : i32)i32 -> {
@@ -58,9 +58,9 @@ KERNEL = """tt.func @"f" (%p : ptr<i32>, %n : i32, %s : i32)void -> {
 
 
 def test_a_callee_with_blocks_makes_only_the_loop_around_it_blocks() -> None:
-    made = prepared(f"module ()void -> {{ {CALLEE} {KERNEL} unreachable; }};")
-    assert names(made).count("scf.for") == 1
-    assert "tt.call" not in names(made) and "cf.cond_br" in names(made)
+    result = prepared(f"module ()void -> {{ {CALLEE} {KERNEL} unreachable; }};")
+    assert names(result).count("scf.for") == 1
+    assert "tt.call" not in names(result) and "cf.cond_br" in names(result)
 
 
 def test_a_recursive_callee_is_named() -> None:
@@ -98,9 +98,9 @@ def test_a_tuple_is_carried_by_its_components(lines: str) -> None:
         {lines}
         tt.store %p %x; tt.return; }}; unreachable; }};"""
     zg.verify(zg.parse(text))
-    with pytest.raises(KernelTypeError, match=r"scf\.\w+ must carry the components of a Tuple one by one") as caught:
+    with pytest.raises(KernelTypeError, match=r"scf\.\w+ must carry the components of a Tuple one by one") as error:
         zg.compile(zg.parse(text))
-    assert caught.value.hint == "carry its components"
+    assert error.value.hint == "carry its components"
 
 
 M, A = "tensor<x16, x16, f32>", "tensor<x16, x16, f16>"
@@ -120,10 +120,10 @@ def dots(sum_: str, uses: str = "", element: str = "f32") -> Op:
 
 @pytest.mark.parametrize("sum_", ["%1 %c", "%c %1"])
 def test_a_sum_with_a_dot_becomes_its_start(sum_: str) -> None:
-    made = dots(sum_)
-    verify(made)
-    (_, fused) = [op for op in made.walk() if isinstance(op, tt.Dot)]  # The first has no use any more.
-    assert fused.c is made.bodies[0].parameters[2]
+    result = dots(sum_)
+    verify(result)
+    (_, fused) = [op for op in result.walk() if isinstance(op, tt.Dot)]  # The first has no use any more.
+    assert fused.c is result.bodies[0].parameters[2]
 
 
 def test_a_dot_that_is_used_twice_stays() -> None:
@@ -146,11 +146,11 @@ def accumulating_kernel(out, x, n):
 
 
 def test_a_loop_carried_accumulator_is_the_start_of_its_dot() -> None:
-    made = prepare(accumulating_kernel.triton(zg.ptr(zg.f32), zg.ptr(zg.f16), zg.i32))
-    verify(made)
-    assert "arith.addf" not in names(made)
-    (loop,) = [op for op in made.walk() if isinstance(op, scf.For)]
-    (dot,) = [op for op in made.walk() if isinstance(op, tt.Dot)]
+    result = prepare(accumulating_kernel.triton(zg.ptr(zg.f32), zg.ptr(zg.f16), zg.i32))
+    verify(result)
+    assert "arith.addf" not in names(result)
+    (loop,) = [op for op in result.walk() if isinstance(op, scf.For)]
+    (dot,) = [op for op in result.walk() if isinstance(op, tt.Dot)]
     assert dot.c is loop.body.parameters[1]
 
 
@@ -168,8 +168,8 @@ def not_unrolled(out, n):
 
 def test_options_of_loops_that_are_ignored_are_named(recwarn: pytest.WarningsRecorder) -> None:
     prepare_for_gpu(unrolled.triton(zg.ptr(zg.i32), zg.i32))
-    found = [str(warning.message) for warning in recwarn]
-    assert found == [
+    results = [str(warning.message) for warning in recwarn]
+    assert results == [
         f"the option {name} of range is ignored: code for GPUs is made without it"
         for name in ("loop_unroll_factor", "disallow_acc_multi_buffer")
     ]
@@ -193,15 +193,15 @@ def stepping_kernel(x, out, start, stop, step):
 
 def test_loops_of_dots_with_a_run_time_step_are_pipelined(recwarn) -> None:
     model = stepping_kernel.triton(zg.divisible(zg.ptr(zg.f16)), zg.ptr(zg.f32), *[zg.i32] * 3)
-    made = prepare_for_gpu(model)
-    verify(made)
+    result = prepare_for_gpu(model)
+    verify(result)
     x = np.random.default_rng(0).standard_normal((8, 16, 16)).astype(np.float16)
-    expected, found = np.empty((2, 16, 16), np.float32)
+    expected, actual = np.empty((2, 16, 16), np.float32)
     for numbers in (
         *((0, 8, 3), (1, 2, 5), (7, -1, -2), (6, 0, -6), (3, 3, 1), (3, 3, 5), (4, 0, 1), (0, 4, -1), (0, 8, 4)),
         *((0, 3, 2**31 - 1), (7, 2, -(2**31))),  # The step that follows the last index overflows.
     ):
         zg.run(model, 1, x, expected, *numbers)
-        zg.run(made, 1, x, found, *numbers)
-        np.testing.assert_array_equal(found, expected)
+        zg.run(result, 1, x, actual, *numbers)
+        np.testing.assert_array_equal(actual, expected)
     assert "cp.async" in zg.compile(model).ptx and not recwarn.list

@@ -49,9 +49,9 @@ def test_floats_that_are_carried_are_counted(block, dtype, warps, registers):
 
 def test_too_many_registers_are_an_error_at_the_loop():
     check_registers(placed(16384, zg.f32, 4))
-    with pytest.raises(zg.ResourceError, match="carries 512 registers in each of 32 threads, which have 255") as caught:
+    with pytest.raises(zg.ResourceError, match="carries 512 registers in each of 32 threads, which have 255") as error:
         check_registers(placed(16384, zg.f32, 1))
-    assert "for i in range(0, n)" in str(caught.value) and "more warps" in str(caught.value)
+    assert "for i in range(0, n)" in str(error.value) and "more warps" in str(error.value)
 
 
 def test_registers_are_shared_among_the_threads():
@@ -62,18 +62,18 @@ def test_spills_are_warned_of_and_too_large_values_refused():
     warn_of_registers(placed(8192, zg.f32, 2))
     with pytest.warns(
         zg.ZigguratWarning, match=r"carries 512 registers .* have 255: the rest is spilled to memory"
-    ) as told:
+    ) as records:
         warn_of_registers(placed(16384, zg.f32, 1))
-    (one,) = told
+    (one,) = records
     assert one.filename == __file__ and "smaller blocks, or more warps would do better" in str(one.message)
-    with pytest.raises(zg.ResourceError, match="a value of 131072 f32 takes 4096") as caught:
+    with pytest.raises(zg.ResourceError, match="a value of 131072 f32 takes 4096") as error:
         warn_of_registers(placed(131072, zg.f32, 1))
-    assert "for i in range(0, n)" in str(caught.value) and 4096 > MAX_VALUE_REGISTERS
+    assert "for i in range(0, n)" in str(error.value) and 4096 > MAX_VALUE_REGISTERS
 
 
 def test_the_largest_value_is_named():
-    found = pressure(placed(1024, zg.f64, 4))
-    assert (found.largest, found.value) == (16, "a value of 1024 f64")
+    actual = pressure(placed(1024, zg.f64, 4))
+    assert (actual.largest, actual.value) == (16, "a value of 1024 f64")
 
 
 @zg.kernel
@@ -131,9 +131,9 @@ def test_tensors_with_very_many_elements_a_thread(recwarn: pytest.WarningsRecord
         zg.ZigguratWarning, match="65536 has 512 elements in each of 128 threads, and compiling takes long"
     ):
         warn_of_registers(made(1 << 16, 4))
-    with pytest.raises(zg.ResourceError, match="1048576 has 8192 elements in each of 128 threads") as caught:
+    with pytest.raises(zg.ResourceError, match="1048576 has 8192 elements in each of 128 threads") as error:
         warn_of_registers(made(1 << 20, 4))
-    assert "more warps" in str(caught.value) and "zg.arange(0, BLOCK)" in str(caught.value)
+    assert "more warps" in str(error.value) and "zg.arange(0, BLOCK)" in str(error.value)
 
 
 @zg.kernel
@@ -159,10 +159,10 @@ def test_a_loop_that_carries_more_than_a_consumer_has_gets_no_roles():
     blocks = [
         zg.divisible(zg.descriptor(block, zg.f16)) for block in ((128, 32), *((32, n) for n in (256, 128, 64, 32)))
     ]
-    for asked in (False, True):
-        model = several.triton(*blocks, zg.ptr(zg.f32), zg.divisible(zg.i32), asked)
+    for requested in (False, True):
+        model = several.triton(*blocks, zg.ptr(zg.f32), zg.divisible(zg.i32), requested)
         words = "a thread of a consumer has 240 registers, and the loop carries 242"
-        with pytest.warns(zg.ZigguratWarning, match=words) if asked else nullcontext():
+        with pytest.warns(zg.ZigguratWarning, match=words) if requested else nullcontext():
             module = place(model, CompileOptions("sm_90a", num_stages=3))
         assert module.num_warps == 8 and not any(isinstance(op, gpu.WarpSpecialize) for op in module.walk())
         assert pressure(module).registers == 242

@@ -29,15 +29,15 @@ from ziggurat.transforms.place.queries import (
 def layouts(draw: Any, numel: int, warp_bits: int = 1, copies: bool = True) -> Layout:
     """A layout of so many elements, of single bits; with copies in lanes and warps."""
     bases = draw(st.permutations([1 << bit for bit in range(bits_of(numel))]))
-    held: list[list[int]] = [[], [], []]
+    values: list[list[int]] = [[], [], []]
     for basis in bases:
-        held[draw(st.integers(0, 2))].append(basis)
+        values[draw(st.integers(0, 2))].append(basis)
     for place, room in ((1, 5), (2, warp_bits)):
-        held[0] += held[place][room:]
-        held[place] = draw(st.permutations(held[place][:room] + [0] * (room - len(held[place]))))
+        values[0] += values[place][room:]
+        values[place] = draw(st.permutations(values[place][:room] + [0] * (room - len(values[place]))))
     if copies and draw(st.booleans()):
-        held[0].insert(draw(st.integers(0, len(held[0]))), 0)
-    return Layout(tuple(held[0]), tuple(held[1]), tuple(held[2]))
+        values[0].insert(draw(st.integers(0, len(values[0]))), 0)
+    return Layout(tuple(values[0]), tuple(values[1]), tuple(values[2]))
 
 
 def held(layout: Layout, lane: int, warp: int) -> list[int]:
@@ -54,8 +54,8 @@ WIDE = (4, 2, 8)
 @settings(max_examples=30)
 @given(layouts(math.prod(WIDE)), st.sampled_from([(1, 2, 8), (4, 1, 8), (4, 2, 1), (4, 1, 1), (1, 1, 1), WIDE]))
 def test_a_broadcast_repeats_elements_of_the_same_thread(layout: Layout, narrow: tuple[int, ...]) -> None:
-    found = layout.narrowed(WIDE, narrow).without_copies()
-    assert found.covers(math.prod(narrow)) and found.free[0] == 0  # No copies in a thread.
+    actual = layout.narrowed(WIDE, narrow).without_copies()
+    assert actual.covers(math.prod(narrow)) and actual.free[0] == 0  # No copies in a thread.
 
     def source(element: int) -> int:
         """The element of the narrow tensor that the broadcast repeats at a place."""
@@ -64,7 +64,7 @@ def test_a_broadcast_repeats_elements_of_the_same_thread(layout: Layout, narrow:
         return (i * narrow[1] + j) * narrow[2] + k
 
     for lane, warp in threads(layout):
-        assert {source(element) for element in held(layout, lane, warp)} == set(held(found, lane, warp))
+        assert {source(element) for element in held(layout, lane, warp)} == set(held(actual, lane, warp))
 
 
 @settings(max_examples=30)
@@ -181,13 +181,13 @@ def test_roots_have_no_operand_layouts_and_other_ops_are_an_internal_error() -> 
     layout = blocked((64,), (0,), 1, 1)
     assert all(operand_layouts(op, layout) == [] for op in ROOTS.values())
     f = Builder.root([TensorType((32,), f32)])
-    joined = tt.Cat(f.parameters[0], f.parameters[0])
-    f.add(joined)
+    type_ = tt.Cat(f.parameters[0], f.parameters[0])
+    f.add(type_)
     f.add(tt.Return([]))
     func = tt.Func("k", f.finish())
-    with pytest.raises(InternalError, match=r"tt\.cat is not computed in any layout") as caught:
+    with pytest.raises(InternalError, match=r"tt\.cat is not computed in any layout") as error:
         operand_layouts(func.body.entry.ops[0], layout)
-    assert 'tt.func @"k"' in str(caught.value)  # The model is shown.
+    assert 'tt.func @"k"' in str(error.value)  # The model is shown.
 
 
 @settings(max_examples=25)

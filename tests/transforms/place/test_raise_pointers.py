@@ -52,9 +52,9 @@ def product(
     if also == "barrier":
         zg.debug_barrier()
     for step in zg.range(0, zg.cdiv(k, K), warp_specialize=roles):
-        left = k - step * K
-        a_in = zg.broadcast(zg.compare(zg.expand(at, 0), left, LESS), (M, K))
-        b_in = zg.broadcast(zg.compare(zg.expand(at, 1), left, LESS), (K, N))
+        rest = k - step * K
+        a_in = zg.broadcast(zg.compare(zg.expand(at, 0), rest, LESS), (M, K))
+        b_in = zg.broadcast(zg.compare(zg.expand(at, 1), rest, LESS), (K, N))
         if also == "masked":
             a_in = zg.and_(zg.compare(zg.expand(rows, 1), m, LESS), a_in)
             b_in = zg.and_(zg.compare(zg.expand(columns, 0), n, LESS), b_in)
@@ -135,13 +135,13 @@ def far(a_ptr, b_ptr, c_ptr, k, am, bn, also: zg.constexpr):
 
 
 def types_of(form: str = "NN", also: str = "", element: Any = F16, stride: Any = N, sizes: Any = zg.i32) -> list[Any]:
-    strides = [one for letter in form for one in ((stride, 1) if letter == "N" else (1, stride))]
+    strides = [item for letter in form for item in ((stride, 1) if letter == "N" else (1, stride))]
     return [element, element, F16, sizes, sizes, sizes, *strides, zg.i32, 64, 64, 64, also]
 
 
-def count_of(*given: Any, kernel: Any = product, **options: Any) -> int:
+def count_of(*argument: Any, kernel: Any = product, **options: Any) -> int:
     """The number of loads that are raised."""
-    model = raise_pointers(prepare_for_gpu(kernel.triton(*given)), CompileOptions("sm_90a", **options))
+    model = raise_pointers(prepare_for_gpu(kernel.triton(*argument)), CompileOptions("sm_90a", **options))
     verify(model)
     return sum(isinstance(op, tt.DescriptorLoad) for op in model.walk())
 
@@ -171,7 +171,7 @@ WRITES = "an op that may write comes before it, or is in a loop with it"
 
 
 @pytest.mark.parametrize(
-    ("also", "wanted"),
+    ("also", "expected"),
     [
         ("", []),
         ("store before", [WRITES, WRITES]),
@@ -183,12 +183,12 @@ WRITES = "an op that may write comes before it, or is in a loop with it"
         ("sum", ["its index is taken modulo a size, and rows beyond the size may be stored"] * 2),
     ],
 )
-def test_why_loads_are_not_raised(also: str, wanted: list[str]) -> None:
+def test_why_loads_are_not_raised(also: str, expected: list[str]) -> None:
     """Each load has its obstacle: of stores and barriers, the op in the way."""
-    found = why_not_raised(prepare_for_gpu(product.triton(*types_of("NN", also))), CompileOptions("sm_90a"))
-    assert sorted(one.why for one in found.values()) == sorted(wanted)
-    in_the_way = {type(one.op) for one in found.values() if one.why == WRITES}
-    assert in_the_way <= {tt.Store, tt.Barrier} and len(in_the_way) == (WRITES in wanted)
+    actual = why_not_raised(prepare_for_gpu(product.triton(*types_of("NN", also))), CompileOptions("sm_90a"))
+    assert sorted(array.why for array in actual.values()) == sorted(expected)
+    in_the_way = {type(array.op) for array in actual.values() if array.why == WRITES}
+    assert in_the_way <= {tt.Store, tt.Barrier} and len(in_the_way) == (WRITES in expected)
 
 
 def test_a_load_that_goes_elsewhere_first_stays() -> None:
@@ -208,8 +208,8 @@ def test_bases_and_strides_are_known_multiples_of_16_bytes_in_32_bits(types: lis
 )
 def test_options_without_it(options: dict[str, Any]) -> None:
     module = prepare_for_gpu(product.triton(*types_of()))
-    given = CompileOptions(**{"target": "sm_90a", **options})
-    assert zg.same_model(raise_pointers(module, given), module)
+    arguments = CompileOptions(**{"target": "sm_90a", **options})
+    assert zg.same_model(raise_pointers(module, arguments), module)
 
 
 def test_pointers_of_each_iteration() -> None:
@@ -239,9 +239,9 @@ def striding(a_ptr, b_ptr, c_ptr, k, am, bn, STEP: zg.constexpr):
     zg.store(zg.add(c_ptr, zg.add(zg.mul(zg.expand(at, 1), 64), zg.expand(at, 0))), acc)
 
 
-@pytest.mark.parametrize(("step", "raised"), [("rows", 2), ("columns", 0)])
-def test_pointers_that_a_loop_moves_far(step: str, raised: int) -> None:
-    assert count_of(I8, I8, zg.ptr(zg.i32), zg.i32, N, N, step, kernel=striding) == raised
+@pytest.mark.parametrize(("step", "plan"), [("rows", 2), ("columns", 0)])
+def test_pointers_that_a_loop_moves_far(step: str, plan: int) -> None:
+    assert count_of(I8, I8, zg.ptr(zg.i32), zg.i32, N, N, step, kernel=striding) == plan
 
 
 def test_squares_of_squares_are_not_multiplied_out() -> None:
@@ -264,21 +264,21 @@ def judged(m: int, n: int, k: int, form: str, also: str = "", seed: int = 0, rol
         laid_out(rng.integers(-3, 4, shape).astype(np.float16), letter)
         for shape, letter in zip(((m, k), (k, n)), form, strict=True)
     )
-    found: list[np.ndarray] = []
+    results: list[np.ndarray] = []
     strides = [stride // 2 for array in (a, b) for stride in array.strides]
-    made = product.compile(*types_of(form, also), roles, target="sm_90a", num_warps=4, verify=True)
-    assert len(made.maps) == 2 and not hazards(made.stages["gpu"])
+    binary = product.compile(*types_of(form, also), roles, target="sm_90a", num_warps=4, verify=True)
+    assert len(binary.maps) == 2 and not hazards(binary.stages["gpu"])
     grid = (-(-m // 64), -(-n // 64))
     for simulated in (True, False):
         c = np.full((m + 64, n + 64), 7, np.float16)
         if simulated:
             run_time = [stride for stride in strides if stride != 1]
-            made.simulate[grid](a, b, c, m, n, k, *run_time, n + 64, seed=seed)
+            binary.simulate[grid](a, b, c, m, n, k, *run_time, n + 64, seed=seed)
         else:
             product[grid](a, b, c, m, n, k, *strides, n + 64, 64, 64, 64, also, interpret=True)
-        found.append(c)
-    np.testing.assert_array_equal(*found)
-    return made
+        results.append(c)
+    np.testing.assert_array_equal(*results)
+    return binary
 
 
 @pytest.mark.parametrize("form", ["NN", "NT", "TN", "TT"])
@@ -298,16 +298,16 @@ def test_a_tensor_without_an_end() -> None:
 
 
 def test_roles() -> None:
-    made = judged(100, 72, 300, "NT", roles=True)
-    assert any(isinstance(op, gpu.WarpSpecialize) for op in made.stages["gpu"].walk())
+    result = judged(100, 72, 300, "NT", roles=True)
+    assert any(isinstance(op, gpu.WarpSpecialize) for op in result.stages["gpu"].walk())
 
 
 def test_results_in_the_memory_of_an_operand() -> None:
     """A program stores after all that it loads; other programs would be a race in any case."""
     a, b = (np.random.default_rng(s).integers(-3, 4, (64, 64)).astype(np.float16) for s in (1, 2))
-    made = product.compile(*types_of(), target="sm_90a", num_warps=4)
+    binary = product.compile(*types_of(), target="sm_90a", num_warps=4)
     expected = a.astype(np.float64) @ b
-    made.simulate[1, 1](a, b, a, 64, 64, 64, 64, 64, 64)
+    binary.simulate[1, 1](a, b, a, 64, 64, 64, 64, 64, 64)
     np.testing.assert_array_equal(a, expected)
 
 
@@ -315,11 +315,11 @@ def test_results_in_the_memory_of_an_operand() -> None:
 def test_matrices_without_elements(sizes: tuple[int, ...]) -> None:
     """All loads give zeros, or are not stored."""
     a, b = (np.ones((64, 64), np.float16) for _ in range(2))
-    for raised in (True, False):
+    for plan in (True, False):
         out = np.full((64, 64), 7, np.float16)
-        made = product.compile(*types_of(), target="sm_90a", num_warps=4, raise_pointers=raised)
-        assert any(part.startswith(MAP) for part in made.stages["gpu"].body.entry.ops[0].parts) == raised
-        made.simulate[1, 1](a, b, out, *sizes, 64, 64, 64)
+        binary = product.compile(*types_of(), target="sm_90a", num_warps=4, raise_pointers=plan)
+        assert any(part.startswith(MAP) for part in binary.stages["gpu"].body.entry.ops[0].parts) == plan
+        binary.simulate[1, 1](a, b, out, *sizes, 64, 64, 64)
         expected = np.full((64, 64), 7)
         expected[: max(sizes[0], 0), : max(sizes[1], 0)] = 0
         np.testing.assert_array_equal(out, expected)
@@ -327,7 +327,7 @@ def test_matrices_without_elements(sizes: tuple[int, ...]) -> None:
 
 def test_arguments_without_a_tensor_map() -> None:
     arrays = [np.zeros((64, 64), np.float16) for _ in range(3)]
-    made = product.compile(*types_of(), target="sm_90a", num_warps=4)
-    with pytest.raises(LaunchError, match="must be positive") as caught:
-        made.simulate[1, 1](*arrays, 64, 64, 64, -64, 64, 64)
-    assert "raise_pointers=False" in str(caught.value)
+    binary = product.compile(*types_of(), target="sm_90a", num_warps=4)
+    with pytest.raises(LaunchError, match="must be positive") as error:
+        binary.simulate[1, 1](*arrays, 64, 64, 64, -64, 64, 64)
+    assert "raise_pointers=False" in str(error.value)

@@ -56,9 +56,9 @@ def test_the_module_keeps_the_attributes_of_the_kernel() -> None:
     module = assign(model, CompileOptions("sm_80", num_warps=2))
     verify(module)
     assert (module.target, module.num_warps) == ("sm_80", 2)
-    (made,) = ops_of(module, tt.Func)
-    assert made.sym_name == "f" and tuple(made.divisibility) == (16, 1)
-    assert all(v.type.layout is not None for op in made.walk() for v in op.operands if isinstance(v.type, TensorType))
+    (result,) = ops_of(module, tt.Func)
+    assert result.sym_name == "f" and tuple(result.divisibility) == (16, 1)
+    assert all(v.type.layout is not None for op in result.walk() for v in op.operands if isinstance(v.type, TensorType))
     assert [op.width for op in ops_of(module, tt.Load | tt.Store)] == [4, 4]
 
 
@@ -79,8 +79,8 @@ def test_a_conversion_is_just_before_its_use() -> None:
     (func,) = ops_of(module, tt.Func)
     ops = list(func.body.entry.ops)
     stores = [at for at, op in enumerate(ops) if isinstance(op, tt.Store)]
-    (said,) = [at for at, op in enumerate(ops) if isinstance(op, tt.Print)]
-    assert said < ops.index(converted) < stores[0] and len(stores) == 2
+    (message,) = [at for at, op in enumerate(ops) if isinstance(op, tt.Print)]
+    assert message < ops.index(converted) < stores[0] and len(stores) == 2
 
 
 @zg.kernel
@@ -159,8 +159,8 @@ def test_one_result_of_control_flow_is_used_in_two_layouts(kind: str, num_warps:
     module = assign(model, CompileOptions(num_warps=num_warps))
     verify(module)
     assert not ops_of(module, gpu.ConvertLayout)
-    (made,) = ops_of(module, {"if": scf.If, "for": scf.For, "while": scf.While}[kind])
-    parts = made.result.type.components
+    (result,) = ops_of(module, {"if": scf.If, "for": scf.For, "while": scf.While}[kind])
+    parts = result.result.type.components
     assert len(parts) == len({part.layout for part in parts}) == 2
 
 

@@ -38,11 +38,11 @@ def layouts(draw: Any, apart: bool = False) -> tuple[Layout, tuple[int, ...], in
     if not apart and len(bases) > 1 and draw(st.booleans()):
         bases[0] ^= bases[1]  # Bits of two axes, or two of one, move together.
     places = [draw(st.integers(0, 2)) for _ in bases]
-    held: list[list[int]] = [[b for b, p in zip(bases, places, strict=True) if p == place] for place in range(3)]
+    values: list[list[int]] = [[b for b, p in zip(bases, places, strict=True) if p == place] for place in range(3)]
     for place, room in ((1, 5), (2, warp_bits)):
-        held[0] += held[place][room:]
-        held[place] = draw(st.permutations(held[place][:room] + [0] * (room - len(held[place]))))
-    return Layout(tuple(held[0]), tuple(held[1]), tuple(held[2])), shape, axis
+        values[0] += values[place][room:]
+        values[place] = draw(st.permutations(values[place][:room] + [0] * (room - len(values[place]))))
+    return Layout(tuple(values[0]), tuple(values[1]), tuple(values[2])), shape, axis
 
 
 def reduced(values: Any, stages: Sequence[Stage]) -> Any:
@@ -64,8 +64,8 @@ def test_reductions_combine_all_of_the_axis_within_warps(case: tuple[Layout, tup
     np.testing.assert_array_equal(reduced(values, stages), values.sum(axis=axis))
     current = began
     for stage in stages:
-        for given_, order in stage.moves:
-            current = current.transposed(given_, order)
+        for argument, order in stage.moves:
+            current = current.transposed(argument, order)
         current = stage.layout or current
         assert current.covers(math.prod(stage.shape))
         assert not along(current.warps, stage.shape, stage.axis)
@@ -110,11 +110,11 @@ def test_bases_of_two_axes_are_separated_first() -> None:
 @given(layouts())
 def test_scans_can_run_in_their_layout(case: tuple[Layout, tuple[int, ...], int]) -> None:
     layout, shape, axis = case
-    found = scan_layout(layout, shape, axis)
-    assert scans_within_warps(found, shape, axis)
-    assert found.covers(math.prod(shape)) and found.num_warps == layout.num_warps
+    actual = scan_layout(layout, shape, axis)
+    assert scans_within_warps(actual, shape, axis)
+    assert actual.covers(math.prod(shape)) and actual.num_warps == layout.num_warps
     if scans_within_warps(layout, shape, axis):
-        assert found == layout
+        assert actual == layout
 
 
 @settings(max_examples=50)
@@ -148,9 +148,9 @@ def test_an_axis_within_a_warp_stays_in_it(case: tuple[Layout, tuple[int, ...], 
     layout, shape, axis = case
     if along(layout.warps, shape, axis):
         return
-    found = scan_layout(layout, shape, axis)
-    assert found.warps == layout.warps
-    assert sorted((*found.registers, *found.lanes)) == sorted((*layout.registers, *layout.lanes))
+    actual = scan_layout(layout, shape, axis)
+    assert actual.warps == layout.warps
+    assert sorted((*actual.registers, *actual.lanes)) == sorted((*layout.registers, *layout.lanes))
 
 
 def test_runs_of_the_layouts_of_loads() -> None:

@@ -52,32 +52,32 @@ OPTIONS: dict[str, Any] = {"num_warps": 8, "num_stages": 2}
 def before() -> Any:
     """The model before the pass."""
     model: Any = attention.triton(*TYPES)
-    for step, passed in PLACE:
+    for step, arguments in PLACE:
         if step == "release_early":
             return model
-        model = passed(model, CompileOptions("sm_90a", **OPTIONS))
+        model = arguments(model, CompileOptions("sm_90a", **OPTIONS))
     raise AssertionError("no such step")
 
 
 def releases_of_queries(module: Op) -> list[gpu.ChannelRelease]:
-    found = (op for op in module.walk() if isinstance(op, gpu.ChannelRelease))
-    return [op for op in found if op.channel.op.rings[0].type.shape == (M, D)]  # pyright: ignore
+    actual = (op for op in module.walk() if isinstance(op, gpu.ChannelRelease))
+    return [op for op in actual if op.channel.op.rings[0].type.shape == (M, D)]  # pyright: ignore
 
 
 def test_the_queries_are_released_before_the_last_dot_with_the_values() -> None:
     model = before()
-    made = release_early(model)
-    verify(made)
-    assert not any(proof.hazards for proof in proofs_of(made).values())
+    result = release_early(model)
+    verify(result)
+    assert not any(proof.hazards for proof in proofs_of(result).values())
     (late,) = releases_of_queries(model)
     assert isinstance(late.parent_op, scf.For)
-    early, other = releases_of_queries(made)
+    early, other = releases_of_queries(result)
     branch = early.parent_op
     assert isinstance(branch, scf.If) and other.parent_op is branch and early.parent is branch.then.entry
     ops = branch.then.entry.ops
     after = ops[ops.index(early) :]
     assert isinstance(ops[ops.index(early) - 1], scf.For) and sum(isinstance(op, gpu.Wgmma) for op in after) == 1
-    assert release_early(made) is made
+    assert release_early(result) is result
 
 
 @pytest.mark.parametrize(("n", "tiles"), [(64, 3), (192, 2)])

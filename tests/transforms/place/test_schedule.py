@@ -92,9 +92,9 @@ def test_three_stages(golden: Golden) -> None:
     golden("schedule.before", THREE)
     golden("schedule.after", expanded)
     for last in range(6):
-        wanted = results(in_sequence(THREE), 0, last, strict=True)
-        np.testing.assert_array_equal(results(expanded, 0, last, strict=True), wanted)
-    assert wanted.any()
+        expected = results(in_sequence(THREE), 0, last, strict=True)
+        np.testing.assert_array_equal(results(expanded, 0, last, strict=True), expected)
+    assert expected.any()
 
 
 def test_a_model_without_stages_stays() -> None:
@@ -137,12 +137,11 @@ def drawn(random: Random) -> str:
     end = [random.choice([value for value in stages if stages[value] <= home] or [c]) for c, home in homes.items()]
     lines.append(f"%own : i1 = gpu.stage @{own}; scf.yield {' '.join(end)};")
     types = f"Tuple<{', '.join(['i32'] * len(homes))}>"
-    carried = ", ".join(f"{c} : i32" for c in homes)
+    parameters = ", ".join(f"{c} : i32" for c in homes)
     step = random.choice(["%one", "%two", "%down"])
     initial = " ".join(random.choices(["%one", "%zero", "%two", "%first"], k=len(homes)))
-    return (
-        f"%r : {types} = scf.for %first %last {step} {initial} (%i : i32, {carried}){types} -> {{ {' '.join(lines)} }};"
-    )
+    head = f"%r : {types} = scf.for %first %last {step} {initial} (%i : i32, {parameters}){types}"
+    return f"{head} -> {{ {' '.join(lines)} }};"
 
 
 @pytest.mark.parametrize("seed", range(60))
@@ -161,15 +160,17 @@ def test_random_schedules(seed: int) -> None:
     verify(expanded)
     assert not any(isinstance(op, gpu.Stage) for op in expanded.walk())
     for first, last in ((0, 0), (0, 1), (0, 2), (1, 9), (9, 0), (4, -2)):
-        wanted = results(in_sequence(model), first, last)
-        np.testing.assert_array_equal(results(expanded, first, last), wanted, f"{first} to {last}\n{model}\n{expanded}")
+        expected = results(in_sequence(model), first, last)
+        np.testing.assert_array_equal(
+            results(expanded, first, last), expected, f"{first} to {last}\n{model}\n{expanded}"
+        )
 
 
 def refused(body: str) -> str:
     loop = f"%r : i32 = scf.for %zero %last %one %zero (%i : i32, %c : i32)i32 -> {{ {body} }};"
-    with pytest.raises(InternalError) as caught:
+    with pytest.raises(InternalError) as error:
         expand(program("", loop))
-    return str(caught.value)
+    return str(error.value)
 
 
 @pytest.mark.parametrize(
@@ -197,8 +198,8 @@ def annotated(name: str, stages: int) -> gpu.Module:
     """The model of a kernel with annotated loops."""
     kernel, types, target, num_warps = KERNELS[name]
     model: Any = kernel.triton(*types)
-    for step, passed in PLACE[: NAMES.index("pipeline_loads") + 1]:
-        model = passed(model, CompileOptions(target, num_warps, stages))
+    for step, arguments in PLACE[: NAMES.index("pipeline_loads") + 1]:
+        model = arguments(model, CompileOptions(target, num_warps, stages))
         if step == "specialize" and any(isinstance(op, gpu.WarpSpecialize) for op in model.walk()):
             break
     return model
@@ -263,6 +264,6 @@ def test_other_schedules_of_a_pipelined_loop(distance: int, order: int) -> None:
     random = np.random.default_rng(distance)
     for steps in (0, 1, 2, 7):
         a, b = (random.integers(-3, 4, (steps, *shape)).astype(np.float16) for shape in ((64, 32), (32, 16)))
-        found = np.full((64, 16), np.nan, np.float32)
-        simulate(to_llvm(model), num_warps=4, shared=model.shared, arguments=[a, b, found, steps])
-        np.testing.assert_array_equal(found, np.einsum("smk,skn->mn", a.astype(np.float64), b.astype(np.float64)))
+        actual = np.full((64, 16), np.nan, np.float32)
+        simulate(to_llvm(model), num_warps=4, shared=model.shared, arguments=[a, b, actual, steps])
+        np.testing.assert_array_equal(actual, np.einsum("smk,skn->mn", a.astype(np.float64), b.astype(np.float64)))

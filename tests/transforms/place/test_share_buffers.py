@@ -28,25 +28,25 @@ def twice(x_ptr, q_ptr, out_ptr, steps, M: zg.constexpr, N: zg.constexpr, D: zg.
 
 
 @pytest.mark.parametrize("stages", [1, 2, 4])
-@pytest.mark.parametrize("turned", [True, False])
-def test_one_buffer_serves_two_dots(turned: bool, stages: int) -> None:
+@pytest.mark.parametrize("transposed", [True, False])
+def test_one_buffer_serves_two_dots(transposed: bool, stages: int) -> None:
     rng = np.random.default_rng(stages)
     half = zg.divisible(zg.ptr(zg.f16))
     compiled = twice.compile(
-        half, half, zg.divisible(zg.ptr(zg.f32)), zg.i32, M, N, D, turned,
+        half, half, zg.divisible(zg.ptr(zg.f32)), zg.i32, M, N, D, transposed,
         target="sm_90a", num_stages=stages, verify=True,
     )  # fmt: skip
     ops = list(compiled.stages["gpu"].walk())
     assert sum(isinstance(op, gpu.Wgmma) for op in ops) == 2
     assert sum(isinstance(op, gpu.LocalAlloc) and set(op.type.shape) == {D, N} for op in ops) == 1
-    assert any(isinstance(op, gpu.LocalTrans) for op in ops) == turned
+    assert any(isinstance(op, gpu.LocalTrans) for op in ops) == transposed
     x = rng.integers(-2, 3, (M, D)).astype(np.float16)
     q = rng.integers(-2, 3, (STEPS, N, D)).astype(np.float16)
-    out = np.zeros((M, D if turned else N), np.float32)
+    out = np.zeros((M, D if transposed else N), np.float32)
     compiled.simulate[(1,)](x, q, out, STEPS)
     wide = x.astype(np.float64)
     blocks_of_q = q.astype(np.float64)
-    if turned:
+    if transposed:
         np.testing.assert_array_equal(out, sum((wide @ b.T) @ b for b in blocks_of_q))
     else:
         np.testing.assert_array_equal(out, sum(3 * wide @ b.T for b in blocks_of_q))

@@ -21,9 +21,9 @@ F16, F32, I32 = (zg.divisible(zg.ptr(element)) for element in (zg.f16, zg.f32, z
 
 def said(kernel: Any, *types: Any, target: str = "sm_80", num_warps: int = 8, num_stages: int = 3) -> list[str]:
     """The lines of the error, without the folders of files."""
-    with pytest.raises(zg.ResourceError) as caught:
+    with pytest.raises(zg.ResourceError) as error:
         place(kernel.triton(*types), CompileOptions(target, num_warps, num_stages))
-    return re.sub(r"/\S*/", "", str(caught.value)).splitlines()
+    return re.sub(r"/\S*/", "", str(error.value)).splitlines()
 
 
 def line_of(text: str) -> int:
@@ -189,7 +189,7 @@ def test_the_hint_names_stages_if_there_are_any(counts: tuple[int, int], hint: s
 
 def test_a_model_from_text_has_no_names() -> None:
     text = str(product.triton(F16, F16, F32, 256, 256, 256))
-    with pytest.raises(zg.ResourceError) as caught:
+    with pytest.raises(zg.ResourceError) as error:
         place(parse(text), CompileOptions("sm_80", 8, 3))
-    lines = caught.value.summary.splitlines()
+    lines = error.value.summary.splitlines()
     assert lines[1:] == [f"  131072 bytes: 256×256 of f16: the {each} operand of dot" for each in ("first", "second")]

@@ -9,21 +9,21 @@ from ziggurat.transforms.place.shuffles import Exchange, Factor, by_shuffles, ex
 
 
 def parity_sum(factors: tuple[Factor, ...], thread: int) -> int:
-    found = 0
+    actual = 0
     for offset, mask in factors:
         if (thread & mask).bit_count() & 1:
-            found ^= offset
-    return found
+            actual ^= offset
+    return actual
 
 
-def delivered(found: Exchange, source: Layout, warp: int, lane: int) -> list[int]:
+def delivered(actual: Exchange, source: Layout, warp: int, lane: int) -> list[int]:
     """The elements that a thread has after all rounds, by the number of the register without copies."""
     thread = lane | warp << 5
-    result = [-1] * (1 << found.rounds)
-    for number in range(1 << found.rounds):
-        sender = combine(found.lane, thread) ^ combine(found.far, number)
-        register = combine(found.sent, number) ^ parity_sum(found.turned, sender | warp << 5)
-        result[number ^ parity_sum(found.placed, thread)] = source.element(register, sender, warp)
+    result = [-1] * (1 << actual.rounds)
+    for number in range(1 << actual.rounds):
+        sender = combine(actual.lane, thread) ^ combine(actual.far, number)
+        register = combine(actual.sent, number) ^ parity_sum(actual.turned, sender | warp << 5)
+        result[number ^ parity_sum(actual.placed, thread)] = source.element(register, sender, warp)
     return result
 
 
@@ -35,7 +35,7 @@ def pairs(draw: st.DrawFn) -> tuple[Layout, Layout, int]:
     # The bits of the warps, with copies among the warps of one or both layouts.
     warps = draw(st.permutations([*(1 << bit for bit in range(count)), *[0] * (warp_bits - count)]))
     shared = draw(st.integers(0, 1))
-    made: list[Layout] = []
+    results: list[Layout] = []
     for side in range(2):
         own = [basis if shared or side else 0 for basis in warps]
         rest = [1 << bit for bit in range(bits) if 1 << bit not in own]
@@ -47,24 +47,24 @@ def pairs(draw: st.DrawFn) -> tuple[Layout, Layout, int]:
         for _ in range(draw(st.integers(0, 3)) if changes else 0):
             a, b = draw(st.sampled_from(changes))
             registers, lanes = ([x ^ b if x & a else x for x in part] for part in (registers, lanes))
-        made.append(Layout(tuple(registers), tuple(lanes), tuple(own)))
-    return made[0], made[1], 1 << bits
+        results.append(Layout(tuple(registers), tuple(lanes), tuple(own)))
+    return results[0], results[1], 1 << bits
 
 
 @settings(max_examples=300)
 @given(pairs())
 def test_every_thread_gets_the_elements_of_its_layout(pair: tuple[Layout, Layout, int]) -> None:
     source, target, numel = pair
-    found = exchange(source, target, numel)
+    actual = exchange(source, target, numel)
     # If warps hold copies of each other, too few lanes may have the elements that a warp needs.
-    assert found is not None or source.warps != target.warps
-    if found is None:
+    assert actual is not None or source.warps != target.warps
+    if actual is None:
         return
     unique = Layout(tuple(filter(None, target.registers)), target.lanes, target.warps)
     for warp in range(source.num_warps):
         for lane in range(32):
             expected = [unique.element(register, lane, warp) for register in range(unique.num_registers)]
-            assert delivered(found, source, warp, lane) == expected
+            assert delivered(actual, source, warp, lane) == expected
 
 
 @pytest.mark.parametrize("count", [1, 2, 3])
@@ -73,27 +73,27 @@ def test_an_exchange_of_bits_keeps_a_part_in_place(count: int) -> None:
     source = Layout((1, 2, 4, 8), (16, 32, 64, 128, 256), ())
     swapped = dict(zip(source.registers[:count], source.lanes[:count], strict=True))
     swapped |= {lane: register for register, lane in swapped.items()}
-    found = exchange(source, source.map(lambda basis: swapped.get(basis, basis)), 512)
-    assert found is not None and found.own
-    sent = sum(len(numbers) for far, numbers in found.groups(range(4)).items() if far)
+    actual = exchange(source, source.map(lambda basis: swapped.get(basis, basis)), 512)
+    assert actual is not None and actual.own
+    sent = sum(len(numbers) for far, numbers in actual.groups(range(4)).items() if far)
     assert sent == 16 - (16 >> count)
-    assert len(found.turned) == len(found.placed) == count
-    assert found.cost(4) == sent + 16 * count
+    assert len(actual.turned) == len(actual.placed) == count
+    assert actual.cost(4) == sent + 16 * count
 
 
 def test_a_permutation_of_lanes_needs_no_selects() -> None:
     source, target = (Layout((1, 2), lanes, (128,)) for lanes in ((4, 8, 16, 32, 64), (8, 64, 4, 16, 32)))
-    found = exchange(source, target, 256)
-    assert found is not None and not found.turned and not found.placed and found.cost(4) == 4
-    assert found.cost(2) == 2  # Two of 16 bits go in one word,
-    assert found.cost(1) == 1  # four of 8 bits do,
-    assert found.cost(8) == 8  # and 64 bits go in two.
+    actual = exchange(source, target, 256)
+    assert actual is not None and not actual.turned and not actual.placed and actual.cost(4) == 4
+    assert actual.cost(2) == 2  # Two of 16 bits go in one word,
+    assert actual.cost(1) == 1  # four of 8 bits do,
+    assert actual.cost(8) == 8  # and 64 bits go in two.
 
 
 def test_an_element_that_a_lane_has_is_not_sent() -> None:
     """All lanes have copies, so each selects among its own registers."""
-    found = exchange(Layout((1, 2, 4, 8, 16), (0,) * 5, ()), Layout((), (1, 2, 4, 8, 16), ()), 32)
-    assert found is not None and found.own and not any(found.far) and len(found.turned) == 5
+    actual = exchange(Layout((1, 2, 4, 8, 16), (0,) * 5, ()), Layout((), (1, 2, 4, 8, 16), ()), 32)
+    assert actual is not None and actual.own and not any(actual.far) and len(actual.turned) == 5
 
 
 def test_no_exchange_between_warps() -> None:
@@ -110,6 +110,6 @@ def test_large_exchanges_use_shared_memory() -> None:
 
 def test_factors_of_a_map() -> None:
     columns = (3, 0, 5, 6, 3)
-    found = factored(columns)
-    assert len(found) == 2
-    assert all(parity_sum(found, thread) == combine(columns, thread) for thread in range(32))
+    actual = factored(columns)
+    assert len(actual) == 2
+    assert all(parity_sum(actual, thread) == combine(columns, thread) for thread in range(32))

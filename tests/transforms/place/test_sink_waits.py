@@ -24,8 +24,8 @@ def ops_of(module: Op) -> list[str | int]:
     """The dots of a model, its exponentials, and the numbers of wgmma that its waits leave in flight."""
     names: dict[type[Op], str] = {gpu.Wgmma: "dot", math.Exp2: "exp2"}
     kinds = (*names, gpu.WgmmaWait)
-    found = [op for op in module.walk() if isinstance(op, kinds)]
-    return [op.pending if isinstance(op, gpu.WgmmaWait) else names[type(op)] for op in found]
+    results = [op for op in module.walk() if isinstance(op, kinds)]
+    return [op.pending if isinstance(op, gpu.WgmmaWait) else names[type(op)] for op in results]
 
 
 def before(roles: bool) -> Any:
@@ -51,8 +51,8 @@ def test_the_results_are_those_of_waits_at_once(roles: bool) -> None:
     def given() -> tuple[np.ndarray, list[Any]]:
         random = np.random.default_rng(6)
         arrays = [(random.standard_normal((rows, 64)) / 4).astype(np.float16) for rows in (64, 64, 128, 128)]
-        made = np.zeros((2, 64, 64), np.float16)
-        return made, [*(zg.TensorDescriptor(one, [64, 64]) for one in (*arrays, *made)), 128]
+        result = np.zeros((2, 64, 64), np.float16)
+        return result, [*(zg.TensorDescriptor(array, [64, 64]) for array in (*arrays, *result)), 128]
 
     types = [*[SQUARE] * 6, I32, roles]
     sunk, at_once, true = with_and_without("sink_waits", gradients, types, given, num_warps=4, num_stages=2)

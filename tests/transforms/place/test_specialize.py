@@ -103,10 +103,10 @@ def product_of(also: str = "", *, roles: bool = True, pointers: Any = zg.i32) ->
 
 def test_the_roles_of_a_loop(golden: Golden) -> None:
     model = before(product_of())
-    made = specialize(model, 2)
-    verify(made)
+    result = specialize(model, 2)
+    verify(result)
     golden("specialize.before", model)
-    golden("specialize.after", made)
+    golden("specialize.after", result)
 
 
 def test_each_role_has_its_part() -> None:
@@ -121,14 +121,14 @@ def test_each_role_has_its_part() -> None:
 
 
 @pytest.mark.parametrize(
-    ("also", "wanted"),
+    ("also", "expected"),
     [("", [0, 2]), ("print", [0, 2]), ("loaded inside", [0, 1]), ("store", [0, 2]), ("count", [0, 2])],
 )
-def test_loads_that_the_producer_does_not_do(also: str, wanted: list[int]) -> None:
+def test_loads_that_the_producer_does_not_do(also: str, expected: list[int]) -> None:
     """The consumer keeps a block whose address is loaded in the loop, a print, a store and an atomic."""
     split = roles_of(asked(product_of(also)))
     assert split is not None
-    assert [len(inside(role, gpu.TmaLoad)) for role in split.roles] == wanted
+    assert [len(inside(role, gpu.TmaLoad)) for role in split.roles] == expected
     assert not inside(split.roles[1], tt.Print, tt.Load, tt.Store, tt.AtomicRMW)
 
 
@@ -144,28 +144,28 @@ def test_the_producer_loads_what_the_kernel_does_not_change() -> None:
 )
 def test_loops_that_are_not_specialised(also: str) -> None:
     """The model is the same as without the request, apart from the loop's attribute."""
-    made, plain = asked(product_of(also)), asked(product_of(also, roles=False))
-    assert roles_of(made) is None
-    kinds = [[op.NAME for op in module.walk()] for module in (made, plain)]
+    result, plain = asked(product_of(also)), asked(product_of(also, roles=False))
+    assert roles_of(result) is None
+    kinds = [[op.NAME for op in module.walk()] for module in (result, plain)]
     assert kinds[0] == kinds[1]
 
 
 def test_copies_by_threads_are_pipelined() -> None:
     """The consumer copies a block that has other uses as well, or that comes through pointers that are not raised."""
     model = product_of("pointers", pointers=zg.f16)
-    made = asked(model, raise_pointers=False)
-    names = [op.NAME for op in made.walk()]
-    assert "gpu.async_copy" in names and "gpu.tma_load" in names and roles_of(made) is None
+    result = asked(model, raise_pointers=False)
+    names = [op.NAME for op in result.walk()]
+    assert "gpu.async_copy" in names and "gpu.tma_load" in names and roles_of(result) is None
     assert roles_of(asked(model)) is not None
 
 
-@pytest.mark.parametrize(("warps", "wanted"), [(1, False), (2, False), (4, True), (8, True), (16, True), (32, False)])
-def test_how_many_warps(warps: int, wanted: bool) -> None:
+@pytest.mark.parametrize(("warps", "expected"), [(1, False), (2, False), (4, True), (8, True), (16, True), (32, False)])
+def test_how_many_warps(warps: int, expected: bool) -> None:
     """Whole warp groups compute, and one more fetches: a CTA has 32 warps at most."""
     blocks = descriptors((512, 16), (16, 16), (512, 16))
     module = place(wide.triton(*blocks, I32), CompileOptions("sm_90a", warps, 3))
     split = roles_of(module)
-    assert (split is not None) == wanted
+    assert (split is not None) == expected
     assert split is None or sum(split.warps) == warps + 4
 
 
@@ -179,8 +179,8 @@ def wide(a_desc, b_desc, c_desc, k):
 
 @pytest.mark.parametrize("target", ["sm_80", "sm_89", "sm_90", "sm_90a"])
 def test_which_targets(target: str) -> None:
-    made = place(product_of(), CompileOptions(target, 4, 3))
-    assert (roles_of(made) is not None) == (target == "sm_90a")
+    result = place(product_of(), CompileOptions(target, 4, 3))
+    assert (roles_of(result) is not None) == (target == "sm_90a")
 
 
 def test_one_stage_is_no_pipeline() -> None:
@@ -244,14 +244,14 @@ def placed_in(a_desc, b_desc, c_desc, k, n, IN: zg.constexpr):
 
 
 @pytest.mark.parametrize(
-    ("where", "wanted"), [("for", 2), ("for in for", 3), ("asking for", 0), ("while", 0), ("if", 0)]
+    ("where", "expected"), [("for", 2), ("for in for", 3), ("asking for", 0), ("while", 0), ("if", 0)]
 )
-def test_the_ops_around_a_loop(where: str, wanted: int) -> None:
+def test_the_ops_around_a_loop(where: str, expected: int) -> None:
     """Other for loops may be around it; the producer runs them as well."""
     split = roles_of(asked(placed_in.triton(*BLOCKS, I32, I32, where)))
-    assert (split is not None) == bool(wanted)
+    assert (split is not None) == bool(expected)
     if split is not None:
-        assert len(inside(split.roles[0], scf.For)) == len(inside(split.roles[1], scf.For)) == wanted
+        assert len(inside(split.roles[0], scf.For)) == len(inside(split.roles[1], scf.For)) == expected
 
 
 # Channels.
@@ -279,19 +279,19 @@ def sequence_of(other: bool, second: bool = True, stages: int | None = None) -> 
 def channels_of(module: Op) -> list[int]:
     """The number of slots of each ring of a kernel, mbarriers aside."""
     func = next(op for op in module.walk() if isinstance(op, tt.Func))
-    found: list[int] = []
+    results: list[int] = []
     for op in func.body.entry.ops:
         if isinstance(op, gpu.LocalAlloc) and isinstance(op.type, SharedType) and op.type.offsets:
-            found.append(op.type.count)
-    return found
+            results.append(op.type.count)
+    return results
 
 
 @pytest.mark.parametrize(
-    ("other", "stages", "wanted"), [(False, None, [3, 3]), (False, 2, [3, 3, 2, 2]), (True, None, [3, 3, 3, 3])]
+    ("other", "stages", "expected"), [(False, None, [3, 3]), (False, 2, [3, 3, 2, 2]), (True, None, [3, 3, 3, 3])]
 )
-def test_channels(other: bool, stages: int | None, wanted: list[int]) -> None:
+def test_channels(other: bool, stages: int | None, expected: list[int]) -> None:
     """Loops that fetch the same shapes in the same number of stages share a channel."""
-    assert channels_of(asked(sequence_of(other, stages=stages))) == wanted
+    assert channels_of(asked(sequence_of(other, stages=stages))) == expected
 
 
 def test_a_loop_without_a_request_beside_one_with() -> None:
@@ -323,21 +323,21 @@ def large_of(k: int, n: int, depth: int) -> Op:
 
 
 @pytest.mark.parametrize(
-    ("k", "n", "depth", "wanted"),
+    ("k", "n", "depth", "expected"),
     [
         (64, 64, 32, [4, 4, 4, 4]),
         (128, 128, 64, [2, 2, 2, 2]),  # 48 KB and 24 KB a stage.
         (256, 128, 128, []),  # 96 KB and 48 KB: not two of each.
     ],
 )
-def test_all_channels_fit_together(k: int, n: int, depth: int, wanted: list[int]) -> None:
+def test_all_channels_fit_together(k: int, n: int, depth: int, expected: list[int]) -> None:
     """Channels live as long as the kernel, beside each other: there are fewer stages, or no roles."""
     model = large_of(k, n, depth)
     module = place(model, CompileOptions("sm_90a", 4, 4))
     assert isinstance(module, gpu.Module) and module.shared <= 227 * 1024
     split = roles_of(module)
-    assert (split is not None) == bool(wanted)
-    assert split is None or channels_of(module) == wanted
+    assert (split is not None) == bool(expected)
+    assert split is None or channels_of(module) == expected
 
 
 @zg.kernel

@@ -39,15 +39,15 @@ def prepared(kernel: Any, *types: Any) -> Any:
 def test_clusters_give_the_results_of_the_interpreter(name: str, ctas: int) -> None:
     """For rows that no block fills: with parts without elements, or longer than a block."""
     for n in (70, 1000 if name == "centred" else 500):
-        kernel, given, constants = arguments(name, 2, n, 512)
-        model = kernel.triton(*types_of(given), *constants)
-        found = [one.copy() if isinstance(one, np.ndarray) else one for one in given]
-        run(model, None, (2,), given)
-        made = zg.compile(model, num_ctas=ctas, num_warps=1, verify=True)
-        assert made.num_ctas == ctas
-        made.simulate[2](*found, seed=ctas, optimized=ctas == 8)
-        for one, other in zip(given, found, strict=True):
-            np.testing.assert_array_equal(one, other)
+        kernel, inputs, constants = arguments(name, 2, n, 512)
+        model = kernel.triton(*types_of(inputs), *constants)
+        results = [value.copy() if isinstance(value, np.ndarray) else value for value in inputs]
+        run(model, None, (2,), inputs)
+        binary = zg.compile(model, num_ctas=ctas, num_warps=1, verify=True)
+        assert binary.num_ctas == ctas
+        binary.simulate[2](*results, seed=ctas, optimized=ctas == 8)
+        for value, other in zip(inputs, results, strict=True):
+            np.testing.assert_array_equal(value, other)
 
 
 @pytest.mark.parametrize("name", [name for name, scalar in SCALARS.items() if scalar.dtype in elements()])
@@ -56,28 +56,28 @@ def test_numbers_of_all_types_are_exchanged(name: str) -> None:
     x = np.random.default_rng(3).integers(0, 2 if name == "i1" else 100, (3, 256)).astype(dtype)
     if SCALARS[name].signed or SCALARS[name].is_float:
         x = np.negative(x)
-    found = np.zeros(3, dtype)
-    made = zg.compile(extreme.triton(*types_of([x, found]), 256), num_ctas=4, num_warps=1, verify=True)
-    made.simulate[3](x, found)
-    np.testing.assert_array_equal(found, x.max(1))
+    actual = np.zeros(3, dtype)
+    binary = zg.compile(extreme.triton(*types_of([x, actual]), 256), num_ctas=4, num_warps=1, verify=True)
+    binary.simulate[3](x, actual)
+    np.testing.assert_array_equal(actual, x.max(1))
 
 
 def test_axes_of_the_size_are_divided_and_others_are_not() -> None:
-    kernel, given, constants = arguments("rows", 1, 1024, 1024)
-    model: Any = prepared(kernel, *types_of(given), *constants)
-    made = spread(model, CompileOptions(num_ctas=8))
-    verify(made)
+    kernel, inputs, constants = arguments("rows", 1, 1024, 1024)
+    model: Any = prepared(kernel, *types_of(inputs), *constants)
+    result = spread(model, CompileOptions(num_ctas=8))
+    verify(result)
     assert {1024} <= {size for shape in shapes(model) for size in shape}
-    assert shapes(made) == {(4,), (4, 1), (4, 128), (1, 128), (128,), (4, 8)}
-    (func,) = made.functions().values()  # type: ignore[attr-defined]
+    assert shapes(result) == {(4,), (4, 1), (4, 128), (1, 128), (128,), (4, 8)}
+    (func,) = result.functions().values()  # type: ignore[attr-defined]
     assert isinstance(func, tt.Func) and func.num_ctas == 8
 
 
 def test_the_compiler_chooses_clusters_for_long_rows() -> None:
     def chosen(block: int, **options: Any) -> tuple[int, int]:
-        kernel, given, constants = arguments("normalised", 1, 8, block)
-        made = zg.compile(kernel.triton(*types_of(given), *constants), **options)
-        return made.num_ctas, made.num_warps
+        kernel, inputs, constants = arguments("normalised", 1, 8, block)
+        binary = zg.compile(kernel.triton(*types_of(inputs), *constants), **options)
+        return binary.num_ctas, binary.num_warps
 
     assert chosen(32768) == (1, 16)
     assert chosen(65536) == (8, 8)
@@ -153,14 +153,14 @@ def changed(x, out, BLOCK: zg.constexpr):
 
 @pytest.mark.parametrize(("barrier", "alone"), [(True, False), (False, True)])
 def test_what_the_first_cta_changes(barrier: bool, alone: bool) -> None:
-    made = zg.compile(changed_by_one.triton(F32, F32, 128, barrier, alone), num_ctas=2, num_warps=1, verify=True)
-    assert made.num_ctas == 2
-    given = [np.arange(128, dtype=np.float32), np.full(32, 2, np.float32)]
-    found = [one.copy() for one in given]
-    run(changed_by_one.triton(F32, F32, 128, barrier, alone), None, (1,), given)
-    made.simulate[1](*found)
-    for one, other in zip(given, found, strict=True):
-        np.testing.assert_array_equal(one, other)
+    binary = zg.compile(changed_by_one.triton(F32, F32, 128, barrier, alone), num_ctas=2, num_warps=1, verify=True)
+    assert binary.num_ctas == 2
+    arguments = [np.arange(128, dtype=np.float32), np.full(32, 2, np.float32)]
+    results = [value.copy() for value in arguments]
+    run(changed_by_one.triton(F32, F32, 128, barrier, alone), None, (1,), arguments)
+    binary.simulate[1](*results)
+    for value, other in zip(arguments, results, strict=True):
+        np.testing.assert_array_equal(value, other)
 
 
 @zg.kernel
@@ -175,15 +175,15 @@ def turned(x, out, BLOCK: zg.constexpr, BARRIER: zg.constexpr):
 
 @pytest.mark.parametrize("seed", [0, 1])
 def test_only_a_barrier_orders_the_accesses_of_ctas(seed: int) -> None:
-    made = [zg.compile(turned.triton(F32, F32, 128, barrier), num_ctas=2, num_warps=1) for barrier in (True, False)]
-    assert [one.num_ctas for one in made] == [2, 2]
+    binary = [zg.compile(turned.triton(F32, F32, 128, barrier), num_ctas=2, num_warps=1) for barrier in (True, False)]
+    assert [item.num_ctas for item in binary] == [2, 2]
     x = np.arange(128, dtype=np.float32)
-    made[0].simulate[1](x, np.zeros(128, np.float32), seed=seed)
+    binary[0].simulate[1](x, np.zeros(128, np.float32), seed=seed)
     np.testing.assert_array_equal(x, np.arange(128)[::-1])
     with pytest.raises(
         SimulationError, match=r"a barrier of the cluster must be between a (store|load) and another CTA"
     ):
-        made[1].simulate[1](x, np.zeros(128, np.float32), seed=seed)
+        binary[1].simulate[1](x, np.zeros(128, np.float32), seed=seed)
 
 
 @zg.kernel
@@ -217,16 +217,16 @@ def test_a_warning_tells_why_a_program_is_one_cta(kernel: Any, reason: str) -> N
     model = kernel.triton(F32, F32, 128)
     expected = f"a program of '.*' is one CTA, not a cluster of num_ctas=2: {reason}"
     with pytest.warns(ZigguratWarning, match=expected):
-        made = zg.compile(model, num_ctas=2, num_warps=2)
-    assert made.num_ctas == 1 and made.num_warps == 4, "one CTA has the warps of all"
+        binary = zg.compile(model, num_ctas=2, num_warps=2)
+    assert binary.num_ctas == 1 and binary.num_warps == 4, "one CTA has the warps of all"
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         assert zg.compile(model, num_warps=2).num_ctas == 1
 
 
 def test_targets_without_clusters_and_short_rows() -> None:
-    kernel, given, constants = arguments("normalised", 1, 8, 256)
-    model = kernel.triton(*types_of(given), *constants)
+    kernel, inputs, constants = arguments("normalised", 1, 8, 256)
+    model = kernel.triton(*types_of(inputs), *constants)
     with pytest.warns(ZigguratWarning, match="num_ctas=2: sm_80 has no clusters"):
         assert zg.compile(model, num_ctas=2, target="sm_80").num_ctas == 1
     with pytest.warns(ZigguratWarning, match="num_ctas=16: sm_120 has clusters of at most 8 CTAs"):
@@ -236,10 +236,10 @@ def test_targets_without_clusters_and_short_rows() -> None:
 
 
 def test_a_model_of_a_cluster_is_text_and_compiles_again() -> None:
-    kernel, given, constants = arguments("normalised", 1, 8, 256)
-    made = zg.compile(kernel.triton(*types_of(given), *constants), num_ctas=2, line_info=False)
-    again = zg.compile(zg.parse(str(made.stages["gpu"])), line_info=False)
-    assert again.num_ctas == 2 and again.ptx == made.ptx
+    kernel, inputs, constants = arguments("normalised", 1, 8, 256)
+    binary = zg.compile(kernel.triton(*types_of(inputs), *constants), num_ctas=2, line_info=False)
+    again = zg.compile(zg.parse(str(binary.stages["gpu"])), line_info=False)
+    assert again.num_ctas == 2 and again.ptx == binary.ptx
     assert sum(isinstance(op, gpu.ClusterStore) for op in again.stages["gpu"].walk()) == 2
     with pytest.raises(LaunchError, match="made for num_ctas=2, and cannot be compiled for num_ctas=4"):
-        zg.compile(made.stages["gpu"], num_ctas=4)
+        zg.compile(binary.stages["gpu"], num_ctas=4)

@@ -30,8 +30,8 @@ def transposed_sums(x, y, sums, ROWS: zg.constexpr, COLUMNS: zg.constexpr):
     rows, columns = zg.arange(0, ROWS), zg.arange(0, COLUMNS)
     at = zg.add(zg.mul(zg.expand(rows, 1), COLUMNS), zg.expand(columns, 0))
     v = squared(zg.load(zg.add(x, at)))
-    turned = zg.add(zg.mul(zg.expand(columns, 1), ROWS), zg.expand(rows, 0))
-    zg.store(zg.add(y, turned), zg.trans(v))
+    transposed = zg.add(zg.mul(zg.expand(columns, 1), ROWS), zg.expand(rows, 0))
+    zg.store(zg.add(y, transposed), zg.trans(v))
     zg.store(zg.add(sums, columns), zg.sum(v, axis=0))
 
 
@@ -184,8 +184,8 @@ def test_the_model_after_all_passes(name: str, golden: Any) -> None:
     kernel, types, target, num_warps, changing = KERNELS[name]
     model = before = kernel.triton(*types)
     snapshots: list[Snapshot] = []
-    placed = place(model, CompileOptions(target, num_warps, num_stages=2, verify=True), snapshots)
-    golden(f"placed/{name}", placed)
+    module = place(model, CompileOptions(target, num_warps, num_stages=2, verify=True), snapshots)
+    golden(f"placed/{name}", module)
     assert [snapshot.name for snapshot in snapshots] == [step for step, _ in PLACE]
     changed: list[str] = []
     for snapshot in snapshots:

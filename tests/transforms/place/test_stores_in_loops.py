@@ -104,8 +104,8 @@ def test_which_stores_keep_loads_in_place(kind: str, count: int, target: str) ->
     """The loop stores to memory of none, one or both of its operands, or orders all accesses."""
     model, issued = placed(summed, *TYPES, kind, target=target)
     assert copies(model) == count
-    kept = [text for text in issued if text.startswith("the load is not pipelined: an op in its loop writes")]
-    assert len(kept) == 2 - count + (kind in ("volatile load", "a loaded pointer")), issued
+    saved = [text for text in issued if text.startswith("the load is not pipelined: an op in its loop writes")]
+    assert len(saved) == 2 - count + (kind in ("volatile load", "a loaded pointer")), issued
 
 
 @pytest.mark.parametrize("kind", ["another argument", "in a branch", "relaxed atomic", "barrier"])
@@ -140,16 +140,16 @@ def row_sums(a, b, log, c, k, stores: zg.constexpr):
 
 def test_a_store_costs_no_copy_and_no_buffer() -> None:
     types, options = (F16, F16, F32, F32, zg.divisible(zg.i32)), {"num_stages": 3, "raise_pointers": False}
-    plain, stored = (row_sums.compile(*types, stores, num_warps=4, **options) for stores in (False, True))
-    assert [len(re.findall(r"cp\.async\.c[ag]\b", made.ptx)) for made in (plain, stored)] == [24, 24]
-    assert plain.shared == stored.shared == 49152
+    plain, values = (row_sums.compile(*types, stores, num_warps=4, **options) for stores in (False, True))
+    assert [len(re.findall(r"cp\.async\.c[ag]\b", item.ptx)) for item in (plain, values)] == [24, 24]
+    assert plain.shared == values.shared == 49152
 
 
 @zg.kernel
 def mixed(a, b, v, log, count, out, steps, case: zg.constexpr):
     """Dots of blocks and another load, chosen by `case`, with a store in each iteration."""
     m, k, n = case[0]
-    stages, store, extra, moved, computed = case[1], case[2], case[3], case[4], case[5]
+    stages, store, extra, result, computed = case[1], case[2], case[3], case[4], case[5]
     i, along, j = zg.arange(0, m), zg.arange(0, k), zg.arange(0, n)
     at_a = zg.add(zg.mul(zg.expand(i, 1), k), zg.expand(along, 0))
     at_b = zg.add(zg.mul(zg.expand(along, 1), n), zg.expand(j, 0))
@@ -162,7 +162,7 @@ def mixed(a, b, v, log, count, out, steps, case: zg.constexpr):
         if store == "state":
             zg.store(zg.add(log, zg.add(at_c, zg.mul(step, m * n))), zg.cast(total, zg.f16))
         x = zg.load(zg.add(a, zg.add(at_a, zg.mul(step, m * k))))
-        if moved:
+        if result:
             y = zg.load(pointers)
             pointers = zg.add(pointers, k * n)
         else:
@@ -270,5 +270,5 @@ def test_results_of_pages(steps: int) -> None:
     k, v = (random.integers(-2, 3, (4, 64, 64)).astype(np.float16) for _ in range(2))
     pages, out = random.integers(0, 4, max(steps, 1)).astype(np.int32), np.full((64, 64), np.nan, np.float32)
     compiled.simulate[(1,)](k, v, pages, out, steps)
-    taken = pages[:steps]
-    assert np.array_equal(out, (k[taken].astype(np.float32) @ v[taken].astype(np.float32)).sum(0))
+    selection = pages[:steps]
+    assert np.array_equal(out, (k[selection].astype(np.float32) @ v[selection].astype(np.float32)).sum(0))

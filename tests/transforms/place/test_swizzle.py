@@ -39,7 +39,7 @@ def wavefronts(layout: Layout, offsets: tuple[int, ...], size: int) -> tuple[int
     vector = vector_bits(layout, offsets, size)
     width = size << len(vector)
     together = max(1, 32 // max(1, width // 4))
-    asked = least = 0
+    requested = least = 0
     for register in range(layout.num_registers):
         if any(register >> bit & 1 for bit in vector):
             continue
@@ -49,9 +49,9 @@ def wavefronts(layout: Layout, offsets: tuple[int, ...], size: int) -> tuple[int
                 start = combine(places, layout.element(register, lane)) * size
                 for byte in range(start, start + width):
                     words.setdefault(byte // 4 % 32, set()).add(byte // 128)
-            asked += max(map(len, words.values()))
+            requested += max(map(len, words.values()))
             least += 1
-    return asked, least
+    return requested, least
 
 
 @settings(max_examples=150)
@@ -64,8 +64,8 @@ def test_no_conflicts_between_random_layouts(data: st.DataObject) -> None:
     offsets = buffer_bases(pair[0], pair[1], 1 << bits, size)
     assert sorted(map(combine_all(offsets), range(1 << bits))) == list(range(1 << bits))
     for layout in pair:
-        asked, least = wavefronts(layout, offsets, size)
-        assert asked == least, (layout, offsets)
+        requested, least = wavefronts(layout, offsets, size)
+        assert requested == least, (layout, offsets)
 
 
 def combine_all(offsets: tuple[int, ...]):  # type: ignore[no-untyped-def]
@@ -91,8 +91,8 @@ def test_a_transpose_writes_or_reads_vectors() -> None:
 def test_rows_in_order_conflict() -> None:
     """Columns of a buffer without a swizzle conflict in the simulation."""
     columns = Layout((1, 2), (64, 128, 256, 512, 1024), ())
-    asked, least = wavefronts(Layout((1, 2, 4, 8, 16, 32), columns.lanes, ()), row_major(2048), 4)
-    assert asked == 8 * least
+    requested, least = wavefronts(Layout((1, 2, 4, 8, 16, 32), columns.lanes, ()), row_major(2048), 4)
+    assert requested == 8 * least
 
 
 def test_a_buffer_smaller_than_a_line() -> None:
@@ -146,9 +146,9 @@ def test_accumulators_in_rows_and_in_columns(order: tuple[int, int]) -> None:
     """Plain matrices for a buffer in rows, transposed ones for a buffer in columns."""
     sums, target = fragments(64, 128, 4), blocked((64, 128), order, 8, 4)
     plain, trans = views(sums, 2)
-    wanted = trans if order == (0, 1) else plain
-    offsets = buffer_bases(wanted.layout, target, 64 * 128, 2)
-    assert matrix_view(sums, offsets, 2) == wanted and conflicts(wanted, offsets, 2) == 1
+    expected = trans if order == (0, 1) else plain
+    offsets = buffer_bases(expected.layout, target, 64 * 128, 2)
+    assert matrix_view(sums, offsets, 2) == expected and conflicts(expected, offsets, 2) == 1
     assert len(vector_bits(target, offsets, 2)) == 3
 
 

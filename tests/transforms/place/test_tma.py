@@ -74,18 +74,18 @@ def model_of(
 def tma_does(model: Op, target: str = "sm_90a", num_warps: int = 4) -> str:
     """The letters of the descriptors, a, b and c, whose accesses TMA does."""
     module = prepare(model)
-    chosen = tma_accesses(module, target, num_warps)
-    found: set[str] = set()
+    choice = tma_accesses(module, target, num_warps)
+    results: set[str] = set()
     for op in module.walk():
-        if isinstance(op, tt.DescriptorLoad | tt.DescriptorStore) and op.result in chosen:
+        if isinstance(op, tt.DescriptorLoad | tt.DescriptorStore) and op.result in choice:
             block = op.descriptor.block
             assert block is not None
-            found.add("abc"[block.parameters.index(op.descriptor)])
-    return "".join(sorted(found))
+            results.add("abc"[block.parameters.index(op.descriptor)])
+    return "".join(sorted(results))
 
 
 @pytest.mark.parametrize(
-    ("given", "wanted"),
+    ("argument", "expected"),
     [
         ({}, "abc"),
         ({"also": "turned"}, "abc"),
@@ -117,10 +117,10 @@ def tma_does(model: Op, target: str = "sm_90a", num_warps: int = 4) -> str:
         ({"element": zg.f32, "also": "turned", "precision": "ieee"}, "c"),  # Not by the matrix units.
     ],
 )
-def test_which_accesses_tma_does(given: dict[str, Any], wanted: str) -> None:
-    options = {key: given[key] for key in ("target", "num_warps") if key in given}
-    model = model_of(**{key: value for key, value in given.items() if key not in options})
-    assert tma_does(model, **options) == wanted
+def test_which_accesses_tma_does(argument: dict[str, Any], expected: str) -> None:
+    options = {key: argument[key] for key in ("target", "num_warps") if key in argument}
+    model = model_of(**{key: value for key, value in argument.items() if key not in options})
+    assert tma_does(model, **options) == expected
 
 
 @zg.kernel
@@ -148,18 +148,18 @@ def made_here(a_ptr, b_ptr, c_ptr, rows, columns, pitch, MODE: zg.constexpr):
 def chosen(model: Op, target: str = "sm_90a", **options: Any) -> dict[str, bool]:
     """For each letter of `made_here`, whether stores see first that rows are whole; of accesses that TMA does."""
     module = prepare(model)
-    found: dict[str, bool] = {}
+    results: dict[str, bool] = {}
     for access, checked in tma_accesses(module, target, 4, **options).items():
         (op,) = (op for op in module.walk() if op.result is access)
         assert isinstance(op, tt.DescriptorLoad | tt.DescriptorStore)
-        made = made_by(op.descriptor)
-        assert made is not None
-        base = made.base
+        result = made_by(op.descriptor)
+        assert result is not None
+        base = result.base
         while isinstance(base, OpResult):
             base = base.op.operands[0]
         assert isinstance(base, BlockParameter)
-        found["abc"[base.index]] = checked
-    return found
+        results["abc"[base.index]] = checked
+    return results
 
 
 F16 = zg.ptr(zg.f16)
@@ -167,7 +167,7 @@ ALL = {"a": False, "b": False, "c": True}
 
 
 @pytest.mark.parametrize(
-    ("mode", "wanted", "warning"),
+    ("mode", "expected", "warning"),
     [
         ("", ALL, None),
         ("once", {}, None),  # A tensor map would be made for one access.
@@ -178,10 +178,10 @@ ALL = {"a": False, "b": False, "c": True}
         ("counts somewhere", {}, "an atomic or a debug_barrier may run before it"),
     ],
 )
-def test_descriptors_that_the_kernel_makes(mode: str, wanted: dict[str, bool], warning: str | None) -> None:
+def test_descriptors_that_the_kernel_makes(mode: str, expected: dict[str, bool], warning: str | None) -> None:
     model = made_here.triton(F16, F16, F16, zg.i32, zg.i32, zg.i32, mode)
     with pytest.warns(zg.ZigguratWarning, match=warning) if warning else contextlib.nullcontext():
-        assert chosen(model) == wanted
+        assert chosen(model) == expected
     for target in ("sm_80", "sm_90", "sm_100a"):
         assert not chosen(model, target)
 
@@ -218,9 +218,9 @@ def test_rows_as_long_as_they_are_apart_are_whole() -> None:
 
 
 @pytest.mark.parametrize(
-    ("block", "wanted"), [((8, 16), True), ((4, 64), False), ((8, 8), False), ((64,), False), ((2, 8, 64), False)]
+    ("block", "expected"), [((8, 16), True), ((4, 64), False), ((8, 8), False), ((64,), False), ((2, 8, 64), False)]
 )
-def test_which_blocks_are_stored(block: tuple[int, ...], wanted: bool) -> None:
+def test_which_blocks_are_stored(block: tuple[int, ...], expected: bool) -> None:
     """Two axes, 8 rows, and rows of at least 32 bytes."""
 
     @zg.kernel
@@ -228,7 +228,7 @@ def test_which_blocks_are_stored(block: tuple[int, ...], wanted: bool) -> None:
         y_desc.store(ORIGIN, zg.zeros(BLOCK, zg.f16))
 
     module = prepare(filled.triton(zg.divisible(zg.descriptor(block, zg.f16)), block, (0,) * len(block)))
-    assert bool(tma_accesses(module, "sm_90a", 4)) == wanted
+    assert bool(tma_accesses(module, "sm_90a", 4)) == expected
 
 
 @zg.kernel
@@ -237,10 +237,10 @@ def placed(a_desc, b_desc, c_desc, i, j, UNIT: zg.constexpr):
     c_desc.store((j, i * UNIT), zg.cast(zg.dot(a, b), zg.f16))
 
 
-@pytest.mark.parametrize(("unit", "wanted"), [(1, ""), (4, ""), (8, "abc"), (24, "abc"), (12, "")])
-def test_columns_begin_at_multiples_of_16_bytes(unit: int, wanted: str) -> None:
+@pytest.mark.parametrize(("unit", "expected"), [(1, ""), (4, ""), (8, "abc"), (24, "abc"), (12, "")])
+def test_columns_begin_at_multiples_of_16_bytes(unit: int, expected: str) -> None:
     block = zg.divisible(zg.descriptor((64, 64), zg.f16))
-    assert tma_does(placed.triton(block, block, block, zg.i32, zg.i32, unit)) == wanted
+    assert tma_does(placed.triton(block, block, block, zg.i32, zg.i32, unit)) == expected
 
 
 def test_stores_go_to_rows_of_whole_16_bytes() -> None:
@@ -275,8 +275,8 @@ def test_the_places_of_elements(block: tuple[int, int], element: Any, width: int
     places = inverted(shared.offsets)
     for row in range(block[0]):
         for column in range(0, block[1], 4):
-            found = combine(places, row * block[1] + column)
-            assert found * element.bytes == place_of(row, column * element.bytes, block[0], width)
+            actual = combine(places, row * block[1] + column)
+            assert actual * element.bytes == place_of(row, column * element.bytes, block[0], width)
 
 
 def after(name: str, model: Op, num_stages: int = 3) -> Op:
@@ -315,9 +315,9 @@ def lowered(lines: str) -> str:
     }};"""
     module = parse(text)
     verify(module)
-    made = lower_tma(module)
-    verify(made)
-    inside = [line.strip() for line in str(made).split("\n")[2:]]
+    result = lower_tma(module)
+    verify(result)
+    inside = [line.strip() for line in str(result).split("\n")[2:]]
     return "\n".join(inside[: inside.index("tt.return;")])
 
 
@@ -326,7 +326,7 @@ BUFFER = 'shared<x8, x16, f16, "1 2 4 8 16 32 72">'
 
 
 def test_a_load_for_threads_is_read_from_a_buffer() -> None:
-    wanted = f"""
+    expected = f"""
         %3 : {BUFFER} = gpu.local_alloc @alignment=256;
         %4 : i1 = arith.constant @true;
         %5 : channel = gpu.channel %3;
@@ -337,47 +337,47 @@ def test_a_load_for_threads_is_read_from_a_buffer() -> None:
         gpu.channel_close %5;
         %8 : {BLOCK} = gpu.local_load %3;
     """
-    found = lowered(f"%9 : {BLOCK} = tt.descriptor_load %0 %2 %2; %10 : {BLOCK} = arith.addf %9 %9;")
-    *first, last = found.split("\n")
-    assert "\n".join(first) == "\n".join(line.strip() for line in wanted.strip().split("\n"))
+    actual = lowered(f"%9 : {BLOCK} = tt.descriptor_load %0 %2 %2; %10 : {BLOCK} = arith.addf %9 %9;")
+    *first, last = actual.split("\n")
+    assert "\n".join(first) == "\n".join(line.strip() for line in expected.strip().split("\n"))
     assert last.endswith("= arith.addf %8 %8;")
 
 
 def test_a_store_goes_through_a_buffer() -> None:
-    wanted = f"""
+    expected = f"""
         %3 : {BLOCK} = arith.constant @1.0;
         %4 : {BUFFER} = gpu.local_alloc @alignment=256;
         gpu.local_store %4 %3;
         gpu.tma_store %1 %4 %2 %2;
         gpu.tma_store_wait @0;
     """
-    found = lowered(f"%9 : {BLOCK} = arith.constant @1.0; tt.descriptor_store %1 %9 %2 %2;")
-    assert found == "\n".join(line.strip() for line in wanted.strip().split("\n"))
+    actual = lowered(f"%9 : {BLOCK} = arith.constant @1.0; tt.descriptor_store %1 %9 %2 %2;")
+    assert actual == "\n".join(line.strip() for line in expected.strip().split("\n"))
 
 
 def counted(model: Op) -> dict[str, int]:
-    found: dict[str, int] = {}
+    results: dict[str, int] = {}
     for op in model.walk():
-        found[op.NAME] = found.get(op.NAME, 0) + 1
-    return found
+        results[op.NAME] = results.get(op.NAME, 0) + 1
+    return results
 
 
 def test_buffers_for_wgmma_are_filled_directly() -> None:
     """Threads neither store the operands to the buffers nor load them from there."""
     for also in ("", "turned"):
-        made = counted(place(model_of(also=also), CompileOptions("sm_90a", 4, 3)))
-        assert made["gpu.tma_load"] == 2 and made["gpu.wgmma"] == 1
+        result = counted(place(model_of(also=also), CompileOptions("sm_90a", 4, 3)))
+        assert result["gpu.tma_load"] == 2 and result["gpu.wgmma"] == 1
         # The only store is that of the result.
-        assert made["gpu.local_store"] == made["gpu.tma_store"] == 1 and "gpu.local_load" not in made
-        assert "tt.load" not in made and "tt.store" not in made
+        assert result["gpu.local_store"] == result["gpu.tma_store"] == 1 and "gpu.local_load" not in result
+        assert "tt.load" not in result and "tt.store" not in result
 
 
 def test_a_buffer_that_is_stored_twice_is_not_filled_directly() -> None:
     """Later stores of threads must not race with TMA: the block goes through a buffer of its own."""
     begin = f"%9 : {BLOCK} = tt.descriptor_load %0 %2 %2; %8 : {BUFFER} = gpu.local_alloc; gpu.local_store %8 %9;"
     end = f"%10 : {BLOCK} = gpu.local_load %8;"
-    found = lowered(f"{begin} gpu.local_store %8 %9; {end}")
-    assert found.count("gpu.local_store") == 2 and found.count("gpu.local_load") == 2
+    actual = lowered(f"{begin} gpu.local_store %8 %9; {end}")
+    assert actual.count("gpu.local_store") == 2 and actual.count("gpu.local_load") == 2
     once = lowered(f"{begin} {end}")
     assert "gpu.local_store" not in once and once.count("gpu.local_load") == 1
 
@@ -411,16 +411,16 @@ def powers(a, w, c, n, MODE: zg.constexpr):
 
 
 @pytest.mark.parametrize(
-    ("mode", "wanted"),
+    ("mode", "expected"),
     [("in a loop", (2, 0, 2, 1)), ("loads before", ()), ("loads after", (2, 0)), ("the same", ())],
 )
-def test_descriptors_that_must_not_describe_the_same_memory(mode: str, wanted: tuple[int, ...]) -> None:
+def test_descriptors_that_must_not_describe_the_same_memory(mode: str, expected: tuple[int, ...]) -> None:
     """A pair of a store and a load that may come after it, if TMA does one of the two."""
     block = zg.divisible(zg.descriptor((64, 64), zg.f16))
     model = powers.triton(block, block, block, zg.i32, mode)
-    for target, found in (("sm_90a", wanted), ("sm_80", ())):
+    for target, actual in (("sm_90a", expected), ("sm_80", ())):
         (func,) = [op for op in place(model, CompileOptions(target, 4, 3)).walk() if isinstance(op, tt.Func)]
-        assert func.disjoint == found
+        assert func.disjoint == actual
 
 
 @zg.kernel

@@ -30,13 +30,13 @@ def becomes() -> Check:
         __tracebackhide__ = True
         model = parse(textwrap.dedent(before))
         text = str(model)
-        made = step(model)
-        verify(made)
-        assert str(made) == str(parse(textwrap.dedent(after)))
+        result = step(model)
+        verify(result)
+        assert str(result) == str(parse(textwrap.dedent(after)))
         assert str(model) == text, "the pass changed its input"
-        again = step(made)
-        assert str(again) == str(made), "the pass is not idempotent"
-        return made
+        again = step(result)
+        assert str(again) == str(result), "the pass is not idempotent"
+        return result
 
     return check
 
@@ -202,33 +202,33 @@ def _if(machine: Machine, op: scf.If, operands: Any) -> Any:
 
 @scalars.of(scf.For)
 def _for(machine: Machine, op: scf.For, operands: Any) -> Any:
-    start, stop, step, *carried = operands
+    start, stop, step, *parameters = operands
     if step == 0:
         raise Trap("step of zero")
     for index in range(start, stop, step):
         machine.tick()
-        outcome = machine.run_body(op.body, (index, *carried))
+        outcome = machine.run_body(op.body, (index, *parameters))
         if isinstance(outcome, Returned):
             return outcome
-        carried = outcome.values
-    return _pack(tuple(carried))
+        parameters = outcome.values
+    return _pack(tuple(parameters))
 
 
 @scalars.of(scf.While)
 def _while(machine: Machine, op: scf.While, operands: Any) -> Any:
-    carried = operands
+    parameters = operands
     while True:
         machine.tick()
-        outcome = machine.run_body(op.before, carried)
+        outcome = machine.run_body(op.before, parameters)
         if isinstance(outcome, Returned):
             return outcome
-        going, *carried = outcome.values
+        going, *parameters = outcome.values
         if not going:
-            return _pack(tuple(carried))
-        outcome = machine.run_body(op.after, carried)
+            return _pack(tuple(parameters))
+        outcome = machine.run_body(op.after, parameters)
         if isinstance(outcome, Returned):
             return outcome
-        carried = outcome.values
+        parameters = outcome.values
 
 
 @scalars.of(tt.Call)
@@ -336,10 +336,10 @@ class Writer:
         elif choice < 0.58:
             b.add(tt.Print([self.int(b, ints)], f"{self.budget}"))
         elif choice < 0.62:
-            made = b.add(core.MakeTuple([self.int(b, ints), self.int(b, ints)]))
+            result = b.add(core.MakeTuple([self.int(b, ints), self.int(b, ints)]))
             if rng.random() < 0.5:
-                made = b.add(core.TupleWith(made, self.int(b, ints), rng.randrange(2)))
-            ints.append(b.add(core.TupleLoad(made, rng.randrange(2))))
+                result = b.add(core.TupleWith(result, self.int(b, ints), rng.randrange(2)))
+            ints.append(b.add(core.TupleLoad(result, rng.randrange(2))))
         elif choice < 0.66:
             variables.append(b.add(core.Var(self.int(b, ints), name="v", type=VarType(i32))))
         elif choice < 0.72 and variables:
@@ -386,8 +386,8 @@ class Writer:
         stop = rng.choice([zero, four, self.small(b, ints)])
         step = b.add(arith.ConstantOp(rng.choice([1, 1, 2, -1, -3]), type=i32))
         if rng.random() < 0.2:
-            one = b.add(arith.ConstantOp(1, type=i32))
-            step = b.add(arith.OrI(b.add(arith.SubI(self.small(b, ints), one)), one))
+            unit = b.add(arith.ConstantOp(1, type=i32))
+            step = b.add(arith.OrI(b.add(arith.SubI(self.small(b, ints), unit)), unit))
         initial = [self.int(b, ints) for _ in range(count)]
         inner = b.nested([i32] * (count + 1), scf.packed([i32] * count))
         mine, my_bools, my_variables = [*ints, *inner.parameters], list(bools), list(variables)
@@ -395,8 +395,8 @@ class Writer:
         inner.add(scf.Yield(self.next(inner, mine, inner.parameters[1:])))
         self.results(b, b.add(scf.For(start, stop, step, initial, body=inner.finish())), count, ints)
 
-    def next(self, b: Builder, ints: list[Value], carried: Any) -> list[Value]:
-        return [self.rng.choice([self.int(b, ints), c, self.rng.choice(list(carried))]) for c in carried]
+    def next(self, b: Builder, ints: list[Value], parameters: Any) -> list[Value]:
+        return [self.rng.choice([self.int(b, ints), c, self.rng.choice(list(parameters))]) for c in parameters]
 
     def repeat(self, b: Builder, ints: list[Value], bools: list[Value], variables: list[Value], depth: int) -> None:
         count = self.rng.randint(1, 3)
@@ -408,14 +408,14 @@ class Writer:
         zero = before.add(arith.ConstantOp(0, type=i32))
         going = before.add(arith.CmpI(before.parameters[0], zero, arith.IntPredicate.SGT))
         going = before.add(arith.AndI(going, self.condition(before, mine, my_bools)))
-        handed = [before.parameters[0], *self.next(before, mine, before.parameters[1:])]
-        before.add(scf.Condition(going, handed))
+        calls = [before.parameters[0], *self.next(before, mine, before.parameters[1:])]
+        before.add(scf.Condition(going, calls))
         first = before.finish()
         after = b.nested(types, scf.packed(types))
         mine, my_bools, my_variables = [*ints, *after.parameters], list(bools), list(variables)
         self.suite(after, mine, my_bools, my_variables, depth + 1)
-        one = after.add(arith.ConstantOp(1, type=i32))
-        counted = after.add(arith.SubI(after.parameters[0], one))
+        unit = after.add(arith.ConstantOp(1, type=i32))
+        counted = after.add(arith.SubI(after.parameters[0], unit))
         after.add(scf.Yield([counted, *self.next(after, mine, after.parameters[1:])]))
         self.results(b, b.add(scf.While(initial, first, after.finish())), count, ints)
 
@@ -446,15 +446,15 @@ def preserves(run: Any, write: Any) -> Callable[..., None]:
         model = write(random.Random(seed), leaves)
         verify(model)
         text = str(model)
-        made = step(model)
-        verify(made)
+        result = step(model)
+        verify(result)
         assert str(model) == text, "the pass changed its input"
         for a, b in ((0, 0), (1, 2), (3, -5), (-(1 << 31), 7), (6, 3)):
             expected = run(model, a, b)
             if expected is not None:
-                assert run(made, a, b) == expected, f"for ({a}, {b})\n{model}\nbecame\n{made}"
+                assert run(result, a, b) == expected, f"for ({a}, {b})\n{model}\nbecame\n{result}"
         if idempotent:
-            again = step(parse(str(made)))  # Without what the pass may have noted of its result.
-            assert str(again) == str(made), "the pass is not idempotent"
+            again = step(parse(str(result)))  # Without what the pass may have noted of its result.
+            assert str(again) == str(result), "the pass is not idempotent"
 
     return check

@@ -42,10 +42,10 @@ def test_effects_stay():
 
 
 def test_a_variable_is_stored_to_only_while_it_is_loaded():
-    declared = '%v : Var<i32> = var %n @"v"; var.store %v %n;'
-    assert kept(declared) == []
-    loaded = f"{declared} %a : i32 = var.load %v; tt.store %p %a;"
-    assert kept(loaded) == ["var", "var.store", "var.load", "tt.store"]
+    names = '%v : Var<i32> = var %n @"v"; var.store %v %n;'
+    assert kept(names) == []
+    values = f"{names} %a : i32 = var.load %v; tt.store %p %a;"
+    assert kept(values) == ["var", "var.store", "var.load", "tt.store"]
 
 
 LOOP = """

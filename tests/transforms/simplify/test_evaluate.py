@@ -47,13 +47,13 @@ FLOAT_OPS = {
 def test_floats(type_: ScalarType, a: float, b: float) -> None:
     x, y = rounded(a, type_), rounded(b, type_)
     for cls, function in FLOAT_OPS.items():
-        made = evaluate(cls(at(type_), at(type_)), (a, b))
+        result = evaluate(cls(at(type_), at(type_)), (a, b))
         if x == y == 0.0 and issubclass(cls, arith.MaximumF | arith.MinimumF | arith.MaxNumF | arith.MinNumF):
             continue  # NumPy takes either zero.
         with np.errstate(all="ignore"):
             expected = float(function(NUMPY[type_](x), NUMPY[type_](y)))
-        assert made is not None
-        assert same(made, expected), (cls.NAME, x, y, made, expected)
+        assert result is not None
+        assert same(result, expected), (cls.NAME, x, y, result, expected)
 
 
 def test_the_sign_of_zeros() -> None:
@@ -72,9 +72,9 @@ def test_comparing_floats(type_: ScalarType, a: float, b: float) -> None:
     x, y = NUMPY[type_](rounded(a, type_)), NUMPY[type_](rounded(b, type_))
     functions = {"oeq": np.equal, "une": np.not_equal, "olt": np.less, "ole": np.less_equal, "ogt": np.greater}
     for name, function in functions.items():
-        made = evaluate(arith.CmpF(at(type_), at(type_), arith.FloatPredicate(name)), (a, b))
+        result = evaluate(arith.CmpF(at(type_), at(type_), arith.FloatPredicate(name)), (a, b))
         with np.errstate(all="ignore"):
-            assert made is bool(function(x, y))
+            assert result is bool(function(x, y))
 
 
 INT_OPS: dict[Any, Any] = {
@@ -151,8 +151,8 @@ def test_functions_are_exact_or_left(type_: ScalarType, a: float) -> None:
             maths.Log2: rounded(float(np.log2(wide)), type_), maths.Exp: 1.0, maths.Cos: 1.0, maths.Log: 0.0,
         }  # fmt: skip
     for cls, expected in cases.items():
-        made = evaluate(cls(at(type_)), (a,))
-        assert made is None or same(made, expected), cls.NAME
+        result = evaluate(cls(at(type_)), (a,))
+        assert result is None or same(result, expected), cls.NAME
     assert evaluate(maths.Sqrt(at(type_)), (a,)) is not None
 
 

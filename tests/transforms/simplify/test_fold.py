@@ -66,11 +66,11 @@ PARAMETERS = "(%x : i32, %f : f32, %c : i1, %p : ptr<i32>)"
 
 @pytest.mark.parametrize(("type_", "op", "expected"), IDENTITIES, ids=[case[1] for case in IDENTITIES])
 def test_identities(type_: str, op: str, expected: str, becomes: Any) -> None:
-    made = "" if expected.startswith("%") else f"%r : {type_} = arith.constant @{expected};"
+    result = "" if expected.startswith("%") else f"%r : {type_} = arith.constant @{expected};"
     becomes(
         clean,
         f'tt.func @"f" {PARAMETERS}{type_} -> {{ {CONSTANTS} %r : {type_} = {op}; tt.return %r; }};',
-        f'tt.func @"f" {PARAMETERS}{type_} -> {{ {made} tt.return {"%r" if made else expected}; }};',
+        f'tt.func @"f" {PARAMETERS}{type_} -> {{ {result} tt.return {"%r" if result else expected}; }};',
     )
 
 

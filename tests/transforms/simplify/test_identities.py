@@ -21,21 +21,21 @@ def simplified(body: str):
     """The result of `simpler` for the last op before the return: a parameter's name, a number, an op, or None."""
     model = parse(f'tt.func @"f" ({PARAMETERS})void -> {{ {body} tt.return; }};')
     last = model.bodies[0].entry.ops[-2]
-    found: list[Value | None] = []
+    results: list[Value | None] = []
 
     def look(builder: Builder, op: Op, operands: tuple[Value, ...]) -> Value | None:
         if op is last:
-            found.append(simpler(builder, op, operands))
+            results.append(simpler(builder, op, operands))
         return None
 
     transform(model, look)
-    (value,) = found
+    (value,) = results
     if value is None:
         return None
     if isinstance(value, BlockParameter):
         return "xbfptlu"[value.index]
-    known = constant_of(value)
-    return value.op.NAME if known is None else known
+    constants = constant_of(value)
+    return value.op.NAME if constants is None else constants
 
 
 def binary(op: str, type_: str, left: str, right: str) -> str:
@@ -51,7 +51,7 @@ def binary(op: str, type_: str, left: str, right: str) -> str:
 
 
 @pytest.mark.parametrize(
-    ("op", "type_", "left", "right", "found"),
+    ("op", "type_", "left", "right", "actual"),
     [
         ("addi", "i32", "x", "0", "x"), ("addi", "i32", "0", "x", "x"), ("addi", "i32", "x", "1", None),
         ("subi", "i32", "x", "0", "x"), ("subi", "i32", "x", "x", 0), ("subi", "i32", "0", "x", None),
@@ -69,13 +69,13 @@ def binary(op: str, type_: str, left: str, right: str) -> str:
         ("divf", "f32", "f", "f", None), ("maxnumf", "f32", "f", "f", "f"),
     ],
 )  # fmt: skip
-def test_arithmetic(op, type_, left, right, found):
-    made = simplified(binary(op, type_, left, right))
-    assert made == found and type(made) is type(found)
+def test_arithmetic(op, type_, left, right, actual):
+    result = simplified(binary(op, type_, left, right))
+    assert result == actual and type(result) is type(actual)
 
 
 @pytest.mark.parametrize(
-    ("body", "found"),
+    ("body", "actual"),
     [
         ('%y : i1 = arith.cmpi %x %x @"eq";', True),
         ('%y : i1 = arith.cmpi %x %x @"slt";', False),
@@ -106,16 +106,16 @@ def test_arithmetic(op, type_, left, right, found):
         ("%y : tensor<x8, i32> = tt.cat %t %t;", None),
     ],
 )
-def test_other_ops(body, found):
-    made = simplified(body)
-    assert made == found and type(made) is type(found)
+def test_other_ops(body, actual):
+    result = simplified(body)
+    assert result == actual and type(result) is type(actual)
 
 
 def test_constants_of_values():
     builder = Builder.root([i32])
     assert constant_of(builder.parameters[0]) is None
-    made = constant(builder, 2.5, f32)
-    assert isinstance(made.op, arith.ConstantOp) and made.type == f32 and constant_of(made) == 2.5
+    result = constant(builder, 2.5, f32)
+    assert isinstance(result.op, arith.ConstantOp) and result.type == f32 and constant_of(result) == 2.5
 
 
 def test_the_same_number():

@@ -60,9 +60,9 @@ def test_places_tell_the_calls_that_led_there() -> None:
             unreachable;
         };"""
     )
-    made = inline(model)
-    assert isinstance(made, core.Module)
-    place = made.functions()["kernel"].bodies[0].entry.ops[0].location
+    result = inline(model)
+    assert isinstance(result, core.Module)
+    place = result.functions()["kernel"].bodies[0].entry.ops[0].location
     lines: list[int] = []
     while place is not None:
         lines.append(place.line)
@@ -78,21 +78,21 @@ def test_inline_call_is_for_builders_too() -> None:
     twice = inline_call(builder, function, [once])
     assert twice is not None
     builder.add(tt.Return([twice]))
-    made = tt.Func("four", body=builder.finish())
+    result = tt.Func("four", body=builder.finish())
     expected = """
         tt.func @"four" (%0 : i32)i32 -> {
             %1 : i32 = arith.addi %0 %0;
             %2 : i32 = arith.addi %1 %1;
             tt.return %2;
         };"""
-    assert zg.same_model(made, parse(expected))
+    assert zg.same_model(result, parse(expected))
 
 
 OTHER = 'tt.func @"other" (%0 : ptr<i32>, %1 : i32)void -> { tt.call %0 %1 @"write"; tt.return; };'
 
 
-@pytest.mark.parametrize(("other", "left"), [("", ["kernel"]), (OTHER, ["write", "other", "kernel"])])
-def test_inline_call_leaves_a_model_that_runs(other: str, left: list[str]) -> None:
+@pytest.mark.parametrize(("other", "rest"), [("", ["kernel"]), (OTHER, ["write", "other", "kernel"])])
+def test_inline_call_leaves_a_model_that_runs(other: str, rest: list[str]) -> None:
     model = parse(f"""
         module ()void -> {{
             tt.func @"write" (%0 : ptr<i32>, %1 : i32)void -> {{ tt.store %0 %1; tt.return; }};
@@ -113,12 +113,12 @@ def test_inline_call_leaves_a_model_that_runs(other: str, left: list[str]) -> No
             return None
         return inline_call(builder, functions[op.callee], operands) or DROP
 
-    made = transform(model, transformer)
-    verify(made)
-    assert isinstance(made, core.Module) and list(made.functions()) == left
+    result = transform(model, transformer)
+    verify(result)
+    assert isinstance(result, core.Module) and list(result.functions()) == rest
     if not other:
         out = np.zeros(1, np.int32)
-        zg.run(made, 1, out, 4)
+        zg.run(result, 1, out, 4)
         assert out[0] == 8
 
 

@@ -93,17 +93,17 @@ def counting(a, b):
 
 
 def nested(a, b):
-    found = 0
+    actual = 0
     for i in range(a):
         if i % 2 == 0 or i > b:
             for j in range(i, b):
                 if j == 3:
-                    found += i
+                    actual += i
                 elif j > 4:
-                    found -= j
+                    actual -= j
         else:
-            found = found * 2 + (1 if 1 < i < b else 2)
-    return found
+            actual = actual * 2 + (1 if 1 < i < b else 2)
+    return actual
 
 
 def early(a, b):
@@ -120,8 +120,8 @@ def test_python_models_do_the_same(function: Callable[[int, int], int]) -> None:
     model = reflect(function)
     lowered = lower_structured(model)
     verify(lowered)
-    kept = (scf.If, py.If, py.For, py.While, py.CondExpression, py.CondAnd, py.CondOr)
-    assert not any(isinstance(op, kept) for op in lowered.walk())
+    copies = (scf.If, py.If, py.For, py.While, py.CondExpression, py.CondAnd, py.CondOr)
+    assert not any(isinstance(op, copies) for op in lowered.walk())
     fewer = normalize_blocks(lowered)
     verify(fewer)
     assert len(fewer.bodies[0].blocks) <= len(lowered.bodies[0].blocks)

@@ -98,14 +98,14 @@ module ()void -> {
 def test_a_kernel_gives_the_same(step: Any) -> None:
     model = parse(KERNEL)
     verify(model)
-    made = step(model)
-    verify(made)
+    result = step(model)
+    verify(result)
     x = np.random.default_rng(0).standard_normal(60).astype(np.float32)
-    expected, found = np.zeros(64, np.float32), np.zeros(64, np.float32)
+    expected, actual = np.zeros(64, np.float32), np.zeros(64, np.float32)
     run(model, "kernel", (4,), (x, expected, 60))
     assert np.any(expected != 0)
-    run(made, "kernel", (4,), (x, found, 60))
-    np.testing.assert_array_equal(found, expected)
+    run(result, "kernel", (4,), (x, actual, 60))
+    np.testing.assert_array_equal(actual, expected)
 
 
 BINARY = {
@@ -123,25 +123,25 @@ def result_of(make: Any, source: ScalarType, target: ScalarType, numbers: list[A
     """Fold an op on constants, run it folded and as it was, and compare the bits of what it stores."""
     start = Builder.root([PtrType(target)], void)
     shape = TensorType((4,), source)
-    made = start.add(make(*(start.add(arith.ConstantOp(number, type=shape)) for number in numbers)))
+    result = start.add(make(*(start.add(arith.ConstantOp(number, type=shape)) for number in numbers)))
     zero = start.add(arith.ConstantOp(0, type=TensorType((4,), SCALARS["i32"])))
     pointers = start.add(tt.Splat(start.parameters[0], TensorType((4,), PtrType(target))))
-    start.add(tt.Store(start.add(tt.AddPtr(pointers, zero)), made))
+    start.add(tt.Store(start.add(tt.AddPtr(pointers, zero)), result))
     start.add(tt.Return([]))
     model = tt.Func("kernel", body=start.finish())
     folded = fold(model)
-    stored = next(op for op in folded.walk() if isinstance(op, tt.Store)).value
-    assert hasattr(stored, "op")
-    if not isinstance(stored.op, arith.ConstantOp):
+    values = next(op for op in folded.walk() if isinstance(op, tt.Store)).value
+    assert hasattr(values, "op")
+    if not isinstance(values.op, arith.ConstantOp):
         return
-    expected, found = np.zeros(1, target.dtype), np.zeros(1, target.dtype)
+    expected, actual = np.zeros(1, target.dtype), np.zeros(1, target.dtype)
     with np.errstate(all="ignore"):
         run(model, "kernel", (1,), (expected,))
-        run(folded, "kernel", (1,), (found,))
+        run(folded, "kernel", (1,), (actual,))
     if target.is_float and np.isnan(expected.astype(np.float64))[0]:
-        assert np.isnan(found.astype(np.float64))[0]
+        assert np.isnan(actual.astype(np.float64))[0]
     else:
-        assert found.tobytes() == expected.tobytes(), (str(model), expected, found)
+        assert actual.tobytes() == expected.tobytes(), (str(model), expected, actual)
 
 
 REALS = st.one_of(st.floats(width=32), st.integers(-9, 9).map(float), st.sampled_from([0.0, -0.0, 0.5, -0.5]))
@@ -169,16 +169,16 @@ def test_folding_is_what_running_gives(type_: ScalarType, data: Any) -> None:
 def casts(source: ScalarType, target: ScalarType) -> list[Any]:
     if source == target:
         return []
-    made: list[Any] = [arith.Bitcast] if source.bits == target.bits else []
+    results: list[Any] = [arith.Bitcast] if source.bits == target.bits else []
     if source.is_float and target.is_float:
-        made += [arith.ExtF] * (source.bits < target.bits) + [arith.TruncF] * (source.bits > target.bits)
+        results += [arith.ExtF] * (source.bits < target.bits) + [arith.TruncF] * (source.bits > target.bits)
     elif source.is_float:
-        made += [arith.FPToSI if target.signed else arith.FPToUI] * (target.bits > 1)
+        results += [arith.FPToSI if target.signed else arith.FPToUI] * (target.bits > 1)
     elif target.is_float:
-        made += [arith.SIToFP if source.signed else arith.UIToFP]
+        results += [arith.SIToFP if source.signed else arith.UIToFP]
     elif source.bits != target.bits:
-        made += [arith.TruncI] if source.bits > target.bits else [arith.ExtSI, arith.ExtUI]
-    return made
+        results += [arith.TruncI] if source.bits > target.bits else [arith.ExtSI, arith.ExtUI]
+    return results
 
 
 @pytest.mark.parametrize("source", SCALARS.values(), ids=str)

@@ -45,18 +45,18 @@ _LLVM = {"i32": "i32", "i64": "i64", "f32": "float", "f64": "double", "i1": "i8"
 def compiled(types: str, body: str, *, bounds: tuple[int, ...] = (), more: str = "", **facts: Any) -> CpuCode:
     """The code of a kernel whose parameters have these types. `body` is run for each `%program`, and has the
     parameters as `%p0` …; it may go to `%fail`, an error of the program."""
-    listed = types.split()
+    names = types.split()
     loads = "\n".join(
         f"  %a{n} = getelementptr i64, ptr %arguments, i64 {n}\n"
         f"  %p{n} = load {'ptr' if type_.startswith('ptr') else _LLVM[type_]}, ptr %a{n}"
-        for n, type_ in enumerate(listed)
+        for n, type_ in enumerate(names)
     )
     binding = llvm()
     machine = binding.Target.from_default_triple().create_target_machine(opt=2, reloc="pic", codemodel="default")
     text = _TEXT.format(loads=loads, body=body, more=more)
     module = binding.parse_assembly(text)
     module.verify()
-    parameters = tuple(Parameter(type_, number) for number, type_ in enumerate(listed))
+    parameters = tuple(Parameter(type_, number) for number, type_ in enumerate(names))
     settings = {"scratch": 0, "ordered": False, "sites": (), "cpu": "", "features": "", **facts}
     return CpuCode(
         symbol="zg_test", object=machine.emit_object(module), llvm=text, model="", parameters=parameters,
@@ -67,4 +67,4 @@ def compiled(types: str, body: str, *, bounds: tuple[int, ...] = (), more: str =
 @pytest.fixture
 def made() -> Callable[..., NativeKernel]:
     """`made("ptr<i32> i32", body)`: the kernel of LLVM text, loaded."""
-    return lambda *given, **facts: NativeKernel(compiled(*given, **facts), "kernel")
+    return lambda *argument, **facts: NativeKernel(compiled(*argument, **facts), "kernel")

@@ -52,10 +52,10 @@ def in_64_bits(x, out, row, stride):
 
 def error_of(kernel: zg.Kernel, row: int, stride: int, **options: Any) -> zg.MemoryAccessError:
     x, out = np.arange(16, dtype=np.float32), np.zeros(16, np.float32)
-    with pytest.raises(zg.MemoryAccessError) as caught:
+    with pytest.raises(zg.MemoryAccessError) as error:
         kernel[3,](x, out, row, stride, **options)
     assert (x == np.arange(16)).all() and not out.any()
-    return caught.value
+    return error.value
 
 
 LARGEST = (1 << 31) - 1
@@ -71,17 +71,17 @@ CASES: list[tuple[zg.Kernel, int, int, str, str]] = [
 ]
 
 
-@pytest.mark.parametrize(("kernel", "row", "stride", "said", "hint"), CASES, ids=[case[0].name for case in CASES])
-def test_the_overflow_is_named_as_by_the_interpreter(kernel: zg.Kernel, row: int, stride: int, said: str, hint: str):
-    cold, warm, interpreted = (error_of(kernel, row, stride, **given) for given in ({}, {}, {"interpret": True}))
+@pytest.mark.parametrize(("kernel", "row", "stride", "text", "hint"), CASES, ids=[case[0].name for case in CASES])
+def test_the_overflow_is_named_as_by_the_interpreter(kernel: zg.Kernel, row: int, stride: int, text: str, hint: str):
+    cold, warm, interpreted = (error_of(kernel, row, stride, **argument) for argument in ({}, {}, {"interpret": True}))
     assert str(cold) == str(warm) == str(interpreted)
-    assert cold.summary == f"program (0, 0, 0) {said}" and cold.hint == hint
+    assert cold.summary == f"program (0, 0, 0) {text}" and cold.hint == hint
     assert [text for text, _ in cold.related] == ["it overflows here"]
     compiled = kernel.compile(zg.ptr(zg.f32), zg.ptr(zg.f32), zg.i32, zg.i32, target="cpu")
     x, out = np.zeros(16, np.float32), np.zeros(16, np.float32)
-    with pytest.raises(zg.MemoryAccessError) as caught:
+    with pytest.raises(zg.MemoryAccessError) as error:
         compiled[3,](x, out, row, stride)
-    assert str(caught.value) == str(cold)
+    assert str(error.value) == str(cold)
 
 
 def test_an_access_without_an_overflow_has_the_words_of_native_code():
@@ -102,9 +102,9 @@ def counts(x, views, out, stride):
 def test_the_arrays_are_as_the_failing_program_left_them(monkeypatch: pytest.MonkeyPatch):
     def left() -> tuple[bool, list[int], list[int]]:
         base, out = np.arange(10, dtype=np.int32), np.zeros(1, np.int32)
-        with pytest.raises(zg.MemoryAccessError, match=r"program \(2, 0, 0\) reads x") as caught:
+        with pytest.raises(zg.MemoryAccessError, match=r"program \(2, 0, 0\) reads x") as error:
             counts[3,](base[:8], base[2:], out, 1 << 16)
-        return "overflows i32" in str(caught.value), base.tolist(), out.tolist()
+        return "overflows i32" in str(error.value), base.tolist(), out.tolist()
 
     expected = [3, 4, 5, 3, 4, 5, 6, 7, 8, 9], [3]
     assert left() == (True, *expected)

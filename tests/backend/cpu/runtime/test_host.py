@@ -220,18 +220,18 @@ def test_threads_of_python_where_there_is_no_pool(without_pool: Any):
     without_pool[2,](X, 1, 1)
 
 
-@pytest.mark.parametrize("caught", [False, True])
-def test_a_launch_in_a_handler_does_not_end_the_other_where_there_is_no_pool(without_pool: Any, caught: bool):
+@pytest.mark.parametrize("warnings", [False, True])
+def test_a_launch_in_a_handler_does_not_end_the_other_where_there_is_no_pool(without_pool: Any, warnings: bool):
     """Nor where a second handler ends the launch in the first one, which catches its exception."""
     other, x = np.zeros(8, np.float32), np.ones(4096, np.float32)
     x[0], rung = 0, []
 
     def ring(*unused: Any) -> None:
-        if rung and caught:
+        if rung and warnings:
             rung.append("raised")
             raise Rung
         rung.append("rung")
-        if caught:
+        if warnings:
             signal.setitimer(signal.ITIMER_REAL, 0.1)
             with pytest.raises(Rung):
                 without_pool[8,](other, 10_000, 10_000)
@@ -245,7 +245,7 @@ def test_a_launch_in_a_handler_does_not_end_the_other_where_there_is_no_pool(wit
     finally:
         signal.setitimer(signal.ITIMER_REAL, 0)
         signal.signal(signal.SIGALRM, before)
-    assert rung == ["rung", "raised"][: 1 + caught] and not x.any(), "each program has run"
+    assert rung == ["rung", "raised"][: 1 + warnings] and not x.any(), "each program has run"
 
 
 class Broken(io.StringIO):
@@ -292,9 +292,11 @@ def strays(x_ptr, AT: tl.constexpr):
 def test_what_two_launches_at_once_leave_out_is_told_apart(monkeypatch: pytest.MonkeyPatch):
     """A tolerant launch notes the stray accesses of its own arrays, whatever other launches of the kernel note."""
     kernel = NativeKernel(compile_cpu(strays.triton(zg.ptr(zg.f32), 8), CpuOptions(tolerant=True)), "strays")
-    found: list[tuple[int, Any]] = []
-    told = NativeKernel.warn
-    monkeypatch.setattr(NativeKernel, "warn", lambda self, rows, *given: found.append((given[2][0].ctypes.data, rows)))
+    results: list[tuple[int, Any]] = []
+    messages = NativeKernel.warn
+    monkeypatch.setattr(
+        NativeKernel, "warn", lambda self, rows, *argument: results.append((argument[2][0].ctypes.data, rows))
+    )
 
     def work(number: int) -> None:
         x = np.zeros(8, np.float32)
@@ -303,9 +305,9 @@ def test_what_two_launches_at_once_leave_out_is_told_apart(monkeypatch: pytest.M
 
     with ThreadPoolExecutor(4) as pool:
         list(pool.map(work, range(4)))
-    assert len(found) == 1200
-    for address, rows in found:
+    assert len(results) == 1200
+    for address, rows in results:
         assert [row[:4] for row in rows] == [(0, 0, 0, address + 32)]
-    monkeypatch.setattr(NativeKernel, "warn", told)
+    monkeypatch.setattr(NativeKernel, "warn", messages)
     with pytest.warns(zg.ZigguratWarning, match=r"program \(0, 0, 0\) writes x\[8\], but x has 8 elements"):
         kernel.launch((2, 1, 1), ["x"], [np.zeros(8, np.float32)])

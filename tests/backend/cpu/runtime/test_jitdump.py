@@ -42,12 +42,12 @@ def compiled(*, line_info: bool):
 def records(data: bytes):
     """The head of a file, and the kind and the content of each record."""
     head = struct.unpack_from("=IIIIIIQQ", data)
-    found, at = [], head[2]
+    actual, at = [], head[2]
     while at < len(data):
         kind, size, _ = struct.unpack_from("=IIQ", data, at)
-        found.append((kind, data[at + 16 : at + size]))
+        actual.append((kind, data[at + 16 : at + size]))
         at += size
-    return head, found
+    return head, actual
 
 
 @pytest.fixture
@@ -59,11 +59,11 @@ def folder(tmp_path, monkeypatch):
 def test_a_file_has_the_code_and_the_lines_of_the_functions(folder):
     code = compiled(line_info=True)
     kernel = NativeKernel(code, "waves")
-    head, found = records((folder / f"jit-{os.getpid()}.dump").read_bytes())
+    head, actual = records((folder / f"jit-{os.getpid()}.dump").read_bytes())
     assert head[:3] == (0x4A695444, 1, 40) and head[5] == os.getpid()
-    assert [kind for kind, _ in found] == [2, 0] * (len(found) // 2)
+    assert [kind for kind, _ in actual] == [2, 0] * (len(actual) // 2)
     names = {}
-    for (_, lines), (_, load) in zip(found[::2], found[1::2], strict=True):
+    for (_, lines), (_, load) in zip(actual[::2], actual[1::2], strict=True):
         process, _, address, again, size, _ = struct.unpack_from("=IIQQQQ", load)
         name, _, content = load[40:].partition(b"\0")
         assert (process, address, len(content)) == (os.getpid(), again, size)
@@ -73,39 +73,41 @@ def test_a_file_has_the_code_and_the_lines_of_the_functions(folder):
     address, size, lines = names[code.symbol]
     assert address == kernel.entry
     start, count = struct.unpack_from("=QQ", lines)
-    at, seen = 16, []
+    at, values = 16, []
     while at < len(lines):
         place, line, _ = struct.unpack_from("=Qii", lines, at)
         file, _, _ = lines[at + 16 :].partition(b"\0")
         at += 17 + len(file)
-        seen.append((place, line))
+        values.append((place, line))
         assert Path(os.fsdecode(file)) == HERE and address <= place < address + size
-    assert start == address and count == len(seen) and seen == sorted(seen, key=lambda one: one[0])
+    assert start == address and count == len(values) and values == sorted(values, key=lambda item: item[0])
     source, first = inspect.getsourcelines(waves.fn)
-    wanted = {first + index for index, line in enumerate(source) if "load" in line or "sin" in line or "store" in line}
-    assert wanted <= {line for _, line in seen} <= set(range(first, first + len(source)))
+    expected = {
+        first + index for index, line in enumerate(source) if "load" in line or "sin" in line or "store" in line
+    }
+    assert expected <= {line for _, line in values} <= set(range(first, first + len(source)))
 
 
 def test_code_without_lines_has_names(folder):
     code = compiled(line_info=False)
     NativeKernel(code, "waves")
-    _, found = records((folder / f"jit-{os.getpid()}.dump").read_bytes())
-    assert all(struct.unpack_from("=Q", content, 8) == (0,) for kind, content in found if kind == 2)
-    assert any(code.symbol.encode() in content for kind, content in found if kind == 0)
+    _, actual = records((folder / f"jit-{os.getpid()}.dump").read_bytes())
+    assert all(struct.unpack_from("=Q", content, 8) == (0,) for kind, content in actual if kind == 2)
+    assert any(code.symbol.encode() in content for kind, content in actual if kind == 0)
 
 
 def test_launches_compile_with_lines_only_if_a_folder_is_named(folder, monkeypatch):
     """The two kinds of code have keys of their own in the cache."""
     x, out = np.ones(256, np.float32), np.zeros(256, np.float32)
     sizes = []
-    for given in (True, False):
+    for argument in (True, False):
         kernel = zg.kernel(waves.fn)
-        if not given:
+        if not argument:
             monkeypatch.delenv("ZIGGURAT_DEBUG_DIR")
-        before = sum(file.stat().st_size for file in folder.glob("*")) if given else sizes[0]
+        before = sum(file.stat().st_size for file in folder.glob("*")) if argument else sizes[0]
         kernel[(1,)](x, out, 256)
         sizes.append(sum(file.stat().st_size for file in folder.glob("*")))
-        assert (sizes[-1] > before) == given
+        assert (sizes[-1] > before) == argument
 
 
 def test_a_forked_process_has_a_file_of_its_own(folder):
@@ -144,5 +146,5 @@ for _ in range(20000): test_jitdump.waves[(1,)](x, out, 256)"""
     subprocess.run(["perf", "inject", "--jit", "-i", data, "-o", merged], check=True, capture_output=True)
     symbol = compiled(line_info=True).symbol
     show = ["perf", "annotate", "--stdio", "--print-line", "-i", merged, "-s", symbol]
-    shown = subprocess.run(show, check=True, capture_output=True, text=True).stdout
-    assert "x = zg.sin(x)" in shown and re.search(rf"\d+\.\d\d +{HERE.stem}\.py:\d+", shown), shown
+    text = subprocess.run(show, check=True, capture_output=True, text=True).stdout
+    assert "x = zg.sin(x)" in text and re.search(rf"\d+\.\d\d +{HERE.stem}\.py:\d+", text), text

@@ -64,9 +64,9 @@ def of_array(name: str, array: Any, rules: int = 0) -> Given:
 
 
 def launch_of(
-    kernel: NativeKernel, given: Sequence[Given], grid: tuple[int, int, int] = (1, 1, 1), **options: Any
+    kernel: NativeKernel, argument: Sequence[Given], grid: tuple[int, int, int] = (1, 1, 1), **options: Any
 ) -> Any:
-    plan = plan_of(kernel, given, options, "done", failed)
+    plan = plan_of(kernel, argument, options, "done", failed)
     assert plan is not None
     return native().launcher(grid, [plan], slow)
 
@@ -142,11 +142,11 @@ def test_rules_of_divisibility(made: Made):
 def test_arguments_by_position_by_name_and_left_out(made: Made):
     kernel = made("ptr<i64> i32", ECHO)
     out, block = np.zeros(32, np.int64), 4096 + len(NAMES)
-    given = [
+    inputs = [
         of_array("out", out), Given("block", block, None), Given("n", 7, i32), Given("mode", "fast", None),
         Given("left", 2, None, passed=False),
     ]  # fmt: skip
-    launch = launch_of(kernel, given, num_warps=4)
+    launch = launch_of(kernel, inputs, num_warps=4)
     fast = "".join(["fa", "st"])
     assert launch(out, int(str(block)), 8, fast, num_warps=4) == "done"
     assert out[1] == 8
@@ -255,8 +255,8 @@ def test_views_of_torch_with_a_stride_of_the_launch(made: Made):
     kernel = made("ptr<i64> ptr<i64> i32", ECHO, bounds=(0, 1))
     out, wide = torch.zeros(32, dtype=torch.int64), torch.zeros((4, 6), dtype=torch.int64)
     x = wide[:, :2]
-    given = [of_array("out", out), attrs.evolve(of_array("x", x), stride=(0, 2, 6)), Given("stride", 6, i32)]
-    launch = launch_of(kernel, given)
+    arguments = [of_array("out", out), attrs.evolve(of_array("x", x), stride=(0, 2, 6)), Given("stride", 6, i32)]
+    launch = launch_of(kernel, arguments)
     assert launch(out, x, 6) == "done"
     low = x.data_ptr()
     spans = [(out.data_ptr(), out.data_ptr() + 256), (low, low + 8 * (3 * 6 + 2))]
@@ -264,12 +264,12 @@ def test_views_of_torch_with_a_stride_of_the_launch(made: Made):
     for other, number in ((x, 5), (wide[:, ::2].t(), 6), (wide[::2], 6)):
         assert launch(out, other, number) == "slow 3 []"
     assert launch(out, wide[::2], 12) == launch(out, wide, 5) == "done"
-    launch = launch_of(kernel, [given[0], attrs.evolve(given[1], stride=(64, -1, 0)), given[2]])
+    launch = launch_of(kernel, [arguments[0], attrs.evolve(arguments[1], stride=(64, -1, 0)), arguments[2]])
     assert launch(out, x, 6) == "slow 3 []" and launch(out, wide, 6) == "done"
 
 
 @pytest.mark.parametrize(
-    "given",
+    "make_arguments",
     [
         Given("x", (1, 2), i32),
         Given("x", np.float16(1), f16),
@@ -278,14 +278,14 @@ def test_views_of_torch_with_a_stride_of_the_launch(made: Made):
         Given("x", 1, f32),
     ],
 )
-def test_arguments_without_a_plan(made: Made, given: Given):
-    assert plan_of(made("i32", ""), [given], {}, None, failed) is None
+def test_arguments_without_a_plan(made: Made, make_arguments: Given):
+    assert plan_of(made("i32", ""), [make_arguments], {}, None, failed) is None
 
 
 def test_too_many_arguments_for_a_plan(made: Made):
     out = np.zeros(4, np.int64)
     kernel = made(" ".join(["ptr<i64>"] * 25), "")
     assert plan_of(kernel, [of_array(f"a{n}", out) for n in range(25)], {}, None, failed) is None
-    given = [Given(f"c{n}", n, None) for n in range(65)]
-    assert plan_of(made("", ""), given, {}, None, failed) is None
-    assert plan_of(made("", ""), given[:64], {}, None, failed) is not None
+    arguments = [Given(f"c{n}", n, None) for n in range(65)]
+    assert plan_of(made("", ""), arguments, {}, None, failed) is None
+    assert plan_of(made("", ""), arguments[:64], {}, None, failed) is not None

@@ -120,7 +120,7 @@ def test_several_threads_launch_at_once(made: Made):
 def test_other_threads_of_python_run_meanwhile(made: Made):
     kernel = made("ptr<i32> i32", SLOW)
     x = np.zeros(64, np.int32)
-    seen = 0
+    calls = 0
     over = threading.Event()
 
     def launch() -> None:
@@ -130,10 +130,10 @@ def test_other_threads_of_python_run_meanwhile(made: Made):
     thread = threading.Thread(target=launch)
     thread.start()
     while not over.is_set():
-        seen += 1
+        calls += 1
         time.sleep(0.001)
     thread.join()
-    assert seen > 3
+    assert calls > 3
 
 
 @pytest.mark.skipif(not sys.platform.startswith("linux") or os.uname().machine != "x86_64", reason="MXCSR is of x86-64")
