@@ -48,12 +48,13 @@ def _code_within(source: str, file: str, variables: Sequence[str]) -> types.Code
     """The code of the function with this source, inside of a function that has these variables."""
     tree = ast.parse(source)
     around = ast.parse(f"def around({', '.join(variables)}): pass")
-    assert isinstance(around.body[0], ast.FunctionDef)
+    assert isinstance(around.body[0], ast.FunctionDef) and isinstance(tree.body[0], ast.FunctionDef)
     around.body[0].body = tree.body
-    outer = compile(around, file, "exec")
-    for _ in range(2):
-        outer = next(one for one in outer.co_consts if isinstance(one, types.CodeType))
-    return outer
+    code = compile(around, file, "exec")
+    for name in ("around", tree.body[0].name):  # From Python 3.14 on, annotations are code of their own.
+        constants = (constant for constant in code.co_consts if isinstance(constant, types.CodeType))
+        code = next(constant for constant in constants if constant.co_name == name)
+    return code
 
 
 def digest(text: str) -> str:
