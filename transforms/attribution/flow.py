@@ -65,7 +65,7 @@ def cases(state: State, flag: Value | None) -> tuple[list[State], list[State]]:
     type_ = constant(True) if flag is None else state[flag]
     if flag is None or isinstance(type_, ConstantType):
         return ([], [state]) if type_.value else ([state], [])
-    if isinstance(type_, Split):
+    if isinstance(type_, Split) and type_.flag in state:
         parts = [cases(inner, flag) for states in cases(state, type_.flag) for inner in states]
         return [state for no, _ in parts for state in no], [state for _, yes in parts for state in yes]
     return [where(state, flag, False)], [where(state, flag, True)]
@@ -80,6 +80,11 @@ def where(state: State, flag: Value, value: bool) -> State:
         return type_.components[value] if type_.flag is flag else split(type_.flag, *map(narrowed, type_.components))
 
     return {**{var: narrowed(type_) for var, type_ in state.items()}, flag: constant(value)}
+
+
+def whole(type_: Type) -> list[Type]:
+    """The types that a variable has for any values of the flags."""
+    return [part for each in type_.components for part in whole(each)] if isinstance(type_, Split) else [type_]
 
 
 def met(
@@ -114,7 +119,7 @@ def met(
         return {**{var: split(flag, low[var], high[var]) for var in variables}, flag: i1}
 
     def joined(var: Value) -> Type:
-        types = [state.get(var, UNASSIGNED) for state in states]
+        types = [type_ for state in states for type_ in whole(state.get(var, UNASSIGNED))]
         if at_end and all(isinstance(type_, ConstantType) for type_ in types):
             others = [other.get(var) for other in context.destinations]
             for above in [
