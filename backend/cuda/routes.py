@@ -77,10 +77,12 @@ if _z_y is None:
 else:
     _z_gx = _z_x; _z_gy = _z_y; _z_gz = _z_w"""
 _AGAIN = "_z_x if _z_made is _z_route else _z_again(_z_made)"
+_AGAIN_OPTIONS = '_z_options if _z_on is None else {**_z_options, "stream": _z_on}'
 _TEXT = """\
 def bound(_z_x, _z_y, _z_w, /):
     def launch({parameters}*_z_more, **_z_options):
         _z_made = _z_route
+        _z_on = None
         try:
             if _z_native and not _z_more:
                 {grid}
@@ -92,6 +94,8 @@ def bound(_z_x, _z_y, _z_w, /):
                 _z_fresh, _z_tiles, _z_result,
             ) = _z_last[0]
             {read}
+            if _z_options:
+                _z_on = _z_options.pop("stream", None)
             if not _z_more and {conditions}(_z_options == _z_same if _z_options or _z_same else True):
                 {grid}
                 try:
@@ -103,13 +107,13 @@ def bound(_z_x, _z_y, _z_w, /):
                 if not ({unchanged}):
                     if not ({placed}):
                         _z_free.append(_z_slot)
-                        return _z_seek({again_grid}, _z_y, _z_w, _z_more, _z_options, {values})
+                        return _z_seek({again_grid}, _z_y, _z_w, _z_more, {again_options}, {values})
                     _z_pack(_z_buffer, 0, {moving})
                     _z_slot[2:] = [_z_now, {floats}]
                 {again}
         except (_z_struct_error, _z_AttributeError, _z_KeyError, _z_OverflowError, _z_TypeError, _z_ValueError):
             pass
-        return _z_seek({again_grid}, _z_y, _z_w, _z_more, _z_options, {values})
+        return _z_seek({again_grid}, _z_y, _z_w, _z_more, {again_options}, {values})
     return launch
 
 def _z_seek(_z_x, _z_y, _z_w, _z_more, _z_options, {values}):
@@ -312,12 +316,13 @@ class Writer:
         }
         stream = "_z_own.address" if self.reader is arrays.OWN else "_z_stream(_z_device)"
         values = ", ".join(names)
-        stream_in_call = f"{stream} if _z_on is None else _z_stream_address(_z_on)"
+        stream = f"{stream} if _z_on is None else _z_stream_address(_z_on)"
         return _TEXT.format(
             **{name: "".join(f"{part}, " for part in parts) for name, parts in lists.items()},
             apart=apart,
             grid=_GRID.replace("\n", "\n" + " " * 16).format(named=", ".join(f"{name!r}: {name}" for name in names)),
             again_grid=_AGAIN,
+            again_options=_AGAIN_OPTIONS,
             conditions="".join(f"{condition} and " for condition in self.conditions),
             guard=guard,
             read="; ".join(self.read) or "pass",
@@ -328,7 +333,7 @@ class Writer:
             else " and ".join(unchanged),  # Fields of descriptors are not compared.
             placed=" and ".join(conditions) or "True",
             again=_DRIVER.format(stream=stream, pointers="_z_pointers", values=values),
-            found=_DRIVER.format(stream=stream_in_call, pointers="_z_slot[1]", values=values),
+            found=_DRIVER.format(stream=stream, pointers="_z_slot[1]", values=values),
         )
 
 

@@ -63,10 +63,13 @@ def gpu_sizes(grid: Any, name: str) -> tuple[int, int, int]:
     return x, y, z
 
 
+_EXACT = frozenset((int,))
+
+
 def is_exact(grid: Any) -> bool:
     """Whether a grid is an int or a tuple of them. A table finds (1.0,) and (True,) as (1,), but they are no grids."""
     sizes = cast("tuple[Any, ...]", grid) if type(grid) is tuple else (grid,)
-    return all(type(size) is int for size in sizes)
+    return {*map(type, sizes)} <= _EXACT
 
 
 def padded(sizes: Sequence[int]) -> tuple[int, int, int]:

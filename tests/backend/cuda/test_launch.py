@@ -209,6 +209,20 @@ def test_options_are_part_of_what_is_compiled(fake):
     assert [spec.options for spec in kernel.specs] == [(("num_warps", 4),), (("num_warps", 8),)]
 
 
+def test_a_later_launch_on_a_stream_looks_no_kernel_up(fake):
+    kernel = dispatcher(fake, "x")
+    kernel.at((1,))(array())
+    launch = kernel.at((1,))
+    names: list[str] = []
+    for stream in (77, 77, 78):
+        names.clear()
+        sys.setprofile(lambda frame, event, _: names.append(frame.f_code.co_name) if event == "call" else None)
+        launch(array(), stream=stream)
+        sys.setprofile(None)
+    launch(array())
+    assert "_z_seek" not in names and [launch["stream"][1] for launch in fake.launches] == [0, 77, 77, 78, 0]
+
+
 def test_streams(fake):
     kernel = dispatcher(fake, "x")
     arguments = (77, SimpleNamespace(cuda_stream=78), SimpleNamespace(ptr=79), SimpleNamespace(__cuda_stream__=(0, 80)))
