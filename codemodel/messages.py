@@ -122,6 +122,11 @@ def call_text(name: str) -> Part:
     return Part(lambda words: words.call(name))
 
 
+def dtype_text(dtype: ScalarType | PtrType) -> Part:
+    """A dtype as a kernel names it: `zg.f32`, `tl.float32`, `float`."""
+    return Part(lambda words: words.dtype(dtype))
+
+
 def applied_text(name: str, values: Sequence[str]) -> Part:
     """A call with arguments as its author writes it: `zg.floordiv(7, 0)`, `7 / 0`."""
 

@@ -77,12 +77,17 @@ def bind(
     return bound
 
 
-def suggest(name: str, known: Iterable[str], prefix: str = "") -> str | None:
-    """A hint with the known name that is nearest to `name`, or None."""
+def nearest(name: str, names: Iterable[str]) -> str | None:
+    """The one of `names` that differs least from `name`, or None if each differs much."""
     from difflib import get_close_matches  # The import is slow, and only errors need it.
 
-    near = get_close_matches(name, list(known), 1)
-    return f"did you mean {prefix}{near[0]}?" if near else None
+    return next(iter(get_close_matches(name, list(names), 1)), None)
+
+
+def suggest(name: str, names: Iterable[str], prefix: str = "") -> str | None:
+    """A hint with the one of `names` that is nearest to `name`, or None."""
+    near = nearest(name, names)
+    return f"did you mean {prefix}{near}?" if near else None
 
 
 @attrs.frozen

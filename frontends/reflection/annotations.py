@@ -8,10 +8,11 @@ import typing
 from typing import Any
 
 from ziggurat.codemodel.errors import KernelTypeError
+from ziggurat.codemodel.messages import dtype_text, say
 from ziggurat.codemodel.types import DescriptorType, PtrType, ScalarType, Type, constexpr_type, find_scalar, pyobject
 from ziggurat.frontends.language.constants import unwrapped
 from ziggurat.frontends.language.phrases import NAME_TYPE
-from ziggurat.frontends.language.signature import suggest
+from ziggurat.frontends.language.signature import nearest
 from ziggurat.frontends.reflection.names import Names
 
 _OURS = {"zg": "ziggurat", "ziggurat": "ziggurat", "tl": "ziggurat.triton.language"}
@@ -39,7 +40,8 @@ def annotated_type(name: str, annotation: Any, node: ast.AST, names: Names) -> T
             for prefix, member in _MENTION.findall(text):
                 if _named(getattr(ours[prefix], member, pyobject)) is not None:
                     stray.append(member)
-                    hint = suggest(member, dir(ours[prefix]), f"{prefix}.") or hint
+                    near = _named(getattr(ours[prefix], nearest(member, dir(ours[prefix])) or "", None))
+                    hint = say("did you mean {}?", dtype_text(near)) if isinstance(near, ScalarType) else hint
     if getattr(annotation, "__name__", "") == "constexpr":
         return constexpr_type
     declared, origin = _named(annotation), typing.get_origin(annotation)

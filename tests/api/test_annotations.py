@@ -166,6 +166,8 @@ def test_a_text_that_names_nothing_is_an_error(annotation: str, hint: str, decor
         launched(kernel_with(annotation, True, decorator))
     if decorator == "triton.jit":  # The hint has the names of the language of the kernel.
         hint = hint.replace("zg.f64", "tl.float64")
+    else:
+        hint = hint.replace("tl.float64", "zg.f64")
     assert caught.value.hint.startswith(hint)
 
 

@@ -117,6 +117,11 @@ def bad_dtype(out, n):
 
 
 @triton.jit
+def text_for_a_dtype(out, n):
+    tl.store(out, n.to("float32"))
+
+
+@triton.jit
 def bad_class(out, n):
     tl.store(out, n.to(float))
 
@@ -168,6 +173,7 @@ def bad_name(out, n):
             1,
         ),
         (bad_dtype, triton.CompilationError, "n.to: 'dtype' must be a dtype such as tl.float32; got 'float33'", 1),
+        (text_for_a_dtype, triton.CompilationError, "'dtype' must be a dtype such as tl.float32; got 'float32'", 1),
         (bad_class, triton.CompilationError, "n.to: 'dtype' must be a dtype such as tl.float32; got float", 1),
         (bad_name, triton.CompilationError, "name 'undefined_name' is not defined", 1),
     ],

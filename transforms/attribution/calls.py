@@ -291,7 +291,7 @@ def argument_of(
         if parameter.takes in ("ConstInt", "ConstInts", "ConstShape"):
             for part in components(type_) or (type_,):
                 run_time_type(part)
-        value = held(typing.argument, parameter, constant_value)
+        value = held(typing.argument, parameter, constant_value, not typing.language.is_triton)
         check_supported(value)
         return value, value
     if type_ != NONE or parameter.variadic:

@@ -198,16 +198,18 @@ _KINDS: dict[str, tuple[str, Callable[[Any], bool], str | None]] = {
 }
 
 
-def held(argument: Callable[[str], str], parameter: Parameter, value: Any) -> Any:
+def held(argument: Callable[[str], str], parameter: Parameter, value: Any, texts_name_dtypes: bool = True) -> Any:
     """A constant converted for the parameter. Raises `KernelTypeError` when it is not of the parameter's kind.
 
-    `argument` gives the argument in messages, by the name of the parameter.
+    `argument` gives the argument in messages, by the name of the parameter. `texts_name_dtypes` makes "float32" a
+    dtype, which Triton's Python refuses.
     """
-    value = parameter.held(value)
-    found = _KINDS.get(parameter.takes)
-    if found is None or (value is None and parameter.optional):
+    if texts_name_dtypes or not isinstance(value, str):
+        value = parameter.held(value)
+    kind = _KINDS.get(parameter.takes)
+    if kind is None or (value is None and parameter.optional):
         return value
-    words, fits, hint = found
+    words, fits, hint = kind
     if not fits(value):
         words = say("{}, or None", words) if parameter.optional else words
         raise KernelTypeError(say("{} must be {}; got {}", argument(parameter.name), words, show(value)), hint=hint)
