@@ -12,6 +12,8 @@ from typing import Any
 import hypothesis
 import pytest
 
+pytest_plugins = ["quick"]
+
 hypothesis.settings.register_profile("ziggurat", deadline=None)  # two shared cores: a deadline would be noise
 hypothesis.settings.register_profile("ci", deadline=None, derandomize=True)
 hypothesis.settings.load_profile("ci" if os.environ.get("CI") else "ziggurat")
