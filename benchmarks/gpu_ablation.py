@@ -94,7 +94,7 @@ class Case:
     kernel: Any
     types: Sequence[Any]
     grid: tuple[int, ...]
-    given: Sequence[Any]
+    argument_forms: Sequence[Any]
     options: Mapping[str, Any]
 
 
@@ -330,7 +330,7 @@ def compiled(name: str, without: str | None = None) -> Any:
 def cycles(name: str, without: str | None = None) -> int:
     """The cycles of a launch by the cost model: those that the busiest unit of each SM needs for its share of it."""
     case, cost = KERNELS[name], cost_of(compiled(name, without).stages["gpu"])
-    numbers = {str(at): value for at, value in enumerate(case.given) if not isinstance(value, tuple)}
+    numbers = {str(at): value for at, value in enumerate(case.argument_forms) if not isinstance(value, tuple)}
     grid = (*case.grid, 1, 1)[:3]
     work = work_of_grid(cost, Launch(grid, numbers))
     assert work is not None, f"the iterations of {name} are not known"
@@ -405,7 +405,7 @@ def launched(name: str) -> tuple[Any, list[Any]]:
     dtypes = {zg.f16: torch.float16, zg.bf16: torch.bfloat16, zg.f32: torch.float32, zg.f8e4m3: torch.float8_e4m3fn}
     case, arguments = KERNELS[name], list[Any]()
     types = [type_ for type_ in case.types if not isinstance(type_, int | str | None)]
-    for type_, argument in zip(types, case.given, strict=True):
+    for type_, argument in zip(types, case.argument_forms, strict=True):
         if isinstance(argument, tuple):
             element = type_.type.element if hasattr(type_.type, "block") else type_.type.pointee
             array = torch.randn(*argument, device="cuda").to(dtypes[element])

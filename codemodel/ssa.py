@@ -281,7 +281,7 @@ class VariableFlow:
         self._setters: dict[tuple[Value, Block], list[Op]] = {}  # The ops of a block that set a variable.
         self._set_by: dict[Op, dict[Value, None]] = {}  # The variables that an op sets.
         self._frontiers: dict[tuple[Value, Body], set[Block]] = {}
-        self._needed: set[tuple[Value, Block | Value]] = set()
+        self._live: set[tuple[Value, Block | Value]] = set()
         work: list[_Place] = []
         variable_set = frozenset(self.variables)
         for op in root.walk():
@@ -295,13 +295,13 @@ class VariableFlow:
 
     def parameters(self, block: Block) -> tuple[Value, ...]:
         """The variables that a block takes as parameters: those whose stores meet there."""
-        return tuple(v for v in self.variables if (v, block) in self._needed and block in self._frontier(v, block))
+        return tuple(v for v in self.variables if (v, block) in self._live and block in self._frontier(v, block))
 
     def handed(self, op: Structured) -> tuple[Value, ...]:
         """The variables that a structured op hands on, by their first stores."""
         nodes = [op.result, *(body.entry for body in op.bodies if isinstance(op, Loop))]
         values = self._set_by.get(op, {}) if op.terminators() else ()
-        return tuple(v for v in values if any((v, node) in self._needed for node in nodes))
+        return tuple(v for v in values if any((v, node) in self._live for node in nodes))
 
     def _note(self, variable: Value, setter: Op) -> None:
         """Note that an op sets a variable, and so do the ops around it in which the variable is visible."""
@@ -328,9 +328,9 @@ class VariableFlow:
         number = bisect_left(setters, count, key=self.dominance.position)
         setter = setters[number - 1] if number else None
         node = block if setter is None else setter.result
-        if (variable, node) in self._needed:
+        if (variable, node) in self._live:
             return
-        self._needed.add((variable, node))
+        self._live.add((variable, node))
         body, owner = block.parent, block.parent.parent
         if setter is not None:
             if isinstance(setter, Structured):

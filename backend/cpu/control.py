@@ -114,9 +114,9 @@ def _timer(emitter: Emitter, op: tt.GlobalTimer) -> Number:
 @emits(scf.For)
 def _for(emitter: Emitter, op: scf.For, start: Number, stop: Number, step: Number, *initial: Number) -> Any:
     """The number of iterations is known before the first one, so that no index can wrap around."""
-    signed, known = scalar_element(op.start.type).signed, constant_of(op.step)
+    signed, constant_step = scalar_element(op.start.type).signed, constant_of(op.step)
     kind, below = start.kind, "slt" if signed else "ult"
-    if known is None:
+    if constant_step is None:
         emitter.fail(ZERO_STEP, step.test("eq", 0), emitter.site(op, "loops"))
     down = step.test("slt", 0) if signed else emitter.number("i1", "false")
     size = down.select(0 - step, step)

@@ -148,9 +148,9 @@ def _function(
     """The lines of a function whose first block has this label."""
     debug = ""
     if places is not None:
-        moved, subprogram = places.moved, places.function(name)
+        moved_lines, subprogram = places.moved, places.function(name)
         debug = f" !dbg !{subprogram}"
-        lines = [_DEBUG.sub(lambda node: f"!dbg !{moved(int(node[1]), subprogram)}", line) for line in lines]
+        lines = [_DEBUG.sub(lambda node: f"!dbg !{moved_lines(int(node[1]), subprogram)}", line) for line in lines]
     stores = [f"  store {type_} %{value}, ptr %{value}.out" for value, type_ in results.items()]
     head = f"define internal i64 @{name}({arguments}) #1{debug} {{"
     return [head, f"{label}:", *lines, *stores, "  ret i64 0", "}"]

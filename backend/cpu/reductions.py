@@ -90,7 +90,7 @@ class Tree:
         self.orders = [tuple(range(max(self.lanes, 1)))]  # The numbers of the elements in the lanes, after each step.
         self._block = max(2, 16 // element_bytes(self.types[0]))
         self._steps = 0  # Those of what the groups hold.
-        self._taken: list[tuple[Values, int]] = []  # The vectors of the present iteration, and their steps.
+        self._pending: list[tuple[Values, int]] = []  # The vectors of the present iteration, and their steps.
 
     def _stride(self, type_: Type) -> int:
         return element_bytes(type_) * max(self.lanes, 1)
@@ -127,14 +127,14 @@ class Tree:
 
     def _take(self, values: Values, steps: int) -> None:
         """Combine vectors that have been through the same number of steps."""
-        while self._taken and self._taken[-1][1] == steps:
-            values = self._pair(self._taken.pop()[0], values, steps)
+        while self._pending and self._pending[-1][1] == steps:
+            values = self._pair(self._pending.pop()[0], values, steps)
             steps += 1
-        self._taken.append((values, steps))
+        self._pending.append((values, steps))
 
     def _combined(self) -> tuple[Values, int]:
         """All that has come combined, and its steps."""
-        taken, self._taken = self._taken, []
+        taken, self._pending = self._pending, []
         while len(taken) > 1:
             (first, steps), (second, _) = taken[-2:]
             taken[-2:] = [(self._pair(first, second, steps), steps + 1)]

@@ -21,7 +21,7 @@ _PER_THREAD = 2  # The address that stands for another stream in each thread (CU
 
 Launch = Callable[..., Any]  # Takes what `cuLaunchKernel` takes.
 
-_kept: dict[tuple[int, int, int], tuple[int, int]] = {}  # By context, stream and thread: an address, and the bytes.
+_memory: dict[tuple[int, int, int], tuple[int, int]] = {}  # By context, stream and thread: an address, and the bytes.
 _lock = threading.Lock()
 
 
@@ -51,12 +51,12 @@ def provided(context: int, stream: int, size: int) -> int:
         return allocated(size)  # The graphs that are made of the capture need it for as long as they are there.
     key = context, stream, threading.get_ident() if stream == _PER_THREAD else 0
     with _lock:
-        memory, most = _kept.get(key, (0, 0))
+        memory, most = _memory.get(key, (0, 0))
         if size > most:
             # Launches before may still use the smaller memory. Twice the size each time bounds what is kept for them.
             most = max(size, 2 * most)
             memory = allocated(most)
-            _kept[key] = memory, most
+            _memory[key] = memory, most
         return memory
 
 

@@ -51,16 +51,16 @@ class Described:
     there are programs. Where they are too many to count, the other kernel is launched.
     """
 
-    def __init__(self, launch: Callable[..., Any], loaded: Loaded) -> None:
+    def __init__(self, launch: Callable[..., Any], binary_in_context: Loaded) -> None:
         self.launch = launch
-        self._loaded, self._binary = loaded, loaded.binary
-        sources = [source for one in loaded.binary.maps for source in one.sources]
+        self._handle, self._binary = binary_in_context, binary_in_context.binary
+        sources = [source for map_ in binary_in_context.binary.maps for source in map_.sources]
         self._numbers = [int(source) for source in sources if not source.startswith("=")]
-        self._persistent, self._sizes = loaded.binary.persistent, len(loaded.binary.parameters)
-        self._most = loaded.programs_at_once if self._persistent else 0
+        self._persistent, self._sizes = binary_in_context.binary.persistent, len(binary_in_context.binary.parameters)
+        self._most = binary_in_context.programs_at_once if self._persistent else 0
         self._count = self._sizes + 3 * self._persistent
         self._places = struct.Struct(f"={self._count + 1}Q")
-        self._known: dict[tuple[int, ...], bytes | LaunchError] = {}
+        self._maps_by_pointers: dict[tuple[int, ...], bytes | LaunchError] = {}
         self._launched: dict[int, bytes] = {}  # The bytes of buffers, by the addresses of their pointers.
 
     def has_maps(self, pointers: int) -> bool:
@@ -86,13 +86,13 @@ class Described:
             addresses = self._places.unpack_from(bases, size)
             start = pointers - size
             values = tuple([_NUMBER.unpack_from(bases, addresses[number] - start)[0] for number in self._numbers])
-            maps = self._known.get(values)
+            maps = self._maps_by_pointers.get(values)
             if maps is None:
-                if len(self._known) >= _KEPT:
-                    self._known.clear()
+                if len(self._maps_by_pointers) >= _KEPT:
+                    self._maps_by_pointers.clear()
                     self._launched.clear()
                 maps = self._described(dict(zip(self._numbers, values, strict=True)))
-                self._known[values] = maps
+                self._maps_by_pointers[values] = maps
             if not isinstance(maps, bytes):
                 return self._other(maps, x, y, z, stream, pointers, extra)
             ctypes.memmove(addresses[self._count], maps, len(maps))
@@ -104,30 +104,30 @@ class Described:
         return self.launch(function, x, y, z, *rest)
 
     def _other(self, error: LaunchError, x: int, y: int, z: int, stream: Any, pointers: int, extra: Any) -> Any:
-        if self._loaded.otherwise is None:
+        if self._handle.otherwise is None:
             raise error
-        other = self._loaded.otherwise()
+        other = self._handle.otherwise()
         shape = other.binary.threads, 1, 1, other.binary.shared
         return other.launch(other.function, x, y, z, *shape, stream, pointers, extra)
 
     def _described(self, values: Mapping[int, int]) -> bytes | LaunchError:
         """The tensor maps of a launch, given the values of parameters; or the error for values that have none."""
         maps: list[bytes] = []
-        for one in self._binary.maps:
-            address, *shape, pitch = (int(s[1:]) if s.startswith("=") else values[int(s)] for s in one.sources)
-            element = SCALARS[one.element]
+        for map_ in self._binary.maps:
+            address, *shape, pitch = (int(s[1:]) if s.startswith("=") else values[int(s)] for s in map_.sources)
+            element = SCALARS[map_.element]
             why = (
                 f"'{self._binary.title}' loads blocks by TMA from {shape[0]} by {shape[1]} elements, rows {pitch} apart"
             )
             hint = "compile it with raise_pointers=False"
-            if min(shape) < 1 and one.stored:
+            if min(shape) < 1 and map_.stored:
                 return LaunchError(f"{why}: there is nothing to store to", hint=hint)
             if min(shape) < 1:
-                address, shape, pitch = _zeros(self._loaded.context), [1, 1], _ZEROS // element.bytes
+                address, shape, pitch = _zeros(self._handle.context), [1, 1], _ZEROS // element.bytes
             if pitch < 1:
                 return LaunchError(f"{why}: they must be a positive distance apart", hint=hint)
             try:
-                maps.append(encode(Matrix(element, address, tuple(shape), (pitch, 1)), one.box, one.swizzle))
+                maps.append(encode(Matrix(element, address, tuple(shape), (pitch, 1)), map_.box, map_.swizzle))
             except ZigguratError as error:
                 return LaunchError(f"{why}: {error.summary}", hint=hint)
         return b"".join(maps)

@@ -356,9 +356,9 @@ def read_while(r: Reader, s: Statement) -> Value:
     initial = [*initial, *(r.add(tt.Poison(type=type_)) for type_ in after_types)]
     before, after = (r.b.nested(types, packed(types)) for _ in range(2))
     count = len(before_types)
-    outer, shown = before.parameters[:count], after.parameters[count:]
+    outer, arguments = before.parameters[:count], after.parameters[count:]
     r.region(s.regions[0], before, s.parameters, after_types, arguments=outer, around=(outer, ()))
-    r.region(s.regions[1], after, None, before_types, arguments=shown, around=((), shown))
+    r.region(s.regions[1], after, None, before_types, arguments=arguments, around=((), arguments))
     loop = r.add(scf.While(initial, before.finish(), after.finish()))
     results = [r.add(core.TupleLoad(loop, index)) for index in range(count, len(types))]
     return results[0] if len(results) == 1 else r.add(core.MakeTuple(results))

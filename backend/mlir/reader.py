@@ -292,7 +292,7 @@ class Reader:
         those of the region too: some before, some after them.
         """
         c = self.cursor
-        back, end, outer, known = c.at, c.closing[at], self.b, dict(self._values)
+        back, end, outer, values = c.at, c.closing[at], self.b, dict(self._values)
         yields_and_around, beside = self.yields, self._around
         c.at, self.b, self.yields, self._around = at + 1, builder, yields, around
         if c.token[:1] == "^":
@@ -303,7 +303,7 @@ class Reader:
                 if c.token[:1] == "^":
                     c.fail(f"the region of {self._s.name} must have one block")
                 self.statement()
-        c.at, self.b, self._values, self.yields, self._around = back, outer, known, yields_and_around, beside
+        c.at, self.b, self._values, self.yields, self._around = back, outer, values, yields_and_around, beside
 
     def handed(self, values: Sequence[Value]) -> list[Value]:
         """The values that the terminator of the region hands on, for those of the text."""

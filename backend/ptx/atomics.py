@@ -53,7 +53,7 @@ class _Access:
         self.op = op
         self.scalar = scalar_element(op.value.type)
         self.size = 8 * self.scalar.bytes  # The bits in memory.
-        self.used = bool(op.result.uses)
+        self.is_used = bool(op.result.uses)
         self.sem = op.order
 
     def native(
@@ -94,7 +94,7 @@ class _Access:
             if first not in registers:
                 group = range(first, first + count)
                 registers |= zip(group, call(group, owner) or [""] * count, strict=True)
-        if not self.used:
+        if not self.is_used:
             return emitter.value(type_, dict.fromkeys(registers, "poison"))
         registers = {register: from_memory(emitter, bits, self.scalar) for register, bits in registers.items()}
         if _only_stored(self.op.result):
@@ -218,7 +218,7 @@ def _float_choice(access: _Access, kind: AtomicKind, address: str, value: str, m
     names = [
         (f"{name}.s{bits}", emitter.both(mask, positive)), (f"{other}.u{bits}", emitter.both(mask, negative))
     ]  # fmt: skip
-    return access.native(names, ordered_bits.kind, address, [ordered_bits.name], is_used=access.used)
+    return access.native(names, ordered_bits.kind, address, [ordered_bits.name], is_used=access.is_used)
 
 
 def _update(access: _Access, kind: AtomicKind, address: str, value: str, mask: str | None) -> list[str]:
@@ -229,7 +229,7 @@ def _update(access: _Access, kind: AtomicKind, address: str, value: str, mask: s
     name = _instruction(emitter, kind, scalar)
     if name is not None:
         bits = to_memory(emitter, value, scalar)
-        is_used = access.used or kind is AtomicKind.XCHG  # There is no `red.exch`.
+        is_used = access.is_used or kind is AtomicKind.XCHG  # There is no `red.exch`.
         return access.native([(name, mask)], f"i{access.size}", address, [bits], is_used=is_used)
 
     def update(old: str) -> tuple[str, None]:
@@ -245,7 +245,9 @@ def _add_together(access: _Access, address: str, values: Sequence[str], mask: st
     words = pack(emitter, [to_memory(emitter, value, scalar) for value in values], scalar.bytes, 4)
     suffix, _ = vector(0, len(words))
     name = f"add{suffix}.f32" if scalar == f32 else f"add.noftz{suffix}.{scalar}x2"
-    return unpack(emitter, access.native([(name, mask)], "i32", address, words, is_used=access.used), scalar.bytes, 4)
+    return unpack(
+        emitter, access.native([(name, mask)], "i32", address, words, is_used=access.is_used), scalar.bytes, 4
+    )
 
 
 @emits(tt.AtomicRMW)

@@ -243,9 +243,9 @@ class _Factor:
 
     def load(self, start: tuple[str, int], constant: int) -> str:
         """The element at the xor of a start and a constant."""
-        emitter, (place, used) = self.emitter, start
+        emitter, (place, offset_bits) = self.emitter, start
         size = self.type.element.bytes
-        if constant & used:
+        if constant & offset_bits:
             place, constant = emitter.emit(f"xor i32 {place}, {constant}"), 0
         pointer = emitter.emit(f"getelementptr {self.kind}, {SHARED} {self.address}, i32 {place}")
         if constant:

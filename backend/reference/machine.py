@@ -100,7 +100,7 @@ class Machine(Interpreter):
         self.printed: list[tuple[int, str]] = []
         self.frame = Frame(np.zeros(0, np.int32), np.zeros(0, np.int32))
         # The frames of programs that have returned from the function that runs, and their values.
-        self._returned: list[tuple[Frame, tuple[Any, ...]]] = []
+        self._results: list[tuple[Frame, tuple[Any, ...]]] = []
         self._depth = 0
         self.until = math.inf  # The time after which `TimeoutError` is raised, at the next body.
         self._shared: dict[Body, dict[Block, list[Value]]] = {}
@@ -229,19 +229,19 @@ class Machine(Interpreter):
 
     def call(self, body: Body, arguments: Sequence[Any]) -> tuple[Any, ...]:
         """Call a function for the programs of the frame. All programs return."""
-        outer, self._returned = self._returned, []
+        outer, self._results = self._results, []
         frame = Frame(self.frame.keys, self.frame.programs)
         self._depth += 1
         try:
             if self._depth > _MAX_CALLS:
                 raise KernelRuntimeError(f"calls are nested too deeply ({_MAX_CALLS})")
             self.run_in(body, arguments, frame)
-            return frame.merge(self._returned)[1]
+            return frame.merge(self._results)[1]
         finally:
-            self._returned = outer
+            self._results = outer
             self._depth -= 1
 
     def leave(self, values: tuple[Any, ...]) -> Exit:
         """The programs of the frame return from the function."""
-        self._returned.append((self.frame, values))
+        self._results.append((self.frame, values))
         return AllLeft()

@@ -61,16 +61,16 @@ class Sources:
     positive if undefined, negative if overflowed."""
 
     def __init__(self) -> None:
-        self._known: dict[tuple[int, str], Op] = {}
+        self._ops: dict[tuple[int, str], Op] = {}
 
     def number(self, op: Op, reason: str) -> int:
         """The number of a source, from 1."""
-        self._known.setdefault((id(op), reason), op)
-        return list(self._known).index((id(op), reason)) + 1
+        self._ops.setdefault((id(op), reason), op)
+        return list(self._ops).index((id(op), reason)) + 1
 
     def of(self, mark: int) -> tuple[Op, str]:
         """The op and the reason of a mark."""
-        (_, reason), op = list(self._known.items())[abs(mark) - 1]
+        (_, reason), op = list(self._ops.items())[abs(mark) - 1]
         return op, reason
 
 

@@ -20,16 +20,16 @@ def _text(program: Any, address: int) -> str:
 def _print(program: Any, form: Array, buffer: Array) -> Array:
     """Run CUDA's vprintf: the threads print one after the other."""
     for thread in np.flatnonzero(program.active):
-        at, text, given = int(buffer[thread]), _text(program, int(form[thread])), list[Any]()
+        at, text, arguments = int(buffer[thread]), _text(program, int(form[thread])), list[Any]()
         for conversion in filter(None, re.findall(r"%%|(%[.\d]*(?:ll)?[a-z])", text)):
             size = 8 if "ll" in conversion or conversion[-1] in "fgs" else 4
             at = -(-at // size) * size
             dtype = {"f": np.float64, "g": np.float64, "d": f"i{size}"}.get(conversion[-1], f"u{size}")
             number = program.memory.bytes_at(at)[:size].view(dtype)[0].item()
-            given.append(_text(program, number) if conversion[-1] == "s" else number)
+            arguments.append(_text(program, number) if conversion[-1] == "s" else number)
             at += size
         # Python's formats are C's, without "ll".
-        print(re.sub(r"%%|(%[.\d]*)ll", lambda match: match[1] or match[0], text) % tuple(given), end="")
+        print(re.sub(r"%%|(%[.\d]*)ll", lambda match: match[1] or match[0], text) % tuple(arguments), end="")
     return np.zeros(program.threads, np.uint32)
 
 

@@ -173,8 +173,8 @@ class Program:
             number = float(token)
         return np.full(self.threads, number, dtype)
 
-    def operand(self, written: str) -> Any:
-        return self.get(*text.typed(written))
+    def operand(self, spelling: str) -> Any:
+        return self.get(*text.typed(spelling))
 
     # Memory.
 
@@ -217,13 +217,13 @@ class Program:
             return
         self.use(mask)
         parts = [np.ascontiguousarray(value[threads]).view(np.uint8).reshape(len(threads), -1) for value in last_state]
-        written = np.concatenate(parts, axis=1)
+        data = np.concatenate(parts, axis=1)
         where = addresses[threads]
-        self._aligned(where, threads, "writes", written.shape[1], align)
+        self._aligned(where, threads, "writes", data.shape[1], align)
         if space == "shared":
-            self.shared.store(where, threads, written)
+            self.shared.store(where, threads, data)
         else:
-            self.memory.store(where, written, threads)
+            self.memory.store(where, data, threads)
 
     def _aligned(self, addresses: Array, threads: Array, verb: str, size: int, align: int) -> None:
         wrong = addresses % (align or size) != 0
@@ -253,7 +253,7 @@ class Program:
         line = np.zeros(self.threads, np.int64)
         before = np.full(self.threads, -1)
         stuck, blocked = np.zeros(self.threads, bool), Blocked(within, "")  # Threads that wait, and the last reason.
-        rounds, seen = 0, None
+        rounds, last_state = 0, None
         while (at < len(labels)).any():
             able = (at < len(labels)) & ~stuck
             if not able.any():
@@ -280,7 +280,7 @@ class Program:
             # A state that comes again is a loop without an end (Brent 1980): compare with the state 2^n rounds ago.
             memory = [self.memory.changes, self.shared.bytes]
             state = [current, self.requests, at, line, before, self.frame.values, *memory]
-            if seen is not None and not self.roles.any() and _same(seen, state):
+            if last_state is not None and not self.roles.any() and _same(last_state, state):
                 raise SimulationError(
                     "loop limit exceeded: a loop waits for a change of memory that nothing makes",
                     self._place(labels[current], -1),
@@ -288,7 +288,7 @@ class Program:
                 )
             rounds += 1
             if rounds & rounds - 1 == 0:
-                seen = list(map(copy, state))
+                last_state = list(map(copy, state))
 
     def _invoke(self, function: text.Function, *arguments: Any) -> Any:
         """Call a routine of the module in the active threads."""

@@ -166,7 +166,7 @@ class _Tma:
         self.loads: list[_Load] = []  # Those in flight.
         # Stores of each thread by group, oldest first; the last is not committed.
         self.groups: dict[int, list[list[_Store]]] = {}
-        self.written: list[_Store] = []  # Stores whose source has been read, and that are not yet in global memory.
+        self.stores: list[_Store] = []  # Stores whose source has been read, and that are not yet in global memory.
         self.published: dict[int, set[int]] = {}  # The maps made, with the threads that have had a fence since.
         program.at_end.append(self.end)
 
@@ -196,13 +196,13 @@ class _Tma:
 
     def write(self) -> None:
         """Write the stores to global memory, in any order: without a wait between them they are unordered."""
-        for at in map(int, self.random.permutation(len(self.written))):
-            store = self.written[at]
+        for at in map(int, self.random.permutation(len(self.stores))):
+            store = self.stores[at]
             data = store.data
             if store.adds is not None:
                 data = (store.memory[store.targets].view(store.adds) + data.view(store.adds)).view(np.uint8)
             store.memory[store.targets] = data
-        self.written = []
+        self.stores = []
 
     def end(self) -> None:
         """Check that no copy is in flight when all threads have returned."""
@@ -455,7 +455,7 @@ class _Tma:
             for store in groups.pop(0):
                 shared.reading[store.places] -= 1
                 shared.note_reads(store.places, thread)
-                self.written.append(store)
+                self.stores.append(store)
         if not read and pending == 0:
             self.write()
 

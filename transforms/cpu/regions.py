@@ -55,7 +55,7 @@ class _Regions:
     def __init__(self, plan: Plan) -> None:
         self.plan = plan
         self.buffers: dict[Component, Value] = {}
-        self.stored: set[Component] = set()  # The components whose homes hold them here.
+        self.in_buffers: set[Component] = set()  # The components whose homes hold them here.
 
     def function(self, func: tt.Func, outside: Rewriter) -> Body:
         """The body of the new function. All buffers are declared at its beginning."""
@@ -85,23 +85,23 @@ class _Regions:
         builder.mapping.values.update(zip(parameters, builder.parameters, strict=True))
         for parameter in body.parameters:
             if isinstance(parameter.type, TensorType):
-                self.stored.add((parameter, 0))
+                self.in_buffers.add((parameter, 0))
         self._blocks(body, builder)
         return builder.finish()
 
     def _blocks(self, body: Body, builder: Rewriter) -> None:
-        outer = set(self.stored)
+        outer = set(self.in_buffers)
         for block in body.blocks[1:]:
             scalars = [p for p in block.parameters if not isinstance(p.type, TensorType)]
             copy = builder.new_block([p.type for p in scalars])
             builder.mapping.blocks[block] = copy
             builder.mapping.values.update(zip(scalars, copy.parameters, strict=True))
-            self.stored.update((p, 0) for p in block.parameters if isinstance(p.type, TensorType))
+            self.in_buffers.update((p, 0) for p in block.parameters if isinstance(p.type, TensorType))
         for block in body.blocks:
             if block is not body.entry:
                 builder.move_to(builder.mapping.blocks[block])
             self._block(block, builder)
-        self.stored = outer
+        self.in_buffers = outer
 
     def _block(self, block: Block, builder: Rewriter) -> None:
         edges: dict[int, Segment] = {}
@@ -169,7 +169,7 @@ class _Regions:
         new = op.SPEC.make([builder[v] for v in operands], (), dict(op.attributes), bodies, yields)
         result = builder.add(new, op.location)
         self._results(op, builder, scalars, _unpacked(builder, result, len(scalars)))
-        self.stored.update((op.result, index) for index in tensors)
+        self.in_buffers.update((op.result, index) for index in tensors)
 
     def _results(self, op: Op, builder: Rewriter, indices: Sequence[int], values: Sequence[Value]) -> None:
         """Let the scalars among the components of an op's result be these values."""
@@ -207,14 +207,14 @@ class _Regions:
         region = _Region(self, item, builder.inside([], packed(types)))
         for statement in item.statements:
             region.state(statement)
-        region.inside.add(cpu.End(region.given))
+        region.inside.add(cpu.End(region.arguments))
         region_op = builder.add(cpu.Region(item.shape, region.inside.finish(), axis=item.axis))
         values = _unpacked(builder, region_op, len(types))
         for op in results:
             count = len(component_types(op.result.type))
             self._results(op, builder, range(count), values[:count])
             values = values[count:]
-        self.stored.update(region.puts)
+        self.in_buffers.update(region.puts)
 
     def _whole(self, op: Op, builder: Rewriter) -> None:
         """An op on buffers."""
@@ -228,13 +228,13 @@ class _Regions:
                     builder.add(cpu.Copy(c, target))
                 transposed = operands[1] is not op.b
                 builder.add(cpu.Dot(a, b, target, input_precision=op.input_precision, transposed=transposed, zero=zero))
-                self.stored.add((op.result, 0))
+                self.in_buffers.add((op.result, 0))
             case tt.Scan():
                 targets: list[Value] = []
                 for index, value in enumerate(op.values):
                     targets.append(self.buffer((op.result, index)))
                     builder.add(cpu.Copy(self.buffer(component_of(value)), targets[-1]))
-                    self.stored.add((op.result, index))
+                    self.in_buffers.add((op.result, index))
                 combine = builder.rewrite_body(op.combine)
                 builder.add(cpu.Scan(targets, op.axis, combine, reverse=op.reverse))
             case tt.Histogram():
@@ -253,7 +253,7 @@ class _Regions:
         inner.add(cpu.Count(counts, *read))
         inner.add(cpu.End([]))
         builder.add(cpu.Region(shape_of(op.value.type), inner.finish()))
-        self.stored.add((op.result, 0))
+        self.in_buffers.add((op.result, 0))
 
 
 class _Region:
@@ -263,7 +263,7 @@ class _Region:
         self.around = around
         self.item = item
         self.inside = inside
-        self.given: list[Value] = []  # The scalars that the region gives.
+        self.arguments: list[Value] = []  # The scalars that the region gives.
         self.puts: list[Component] = []
         self._own: dict[Value, Value] = {}  # The counterparts of tensors here.
 
@@ -279,7 +279,7 @@ class _Region:
     def _pulled(self, value: Value) -> Value:
         around = self.around
         component = component_of(value)
-        if component in around.stored and component[0] not in self._own:
+        if component in around.in_buffers and component[0] not in self._own:
             return self.inside.add(around.get(component, value))
         assert isinstance(value, OpResult) and isinstance(value.op, Pure | core.TupleLoad), f"{value!r} has no home"
         return self.copy(value.op)
@@ -307,7 +307,7 @@ class _Region:
             if (op.result, index) in self.around.plan.homes:
                 self.put((op.result, index), _component(self.inside, new, len(parts), index))
         if isinstance(op, tt.Reduce) and not holds_tensor(op.result.type):
-            self.given += [_component(self.inside, new, len(parts), index) for index in range(len(parts))]
+            self.arguments += [_component(self.inside, new, len(parts), index) for index in range(len(parts))]
 
     def put(self, component: Component, value: Value) -> None:
         """Store a tensor to a home."""

@@ -79,11 +79,11 @@ class _Forward:
         self.kernel, self.functions = _prepared(model)
         self.of, self.wrt, self.names = tuple(of), tuple(wrt), names
         parameters = self.kernel.body.parameters
-        self.written = self._touched(lambda op: isinstance(op, MemoryWrite))
+        self.numbers_written = self._touched(lambda op: isinstance(op, MemoryWrite))
         self.read = self._touched(lambda op: not isinstance(op, MemoryWrite))
         for group, numbers, touched, other in (
-            ("of", of, self.written, self.read),
-            ("wrt", wrt, self.read, self.written),
+            ("of", of, self.numbers_written, self.read),
+            ("wrt", wrt, self.read, self.numbers_written),
         ):
             does, only = ("writes", "reads") if group == "of" else ("reads", "writes")
             for number in numbers:
@@ -129,7 +129,7 @@ class _Forward:
         """Raise `KernelTypeError` where the gradient kernel reads what the kernel has written before."""
         names = {*self.of, *self.wrt}
         shift = [number + sum(other < number for other in names) for number in range(len(self.kernel.body.parameters))]
-        changed = {shift[number]: number for number in self.written}
+        changed = {shift[number]: number for number in self.numbers_written}
         for op in accesses(kernel_of(gradient)):
             for number in arrays_of(op):
                 if isinstance(op, MemoryRead) and number in changed:

@@ -259,7 +259,7 @@ class _Walk:
         self.forced = forced
         self.loops = loops
         self.changes: dict[Node, Change] = dict(forced)
-        self.stored: set[Op] = set()
+        self.writes: set[Op] = set()
         """The ops that write memory which write a value that changes, or depend on one."""
 
     def of(self, value: Value, component: int = 0) -> Change:
@@ -285,7 +285,7 @@ class _Walk:
             if all(change is None for change in changes):
                 continue
             if isinstance(op, MemoryWrite):
-                self.stored.add(op)
+                self.writes.add(op)
             change = _change(op, changes)
             for node in nodes(op.result):
                 self.put(node, change)
@@ -313,7 +313,7 @@ class _Walk:
             return
         values = [*op.operands, *(value for body in op.bodies for value in body.captured())]
         if any(self.of(value, component) is not None for value in values for _, component in nodes(value)):
-            self.stored.update(inner for inner in op.walk() if isinstance(inner, MemoryWrite))
+            self.writes.update(inner for inner in op.walk() if isinstance(inner, MemoryWrite))
             for node in nodes(op.result):
                 self.put(node, UNKNOWN)
 
@@ -421,7 +421,7 @@ def _matters(
             (end,) = around.terminators(around.body)
             if any(walk.of(value) is not None for value in end.handed):
                 return True
-    return any(sink in walk.stored for sink in sinks)
+    return any(sink in walk.writes for sink in sinks)
 
 
 # The kernel with the loops that use the last maximum.

@@ -71,7 +71,7 @@ class _Retyping:
     ) -> None:
         self.types = types
         self.parameters = parameters
-        self.called = callees
+        self.callees = callees
 
     def __call__(self, builder: Rewriter, op: Op, operands: tuple[Value, ...]) -> Outcome:
         if isinstance(op, tt.Func):
@@ -91,7 +91,7 @@ class _Retyping:
         if types == [parameter.type for parameter in op.body.parameters]:
             return None
         body = builder.rewrite_body(op.body, isolated=True, parameter_types=types)
-        symbol = op.sym_name if op.sym_name in self.called else _symbol(op, types)
+        symbol = op.sym_name if op.sym_name in self.callees else _symbol(op, types)
         return builder.add(op.evolve(sym_name=symbol, body=body), op.location)
 
     def access(self, builder: Rewriter, op: Op, operands: tuple[Value, ...]) -> Outcome:

@@ -68,7 +68,7 @@ class _Rebuilding:
     def __init__(self, plan: LayoutPlan) -> None:
         self.plan = plan
         # The new value for an old one, in each layout in which there is one; with None for scalars.
-        self.made: dict[tuple[Component, Layout | None], Value] = {}
+        self.copies: dict[tuple[Component, Layout | None], Value] = {}
         self._new_blocks: dict[Block, tuple[Block, list[Entry]]] = {}
         self._entries: dict[Body, list[Entry]] = {}
         self._needs_inside: dict[Op, list[tuple[Component, Layout]]] = {}
@@ -77,7 +77,7 @@ class _Rebuilding:
 
     def get(self, value: Value, layout: Layout | None) -> Value:
         """The new value for an old one, in a layout; None for scalars."""
-        copy = self.made.get((component_of(value), layout))
+        copy = self.copies.get((component_of(value), layout))
         if copy is None:
             where = value.op.root() if isinstance(value, OpResult) else ""
             raise InternalError(f"{value!r} was not made in the layout {layout}", str(where))
@@ -86,19 +86,19 @@ class _Rebuilding:
     def define(self, olds: Sequence[Value], entries: Sequence[Entry], news: Sequence[Value]) -> None:
         """Note which old values the new ones stand for."""
         for (position, layout), new in zip(entries, news, strict=True):
-            self.made[(olds[position], 0), layout] = new
+            self.copies[(olds[position], 0), layout] = new
 
     def ensure(self, builder: Builder, component: Component, layout: Layout) -> None:
         """Make a component in a layout that comes from a conversion, unless it exists."""
-        if (component, layout) in self.made:
+        if (component, layout) in self.copies:
             return
         value, _ = component
         sources = self.plan.sources(component, layout)
         if sources is None:
-            source = self.made[component, self.plan.primary.of(component)]
+            source = self.copies[component, self.plan.primary.of(component)]
             converted = gpu.ConvertLayout(source, with_layout(source.type, layout))
             location = value.op.location if isinstance(value, OpResult) else None
-            self.made[component, layout] = builder.add(converted, location)
+            self.copies[component, layout] = builder.add(converted, location)
             return
         for source, required in sources:
             self.ensure(builder, source, required)
@@ -170,7 +170,7 @@ class _Rebuilding:
     def _compute(self, builder: Builder, op: Op, layout: Layout) -> None:
         """A lazy op with its result in a layout."""
         copy = self._made(builder, op, dict(self.plan.reads(op, layout)), [layout])
-        self.made[(op.result, 0), layout] = copy
+        self.copies[(op.result, 0), layout] = copy
 
     def _made(
         self, builder: Builder, op: Op, required: Mapping[int, Layout], layouts: Sequence[Layout | None]
@@ -210,7 +210,7 @@ class _Rebuilding:
         """Note the results of an op; load those components of a Tuple that are used."""
         if len(entries) == 1:
             position, layout = entries[0]
-            self.made[(op.result, position), layout] = result
+            self.copies[(op.result, position), layout] = result
             return
         # One value that is carried in several layouts became a Tuple; the old model has no loads from that.
         indices = {user.index for user in op.result.uses if isinstance(user, core.TupleLoad)}
@@ -218,7 +218,7 @@ class _Rebuilding:
         for index, (position, layout) in enumerate(entries):
             if position in results_used:
                 component = builder.add(core.TupleLoad(result, index), op.location)
-                self.made[(op.result, position), layout] = component
+                self.copies[(op.result, position), layout] = component
 
     # Control flow.
 

@@ -484,7 +484,7 @@ def analyse(func: tt.Func) -> dict[Component, AxisInfo]:
     analysis = _Analysis(func)
     ops = [op for op in func.walk() if op is not func]
     Propagation([*dict.fromkeys(analysis.groups.values()), *ops]).run(analysis.visit)
-    return analysis.found
+    return analysis.infos
 
 
 def _type_of(component: Component) -> Type:
@@ -495,7 +495,7 @@ def _type_of(component: Component) -> Type:
 class _Analysis:
     def __init__(self, func: tt.Func) -> None:
         self.groups: Mapping[Component, Group] = groups_of(func)
-        self.found: dict[Component, AxisInfo] = {}
+        self.infos: dict[Component, AxisInfo] = {}
         self.assumed: dict[Component, AxisInfo] = {}
         self.changed: list[Component] = []
         self.growths: Counter[Group] = Counter()
@@ -519,16 +519,16 @@ class _Analysis:
         assumed = self.assumed.get(component)
         if assumed is not None:
             info = _both(_type_of(component), info, assumed)
-        if self.found.get(component) != info:
-            self.found[component] = info
+        if self.infos.get(component) != info:
+            self.infos[component] = info
             self.changed.append(component)
 
     def _join(self, group: Group) -> None:
         """Note the facts that hold for all sources known so far: fewer than before, or the same."""
         components = (group.members[0], *(source for _, source in group.sources))
-        infos = [self.found[component] for component in components if component in self.found]
+        infos = [self.infos[component] for component in components if component in self.infos]
         if infos:
-            type_, before = _type_of(components[0]), self.found.get(components[0])
+            type_, before = _type_of(components[0]), self.infos.get(components[0])
             info = reduce(partial(meet, type_), infos)
             largest = largest_of(type_) + (not info.nonnegative)
             if before is not None and info.magnitude > before.magnitude:
@@ -545,8 +545,8 @@ class _Analysis:
             steps = [term for term in terms if component_of(term) not in group.members]
             if len(steps) == 1 and (step := self._info(steps[0])) is not None:
                 distance += _distance(steps[0], step)
-            elif source not in group.members and source in self.found:
-                start = max(start, self.found[source].magnitude)
+            elif source not in group.members and source in self.infos:
+                start = max(start, self.infos[source].magnitude)
         loops = [op for op, _ in group.sources if isinstance(op, scf.For)]
         reached = start + (self._iterations(loops[0]) if loops else NOMINAL) * distance
         if reached <= before:
@@ -573,7 +573,7 @@ class _Analysis:
     def _info(self, value: Value) -> AxisInfo | None:
         """The facts about an operand; None before its op is visited. Nothing is known of a Tuple."""
         component = component_of(value) if len(component_types(value.type)) == 1 else None
-        return known(value.type) if component is None else self.found.get(component)
+        return known(value.type) if component is None else self.infos.get(component)
 
     def _index(self, op: scf.For) -> None:
         """Note the facts about the index of a loop, which begins at the start and takes steps."""

@@ -134,11 +134,11 @@ class _Flow:
         kinds = (*USERS, *_MBARRIERS, *BARRIERS, gpu.FenceAsync, *_WAITS)
         self.nodes = Graph(func.bodies[0], kinds).nodes
         self.accesses: list[_Access] = []
-        self.made: list[Sequence[int]] = []  # The numbers of the accesses of each node.
+        self.accesses_of: list[Sequence[int]] = []  # The numbers of the accesses of each node.
         for node in self.nodes:
             before = len(self.accesses)
             self.accesses += _accesses(node.op)
-            self.made.append(range(before, len(self.accesses)))
+            self.accesses_of.append(range(before, len(self.accesses)))
         numbered = list(enumerate(self.accesses))
         self.conflicts = [sum(1 << at for at, other in numbered if access.conflicts(other)) for _, access in numbered]
         self.until: dict[type[Op], int] = {}  # The asynchronous accesses that end at each class of waits.
@@ -148,7 +148,7 @@ class _Flow:
         self.asynchronous = sum(self.until.values())
         self.plain_writes = sum(1 << at for at, access in numbered if access.kind != READ and not access.proxy)
         # The asynchronous accesses that each node begins, and its others.
-        masks = [sum(1 << at for at in those) for those in self.made]
+        masks = [sum(1 << at for at in those) for those in self.accesses_of]
         self.begun = [masks & self.asynchronous for masks in masks]
         self.done = [masks & ~self.asynchronous for masks in masks]
 
@@ -197,7 +197,7 @@ class _Flow:
     def missing(self, barriers: Set[int], fences: Set[int]) -> Iterator[tuple[int, Hazard]]:
         """The accesses that conflict with those of a node, and what is missing between them, with the node's number."""
         for number, state in enumerate(self.states(barriers, fences)):
-            for access, conflicts in ((self.accesses[at], self.conflicts[at]) for at in self.made[number]):
+            for access, conflicts in ((self.accesses[at], self.conflicts[at]) for at in self.accesses_of[number]):
                 for other in _bits(conflicts & state.pending):
                     yield number, Hazard(self.accesses[other].op, access.op, "barrier")
                 for other in _bits(conflicts & state.unfenced) if access.proxy else ():

@@ -43,14 +43,14 @@ class _State:
     """
 
     in_flight: int = 0
-    held: tuple[Value, ...] = ()
+    waits: tuple[Value, ...] = ()
     acquired: Value | None = None
     filled: tuple[Value, ...] = ()
     dots: tuple[frozenset[tuple[Value, int]], ...] = ()
 
     def counts(self) -> object:
         """The part of the state that must be the same on all paths."""
-        return self.in_flight, len(self.held), self.acquired
+        return self.in_flight, len(self.waits), self.acquired
 
 
 class ChannelProof:
@@ -126,8 +126,8 @@ class ChannelProof:
             self._check_cluster()
         for role in split.roles:
             state = self._ops(role.entry.ops, _State(), True)
-            if state.held or state.acquired is not None:
-                self._note(self.op, self.op, "release" if state.held else "commit")
+            if state.waits or state.acquired is not None:
+                self._note(self.op, self.op, "release" if state.waits else "commit")
 
     def _check_cluster(self) -> None:
         """Check that all CTAs of a cluster fill slots equally often, and with the same blocks where they load together.
@@ -174,7 +174,7 @@ class ChannelProof:
             case gpu.ChannelAcquire() if op.channel is channel:
                 if state.acquired is not None:
                     self._note(op, op, "commit")
-                if not self.between_roles and state.in_flight + len(state.held) >= self.stages:
+                if not self.between_roles and state.in_flight + len(state.waits) >= self.stages:
                     self._note(next(iter(self.readers), op), op, "release")
                 self._count(op, state)
                 return attrs.evolve(state, acquired=op.result, filled=())
@@ -186,12 +186,12 @@ class ChannelProof:
             case gpu.ChannelWait() if op.channel is channel:
                 if not self.between_roles and not state.in_flight:
                     self._note(op, op, "commit")
-                if len(state.held) == self.stages:
+                if len(state.waits) == self.stages:
                     self._note(op, op, "release")
                 self._count(op, state)
                 dots = tuple(frozenset((dot, slot + 1) for dot, slot in group) for group in state.dots)
                 in_flight = max(state.in_flight - 1, 0)
-                return attrs.evolve(state, in_flight=in_flight, held=(*state.held, op.result), dots=dots)
+                return attrs.evolve(state, in_flight=in_flight, waits=(*state.waits, op.result), dots=dots)
             case gpu.ChannelRelease() if op.channel is channel:
                 return self._release(op, state, first)
             case gpu.ChannelClose() if channel in op.channels:
@@ -208,13 +208,13 @@ class ChannelProof:
             self._note(op, op, "same number of slots on all paths")
 
     def _release(self, op: gpu.ChannelRelease, state: _State, first: bool) -> _State:
-        freed = max(len(state.held) - op.held, 0)
+        freed = max(len(state.waits) - op.held, 0)
         if freed > 1 or self._frees.setdefault((op.result, first), freed > 0) != freed > 0:
             self._note(op, op, "same number of slots on all paths")
         for dot in (dot for group in state.dots for dot, slot in group if slot >= op.held):
             assert isinstance(dot, OpResult)
             self._note(dot.op, op, "wait")
-        return attrs.evolve(state, held=state.held[freed:])
+        return attrs.evolve(state, waits=state.waits[freed:])
 
     def _use(self, op: Op, state: _State) -> _State:
         """The state after an access to shared memory."""
@@ -222,7 +222,7 @@ class ChannelProof:
         if isinstance(op, READERS):
             read, in_flight = set[tuple[Value, int]](), read_in_flight(op)
             for ring, index in slots:
-                waits = [at for at, wait in enumerate(reversed(state.held)) if index is None or wait is index]
+                waits = [at for at, wait in enumerate(reversed(state.waits)) if index is None or wait is index]
                 if waits and ring in in_flight:
                     read.add((op.result, waits[0]))
                 elif not waits:

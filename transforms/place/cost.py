@@ -191,11 +191,11 @@ class _Costs:
         self.accesses = Accesses(func, analyse(func), module.num_warps)
         self.groups = groups_of(func)
         self.sectors = Sectors(self._info, self.groups)
-        self.needed = _needed(func, self.groups, self._may_drop)
+        self.needs = _needed(func, self.groups, self._may_drop)
         self.forms = Forms(self.func)
         self.first_loads: dict[Value | None, Op] = {}
         self.varies: dict[Value, tuple[int, int]] = {}
-        self.passed: dict[Group, int] = {}
+        self.bits_by_group: dict[Group, int] = {}
         self.entries: list[Entry] = []
         self.warps = module.num_warps
 
@@ -445,7 +445,7 @@ class _Costs:
         """The number of different values that a thread computes of a tensor; with `of=0` up to constants."""
         if not isinstance(value.type, TensorType):
             return 1
-        read = self.needed.get(component_of(value))
+        read = self.needs.get(component_of(value))
         if self.at_least and (read is None or (not self._varies(value)[1] and self._is_fixed(value))):
             return 0
         read = layout_of(value.type).registers if read is None else read
@@ -506,12 +506,12 @@ class _Costs:
 
     def _passed(self, group: Group) -> int:
         """The bits on which a value that control flow passes is certain to depend."""
-        if group not in self.passed:
-            self.passed[group] = 0  # While it is computed from itself.
+        if group not in self.bits_by_group:
+            self.bits_by_group[group] = 0  # While it is computed from itself.
             for _, (source, index) in group.sources:
                 inner = self.groups.get((source, index))
-                self.passed[group] |= self._varies(source)[1] if inner is None else self._passed(inner)
-        return self.passed[group]
+                self.bits_by_group[group] |= self._varies(source)[1] if inner is None else self._passed(inner)
+        return self.bits_by_group[group]
 
     def _may_drop(self, op: Op) -> bool:
         """Whether it may be known when compiling that an op does not read some elements."""

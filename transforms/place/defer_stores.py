@@ -40,7 +40,7 @@ class _Stored:
 
     store: gpu.TmaStore
     buffer: gpu.LocalAlloc
-    put: gpu.LocalStore
+    local_store: gpu.LocalStore
     wait: gpu.TmaStoreWait
     loop: Op
 
@@ -74,7 +74,7 @@ def _limit(module: gpu.Module) -> int:
 def _deferred(module: gpu.Module, owners: Mapping[_Stored, _Stored]) -> gpu.Module:
     """The model with waits before the stores, and with the buffers of these owners before their loops."""
     owned = {item.buffer: owner.buffer.result for item, owner in owners.items()}
-    pending = {store.put: _pending(store, owners) for store in owners}
+    pending = {store.local_store: _pending(store, owners) for store in owners}
     waits = {store.wait for store in owners}
 
     def deferred(builder: Rewriter, op: Op, operands: tuple[Value, ...]) -> Outcome:
@@ -102,7 +102,7 @@ def _pending(store: _Stored, owners: Mapping[_Stored, _Stored]) -> int:
     """The stores of a loop that begin after the last one from the same buffer, and before this one: they may be in
     flight when it is put there."""
     stores = [op for op in store.loop.walk() if isinstance(op, gpu.TmaStore)]
-    if any(op.parent is not store.put.parent for op in stores):
+    if any(op.parent is not store.local_store.parent for op in stores):
         return 0  # It is not known how often the others run.
     same = {other.store for other, owner in owners.items() if owner is owners[store]}
     at = stores.index(store.store)

@@ -166,7 +166,7 @@ class _Run:
 
     def __init__(self, func: Op) -> None:
         self.func = func
-        self.found: dict[tuple[int, int, str], Hazard] = {}
+        self.hazards_by_ops: dict[tuple[int, int, str], Hazard] = {}
         self.uses: dict[Op, list[_Use]] = {}  # Of each op.
         self.stores = [op for op in func.walk() if isinstance(op, gpu.ClusterStore)]
         self.gathered = {allocation(store.buffer) for store in self.stores}  # What other CTAs write.
@@ -184,10 +184,10 @@ class _Run:
             return ((target, after) for target in node.following)
 
         reached([(0, _State())], following)
-        return self.found.values()
+        return self.hazards_by_ops.values()
 
     def _note(self, first: Op, second: Op, missing: str) -> None:
-        self.found.setdefault((id(first), id(second), missing), Hazard(first, second, missing))
+        self.hazards_by_ops.setdefault((id(first), id(second), missing), Hazard(first, second, missing))
 
     def _uses(self, op: Op) -> list[_Use]:
         """The accesses of an op, the same objects in each state."""

@@ -65,14 +65,14 @@ class _Numbers:
     """Numbers of values: equal where one expression gives them, from the numbers of loops with equal bounds."""
 
     def __init__(self) -> None:
-        self.known: dict[Value, int] = {}
+        self.numbers: dict[Value, int] = {}
         self.keys: dict[Hashable, int] = {}
 
     def of(self, value: Value) -> int:
         """The number of a value."""
-        if value not in self.known:
-            self.known[value] = self.keys.setdefault(self._key(value), len(self.keys))
-        return self.known[value]
+        if value not in self.numbers:
+            self.numbers[value] = self.keys.setdefault(self._key(value), len(self.keys))
+        return self.numbers[value]
 
     def _key(self, value: Value) -> Hashable:
         if isinstance(value, OpResult) and isinstance(value.op, Pure) and not value.op.bodies:

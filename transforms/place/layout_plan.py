@@ -404,7 +404,7 @@ class LayoutPlan:
         self.primary = PrimaryLayouts(func, self.groups, self.flexible, self.accesses, anchor)
         self.needs: dict[Value, list[tuple[Component, Layout]]] = {}
         self._requested: dict[Component, dict[Layout, None]] = {}
-        self._carried: dict[Group, dict[Layout, None]] = {}
+        self._layouts_of_groups: dict[Group, dict[Layout, None]] = {}
         self._late: dict[tuple[Component, Layout], bool] = {}
         self._work: list[tuple[Component, Layout]] = []
         for op in func.walk():
@@ -464,7 +464,7 @@ class LayoutPlan:
         if tensor_type(component) is None:
             return [None]
         primary = self.primary.of(group.members[0])
-        return [primary] if primary is not None else list(self._carried.get(group, ()))
+        return [primary] if primary is not None else list(self._layouts_of_groups.get(group, ()))
 
     def is_late(self, component: Component, layout: Layout) -> bool:
         """Whether a component in a layout comes from a conversion, and so is made only where it is needed."""
@@ -493,7 +493,7 @@ class LayoutPlan:
         if group is None:
             for source, required in self.sources(component, layout) or ():
                 self._want(component[0], source, required)
-        elif component in self.flexible and layout not in self._carried.setdefault(group, {}):
-            self._carried[group][layout] = None
+        elif component in self.flexible and layout not in self._layouts_of_groups.setdefault(group, {}):
+            self._layouts_of_groups[group][layout] = None
             for op, source in group.sources:
                 self._want(op.result, source, layout)

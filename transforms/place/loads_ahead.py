@@ -274,23 +274,23 @@ class _Levels:
 
     def __init__(self, loop: scf.For, blocked_values: Container[Value]) -> None:
         self.loop = loop
-        self.kept = blocked_values
-        self.known: dict[Value, int | None] = {}
+        self.obstacles = blocked_values
+        self.levels: dict[Value, int | None] = {}
 
     def of(self, value: Value) -> int | None:
         """The number for a value; None for one that may not be computed in an earlier iteration."""
         block = self.loop.body.entry
         if value.block is not block:
             return 0
-        if value not in self.known:
+        if value not in self.levels:
             if not isinstance(value, OpResult):
-                self.known[value] = None if ahead_of(self.loop, [value]) is None else 0
+                self.levels[value] = None if ahead_of(self.loop, [value]) is None else 0
             else:
-                self.known[value] = self._of_op(value.op)
-        return self.known[value]
+                self.levels[value] = self._of_op(value.op)
+        return self.levels[value]
 
     def _of_op(self, op: Op) -> int | None:
-        is_load = isinstance(op, Load) and _may_move(op) and op.result not in self.kept
+        is_load = isinstance(op, Load) and _may_move(op) and op.result not in self.obstacles
         if not is_load and (not is_pure(op) or op.bodies or may_trap(op)):
             return None
         before = [self.of(operand) for operand in op.operands]

@@ -139,13 +139,13 @@ class LoopPlan:
 
 
 def planned(
-    loop: scf.For, asked: int | None, limit: int, occupancy: Occupancy = lambda bytes_, registers: 1
+    loop: scf.For, requested_stages: int | None, limit: int, occupancy: Occupancy = lambda bytes_, registers: 1
 ) -> LoopPlan | Obstacle:
     """The plan for a loop, with up to `asked` stages and `limit` bytes for further buffers; or the obstacle.
 
     With None, the stages are those of `_chosen`.
     """
-    if asked is not None and asked < 2:
+    if requested_stages is not None and requested_stages < 2:
         return Obstacle("it has one stage", loop)
     if isinstance(step := step_ahead(loop), Obstacle):
         return step
@@ -168,7 +168,7 @@ def planned(
         most = (
             limit - (TURNED_SLOTS - 1) * sum(shared_of(store.buffer).bytes for store in transposes)
         ) // stage_bytes + 1
-        num_stages, why = _chosen(loop, traced, occupancy) if asked is None else (asked, "")
+        num_stages, why = _chosen(loop, traced, occupancy) if requested_stages is None else (requested_stages, "")
         stages = min(num_stages, most)
         if late is not None and not any(copy.by_tma for copy in traced) and _in_flight(traced):
             registers = layout_of(late.result.type).num_registers

@@ -80,7 +80,7 @@ def pipeline_loads(module: gpu.Module, num_stages: int | None) -> Op:
             return None
         loop = StagedLoop(plan, new_channels(builder, plan))
         new = loop.write(builder)
-        builder.add(gpu.ChannelClose([*loop.channels.values(), *loop.turned.values()]))
+        builder.add(gpu.ChannelClose([*loop.channels.values(), *loop.channel_of_transpose.values()]))
         return new
 
     return transform(module, pipelined, pass_name="pipeline_loads") if plans else module
@@ -139,7 +139,7 @@ class StagedLoop:
         self.loop = plan.loop
         self.plan = plan
         self.channels = dict(zip(plan.channels(), channels, strict=False))
-        self.turned = dict(zip(plan.turned, channels[len(self.channels) :], strict=True))
+        self.channel_of_transpose = dict(zip(plan.turned, channels[len(self.channels) :], strict=True))
         pairs = ((copies, rings_of(channel)) for copies, channel in self.channels.items())
         self.rings = {copy: ring for copies, rings in pairs for copy, ring in zip(copies, rings, strict=True)}
 
@@ -196,7 +196,7 @@ class StagedLoop:
 
     def _turn(self, builder: Rewriter) -> None:
         """Read the slots of operands that are turned, and store them to slots of their own, an iteration ahead."""
-        for store, channel in self.turned.items():
+        for store, channel in self.channel_of_transpose.items():
             copies = next(copies for copies in self.channels if copies[0].reader.result is store.value)
             self._wait(builder, copies, builder.add(gpu.Stage(self.plan.distance - 1, order=0)))
             builder.add(gpu.Stage(self.plan.distance - 1, order=3))
@@ -212,16 +212,16 @@ class StagedLoop:
         loop, plan, own = self.loop, self.plan, self.plan.distance
         buffers = {copy.buffer.result for copy in plan.copies}
         removed = {op.result for copy in plan.copies for op in (copy.load, copy.store, *copy.transposed)}
-        removed |= {value for store in self.turned for value in (store.value, store.buffer, store.result)}
+        removed |= {value for store in self.channel_of_transpose for value in (store.value, store.buffer, store.result)}
         removed |= _superfluous_fences(loop, removed)
         released = {channel: plan.released(copies) for copies, channel in self.channels.items()}
-        released |= dict.fromkeys(self.turned.values(), plan.late)
+        released |= dict.fromkeys(self.channel_of_transpose.values(), plan.late)
         self._turn(inner)
         inner.add(gpu.Stage(own, order=0))
         for copies in self.channels:
             if not copies[0].by_tma and copies[0].reader.result not in removed:
                 self._wait(inner, copies)
-        for store, channel in self.turned.items():
+        for store, channel in self.channel_of_transpose.items():
             slot = inner.add(gpu.ChannelWait(channel))
             inner[store.buffer] = inner.add(gpu.LocalView(rings_of(channel)[0], slot))
         places, place = self._places(), (own, 2)

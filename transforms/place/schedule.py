@@ -61,7 +61,7 @@ class _Expansion:
     def __init__(self, builder: Rewriter, loop: scf.For) -> None:
         self.builder = builder
         self.loop = loop
-        self.index, *self.carried = loop.body.parameters
+        self.index, *self.parameters = loop.body.parameters
         self.stages: dict[Value, int] = {}  # Of the ops, by their results.
         stage, order, level = 0, 0, list[tuple[int, Op]]()
         for op in loop.body.entry.ops:
@@ -74,9 +74,9 @@ class _Expansion:
         self.markers = [op.result for op in self.step if isinstance(op, gpu.Stage)]
         self.late = [op for _, op in level if self.stages[op.result] > stage and not isinstance(op, gpu.Stage)]
         # In the new loop, a late wait yields its wgmma, and waits for a carried value.
-        self.yielded: dict[Value, Value] = dict(zip(self.carried, end.operands, strict=True))
+        self.yielded: dict[Value, Value] = dict(zip(self.parameters, end.operands, strict=True))
         self.waited: dict[Value, Value] = {}  # The carried values that late waits are for.
-        for parameter, value in zip(self.carried, end.operands, strict=True):
+        for parameter, value in zip(self.parameters, end.operands, strict=True):
             for op in self.late:
                 if isinstance(op, gpu.WgmmaWait) and op.result is value:
                     self.waited[value] = parameter
@@ -97,7 +97,7 @@ class _Expansion:
     def _crossing(self) -> dict[_At, _At]:
         """The values that come from the step before, and what they were there; the results of the loop come first."""
         block, crossing = self.loop.body.entry, dict[_At, _At]()
-        parameters = [parameter for parameter in self.carried if not self._is_deferred(parameter)]
+        parameters = [parameter for parameter in self.parameters if not self._is_deferred(parameter)]
         work: list[_At] = [(parameter, self.own) for parameter in parameters]
         for op in self.step:
             if self.stages[op.result] <= self.last:
@@ -112,7 +112,7 @@ class _Expansion:
                 if maker_stage <= before[1]:  # Else the step itself has it.
                     crossing[at] = before
                     work.append(before)
-        order = {value: at for at, value in enumerate((*self.carried, *self.stages))}
+        order = {value: at for at, value in enumerate((*self.parameters, *self.stages))}
         results = {(parameter, self.own): crossing[parameter, self.own] for parameter in parameters}
         return results | dict(sorted(crossing.items(), key=lambda item: (order[item[0][0]], item[0][1])))
 
@@ -141,7 +141,7 @@ class _Expansion:
         new_loop = carrying_loop(then, loop, (), initial, body, loop.attributes, start=start)
         results = dict(zip(self.crossing, unpacked(then, new_loop, len(initial)), strict=True))
         if not self.late:
-            return results[self.carried[0], self.own] if len(self.carried) == 1 else new_loop
+            return results[self.parameters[0], self.own] if len(self.parameters) == 1 else new_loop
         view = then.scoped()
         for (value, stage), new in results.items():
             if stage == self.last:
@@ -154,10 +154,10 @@ class _Expansion:
                 self._late(view, op, ())
         ends = {
             value: results[value, self.own] if self.peels else view[value]
-            for value in self.carried
+            for value in self.parameters
             if not self._is_deferred(value)
         }
-        then.add(scf.Yield([ends.get(value) or view[self.yielded[value]] for value in self.carried]))
+        then.add(scf.Yield([ends.get(value) or view[self.yielded[value]] for value in self.parameters]))
         otherwise = builder.inside([], loop.result.type)
         otherwise.add(scf.Yield([builder[value] for value in loop.initial]))
         less = arith.IntPredicate.SLT if self.by > 0 else arith.IntPredicate.SGT
@@ -167,7 +167,7 @@ class _Expansion:
     def _beginning(self, views: Sequence[Rewriter], ahead: int) -> dict[_At, Value]:
         """The values that the step `ahead` begins with, after the one in which the stages saw these views."""
         values = {at: views[stage][value] for at, (value, stage) in self.crossing.items() if stage < ahead}
-        first = zip(self.carried, self.loop.initial, strict=True)
+        first = zip(self.parameters, self.loop.initial, strict=True)
         return values | {(parameter, ahead): self.builder[value] for parameter, value in first}
 
     def _step(self, builder: Rewriter, index: Value, ahead: int, values: Mapping[_At, Value]) -> list[Rewriter]:
@@ -195,7 +195,7 @@ class _Expansion:
                     self._wait(views[stage], op, [op for op in self.step[:number] if self.stages[op.result] <= ahead])
                 else:
                     views[stage].rewrite(op)
-                for parameter in [value for value in self.carried if stage and self.yielded[value] is op.result]:
+                for parameter in [value for value in self.parameters if stage and self.yielded[value] is op.result]:
                     views[stage - 1][parameter] = views[stage][op.result]
             elif ahead == self.own and not self.peels and not isinstance(op, gpu.Stage):
                 self._late(views[ahead], op, self.step[:number])

@@ -30,7 +30,7 @@ class Sectors:
 
     def __init__(self, info: Callable[[Component], AxisInfo], groups: Mapping[Component, Group]) -> None:
         self._info, self._groups = info, groups
-        self._known: dict[Component, Strides] = {}
+        self._cache: dict[Component, Strides] = {}
         self._differing: dict[Component, Strides] = {}
         self._is_stale = False
 
@@ -50,27 +50,27 @@ class Sectors:
         """The strides of a tensor's value, for pointers in bytes."""
         strides = self._strides(component_of(value))
         while self._is_stale:  # A loop does not keep the strides that it begins with, on which others were based.
-            self._known, self._is_stale = dict(self._differing), False
+            self._cache, self._is_stale = dict(self._differing), False
             strides = self._strides(component_of(value))
         return strides
 
     def _strides(self, component: Component) -> Strides:
-        strides = self._known.get(component)
+        strides = self._cache.get(component)
         if strides is None:
             value = component[0]
             # Until the sources of a carried value are known, the runs that the analysis has found.
-            self._known[component] = self._runs(component)
-            strides = self._known[component] = self._found(component, value)
+            self._cache[component] = self._runs(component)
+            strides = self._cache[component] = self._found(component, value)
         return strides
 
     def _found(self, component: Component, value: Value) -> Strides:
         group = self._groups.get(component)
-        runs = self._known[component]
+        runs = self._cache[component]
         if group is not None:
             # An iteration may add as much to all elements. The last source is from outside of the loop.
             *others, first = [source for _, source in group.sources]
             strides = self._strides(first)
-            self._known.update(dict.fromkeys(group.members, strides))
+            self._cache.update(dict.fromkeys(group.members, strides))
             if all(self._strides(source) == strides for source in others):
                 return strides
             self._differing.update(dict.fromkeys(group.members, runs))
@@ -89,14 +89,14 @@ class Sectors:
         type_ = component[0].type
         if not isinstance(type_, TensorType):
             return ()
-        info, found = self._info(component), list[int | None]([None] * bits_of(type_.numel))
+        info, strides = self._info(component), list[int | None]([None] * bits_of(type_.numel))
         for axis, (run, same) in enumerate(zip(info.contiguity, info.constancy, strict=True)):
             for number, basis in enumerate(axis_bases(type_.shape, axis)):
                 if 1 << number < same:
-                    found[bits_of(basis)] = 0
+                    strides[bits_of(basis)] = 0
                 elif 1 << number < run:
-                    found[bits_of(basis)] = info.unit << number
-        return tuple(found)
+                    strides[bits_of(basis)] = info.unit << number
+        return tuple(strides)
 
     def _computed(self, op: Op) -> Strides | None:
         if not isinstance(op.result.type, TensorType):

@@ -39,15 +39,15 @@ class _Hoisting:
 
     def __init__(self, invariants: Invariants) -> None:
         self.invariants = invariants
-        self.moved: set[Op] = set()
+        self.hoisted: set[Op] = set()
 
     def __call__(self, builder: Rewriter, op: Op, operands: tuple[Value, ...]) -> Outcome:
-        if op in self.moved:
+        if op in self.hoisted:
             return DROP
         if isinstance(op, scf.For | scf.While):
             for inner in self.invariants(op):
                 builder.rewrite(inner)
-                self.moved.add(inner)
+                self.hoisted.add(inner)
         return None
 
 

@@ -98,7 +98,7 @@ class _Shortening:
     def __init__(self) -> None:
         self.next: dict[Block, Block] = {}  # The block that is merged into another one, by that one.
         self.same: dict[Value, Value] = {}  # The parameters that are always one value, and that value.
-        self.needed: set[Value] = set()  # The values that an op needs, directly or through parameters.
+        self.live: set[Value] = set()  # The values that an op needs, directly or through parameters.
 
     def __call__(self, builder: Rewriter, op: Op, operands: tuple[Value, ...]) -> Outcome:
         if op.parent in self.next and op.successors:
@@ -128,7 +128,7 @@ class _Shortening:
             others = {self.same.get(value, value) for value in values} - {parameter}
             if len(others) == 1:
                 self.same[parameter] = others.pop()
-        self.needed |= reached(operands, lambda value: arguments.get(value, ()))
+        self.live |= reached(operands, lambda value: arguments.get(value, ()))
         merged = [(branches[0].parent, block) for block, branches in before.items() if len(branches) == 1]
         self.next.update((first, block) for first, block in merged if first and len(first.successors) == 1)
         return any(block in self.next for block in body.blocks) or any(
@@ -137,7 +137,7 @@ class _Shortening:
 
     def kept(self, block: Block) -> list[int]:
         """The indices of the parameters that a block keeps."""
-        return [p.index for p in block.parameters if p in self.needed and p not in self.same]
+        return [p.index for p in block.parameters if p in self.live and p not in self.same]
 
     def successor(self, builder: Rewriter, old: Successor) -> Successor:
         return Successor(
@@ -160,7 +160,7 @@ class _Shortening:
             block: Block | None = head
             while block is not None:
                 for parameter in block.parameters:
-                    if parameter in self.needed and parameter in self.same:
+                    if parameter in self.live and parameter in self.same:
                         values[parameter] = inner[self.same[parameter]]
                 inner.rewrite_ops(block.ops)
                 block = self.next.get(block)

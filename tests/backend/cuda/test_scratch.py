@@ -26,7 +26,7 @@ def binary(spec=None, launched=()):
 
 @pytest.fixture(autouse=True)
 def nothing_kept(monkeypatch, fake):
-    monkeypatch.setattr(scratch, "_kept", {})
+    monkeypatch.setattr(scratch, "_memory", {})
     fake.sizes = [4, 8]
 
 

@@ -46,7 +46,7 @@ def read_back(model: Op, release: str = "3.9") -> Op:
 def test_models_come_back(name: str, release: str):
     model = parse(MODELS[name].read_text(encoding="utf-8"))
     result = read_back(model, release)
-    assert (zg.same_model(result, model)) == (name not in OTHER_FORM)
+    assert zg.same_model(result, model) == (name not in OTHER_FORM)
     if name != "hints":
         assert to_mlir(result, release=release) == to_mlir(model, release=release)
 
