@@ -444,7 +444,7 @@ def scaled(kernel: tt.Func, writes: Callable[[Op], bool]) -> Scaled:
     loops = rescaling_loops(kernel, sinks)
     maxima = free_maxima(kernel, sinks, loops)
     if not loops:
-        return Scaled(kernel, {}, maxima)
+        return Scaled(kernel, {}, {op.result for op in maxima})
     adding = _Adding(loops, maxima)
     function = expect(transform(kernel, adding, folding, pass_name="differentiate"), tt.Func)
     return Scaled(function, adding.fixed, adding.free)

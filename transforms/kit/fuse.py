@@ -105,7 +105,7 @@ def fuse(
     if not stores or not loads:
         raise BuildError("cannot fuse: the producer must store to the parameter, and the consumer load from it")
     dominance = Dominance()
-    sources = {load: _source(load, stores, dominance) for load in loads}
+    sources: dict[Op, tt.Store] = {load: _source(load, stores, dominance) for load in loads}
     removed: set[Value] = set() if keep else {store.result for store in stores}
 
     def fused(builder: Rewriter, op: Op, operands: tuple[Value, ...]) -> Outcome:

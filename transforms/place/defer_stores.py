@@ -73,9 +73,9 @@ def _limit(module: gpu.Module) -> int:
 
 def _deferred(module: gpu.Module, owners: Mapping[_Stored, _Stored]) -> gpu.Module:
     """The model with waits before the stores, and with the buffers of these owners before their loops."""
-    owned = {item.buffer: owner.buffer.result for item, owner in owners.items()}
-    pending = {store.local_store: _pending(store, owners) for store in owners}
-    waits = {store.wait for store in owners}
+    owned: dict[Op, Value] = {item.buffer: owner.buffer.result for item, owner in owners.items()}
+    pending: dict[Op, int] = {store.local_store: _pending(store, owners) for store in owners}
+    waits: set[Op] = {store.wait for store in owners}
 
     def deferred(builder: Rewriter, op: Op, operands: tuple[Value, ...]) -> Outcome:
         mine = [owner.buffer for owner in dict.fromkeys(owners.values()) if owner.loop is op]
