@@ -38,8 +38,8 @@ def cast(
         return builder.add((arith.FPToSI if element.signed else arith.FPToUI)(value, target))
     if element.is_float:
         wide = with_element(value.type, f32 if element.is_fp8 else element)
-        made = builder.add((arith.SIToFP if source.signed else arith.UIToFP)(value, wide))
-        return cast(builder, made, element, rounding)
+        converted = builder.add((arith.SIToFP if source.signed else arith.UIToFP)(value, wide))
+        return cast(builder, converted, element, rounding)
     if source.bits == element.bits:
         return builder.add(arith.Bitcast(value, target))
     if source.bits > element.bits:

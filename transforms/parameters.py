@@ -17,10 +17,10 @@ from ziggurat.transforms.simplify.demand import reachable_roots
 def kernel_of(model: Op) -> tt.Func:
     """The kernel of a Triton model: a lone `tt.func`, or the function of the module that no other calls."""
     require_model(model, "kernel_of")
-    found = reachable_roots(model) if isinstance(model, SymbolTable) else [model]
-    if len(found) != 1 or not isinstance(found[0], tt.Func):
-        raise BuildError(f"the model must have one kernel, a tt.func; got {', '.join(op.NAME for op in found)}")
-    return found[0]
+    roots = reachable_roots(model) if isinstance(model, SymbolTable) else [model]
+    if len(roots) != 1 or not isinstance(roots[0], tt.Func):
+        raise BuildError(f"the model must have one kernel, a tt.func; got {', '.join(op.NAME for op in roots)}")
+    return roots[0]
 
 
 def specialize(model: Op, values: Mapping[int, int | float | bool]) -> Op:
@@ -34,8 +34,8 @@ def specialize(model: Op, values: Mapping[int, int | float | bool]) -> Op:
     require_model(model, "specialize")
     require_argument(values, Mapping, "specialize: 'values' must map parameters to numbers")
     kernel = kernel_of(model)
-    given: Mapping[int, Any] = values
-    numbers = {i: value.item() if isinstance(value, NUMPY.generic) else value for i, value in given.items()}
+    entries: Mapping[int, Any] = values
+    numbers = {i: value.item() if isinstance(value, NUMPY.generic) else value for i, value in entries.items()}
     numeric = [p.index for p in kernel.body.parameters if isinstance(p.type, ScalarType)]
     for index in values:
         if isinstance(index, (float, NUMPY.floating)) or index not in numeric:
@@ -60,8 +60,8 @@ def unspecialize(model: Op, chosen: Callable[[arith.ConstantOp], bool]) -> Op:
     kinds = {(repr(op.value), str(op.type)) for op in constants}
     type_ = constants[0].type if constants else None
     if len(kinds) != 1 or not isinstance(type_, ScalarType):
-        listed = ", ".join(f"{value} : {kind}" for value, kind in sorted(kinds)) or "none"
-        raise BuildError(f"the chosen constants must be one number of a scalar type; got {listed}", kernel.location)
+        texts = ", ".join(f"{value} : {kind}" for value, kind in sorted(kinds)) or "none"
+        raise BuildError(f"the chosen constants must be one number of a scalar type; got {texts}", kernel.location)
     return _with_kernel(model, kernel, {}, constants)
 
 
@@ -84,15 +84,17 @@ def _with_kernel(
     With `constants`, which are equal, the kernel takes a further parameter in their place.
     """
     old = kernel.body.parameters
-    kept = [index for index in range(len(old)) if index not in values]
-    added = [constant.type for constant in constants[:1]]
+    indices = [index for index in range(len(old)) if index not in values]
+    new_types = [constant.type for constant in constants[:1]]
     replaced = {constant.result for constant in constants}
 
     def transformer(builder: Rewriter, op: Op, operands: tuple[Value, ...]) -> Outcome:
         if op is not kernel:
             return DROP if op.result in replaced else None
-        inner = builder.inside([*(old[index].type for index in kept), *added], kernel.body.yield_type, isolated=True)
-        for index, parameter in zip(kept, inner.parameters, strict=False):
+        inner = builder.inside(
+            [*(old[index].type for index in indices), *new_types], kernel.body.yield_type, isolated=True
+        )
+        for index, parameter in zip(indices, inner.parameters, strict=False):
             inner[old[index]] = parameter
         for constant in replaced:
             inner[constant] = inner.parameters[-1]
@@ -103,7 +105,7 @@ def _with_kernel(
         inner.rewrite_blocks(kernel.body)
         divisibility = kernel.divisibility
         if divisibility:
-            divisibility = (*(divisibility[index] for index in kept), *(1 for _ in added))
+            divisibility = (*(divisibility[index] for index in indices), *(1 for _ in new_types))
         return builder.add(kernel.evolve(body=inner.finish(), divisibility=divisibility))
 
     return transform(model, transformer, pass_name="specialize")

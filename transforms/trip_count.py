@@ -30,13 +30,13 @@ def trip_count(emit: Callable[[Op], Value], start: Value, stop: Value, step: Val
     def as_unsigned(value: Value) -> Value:
         return value if unsigned == type_ else emit(arith.Bitcast(value, unsigned))
 
-    known = constant_of(step) if type_.signed else 1
-    zero, one = number(0), number(1)
-    rising = known > 0 if known is not None else compared(zero, step)
+    constant_step = constant_of(step) if type_.signed else 1
+    zero, unit = number(0), number(1)
+    rising = constant_step > 0 if constant_step is not None else compared(zero, step)
     runs = either(rising, lambda: compared(start, stop), lambda: compared(stop, start))
     distance = either(rising, lambda: emit(arith.SubI(stop, start)), lambda: emit(arith.SubI(start, stop)))
     size = either(rising, lambda: step, lambda: emit(arith.SubI(zero, step)))
-    steps = emit(arith.DivUI(as_unsigned(emit(arith.SubI(distance, one))), as_unsigned(size)))
+    steps = emit(arith.DivUI(as_unsigned(emit(arith.SubI(distance, unit))), as_unsigned(size)))
     if unsigned != type_:
         steps = emit(arith.Bitcast(steps, type_))
-    return emit(arith.Select(runs, emit(arith.AddI(steps, one)), zero))
+    return emit(arith.Select(runs, emit(arith.AddI(steps, unit)), zero))

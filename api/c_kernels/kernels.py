@@ -150,7 +150,7 @@ class TritonCModels(Models):
         empty: Any = inspect.Parameter.empty
         self.macros: dict[str, Any] = {key: value for key, value in given.items() if key not in options}
         self.macros |= dict.fromkeys((key for key in free if key not in self.macros), empty)
-        self.macros |= dict.fromkeys((key for key in found.asked if key not in self.macros), None)
+        self.macros |= dict.fromkeys((key for key in found.queried if key not in self.macros), None)
         self._uses = free
         self._preprocessed = found
         self._read: dict[tuple[tuple[str, str], ...], KernelSource] = {}

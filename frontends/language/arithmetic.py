@@ -291,7 +291,7 @@ def brev(x: Value) -> Value:
     """
 
 
-@call("Arithmetic", written=True)
+@call("Arithmetic", in_language=True)
 def cdiv(x: Value, div: Value) -> Value:
     """The quotient rounded up: the number of pieces of size `div` that cover `x`. Works outside of kernels.
 

@@ -69,7 +69,7 @@ class tuple_type:
     def __init__(self, types: Iterable[Any], fields: Iterable[str] | None = None) -> None:
         self.types = [*types]
         self.fields = [""] * len(self.types) if fields is None else [*fields]
-        self.name = f"[{','.join(f'{name}:{one}' for name, one in zip(self.fields, self.types, strict=True))}]"
+        self.name = f"[{','.join(f'{name}:{pair}' for name, pair in zip(self.fields, self.types, strict=True))}]"
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, tuple_type) and (self.types, self.fields) == (other.types, other.fields)

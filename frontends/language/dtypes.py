@@ -217,10 +217,10 @@ class pointer_type(dtype):
 
     def __init__(self, element_ty: Any, address_space: int = 1, const: bool = False) -> None:
         if not isinstance(element_ty, dtype):
-            found = getattr(element_ty, "value", element_ty)
-            if not isinstance(found, Type):
+            element = getattr(element_ty, "value", element_ty)
+            if not isinstance(element, Type):
                 raise TypeError(f"element_ty has type `{type(element_ty).__name__}`; expected `dtype`.")
-            element_ty = type_of(found)
+            element_ty = type_of(element)
         self.element_ty = element_ty
         self.address_space = getattr(address_space, "value", address_space)
         self.const = bool(const)
@@ -290,8 +290,8 @@ float8e4b15, float8e4b8, float8e5b16 = (dtype(name) for name in _FOREIGN)
 pi32_t = pointer_type(int32)
 
 DTYPES: Final[dict[str, dtype]] = {
-    made.codegen_name(): made
-    for made in (
+    dtype_.codegen_name(): dtype_
+    for dtype_ in (
         void, int1, int8, int16, int32, int64, uint8, uint16, uint32, uint64, float8e5, float8e4nv, float8e4b15,
         float8e4b8, float8e5b16, float16, bfloat16, float32, float64,
     )
@@ -308,5 +308,5 @@ def str_to_ty(name: str, c: Any = None) -> dtype:
         return pointer_type(str_to_ty(name[1 + const :]), const=const)
     kinds = {"i": "int", "u": "uint", "B": "int1"}
     is_integer = name[0] in kinds and name[1:].isdigit()
-    known = f"{kinds[name[0]]}{name[1:]}" if is_integer else kinds.get(name, name)
-    return dtype("int1" if known == "uint1" else known)
+    dtype_name = f"{kinds[name[0]]}{name[1:]}" if is_integer else kinds.get(name, name)
+    return dtype("int1" if dtype_name == "uint1" else dtype_name)

@@ -74,10 +74,10 @@ class Default:
 def written_function(fn: Callable[..., Any]) -> Callable[..., Any]:
     """The function whose source is read: the one in a helper function, or in the wrapper that a decorator made."""
     try:
-        found = inspect.unwrap(fn, stop=lambda one: isinstance(one, Call | Function))
+        target = inspect.unwrap(fn, stop=lambda layer: isinstance(layer, Call | Function))
     except ValueError:
         raise KernelSyntaxError(f"the decorators of {fn!r} wrap one another in a circle") from None
-    return written_function(found.fn) if isinstance(found, Function) else found
+    return written_function(target.fn) if isinstance(target, Function) else target
 
 
 class Function:
@@ -134,13 +134,13 @@ class Function:
         """The name and the parameters as `def` has them: `scale(x, BLOCK: zg.constexpr = 64)`."""
         parts: list[str] = []
         for parameter in self.signature.parameters.values():
-            known = parameter.annotation is constexpr or str(parameter.annotation).endswith("constexpr")
+            is_constant = parameter.annotation is constexpr or str(parameter.annotation).endswith("constexpr")
             plain = parameter.replace(annotation=inspect.Parameter.empty)
-            text = str(plain).partition("=")[0] + (": zg.constexpr" if known else "")
+            text = str(plain).partition("=")[0] + (": zg.constexpr" if is_constant else "")
             if parameter.default is not inspect.Parameter.empty:
                 default = parameter.default
                 shown_default = f"zg.{default}" if isinstance(default, ScalarType) else repr(default)
-                text += f"{' = ' if known else '='}{shown_default}"
+                text += f"{' = ' if is_constant else '='}{shown_default}"
             parts.append(text)
         return f"{self.name}({', '.join(parts)})"
 
@@ -149,8 +149,8 @@ class Function:
     ) -> dict[str, T | Default]:
         """The argument or the default of each parameter, in the order of the parameters; see `signature.bind`."""
         parameters = self.signature.parameters
-        given = bind(self.name, lambda: self.written, parameters, positional, keywords, place)
-        return {name: given[name] if name in given else Default(name, p.default) for name, p in parameters.items()}
+        bound = bind(self.name, lambda: self.written, parameters, positional, keywords, place)
+        return {name: bound[name] if name in bound else Default(name, p.default) for name, p in parameters.items()}
 
     @property
     def model(self) -> Op:
@@ -203,10 +203,10 @@ class Function:
 
     def _compare_globals(self) -> None:
         """Compare the values from outside, where their identities differ; see `check_globals`."""
-        found = [(use, function, use.now()) for use, function in self._watched_uses]
-        changed = [(use, function, now) for use, function, now in found if not _same(use.value, now)]
+        uses = [(use, function, use.now()) for use, function in self._watched_uses]
+        changed = [(use, function, now) for use, function, now in uses if not _same(use.value, now)]
         if not changed:
-            for use, function, now in found:
+            for use, function, now in uses:
                 function.callees = {s: now if callee is use.value else callee for s, callee in function.callees.items()}
                 use.value = now
             self.watch()

@@ -122,8 +122,8 @@ def _combined(name: str, a: Any, b: Any) -> Any:
     cls = floats if isinstance(a, float) else unsigned if isinstance(a, bool) else signed
     assert cls is not None
     if cls in FUNCTIONS:
-        made = _checked(name, FUNCTIONS[cls], a, b)
-        return wrapped(made, i1) if isinstance(a, bool) else made
+        combined = _checked(name, FUNCTIONS[cls], a, b)
+        return wrapped(combined, i1) if isinstance(a, bool) else combined
     return _result(name, functools.partial(_scalars().float_binary, cls, scalar=f64), a, b)
 
 
@@ -180,8 +180,8 @@ def invert(x: Any) -> Any:
 
 def _extreme(name: str, a: Any, b: Any, propagate_nan: bool = False) -> Any:
     """The smaller or the larger of two numbers."""
-    found = _combined(name, a, b)
-    return math.nan if propagate_nan and (a != a or b != b) else found
+    extreme = _combined(name, a, b)
+    return math.nan if propagate_nan and (a != a or b != b) else extreme
 
 
 minimum, maximum = (_on_numbers(functools.partial(_extreme, name)) for name in ("minimum", "maximum"))
@@ -239,9 +239,9 @@ def run_body(body: Callable[..., Any]) -> Callable[..., Any]:
 
 def compare(a: Any, b: Any, kind: Any) -> Any:
     """The comparison of two numbers."""
-    values, wanted = (plain(a), plain(b)), say("a member of {}, or a sign such as '<'", call_text("CompareKind"))
+    values, expected = (plain(a), plain(b)), say("a member of {}, or a sign such as '<'", call_text("CompareKind"))
     if getattr(kind, "value", None) not in COMPARISONS:
-        raise KernelTypeError(say("{}: 'kind' must be {}; got {}", call_text("compare"), wanted, shown(kind)))
+        raise KernelTypeError(say("{}: 'kind' must be {}; got {}", call_text("compare"), expected, shown(kind)))
     return NotImplemented if None in values else bool(COMPARISONS[kind.value](*_promoted(*values)))
 
 

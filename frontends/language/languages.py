@@ -50,7 +50,10 @@ class Spelling:
     @property
     def __signature__(self) -> inspect.Signature:
         """The parameters, for `inspect.signature`: libraries ask which arguments a release of Triton has."""
-        plain = (inspect.Parameter(one.name, one.kind, default=one.default) for one in self.signature.parameters)
+        plain = (
+            inspect.Parameter(parameter.name, parameter.kind, default=parameter.default)
+            for parameter in self.signature.parameters
+        )
         return inspect.Signature([*plain])
 
     def __call__(self, *arguments: Any, **keywords: Any) -> Any:
@@ -160,6 +163,6 @@ SWITCHES: Final[Mapping[str, str]] = {
 }
 
 
-def differences(one: Language, other: Language) -> list[str]:
+def differences(first: Language, other: Language) -> list[str]:
     """The rows of the table of differences: what holds in the second language, and not in the first."""
-    return [about for name, about in SWITCHES.items() if getattr(other, name) and not getattr(one, name)]
+    return [about for name, about in SWITCHES.items() if getattr(other, name) and not getattr(first, name)]

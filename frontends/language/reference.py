@@ -24,13 +24,13 @@ def reference() -> str:
     }
     parts = {group: "\n".join(map(_entry, signatures)) for group, signatures in groups.items()}
     parts |= {"contents": _contents(groups), "dtypes": "\n".join(map(_dtype, SCALARS.values()))}
-    return re.sub(r"^\{(.+)\}$", lambda found: parts[found[1]], text, flags=re.M).removesuffix("\n")
+    return re.sub(r"^\{(.+)\}$", lambda match: parts[match[1]], text, flags=re.M).removesuffix("\n")
 
 
 def _contents(groups: dict[str, list[Signature]]) -> str:
     lines = [
-        f"| [{group}](#{group.lower().replace(' ', '-')}) | {' '.join(f'`{s.name}`' for s in found)} |"
-        for group, found in groups.items()
+        f"| [{group}](#{group.lower().replace(' ', '-')}) | {' '.join(f'`{s.name}`' for s in signatures)} |"
+        for group, signatures in groups.items()
     ]
     return "\n".join(["| calls | |", "| --- | --- |", *lines, ""])
 
@@ -57,7 +57,7 @@ def _values(type_: ScalarType) -> str:
 
 def _entry(signature: Signature) -> str:
     summary, _, rest = signature.doc.partition("\n\n")
-    methods = [f"Also `desc.{method}(…)`.\n" for method, meant in METHODS.items() if meant.call == signature.name]
+    methods = [f"Also `desc.{method}(…)`.\n" for method, spelling in METHODS.items() if spelling.call == signature.name]
     return "\n".join([f"### `zg.{signature}`\n", f"{summary}\n", *methods, *_paragraphs(signature, rest)])
 
 

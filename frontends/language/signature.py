@@ -33,8 +33,8 @@ def nowhere(_keyword: str | None) -> Location | None:
 
 
 def bind(
-    called: str,
-    written: Callable[[], str],
+    call: str,
+    usage: Callable[[], str],
     parameters: Mapping[str, Parameter | inspect.Parameter],
     positional: Sequence[T],
     keywords: Mapping[str, T],
@@ -48,8 +48,8 @@ def bind(
 
     def misfit(message: str, keyword: str | None = None) -> KernelTypeError:
         near = None if keyword is None or keyword in parameters else suggest(keyword, parameters)
-        hint = say("{} {}", near, written()) if near else written()
-        return KernelTypeError(say("{} {}", called, message), place(keyword), hint)
+        hint = say("{} {}", near, usage()) if near else usage()
+        return KernelTypeError(say("{} {}", call, message), place(keyword), hint)
 
     bound: dict[str, Any] = {}
     rest = list(positional)
@@ -155,10 +155,10 @@ class Signature:
         """The number of results that the call gives as a tuple for these arguments; None where it gives one value."""
         if not isinstance(self.results, str):
             return None if self.results == 1 else self.results
-        given = bound[self.results]
-        if isinstance(given, tuple | list):
-            return len(given)  # pyright: ignore[reportUnknownArgumentType]
-        return 2 if given is True else None
+        argument = bound[self.results]
+        if isinstance(argument, tuple | list):
+            return len(argument)  # pyright: ignore[reportUnknownArgumentType]
+        return 2 if argument is True else None
 
     @property
     def called(self) -> str:
@@ -181,8 +181,8 @@ class Signature:
         place: Callable[[str | None], Location | None] = nowhere,
     ) -> dict[str, Any]:
         """The argument or the default of each parameter, in the order of the parameters; see `bind`."""
-        given = bind(self.called, lambda: self.written, self.by_name, arguments, keywords, place)
-        return {name: given.get(name, p.default) for name, p in self.by_name.items()}
+        bound = bind(self.called, lambda: self.written, self.by_name, arguments, keywords, place)
+        return {name: bound.get(name, p.default) for name, p in self.by_name.items()}
 
 
 # The recorder of the trace that is going on in this context, if any. For calls of the language and of a `@zg.function`
@@ -236,7 +236,7 @@ class Call(Generic[P, R]):
 
 
 def call(
-    group: str, *, host: Callable[..., Any] | None = None, written: bool = False, results: int | str = 1
+    group: str, *, host: Callable[..., Any] | None = None, in_language: bool = False, results: int | str = 1
 ) -> Callable[[Callable[P, R]], Call[P, R]]:
     """Decorator that declares a call of the language in a group of the reference.
 
@@ -250,9 +250,9 @@ def call(
         if signature.name in SIGNATURES:
             raise ValueError(f"the call '{signature.name}' is declared twice")
         SIGNATURES[signature.name] = signature
-        made = Call(signature, stub, run_body(stub) if written else host)
-        CALLS[signature.name] = made
-        return made
+        declaration = Call(signature, stub, run_body(stub) if in_language else host)
+        CALLS[signature.name] = declaration
+        return declaration
 
     return declare
 

@@ -14,10 +14,10 @@ from ziggurat.frontends.library.combine import COMBINE
 
 # A function that has the name of a call is the meaning of that call.
 LIBRARY: Final[dict[str, Function]] = {
-    made.name: made
+    member.name: member
     for module in (elementary, microscaling, powers, random, sorting)
-    for made in vars(module).values()
-    if isinstance(made, Function) and made.name in CALLS
+    for member in vars(module).values()
+    if isinstance(member, Function) and member.name in CALLS
 }
 
 __all__ = ["COMBINE", "LIBRARY"]

@@ -181,8 +181,8 @@ def atan2(y: Any, x: Any) -> Any:
     angle = atan_unit(ratio)
     steep = zg.greater(zg.abs(y), zg.abs(x))
     angle = zg.where(steep, zg.sub(0.5 * pi[0], zg.sub(angle, 0.5 * pi[1])), angle)
-    left = zg.less(with_sign(zg.cast(1.0, x.dtype), x), 0.0)
-    angle = zg.where(left, zg.sub(pi[0], zg.sub(angle, pi[1])), angle)
+    is_negative = zg.less(with_sign(zg.cast(1.0, x.dtype), x), 0.0)
+    angle = zg.where(is_negative, zg.sub(pi[0], zg.sub(angle, pi[1])), angle)
     return zg.where(zg.or_(isnan(y), isnan(x)), NAN, with_sign(angle, y))
 
 
@@ -225,11 +225,11 @@ def expm1(x: Any) -> Any:
     ln_2 = LN_2_64 if double else LN_2_32
     least = zg.where(zg.less(x, -40.0), -40.0, x)
     most = 709.9 if double else 88.9
-    given = zg.where(zg.greater(least, most), most, least)
-    shifted = zg.fma(given, LOG2_E, ANCHOR_64 if double else ANCHOR_32)
+    clamped = zg.where(zg.greater(least, most), most, least)
+    shifted = zg.fma(clamped, LOG2_E, ANCHOR_64 if double else ANCHOR_32)
     whole = zg.sub(shifted, ANCHOR_64 if double else ANCHOR_32)
     exponent = zg.sub(zg.bitcast(shifted, i64 if double else i32), ANCHOR_BITS_64 if double else ANCHOR_BITS_32)
-    rest = zg.fma(zg.neg(whole), ln_2[1], zg.fma(zg.neg(whole), ln_2[0], given))
+    rest = zg.fma(zg.neg(whole), ln_2[1], zg.fma(zg.neg(whole), ln_2[0], clamped))
     grown = zg.fma(zg.mul(rest, rest), horner(rest, EXP64 if double else EXP32), rest)
     half_power = zg.bitcast(zg.shl(zg.add(exponent, 1022 if double else 126), 52 if double else 23), x.dtype)
     result = zg.mul(zg.fma(half_power, grown, zg.sub(half_power, 0.5)), 2.0)

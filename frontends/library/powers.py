@@ -122,11 +122,11 @@ def exp2_of_parts(high: Any, low: Any) -> Any:
     double = high.dtype == f64
     limit = 1100.0 if double else 200.0
     inside = zg.less(zg.abs(high), limit)
-    given = zg.clamp(high, -limit, limit)
-    shifted = zg.add(given, ANCHOR_64 if double else ANCHOR_32)
+    argument = zg.clamp(high, -limit, limit)
+    shifted = zg.add(argument, ANCHOR_64 if double else ANCHOR_32)
     whole = zg.sub(shifted, ANCHOR_64 if double else ANCHOR_32)
     exponent = zg.sub(zg.bitcast(shifted, i64 if double else i32), ANCHOR_BITS_64 if double else ANCHOR_BITS_32)
-    rest = zg.add(zg.sub(given, whole), zg.where(inside, low, 0.0))
+    rest = zg.add(zg.sub(argument, whole), zg.where(inside, low, 0.0))
     power = zg.fma(rest, horner(rest, EXP2_64 if double else EXP2_32), 1.0)
     return scaled(power, exponent)
 

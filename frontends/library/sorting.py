@@ -183,6 +183,6 @@ def topk(
 ) -> Any:
     """All elements are sorted."""
     if return_indices:
-        chosen = take_first(order_of(to_keys(x), descending), k)
-        return zg.gather(x, chosen, -1), chosen
+        keys = take_first(order_of(to_keys(x), descending), k)
+        return zg.gather(x, keys, -1), keys
     return to_values(take_first(sorted_keys(to_keys(x), descending), k), x.dtype)

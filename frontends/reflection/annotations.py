@@ -44,16 +44,16 @@ def annotated_type(name: str, annotation: Any, node: ast.AST, names: Names) -> T
                     hint = say("did you mean {}?", dtype_text(near)) if isinstance(near, ScalarType) else hint
     if getattr(annotation, "__name__", "") == "constexpr":
         return constexpr_type
-    declared, origin = _named(annotation), typing.get_origin(annotation)
+    dtype, origin = _named(annotation), typing.get_origin(annotation)
     if origin in (types.UnionType, typing.Annotated) or not isinstance(origin, type):  # Items of arrays are none.
         stray += [part for part in typing.get_args(annotation) if _named(part) is not None]
-    if not stray and (declared is None or names.language.launch_annotations):
+    if not stray and (dtype is None or names.language.launch_annotations):
         return pyobject
-    if not isinstance(declared, ScalarType | PtrType | DescriptorType):
-        got = ast.unparse(getattr(node, "annotation", node)) if declared is None else declared
+    if not isinstance(dtype, ScalarType | PtrType | DescriptorType):
+        got = ast.unparse(getattr(node, "annotation", node)) if dtype is None else dtype
         what = f"the annotation of '{name}' must be the type of an argument; got {got}"
         raise KernelTypeError(what, names.source.span(node), hint)
-    return declared
+    return dtype
 
 
 def _named(annotation: Any) -> Type | None:

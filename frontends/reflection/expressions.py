@@ -127,9 +127,9 @@ class Expressions(ast.NodeVisitor, Bodies):
     def choice(self, node: ast.expr, fill: Callable[[], Value] | None = None) -> Body:
         """A body that may never run. It yields the value of `node`, or the one that `fill` returns for it."""
         self.choices += 1
-        made = self.body(node, lambda: self.attempt(node, fill))
+        body = self.body(node, lambda: self.attempt(node, fill))
         self.choices -= 1
-        return made
+        return body
 
     # Names and literals.
 
@@ -301,8 +301,8 @@ class Expressions(ast.NodeVisitor, Bodies):
 
     def visit_BinOp(self, node: ast.BinOp) -> Value:
         op = self.operator(node.op, node)
-        left = self.expression(node.left)
-        return self.add(op(left, self.expression(node.right)), node)
+        first = self.expression(node.left)
+        return self.add(op(first, self.expression(node.right)), node)
 
     def operator(self, operator: ast.operator, node: ast.AST) -> type[py.Binary]:
         """The op of the binary operator of `node`."""
@@ -313,11 +313,11 @@ class Expressions(ast.NodeVisitor, Bodies):
 
     def visit_Compare(self, node: ast.Compare) -> Value:
         """A comparison. A chain is a `cand`; all its operands but the last are evaluated once, before it."""
-        left = self.expression(node.left)
+        first = self.expression(node.left)
         ops = [_COMPARE[type(op)] for op in node.ops]
         if len(ops) == 1:
-            return self.add(ops[0](left, self.expression(node.comparators[0])), node)
-        values = [left, *(self.expression(part) for part in node.comparators[:-1])]
+            return self.add(ops[0](first, self.expression(node.comparators[0])), node)
+        values = [first, *(self.expression(part) for part in node.comparators[:-1])]
         last = node.comparators[-1]
 
         def pair(index: int) -> Value:
@@ -331,11 +331,11 @@ class Expressions(ast.NodeVisitor, Bodies):
     def operands(self, *nodes: ast.expr) -> list[Body]:
         """The bodies of operands of which all but the first may not be computed."""
         first, *others = nodes
-        made = [self.part(first)]
+        parts = [self.part(first)]
         self.parts += 1
-        made += map(self.choice, others)
+        parts += map(self.choice, others)
         self.parts -= 1
-        return made
+        return parts
 
     def visit_BoolOp(self, node: ast.BoolOp) -> Value:
         op = py.CondAnd if isinstance(node.op, ast.And) else py.CondOr
@@ -370,7 +370,8 @@ class Expressions(ast.NodeVisitor, Bodies):
     def choice_of_ranges(self, node: ast.Call, callee: ast.IfExp) -> Value:
         """`for i in (tl.static_range if n < 8 else range)(n)` loops over one of two ranges."""
         calls = [
-            ast.copy_location(ast.Call(one, node.args, node.keywords), node) for one in (callee.body, callee.orelse)
+            ast.copy_location(ast.Call(branch, node.args, node.keywords), node)
+            for branch in (callee.body, callee.orelse)
         ]
         self.heads = tuple(calls)
         return self.expression(ast.copy_location(ast.IfExp(callee.test, *calls), node))
@@ -429,9 +430,9 @@ class Expressions(ast.NodeVisitor, Bodies):
 
     def keywords(self, node: ast.Call) -> tuple[dict[str, ast.expr], Callable[[str | None], Location]]:
         """The keyword arguments of a call, and the place of one of them by its name, or of the call for None."""
-        found = {keyword.arg or "": keyword for keyword in self.written_keywords(node)}
-        values = {name: keyword.value for name, keyword in found.items()}
-        return values, lambda name: self.source.span(node if name is None else found[name])
+        nodes = {keyword.arg or "": keyword for keyword in self.written_keywords(node)}
+        values = {name: keyword.value for name, keyword in nodes.items()}
+        return values, lambda name: self.source.span(node if name is None else nodes[name])
 
     def written_keywords(self, node: ast.Call) -> list[ast.keyword]:
         """The keyword arguments. Those by which functions of Triton's hand on their compiler say nothing here."""
@@ -464,15 +465,15 @@ class Expressions(ast.NodeVisitor, Bodies):
         ignored = self.names.static(node.func) is range
         keywords = [] if ignored else self.written_keywords(node)
         starred = tuple(index for index, argument in enumerate(node.args) if isinstance(argument, ast.Starred))
-        written = [a.value if isinstance(a, ast.Starred) else a for a in node.args]
-        values = [self.expression(argument) for argument in (*written, *(k.value for k in keywords))]
+        nodes = [a.value if isinstance(a, ast.Starred) else a for a in node.args]
+        values = [self.expression(argument) for argument in (*nodes, *(k.value for k in keywords))]
         return tuple(values), tuple(keyword.arg or "" for keyword in keywords), starred
 
     def call_function(self, node: ast.Call, function: Function) -> Value:
         """A call of a user's function. Arguments are evaluated as written and passed in the order of the parameters."""
         bound = function.bind(node.args, *self.keywords(node))
-        written = (*node.args, *(k.value for k in self.written_keywords(node)))
-        values = {id(item): self.expression(item) for item in written}
+        nodes = (*node.args, *(k.value for k in self.written_keywords(node)))
+        values = {id(item): self.expression(item) for item in nodes}
         arguments: list[Value] = []
         for item in bound.values():
             if not isinstance(item, Default):
@@ -492,19 +493,19 @@ class Expressions(ast.NodeVisitor, Bodies):
 
     def not_callable(self, node: ast.Call, target: Any, builtin: str | None) -> KernelSyntaxError:
         """The error for a call of an object that a kernel cannot call."""
-        shown = ast.unparse(node.func)
-        last = shown.rpartition(".")[2]
+        text = ast.unparse(node.func)
+        last = text.rpartition(".")[2]
         hint: str = f"did you mean {self.names.prefix()}.{last}? " if last in self.language.calls else ""
         if builtin is not None:
-            what = f"the builtin '{shown}'"
+            what = f"the builtin '{text}'"
             hint = hint or _INSTEAD.get(builtin, "")
             hint = hint or f"of Python's builtins a kernel can call {', '.join(BUILTINS)}"
         elif isinstance(target, types.FunctionType) and not (target.__module__ or "").startswith("ziggurat"):
-            what = f"'{shown}', which is a plain Python function,"
-            named = target.__name__ if target.__name__.isidentifier() else "what it does as a def"
-            hint = say("{}decorate {} with {function}", hint, named)
+            what = f"'{text}', which is a plain Python function,"
+            name = target.__name__ if target.__name__.isidentifier() else "what it does as a def"
+            hint = say("{}decorate {} with {function}", hint, name)
         else:
-            what = f"'{shown}'"
+            what = f"'{text}'"
             if target is constexpr:
                 hint = "leave it out: numbers, strings and dtypes in a kernel are constants already"
             hint = hint or say("{}; compute known values outside of the kernel, and use them by their names", _CALLABLE)

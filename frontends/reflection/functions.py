@@ -46,13 +46,15 @@ def reader(fn: Callable[..., Any], language: Language = EXPLICIT) -> Callable[[F
     if plain.__code__.co_flags & _NOT_PLAIN:
         _parameters(find_source(plain, lines))
 
-    def model(made: Function) -> Op:
+    def model(target: Function) -> Op:
         with deep_recursion(), keep_subnormals():
             try:
-                func, outer, made.uses, made.declares = _model(made.fn, lines, made.language, made.initializes, code)
+                func, outer, target.uses, target.declares = _model(
+                    target.fn, lines, target.language, target.initializes, code
+                )
             except ZigguratError as error:
-                raise made.language.error(error) from None
-        made.callees, made.objects = outer.callees, outer.objects
+                raise target.language.error(error) from None
+        target.callees, target.objects = outer.callees, outer.objects
         return func
 
     return model
@@ -73,7 +75,7 @@ def _model(
     function: Callable[..., Any],
     lines: Sequence[str],
     language: Language,
-    made: type[Any] | None = None,
+    cls: type[Any] | None = None,
     code: types.CodeType | None = None,
 ) -> tuple[Op, Outer, tuple[Use, ...], dict[str, Type]]:
     """The model of a function with its source in these lines, the objects that it refers to, its outer values, and the
@@ -83,15 +85,15 @@ def _model(
     """
     fn = cast(types.FunctionType, function)
     source = find_source(fn, lines or read_lines(fn), code)
-    parameters = _parameters(source)[made is not None :]
+    parameters = _parameters(source)[cls is not None :]
     names = Names(fn, source, language)
     outer = Outer()
     notes = fn.__annotations__
-    declared = {p.arg: annotated_type(p.arg, notes.get(p.arg), p, names) for p in parameters}
-    plain = (constexpr_type if type_ == constexpr_type else pyobject for type_ in declared.values())
+    annotated = {p.arg: annotated_type(p.arg, notes.get(p.arg), p, names) for p in parameters}
+    plain = (constexpr_type if type_ == constexpr_type else pyobject for type_ in annotated.values())
     builder = Builder.root(tuple(plain), pyobject)
     try:
-        body = Statements(names, source, builder, outer).function_body(parameters, made)
+        body = Statements(names, source, builder, outer).function_body(parameters, cls)
     except RecursionError:
         if frames() > MAX_FRAMES // 2:
             raise  # A long chain of functions led here; the statement is not to blame.
@@ -102,21 +104,21 @@ def _model(
         ) from None
     func = core.Func(fn.__qualname__, body)
     func.__dict__["location"] = source.span(source.node)
-    types_ = {name: type_ for name, type_ in declared.items() if type_ not in (constexpr_type, pyobject)}
+    types_ = {name: type_ for name, type_ in annotated.items() if type_ not in (constexpr_type, pyobject)}
     return func, outer, tuple(names.uses.values()), types_
 
 
 def _deepest(function: ast.FunctionDef) -> ast.stmt:
     """The innermost statement around the most deeply nested expression of a function."""
-    found, most = cast(ast.stmt, function), 0
+    deepest, most = cast(ast.stmt, function), 0
     work: list[tuple[ast.AST, ast.stmt, int]] = [(function, function, 0)]
     while work:
         node, statement, depth = work.pop()
         statement = node if isinstance(node, ast.stmt) else statement
         if depth > most:
-            found, most = statement, depth
+            deepest, most = statement, depth
         work.extend((inner, statement, depth + 1) for inner in ast.iter_child_nodes(node))
-    return found
+    return deepest
 
 
 def _parameters(source: Source) -> list[ast.arg]:

@@ -43,8 +43,8 @@ class Names:
         self.source = source
         self.language = language
         # Python 3.12 lists variables of comprehensions among the function's, so the tree decides as well.
-        found = [pair for statement in source.node.body for pair in mentions(statement)]
-        bound = {name for name, node, _ in found if not isinstance(getattr(node, "ctx", None), ast.Load)}
+        pairs = [pair for statement in source.node.body for pair in mentions(statement)]
+        bound = {name for name, node, _ in pairs if not isinstance(getattr(node, "ctx", None), ast.Load)}
         count = code.co_argcount + code.co_kwonlyargcount + bool(code.co_flags & inspect.CO_VARARGS)
         self.locals = {*code.co_varnames[:count], *bound.intersection(code.co_varnames + code.co_cellvars)}
         self.cells: dict[str, Any] = dict(zip(code.co_freevars, fn.__closure__ or (), strict=True))
@@ -52,7 +52,7 @@ class Names:
         # The uses of globals whose names the function assigns later on.
         self.early: set[ast.AST] = set()
         assigned = set(code.co_varnames[:count])
-        for name, node, binds in found:
+        for name, node, binds in pairs:
             if binds or isinstance(getattr(node, "ctx", None), ast.Del):
                 assigned.add(name)
             elif name in bound and name not in assigned and name in self.globals:
@@ -70,25 +70,25 @@ class Names:
         if isinstance(node, ast.Attribute):
             owner = self.static(node.value)
             if isinstance(owner, types.ModuleType) or is_enum(owner):
-                found = getattr(owner, node.attr, _MISSING)
-                if found is _MISSING:
+                target = getattr(owner, node.attr, _MISSING)
+                if target is _MISSING:
                     raise self.unknown_member(node, owner)
                 names = vars(owner)
-                if names.get(node.attr) is found and not _is_ours(owner):
+                if names.get(node.attr) is target and not _is_ours(owner):
                     if not self.language.strict_globals:
-                        self._check_global(node, found)
-                    self._note(node, found, names.__getitem__, node.attr)
-                return found
+                        self._check_global(node, target)
+                    self._note(node, target, names.__getitem__, node.attr)
+                return target
             if is_host_object(owner):
                 try:
-                    found = member(unwrapped(owner), node.attr)
+                    target = member(unwrapped(owner), node.attr)
                 except AttributeError:
-                    shown = ast.unparse(node.value)
-                    raise KernelNameError(f"'{shown}' has no attribute '{node.attr}'", self.source.span(node)) from None
+                    text = ast.unparse(node.value)
+                    raise KernelNameError(f"'{text}' has no attribute '{node.attr}'", self.source.span(node)) from None
                 if not self.language.strict_globals:
-                    self._check_global(node, found)
-                    self._note(node, found, functools.partial(_attribute, unwrapped(owner)), node.attr)
-                return found
+                    self._check_global(node, target)
+                    self._note(node, target, functools.partial(_attribute, unwrapped(owner)), node.attr)
+                return target
         return DYNAMIC
 
     def outer(self, node: ast.Name) -> Any:
@@ -97,25 +97,25 @@ class Names:
         cell = self.cells.get(name)
         if cell is not None:
             try:
-                found = _contents(cell)
+                value = _contents(cell)
             except ValueError:
                 raise KernelNameError(
                     f"'{name}' has no value yet in the function around this one",
                     self.source.span(node),
                     "assign it before the kernel is used",
                 ) from None
-            self._check_global(node, found)
-            self._note(node, found, _contents, cell)
-            return found
+            self._check_global(node, value)
+            self._note(node, value, _contents, cell)
+            return value
         if name in self.globals:
-            found = self.globals[name]
-            self._check_global(node, found)
-            self._note(node, found, self.globals.__getitem__, name)
-            return found
-        found = getattr(builtins, name, _MISSING)
-        if found is _MISSING:
+            value = self.globals[name]
+            self._check_global(node, value)
+            self._note(node, value, self.globals.__getitem__, name)
+            return value
+        value = getattr(builtins, name, _MISSING)
+        if value is _MISSING:
             raise self.unknown(node)
-        return found
+        return value
 
     def _check_global(self, node: ast.expr, value: Any) -> None:
         """Raise an error for data from outside that may change: in place, which would not be seen, or in a language
@@ -150,8 +150,8 @@ class Names:
         if name in self.language.calls:
             hint = f"did you mean {self.prefix()}.{name}?"
         else:
-            known = [n for n in (*self.locals, *self.cells, *self.globals) if not n.startswith("__")]
-            hint = suggest(name, known) or suggest(name, self.language.calls, f"{self.prefix()}.")
+            names = [n for n in (*self.locals, *self.cells, *self.globals) if not n.startswith("__")]
+            hint = suggest(name, names) or suggest(name, self.language.calls, f"{self.prefix()}.")
             hint = hint or suggest(name, BUILTINS)
         return KernelNameError(f"name '{name}' is not defined", self.source.span(node), hint)
 

@@ -24,16 +24,16 @@ class Declaration:
     name: str
     node: ast.AST
     _path: _Path
-    _stored: bool  # Whether the first mention is an assignment.
+    _is_stored: bool  # Whether the first mention is an assignment.
     assigned: bool = attrs.field(init=False)  # Whether any mention is one. An unsupported statement may bind the name.
     _depth: int = attrs.field(init=False)  # The number of suites around all mentions so far.
 
     def __attrs_post_init__(self) -> None:
-        self.assigned, self._depth = self._stored, len(self._path)
+        self.assigned, self._depth = self._is_stored, len(self._path)
 
-    def mention(self, stored: bool, path: _Path) -> None:
+    def mention(self, is_store: bool, path: _Path) -> None:
         """Note another mention."""
-        self.assigned |= stored
+        self.assigned |= is_store
         depth = min(self._depth, len(path))
         while path[depth - 1][0] != self._path[depth - 1][0]:
             depth -= 1
@@ -42,7 +42,7 @@ class Declaration:
     @property
     def by_assignment(self) -> bool:
         """Whether the first mention, an assignment, stands directly in the suite that has all mentions."""
-        return self._stored and self._depth == len(self._path)
+        return self._is_stored and self._depth == len(self._path)
 
     @property
     def statement(self) -> ast.stmt:
@@ -59,11 +59,11 @@ def declarations(
     """
     variables: dict[str, Declaration] = {}
 
-    def mention(name: str, node: ast.AST, stored: bool, path: _Path) -> None:
+    def mention(name: str, node: ast.AST, is_store: bool, path: _Path) -> None:
         if name in variables:
-            variables[name].mention(stored, path)
-        elif name not in parameters and (stored or name in names):
-            variables[name] = Declaration(name, node, path, stored)
+            variables[name].mention(is_store, path)
+        elif name not in parameters and (is_store or name in names):
+            variables[name] = Declaration(name, node, path, is_store)
 
     def mentioned(node: ast.AST, path: _Path) -> None:
         for name, at, binds in mentions(node):
@@ -89,11 +89,11 @@ def declarations(
                 mentioned(statement, path)
 
     scan(body, (), id(body))
-    found: dict[ast.stmt, list[Declaration]] = {}
+    by_statement: dict[ast.stmt, list[Declaration]] = {}
     for variable in variables.values():
         if variable.assigned:
-            found.setdefault(variable.statement, []).append(variable)
-    return found
+            by_statement.setdefault(variable.statement, []).append(variable)
+    return by_statement
 
 
 # The fields of nodes whose order of evaluation is not the order of the text.
@@ -170,10 +170,10 @@ def constant_names(statements: Sequence[ast.stmt]) -> Iterator[str]:
         if isinstance(statement, ast.AnnAssign):
             annotation, target = statement.annotation, statement.target
             if isinstance(annotation, ast.Constant):
-                written = str(annotation.value).rpartition(".")[2]
+                name = str(annotation.value).rpartition(".")[2]
             else:
-                written = getattr(annotation, "attr", None) or getattr(annotation, "id", None)
-            if written == "constexpr" and isinstance(target, ast.Name):
+                name = getattr(annotation, "attr", None) or getattr(annotation, "id", None)
+            if name == "constexpr" and isinstance(target, ast.Name):
                 yield target.id
         elif isinstance(statement, ast.If | ast.For | ast.While):
             yield from constant_names(statement.body)

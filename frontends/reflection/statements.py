@@ -34,14 +34,14 @@ class Statements(Expressions):
         self.loops = 0
         # The name of the object that an `__init__` makes.
         self.object: str | None = None
-        self.made: type[Any] | None = None
+        self.cls: type[Any] | None = None
         self.declarations: dict[ast.stmt, list[Declaration]] = {}
         # The variables that are annotated as constants, in a language where others hold run-time values.
         self.constants: set[str] = set()
         # The parameters that are constants.
         self.fixed: set[str] = set()
 
-    def function_body(self, parameters: Sequence[ast.arg], made: type[Any] | None = None) -> Body:
+    def function_body(self, parameters: Sequence[ast.arg], cls: type[Any] | None = None) -> Body:
         """The body of the function. The builder has a value for each parameter. An `__init__` makes an object of
         the class `made`, its first parameter.
 
@@ -56,14 +56,14 @@ class Statements(Expressions):
             self.declare(parameter.arg, parameter, value)
             if value.type == constexpr_type:
                 self.fixed.add(parameter.arg)
-        self.made = made
-        fields = () if made is None else tuple(inspect.get_annotations(made))
-        if made is not None:
+        self.cls = cls
+        fields = () if cls is None else tuple(inspect.get_annotations(cls))
+        if cls is not None:
             self.object = node.args.args[0].arg
             # Fields that are annotated as constants are constants; so is what is not assigned a number.
             self.constants |= {f"{self.object}.{field}" for field in fields}
         self.suite(node.body)
-        if made is not None and not self.errors and not self.builder.terminated:
+        if cls is not None and not self.errors and not self.builder.terminated:
             self.made_object(fields, node)
         if not self.builder.terminated:
             self.add(core.Return(()), node)
@@ -79,8 +79,8 @@ class Statements(Expressions):
             if statement is not last and isinstance(statement, ast.Break | ast.Continue):
                 after = statements[index + 1]
                 self.report(self.unsupported(after, "after break"), after)
-            declared = self.declarations.get(statement, ())
-            for declaration in declared:
+            declarations = self.declarations.get(statement, ())
+            for declaration in declarations:
                 if not declaration.by_assignment:
                     self.declare(declaration.name, declaration.node)
             try:
@@ -102,9 +102,9 @@ class Statements(Expressions):
     def nested_suite(self, node: ast.stmt, statements: Sequence[ast.stmt]) -> Body:
         """A body with the statements of a suite of `node` that may never run."""
         self.choices += 1
-        made = self.body(node, lambda: self.suite(statements))
+        body = self.body(node, lambda: self.suite(statements))
         self.choices -= 1
-        return made
+        return body
 
     # Assignments.
 
@@ -162,15 +162,17 @@ class Statements(Expressions):
     def visit_AugAssign(self, node: ast.AugAssign) -> None:
         target = node.target
         if isinstance(target, ast.Attribute) and self.is_field(target):
-            held = self.visit_Attribute(target)
-            self.assign(target, self.add(self.operator(node.op, node)(held, self.expression(node.value)), node), node)
+            current = self.visit_Attribute(target)
+            self.assign(
+                target, self.add(self.operator(node.op, node)(current, self.expression(node.value)), node), node
+            )
             return
         if not isinstance(target, ast.Name):
             form = "store subscript" if isinstance(target, ast.Subscript) else "store attribute"
             raise self.unsupported(target, form)
         op = self.operator(node.op, node)
-        held = self.visit_Name(target)
-        self.assign(target, self.add(op(held, self.expression(node.value)), node), node)
+        current = self.visit_Name(target)
+        self.assign(target, self.add(op(current, self.expression(node.value)), node), node)
 
     # The fields of the object that an `__init__` makes are variables; it returns a tuple of them.
 
@@ -182,11 +184,11 @@ class Statements(Expressions):
         return super().visit_Attribute(node) if variable is None else self.add(core.VarLoad(variable), node)
 
     def visit_Name(self, node: ast.Name) -> Value:
-        if self.made is None or node.id != self.object or node.id in self.variables:
+        if self.cls is None or node.id != self.object or node.id in self.variables:
             return super().visit_Name(node)
-        fields = [name for name in inspect.get_annotations(self.made) if f"{node.id}.{name}" in self.variables]
+        fields = [name for name in inspect.get_annotations(self.cls) if f"{node.id}.{name}" in self.variables]
         values = [self.add(core.VarLoad(self.variables[f"{node.id}.{name}"]), node) for name in fields]
-        target = self.host_object(PartialObject(self.made, tuple(fields)), node)
+        target = self.host_object(PartialObject(self.cls, tuple(fields)), node)
         return self.add(py.Call(target, tuple(values)), node)
 
     def made_object(self, fields: Sequence[str], node: ast.AST) -> None:

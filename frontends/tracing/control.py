@@ -23,20 +23,20 @@ def for_(start: Any, stop: Any, step: Any, initial: Any, body: Callable[..., Any
     """
     trace = current_trace("zg.for_")
     require_callable(body, "the body of zg.for_", 1 + len(_items(initial)))
-    carried = _declare(trace, initial)
+    variables = _declare(trace, initial)
 
     def bounds() -> Value:
-        given = [trace.value(bound) for bound in (start, stop, step)]
-        values = [*given, *map(trace.value, options.values())]
+        numbers = [trace.value(bound) for bound in (start, stop, step)]
+        values = [*numbers, *map(trace.value, options.values())]
         return trace.record(py.Invoke(values, "zg.range", keywords=tuple(options))).value
 
     def iteration(index: Value) -> None:
-        result = body(Symbol(trace, index), *_load(trace, carried))
-        _store(trace, carried, initial, result, "the body of zg.for_ gives")
+        result = body(Symbol(trace, index), *_load(trace, variables))
+        _store(trace, variables, initial, result, "the body of zg.for_ gives")
 
     iterable, suite = trace.body(bounds), trace.body(iteration, [pyobject])
     trace.builder.add(py.For(iterable, suite), caller_location())
-    return _packed(initial, _load(trace, carried))
+    return _packed(initial, _load(trace, variables))
 
 
 def while_(condition: Callable[..., Any], body: Callable[..., Any], initial: Any) -> Any:
@@ -48,14 +48,14 @@ def while_(condition: Callable[..., Any], body: Callable[..., Any], initial: Any
     trace = current_trace("zg.while_")
     require_callable(condition, "the condition of zg.while_", len(_items(initial)))
     require_callable(body, "the body of zg.while_", len(_items(initial)))
-    carried = _declare(trace, initial)
+    variables = _declare(trace, initial)
 
     def iteration() -> None:
-        _store(trace, carried, initial, body(*_load(trace, carried)), "the body of zg.while_ gives")
+        _store(trace, variables, initial, body(*_load(trace, variables)), "the body of zg.while_ gives")
 
-    first, second = trace.body(lambda: trace.value(condition(*_load(trace, carried)))), trace.body(iteration)
+    first, second = trace.body(lambda: trace.value(condition(*_load(trace, variables)))), trace.body(iteration)
     trace.builder.add(py.While(first, second), caller_location())
-    return _packed(initial, _load(trace, carried))
+    return _packed(initial, _load(trace, variables))
 
 
 def if_(condition: Any, then: Callable[[], Any], otherwise: Callable[[], Any] | None = None) -> Any:
@@ -70,8 +70,8 @@ def if_(condition: Any, then: Callable[[], Any], otherwise: Callable[[], Any] | 
     if otherwise is not None:
         require_callable(otherwise, "the second part of zg.if_", 0)
     if not isinstance(condition, Symbol):
-        chosen = then if condition else otherwise
-        return chosen() if chosen is not None else None
+        branch = then if condition else otherwise
+        return branch() if branch is not None else None
     test = trace.value(condition)
     outer = trace.builder
     variables: list[Value] = []
@@ -107,8 +107,8 @@ def _packed(like: Any, values: Sequence[Symbol]) -> Any:
 
 
 def _declare(trace: Trace, initial: Any) -> list[Value]:
-    given = [trace.value(value) for value in _items(initial)]
-    return [_variable(trace.builder, f"carried_{index}", value) for index, value in enumerate(given)]
+    values = [trace.value(value) for value in _items(initial)]
+    return [_variable(trace.builder, f"carried_{index}", value) for index, value in enumerate(values)]
 
 
 def _variable(builder: Builder, name: str, initial: Value | None) -> Value:

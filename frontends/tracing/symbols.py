@@ -66,8 +66,8 @@ class Symbol:
         self._refuse_numpy(function.__name__)
 
     def _refuse_numpy(self, name: str) -> NoReturn:
-        called = name if name in SIGNATURES else "<name>"
-        self.trace.fail(f"NumPy's '{name}' does not work on a value of the kernel", f"call zg.{called}(…) instead")
+        call = name if name in SIGNATURES else "<name>"
+        self.trace.fail(f"NumPy's '{name}' does not work on a value of the kernel", f"call zg.{call}(…) instead")
 
     def __getitem__(self, index: Any) -> Symbol:
         return self.trace.record(py.Subscript(self.value, self.trace.value(index)))
@@ -177,6 +177,6 @@ def constant_argument(value: Any, parameter: Value) -> Any:
     kind = ConstantInt if type(value) is int else ConstantFloat if type(value) is float else None
     if kind is None:
         return value
-    made = kind(value)
-    made.parameter = parameter
-    return made
+    number = kind(value)
+    number.parameter = parameter
+    return number

@@ -65,8 +65,8 @@ class Trace(Bodies):
                 return self.builder.add(py.Pack([self.value(item) for item in thing]), caller_location())
         if isinstance(thing, Function):
             return self.builder.add(core.FuncRef(self.link(thing), pyobject), caller_location())
-        known, constant = as_constant(thing)
-        if not known:
+        is_constant, constant = as_constant(thing)
+        if not is_constant:
             self.fail(
                 f"an object of the type {type(thing).__name__} cannot be a value of a kernel",
                 "kernels take numbers, strings, None, dtypes, tuples of these, and functions under @zg.function",
@@ -82,16 +82,18 @@ class Trace(Bodies):
         bound = signature.bind(arguments, keywords, lambda _: caller_location())
         values = [self.value(argument) for argument in (*arguments, *keywords.values())]
         op = py.Invoke(values, f"zg.{signature.name}", keywords=tuple(keywords))
-        made = self.record(op)
-        return None if signature.results == 0 else self.results(made, signature.result_count(bound))
+        symbol = self.record(op)
+        return None if signature.results == 0 else self.results(symbol, signature.result_count(bound))
 
     def call_function(self, function: Function, arguments: Sequence[Any], keywords: Mapping[str, Any]) -> Any:
         """Record a call of a `@zg.function`; the traced result."""
         bound = function.bind(arguments, keywords, lambda _: caller_location())
         symbol = self.link(function)
-        values = [self.value(one.value if isinstance(one, Default) else one) for one in bound.values()]
-        made = self.record(core.FuncCall(values, symbol, pyobject))
-        return self.results(made, _returned_count(function.model))
+        values = [
+            self.value(argument.value if isinstance(argument, Default) else argument) for argument in bound.values()
+        ]
+        result = self.record(core.FuncCall(values, symbol, pyobject))
+        return self.results(result, _returned_count(function.model))
 
     def link(self, function: Function) -> str:
         """The symbol by which the model refers to a function."""
@@ -102,11 +104,11 @@ class Trace(Bodies):
             symbol = f"{base}_{count}"
         return symbol
 
-    def results(self, made: Symbol, count: int | None) -> Any:
+    def results(self, symbol: Symbol, count: int | None) -> Any:
         """A symbol for the result of a call, or a tuple of `count` symbols for its components."""
         if count is None:
-            return made
-        return tuple(self.record(py.Unpack(made.value, index, count)) for index in range(count))
+            return symbol
+        return tuple(self.record(py.Unpack(symbol.value, index, count)) for index in range(count))
 
     # Control flow.
 
@@ -138,11 +140,11 @@ def begin(arguments: Sequence[Any]) -> tuple[Trace, tuple[Any, ...]]:
     types = [pyobject if isinstance(argument, Type) else constexpr_type for argument in arguments]
     builder = Builder.root(types, pyobject)
     trace = Trace(builder)
-    given = [
+    symbols = [
         Symbol(trace, parameter) if isinstance(argument, Type) else constant_argument(argument, parameter)
         for argument, parameter in zip(arguments, builder.parameters, strict=True)
     ]
-    return trace, tuple(given)
+    return trace, tuple(symbols)
 
 
 def trace_function(fn: Callable[..., Any], arguments: Sequence[Any]) -> Function:
@@ -157,9 +159,9 @@ def trace_function(fn: Callable[..., Any], arguments: Sequence[Any]) -> Function
     misfit = misfits(body, len(arguments))
     if misfit:
         raise LaunchError(f"'{name}' cannot be traced with {len(arguments)} arguments: {misfit}")
-    trace, given = begin(arguments)
+    trace, symbols = begin(arguments)
     with recording(trace):
-        result = body(*given)
+        result = body(*symbols)
     if result is not None:
         code = getattr(body, "__code__", None)
         raise KernelTypeError(
@@ -191,10 +193,10 @@ def finished(trace: Trace, fn: Callable[..., Any], name: str) -> Function:
     """End a trace. Returns the function that it made."""
     trace.builder.add(core.Return([]))
     model = core.Func(name, trace.builder.finish())
-    made = Function(fn, lambda _: model, name)
-    made.callees = trace.callees
+    function = Function(fn, lambda _: model, name)
+    function.callees = trace.callees
     trace.open.clear()
-    return made
+    return function
 
 
 @contextmanager

@@ -86,8 +86,11 @@ def _in_a_row(name: str) -> Adapt:
     """Numbers that are given one by one, or as one tuple, for a parameter of this name that takes a tuple."""
 
     def adapt(bound: Mapping[str, Any]) -> Mapping[str, Any]:
-        given = bound[name]
-        return {"x": bound["input"], name: given[0] if len(given) == 1 and isinstance(given[0], tuple) else given}
+        numbers = bound[name]
+        return {
+            "x": bound["input"],
+            name: numbers[0] if len(numbers) == 1 and isinstance(numbers[0], tuple) else numbers,
+        }
 
     return adapt
 
@@ -177,8 +180,8 @@ def _dot_arguments(bound: Mapping[str, Any]) -> Mapping[str, Any]:
     precision = bound["input_precision"]
     if precision is None:
         precision = "tf32" if bound["allow_tf32"] in (None, True) else "ieee"
-    given = {name: bound[name] for name in ("acc", "max_num_imprecise_acc", "out_dtype")}
-    return {"a": bound["input"], "b": bound["other"], "input_precision": precision.lower(), **given}
+    options = {name: bound[name] for name in ("acc", "max_num_imprecise_acc", "out_dtype")}
+    return {"a": bound["input"], "b": bound["other"], "input_precision": precision.lower(), **options}
 
 
 @spells("dot", adapt=_dot_arguments)

@@ -66,12 +66,12 @@ def constexpr_function(fn: Callable[..., Any]) -> ConstexprFunction:
     return ConstexprFunction(fn)
 
 
-def must_use_result(given: Any, message: str | bool = True) -> Any:
+def must_use_result(argument: Any, message: str | bool = True) -> Any:
     """Decorator of a function whose result a kernel must use. `given` is the function, or a text for the error."""
-    if isinstance(given, str):
-        return functools.partial(must_use_result, message=given)
-    given.ziggurat_must_use = message
-    return given
+    if isinstance(argument, str):
+        return functools.partial(must_use_result, message=argument)
+    argument.ziggurat_must_use = message
+    return argument
 
 
 class TritonFunction(Function):
@@ -104,7 +104,7 @@ def aggregate(cls: type[T]) -> type[T]:
     the class are read as such.
     """
     fields: dict[str, Any] = inspect.get_annotations(cls)
-    given = cls.__dict__.get("__init__")
+    initializer = cls.__dict__.get("__init__")
 
     def of_fields(self: Any, *arguments: Any, **keywords: Any) -> None:
         bound = inspect.Signature(
@@ -118,17 +118,17 @@ def aggregate(cls: type[T]) -> type[T]:
             raise AttributeError(f"{cls.__name__} has no attribute '{name}'")
         object.__setattr__(self, name, _field(value) if is_constant_field(cls, name) else value)
 
-    made: Any = cls
-    made.__triton_aggregate__ = True
+    record: Any = cls
+    record.__triton_aggregate__ = True
     members = {name: getattr(value, "__func__", value) for name, value in vars(cls).items()}
-    made.ziggurat_functions = {
+    record.ziggurat_functions = {
         name: TritonFunction(value) for name, value in members.items() if isinstance(value, types.FunctionType)
     }
-    init = getattr(given, "fn", given)  # It may be under @triton.jit or @triton.constexpr_function.
-    made.ziggurat_init = None if init is None else Initializer(init, cls)
-    made.__setattr__ = set_field
-    if given is None:
-        made.__init__ = of_fields
+    init = getattr(initializer, "fn", initializer)  # It may be under @triton.jit or @triton.constexpr_function.
+    record.ziggurat_init = None if init is None else Initializer(init, cls)
+    record.__setattr__ = set_field
+    if initializer is None:
+        record.__init__ = of_fields
     return cls
 
 

@@ -67,7 +67,7 @@ def _text(error: Any) -> str:
 
 def _message(error: Any) -> str:
     """The message of an error alone."""
-    return "\n".join(one.summary for one in error.parts)
+    return "\n".join(part.summary for part in error.parts)
 
 
 def _reduced(error: Any) -> tuple[Any, ...]:

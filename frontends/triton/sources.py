@@ -22,8 +22,8 @@ _STABLE = ("math", "copy", "ziggurat")
 def source_of(fn: Callable[..., Any]) -> str:
     """The source of a function, from `def` on."""
     text = textwrap.dedent(inspect.getsource(fn))
-    found = _DEF.search(text)
-    return text[found.start() :] if found is not None else text
+    match = _DEF.search(text)
+    return text[match.start() :] if match is not None else text
 
 
 def with_source(fn: Any, source: str) -> types.FunctionType:
@@ -32,16 +32,18 @@ def with_source(fn: Any, source: str) -> types.FunctionType:
     register(name, source)
     cells = dict(zip(fn.__code__.co_freevars, fn.__closure__ or (), strict=True))
     code = _code_within(source, name, list(cells))
-    closure = tuple(cells[one] for one in code.co_freevars)
-    made = types.FunctionType(code, fn.__globals__, fn.__name__, fn.__defaults__, closure)
-    made.__qualname__, made.__module__ = fn.__qualname__, fn.__module__
-    made.__kwdefaults__ = fn.__kwdefaults__
+    closure = tuple(cells[variable] for variable in code.co_freevars)
+    function = types.FunctionType(code, fn.__globals__, fn.__name__, fn.__defaults__, closure)
+    function.__qualname__, function.__module__ = fn.__qualname__, fn.__module__
+    function.__kwdefaults__ = fn.__kwdefaults__
     # The signature may be another than that of the code, which a program has replaced.
     signature = inspect.signature(fn)
-    annotated = (one for one in signature.parameters.values() if one.annotation is not one.empty)
-    made.__annotations__ = {one.name: one.annotation for one in annotated}
-    made.__signature__ = signature  # pyright: ignore[reportFunctionMemberAccess]
-    return made
+    annotated = (
+        parameter for parameter in signature.parameters.values() if parameter.annotation is not parameter.empty
+    )
+    function.__annotations__ = {parameter.name: parameter.annotation for parameter in annotated}
+    function.__signature__ = signature  # pyright: ignore[reportFunctionMemberAccess]
+    return function
 
 
 def _code_within(source: str, file: str, variables: Sequence[str]) -> types.CodeType:
@@ -67,10 +69,10 @@ def require_stable(fn: Any, source: str) -> None:
     one from a module of another library."""
     for node in ast.walk(ast.parse(source)):
         if isinstance(node, ast.Attribute):
-            found = _found(fn, node)
-            module = str(getattr(found, "__module__", "")).partition(".")[0]
-            if callable(found) and not isinstance(found, type) and module not in _STABLE:
-                raise RuntimeError(f"Unsupported function referenced: {found}")
+            target = _found(fn, node)
+            module = str(getattr(target, "__module__", "")).partition(".")[0]
+            if callable(target) and not isinstance(target, type) and module not in _STABLE:
+                raise RuntimeError(f"Unsupported function referenced: {target}")
 
 
 def _found(fn: Any, node: ast.expr) -> Any:

@@ -32,13 +32,13 @@ def _adapted(call: str, renamed: Mapping[str, str]) -> Adapt:
     """Gives the parameters of a call the arguments of Triton's that they have by name, or by `renamed`."""
 
     def by_name(bound: Mapping[str, Any]) -> Mapping[str, Any]:
-        known = SIGNATURES[call].by_name
-        given = {renamed.get(name, name): value for name, value in bound.items()}
+        parameters = SIGNATURES[call].by_name
+        arguments = {renamed.get(name, name): value for name, value in bound.items()}
         # Triton takes None for parameters that have a default in the call.
         return {
             name: value
-            for name, value in given.items()
-            if name in known and (value is not None or known[name].optional)
+            for name, value in arguments.items()
+            if name in parameters and (value is not None or parameters[name].optional)
         }
 
     return by_name
@@ -55,8 +55,8 @@ def same(
 
     def parameters() -> Mapping[str, Parameter]:
         theirs = {own: triton for triton, own in renamed.items()}
-        renaming = ((theirs.get(one.name, one.name), one) for one in ours.parameters)
-        return {new: attrs.evolve(one, name=new) for new, one in renaming}
+        renaming = ((theirs.get(parameter.name, parameter.name), parameter) for parameter in ours.parameters)
+        return {new: attrs.evolve(parameter, name=new) for new, parameter in renaming}
 
     signature = Signature(name or call, "Triton", parameters, "", ours.results, "tl")
     return declared(Spelling(signature, call, adapt or _adapted(call, renamed)), method)

@@ -58,15 +58,15 @@ def counted(reader: Statements, initial: Node, test: Node, step: Node, suite: No
         return None
     amount, sign = counting
     comparison, stop = compared
-    known = amount if isinstance(amount, int) else reader.known(amount)
-    if known is not None:
-        sign, known = (sign, known) if known > 0 else (-sign, -known)
-    if known and type_.signed and _COMPARISONS.get(comparison, (sign,))[0] != sign:
+    number = amount if isinstance(amount, int) else reader.known(amount)
+    if number is not None:
+        sign, number = (sign, number) if number > 0 else (-sign, -number)
+    if number and type_.signed and _COMPARISONS.get(comparison, (sign,))[0] != sign:
         warn(
             f"the step moves '{name}' away from the end of the loop, whose condition is {name} {comparison} …",
             reader.source.place(step),
         )
-    offset = _offset(comparison, type_, sign, known)
+    offset = _offset(comparison, type_, sign, number)
     if offset is None:
         return None
     assigned = set(_assigned(suite))
@@ -80,7 +80,7 @@ def counted(reader: Statements, initial: Node, test: Node, step: Node, suite: No
     is_plain = type_ == i32 and begun is not None and begun >= 0
     return Counted(
         variable, name, type_, start, is_plain, stop, offset,
-        amount if known is None else sign * known, known is None and sign < 0,
+        amount if number is None else sign * number, number is None and sign < 0,
     )  # fmt: skip
 
 
@@ -92,10 +92,15 @@ def _counter(reader: Statements, initial: Node) -> tuple[Node, str, ScalarType, 
     stars, token, dims, *rest = variable.children
     if stars.children or dims.children or len(rest) != 2 or rest[-1] is None or rest[-1].data == "braces":
         return None
-    made = reader.specifiers(specifiers)
-    if made.type is None or made.type.kind != "int" or made.qualifiers or made.multiple > 1:
+    declared_type = reader.specifiers(specifiers)
+    if (
+        declared_type.type is None
+        or declared_type.type.kind != "int"
+        or declared_type.qualifiers
+        or declared_type.multiple > 1
+    ):
         return None
-    return variable, str(token), made.type, rest[-1]
+    return variable, str(token), declared_type.type, rest[-1]
 
 
 def _offset(comparison: str, type_: ScalarType, sign: int, step: int | None) -> int | None:
@@ -195,7 +200,7 @@ def _is_fixed(reader: Statements, tree: Node, changed: set[str]) -> bool:
         if part.data == "call":
             name = str(part.children[0].children[0]) if part.children[0].data == "name" else ""
             count = sum(isinstance(child, lark.Tree) for child in part.children[1:])
-            known = call_of(name, count)
-            if name in reader.program.functions or known is None or known in EFFECTS:
+            call = call_of(name, count)
+            if name in reader.program.functions or call is None or call in EFFECTS:
                 return False
     return True

@@ -120,10 +120,10 @@ class Expressions(Bodies):
         """The variable that a name means here; None for a name that is no variable."""
         for scope in reversed(self.scopes):
             if name in scope:
-                found = scope[name]
-                if found is None:
+                variable = scope[name]
+                if variable is None:
                     raise Reported
-                return found
+                return variable
         return None
 
     def name(self, node: Node) -> Value:
@@ -142,15 +142,15 @@ class Expressions(Bodies):
 
     def unknown(self, name: str, node: Node) -> KernelNameError:
         """The error for a name that is not declared."""
-        known = [known for scope in self.scopes for known in scope]
-        hint = suggest(name, known) or suggest(name, [*self.program.functions, *NAMES])
+        names = [variable for scope in self.scopes for variable in scope]
+        hint = suggest(name, names) or suggest(name, [*self.program.functions, *NAMES])
         hint = hint or f"declare it, or define it as a macro: {name}=… from Python, or -D{name}=…"
         return self.source.at(KernelNameError(f"'{name}' is not declared", hint=hint), node)
 
     def number(self, node: Node) -> Value:
         value, type_ = literal(node, self.source)
-        made = self.constant(value, node)
-        return made if type_ is None else self.invoke("c.cast", node, made, self.constant(type_, node))
+        number = self.constant(value, node)
+        return number if type_ is None else self.invoke("c.cast", node, number, self.constant(type_, node))
 
     def string(self, node: Node) -> Value:
         return self.constant("".join(unescaped(str(part)) for part in node.children), node)
@@ -215,8 +215,8 @@ class Expressions(Bodies):
         return self.invoke(BINARY[sign], node, left, right, *(() if mask is None else (mask,)))
 
     def logical(self, node: Node, left: Node, right: Node, is_and: bool) -> Value:
-        known = self.known(left)
-        if known is not None and bool(known) != is_and:
+        number = self.known(left)
+        if number is not None and bool(number) != is_and:
             return self.constant(not is_and, node)
         first = self.truth(left)
         with self.under(first, node, negated=not is_and):
@@ -225,9 +225,9 @@ class Expressions(Bodies):
 
     def choose(self, node: Node) -> Value:
         condition, then, _, otherwise = node.children
-        known = self.known(condition)
-        if known is not None:
-            return self.expression(then if known else otherwise)
+        number = self.known(condition)
+        if number is not None:
+            return self.expression(then if number else otherwise)
         test = self.truth(condition)
         for branch, other, negated in ((then, otherwise, False), (otherwise, then, True)):
             if without_groups(branch).data == "load":
@@ -278,16 +278,16 @@ class Expressions(Bodies):
         try:
             type_ = scalar_of(words)
         except KeyError:
-            said = f"'{' '.join(words)}' is no type" if words else "the declaration has no type"
-            raise self.source.syntax(said, node, "write float, int, half, unsigned char …") from None
+            problem = f"'{' '.join(words)}' is no type" if words else "the declaration has no type"
+            raise self.source.syntax(problem, node, "write float, int, half, unsigned char …") from None
         attributes = [child for child in node.children if not isinstance(child, lark.Token)]
         return self.attributed(Specifiers(type_, frozenset(qualifiers)), attributes)
 
-    def attributed(self, made: Specifiers, attributes: Sequence[Node]) -> Specifiers:
+    def attributed(self, specifiers: Specifiers, attributes: Sequence[Node]) -> Specifiers:
         """The beginning of a declaration with the attributes and qualifiers that follow the name."""
         for attribute in attributes:
             if isinstance(attribute, lark.Token):
-                made = attrs.evolve(made, qualifiers=made.qualifiers | {str(attribute)})
+                specifiers = attrs.evolve(specifiers, qualifiers=specifiers.qualifiers | {str(attribute)})
                 continue
             name, argument = str(attribute.children[0]), attribute.children[1]
             number = None if argument is None else self.known(argument)
@@ -295,18 +295,18 @@ class Expressions(Bodies):
                 raise self.source.syntax(f"{name} must have a positive number", attribute, f"write {name}(16)")
             divisor = min(number & -number, 1 << 30)  # The greatest power of two that divides it.
             field = "multiple" if name == "__multipleof" else "aligned"
-            made = attrs.evolve(made, **{field: divisor})
-        return made
+            specifiers = attrs.evolve(specifiers, **{field: divisor})
+        return specifiers
 
-    def pointed(self, made: Specifiers, stars: Node, node: Node) -> ScalarType | PtrType:
+    def pointed(self, specifiers: Specifiers, stars: Node, node: Node) -> ScalarType | PtrType:
         """The type of specifiers followed by stars. Raises `KernelSyntaxError` for types that do not exist."""
         count = sum(str(star) == "*" for star in stars.children)
         if count > 1:
             raise self.source.syntax("Triton-C has no pointers to pointers", node, "pass each pointer as a parameter")
-        if made.type is None:
+        if specifiers.type is None:
             what = "a pointer must have a type" if count else "a value must have a type"
             raise self.source.syntax(f"{what}; got void", node)
-        return PtrType(made.type) if count else made.type
+        return PtrType(specifiers.type) if count else specifiers.type
 
     def shape(self, dims: Node) -> Value | None:
         """The sizes between brackets as a tuple; an empty one without brackets. None for `[...]`, any shape."""
@@ -324,13 +324,13 @@ class Expressions(Bodies):
 
     def cast(self, node: Node) -> Value:
         specifiers, stars, dims = node.children[1].children
-        made = self.specifiers(specifiers)
+        target = self.specifiers(specifiers)
         value = self.expression(node.children[3])
-        type_ = self.constant(self.pointed(made, stars, node), node)
+        type_ = self.constant(self.pointed(target, stars, node), node)
         value = self.invoke("c.cast", node, value, type_)
         if not dims.children:
             return value
-        return self.converted(value, self.pointed(made, stars, node), self.shape(dims), "the cast value", node)
+        return self.converted(value, self.pointed(target, stars, node), self.shape(dims), "the cast value", node)
 
     def sizeof(self, node: Node) -> Value:
         specifiers, stars, dims = node.children[2].children
@@ -355,11 +355,13 @@ class Expressions(Bodies):
         for axis, kind in reversed([*enumerate(axes)]):
             if kind != ":":
                 value = self.invoke(_REDUCTIONS[kind], node, value, self.constant(axis, node))
-        left = [kind for kind in kinds if kind in (":", "newaxis")]
-        added = tuple(place for place, kind in enumerate(left) if kind == "newaxis")
-        if not added:
+        result_kinds = [kind for kind in kinds if kind in (":", "newaxis")]
+        new_axes = tuple(place for place, kind in enumerate(result_kinds) if kind == "newaxis")
+        if not new_axes:
             return value
-        return self.invoke("zg.expand", node, value, self.constant(added[0] if len(added) == 1 else added, node))
+        return self.invoke(
+            "zg.expand", node, value, self.constant(new_axes[0] if len(new_axes) == 1 else new_axes, node)
+        )
 
     def component(self, node: Node) -> Value | None:
         """A result of a call that gives several: `split(x)[0]`. None for a subscript of an array."""
@@ -397,32 +399,32 @@ class Expressions(Bodies):
             raise self.source.syntax("only a function can be called", node, "write the name of a function")
         if name in self.program.functions:
             return self.call_function(name, arguments, node)
-        known = call_of(name, len(arguments))
-        if known is None:
+        meaning = call_of(name, len(arguments))
+        if meaning is None:
             letters = ", ".join("xyzuvw"[: len(arguments)]) if len(arguments) <= 6 else "…"
             hint = suggest(name, [*self.program.functions, *NAMES])
             hint = hint or f"define it: a function, or a macro with arguments, #define {name}({letters}) …"
             raise self.source.at(KernelNameError(f"there is no function '{name}'", hint=hint), callee)
-        if known in EFFECTS and self.conditions:
+        if meaning in EFFECTS and self.conditions:
             raise self.effect(f"'{name}'", node)
         values = [self.argument(argument) for argument in arguments]
-        parameters = str(SIGNATURES[known]).removeprefix(known)
+        parameters = str(SIGNATURES[meaning]).removeprefix(meaning)
         try:
-            bind(f"'{name}'", lambda: f"{name}{parameters}", SIGNATURES[known].by_name, values, {}, nowhere)
+            bind(f"'{name}'", lambda: f"{name}{parameters}", SIGNATURES[meaning].by_name, values, {}, nowhere)
         except KernelTypeError as error:
             raise self.source.at(error, node) from None
-        for place in TO_POINTEES.get(known, ()):
+        for place in TO_POINTEES.get(meaning, ()):
             if place < len(values):
                 values[place] = self.invoke("c.pointee", arguments[place], values[0], values[place])
-        place = CONDITIONS.get(known)
+        place = CONDITIONS.get(meaning)
         if place is not None and place < len(values):
             values[place] = self.invoke("c.truth", arguments[place], values[place])
-        return self.invoke(f"zg.{known}", node, *values)
+        return self.invoke(f"zg.{meaning}", node, *values)
 
     def effect(self, what: str, node: Node) -> KernelTypeError:
         """The error for an effect in an operand that C may not evaluate."""
-        said = f"{what} must not be in an operand of '?:', '&&' or '||', which is not always evaluated"
-        return self.source.type_error(said, node, "write an if, or a mask: *?(mask) p = x")
+        problem = f"{what} must not be in an operand of '?:', '&&' or '||', which is not always evaluated"
+        return self.source.type_error(problem, node, "write an if, or a mask: *?(mask) p = x")
 
     def argument(self, node: Node) -> Value:
         """An argument of a call: an expression, a type, or a tuple in braces."""
@@ -459,7 +461,7 @@ class Expressions(Bodies):
             raise self.effect("an assignment", node)
         if not sign:
             return self.give(target, lambda _: self.expression(source), node)
-        return self.give(target, lambda held: self.combined(sign, held(), source, node), node)
+        return self.give(target, lambda current: self.combined(sign, current(), source, node), node)
 
     def give(self, target: Node, value: Callable[[Callable[[], Value]], Value], node: Node) -> Value:
         """Assign to a target what `value` returns for the target's old value. Returns the new value."""
@@ -479,9 +481,9 @@ class Expressions(Bodies):
             masks = (mask,)
         else:
             pointer = self.expression(target.children[1])
-        made = value(lambda: self.invoke("c.load", target, pointer, *masks))
-        self.invoke("c.store", node, pointer, made, *masks)
-        return made
+        result = value(lambda: self.invoke("c.load", target, pointer, *masks))
+        self.invoke("c.store", node, pointer, result, *masks)
+        return result
 
     def store(self, variable: Variable, value: Value, node: Node) -> Value:
         """Assign a value to a variable, after conversion. Returns the converted value."""
@@ -489,9 +491,9 @@ class Expressions(Bodies):
             raise self.source.syntax(f"'{variable.name}' is const, and must not be assigned", node)
         if isinstance(variable.type, PtrType) and not variable.readonly:
             variable.readonly = self.is_readonly(node)
-        made = self.converted(value, variable.type, variable.shape, f"'{variable.name}'", node)
-        self.add(core.VarStore(variable.var, made), node)
-        return made
+        stored_value = self.converted(value, variable.type, variable.shape, f"'{variable.name}'", node)
+        self.add(core.VarStore(variable.var, stored_value), node)
+        return stored_value
 
     def converted(
         self, value: Value, type_: ScalarType | PtrType, shape: Value | None, what: str, node: Node, const: bool = False
@@ -503,18 +505,18 @@ class Expressions(Bodies):
     def check_writable(self, pointer: Node, node: Node) -> None:
         """Raise `KernelTypeError` for a store through a pointer that is declared read-only."""
         if self.is_readonly(pointer):
-            said = "nothing can be written through a pointer that is __readonly or to const"
-            raise self.source.type_error(said, node, "leave out __readonly or const in its declaration")
+            problem = "nothing can be written through a pointer that is __readonly or to const"
+            raise self.source.type_error(problem, node, "leave out __readonly or const in its declaration")
 
     def is_readonly(self, node: Node) -> bool:
         """Whether a pointer is made of one that must not be written through."""
         if isinstance(node, lark.Token) or node is None:
             return False
         if node.data == "name":
-            found = next(
+            variable = next(
                 (scope[str(node.children[0])] for scope in reversed(self.scopes) if node.children[0] in scope), None
             )
-            return found is not None and found.readonly
+            return variable is not None and variable.readonly
         if node.data in ("load", "masked", "call", "cast"):
             return False
         return any(self.is_readonly(child) for child in node.children)
@@ -531,8 +533,8 @@ class Expressions(Bodies):
             raise self.effect(f"'{sign}'", node)
         before: list[Value] = []
 
-        def following(held: Callable[[], Value]) -> Value:
-            before.append(held())
+        def following(current: Callable[[], Value]) -> Value:
+            before.append(current())
             return self.operator(sign[0], before[0], self.constant(1, node), node)
 
         after = self.give(target, following, node)

@@ -190,20 +190,20 @@ def _end(node: Node, step: int) -> int:
 
 def merged(tokens: Sequence[Token]) -> list[Token]:
     """The tokens that the parser numbers, with `*?` and `@=` as one each, which the preprocessor does not know."""
-    made: list[Token] = []
+    merged_tokens: list[Token] = []
     for token in tokens:
-        last = made[-1] if made else None
+        last = merged_tokens[-1] if merged_tokens else None
         if last is not None and last.text + token.text in ("*?", "@="):
             place = last.place
             if token.text == "=" and place.end_column != token.place.column:
-                made.append(token)  # `a @ = b` is an error.
+                merged_tokens.append(token)  # `a @ = b` is an error.
                 continue
             if (place.file, place.end_line) == (token.place.file, token.place.line):
                 place = attrs.evolve(place, end_column=token.place.end_column)
-            made[-1] = attrs.evolve(last, text=last.text + token.text, place=place)
+            merged_tokens[-1] = attrs.evolve(last, text=last.text + token.text, place=place)
         else:
-            made.append(token)
-    return made
+            merged_tokens.append(token)
+    return merged_tokens
 
 
 def _kind(token: Token) -> str:
@@ -274,19 +274,27 @@ def _unexpected(tokens: Sequence[Token], number: int, accepted: set[str]) -> Ker
     token = tokens[-1] if ended else tokens[number]
     before = tokens[number - 1] if number else None
     got = "the source ends here" if ended else f"got '{token.text}'"
-    names = () if ended else [one for one in (before, token) if one is not None and one.kind == preprocess.IDENTIFIER]
+    names = (
+        ()
+        if ended
+        else [
+            neighbour
+            for neighbour in (before, token)
+            if neighbour is not None and neighbour.kind == preprocess.IDENTIFIER
+        ]
+    )
     if len(names) == 2 and _kind(names[0]) == "NAME":
         return _no_type(names[0])
     if names[-1:] == [token] and before is not None and "TYPE" in accepted and "NAME" not in accepted:
         return _no_type(token)
-    said = _expected(accepted)
+    expectation = _expected(accepted)
     # A missing ';' belongs to the line before.
-    at = before if before is not None and said == "';'" and not ended else token
+    at = before if before is not None and expectation == "';'" and not ended else token
     place = at.place
     if at is before and not ended:
         end = attrs.evolve(place, line=place.end_line, column=place.end_column, end_column=place.end_column + 1)
         return KernelSyntaxError(f"';' is expected here; {got} next", end)
-    return error_at(token, f"{said} is expected; {got}")
+    return error_at(token, f"{expectation} is expected; {got}")
 
 
 def _no_type(token: Token) -> KernelSyntaxError:
@@ -304,6 +312,6 @@ def _expected(accepted: set[str]) -> str:
     rest = accepted - _ALWAYS or accepted
     if "_SEMICOLON" in rest:
         return "';'"
-    shown = [*dict.fromkeys(text for name, text in _TEXTS.items() if name in rest)]
-    listed = [text for text in shown if not text.endswith("='")] or shown
-    return listed[0] if len(listed) == 1 else f"{', '.join(listed[:-1])} or {listed[-1]}"
+    texts = [*dict.fromkeys(text for name, text in _TEXTS.items() if name in rest)]
+    signs = [text for text in texts if not text.endswith("='")] or texts
+    return signs[0] if len(signs) == 1 else f"{', '.join(signs[:-1])} or {signs[-1]}"

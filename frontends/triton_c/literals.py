@@ -76,8 +76,8 @@ def literal(node: Node, source: Source) -> tuple[Any, ScalarType | None]:
 def unescaped(text: str) -> str:
     """The characters of a string or a character with its quotes."""
 
-    def escape(found: re.Match[str]) -> str:
-        code = found[1]
+    def escape(match: re.Match[str]) -> str:
+        code = match[1]
         if code[0] == "x" and len(code) > 1:
             return chr(min(int(code[1:], 16), 0x10FFFF))
         return chr(int(code, 8)) if code[0] in "01234567" else _ESCAPES.get(code, code)

@@ -34,7 +34,7 @@ class Header:
 
 def headers(tokens: Sequence[Token]) -> list[Header]:
     """The functions that are defined in a source."""
-    found: list[Header] = []
+    result: list[Header] = []
     depth = start = index = 0
     while index < len(tokens):
         text = tokens[index].text
@@ -43,7 +43,7 @@ def headers(tokens: Sequence[Token]) -> list[Header]:
             if end + 1 < len(tokens) and tokens[end + 1].text == "{":
                 words = {token.text for token in tokens[start : index - 1]}
                 names = _parameters(tokens[index + 1 : end])
-                found.append(Header(tokens[index - 1].text, tuple(names), "__global__" in words))
+                result.append(Header(tokens[index - 1].text, tuple(names), "__global__" in words))
             index = end
         elif text in _OPENING:
             depth += 1
@@ -53,28 +53,28 @@ def headers(tokens: Sequence[Token]) -> list[Header]:
         elif text == ";":
             start = index + 1
         index += 1
-    return found
+    return result
 
 
 def undeclared(tokens: Sequence[Token]) -> dict[str, Token]:
     """The names that a source uses and does not declare, with their first uses: macros without a value."""
-    declared: set[str] = set()
+    names: set[str] = set()
     for header in headers(tokens):
-        declared |= {header.name, *header.parameters}
+        names |= {header.name, *header.parameters}
     for index, token in enumerate(tokens):
         before = tokens[index - 1].text if index else ";"
         if before == "(" and (index < 2 or tokens[index - 2].text != "for"):
             continue
         if token.kind == IDENTIFIER and before in _BEFORE:
-            declared.update(_declaration(tokens, index))
-    found: dict[str, Token] = {}
+            names.update(_declaration(tokens, index))
+    tokens_by_name: dict[str, Token] = {}
     for index, token in enumerate(tokens):
         following = tokens[index + 1].text if index + 1 < len(tokens) else ""
         before = tokens[index - 1].text if index else ""
         is_used = token.kind == IDENTIFIER and following != "(" and before not in (".", "->")
-        if is_used and token.text not in KNOWN_NAMES and token.text not in declared:
-            found.setdefault(token.text, token)
-    return found
+        if is_used and token.text not in KNOWN_NAMES and token.text not in names:
+            tokens_by_name.setdefault(token.text, token)
+    return tokens_by_name
 
 
 def _is_name(token: Token) -> bool:

@@ -67,14 +67,14 @@ class Token:
 
 @attrs.frozen
 class Preprocessed:
-    """The tokens of a source. `asked` are the names, not defined in the end, that conditions of `#if` ask for.
+    """The tokens of a source. `queried` are the names, not defined in the end, that conditions of `#if` ask for.
 
     `names` are all names in the source, its macros' replacements and the files that it includes, in lines that a
     condition leaves out as well. `with_arguments` are the macros that need arguments.
     """
 
     tokens: tuple[Token, ...]
-    asked: tuple[str, ...]
+    queried: tuple[str, ...]
     includes: tuple[str, ...]
     names: frozenset[str]
     with_arguments: frozenset[str]
@@ -104,12 +104,12 @@ class _Preprocessor(pcpp.Preprocessor):
 
     def __init__(self) -> None:
         super().__init__(_lexer().clone())
-        self.asked: dict[str, None] = {}
+        self.queried: dict[str, None] = {}
         self.included: dict[str, None] = {}
         self.names: set[str] = set()
         # The place of the condition of `#if` that is evaluated, and a name in it that is called and is no macro.
         self.condition: Location | None = None
-        self.called: str | None = None
+        self.callee: str | None = None
         self.folder = os.path.realpath(".")  # Files to include are there or below.
         self.expanded = 0  # The characters that macros have expanded to.
         for name in ("__DATE__", "__TIME__", "__PCPP__"):  # A model must not depend on the time.
@@ -117,14 +117,14 @@ class _Preprocessor(pcpp.Preprocessor):
 
     def group_lines(self, input: str, abssource: str) -> Generator[Any]:
         # A line that ends in a backslash and the next one are one line (C11 5.1.1.2, phase 2).
-        lines, starts, length, joined = list[str](), list[int](), 0, ""
+        lines, starts, length, line_text = list[str](), list[int](), 0, ""
         for line in [*map(str.rstrip, input.splitlines()), ""]:
-            starts.append(length + len(joined))
+            starts.append(length + len(line_text))
             if line.endswith("\\"):
-                joined += line[:-1]
+                line_text += line[:-1]
                 continue
-            lines.append((joined + line).rstrip())
-            length, joined = length + len(lines[-1]) + 1, ""
+            lines.append((line_text + line).rstrip())
+            length, line_text = length + len(lines[-1]) + 1, ""
         text = "\n".join(lines)
         plain = text.isascii()
 
@@ -210,15 +210,15 @@ class _Preprocessor(pcpp.Preprocessor):
         return expanded
 
     def on_unknown_macro_in_defined_expr(self, tok: Any) -> bool:
-        self.asked[tok.value] = None
+        self.queried[tok.value] = None
         return False
 
     def on_unknown_macro_in_expr(self, ident: str) -> int:
-        self.asked[ident] = None
+        self.queried[ident] = None
         return 0
 
     def on_unknown_macro_function_in_expr(self, ident: str) -> Any:
-        self.called = ident
+        self.callee = ident
         return int
 
     def evalexpr(self, tokens: Any) -> Any:
@@ -226,36 +226,36 @@ class _Preprocessor(pcpp.Preprocessor):
             raise IndexError
         first, last = tokens[0].place, tokens[-1].place
         self.condition = attrs.evolve(first, end_line=last.end_line, end_column=last.end_column)
-        self.called = None
-        found = super().evalexpr(tokens)
-        if self.called is not None:
-            summary = f"'{self.called}' is not a macro with arguments"
-            raise KernelSyntaxError(summary, self.condition, f"write #define {self.called}(x) … before the condition")
-        return found
+        self.callee = None
+        value = super().evalexpr(tokens)
+        if self.callee is not None:
+            summary = f"'{self.callee}' is not a macro with arguments"
+            raise KernelSyntaxError(summary, self.condition, f"write #define {self.callee}(x) … before the condition")
+        return value
 
     def on_directive_unknown(self, directive: Any, toks: Sequence[Any], ifpassthru: bool, precedingtoks: Any) -> bool:
-        name, said = directive.value, "".join(token.value for token in toks)
+        name, message = directive.value, "".join(token.value for token in toks)
         place: Location = directive.place
         if name == "error":
-            raise KernelSyntaxError(f"#error {said}".rstrip(), place)
+            raise KernelSyntaxError(f"#error {message}".rstrip(), place)
         if name == "warning":
-            warn(f"#warning {said}", place)
+            warn(f"#warning {message}", place)
         elif name not in ("pragma", "line"):
             raise KernelSyntaxError(f"the preprocessor has no directive #{name}", place)
         return True
 
     def read(self, text: str, file: str) -> list[Token]:
         """The tokens of a text. Raises `KernelSyntaxError`."""
-        made: list[Token] = []
+        result: list[Token] = []
         try:
             for token in self.parsegen(text, file, file):
                 if token.type not in _SKIPPED:
                     if getattr(token, "replacement", False):
-                        made.append(
+                        result.append(
                             Token(token.type, token.value, token.lineno.place, token.place, token.expanded_from[0])
                         )
                     else:
-                        made.append(Token(token.type, token.value, token.place))
+                        result.append(Token(token.type, token.value, token.place))
         except (ZigguratError, RecursionError, MemoryError):
             raise
         except Exception as error:  # pcpp has no errors of its own for directives that are cut off.
@@ -263,9 +263,9 @@ class _Preprocessor(pcpp.Preprocessor):
             if isinstance(error, IndexError) and name in (*_NAMED, "if", "elif"):
                 after = "a name" if name in _NAMED else "a condition"
                 raise KernelSyntaxError(f"#{name} must be followed by {after}", self._here()) from None
-            said = f"{type(error).__name__}: {error}".partition("\n")[0]
-            raise KernelSyntaxError(f"the preprocessor cannot read this: {said}", self._here()) from None
-        return made
+            message = f"{type(error).__name__}: {error}".partition("\n")[0]
+            raise KernelSyntaxError(f"the preprocessor cannot read this: {message}", self._here()) from None
+        return result
 
 
 def preprocess(text: str, file: str, macros: Mapping[str, str]) -> Preprocessed:
@@ -276,9 +276,9 @@ def preprocess(text: str, file: str, macros: Mapping[str, str]) -> Preprocessed:
     """
     run = _Preprocessor()
     prelude = "".join(f"#define {name} {' '.join(value.split())}\n" for name, value in macros.items())
-    given = f"<macros of {file.strip('<>')}>"
-    register(given, prelude)
-    run.read(prelude, given)
+    origin = f"<macros of {file.strip('<>')}>"
+    register(origin, prelude)
+    run.read(prelude, origin)
     ours = dict(run.macros)
     run.names = {token.value for name in macros for token in ours[name].value if token.type == IDENTIFIER}
     if os.path.isfile(file):
@@ -295,6 +295,6 @@ def preprocess(text: str, file: str, macros: Mapping[str, str]) -> Preprocessed:
             )
     # The name of an include guard is asked for, and is then defined as nothing.
     guards = {name for name, macro in run.macros.items() if macro.arglist is None and not macro.value}
-    asked = tuple(name for name in run.asked if name not in guards and name not in macros)
+    queried = tuple(name for name in run.queried if name not in guards and name not in macros)
     with_arguments = frozenset(name for name, macro in run.macros.items() if macro.arglist is not None)
-    return Preprocessed(tuple(tokens), asked, tuple(run.included), frozenset(run.names), with_arguments)
+    return Preprocessed(tuple(tokens), queried, tuple(run.included), frozenset(run.names), with_arguments)

@@ -37,8 +37,8 @@ class FunctionSource:
     def declared(self, reader: Expressions, node: Node) -> tuple[Specifiers, ScalarType | PtrType, str]:
         """The specifiers, the type and the name of a parameter."""
         specifiers, stars, name, dims, *attributes = node.children
-        made = reader.attributed(reader.specifiers(specifiers), attributes)
-        type_ = reader.pointed(made, stars, node)
+        specified = reader.attributed(reader.specifiers(specifiers), attributes)
+        type_ = reader.pointed(specified, stars, node)
         if self.is_pointer(node):
             if isinstance(type_, PtrType):
                 raise reader.source.syntax("Triton-C has no pointers to pointers", node)
@@ -47,7 +47,7 @@ class FunctionSource:
             raise reader.source.syntax(
                 "the parameter of a kernel must be a number or a pointer; got an array", node, "write float *x"
             )
-        return made, type_, str(name)
+        return specified, type_, str(name)
 
 
 @attrs.frozen
@@ -102,16 +102,16 @@ class Program:
 
     def _function(self, bare: Expressions, node: Node) -> None:
         header, block = node.children
-        specifiers, stars, token, listed = header.children
+        specifiers, stars, token, nodes = header.children
         name = str(token)
         if name in self.functions:
             raise self.source.syntax(f"the function '{name}' is defined twice", header)
-        made = bare.specifiers(specifiers)
-        result = None if made.type is None and not stars.children else bare.pointed(made, stars, header)
-        is_kernel = "__global__" in made.qualifiers
+        return_type = bare.specifiers(specifiers)
+        result = None if return_type.type is None and not stars.children else bare.pointed(return_type, stars, header)
+        is_kernel = "__global__" in return_type.qualifiers
         if is_kernel and result is not None:
             raise self.source.syntax(f"the kernel '{name}' must return void", header, f"__global__ void {name}(…)")
-        parameters: list[Node] = [] if listed is None else list(listed.children)
+        parameters: list[Node] = [] if nodes is None else list(nodes.children)
         if [len(parameter.children) for parameter in parameters] == [1]:
             alone = bare.specifiers(parameters[0].children[0])
             parameters = parameters if alone.type is not None else []  # f(void)
@@ -120,18 +120,18 @@ class Program:
                 raise self.source.syntax("a parameter must have a name", parameter, "float *x")
         self.functions[name] = FunctionSource(name, header, block, parameters, result, is_kernel)
 
-    def has_effects(self, name: str, seen: frozenset[str] = frozenset()) -> bool:
+    def has_effects(self, name: str, visited: frozenset[str] = frozenset()) -> bool:
         """Whether running a function uses memory, or has another effect."""
         for part in self.functions[name].block.iter_subtrees():
             if part.data in ("load", "masked"):
                 return True
             if part.data != "call" or part.children[0].data != "name":
                 continue
-            called = str(part.children[0].children[0])
-            if called in self.functions:
-                if called not in seen and self.has_effects(called, seen | {name}):
+            callee = str(part.children[0].children[0])
+            if callee in self.functions:
+                if callee not in visited and self.has_effects(callee, visited | {name}):
                     return True
-            elif call_of(called, 0) in EFFECTS:
+            elif call_of(callee, 0) in EFFECTS:
                 return True
         return False
 
@@ -143,26 +143,28 @@ class Program:
         """The kernel of this name, or the only one. Raises `KernelNameError` or `KernelSyntaxError`."""
         kernels = [function for function in self.functions.values() if function.is_kernel]
         if name is not None:
-            found = self.functions.get(name)
-            if found is None:
-                known = ", ".join(self.functions) or "none"
-                raise KernelNameError(f"there is no function '{name}' in {file}", None, f"it has {known}")
+            function = self.functions.get(name)
+            if function is None:
+                names = ", ".join(self.functions) or "none"
+                raise KernelNameError(f"there is no function '{name}' in {file}", None, f"it has {names}")
         elif len(kernels) > 1:
-            listed = ", ".join(f"'{kernel.name}'" for kernel in kernels)
+            names_of_kernels = ", ".join(f"'{kernel.name}'" for kernel in kernels)
             raise KernelSyntaxError(
-                f"{file} has several kernels: {listed}", self.source.place(kernels[1].header), "say which by its name"
+                f"{file} has several kernels: {names_of_kernels}",
+                self.source.place(kernels[1].header),
+                "say which by its name",
             )
         elif kernels:
-            found = kernels[0]
+            function = kernels[0]
         elif self.functions:
             # Without __global__, as the document writes its last kernel: the last function.
-            found = [*self.functions.values()][-1]
+            function = [*self.functions.values()][-1]
         else:
             raise KernelSyntaxError(f"{file} has no function", None, "write __global__ void f(float *x) { … }")
-        if found.result is not None:
-            raise self.source.syntax(f"the kernel '{found.name}' must return void", found.header)
-        found.is_kernel = True
-        return found
+        if function.result is not None:
+            raise self.source.syntax(f"the kernel '{function.name}' must return void", function.header)
+        function.is_kernel = True
+        return function
 
     def read(self, kernel: FunctionSource) -> dict[str, core.Func]:
         """The models of a kernel and of the functions that it reaches. Raises their errors, all of them together."""
@@ -195,8 +197,8 @@ def read_kernel(text: str, file: str, macros: Mapping[str, str], name: str | Non
     `name` is needed where the source has several kernels. Raises `KernelSyntaxError`, `KernelNameError` and
     `KernelTypeError` at the place that is wrong, and `KernelErrors` for several.
     """
-    found = preprocess(text, file, macros)
-    source = Source(merged(found.tokens))
+    preprocessed = preprocess(text, file, macros)
+    source = Source(merged(preprocessed.tokens))
     try:
         program = Program(source, parse(source.tokens))
         kernel = program.kernel(name, file)
@@ -209,13 +211,13 @@ def read_kernel(text: str, file: str, macros: Mapping[str, str], name: str | Non
         models = program.read(kernel)
     except ZigguratError as error:
         raise source.explained(error) from None
-    return KernelSource(kernel.name, models, parameters, source, found.includes)
+    return KernelSource(kernel.name, models, parameters, source, preprocessed.includes)
 
 
 def _parameter(kernel: FunctionSource, bare: Expressions, node: Node) -> ParameterSource:
-    made, type_, name = kernel.declared(bare, node)
+    declaration, type_, name = kernel.declared(bare, node)
     is_pointer = isinstance(type_, PtrType)
-    divisibility = max(made.aligned, made.multiple) if is_pointer else made.multiple
+    divisibility = max(declaration.aligned, declaration.multiple) if is_pointer else declaration.multiple
     if divisibility > 1 and isinstance(type_, ScalarType) and type_.kind != "int":
         raise bare.source.syntax("__multipleof must be on an integer or a pointer", node)
-    return ParameterSource(name, type_, divisibility, bool(made.qualifiers & {"const", "__readonly"}))
+    return ParameterSource(name, type_, divisibility, bool(declaration.qualifiers & {"const", "__readonly"}))

@@ -38,12 +38,12 @@ class Source:
         if start.file == end.file and (end.line, end.column) >= (start.line, start.column):
             place = Location(start.file, start.line, start.column, end.end_line, end.end_column)
         if place not in self.macros:
-            found: dict[str, Location] = {}
+            places: dict[str, Location] = {}
             for token in self.tokens[first : last + 1]:
                 if token.macro is not None and token.defined is not None:
-                    found.setdefault(token.macro, token.defined)
-            if found:
-                self.macros[place] = tuple(found.items())[:_MAX_DEFINITIONS]
+                    places.setdefault(token.macro, token.defined)
+            if places:
+                self.macros[place] = tuple(places.items())[:_MAX_DEFINITIONS]
         return place
 
     def syntax(self, summary: str, node: Node, hint: str | None = None) -> KernelSyntaxError:
@@ -61,13 +61,13 @@ class Source:
 
     def explained(self, error: E) -> E:
         """The error, with the definitions of the macros that its place comes from."""
-        for one in error.parts:
-            place = one.location
+        for part in error.parts:
+            place = part.location
             while place is not None:
                 bare = attrs.evolve(place, caller=None)
                 for name, defined in self.macros.get(bare, ()):
                     text = f"in the definition of the macro '{name}'"
-                    if (text, defined) not in one.related:
-                        one.add(text, defined)
+                    if (text, defined) not in part.related:
+                        part.add(text, defined)
                 place = place.caller
         return error

@@ -71,13 +71,13 @@ class Statements(Expressions):
 
     def parameter(self, node: Node, value: Value) -> None:
         """Declare a parameter."""
-        made, type_, name = self.function.declared(self, node)
+        declaration, type_, name = self.function.declared(self, node)
         dims = node.children[3]
         shape = self.scalar if self.function.is_pointer(node) else self.shape(dims)
-        held = self.converted(value, type_, shape, f"'{name}'", node)
+        argument = self.converted(value, type_, shape, f"'{name}'", node)
         if not self.function.is_kernel:
-            held = self.hinted(held, made, type_, node)
-        self.declare(name, held, type_, shape, made, node)
+            argument = self.hinted(argument, declaration, type_, node)
+        self.declare(name, argument, type_, shape, declaration, node)
 
     def declare(
         self,
@@ -85,7 +85,7 @@ class Statements(Expressions):
         value: Value | None,
         type_: ScalarType | PtrType,
         shape: Value | None,
-        made: Specifiers,
+        declaration: Specifiers,
         node: Node,
         *,
         is_readonly: bool = False,
@@ -94,14 +94,14 @@ class Statements(Expressions):
         if scope.get(name) is not None:
             raise self.source.syntax(f"'{name}' is declared twice in this block", node, "use another name")
         pointer = isinstance(type_, PtrType)
-        readonly = is_readonly or (pointer and bool(made.qualifiers & {"const", "__readonly"}))
+        readonly = is_readonly or (pointer and bool(declaration.qualifiers & {"const", "__readonly"}))
         var = self.add(core.Var(value, name=name, type=_VARIABLE), node)
-        constant = "const" in made.qualifiers and not pointer
+        constant = "const" in declaration.qualifiers and not pointer
         scope[name] = Variable(name, var, type_, shape, constant=constant, readonly=readonly)
 
-    def hinted(self, value: Value, made: Specifiers, type_: ScalarType | PtrType, node: Node) -> Value:
+    def hinted(self, value: Value, declaration: Specifiers, type_: ScalarType | PtrType, node: Node) -> Value:
         """The value, with a `zg.multiple_of` for the divisibility that its declaration states."""
-        by = max(made.aligned, made.multiple) if isinstance(type_, PtrType) else made.multiple
+        by = max(declaration.aligned, declaration.multiple) if isinstance(type_, PtrType) else declaration.multiple
         return value if by == 1 else self.invoke("zg.multiple_of", node, value, self.constant(by, node))
 
     # Blocks.
@@ -125,26 +125,26 @@ class Statements(Expressions):
 
     def declaration(self, node: Node) -> None:
         specifiers, *variables = node.children
-        made = self.specifiers(specifiers)
-        kept = made.qualifiers & {"static", "extern"}
-        if kept and "const" not in made.qualifiers:
+        declared_type = self.specifiers(specifiers)
+        storage = declared_type.qualifiers & {"static", "extern"}
+        if storage and "const" not in declared_type.qualifiers:
             raise self.source.syntax(
-                f"a variable must not be {min(kept)}: a program keeps nothing for the next one",
+                f"a variable must not be {min(storage)}: a program keeps nothing for the next one",
                 node,
-                f"leave {min(kept)} out, or pass a pointer to memory",
+                f"leave {min(storage)} out, or pass a pointer to memory",
             )
         for variable in variables:
-            self.attempt(lambda variable=variable: self.variable(made, variable), variable)
+            self.attempt(lambda variable=variable: self.variable(declared_type, variable), variable)
 
-    def variable(self, made: Specifiers, node: Node) -> None:
+    def variable(self, declared_type: Specifiers, node: Node) -> None:
         stars, token, dims, *rest = node.children
         initial, attributes = rest[-1], rest[:-2]
-        made = self.attributed(made, attributes)
+        declared_type = self.attributed(declared_type, attributes)
         name = str(token)
-        type_ = self.pointed(made, stars, node)
+        type_ = self.pointed(declared_type, stars, node)
         shape = self.shape(dims)
         if initial is None:
-            self.declare(name, None, type_, shape, made, node)
+            self.declare(name, None, type_, shape, declared_type, node)
             return
         if initial.data == "braces":
             items = [item for item in initial.children if item is not None]
@@ -157,11 +157,11 @@ class Statements(Expressions):
         else:
             value = self.expression(initial)
         is_scalar = not dims.children
-        const = "const" in made.qualifiers and is_scalar and isinstance(type_, ScalarType)
+        const = "const" in declared_type.qualifiers and is_scalar and isinstance(type_, ScalarType)
         value = self.converted(value, type_, shape, f"'{name}'", node, const=const)
-        value = self.hinted(value, made, type_, node)
+        value = self.hinted(value, declared_type, type_, node)
         readonly = isinstance(type_, PtrType) and initial.data != "braces" and self.is_readonly(initial)
-        self.declare(name, value, type_, shape, made, node, is_readonly=readonly)
+        self.declare(name, value, type_, shape, declared_type, node, is_readonly=readonly)
 
     def evaluate(self, node: Node) -> None:
         expression = without_groups(node.children[0])
@@ -222,11 +222,11 @@ class Statements(Expressions):
         def again() -> Value:
             if _assigns(test):
                 return self.constant(True, node)
-            one = self.body(node, lambda: self.add(core.VarLoad(first), node))
+            first_time = self.body(node, lambda: self.add(core.VarLoad(first), node))
             other = self.body(test, lambda: self.truth(test))
-            return self.add(py.CondOr((one, other)), node)
+            return self.add(py.CondOr((first_time, other)), node)
 
-        asked = self.body(node, again)
+        condition = self.body(node, again)
 
         def start() -> None:
             if _assigns(test):
@@ -234,32 +234,32 @@ class Statements(Expressions):
                 self.branch(begun, test, lambda: None, lambda: self.leave_unless(test))
             self.add(core.VarStore(first, self.constant(False, node)), node)
 
-        self.loop(node, suite, lambda body: py.While(asked, body), start)
+        self.loop(node, suite, lambda body: py.While(condition, body), start)
 
     def for_(self, node: Node) -> None:
         _, initial, test, step, suite = node.children
         self.scopes.append({})
-        found = counted(self, initial, test, step, suite)
-        if found is not None:
-            self.counted_for(node, found, suite)
+        head = counted(self, initial, test, step, suite)
+        if head is not None:
+            self.counted_for(node, head, suite)
         else:
             self.general_for(node, initial, test, step, suite)
         self.scopes.pop()
 
-    def counted_for(self, node: Node, found: Counted, suite: Node) -> None:
+    def counted_for(self, node: Node, head: Counted, suite: Node) -> None:
         """Read a `for` whose head counts, as a `for` over a range."""
-        type_, name = found.type, found.name
+        type_, name = head.type, head.name
 
         def iterable() -> Value:
-            start = self.expression(found.start)
-            if not found.is_plain:
+            start = self.expression(head.start)
+            if not head.is_plain:
                 start = self.converted(start, type_, self.scalar, f"'{name}'", node)
-            stop = self.expression(found.stop)
-            if found.offset:
-                sign = "+" if found.offset > 0 else "-"
+            stop = self.expression(head.stop)
+            if head.offset:
+                sign = "+" if head.offset > 0 else "-"
                 stop = self.operator(sign, stop, self.constant(1, node), node)
-            step = self.constant(found.step, node) if isinstance(found.step, int) else self.expression(found.step)
-            if found.negated and not isinstance(found.step, int):
+            step = self.constant(head.step, node) if isinstance(head.step, int) else self.expression(head.step)
+            if head.negated and not isinstance(head.step, int):
                 step = self.invoke("c.neg", node, step)
             return self.add(py.Invoke((start, stop, step), "builtins.range"), node)
 
@@ -268,7 +268,7 @@ class Statements(Expressions):
         def start() -> None:
             item = self.builder.parameters[0]
             value = self.converted(item, type_, self.scalar, f"'{name}'", node)
-            self.declare(name, value, type_, self.scalar, Specifiers(type_), found.variable)
+            self.declare(name, value, type_, self.scalar, Specifiers(type_), head.variable)
 
         self.loop(node, suite, lambda body: py.For(counter, body), start, (pyobject,))
 
@@ -329,9 +329,9 @@ class Statements(Expressions):
     def return_(self, node: Node) -> None:
         value, type_ = node.children[1], self.function.result
         if (value is None) != (type_ is None):
-            said = "returns nothing" if type_ is None else "must return a value"
+            problem = "returns nothing" if type_ is None else "must return a value"
             hint = "leave the value out" if type_ is None else "write a value after return"
-            raise self.source.syntax(f"'{self.function.name}' {said}, as it is declared", node, hint)
+            raise self.source.syntax(f"'{self.function.name}' {problem}, as it is declared", node, hint)
         result: Value | None = None
         if value is not None and type_ is not None:
             result = self.converted(self.expression(value), type_, None, "the result", node)

@@ -61,9 +61,9 @@ class FunctionAttributor:
         self.caller = caller
         self.language = program.language if function.function is None else function.function.language
         self.words = words or self.language.words
-        self.found = Attribution(func, types, self.language)
-        self.found.noinline = function.function is not None and function.function.noinline
-        self.scope = self.found.scope
+        self.attribution = Attribution(func, types, self.language)
+        self.attribution.noinline = function.function is not None and function.function.noinline
+        self.scope = self.attribution.scope
         self.state: State = {}
         self.returns: list[tuple[Type, Op]] = []
         # States whose types literals take at the end of an iteration: those on other paths to the same place.
@@ -72,26 +72,26 @@ class FunctionAttributor:
         # The names of variables, for messages.
         self.names: dict[Value, str] = {}
         # The variables that are stored to inside an op, by its result; see `stored_variables`.
-        self.stored: dict[Value, list[Value]] = {}
+        self.stored_inside: dict[Value, list[Value]] = {}
 
     def run(self) -> Attribution:
         body = self.func.bodies[0]
-        self.scope.types.update(zip(body.parameters, self.found.parameter_types, strict=True))
+        self.scope.types.update(zip(body.parameters, self.attribution.parameter_types, strict=True))
         self.ops(body.entry.ops)
         result: Type | None = None
         for type_, op in self.returns:
-            joined = type_ if result is None else self.joined(result, type_)
-            if isinstance(joined, Unusable):
+            union = type_ if result is None else self.joined(result, type_)
+            if isinstance(union, Unusable):
                 assert result is not None
                 self.report_returns(result, type_, op)
-                joined = ERROR
-            result = joined
-        self.found.result = NONE if result is None else result
-        return self.found
+                union = ERROR
+            result = union
+        self.attribution.result = NONE if result is None else result
+        return self.attribution
 
     def report_returns(self, result: Type, type_: Type, op: Op) -> None:
         """Note that a `return` gives a value of another type than those before it."""
-        first, second = ("nothing" if one == NONE else describe(one) for one in (result, type_))
+        first, second = ("nothing" if part == NONE else describe(part) for part in (result, type_))
         hint = "return values of one type on every path"
         if not self.language.is_triton:
             name = self.func.attributes["sym_name"]
@@ -113,15 +113,15 @@ class FunctionAttributor:
     def report(self, op: Op, error: ZigguratError) -> None:
         """Note an error at an op, once."""
         if isinstance(error, KernelErrors):
-            for one in error.errors:
-                self.report(op, one)
+            for part in error.errors:
+                self.report(op, part)
             return
         if error.location is None:
             error.location = self.place(op)
         error.say_in(self.words)
-        known = self.program.errors
-        if not any(e.summary == error.summary and e.location == error.location for e in known):
-            known.append(error)
+        errors = self.program.errors
+        if not any(e.summary == error.summary and e.location == error.location for e in errors):
+            errors.append(error)
 
     def warn(self, message: str) -> None:
         """Issue a warning at the current op, once."""
@@ -180,10 +180,10 @@ class FunctionAttributor:
 
     def returned(self, op: Op, type_: Type) -> None:
         """Note what a `return` gives, in the place of what it gave at an earlier visit."""
-        if not any(known is op for _, known in self.returns):
+        if not any(type_ is op for _, type_ in self.returns):
             self.returns.append((type_, op))
         else:
-            self.returns = [(type_ if known is op else old, known) for old, known in self.returns]
+            self.returns = [(type_ if other is op else old, other) for old, other in self.returns]
 
 
 def is_flag(var: Value) -> bool:
@@ -254,12 +254,12 @@ class Attributor:
         """
         func = function.model
         key = (id(func), types)  # The attribution holds the model, which keeps the identity valid.
-        known = self.instances.get(key)
-        if known is not None:
+        instance = self.instances.get(key)
+        if instance is not None:
             # A loop that is visited again drops the errors of the visit before; the errors of its callees would not be
             # found again.
-            self.errors.extend(error for error in known.errors if error not in self.errors)
-            return known
+            self.errors.extend(error for error in instance.errors if error not in self.errors)
+            return instance
         if key in self._running:
             first = next(index for index, entry in enumerate(self._stack) if entry is func)
             chain = " → ".join([*(str(entry.attributes["sym_name"]) for entry in self._stack[first:]), function.symbol])
@@ -270,20 +270,20 @@ class Attributor:
         self._running.add(key)
         errors_before = len(self.errors)
         try:
-            made = FunctionAttributor(self, function, types, caller, words).run()
+            new = FunctionAttributor(self, function, types, caller, words).run()
         finally:
             self._stack.pop()
             self._running.discard(key)
-        made.errors = tuple(self.errors[errors_before:])
-        made.symbol = self._name(function.symbol, key, made)
-        made.symbols = self._symbols.keys()
-        self.instances[key] = made
-        return made
+        new.errors = tuple(self.errors[errors_before:])
+        new.symbol = self._name(function.symbol, key, new)
+        new.symbols = self._symbols.keys()
+        self.instances[key] = new
+        return new
 
-    def _name(self, name: str, key: tuple[int, tuple[Type, ...]], made: Attribution) -> str:
+    def _name(self, name: str, key: tuple[int, tuple[Type, ...]], attribution: Attribution) -> str:
         """The symbol of an instance: the function's name, argument types (constants by value) and result type."""
-        parts = [name.rsplit(".", 1)[-1], *map(symbol_part, made.parameter_types)]
-        parts.append("void" if made.result == NONE else symbol_part(made.result))
+        parts = [name.rsplit(".", 1)[-1], *map(symbol_part, attribution.parameter_types)]
+        parts.append("void" if attribution.result == NONE else symbol_part(attribution.result))
         symbol = base = "_".join(parts)
         count = 0
         while self._symbols.setdefault(symbol, key) != key:
@@ -312,18 +312,18 @@ def attribute(
     else:
         function = FunctionName(str(kernel.attributes["sym_name"]), kernel)
     name, model = function.symbol, function.model
-    found: Attribution | None = None
+    attribution: Attribution | None = None
     try:
         for type_ in types:
             check_supported(type_)
-        found = attributor.function(function, tuple(types), None)
+        attribution = attributor.function(function, tuple(types), None)
     except ZigguratError as error:
         error.location = error.location or model.location
         attributor.errors.append(error)
-    if found is not None and not attributor.errors and found.result != NONE:
+    if attribution is not None and not attributor.errors and attribution.result != NONE:
         attributor.errors.append(
             KernelTypeError(
-                say("the kernel '{}' returns {}: a kernel returns nothing", name, describe(found.result)),
+                say("the kernel '{}' returns {}: a kernel returns nothing", name, describe(attribution.result)),
                 next((op.location for op in model.walk() if isinstance(op, core.Return) and op.values), model.location),
                 STORE_RESULTS(),
             )
@@ -334,14 +334,14 @@ def attribute(
         language = kernel.language if isinstance(kernel, Function) else language
         error.say_in(language.words)
         raise language.error(error)
-    assert found is not None
-    return found
+    assert attribution is not None
+    return attribution
 
 
 def _order(place: Location | None) -> list[tuple[int, int]]:
     """The key by which errors stand in the order of the kernel's source: the calls that led there, then the place."""
-    found: list[tuple[int, int]] = []
+    keys: list[tuple[int, int]] = []
     while place is not None:
-        found.insert(0, (place.line, place.column))
+        keys.insert(0, (place.line, place.column))
         place = place.caller
-    return found
+    return keys

@@ -45,11 +45,11 @@ class Packed(Derived):
 
 def positional_values(scope: Scope, op: py.Invoke | py.Call) -> Sequence[Value]:
     """The arguments of a call by position, with the items of those that are passed as `*t`."""
-    written = op.arguments[: len(op.arguments) - len(op.keywords)]
+    arguments = op.arguments[: len(op.arguments) - len(op.keywords)]
     if not op.starred:
-        return written
+        return arguments
     values: list[Value] = []
-    for index, value in enumerate(written):
+    for index, value in enumerate(arguments):
         if index not in op.starred:
             values.append(value)
             continue
@@ -69,7 +69,7 @@ class Scope:
     __slots__ = (
         "arguments",
         "callees",
-        "chosen",
+        "static_bodies",
         "joins",
         "parent",
         "ranges",
@@ -95,7 +95,7 @@ class Scope:
         # The iterations of an unrolled loop: the type of the item, and a scope.
         self.unrolled: dict[Value, list[tuple[Type, Scope]]] = {}
         # The items, by index, that a comprehension takes, each with the scope of its element.
-        self.chosen: dict[Value, list[tuple[int, Scope]]] = {}
+        self.static_bodies: dict[Value, list[tuple[int, Scope]]] = {}
         # The range of a loop that counts.
         self.ranges: dict[Value, RangeType] = {}
 
@@ -103,15 +103,15 @@ class Scope:
         """The attributed type of a value of the Python model."""
         scope: Scope | None = self
         while scope is not None:
-            found = scope.types.get(value)
-            if found is not None:
-                return found
+            type_ = scope.types.get(value)
+            if type_ is not None:
+                return type_
             scope = scope.parent
         if isinstance(value, Component):
             index: int = value.parts[1]
-            found = components(self.type_of(value.parts[0]))
-            assert found is not None
-            return found[index]
+            type_ = components(self.type_of(value.parts[0]))
+            assert type_ is not None
+            return type_[index]
         if isinstance(value, Packed):
             return packed_values([self.type_of(part) for part in value.parts])
         raise KeyError(value)
@@ -139,17 +139,17 @@ class Attribution:
         out."""
 
         def remark(op: Op) -> Iterable[str]:
-            found = self.scope.types.get(op.result)
-            if found is None or isinstance(found, Unusable | VarType) or op is self.func:
+            type_ = self.scope.types.get(op.result)
+            if type_ is None or isinstance(type_, Unusable | VarType) or op is self.func:
                 return
-            if isinstance(found, ConstantType) and found.value is None and not isinstance(op, core.ConstantOp):
+            if isinstance(type_, ConstantType) and type_.value is None and not isinstance(op, core.ConstantOp):
                 return  # A statement, or a call that gives nothing.
-            yield f"-> {found}"
+            yield f"-> {type_}"
 
         return to_text(self.func, remark=remark)
 
 
 def packed_values(types: Sequence[Type]) -> Type:
     """The type of the tuple of values of these types."""
-    known = [type_.value for type_ in types if isinstance(type_, ConstantType)]
-    return constant(tuple(known)) if len(known) == len(types) else TupleType(tuple(types))
+    constants = [type_.value for type_ in types if isinstance(type_, ConstantType)]
+    return constant(tuple(constants)) if len(constants) == len(types) else TupleType(tuple(types))

@@ -59,11 +59,11 @@ def combine(context: FunctionAttributor, function: FunctionName | str, types: Se
     else:
         symbol = COMBINE[function].name
         instance = library_function(context, what, COMBINE[function], (*types, *types))
-    wanted: Type = types[0] if len(types) == 1 else TupleType(tuple(types))
-    if join(instance.result, wanted) not in (wanted, ERROR):
+    expected: Type = types[0] if len(types) == 1 else TupleType(tuple(types))
+    if join(instance.result, expected) not in (expected, ERROR):
         gives = "nothing" if instance.result == NONE else describe(instance.result)
         raise KernelTypeError(
-            say("{}: '{}' must give {}, as the elements; got {}", what, symbol, describe(wanted), gives)
+            say("{}: '{}' must give {}, as the elements; got {}", what, symbol, describe(expected), gives)
         )
     context.scope.callees[context.op.result] = instance
 
@@ -120,12 +120,12 @@ def named_attribute(context: FunctionAttributor, call: str, x: Type, name: Type,
     if not isinstance(name, ConstantType) or not isinstance(name.value, str):
         raise KernelTypeError(say("{}(): the name must be a constant string; got {}", call, describe(name)))
     try:
-        found = attribute_of(context.language, x, name.value)
+        type_ = attribute_of(context.language, x, name.value)
     except KernelTypeError:
         if call == "getattr" and default is None:
             raise
-        found = default
-    return expect(found, Type) if call == "getattr" else constant(found is not None)
+        type_ = default
+    return expect(type_, Type) if call == "getattr" else constant(type_ is not None)
 
 
 def method(context: FunctionAttributor, op: py.Invoke, name: str, types: list[Type]) -> Type:
@@ -138,8 +138,8 @@ def method(context: FunctionAttributor, op: py.Invoke, name: str, types: list[Ty
     if isinstance(receiver, ConstantType) and isinstance(receiver.value, Type):
         return dtype_method(receiver.value, name, types[1:])
     if isinstance(receiver, DescriptorType) and name in DESCRIPTOR_METHODS:
-        meant = DESCRIPTOR_METHODS[name]
-        return language_call(context, op, meant.call, meant.constants)
+        call = DESCRIPTOR_METHODS[name]
+        return language_call(context, op, call.call, call.constants)
     load = getattr(op.operands[0], "op", None)
     if isinstance(load, core.VarLoad) and context.names.get(load.var) == "zg" and name in SIGNATURES:
         hint = "'zg' is a variable of the kernel here; give the variable another name"
@@ -150,7 +150,7 @@ def method(context: FunctionAttributor, op: py.Invoke, name: str, types: list[Ty
     if value is not None and components(receiver) is None:
         hint = "compute it before the launch, and pass it as a constexpr"
         if not hasattr(value, name):
-            hint = suggest(name, [known for known in dir(value) if known[0] != "_"])
+            hint = suggest(name, [member for member in dir(value) if member[0] != "_"])
         raise KernelTypeError(say("{} has no method '{}' in a kernel", describe(receiver), name), hint=hint)
     if name in SIGNATURES:
         hint = say("call {}(…) instead", call_text(name))
@@ -165,11 +165,11 @@ def method(context: FunctionAttributor, op: py.Invoke, name: str, types: list[Ty
 
 def dtype_method(dtype: Type, name: str, arguments: Sequence[Type]) -> Type:
     """A method of Triton's dtypes, which are known at compile time: `x.dtype.is_fp16()`."""
-    known = [argument.value for argument in arguments if isinstance(argument, ConstantType)]
-    found = getattr(type_of(dtype), name, None)
-    if not callable(found) or len(known) < len(arguments):
+    constants = [argument.value for argument in arguments if isinstance(argument, ConstantType)]
+    member = getattr(type_of(dtype), name, None)
+    if not callable(member) or len(constants) < len(arguments):
         raise KernelTypeError(say("{} has no method '{}'", dtype, name))
-    return outer_constant(found(*known))
+    return outer_constant(member(*constants))
 
 
 def language_call(
@@ -177,19 +177,19 @@ def language_call(
     op: py.Invoke | py.Call,
     name: str,
     constants: Mapping[str, Any] = NOTHING,
-    written: str = "",
+    text: str = "",
 ) -> Type:
     """A call of the language; `constants` has arguments besides those that are written."""
-    return bound_call(context, op, SIGNATURES[name], RULES[name], typing_of(context, name, written), constants)
+    return bound_call(context, op, SIGNATURES[name], RULES[name], typing_of(context, name, text), constants)
 
 
 def named_call(
-    context: FunctionAttributor, op: py.Invoke | py.Call, called: Call[..., Any] | Spelling, written: str = ""
+    context: FunctionAttributor, op: py.Invoke | py.Call, call: Call[..., Any] | Spelling, text: str = ""
 ) -> Type:
     """A call by a name of a language; `written` is the method of a value that it is written as."""
-    if isinstance(called, Spelling):
-        return spelled_call(context, op, called, written)
-    return language_call(context, op, called.signature.name, written=written)
+    if isinstance(call, Spelling):
+        return spelled_call(context, op, call, text)
+    return language_call(context, op, call.signature.name, text=text)
 
 
 def typing_of(context: FunctionAttributor, name: str, spelling: str = "") -> Typing:
@@ -197,34 +197,36 @@ def typing_of(context: FunctionAttributor, name: str, spelling: str = "") -> Typ
     return Typing(name, partial(combine, context), spelling, context.language, partial(applied, context), context.warn)
 
 
-def spelled_call(context: FunctionAttributor, op: py.Invoke | py.Call, spelling: Spelling, written: str = "") -> Type:
+def spelled_call(context: FunctionAttributor, op: py.Invoke | py.Call, spelling: Spelling, text: str = "") -> Type:
     """A call that is written with Triton's name and parameters."""
     bound = spelling.signature.bind(*given_values(context, op))
     if spelling.per_warp:
         return constant(spelling.per_warp * context.program.num_warps())
     if spelling.body is not None:
         return call_spelled(context, op, spelling.body, bound)
-    typing = typing_of(context, spelling.call, written or f"{spelling.signature.prefix}.{spelling.name}")
-    known: dict[str, Any] = {}
+    typing = typing_of(context, spelling.call, text or f"{spelling.signature.prefix}.{spelling.name}")
+    constants: dict[str, Any] = {}
     for name, parameter in spelling.signature.by_name.items():
         if parameter.variadic:
-            known[name] = tuple(
+            constants[name] = tuple(
                 argument_of(context, spelling.signature, typing, parameter, value)[0] for value in bound[name]
             )
         else:
-            known[name] = argument_of(context, spelling.signature, typing, parameter, bound[name])[0]
-    if spelling.call == "dot" and known["input_precision"] is None:
-        known["input_precision"] = context.program.dot_precision()
-    return given_call(context, op, SIGNATURES[spelling.call], RULES[spelling.call], typing, spelling.adapt(known))
+            constants[name] = argument_of(context, spelling.signature, typing, parameter, bound[name])[0]
+    if spelling.call == "dot" and constants["input_precision"] is None:
+        constants["input_precision"] = context.program.dot_precision()
+    return given_call(context, op, SIGNATURES[spelling.call], RULES[spelling.call], typing, spelling.adapt(constants))
 
 
 def call_spelled(
     context: FunctionAttributor, op: py.Invoke | py.Call, body: Function, bound: Mapping[str, Any]
 ) -> Type:
     """A call of a function that Triton's language has, as of one of the kernel's author."""
-    given = {name: value if isinstance(value, Value) else outer_constant(value) for name, value in bound.items()}
-    context.scope.arguments[op.result] = given
-    types = tuple(context.scope.type_of(item) if isinstance(item, Value) else item for item in given.values())
+    types_by_name = {
+        name: value if isinstance(value, Value) else outer_constant(value) for name, value in bound.items()
+    }
+    context.scope.arguments[op.result] = types_by_name
+    types = tuple(context.scope.type_of(item) if isinstance(item, Value) else item for item in types_by_name.values())
     instance = library_function(context, f"{context.language.prefix}.{body.name}", body, types)
     context.scope.callees[op.result] = instance
     return instance.result
@@ -255,12 +257,12 @@ def given_call(
     bound: dict[str, Any] = {}
     arguments: list[Any] = []
     for parameter in signature.parameters:
-        given = given_arguments.get(parameter.name, parameter.default)
+        value = given_arguments.get(parameter.name, parameter.default)
         if not parameter.variadic:
-            bound[parameter.name], argument = argument_of(context, signature, typing, parameter, given)
+            bound[parameter.name], argument = argument_of(context, signature, typing, parameter, value)
         else:
-            argument = [argument_of(context, signature, typing, parameter, value)[1] for value in given]
-            bound[parameter.name] = tuple(argument) if parameter.constexpr else given
+            argument = [argument_of(context, signature, typing, parameter, value)[1] for value in value]
+            bound[parameter.name] = tuple(argument) if parameter.constexpr else value
         arguments.append(argument)
     context.scope.arguments[op.result] = bound
     if any(isinstance(argument, ErrorType) for argument in arguments):
@@ -271,12 +273,12 @@ def given_call(
 
 
 def argument_of(
-    context: FunctionAttributor, signature: Signature, typing: Typing, parameter: Parameter, given: Any
+    context: FunctionAttributor, signature: Signature, typing: Typing, parameter: Parameter, argument: Any
 ) -> tuple[Any, Any]:
     """An argument as the mirror gets it, a value or a constant, and as the type rule does, a type or a constant."""
-    if not isinstance(given, Value):
-        return given, given if parameter.constexpr or given is None else constant(given)
-    type_ = context.scope.type_of(given)
+    if not isinstance(argument, Value):
+        return argument, argument if parameter.constexpr or argument is None else constant(argument)
+    type_ = context.scope.type_of(argument)
     if parameter.constexpr:
         is_known, constant_value = known_value(type_)
         if not is_known:
@@ -295,7 +297,7 @@ def argument_of(
         check_supported(value)
         return value, value
     if type_ != NONE or parameter.variadic:
-        return given, type_
+        return argument, type_
     if not parameter.optional:
         raise KernelTypeError(f"{typing.argument(parameter.name)} must be a value; got None", hint=signature.written)
     return None, None

@@ -138,12 +138,12 @@ def var_store(context: FunctionAttributor, op: core.VarStore) -> Type:
 @handles(*OPERATORS)
 def operator(context: FunctionAttributor, op: Op) -> Type:
     types = [context.scope.type_of(operand) for operand in op.operands]
-    known = [type_ for type_ in types if isinstance(type_, ConstantType)]
+    constants = [type_ for type_ in types if isinstance(type_, ConstantType)]
     is_identity = isinstance(op, py.Is | py.IsNot)
     if is_aggregate(types[0]) and not is_identity:
         return special_method(context, op, SPECIAL[type(op)])
-    if len(known) == len(types):
-        return folded(type(op), *(type_.value for type_ in known))
+    if len(constants) == len(types):
+        return folded(type(op), *(type_.value for type_ in constants))
     if isinstance(op, py.Pos):
         return types[0]
     if is_identity:  # A tensor is never None, so `bias is not None` is decided at compile time.
@@ -169,9 +169,9 @@ def operator(context: FunctionAttributor, op: Op) -> Type:
 
 def tuple_operator(op: Op, types: list[Type]) -> Type:
     """The type of an operator on tuples with run-time values in them."""
-    known = [known_value(type_) for type_ in types]
-    if all(good for good, _ in known):
-        return folded(type(op), *(value for _, value in known))
+    constants = [known_value(type_) for type_ in types]
+    if all(good for good, _ in constants):
+        return folded(type(op), *(value for _, value in constants))
     parts = [items_of(type_) for type_ in types]
     if isinstance(op, py.Not):
         return constant(not parts[0])
@@ -214,8 +214,8 @@ def pack(context: FunctionAttributor, op: py.Pack) -> Type:
 def formatted(context: FunctionAttributor, op: py.Format) -> Type:
     values: list[Any] = []
     for operand in op.operands:
-        known, value = known_value(context.scope.type_of(operand))
-        if not known:
+        is_constant, value = known_value(context.scope.type_of(operand))
+        if not is_constant:
             raise KernelTypeError(
                 say(
                     "Cannot evaluate f-string containing non-constexpr conversion values, found conversion of type {}",
@@ -262,9 +262,9 @@ def subscript(context: FunctionAttributor, op: py.Subscript) -> Type:
     value, index = (context.scope.type_of(operand) for operand in op.operands)
     if is_aggregate(value):
         return special_method(context, op, "__getitem__")
-    found = python_subscript(value, index)
-    if found is not None:
-        return found
+    result = python_subscript(value, index)
+    if result is not None:
+        return result
     if isinstance(value, TensorType | PtrType) or is_number(value):
         return with_new_axes(value, index)
     parts = components(value)
@@ -280,17 +280,17 @@ def subscript(context: FunctionAttributor, op: py.Subscript) -> Type:
 def python_subscript(value: Type, index: Type) -> Type | None:
     """The type of a slice of a tuple, or of an item of an object of Python's; None for another subscript."""
     parts = components(value)
-    known = index.value if isinstance(index, ConstantType) else None
+    position = index.value if isinstance(index, ConstantType) else None
     if parts is not None:
-        whole = slice(None) if known == (":",) else known.value if isinstance(known, HostObject) else None
+        whole = slice(None) if position == (":",) else position.value if isinstance(position, HostObject) else None
         return packed_values(parts[whole]) if isinstance(whole, slice) else None
     thing = value.value if isinstance(value, ConstantType) else None
-    if isinstance(thing, HostObject | str) and known is not None:
+    if isinstance(thing, HostObject | str) and position is not None:
         try:
-            item = known.value if isinstance(known, HostObject) else known
+            item = position.value if isinstance(position, HostObject) else position
             return outer_constant((thing.value if isinstance(thing, HostObject) else thing)[item])
         except (TypeError, LookupError) as error:
-            raise KernelTypeError(say("{} has no item {}: {}", show(thing), show(known), error)) from None
+            raise KernelTypeError(say("{} has no item {}: {}", show(thing), show(position), error)) from None
     return None
 
 
@@ -344,5 +344,5 @@ def host_attribute(thing: Any, name: str) -> Type:
     try:
         return outer_constant(getattr(thing, name))
     except AttributeError:
-        shown = getattr(thing, "__name__", None) or repr(thing)
-        raise KernelTypeError(f"'{shown}' has no attribute '{name}'") from None
+        text = getattr(thing, "__name__", None) or repr(thing)
+        raise KernelTypeError(f"'{text}' has no attribute '{name}'") from None

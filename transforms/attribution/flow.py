@@ -476,7 +476,7 @@ def comprehension(context: FunctionAttributor, op: py.Comprehension) -> Type:
                 chosen.append((index, context.scope))
         finally:
             context.scope = around
-    context.scope.chosen[op.result] = chosen
+    context.scope.static_bodies[op.result] = chosen
     return ERROR if any(isinstance(type_, ErrorType) for type_ in made) else packed_values(made)
 
 
@@ -532,7 +532,7 @@ def index_type(range_: RangeType) -> Type:
 
 def stored_variables(context: FunctionAttributor, op: Op) -> list[Value]:
     """The variables that ops inside `op` store to, in the order of the first store."""
-    known = context.stored.get(op.result)
+    known = context.stored_inside.get(op.result)
     if known is None:
         found: dict[Value, None] = {}
         for inner in op.inner_ops():
@@ -540,5 +540,5 @@ def stored_variables(context: FunctionAttributor, op: Op) -> list[Value]:
                 found.setdefault(inner.var)
             elif inner.bodies:
                 found.update(dict.fromkeys(stored_variables(context, inner)))
-        known = context.stored[op.result] = list(found)
+        known = context.stored_inside[op.result] = list(found)
     return known

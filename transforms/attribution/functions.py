@@ -37,10 +37,10 @@ def resolve(context: FunctionAttributor, symbol: str) -> FunctionName | None:
         return FunctionName(symbol, function.model, function)
     except ZigguratError as error:
         broken.add(function)
-        for one in error.errors if isinstance(error, KernelErrors) else (error,):
-            if one.location is not None:
-                one.location = one.location.called_from(context.place())
-            context.report(context.op, one)
+        for part in error.errors if isinstance(error, KernelErrors) else (error,):
+            if part.location is not None:
+                part.location = part.location.called_from(context.place())
+            context.report(context.op, part)
         return None
 
 
@@ -54,8 +54,8 @@ def function_call(context: FunctionAttributor, op: core.FuncCall) -> Type:
 
 def call_function(context: FunctionAttributor, op: Op, function: FunctionName, types: tuple[Type, ...]) -> Type:
     """A call of a function, with the types of its arguments in the order of the parameters."""
-    known = function.function
-    check_used(context, op, known, function.symbol.rpartition(".")[-1])
+    host_function = function.function
+    check_used(context, op, host_function, function.symbol.rpartition(".")[-1])
     instance = context.program.function(function, types, context.place())
     context.scope.callees[op.result] = instance
     return instance.result
@@ -82,14 +82,14 @@ def call_bound(
 ) -> Type:
     """A call of a function with these arguments."""
     bound = bind(context, function, positional, keywords)
-    given: dict[str, Any] = {}
+    arguments: dict[str, Any] = {}
     for name, value in bound.items():
         if isinstance(value, tuple):
-            given[name] = Packed(*value)
+            arguments[name] = Packed(*value)
         else:
-            given[name] = outer_constant(value.value) if isinstance(value, Default) else value
-    context.scope.arguments[op.result] = given
-    types = tuple(context.scope.type_of(item) if isinstance(item, Value) else item for item in given.values())
+            arguments[name] = outer_constant(value.value) if isinstance(value, Default) else value
+    context.scope.arguments[op.result] = arguments
+    types = tuple(context.scope.type_of(item) if isinstance(item, Value) else item for item in arguments.values())
     return call_function(context, op, function, types)
 
 
@@ -102,7 +102,7 @@ def bind(
             positional, keywords, lambda name: None if name is None else context.place_of(keywords[name])
         )
     names = [name or str(index) for index, name in enumerate(py.parameter_names(function.model))]
-    found = dict(zip(names, positional, strict=False)) | {**keywords}
-    if set(found) != set(names) or len(positional) + len(keywords) != len(names):
+    bound = dict(zip(names, positional, strict=False)) | {**keywords}
+    if set(bound) != set(names) or len(positional) + len(keywords) != len(names):
         raise KernelTypeError(say("'{}' takes {} arguments: {}", function.symbol, len(names), ", ".join(names)))
-    return {name: found[name] for name in names}
+    return {name: bound[name] for name in names}

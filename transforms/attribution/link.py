@@ -17,7 +17,7 @@ def link(function: Function) -> core.Module:
     Raises what is wrong with the source of any of these, `KernelSyntaxError` for recursion and for two functions of
     one name, and `KernelErrors` where there is more than one error.
     """
-    found: dict[str, tuple[Function, Op]] = {}
+    functions: dict[str, tuple[Function, Op]] = {}
     errors: list[ZigguratError] = []
     path: list[Function] = []
     done: set[Function] = set()
@@ -34,9 +34,9 @@ def link(function: Function) -> core.Module:
         try:
             model = function.model
         except ZigguratError as error:
-            for one in error.errors if isinstance(error, KernelErrors) else (error,):
-                one.location = place if one.location is None else one.location.called_from(place)
-                errors.append(one)
+            for part in error.errors if isinstance(error, KernelErrors) else (error,):
+                part.location = place if part.location is None else part.location.called_from(place)
+                errors.append(part)
             return
         places: dict[str, Location | None] = {}
         for op in model.walk():
@@ -48,7 +48,7 @@ def link(function: Function) -> core.Module:
             add(callee, at if at is None or place is None else at.called_from(place))
         path.pop()
         symbol = model.attributes["sym_name"]
-        if found.setdefault(symbol, (function, model))[0] is not function:
+        if functions.setdefault(symbol, (function, model))[0] is not function:
             errors.append(
                 KernelSyntaxError(
                     f"two functions that are reached have the same name, '{symbol}'",
@@ -61,7 +61,7 @@ def link(function: Function) -> core.Module:
     if errors:
         raise errors[0] if len(errors) == 1 else KernelErrors(errors)
     builder = Builder.root()
-    for _, model in found.values():
+    for _, model in functions.values():
         builder.add(transform(model))
     builder.add(core.Unreachable())
     return core.Module(builder.finish())

@@ -108,8 +108,8 @@ def _member(thing: Any, name: str) -> Any:
     try:
         return member(thing, name)
     except AttributeError:
-        shown = getattr(thing, "__name__", None) or repr(thing)
-        raise KernelTypeError(f"'{shown}' has no attribute '{name}'") from None
+        text = getattr(thing, "__name__", None) or repr(thing)
+        raise KernelTypeError(f"'{text}' has no attribute '{name}'") from None
 
 
 def call_object(
@@ -131,17 +131,17 @@ def call_object(
     context.scope.callees.pop(op.result, None)
     context.scope.arguments.pop(op.result, None)
     arguments = [host_argument(target, context.scope.type_of(value)) for value in positional]
-    named = {name: host_argument(target, context.scope.type_of(value)) for name, value in keywords.items()}
+    keyword_arguments = {name: host_argument(target, context.scope.type_of(value)) for name, value in keywords.items()}
     if target in (tuple, list):
         return context.scope.type_of(positional[0]) if positional else constant(())
     try:
-        return outer_constant(target(*arguments, **named))
+        return outer_constant(target(*arguments, **keyword_arguments))
     except ZigguratError:
         raise
     except Exception as error:
         name = getattr(target, "__name__", None) or repr(target)
-        given = [context.scope.type_of(value) for value in (*positional, *keywords.values())]
-        value = next((one for one in given if not isinstance(one, ConstantType)), None)
+        types = [context.scope.type_of(value) for value in (*positional, *keywords.values())]
+        value = next((type_ for type_ in types if not isinstance(type_, ConstantType)), None)
         if value is None:
             raise KernelValueError(f"'{name}' raised {type(error).__name__}: {error}") from error
         hint = "compute it before the launch, and pass it as a constexpr"
@@ -165,8 +165,8 @@ def make_record(
     """An object of a named tuple or an aggregate: of its fields, or what its `__init__` assigns to them."""
     record = Record(cls, fields)
     if init is not None:
-        made = call_bound(context, op, FunctionName(init.fn.__qualname__, init.model, init), positional, keywords)
-        return made if isinstance(made, ErrorType) else RecordType(components(made) or (), record=record)
+        result = call_bound(context, op, FunctionName(init.fn.__qualname__, init.model, init), positional, keywords)
+        return result if isinstance(result, ErrorType) else RecordType(components(result) or (), record=record)
     defaults: Mapping[str, Any] = getattr(cls, "_field_defaults", {})
     bound: dict[str, Any] = {**dict(zip(fields, positional, strict=False)), **keywords}
     missing = [name for name in fields if name not in bound and name not in defaults]
@@ -175,13 +175,13 @@ def make_record(
             say("'{}' takes {}; got {} arguments", cls.__name__, ", ".join(fields), len(positional) + len(keywords))
         )
     context.scope.callees.pop(op.result, None)
-    given = {name: bound[name] if name in bound else outer_constant(defaults[name]) for name in fields}
-    context.scope.arguments[op.result] = given
-    parts = [context.scope.type_of(item) if isinstance(item, Value) else item for item in given.values()]
+    values = {name: bound[name] if name in bound else outer_constant(defaults[name]) for name in fields}
+    context.scope.arguments[op.result] = values
+    parts = [context.scope.type_of(item) if isinstance(item, Value) else item for item in values.values()]
     if record.is_aggregate:
         # A number in a field that is no constant is a run-time value.
-        named = zip(fields, parts, strict=True)
-        parts = [part if is_constant_field(cls, name) else at_run_time(part, context.language) for name, part in named]
+        pairs = zip(fields, parts, strict=True)
+        parts = [part if is_constant_field(cls, name) else at_run_time(part, context.language) for name, part in pairs]
     return RecordType(tuple(parts), record=record)
 
 
@@ -194,14 +194,14 @@ def _without_boxes(value: Any) -> Any:
 def host_argument(target: Any, type_: Type) -> Any:
     """An argument of a function of the host: a dtype is that of the function's library, and the constants of a plain
     function of a program are `tl.constexpr`, as in Triton."""
-    known = type_.value if isinstance(type_, ConstantType) else None
+    value = type_.value if isinstance(type_, ConstantType) else None
     library = (getattr(target, "__module__", None) or "").partition(".")[0]
-    if isinstance(known, ScalarType) and library in ("torch", "numpy"):
-        return known.dtype if library == "numpy" else getattr(sys.modules[library], known.dtype.name)
-    if isinstance(known, ScalarType | PtrType | TensorType):
-        return dtype_of(known)
+    if isinstance(value, ScalarType) and library in ("torch", "numpy"):
+        return value.dtype if library == "numpy" else getattr(sys.modules[library], value.dtype.name)
+    if isinstance(value, ScalarType | PtrType | TensorType):
+        return dtype_of(value)
     is_plain = isinstance(target, FunctionType) and library != "ziggurat"
-    return constexpr(known) if is_plain and isinstance(known, int | float | str) else host_object(type_)
+    return constexpr(value) if is_plain and isinstance(value, int | float | str) else host_object(type_)
 
 
 def host_object(type_: Type) -> Any:
@@ -221,7 +221,7 @@ def host_object(type_: Type) -> Any:
     cls: Any = type_.record.cls
     if not getattr(cls, "__triton_aggregate__", False):  # A named tuple.
         return cls(*map(host_object, parts))
-    made: object = object.__new__(cls)
+    instance: object = object.__new__(cls)
     for name, part in zip(type_.record.fields, parts, strict=True):
-        object.__setattr__(made, name, host_object(part))
-    return made
+        object.__setattr__(instance, name, host_object(part))
+    return instance

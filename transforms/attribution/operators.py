@@ -89,8 +89,8 @@ def folded(cls: type[Op], *values: Any) -> ConstantType:
     """The constant that Python computes. Raises `KernelTypeError` or `KernelValueError` where Python raises."""
     sign = OPERATORS[cls].sign
     values = tuple(value.value if isinstance(value, HostObject) else value for value in values)
-    shown = [f"({text})" if text.startswith("-") else text for text in map(show, values)]
-    text = f" {sign} ".join(shown) if len(values) == 2 else f"{sign}({shown[0]})"
+    texts = [f"({text})" if text.startswith("-") else text for text in map(show, values)]
+    text = f" {sign} ".join(texts) if len(values) == 2 else f"{sign}({texts[0]})"
     too_many = f"cannot compute {text}: the result has more than {MAX_TEXT} characters or items"
     if _is_too_large(cls, *values):
         too_large = f"cannot compute {text}: a constant integer must have at most {MAX_BITS} bits"

@@ -132,8 +132,8 @@ def bitwise(call: Typing, a: Type, b: Type) -> Type:
     """Integers only."""
     numbers(call, a, b)
     for type_ in (a, b):
-        known = type_.value if isinstance(type_, ConstantType) else None
-        if not isinstance(known, int) and scalar_type(type_).is_float:
+        number = type_.value if isinstance(type_, ConstantType) else None
+        if not isinstance(number, int) and scalar_type(type_).is_float:
             first, second = describe(scalar_type(a)), describe(scalar_type(b))
             raise KernelTypeError(
                 NOT_INTEGERS(call=str(call), type=describe(type_), first=first, second=second),
@@ -179,8 +179,8 @@ def _as_given(call: Typing, x: Type) -> Type:
     numbers(call, x)
     if call.name == "invert" and scalar_type(x).is_float:
         raise KernelTypeError(say("{}: the operands must be integers; got {}", call, describe(x)))
-    known = isinstance(x, ConstantType) or call.language.plain_integers
-    if call.name == "neg" and not known and scalar_type(x) == i1:
+    keeps_type = isinstance(x, ConstantType) or call.language.plain_integers
+    if call.name == "neg" and not keeps_type and scalar_type(x) == i1:
         raise KernelTypeError(
             say("{}: the operands must be integers or floats; got {}", call, x),
             hint=INVERT(),
@@ -337,10 +337,10 @@ def _neg(emit: Emitter, result: Type, x: Operand) -> Value:
 def _shift_right(emit: Emitter, result: Type, a: Operand, b: Operand) -> Any:
     """A shift by the sign of the result, or of the left operand: of the tensor where that is a literal."""
     shift: Any = elementwise(*OPS["shr"])
-    left = scalar_type(b.type if isinstance(a.type, ConstantType) else a.type)
-    if not emit.language.plain_integers or left.signed == scalar_type(result).signed:
+    element = scalar_type(b.type if isinstance(a.type, ConstantType) else a.type)
+    if not emit.language.plain_integers or element.signed == scalar_type(result).signed:
         return shift(emit, result, a, b)
-    same = with_element(result, SCALARS[f"{'i' if left.signed else 'u'}{scalar_type(result).bits}"])
+    same = with_element(result, SCALARS[f"{'i' if element.signed else 'u'}{scalar_type(result).bits}"])
     return emit.cast(shift(emit, same, a, b), scalar_type(result))
 
 
@@ -391,7 +391,7 @@ def _directed(call: Typing, operation: str, rounding: str, operands: Sequence[Ty
         raise KernelTypeError(say("{}: '{}' takes operands; got none", call, operation))
     type_ = promoted(str(call), *operands)
     how = _OPERATIONS[operation], _DIRECTIONS[rounding]
-    return call.asked(lambda values: math.Directed(values, *how), *[type_] * len(operands))
+    return call.op_type(lambda values: math.Directed(values, *how), *[type_] * len(operands))
 
 
 def _direct(emit: Emitter, result: Type, operation: str, rounding: str, operands: Sequence[Operand]) -> Value:

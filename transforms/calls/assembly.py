@@ -30,26 +30,26 @@ def per_register(type_: Type, pack: int) -> int:
 
 @attrs.frozen
 class _Register:
-    """A register of a "result" or an "operand" (`what`), whose type was `given`, in assembly for `pack` elements."""
+    """A register of a "result" or an "operand" (`what`), made of `source_type`, in assembly for `pack` elements."""
 
     what: str
-    given: Type
+    source_type: Type
     pack: int
 
     @property
     def type(self) -> Type:
         """The type of the elements; that of a constant is its dtype."""
-        return scalar_type(self.given) if isinstance(self.given, ConstantType) else self.given
+        return scalar_type(self.source_type) if isinstance(self.source_type, ConstantType) else self.source_type
 
     @property
-    def held(self) -> int:
+    def element_count(self) -> int:
         """The number of elements in the register."""
         return per_register(self.type, self.pack)
 
     @property
     def bits(self) -> int:
         """The bits of these elements."""
-        return 8 * element_bytes(self.type) * self.held
+        return 8 * element_bytes(self.type) * self.element_count
 
     @property
     def letters(self) -> str:
@@ -77,40 +77,40 @@ def check_assembly(
             raise KernelValueError(
                 say("{}: '{}' is no clobber", call, part), hint="write '~{memory}' for assembly that changes memory"
             )
-    named = [part for part in parts if not part.startswith("~")]
-    given = [_Register("result", type_, pack) for type_ in results]
-    given += [_Register("operand", type_, pack) for type_ in arguments]
-    needed = [register for register in given for _ in range(-(-pack // register.held))]
-    fitting = ",".join(("=" if one.what == "result" else "") + one.letters[0] for one in needed)
+    registers = [part for part in parts if not part.startswith("~")]
+    values = [_Register("result", type_, pack) for type_ in results]
+    values += [_Register("operand", type_, pack) for type_ in arguments]
+    required = [register for register in values for _ in range(-(-pack // register.element_count))]
+    fitting = ",".join(("=" if register.what == "result" else "") + register.letters[0] for register in required)
     hint = f"{fitting!r} fits these types{f' with pack={pack}' if pack > 1 else ''}"
-    if len(named) != len(needed):
-        outputs = sum(one.what == "result" for one in needed)
+    if len(registers) != len(required):
+        outputs = sum(register.what == "result" for register in required)
         raise KernelValueError(
             say(
                 "{}: the constraints {!r} name {}; {} of results and {} of operands are needed",
                 call,
                 constraints,
-                _count(len(named), "register"),
+                _count(len(registers), "register"),
                 _count(outputs, "register"),
-                len(needed) - outputs,
+                len(required) - outputs,
             ),
             hint=hint,
         )
-    for part, register in zip(named, needed, strict=True):
+    for part, register in zip(registers, required, strict=True):
         if part.startswith("+"):
             raise KernelValueError(
                 say("{}: '{}' is no constraint here: what is read and written is a result and an operand", call, part),
                 hint="give the operand the number of the result: '=r,0'",
             )
-        if (wrong := _objection(part, register, named)) is not None:
+        if (wrong := _objection(part, register, registers)) is not None:
             raise KernelValueError(say("{}: {}", call, wrong), hint=hint)
-    if wrong := template_error(text, len(named)):
+    if wrong := template_error(text, len(registers)):
         raise KernelValueError(say("{}: {}", call, wrong[0]), hint=wrong[1])
 
 
-def _objection(part: str, register: _Register, named: Sequence[str]) -> str | None:
+def _objection(part: str, register: _Register, names: Sequence[str]) -> str | None:
     """The reason why a constraint, one of `named`, does not fit its register; None where it does."""
-    given, letter = register.given, part
+    type_, letter = register.source_type, part
     if register.what == "result":
         if not part.startswith("="):
             return f"results come first, and begin with '='; got '{part}'"
@@ -118,20 +118,20 @@ def _objection(part: str, register: _Register, named: Sequence[str]) -> str | No
     elif part.startswith("="):
         return f"'{part}' is a result's constraint, and stands for an operand"
     elif part.isdecimal():
-        if int(part) >= len(named) or not named[int(part)].startswith("="):
+        if int(part) >= len(names) or not names[int(part)].startswith("="):
             return f"the constraint '{part}' is the number of no result"
-        letter = named[int(part)].lstrip("=&")
+        letter = names[int(part)].lstrip("=&")
     elif part == "n":
-        fits = isinstance(given, ConstantType) and not scalar_type(given).is_float and register.pack == 1
-        return None if fits else f"'n' must be an integer known at compile time; got {describe(given)}"
+        fits = isinstance(type_, ConstantType) and not scalar_type(type_).is_float and register.pack == 1
+        return None if fits else f"'n' must be an integer known at compile time; got {describe(type_)}"
     if letter not in LETTERS:
         return f"the constraint {show(part)} is none of PTX's: {_KNOWN}"
     if letter in register.letters:
         return None
-    held = describe(given) if isinstance(given, ConstantType) else str(element_of(given))
-    several = f"{register.held} elements of " if register.held > 1 else ""
+    content = describe(type_) if isinstance(type_, ConstantType) else str(element_of(type_))
+    several = f"{register.element_count} elements of " if register.element_count > 1 else ""
     width = _count(LETTERS[letter], "bit")
-    return f"'{part}' is a register of {width}; the {register.what} has {register.bits} in one, {several}{held}"
+    return f"'{part}' is a register of {width}; the {register.what} has {register.bits} in one, {several}{content}"
 
 
 def _count(number: int, noun: str) -> str:

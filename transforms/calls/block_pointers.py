@@ -69,7 +69,7 @@ class Block:
 
     def mask(self, emit: Emitter, axes: tuple[int, ...]) -> Value | None:
         """Whether the elements are inside the tensor along these axes; None where no axis is checked."""
-        found: Value | None = None
+        mask: Value | None = None
         for axis in axes:
             index, offset = self.index(emit, axis), self.offsets[axis]
             first = emit.add(arith.SubI(emit.constant(0, i64), offset))
@@ -78,8 +78,8 @@ class Block:
             after = emit.add(arith.CmpI(index, emit.spread(first, shape), arith.IntPredicate.SGE))
             before = emit.add(arith.CmpI(index, emit.spread(last, shape), arith.IntPredicate.SLT))
             within = emit.spread(emit.add(arith.AndI(after, before)), self.type.block)
-            found = within if found is None else emit.add(arith.AndI(found, within))
-        return found
+            mask = within if mask is None else emit.add(arith.AndI(mask, within))
+        return mask
 
 
 def _made(
@@ -90,8 +90,8 @@ def _made(
     block = shape(call, block_shape)
     if not block:
         raise KernelValueError(f"{call}: 'block_shape' must have an axis; got ()")
-    for name, given in (("sizes", sizes), ("strides", strides), ("offsets", offsets)):
-        scalar_integers(call, f"the {name}", given, len(block))
+    for name, numbers in (("sizes", sizes), ("strides", strides), ("offsets", offsets)):
+        scalar_integers(call, f"the {name}", numbers, len(block))
     axes = axes_of(order)
     if sorted(axes) != list(range(len(block))):
         raise KernelValueError(
@@ -122,9 +122,9 @@ def _advance(emit: Emitter, result: Type, base: Operand, offsets: Operand) -> Bu
     return attrs.evolve(block, offsets=tuple(emit.add(arith.AddI(at, step)) for at, step in steps)).values()
 
 
-def axes_of(given: Any) -> tuple[int, ...]:
+def axes_of(axes: Any) -> tuple[int, ...]:
     """A constant that names one axis or several, as a tuple."""
-    return (given,) if isinstance(given, int) else tuple(given)
+    return (axes,) if isinstance(axes, int) else tuple(axes)
 
 
 def check_access(call: Typing, ptr: Type, boundary_check: Any, padding: Any, **forbidden: Type | None) -> None:
@@ -137,10 +137,10 @@ def check_access(call: Typing, ptr: Type, boundary_check: Any, padding: Any, **f
                 hint=CHECK_BY_MASK(),
             )
         return
-    for name, given in forbidden.items():
-        if given is not None:
+    for name, argument in forbidden.items():
+        if argument is not None:
             raise KernelTypeError(
-                say("{}: '{}' must be left out for a block pointer; got {}", call, name, describe(given)),
+                say("{}: '{}' must be left out for a block pointer; got {}", call, name, describe(argument)),
                 hint="use boundary_check=(…) to leave out what is outside of the tensor",
             )
     if len(set(axes)) != len(axes) or not set(axes) <= set(range(len(ptr.block))):

@@ -78,10 +78,10 @@ def _as_call(name: str, call: str) -> Rule:
             return rule.build(emit, result, *operands)
         if len(operands) == 1:
             operands = tuple(split_operand(operands[0]))
-        made = operands[0]
+        first = operands[0]
         for operand in operands[1:]:
-            made = Operand(result, rule.build(emit, result, *operand_values(call, emit, [made, operand])))
-        return made.value
+            first = Operand(result, rule.build(emit, result, *operand_values(call, emit, [first, operand])))
+        return first.value
 
     return Rule(type_of, build)
 
@@ -134,42 +134,44 @@ def _conversion(convert: Callable[[Any], Any], kind: str, otherwise: ScalarType)
     return Rule(type_of, _convert)
 
 
-def _isinstance(asked: Typing, x: Type, cls: Type) -> Type:
+def _isinstance(call: Typing, x: Type, cls: Type) -> Type:
     """Classes are the names of builtins (`builtins.int`), or in Triton's Python classes; or a tuple of these."""
-    good, known = known_value(cls)
+    good, value = known_value(cls)
     if good:
-        classes = cast("tuple[Any, ...]", known if isinstance(known, tuple) else (known,))
-        found = [_is_of(x, one.value if isinstance(one, HostObject) else _CLASSES.get(one)) for one in classes]
-        if None not in found:
-            return constant(any(found))
+        classes = cast("tuple[Any, ...]", value if isinstance(value, tuple) else (value,))
+        answers = [
+            _is_of(x, class_.value if isinstance(class_, HostObject) else _CLASSES.get(class_)) for class_ in classes
+        ]
+        if None not in answers:
+            return constant(any(answers))
     raise KernelTypeError("isinstance() is for constants in a kernel")
 
 
 # The values that are of a class of Triton's language, by its name.
 _TRITON_CLASSES: dict[str, Callable[[Type, Any], bool]] = {
-    "tensor": lambda x, known: not isinstance(x, ConstantType) and (is_number(x) or is_pointer(x)),
-    "constexpr": lambda x, known: False,  # Python's isinstance sees the value itself.
-    "tuple": lambda x, known: items_of(x) is not None,
-    "dtype": lambda x, known: isinstance(known, ScalarType | PtrType),
-    "pointer_type": lambda x, known: isinstance(known, PtrType),
-    "block_type": lambda x, known: isinstance(known, TensorType),
-    "tensor_descriptor": lambda x, known: isinstance(x, DescriptorType),
-    "tensor_descriptor_base": lambda x, known: isinstance(x, DescriptorType),
+    "tensor": lambda x, value: not isinstance(x, ConstantType) and (is_number(x) or is_pointer(x)),
+    "constexpr": lambda x, value: False,  # Python's isinstance sees the value itself.
+    "tuple": lambda x, value: items_of(x) is not None,
+    "dtype": lambda x, value: isinstance(value, ScalarType | PtrType),
+    "pointer_type": lambda x, value: isinstance(value, PtrType),
+    "block_type": lambda x, value: isinstance(value, TensorType),
+    "tensor_descriptor": lambda x, value: isinstance(x, DescriptorType),
+    "tensor_descriptor_base": lambda x, value: isinstance(x, DescriptorType),
 }
 
 
 def _is_of(x: Type, cls: Any) -> bool | None:
     """Whether a value is of a class; None if that is no class. A run-time value is of no class of Python's."""
-    known = x.value if isinstance(x, ConstantType) else None
+    value = x.value if isinstance(x, ConstantType) else None
     name = getattr(cls, "__name__", "")
     if getattr(cls, "__module__", "").startswith("ziggurat") and name in _TRITON_CLASSES:
-        return _TRITON_CLASSES[name](x, known)
+        return _TRITON_CLASSES[name](x, value)
     if not isinstance(cls, type):
         return None
     if isinstance(x, RecordType):
         return issubclass(x.record.cls, cls)
     if isinstance(x, ConstantType):
-        return isinstance(known.value if isinstance(known, HostObject) else known, cls)
+        return isinstance(value.value if isinstance(value, HostObject) else value, cls)
     return isinstance(x, TupleType) and issubclass(tuple, cls)
 
 
@@ -266,16 +268,16 @@ _FACTS = {"shape": i32, "strides": i64}
 
 def property_of(x: Type, name: str, language: Language = EXPLICIT) -> Type:
     """The type of `x.name`, a constant but for the sizes and strides of a descriptor."""
-    known: Any = x.value if isinstance(x, ConstantType) else None
-    found = _member_of_type(x, known, name, language)
-    if found is not None:
-        return found
+    value: Any = x.value if isinstance(x, ConstantType) else None
+    member = _member_of_type(x, value, name, language)
+    if member is not None:
+        return member
     if name == "shape" and (isinstance(x, TensorType) or is_number(x)):
         return constant(shape_of(x))
     if name in _FACTS and isinstance(x, DescriptorType):
         return TupleType((_FACTS[name],) * len(x.block))
-    if name == "element_ty" and isinstance(known, PtrType):
-        return constant(known.pointee)
+    if name == "element_ty" and isinstance(value, PtrType):
+        return constant(value.pointee)
     if name == "dtype" and isinstance(x, ConstantType):
         return constant(scalar_type(x))
     if name == "dtype" and isinstance(x, BlockPtrType):
@@ -286,8 +288,8 @@ def property_of(x: Type, name: str, language: Language = EXPLICIT) -> Type:
             return constant(element)
     if name == "numel" and isinstance(x, TensorType):
         return constant(x.numel)
-    if isinstance(known, ScalarType) and name in ("bits", "name", "is_float", "signed"):
-        return constant(getattr(known, name))
+    if isinstance(value, ScalarType) and name in ("bits", "name", "is_float", "signed"):
+        return constant(getattr(value, name))
     raise KernelTypeError(
         say("{} has no property '{}' in a kernel", describe(x), name),
         hint=of_attribute(name) or PROPERTIES(),
@@ -301,13 +303,13 @@ def _known_type(x: Type) -> Any:
     return constexpr_type(x.value) if isinstance(x, ConstantType) else x
 
 
-def _member_of_type(x: Type, known: Any, name: str, language: Language) -> Type | None:
+def _member_of_type(x: Type, value: Any, name: str, language: Language) -> Type | None:
     """The type of `x.name` for the members of dtypes, and of what tells the type of a value."""
-    if isinstance(known, ScalarType) and name == "name":
-        return constant(language.words.type(known))
-    if isinstance(known, Type) and not isinstance(known, FunctionName):
-        is_block = isinstance(known, BlockPtrType)
-        dtype = pointer_type(block_type(type_of(known.element), known.block)) if is_block else type_of(known)
+    if isinstance(value, ScalarType) and name == "name":
+        return constant(language.words.type(value))
+    if isinstance(value, Type) and not isinstance(value, FunctionName):
+        is_block = isinstance(value, BlockPtrType)
+        dtype = pointer_type(block_type(type_of(value.element), value.block)) if is_block else type_of(value)
         return outer_constant(getattr(dtype, name)) if hasattr(dtype, name) else None
     if name == "value" and isinstance(x, ConstantType):
         return x

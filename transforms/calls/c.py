@@ -135,13 +135,13 @@ def _shift(name: str) -> Rule:
     def type_of(call: Typing, a: Type, b: Type) -> Type:
         numbers(call, a, b)
         a, b = _as_int(a), _as_int(b)
-        known = isinstance(b, ConstantType)
-        result = _result_type(rule, call, name, a if known else _type_of_number(a), b)
+        is_constant = isinstance(b, ConstantType)
+        result = _result_type(rule, call, name, a if is_constant else _type_of_number(a), b)
         if isinstance(result, ConstantType):
             return result
-        left = scalar_type(_type_of_number(a))
-        wide = b.value >= left.bits if known else scalar_type(b).bits > left.bits
-        return with_element(result, i32 if wide and left.bits < i32.bits else left)
+        element = scalar_type(_type_of_number(a))
+        wide = b.value >= element.bits if is_constant else scalar_type(b).bits > element.bits
+        return with_element(result, i32 if wide and element.bits < i32.bits else element)
 
     def build(emit: Emitter, result: Type, a: Operand, b: Operand) -> Built:
         return _built(rule, emit, result, _int(emit, a), _int(emit, b))
@@ -177,26 +177,26 @@ _WHERE = RULES["where"]
 def _choice(call: Typing, condition: Type, x: Type, y: Type) -> Type:
     if not isinstance(condition, ConstantType):
         return _result_type(_WHERE, call, "where", condition, x, y)
-    chosen = x if condition.value else y
+    branch = x if condition.value else y
     if not is_number(x) or not is_number(y) or (isinstance(x, ConstantType) and isinstance(y, ConstantType)):
-        return chosen
-    return shaped(shape_of(chosen), promote(x, y))
+        return branch
+    return shaped(shape_of(branch), promote(x, y))
 
 
 def _chosen(emit: Emitter, result: Type, condition: Operand, x: Operand, y: Operand) -> Any:
     if not isinstance(condition.type, ConstantType):
         return _built(_WHERE, emit, result, condition, x, y)
-    chosen = x if condition.type.value else y
-    return emit.convert(chosen, result) if is_number(result) else chosen.value
+    branch = x if condition.type.value else y
+    return emit.convert(branch, result) if is_number(result) else branch.value
 
 
 # Declared types.
 
 
-def _check_broadcasts(what: str, given: tuple[int, ...], wanted: tuple[int, ...]) -> None:
+def _check_broadcasts(what: str, shape: tuple[int, ...], target: tuple[int, ...]) -> None:
     """Raise `KernelTypeError` for a shape that does not broadcast to the wanted one."""
     try:
-        if given == wanted or broadcast_shapes(given, wanted, what) == wanted:
+        if shape == target or broadcast_shapes(shape, target, what) == target:
             return
     except KernelTypeError:
         pass
@@ -205,26 +205,26 @@ def _check_broadcasts(what: str, given: tuple[int, ...], wanted: tuple[int, ...]
         return f"[{', '.join(map(str, dims))}]" if dims else "a scalar"
 
     raise KernelTypeError(
-        say("incompatible shapes: {} must be {}; got {}", what, words(wanted), words(given)),
+        say("incompatible shapes: {} must be {}; got {}", what, words(target), words(shape)),
         hint="make the sizes equal, or 1, which is broadcast; add an axis of size 1 with x[:, newaxis]",
     )
 
 
-def _declared(call: Typing, x: Type, dims: Any, declared: tuple[ScalarType | PtrType, str, bool]) -> Type:
+def _declared(call: Typing, x: Type, dims: Any, declaration: tuple[ScalarType | PtrType, str, bool]) -> Type:
     """The declared type, if the value can be converted to it."""
-    type_, what, const = declared
+    type_, what, const = declaration
     if isinstance(type_, PtrType):
         if element_of(x) != type_:
             hint = "write the cast: (type *)p" if is_pointer(x) else None
             raise KernelTypeError(say("{} must be of the type {}; got {}", what, type_, describe(x)), hint=hint)
     elif not is_number(x):
         raise KernelTypeError(say("{} must be a number of the type {}; got {}", what, type_, describe(x)))
-    given = shape_of(x)
-    wanted = given if dims is None else checked_shape(Typing("declare", spelling=what), dims)
-    _check_broadcasts(what, given, wanted)
-    if const and isinstance(x, ConstantType) and isinstance(type_, ScalarType) and not wanted:
+    own_shape = shape_of(x)
+    shape = own_shape if dims is None else checked_shape(Typing("declare", spelling=what), dims)
+    _check_broadcasts(what, own_shape, shape)
+    if const and isinstance(x, ConstantType) and isinstance(type_, ScalarType) and not shape:
         return constant(number_as(x.value, type_))
-    return shaped(wanted, type_)
+    return shaped(shape, type_)
 
 
 def _declare(emit: Emitter, result: Type, x: Operand, *_: Any) -> Built:
@@ -278,24 +278,24 @@ def _loaded(call: Typing, p: Type, mask: Type | None, other: Type | None) -> Typ
     if mask is not None and not is_number(mask):
         raise KernelTypeError(say("the mask of {} must be numbers; got {}", call, describe(mask)))
     pointers = _pointers(call, p, mask)
-    loaded = _result_type(_LOAD, call, "load", pointers, mask, None, *_POLICY)
+    result_type = _result_type(_LOAD, call, "load", pointers, mask, None, *_POLICY)
     if _takes(other, pointers):
-        return loaded
+        return result_type
     assert mask is not None and other is not None
-    return _result_type(_WHERE, call, "where", mask, loaded, other)
+    return _result_type(_WHERE, call, "where", mask, result_type, other)
 
 
 def _load(emit: Emitter, result: Type, p: Operand, mask: Operand | None, other: Operand | None) -> Built:
     pointers = _pointers(Typing("load"), p.type, None if mask is None else mask.type)
     spread = Operand(pointers, emit.spread(p.value, shape_of(pointers)))
-    loaded = with_element(pointers, pointee_of(pointers))
+    result_type = with_element(pointers, pointee_of(pointers))
     zero = Operand(constant(0), None)
     if mask is None or (isinstance(mask.type, ConstantType) and mask.type.value):
-        return _built(_LOAD, emit, loaded, spread, None, None, *_POLICY)
+        return _built(_LOAD, emit, result_type, spread, None, None, *_POLICY)
     if _takes(None if other is None else other.type, pointers):
-        return _built(_LOAD, emit, loaded, spread, mask, other or zero, *_POLICY)
+        return _built(_LOAD, emit, result_type, spread, mask, other or zero, *_POLICY)
     assert other is not None
-    value = Operand(loaded, _built(_LOAD, emit, loaded, spread, mask, zero, *_POLICY))
+    value = Operand(result_type, _built(_LOAD, emit, result_type, spread, mask, zero, *_POLICY))
     return _built(_WHERE, emit, result, mask, value, other)
 
 
@@ -352,8 +352,8 @@ def _multiply(emit: Emitter, result: Type, a: Operand, b: Operand, acc: Operand 
     product = _result_type(_DOT, Typing("dot"), "dot", x, y, None)
     if acc is None or _adds(product, acc.type):
         return _built(_DOT, emit, product, *factors, acc)
-    made = Operand(product, _built(_DOT, emit, product, *factors, None))
-    return _built(_ADD, emit, result, acc, made)
+    operand = Operand(product, _built(_DOT, emit, product, *factors, None))
+    return _built(_ADD, emit, result, acc, operand)
 
 
 def _ranked(call: Typing, x: Type, count: int) -> Type:

@@ -32,9 +32,9 @@ from ziggurat.transforms.calls.rule import Rule, Typing, numbers
 
 def _converted(call: Typing, x: Type, dtype: Any, rounding: Any = None, bitcast: bool = False) -> Type:
     if not isinstance(dtype, ScalarType | PtrType):
-        named = find_scalar(dtype) or f32
+        scalar = find_scalar(dtype) or f32
         raise KernelTypeError(
-            say("{}: 'dtype' must be a dtype; got {}", call, show(dtype)), hint=say("write {}", show(named))
+            say("{}: 'dtype' must be a dtype; got {}", call, show(dtype)), hint=say("write {}", show(scalar))
         )
     if isinstance(dtype, PtrType):
         return _pointers(x, dtype)
@@ -60,9 +60,9 @@ def _converted(call: Typing, x: Type, dtype: Any, rounding: Any = None, bitcast:
     if rounding is not None and not narrows and source != dtype:
         raise KernelValueError("fp_downcast_rounding is for a cast from a float to a narrower float")
     if isinstance(x, ConstantType):
-        known = x.value if dtype.is_int and dtype != i1 and not call.language.wrapped_numbers else 0.0
-        if isinstance(known, int) and not -1 << dtype.bits - 1 <= known < 1 << dtype.bits:
-            require_fits(int(known), dtype)
+        probe = x.value if dtype.is_int and dtype != i1 and not call.language.wrapped_numbers else 0.0
+        if isinstance(probe, int) and not -1 << dtype.bits - 1 <= probe < 1 << dtype.bits:
+            require_fits(int(probe), dtype)
         return dtype
     return with_element(x, dtype)
 
@@ -94,8 +94,8 @@ def _cast(emit: Emitter, result: Type, x: Operand, dtype: Any, rounding: Any = N
     if dtype == E4B15 or is_e4b15(x.type):
         return emit.convert(x, with_element(result, dtype))
     if isinstance(x.type, ConstantType):
-        known = cast(x.type.value, scalar_type(result), rounding, bitcast=False)
-        return emit.constant(known, result)
+        number = cast(x.type.value, scalar_type(result), rounding, bitcast=False)
+        return emit.constant(number, result)
     mode = arith.Rounding.ZERO if rounding == "rtz" else arith.Rounding.NEAREST
     return emit.cast(x.value, scalar_type(result), mode)
 

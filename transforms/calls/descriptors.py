@@ -74,25 +74,25 @@ def _descriptor(call: Typing, descriptor: Type) -> DescriptorType:
 
 def _at(call: Typing, descriptor: Type, offsets: Type) -> list[Type]:
     """The operands of an access to a block of a descriptor: the descriptor and the offsets."""
-    given = _descriptor(call, descriptor)
-    return [given, *(i32 for _ in scalar_integers(call, "the offsets", offsets, len(given.block)))]
+    type_ = _descriptor(call, descriptor)
+    return [type_, *(i32 for _ in scalar_integers(call, "the offsets", offsets, len(type_.block)))]
 
 
 def _block_read(call: Typing, descriptor: Type, offsets: Type) -> Type:
     operands = _at(call, descriptor, offsets)
-    return call.asked(lambda values: tt.DescriptorLoad(values[0], values[1:]), *operands)
+    return call.op_type(lambda values: tt.DescriptorLoad(values[0], values[1:]), *operands)
 
 
 def _in_blocks(call: Typing, descriptor: Type, value: Type) -> Type:
     """The type of a value that is written through a descriptor, as its elements."""
-    element, given = _descriptor(call, descriptor).element, tensor(call, value)
-    return with_element(given, element) if is_number(value) else given
+    element, type_ = _descriptor(call, descriptor).element, tensor(call, value)
+    return with_element(type_, element) if is_number(value) else type_
 
 
 def _block_written(call: Typing, descriptor: Type, offsets: Type, value: Type) -> Type:
     operands = _at(call, descriptor, offsets)
-    written = _in_blocks(call, descriptor, value)
-    call.asked(lambda values: tt.DescriptorStore(values[1], values[0], values[2:]), written, *operands)
+    block = _in_blocks(call, descriptor, value)
+    call.op_type(lambda values: tt.DescriptorStore(values[1], values[0], values[2:]), block, *operands)
     return NONE
 
 
@@ -101,8 +101,8 @@ def _read_block(emit: Emitter, result: Type, descriptor: Operand, offsets: Opera
 
 
 def _write_block(emit: Emitter, result: Type, descriptor: Operand, offsets: Operand, value: Operand) -> Value:
-    written = _as_element(emit, descriptor, value)
-    return emit.add(tt.DescriptorStore(descriptor.value, written, emit.converted(offsets, i32)))
+    block = _as_element(emit, descriptor, value)
+    return emit.add(tt.DescriptorStore(descriptor.value, block, emit.converted(offsets, i32)))
 
 
 def _as_element(emit: Emitter, descriptor: Operand, value: Operand) -> Value:
@@ -112,15 +112,15 @@ def _as_element(emit: Emitter, descriptor: Operand, value: Operand) -> Value:
 
 def _rows(call: Typing, descriptor: Type, x_offsets: Type, y_offset: Type) -> list[Type]:
     """The operands of an access to rows of a descriptor: the descriptor, the rows, the column."""
-    given = _descriptor(call, descriptor)
+    type_ = _descriptor(call, descriptor)
     integers(call, x_offsets=x_offsets, y_offset=y_offset)
     if shape_of(y_offset):
         raise KernelTypeError(say("{}: 'y_offset' must be a scalar; got {}", call, describe(y_offset)))
-    return [given, with_element(tensor(call, x_offsets), i32), i32]
+    return [type_, with_element(tensor(call, x_offsets), i32), i32]
 
 
 def _gathered(call: Typing, descriptor: Type, x_offsets: Type, y_offset: Type) -> Type:
-    return call.asked(lambda values: tt.DescriptorGather(*values), *_rows(call, descriptor, x_offsets, y_offset))
+    return call.op_type(lambda values: tt.DescriptorGather(*values), *_rows(call, descriptor, x_offsets, y_offset))
 
 
 def _gather(emit: Emitter, result: Type, descriptor: Operand, x_offsets: Operand, y_offset: Operand) -> Value:
@@ -129,7 +129,7 @@ def _gather(emit: Emitter, result: Type, descriptor: Operand, x_offsets: Operand
 
 def _scattered(call: Typing, descriptor: Type, value: Type, x_offsets: Type, y_offset: Type) -> Type:
     first, *rest = _rows(call, descriptor, x_offsets, y_offset)
-    call.asked(lambda values: tt.DescriptorScatter(*values), first, _in_blocks(call, descriptor, value), *rest)
+    call.op_type(lambda values: tt.DescriptorScatter(*values), first, _in_blocks(call, descriptor, value), *rest)
     return NONE
 
 
@@ -164,9 +164,9 @@ def _block_combined(call: Typing, descriptor: Type, offsets: Type, value: Type, 
 def _combine_block(
     emit: Emitter, result: Type, descriptor: Operand, offsets: Operand, value: Operand, kind: str
 ) -> Value:
-    written = _as_element(emit, descriptor, value)
-    chosen = kind_of(f"atomic_{kind}", scalar_type(written.type))
-    return emit.add(tt.DescriptorReduce(descriptor.value, written, emit.converted(offsets, i32), kind=chosen))
+    block = _as_element(emit, descriptor, value)
+    atomic_kind = kind_of(f"atomic_{kind}", scalar_type(block.type))
+    return emit.add(tt.DescriptorReduce(descriptor.value, block, emit.converted(offsets, i32), kind=atomic_kind))
 
 
 RULES = {

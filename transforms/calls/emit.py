@@ -99,12 +99,12 @@ class Emitter:
             return self.spread(null, shape_of(type_))
         if isinstance(type_, DescriptorType):
             padding = "zero" if type_.padding == "either" else type_.padding
-            known = attrs.evolve(type_, padding=padding)
+            padded = attrs.evolve(type_, padding=padding)
             base, *outer = self.placeholder(PtrType(type_.element)), *type_.block[1:]
             sizes = [self.constant(1, i32) for _ in type_.block]
             strides = [self.constant(16, i64) for _ in outer] + [self.constant(1, i64)]
-            null = self.add(tt.MakeTensorDescriptor(base, sizes, strides, known, padding=tt.Padding(padding)))
-            return self.convert(Operand(known, null), type_)
+            null = self.add(tt.MakeTensorDescriptor(base, sizes, strides, padded, padding=tt.Padding(padding)))
+            return self.convert(Operand(padded, null), type_)
         return self.constant(0, type_)
 
     def convert(self, operand: Operand, type_: Type, *, dense: bool = False) -> Value:
@@ -118,13 +118,13 @@ class Emitter:
         if element == E4B15 or is_e4b15(operand.type):
             return self.spread(self._converted_e4b15(operand, element), shape)
         if isinstance(operand.type, ConstantType):
-            known = operand.value
+            scalar = operand.value
             if isinstance(element, ScalarType):
                 if dense and shape:
                     return self.constant(operand.type.value, type_)
-                if not isinstance(known, Value) or known.type != element:
-                    known = self.constant(operand.type.value, element)
-            return self.spread(known, shape)
+                if not isinstance(scalar, Value) or scalar.type != element:
+                    scalar = self.constant(operand.type.value, element)
+            return self.spread(scalar, shape)
         value = operand.value
         if isinstance(element, DescriptorType) and value.type != element:
             return self.add(tt.DescriptorPadding(value, self.constant(value.type.padding == "nan", i1)))
@@ -241,8 +241,8 @@ def as_given(cls: type[Any]) -> Builds:
     """The building half of a call that is an op of its arguments as they are."""
 
     def build(emit: Emitter, result: Type, *arguments: Any) -> Built:
-        given = (argument.value if isinstance(argument, Operand) else argument for argument in arguments)
-        return emit.unpack(emit.add(cls(*given)), result)
+        values = (argument.value if isinstance(argument, Operand) else argument for argument in arguments)
+        return emit.unpack(emit.add(cls(*values)), result)
 
     return build
 
@@ -252,8 +252,8 @@ def split_operand(operand: Operand) -> list[Operand]:
     flag."""
     types = operand.type.components if isinstance(operand.type, BlockPtrType | Split) else components(operand.type)
     assert types is not None
-    built: Any = operand.value
-    values = cast(tuple[Built, ...], built if isinstance(built, tuple) else (None,) * len(types))
+    value: Any = operand.value
+    values = cast(tuple[Built, ...], value if isinstance(value, tuple) else (None,) * len(types))
     return [Operand(type_, value) for type_, value in zip(types, values, strict=True)]
 
 

@@ -103,8 +103,8 @@ def narrowed(builder: Builder, value: Value) -> Value:
 
 
 def _shifted(builder: Builder, bits: Value, mask: int, by: int) -> Value:
-    kept = builder.add(arith.AndI(bits, _constant(builder, bits, mask)))
-    return builder.add(arith.ShlI(kept, _constant(builder, bits, by)))
+    top_bits = builder.add(arith.AndI(bits, _constant(builder, bits, mask)))
+    return builder.add(arith.ShlI(top_bits, _constant(builder, bits, by)))
 
 
 def _constant(builder: Builder, like: Value, number: int) -> Value:

@@ -133,8 +133,8 @@ def join(a: Type, b: Type, place: Location | None = None, loop: bool = False) ->
     if isinstance(a, Unusable) or isinstance(b, Unusable):
         unlike = [type_ for type_ in (a, b) if isinstance(type_, Unusable) and type_.types]
         return unlike[0] if unlike else PARTLY_ASSIGNED
-    found = _join(a, b)
-    return found if found is not None else Unusable((a, b), place, loop)
+    result = _join(a, b)
+    return result if result is not None else Unusable((a, b), place, loop)
 
 
 def _join(a: Type, b: Type) -> Type | None:
@@ -146,8 +146,8 @@ def _join(a: Type, b: Type) -> Type | None:
             return None
         if getattr(a, "record", None) != getattr(b, "record", None):
             return None
-        joined = [_join(p, q) for p, q in zip(x, y, strict=True)]
-        return None if None in joined else tuple_like(a, tuple(type_ for type_ in joined if type_ is not None))
+        parts = [_join(p, q) for p, q in zip(x, y, strict=True)]
+        return None if None in parts else tuple_like(a, tuple(type_ for type_ in parts if type_ is not None))
     if isinstance(a, DescriptorType) and isinstance(b, DescriptorType):
         return a.of_either_padding if a.of_either_padding == b.of_either_padding else None
     if not is_number(a) or not is_number(b):
@@ -204,7 +204,7 @@ def known_value(type_: Type) -> tuple[bool, Any]:
     if not isinstance(type_, TupleType):
         return False, None
     parts = [known_value(component) for component in type_.components]
-    return all(known for known, _ in parts), tuple(value for _, value in parts)
+    return all(is_constant for is_constant, _ in parts), tuple(value for _, value in parts)
 
 
 def outer_constant(value: Any) -> Type:
@@ -216,20 +216,20 @@ def outer_constant(value: Any) -> Type:
         parts = tuple(map(outer_constant, value))  # pyright: ignore[reportUnknownArgumentType]
         if record_fields(type(value)) is not None:  # pyright: ignore[reportUnknownArgumentType]
             return given_tuple(value, parts)  # pyright: ignore[reportUnknownArgumentType]
-        known = [part.value for part in parts if isinstance(part, ConstantType)]
-        return constant(tuple(known)) if len(known) == len(parts) else TupleType(parts)
+        constants = [part.value for part in parts if isinstance(part, ConstantType)]
+        return constant(tuple(constants)) if len(constants) == len(parts) else TupleType(parts)
     cls = cast("type[Any]", type(value))
     fields = record_fields(cls)
     if fields is not None:
         parts = tuple(outer_constant(getattr(value, name)) for name in fields)
         return RecordType(parts, record=Record(cls, fields))
-    known, found = as_constant(value)
-    return constant(found if known else HostObject(value))
+    is_constant, number = as_constant(value)
+    return constant(number if is_constant else HostObject(value))
 
 
-def given_tuple(given: Any, parts: tuple[Type, ...]) -> TupleType:
+def given_tuple(value: Any, parts: tuple[Type, ...]) -> TupleType:
     """The type of a tuple or a named tuple whose items have these types."""
-    cls = cast("type[Any]", type(given))
+    cls = cast("type[Any]", type(value))
     fields = record_fields(cls)
     return TupleType(parts) if fields is None else RecordType(parts, record=Record(cls, fields))
 

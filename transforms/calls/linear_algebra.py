@@ -52,15 +52,15 @@ def _product(
         hint = CAST_OPERANDS()
     else:
         hint = FIRST_SUM(shape=show(sum_type.shape), dtype=sums[0], sizes=[*sum_type.shape])
-    given = sum_type if acc is None else tensor(call, acc)
-    if dtype is not None and given.element != total:
+    acc_type = sum_type if acc is None else tensor(call, acc)
+    if dtype is not None and acc_type.element != total:
         raise KernelTypeError(
-            say("{}: the accumulator must be {}, as 'out_dtype' says; got {}", call, total, given), hint=hint
+            say("{}: the accumulator must be {}, as 'out_dtype' says; got {}", call, total, acc_type), hint=hint
         )
-    types = (x, y, given)
-    if x.shape[:-2] == y.shape[:-2] == given.shape[:-2]:
+    types = (x, y, acc_type)
+    if x.shape[:-2] == y.shape[:-2] == acc_type.shape[:-2]:
         types = tuple(map(_batch, types))
-    made = call.asked(lambda values: tt.Dot(values[0], values[1], values[2]), *types, hint=hint)
+    result = call.op_type(lambda values: tt.Dot(values[0], values[1], values[2]), *types, hint=hint)
     depth = 32 if tensor(call, a).element.bytes == 1 else 16
     if call.language.strict_operands and x.shape[-1] < depth:
         raise KernelTypeError(
@@ -69,7 +69,7 @@ def _product(
         )
     if imprecise is not None and imprecise not in range(x.shape[-1] + 1) and scalar_type(x).is_fp8:
         raise KernelValueError(DOT_PRECISION(call=str(call), depth=x.shape[-1], number=imprecise))
-    return given if given.rank > 3 else made
+    return acc_type if acc_type.rank > 3 else result
 
 
 def _multiplied(call: Typing, x: Type) -> TensorType:
@@ -98,8 +98,8 @@ def _dot(
     factors = [emit.convert(x, with_element(x.type, f16)) if is_e4b15(x.type) else x.value for x in (a, b)]
     x, y, z = (emit.reshape(value, _batch(value.type)) for value in (*factors, c))
     count = imprecise or 0
-    made = emit.add(tt.Dot(x, y, z, input_precision=PRECISIONS[precision], max_num_imprecise_acc=count))
-    return emit.reshape(made, result)
+    dot = emit.add(tt.Dot(x, y, z, input_precision=PRECISIONS[precision], max_num_imprecise_acc=count))
+    return emit.reshape(dot, result)
 
 
 # Microscaling formats.
@@ -135,11 +135,11 @@ def _scaled(
             raise KernelTypeError(
                 say("{}: '{}' must be {} or {} (exponents) or {}; got {}", call, name, u8, i8, f8e4m3, describe(scale))
             )
-        wanted = [*batch, size, k // GROUPS[element]]
+        expected = [*batch, size, k // GROUPS[element]]
         sizes = list(tensor(call, scale).shape)
-        if sizes != wanted:
-            last, texts = ", ".join(map(str, wanted[-2:])), [*map(str, sizes)]
-            parts = {"name": name, "shape": wanted, "last": last, "sizes": texts}
+        if sizes != expected:
+            last, texts = ", ".join(map(str, expected[-2:])), [*map(str, sizes)]
+            parts = {"name": name, "shape": expected, "last": last, "sizes": texts}
             raise KernelTypeError(SCALE_SHAPE(call=str(call), type=describe(scale), **parts))
 
 
@@ -148,9 +148,9 @@ def _unpacked(call: Typing, name: str, x: Type, format_: Any, along_k: Any, *, i
     type_ = tensor(call, x)
     choice(f"{name}_format", format_, FORMATS)
     if type_.element not in FORMATS[format_]:
-        held = one_of(FORMATS[format_], " or ")
+        formats = one_of(FORMATS[format_], " or ")
         raise KernelTypeError(
-            say("{}: '{}' of the format {} must be {}; got {}", call, name, show(format_), held, type_)
+            say("{}: '{}' of the format {} must be {}; got {}", call, name, show(format_), formats, type_)
         )
     if type_.rank not in (2, 3):
         raise KernelTypeError(say("{}: '{}' must be a matrix, or a batch of them; got {}", call, name, type_))

@@ -83,16 +83,16 @@ def _writable(ptr: Type) -> None:
 
 def _fits(call: Typing, what: str, ptr: Type, value: Type) -> None:
     """`value` broadcasts to the shape of the pointers."""
-    sizes, given = shape_of(ptr), shape_of(value)
-    padded = (1,) * (len(sizes) - len(given)) + given
+    sizes, shape = shape_of(ptr), shape_of(value)
+    padded = (1,) * (len(sizes) - len(shape)) + shape
     if len(padded) == len(sizes) and all(a in (1, b) for a, b in zip(padded, sizes, strict=True)):
         return
     if not sizes:
         argument = what.removeprefix("the ").strip("`").capitalize()
-        summary = UNLIKE_POINTER(call=str(call), what=what, argument=argument, shape=list(given))
+        summary = UNLIKE_POINTER(call=str(call), what=what, argument=argument, shape=list(shape))
         raise KernelTypeError(summary, hint=POINTER_TENSOR())
     raise KernelTypeError(
-        say("{}: the shapes of {} and the pointers do not match: {} and {}", call, what, list(given), list(sizes)),
+        say("{}: the shapes of {} and the pointers do not match: {} and {}", call, what, list(shape), list(sizes)),
         hint=f"make each size of {what} equal to that of the pointers, or 1, which is broadcast",
     )
 
@@ -102,7 +102,7 @@ def _broadcast(call: Typing, ptr: Type, *others: Type | None) -> Type:
     if not shape_of(ptr):
         return ptr
     try:
-        shape = common_shape("", ptr, *(one for one in others if one is not None))
+        shape = common_shape("", ptr, *(other for other in others if other is not None))
         return shaped(shape, expect(element_of(ptr), PtrType))
     except KernelTypeError:  # The rules of the mask and of `other` say which does not match.
         return ptr
@@ -165,16 +165,16 @@ def _load(
     volatile: Any, boundary_check: Any = (), padding: Any = "",
 ) -> Value:  # fmt: skip
     if isinstance(ptr.type, BlockPtrType):
-        pointers, chosen, value = access(emit, ptr, boundary_check, padding)
+        pointers, active, value = access(emit, ptr, boundary_check, padding)
     else:
         if shape_of(result) != shape_of(ptr.type):
             assert isinstance(ptr.value, Value)
             whole = emit.spread(ptr.value, shape_of(result))
             ptr = Operand(whole.type, whole)
-        pointers, chosen = ptr.value, _mask(emit, ptr, mask)
+        pointers, active = ptr.value, _mask(emit, ptr, mask)
         value = None if other is None else _stored(emit, ptr, other)
     return emit.add(
-        tt.Load(pointers, chosen, value, cache=CACHE[cache], eviction=EVICTION[eviction], volatile=bool(volatile))
+        tt.Load(pointers, active, value, cache=CACHE[cache], eviction=EVICTION[eviction], volatile=bool(volatile))
     )
 
 
@@ -197,11 +197,11 @@ def _store(
     boundary_check: Any = (),
 ) -> Value:  # fmt: skip
     if isinstance(ptr.type, BlockPtrType):
-        pointers, chosen, _ = access(emit, ptr, boundary_check)
-        stored = emit.convert(value, shaped(ptr.type.block, ptr.type.element), dense=True)
+        pointers, active, _ = access(emit, ptr, boundary_check)
+        operand = emit.convert(value, shaped(ptr.type.block, ptr.type.element), dense=True)
     else:
-        pointers, stored, chosen = ptr.value, _stored(emit, ptr, value), _mask(emit, ptr, mask)
-    return emit.add(tt.Store(pointers, stored, chosen, cache=CACHE[cache], eviction=EVICTION[eviction]))
+        pointers, operand, active = ptr.value, _stored(emit, ptr, value), _mask(emit, ptr, mask)
+    return emit.add(tt.Store(pointers, operand, active, cache=CACHE[cache], eviction=EVICTION[eviction]))
 
 
 # Atomics.
@@ -238,8 +238,8 @@ def _atomic_rule(call: str) -> Rule:
         emit: Emitter, result: Type, ptr: Operand, value: Operand, mask: Operand | None, sem: Any, scope: Any
     ) -> Value:
         kind = kind_of(call, scalar_type(result))
-        stored, chosen = _stored(emit, ptr, value), _mask(emit, ptr, mask)
-        return emit.add(tt.AtomicRMW(ptr.value, stored, chosen, kind=kind, sem=SEMANTICS[sem], scope=SCOPES[scope]))
+        operand, active = _stored(emit, ptr, value), _mask(emit, ptr, mask)
+        return emit.add(tt.AtomicRMW(ptr.value, operand, active, kind=kind, sem=SEMANTICS[sem], scope=SCOPES[scope]))
 
     return Rule(_combined, build)
 
@@ -252,8 +252,8 @@ def _swapped(call: Typing, ptr: Type, compare: Type, value: Type, sem: Any, scop
 
 
 def _swap(emit: Emitter, result: Type, ptr: Operand, compare: Operand, value: Operand, sem: Any, scope: Any) -> Value:
-    expected, stored = _stored(emit, ptr, compare), _stored(emit, ptr, value)
-    return emit.add(tt.AtomicCAS(ptr.value, expected, stored, sem=SEMANTICS[sem], scope=SCOPES[scope]))
+    expected, replacement = _stored(emit, ptr, compare), _stored(emit, ptr, value)
+    return emit.add(tt.AtomicCAS(ptr.value, expected, replacement, sem=SEMANTICS[sem], scope=SCOPES[scope]))
 
 
 RULES = {

@@ -87,14 +87,21 @@ def operand_types(name: str, language: Language, arguments: list[Any]) -> list[A
         return arguments
     # A dtype among the other arguments of a reduction is a constant, not the type of an operand.
     count = len(arguments) if typed else 1
-    operands = [_converted(one, typed, widens, language) if isinstance(one, Type) else one for one in arguments[:count]]
+    operands = [
+        _converted(argument, typed, widens, language) if isinstance(argument, Type) else argument
+        for argument in arguments[:count]
+    ]
     return [*operands, *arguments[count:]]
 
 
 def operand_values(name: str, emit: Emitter, arguments: list[Any]) -> list[Any]:
     """The arguments of a call as its builder gets them: operands, and constants, which stay."""
-    types = operand_types(name, emit.language, [one.type if isinstance(one, Operand) else one for one in arguments])
+    types = operand_types(
+        name, emit.language, [argument.type if isinstance(argument, Operand) else argument for argument in arguments]
+    )
     return [
-        Operand(type_, emit.convert(one, type_)) if isinstance(one, Operand) and type_ is not one.type else one
-        for one, type_ in zip(arguments, types, strict=True)
+        Operand(type_, emit.convert(argument, type_))
+        if isinstance(argument, Operand) and type_ is not argument.type
+        else argument
+        for argument, type_ in zip(arguments, types, strict=True)
     ]

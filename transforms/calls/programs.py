@@ -78,12 +78,12 @@ def range_of(name: str, bounds: Sequence[Type], static: bool = False, options: t
 
 
 def _range(call: Typing, first: Type, second: Type | None, step: Type | None, *options: Any) -> Type:
-    given = dict(zip(RANGE_OPTIONS, options, strict=False))
-    for option, value in given.items():
+    values = dict(zip(RANGE_OPTIONS, options, strict=False))
+    for option, value in values.items():
         if value is not None and not 0 <= value < 1 << 31:
             raise KernelValueError(say("{}: '{}' must be zero or more; got {}", call, option, show(value)))
-    chosen = tuple((name, value) for name, value in given.items() if value is not None and value is not False)
-    return range_of(str(call), [first, second or NONE, step or NONE], False, chosen)
+    settings = tuple((name, value) for name, value in values.items() if value is not None and value is not False)
+    return range_of(str(call), [first, second or NONE, step or NONE], False, settings)
 
 
 def _static_range(call: Typing, first: Any, second: Any, step: Any) -> Type:
@@ -150,8 +150,8 @@ def _static_text(call: Typing, value: Type) -> Any:
     """The text of a print at compile time: a constant, or the type of a run-time value; both as the language writes
     them."""
     if isinstance(value, ConstantType):
-        known = value.value
-        return type_of(known) if call.language.is_triton and isinstance(known, ScalarType | PtrType) else known
+        number = value.value
+        return type_of(number) if call.language.is_triton and isinstance(number, ScalarType | PtrType) else number
     if not call.language.is_triton or not (is_number(value) or is_pointer(value)):
         return value
     sizes = ", ".join(f"constexpr[{size}]" for size in shape_of(value))
@@ -173,8 +173,8 @@ def device_print(emit: Emitter, result: Type, prefix: str, values: Sequence[Oper
 
 
 def _checked(call: Typing, x: Type, message: Any = "", mask: Type | None = None) -> Type:
-    for given in (x,) if mask is None else (x, mask):
-        condition(call, given)
+    for operand in (x,) if mask is None else (x, mask):
+        condition(call, operand)
     if mask is not None:
         common_shape(str(call), x, mask)
     if not isinstance(message, str):
@@ -199,8 +199,10 @@ def _elements(call: Typing, args: Sequence[Type]) -> tuple[tuple[int, ...], list
     for part in args:
         if not is_number(part) and not is_pointer(part):
             raise KernelTypeError(say("{}: the operands must be {tensors} and numbers; got {}", call, describe(part)))
-    found = [element_of(part.type if isinstance(part, ConstantType) else part) for part in args]
-    return common_shape(str(call), *args), [one for one in found if isinstance(one, ScalarType | PtrType)]
+    elements = [element_of(part.type if isinstance(part, ConstantType) else part) for part in args]
+    return common_shape(str(call), *args), [
+        element for element in elements if isinstance(element, ScalarType | PtrType)
+    ]
 
 
 def _packing(call: Typing, pack: Any) -> None:
@@ -228,20 +230,22 @@ def _mapped(call: Typing, function: Any, args: Sequence[Type], pack: Any) -> Typ
             )
         )
     results = [promoted(str(call), *parts[at : at + pack]) for at in range(0, len(parts), pack)]
-    made = tuple(shaped(sizes, scalar_type(one)) for one in results)
-    return made[0] if len(made) == 1 else TupleType(made)
+    types = tuple(shaped(sizes, scalar_type(number)) for number in results)
+    return types[0] if len(types) == 1 else TupleType(types)
 
 
 def _map(emit: Emitter, result: Type, _function: Any, args: Sequence[Operand], pack: int) -> Built:
-    made = result.components if isinstance(result, TupleType) else (result,)
-    wanted = [scalar_type(one) for one in made for _ in range(pack)]
-    values = [emit.spread(emit.runtime(part), shape_of(made[0])) for part in args]
+    types = result.components if isinstance(result, TupleType) else (result,)
+    result_types = [scalar_type(type_) for type_ in types for _ in range(pack)]
+    values = [emit.spread(emit.runtime(part), shape_of(types[0])) for part in args]
     callee = emit.functions.callee()
     elements = [element_of(value.type) for value in values for _ in range(pack)]
-    inner = Emitter(emit.builder.nested(elements, TupleType(tuple(wanted)) if len(wanted) > 1 else wanted[0]))
-    found = Operand(callee.result, inner.call(callee.symbol, list(inner.builder.parameters), callee.result))
-    parts = split_operand(found) if components(callee.result) is not None else [found]
-    inner.add(tt.MapReturn([inner.convert(part, to) for part, to in zip(parts, wanted, strict=True)]))
+    inner = Emitter(
+        emit.builder.nested(elements, TupleType(tuple(result_types)) if len(result_types) > 1 else result_types[0])
+    )
+    inner_result = Operand(callee.result, inner.call(callee.symbol, list(inner.builder.parameters), callee.result))
+    parts = split_operand(inner_result) if components(callee.result) is not None else [inner_result]
+    inner.add(tt.MapReturn([inner.convert(part, to) for part, to in zip(parts, result_types, strict=True)]))
     return emit.unpack(emit.add(tt.MapElementwise(values, inner.builder.finish(), pack=pack)), result)
 
 
@@ -251,10 +255,12 @@ def _assembled(call: Typing, asm: str, constraints: str, args: Type, dtype: Any,
     sizes, _ = _elements(call, parts)
     _packing(call, pack)
     results: list[Type] = []
-    for one in cast(Sequence[Any], dtype if isinstance(dtype, tuple) else (dtype,)):
-        if not isinstance(one, ScalarType | PtrType):
-            raise KernelTypeError(say("{} gives dtypes such as {}, or pointers; got {}", call, show(i32), show(one)))
-        results.append(shaped(sizes, one))
+    for element in cast(Sequence[Any], dtype if isinstance(dtype, tuple) else (dtype,)):
+        if not isinstance(element, ScalarType | PtrType):
+            raise KernelTypeError(
+                say("{} gives dtypes such as {}, or pointers; got {}", call, show(i32), show(element))
+            )
+        results.append(shaped(sizes, element))
     check_assembly(str(call), asm, constraints, parts, results, pack)
     return TupleType(tuple(results)) if isinstance(dtype, tuple) else results[0]
 
@@ -265,8 +271,8 @@ def _assemble(
     parts = split_operand(args) if components(args.type) is not None else [args]
     sizes = common_shape("", *(part.type for part in parts))
     values = [emit.spread(emit.runtime(part), sizes) for part in parts]
-    made = emit.add(tt.InlineAsm(values, asm, constraints, packed_type(result), is_pure=pure, pack=pack))
-    return emit.unpack(made, result)
+    op = emit.add(tt.InlineAsm(values, asm, constraints, packed_type(result), is_pure=pure, pack=pack))
+    return emit.unpack(op, result)
 
 
 def _fixed(type_: Type, _: Typing) -> Type:

@@ -228,7 +228,7 @@ def _along(emit: Emitter, name: str, values: list[Value], along: int | None, kee
     results = _reduce(emit, name, values, at)
     if not keep:
         return results
-    return [emit.spread(one, (1,)) if rank == 1 else emit.add(tt.ExpandDims(one, at)) for one in results]
+    return [emit.spread(type_, (1,)) if rank == 1 else emit.add(tt.ExpandDims(type_, at)) for type_ in results]
 
 
 def _find(emit: Emitter, name: str, x: Operand, along: Any, tie_left: bool, keep: bool) -> list[Value]:
@@ -239,8 +239,8 @@ def _find(emit: Emitter, name: str, x: Operand, along: Any, tie_left: bool, keep
     sizes = shape_of(value.type)
     at = 0 if along is None else axis(f"zg.{name}", along, rank)
     pair = [value, emit.spread(emit.indices(sizes, at), sizes)]
-    made = _along(emit, _place(name, tie_left), pair, at, keep and along is not None)
-    return [emit.spread(v, (1,) * rank) for v in made] if keep and along is None else made
+    pair_result = _along(emit, _place(name, tie_left), pair, at, keep and along is not None)
+    return [emit.spread(v, (1,) * rank) for v in pair_result] if keep and along is None else pair_result
 
 
 def _operand(emit: Emitter, name: str, x: Operand, result: ScalarType) -> Value:
@@ -270,13 +270,13 @@ def _values(x: Operand) -> list[Value]:
 
 
 def _reduce_by(emit: Emitter, result: Type, x: Operand, along: Any, function: Any, keep: bool) -> Built:
-    made = _along(emit, function.symbol.rsplit(".", 1)[-1], _values(x), along, keep)
-    return tuple(made) if isinstance(x.value, tuple) else made[0]
+    results = _along(emit, function.symbol.rsplit(".", 1)[-1], _values(x), along, keep)
+    return tuple(results) if isinstance(x.value, tuple) else results[0]
 
 
 def _scan_by(emit: Emitter, result: Type, x: Operand, along: Any, function: Any, reverse: bool) -> Built:
-    made = _scan(emit, function.symbol.rsplit(".", 1)[-1], _values(x), along, reverse)
-    return tuple(made) if isinstance(x.value, tuple) else made[0]
+    results = _scan(emit, function.symbol.rsplit(".", 1)[-1], _values(x), along, reverse)
+    return tuple(results) if isinstance(x.value, tuple) else results[0]
 
 
 def _run(name: str, emit: Emitter, result: Type, x: Operand, along: Any, reverse: bool, _dtype: Any = None) -> Value:
@@ -313,7 +313,7 @@ def _counts(call: Typing, x: Type, bins: Any, mask: Type | None) -> Type:
         raise KernelTypeError(
             say("{}: the mask must be {}; got {}", call, TensorType(tensor.shape, i1), describe(mask))
         )
-    return call.asked(lambda values: tt.Histogram(values[0], bins=bins), tensor)
+    return call.op_type(lambda values: tt.Histogram(values[0], bins=bins), tensor)
 
 
 def _histogram(emit: Emitter, result: Type, x: Operand, bins: int, mask: Operand | None) -> Value:

@@ -90,7 +90,7 @@ class Typing:
                 say("cannot compute {}: {}", applied_text(self.name, [*map(show, values)]), error.summary)
             ) from None
 
-    def asked(
+    def op_type(
         self,
         make: Callable[[Sequence[Value]], Op],
         *operands: Type,
@@ -155,9 +155,9 @@ def numbers(call: Typing, *types: Type) -> None:
     """Scalars and tensors of numbers, and constants."""
     for type_ in types:
         if not is_number(type_):
-            given = say("a pointer, {}", type_) if is_pointer(type_) else describe(type_)
+            text = say("a pointer, {}", type_) if is_pointer(type_) else describe(type_)
             raise KernelTypeError(
-                say("{}: the operands must be numbers; got {}", call, given), hint=of_descriptor(type_)
+                say("{}: the operands must be numbers; got {}", call, text), hint=of_descriptor(type_)
             )
 
 
@@ -170,9 +170,9 @@ def integers(call: Typing, **arguments: Type) -> None:
             )
 
 
-def scalar_integers(call: Typing, what: str, given: Type, count: int) -> tuple[Type, ...]:
+def scalar_integers(call: Typing, what: str, type_: Type, count: int) -> tuple[Type, ...]:
     """The components of a tuple of `count` scalar integers. Raises `KernelTypeError` for another argument."""
-    parts = components(given)
+    parts = components(type_)
     if parts is None or len(parts) != count:
         raise KernelTypeError(
             say(
@@ -180,7 +180,7 @@ def scalar_integers(call: Typing, what: str, given: Type, count: int) -> tuple[T
                 call,
                 what,
                 count,
-                describe(given),
+                describe(type_),
             )
         )
     for part in parts:
@@ -251,5 +251,5 @@ def axis(call: object, number: int, rank: int) -> int:
 def choice(name: str, value: Any, choices: dict[Any, Any]) -> None:
     """A constant that is one of a few."""
     if value not in choices:
-        shown = ", ".join(repr(choice) for choice in choices)
-        raise KernelValueError(say("{} must be one of {}; got {}", name, shown, show(value)))
+        texts = ", ".join(repr(choice) for choice in choices)
+        raise KernelValueError(say("{} must be one of {}; got {}", name, texts, show(value)))

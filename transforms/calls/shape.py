@@ -94,11 +94,11 @@ def _expanded(call: Typing, x: Type, axes: Any) -> Type:
     numbers = (axes,) if isinstance(axes, int) else tuple(axes)
     dims = list(shape_of(x))
     rank = len(dims) + len(numbers)
-    places = sorted(axis(call, one, rank) for one in numbers)
+    places = sorted(axis(call, axis_, rank) for axis_ in numbers)
     if not places or len(set(places)) < len(places):
         raise KernelValueError(AXES_REPEATED(call=str(call), axes=show(axes), places=places))
-    for one in places:
-        dims.insert(one, 1)
+    for axis_ in places:
+        dims.insert(axis_, 1)
     return TensorType(tuple(dims), _element(x))
 
 
@@ -107,15 +107,17 @@ def _expand(emit: Emitter, result: Type, x: Operand, axes: Any) -> Value:
     if not shape_of(value.type):
         return emit.spread(value, shape_of(result))
     rank = len(shape_of(result))
-    for one in sorted(axis(call_text("expand"), one, rank) for one in ((axes,) if isinstance(axes, int) else axes)):
-        value = emit.add(tt.ExpandDims(value, one))
+    for place in sorted(
+        axis(call_text("expand"), number, rank) for number in ((axes,) if isinstance(axes, int) else axes)
+    ):
+        value = emit.add(tt.ExpandDims(value, place))
     return value
 
 
 def _broadcasted(call: Typing, x: Type, other: Type) -> Type:
-    wanted: Any = other.value if isinstance(other, ConstantType) else None
-    if isinstance(wanted, int | tuple):
-        target = shape(call, cast(Any, wanted))
+    target_shape: Any = other.value if isinstance(other, ConstantType) else None
+    if isinstance(target_shape, int | tuple):
+        target = shape(call, cast(Any, target_shape))
     elif not isinstance(other, ConstantType) and (is_number(other) or is_pointer(other)):
         target = shape_of(other)
     else:
@@ -129,9 +131,9 @@ def _reshaped(call: Typing, x: Type, sizes: Any) -> Type:
     source = tensor(call, x)
     dims = [sizes] if isinstance(sizes, int) else list(sizes)
     if dims.count(-1) == 1:
-        known = math.prod(dim for dim in dims if dim != -1)
-        if known > 0:
-            dims[dims.index(-1)] = source.numel // known
+        product = math.prod(dim for dim in dims if dim != -1)
+        if product > 0:
+            dims[dims.index(-1)] = source.numel // product
     target = shape(call, dims)
     if math.prod(target) != source.numel:
         raise KernelTypeError(
@@ -176,9 +178,9 @@ def _permuted(call: Typing, x: Type, dims: Sequence[Any]) -> Type:
         if source.rank < 2:
             raise KernelTypeError(say("{}: the operand must be {a_tensor} of at least two axes; got {}", call, source))
         order = _swap(source.rank)
-    if not all(type(one) is int for one in order):
+    if not all(type(number) is int for number in order):
         raise KernelValueError(say("{}: {} is not a permutation of the {} axes", call, show(order), source.rank))
-    return call.asked(lambda values: tt.Trans(values[0], order), source, error=KernelValueError)
+    return call.op_type(lambda values: tt.Trans(values[0], order), source, error=KernelValueError)
 
 
 def _permute(emit: Emitter, result: Type, x: Operand, dims: Any) -> Value:
@@ -239,15 +241,15 @@ def _cat(emit: Emitter, result: Type, a: Operand, b: Operand, _can_reorder: bool
 def _concatenated(call: Typing, a: Type, b: Type, _can_reorder: bool = False) -> Type:
     x, y = tensor(call, a), tensor(call, b)
     element = x.element if x.element == y.element else promote(x, y)
-    found = call.asked(lambda halves: tt.Cat(*halves), TensorType(x.shape, element), TensorType(y.shape, element))
-    shape(call, shape_of(found))
-    return found
+    result = call.op_type(lambda halves: tt.Cat(*halves), TensorType(x.shape, element), TensorType(y.shape, element))
+    shape(call, shape_of(result))
+    return result
 
 
 def _gathered(call: Typing, source: Type, index: Type, along: int) -> Type:
     x, i = tensor(call, source), tensor(call, index)
     at = axis(call, along, x.rank)
-    return call.asked(lambda values: tt.Gather(*values, axis=at), x, i)
+    return call.op_type(lambda values: tt.Gather(*values, axis=at), x, i)
 
 
 def _gather(emit: Emitter, result: Type, source: Operand, index: Operand, along: int) -> Value:
@@ -255,7 +257,7 @@ def _gather(emit: Emitter, result: Type, source: Operand, index: Operand, along:
 
 
 def _halves(call: Typing, x: Type) -> Type:
-    return call.asked(lambda halves: tt.Split(*halves), tensor(call, x))
+    return call.op_type(lambda halves: tt.Split(*halves), tensor(call, x))
 
 
 def _fill(emit: Emitter, result: Type, _sizes: Any, value: Operand, dtype: Any) -> Value:

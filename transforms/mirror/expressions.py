@@ -164,23 +164,25 @@ def invoke(context: FunctionMirror, op: py.Invoke) -> Built:
     if not space and is_host_value(context.scope.type_of(op.operands[0])):
         return call(context, op)
     if space == "builtins" and name == "getattr":
-        known = expect(context.scope.type_of(op.operands[1]), ConstantType)
-        return named(context, op.operands[0], known.value)
+        name_type = expect(context.scope.type_of(op.operands[1]), ConstantType)
+        return named(context, op.operands[0], name_type.value)
     if space == "builtins":
         return built(BUILTINS[name], context.emit, result, *map(context.operand, positional_values(context.scope, op)))
-    called = name if space in TABLES else call_of(context, op, space, name)
-    return call_by_rule(context, op, called, TABLES[space].rules if space in TABLES else RULES)
+    call_name = name if space in TABLES else call_of(context, op, space, name)
+    return call_by_rule(context, op, call_name, TABLES[space].rules if space in TABLES else RULES)
 
 
-def call_by_rule(context: FunctionMirror, op: Op, called: str, rules: Mapping[str, Rule] = RULES) -> Built:
+def call_by_rule(context: FunctionMirror, op: Op, name: str, rules: Mapping[str, Rule] = RULES) -> Built:
     """A call of the language; with an empty name, one of a function."""
-    if not called:
+    if not name:
         return call(context, op)
-    rule, result = rules[called], context.scope.type_of(op.result)
+    rule, result = rules[name], context.scope.type_of(op.result)
     if rule.body is not None:
-        made = call(context, op)
-        return context.emit.convert(Operand(context.callee().result, made), result) if isinstance(made, Value) else made
-    return built(rule, context.emit, result, *operand_values(called, context.emit, list(arguments(context, op))))
+        returned = call(context, op)
+        if not isinstance(returned, Value):
+            return returned
+        return context.emit.convert(Operand(context.callee().result, returned), result)
+    return built(rule, context.emit, result, *operand_values(name, context.emit, list(arguments(context, op))))
 
 
 def call_of(context: FunctionMirror, op: py.Invoke, space: str, name: str) -> str:
@@ -192,9 +194,9 @@ def call_of(context: FunctionMirror, op: py.Invoke, space: str, name: str) -> st
     return meant_call(context.emit.language.methods[name])
 
 
-def meant_call(called: Call[..., Any] | Spelling) -> str:
+def meant_call(spelling: Call[..., Any] | Spelling) -> str:
     """The name of the call that a name of a language is; empty for one of a function."""
-    return called.signature.name if isinstance(called, Call) else called.call
+    return spelling.signature.name if isinstance(spelling, Call) else spelling.call
 
 
 def built(rule: Rule, emit: Emitter, result: Type, *operands: Any) -> Built:
@@ -204,13 +206,13 @@ def built(rule: Rule, emit: Emitter, result: Type, *operands: Any) -> Built:
 
 def arguments(context: FunctionMirror, op: Op) -> Iterator[Any]:
     """The arguments of a call of the language, in the order of its signature."""
-    for given in context.found(lambda scope: scope.arguments, op).values():
-        if isinstance(given, Value):
-            yield context.operand(given)
-        elif isinstance(given, tuple) and given and all(isinstance(item, Value) for item in given):  # pyright: ignore[reportUnknownVariableType, reportUnknownArgumentType]
-            yield [context.operand(item) for item in given]  # pyright: ignore[reportUnknownVariableType, reportUnknownArgumentType]
+    for argument in context.entry(lambda scope: scope.arguments, op).values():
+        if isinstance(argument, Value):
+            yield context.operand(argument)
+        elif isinstance(argument, tuple) and argument and all(isinstance(item, Value) for item in argument):  # pyright: ignore[reportUnknownVariableType, reportUnknownArgumentType]
+            yield [context.operand(item) for item in argument]  # pyright: ignore[reportUnknownVariableType, reportUnknownArgumentType]
         else:
-            yield given
+            yield argument
 
 
 @handles(py.Call)
@@ -227,14 +229,14 @@ def call_value(context: FunctionMirror, op: py.Call) -> Built:
 @handles(core.FuncCall)
 def call(context: FunctionMirror, op: Op) -> Built:
     """Call a function of the model with the run-time parts of the arguments. A constant has none."""
-    bound = context.finding(lambda scope: scope.arguments, op)
-    if context.finding(lambda scope: scope.callees, op) is None:
+    bound = context.find_entry(lambda scope: scope.arguments, op)
+    if context.find_entry(lambda scope: scope.callees, op) is None:
         return made_record(context, op, bound or {})
     callee = context.callee()
     values: list[Value] = []
-    for given, type_ in zip(op.operands if bound is None else bound.values(), callee.parameter_types, strict=True):
-        if isinstance(given, Value):
-            values += context.emit.repack(context.operand(given), type_)
+    for argument, type_ in zip(op.operands if bound is None else bound.values(), callee.parameter_types, strict=True):
+        if isinstance(argument, Value):
+            values += context.emit.repack(context.operand(argument), type_)
     return context.emit.call(callee.symbol, values, callee.result)
 
 
@@ -245,4 +247,6 @@ def made_record(context: FunctionMirror, op: Op, given: dict[str, Any]) -> Built
     result = expect(context.scope.type_of(op.result), RecordType)
     values = (context.operand(item) if isinstance(item, Value) else Operand(item, None) for item in given.values())
     typed = zip(values, result.components, strict=True)
-    return tuple((one if one.type == type_ else at_run_time(context, one)).value for one, type_ in typed)
+    return tuple(
+        (operand if operand.type == type_ else at_run_time(context, operand)).value for operand, type_ in typed
+    )

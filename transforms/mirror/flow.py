@@ -166,12 +166,12 @@ def branch(
 
 @handles(py.If)
 def if_(context: FunctionMirror, op: py.If) -> Built:
-    taken = context.finding(lambda scope: scope.static_branches, op)
+    taken = context.find_entry(lambda scope: scope.static_branches, op)
     if taken is not None:
         context.suite(op.bodies[taken].entry.ops)
         return None
     condition, flag = context.emit.truth(context.operand(op.condition)), flag_of(op.condition)
-    joined = Joined(context, context.found(lambda scope: scope.joins, op))
+    joined = Joined(context, context.entry(lambda scope: scope.joins, op))
 
     def suite(body: Body, value: bool) -> list[Value]:
         assume(context, flag, value)
@@ -187,14 +187,14 @@ def if_(context: FunctionMirror, op: py.If) -> Built:
 
 @handles(py.For)
 def for_(context: FunctionMirror, op: py.For) -> Built:
-    unrolled = context.finding(lambda scope: scope.unrolled, op)
+    unrolled = context.find_entry(lambda scope: scope.unrolled, op)
     if unrolled is not None:
         unroll(context, op, unrolled)
         return None
-    found = context.found(lambda scope: scope.ranges, op)
+    found = context.entry(lambda scope: scope.ranges, op)
     index = index_type(found)
     start, stop, step = bounds(context, op, found, index)
-    joins = context.found(lambda scope: scope.joins, op)
+    joins = context.entry(lambda scope: scope.joins, op)
     if op.flag in joins:
         ignored = [name for name, value in found.options if value]
         if ignored:
@@ -220,8 +220,8 @@ def for_(context: FunctionMirror, op: py.For) -> Built:
 
 def bounds(context: FunctionMirror, op: py.For, found: RangeType, index: Type) -> list[Value]:
     """Start, stop and step of a loop. A constant start stands before the ops that compute the others."""
-    ops, given = range_call(op.iterable, lambda choice: context.finding(lambda scope: scope.static_branches, choice))
-    arguments = context.finding(lambda scope: scope.arguments, given)
+    ops, given = range_call(op.iterable, lambda choice: context.find_entry(lambda scope: scope.static_branches, choice))
+    arguments = context.find_entry(lambda scope: scope.arguments, given)
     written: list[Any] = list(given.operands if arguments is None else arguments.values())[:3]
     written += [None] * (3 - len(written))
     if written[1] is None:
@@ -247,7 +247,7 @@ def unroll(context: FunctionMirror, op: py.For, iterations: Sequence[tuple[Type,
         context.values[op.suite.parameters[0]] = item
         context.suite(op.suite.entry.ops)
     context.scope = around
-    after = Joined(context, context.found(lambda scope: scope.joins, op))
+    after = Joined(context, context.entry(lambda scope: scope.joins, op))
     after.enter(after.values())
 
 
@@ -262,7 +262,7 @@ def while_loop(
 
     `more` gives the condition. `advance` is called at the start of an iteration for the heads of the next one.
     """
-    joins = context.found(lambda scope: scope.joins, op)
+    joins = context.entry(lambda scope: scope.joins, op)
     joined, count = Joined(context, joins), len(heads)
 
     def condition(parameters: list[Value]) -> Op:
@@ -292,7 +292,7 @@ def while_loop(
 @handles(py.While)
 def while_(context: FunctionMirror, op: py.While) -> None:
     """The condition is not computed after a `break`."""
-    if context.finding(lambda scope: scope.static_branches, op) is not None:
+    if context.find_entry(lambda scope: scope.static_branches, op) is not None:
         return
 
     def test() -> list[Value]:
@@ -357,7 +357,7 @@ def expression(context: FunctionMirror, body: Body) -> Operand:
 
 @handles(py.CondExpression)
 def conditional(context: FunctionMirror, op: py.CondExpression) -> Built:
-    taken = context.finding(lambda scope: scope.static_branches, op)
+    taken = context.find_entry(lambda scope: scope.static_branches, op)
     result = context.scope.type_of(op.result)
     if taken is not None:
         return expression(context, op.bodies[taken]).value
@@ -415,7 +415,7 @@ def comprehension(context: FunctionMirror, op: py.Comprehension) -> Built:
     iterable = expression(context, op.iterable)
     result = context.scope.type_of(op.result)
     around, values = context.scope, list[Built]()
-    for index, scope in context.found(lambda scope: scope.chosen, op):
+    for index, scope in context.entry(lambda scope: scope.static_bodies, op):
         context.scope = scope
         item = None if components(iterable.type) is None else split_operand(iterable)[index].value
         for body in (op.condition, op.element):

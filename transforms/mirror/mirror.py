@@ -41,25 +41,25 @@ class FunctionMirror:
 
     def callee(self) -> Attribution:
         """The function that the current op calls, or that it combines elements with; added to the module."""
-        found = self.found(lambda scope: scope.callees, self.op)
-        self.module.function(found)
-        return found
+        callee = self.entry(lambda scope: scope.callees, self.op)
+        self.module.function(callee)
+        return callee
 
-    def finding(self, table: Callable[[Scope], dict[Value, T]], op: Op) -> T | None:
+    def find_entry(self, table: Callable[[Scope], dict[Value, T]], op: Op) -> T | None:
         """The entry of an op in a table of the innermost scope that has one."""
         scope: Scope | None = self.scope
         while scope is not None:
-            found = table(scope).get(op.result)
-            if found is not None:
-                return found
+            entry = table(scope).get(op.result)
+            if entry is not None:
+                return entry
             scope = scope.parent
         return None
 
-    def found(self, table: Callable[[Scope], dict[Value, T]], op: Op) -> T:
+    def entry(self, table: Callable[[Scope], dict[Value, T]], op: Op) -> T:
         """The entry of an op that attribution always makes."""
-        found = self.finding(table, op)
-        assert found is not None
-        return found
+        entry = self.find_entry(table, op)
+        assert entry is not None
+        return entry
 
     def operand(self, value: Value) -> Operand:
         """The attributed type of a value, and what was built for it."""
@@ -80,9 +80,9 @@ class FunctionMirror:
         """Run one op."""
         self.op = op
         self.emit.builder.location = op.location
-        built = HANDLERS[op](self, op)
-        if built is not None:
-            self.values[op.result] = built
+        result = HANDLERS[op](self, op)
+        if result is not None:
+            self.values[op.result] = result
         else:
             # In an earlier iteration of an unrolled loop this constant may have been a run-time value.
             self.values.pop(op.result, None)
@@ -94,10 +94,10 @@ def mirror(kernel: Attribution, divisibility: Sequence[int] = (), checks_overflo
     `divisibility` has a known divisor of each run-time parameter of the kernel; see `tt.func`. With `checks_overflow`,
     operators of Triton's Python on integers get assertions; see `overflow.py`.
     """
-    made = ModuleMirror(kernel.symbols, checks_overflow)
-    made.function(kernel, tuple(divisibility))
-    made.builder.add(core.Unreachable())
-    return core.Module(made.builder.finish())
+    module = ModuleMirror(kernel.symbols, checks_overflow)
+    module.function(kernel, tuple(divisibility))
+    module.builder.add(core.Unreachable())
+    return core.Module(module.builder.finish())
 
 
 class ModuleMirror:
@@ -124,8 +124,8 @@ class ModuleMirror:
             raise InternalError(f"building '{symbol}': {error.summary}", str(instance)) from error
         if all(number == 1 for number in divisibility):
             divisibility = ()
-        made = tt.Func(symbol, builder.finish(), divisibility=divisibility, noinline=instance.noinline)
-        self.builder.add(made, instance.func.location)
+        func = tt.Func(symbol, builder.finish(), divisibility=divisibility, noinline=instance.noinline)
+        self.builder.add(func, instance.func.location)
         return symbol
 
     def helper(

@@ -142,9 +142,9 @@ def j0(x: Any) -> Any:
     """The first kind, order 0."""
     size = zg.abs(x)
     far, _ = waves(size, 0)
-    found = zg.where(zg.less(size, 8.0), horner(near_place(size), J0), far)
-    found = zg.where(zg.less(size, 1e-9), 1.0, found)
-    return zg.where(zg.equal(size, INFINITY), 0.0, zg.where(zg.isnan(x), NAN, found))
+    result = zg.where(zg.less(size, 8.0), horner(near_place(size), J0), far)
+    result = zg.where(zg.less(size, 1e-9), 1.0, result)
+    return zg.where(zg.equal(size, INFINITY), 0.0, zg.where(zg.isnan(x), NAN, result))
 
 
 @in_f64
@@ -152,25 +152,25 @@ def j1(x: Any) -> Any:
     """The first kind, order 1."""
     size = zg.abs(x)
     far, _ = waves(size, 1)
-    found = zg.where(zg.less(size, 8.0), zg.mul(size, horner(near_place(size), J1)), far)
-    found = zg.where(zg.equal(size, INFINITY), 0.0, zg.where(zg.isnan(x), NAN, found))
-    return zg.where(zg.less(x, 0.0), zg.neg(found), zg.where(zg.equal(x, 0.0), x, found))
+    result = zg.where(zg.less(size, 8.0), zg.mul(size, horner(near_place(size), J1)), far)
+    result = zg.where(zg.equal(size, INFINITY), 0.0, zg.where(zg.isnan(x), NAN, result))
+    return zg.where(zg.less(x, 0.0), zg.neg(result), zg.where(zg.equal(x, 0.0), x, result))
 
 
 @helper
-def of_second_kind(found: Any, x: Any) -> Any:
+def of_second_kind(value: Any, x: Any) -> Any:
     """The function for positive numbers; -∞ at 0, NaN below."""
-    found = zg.where(zg.equal(x, 0.0), -INFINITY, zg.where(zg.equal(x, INFINITY), 0.0, found))
-    return zg.where(zg.greater_equal(x, 0.0), found, NAN)
+    value = zg.where(zg.equal(x, 0.0), -INFINITY, zg.where(zg.equal(x, INFINITY), 0.0, value))
+    return zg.where(zg.greater_equal(x, 0.0), value, NAN)
 
 
 @in_f64
 def y0(x: Any) -> Any:
     """The second kind, order 0."""
     near = zg.and_(zg.greater(x, 0.0), zg.less(x, 8.0))
-    given = zg.where(near, x, 1.0)
-    place = near_place(given)
-    small = zg.fma(zg.mul(zg.log(given), TWO_OVER_PI), horner(place, J0), horner(place, Y0))
+    argument = zg.where(near, x, 1.0)
+    place = near_place(argument)
+    small = zg.fma(zg.mul(zg.log(argument), TWO_OVER_PI), horner(place, J0), horner(place, Y0))
     _, far = waves(x, 0)
     return of_second_kind(zg.where(near, small, far), x)
 
@@ -179,11 +179,11 @@ def y0(x: Any) -> Any:
 def y1(x: Any) -> Any:
     """The second kind, order 1."""
     near = zg.and_(zg.greater(x, 0.0), zg.less(x, 8.0))
-    given = zg.where(near, x, 1.0)
-    place = near_place(given)
-    first = zg.mul(given, horner(place, J1))
-    bracket = zg.fma(zg.log(given), first, zg.neg(zg.div_rn(1.0, given)))
-    small = zg.fma(bracket, TWO_OVER_PI, zg.mul(given, horner(place, Y1)))
+    argument = zg.where(near, x, 1.0)
+    place = near_place(argument)
+    first = zg.mul(argument, horner(place, J1))
+    bracket = zg.fma(zg.log(argument), first, zg.neg(zg.div_rn(1.0, argument)))
+    small = zg.fma(bracket, TWO_OVER_PI, zg.mul(argument, horner(place, Y1)))
     _, far = waves(x, 1)
     return of_second_kind(zg.where(near, small, far), x)
 
@@ -204,52 +204,52 @@ def upward(n: Any, x: Any, first: Any, second: Any) -> Any:
 def downward(n: Any, x: Any) -> Any:
     """J of order n > x, from a higher order down: the ratios to the sum J₀ + 2 (J₂ + J₄ + …), which is 1 (Miller)."""
     start = 2 * ((n + zg.cast(zg.sqrt_rn(zg.cast(160 * n, f64)), n.dtype)) // 2)
-    after, now, total, found = x * 0.0, x * 0.0 + 1.0, x * 0.0, x * 0.0
+    after, now, total, result = x * 0.0, x * 0.0 + 1.0, x * 0.0, x * 0.0
     for step in range(0, start):
         order = start - step
         after, now = now, 2.0 * order / x * now - after
         if zg.abs(now) > 1e200:
-            now, after, total, found = now * 1e-200, after * 1e-200, total * 1e-200, found * 1e-200
+            now, after, total, result = now * 1e-200, after * 1e-200, total * 1e-200, result * 1e-200
         if (order - 1) % 2 == 0:
             total = total + (now if order == 1 else 2.0 * now)
         if order - 1 == n:
-            found = now
-    return found / total
+            result = now
+    return result / total
 
 
 @helper
 def j_scalar(n: Any, x: Any) -> Any:
     """J of an order that is not negative, of a scalar."""
     size = zg.abs(x)
-    found = size * 0.0
+    result = size * 0.0
     if n == 0:
-        found = j0(size)
+        result = j0(size)
     elif n == 1:
-        found = j1(size)
+        result = j1(size)
     elif size == 0.0 or size == INFINITY:
-        found = size * 0.0 if size == 0.0 else x * 0.0
+        result = size * 0.0 if size == 0.0 else x * 0.0
     elif size > zg.cast(n, f64):
-        found = upward(n, size, j0(size), j1(size))
+        result = upward(n, size, j0(size), j1(size))
     else:
-        found = downward(n, size)
+        result = downward(n, size)
     if x < 0.0 and n % 2 == 1:
-        found = -found
-    return found if n >= 0 else size * NAN
+        result = -result
+    return result if n >= 0 else size * NAN
 
 
 @helper
 def y_scalar(n: Any, x: Any) -> Any:
     """Y of an order that is not negative, of a scalar."""
-    found = x * 0.0
+    result = x * 0.0
     if n == 0:
-        found = y0(x)
+        result = y0(x)
     elif n == 1:
-        found = y1(x)
+        result = y1(x)
     elif x > 0.0 and x < INFINITY:
-        found = upward(n, x, y0(x), y1(x))
+        result = upward(n, x, y0(x), y1(x))
     else:
-        found = y1(x)
-    return found if n >= 0 else found * NAN
+        result = y1(x)
+    return result if n >= 0 else result * NAN
 
 
 @libdevice
@@ -257,8 +257,8 @@ def jn(n: Any, x: Any) -> Any:
     """The first kind, order n; NaN for a negative order."""
     wide = zg.cast(x, f64)
     shape = zg.add(wide, zg.cast(n, f64)).shape
-    found = j_scalar(n, wide) if shape == () else zg.map_elementwise(j_scalar, n, wide)
-    return zg.cast(found, x.dtype)
+    result = j_scalar(n, wide) if shape == () else zg.map_elementwise(j_scalar, n, wide)
+    return zg.cast(result, x.dtype)
 
 
 @libdevice
@@ -266,8 +266,8 @@ def yn(n: Any, x: Any) -> Any:
     """The second kind, order n; NaN for a negative order."""
     wide = zg.cast(x, f64)
     shape = zg.add(wide, zg.cast(n, f64)).shape
-    found = y_scalar(n, wide) if shape == () else zg.map_elementwise(y_scalar, n, wide)
-    return zg.cast(found, x.dtype)
+    result = y_scalar(n, wide) if shape == () else zg.map_elementwise(y_scalar, n, wide)
+    return zg.cast(result, x.dtype)
 
 
 # Modified functions.
@@ -287,8 +287,8 @@ def cyl_bessel_i0(x: Any) -> Any:
     """The modified function of the first kind, order 0."""
     size = zg.abs(x)
     near = zg.where(zg.less(size, 16.0), size, 0.0)
-    found = zg.where(zg.less(size, 16.0), horner(zg.mul(near, near), I0), grown(size, I0_LARGE))
-    return zg.where(zg.isnan(x), NAN, found)
+    result = zg.where(zg.less(size, 16.0), horner(zg.mul(near, near), I0), grown(size, I0_LARGE))
+    return zg.where(zg.isnan(x), NAN, result)
 
 
 @in_f64
@@ -297,5 +297,5 @@ def cyl_bessel_i1(x: Any) -> Any:
     size = zg.abs(x)
     near = zg.where(zg.less(size, 16.0), size, 0.0)
     small = zg.mul(near, horner(zg.mul(near, near), I1))
-    found = zg.where(zg.less(size, 16.0), small, grown(size, I1_LARGE))
-    return zg.where(zg.isnan(x), NAN, with_sign(found, x))
+    result = zg.where(zg.less(size, 16.0), small, grown(size, I1_LARGE))
+    return zg.where(zg.isnan(x), NAN, with_sign(result, x))

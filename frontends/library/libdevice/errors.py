@@ -71,16 +71,16 @@ def erfcx(x: Any) -> Any:
     square, rest = product(size, zg.cast(0.0, f64), size, zg.cast(0.0, f64))
     grown = zg.exp(square)
     grown = zg.mul(zg.where(zg.less(square, 705.0), zg.fma(grown, rest, grown), grown), 2.0)
-    found = scaled_tail(size)
-    found = zg.where(zg.less(x, 0.0), zg.sub(grown, found), found)
-    return zg.where(zg.isnan(x), NAN, found)
+    result = scaled_tail(size)
+    result = zg.where(zg.less(x, 0.0), zg.sub(grown, result), result)
+    return zg.where(zg.isnan(x), NAN, result)
 
 
 @in_f64
 def normcdf(x: Any) -> Any:
     """erfc(-x / √2) / 2."""
-    given = zg.clamp(x, -1000.0, 1000.0)
-    high, low = product(zg.neg(given), zg.cast(0.0, f64), zg.cast(ROOT_HALF[0], f64), zg.cast(ROOT_HALF[1], f64))
+    argument = zg.clamp(x, -1000.0, 1000.0)
+    high, low = product(zg.neg(argument), zg.cast(0.0, f64), zg.cast(ROOT_HALF[0], f64), zg.cast(ROOT_HALF[1], f64))
     return zg.where(zg.isnan(x), NAN, zg.mul(tail(high, low), 0.5))
 
 
@@ -103,13 +103,13 @@ def first_guess(q: Any) -> Any:
 @helper
 def inverse_tail(q: Any) -> Any:
     """The number from 0 on whose erfc is q, for q from 0 to 1."""
-    given = zg.clamp(q, 5e-324, 1.0)
-    y = first_guess(given)
-    central = zg.greater(given, 0.5)
+    argument = zg.clamp(q, 5e-324, 1.0)
+    y = first_guess(argument)
+    central = zg.greater(argument, 0.5)
     for _ in zg.static_range(3):
         scale = zg.exp(zg.mul(y, y))
-        far = zg.sub(scaled_tail(y), zg.mul(given, scale))
-        near = zg.mul(zg.sub(zg.sub(1.0, given), zg.erf(y)), scale)
+        far = zg.sub(scaled_tail(y), zg.mul(argument, scale))
+        near = zg.mul(zg.sub(zg.sub(1.0, argument), zg.erf(y)), scale)
         step = zg.mul(zg.where(central, near, far), HALF_ROOT_PI)
         y = zg.add(y, zg.div_rn(step, zg.fma(zg.neg(y), step, 1.0)))
     return zg.where(zg.equal(q, 0.0), INFINITY, y)
@@ -119,9 +119,9 @@ def inverse_tail(q: Any) -> Any:
 def erfcinv(x: Any) -> Any:
     """The number whose erfc is x."""
     upper = zg.greater(x, 1.0)
-    found = inverse_tail(zg.where(upper, zg.sub(2.0, x), x))
-    found = zg.where(upper, zg.neg(found), found)
-    return zg.where(zg.and_(zg.greater_equal(x, 0.0), zg.less_equal(x, 2.0)), found, NAN)
+    result = inverse_tail(zg.where(upper, zg.sub(2.0, x), x))
+    result = zg.where(upper, zg.neg(result), result)
+    return zg.where(zg.and_(zg.greater_equal(x, 0.0), zg.less_equal(x, 2.0)), result, NAN)
 
 
 @in_f64
@@ -130,12 +130,12 @@ def erfinv(x: Any) -> Any:
     size = zg.abs(x)
     near = zg.less(size, 0.5)
     y = zg.mul(size, HALF_ROOT_PI)
-    given = zg.where(near, size, 0.0)
+    argument = zg.where(near, size, 0.0)
     for _ in zg.static_range(4):
-        step = zg.mul(zg.mul(zg.sub(given, zg.erf(y)), zg.exp(zg.mul(y, y))), HALF_ROOT_PI)
+        step = zg.mul(zg.mul(zg.sub(argument, zg.erf(y)), zg.exp(zg.mul(y, y))), HALF_ROOT_PI)
         y = zg.add(y, zg.div_rn(step, zg.fma(zg.neg(y), step, 1.0)))
-    found = zg.where(near, y, inverse_tail(zg.where(near, 0.5, zg.sub(1.0, size))))
-    return zg.where(zg.less_equal(size, 1.0), with_sign(found, x), NAN)
+    result = zg.where(near, y, inverse_tail(zg.where(near, 0.5, zg.sub(1.0, size))))
+    return zg.where(zg.less_equal(size, 1.0), with_sign(result, x), NAN)
 
 
 @in_f64

@@ -44,8 +44,8 @@ def exponential(x: Any, factors: zg.constexpr) -> Any:
     """2^(x · factor), by the factors for f32 and f64."""
     if x.dtype != f64:
         return short_exponential(x, factors[0])
-    given, factor = zg.clamp(x, -2000.0, 2000.0), factors[1]
-    high, low = product(given, zg.cast(0.0, f64), zg.cast(factor[0], f64), zg.cast(factor[1], f64))
+    argument, factor = zg.clamp(x, -2000.0, 2000.0), factors[1]
+    high, low = product(argument, zg.cast(0.0, f64), zg.cast(factor[0], f64), zg.cast(factor[1], f64))
     return zg.where(zg.isnan(x), NAN, exp2_of_parts(high, low))
 
 
@@ -65,13 +65,13 @@ def logarithm(x: Any, factors: zg.constexpr) -> Any:
     """The logarithm to a base, by the logarithms of 2 for f32 and f64, and that of e, to the same base."""
     ordinary = zg.and_(zg.greater(x, 0.0), zg.less(x, INFINITY))
     if x.dtype != f64:
-        found = short_logarithm(x, factors[0], factors[2])
+        rough = short_logarithm(x, factors[0], factors[2])
     else:
         log, log_low = log2_parts(zg.where(ordinary, x, 1.0))
         high, low = product(log, log_low, zg.cast(factors[1][0], f64), zg.cast(factors[1][1], f64))
-        found = zg.add(high, low)
+        rough = zg.add(high, low)
     result = zg.where(zg.equal(x, 0.0), -INFINITY, zg.where(zg.greater(x, 0.0), x, NAN))
-    return zg.where(ordinary, found, result)
+    return zg.where(ordinary, rough, result)
 
 
 @helper
@@ -141,9 +141,9 @@ def of_quarter(quarters: Any, angle: Any, low: Any) -> Any:
     sine, cosine = zg.sin(angle), zg.cos(angle)
     sine, cosine = zg.fma(low, cosine, sine), zg.fma(zg.neg(low), sine, cosine)
     odd = zg.or_(zg.equal(quarters, 1.0), zg.equal(quarters, 3.0))
-    found = zg.where(odd, cosine, sine)
+    result = zg.where(odd, cosine, sine)
     negative = zg.or_(zg.equal(quarters, 2.0), zg.equal(quarters, 3.0))
-    return zg.where(negative, zg.neg(found), found)
+    return zg.where(negative, zg.neg(result), result)
 
 
 @libdevice
@@ -151,11 +151,11 @@ def sinpi(x: Any) -> Any:
     """The sine of π · x. That of a whole number is a zero with the sign of the number."""
     size = zg.abs(x)
     quarters, angle, low = half_turns(size)
-    found = of_quarter(quarters, angle, low)
+    result = of_quarter(quarters, angle, low)
     whole = zg.equal(zg.floor(x), x)
-    found = zg.where(zg.less(x, 0.0), zg.neg(found), found)
-    found = zg.where(whole, with_sign(zg.cast(0.0, x.dtype), x), found)
-    return zg.where(zg.isfinite(x), found, NAN)
+    result = zg.where(zg.less(x, 0.0), zg.neg(result), result)
+    result = zg.where(whole, with_sign(zg.cast(0.0, x.dtype), x), result)
+    return zg.where(zg.isfinite(x), result, NAN)
 
 
 @libdevice
@@ -163,8 +163,8 @@ def cospi(x: Any) -> Any:
     """The cosine of π · x: the sine a quarter turn on."""
     quarters, angle, low = half_turns(zg.abs(x))
     quarters = zg.where(zg.equal(quarters, 4.0), 1.0, zg.add(quarters, 1.0))
-    found = of_quarter(zg.where(zg.equal(quarters, 4.0), 0.0, quarters), angle, low)
-    return zg.where(zg.isfinite(x), zg.add(found, 0.0), NAN)
+    result = of_quarter(zg.where(zg.equal(quarters, 4.0), 0.0, quarters), angle, low)
+    return zg.where(zg.isfinite(x), zg.add(result, 0.0), NAN)
 
 
 # Hyperbolic functions.
@@ -179,8 +179,8 @@ def asinh(x: Any) -> Any:
     near = zg.where(large, 1.0, size)
     square = zg.mul(near, near)
     small = zg.add(near, zg.div_rn(square, zg.add(zg.sqrt_rn(zg.add(square, 1.0)), 1.0)))
-    found = zg.log1p(zg.where(large, size, small))
-    return with_sign(zg.add(found, zg.where(large, ln_2, zg.cast(0.0, x.dtype))), x)
+    result = zg.log1p(zg.where(large, size, small))
+    return with_sign(zg.add(result, zg.where(large, ln_2, zg.cast(0.0, x.dtype))), x)
 
 
 @libdevice
@@ -190,17 +190,17 @@ def acosh(x: Any) -> Any:
     large = zg.greater(x, 1e17 if x.dtype == f64 else 1e9)
     t = zg.sub(zg.where(large, 2.0, x), 1.0)
     small = zg.add(t, zg.sqrt_rn(zg.fma(t, t, zg.mul(t, 2.0))))
-    found = zg.log1p(zg.where(large, x, small))
-    return zg.where(zg.less(x, 1.0), NAN, zg.add(found, zg.where(large, ln_2, zg.cast(0.0, x.dtype))))
+    result = zg.log1p(zg.where(large, x, small))
+    return zg.where(zg.less(x, 1.0), NAN, zg.add(result, zg.where(large, ln_2, zg.cast(0.0, x.dtype))))
 
 
 @libdevice
 def atanh(x: Any) -> Any:
     """log1p(2x / (1 - x)) / 2."""
     size = zg.abs(x)
-    found = zg.mul(zg.log1p(zg.div_rn(zg.mul(size, 2.0), zg.sub(1.0, size))), 0.5)
-    found = zg.where(zg.greater(size, 1.0), NAN, zg.where(zg.equal(size, 1.0), INFINITY, found))
-    return with_sign(found, x)
+    result = zg.mul(zg.log1p(zg.div_rn(zg.mul(size, 2.0), zg.sub(1.0, size))), 0.5)
+    result = zg.where(zg.greater(size, 1.0), NAN, zg.where(zg.equal(size, 1.0), INFINITY, result))
+    return with_sign(result, x)
 
 
 # Roots and norms.
@@ -244,12 +244,12 @@ def norm(a: Any, b: Any, c: Any, d: Any, inverse: zg.constexpr) -> Any:
     scale = scale_of(size)
     a, b, c, d = zg.mul(a, scale), zg.mul(b, scale), zg.mul(c, scale), zg.mul(d, scale)
     total = zg.fma(a, a, zg.fma(b, b, zg.fma(c, c, zg.mul(d, d))))
-    found = zg.sqrt_rn(total)
+    length = zg.sqrt_rn(total)
     infinite = zg.equal(size, INFINITY)
     if inverse:
-        result = zg.mul(zg.div_rn(1.0, found), scale)
+        result = zg.mul(zg.div_rn(1.0, length), scale)
         return zg.where(infinite, 0.0, zg.where(zg.equal(size, 0.0), INFINITY, result))
-    result = zg.div_rn(found, scale)
+    result = zg.div_rn(length, scale)
     return zg.where(infinite, INFINITY, result)
 
 
@@ -257,8 +257,8 @@ def norm(a: Any, b: Any, c: Any, d: Any, inverse: zg.constexpr) -> Any:
 def norm_of(x: Any, y: Any, z: Any, w: Any, inverse: zg.constexpr) -> Any:
     """The norm in the dtype of the coordinates; that of f32 is computed in f64 and rounded."""
     dtype = zg.add(zg.add(x, y), zg.add(z, w)).dtype
-    found = norm(zg.cast(x, f64), zg.cast(y, f64), zg.cast(z, f64), zg.cast(w, f64), inverse)
-    return zg.cast(found, dtype)
+    length = norm(zg.cast(x, f64), zg.cast(y, f64), zg.cast(z, f64), zg.cast(w, f64), inverse)
+    return zg.cast(length, dtype)
 
 
 def _norms(inverse: bool) -> tuple[Callable[..., Any], ...]:

@@ -44,11 +44,11 @@ def nextafter(x: Any, y: Any) -> Any:
     """The float after `x` in the direction of `y`."""
     integer = i64 if x.dtype == f64 else i32
     away = zg.equal(zg.less(x, y), zg.greater(x, 0.0))
-    moved = zg.bitcast(zg.add(zg.bitcast(x, integer), zg.where(away, 1, -1)), x.dtype)
+    neighbour = zg.bitcast(zg.add(zg.bitcast(x, integer), zg.where(away, 1, -1)), x.dtype)
     least = with_sign(zg.bitcast(zg.cast(1, integer), x.dtype), zg.cast(y, x.dtype))
-    moved = zg.where(zg.equal(x, 0.0), least, moved)
-    moved = zg.where(zg.equal(x, y), y, moved)
-    return zg.where(zg.or_(zg.isnan(x), zg.isnan(y)), NAN, moved)
+    neighbour = zg.where(zg.equal(x, 0.0), least, neighbour)
+    neighbour = zg.where(zg.equal(x, y), y, neighbour)
+    return zg.where(zg.or_(zg.isnan(x), zg.isnan(y)), NAN, neighbour)
 
 
 @libdevice
@@ -102,15 +102,15 @@ def exponent(x: Any) -> Any:
 @libdevice
 def ilogb(x: Any) -> Any:
     """The exponent; the smallest integer for zero and NaN, the largest for infinities."""
-    found = zg.where(zg.isinf(x), INT_MAX, zg.cast(exponent(x), i32))
-    return zg.where(zg.or_(zg.equal(x, 0.0), zg.isnan(x)), INT_MIN, found)
+    result = zg.where(zg.isinf(x), INT_MAX, zg.cast(exponent(x), i32))
+    return zg.where(zg.or_(zg.equal(x, 0.0), zg.isnan(x)), INT_MIN, result)
 
 
 @libdevice
 def logb(x: Any) -> Any:
     """The exponent as a float."""
-    found = zg.where(zg.equal(x, 0.0), -INFINITY, zg.cast(exponent(x), x.dtype))
-    return zg.where(zg.isfinite(x), found, zg.abs(x))
+    result = zg.where(zg.equal(x, 0.0), -INFINITY, zg.cast(exponent(x), x.dtype))
+    return zg.where(zg.isfinite(x), result, zg.abs(x))
 
 
 @helper
@@ -126,15 +126,15 @@ def ldexp(x: Any, n: Any) -> Any:
     double = x.dtype == f64
     most = 1023 if double else 127
     step = 969 if double else 102
-    left = zg.broadcast(n, zg.add(x, zg.cast(n, x.dtype)))
-    result = zg.broadcast(x, left)
+    rest = zg.broadcast(n, zg.add(x, zg.cast(n, x.dtype)))
+    result = zg.broadcast(x, rest)
     for _ in zg.static_range(2):
-        up = zg.greater(left, most)
-        down = zg.less(left, 1 - most)
+        up = zg.greater(rest, most)
+        down = zg.less(rest, 1 - most)
         factor = zg.where(up, 2.0**most, zg.where(down, 2.0**-step, zg.cast(1.0, x.dtype)))
         result = zg.mul(result, factor)
-        left = zg.sub(left, zg.where(up, most, zg.where(down, -step, 0)))
-    return zg.mul(result, power_of_two(zg.clamp(left, 1 - most, most), x.dtype))
+        rest = zg.sub(rest, zg.where(up, most, zg.where(down, -step, 0)))
+    return zg.mul(result, power_of_two(zg.clamp(rest, 1 - most, most), x.dtype))
 
 
 @libdevice

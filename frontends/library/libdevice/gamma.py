@@ -50,28 +50,28 @@ def stirling(x: Any) -> Any:
 @helper
 def reduced(x: Any) -> Any:
     """A number between 1.5 and 2.5 that differs from x, 2.5 to 8, by an integer, and Γ(x) over Γ of it."""
-    left = x
+    rest = x
     factor = zg.add(zg.mul(x, 0.0), 1.0)
     for _ in zg.static_range(6):
-        large = zg.greater(left, 2.5)
-        left = zg.where(large, zg.sub(left, 1.0), left)
-        factor = zg.where(large, zg.mul(factor, left), factor)
-    return left, factor
+        large = zg.greater(rest, 2.5)
+        rest = zg.where(large, zg.sub(rest, 1.0), rest)
+        factor = zg.where(large, zg.mul(factor, rest), factor)
+    return rest, factor
 
 
 @helper
 def log_gamma(x: Any) -> Any:
     """log Γ(x) for a positive number."""
     far = zg.greater_equal(x, 8.0)
-    given = zg.where(far, 2.0, x)
-    left, factor = reduced(given)
-    y = zg.sub(left, 2.0)
+    argument = zg.where(far, 2.0, x)
+    rest, factor = reduced(argument)
+    y = zg.sub(rest, 2.0)
     near = zg.add(zg.log(factor), zg.mul(y, horner(y, LGAMMA_2)))
-    tiny = zg.less(given, 0.5)
-    z = zg.where(tiny, given, zg.sub(given, 1.0))
+    tiny = zg.less(argument, 0.5)
+    z = zg.where(tiny, argument, zg.sub(argument, 1.0))
     low = zg.mul(z, horner(z, LGAMMA_1))
-    low = zg.where(tiny, zg.sub(low, zg.log(given)), low)
-    near = zg.where(zg.less(given, 1.5), low, near)
+    low = zg.where(tiny, zg.sub(low, zg.log(argument)), low)
+    near = zg.where(zg.less(argument, 1.5), low, near)
     large = zg.where(far, x, 8.0)
     main = zg.fma(zg.sub(large, 0.5), zg.sub(zg.log(large), 1.0), zg.add(HALF_LOG_TWO_PI - 0.5, stirling(large)))
     return zg.where(far, main, near)
@@ -81,28 +81,28 @@ def log_gamma(x: Any) -> Any:
 def lgamma(x: Any) -> Any:
     """log |Γ(x)|; below zero by Γ(x) Γ(-x) = -π / (x sin πx)."""
     size = zg.abs(x)
-    found = log_gamma(zg.where(zg.equal(size, 0.0), 1.0, size))
+    result = log_gamma(zg.where(zg.equal(size, 0.0), 1.0, size))
     sine = zg.abs(sinpi(x))
-    mirrored = zg.sub(zg.sub(LOG_PI, zg.log(zg.mul(size, sine))), found)
-    found = zg.where(zg.less(x, 0.0), zg.where(zg.less(size, 1e-18), zg.neg(zg.log(size)), mirrored), found)
+    mirrored = zg.sub(zg.sub(LOG_PI, zg.log(zg.mul(size, sine))), result)
+    result = zg.where(zg.less(x, 0.0), zg.where(zg.less(size, 1e-18), zg.neg(zg.log(size)), mirrored), result)
     pole = zg.and_(zg.less_equal(x, 0.0), zg.equal(zg.floor(x), x))
-    found = zg.where(zg.or_(pole, zg.equal(size, INFINITY)), INFINITY, found)
-    return zg.where(zg.isnan(x), NAN, zg.add(found, 0.0))
+    result = zg.where(zg.or_(pole, zg.equal(size, INFINITY)), INFINITY, result)
+    return zg.where(zg.isnan(x), NAN, zg.add(result, 0.0))
 
 
 @helper
 def gamma_parts(x: Any) -> Any:
     """Two factors of Γ(x) for a positive number up to 200: Γ itself may be too large."""
     far = zg.greater_equal(x, 8.0)
-    given = zg.where(far, 2.0, x)
-    left, factor = reduced(given)
-    low = zg.less(given, 1.5)
-    y = zg.where(low, zg.sub(given, 1.0), zg.sub(left, 2.0))
+    argument = zg.where(far, 2.0, x)
+    reduced_argument, factor = reduced(argument)
+    low = zg.less(argument, 1.5)
+    y = zg.where(low, zg.sub(argument, 1.0), zg.sub(reduced_argument, 2.0))
     log = zg.where(low, zg.mul(y, horner(y, LGAMMA_1)), zg.mul(y, horner(y, LGAMMA_2)))
-    tiny = zg.less(given, 0.5)
-    log = zg.where(tiny, zg.mul(given, horner(given, LGAMMA_1)), log)
+    tiny = zg.less(argument, 0.5)
+    log = zg.where(tiny, zg.mul(argument, horner(argument, LGAMMA_1)), log)
     near = zg.mul(zg.exp(log), factor)
-    near = zg.where(tiny, zg.div_rn(near, given), near)
+    near = zg.where(tiny, zg.div_rn(near, argument), near)
     large = zg.where(far, x, 8.0)
     power = zg.pow(large, zg.fma(large, 0.5, -0.25))
     rest = zg.mul(zg.mul(power, zg.exp(zg.neg(large))), zg.mul(zg.exp(stirling(large)), ROOT_TWO_PI))
@@ -114,10 +114,10 @@ def tgamma(x: Any) -> Any:
     """Γ(x); below zero by Γ(x) Γ(-x) = -π / (x sin πx)."""
     size = zg.abs(x)
     first, second = gamma_parts(zg.clamp(size, 1e-300, 190.0))
-    found = zg.mul(first, second)
+    result = zg.mul(first, second)
     mirrored = zg.div_rn(zg.div_rn(-PI, zg.mul(zg.mul(x, sinpi(x)), first)), second)
-    found = zg.where(zg.less(x, 0.0), mirrored, found)
-    found = zg.where(zg.less(size, 1e-17), zg.div_rn(1.0, x), found)
-    found = zg.where(zg.greater(x, 172.0), INFINITY, found)
+    result = zg.where(zg.less(x, 0.0), mirrored, result)
+    result = zg.where(zg.less(size, 1e-17), zg.div_rn(1.0, x), result)
+    result = zg.where(zg.greater(x, 172.0), INFINITY, result)
     wrong = zg.and_(zg.less(x, 0.0), zg.equal(zg.floor(x), x))
-    return zg.where(zg.or_(wrong, zg.isnan(x)), NAN, found)
+    return zg.where(zg.or_(wrong, zg.isnan(x)), NAN, result)

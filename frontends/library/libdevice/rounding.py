@@ -126,8 +126,8 @@ def neighbour(x: Any, up: zg.constexpr) -> Any:
     wide = x.dtype == f64
     integer = i64 if wide else i32
     away = zg.greater_equal(x, 0.0) if up else zg.less(x, 0.0)
-    moved = zg.bitcast(zg.add(zg.bitcast(x, integer), zg.where(away, 1, -1)), x.dtype)
-    return zg.where(zg.equal(x, 0.0), least if up else -least, moved)
+    result = zg.bitcast(zg.add(zg.bitcast(x, integer), zg.where(away, 1, -1)), x.dtype)
+    return zg.where(zg.equal(x, 0.0), least if up else -least, result)
 
 
 @helper

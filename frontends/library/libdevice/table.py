@@ -16,8 +16,8 @@ FUNCTIONS: Final[dict[str, Function]] = {}
 
 def added(name: str, fn: Callable[..., Any]) -> Function:
     """Add a function to the table; its symbol is `libdevice.<name>`."""
-    made = FUNCTIONS[name] = Function(fn, reader(fn), f"libdevice.{name}")
-    return made
+    function = FUNCTIONS[name] = Function(fn, reader(fn), f"libdevice.{name}")
+    return function
 
 
 def libdevice(fn: Callable[..., Any]) -> Function:

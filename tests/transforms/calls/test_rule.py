@@ -52,7 +52,7 @@ def test_it_computes_with_types():
 
 def test_an_op_is_asked_for_the_type_of_a_call():
     matrix = TensorType((16, 16), f16)
-    assert Typing("dot").asked(lambda values: tt.Dot(*values), matrix, matrix, matrix) == matrix
+    assert Typing("dot").op_type(lambda values: tt.Dot(*values), matrix, matrix, matrix) == matrix
     with pytest.raises(KernelTypeError, match=r"^zg.dot of f16 accumulates in f32 or f16; got i32") as caught:
-        Typing("dot").asked(lambda values: tt.Dot(*values), matrix, matrix, TensorType((16, 16), i32), hint="try")
+        Typing("dot").op_type(lambda values: tt.Dot(*values), matrix, matrix, TensorType((16, 16), i32), hint="try")
     assert caught.value.hint == "try"

@@ -45,16 +45,16 @@ def test_an_operand_is_the_type_and_what_was_built(context):
 
 def test_findings_of_outer_scopes_are_seen(context):
     call = op(core.FuncCall)
-    callee = context.finding(lambda scope: scope.callees, call)
+    callee = context.find_entry(lambda scope: scope.callees, call)
     assert callee.symbol == "twice_i32_i32"
     outer = context.scope
     context.scope = Scope(outer)
     assert (
-        context.finding(lambda scope: scope.callees, call) is callee
-        and context.finding(lambda scope: scope.static_branches, call) is None
+        context.find_entry(lambda scope: scope.callees, call) is callee
+        and context.find_entry(lambda scope: scope.static_branches, call) is None
     )
     context.scope.static_branches[call.result] = 0
-    assert context.finding(lambda scope: scope.static_branches, call) == 0
+    assert context.find_entry(lambda scope: scope.static_branches, call) == 0
 
 
 def test_a_callee_is_in_the_module_once_it_is_asked_for(context):
