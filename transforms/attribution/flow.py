@@ -11,7 +11,7 @@ from ziggurat.codemodel.dialects import core, py
 from ziggurat.codemodel.errors import KernelSyntaxError, KernelTypeError, KernelValueError
 from ziggurat.codemodel.location import Location
 from ziggurat.codemodel.messages import call_text, say
-from ziggurat.codemodel.op import Body, Op, OpResult, Value
+from ziggurat.codemodel.op import Block, Body, Op, OpResult, Value
 from ziggurat.codemodel.types import (
     ConstantType,
     DescriptorType,
@@ -240,11 +240,44 @@ def range_call(body: Body, taken: Callable[[Op], int | None]) -> tuple[list[Op],
 
 
 def define_index(context: FunctionAttributor, op: py.For, index: Type) -> None:
-    """Give the index of a loop its type before the loop, where it is read after the loop."""
+    """Give the index of a loop its type before the loop where it is read after the loop, and no type where it is not:
+    the loop then carries no value for it."""
     item = op.suite.parameters[0]
     store = next((inner for inner in op.inner_ops() if isinstance(inner, core.VarStore) and inner.value is item), None)
-    if store is not None and context.state.get(store.var) == UNASSIGNED:
+    if store is None or store.var not in context.state:
+        return
+    if not is_read_after(op, store.var):
+        context.state[store.var] = UNASSIGNED
+    elif context.state[store.var] == UNASSIGNED:
         context.state[store.var] = index
+
+
+def is_read_after(op: Op, var: Value) -> bool:
+    """Whether a variable may be read after an op, before it is assigned."""
+    while isinstance(block := op.parent, Block):
+        around = op.parent_op
+        following = [*block.ops[block.ops.index(op) + 1 :]]
+        if isinstance(around, py.For | py.While):
+            following += [inner for body in around.bodies for inner in body.entry.ops]  # Of the next iteration.
+        if (read := first_use(following, var)) is not None:
+            return read
+        if around is None or isinstance(around, core.Func):
+            return False
+        op = around
+    return False
+
+
+def first_use(ops: Iterable[Op], var: Value) -> bool | None:
+    """True if ops may read a variable before they assign it, False if they assign it first, None if neither."""
+    for op in ops:
+        if isinstance(op, core.VarLoad | core.VarStore) and op.var is var:
+            return isinstance(op, core.VarLoad)
+        uses = [first_use(body.entry.ops, var) for body in op.bodies]
+        if True in uses:
+            return True
+        if isinstance(op, py.If) and uses == [False, False]:
+            return False
+    return None
 
 
 def unroll(context: FunctionAttributor, op: py.For, items: Sequence[Type]) -> None:
