@@ -48,10 +48,10 @@ def type_of() -> Callable[..., Type]:
 
     def run(expression: str, **names: Any) -> Type:
         attributor = Attributor()
-        made = function(f"return {expression}", **names)
-        found = attributor.function(FunctionName("kernel", made.model, made), TYPES, None)
+        function_ = function(f"return {expression}", **names)
+        attribution = attributor.function(FunctionName("kernel", function_.model, function_), TYPES, None)
         if attributor.errors:
             raise attributor.errors[0]
-        return found.result
+        return attribution.result
 
     return run

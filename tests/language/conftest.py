@@ -52,9 +52,9 @@ _natively = False  # Whether launches of the present test are repeated in native
 
 def pytest_configure(config: pytest.Config) -> None:
     global _elsewhere
-    wanted = [name for name in ("gpu", "simulated", "assembled") if config.getoption(f"launches_{name}")]
+    kinds = [name for name in ("gpu", "simulated", "assembled") if config.getoption(f"launches_{name}")]
     seed = config.getoption("--random-layouts")
-    if not wanted:
+    if not kinds:
         if seed is not None:
             raise pytest.UsageError("--random-layouts is about --on-gpu, --simulated or --assembled")
         return
@@ -63,7 +63,7 @@ def pytest_configure(config: pytest.Config) -> None:
     assert spec is not None and spec.loader is not None
     differential = sys.modules["differential"] = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(differential)
-    machines = [machine() for machine in differential.MACHINES[wanted[0]]]
+    machines = [machine() for machine in differential.MACHINES[kinds[0]]]
     _elsewhere = differential.Differential(machines, same, seed, config.getoption("--every-warps"))
 
 
@@ -144,22 +144,22 @@ def assert_same(actual: Array, expected: Array, what: str, ulp: float = 0, toler
     good = same(actual, expected, ulp, tolerance)
     if not good.all():
         places = [tuple(map(int, place)) for place in np.argwhere(~good)[:5]]
-        shown = "; ".join(f"{place}: {actual[place]!r}, expected {expected[place]!r}" for place in places)
-        pytest.fail(f"{what}: {(~good).sum()} of {good.size} differ: {shown}", pytrace=False)
+        differences = "; ".join(f"{place}: {actual[place]!r}, expected {expected[place]!r}" for place in places)
+        pytest.fail(f"{what}: {(~good).sum()} of {good.size} differ: {differences}", pytrace=False)
 
 
 def copied(arguments: Sequence[Any]) -> list[Any]:
     """Copies of the arrays, strides and shared memory included; the copy of a view has the memory of its base."""
-    made: dict[int, Array] = {}
+    copies: dict[int, Array] = {}
 
     def again(array: Array) -> Array:
         root = array
         while isinstance(root.base, np.ndarray):
             root = root.base
-        if id(root) not in made:
-            made[id(root)] = root.copy(order="K")
-        memory = made[id(root)].ravel(order="K").view(np.uint8)
-        assert np.shares_memory(memory, made[id(root)]) and root.strides == made[id(root)].strides
+        if id(root) not in copies:
+            copies[id(root)] = root.copy(order="K")
+        memory = copies[id(root)].ravel(order="K").view(np.uint8)
+        assert np.shares_memory(memory, copies[id(root)]) and root.strides == copies[id(root)].strides
         offset = address(array) - address(root)
         return np.ndarray(array.shape, array.dtype, memory.data, offset, array.strides)
 

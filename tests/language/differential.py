@@ -86,14 +86,14 @@ class Simulated:
             raise NotHere("many programs")
         if any(image.size > 1 << 15 for image in images):
             raise NotHere("too large to simulate")
-        given = [memory[a[0]] if isinstance(a, tuple) else a for a in arguments]
+        placed_arguments = [memory[a[0]] if isinstance(a, tuple) else a for a in arguments]
         try:
             simulate(
                 self.text(compiled),
                 num_warps=compiled.num_warps,
                 shared=compiled.shared,
                 grid=grid,
-                arguments=given,
+                arguments=placed_arguments,
                 promises=self.promises,
             )
         except zg.TargetError as error:
@@ -122,10 +122,10 @@ class Assembled:
             zg.compile(compiled.stages["triton"], target=target, num_warps=compiled.num_warps)
             for target in ("sm_80", "sm_100a")
         ]
-        for made in (*others, compiled):
-            assert hazards(made.stages["gpu"]) == []
+        for binary in (*others, compiled):
+            assert hazards(binary.stages["gpu"]) == []
             try:
-                assembled(made.ptx, made.target)
+                assembled(binary.ptx, binary.target)
             except zg.LaunchError as error:
                 raise zg.KernelRuntimeError(error.summary) from None
         raise NotHere(self.repeated)
@@ -236,22 +236,22 @@ class Launch:
         except (zg.KernelRuntimeError, SimulationError) as error:
             pytest.fail(f"{what}: {error}\n{compiled.stages['gpu']}", pytrace=False)
         self.of.counts[machine.repeated] += 1
-        known = bounds(self.model)
+        extents = bounds(self.model)
         for number, (root, memory) in enumerate(zip(self.roots, after, strict=True)):
-            seen = np.zeros(memory.size, np.uint8)
+            touched = np.zeros(memory.size, np.uint8)
             skipped = False
             for index, (argument, value) in enumerate(zip(self.arguments, self.values, strict=True)):
                 if not isinstance(value, np.ndarray) or argument[0] != number:
                     continue
                 offset = argument[1]
-                _over(seen, value, offset)[...] = 1
+                _over(touched, value, offset)[...] = 1
                 skipped = skipped or index in unordered
                 if not skipped:
-                    found = np.ndarray(value.shape, value.dtype, memory.data, offset, value.strides)
+                    actual = np.ndarray(value.shape, value.dtype, memory.data, offset, value.strides)
                     shared = [p for p, a in enumerate(self.arguments) if isinstance(a, tuple) and a[0] == number]
-                    bound = max((known[p] for p in shared if p in known), key=lambda b: b.relative, default=None)
-                    self._compare(found, value, bound, f"{what}, argument {index}", compiled)
-            beside = (memory != _bytes(root)) & (seen == 0)
+                    bound = max((extents[p] for p in shared if p in extents), key=lambda b: b.relative, default=None)
+                    self._compare(actual, value, bound, f"{what}, argument {index}", compiled)
+            beside = (memory != _bytes(root)) & (touched == 0)
             if beside.any() and not skipped:
                 pytest.fail(f"{what} writes beside a view: byte {np.flatnonzero(beside)[0]}", pytrace=False)
 
@@ -265,17 +265,18 @@ class Launch:
                 raise
             raise NotHere("the random layouts need too much shared memory") from None
 
-    def _compare(self, found: Array, value: Array, bound: Bound | None, what: str, compiled: Compiled) -> None:
+    def _compare(self, actual: Array, value: Array, bound: Bound | None, what: str, compiled: Compiled) -> None:
         __tracebackhide__ = True
-        good = self.of.same(found, value)
+        good = self.of.same(actual, value)
         if bound is not None and value.dtype.kind not in "biu":
-            good |= bound.near(found, value)
+            good |= bound.near(actual, value)
         if good.all():
             return
         places = [tuple(map(int, place)) for place in np.argwhere(~good)[:8]]
-        shown = "; ".join(f"{place}: {found[place]!r}, expected {value[place]!r}" for place in places)
+        differences = "; ".join(f"{place}: {actual[place]!r}, expected {value[place]!r}" for place in places)
         pytest.fail(
-            f"{what}: {(~good).sum()} of {good.size} differ ({bound or 'exact'}): {shown}\n{compiled.stages['gpu']}",
+            f"{what}: {(~good).sum()} of {good.size} differ ({bound or 'exact'}): {differences}\n"
+            f"{compiled.stages['gpu']}",
             pytrace=False,
         )
 

@@ -97,6 +97,6 @@ def subtracted(out, n):
     ],
 )
 def test_an_object_is_no_tuple(kernel: Any, words: str):
-    with pytest.raises(triton.CompilationError) as caught:
+    with pytest.raises(triton.CompilationError) as error_info:
         kernel.triton(P, zg.i32)
-    assert words in str(caught.value)
+    assert words in str(error_info.value)

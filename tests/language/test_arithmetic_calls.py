@@ -391,8 +391,8 @@ def test_maximum_and_minimum_ignore_nan(dtype, compute, values, rows, dtypes):
     x, low = rows(*sample(values, dtype, dtype))
     high = np.roll(low, 7)
     p, a, b = wide(x), wide(low), wide(high)
-    raised = compiles_to("maximum", dtype, x, low, dtypes)
-    held = compiles_to("minimum", dtype, raised, high, dtypes)
+    maximum = compiles_to("maximum", dtype, x, low, dtypes)
+    clamped = compiles_to("minimum", dtype, maximum, high, dtypes)
     condition = np.nan_to_num(p.astype(np.float64)) > 1
     compute(
         """
@@ -401,7 +401,7 @@ def test_maximum_and_minimum_ignore_nan(dtype, compute, values, rows, dtypes):
         kept = zg.where(zg.compare(x, one, K.GREATER_THAN), 0, low)
         """,
         {"x": x, "low": low, "high": high, "one": np.ones_like(x)},
-        {"held": held, "picked": np.where(condition, x, low), "kept": np.where(condition, np.zeros_like(x), low)},
+        {"held": clamped, "picked": np.where(condition, x, low), "kept": np.where(condition, np.zeros_like(x), low)},
     )
 
 
@@ -483,9 +483,9 @@ def test_nan_that_propagates(name, compute, values, dtypes):
     signs = np.signbit(wide), np.signbit(other)
     expected = {}
     for result, choose, sign in (("low", np.minimum, signs[0] | signs[1]), ("high", np.maximum, signs[0] & signs[1])):
-        chosen = np.where(choose(wide, other) == wide, x, y)
-        chosen = np.where(zeros, np.where(sign, -0.0, 0.0).astype(x.dtype), chosen)
-        expected[result] = np.where(nan, np.array(np.nan, x.dtype), chosen).astype(x.dtype)
+        extreme = np.where(choose(wide, other) == wide, x, y)
+        extreme = np.where(zeros, np.where(sign, -0.0, 0.0).astype(x.dtype), extreme)
+        expected[result] = np.where(nan, np.array(np.nan, x.dtype), extreme).astype(x.dtype)
     body = "low = zg.minimum(x, y, propagate_nan=True)\nhigh = zg.maximum(x, y, True)"
     compute(body, {"x": x, "y": y}, expected)
 

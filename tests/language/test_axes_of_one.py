@@ -76,7 +76,7 @@ def chains(draw):
             choices += ["cat", "broadcast"] if value.size < 200 else []
         call = draw(st.sampled_from(choices))
         axis = draw(st.integers(0, max(0, len(now) - 1)))
-        made = f"v{number}"
+        variable = f"v{number}"
         match call:
             case "join":
                 line, value = f"zg.join({name}, zg.add({name}, 1))", np.stack([value, value + 1], -1)
@@ -102,14 +102,14 @@ def chains(draw):
                 line, value = f"zg.cumsum({name}, {axis})", np.cumsum(value, axis + 1, dtype=np.int32)
             case "split":
                 half = draw(st.integers(0, 1))
-                lines.append(f"{made}a, {made}b = zg.split({name})")
-                line, value = f"{made}{'ab'[half]}", value[..., half]
+                lines.append(f"{variable}a, {variable}b = zg.split({name})")
+                line, value = f"{variable}{'ab'[half]}", value[..., half]
             case "cat":
                 line, value = f"zg.cat({name}, {name})", np.concatenate([value, value], 1)
             case _:
                 line, value = f"zg.broadcast(zg.expand({name}, 0), {(2, *now)})", np.repeat(value[:, None], 2, 1)
-        lines.append(f"{made} = {line}")
-        name = made
+        lines.append(f"{variable} = {line}")
+        name = variable
     return start, lines, name, value
 
 

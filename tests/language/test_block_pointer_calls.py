@@ -79,10 +79,10 @@ def test_a_matmul(transposed, kernel, launch):
     rng = np.random.default_rng(0)
     m, n, k = 40, 25, 50
     a, b = rng.standard_normal((m, k)).astype(np.float16), rng.standard_normal((k, n)).astype(np.float16)
-    held = np.ascontiguousarray(b.T).T if transposed else b
+    in_memory = np.ascontiguousarray(b.T).T if transposed else b
     c = np.zeros((m, n), np.float16)
-    strides = [s // 2 for s in (*a.strides, *held.strides)]
-    launch(matmul, (3, 2), [a, held, c, m, n, k, *strides], BM=16, BN=16, BK=16)
+    strides = [s // 2 for s in (*a.strides, *in_memory.strides)]
+    launch(matmul, (3, 2), [a, in_memory, c, m, n, k, *strides], BM=16, BN=16, BK=16)
     np.testing.assert_allclose(c, a.astype(np.float64) @ b.astype(np.float64), atol=0.02, rtol=2e-3)
 
 

@@ -56,9 +56,9 @@ def indented(text: str, by: int) -> str:
 
 
 def errors_of(kernel: Any, *types: Any) -> list[zg.ZigguratError]:
-    with pytest.raises(zg.ZigguratError) as caught:
+    with pytest.raises(zg.ZigguratError) as error_info:
         kernel.triton(*types)
-    return list(caught.value.errors) if isinstance(caught.value, KernelErrors) else [caught.value]
+    return list(error_info.value.errors) if isinstance(error_info.value, KernelErrors) else [error_info.value]
 
 
 @pytest.mark.parametrize("what", WRONG)
@@ -69,29 +69,29 @@ def test_an_error_in_a_statement_that_is_not_run(kernel, launch, what, head):
     source = (
         f"def made(out, n, FLAG: zg.constexpr):\n{indented(head, 1)}\n{indented(WRONG[what], 2)}\n    zg.store(out, n)"
     )
-    made = kernel(source, **NAMES)
+    test_kernel = kernel(source, **NAMES)
     out = np.zeros(1, np.int32)
-    launch(made, 1, [out, 7], FLAG=False)
+    launch(test_kernel, 1, [out, 7], FLAG=False)
     assert out[0] == 7
-    zg.verify(made.model)
-    assert zg.same_model(zg.parse(str(made.model)), made.model)
-    assert errors_of(made, P, zg.i32, True)
+    zg.verify(test_kernel.model)
+    assert zg.same_model(zg.parse(str(test_kernel.model)), test_kernel.model)
+    assert errors_of(test_kernel, P, zg.i32, True)
 
 
 @pytest.mark.parametrize("part", ["n if not FLAG else {}", "{} if FLAG else n", "n > 0 and (not FLAG or {})"])
 @pytest.mark.parametrize("wrong_part", ["unknown", "zg.nosuch(n)", "zg.cast(n)", "wrong(n)", "[n]", "zg.load(n)"])
 def test_an_error_in_an_expression_that_is_not_run(kernel, launch, part, wrong_part):
-    made = kernel(
+    test_kernel = kernel(
         f"def made(out, n, FLAG: zg.constexpr):\n    zg.store(out, zg.cast({part.format(wrong_part)}, zg.i32))", **NAMES
     )
     out = np.zeros(1, np.int32)
-    launch(made, 1, [out, 1], FLAG=False)
+    launch(test_kernel, 1, [out, 1], FLAG=False)
     assert out[0] == 1
-    assert len(errors_of(made, P, zg.i32, True)) == 1
+    assert len(errors_of(test_kernel, P, zg.i32, True)) == 1
 
 
 def test_errors_under_a_run_time_if_come_with_the_others_in_order(kernel):
-    made = kernel(
+    test_kernel = kernel(
         """
         def made(p, n):
             a = zg.load(n)
@@ -105,29 +105,29 @@ def test_errors_under_a_run_time_if_come_with_the_others_in_order(kernel):
             zg.store(n, 1)
         """
     )
-    assert "error @" in str(made.model)  # Reading it is no error: it may be compiled with a constant for n.
-    assert [error.summary for error in errors_of(made, P, zg.i32)] == [
+    assert "error @" in str(test_kernel.model)  # Reading it is no error: it may be compiled with a constant for n.
+    assert [error.summary for error in errors_of(test_kernel, P, zg.i32)] == [
         "zg.load: 'ptr' must be a pointer or a tensor of pointers; got i32",
         "name 'unknown' is not defined",
         "zg.load: 'ptr' must be a pointer or a tensor of pointers; got i32",
         "name 'missing' is not defined",
         "zg.store: 'ptr' must be a pointer or a tensor of pointers; got i32",
     ]
-    assert [error.location.line for error in errors_of(made, P, zg.i32) if error.location] == [2, 4, 6, 8, 10]
+    assert [error.location.line for error in errors_of(test_kernel, P, zg.i32) if error.location] == [2, 4, 6, 8, 10]
 
 
 def test_an_error_in_a_branch_of_a_helper_names_the_call(kernel):
-    made = kernel(
+    test_kernel = kernel(
         "def made(p, n):\n    zg.store(p, half_wrong(n, False))\n    zg.store(p, half_wrong(n, True))", **NAMES
     )
-    (error,) = errors_of(made, P, zg.i32)
+    (error,) = errors_of(test_kernel, P, zg.i32)
     assert isinstance(error, zg.KernelNameError)
     assert error.location is not None and error.location.caller is not None and error.location.caller.line == 3
     assert "return a + nowhere" in str(error) and "half_wrong(n, True)" in str(error)
 
 
 def test_statements_that_are_not_run_assign_nothing(kernel):
-    made = kernel(
+    test_kernel = kernel(
         """
         def made(p, FLAG: zg.constexpr):
             if FLAG:
@@ -137,16 +137,16 @@ def test_statements_that_are_not_run_assign_nothing(kernel):
             zg.store(p, value)
         """
     )
-    first, second = errors_of(made, P, False)
+    first, second = errors_of(test_kernel, P, False)
     assert first.summary == "'math' is used before it is assigned"
     assert second.summary == "'value' is used before it is assigned"
     # An import that is run is the error; errors that follow from it are not reported.
-    (error,) = errors_of(made, P, True)
+    (error,) = errors_of(test_kernel, P, True)
     assert error.summary == "a kernel cannot use an import inside of a kernel"
 
 
 def test_a_return_with_an_error_ends_the_path(kernel):
-    made = kernel(
+    test_kernel = kernel(
         """
         def made(p, n):
             zg.store(p, f(n) + 1)
@@ -162,7 +162,7 @@ def test_a_return_with_an_error_ends_the_path(kernel):
             zg.function,
         ),
     )
-    assert [error.summary for error in errors_of(made, P, zg.i32)] == [
+    assert [error.summary for error in errors_of(test_kernel, P, zg.i32)] == [
         "name 'unknown' is not defined",
         "a kernel cannot use with",
     ]

@@ -78,7 +78,7 @@ def test_while_true(three_ways):
 
 
 def test_the_condition_is_not_computed_after_a_break(kernel, launch):
-    made = kernel("""
+    test_kernel = kernel("""
     def made(p, out, n):
         i = 0
         while zg.load(p + i) > 0:
@@ -89,7 +89,7 @@ def test_the_condition_is_not_computed_after_a_break(kernel, launch):
     """)
     for n in (1, 3, 4):
         out = np.zeros(1, np.int32)
-        launch(made, 1, [np.ones(4, np.int32), out, n])
+        launch(test_kernel, 1, [np.ones(4, np.int32), out, n])
         assert out[0] == n
 
 
@@ -153,7 +153,7 @@ def test_a_variable_that_is_assigned_on_the_path_that_goes_on(three_ways):
 
 
 def test_a_variable_that_only_a_break_assigns_is_not_assigned_after_a_loop_that_may_end(kernel):
-    made = kernel("""
+    test_kernel = kernel("""
     def made(p, n):
         for i in range(0, n):
             if i > 3:
@@ -162,7 +162,7 @@ def test_a_variable_that_only_a_break_assigns_is_not_assigned_after_a_loop_that_
         zg.store(p, found)
     """)
     with pytest.raises(zg.KernelNameError, match="'found'"):
-        made.triton(zg.ptr(zg.i32), zg.i32)
+        test_kernel.triton(zg.ptr(zg.i32), zg.i32)
 
 
 def test_constants_that_a_break_changes(three_ways):
@@ -191,7 +191,7 @@ def test_literals_on_several_ways_out_take_the_type_of_the_variable(kernel, laun
         start, step, last = "i = -1", "i = i + 1", "if i == 4: break"
     else:
         start, step, last = "i = 0", "pass", "pass"
-    made = kernel(f"""
+    test_kernel = kernel(f"""
     def made(p, out, n):
         v = zg.load(p)
         {start}
@@ -213,12 +213,12 @@ def test_literals_on_several_ways_out_take_the_type_of_the_variable(kernel, laun
     """)
     for n, expected in ((-2, 9), (-1, 4), (0, 4), (1, 4), (2, 4), (3, 1), (4, 1), (5, 3), (6, 9)):
         out = np.zeros(1, dtypes[dtype])
-        launch(made, 1, [np.full(1, 9, dtypes[dtype]), out, n])
+        launch(test_kernel, 1, [np.full(1, 9, dtypes[dtype]), out, n])
         assert out[0] == expected
 
 
 def test_a_loop_whose_index_would_wrap_around_ends(kernel, launch):
-    made = kernel("""
+    test_kernel = kernel("""
     def made(out, start, stop, step):
         count = 0
         for i in range(start, stop, 1000000000):
@@ -237,12 +237,12 @@ def test_a_loop_whose_index_would_wrap_around_ends(kernel, launch):
     """)
     for stop, rounds in ((2**31 - 1, 3), (2**30, 2), (1, 1), (0, 0)):
         out = np.zeros(1, np.int32)
-        launch(made, 1, [out, np.int32(0), np.int32(stop), np.int32(10**9)])
+        launch(test_kernel, 1, [out, np.int32(0), np.int32(stop), np.int32(10**9)])
         assert out[0] == 111 * rounds
 
 
 def test_tensors_pointers_and_tuples_are_carried_past_a_break(kernel, launch):
-    made = kernel("""
+    test_kernel = kernel("""
     def made(p, out, n):
         at = p
         x = zg.zeros((4,), zg.f32)
@@ -258,14 +258,14 @@ def test_tensors_pointers_and_tuples_are_carried_past_a_break(kernel, launch):
     p = np.arange(8, dtype=np.float32)
     for n in (0, 2, 9):
         out = np.zeros(4, np.float32)
-        launch(made, 1, [p, out, n])
+        launch(test_kernel, 1, [p, out, n])
         rounds = min(n + 1, 4)
         x = sum(p[i : i + 4] for i in range(rounds))
         assert out.tolist() == (x * 0.5 + n if n < 4 else x).tolist()
 
 
 def test_a_loop_without_a_way_out_is_an_error(kernel):
-    made = kernel("""
+    test_kernel = kernel("""
     def made(p, n, ON: zg.constexpr):
         while True:
             n = n + 1
@@ -273,22 +273,22 @@ def test_a_loop_without_a_way_out_is_an_error(kernel):
                 break
         zg.store(p, n)
     """)
-    made.triton(zg.ptr(zg.i32), zg.i32, 3)
+    test_kernel.triton(zg.ptr(zg.i32), zg.i32, 3)
     with pytest.raises(zg.KernelSyntaxError, match="this loop never ends"):
-        made.triton(zg.ptr(zg.i32), zg.i32, 2)
+        test_kernel.triton(zg.ptr(zg.i32), zg.i32, 2)
 
 
 @pytest.mark.parametrize("word", ["break", "continue"])
 def test_a_statement_that_is_never_run(kernel, word):
-    made = kernel(f"""
+    test_kernel = kernel(f"""
     def made(p, n):
         for i in range(0, n):
             {word}
             zg.store(p, n)
     """)
-    with pytest.raises(zg.KernelSyntaxError, match="a statement after break or continue") as caught:
-        made.triton(zg.ptr(zg.i32), zg.i32)
-    assert caught.value.location.source_line().strip() == "zg.store(p, n)"
+    with pytest.raises(zg.KernelSyntaxError, match="a statement after break or continue") as error_info:
+        test_kernel.triton(zg.ptr(zg.i32), zg.i32)
+    assert error_info.value.location.source_line().strip() == "zg.store(p, n)"
 
 
 def test_breaks_that_are_never_taken_change_nothing(kernel):
@@ -360,7 +360,7 @@ def test_generated_loops(three_ways, seed):
 
 
 def test_ignored_options_of_a_range_are_a_warning(kernel):
-    made = kernel("""
+    test_kernel = kernel("""
     def made(p, n):
         for i in zg.range(0, n, num_stages=3):
             if i > 4:
@@ -369,13 +369,13 @@ def test_ignored_options_of_a_range_are_a_warning(kernel):
     """)
     with pytest.warns(
         zg.ZigguratWarning, match="a loop with a break ignores the options of zg.range: num_stages"
-    ) as caught:
-        made.triton(zg.ptr(zg.i32), zg.i32)
-    assert caught[0].filename == made.fn.__code__.co_filename and caught[0].lineno == 2
+    ) as error_info:
+        test_kernel.triton(zg.ptr(zg.i32), zg.i32)
+    assert error_info[0].filename == test_kernel.fn.__code__.co_filename and error_info[0].lineno == 2
 
 
 def test_a_step_of_zero_is_an_error_when_the_kernel_runs(kernel):
-    made = kernel("""
+    test_kernel = kernel("""
     def made(p, n, step):
         for i in range(0, n, step):
             if i > 4:
@@ -383,7 +383,7 @@ def test_a_step_of_zero_is_an_error_when_the_kernel_runs(kernel):
             zg.store(p + i, i + 1)
     """)
     out = np.zeros(8, np.int32)
-    made[1](out, 8, 2)
+    test_kernel[1](out, 8, 2)
     assert list(out) == [1, 0, 3, 0, 5, 0, 0, 0]
     with pytest.raises(zg.KernelRuntimeError, match="the step of a loop must not be zero"):
-        made[1](out, 8, 0)
+        test_kernel[1](out, 8, 0)

@@ -34,10 +34,10 @@ def value(kernel) -> float:
 def warned(kernel) -> tuple[float, str]:
     """The number that a kernel of one pointer writes, and the text of its warning."""
     out = np.zeros(1, np.float32)
-    with pytest.warns(zg.ZigguratWarning) as caught:
+    with pytest.warns(zg.ZigguratWarning) as error_info:
         kernel[(1,)](out)
-    assert len(caught) == 1
-    return float(out[0]), str(caught[0].message)
+    assert len(error_info) == 1
+    return float(out[0]), str(error_info[0].message)
 
 
 @pytest.fixture
@@ -124,9 +124,9 @@ def test_a_variable_of_the_enclosing_function():
 
         return kernel, put
 
-    kernel, put = make(1.0)
+    kernel, store = make(1.0)
     assert value(kernel) == 1.0
-    put(2.0)
+    store(2.0)
     assert warned(kernel)[0] == 2.0
 
 

@@ -23,11 +23,11 @@ def run(kernel):
 
     def run(prefix: str, lines: str, n: int = 0, dtype: str = "int64", **mode: Any) -> Any:
         names = ", ".join(f"{name}: {prefix}.constexpr" for name in CONSTANTS)
-        made = kernel(f"def f(out, n, {names}):\n{lines}", tl=tl, CARD=CARD, helper=helper, shifted=shifted)
+        test_kernel = kernel(f"def f(out, n, {names}):\n{lines}", tl=tl, CARD=CARD, helper=helper, shifted=shifted)
         if prefix == "tl":
-            made = triton.jit(made.fn)
+            test_kernel = triton.jit(test_kernel.fn)
         out = np.full(2, 77, dtype)
-        made[(1,)](out, n, *CONSTANTS.values(), **mode)
+        test_kernel[(1,)](out, n, *CONSTANTS.values(), **mode)
         return out.tolist()
 
     return run
@@ -79,8 +79,8 @@ def test_one_run_time_operand_in_explicit_calls(run, expression, n):
     """Python's value, and with it that of `zg.execute`; no number is None at run time."""
     value = eval(expression, {**CONSTANTS, "n": n})
     numbers = [value and int(value), *([0, -1] if not value and "NOTHING" in expression else [])]
-    stored, truth = run("zg", chosen("zg", expression), n, interpret=True)
-    assert stored in numbers and truth == bool(value)
+    result, truth = run("zg", chosen("zg", expression), n, interpret=True)
+    assert result in numbers and truth == bool(value)
 
 
 # Triton 3.6 leaves out a constant that does not decide, also one that is last, and is one that decides.
@@ -109,8 +109,8 @@ def test_one_run_time_operand_in_explicit_calls(run, expression, n):
 )
 def test_constants_decide_or_are_left_out_in_triton(run, expression, n, value):
     for mode in MODES:
-        stored, truth = run("tl", chosen("tl", expression), n, **mode)
-        assert (stored, truth) == (value, value not in (0, -1))
+        result, truth = run("tl", chosen("tl", expression), n, **mode)
+        assert (result, truth) == (value, value not in (0, -1))
 
 
 def test_the_operand_that_is_left_keeps_its_type(run):

@@ -40,9 +40,9 @@ class Pair(NamedTuple):
 def value_of(kernel):
     def value_of(expression: str, constant: Any, prefix: str = "tl") -> int:
         source = f"def f(out, n, C: {prefix}.constexpr):\n    {prefix}.store(out, {expression})"
-        made = kernel(source, zg.kernel if prefix == "zg" else triton.jit, tl=tl, NAME=NAME)
+        test_kernel = kernel(source, zg.kernel if prefix == "zg" else triton.jit, tl=tl, NAME=NAME)
         out = np.full(1, -9, np.int32)
-        made[(1,)](out, 3, constant)
+        test_kernel[(1,)](out, 3, constant)
         return int(out[0])
 
     return value_of
@@ -102,10 +102,10 @@ def test_values(value_of, expression: str, constant: Any, value: int):
     ],
 )
 def test_errors_are_at_the_call(value_of, expression: str, constant: Any, words: str):
-    kept = repr(constant)
-    with pytest.raises(zg.ZigguratError, match=words) as caught:
+    text_before = repr(constant)
+    with pytest.raises(zg.ZigguratError, match=words) as error_info:
         value_of(expression, constant)
-    assert repr(constant) == kept and "^" * len(expression.partition("(")[0]) in str(caught.value)
+    assert repr(constant) == text_before and "^" * len(expression.partition("(")[0]) in str(error_info.value)
 
 
 def test_explicit_calls_have_methods_of_constants(value_of):

@@ -72,9 +72,9 @@ def swaps(x: tl.const):
 
 @pytest.mark.parametrize("kernel", [stores, adds, swaps])
 def test_a_store_through_one_is_an_error(kernel: Any):
-    with pytest.raises(triton.CompilationError) as caught:
+    with pytest.raises(triton.CompilationError) as error_info:
         kernel.triton(P)
-    error: Any = caught.value
+    error: Any = error_info.value
     assert error.error_message == str(error.__cause__) == "Cannot store to a constant pointer"
 
 
@@ -107,9 +107,9 @@ def of_call(x: tl.const, out, n):
     ],
 )
 def test_it_is_of_another_type_than_other_pointers(kernel: Any, words: str):
-    with pytest.raises(triton.CompilationError) as caught:
+    with pytest.raises(triton.CompilationError) as error_info:
         kernel.triton(P, P, zg.i32)
-    error: Any = caught.value
+    error: Any = error_info.value
     assert words in error.error_message
 
 
@@ -126,7 +126,7 @@ def declared(x: tl.const, out):
 def test_signatures_say_so():
     source = triton.compiler.ASTSource(plain, {"x": "*kfp32", "out": "*fp32"})
     assert triton.compile(source).src.signature == {"x": "*kfp32", "out": "*fp32"}
-    made = declared.warmup(np.zeros(1, np.float32), np.zeros(1, np.float32), grid=(1,))
-    assert made.src.signature == {"x": "*kfp32", "out": "*fp32"}
+    compilation = declared.warmup(np.zeros(1, np.float32), np.zeros(1, np.float32), grid=(1,))
+    assert compilation.src.signature == {"x": "*kfp32", "out": "*fp32"}
     with pytest.raises(triton.CompilationError, match="Cannot store to a constant pointer"):
         triton.compile(triton.compiler.ASTSource(plain, {"x": "*fp32", "out": "*kfp32"}))

@@ -64,28 +64,28 @@ def combinations(name: str, scalar: ScalarType) -> list[tuple[Any, ...]]:
     if operands(name) == 3:
         values = values[::3] if len(values) > 8 else values[::2] if len(values) > 4 else values
     if operands(name) == 2 and (scalar not in (i32, f32) or name in LIBRARY):
-        found = list(itertools.product(values[:3] + values[3::3], values))
+        columns = list(itertools.product(values[:3] + values[3::3], values))
     else:
-        found = list(itertools.product(values, repeat=operands(name)))
+        columns = list(itertools.product(values, repeat=operands(name)))
     if scalar.is_int and name in ("floordiv", "mod"):
-        found = [(a, b) for a, b in found if b and (a, b) != (scalar.limits[0], -1)]
+        columns = [(a, b) for a, b in columns if b and (a, b) != (scalar.limits[0], -1)]
     if scalar.is_int and name in ("shl", "shr"):
-        found = [(a, b) for a, b in found if 0 <= b < scalar.bits]
+        columns = [(a, b) for a, b in columns if 0 <= b < scalar.bits]
     if name == "cdiv":
         limit = max(scalar.limits[1], 1 << 31)
-        found = [(a, b) for a, b in found if a >= 0 and b > 0 and a + b <= limit]
+        columns = [(a, b) for a, b in columns if a >= 0 and b > 0 and a + b <= limit]
     if name == "where":
-        found = [(bool(c == c and c), x, y) for c, x, y in found]
-    return list(dict.fromkeys(found))
+        columns = [(bool(c == c and c), x, y) for c, x, y in columns]
+    return list(dict.fromkeys(columns))
 
 
-def stored(kernel: Callable[..., Any], name: str, given: Sequence[str], into: str, **names: Any) -> Any:
+def stored(kernel: Callable[..., Any], name: str, operands: Sequence[str], into: str, **names: Any) -> Any:
     """A kernel that makes the call on each of a list of operands, and stores what it gives."""
     return kernel(
         f"""
         def f(o):
             for k in zg.static_range(COUNT):
-                zg.store(zg.add(o, k), zg.cast(zg.{name}({", ".join(given)}), zg.{into}))
+                zg.store(zg.add(o, k), zg.cast(zg.{name}({", ".join(operands)}), zg.{into}))
         """,
         **names,
     )
@@ -125,11 +125,11 @@ def result_type(name: str, types: Sequence[ScalarType]) -> ScalarType:
     return f32 if is_float and not element.is_float else element
 
 
-def same(found: np.ndarray[Any, Any], expected: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+def same(actual: np.ndarray[Any, Any], expected: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
     """The elements at which two arrays have the same bits, or both NaN."""
-    equal = scalars.bits_of(found) == scalars.bits_of(expected)
-    if SCALARS_BY_DTYPE[found.dtype].is_float:
-        equal |= np.isnan(found.astype(np.float64)) & np.isnan(expected.astype(np.float64))
+    equal = scalars.bits_of(actual) == scalars.bits_of(expected)
+    if SCALARS_BY_DTYPE[actual.dtype].is_float:
+        equal |= np.isnan(actual.astype(np.float64)) & np.isnan(expected.astype(np.float64))
     return equal
 
 
@@ -155,23 +155,23 @@ def test_interpreted_and_simplified(kernel: Any, name: str):
 
 
 def check_simplified(kernel: Any, name: str, scalar: ScalarType) -> None:
-    found = combinations(name, scalar)
-    columns = list(zip(*found, strict=True))
+    rows = combinations(name, scalar)
+    columns = list(zip(*rows, strict=True))
     types = [scalar] * len(columns)
     if name == "where":
         types[0] = i1
     arrays = [np.concatenate([scalars.array_of(v, t) for v in c]) for c, t in zip(columns, types, strict=True)]
     expected = loaded(kernel, name, arrays)
 
-    given = [f"zg.cast(C{j}[k], zg.{type_})" for j, type_ in enumerate(types)]
+    operands = [f"zg.cast(C{j}[k], zg.{type_})" for j, type_ in enumerate(types)]
     result = SCALARS_BY_DTYPE[expected.dtype]
-    f = stored(kernel, name, given, result.name, COUNT=len(found), **{f"C{j}": c for j, c in enumerate(columns)})
+    f = stored(kernel, name, operands, result.name, COUNT=len(rows), **{f"C{j}": c for j, c in enumerate(columns)})
     model = f.triton(zg.ptr(result))
     for step in (model, zg.simplify(model)):
-        out = np.zeros(len(found), result.dtype)
+        out = np.zeros(len(rows), result.dtype)
         zg.run(step, 1, out)
         wrong = ~same(out, expected)
-        assert not wrong.any(), [(found[i], out[i], expected[i]) for i in np.flatnonzero(wrong)[:5]]
+        assert not wrong.any(), [(rows[i], out[i], expected[i]) for i in np.flatnonzero(wrong)[:5]]
 
 
 @pytest.mark.parametrize("name", [name for name in CALLS_OF_NUMBERS if CALLS[name].host is not None])
@@ -180,20 +180,20 @@ def test_constants_and_calls_from_python(kernel: Any, name: str, kind: str):
     scalar, python = KINDS[kind]
     if not takes(name, scalar):
         return
-    found = combinations(name, scalar)
+    rows = combinations(name, scalar)
     by_python: list[Any] = []
-    kept: list[tuple[Any, ...]] = []
-    for values in found:
+    accepted_rows: list[tuple[Any, ...]] = []
+    for values in rows:
         try:
-            made = CALLS[name](*values)
+            number = CALLS[name](*values)
         except KernelValueError:
             continue  # An integer without a width that needs more than 64 bits.
-        if isinstance(made, int) and not -(1 << 63) <= made < 1 << 63:
+        if isinstance(number, int) and not -(1 << 63) <= number < 1 << 63:
             continue
-        by_python.append(made)
-        kept.append(values)
-    assert len(kept) > len(found) // 3
-    columns = list(zip(*kept, strict=True))
+        by_python.append(number)
+        accepted_rows.append(values)
+    assert len(accepted_rows) > len(rows) // 3
+    columns = list(zip(*accepted_rows, strict=True))
     types = [scalar] * len(columns)
     if name == "where":
         types[0] = i1
@@ -207,16 +207,18 @@ def test_constants_and_calls_from_python(kernel: Any, name: str, kind: str):
     ]
     expected = loaded(kernel, name, arrays)
     result = SCALARS_BY_DTYPE[expected.dtype]
-    from_python = np.concatenate([scalars.array_of(made, result) for made in by_python])
+    from_python = np.concatenate([scalars.array_of(number, result) for number in by_python])
     wrong = ~same(from_python, expected)
-    assert not wrong.any(), [(kept[i], by_python[i], expected[i]) for i in np.flatnonzero(wrong)[:5]]
+    assert not wrong.any(), [(accepted_rows[i], by_python[i], expected[i]) for i in np.flatnonzero(wrong)[:5]]
 
-    given = [f"C{j}[k]" for j in range(len(columns))]
-    f = stored(kernel, name, given, result.name, COUNT=len(kept), **{f"C{j}": c for j, c in enumerate(columns)})
-    out = np.zeros(len(kept), result.dtype)
+    operands = [f"C{j}[k]" for j in range(len(columns))]
+    f = stored(
+        kernel, name, operands, result.name, COUNT=len(accepted_rows), **{f"C{j}": c for j, c in enumerate(columns)}
+    )
+    out = np.zeros(len(accepted_rows), result.dtype)
     f[(1,)](out, interpret=True)
     wrong = ~same(out, expected)
-    assert not wrong.any(), [(kept[i], out[i], expected[i]) for i in np.flatnonzero(wrong)[:5]]
+    assert not wrong.any(), [(accepted_rows[i], out[i], expected[i]) for i in np.flatnonzero(wrong)[:5]]
 
 
 def test_next_power_of_2_in_a_kernel_is_that_of_python(kernel: Any):

@@ -18,11 +18,11 @@ def scalar(kernel, launch):
     """
 
     def check(source, like, *columns, dtype=np.int64, width=1, **names):
-        made = kernel(source, **names)
+        test_kernel = kernel(source, **names)
         columns = [np.asarray(c, np.int64 if not isinstance(c, np.ndarray) else None) for c in columns]
         count = len(columns[0])
         out = np.full((count, width), -12345, dtype)
-        launch(made, (count,), [*columns, out])
+        launch(test_kernel, (count,), [*columns, out])
         for row in range(count):
             expected = like(*(c[row].item() for c in columns))
             expected = expected if isinstance(expected, tuple) else (expected,)
@@ -457,12 +457,12 @@ def test_short_circuits_guard_loads(kernel, launch):
     launch(guard, 9, [x, out, n])
     for i in range(9):
         inside = i < n
-        found = (inside and x[i] > 2) + 10 * (not inside or x[i] == 1)
-        found += 100 * (not (inside and x[i] > 0 and 12 // x[i] > 3))
+        expected = (inside and x[i] > 2) + 10 * (not inside or x[i] == 1)
+        expected += 100 * (not (inside and x[i] > 0 and 12 // x[i] > 3))
         j = i
         while j < n and x[j] < 3:
             j += 1
-        assert out[i].tolist() == [found, j, bool(inside and x[i]), x[i] if inside else -7]
+        assert out[i].tolist() == [expected, j, bool(inside and x[i]), x[i] if inside else -7]
 
 
 def test_chained_comparisons(scalar):
@@ -553,8 +553,8 @@ def counts_at_least_once(out_ptr, n):
     zg.store(out_ptr, count)
 
 
-@pytest.mark.parametrize(("n", "wanted"), [(0, 1), (4, 4)])
-def test_a_condition_that_is_constant_before_a_loop_only(n, wanted):
+@pytest.mark.parametrize(("n", "expected"), [(0, 1), (4, 4)])
+def test_a_condition_that_is_constant_before_a_loop_only(n, expected):
     out = np.zeros(1, np.int32)
     counts_at_least_once[1](out, n)
-    assert out[0] == wanted
+    assert out[0] == expected

@@ -114,11 +114,11 @@ def test_the_described_part_of_an_array():
 
 def test_a_descriptor_of_more_than_its_array_is_an_access_out_of_bounds():
     x, y = np.zeros((4, 8), np.float32), np.zeros((4, 8), np.float32)
-    described = zg.TensorDescriptor(x, (4, 8), shape=(5, 8))
-    move[1](described, zg.TensorDescriptor(y, (4, 8)), 0, 0, 0, 0)
-    with pytest.raises(zg.MemoryAccessError, match=r"reads x_desc\[32\], but x_desc has 32 elements") as caught:
-        move[1](described, zg.TensorDescriptor(y, (4, 8)), 1, 0, 0, 0)
-    assert "x_desc.load((i, j))" in str(caught.value)
+    descriptor = zg.TensorDescriptor(x, (4, 8), shape=(5, 8))
+    move[1](descriptor, zg.TensorDescriptor(y, (4, 8)), 0, 0, 0, 0)
+    with pytest.raises(zg.MemoryAccessError, match=r"reads x_desc\[32\], but x_desc has 32 elements") as error_info:
+        move[1](descriptor, zg.TensorDescriptor(y, (4, 8)), 1, 0, 0, 0)
+    assert "x_desc.load((i, j))" in str(error_info.value)
     with pytest.raises(zg.MemoryAccessError, match=r"writes y_desc\[32\]"):
         move[1](zg.TensorDescriptor(y, (4, 8)), zg.TensorDescriptor(x, (4, 8), shape=(5, 8)), 0, 0, 1, 0)
     frozen = np.zeros((4, 8), np.float32)
@@ -129,12 +129,12 @@ def test_a_descriptor_of_more_than_its_array_is_an_access_out_of_bounds():
 
 @zg.kernel
 def pick(x_desc, y_desc, out_desc, count, first):
-    chosen = x_desc
+    descriptor = x_desc
     if first == 0:
-        chosen = y_desc
+        descriptor = y_desc
     total = zg.zeros((4, 8), zg.f32)
     for step in range(0, count):
-        total = zg.add(total, chosen.load((step * 4, 0)))
+        total = zg.add(total, descriptor.load((step * 4, 0)))
     out_desc.store((0, 0), total)
 
 
@@ -198,8 +198,8 @@ def test_padding_of_a_made_descriptor_is_in_its_type():
     def made(x_ptr, PAD: zg.constexpr):
         zg.make_tensor_descriptor(x_ptr, (8, 8), (8, 1), (4, 8), PAD).store((0, 0), zg.zeros((4, 8), zg.f32))
 
-    for given_, padding in (("nan", "nan"), ("zero", "zero"), ("", "zero")):
-        ops = [op for op in made.triton(zg.ptr(zg.f32), given_).walk() if isinstance(op, tt.MakeTensorDescriptor)]
+    for argument, padding in (("nan", "nan"), ("zero", "zero"), ("", "zero")):
+        ops = [op for op in made.triton(zg.ptr(zg.f32), argument).walk() if isinstance(op, tt.MakeTensorDescriptor)]
         assert [op.result.type for op in ops] == [DescriptorType((4, 8), f32, padding)]
 
 
@@ -209,9 +209,9 @@ def test_traced_and_built_kernels_take_them():
     def double(x, out):
         out.store((0, 0), zg.mul(x.load((0, 0)), 2.0))
 
-    with zg.build("double", block, block) as built:
-        double(*built.arguments)
-    for model in (zg.trace(double, block, block), built.triton):
+    with zg.build("double", block, block) as emission:
+        double(*emission.arguments)
+    for model in (zg.trace(double, block, block), emission.triton):
         x, out = np.ones((4, 8), np.float32), np.zeros((4, 8), np.float32)
         zg.run(model, 1, zg.TensorDescriptor(x, (4, 8)), zg.TensorDescriptor(out, (4, 8)))
         assert (out == 2).all()
@@ -225,8 +225,8 @@ def test_the_command_line_reads_the_type(capsys):
     assert main(["show", place, f"{types}, 16, 16, 16, 4"]) == 0
     assert "%2 : descriptor<x16, x16, f16, nan>" in capsys.readouterr().out
     assert main(["show", place, f"{types.replace('x16, x16', 'x16, x12')}, 16, 16, 16, 4"]) == 1
-    said = capsys.readouterr().err
-    assert "'a_desc' of 'matmul_kernel': the sizes of a block must be powers of two; got 12 in [16, 12]" in said
+    errors = capsys.readouterr().err
+    assert "'a_desc' of 'matmul_kernel': the sizes of a block must be powers of two; got 12 in [16, 12]" in errors
 
 
 @pytest.mark.parametrize("target", ["sm_80", "sm_90a"])
@@ -248,12 +248,12 @@ def test_compiled_parameters_are_parts_of_the_arguments(target, padding):
 
 def test_a_plain_array_where_a_descriptor_is_wanted():
     x = np.zeros((16, 32), np.float32)
-    with pytest.raises(zg.KernelTypeError, match=r"ptr<f32> has no method") as caught:
+    with pytest.raises(zg.KernelTypeError, match=r"ptr<f32> has no method") as error_info:
         scale[1](x, x, M=16, N=32)
-    assert "launch with zg.TensorDescriptor(array, block)" in str(caught.value.hint)
-    with pytest.raises(zg.KernelTypeError, match="'desc' must be a tensor descriptor; got ptr<f32>") as caught:
+    assert "launch with zg.TensorDescriptor(array, block)" in str(error_info.value.hint)
+    with pytest.raises(zg.KernelTypeError, match="'desc' must be a tensor descriptor; got ptr<f32>") as error_info:
         move_1d[1](x, x, 0, 0)
-    assert "launch with zg.TensorDescriptor(array, block)" in str(caught.value.hint)
+    assert "launch with zg.TensorDescriptor(array, block)" in str(error_info.value.hint)
 
 
 def test_a_descriptor_where_an_array_is_wanted():
@@ -261,15 +261,15 @@ def test_a_descriptor_where_an_array_is_wanted():
     def read(x_ptr):
         zg.load(x_ptr)
 
-    with pytest.raises(zg.KernelTypeError, match="'ptr' must be a pointer or a tensor of pointers; got") as caught:
+    with pytest.raises(zg.KernelTypeError, match="'ptr' must be a pointer or a tensor of pointers; got") as error_info:
         read[1](zg.TensorDescriptor(np.zeros((16, 32), np.float32), (16, 32)))
-    assert caught.value.hint == "load and store blocks of a descriptor: d.load([...]), d.store([...], x)"
+    assert error_info.value.hint == "load and store blocks of a descriptor: d.load([...]), d.store([...], x)"
 
 
 def test_a_descriptor_is_not_compiled_in():
     with pytest.raises(zg.LaunchError, match="'M' of 'scale' is compiled in"):
-        described = zg.TensorDescriptor(np.zeros((16, 32), np.float32), (16, 32))
-        scale[1](described, described, M=described, N=32)
+        descriptor = zg.TensorDescriptor(np.zeros((16, 32), np.float32), (16, 32))
+        scale[1](descriptor, descriptor, M=descriptor, N=32)
 
 
 def test_arrays_on_host_and_gpu():
@@ -289,9 +289,9 @@ def test_arrays_on_host_and_gpu():
 
 def test_a_model_takes_descriptors_of_its_blocks():
     x = np.zeros((16, 32), np.float32)
-    described = zg.TensorDescriptor(x, (16, 32))
+    descriptor = zg.TensorDescriptor(x, (16, 32))
     model = scale.triton(zg.descriptor((16, 32), zg.f32), zg.descriptor((16, 32), zg.f32), 16, 32)
-    for given_, words in (
+    for argument, words in (
         (x, r"arg0 must be a zg.TensorDescriptor for descriptor<x16, x32, f32>; got ndarray"),
         (3, "must be a zg.TensorDescriptor for descriptor<x16, x32, f32>; got int"),
         (
@@ -304,11 +304,11 @@ def test_a_model_takes_descriptors_of_its_blocks():
         ),
     ):
         with pytest.raises(zg.LaunchError, match=words):
-            zg.run(model, 1, given_, described)
-    zg.run(model, 1, described, described)
+            zg.run(model, 1, argument, descriptor)
+    zg.run(model, 1, descriptor, descriptor)
 
 
-@pytest.mark.parametrize("given_", [DescriptorType((16, 24), f16), DescriptorType((16, 4), f16)])
-def test_types_that_no_kernel_takes(given_):
+@pytest.mark.parametrize("argument", [DescriptorType((16, 24), f16), DescriptorType((16, 4), f16)])
+def test_types_that_no_kernel_takes(argument):
     with pytest.raises(zg.LaunchError, match="'x_desc' of 'scale': "):
-        scale.triton(given_, zg.descriptor((16, 32), zg.f16), 16, 32)
+        scale.triton(argument, zg.descriptor((16, 32), zg.f16), 16, 32)

@@ -131,11 +131,11 @@ def choosing(kernel: Any) -> Any:
 
     def make(choice: str, prefix: str, head: str = MADE) -> Any:
         decorate, function = LANGUAGES[prefix]
-        chosen, loaded = (kernel(text, function) for text in HELPERS)
+        choose_helper, load_helper = (kernel(text, function) for text in HELPERS)
         text = (head + CHOICES[choice] + STORED).format(prefix)
         if prefix == "zg":
             text = text.replace("zg.float32", "zg.f32")
-        return kernel(text, decorate, tl=tl, chosen=chosen, loaded=loaded)
+        return kernel(text, decorate, tl=tl, chosen=choose_helper, loaded=load_helper)
 
     return make
 
@@ -143,14 +143,14 @@ def choosing(kernel: Any) -> Any:
 @pytest.mark.parametrize("prefix", LANGUAGES)
 @pytest.mark.parametrize("choice", CHOICES)
 def test_a_block_has_the_padding_of_the_path(choosing: Any, choice: str, prefix: str):
-    made = choosing(choice, prefix)
-    model = made.triton(zg.ptr(zg.f32), zg.ptr(zg.f32), zg.i32, zg.i32)
+    test_kernel = choosing(choice, prefix)
+    model = test_kernel.triton(zg.ptr(zg.f32), zg.ptr(zg.f32), zg.i32, zg.i32)
     zg.verify(model)
     assert zg.same_model(zg.parse(str(model)), model) and "either" in str(model)
     for flag in (0, 1, 9):
         for mode in ({}, {"interpret": True}, {"strict": True}):
             out = np.full(8, -1, np.float32)
-            made[(1,)](X.copy(), out, flag, 5, **mode)
+            test_kernel[(1,)](X.copy(), out, flag, 5, **mode)
             np.testing.assert_array_equal(out, expected(flag), f"{flag} {mode}")
 
 
@@ -186,37 +186,37 @@ ARGUMENTS = "def f(z, p, out, flag, n):\n"
 @pytest.mark.parametrize("prefix", LANGUAGES)
 @pytest.mark.parametrize("choice", ["if", "without else", "expression", "loop", "helper", "tuple"])
 def test_arguments_of_unlike_padding(choosing: Any, choice: str, prefix: str):
-    made = choosing(choice, prefix, ARGUMENTS)
+    test_kernel = choosing(choice, prefix, ARGUMENTS)
     for flag in (0, 1):
         for mode in ({}, {"interpret": True}):
             out = np.full(8, -1, np.float32)
             zero, nan = (zg.TensorDescriptor(X[:5].copy(), (8,), padding=padding) for padding in ("zero", "nan"))
-            made[(1,)](zero, nan, out, flag, 5, **mode)
+            test_kernel[(1,)](zero, nan, out, flag, 5, **mode)
             np.testing.assert_array_equal(out, expected(flag))
 
 
 @pytest.mark.parametrize("target", ["sm_80", "sm_90a"])
 def test_arguments_that_are_also_accessed_by_tma(kernel: Any, target: str):
     """The choice goes through pointers; a block of the argument itself may still come by TMA."""
-    made = kernel("""
+    test_kernel = kernel("""
         def f(z, p, out, flag):
             d = p if flag > 0 else z
             out.store((0, 0), zg.add(d.load((0, 0)), z.load((0, 0))))
     """)
     types = [zg.descriptor((8, 64), zg.f32, padding) for padding in ("zero", "nan", "zero")]
-    compiled = made.compile(*types, zg.i32, target=target)
+    compiled = test_kernel.compile(*types, zg.i32, target=target)
     assert len(compiled.parts) == len(compiled.parameters)
     x = np.ones((6, 64), np.float32)
     for flag in (0, 1):
         out = np.full((8, 64), -1, np.float32)
-        described = [zg.TensorDescriptor(a, (8, 64), padding=p) for a, p in ((x, "zero"), (x, "nan"), (out, "zero"))]
-        made[(1,)](*described, flag)
+        descriptor = [zg.TensorDescriptor(a, (8, 64), padding=p) for a, p in ((x, "zero"), (x, "nan"), (out, "zero"))]
+        test_kernel[(1,)](*descriptor, flag)
         assert (out[:6] == 2).all() and (np.isnan(out[6:]) if flag else out[6:] == 0).all()
 
 
 @pytest.mark.parametrize("mode", [{}, {"interpret": True}])
 def test_each_program_has_a_padding_of_its_own(kernel: Any, mode: Any):
-    made = kernel("""
+    test_kernel = kernel("""
         def f(x, out, n):
             d = zg.make_tensor_descriptor(x, (n, n), (8, 1), (1, 8))
             if zg.program_id(0) % 2 == 1:
@@ -226,7 +226,7 @@ def test_each_program_has_a_padding_of_its_own(kernel: Any, mode: Any):
             described.store((zg.program_id(0) * 8, 0), rows)
     """)
     x, out = np.ones((8, 8), np.float32), np.full((4, 8, 8), -1, np.float32)
-    made[(4,)](x, out, 5, **mode)
+    test_kernel[(4,)](x, out, 5, **mode)
     assert (out[:, :5, :5] == 1).all()
     outside = np.ones((8, 8), np.bool_)
     outside[:5, :5] = False
@@ -234,7 +234,7 @@ def test_each_program_has_a_padding_of_its_own(kernel: Any, mode: Any):
 
 
 def test_blocks_of_unlike_shapes_are_not_joined(kernel: Any):
-    made = kernel("""
+    test_kernel = kernel("""
         def f(x, out, flag):
             d = zg.make_tensor_descriptor(x, (8,), (1,), (8,))
             if flag:
@@ -242,7 +242,7 @@ def test_blocks_of_unlike_shapes_are_not_joined(kernel: Any):
             zg.store(out, zg.sum(d.load((0,))))
     """)
     with pytest.raises(zg.KernelTypeError, match=r"'d' .*descriptor<x4, f32, nan> on one and descriptor<x8, f32>"):
-        made[1](X.copy(), np.zeros(1, np.float32), 1)
+        test_kernel[1](X.copy(), np.zeros(1, np.float32), 1)
 
 
 def test_no_argument_has_either_padding():

@@ -23,12 +23,12 @@ def on_each_tier(kernel: Any, types: list[Any], make: Any) -> None:
     """
     compiled = kernel.compile(*types, target="sm_90a")
     assert assembled(compiled.ptx, "sm_90a")
-    launches = [lambda *given: zg.run(kernel.triton(*types), 1, *given)]
+    launches = [lambda *arguments: zg.run(kernel.triton(*types), 1, *arguments)]
     if "atom.relaxed.gpu.global.cas" not in compiled.ptx:  # The simulator runs no loops around compare-and-swap.
         launches.append(compiled.simulate[(1,)])
     for launch in launches:
-        given, out, expected = make()
-        launch(*given)
+        arguments, out, expected = make()
+        launch(*arguments)
         np.testing.assert_array_equal(out, expected)
 
 
@@ -115,19 +115,19 @@ def test_combined_blocks(kind: str, element: Any, ufunc: Any):
 
 def test_elements_that_have_no_such_combination():
     types = [zg.ptr(zg.f32), zg.descriptor((4, 16), zg.f32), zg.i32, zg.i32, "max"]
-    with pytest.raises(triton.CompilationError, match=r"Unsupported dtype.*u32, i32, u64, i64, f16, bf16; got f32"):
+    with pytest.raises(triton.CompilationError, match=r"Unsupported dtype.*uint32, int32, uint64, int64, fp16, bf16; got fp32"):
         combine.triton(*types)
 
 
 @zg.kernel
-def told(out_ptr, given, rows, columns):
-    made = zg.make_tensor_descriptor(zg.add(out_ptr, 8), (rows, columns), (columns, 1), (1, 16))
+def told(out_ptr, argument, rows, columns):
+    descriptor = zg.make_tensor_descriptor(zg.add(out_ptr, 8), (rows, columns), (columns, 1), (1, 16))
     if zg.compare(rows, columns, zg.CompareKind.LESS_THAN):
-        made = given
-    zg.store(out_ptr, zg.cast(made.shape[0], zg.i64))
-    zg.store(zg.add(out_ptr, 1), zg.cast(made.shape[1], zg.i64))
-    zg.store(zg.add(out_ptr, 2), made.strides[0])
-    zg.store(zg.add(out_ptr, 3), made.strides[1])
+        descriptor = argument
+    zg.store(out_ptr, zg.cast(descriptor.shape[0], zg.i64))
+    zg.store(zg.add(out_ptr, 1), zg.cast(descriptor.shape[1], zg.i64))
+    zg.store(zg.add(out_ptr, 2), descriptor.strides[0])
+    zg.store(zg.add(out_ptr, 3), descriptor.strides[1])
 
 
 @pytest.mark.parametrize("columns", [4, 16])
@@ -135,16 +135,16 @@ def test_sizes_and_strides(columns: int):
     types = [zg.ptr(zg.i64), zg.descriptor((1, 16), zg.i64), zg.i32, zg.i32]
 
     def make() -> Any:
-        out, given = np.zeros(8, np.int64), np.zeros((3, 22), np.int64)[:, :20]
+        out, array = np.zeros(8, np.int64), np.zeros((3, 22), np.int64)[:, :20]
         expected = np.array([*((3, 20, 22, 1) if columns == 16 else (8, 4, 4, 1)), 0, 0, 0, 0])
-        return (out, zg.TensorDescriptor(given, (1, 16)), 8, columns), out, expected
+        return (out, zg.TensorDescriptor(array, (1, 16)), 8, columns), out, expected
 
     on_each_tier(told, types, make)
 
 
 @zg.kernel
-def tells(out_ptr, given):
-    zg.store(out_ptr, given.shape[1])
+def tells(out_ptr, argument):
+    zg.store(out_ptr, argument.shape[1])
 
 
 def test_sizes_in_the_text_of_triton():

@@ -98,7 +98,7 @@ def test_variables_of_different_types_on_the_paths(three_ways):
 
 
 def test_pointers_and_tensors_are_carried_past_a_return(kernel, launch):
-    made = kernel("""
+    test_kernel = kernel("""
     def pick(p, q, out, n):
         at = p
         x = zg.zeros((4,), zg.f32)
@@ -119,7 +119,7 @@ def test_pointers_and_tensors_are_carried_past_a_return(kernel, launch):
     zeros = np.zeros(4, np.float32)
     for n, expected in ((9, zeros), (3, q[:4] * 2), (-1, p[1:5]), (-9, zeros)):
         out = zeros.copy()
-        launch(made, 1, [p, q, out, n])
+        launch(test_kernel, 1, [p, q, out, n])
         assert out.tolist() == expected.tolist()
 
 
@@ -141,7 +141,7 @@ def test_functions_that_return_tensors_and_tuples(kernel, launch):
         """,
         zg.function,
     )
-    made = kernel(
+    test_kernel = kernel(
         """
         def made(p, out, n):
             x, m = choose(zg.load(zg.add(p, zg.arange(0, 4))), n)
@@ -152,12 +152,12 @@ def test_functions_that_return_tensors_and_tuples(kernel, launch):
     p = np.arange(4, dtype=np.float32)
     for n, expected in ((9, p + 10), (2, p * 2 + 6), (0, p * 2), (-1, p * 2 - 2), (-8, p * 0 + 7)):
         out = np.zeros(4, np.float32)
-        launch(made, 1, [p, out, n])
+        launch(test_kernel, 1, [p, out, n])
         assert out.tolist() == expected.tolist()
 
 
 def test_a_descriptor_that_is_chosen_before_a_return(kernel, launch):
-    made = kernel("""
+    test_kernel = kernel("""
     def made(p, q, out, n):
         table = zg.make_tensor_descriptor(p, (4, 4), (4, 1), (4, 4))
         if n > 0:
@@ -169,7 +169,7 @@ def test_a_descriptor_that_is_chosen_before_a_return(kernel, launch):
     p, q = np.ones(16, np.float32), np.full(16, 2, np.float32)
     for n, expected in ((9, 0), (3, 32), (-1, 16)):
         out = np.zeros(1, np.float32)
-        launch(made, 1, [p, q, out, n])
+        launch(test_kernel, 1, [p, q, out, n])
         assert out[0] == expected
 
 
@@ -188,10 +188,12 @@ def test_a_descriptor_that_is_made_after_a_return(kernel, launch):
         """,
         zg.function,
     )
-    made = kernel("def made(p, q, out, n): zg.store(out, zg.sum(zg.ravel(pick(p, q, n).load((0, 0))), 0))", pick=pick)
+    test_kernel = kernel(
+        "def made(p, q, out, n): zg.store(out, zg.sum(zg.ravel(pick(p, q, n).load((0, 0))), 0))", pick=pick
+    )
     for n, expected in ((9, 32), (3, 16), (-1, 17)):
         out = np.zeros(1, np.float32)
-        launch(made, 1, [np.ones(16, np.float32), np.full(16, 2, np.float32), out, n])
+        launch(test_kernel, 1, [np.ones(16, np.float32), np.full(16, 2, np.float32), out, n])
         assert out[0] == expected
 
 
@@ -282,14 +284,16 @@ LOOPS = ["for i in range(3):", "while a > 0:", "for i in (1, 2):", "for i in zg.
 
 @pytest.mark.parametrize("loop", LOOPS)
 def test_a_return_in_a_loop_says_what_to_do(kernel, loop):
-    made = kernel(f"""
+    test_kernel = kernel(f"""
     def made(p, a):
         {loop}
             if a > 3:
                 return
             a = a - 1
     """)
-    with pytest.raises(zg.KernelSyntaxError) as caught:
-        made.triton(zg.ptr(zg.i32), zg.i32)
-    assert caught.value.summary == "a kernel cannot use return inside of a loop"
-    assert caught.value.hint == "keep the result in a variable, leave the loop by break, and return it after the loop"
+    with pytest.raises(zg.KernelSyntaxError) as error_info:
+        test_kernel.triton(zg.ptr(zg.i32), zg.i32)
+    assert error_info.value.summary == "a kernel cannot use return inside of a loop"
+    assert (
+        error_info.value.hint == "keep the result in a variable, leave the loop by break, and return it after the loop"
+    )

@@ -61,15 +61,15 @@ def simulated(f: Any, target: str, *arrays: Any) -> None:
 def results(f: Any, scalar: Any, numbers: Any) -> dict[str, Any]:
     """The bits of what a kernel stores: by the interpreter, simplified, and as it is emitted for two targets."""
     model = f.triton(zg.ptr(scalar), zg.ptr(scalar))
-    found = {name: np.zeros(256, scalar.dtype) for name in ("interpreter", "simplified", "sm_80", "sm_90a")}
-    zg.run(model, 1, numbers, found["interpreter"])
-    zg.run(zg.simplify(model), 1, numbers, found["simplified"])
+    outputs = {name: np.zeros(256, scalar.dtype) for name in ("interpreter", "simplified", "sm_80", "sm_90a")}
+    zg.run(model, 1, numbers, outputs["interpreter"])
+    zg.run(zg.simplify(model), 1, numbers, outputs["simplified"])
     for target in ("sm_80", "sm_90a"):
         try:
-            simulated(f, target, numbers.copy(), found[target])
+            simulated(f, target, numbers.copy(), outputs[target])
         except zg.TargetError:  # The simulation lacks some instructions for 8-bit floats.
-            del found[target]
-    return {name: out.view(np.uint8) for name, out in found.items()}
+            del outputs[target]
+    return {name: out.view(np.uint8) for name, out in outputs.items()}
 
 
 @SMALL
@@ -77,9 +77,9 @@ def results(f: Any, scalar: Any, numbers: Any) -> dict[str, Any]:
 def test_all_values(kernel: Any, scalar: Any, name: str):
     expression = (ROUNDING | SELECTING)[name]
     numbers = np.arange(256, dtype=np.uint8).view(scalar.dtype)
-    found = results(written(kernel, expression), scalar, numbers)
+    outputs = results(written(kernel, expression), scalar, numbers)
     wide = numbers.astype(np.float64)
-    first = found["interpreter"]
+    first = outputs["interpreter"]
     if name in ROUNDING:
         with np.errstate(all="ignore"):
             exact = getattr(np, name)(wide) if name in ("floor", "ceil") else wide
@@ -92,8 +92,8 @@ def test_all_values(kernel: Any, scalar: Any, name: str):
     if expected is not None:
         assert np.array_equal(np.isnan(expected.astype(np.float64)), is_nan)
         assert np.array_equal(expected.view(np.uint8)[~is_nan], first[~is_nan])
-    assert "sm_80" in found or name == "fused"
-    for where, bits in found.items():
+    assert "sm_80" in outputs or name == "fused"
+    for where, bits in outputs.items():
         assert np.array_equal(np.isnan(bits.view(scalar.dtype).astype(np.float64)), is_nan), where
         different = ~is_nan & (bits != first)
         assert not different.any(), (where, numbers[different], bits.view(scalar.dtype)[different])
@@ -110,9 +110,9 @@ def test_constants_saturate_as_casts_do(kernel: Any, scalar: Any):
         """, float=float)  # fmt: skip
         model = f.triton(zg.ptr(scalar))
         limit = -scalar.format.largest if value[0] == "-" else scalar.format.largest
-        for one in (model, zg.simplify(model)):
+        for tier in (model, zg.simplify(model)):
             out = np.zeros(3, scalar.dtype)
-            zg.run(one, 1, out)
+            zg.run(tier, 1, out)
             assert out.astype(float).tolist() == [limit] * 3
         out = np.zeros(3, scalar.dtype)
         simulated(f, "sm_80", out)

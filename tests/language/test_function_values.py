@@ -41,9 +41,9 @@ NAMES: dict[str, Any] = {"double": double, "add": add, "twice": twice, "through"
 
 
 def failures(kernel: Any, *types: Any) -> list[zg.ZigguratError]:
-    with pytest.raises(zg.ZigguratError) as caught:
+    with pytest.raises(zg.ZigguratError) as error_info:
         kernel.triton(*types)
-    return list(caught.value.errors) if isinstance(caught.value, KernelErrors) else [caught.value]
+    return list(error_info.value.errors) if isinstance(error_info.value, KernelErrors) else [error_info.value]
 
 
 def marked(error: zg.ZigguratError) -> str:
@@ -68,10 +68,10 @@ def number(kernel, launch):
             """,
             f=function,
         )
-        given = np.array([-3, 0, 1, 8], np.int32)
-        out = np.zeros_like(given)
-        launch(caller, len(given), [given, out], **dict(zip(parameters, constants, strict=True)))
-        assert out.tolist() == [function.fn(int(a), *constants) for a in given]
+        inputs = np.array([-3, 0, 1, 8], np.int32)
+        out = np.zeros_like(inputs)
+        launch(caller, len(inputs), [inputs, out], **dict(zip(parameters, constants, strict=True)))
+        assert out.tolist() == [function.fn(int(a), *constants) for a in inputs]
 
     return check
 
@@ -178,7 +178,7 @@ def test_a_model_with_calls_of_values_runs_in_python():
 
 
 def test_a_reduction_by_a_function_from_a_parameter(kernel, launch):
-    made = kernel("""
+    test_kernel = kernel("""
     def made(p, out, combine: zg.constexpr):
         zg.store(out, zg.reduce(zg.load(zg.add(p, zg.arange(0, 4))), 0, combine))
     """)
@@ -188,19 +188,19 @@ def test_a_reduction_by_a_function_from_a_parameter(kernel, launch):
         return add(a, by=b)
 
     p, out = np.array([1, 2, 3, 4], np.int32), np.zeros(1, np.int32)
-    launch(made, 1, [p, out], combine=by_helper)
+    launch(test_kernel, 1, [p, out], combine=by_helper)
     assert out[0] == 10
 
 
 def test_kernels_with_different_function_arguments_differ(kernel):
-    made = kernel("def made(p, g: zg.constexpr):\n    zg.store(p, g(3))")
-    assert made.triton(P, double) is made.triton(P, double)
-    assert not zg.same_model(made.triton(P, double), made.triton(P, zg.function(lambda_like)))
-    assert str(made.triton(P, (double))).count('tt.func @"made_ptr<i32>_double_void"') == 1
+    test_kernel = kernel("def made(p, g: zg.constexpr):\n    zg.store(p, g(3))")
+    assert test_kernel.triton(P, double) is test_kernel.triton(P, double)
+    assert not zg.same_model(test_kernel.triton(P, double), test_kernel.triton(P, zg.function(lambda_like)))
+    assert str(test_kernel.triton(P, (double))).count('tt.func @"made_ptr<i32>_double_void"') == 1
 
 
 def test_a_function_that_is_not_known_at_compile_time(kernel):
-    made = kernel(
+    test_kernel = kernel(
         """
         def made(p, n):
             f = double if n > 0 else add
@@ -216,21 +216,21 @@ def test_a_function_that_is_not_known_at_compile_time(kernel):
         """.replace("ALL(3)", "ALL[1][1](3)"),
         **NAMES,
     )
-    found = failures(made, P, zg.i32)
-    assert [error.summary for error in found] == [
+    errors = failures(test_kernel, P, zg.i32)
+    assert [error.summary for error in errors] == [
         "the values of 'if … else' must have one type; got the function 'double' and the function 'add'",
         "'g' must have one type on both paths; got the function 'double' on one and the function 'add' on the other",
         "'n' must be a function to be called; got i32",
         "this must be a function to be called; got the constant 7",
         "this must be a function to be called; got the tuple (the function 'add', 7)",
     ]
-    assert [marked(error) for error in found] == ["double if n > 0 else add", "g", "n", "ALL[1][1]", "ALL[1]"]
-    assert {error.hint for error in found[:2]} == {
+    assert [marked(error) for error in errors] == ["double if n > 0 else add", "g", "n", "ALL[1][1]", "ALL[1]"]
+    assert {error.hint for error in errors[:2]} == {
         "call each function in a branch of its own: the called function must be known at compile time"
     }
-    assert "rename the variable if another 'n' is meant" in (found[2].hint or "")
-    assert found[3].hint == "call a function under @zg.function that is known at compile time"
-    assert all(isinstance(error, zg.KernelTypeError) for error in found)
+    assert "rename the variable if another 'n' is meant" in (errors[2].hint or "")
+    assert errors[3].hint == "call a function under @zg.function that is known at compile time"
+    assert all(isinstance(error, zg.KernelTypeError) for error in errors)
 
 
 @pytest.mark.parametrize(
@@ -243,15 +243,15 @@ def test_a_function_that_is_not_known_at_compile_time(kernel):
     ],
 )
 def test_arguments_that_do_not_fit(kernel, call, message, where):
-    made = kernel(f"def made(p, g: zg.constexpr):\n    zg.store(p, {call})")
-    (error,) = failures(made, P, double)
+    test_kernel = kernel(f"def made(p, g: zg.constexpr):\n    zg.store(p, {call})")
+    (error,) = failures(test_kernel, P, double)
     assert (error.summary, marked(error)) == (message, where)
     assert (error.hint or "").endswith("double(x, by=2)")
 
 
 def test_an_error_in_a_helper_shows_the_calls(kernel):
-    made = kernel("def made(p, g: zg.constexpr):\n    zg.store(p, twice(p, g))", **NAMES)
-    (error,) = failures(made, P, double)
+    test_kernel = kernel("def made(p, g: zg.constexpr):\n    zg.store(p, twice(p, g))", **NAMES)
+    (error,) = failures(test_kernel, P, double)
     assert error.summary.startswith("the operator '*'")
     assert str(error).count("called from") == 2
 
@@ -268,8 +268,8 @@ def test_an_error_in_a_helper_shows_the_calls(kernel):
     ],
 )
 def test_iterables_that_a_loop_refuses(kernel, loop, message, where):
-    made = kernel(f"def made(p, n):\n    {loop}\n        zg.store(p, i)")
-    (error,) = failures(made, P, zg.i32)
+    test_kernel = kernel(f"def made(p, n):\n    {loop}\n        zg.store(p, i)")
+    (error,) = failures(test_kernel, P, zg.i32)
     assert (error.summary, marked(error)) == (message, where)
     assert isinstance(error, zg.KernelTypeError)
     if "runs over" in message:

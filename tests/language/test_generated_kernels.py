@@ -123,14 +123,14 @@ class Generator:
         number: Any = self.random.choice([0, 1, 3, 7, 100, 0.5, 2.25])
         dtype = "f32" if isinstance(number, float) and a.dtype[0] != "f" else a.dtype
         name = self.random.choice(["add", "sub", "mul", "maximum"])
-        left = self.random.random() < 0.5
+        on_the_left = self.random.random() < 0.5
         function = BINARY[name]
 
         def value(env: Env) -> Any:
             pair = [as_dtype(a.value(env), dtype), as_dtype(number, dtype)]
-            return function(*(pair if left else pair[::-1]))
+            return function(*(pair if on_the_left else pair[::-1]))
 
-        arguments = (a.text, repr(number)) if left else (repr(number), a.text)
+        arguments = (a.text, repr(number)) if on_the_left else (repr(number), a.text)
         return Expression(f"zg.{name}({', '.join(arguments)})", dtype, a.shape, value)
 
     def condition(self, depth: int, scalar: bool) -> tuple[str, tuple[int, ...], Callable[[Env], Any]]:
@@ -251,12 +251,12 @@ class Generator:
         dtype: Any = np.int8 if kind == "i8" else np.int32
 
         def value(env: Env) -> Any:
-            given = np.asarray(a.value(env))
-            repeated = np.repeat((given if whole else given > 0).astype(dtype).ravel(), count)
-            left = np.arange(rows, dtype=dtype)[:, None] + repeated[None, :]
+            operand = np.asarray(a.value(env))
+            repeated = np.repeat((operand if whole else operand > 0).astype(dtype).ravel(), count)
+            matrix = np.arange(rows, dtype=dtype)[:, None] + repeated[None, :]
             if batched:
-                left = left + np.arange(2, dtype=dtype)[:, None, None]
-            sums = left.astype(np.int32) @ np.broadcast_to(repeated[:, None], (32, 16)).astype(np.int32)
+                matrix = matrix + np.arange(2, dtype=dtype)[:, None, None]
+            sums = matrix.astype(np.int32) @ np.broadcast_to(repeated[:, None], (32, 16)).astype(np.int32)
             return sums.sum(-1, dtype=np.int32).reshape(2, 4, -1).sum(2, dtype=np.int32)
 
         sums = f"zg.sum(zg.dot({left}, {right}), {2 if batched else 1})"
@@ -412,12 +412,12 @@ INPUTS = {
 
 def inputs() -> dict[str, np.ndarray[Any, Any]]:
     rng = np.random.default_rng(0)
-    made = {
+    arrays = {
         n: rng.integers(0 if dtype[0] == "u" else -9, 10, (3, *s)).astype(DTYPES[dtype])
         for n, (dtype, s) in INPUTS.items()
     }
-    made["y"] /= 4
-    return made
+    arrays["y"] /= 4
+    return arrays
 
 
 # Not shrunk: that takes minutes, and a seed of a shorter kernel is as good.
@@ -438,11 +438,11 @@ def check(compute: Any, random: Random) -> None:
         more, step = generator.assignment(3) if number < 2 or random.random() < 0.4 else generator.nested(1)
         lines += more
         steps.append(step)
-    given_ = inputs()
+    arrays = inputs()
     outputs = [n for n in generator.variables if n[0] == "v"]
     rows: dict[str, list[Any]] = {name: [] for name in outputs}
     for program in range(3):
-        env: Env = {name: array[program] for name, array in given_.items()}
+        env: Env = {name: array[program] for name, array in arrays.items()}
         for step in steps:
             step(env)
         for name in outputs:
@@ -452,6 +452,6 @@ def check(compute: Any, random: Random) -> None:
     lines += [f"{name}_result = {name}" for name in outputs]
     compute(
         textwrap.dedent("\n".join(lines)),
-        {**given_},
+        {**arrays},
         {f"{name}_result": np.stack(values) for name, values in rows.items()},
     )

@@ -12,10 +12,10 @@ from ziggurat.transforms.attribution import flow
 F32 = zg.ptr(zg.f32)
 
 
-def compiled(made) -> None:
+def compiled(test_kernel) -> None:
     """Run a kernel of one pointer on the interpreter, and compile it."""
-    made[(1,)](np.ones(1, np.float32))
-    made.compile(F32, target="sm_90a")
+    test_kernel[(1,)](np.ones(1, np.float32))
+    test_kernel.compile(F32, target="sm_90a")
 
 
 @pytest.mark.parametrize(
@@ -53,10 +53,10 @@ def test_a_chain_of_helpers(kernel):
 
 
 def test_what_is_nested_too_deeply_is_an_error_of_the_family(kernel):
-    made = chain(kernel, 4000)
+    test_kernel = chain(kernel, 4000)
     limit = sys.getrecursionlimit()
     with pytest.raises(zg.ResourceError, match="the code of 'made' is nested too deeply"):
-        made.triton(F32)
+        test_kernel.triton(F32)
     assert sys.getrecursionlimit() == limit
 
 
@@ -66,12 +66,14 @@ def test_a_statement_that_is_nested_too_deeply_is_named(kernel, monkeypatch):
     limit = sys.getrecursionlimit()
     sys.setrecursionlimit(400)
     try:
-        made = kernel("def made(p):\n    x = zg.load(p)\n    x = " + " + ".join(["x"] * 900) + "\n    zg.store(p, x)\n")
-        with pytest.raises(zg.KernelSyntaxError, match="a statement of 'made' is nested too deeply") as caught:
-            made.model
+        test_kernel = kernel(
+            "def made(p):\n    x = zg.load(p)\n    x = " + " + ".join(["x"] * 900) + "\n    zg.store(p, x)\n"
+        )
+        with pytest.raises(zg.KernelSyntaxError, match="a statement of 'made' is nested too deeply") as error_info:
+            test_kernel.model
     finally:
         sys.setrecursionlimit(limit)
-    assert caught.value.location.source_line().startswith("    x = x + x")
+    assert error_info.value.location.source_line().startswith("    x = x + x")
 
 
 CUBE = """
@@ -99,20 +101,21 @@ def test_unrolling_has_a_budget(kernel, monkeypatch, text):
         """,
         zg.function,
     )
-    with pytest.raises(zg.KernelValueError) as caught:
+    with pytest.raises(zg.KernelValueError) as error_info:
         kernel(text, helper=helper).triton(F32)
     assert (
-        caught.value.summary == "an unrolled loop and those inside it must have at most 500 iterations in all; got more"
+        error_info.value.summary
+        == "an unrolled loop and those inside it must have at most 500 iterations in all; got more"
     )
-    assert caught.value.location.source_line().strip() == "for i in zg.static_range(100):"
-    assert caught.value.hint == "use range for one of the loops"
+    assert error_info.value.location.source_line().strip() == "for i in zg.static_range(100):"
+    assert error_info.value.hint == "use range for one of the loops"
 
 
 def test_loops_one_after_the_other_have_a_budget_each(kernel, monkeypatch):
     monkeypatch.setattr(flow, "_MAX_ITERATIONS", 120)
     loop = "    for i in zg.static_range(100):\n        x = x + 1.0\n"
-    made = kernel(f"def made(p):\n    x = zg.load(p)\n{loop * 3}    zg.store(p, x)\n")
-    assert sum(op.NAME == "arith.addf" for op in made.triton(F32).walk()) == 300
+    test_kernel = kernel(f"def made(p):\n    x = zg.load(p)\n{loop * 3}    zg.store(p, x)\n")
+    assert sum(op.NAME == "arith.addf" for op in test_kernel.triton(F32).walk()) == 300
 
 
 def test_inlining_has_a_budget(kernel):
@@ -120,12 +123,12 @@ def test_inlining_has_a_budget(kernel):
     for index in range(20):
         text = f"def helper_{index}(x):\n    return before(before(x))\n"
         helper = kernel(text, zg.function, before=helper)
-    made = kernel("def made(p):\n    zg.store(p, helper(zg.load(p)))\n", helper=helper)
+    test_kernel = kernel("def made(p):\n    zg.store(p, helper(zg.load(p)))\n", helper=helper)
     start = time.perf_counter()
-    for use in (lambda: made.compile(F32, target="sm_90a"), lambda: zg.simplify(made.triton(F32))):
+    for use in (lambda: test_kernel.compile(F32, target="sm_90a"), lambda: zg.simplify(test_kernel.triton(F32))):
         with pytest.raises(
             zg.ResourceError, match=r"inlining the functions that .* operations, more than 131,072"
-        ) as caught:
+        ) as error_info:
             use()
-        assert caught.value.location.source_line().strip() == "zg.store(p, helper(zg.load(p)))"
+        assert error_info.value.location.source_line().strip() == "zg.store(p, helper(zg.load(p)))"
     assert time.perf_counter() - start < 20

@@ -20,9 +20,9 @@ def with_lists(x_desc, out_desc, a_ptr, b_ptr, n, SHAPE: zg.constexpr):
         pair = [n, low]
     else:
         pair = [low, n]
-    turned = zg.add(zg.trans(total, [1, 0]), pair[1])
+    transposed = zg.add(zg.trans(total, [1, 0]), pair[1])
     if SHAPE[0] in [16, 32]:
-        out_desc.store([0, 0], zg.reshape(zg.ravel(turned), [32, 16]))
+        out_desc.store([0, 0], zg.reshape(zg.ravel(transposed), [32, 16]))
 
 
 @zg.kernel
@@ -37,9 +37,9 @@ def with_tuples(x_desc, out_desc, a_ptr, b_ptr, n, SHAPE: zg.constexpr):
         pair = (n, low)
     else:
         pair = (low, n)
-    turned = zg.add(zg.trans(total, (1, 0)), pair[1])
+    transposed = zg.add(zg.trans(total, (1, 0)), pair[1])
     if SHAPE[0] in (16, 32):
-        out_desc.store((0, 0), zg.reshape(zg.ravel(turned), (32, 16)))
+        out_desc.store((0, 0), zg.reshape(zg.ravel(transposed), (32, 16)))
 
 
 @zg.function
@@ -53,8 +53,8 @@ def test_lists_compute_what_tuples_do(shape):
     results: list[tuple[np.ndarray, ...]] = []
     for kernel in (with_lists, with_tuples):
         out, a, b = np.zeros((32, 16), np.float32), np.zeros(1, np.int32), np.zeros(1, np.int32)
-        described = zg.TensorDescriptor(x, [16, 32]), zg.TensorDescriptor(out, [32, 16])
-        kernel[(1,)](*described, a, b, 5, SHAPE=shape)
+        descriptor = zg.TensorDescriptor(x, [16, 32]), zg.TensorDescriptor(out, [32, 16])
+        kernel[(1,)](*descriptor, a, b, 5, SHAPE=shape)
         np.testing.assert_allclose(out, 4 * x[5:21, 16:48].T + 1, rtol=1e-6)
         assert (a[0], b[0]) == (2, 6)
         results.append((out, a, b))
@@ -69,7 +69,7 @@ def test_models_are_the_same():
 
 
 def test_a_device_descriptor_made_with_lists(kernel, launch):
-    described = kernel(
+    descriptor = kernel(
         """
         @zg.kernel
         def described(p, rows, columns):
@@ -78,7 +78,7 @@ def test_a_device_descriptor_made_with_lists(kernel, launch):
         """
     )
     x = np.zeros((5, 16), np.float32)
-    launch(described, 1, [x, 5, 16])
+    launch(descriptor, 1, [x, 5, 16])
     assert (x[2:4] == 7).all() and x.sum() == 2 * 16 * 7
 
 
@@ -99,11 +99,11 @@ def test_a_list_as_a_result(kernel, launch):
 
 
 def test_traced_calls_take_lists():
-    def traced(described):
-        described.store([0, 0], zg.trans(zg.reshape(described.load([0, 16]), [16, 16]), [1, 0]))
+    def traced(descriptor):
+        descriptor.store([0, 0], zg.trans(zg.reshape(descriptor.load([0, 16]), [16, 16]), [1, 0]))
 
-    def with_tuples(described):
-        described.store((0, 0), zg.trans(zg.reshape(described.load((0, 16)), (16, 16)), (1, 0)))
+    def with_tuples(descriptor):
+        descriptor.store((0, 0), zg.trans(zg.reshape(descriptor.load((0, 16)), (16, 16)), (1, 0)))
 
     block = zg.descriptor((16, 16), zg.f32)
     assert str(zg.trace(traced, block)).replace("traced", "with_tuples") == str(zg.trace(with_tuples, block))
@@ -118,9 +118,9 @@ def test_lists_do_not_change(kernel):
             items.append(3)
         """
     )
-    with pytest.raises(zg.KernelTypeError, match=r"the tuple \(1, 2\) has no method 'append'") as caught:
+    with pytest.raises(zg.KernelTypeError, match=r"the tuple \(1, 2\) has no method 'append'") as error_info:
         changed.triton(zg.ptr(zg.f32))
-    assert caught.value.hint == "make another one: tuples and lists in a kernel do not change"
+    assert error_info.value.hint == "make another one: tuples and lists in a kernel do not change"
 
 
 def test_a_list_from_outside_may_change(kernel):

@@ -167,34 +167,34 @@ def test_atomics(op, name, kernel, launch, dtypes):
         v[:3] = [np.iinfo(dtype).max, np.iinfo(dtype).min, np.iinfo(dtype).max]
     index, mask = rng.integers(0, 8, 48).astype(np.int32), rng.integers(0, 4, 48) > 0
     state = [n.item() if name in INTS else float(n) for n in x]
-    given = [n.item() if name in INTS else float(n) for n in v]
+    operands = [n.item() if name in INTS else float(n) for n in v]
     old, single = np.zeros(48, dtype), np.zeros(3, dtype)
 
     def step(place, value):
-        found = state[place]
-        result = ATOMICS[op](found, value)
+        before = state[place]
+        result = ATOMICS[op](before, value)
         if name in INTS:
             bits = dtype.itemsize * 8
             result = np.array(result % (1 << bits), f"u{dtype.itemsize}").view(dtype).item()
         else:
             result = float(np.array(result).astype(dtype))
         state[place] = result
-        return found
+        return before
 
     for program in range(3):
         lanes = range(program * 16, program * 16 + 16)
         for lane in lanes:
             if mask[lane]:
-                old[lane] = step(index[lane], given[lane])
+                old[lane] = step(index[lane], operands[lane])
         for lane in lanes:
-            step(index[lane], given[lane])
+            step(index[lane], operands[lane])
         single[program] = step(0, 1)
-    found, alone = np.zeros(48, dtype), np.zeros(3, dtype)
+    actual, alone = np.zeros(48, dtype), np.zeros(3, dtype)
     # In another order, other turns find other things, and the last to write or to round is another.
     unordered = (0, 3, 4) if op == "xchg" or name == "bf16" else (3, 4)
-    launch(update, (3,), [x, index, v, found, alone, mask], unordered=unordered)
+    launch(update, (3,), [x, index, v, actual, alone, mask], unordered=unordered)
     assert x.astype(float).tolist() == np.array(state, dtype).astype(float).tolist(), name
-    assert (found == old).all() and (alone == single).all(), name
+    assert (actual == old).all() and (alone == single).all(), name
 
 
 @pytest.mark.parametrize("name", (*INTS, "i16", "u16", "f16", "bf16", "f32", "f64"))
@@ -218,9 +218,9 @@ def test_compare_and_swap(name, kernel, launch, dtypes):
         old[lane] = state[index[lane]]
         if state[index[lane]].tobytes() == c[lane].tobytes():
             state[index[lane]] = v[lane]
-    found = np.zeros(48, dtype)
-    launch(swap, 3, [x, index, c, v, found], unordered=(0, 4))
-    assert x.tobytes() == np.array(state, dtype).tobytes() and found.tobytes() == old.tobytes()
+    actual = np.zeros(48, dtype)
+    launch(swap, 3, [x, index, c, v, actual], unordered=(0, 4))
+    assert x.tobytes() == np.array(state, dtype).tobytes() and actual.tobytes() == old.tobytes()
 
 
 @pytest.mark.parametrize("op", [*ATOMICS, "cas"])
@@ -279,8 +279,8 @@ def test_descriptors(name, kernel, launch, dtypes):
         expected[:7, : 2 * width + 1] = x[:, : 2 * width + 1]
         expected[7:9, : 2 * width + 1] = np.nan if padding == "nan" else 0
         launch(move, (3, 3), [x, y, 7, 2 * width + 1, 3 * width], N=width, PAD=padding)
-        shown = slice(None, 2 * width + 1)
-        a, b = y[:, shown].astype(float), expected[:, shown].astype(float)
+        columns = slice(None, 2 * width + 1)
+        a, b = y[:, columns].astype(float), expected[:, columns].astype(float)
         assert ((a == b) | (np.isnan(a) & np.isnan(b))).all()
         assert (y[:, 2 * width + 1 :] == np.full(1, 5).astype(y.dtype)).all()
 

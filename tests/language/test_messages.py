@@ -222,9 +222,9 @@ def test_messages_of_wrong_programs(golden: Callable[[str, object], None], tmp_p
             statement = getattr(program, language)
             if statement is None:
                 continue
-            with pytest.raises(zg.ZigguratError) as caught:
+            with pytest.raises(zg.ZigguratError) as error_info:
                 compiled(language, statement, tmp_path / f"{language}{number}.py")
-            (error,) = caught.value.parts
+            (error,) = error_info.value.parts
             assert error.location is not None
             text = "\n".join([error.summary, *error.shown_hint()])
             assert not FOREIGN[language].search(text), f"{program.name} in {language}: {text}"

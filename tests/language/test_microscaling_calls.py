@@ -16,8 +16,8 @@ DTYPES = {"e4m3": "f8e4m3", "e5m2": "f8e5m2", "bf16": "bf16", "fp16": "f16"}
 def operand(rng, name, shape, axis, dtypes):
     """An operand whose elements are packed along an axis, and its values."""
     if name != "e2m1":
-        held = (rng.integers(-16, 17, shape) / 8).astype(dtypes[DTYPES[name]])
-        return held, held.astype(np.float64)
+        elements = (rng.integers(-16, 17, shape) / 8).astype(dtypes[DTYPES[name]])
+        return elements, elements.astype(np.float64)
     codes = rng.integers(0, 16, shape)
     halves = [np.take(codes, range(start, shape[axis], 2), axis) for start in (0, 1)]
     return (halves[0] | halves[1] << 4).astype(np.uint8), np.where(codes & 8, -1, 1) * FP4[codes & 7]
@@ -25,8 +25,8 @@ def operand(rng, name, shape, axis, dtypes):
 
 def scales(rng, shape):
     """Scales near 1, and the factor of each element along the last axis."""
-    held = rng.integers(123, 132, shape).astype(np.uint8)
-    return held, np.repeat(2.0 ** (held.astype(np.float64) - 127), 32, axis=-1)
+    codes = rng.integers(123, 132, shape).astype(np.uint8)
+    return codes, np.repeat(2.0 ** (codes.astype(np.float64) - 127), 32, axis=-1)
 
 
 CALL = "y = zg.dot_scaled(a, {a}, '{left}', b, {b}, '{right}'{more})"

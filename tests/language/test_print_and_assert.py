@@ -51,11 +51,11 @@ def test_a_print_of_scalars_is_a_line_as_python_writes_it(kernel, capsys, prefix
 
 @pytest.mark.parametrize("mode", MODES)
 def test_each_program_prints_its_line(kernel, capsys, mode: Any):
-    made = kernel("""
+    test_kernel = kernel("""
         def f(x):
             print("of", zg.program_id(0), zg.load(zg.add(x, zg.program_id(0))), zg.cast(zg.program_id(0), zg.u8))
     """)
-    made[(3,)](np.array([0.1, -np.inf, np.nan], np.float32), **mode)
+    test_kernel[(3,)](np.array([0.1, -np.inf, np.nan], np.float32), **mode)
     assert capsys.readouterr().out == "of 0 0.1 0\nof 1 -inf 1\nof 2 nan 2\n"
 
 
@@ -69,8 +69,8 @@ def test_one_thread_prints_the_line_on_a_gpu(kernel, capsys, target: str):
 
 def test_a_line_of_many_values_on_a_gpu(kernel, capsys):
     """More than the buffer for the arguments of other prints holds."""
-    made = kernel(f"def f(n):\n    print({', '.join(['n, n > 3'] * 12)})\n    print('n', n)")
-    compiled = made.compile(zg.i64, target="sm_90a")
+    test_kernel = kernel(f"def f(n):\n    print({', '.join(['n, n > 3'] * 12)})\n    print('n', n)")
+    compiled = test_kernel.compile(zg.i64, target="sm_90a")
     simulate(compiled.stages["llvm"], num_warps=4, shared=compiled.shared, arguments=[np.int64(2**40)])
     assert capsys.readouterr().out == " ".join([f"{2**40} True"] * 12) + f"\nn {2**40}\n"
 
@@ -96,9 +96,9 @@ def test_the_format_of_a_line_fits_its_values(format_: str):
 
 @pytest.mark.parametrize("prefix", ["zg", "tl"])
 def test_a_print_takes_no_tuple(kernel, prefix: str):
-    made = kernel("def f(out, n):\n    print('a', (n, n))", zg.kernel if prefix == "zg" else triton.jit, tl=tl)
+    test_kernel = kernel("def f(out, n):\n    print('a', (n, n))", zg.kernel if prefix == "zg" else triton.jit, tl=tl)
     with pytest.raises(zg.KernelTypeError, match="must take strings, numbers and pointers; got the tuple"):
-        made[(1,)](np.zeros(1), 1)
+        test_kernel[(1,)](np.zeros(1), 1)
 
 
 @triton.jit

@@ -50,11 +50,11 @@ def test_scans_of_tuples(reverse, rng, launch):
     sums, state = np.zeros(n, np.float32), np.zeros(n, np.float32)
     launch(scans, 1, [x, starts, decay, sums, state], REVERSE=reverse, SIZE=n)
     expected, states = np.zeros(n), np.zeros(n)
-    total = held = 0.0
+    total = hidden = 0.0
     for i in range(n)[::-1] if reverse else range(n):
         total = x[i] if starts[i] else total + x[i]
-        held = held * decay[i] + x[i]
-        expected[i], states[i] = total, held
+        hidden = hidden * decay[i] + x[i]
+        expected[i], states[i] = total, hidden
     close(sums, expected)
     close(state, states)
 
@@ -169,14 +169,14 @@ def test_moments_in_one_pass(rng, launch):
 def bisect(sorted_ptr, wanted_ptr, out_ptr, n, SIZE: zg.constexpr):
     """The insertion point of each number: all lanes search at once, until all intervals are empty."""
     at = zg.arange(0, SIZE)
-    wanted = zg.load(zg.add(wanted_ptr, at))
+    key = zg.load(zg.add(wanted_ptr, at))
     low = zg.zeros((SIZE,), zg.i32)
     high = zg.full((SIZE,), n, zg.i32)
     steps = 0
     while zg.max(zg.sub(high, low)) > 0 and steps < 40:
         middle = zg.shr(zg.add(low, high), 1)
         busy = zg.compare(low, high, LESS)
-        below = zg.compare(zg.load(zg.add(sorted_ptr, middle), busy, other=0), wanted, LESS)
+        below = zg.compare(zg.load(zg.add(sorted_ptr, middle), busy, other=0), key, LESS)
         low = zg.where(zg.and_(busy, below), zg.add(middle, 1), low)
         high = zg.where(zg.and_(busy, zg.invert(below)), middle, high)
         steps += 1
@@ -186,10 +186,10 @@ def bisect(sorted_ptr, wanted_ptr, out_ptr, n, SIZE: zg.constexpr):
 
 def test_binary_search(rng, launch):
     numbers = np.sort(rng.integers(0, 1000, 100)).astype(np.int32)
-    wanted = rng.integers(-5, 1005, 32).astype(np.int32)
+    keys = rng.integers(-5, 1005, 32).astype(np.int32)
     out = np.zeros(32, np.int32)
-    launch(bisect, 1, [numbers, wanted, out, 100], SIZE=32)
-    assert (out == np.searchsorted(numbers, wanted)).all()
+    launch(bisect, 1, [numbers, keys, out, 100], SIZE=32)
+    assert (out == np.searchsorted(numbers, keys)).all()
 
 
 @zg.kernel

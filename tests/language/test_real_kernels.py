@@ -63,8 +63,8 @@ def attention(
         scores = zg.mul(zg.dot(q, zg.trans(k)), scale * 1.4426950408889634)
         scores = zg.where(zg.expand(column_mask, 0), scores, float("-inf"))
         if CAUSAL:
-            seen = zg.compare(zg.expand(rows, 1), zg.expand(columns, 0), AT_LEAST)
-            scores = zg.where(seen, scores, float("-inf"))
+            visible = zg.compare(zg.expand(rows, 1), zg.expand(columns, 0), AT_LEAST)
+            scores = zg.where(visible, scores, float("-inf"))
         higher = zg.maximum(top, zg.max(scores, axis=1))
         p = zg.exp2(zg.sub(scores, zg.expand(higher, 1)))
         shrink = zg.exp2(zg.sub(top, higher))
@@ -206,9 +206,9 @@ def test_top_k_routing(rng, launch):
     weight, expert, count = np.zeros((tokens, k), np.float32), np.zeros((tokens, k), np.int32), np.zeros(e, np.int32)
     launch(route, 4, [scores, weight, expert, count], E=e, K=k, ROWS=4)
     order = np.argsort(-scores, axis=1, kind="stable")[:, :k]
-    chosen = np.exp(np.take_along_axis(scores, order, 1))
+    weights = np.exp(np.take_along_axis(scores, order, 1))
     assert (expert == order).all()
-    close(weight, chosen / chosen.sum(1, keepdims=True))
+    close(weight, weights / weights.sum(1, keepdims=True))
     assert (count == np.bincount(order.ravel(), minlength=e)).all()
 
 
@@ -238,10 +238,10 @@ def test_rotary_embedding(interleaved, backward, rng, launch):
     x = rng.standard_normal((n, d)).astype(np.float32)
     angle = np.outer(np.arange(n), 10000.0 ** (-np.arange(d // 2) / (d // 2))).astype(np.float32)
     pairs = x[:, 0::2] + 1j * x[:, 1::2] if interleaved else x[:, : d // 2] + 1j * x[:, d // 2 :]
-    turned = pairs * np.exp((-1j if backward else 1j) * angle)
+    rotation = pairs * np.exp((-1j if backward else 1j) * angle)
     launch(rotate, n, [x, np.cos(angle), np.sin(angle)], BACKWARD=backward, INTERLEAVED=interleaved, D=d)
     got = x[:, 0::2] + 1j * x[:, 1::2] if interleaved else x[:, : d // 2] + 1j * x[:, d // 2 :]
-    np.testing.assert_allclose(got, turned, rtol=1e-5, atol=1e-6)
+    np.testing.assert_allclose(got, rotation, rtol=1e-5, atol=1e-6)
 
 
 @zg.kernel
@@ -256,10 +256,10 @@ def dropout(x_ptr, out_ptr, mask_ptr, n, p, seed, SIZE: zg.constexpr):
 
 def test_dropout(rng, launch):
     n = 5000
-    x, out, kept = rng.standard_normal(n).astype(np.float32), np.zeros(n, np.float32), np.zeros(n, np.bool_)
-    launch(dropout, zg.cdiv(n, 1024), [x, out, kept, n, 0.25, 1234567890123], SIZE=1024)
-    assert 0.72 < kept.mean() < 0.78
-    close(out, np.where(kept, x / 0.75, 0))
+    x, out, keep = rng.standard_normal(n).astype(np.float32), np.zeros(n, np.float32), np.zeros(n, np.bool_)
+    launch(dropout, zg.cdiv(n, 1024), [x, out, keep, n, 0.25, 1234567890123], SIZE=1024)
+    assert 0.72 < keep.mean() < 0.78
+    close(out, np.where(keep, x / 0.75, 0))
     again, mask = np.zeros(n, np.float32), np.zeros(n, np.bool_)
     dropout[zg.cdiv(n, 64),](x, again, mask, n, 0.25, 1234567890123, SIZE=64)  # no matter how it is cut
     assert (out == again).all()
@@ -284,9 +284,9 @@ def persistent_matmul(
         b_at = zg.add(b_ptr, zg.add(zg.mul(zg.expand(at_k, 1), n), zg.expand(at_n, 0)))
         acc = zg.zeros((M, N), zg.f32)
         for step in zg.range(0, zg.cdiv(k, K), num_stages=2):
-            left = k - step * K
-            a = zg.load(a_at, zg.compare(zg.expand(at_k, 0), left, LESS), other=0.0)
-            b = zg.load(b_at, zg.compare(zg.expand(at_k, 1), left, LESS), other=0.0)
+            rest = k - step * K
+            a = zg.load(a_at, zg.compare(zg.expand(at_k, 0), rest, LESS), other=0.0)
+            b = zg.load(b_at, zg.compare(zg.expand(at_k, 1), rest, LESS), other=0.0)
             acc = zg.dot(a, b, acc)
             a_at = zg.add(a_at, K)
             b_at = zg.add(b_at, K * n)
@@ -371,8 +371,8 @@ def test_group_norm(weights, activation, rng, launch):
     x = rng.standard_normal((groups, each)).astype(np.float32)
     w, b = rng.standard_normal((2, groups)).astype(np.float32)
     out = np.zeros_like(x)
-    given = [w, b] if weights else [None, None]
-    launch(group_norm, 4, [x, *given, out, groups, each, 1e-5], ACTIVATION=activation, SIZE=16)
+    parameters = [w, b] if weights else [None, None]
+    launch(group_norm, 4, [x, *parameters, out, groups, each, 1e-5], ACTIVATION=activation, SIZE=16)
     y = (x - x.mean(1, keepdims=True)) / np.sqrt(x.var(1, keepdims=True) + 1e-5)
     y = y * w[:, None] + b[:, None] if weights else y
 

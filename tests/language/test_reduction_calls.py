@@ -142,14 +142,14 @@ def wide(array):
 
 def extreme(x, axis, call):
     """Values and places, one row at a time, in Python."""
-    moved = np.moveaxis(x, axis, -1)
-    out = moved.shape[:-1]
-    chosen, places = [], []
-    for row in moved.reshape(-1, moved.shape[-1]):
+    lines = np.moveaxis(x, axis, -1)
+    out = lines.shape[:-1]
+    extremes, places = [], []
+    for row in lines.reshape(-1, lines.shape[-1]):
         keys = wide(row).tolist()
         numbers = [k for k in keys if k == k]
         if not numbers:
-            chosen.append(row[0])
+            extremes.append(row[0])
             places.append(0)
             continue
         best = max(numbers) if call == "max" else min(numbers)
@@ -160,18 +160,18 @@ def extreme(x, axis, call):
             signs = [np.signbit(wide(row)[i]) for i, k in enumerate(keys) if k == 0]
             negative = all(signs) if call == "max" else any(signs)
             value = np.array(-0.0 if negative else 0.0).astype(row.dtype)
-        chosen.append(value)
+        extremes.append(value)
         places.append(place)
-    return np.array(chosen, x.dtype).reshape(out), np.array(places, np.int32).reshape(out)
+    return np.array(extremes, x.dtype).reshape(out), np.array(places, np.int32).reshape(out)
 
 
-def pick(x, places, axis, keep, given):
+def pick(x, places, axis, keep, index):
     """The elements at the places: of equal ones the left one, with its sign."""
-    if given is None:
+    if index is None:
         return np.take_along_axis(x, places.reshape(-1, 1).astype(int), 1).reshape(places.shape)
     at = places if keep else np.expand_dims(places, axis)
-    taken = np.take_along_axis(x, at.astype(int), axis)
-    return taken if keep else np.squeeze(taken, axis)
+    values = np.take_along_axis(x, at.astype(int), axis)
+    return values if keep else np.squeeze(values, axis)
 
 
 @zg.function
@@ -293,11 +293,11 @@ def test_functions_of_one_name_get_different_symbols(compute):
     def reduce_sum(x, axis: zg.constexpr):
         return zg.max(x)
 
-    one, ten = summing(1), summing(10)
+    by_one, ten = summing(1), summing(10)
 
     @zg.function
     def first(x):
-        return one(x)
+        return by_one(x)
 
     @zg.function
     def second(x):

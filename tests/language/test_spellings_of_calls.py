@@ -60,16 +60,16 @@ def not_equal(a, b):
     return zg.not_equal(a, b)
 
 
-HELPERS = {made.name: made for made in (less, less_equal, greater, greater_equal, equal, not_equal)}
+HELPERS = {helper.name: helper for helper in (less, less_equal, greater, greater_equal, equal, not_equal)}
 
 
 @zg.kernel
 def dtypes(out_ptr, dtype: zg.constexpr):
     at = zg.arange(0, 4)
-    one = zg.add(zg.zeros((4,), np.float32), zg.full((4,), 1.5, "float32"))
-    zg.static_assert(one.dtype == zg.f32)
-    zg.static_assert(one.dtype == FLOAT)
-    zg.store(zg.add(out_ptr, at), zg.cast(zg.cast(one, dtype), "f32"))
+    total = zg.add(zg.zeros((4,), np.float32), zg.full((4,), 1.5, "float32"))
+    zg.static_assert(total.dtype == zg.f32)
+    zg.static_assert(total.dtype == FLOAT)
+    zg.store(zg.add(out_ptr, at), zg.cast(zg.cast(total, dtype), "f32"))
 
 
 @pytest.mark.parametrize("dtype", [np.float16, np.dtype("float16"), "float16", "f16", zg.f16])
@@ -170,8 +170,8 @@ def counts(p):
 
 
 def test_hints_name_the_call():
-    with pytest.raises(KernelValueError, match=r"zg.sum: dtype must be an integer or a float; got i1") as caught:
+    with pytest.raises(KernelValueError, match=r"zg.sum: dtype must be an integer or a float; got i1") as error_info:
         counts.triton(zg.ptr(zg.i32))
-    assert "zg.any" in caught.value.hint
+    assert "zg.any" in error_info.value.hint
     with pytest.raises(KernelTypeError):
         zg.trace(lambda p: zg.store(p, zg.full((4,), 1, "float33")), zg.ptr(zg.i32)).triton(zg.ptr(zg.i32))

@@ -77,11 +77,11 @@ def moved(codes, x, out, n):
     at = tl.arange(0, 16)
     tl.store(to + at, tl.load(x + at), mask=at < 8)
     tl.debug_barrier()  # The threads that read an element need not be those that wrote it.
-    kept = tl.load(to + at, mask=at < 12, other=1.5)
+    numbers = tl.load(to + at, mask=at < 12, other=1.5)
     total = tl.zeros((16,), tl.float32)
     for _ in range(n):
-        kept = tl.reshape(tl.trans(tl.reshape(kept, [4, 4])), [16])
-        kept, same = tl.join(kept, kept).split()
+        numbers = tl.reshape(tl.trans(tl.reshape(numbers, [4, 4])), [16])
+        numbers, same = tl.join(numbers, numbers).split()
         total += pick(same, n).to(tl.float32)
     tl.store(out + at, total)
     tl.store(out + 16, tl.full((), 0.25, tl.float8e4b15).to(tl.float32))
@@ -92,8 +92,8 @@ def test_it_is_loaded_stored_and_moved(launch: Any):
     codes = CODES[:16].copy()
     launch(moved, 1, [codes, x, out, 2])
     assert (codes[:8] == narrowed(x[:8])).all() and (codes[8:] == CODES[8:16]).all()
-    kept = np.where(np.arange(16) < 12, NUMBERS[codes], 1.5)
-    assert out.tolist() == [*(kept + kept.reshape(4, 4).T.ravel()), 0.25]
+    expected = np.where(np.arange(16) < 12, NUMBERS[codes], 1.5)
+    assert out.tolist() == [*(expected + expected.reshape(4, 4).T.ravel()), 0.25]
 
 
 @triton.jit
@@ -136,9 +136,9 @@ def of_another_maker(out):
     ],
 )
 def test_what_it_is_not_for_is_refused(kernel: Any, words: str):
-    with pytest.raises(triton.CompilationError) as caught:
+    with pytest.raises(triton.CompilationError) as error_info:
         kernel.triton(zg.ptr(zg.f32))
-    assert words in str(caught.value)
+    assert words in str(error_info.value)
 
 
 def test_tensors_are_read_as_it(monkeypatch: pytest.MonkeyPatch):
@@ -152,7 +152,7 @@ def test_tensors_are_read_as_it(monkeypatch: pytest.MonkeyPatch):
         tl.store(out + at, tl.load(x + at))
 
     codes = torch.from_numpy(CODES.copy())
-    made = read[(1,)](triton.reinterpret(codes, tl.float8e4b15), out)
-    assert (out.numpy() == NUMBERS).all() and made.src.signature["x"] == "*fp8e4b15"
+    launch = read[(1,)](triton.reinterpret(codes, tl.float8e4b15), out)
+    assert (out.numpy() == NUMBERS).all() and launch.src.signature["x"] == "*fp8e4b15"
     with pytest.raises(triton.CompilationError, match="type fp8e5b16 not supported in this architecture"):
         read[(1,)](triton.reinterpret(codes, tl.float8e5b16), out)

@@ -180,9 +180,9 @@ def bad_name(out, n):
 )
 def test_errors_are_of_the_classes_of_triton_in_its_words(kernel, cls, words, line):
     types = (zg.ptr(zg.i32),) + (zg.i32,) * (len(kernel.signature.parameters) - 1)
-    with pytest.raises(cls) as caught:
+    with pytest.raises(cls) as error_info:
         kernel.triton(*types)
-    error: Any = caught.value
+    error: Any = error_info.value
     assert isinstance(error, zg.ZigguratError) and isinstance(error, triton.TritonError)
     assert words in str(error)
     assert str(error).startswith(f"at {line + 1}:")
@@ -190,9 +190,9 @@ def test_errors_are_of_the_classes_of_triton_in_its_words(kernel, cls, words, li
 
 
 def test_the_error_in_a_called_function_is_the_cause_of_that_of_the_call():
-    with pytest.raises(triton.CompilationError) as caught:
+    with pytest.raises(triton.CompilationError) as error_info:
         bad_returns.triton(zg.ptr(zg.i32), zg.i32)
-    assert "Inconsistent return types" in str(caught.value.__cause__)
+    assert "Inconsistent return types" in str(error_info.value.__cause__)
 
 
 def test_a_global_that_has_changed_is_an_error_at_the_launch():

@@ -165,9 +165,9 @@ def named_tuples(out, view, N: tl.constexpr):
     i = tl.arange(0, N)
     for step in range(2):
         view = moved(view, step)
-    made = View(out, (1,))
+    out_view = View(out, (1,))
     x = tl.load(view.ptr + i * view.strides[0])
-    tl.store(made.ptr + i, x * view.scale + made.scale)
+    tl.store(out_view.ptr + i, x * view.scale + out_view.scale)
 
 
 def test_named_tuples_are_arguments_results_and_loop_carried_values():
@@ -558,13 +558,13 @@ def test_types_of_tuples_and_constants():
 
     @triton.jit
     def kernel(out, n, K: tl.constexpr):
-        made = both(n)
-        tl.static_assert(made.type == tl.tuple_type([tl.int32, tl.int32]))
-        tl.static_assert((made, 1.5 + n).type == tl.tuple_type((made.type, tl.float32)))
-        tl.static_assert(made.type != tl.tuple_type([tl.int32, tl.int64]) and made.type[1] == tl.int32)
+        pair = both(n)
+        tl.static_assert(pair.type == tl.tuple_type([tl.int32, tl.int32]))
+        tl.static_assert((pair, 1.5 + n).type == tl.tuple_type((pair.type, tl.float32)))
+        tl.static_assert(pair.type != tl.tuple_type([tl.int32, tl.int64]) and pair.type[1] == tl.int32)
         tl.static_assert(K.type == tl.constexpr_type(7))
         for i in tl.static_range(2):
-            tl.store(out + i, made[i])
+            tl.store(out + i, pair[i])
 
     assert run(kernel, -5, 7)[:2].tolist() == [1, -5]
     assert str(tl.tuple_type([tl.int32, tl.float32], ["a", "b"])) == "[a:int32,b:fp32]"

@@ -41,8 +41,8 @@ def random_layout(random: Random, numel: int, num_warps: int, *, mixed: bool = T
     if mixed:
         for _ in range(random.randrange(2 * bits + 1)):
             if bits > 1:
-                one, other = random.sample(range(bits), 2)
-                bases[one] ^= bases[other]
+                first_bit, other = random.sample(range(bits), 2)
+                bases[first_bit] ^= bases[other]
     places = LANE_BITS + bits_of(num_warps)
     spread = max(0, min(bits, places) - random.choice((0, 0, 0, 1, 2)))
     threads = [*bases[:spread], *([0] * (places - spread))]

@@ -31,8 +31,8 @@ def sum_of(warps: int, n: int, element: Type = f32) -> TensorType:
 
 
 def view(name: str, ring: str, slot: str, type_: SharedType) -> str:
-    one = SharedType(type_.shape, type_.element, type_.offsets)
-    return f"%{name} : {one} = gpu.local_view %{ring} %{slot};"
+    shared = SharedType(type_.shape, type_.element, type_.offsets)
+    return f"%{name} : {shared} = gpu.local_view %{ring} %{slot};"
 
 
 def filling(number: int, *loads: tuple[str, str, SharedType, str]) -> str:

@@ -22,12 +22,12 @@ def counted(x_ptr, set_ptr, zeros_ptr, turned_ptr, N: zg.constexpr):
 @pytest.mark.parametrize("dtype", [np.int8, np.uint8])
 def test_every_byte(dtype: type):
     x = np.arange(256, dtype=np.uint8).view(dtype)
-    ones, zeros, turned = np.zeros(256, np.int32), np.zeros(256, np.int32), np.zeros(256, dtype)
-    counted[(1,)](x, ones, zeros, turned, 256)
+    ones, zeros, reversed_bits = np.zeros(256, np.int32), np.zeros(256, np.int32), np.zeros(256, dtype)
+    counted[(1,)](x, ones, zeros, reversed_bits, 256)
     texts = [f"{number:08b}" for number in range(256)]
     assert ones.tolist() == [text.count("1") for text in texts]
     assert zeros.tolist() == [len(text) - len(text.lstrip("0")) for text in texts]
-    assert turned.view(np.uint8).tolist() == [int(text[::-1], 2) for text in texts]
+    assert reversed_bits.view(np.uint8).tolist() == [int(text[::-1], 2) for text in texts]
 
 
 @pytest.mark.parametrize(("dtype", "suffix"), [(zg.i32, "b32"), (zg.u32, "b32"), (zg.i64, "b64"), (zg.u64, "b64")])

@@ -14,8 +14,8 @@ from ziggurat.frontends.language.constants import as_constant, is_enum
     "value", [None, True, 3, -2.5, "text", f32, PtrType(f32), CompareKind.EQUAL, (), (1, ("a", None), f32)], ids=repr
 )
 def test_what_is_a_constant(value):
-    known, found = as_constant(value)
-    assert known and found == value and type(found) is type(value)
+    is_constant, constant = as_constant(value)
+    assert is_constant and constant == value and type(constant) is type(value)
 
 
 @pytest.mark.parametrize("value", [object(), [1, 2], {1: 2}, print, (1, object()), 1j, b"bytes", np.ndarray, int])
@@ -30,8 +30,8 @@ def test_dtypes_of_numpy_become_ours():
 
 def test_numbers_of_numpy_become_pythons():
     for number, expected in ((np.int64(3), 3), (np.float32(0.5), 0.5), (np.bool_(True), True)):
-        known, found = as_constant(number)
-        assert known and found == expected and type(found) is type(expected)
+        is_constant, constant = as_constant(number)
+        assert is_constant and constant == expected and type(constant) is type(expected)
     assert as_constant(np.zeros(3))[0] is False
 
 

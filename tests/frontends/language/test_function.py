@@ -38,10 +38,10 @@ def test_a_name_of_its_own():
     def _sum(a: int, b: int) -> int:
         return a + b
 
-    named = Function(_sum, reader(_sum), "sum")
-    assert named.name == named.__qualname__ == named.fn.__qualname__ == "sum"
-    assert named.fn.__name__ == "_sum"
-    assert named(1, 2) == 3
+    function = Function(_sum, reader(_sum), "sum")
+    assert function.name == function.__qualname__ == function.fn.__qualname__ == "sum"
+    assert function.fn.__name__ == "_sum"
+    assert function(1, 2) == 3
 
 
 def test_a_kernel_can_be_made_of_a_helper():
@@ -72,9 +72,9 @@ def test_a_copy_is_the_function_itself():
     def local(x):
         return x
 
-    for one in (at_the_top, kernel_at_the_top, zg.function(local), zg.kernel(local)):
-        assert copy.deepcopy(one) is one and copy.copy(one) is one
-        assert copy.deepcopy({"of": [one]})["of"][0] is one
+    for original in (at_the_top, kernel_at_the_top, zg.function(local), zg.kernel(local)):
+        assert copy.deepcopy(original) is original and copy.copy(original) is original
+        assert copy.deepcopy({"of": [original]})["of"][0] is original
 
 
 def test_a_pickle_holds_the_qualified_name():

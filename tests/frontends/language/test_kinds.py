@@ -8,9 +8,9 @@ DECLARED = {name for name in vars(kinds) if name.startswith(("Const", "Value", "
 
 
 def test_the_kinds_of_parameters_are_those_declared():
-    used = {parameter.takes for signature in SIGNATURES.values() for parameter in signature.parameters}
+    kinds_of_parameters = {parameter.takes for signature in SIGNATURES.values() for parameter in signature.parameters}
     # `ConstCompareKind` stands beside the enum that it takes.
-    assert used == DECLARED | {"ConstCompareKind"}
+    assert kinds_of_parameters == DECLARED | {"ConstCompareKind"}
 
 
 def test_a_constant_is_told_by_its_name():

@@ -30,8 +30,8 @@ def test_all_names_nothing_that_is_not_there():
 @pytest.mark.parametrize("name", SIGNATURES)
 def test_every_parameter_is_documented(name: str):
     signature = SIGNATURES[name]
-    listed = [line for line in signature.doc.split("\n") if line.startswith("- `")]
-    documented = [part.strip("-` ") for line in listed for part in line.split(":")[0].split(",")]
+    bullets = [line for line in signature.doc.split("\n") if line.startswith("- `")]
+    documented = [part.strip("-` ") for line in bullets for part in line.split(":")[0].split(",")]
     assert documented == [p.name for p in signature.parameters]
     assert "\nResult: " in signature.doc
     summary = signature.doc.split("\n")[0]
@@ -39,19 +39,19 @@ def test_every_parameter_is_documented(name: str):
 
 
 def test_methods_are_calls_that_take_the_value_first():
-    for meant in METHODS.values():
-        names = [parameter.name for parameter in SIGNATURES[meant.call].parameters]
-        assert names[0] == "desc" and set(meant.constants) <= set(names)
+    for spelling in METHODS.values():
+        names = [parameter.name for parameter in SIGNATURES[spelling.call].parameters]
+        assert names[0] == "desc" and set(spelling.constants) <= set(names)
 
 
 def test_import_brings_nothing_heavy():
     program = "import ziggurat.frontends.language, sys; print('numpy' in sys.modules, 'difflib' in sys.modules)"
-    shown = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
-    assert shown.stdout.split() == ["False", "False"]
+    output = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert output.stdout.split() == ["False", "False"]
 
 
 def test_methods_are_calls_of_the_language():
-    assert {SIGNATURES[meant.call].group for meant in METHODS.values()} == {"Tensor descriptors"}
+    assert {SIGNATURES[spelling.call].group for spelling in METHODS.values()} == {"Tensor descriptors"}
     assert {"load", "store", "gather", "scatter", "atomic_add", "atomic_xor"} < {*METHODS}
 
 

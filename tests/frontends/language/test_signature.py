@@ -11,11 +11,11 @@ from ziggurat.frontends.language.signature import REQUIRED, active_recorder, cal
 
 
 def message(name: str, *arguments: object, **keywords: object) -> str:
-    with pytest.raises(KernelTypeError) as caught:
+    with pytest.raises(KernelTypeError) as error_info:
         SIGNATURES[name].bind(arguments, keywords)
-    near, written, _ = str(caught.value.hint).partition(f"zg.{SIGNATURES[name]}")
-    assert written and near == ("did you mean mask? " if "musk" in keywords else "")
-    return caught.value.summary
+    near, usage, _ = str(error_info.value.hint).partition(f"zg.{SIGNATURES[name]}")
+    assert usage and near == ("did you mean mask? " if "musk" in keywords else "")
+    return error_info.value.summary
 
 
 def test_arguments_by_position_and_keyword_with_defaults():
@@ -60,9 +60,9 @@ def test_which_parameters_are_constant():
 
 
 def test_a_call_outside_of_a_kernel():
-    with pytest.raises(KernelTypeError) as caught:
+    with pytest.raises(KernelTypeError) as error_info:
         zg.load(1)
-    assert caught.value.summary == "zg.load was called outside of a kernel"
+    assert error_info.value.summary == "zg.load was called outside of a kernel"
     with pytest.raises(KernelTypeError, match=r"zg\.load needs its argument 'ptr'"):
         zg.load()  # pyright: ignore[reportCallIssue]
     with pytest.raises(KernelTypeError, match=r"zg\.add: 'a' must be a number outside of a kernel"):

@@ -21,9 +21,9 @@ def test_members_are_triton_s_alone_and_lead_to_ours(name, type_of):
     assert hint is not None
     for ours in re.findall(r"zg\.(\w+)", hint):
         assert hasattr(zg, ours)
-    with pytest.raises(zg.KernelNameError, match=f"the module 'zg' has no '{name}'") as caught:
+    with pytest.raises(zg.KernelNameError, match=f"the module 'zg' has no '{name}'") as error_info:
         type_of(f"zg.{name}")
-    assert caught.value.hint == hint
+    assert error_info.value.hint == hint
 
 
 @pytest.mark.parametrize("name", ATTRIBUTES)
@@ -33,12 +33,12 @@ def test_attributes_lead_to_ours(name, type_of):
     for ours in re.findall(r"zg\.(\w+)", hint):
         assert hasattr(zg, ours)
     for text in (f"t.{name}", f"t.{name}(0)"):
-        with pytest.raises(zg.KernelTypeError, match=rf"has no (property|method) '{name}'") as caught:
+        with pytest.raises(zg.KernelTypeError, match=rf"has no (property|method) '{name}'") as error_info:
             type_of(text)
-        assert caught.value.hint == hint
-    with pytest.raises(zg.KernelTypeError, match=f"has no '{name}'") as caught:
+        assert error_info.value.hint == hint
+    with pytest.raises(zg.KernelTypeError, match=f"has no '{name}'") as error_info:
         zg.trace(lambda p: getattr(zg.arange(0, 16), name), zg.ptr(zg.f32))
-    assert caught.value.hint == hint
+    assert error_info.value.hint == hint
 
 
 def test_a_module_may_have_another_name():
@@ -47,21 +47,23 @@ def test_a_module_may_have_another_name():
 
 
 def test_only_public_names_are_suggested(type_of):
-    with pytest.raises(zg.KernelNameError) as caught:
+    with pytest.raises(zg.KernelNameError) as error_info:
         type_of("zg.Anny")
-    assert "zg.Any" not in (caught.value.hint or "")
+    assert "zg.Any" not in (error_info.value.hint or "")
 
 
 def test_an_enum_lists_its_members(type_of):
-    with pytest.raises(zg.KernelNameError, match=r"the enum 'K' has no 'LT'") as caught:
+    with pytest.raises(zg.KernelNameError, match=r"the enum 'K' has no 'LT'") as error_info:
         type_of("K.LT")
-    assert caught.value.hint is not None and caught.value.hint.startswith("it has EQUAL, NOT_EQUAL, LESS_THAN, ")
-    with pytest.raises(zg.KernelNameError) as caught:
+    assert error_info.value.hint is not None and error_info.value.hint.startswith(
+        "it has EQUAL, NOT_EQUAL, LESS_THAN, "
+    )
+    with pytest.raises(zg.KernelNameError) as error_info:
         type_of("K.LES_THAN")
-    assert caught.value.hint == "did you mean K.LESS_THAN?"
+    assert error_info.value.hint == "did you mean K.LESS_THAN?"
 
 
 def test_an_anonymous_function_is_to_be_a_def(type_of):
-    with pytest.raises(zg.KernelSyntaxError) as caught:
+    with pytest.raises(zg.KernelSyntaxError) as error_info:
         type_of("twice(1)", twice=lambda x: 2 * x)
-    assert caught.value.hint == "decorate what it does as a def with @zg.function"
+    assert error_info.value.hint == "decorate what it does as a def with @zg.function"

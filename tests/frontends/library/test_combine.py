@@ -41,16 +41,16 @@ def test_of_equal_elements_the_first_wins_in_every_order(name, value, index):
     combine = COMBINE[name].fn
     pairs = [(v, k) for k, v in enumerate(VALUES)]
     for order in itertools.permutations(pairs):
-        found = functools.reduce(lambda a, b: combine(*a, *b), order)
-        assert found == (value, index), order
+        result = functools.reduce(lambda a, b: combine(*a, *b), order)
+        assert result == (value, index), order
 
 
 @pytest.mark.parametrize(("name", "value", "indices"), [("argmax_any", 3.0, {2, 3}), ("argmin_any", -2.0, {1})])
 def test_any_of_equal_elements_may_win_where_it_is_said(name, value, indices):
     combine = COMBINE[name].fn
     for order in itertools.permutations([(v, k) for k, v in enumerate(VALUES)]):
-        found, index = functools.reduce(lambda a, b: combine(*a, *b), order)
-        assert found == value and index in indices, order
+        result, index = functools.reduce(lambda a, b: combine(*a, *b), order)
+        assert result == value and index in indices, order
 
 
 def test_among_nans_the_first_wins():
@@ -64,8 +64,8 @@ def test_grouping_does_not_matter():
         items = [(v, k) for k, v in enumerate(VALUES)] if name.startswith("arg") else [(v,) for v in VALUES]
 
         def both(a, b, combine=combine):
-            made = combine(*a, *b)
-            return made if isinstance(made, tuple) else (made,)
+            result = combine(*a, *b)
+            return result if isinstance(result, tuple) else (result,)
 
         for a, b, c in itertools.permutations(items, 3):
             left, right = both(both(a, b), c), both(a, both(b, c))

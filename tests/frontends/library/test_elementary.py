@@ -41,15 +41,15 @@ def test_errors_in_last_places(name: str, dtype: type):
         1 - 10.0 ** rng.uniform(-8, 0, 4 * n), 10.0 ** rng.uniform(-8, 0, 4 * n) - 1,
     ]).astype(dtype)  # fmt: skip
     x[:11] = [0, -0.0, np.inf, -np.inf, np.nan, 1, -1, 0.5, -0.5, 1e-45, -1e-45]
-    found = np.zeros_like(x)
-    applied[(len(x) // n,)](x, found, LIBRARY[name], n)
+    actual = np.zeros_like(x)
+    applied[(len(x) // n,)](x, actual, LIBRARY[name], n)
     true = TRUE[name](x.astype(np.longdouble))
     expected = true.astype(dtype)
     finite = np.isfinite(expected)
-    np.testing.assert_array_equal(found[~finite], expected[~finite])
-    np.testing.assert_array_equal(np.signbit(found[:2]), np.signbit(expected[:2]))
+    np.testing.assert_array_equal(actual[~finite], expected[~finite])
+    np.testing.assert_array_equal(np.signbit(actual[:2]), np.signbit(expected[:2]))
     unit = np.spacing(np.maximum(np.abs(expected[finite]), np.finfo(dtype).tiny)).astype(np.longdouble)
-    error = np.abs(found[finite] - true[finite]) / unit
+    error = np.abs(actual[finite] - true[finite]) / unit
     worst = int(np.argmax(error))
     assert error[worst] <= BOUNDS[name], f"{name}({x[finite][worst]!r}) is {error[worst]} last places off"
 

@@ -48,32 +48,32 @@ def sample(dtype: Any, seed: int) -> Array:
     if dtype.kind in "iu":
         info = np.iinfo(dtype)
         some = np.array([0, 1, 2, 3, 255, info.max, info.max - 1, info.min, info.min + 1, info.max // 2], dtype)
-        found = np.concatenate([some, rng.integers(info.min, info.max, N - len(some), dtype, endpoint=True)])
+        numbers = np.concatenate([some, rng.integers(info.min, info.max, N - len(some), dtype, endpoint=True)])
     else:
         info = np.finfo(dtype)
         some = [0, 1, 0.5, 1.5, 2.5, np.inf, np.nan, info.max, info.tiny, info.smallest_subnormal, 2.0**31, 2.0**63]
         some = np.array([*some, *(-x for x in some)])
         count = (N - len(some)) // 2
         sizes = 10.0 ** np.concatenate([rng.uniform(-3, 12, count), rng.uniform(-30, 30, count)])
-        found = np.concatenate([some, rng.standard_normal(2 * count) * sizes]).astype(dtype)
-    return np.random.default_rng(seed + 1).permutation(found)
+        numbers = np.concatenate([some, rng.standard_normal(2 * count) * sizes]).astype(dtype)
+    return np.random.default_rng(seed + 1).permutation(numbers)
 
 
-def assert_equal(found: Array, expected: Any):
-    expected = np.asarray(expected).astype(found.dtype)
-    np.testing.assert_array_equal(found, expected)
-    if found.dtype.kind == "f":
+def assert_equal(actual: Array, expected: Any):
+    expected = np.asarray(expected).astype(actual.dtype)
+    np.testing.assert_array_equal(actual, expected)
+    if actual.dtype.kind == "f":
         numbers = ~np.isnan(expected)
-        np.testing.assert_array_equal(np.signbit(found[numbers]), np.signbit(expected[numbers]))
+        np.testing.assert_array_equal(np.signbit(actual[numbers]), np.signbit(expected[numbers]))
 
 
-def last_places(found: Array, true: Any) -> float:
+def last_places(actual: Array, true: Any) -> float:
     """The largest error, where the true value is an ordinary number."""
-    expected = true.astype(found.dtype)
+    expected = true.astype(actual.dtype)
     finite = np.isfinite(expected)
-    np.testing.assert_array_equal(found[~finite], expected[~finite])
-    unit = np.spacing(np.maximum(np.abs(expected[finite]), np.finfo(found.dtype).tiny)).astype(np.longdouble)
-    return float((np.abs(found[finite] - true[finite]) / unit).max())
+    np.testing.assert_array_equal(actual[~finite], expected[~finite])
+    unit = np.spacing(np.maximum(np.abs(expected[finite]), np.finfo(actual.dtype).tiny)).astype(np.longdouble)
+    return float((np.abs(actual[finite] - true[finite]) / unit).max())
 
 
 # Integers, by Python's.
@@ -215,10 +215,10 @@ def test_directed_arithmetic(dtype: Any, rounding: str):
         "add": lambda a, b, c: a + b, "sub": lambda a, b, c: a - b, "mul": lambda a, b, c: a * b,
         "div": lambda a, b, c: a / b, "rcp": lambda a, b, c: 1 / b, "fma": lambda a, b, c: a * b + c,
     }  # fmt: skip
-    given = {"rcp": (y,), "fma": (x, y, z)}
+    operands = {"rcp": (y,), "fma": (x, y, z)}
     for name, meaning in exact.items():
-        found = applied(FUNCTIONS[f"{name}_{rounding}"], *given.get(name, (x, y)), out=dtype)
-        for row in zip(found, x, y, z, strict=True):
+        actual = applied(FUNCTIONS[f"{name}_{rounding}"], *operands.get(name, (x, y)), out=dtype)
+        for row in zip(actual, x, y, z, strict=True):
             value = meaning(*(Fraction(float(v)) for v in row[1:]))
             down = rounding == "rd" or (rounding == "rz" and value > 0)
             neighbour = Fraction(float(np.nextafter(row[0], dtype.type(np.inf if down else -np.inf))))
@@ -233,12 +233,12 @@ def test_directed_arithmetic(dtype: Any, rounding: str):
 
 @pytest.mark.parametrize("dtype", FLOATS)
 def test_directed_arithmetic_at_its_limits(dtype: Any):
-    one, largest = np.ones(N, dtype), np.full(N, np.finfo(dtype).max, dtype)
+    ones, largest = np.ones(N, dtype), np.full(N, np.finfo(dtype).max, dtype)
     for rounding in ("rz", "rd", "ru"):
-        assert np.signbit(applied(FUNCTIONS[f"add_{rounding}"], one, -one, out=dtype)).all() == (rounding == "rd")
+        assert np.signbit(applied(FUNCTIONS[f"add_{rounding}"], ones, -ones, out=dtype)).all() == (rounding == "rd")
         assert np.isinf(applied(FUNCTIONS[f"add_{rounding}"], largest, largest, out=dtype)).all() == (rounding == "ru")
-        assert np.isinf(applied(FUNCTIONS[f"div_{rounding}"], one, 0 * one, out=dtype)).all()
-        assert np.isnan(applied(FUNCTIONS[f"sqrt_{rounding}"], -one, out=dtype)).all()
+        assert np.isinf(applied(FUNCTIONS[f"div_{rounding}"], ones, 0 * ones, out=dtype)).all()
+        assert np.isnan(applied(FUNCTIONS[f"sqrt_{rounding}"], -ones, out=dtype)).all()
 
 
 ROUNDINGS = {"rn": np.rint, "rz": np.trunc, "rd": np.floor, "ru": np.ceil}
@@ -267,18 +267,18 @@ def test_numbers_to_floats(source: str, target: str):
     for rounding in ROUNDINGS:
         if (name := f"{source}2{target}_{rounding}") not in FUNCTIONS:
             continue
-        found = applied(FUNCTIONS[name], x, out=out)
+        actual = applied(FUNCTIONS[name], x, out=out)
         near = x.astype(out)
         neighbours = [np.nextafter(near, out.type(end)) for end in (-np.inf, np.inf)]
         for index, value in enumerate(exact):
             if value != value:
-                assert np.isnan(found[index])
+                assert np.isnan(actual[index])
                 continue
-            one: float = near[index].item()
+            nearest: float = near[index].item()
             below, above = (neighbour[index].item() for neighbour in neighbours)
-            down, up = below if one > value else one, above if one < value else one
-            wanted = {"rn": one, "rd": down, "ru": up, "rz": down if value > 0 else up}[rounding]
-            assert found[index].item() == wanted, (name, value)
+            down, up = below if nearest > value else nearest, above if nearest < value else nearest
+            expected = {"rn": nearest, "rd": down, "ru": up, "rz": down if value > 0 else up}[rounding]
+            assert actual[index].item() == expected, (name, value)
 
 
 # At the limits: 0, -0, ∞, -∞ and NaN.
@@ -299,9 +299,9 @@ def with_limits(name: str, dtype: Any, x: Array) -> tuple[Array, Array]:
     """The function of numbers, after its values at the limits, if they are known, are compared in the same launch."""
     limits = LIMITS.get(name, ())
     at = np.array([0, -0.0, INF, -INF, NAN][: len(limits)], dtype)
-    found = applied(FUNCTIONS[name], np.concatenate([at, x[len(at) :]]), out=dtype)
-    assert_equal(found[: len(at)], np.array(limits, dtype))
-    return x[len(at) :], found[len(at) :]
+    actual = applied(FUNCTIONS[name], np.concatenate([at, x[len(at) :]]), out=dtype)
+    assert_equal(actual[: len(at)], np.array(limits, dtype))
+    return x[len(at) :], actual[len(at) :]
 
 
 # Functions of real numbers.
@@ -328,12 +328,12 @@ def arguments_of(kind: str, dtype: Any) -> Array:
     rng = np.random.default_rng(0)
     sizes = 10.0 ** rng.uniform(-30, 30, N)
     signed = np.where(rng.random(N) < 0.5, -sizes, sizes)
-    made = {
+    samples = {
         "wide": np.where(rng.random(N) < 0.3, signed, rng.uniform(-80, 80, N)), "positive": sizes,
         "one": rng.uniform(-1, 1, N), "some": rng.uniform(-20, 20, N), "above 1": 1 + np.abs(signed),
         "ten": rng.uniform(-37, 38, N),
     }  # fmt: skip
-    return made[kind].astype(dtype)
+    return samples[kind].astype(dtype)
 
 
 # The short functions of f32 on many numbers: the ends of the interval, or of its binary logarithm for logarithms.
@@ -357,24 +357,24 @@ def test_short_functions_of_f32_at_many_numbers(name: str):
     else:
         x = np.linspace(*SHORT[name], 1 << 16)
     x = np.random.default_rng(0).permutation(x).astype(F32)
-    found, function = np.zeros_like(x), FUNCTIONS[name]
+    actual, function = np.zeros_like(x), FUNCTIONS[name]
 
     @zg.kernel
     def kernel(x_ptr: Any, out_ptr: Any, BLOCK: zg.constexpr):
         at = zg.add(zg.mul(zg.program_id(0), BLOCK), zg.arange(0, BLOCK))
         zg.store(zg.add(out_ptr, at), function(zg.load(zg.add(x_ptr, at))))
 
-    kernel[(len(x) // 4096,)](x, found, 4096)
-    assert last_places(found, true(x.astype(np.longdouble))) <= bound
+    kernel[(len(x) // 4096,)](x, actual, 4096)
+    assert last_places(actual, true(x.astype(np.longdouble))) <= bound
 
 
 def test_short_powers_at_limits():
     """At infinities, NaN, zeros, numbers whose product with the factor is infinite, and subnormal numbers."""
     x = np.array([INF, -INF, NAN, 0, -0.0, 3e38, -3e38, 1e-45, -1e-45], F32)
-    given = np.concatenate([x, np.zeros(N - len(x), F32)])
+    argument = np.concatenate([x, np.zeros(N - len(x), F32)])
     for name in ("exp", "exp2", "exp10"):
-        found = applied(FUNCTIONS[name], given, out=F32)[: len(x)]
-        assert_equal(found, [INF, 0, NAN, 1, 1, INF, 0, 1, 1])
+        actual = applied(FUNCTIONS[name], argument, out=F32)[: len(x)]
+        assert_equal(actual, [INF, 0, NAN, 1, 1, INF, 0, 1, 1])
     whole = np.concatenate([np.arange(-149, 128), [0] * 235]).astype(F32).reshape(2, N)
     for part in whole:  # Exact, so that the machine's power is that of 0.
         assert_equal(applied(FUNCTIONS["exp2"], part, out=F32), np.ldexp(np.ones(N, F32), part.astype(I32)))
@@ -384,10 +384,10 @@ def test_short_powers_at_limits():
 @pytest.mark.parametrize("name", REAL)
 def test_errors_in_last_places(name: str, dtype: Any):
     true, kind, *bounds = REAL[name]
-    x, found = with_limits(name, dtype, arguments_of(kind, dtype))
+    x, actual = with_limits(name, dtype, arguments_of(kind, dtype))
     if np.finfo(np.longdouble).nmant < 63:
         pytest.skip("NumPy has no float that is longer than f64 here")
-    assert last_places(found, true(x.astype(np.longdouble))) <= bounds[dtype == F64]
+    assert last_places(actual, true(x.astype(np.longdouble))) <= bounds[dtype == F64]
 
 
 @pytest.mark.parametrize("dtype", FLOATS)
@@ -407,9 +407,9 @@ def test_angles_and_norms(dtype: Any):
     half_turn = np.longdouble("3.141592653589793238462643383279")
     eighths = np.sin(half_turn * (np.arange(N) % 16) / 8)
     exact = np.where(np.arange(N) % 8 == 0, np.copysign(0.0, turns), eighths)
-    found = applied(FUNCTIONS["sinpi"], turns, out=dtype)
-    np.testing.assert_allclose(found, exact, rtol=2 * np.finfo(dtype).eps)
-    np.testing.assert_array_equal(np.signbit(found), np.signbit(exact))
+    actual = applied(FUNCTIONS["sinpi"], turns, out=dtype)
+    np.testing.assert_allclose(actual, exact, rtol=2 * np.finfo(dtype).eps)
+    np.testing.assert_array_equal(np.signbit(actual), np.signbit(exact))
     cosine = np.where(np.arange(N) % 8 == 4, 0.0, np.cos(half_turn * (np.arange(N) % 16) / 8))
     np.testing.assert_allclose(applied(FUNCTIONS["cospi"], turns, out=dtype), cosine, rtol=2 * np.finfo(dtype).eps)
 
@@ -437,8 +437,10 @@ FAST: dict[str, Callable[..., Any]] = {
 @pytest.mark.parametrize("name", FAST)
 def test_fast_functions(name: str):
     x, y = (np.random.default_rng(seed).uniform(0.1, 1.5, N).astype(F32) for seed in range(2))
-    given = (x, y) if name in ("fast_powf", "fast_dividef") else (x,)
-    np.testing.assert_allclose(applied(FUNCTIONS[name], *given, out=F32), FAST[name](*given), rtol=1e-5, atol=1e-6)
+    arguments = (x, y) if name in ("fast_powf", "fast_dividef") else (x,)
+    np.testing.assert_allclose(
+        applied(FUNCTIONS[name], *arguments, out=F32), FAST[name](*arguments), rtol=1e-5, atol=1e-6
+    )
 
 
 # Special functions: values by the argument, computed with 60 digits.
@@ -532,16 +534,16 @@ NEAR_ZEROS = 4e-15
 @pytest.mark.parametrize("dtype", FLOATS)
 @pytest.mark.parametrize("name", GOLDEN)
 def test_special_functions(name: str, dtype: Any):
-    _, found = with_limits(name, dtype, np.resize(np.array(list(GOLDEN[name]), dtype), N))
+    _, actual = with_limits(name, dtype, np.resize(np.array(list(GOLDEN[name]), dtype), N))
     if np.finfo(np.longdouble).nmant < 63:
         pytest.skip("NumPy has no float that is longer than f64 here")
-    true = np.resize(np.array([np.longdouble(text) for text in GOLDEN[name].values()]), N)[-len(found) :]
+    true = np.resize(np.array([np.longdouble(text) for text in GOLDEN[name].values()]), N)[-len(actual) :]
     if dtype == F32:
-        assert last_places(found, true) <= 0.51
+        assert last_places(actual, true) <= 0.51
     elif name in BOUNDS:
-        assert last_places(found, true) <= BOUNDS[name]
+        assert last_places(actual, true) <= BOUNDS[name]
     else:
-        assert (np.abs(found - true) <= NEAR_ZEROS * np.maximum(np.abs(true), 1)).all()
+        assert (np.abs(actual - true) <= NEAR_ZEROS * np.maximum(np.abs(true), 1)).all()
 
 
 # (order, argument, J, Y).
@@ -558,12 +560,12 @@ ORDERS = (
 @pytest.mark.parametrize("dtype", FLOATS)
 def test_bessel_functions_of_an_order(dtype: Any):
     orders, x, first, second = (np.resize(np.array(column, F64), N) for column in zip(*ORDERS, strict=True))
-    n, given = orders.astype(I32), x.astype(dtype)
+    n, arguments = orders.astype(I32), x.astype(dtype)
     tolerance = {"rtol": 1e-7 if dtype == F32 else 1e-13, "atol": 1e-15}
-    np.testing.assert_allclose(applied(FUNCTIONS["yn"], n, given, out=dtype), second, **tolerance)
+    np.testing.assert_allclose(applied(FUNCTIONS["yn"], n, arguments, out=dtype), second, **tolerance)
     n[::5] *= -1
     first[::5] = NAN
-    np.testing.assert_allclose(applied(FUNCTIONS["jn"], n, given, out=dtype), first, **tolerance)
+    np.testing.assert_allclose(applied(FUNCTIONS["jn"], n, arguments, out=dtype), first, **tolerance)
 
 
 @pytest.mark.parametrize("dtype", FLOATS)
@@ -573,13 +575,26 @@ def test_limits(name: str, dtype: Any):
 
 
 def test_every_function_is_tried():
-    tried = {name for name, *_ in OF_INTEGERS} | {name for name, *_ in EXACT_CASES} | {*REAL, *FAST, *GOLDEN, *LIMITS}
-    tried |= {"ilogb", "ldexp", "scalbn", "remainder", "llrint", "llround", "atan2", "hypot", "norm3d", "norm4d"}
-    tried |= {"rhypot", "rnorm3d", "rnorm4d", "pow", "fma", "fma_rn", "jn", "yn"}
+    names_of_cases = (
+        {name for name, *_ in OF_INTEGERS} | {name for name, *_ in EXACT_CASES} | {*REAL, *FAST, *GOLDEN, *LIMITS}
+    )
+    names_of_cases |= {
+        "ilogb",
+        "ldexp",
+        "scalbn",
+        "remainder",
+        "llrint",
+        "llround",
+        "atan2",
+        "hypot",
+        "norm3d",
+        "norm4d",
+    }
+    names_of_cases |= {"rhypot", "rnorm3d", "rnorm4d", "pow", "fma", "fma_rn", "jn", "yn"}
     directed = ("add", "sub", "mul", "div", "rcp", "sqrt", "fma")
-    tried |= {f"{name}_{rounding}" for name in directed for rounding in ("rz", "rd", "ru")}
+    names_of_cases |= {f"{name}_{rounding}" for name in directed for rounding in ("rz", "rd", "ru")}
     conversions = {name for name in FUNCTIONS if "2" in name and name.rpartition("_")[2] in ROUNDINGS}
-    assert tried | conversions == set(FUNCTIONS) and len(FUNCTIONS) == 197
+    assert names_of_cases | conversions == set(FUNCTIONS) and len(FUNCTIONS) == 197
 
 
 def test_compiled_functions_give_the_same_bits():
@@ -613,13 +628,13 @@ def test_compiled_functions_give_the_same_bits():
     x, n = rng.uniform(0.1, 30, 32), rng.integers(-(2**31), 2**31 - 1, 32).astype(I32)
     n[::2] >>= 25
     for name in names:
-        given = x.astype(F32) if name == "rcbrt" else x
+        argument = x.astype(F32) if name == "rcbrt" else x
         types = (zg.ptr(zg.f32 if name == "rcbrt" else zg.f64), zg.ptr(zg.i32), zg.ptr(zg.f64))
         constants = (FUNCTIONS[name], forms.get(name, 1))
-        expected, found = np.zeros(32), np.zeros(32)
-        kernel[(1,)](given, n, expected, *constants)
-        kernel.compile(*types, *constants, target="sm_90a", num_warps=1).simulate[(1,)](given, n, found)
-        np.testing.assert_array_equal(found, expected, name)
+        expected, actual = np.zeros(32), np.zeros(32)
+        kernel[(1,)](argument, n, expected, *constants)
+        kernel.compile(*types, *constants, target="sm_90a", num_warps=1).simulate[(1,)](argument, n, actual)
+        np.testing.assert_array_equal(actual, expected, name)
 
 
 def test_nothing_imports_the_package_unasked():

@@ -205,9 +205,9 @@ def test_normal_numbers(run: Run):
 @zg.kernel
 def sigmoid_and_softmax(first, second, x):
     at = zg.add(zg.mul(zg.expand(zg.arange(0, 4), 1), 16), zg.expand(zg.arange(0, 16), 0))
-    given = zg.load(zg.add(x, at))
-    zg.store(zg.add(first, at), zg.sigmoid(given))
-    zg.store(zg.add(second, at), zg.softmax(given, 1))
+    numbers = zg.load(zg.add(x, at))
+    zg.store(zg.add(first, at), zg.sigmoid(numbers))
+    zg.store(zg.add(second, at), zg.softmax(numbers, 1))
 
 
 @pytest.mark.parametrize("dtype", ["float16", "float32", "float64", "int32"])
@@ -217,9 +217,9 @@ def test_sigmoid_and_softmax_round_once(dtype: str):
     result = np.dtype("float32" if dtype == "int32" else dtype)
     powers = np.exp(wide - wide.max(axis=1, keepdims=True))
     exact = 1 / (1 + np.exp(-wide)), powers / powers.sum(axis=1, keepdims=True)
-    found = np.empty((4, 16), result), np.empty((4, 16), result)
-    zg.run(sigmoid_and_softmax.triton(*(zg.ptr(OURS[array.dtype]) for array in (*found, x))), 1, *found, x)
-    for got, expected in zip(found, exact, strict=True):
+    actual = np.empty((4, 16), result), np.empty((4, 16), result)
+    zg.run(sigmoid_and_softmax.triton(*(zg.ptr(OURS[array.dtype]) for array in (*actual, x))), 1, *actual, x)
+    for got, expected in zip(actual, exact, strict=True):
         ulp = np.spacing(expected.astype(result)).astype(np.float64)
         assert (np.abs(got - expected) <= (0.501 if dtype == "float16" else 16) * ulp).all()
 

@@ -21,17 +21,17 @@ def applied(x_ptr, y_ptr, out_ptr, function: zg.constexpr, N: zg.constexpr):
 
 
 def computed(x: Array, y: Array, function: Any = powers.pow) -> Array:
-    found = np.zeros_like(x)
-    applied[(len(x) // N,)](x, y, found, function, N)
-    return found
+    result = np.zeros_like(x)
+    applied[(len(x) // N,)](x, y, result, function, N)
+    return result
 
 
-def assert_near(found: Array, true: Any, ulp: float):
-    expected = true.astype(found.dtype)
+def assert_near(actual: Array, true: Any, ulp: float):
+    expected = true.astype(actual.dtype)
     finite = np.isfinite(expected)
-    np.testing.assert_array_equal(found[~finite], expected[~finite])
-    unit = np.spacing(np.maximum(np.abs(expected[finite]), np.finfo(found.dtype).tiny)).astype(np.longdouble)
-    assert (np.abs(found[finite] - true[finite]) / unit).max() <= ulp
+    np.testing.assert_array_equal(actual[~finite], expected[~finite])
+    unit = np.spacing(np.maximum(np.abs(expected[finite]), np.finfo(actual.dtype).tiny)).astype(np.longdouble)
+    assert (np.abs(actual[finite] - true[finite]) / unit).max() <= ulp
 
 
 @pytest.mark.filterwarnings("ignore::RuntimeWarning")
@@ -59,12 +59,12 @@ SPECIAL = [
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 def test_special_cases(dtype: type):
     x, y = (grid.ravel().copy() for grid in np.meshgrid(np.array(SPECIAL, dtype), np.array(SPECIAL, dtype)))
-    found = computed(x, y)
+    actual = computed(x, y)
     expected = np.power(x.astype(np.float64), y.astype(np.float64)).astype(dtype)
     numbers = ~np.isnan(expected)
-    np.testing.assert_array_equal(np.signbit(found[numbers]), np.signbit(expected[numbers]))
+    np.testing.assert_array_equal(np.signbit(actual[numbers]), np.signbit(expected[numbers]))
     np.testing.assert_allclose(
-        found, expected, rtol=4 * np.finfo(dtype).eps, atol=2 * np.finfo(dtype).smallest_subnormal
+        actual, expected, rtol=4 * np.finfo(dtype).eps, atol=2 * np.finfo(dtype).smallest_subnormal
     )
 
 
@@ -72,9 +72,9 @@ def test_special_cases(dtype: type):
 def test_integer_exponents_that_f32_does_not_have():
     exponents = np.array([2**24 + 1, 2**31 - 1, -(2**31), -(2**24) - 1, 5, 0, -1, 1], np.int32).repeat(N // 8)
     x = np.resize(np.array([-1, 1, -1.0000001, 0.9999999, -0.0, np.inf], np.float32), N)
-    found = computed(x, exponents, powers.powi)
-    assert_near(found, np.power(x.astype(np.longdouble), exponents.astype(np.longdouble)), 0.9)
-    np.testing.assert_array_equal(np.signbit(found), np.signbit(np.power(x.astype(np.float64), exponents)))
+    actual = computed(x, exponents, powers.powi)
+    assert_near(actual, np.power(x.astype(np.longdouble), exponents.astype(np.longdouble)), 0.9)
+    np.testing.assert_array_equal(np.signbit(actual), np.signbit(np.power(x.astype(np.float64), exponents)))
 
 
 def test_f16_is_computed_in_f32():

@@ -26,8 +26,8 @@ SIGNED = {8: i8, 16: i16, 32: i32, 64: i64}
 
 @zg.kernel
 def apply(source, target, shape: zg.constexpr, count: zg.constexpr, part: zg.constexpr):
-    made = part(zg.load(zg.add(source, zg.reshape(zg.arange(0, count), shape))))
-    zg.store(zg.add(target, zg.reshape(zg.arange(0, made.numel), made.shape)), made)
+    result = part(zg.load(zg.add(source, zg.reshape(zg.arange(0, count), shape))))
+    zg.store(zg.add(target, zg.reshape(zg.arange(0, result.numel), result.shape)), result)
 
 
 def computed(array, element, part, result, shape=None):
@@ -89,9 +89,9 @@ def test_keys_compare_as_values_do_and_give_them_back(element):
 @pytest.mark.parametrize("shape", [(1,), (2,), (16,), (64,), (2048,), (2, 8), (2, 2, 4), (2, 16, 64)], ids=str)
 def test_sorting_along_the_last_axis(shape, descending):
     values = np.random.default_rng(0).integers(-20, 20, shape).astype(np.int32)
-    found = computed(values, i32, falling if descending else rising, i32)
+    actual = computed(values, i32, falling if descending else rising, i32)
     expected = np.sort(values, axis=-1)
-    np.testing.assert_array_equal(found, expected[..., ::-1] if descending else expected)
+    np.testing.assert_array_equal(actual, expected[..., ::-1] if descending else expected)
 
 
 def test_the_stages_of_a_large_sort_are_a_loop():
@@ -119,8 +119,8 @@ def test_the_first_ones(count):
     def first(x):
         return take_first(x, count)
 
-    found = computed(values, i32, first, i32, (4, count))
-    np.testing.assert_array_equal(found, values[:, :count])
+    actual = computed(values, i32, first, i32, (4, count))
+    np.testing.assert_array_equal(actual, values[:, :count])
 
 
 def test_types_of_results():
@@ -147,8 +147,8 @@ def sorts(p):
 def test_a_sort_is_a_call_of_a_function():
     model = sorts.triton(zg.ptr(i8))
     *_, kernel = model.functions().values()
-    called = [op.callee for op in kernel.walk() if isinstance(op, tt.Call)]
-    assert called == [
+    callees = [op.callee for op in kernel.walk() if isinstance(op, tt.Call)]
+    assert callees == [
         "sort_tensor<x16, i8>_None_True_tensor<x16, i8>",
         "topk_tensor<x16, i8>_2_None_True_False_tensor<x2, i8>",
     ]

@@ -165,9 +165,9 @@ def test_launch_in_a_kernel(fail):
 
 def test_a_global_shadows_a_builtin(lines):
     assert '@"helper"' in lines("a = max(x, c=y)", max=helper)[-3]
-    found = lines("range = x\nfor i in range(3):\n    pass")
-    assert not any("builtins.range" in line for line in found)
-    assert "        %10 : object = call %8 %9;" in found
+    ops = lines("range = x\nfor i in range(3):\n    pass")
+    assert not any("builtins.range" in line for line in ops)
+    assert "        %10 : object = call %8 %9;" in ops
 
 
 def test_call_of_a_variable(lines):

@@ -53,10 +53,10 @@ def test_a_branch_that_is_not_run_is_no_error(define, what):
     (op,) = [op for op in model.walk() if isinstance(op, py.Error)]
     assert type(op.error()) is kind and message in op.summary
     assert execute(model, (0, 4)) == 5
-    with pytest.raises(kind) as caught:
+    with pytest.raises(kind) as error_info:
         execute(model, (1, 4))
-    assert caught.value.summary == op.summary
-    assert caught.value.location is not None and caught.value.location.source_line() is not None
+    assert error_info.value.summary == op.summary
+    assert error_info.value.location is not None and error_info.value.location.source_line() is not None
 
 
 @pytest.mark.parametrize("what", [what for what in WRONG if what != "a nested if"])
@@ -113,16 +113,16 @@ def test_certain_errors_are_reported_with_deferred_ones(define):
         if x:
             c = bad3 if a else 1
     """)
-    with pytest.raises(KernelErrors) as caught:
+    with pytest.raises(KernelErrors) as error_info:
         reflect(kernel)
-    assert [error.summary for error in caught.value.errors] == [f"name 'bad{i}' is not defined" for i in (1, 2, 3)]
+    assert [error.summary for error in error_info.value.errors] == [f"name 'bad{i}' is not defined" for i in (1, 2, 3)]
 
 
 def test_variables_of_a_statement_in_error_are_declared(lines):
-    found = lines("if x:\n    import math as m, os.path\n    y = m\ny = os")
-    assert '    %6 : Var<object> = var @"os";' in ["    " + line for line in found]
+    ops = lines("if x:\n    import math as m, os.path\n    y = m\ny = os")
+    assert '    %6 : Var<object> = var @"os";' in ["    " + line for line in ops]
     # The name of the import is a variable of the function, as in Python.
-    assert any('@"m"' in line for line in found)
+    assert any('@"m"' in line for line in ops)
 
 
 def test_names_of_other_scopes_are_not_the_functions(define):
@@ -132,9 +132,9 @@ def test_names_of_other_scopes_are_not_the_functions(define):
 
 def test_a_deleted_name(define):
     # A name that is deleted is the function's, as in Python: that of the module is not meant.
-    with pytest.raises(KernelErrors) as caught:
+    with pytest.raises(KernelErrors) as error_info:
         reflect(define("def kernel(x):\n    if x:\n        del y\n    return y\n", y=7))
-    assert [error.summary for error in caught.value.errors] == [
+    assert [error.summary for error in error_info.value.errors] == [
         "a kernel cannot use del",
         "'y' is used before it is assigned",
     ]

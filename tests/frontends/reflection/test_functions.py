@@ -82,8 +82,8 @@ def test_symbol_and_parameters():
     assert isinstance(model, core.Func)
     assert model.sym_name == "matmul_kernel"
     assert [p.type for p in model.body.parameters] == [pyobject] * 6 + [constexpr_type] * 2
-    declared = [op.name for op in model.body.entry.ops[:8] if isinstance(op, core.Var)]
-    assert declared == ["a_ptr", "b_ptr", "c_ptr", "M", "N", "K", "BLOCK", "ACTIVATION"]
+    variables = [op.name for op in model.body.entry.ops[:8] if isinstance(op, core.Var)]
+    assert variables == ["a_ptr", "b_ptr", "c_ptr", "M", "N", "K", "BLOCK", "ACTIVATION"]
 
 
 def test_functions_referred_to():
@@ -121,9 +121,9 @@ def test_all_errors_are_reported_in_the_order_of_the_source():
             z = {y}
         return z + y @ x
 
-    with pytest.raises(KernelErrors) as caught:
+    with pytest.raises(KernelErrors) as error_info:
         reflect(kernel)
-    summaries = [error.summary for error in caught.value.errors]
+    summaries = [error.summary for error in error_info.value.errors]
     assert summaries == [
         "name 'undefined_name' is not defined",
         "name 'also_undefined' is not defined",
@@ -131,7 +131,7 @@ def test_all_errors_are_reported_in_the_order_of_the_source():
         "a kernel cannot use a set",
         "a kernel cannot use the operator @",
     ]
-    lines = [error.location.line for error in caught.value.errors]
+    lines = [error.location.line for error in error_info.value.errors]
     assert lines == sorted(lines)
 
 
@@ -165,9 +165,9 @@ def test_speed():
 def test_wrong_parameters_are_errors_at_the_decorator(define, parameters, summary):
     fn = define(f"def kernel({parameters}):\n    pass\n")
     for decorator in (zg.kernel, zg.function):
-        with pytest.raises(KernelSyntaxError) as caught:
+        with pytest.raises(KernelSyntaxError) as error_info:
             decorator(fn)
-        assert caught.value.summary == summary and caught.value.location.line == 1
+        assert error_info.value.summary == summary and error_info.value.location.line == 1
 
 
 def test_an_async_function_is_an_error_at_the_decorator(define):

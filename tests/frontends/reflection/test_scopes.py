@@ -12,10 +12,10 @@ def placed(text):
     """`name@line` for a variable that its assignment declares, `name<line` for one declared before the statement."""
     body = ast.parse(textwrap.dedent(text).strip("\n")).body
     names = {node.id for node in ast.walk(ast.Module(body, [])) if isinstance(node, ast.Name)}
-    found = declarations(body, {"p", "q"}, names & {"a", "b", "c", "i", "j"})
+    by_statement = declarations(body, {"p", "q"}, names & {"a", "b", "c", "i", "j"})
     return sorted(
         f"{d.name}{'@' if d.by_assignment else '<'}{statement.lineno}"
-        for statement, entries in found.items()
+        for statement, entries in by_statement.items()
         for d in entries
     )
 

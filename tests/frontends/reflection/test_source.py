@@ -69,8 +69,8 @@ def test_indented_with_decorators():
 
 def test_lines_that_reach_further_left():
     model = reflect(Holder.multi_line)
-    stored = [op.name for op in model.walk() if isinstance(op, core.Var)]
-    assert stored == ["x", "text", "y", "z"]
+    variables = [op.name for op in model.walk() if isinstance(op, core.Var)]
+    assert variables == ["x", "text", "y", "z"]
     call = next(op for op in model.walk() if op.NAME == "invoke")
     first = Holder.multi_line.__code__.co_firstlineno
     assert (call.location.line, call.location.end_line) == (first + 7, first + 9)
@@ -143,9 +143,9 @@ def test_source_that_has_changed(tmp_path):
     spec.loader.exec_module(module)
     for text in ("import os\n\ndef kernel(x):\n    return x\n", "def kernel(y):\n    return y\n", "def (\n", "\n"):
         file.write_text(text)
-        with pytest.raises(KernelSyntaxError, match="the source of 'kernel' is not what it was") as caught:
+        with pytest.raises(KernelSyntaxError, match="the source of 'kernel' is not what it was") as error_info:
             reflect(module.kernel)
-        assert "load the module again" in caught.value.hint
+        assert "load the module again" in error_info.value.hint
     file.unlink()
     with pytest.raises(KernelSyntaxError, match="cannot be found"):
         reflect(module.kernel)
@@ -189,16 +189,16 @@ def test_ipython(tmp_path):
 def test_no_source():
     scope = {}
     exec("def kernel(x): return x", scope)
-    with pytest.raises(KernelSyntaxError) as caught:
+    with pytest.raises(KernelSyntaxError) as error_info:
         reflect(scope["kernel"])
-    assert caught.value.summary == "the source of 'kernel' cannot be found: there is no text for '<string>'"
-    assert "zg.kernel(source=text)" in caught.value.hint
+    assert error_info.value.summary == "the source of 'kernel' cannot be found: there is no text for '<string>'"
+    assert "zg.kernel(source=text)" in error_info.value.hint
 
 
 def test_lambda():
-    with pytest.raises(KernelSyntaxError, match="a lambda has no statements") as caught:
+    with pytest.raises(KernelSyntaxError, match="a lambda has no statements") as error_info:
         reflect(lambda x: x)
-    assert caught.value.hint == "write it as a function with def"
+    assert error_info.value.hint == "write it as a function with def"
 
 
 @pytest.mark.parametrize(

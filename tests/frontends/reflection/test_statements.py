@@ -160,5 +160,5 @@ def test_generated_kernels(define, suite):
     suite = f"if n:\n    a = b = i = j = x\n{suite}"
     model = reflect(define(f"def kernel(x, y, n):\n{indented(suite)}\n"))
     assert same_model(parse(str(model)), model)
-    declared = [op.name for op in model.walk() if op.NAME == "var"]
-    assert len(declared) == len(set(declared))
+    variables = [op.name for op in model.walk() if op.NAME == "var"]
+    assert len(variables) == len(set(variables))

@@ -101,8 +101,8 @@ def test_every_construct_of_python_is_known():
 
 
 def test_every_message_is_tested():
-    seen = {case[1] for case in CASES}
-    untested = {what for what, _ in (*CONSTRUCTS.values(), *FORMS.values())} - seen
+    messages = {case[1] for case in CASES}
+    untested = {what for what, _ in (*CONSTRUCTS.values(), *FORMS.values())} - messages
     assert untested == {
         "async for",  # can only stand in an async function, which is an error as a whole
         "async with",

@@ -94,9 +94,9 @@ def test_errors_point_into_the_wrapped_function():
     def wrong(out):
         zg.store(out, unknown)  # noqa: F821
 
-    with pytest.raises(zg.KernelNameError, match="'unknown' is not defined") as caught:
+    with pytest.raises(zg.KernelNameError, match="'unknown' is not defined") as error_info:
         wrong[(1,)](np.zeros(1))
-    assert caught.value.location is not None and "zg.store(out, unknown)" in str(caught.value)
+    assert error_info.value.location is not None and "zg.store(out, unknown)" in str(error_info.value)
 
 
 def test_wrappers_in_a_circle_are_an_error():

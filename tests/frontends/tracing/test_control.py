@@ -93,13 +93,13 @@ def test_an_option_that_a_range_lacks_is_an_error():
 
 
 def test_a_branch_without_an_otherwise_gives_nothing():
-    given = []
+    results = []
 
     def kernel(x_ptr, n):
-        given.append(zg.if_(n > 0, lambda: zg.store(x_ptr, 1.0)))
+        results.append(zg.if_(n > 0, lambda: zg.store(x_ptr, 1.0)))
 
     model = zg.trace(kernel, F32, zg.i32)
-    assert given == [None]
+    assert results == [None]
     for n, expected in ((1, 1.0), (0, 5.0)):
         x = np.full(1, 5, np.float32)
         zg.run(model, 1, x, n)
@@ -148,16 +148,16 @@ def for_body(body, initial=0):
     ],
 )  # fmt: skip
 def test_parts_that_do_not_fit(kernel, error, words):
-    with pytest.raises(error, match=words) as caught:
+    with pytest.raises(error, match=words) as error_info:
         zg.trace(kernel, F32, zg.i32)
-    assert caught.value.location.file == __file__
+    assert error_info.value.location.file == __file__
 
 
 def test_a_value_of_a_body_is_not_used_outside_of_it():
     def kernel(x_ptr, n):
-        kept = []
-        zg.for_(0, n, 1, None, lambda i: kept.append(i + 1))
-        zg.store(x_ptr, kept[0])
+        values = []
+        zg.for_(0, n, 1, None, lambda i: values.append(i + 1))
+        zg.store(x_ptr, values[0])
 
     with pytest.raises(zg.KernelTypeError, match="a value that was made inside a loop or a branch is used outside"):
         zg.trace(kernel, zg.ptr(zg.i32), zg.i32)

@@ -136,10 +136,10 @@ def test_a_numpy_number_leaves_operators_to_symbols():
     ],
 )
 def test_operations_that_symbols_refuse(use, words, hint):
-    with pytest.raises(zg.KernelTypeError, match=words) as caught:
+    with pytest.raises(zg.KernelTypeError, match=words) as error_info:
         recorded(use)
-    assert caught.value.hint.startswith(hint) or hint in caught.value.hint
-    assert caught.value.location.file == __file__
+    assert error_info.value.hint.startswith(hint) or hint in error_info.value.hint
+    assert error_info.value.location.file == __file__
 
 
 def test_hasattr_of_symbols_is_false():
@@ -184,6 +184,6 @@ def test_symbols_are_no_bools_iterables_or_integers():
             pass
 
     for kernel, words in ((branches, "truth"), (iterates, "iterated over"), (counts, "not a Python integer")):
-        with pytest.raises(zg.KernelTypeError, match=words) as caught:
+        with pytest.raises(zg.KernelTypeError, match=words) as error_info:
             zg.trace(kernel, F32, zg.i32)
-        assert caught.value.location is not None and caught.value.location.file == __file__
+        assert error_info.value.location is not None and error_info.value.location.file == __file__

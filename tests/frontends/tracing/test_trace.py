@@ -84,20 +84,20 @@ def test_locations_of_errors_are_the_traced_calls():
         good = zg.arange(0, 8)
         zg.store(x_ptr, good)  # eight integers to one address of floats
 
-    with pytest.raises(zg.KernelTypeError) as caught:
+    with pytest.raises(zg.KernelTypeError) as error_info:
         zg.trace(kernel, F32)
-    assert "zg.store(x_ptr, good)" in str(caught.value)
-    assert "^^^^^^^^^^^^^^^^^^^^^" in str(caught.value)
+    assert "zg.store(x_ptr, good)" in str(error_info.value)
+    assert "^^^^^^^^^^^^^^^^^^^^^" in str(error_info.value)
 
 
 def test_a_value_of_another_trace_is_refused():
-    kept = []
+    values = []
 
     def first(x_ptr):
-        kept.append(zg.load(x_ptr))
+        values.append(zg.load(x_ptr))
 
     def second(x_ptr):
-        zg.store(x_ptr, kept[0])
+        zg.store(x_ptr, values[0])
 
     zg.trace(first, F32)
     with pytest.raises(zg.KernelTypeError, match="another trace"):
@@ -131,11 +131,11 @@ def test_functions_of_one_name_get_different_symbols():
     def kernel(x_ptr, n):
         zg.store(x_ptr, first(n) + second(n) + first(n))
 
-    made = trace_function(kernel, (zg.ptr(zg.i32), zg.i32))
-    assert list(made.callees.values()) == [first, second]
-    base, other = made.callees
+    function = trace_function(kernel, (zg.ptr(zg.i32), zg.i32))
+    assert list(function.callees.values()) == [first, second]
+    base, other = function.callees
     assert other == f"{base}_1"
-    calls = [op.attributes["callee"] for op in made.model.walk() if op.NAME == "func.call"]
+    calls = [op.attributes["callee"] for op in function.model.walk() if op.NAME == "func.call"]
     assert calls == [base, other, base]
 
 
@@ -165,22 +165,22 @@ def test_a_call_with_several_results_gives_a_tuple_of_symbols():
     ],
 )
 def test_calls_that_cannot_be_recorded(body, words):
-    with pytest.raises(zg.KernelTypeError, match=words) as caught:
+    with pytest.raises(zg.KernelTypeError, match=words) as error_info:
         zg.trace(body, F32)
-    assert caught.value.location.file == __file__
+    assert error_info.value.location.file == __file__
 
 
 def test_nothing_is_recorded_after_the_trace():
-    kept = []
+    values = []
 
     def kernel(x_ptr):
-        kept.append(x_ptr)
+        values.append(x_ptr)
 
     zg.trace(kernel, F32)
     with pytest.raises(zg.KernelTypeError, match="a value is used after its kernel was traced"):
-        kept[0] + 1
+        values[0] + 1
     with pytest.raises(zg.KernelTypeError, match="outside of a kernel"):
-        zg.load(kept[0])
+        zg.load(values[0])
 
 
 def test_locations_are_of_the_users_code_wherever_it_lies():

@@ -63,15 +63,15 @@ class Program:
 
     def block(self, names: dict[str, bool], depth: int, in_loop: bool) -> str:
         """Statements. A declaration may hide a variable of a block around."""
-        names, own, made = dict(names), set[str](), list[str]()
+        names, own, lines = dict(names), set[str](), list[str]()
         for _ in range(self.random.randint(2, 4)):
             kind = self.random.choice(
                 ("declare", "assign", "assign", "branch", "loop", "leave" if in_loop else "store")
             )
             if depth == 0 and kind in ("branch", "loop"):
                 kind = "assign"
-            made.append(getattr(self, kind)(names, depth, in_loop, own))
-        return " ".join(made)
+            lines.append(getattr(self, kind)(names, depth, in_loop, own))
+        return " ".join(lines)
 
     def declare(self, names: dict[str, bool], depth: int, in_loop: bool, own: set[str]) -> str:
         hidden = [name for name, assignable in names.items() if assignable and name not in own]
@@ -131,9 +131,9 @@ def test_programs_compute_what_gcc_makes_of_them(tmp_path: Path):
         kernel = zg.triton_c(f"__global__ void f(long *o, {PARAMETERS}) {body}")
         function = getattr(compiled, f"f{number}")
         function.argtypes = [ctypes.c_void_p, ctypes.c_int, ctypes.c_uint, ctypes.c_long, ctypes.c_ulong]
-        for given in INPUTS:
-            expected, found = np.zeros((2, 32), np.int64)
-            function(expected.ctypes.data, *given)
+        for arguments in INPUTS:
+            expected, actual = np.zeros((2, 32), np.int64)
+            function(expected.ctypes.data, *arguments)
             with np.errstate(over="ignore"):
-                kernel[1](found, *given)
-            assert np.array_equal(found, expected), body
+                kernel[1](actual, *arguments)
+            assert np.array_equal(actual, expected), body

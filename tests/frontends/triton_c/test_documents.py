@@ -27,9 +27,11 @@ def launched(kernel: zg.Kernel, grid: tuple[int, ...], *arguments: object, num_w
     before = [value.copy() if isinstance(value, np.ndarray) else value for value in arguments]
     kernel[grid](*arguments)
     kernel.compile(num_warps=num_warps).simulate[grid](*before)
-    for one, other in zip(arguments, before, strict=True):
-        if isinstance(one, np.ndarray):
-            np.testing.assert_allclose(one.astype(np.float64), other.astype(np.float64), rtol=2e-2, atol=2e-2)  # TF32
+    for argument, other in zip(arguments, before, strict=True):
+        if isinstance(argument, np.ndarray):
+            np.testing.assert_allclose(
+                argument.astype(np.float64), other.astype(np.float64), rtol=2e-2, atol=2e-2
+            )  # TF32
 
 
 def test_arrays_are_added_reduced_and_broadcast(listings):
@@ -41,9 +43,9 @@ def test_arrays_are_added_reduced_and_broadcast(listings):
 def test_incompatible_shapes_are_rejected(listings):
     rejected = listings["first"].replace("// float z[8, 8] = x + y;", "float z1[8, 8] = x + y;")
     assert "float z1" in rejected
-    with pytest.raises(zg.KernelTypeError, match=r"incompatible shapes: 'z1' must be \[8, 8\]; got \[16, 8\]") as found:
+    with pytest.raises(zg.KernelTypeError, match=r"incompatible shapes: 'z1' must be \[8, 8\]; got \[16, 8\]") as error:
         zg.triton_c(rejected).triton()
-    assert "float z1[8, 8] = x + y;" in str(found.value)
+    assert "float z1[8, 8] = x + y;" in str(error.value)
 
 
 @pytest.mark.parametrize("name", ["add", "broadcast"])

@@ -13,10 +13,10 @@ NOT_ALWAYS = "'{}' must not be in an operand of '?:', '&&' or '||', which is not
 def error(body: str, parameters: str = "", before: str = "", **macros: object) -> zg.ZigguratError:
     """The error of a kernel with these statements, on line 2 where nothing stands before it."""
     more = f", {parameters}" if parameters else ""
-    with pytest.raises(zg.ZigguratError) as found:
+    with pytest.raises(zg.ZigguratError) as error:
         zg.triton_c(f"{before}__global__ void f(float *out{more}) {{\n{body}\n}}\n", **macros).triton()
-    assert not isinstance(found.value, zg.InternalError)
-    return found.value
+    assert not isinstance(error.value, zg.InternalError)
+    return error.value
 
 
 @pytest.mark.parametrize(
@@ -164,10 +164,10 @@ def error(body: str, parameters: str = "", before: str = "", **macros: object) -
     ],
 )
 def test_an_error_says_what_is_wrong_and_where(body, parameters, kind, summary, marked):
-    found = error(body, parameters)
-    assert type(found) is kind
-    assert found.summary == summary
-    place = found.location
+    failure = error(body, parameters)
+    assert type(failure) is kind
+    assert failure.summary == summary
+    place = failure.location
     assert place is not None and place.line == 2
     assert body[place.column : place.end_column].startswith(marked), body[place.column : place.end_column]
 
@@ -189,9 +189,9 @@ def test_an_error_says_what_is_wrong_and_where(body, parameters, kind, summary, 
     ],
 )
 def test_a_syntax_error_says_what_was_expected(body, summary):
-    found = error(body)
-    assert found.summary == summary
-    assert found.location is not None and found.location.line == 2
+    failure = error(body)
+    assert failure.summary == summary
+    assert failure.location is not None and failure.location.line == 2
 
 
 def test_a_source_that_ends_too_early():
@@ -204,20 +204,20 @@ def test_a_source_that_ends_too_early():
 
 
 def test_an_error_in_a_macro_shows_its_use_and_its_definition():
-    found = error("float y[8] = WIDE(x);", "float *x", before="#define WIDE(v) *(v + (0 ... 16))\n")
-    assert str(found).splitlines()[1:7] == [
-        f"  at {found.location}",
+    failure = error("float y[8] = WIDE(x);", "float *x", before="#define WIDE(v) *(v + (0 ... 16))\n")
+    assert str(failure).splitlines()[1:7] == [
+        f"  at {failure.location}",
         "    float y[8] = WIDE(x);",
         "          ^^^^^^^^^^^",
         "  in the definition of the macro 'WIDE'",
-        f"  at {found.location.file}:1:17",
+        f"  at {failure.location.file}:1:17",
         "    #define WIDE(v) *(v + (0 ... 16))",
     ]
-    found = error("float a[TM] = 1; float b[TN] = a;", TM=16, TN=32)
-    assert "  in the definition of the macro 'TN'" in str(found)
-    assert "    #define TN 32" in str(found)
-    found = error("*out = OUTER + 1;", before="#define INNER nobody\n#define OUTER INNER\n")
-    assert "    #define INNER nobody" in str(found)
+    failure = error("float a[TM] = 1; float b[TN] = a;", TM=16, TN=32)
+    assert "  in the definition of the macro 'TN'" in str(failure)
+    assert "    #define TN 32" in str(failure)
+    failure = error("*out = OUTER + 1;", before="#define INNER nobody\n#define OUTER INNER\n")
+    assert "    #define INNER nobody" in str(failure)
 
 
 def test_errors_of_the_preprocessor():
@@ -225,9 +225,9 @@ def test_errors_of_the_preprocessor():
     assert error('#include "no/such.h"').summary == "there is no file 'no/such.h' to include"
     assert error("#elif 1\n#endif").summary == "the preprocessor: misplaced #elif"
     assert error("#nonsense").summary == "the preprocessor has no directive #nonsense"
-    found = error("*out = TM;", before="#define TM 4\n", TM=8)
-    assert found.summary == "the macro 'TM' is given, and the source defines it as well"
-    assert found.location is not None and (found.location.line, found.location.column) == (1, 8)
+    failure = error("*out = TM;", before="#define TM 4\n", TM=8)
+    assert failure.summary == "the macro 'TM' is given, and the source defines it as well"
+    assert failure.location is not None and (failure.location.line, failure.location.column) == (1, 8)
 
 
 @pytest.mark.parametrize(
@@ -247,18 +247,18 @@ def test_errors_of_the_preprocessor():
     ],
 )
 def test_directives_and_comments_that_are_cut_off(before, summary, marked):
-    found = error("*out = 1;", before=f"{before}\n")
-    assert isinstance(found, zg.KernelSyntaxError)
-    assert found.summary == summary
-    place = found.location
+    failure = error("*out = 1;", before=f"{before}\n")
+    assert isinstance(failure, zg.KernelSyntaxError)
+    assert failure.summary == summary
+    place = failure.location
     assert place is not None and place.line == 1 and before[place.column : place.end_column] == marked
 
 
 def test_hints_for_what_c_programmers_write():
     hint = "define it: a function, or a macro with arguments, #define SCALE(x, y) …"
     assert error("*out = SCALE(3, 4);").hint == hint
-    found = error("*out = SCALE;", before="#define SCALE(x) x\n")
-    assert (found.summary, found.hint) == (
+    failure = error("*out = SCALE;", before="#define SCALE(x) x\n")
+    assert (failure.summary, failure.hint) == (
         "'f' uses 'SCALE', which is a macro with arguments",
         "write its arguments: SCALE(…)",
     )
@@ -273,14 +273,14 @@ def test_hints_for_what_c_programmers_write():
 
 
 def test_all_errors_of_a_kernel_are_reported_together():
-    found = error("float a = undeclared_function(1);\n*out = a;\nint b = sqroot(2);\nbreak;")
-    assert isinstance(found, zg.KernelErrors)
-    assert [one.location.line for one in found.errors] == [2, 4, 5]
+    failure = error("float a = undeclared_function(1);\n*out = a;\nint b = sqroot(2);\nbreak;")
+    assert isinstance(failure, zg.KernelErrors)
+    assert [part.location.line for part in failure.errors] == [2, 4, 5]
 
 
 def test_columns_count_bytes_as_pythons_do():
-    found = error("/* é */ *out = sqroot(2);")
-    assert "    /* é */ *out = sqroot(2);\n                   ^^^^^^" in str(found)
+    failure = error("/* é */ *out = sqroot(2);")
+    assert "    /* é */ *out = sqroot(2);\n                   ^^^^^^" in str(failure)
 
 
 def test_kernels_are_named_where_there_are_several():

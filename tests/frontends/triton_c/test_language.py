@@ -110,7 +110,7 @@ def test_a_range_binds_tighter_than_arithmetic():
 
 
 def test_the_first_listing_of_the_document():
-    found = outputs(
+    actual = outputs(
         """
         float x[16, 8] = 3.14;
         float y[16, 8] = 5.17;
@@ -122,7 +122,7 @@ def test_the_first_listing_of_the_document():
         """,
         shape=(16, 32),
     )
-    assert np.allclose(found, 8 * (3.14 + 5.17))
+    assert np.allclose(actual, 8 * (3.14 + 5.17))
 
 
 def test_subscripts_reduce_and_add_axes():
@@ -132,10 +132,10 @@ def test_subscripts_reduce_and_add_axes():
     float t[8, 16] = *(x + i[:, newaxis] * 16 + j[newaxis, :]);
     *(out + i) = {};
     """
-    for index, wanted in [
+    for index, expected in [
         ("t[:, +]", x.sum(1)), ("t[:, max]", x.max(1)), ("t[:, min]", x.min(1)), ("(^t)[max, :]", x.max(1)),
     ]:  # fmt: skip
-        assert np.allclose(outputs(body.format(index), "float *x", x), wanted, atol=1e-5), index
+        assert np.allclose(outputs(body.format(index), "float *x", x), expected, atol=1e-5), index
     total = outputs(body.replace("*(out + i)", "*out").format("t[+, max]"), "float *x", x, shape=(1,))
     assert np.allclose(total, x.max(1).sum(), atol=1e-4)
 
@@ -155,8 +155,8 @@ def test_masked_loads_and_stores():
 )  # fmt: skip
 def test_an_operand_that_c_would_not_evaluate_is_not_loaded(value: str):
     x = RANDOM.standard_normal(5).astype(np.float32)
-    found = outputs(f"int i[8] = 0 ... 8; *(out + i) = {value};", "float *x, int n", x, 5)
-    assert np.allclose(found, [*x, 7, 7, 7])
+    actual = outputs(f"int i[8] = 0 ... 8; *(out + i) = {value};", "float *x, int n", x, 5)
+    assert np.allclose(actual, [*x, 7, 7, 7])
 
 
 def test_logical_operators_mask_their_second_operand():
@@ -310,14 +310,14 @@ def test_functions():
 
 def test_the_library():
     x = np.abs(RANDOM.standard_normal(8)).astype(np.float32)
-    for call, wanted in [
+    for call, expected in [
         ("sqrt(x)", np.sqrt(x)), ("expf(x)", np.exp(x)), ("logf(x)", np.log(x)), ("fmax(x, 0.5)", np.maximum(x, 0.5)),
         ("min(x, 0.5)", np.minimum(x, 0.5)), ("select(x > 1, x, 0.0)", np.where(x > 1, x, 0)), ("fabs(-x)", x),
         ("cumsum(x, 0)", np.cumsum(x)), ("x - max(x)", x - x.max()), ("x - sum(x, 0)", x - x.sum()),
         ("zeros(8, float)", 0 * x), ("cast(x, int)", np.trunc(x)), ("gather(x, 7 - (0 ... 8), 0)", x[::-1]),
     ]:  # fmt: skip
-        found = outputs(f"int i[8] = 0 ... 8; float x[8] = *(in + i); *(out + i) = {call};", "float *in", x)
-        assert np.allclose(found, wanted, atol=1e-5), call
+        actual = outputs(f"int i[8] = 0 ... 8; float x[8] = *(in + i); *(out + i) = {call};", "float *in", x)
+        assert np.allclose(actual, expected, atol=1e-5), call
 
 
 def test_atomics_convert_their_values():
@@ -345,14 +345,14 @@ def test_matrix_products():
       *(c + i[:, newaxis] * 16 + i[newaxis, :]) = z;
     }
     """
-    for product, wanted in [
+    for product, expected in [
         ("z = x @ y;", a @ b), ("z += x @ y;", 1 + a @ b), ("z = z + x @ y;", 1 + a @ b),
         ("z = 2 * z + x @ y;", 2 + a @ b), ("z -= x @ y;", 1 - a @ b), ("z = ^y @ ^x;", (a @ b).T),
         ("z = x @ y * 2;", 2 * (a @ b)), ("z @= x @ y;", np.ones((16, 16)) @ (a @ b)),
     ]:  # fmt: skip
         c = np.zeros((16, 16), np.float32)
         run(source.replace("PRODUCT", product), a, b, c)
-        assert np.allclose(c, wanted, atol=1e-3), product
+        assert np.allclose(c, expected, atol=1e-3), product
 
 
 def test_half_products_are_accumulated_in_float():
@@ -387,9 +387,9 @@ def test_parameters_have_their_declared_types():
     assert scalar("x", np.float64, "double x", third) == third
     assert scalar("x / y", np.int64, "long x, unsigned char y", 1 << 40, 200) == (1 << 40) // 200
     assert scalar("x", np.int32, "bool x", True) == 1
-    for declared, value in (("int", 1 << 31), ("unsigned", -1), ("short", 40000), ("char", 200), ("int", 2.5)):
+    for type_, value in (("int", 1 << 31), ("unsigned", -1), ("short", 40000), ("char", 200), ("int", 2.5)):
         with pytest.raises(zg.LaunchError, match="'x' of 'f' is declared as"):
-            scalar("x", np.int32, f"{declared} x", value)
+            scalar("x", np.int32, f"{type_} x", value)
     with pytest.raises(zg.LaunchError, match="declared as"):
         run("__global__ void f(float *p) { *p = 1; }", np.zeros(1))
     with pytest.raises(zg.LaunchError, match="declared as"):
@@ -418,7 +418,7 @@ def test_names_that_python_keeps_for_itself():
     ],
 )
 def test_conditions_that_assign(loop: str, k: int, q: int):
-    found = np.zeros(2, np.int32)
+    actual = np.zeros(2, np.int32)
     source = f"__global__ void f(int *o) {{ int q = 5, k = 0; {loop} *o = k; *(o + 1) = q; }}"
-    zg.triton_c(source)[1](found)
-    assert list(found) == [k, q]
+    zg.triton_c(source)[1](actual)
+    assert list(actual) == [k, q]

@@ -13,7 +13,7 @@ def test_the_sources_are_kernels(source):
 
 
 def test_mutated_sources_give_errors_or_models():
-    found = mutations.run(250, seed=7)
-    assert set(found) <= {"model", "KernelSyntaxError", "KernelNameError", "KernelTypeError", "KernelValueError",
+    counts = mutations.run(250, seed=7)
+    assert set(counts) <= {"model", "KernelSyntaxError", "KernelNameError", "KernelTypeError", "KernelValueError",
                           "KernelErrors"}  # fmt: skip
-    assert found["model"] and found["KernelSyntaxError"]
+    assert counts["model"] and counts["KernelSyntaxError"]

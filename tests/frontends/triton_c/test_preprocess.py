@@ -41,10 +41,10 @@ def test_lines_that_a_backslash_joins_and_separated_digits(before: str, body: st
 
 
 def test_places_after_joined_lines():
-    with pytest.raises(zg.KernelTypeError) as caught:
+    with pytest.raises(zg.KernelTypeError) as error_info:
         zg.triton_c("__global__ void f(int *o) {\n*o = \\\n  1 +\\\n  max(1, 2, 3, 4);\n}\n").triton()
-    assert caught.value.location is not None
-    assert (caught.value.location.line, caught.value.location.column) == (4, 2)
+    assert error_info.value.location is not None
+    assert (error_info.value.location.line, error_info.value.location.column) == (4, 2)
 
 
 def bomb(first: str, more: str, last: str) -> str:
@@ -63,28 +63,28 @@ def bomb(first: str, more: str, last: str) -> str:
     ],
 )
 def test_macros_that_grow(source: str):
-    with pytest.raises(zg.KernelSyntaxError, match="the macros expand to more than 1048576 characters") as caught:
+    with pytest.raises(zg.KernelSyntaxError, match="the macros expand to more than 1048576 characters") as error_info:
         zg.triton_c(source)
-    assert caught.value.location is not None
+    assert error_info.value.location is not None
 
 
 @pytest.mark.parametrize(
-    ("condition", "said"),
+    ("condition", "message"),
     [
         ("1 << 1000000000000", "must be an expression of integers"), ("1 / 0", "must be an expression of integers"),
         ("9" * 5000, "a token is longer than 1000 characters"),
     ],
 )  # fmt: skip
-def test_conditions_without_a_value(condition: str, said: str):
-    with pytest.raises(zg.KernelSyntaxError, match=said):
+def test_conditions_without_a_value(condition: str, message: str):
+    with pytest.raises(zg.KernelSyntaxError, match=message):
         zg.triton_c(f"#if {condition}\n#endif\n__global__ void f(int *o) {{ }}")
 
 
 @pytest.mark.parametrize("count", ["1000000000000", "64", "(1 << 40)", "0 - 1", "-1", "(1000000 * 1000000)"])
-@pytest.mark.parametrize("one", ["1", "1u", "(1 << 3)"])
-def test_shifts_beyond_64_bits(one: str, count: str):
+@pytest.mark.parametrize("number", ["1", "1u", "(1 << 3)"])
+def test_shifts_beyond_64_bits(number: str, count: str):
     with pytest.raises(zg.KernelSyntaxError, match="must be an expression of integers"):
-        zg.triton_c(f"#if {one} << {count}\n#endif\n__global__ void f(int *o) {{ }}")
+        zg.triton_c(f"#if {number} << {count}\n#endif\n__global__ void f(int *o) {{ }}")
 
 
 @pytest.mark.parametrize(
@@ -122,7 +122,7 @@ FOREIGN = "a file to include must be in the folder of the source, or below"
 
 @pytest.mark.parametrize("in_a_file", [True, False])
 @pytest.mark.parametrize(
-    ("name", "said"),
+    ("name", "message"),
     [
         ('"one.h"', None), ('"deeper/two.h"', None), ('"link.h"', None), ('"out.h"', FOREIGN),
         ('"../outside.h"', FOREIGN),
@@ -133,19 +133,19 @@ FOREIGN = "a file to include must be in the folder of the source, or below"
         ('"a\0b"', "there is no file"), (f'"{"a" * 5000}"', "there is no file"),
     ],
 )  # fmt: skip
-def test_files_to_include(folder, name: str, said: str | None, in_a_file: bool):
+def test_files_to_include(folder, name: str, message: str | None, in_a_file: bool):
     source = f"#include {name}\n__global__ void f(int *o) {{ *o = ONE; }}"
     if in_a_file:
         (folder / "f.tc").write_text(source)
-    given = folder / "f.tc" if in_a_file else source
-    if said is None:
+    origin = folder / "f.tc" if in_a_file else source
+    if message is None:
         out = np.zeros(1, np.int32)
-        zg.triton_c(given)[(1,)](out)
+        zg.triton_c(origin)[(1,)](out)
         assert out[0] == 1
         return
-    with pytest.raises(zg.KernelSyntaxError, match=said) as caught:
-        zg.triton_c(given)
-    assert "SECRET" not in str(caught.value)
+    with pytest.raises(zg.KernelSyntaxError, match=message) as error_info:
+        zg.triton_c(origin)
+    assert "SECRET" not in str(error_info.value)
 
 
 def test_a_source_is_a_regular_file(folder):
@@ -164,6 +164,6 @@ def test_a_source_is_a_regular_file(folder):
     ],
 )
 def test_names_of_cuda(name: str, hint: str):
-    with pytest.raises(zg.KernelSyntaxError, match=f"Triton-C has no '{name}'") as caught:
+    with pytest.raises(zg.KernelSyntaxError, match=f"Triton-C has no '{name}'") as error_info:
         zg.triton_c(f"__global__ void f(int *o) {{ *o = {name}.x; }}").triton()
-    assert hint in str(caught.value.hint)
+    assert hint in str(error_info.value.hint)

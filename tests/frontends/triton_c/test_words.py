@@ -12,9 +12,9 @@ from ziggurat.frontends.triton_c.words import WORDS
 
 def test_a_launch_reports_errors_in_the_words_of_c():
     kernel = zg.triton_c("__global__ void f(float *x) { *(x + 9) = 1; }")
-    with pytest.raises(zg.MemoryAccessError, match=r"writes x\[9\]") as found:
+    with pytest.raises(zg.MemoryAccessError, match=r"writes x\[9\]") as error:
         kernel[1](np.zeros(4, np.float32))
-    assert "*?(offsets < n) p" in str(found.value) and "zg." not in str(found.value)
+    assert "*?(offsets < n) p" in str(error.value) and "zg." not in str(error.value)
 
 
 @zg.kernel

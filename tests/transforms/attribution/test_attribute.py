@@ -27,19 +27,19 @@ def calls_thrice(p, q, n, m):
 
 def test_a_function_is_attributed_once_for_a_list_of_types():
     types = (zg.ptr(i32), zg.ptr(i64), i32, i64)
-    found = attribute(calls_thrice, types)
-    first, second, third = found.scope.callees.values()
+    attribution = attribute(calls_thrice, types)
+    first, second, third = attribution.scope.callees.values()
     assert first is second and first is not third
     assert (first.parameter_types, first.result) == ((i32,), i32)
     assert (third.parameter_types, third.result) == ((i64,), i64)
     assert [a.symbol for a in (first, third)] == ["twice_i32_i32", "twice_i64_i64"]
-    assert found.symbol.startswith("calls_thrice_") and found.symbol.endswith("_void")
+    assert attribution.symbol.startswith("calls_thrice_") and attribution.symbol.endswith("_void")
 
 
 def test_callees_are_finished_before_their_callers():
     attributor = Attributor()
     attributor.function(function_name(calls_thrice), (zg.ptr(i32), zg.ptr(i64), i32, i64), None)
-    names = [found.symbol.split("_")[0] for found in attributor.instances.values()]
+    names = [attribution.symbol.split("_")[0] for attribution in attributor.instances.values()]
     assert names == ["twice", "twice", "calls"]
 
 
@@ -61,8 +61,8 @@ def test_functions_of_one_name_have_symbols_of_their_own():
 def test_a_lone_model_calls_the_functions_that_it_is_given():
     kernel = zg.parse('func @"k" (%0 : object)object -> { %1 : object = func.call %0 @"helper"; return; };')
     helper = zg.parse('func @"helper" (%0 : object)object -> { %1 : object = add %0 %0; return %1; };')
-    found = attribute(kernel, (f32,), {"helper": helper})
-    (callee,) = found.scope.callees.values()
+    attribution = attribute(kernel, (f32,), {"helper": helper})
+    (callee,) = attribution.scope.callees.values()
     assert callee.func is helper and callee.result == f32
     with pytest.raises(KernelNameError, match="no function 'helper' in the module"):
         attribute(kernel, (f32,))
@@ -107,10 +107,10 @@ def test_a_kernel_returns_nothing():
 
 
 def test_all_errors_are_raised_together_in_the_order_of_the_source():
-    with pytest.raises(KernelErrors) as caught:
+    with pytest.raises(KernelErrors) as error_info:
         attribute(wrong_in_two_places, (F32, i32))
-    assert [type(error).__name__ for error in caught.value.errors] == ["KernelTypeError", "KernelValueError"]
-    lines = [error.location.line for error in caught.value.errors]
+    assert [type(error).__name__ for error in error_info.value.errors] == ["KernelTypeError", "KernelValueError"]
+    lines = [error.location.line for error in error_info.value.errors]
     assert lines == sorted(lines) and len(set(lines)) == 2
 
 
@@ -118,9 +118,9 @@ def test_a_constant_is_another_type_than_its_value():
     attributor = Attributor()
     function = function_name(twice)
     run_time = attributor.function(function, (i32,), None)
-    known = attributor.function(function, (constant(21),), None)
-    assert run_time.result == i32 and known.result == constant(42)
-    assert known.symbol == "twice_21_42"
+    of_constant = attributor.function(function, (constant(21),), None)
+    assert run_time.result == i32 and of_constant.result == constant(42)
+    assert of_constant.symbol == "twice_21_42"
 
 
 def test_every_op_of_the_python_model_is_attributed():

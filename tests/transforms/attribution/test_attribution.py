@@ -35,10 +35,10 @@ def test_a_scope_knows_what_the_scopes_around_it_know():
 
 
 def test_each_iteration_of_an_unrolled_loop_has_a_scope():
-    found = attribute(unrolled, (PtrType(i32), i32, constant(3)))
-    ((loop, iterations),) = found.scope.unrolled.items()
+    attribution = attribute(unrolled, (PtrType(i32), i32, constant(3)))
+    ((loop, iterations),) = attribution.scope.unrolled.items()
     assert [item for item, _ in iterations] == [constant(0), constant(1), constant(2)]
-    assert all(scope.parent is found.scope for _, scope in iterations)
+    assert all(scope.parent is attribution.scope for _, scope in iterations)
     item = loop.op.suite.parameters[0]
     assert [scope.type_of(item) for _, scope in iterations] == [item for item, _ in iterations]
 
@@ -65,11 +65,11 @@ def test_the_text_has_the_type_of_each_value_under_its_op():
     lines = [line.strip() for line in text.splitlines()]
     at = next(index for index, line in enumerate(lines) if line.endswith("constant @0;"))
     assert lines[at + 1] == "// -> constant<i32, c0>"
-    stored = next(index for index, line in enumerate(lines) if '@"zg.store"' in line)
-    assert not lines[stored + 1].startswith("// ->"), "a call that gives nothing has no remark"
+    index_of_store = next(index for index, line in enumerate(lines) if '@"zg.store"' in line)
+    assert not lines[index_of_store + 1].startswith("// ->"), "a call that gives nothing has no remark"
     assert not any("Var<" in line for line in lines if line.startswith("// ->"))
 
 
 def test_the_text_is_still_a_model():
-    found = attribute(unrolled, (PtrType(i32), i32, constant(2)))
-    assert zg.same_model(zg.parse(str(found)), found.func)
+    attribution = attribute(unrolled, (PtrType(i32), i32, constant(2)))
+    assert zg.same_model(zg.parse(str(attribution)), attribution.func)

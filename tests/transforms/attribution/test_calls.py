@@ -15,10 +15,10 @@ from ziggurat.transforms.attribution import attribute, constant
 P = PtrType(f32)
 
 
-def calls(found, name):
+def calls(attribution, name):
     """The calls of a name in an attributed kernel: result and arguments by parameter."""
-    made = found.scope.arguments
-    return [(found.scope.type_of(result), made[result]) for result in made if result.op.callee == name]
+    arguments = attribution.scope.arguments
+    return [(attribution.scope.type_of(result), arguments[result]) for result in arguments if result.op.callee == name]
 
 
 @zg.kernel
@@ -29,14 +29,14 @@ def binds(p, n, BLOCK: zg.constexpr):
 
 
 def test_arguments_are_kept_by_parameter_with_the_defaults():
-    found = attribute(binds, (P, i32, constant(16)))
-    ranges = calls(found, "zg.arange")
+    attribution = attribute(binds, (P, i32, constant(16)))
+    ranges = calls(attribution, "zg.arange")
     assert [bound for _, bound in ranges] == [{"start": 0, "end": 16}] * 2
-    ((type_, bound),) = calls(found, "zg.load")
+    ((type_, bound),) = calls(attribution, "zg.load")
     assert type_ == TensorType((16,), f32)
     policy = ["cache_modifier", "eviction_policy", "volatile", "boundary_check", "padding_option"]
     assert list(bound) == ["ptr", "mask", "other", *policy]
-    assert isinstance(bound["mask"], Value) and found.scope.type_of(bound["other"]) == constant(0.0)
+    assert isinstance(bound["mask"], Value) and attribution.scope.type_of(bound["other"]) == constant(0.0)
     assert (bound["cache_modifier"], bound["volatile"]) == ("", False)
 
 
@@ -52,8 +52,8 @@ def reduces(p):
 
 
 def test_a_reduction_has_the_function_that_combines_as_its_callee():
-    found = attribute(reduces, (P,))
-    assert sorted(callee.symbol for callee in found.scope.callees.values()) == [
+    attribution = attribute(reduces, (P,))
+    assert sorted(callee.symbol for callee in attribution.scope.callees.values()) == [
         "larger_f32_f32_f32",
         "sum_f32_f32_f32",
     ]
@@ -65,8 +65,8 @@ def scalars(p, n, x):
 
 
 def test_builtins():
-    found = attribute(scalars, (P, i32, f32))
-    types = {op.callee: found.scope.type_of(op.result) for op in scalars.model.walk() if hasattr(op, "callee")}
+    attribution = attribute(scalars, (P, i32, f32))
+    types = {op.callee: attribution.scope.type_of(op.result) for op in scalars.model.walk() if hasattr(op, "callee")}
     assert types["builtins.min"] == f32 and types["builtins.max"] == constant(2)
     assert types["builtins.int"] == i32 and types["builtins.len"] == constant(2)
 
@@ -131,9 +131,9 @@ def error_of(text: str, tmp_path) -> ZigguratError:
     file = tmp_path / "kernels.py"
     file.write_text(f"@zg.kernel\ndef kernel(p, n):\n    t = zg.arange(0, 16)\n    {text}\n")
     exec(compile(file.read_text(), str(file), "exec"), names)
-    with pytest.raises(ZigguratError) as caught:
+    with pytest.raises(ZigguratError) as error_info:
         attribute(names["kernel"], (P, i32))
-    return caught.value
+    return error_info.value
 
 
 @pytest.mark.parametrize("text", ERRORS)
@@ -152,9 +152,9 @@ def hides_the_language(p, n):
 
 
 def test_a_variable_that_hides_the_language_is_named():
-    with pytest.raises(KernelTypeError, match="i32 has no method 'store'") as caught:
+    with pytest.raises(KernelTypeError, match="i32 has no method 'store'") as error_info:
         hides_the_language.triton(zg.ptr(zg.i32), zg.i32)
-    assert caught.value.hint == "'zg' is a variable of the kernel here; give the variable another name"
+    assert error_info.value.hint == "'zg' is a variable of the kernel here; give the variable another name"
 
 
 def test_an_error_within_the_library_is_one_of_the_call(tmp_path):
@@ -175,10 +175,10 @@ def methods(p, n):
 
 
 def test_methods_of_descriptors_are_calls():
-    found = attribute(methods, (P, i32))
-    types = {op.callee: found.scope.type_of(op.result) for op in methods.model.walk() if hasattr(op, "callee")}
+    attribution = attribute(methods, (P, i32))
+    types = {op.callee: attribution.scope.type_of(op.result) for op in methods.model.walk() if hasattr(op, "callee")}
     assert types[".load"] == TensorType((8, 16), f32) and types[".store"] == constant(None)
-    bound = [list(names) for names in found.scope.arguments.values()]
+    bound = [list(names) for names in attribution.scope.arguments.values()]
     assert ["desc", "offsets"] in bound and ["desc", "offsets", "value"] in bound
 
 
@@ -188,6 +188,6 @@ def calls_helper(p, n, m):
 
 
 def test_a_function_gives_what_it_gives_for_the_types_of_the_call():
-    found = attribute(calls_helper, (PtrType(i64), i32, i64))
-    (callee,) = found.scope.callees.values()
+    attribution = attribute(calls_helper, (PtrType(i64), i32, i64))
+    (callee,) = attribution.scope.callees.values()
     assert callee.result == i64 and callee.parameter_types == (i32, i64)

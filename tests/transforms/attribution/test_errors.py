@@ -31,7 +31,7 @@ def examples() -> list[tuple[str, str, str]]:
     """Each example of the document: the heading above it, the code, the message."""
     text = DOCUMENT.read_text(encoding="utf-8")
     return [
-        (HEADING.findall(text, 0, found.start())[-1].strip("`"), found[1], found[2]) for found in EXAMPLE.finditer(text)
+        (HEADING.findall(text, 0, match.start())[-1].strip("`"), match[1], match[2]) for match in EXAMPLE.finditer(text)
     ]
 
 
@@ -45,12 +45,12 @@ def error_of() -> Iterator[Callable[[str], ZigguratError]]:
         files.append(file)
         linecache.cache[file] = (len(code), None, code.splitlines(True), file)
         names: dict[str, Any] = {"zg": zg, "np": np, "__name__": "kernels"}
-        with pytest.raises(ZigguratError) as caught:
+        with pytest.raises(ZigguratError) as error_info:
             exec(compile(code, file, "exec"), names)
             kernel = names["kernel"]
             kernel.triton(*(TYPES[name] for name in kernel.signature.parameters))
-        assert not isinstance(caught.value, InternalError), str(caught.value)
-        return caught.value
+        assert not isinstance(error_info.value, InternalError), str(error_info.value)
+        return error_info.value
 
     yield run
     for file in files:
@@ -169,9 +169,9 @@ def test_an_error_of_a_helper_is_reported_once_for_one_list_of_types(error_of: C
     error = error_of(HELPERS + suite("a = outer(n)\nb = outer(n)\nc = outer(x)"), "helpers.py")
     assert isinstance(error, KernelErrors)
     chains: list[list[int]] = []
-    for one in error.errors:
+    for part in error.errors:
         chain: list[int] = []
-        place = one.location
+        place = part.location
         while place is not None:
             chain.append(place.line)
             place = place.caller
@@ -211,11 +211,11 @@ def test_errors_in_the_source_of_a_helper_say_where_it_is_called(error_of: Calla
 def test_errors_stand_in_the_order_of_the_source(error_of: Callable[..., ZigguratError]):
     error = error_of(HELPERS + suite("a = zg.load(n)\nb = outer(n)\nfor i in range(n):\n    c = zg.load(x)\nd = p + p"))
     assert isinstance(error, KernelErrors)
-    outermost = [str(one).splitlines()[-2 if one.hint else -1] for one in error.errors]
+    outermost = [str(error_).splitlines()[-2 if error_.hint else -1] for error_ in error.errors]
     assert len(outermost) == 4
     lines: list[int] = []
-    for one in error.errors:
-        place = one.location
+    for error_ in error.errors:
+        place = error_.location
         while place is not None and place.caller is not None:
             place = place.caller
         assert place is not None

@@ -49,9 +49,9 @@ def nested(out, n):
     ids=lambda value: getattr(value, "name", ""),
 )
 def test_an_error_about_its_own_variable_is_reported_once(kernel: Any, message: str):
-    with pytest.raises((zg.KernelTypeError, zg.KernelValueError), match=message) as caught:
+    with pytest.raises((zg.KernelTypeError, zg.KernelValueError), match=message) as error_info:
         kernel.triton(I32, zg.i32)
-    assert str(caught.value).count("zg.add(out") == 0
+    assert str(error_info.value).count("zg.add(out") == 0
 
 
 @zg.kernel
@@ -65,8 +65,8 @@ def two_errors(out, n):
 
 
 def test_all_errors_of_a_loop_are_reported():
-    with pytest.raises(zg.KernelErrors) as caught:
+    with pytest.raises(zg.KernelErrors) as error_info:
         two_errors.triton(I32, zg.i32)
-    first, second = caught.value.errors
+    first, second = error_info.value.errors
     assert "'x' must keep its type" in str(first)
     assert "power of two" in str(second)

@@ -107,9 +107,9 @@ def test_subscripts():
         (T, constant(0), KernelTypeError, "unsupported tensor index"),
         (PtrType(f32), constant(0), KernelTypeError, "unsupported tensor index"),
     ):
-        with pytest.raises(error, match=words) as caught:
+        with pytest.raises(error, match=words) as error_info:
             result_of(at, value, index)
-    assert caught.value.hint == "write zg.load(p + i) to read an element, zg.store(p + i, x) to write one"
+    assert error_info.value.hint == "write zg.load(p + i) to read an element, zg.store(p + i, x) to write one"
 
 
 def test_variables_hold_what_was_stored_last():

@@ -18,10 +18,10 @@ from ziggurat.transforms.calls.promotion import NONE
 P = PtrType(f32)
 
 
-def joins(found, cls):
+def joins(attribution, cls):
     """The joins of the first op of a class: the types by the variables' names."""
-    op = next(op for op in found.func.walk() if isinstance(op, cls))
-    return {var.op.name: type_ for var, type_ in found.scope.joins[op.result].items()}
+    op = next(op for op in attribution.func.walk() if isinstance(op, cls))
+    return {var.op.name: type_ for var, type_ in attribution.scope.joins[op.result].items()}
 
 
 @zg.kernel
@@ -42,17 +42,17 @@ def branches(p, n, FLAG: zg.constexpr):
 
 
 def test_an_if_joins_what_its_bodies_store():
-    found = attribute(branches, (P, i32, constant(True)))
-    assert joins(found, py.If) == {"a": i32, "c": i32, "b": Unusable((constant(2), P))}
+    attribution = attribute(branches, (P, i32, constant(True)))
+    assert joins(attribution, py.If) == {"a": i32, "c": i32, "b": Unusable((constant(2), P))}
     ifs = [op for op in branches.model.walk() if isinstance(op, py.If)]
-    assert found.scope.static_branches == {ifs[1].result: 0} and ifs[1].result not in found.scope.joins
+    assert attribution.scope.static_branches == {ifs[1].result: 0} and ifs[1].result not in attribution.scope.joins
 
 
 def test_the_body_that_is_not_taken_is_not_looked_at():
-    found = attribute(branches, (P, i32, constant(True)))
+    attribution = attribute(branches, (P, i32, constant(True)))
     load = next(op for op in branches.model.walk() if isinstance(op, py.Invoke) and op.callee == "zg.load")
     with pytest.raises(KeyError):
-        found.scope.type_of(load.result)
+        attribution.scope.type_of(load.result)
     with pytest.raises(KernelTypeError, match=r"zg.load: 'ptr' must be a pointer"):
         attribute(branches, (P, i32, constant(False)))
 
@@ -72,10 +72,10 @@ def carries(p, n):
 
 
 def test_a_loop_is_brought_to_a_fixpoint():
-    found = attribute(carries, (P, i32))
-    assert joins(found, py.While) == {"total": f32, "same": constant(5), "i": i32}
-    assert joins(found, py.For) == {"total": f32}
-    (range_,) = found.scope.ranges.values()
+    attribution = attribute(carries, (P, i32))
+    assert joins(attribution, py.While) == {"total": f32, "same": constant(5), "i": i32}
+    assert joins(attribution, py.For) == {"total": f32}
+    (range_,) = attribution.scope.ranges.values()
     assert range_ == RangeType(constant(0), i32, constant(1))
 
 
@@ -107,8 +107,8 @@ def too_long(p):
 
 
 def test_loops_that_are_known_at_the_start():
-    found = attribute(never_runs, (P, i32))
-    assert list(found.scope.static_branches.values()) == [1] and list(found.scope.joins.values()) == [{}]
+    attribution = attribute(never_runs, (P, i32))
+    assert list(attribution.scope.static_branches.values()) == [1] and list(attribution.scope.joins.values()) == [{}]
     with pytest.raises(KernelSyntaxError, match="this loop never ends: its condition is always true"):
         attribute(never_ends, (P,))
 
@@ -129,8 +129,8 @@ def test_a_for_runs_over_a_tuple_and_nothing_else():
     model = zg.parse(
         'func @"k" (%0 : object)object -> { for ()object -> { yield %0; } (%1 : object)object -> { yield; }; return; };'
     )
-    found = attribute(model, (constant((1, 2.5)),))
-    ((_, iterations),) = found.scope.unrolled.items()
+    attribution = attribute(model, (constant((1, 2.5)),))
+    ((_, iterations),) = attribution.scope.unrolled.items()
     assert [item for item, _ in iterations] == [constant(1), constant(2.5)]
     for type_ in (i32, TensorType((4,), i32), constant("ab")):
         with pytest.raises(KernelTypeError, match="'for' must run over a range or a tuple; got"):

@@ -64,6 +64,6 @@ def test_a_function_that_calls_none_is_alone():
     ("function", "way"), [(loops, "loops → goes_back → loops"), (calls_itself, "calls_itself → calls_itself")]
 )
 def test_recursion_is_an_error(function, way):
-    with pytest.raises(KernelSyntaxError, match=f"recursion: {way}") as caught:
+    with pytest.raises(KernelSyntaxError, match=f"recursion: {way}") as error_info:
         link(function)
-    assert caught.value.hint == "write a loop instead" and caught.value.location is not None
+    assert error_info.value.hint == "write a loop instead" and error_info.value.location is not None

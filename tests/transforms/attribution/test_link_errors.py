@@ -36,9 +36,9 @@ def calls_itself(n):
 
 @pytest.mark.parametrize(("function", "calls"), [(loops, 1), (calls_itself, 0)])
 def test_recursion_names_the_calls(function, calls):
-    with pytest.raises(KernelSyntaxError, match="recursion: ") as caught:
+    with pytest.raises(KernelSyntaxError, match="recursion: ") as error_info:
         link(function)
-    assert str(caught.value).count("called from") == calls
+    assert str(error_info.value).count("called from") == calls
 
 
 @zg.function
@@ -57,14 +57,14 @@ def test_what_is_wrong_with_a_callee_names_the_calls():
     def kernel(p, n):
         zg.store(p, on_the_way(n) + on_the_way(3) + calls_itself(n))
 
-    with pytest.raises(KernelErrors) as caught:
+    with pytest.raises(KernelErrors) as error_info:
         _ = kernel.module
-    assert [error.summary for error in caught.value.errors] == [
+    assert [error.summary for error in error_info.value.errors] == [
         "name 'missing' is not defined",
         "name 'absent' is not defined",
         "recursion: calls_itself → calls_itself",
     ]
-    first = str(caught.value.errors[0])
+    first = str(error_info.value.errors[0])
     assert first.count("called from") == 2
     assert "return broken(x)" in first and "zg.store(p, on_the_way(n)" in first
     assert first.index("missing + 1") < first.index("return broken(x)") < first.index("zg.store(p")
@@ -90,7 +90,9 @@ def test_two_functions_of_one_name_are_an_error():
     def kernel(p, n):
         zg.store(p, left(n) + uses_other(n))
 
-    with pytest.raises(KernelSyntaxError, match="two functions that are reached have the same name, 'leaf'") as caught:
+    with pytest.raises(
+        KernelSyntaxError, match="two functions that are reached have the same name, 'leaf'"
+    ) as error_info:
         link(kernel)
-    assert "rename one of them" in (caught.value.hint or "")
-    assert str(caught.value).count("called from") == 1
+    assert "rename one of them" in (error_info.value.hint or "")
+    assert str(error_info.value).count("called from") == 1

@@ -18,17 +18,17 @@ TENSOR = TensorType((4,), i32)
 
 def made(cls):
     """The op on as many operands as it takes."""
-    one: Value = core.ConstantOp(1, pyobject).result
+    number: Value = core.ConstantOp(1, pyobject).result
     unary = cls in (py.Neg, py.Pos, py.Invert, py.Not)
-    return cls(one) if unary else cls(one, one)
+    return cls(number) if unary else cls(number, number)
 
 
 def test_each_operator_is_a_call_of_the_language():
-    without = {cls for cls, found in OPERATORS.items() if found.call is None}
+    without = {cls for cls, call in OPERATORS.items() if call.call is None}
     assert without == {py.Pow, py.Pos, py.Is, py.IsNot, py.In, py.NotIn}
-    assert {found.call for found in OPERATORS.values() if found.call is not None} <= SIGNATURES.keys()
-    assert [found.call for found in COMPARISONS.values()] == list(NAMED)
-    assert all(NAMED[found.call] is CompareKind(found.sign) for found in COMPARISONS.values())
+    assert {call.call for call in OPERATORS.values() if call.call is not None} <= SIGNATURES.keys()
+    assert [call.call for call in COMPARISONS.values()] == list(NAMED)
+    assert all(NAMED[call.call] is CompareKind(call.sign) for call in COMPARISONS.values())
 
 
 @pytest.mark.parametrize(

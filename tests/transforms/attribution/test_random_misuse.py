@@ -105,10 +105,10 @@ def test_a_random_kernel_is_an_error_or_a_model(block: int):
         except InternalError as error:
             pytest.fail(f"{text}\n{error}")
         except ZigguratError as error:
-            for one in error.errors if isinstance(error, KernelErrors) else (error,):
-                assert one.location is not None and "^" in str(one), f"{text}\n{one}"
+            for part in error.errors if isinstance(error, KernelErrors) else (error,):
+                assert part.location is not None and "^" in str(part), f"{text}\n{part}"
                 for inside in ("ConstantType", "ScalarType", "TensorType", "NoneType", "object at", "<class"):
-                    assert inside not in f"{one.summary} {one.hint}", f"{text}\n{one}"
+                    assert inside not in f"{part.summary} {part.hint}", f"{text}\n{part}"
         else:
             right += 1
             zg.verify(model)

@@ -24,10 +24,10 @@ def walk(caller=None) -> FunctionAttributor:
 
 
 def test_it_gives_types_and_the_result():
-    found = walk().run()
+    attribution = walk().run()
     add = next(op for op in MODEL.walk() if isinstance(op, py.Add))
-    assert found.scope.types[add.result] == i32 == found.result
-    assert found.parameter_types == (i32,) and found.func is MODEL
+    assert attribution.scope.types[add.result] == i32 == attribution.result
+    assert attribution.parameter_types == (i32,) and attribution.func is MODEL
 
 
 def test_a_function_without_return_gives_nothing():

@@ -192,21 +192,21 @@ def right_arguments(call: str) -> dict[str, str]:
         return SPECIAL[call]
     names = [p.name for p in SIGNATURES[call].parameters]
     for typical in TYPICAL:
-        chosen = {name: value for name, value in (TYPICAL[0] | typical).items() if name in names}
-        if accepted([statement(call, chosen)]):
-            return chosen
+        arguments = {name: value for name, value in (TYPICAL[0] | typical).items() if name in names}
+        if accepted([statement(call, arguments)]):
+            return arguments
     pytest.fail(f"zg.{call} takes none of the typical arguments: list arguments that it takes")
 
 
 def statement(call: str, arguments: dict[str, str]) -> str:
     """A call as a statement of a kernel: with keywords, but for variadic parameters."""
-    written: list[str] = []
+    texts: list[str] = []
     variadic = any(p.variadic for p in SIGNATURES[call].parameters)
     for p in SIGNATURES[call].parameters:
         if p.name in arguments:
             by_place = variadic and p.kind is not inspect.Parameter.KEYWORD_ONLY
-            written.append(arguments[p.name] if by_place else f"{p.name}={arguments[p.name]}")
-    text = f"zg.{call}({', '.join(written)})"
+            texts.append(arguments[p.name] if by_place else f"{p.name}={arguments[p.name]}")
+    text = f"zg.{call}({', '.join(texts)})"
     return f"for i in {text}: pass" if call in ("range", "static_range") else text
 
 
@@ -218,26 +218,26 @@ def errors_of(lines: list[str]) -> tuple[dict[int, ZigguratError], Any]:
     linecache.cache[file] = (len(text), None, text.splitlines(True), file)
     scope: dict[str, Any] = {"zg": zg, "POINTER": zg.ptr(zg.f32)}
     exec(compile(text, file, "exec"), scope)
-    found: dict[int, ZigguratError] = {}
+    errors: dict[int, ZigguratError] = {}
     places: list[tuple[int, int]] = []
     try:
         model = scope["kernel"].triton(*TYPES)
     except InternalError as error:
         pytest.fail(f"{lines}\n{error}")
     except ZigguratError as error:
-        for one in error.errors if isinstance(error, KernelErrors) else (error,):
-            place = one.location
-            assert place is not None, f"no place: {one}"
+        for part in error.errors if isinstance(error, KernelErrors) else (error,):
+            place = part.location
+            assert place is not None, f"no place: {part}"
             while place.caller is not None:
                 place = place.caller
-            assert place.file == file, str(one)
+            assert place.file == file, str(part)
             index = place.line - first
-            assert 0 <= index < len(lines), f"not at the call: {one}"
-            assert "^" in str(one)
+            assert 0 <= index < len(lines), f"not at the call: {part}"
+            assert "^" in str(part)
             places.append((place.line, place.column))
-            found[index] = one
-        assert len(set(places)) == len(places), f"two errors of one place:\n{KernelErrors([*found.values()])}"
-        return found, None
+            errors[index] = part
+        assert len(set(places)) == len(places), f"two errors of one place:\n{KernelErrors([*errors.values()])}"
+        return errors, None
     else:
         return {}, model
     finally:
@@ -248,11 +248,11 @@ def accepted(lines: list[str]) -> list[str]:
     """The statements that are accepted. Together they make a model that verifies and prints."""
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        found, model = errors_of(lines)
-        good = [line for index, line in enumerate(lines) if index not in found]
-        for index, error in found.items():
+        errors, model = errors_of(lines)
+        good = [line for index, line in enumerate(lines) if index not in errors]
+        for index, error in errors.items():
             check_words(lines[index], error)
-        if found and good:
+        if errors and good:
             again, model = errors_of(good)
             assert not again, str(again)
         if good:
@@ -280,9 +280,9 @@ def check_words(line: str, error: ZigguratError) -> None:
 
 @functools.cache
 def right(call: str) -> dict[str, str]:
-    found = right_arguments(call)
-    assert accepted([statement(call, found)]), call
-    return found
+    arguments = right_arguments(call)
+    assert accepted([statement(call, arguments)]), call
+    return arguments
 
 
 def test_each_row_of_the_table_is_a_parameter():
@@ -318,10 +318,10 @@ def test_the_signature_tells_how_many_results_a_call_gives(call: str):
     results, arguments = SIGNATURES[call].results, right(call)
     count = None if results == 1 else results
     if isinstance(results, str):
-        given, count = SEVERAL[results]
-        written = statement(call, arguments | {results: given})
-        assert accepted([f"{'_, ' * count} = {written}"])
-        assert SIGNATURES[call].result_count({results: True if given == "True" else (0,)}) == count
+        several, count = SEVERAL[results]
+        text = statement(call, arguments | {results: several})
+        assert accepted([f"{'_, ' * count} = {text}"])
+        assert SIGNATURES[call].result_count({results: True if several == "True" else (0,)}) == count
         count = None
     if count == 0:
         assert not accepted([f"zg.device_print('', {statement(call, arguments)})"])

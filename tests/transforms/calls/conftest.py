@@ -56,7 +56,7 @@ class Ops:
     def __getattr__(self, name: str) -> Callable[..., Any]:
         build = RULES[name].build
         assert build is not None
-        return lambda *arguments, **named: build(self.emit, *arguments, **named)
+        return lambda *arguments, **keywords: build(self.emit, *arguments, **keywords)
 
 
 @pytest.fixture
@@ -65,8 +65,8 @@ def functions() -> Functions:
 
 
 @pytest.fixture
-def emitted(functions: Functions) -> Callable[..., Built]:
-    """`emitted(types, build)` runs `build(emit, *values)` in a function with parameters of these types."""
+def emit_ops(functions: Functions) -> Callable[..., Built]:
+    """`emit_ops(types, build)` runs `build(emit, *values)` in a function with parameters of these types."""
 
     def run(types: Sequence[Type], build: Callable[..., Any]) -> Built:
         builder = Builder.root(types)

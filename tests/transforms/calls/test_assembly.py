@@ -70,10 +70,10 @@ def test_what_fits(constraints, arguments, results, pack):
     ],
 )
 def test_what_does_not(constraints, arguments, results, pack, words, hint):
-    with pytest.raises(KernelValueError) as caught:
+    with pytest.raises(KernelValueError) as error_info:
         check_assembly("asm", "", constraints, arguments, results, pack)
-    assert words in caught.value.summary
-    assert hint in str(caught.value.hint)
+    assert words in error_info.value.summary
+    assert hint in str(error_info.value.hint)
 
 
 def test_registers_that_the_text_names_exist():

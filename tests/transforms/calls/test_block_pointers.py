@@ -11,7 +11,7 @@ BLOCK = BlockPtrType((4, 16), f32)
 PARTS = flatten_types(BLOCK)
 
 
-def test_the_parts_are_a_pointer_and_three_numbers_for_each_axis(emitted, calls):
+def test_the_parts_are_a_pointer_and_three_numbers_for_each_axis(emit_ops, calls):
     assert PARTS == [PtrType(f32), *[i64] * 6]
 
     def build(emit, base, n):
@@ -20,33 +20,33 @@ def test_the_parts_are_a_pointer_and_three_numbers_for_each_axis(emitted, calls)
             BLOCK, Operand(base.type, base), two, two, Operand(constant((0, 5)), None), (4, 16), (1, 0)
         )
 
-    built = emitted([PtrType(f32), i32], build)
-    assert built.names == ["arith.constant"] * 6 and [part.type for part in built.result] == PARTS
-    values = [op.attributes["value"] for op in built.func.bodies[0].entry.ops[:6]]
+    emission = emit_ops([PtrType(f32), i32], build)
+    assert emission.names == ["arith.constant"] * 6 and [part.type for part in emission.result] == PARTS
+    values = [op.attributes["value"] for op in emission.func.bodies[0].entry.ops[:6]]
     assert values == [1, 2, 1, 2, 0, 5], "sizes, strides, offsets"
 
 
-def test_only_the_offsets_advance(emitted, calls):
+def test_only_the_offsets_advance(emit_ops, calls):
     def build(emit, *parts):
         return calls(emit).advance(BLOCK, Operand(BLOCK, parts), Operand(constant((3, 4)), None)), parts
 
-    built = emitted(PARTS, build)
-    after, before = built.result
-    assert built.names == ["arith.constant", "arith.constant", "arith.addi", "arith.addi"]
+    emission = emit_ops(PARTS, build)
+    after, before = emission.result
+    assert emission.names == ["arith.constant", "arith.constant", "arith.addi", "arith.addi"]
     assert after[:5] == before[:5] and [value.op.operands[0] for value in after[5:]] == list(before[5:])
 
 
-def test_a_load_without_checks_has_no_mask(emitted, calls):
-    built = emitted(PARTS, lambda emit, *parts: calls(emit).load(
+def test_a_load_without_checks_has_no_mask(emit_ops, calls):
+    emission = emit_ops(PARTS, lambda emit, *parts: calls(emit).load(
         TensorType((4, 16), f32), Operand(BLOCK, parts), None, None, "", "", False))  # fmt: skip
-    assert "arith.cmpi" not in built.names and len(built.result.op.operands) == 1
+    assert "arith.cmpi" not in emission.names and len(emission.result.op.operands) == 1
 
 
-def test_each_checked_axis_is_compared_on_its_own(emitted, calls):
+def test_each_checked_axis_is_compared_on_its_own(emit_ops, calls):
     def build(emit, *parts):
         calls(emit).store(NONE, Operand(BLOCK, parts), Operand(constant(0), None), None, "", "", (1,))
 
-    built = emitted(PARTS, build)
-    compared = [op for op in built.func.bodies[0].entry.ops if op.NAME == "arith.cmpi"]
+    emission = emit_ops(PARTS, build)
+    compared = [op for op in emission.func.bodies[0].entry.ops if op.NAME == "arith.cmpi"]
     assert [op.operands[0].type.shape for op in compared] == [(1, 16)] * 2
-    assert built.names[-1] == "tt.store"
+    assert emission.names[-1] == "tt.store"

@@ -50,9 +50,9 @@ def test_what_fits_and_what_does_not(call: str, name: str):
     for value in good:
         held(_argument(f"zg.{call}"), parameter, value)
     for value in bad:
-        with pytest.raises(KernelTypeError) as caught:
+        with pytest.raises(KernelTypeError) as error_info:
             held(_argument(f"zg.{call}"), parameter, value)
-        assert caught.value.summary.startswith(f"zg.{call}: '{name}' must be {words}; got "), value
+        assert error_info.value.summary.startswith(f"zg.{call}: '{name}' must be {words}; got "), value
 
 
 def test_none_stands_for_an_optional_argument_alone():
@@ -85,5 +85,5 @@ def test_dtypes_of_numpy_and_their_names_are_taken():
 
 def test_signs_of_comparisons_are_taken():
     kind = next(p for p in SIGNATURES["compare"].parameters if p.name == "kind")
-    found = [held(_argument("zg.compare"), kind, sign) for sign in ("==", "!=", "<", "<=", ">", ">=")]
-    assert found == list(CompareKind)
+    kinds = [held(_argument("zg.compare"), kind, sign) for sign in ("==", "!=", "<", "<=", ">", ">=")]
+    assert kinds == list(CompareKind)

@@ -42,7 +42,7 @@ P = PtrType(f32)
 
 
 @pytest.mark.parametrize(
-    ("value", "scalar", "made"),
+    ("value", "scalar", "expected"),
     [
         (3, f32, 3.0),
         (True, f16, 1.0),
@@ -59,28 +59,28 @@ P = PtrType(f32)
         (math.nan, u8, 0),
     ],
 )
-def test_numbers_are_cast_as_at_run_time(value, scalar, made):
-    found = number_as(value, scalar)
-    assert found == made and type(found) is type(made)
+def test_numbers_are_cast_as_at_run_time(value, scalar, expected):
+    number = number_as(value, scalar)
+    assert number == expected and type(number) is type(expected)
 
 
-def test_a_literal_is_a_constant_where_it_is_used(emitted):
-    built = emitted([], lambda emit: [emit.convert(Operand(constant(3), None), f32) for _ in range(2)])
-    assert built.names == ["arith.constant"] * 2, "each user has its own"
-    assert built.result[0] is not built.result[1]
+def test_a_literal_is_a_constant_where_it_is_used(emit_ops):
+    emission = emit_ops([], lambda emit: [emit.convert(Operand(constant(3), None), f32) for _ in range(2)])
+    assert emission.names == ["arith.constant"] * 2, "each user has its own"
+    assert emission.result[0] is not emission.result[1]
 
 
-def test_a_literal_of_a_tensor_type_is_splatted_or_dense(emitted):
-    splat = emitted([], lambda emit: emit.convert(Operand(constant(3), None), T))
-    dense = emitted([], lambda emit: emit.convert(Operand(constant(3), None), T, dense=True))
+def test_a_literal_of_a_tensor_type_is_splatted_or_dense(emit_ops):
+    splat = emit_ops([], lambda emit: emit.convert(Operand(constant(3), None), T))
+    dense = emit_ops([], lambda emit: emit.convert(Operand(constant(3), None), T, dense=True))
     assert (splat.names, dense.names) == (["arith.constant", "tt.splat"], ["arith.constant"])
     assert splat.result.type == dense.result.type == T
 
 
-def test_a_constant_that_has_a_value_already_is_not_made_again(emitted):
-    built = emitted([i32], lambda emit, x: emit.convert(Operand(constant(3), x), i32))
-    assert built.names == [] and built.result is built.func.bodies[0].parameters[0]
-    other = emitted([i32], lambda emit, x: emit.convert(Operand(constant(3), x), f32))
+def test_a_constant_that_has_a_value_already_is_not_made_again(emit_ops):
+    emission = emit_ops([i32], lambda emit, x: emit.convert(Operand(constant(3), x), i32))
+    assert emission.names == [] and emission.result is emission.func.bodies[0].parameters[0]
+    other = emit_ops([i32], lambda emit, x: emit.convert(Operand(constant(3), x), f32))
     assert other.names == ["arith.constant"] and other.result.type == f32
 
 
@@ -96,10 +96,10 @@ def test_a_constant_that_has_a_value_already_is_not_made_again(emitted):
         (TensorType((16,), i32), (2, 4, 16), ["tt.expand_dims", "tt.expand_dims", "tt.broadcast"]),
     ],
 )
-def test_a_value_is_spread_to_a_shape(emitted, source, shape, names):
-    built = emitted([source], lambda emit, x: emit.spread(x, shape))
-    assert built.names == names
-    assert built.result.type == (TensorType(shape, getattr(source, "element", source)) if shape else source)
+def test_a_value_is_spread_to_a_shape(emit_ops, source, shape, names):
+    emission = emit_ops([source], lambda emit, x: emit.spread(x, shape))
+    assert emission.names == names
+    assert emission.result.type == (TensorType(shape, getattr(source, "element", source)) if shape else source)
 
 
 @pytest.mark.parametrize(
@@ -127,29 +127,29 @@ def test_a_value_is_spread_to_a_shape(emitted, source, shape, names):
     ],
 )
 @pytest.mark.parametrize("shape", [(), (4,)])
-def test_casts(emitted, source, target, names, shape):
+def test_casts(emit_ops, source, target, names, shape):
     type_ = TensorType(shape, source) if shape else source
-    built = emitted([type_], lambda emit, x: emit.cast(x, target))
-    assert built.names == names and built.result.type == with_element(type_, target)
+    emission = emit_ops([type_], lambda emit, x: emit.cast(x, target))
+    assert emission.names == names and emission.result.type == with_element(type_, target)
 
 
-def test_a_rounding_is_of_the_last_step(emitted):
-    built = emitted([i32], lambda emit, x: emit.cast(x, f8e4m3, Rounding.ZERO))
-    assert built.func.bodies[0].entry.ops[1].attributes["rounding"] is Rounding.ZERO
+def test_a_rounding_is_of_the_last_step(emit_ops):
+    emission = emit_ops([i32], lambda emit, x: emit.cast(x, f8e4m3, Rounding.ZERO))
+    assert emission.func.bodies[0].entry.ops[1].attributes["rounding"] is Rounding.ZERO
 
 
-def test_truth(emitted):
-    built = emitted([f32, P, i1], lambda emit, x, p, b: [emit.nonzero(x), emit.nonzero(p), emit.nonzero(b)])
-    assert built.names == ["arith.constant", "arith.cmpf", "tt.ptr_to_int", "arith.constant", "arith.cmpi"]
-    assert [value.type for value in built.result] == [i1] * 3
-    known = emitted([], lambda emit: [emit.truth(Operand(constant(value), None)) for value in ("", "a", 0, 2)])
-    assert [op.attributes["value"] for op in known.func.bodies[0].entry.ops[:-1]] == [False, True, False, True]
+def test_truth(emit_ops):
+    emission = emit_ops([f32, P, i1], lambda emit, x, p, b: [emit.nonzero(x), emit.nonzero(p), emit.nonzero(b)])
+    assert emission.names == ["arith.constant", "arith.cmpf", "tt.ptr_to_int", "arith.constant", "arith.cmpi"]
+    assert [value.type for value in emission.result] == [i1] * 3
+    of_constants = emit_ops([], lambda emit: [emit.truth(Operand(constant(value), None)) for value in ("", "a", 0, 2)])
+    assert [op.attributes["value"] for op in of_constants.func.bodies[0].entry.ops[:-1]] == [False, True, False, True]
 
 
 NESTED = TupleType((i32, TupleType((constant(3), f32)), constant("x")))
 
 
-def test_tuples_are_flattened_and_put_together_again(emitted):
+def test_tuples_are_flattened_and_put_together_again(emit_ops):
     assert flatten_types(NESTED) == [i32, f32] and flatten_types(constant(1)) == [] and flatten_types(T) == [T]
     assert packed_type(NESTED) == TupleType((i32, f32))
     assert packed_type(TupleType((T, constant(1)))) == T and packed_type(TupleType((constant(1),))) == void
@@ -158,28 +158,28 @@ def test_tuples_are_flattened_and_put_together_again(emitted):
         values = [a, b]
         return rebuild(NESTED, values), values, a, b
 
-    built, rest, a, b = emitted([i32, f32], both).result
-    assert built == (a, (None, b), None) and rest == []
+    emission, rest, a, b = emit_ops([i32, f32], both).result
+    assert emission == (a, (None, b), None) and rest == []
 
 
-def test_a_tuple_is_brought_to_its_type_part_by_part(emitted):
-    wanted = TupleType((i64, TupleType((f32, f32)), constant("x")))
-    built = emitted([i32, f32], lambda emit, a, b: emit.repack(Operand(NESTED, (a, (None, b), None)), wanted))
-    assert built.names == ["arith.extsi", "arith.constant"]
-    assert [value.type for value in built.result] == [i64, f32, f32]
+def test_a_tuple_is_brought_to_its_type_part_by_part(emit_ops):
+    target = TupleType((i64, TupleType((f32, f32)), constant("x")))
+    emission = emit_ops([i32, f32], lambda emit, a, b: emit.repack(Operand(NESTED, (a, (None, b), None)), target))
+    assert emission.names == ["arith.extsi", "arith.constant"]
+    assert [value.type for value in emission.result] == [i64, f32, f32]
 
 
-def test_what_comes_out_of_an_op_is_taken_apart(emitted):
+def test_what_comes_out_of_an_op_is_taken_apart(emit_ops):
     single = TupleType((i32, constant(1)))
     pair = TupleType((i32, f32))
 
     def build(emit, x, packed):
         return emit.unpack(x, single), emit.unpack(packed, pair), emit.unpack(x, i32), emit.unpack(x, constant(1)), x
 
-    built = emitted([i32, pair], build)
-    alone, parts, same, nothing, x = built.result
+    emission = emit_ops([i32, pair], build)
+    alone, parts, same, nothing, x = emission.result
     assert alone == (x, None) and same is x and nothing is None
-    assert built.names == ["tuple.load"] * 2 and [part.type for part in parts] == [i32, f32]
+    assert emission.names == ["tuple.load"] * 2 and [part.type for part in parts] == [i32, f32]
 
 
 def test_operands_of_tuples():
@@ -193,10 +193,10 @@ def test_operands_of_tuples():
         split_operand(Operand(i32, "value"))
 
 
-def test_calls_give_their_result_as_the_mirror_keeps_it(emitted):
-    built = emitted([i32], lambda emit, x: [emit.call("g", [x], type_) for type_ in (i32, NESTED, constant(None))])
-    one, several, nothing = built.result
-    assert one.type == i32 and nothing is None
+def test_calls_give_their_result_as_the_mirror_keeps_it(emit_ops):
+    emission = emit_ops([i32], lambda emit, x: [emit.call("g", [x], type_) for type_ in (i32, NESTED, constant(None))])
+    single, several, nothing = emission.result
+    assert single.type == i32 and nothing is None
     assert several[0].type == i32 and several[1][0] is None and several[1][1].type == f32 and several[2] is None
-    calls = [op for op in built.func.bodies[0].entry.ops if op.NAME == "tt.call"]
+    calls = [op for op in emission.func.bodies[0].entry.ops if op.NAME == "tt.call"]
     assert [op.result.type for op in calls] == [i32, TupleType((i32, f32)), void]

@@ -24,7 +24,7 @@ from ziggurat.transforms.calls.promotion import constant
 
 
 @pytest.mark.parametrize(
-    ("a", "b", "joined"),
+    ("a", "b", "union"),
     [
         (constant(1), constant(1), constant(1)),
         (constant(1), constant(2), i32),
@@ -44,8 +44,8 @@ from ziggurat.transforms.calls.promotion import constant
     ],
     ids=str,
 )
-def test_what_has_a_type_above_both(a, b, joined):
-    assert join(a, b) == joined == join(b, a)
+def test_what_has_a_type_above_both(a, b, union):
+    assert join(a, b) == union == join(b, a)
 
 
 @pytest.mark.parametrize(
@@ -73,8 +73,8 @@ def test_what_has_a_type_above_both(a, b, joined):
 )
 def test_unlike_types_give_what_must_not_be_read(a, b):
     place = Location("f.py", 3, 1)
-    met = join(a, b, place, loop=True)
-    assert met == Unusable((a, b), loop=True) and met.place is place
+    union = join(a, b, place, loop=True)
+    assert union == Unusable((a, b), loop=True) and union.place is place
     assert not join(a, b).loop
 
 

@@ -32,17 +32,17 @@ def result(call: str, *operands: Type, language: object = TRITON) -> str:
 
 @pytest.mark.parametrize("line", LINES[2:])
 def test_dtypes_of_operators(line: str) -> None:
-    form, given, expected = (part.strip() for part in line.split("|"))
+    form, literal, expected = (part.strip() for part in line.split("|"))
     left, sign, right = re.fullmatch(r"(.+) (\S+) (.+)", form).groups()
-    for name, wanted in zip(DTYPES, expected.split(), strict=True):
-        if wanted == "?":
+    for name, expected_dtype in zip(DTYPES, expected.split(), strict=True):
+        if expected_dtype == "?":
             continue
         last = tensor(name)
-        if given:
-            operands = (tensor(given), last)
+        if literal:
+            operands = (tensor(literal), last)
         else:
             operands = tuple(last if side == "a" else constant(eval(side)) for side in (left, right))
-        assert result(CALLS[sign], *operands) == wanted, (form, given, name)
+        assert result(CALLS[sign], *operands) == expected_dtype, (form, literal, name)
 
 
 REDUCED = {

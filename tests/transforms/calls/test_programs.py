@@ -33,14 +33,14 @@ NO_OPTIONS = (None, None, False, False, False, False)
 
 
 def test_ranges():
-    zero, one, n = constant(0), constant(1), i64
-    assert R.builtin_range(n) == RangeType(zero, n, one)
-    assert R.builtin_range(one, n) == RangeType(one, n, one)
+    zero, unit, n = constant(0), constant(1), i64
+    assert R.builtin_range(n) == RangeType(zero, n, unit)
+    assert R.builtin_range(unit, n) == RangeType(unit, n, unit)
     assert R.builtin_range(n, zero, constant(-2)) == RangeType(n, zero, constant(-2))
-    assert R.static_range(2, None, None) == RangeType(zero, constant(2), one, static=True)
-    assert R.range(n, None, None, *NO_OPTIONS) == RangeType(zero, n, one)
-    found = R.range(n, None, None, 3, None, True, False, False, False)
-    assert found.options == (("num_stages", 3), ("disallow_acc_multi_buffer", True))
+    assert R.static_range(2, None, None) == RangeType(zero, constant(2), unit, static=True)
+    assert R.range(n, None, None, *NO_OPTIONS) == RangeType(zero, n, unit)
+    range_ = R.range(n, None, None, 3, None, True, False, False, False)
+    assert range_.options == (("num_stages", 3), ("disallow_acc_multi_buffer", True))
 
 
 @pytest.mark.parametrize(
@@ -72,9 +72,9 @@ def test_static_assertions():
     assert R.static_assert(True) == R.static_assert(1, "fine") == NONE
     with pytest.raises(KernelValueError, match=r"^static assertion failed: too big"):
         R.static_assert(False, "too big")
-    with pytest.raises(KernelTypeError, match="must be True or False") as caught:
+    with pytest.raises(KernelTypeError, match="must be True or False") as error_info:
         R.static_assert((False, "too big"))
-    assert "without a tuple" in caught.value.hint
+    assert "without a tuple" in error_info.value.hint
 
 
 def test_printing(capsys):

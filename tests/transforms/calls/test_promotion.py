@@ -37,19 +37,19 @@ KINDS = ["bool", "int", "float"]
 
 @pytest.mark.parametrize(("a", "b"), list(itertools.product(DTYPES, repeat=2)), ids=str)
 def test_every_pair_of_dtypes(a: ScalarType, b: ScalarType):
-    found = promote_types(a, b)
-    assert found == promote_types(b, a)
+    promoted = promote_types(a, b)
+    assert promoted == promote_types(b, a)
     kinds = KINDS.index(a.kind), KINDS.index(b.kind)
     if a == b:
-        assert found == a
+        assert promoted == a
     elif kinds[0] != kinds[1]:
-        assert found == (a if kinds[0] > kinds[1] else b)
+        assert promoted == (a if kinds[0] > kinds[1] else b)
     elif a.bits != b.bits:
-        assert found == (a if a.bits > b.bits else b)
+        assert promoted == (a if a.bits > b.bits else b)
     elif a.kind == "float":
-        assert found == f16
+        assert promoted == f16
     else:
-        assert not found.signed and found.bits == a.bits
+        assert not promoted.signed and promoted.bits == a.bits
 
 
 @pytest.mark.parametrize(

@@ -19,17 +19,17 @@ T = TensorType((4, 16), f32)
 
 def combining(name, *types):
     function = COMBINE[name]
-    named = FunctionName(function.name, function.model, function)
-    return Attributor().function(named, (*types, *types), None)
+    callee = FunctionName(function.name, function.model, function)
+    return Attributor().function(callee, (*types, *types), None)
 
 
-def test_a_sum_is_a_call_of_a_function_of_the_model(emitted, calls, functions):
+def test_a_sum_is_a_call_of_a_function_of_the_model(emit_ops, calls, functions):
     functions.combining = combining("sum", f32)
     result = TensorType((4,), f32)
-    built = emitted([T], lambda emit, x: calls(emit).sum(result, Operand(T, x), 1, False, None))
-    assert built.names == ["tt.call"] and built.result.type == result
+    emission = emit_ops([T], lambda emit, x: calls(emit).sum(result, Operand(T, x), 1, False, None))
+    assert emission.names == ["tt.call"] and emission.result.type == result
     ((symbol, helper),) = functions.helpers.items()
-    assert symbol == "reduce_sum_tensor<x4, x16, f32>_1_tensor<x4, f32>" == built.result.op.attributes["callee"]
+    assert symbol == "reduce_sum_tensor<x4, x16, f32>_1_tensor<x4, f32>" == emission.result.op.attributes["callee"]
     reduce, _ = helper.bodies[0].entry.ops
     assert reduce.NAME == "tt.reduce" and reduce.attributes["axis"] == 1
     assert [op.NAME for op in reduce.bodies[0].entry.ops] == ["tt.call", "tt.reduce.return"]
@@ -45,33 +45,33 @@ def test_a_sum_is_a_call_of_a_function_of_the_model(emitted, calls, functions):
         (None, True, ["tt.reshape", "tt.call", "tt.splat"], (1, 1)),
     ],
 )
-def test_axes(emitted, calls, functions, axis, keep, names, shape):
+def test_axes(emit_ops, calls, functions, axis, keep, names, shape):
     functions.combining = combining("max", f32)
     result = TensorType(shape, f32) if shape else f32
-    built = emitted([T], lambda emit, x: calls(emit).max(result, Operand(T, x), axis, False, True, keep))
-    assert built.names == names and built.result.type == result
+    emission = emit_ops([T], lambda emit, x: calls(emit).max(result, Operand(T, x), axis, False, True, keep))
+    assert emission.names == names and emission.result.type == result
 
 
-def test_small_floats_are_summed_in_f32_and_rounded_once(emitted, calls, functions):
+def test_small_floats_are_summed_in_f32_and_rounded_once(emit_ops, calls, functions):
     functions.combining = combining("sum", f32)
     half = TensorType((16,), f16)
-    built = emitted([half], lambda emit, x: calls(emit).sum(f16, Operand(half, x), 0, False, None))
-    assert built.names == ["arith.extf", "tt.call", "arith.truncf"] and built.result.type == f16
+    emission = emit_ops([half], lambda emit, x: calls(emit).sum(f16, Operand(half, x), 0, False, None))
+    assert emission.names == ["arith.extf", "tt.call", "arith.truncf"] and emission.result.type == f16
 
 
-def test_small_integers_are_widened_first(emitted, calls, functions):
+def test_small_integers_are_widened_first(emit_ops, calls, functions):
     functions.combining = combining("sum", i32)
     bits = TensorType((16,), i1)
-    built = emitted([bits], lambda emit, x: calls(emit).cumsum(TensorType((16,), i32), Operand(bits, x), 0, False))
-    assert built.names == ["arith.extui", "tt.call"]
+    emission = emit_ops([bits], lambda emit, x: calls(emit).cumsum(TensorType((16,), i32), Operand(bits, x), 0, False))
+    assert emission.names == ["arith.extui", "tt.call"]
     (helper,) = functions.helpers.values()
     assert helper.bodies[0].entry.ops[0].NAME == "tt.scan"
 
 
-def test_the_way_of_a_scan_is_in_its_name(emitted, calls, functions):
+def test_the_way_of_a_scan_is_in_its_name(emit_ops, calls, functions):
     functions.combining = combining("prod", f32)
     line = TensorType((16,), f32)
-    emitted([line], lambda emit, x: [calls(emit).cumprod(line, Operand(line, x), 0, way) for way in (False, True)])
+    emit_ops([line], lambda emit, x: [calls(emit).cumprod(line, Operand(line, x), 0, way) for way in (False, True)])
     assert list(functions.helpers) == [
         "scan_prod_tensor<x16, f32>_0_tensor<x16, f32>",
         "scan_prod_tensor<x16, f32>_0_reverse_tensor<x16, f32>",
@@ -80,22 +80,24 @@ def test_the_way_of_a_scan_is_in_its_name(emitted, calls, functions):
     assert ways == [False, True]
 
 
-def test_an_extreme_with_its_index(emitted, calls, functions):
+def test_an_extreme_with_its_index(emit_ops, calls, functions):
     functions.combining = combining("argmax", f32, i32)
     both = TupleType((TensorType((4,), f32), TensorType((4,), i32)))
-    built = emitted([T], lambda emit, x: calls(emit).max(both, Operand(T, x), 1, True, True, False))
-    value, index = built.result
+    emission = emit_ops([T], lambda emit, x: calls(emit).max(both, Operand(T, x), 1, True, True, False))
+    value, index = emission.result
     assert (value.type, index.type) == both.components
-    assert built.names[:3] == ["tt.make_range", "tt.expand_dims", "tt.broadcast"]
-    made = emitted([T], lambda emit, x: calls(emit).argmax(i32, Operand(T, x), None, True, False))
-    assert made.result.type == i32 and made.names[0] == "tt.reshape", "the index counts in row-major order"
+    assert emission.names[:3] == ["tt.make_range", "tt.expand_dims", "tt.broadcast"]
+    index_alone = emit_ops([T], lambda emit, x: calls(emit).argmax(i32, Operand(T, x), None, True, False))
+    assert index_alone.result.type == i32 and index_alone.names[0] == "tt.reshape", (
+        "the index counts in row-major order"
+    )
 
 
-def test_a_histogram_is_an_op(emitted, calls):
+def test_a_histogram_is_an_op(emit_ops, calls):
     line, mask = TensorType((16,), i32), TensorType((16,), i1)
-    built = emitted([line, mask], lambda emit, x, m: calls(emit).histogram(
+    emission = emit_ops([line, mask], lambda emit, x, m: calls(emit).histogram(
         TensorType((8,), i32), Operand(line, x), 8, Operand(mask, m)))  # fmt: skip
-    assert built.names == ["tt.histogram"] and len(built.result.op.operands) == 2
+    assert emission.names == ["tt.histogram"] and len(emission.result.op.operands) == 2
 
 
 @zg.function

@@ -53,6 +53,6 @@ def test_it_computes_with_types():
 def test_an_op_is_asked_for_the_type_of_a_call():
     matrix = TensorType((16, 16), f16)
     assert Typing("dot").op_type(lambda values: tt.Dot(*values), matrix, matrix, matrix) == matrix
-    with pytest.raises(KernelTypeError, match=r"^zg.dot of f16 accumulates in f32 or f16; got i32") as caught:
+    with pytest.raises(KernelTypeError, match=r"^zg.dot of f16 accumulates in f32 or f16; got i32") as error_info:
         Typing("dot").op_type(lambda values: tt.Dot(*values), matrix, matrix, TensorType((16, 16), i32), hint="try")
-    assert caught.value.hint == "try"
+    assert error_info.value.hint == "try"

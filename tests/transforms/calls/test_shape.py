@@ -30,13 +30,15 @@ def test_powers_of_two():
 def test_a_shape_is_powers_of_two():
     assert checked_shape(ZEROS, 16) == (16,) and checked_shape(ZEROS, ()) == ()
     assert checked_shape(ZEROS, (1024, 1024)) == (1024, 1024)
-    with pytest.raises(KernelValueError, match=r"the size 48 in the shape \[4, 48\] is not a power of two") as caught:
+    with pytest.raises(
+        KernelValueError, match=r"the size 48 in the shape \[4, 48\] is not a power of two"
+    ) as error_info:
         checked_shape(ZEROS, (4, 48))
-    assert caught.value.hint.startswith("use 64 (zg.next_power_of_2(48))")
+    assert error_info.value.hint.startswith("use 64 (zg.next_power_of_2(48))")
     for size in (0, -4):
-        with pytest.raises(KernelValueError) as caught:
+        with pytest.raises(KernelValueError) as error_info:
             checked_shape(ZEROS, (size,))
-        assert caught.value.hint is None
+        assert error_info.value.hint is None
     with pytest.raises(KernelValueError, match=f"more than {MAX_ELEMENTS} elements"):
         checked_shape(ZEROS, (2048, 1024))
     for size in (True, 4.0, "4", i32):

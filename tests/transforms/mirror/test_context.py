@@ -27,9 +27,9 @@ def kernel(p, n):
 
 @pytest.fixture
 def context():
-    found = attribute(kernel, (PtrType(i32), i32))
+    attribution = attribute(kernel, (PtrType(i32), i32))
     builder = Builder.root([PtrType(i32), i32])
-    return FunctionMirror(ModuleMirror(frozenset()), found, builder)
+    return FunctionMirror(ModuleMirror(frozenset()), attribution, builder)
 
 
 def op(cls):

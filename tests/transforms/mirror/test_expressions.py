@@ -20,12 +20,12 @@ def ops_of(ops: str, *types, functions=None):
     parameters = ", ".join(f"%{index} : object" for index in range(len(types)))
     model = zg.parse(f'func @"f" ({parameters})object -> {{ {ops} }};')
     attributor = Attributor(functions)
-    found = attributor.function(FunctionName("f", model), types, None)
+    attribution = attributor.function(FunctionName("f", model), types, None)
     assert not attributor.errors
-    builder = Builder.root(flatten_types(TupleType(types)), packed_type(found.result))
-    FunctionMirror(ModuleMirror(frozenset()), found, builder).step(model)
-    *made, return_ = builder.finish().entry.ops
-    return made, return_.operands
+    builder = Builder.root(flatten_types(TupleType(types)), packed_type(attribution.result))
+    FunctionMirror(ModuleMirror(frozenset()), attribution, builder).step(model)
+    *result_ops, return_ = builder.finish().entry.ops
+    return result_ops, return_.operands
 
 
 def names(ops: str, *types, **options):
@@ -34,8 +34,8 @@ def names(ops: str, *types, **options):
 
 def test_variables_are_no_ops():
     ops = '%2 : Var<object> = var %0 @"v"; var.store %2 %1; %3 : object = var.load %2; return %3;'
-    made, (value,) = ops_of(ops, i32, f32)
-    assert made == [] and value.type == f32
+    result_ops, (value,) = ops_of(ops, i32, f32)
+    assert result_ops == [] and value.type == f32
 
 
 @pytest.mark.parametrize(
@@ -55,33 +55,33 @@ def test_operators_are_the_ops_of_their_calls(op, a, b, expected):
 
 def test_literals_are_made_for_each_user():
     ops = "%1 : object = constant @3; %2 : object = add %0 %1; %3 : object = mul %2 %1; return %3;"
-    made, _ = ops_of(ops, i32)
-    assert [op.NAME for op in made] == ["arith.constant", "arith.addi", "arith.constant", "arith.muli"]
+    result_ops, _ = ops_of(ops, i32)
+    assert [op.NAME for op in result_ops] == ["arith.constant", "arith.addi", "arith.constant", "arith.muli"]
 
 
 def test_not_and_plus():
-    made, (value,) = ops_of("%1 : object = not %0; return %1;", i32)
-    assert [op.NAME for op in made] == ["arith.constant", "arith.cmpi", "arith.constant", "arith.xori"]
+    result_ops, (value,) = ops_of("%1 : object = not %0; return %1;", i32)
+    assert [op.NAME for op in result_ops] == ["arith.constant", "arith.cmpi", "arith.constant", "arith.xori"]
     assert value.type == i1
-    made, (value,) = ops_of("%1 : object = pos %0; return %1;", i32)
-    assert made == [] and value.type == i32
+    result_ops, (value,) = ops_of("%1 : object = pos %0; return %1;", i32)
+    assert result_ops == [] and value.type == i32
 
 
 def test_tuples_are_taken_apart_without_ops():
     pair = "%2 : object = pack %0 %1;"
-    made, (value,) = ops_of(f"{pair} %3 : object = unpack %2 @index=1 @count=2; return %3;", i32, f32)
-    assert made == [] and value.type == f32
+    result_ops, (value,) = ops_of(f"{pair} %3 : object = unpack %2 @index=1 @count=2; return %3;", i32, f32)
+    assert result_ops == [] and value.type == f32
     minus_one = "%3 : object = constant @-1; %4 : object = subscript %2 %3; return %4;"
-    made, (value,) = ops_of(f"{pair} {minus_one}", i32, i64)
-    assert made == [] and value.type == i64
-    made, values = ops_of(f"{pair} return %2;", i32, f32)
-    assert made == [] and [value.type for value in values] == [i32, f32], "the return puts them into one Tuple"
+    result_ops, (value,) = ops_of(f"{pair} {minus_one}", i32, i64)
+    assert result_ops == [] and value.type == i64
+    result_ops, values = ops_of(f"{pair} return %2;", i32, f32)
+    assert result_ops == [] and [value.type for value in values] == [i32, f32], "the return puts them into one Tuple"
 
 
 def test_what_is_constant_leaves_nothing():
     ops = "%1 : object = constant @2; %2 : object = add %1 %1; %3 : object = pack %2 %1; return %3;"
-    made, values = ops_of(ops, i32)
-    assert made == [] and len(values) == 0
+    result_ops, values = ops_of(ops, i32)
+    assert result_ops == [] and len(values) == 0
 
 
 @pytest.mark.parametrize(
@@ -105,16 +105,16 @@ def test_calls(call, types, expected):
 
 
 def test_keywords_stand_in_the_order_of_the_signature():
-    made, _ = ops_of('%2 : object = invoke %1 %0 @"zg.sub" @keywords=["b", "a"]; return %2;', i32, i32)
-    parameters = made[0].operands[0].block.parameters
-    assert [parameters.index(value) for value in made[0].operands] == [0, 1]
+    result_ops, _ = ops_of('%2 : object = invoke %1 %0 @"zg.sub" @keywords=["b", "a"]; return %2;', i32, i32)
+    parameters = result_ops[0].operands[0].block.parameters
+    assert [parameters.index(value) for value in result_ops[0].operands] == [0, 1]
 
 
 def test_a_call_hands_on_the_run_time_parts_of_tuples():
     helper = zg.parse('func @"g" (%0 : object, %1 : object)object -> { return %0; };')
     ops = '%2 : object = constant @5; %3 : object = pack %0 %2; %4 : object = func.call %3 %1 @"g"; return %4;'
-    made, values = ops_of(ops, i32, f32, functions={"g": helper})
-    (call,) = made
+    result_ops, values = ops_of(ops, i32, f32, functions={"g": helper})
+    (call,) = result_ops
     assert [value.type for value in call.operands] == [i32, f32], "the constant in the tuple is no argument"
     assert [value.type for value in values] == [i32]
 
@@ -128,5 +128,5 @@ def uses_descriptor(p, n):
 def test_methods_are_calls():
     model = mirror(attribute(uses_descriptor, (PtrType(f32), i32)))
     zg.verify(model)
-    found = [op.NAME for op in model.walk()]
-    assert found.count("tt.descriptor_load") == found.count("tt.descriptor_store") == 1
+    names = [op.NAME for op in model.walk()]
+    assert names.count("tt.descriptor_load") == names.count("tt.descriptor_store") == 1

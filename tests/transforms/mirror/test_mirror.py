@@ -53,11 +53,11 @@ def test_constants_are_no_parameters():
 
 
 def test_divisibility_is_that_of_the_kernel():
-    found = attribute(kernel, (PtrType(i32), i32, constant(7)))
-    *others, func = mirror(found, (16, 1)).functions().values()
+    attribution = attribute(kernel, (PtrType(i32), i32, constant(7)))
+    *others, func = mirror(attribution, (16, 1)).functions().values()
     assert func.attributes["divisibility"] == (16, 1)
     assert all(not other.attributes.get("divisibility") for other in others)
-    *_, plain = mirror(found, (1, 1)).functions().values()
+    *_, plain = mirror(attribution, (1, 1)).functions().values()
     assert not plain.attributes.get("divisibility")
 
 
@@ -98,11 +98,11 @@ def test_a_failure_to_build_is_a_fault_that_shows_the_model(monkeypatch):
     def fails(*_):
         raise BuildError("no such operand")
 
-    found = attribute(kernel, (P, f32, constant(7)))
+    attribution = attribute(kernel, (P, f32, constant(7)))
     monkeypatch.setitem(RULES, "mul", attrs.evolve(RULES["mul"], build=fails))
-    with pytest.raises(InternalError, match="building 'leaf_f32_2_f32': no such operand") as caught:
-        mirror(found)
-    assert '@"leaf"' in str(caught.value)
+    with pytest.raises(InternalError, match="building 'leaf_f32_2_f32': no such operand") as error_info:
+        mirror(attribution)
+    assert '@"leaf"' in str(error_info.value)
 
 
 def test_what_is_attributed_is_mirrored():
