@@ -115,7 +115,9 @@ def test_combined_blocks(kind: str, element: Any, ufunc: Any):
 
 def test_elements_that_have_no_such_combination():
     types = [zg.ptr(zg.f32), zg.descriptor((4, 16), zg.f32), zg.i32, zg.i32, "max"]
-    with pytest.raises(triton.CompilationError, match=r"Unsupported dtype.*uint32, int32, uint64, int64, fp16, bf16; got fp32"):
+    with pytest.raises(
+        triton.CompilationError, match=r"Unsupported dtype.*uint32, int32, uint64, int64, fp16, bf16; got fp32"
+    ):
         combine.triton(*types)
 
 

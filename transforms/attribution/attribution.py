@@ -16,6 +16,7 @@ from ziggurat.frontends.language.languages import Language
 from ziggurat.transforms.calls.constants import describe
 from ziggurat.transforms.calls.lattice import RangeType, Unusable, components, items_of
 from ziggurat.transforms.calls.promotion import constant
+from ziggurat.transforms.calls.rule import Rule
 
 
 class Derived(Value):
@@ -69,10 +70,11 @@ class Scope:
     __slots__ = (
         "arguments",
         "callees",
-        "static_bodies",
         "joins",
         "parent",
         "ranges",
+        "rules",
+        "static_bodies",
         "static_branches",
         "types",
         "unrolled",
@@ -84,6 +86,8 @@ class Scope:
         self.types: dict[Value, Type] = {}
         # The arguments of a call of the language by parameter; a Value of the Python model, or a constant.
         self.arguments: dict[Value, dict[str, Any]] = {}
+        # The name and the rule of a call of the language.
+        self.rules: dict[Value, tuple[str, Rule]] = {}
         # The callee of a call, or the combining function of a reduction.
         self.callees: dict[Value, Attribution] = {}
         # The body that runs, 0 or 1, of an `if` whose condition is known at compile time.

@@ -12,8 +12,8 @@ from ziggurat.codemodel.errors import KernelTypeError
 from ziggurat.codemodel.messages import call_text, say
 from ziggurat.codemodel.op import OpResult, Value, expect
 from ziggurat.codemodel.types import ConstantType, DescriptorType, PtrType, TupleType, Type, constexpr_type
+from ziggurat.frontends.language import CALLS, SIGNATURES, Function
 from ziggurat.frontends.language import METHODS as DESCRIPTOR_METHODS
-from ziggurat.frontends.language import SIGNATURES, Function
 from ziggurat.frontends.language.dtypes import type_of
 from ziggurat.frontends.language.languages import LANGUAGES, Spelling
 from ziggurat.frontends.language.phrases import CALL_FUNCTION, LOAD_POINTER, MAKE_CONSTANT
@@ -138,8 +138,8 @@ def method(context: FunctionAttributor, op: py.Invoke, name: str, types: list[Ty
     if isinstance(receiver, ConstantType) and isinstance(receiver.value, Type):
         return dtype_method(receiver.value, name, types[1:])
     if isinstance(receiver, DescriptorType) and name in DESCRIPTOR_METHODS:
-        call = DESCRIPTOR_METHODS[name]
-        return language_call(context, op, call.call, call.constants)
+        spelling = DESCRIPTOR_METHODS[name]
+        return named_call(context, op, CALLS[spelling.call], constants=spelling.constants)
     load = getattr(op.operands[0], "op", None)
     if isinstance(load, core.VarLoad) and context.names.get(load.var) == "zg" and name in SIGNATURES:
         hint = "'zg' is a variable of the kernel here; give the variable another name"
@@ -172,28 +172,26 @@ def dtype_method(dtype: Type, name: str, arguments: Sequence[Type]) -> Type:
     return outer_constant(member(*constants))
 
 
-def language_call(
+def named_call(
     context: FunctionAttributor,
     op: py.Invoke | py.Call,
-    name: str,
-    constants: Mapping[str, Any] = NOTHING,
+    call: Call[..., Any] | Spelling,
     text: str = "",
+    constants: Mapping[str, Any] = NOTHING,
 ) -> Type:
-    """A call of the language; `constants` has arguments besides those that are written."""
-    return bound_call(context, op, SIGNATURES[name], RULES[name], typing_of(context, name, text), constants)
+    """A call by a name of a language; `text` is the method of a value that it is written as.
 
-
-def named_call(
-    context: FunctionAttributor, op: py.Invoke | py.Call, call: Call[..., Any] | Spelling, text: str = ""
-) -> Type:
-    """A call by a name of a language; `written` is the method of a value that it is written as."""
+    `constants` has arguments besides those that are written.
+    """
     if isinstance(call, Spelling):
         return spelled_call(context, op, call, text)
-    return language_call(context, op, call.signature.name, text=text)
+    typing = typing_of(context, call, text)
+    return bound_call(context, op, call.signature, RULES[typing.name], typing, constants)
 
 
-def typing_of(context: FunctionAttributor, name: str, spelling: str = "") -> Typing:
+def typing_of(context: FunctionAttributor, call: Call[..., Any], spelling: str = "") -> Typing:
     """The context in which the rule of a call is asked."""
+    name = call.signature.name
     return Typing(name, partial(combine, context), spelling, context.language, partial(applied, context), context.warn)
 
 
@@ -204,29 +202,21 @@ def spelled_call(context: FunctionAttributor, op: py.Invoke | py.Call, spelling:
         return constant(spelling.per_warp * context.program.num_warps())
     if spelling.body is not None:
         return call_spelled(context, op, spelling.body, bound)
-    typing = typing_of(context, spelling.call, text or f"{spelling.signature.prefix}.{spelling.name}")
-    constants: dict[str, Any] = {}
-    for name, parameter in spelling.signature.by_name.items():
-        if parameter.variadic:
-            constants[name] = tuple(
-                argument_of(context, spelling.signature, typing, parameter, value)[0] for value in bound[name]
-            )
-        else:
-            constants[name] = argument_of(context, spelling.signature, typing, parameter, bound[name])[0]
-    if spelling.call == "dot" and constants["input_precision"] is None:
-        constants["input_precision"] = context.program.dot_precision()
-    return given_call(context, op, SIGNATURES[spelling.call], RULES[spelling.call], typing, spelling.adapt(constants))
+    call = CALLS[spelling.call]
+    typing = typing_of(context, call, text or f"{spelling.signature.prefix}.{spelling.name}")
+    arguments, _ = arguments_of(context, spelling.signature, typing, bound)
+    if spelling.call == "dot" and arguments["input_precision"] is None:
+        arguments["input_precision"] = context.program.dot_precision()
+    return call_by_rule(context, op, call.signature, RULES[spelling.call], typing, spelling.adapt(arguments))
 
 
 def call_spelled(
     context: FunctionAttributor, op: py.Invoke | py.Call, body: Function, bound: Mapping[str, Any]
 ) -> Type:
     """A call of a function that Triton's language has, as of one of the kernel's author."""
-    types_by_name = {
-        name: value if isinstance(value, Value) else outer_constant(value) for name, value in bound.items()
-    }
-    context.scope.arguments[op.result] = types_by_name
-    types = tuple(context.scope.type_of(item) if isinstance(item, Value) else item for item in types_by_name.values())
+    arguments = {name: value if isinstance(value, Value) else outer_constant(value) for name, value in bound.items()}
+    context.scope.arguments[op.result] = arguments
+    types = tuple(context.scope.type_of(item) if isinstance(item, Value) else item for item in arguments.values())
     instance = library_function(context, f"{context.language.prefix}.{body.name}", body, types)
     context.scope.callees[op.result] = instance
     return instance.result
@@ -242,34 +232,42 @@ def bound_call(
 ) -> Type:
     """A call with this signature and this rule, which is asked in the context `typing`."""
     positional, keywords = given_values(context, op)
-    return given_call(context, op, signature, rule, typing, signature.bind(positional, {**keywords, **constants}))
+    return call_by_rule(context, op, signature, rule, typing, signature.bind(positional, {**keywords, **constants}))
 
 
-def given_call(
+def call_by_rule(
     context: FunctionAttributor,
     op: py.Invoke | py.Call,
     signature: Signature,
     rule: Rule,
     typing: Typing,
-    given_arguments: Mapping[str, Any],
+    values: Mapping[str, Any],
 ) -> Type:
     """A call with these arguments by parameter; one that is left out has its default."""
-    bound: dict[str, Any] = {}
-    arguments: list[Any] = []
-    for parameter in signature.parameters:
-        value = given_arguments.get(parameter.name, parameter.default)
-        if not parameter.variadic:
-            bound[parameter.name], argument = argument_of(context, signature, typing, parameter, value)
-        else:
-            argument = [argument_of(context, signature, typing, parameter, value)[1] for value in value]
-            bound[parameter.name] = tuple(argument) if parameter.constexpr else value
-        arguments.append(argument)
-    context.scope.arguments[op.result] = bound
+    context.scope.rules[op.result] = typing.name, rule
+    context.scope.arguments[op.result], arguments = arguments_of(context, signature, typing, values)
     if any(isinstance(argument, ErrorType) for argument in arguments):
         return ERROR
     arguments = operand_types(typing.name, typing.language, arguments)
     result = rule.type(typing, *arguments)
     return result if result is not None else library_call(context, op, rule, arguments)
+
+
+def arguments_of(
+    context: FunctionAttributor, signature: Signature, typing: Typing, values: Mapping[str, Any]
+) -> tuple[dict[str, Any], list[Any]]:
+    """The arguments of a call by parameter as the mirror gets them, and in order as the type rule does."""
+    bound: dict[str, Any] = {}
+    arguments: list[Any] = []
+    for parameter in signature.parameters:
+        value = values.get(parameter.name, parameter.default)
+        if parameter.variadic:
+            parts = [argument_of(context, signature, typing, parameter, item) for item in value]
+            bound[parameter.name], argument = tuple(part for part, _ in parts), [type_ for _, type_ in parts]
+        else:
+            bound[parameter.name], argument = argument_of(context, signature, typing, parameter, value)
+        arguments.append(argument)
+    return bound, arguments
 
 
 def argument_of(

@@ -2,27 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from typing import Any
 
 from ziggurat.codemodel.dialects import core, py, tt
 from ziggurat.codemodel.op import Op, Value, expect
 from ziggurat.codemodel.types import ConstantType, DescriptorType, TensorType, TupleType, Type, shape_of
-from ziggurat.frontends.language import METHODS as DESCRIPTOR_METHODS
-from ziggurat.frontends.language.languages import LANGUAGES, Spelling
-from ziggurat.frontends.language.signature import Call
 from ziggurat.transforms.attribution.attribution import positional_values
 from ziggurat.transforms.attribution.expressions import axes_of, becomes_run_time
 from ziggurat.transforms.attribution.operators import OPERATORS
 from ziggurat.transforms.calls import RULES, Rule
 from ziggurat.transforms.calls.builtins import BUILTINS
-from ziggurat.transforms.calls.constants import HostObject
 from ziggurat.transforms.calls.emit import Built, Emitter, Operand, in_models, split_operand
-from ziggurat.transforms.calls.lattice import RecordType, components, is_aggregate, is_host_value
+from ziggurat.transforms.calls.lattice import RecordType, components, is_aggregate
 from ziggurat.transforms.calls.lattice import at_run_time as run_time_type
 from ziggurat.transforms.calls.operands import operand_values
 from ziggurat.transforms.calls.promotion import NONE
-from ziggurat.transforms.calls.rule import TABLES
 from ziggurat.transforms.mirror.mirror import FunctionMirror, handles
 from ziggurat.transforms.mirror.overflow import assert_fits
 
@@ -160,43 +155,30 @@ def invoke(context: FunctionMirror, op: py.Invoke) -> Built:
     result = context.scope.type_of(op.result)
     if isinstance(result, ConstantType) and result != NONE:
         return None
-    space, _, name = op.callee.rpartition(".")
-    if not space and is_host_value(context.scope.type_of(op.operands[0])):
-        return call(context, op)
-    if space == "builtins" and name == "getattr":
+    if op.callee == "builtins.getattr":
         name_type = expect(context.scope.type_of(op.operands[1]), ConstantType)
         return named(context, op.operands[0], name_type.value)
+    space, _, name = op.callee.rpartition(".")
     if space == "builtins":
         return built(BUILTINS[name], context.emit, result, *map(context.operand, positional_values(context.scope, op)))
-    call_name = name if space in TABLES else call_of(context, op, space, name)
-    return call_by_rule(context, op, call_name, TABLES[space].rules if space in TABLES else RULES)
+    return call_by_rule(context, op)
 
 
-def call_by_rule(context: FunctionMirror, op: Op, name: str, rules: Mapping[str, Rule] = RULES) -> Built:
-    """A call of the language; with an empty name, one of a function."""
-    if not name:
+@handles(py.Call)
+def call_by_rule(context: FunctionMirror, op: Op) -> Built:
+    """A call of the language by its rule, or a call of a function."""
+    name, rule = context.find_entry(lambda scope: scope.rules, op) or ("", None)
+    if rule is None:
         return call(context, op)
-    rule, result = rules[name], context.scope.type_of(op.result)
+    result = context.scope.type_of(op.result)
+    if isinstance(result, ConstantType) and result != NONE:
+        return None
     if rule.body is not None:
         returned = call(context, op)
         if not isinstance(returned, Value):
             return returned
         return context.emit.convert(Operand(context.callee().result, returned), result)
     return built(rule, context.emit, result, *operand_values(name, context.emit, list(arguments(context, op))))
-
-
-def call_of(context: FunctionMirror, op: py.Invoke, space: str, name: str) -> str:
-    """The name of the call that is meant, by a name of a language or as a method. Empty for a function."""
-    if space in LANGUAGES:
-        return meant_call(LANGUAGES[space].calls[name])
-    if isinstance(context.scope.type_of(op.operands[0]), DescriptorType):
-        return DESCRIPTOR_METHODS[name].call
-    return meant_call(context.emit.language.methods[name])
-
-
-def meant_call(spelling: Call[..., Any] | Spelling) -> str:
-    """The name of the call that a name of a language is; empty for one of a function."""
-    return spelling.signature.name if isinstance(spelling, Call) else spelling.call
 
 
 def built(rule: Rule, emit: Emitter, result: Type, *operands: Any) -> Built:
@@ -213,17 +195,6 @@ def arguments(context: FunctionMirror, op: Op) -> Iterator[Any]:
             yield [context.operand(item) for item in argument]  # pyright: ignore[reportUnknownVariableType, reportUnknownArgumentType]
         else:
             yield argument
-
-
-@handles(py.Call)
-def call_value(context: FunctionMirror, op: py.Call) -> Built:
-    """A call of the value of an expression: of the language, or of a function."""
-    callee = context.scope.type_of(op.callee)
-    target = callee.value.value if isinstance(callee, ConstantType) and isinstance(callee.value, HostObject) else None
-    result = context.scope.type_of(op.result)
-    if isinstance(target, Call | Spelling) and isinstance(result, ConstantType) and result != NONE:
-        return None
-    return call_by_rule(context, op, meant_call(target) if isinstance(target, Call | Spelling) else "")  # pyright: ignore[reportUnknownArgumentType]
 
 
 @handles(core.FuncCall)
