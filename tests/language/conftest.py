@@ -1,9 +1,10 @@
 """Kernels run through `@zg.kernel` on NumPy arrays, against what a test computed with NumPy.
 
 Every kernel that is run here is also verified, printed and parsed back, and run again: its programs one by one, and
-after the simplifications. All ways have to give the same bits. The first case of each test is run as native code, too;
-where the environment has CI every third one more, and with `--natively` all cases are. With `--on-gpu`, each launch is
-repeated on the GPU, and with `--random-layouts SEED` in layouts that are drawn; see `differential.py`.
+after the simplifications. All ways have to give the same bits. The first case of each test is run as native code, too,
+and its first launches on a simulated GPU; where the environment has CI, every fourth case is run as native code as well,
+and with `--natively` all are. With `--on-gpu`, each launch is repeated on the GPU, with `--simulated` on a simulated
+one, and with `--random-layouts SEED` in layouts that are drawn; see `differential.py`.
 """
 
 from __future__ import annotations
@@ -44,27 +45,34 @@ NAMES = {dtype: name for name, dtype in DTYPES.items()}
 _numbers = itertools.count()
 
 NATIVELY = pytest.StashKey[bool]()
+ELSEWHERE = pytest.StashKey[int]()  # The number of launches that are repeated on another machine.
+MAX_SIMULATED = 8  # Of a first case: generated tests have hundreds of launches.
 
-# Repeats launches on another machine, where that is asked for.
-_elsewhere: Any = None
+_differential: Any = None  # Repeats launches on another machine.
 _natively = False  # Whether launches of the present test are repeated in native code.
+_launches = 0  # Of the present test.
+_most_launches = 0  # Of the present test that are repeated on another machine.
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    global _elsewhere
-    kinds = [name for name in ("gpu", "simulated", "assembled") if config.getoption(f"launches_{name}")]
+    global _differential
+    kinds = _everywhere(config)
     seed = config.getoption("--random-layouts")
-    if not kinds:
-        if seed is not None:
-            raise pytest.UsageError("--random-layouts is about --on-gpu, --simulated or --assembled")
-        return
+    if not kinds and seed is not None:
+        raise pytest.UsageError("--random-layouts is about --on-gpu, --simulated or --assembled")
     file = Path(__file__).with_name("differential.py")
     spec = importlib.util.spec_from_file_location("differential", file)
     assert spec is not None and spec.loader is not None
     differential = sys.modules["differential"] = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(differential)
-    machines = [machine() for machine in differential.MACHINES[kinds[0]]]
-    _elsewhere = differential.Differential(machines, same, seed, config.getoption("--every-warps"))
+    classes = differential.MACHINES[kinds[0]] if kinds else (differential.Simulated,)
+    machines = [machine() for machine in classes]
+    _differential = differential.Differential(machines, same, seed, config.getoption("--every-warps"))
+
+
+def _everywhere(config: pytest.Config) -> list[str]:
+    """The machines on which each launch is to be repeated."""
+    return [name for name in ("gpu", "simulated", "assembled") if config.getoption(f"launches_{name}")]
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
@@ -74,30 +82,33 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
             item.add_marker("gpu")
     firsts = {item.nodeid.partition("[")[0]: item for item in reversed(here)}
     some = [*firsts.values(), *(here[::4] if "CI" in os.environ else ())]
-    for item in here if config.getoption("--natively") else () if _elsewhere else some:
+    everywhere = bool(_everywhere(config))
+    for item in here if config.getoption("--natively") else () if everywhere else some:
         item.stash[NATIVELY] = True
+    for item in here if everywhere else firsts.values():
+        item.stash[ELSEWHERE] = sys.maxsize if everywhere else MAX_SIMULATED
 
 
 @pytest.fixture(autouse=True)
-def native_too(request: pytest.FixtureRequest):
-    """Repeats the launches of chosen tests in native code."""
-    global _natively
+def repeated_too(request: pytest.FixtureRequest):
+    """Repeats the launches of chosen tests in native code, and on another machine."""
+    global _natively, _launches, _most_launches
     _natively = request.node.stash.get(NATIVELY, False)
+    _launches, _most_launches = 0, request.node.stash.get(ELSEWHERE, 0)
 
 
 def pytest_sessionfinish(session: pytest.Session) -> None:
-    if _elsewhere and hasattr(session.config, "workeroutput"):  # One of the processes of pytest-xdist.
-        session.config.workeroutput["launches"] = dict(_elsewhere.counts)
+    if hasattr(session.config, "workeroutput"):  # One of the processes of pytest-xdist.
+        session.config.workeroutput["launches"] = dict(_differential.counts)
 
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_testnodedown(node: Any, error: object) -> None:
-    if _elsewhere:
-        _elsewhere.counts.update(getattr(node, "workeroutput", {}).get("launches", {}))
+    _differential.counts.update(getattr(node, "workeroutput", {}).get("launches", {}))
 
 
 def pytest_terminal_summary(terminalreporter: Any) -> None:
-    for what, count in _elsewhere.counts.most_common() if _elsewhere else ():
+    for what, count in _differential.counts.most_common() if _everywhere(terminalreporter.config) else ():
         terminalreporter.write_line(f"launches elsewhere: {count:5} {what}")
 
 
@@ -184,7 +195,10 @@ def launched(
     `host_only` says why it is not repeated on a GPU; there, the arguments `unordered` (by number) are not compared, as
     they depend on the order of the programs.
     """
-    repeat = _elsewhere.start(kernel, arguments, constants) if _elsewhere and not host_only else None
+    global _launches
+    _launches += 1
+    elsewhere = _differential if _launches <= _most_launches and not host_only else None
+    repeat = elsewhere.start(kernel, arguments, constants) if elsewhere else None
     before = copied([argument for argument in arguments if argument is not None])
     kernel[grid](*arguments, **constants, interpret=True)
     if repeat is not None:

@@ -184,6 +184,7 @@ def test_a_descriptor_that_is_made_after_a_return(kernel, launch):
             else:
                 table = zg.make_tensor_descriptor(p, (4, 4), (4, 1), (4, 4))
             zg.store(p, zg.load(p) + 1)
+            zg.debug_barrier()
             return table
         """,
         zg.function,
