@@ -407,6 +407,23 @@ def test_what_does_not_fit_the_kernel(arguments, message):
         zg.autotune(**arguments)(zg.kernel(scale))
 
 
+@pytest.mark.parametrize(
+    ("name", "value", "message"),
+    [
+        ("configs", 3, "'configs' must be a list"),
+        *((name, 3, "must be names of parameters") for name in ("key", "reset_to_zero", "restore_value")),
+        ("prune_configs_by", 3, "'prune_configs_by' must be a dict"),
+        *((name, "3", f"'{name}' must be a number") for name in ("warmup", "rep", "processes")),
+        ("measure", 3, "'measure' must be a function"),
+        ("prune_configs_by", {"perf_model": 3}, "'perf_model' must be a function"),
+        ("prune_configs_by", {"early_config_prune": 3}, "'early_config_prune' must be a function"),
+    ],
+)
+def test_arguments_of_other_types(name, value, message):
+    with pytest.raises(zg.KernelTypeError, match=message):
+        zg.autotune(**{"configs": CONFIGS, name: value})(zg.kernel(scale))
+
+
 def test_a_parameter_is_given_once(gpu):
     for extra in ({"BLOCK": 64}, {"num_warps": 4}):
         with pytest.raises(zg.LaunchError, match=r"is chosen by zg\.autotune"):

@@ -379,3 +379,18 @@ def test_the_command_takes_tuples_and_strings(tmp_path, capsys) -> None:
         assert "x: 1 of 1 elements changed; largest difference from the interpreter: 0" in capsys.readouterr().out
     assert main(["simulate", f"{file}:named", 'ptr<f32>, "a"']) == 1
     assert "an argument must be an array, as f32[1024], or a value; got the type ptr<f32>" in capsys.readouterr().err
+
+
+@zg.kernel
+def in_hexadecimal(x, N: zg.constexpr):
+    zg.device_print("", zg.load(zg.add(x, zg.arange(0, N))), hex=True)
+
+
+@pytest.mark.parametrize("scalar", [zg.f8e4m3, zg.f8e5m2, zg.bf16, zg.f16, zg.f32, zg.f64], ids=str)
+def test_bits_of_floats_are_printed(scalar: zg.Any, capsys) -> None:
+    x = np.array([1.5, -2.0]).astype(scalar.dtype)
+    in_hexadecimal.compile(zg.ptr(scalar), 2, num_warps=1).simulate[1](x)
+    bits = [int.from_bytes(value.tobytes(), "little") for value in x]
+    assert [line.split()[-1] for line in capsys.readouterr().out.splitlines()] == [
+        f"0x{b:0{scalar.bits // 4}x}" for b in bits
+    ]

@@ -14,6 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ziggurat.codemodel.dialects import core
+from ziggurat.codemodel.layout import parse_layout
 from ziggurat.codemodel.text.parser import parse
 from ziggurat.codemodel.type_reader import read_type
 from ziggurat.codemodel.types import (
@@ -28,6 +29,7 @@ from ziggurat.codemodel.types import (
     Type,
     TypeSyntax,
     VarType,
+    admits,
     bf16,
     constant_key,
     constexpr_type,
@@ -239,3 +241,16 @@ def test_a_dtype_has_its_names_and_limits_elsewhere(scalar: ScalarType):
 )
 def test_what_is_no_dtype_is_not_found(thing: object):
     assert find_scalar(thing) is None
+
+
+def test_types_that_fit():
+    plain, other = TensorType((4,), f32), TensorType((4,), i32)
+    placed = TensorType((4,), f32, parse_layout("1 2 | 0 0 0 0 0 | "))
+    pairs = {(plain, plain): True, (plain, placed): True, (placed, plain): False, (plain, other): False}
+    for (expected, actual), fits in pairs.items():
+        assert admits(expected, actual) == fits
+        for before in ((), (i32,), (plain,)):
+            assert admits(TupleType((*before, expected, i32)), TupleType((*before, actual, i32))) == fits
+    assert not admits(TupleType((plain, i32)), TupleType((plain,)))
+    assert not admits(TupleType((plain,)), TupleType((plain, i32)))
+    assert not admits(TupleType((plain, i32)), TupleType((placed, f32)))

@@ -2,7 +2,7 @@
 
 Every kernel that is run here is also verified, printed and parsed back, and run again: its programs one by one, and
 after the simplifications. All ways have to give the same bits. The first case of each test is run as native code, too,
-and its first launches on a simulated GPU; where the environment has CI, every fourth case is run as native code as well,
+and its first launches on a simulated GPU; where the environment has CI, every fourth case is run as native code, too,
 and with `--natively` all are. With `--on-gpu`, each launch is repeated on the GPU, with `--simulated` on a simulated
 one, and with `--random-layouts SEED` in layouts that are drawn; see `differential.py`.
 """

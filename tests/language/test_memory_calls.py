@@ -297,3 +297,15 @@ def test_descriptors_of_other_ranks(kernel, launch):
     x, y = np.arange(12, dtype=np.float32) + 1, np.zeros((2, 3, 5), np.float32)
     launch(move, 1, [x, y, 12])
     assert (y[:, :2] == x[:5]).all() and (y[:, 2] == [9, 10, 11, 12, 0]).all()
+
+
+def test_masked_loads_of_an_empty_array(kernel):
+    loads = kernel("""
+        def kernel(x, out):
+            lanes = zg.arange(0, 4)
+            zg.store(zg.add(out, lanes), zg.load(zg.add(x, lanes), zg.less(lanes, 0), 7))
+        """)
+    for dtype in (np.int32, np.bool_):
+        out = np.zeros(4, dtype)
+        loads[(1,)](np.zeros(0, dtype), out, interpret=True)
+        assert out.tolist() == [dtype(7)] * 4

@@ -101,3 +101,18 @@ def test_argsort_of_one_element_and_of_equal_ones(compute):
         {"a": np.arange(16, dtype=np.int32)[None].repeat(2, 0), "b": np.arange(16, dtype=np.int32)[None].repeat(2, 0),
          "c": np.zeros((2, 1), np.int32)},
     )  # fmt: skip
+
+
+@pytest.mark.parametrize("name", ["i64", "u64"])
+def test_argsort_of_keys_of_both_halves(name, compute, dtypes):
+    """Lower halves on both sides of 2^31, where a sign would be, below equal and different upper halves."""
+    lower = [0, 1, (1 << 31) - 1, 1 << 31, (1 << 32) - 1]
+    upper = [0, 1, (1 << 31) - 1] + ([-1, -(1 << 31)] if name == "i64" else [1 << 31, (1 << 32) - 1])
+    keys = [(high << 32) + low for high in upper for low in lower]
+    x = np.random.default_rng(0).permutation(np.array(keys + keys[:7], dtypes[name]))[None]
+    order = np.argsort(x, -1, kind="stable").astype(np.int32)
+    compute(
+        "up = zg.argsort(x)\nmost = zg.topk(x, 4)",
+        {"x": x},
+        {"up": order, "most": np.sort(x, -1)[:, ::-1][:, :4]},
+    )

@@ -46,6 +46,10 @@ def test_rounds_of_given_words_and_keys(launch: Any, bits: int, count: int):
     assert out.reshape(4, 4).T.tolist() == expected
 
 
+def test_the_default_number_of_rounds():
+    assert tl.random.N_ROUNDS_DEFAULT.value == 10
+
+
 def test_words_are_unsigned():
     @triton.jit
     def signed(out):

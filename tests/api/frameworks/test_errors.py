@@ -52,6 +52,7 @@ def test_operations(library, given, message):
         ("y", "must be like an argument that is an array; got 'y'"),
         ("columns", "must be like an argument that is an array; got 'columns'"),
         ((None, 3), "must have a shape of integers"),
+        ((4, "x"), "must have a shape of integers"),
         (1.5, "must have a shape of integers; got 1.5"),
         (zg.f32, "must have a shape of integers"),
         (((4, 8), "floot"), "the dtype of an array must be one of the language's; got 'floot'"),

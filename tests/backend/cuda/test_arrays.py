@@ -140,3 +140,15 @@ def test_a_library_that_exports_arrays_of_the_current_device_alone(fake):
     array.__dlpack_device__ = lambda: (2, 0)
     with pytest.raises(BufferError, match="another device"):
         arrays.dlpack_view(array)
+
+
+@pytest.mark.parametrize(
+    ("own", "stream", "waits"),
+    [(0, None, False), (0, 1, False), (0, 7, True), (7, 7, False), (7, 1, True), (7, 8, True)],
+)
+def test_the_stream_of_an_array_is_waited_for_unless_it_is_ours(monkeypatch, own, stream, waits):
+    streams = []
+    monkeypatch.setattr(arrays.driver, "own_stream", lambda: own)
+    monkeypatch.setattr(arrays, "_after", streams.append)
+    assert arrays.protocol_address(Protocol("<f4", stream=stream)) == 0x1000
+    assert streams == [stream] * waits

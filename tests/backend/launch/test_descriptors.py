@@ -86,6 +86,11 @@ def test_arrays_that_cannot_be_described(array, options, message):
         TensorDescriptor(array, (8, 8), **options)
 
 
+def test_the_largest_size_of_a_descriptor():
+    size = (1 << 31) - 1
+    assert TensorDescriptor(np.zeros((8, 8), np.float32), (8, 8), shape=(8, size)).shape == (8, size)
+
+
 def test_the_address_must_be_aligned_on_a_gpu_only():
     x = np.zeros((8, 16), np.float32)
     assert TensorDescriptor(x[:, 1:], (8, 8)).address == x.ctypes.data + 4
@@ -134,6 +139,10 @@ def test_shapes_and_strides_of_any_library():
 MATRIX = np.zeros((16, 64), np.float32)
 
 
+# Its outer step, 96, is no multiple of its rows' step, 64.
+CUBE = np.lib.stride_tricks.as_strided(MATRIX, (3, 2, 64), (96 * 4, 64 * 4, 4))
+
+
 @pytest.mark.parametrize(
     ("store", "values", "shared"),
     [
@@ -147,6 +156,7 @@ MATRIX = np.zeros((16, 64), np.float32)
         (MATRIX[:, :36], MATRIX[:, 32:], True),
         (MATRIX[:, :32], MATRIX[::2, 32:], True),  # Strides differ: the bytes overlap, and that is refused.
         (MATRIX.ravel(), MATRIX, True),
+        (CUBE[:, :, :32], CUBE[:, :, 32:], True),  # One step of the rows alone is whole rows of the other's columns.
         (MATRIX.reshape(4, 4, 64)[:, :, :32], MATRIX.reshape(4, 4, 64)[:, :, 32:], False),
         (MATRIX.reshape(4, 4, 64)[:, :2], MATRIX.reshape(4, 4, 64)[:, 2:], True),
     ],

@@ -73,6 +73,7 @@ def test_ctas_store_to_each_other(by_hand: Callable[..., None], seed: int) -> No
         ((RANK, ARRIVE, WAIT, STORE, ARRIVED), "an mbarrier must be initialised before"),
         ((RANK, ARRIVE, INIT, WAIT, STORE, ARRIVED, READ), "an mbarrier must be initialised before"),
         ((RANK, INIT, ARRIVE, WAIT, ARRIVED, STORE), "deadlock: threads wait for the phase of an mbarrier"),
+        ((RANK, INIT, ARRIVE, WAIT, STORE.replace("i32 0, i32 %tid", "i32 0, i32 2")), "2 CTAs has no CTA 2"),
         ((RANK, WAIT), "must arrive at the barrier of the cluster before it waits"),
         ((RANK, ARRIVE, ARRIVE), "must wait for the barrier of the cluster before it arrives again"),
     ],

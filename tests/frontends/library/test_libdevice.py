@@ -566,6 +566,8 @@ def test_bessel_functions_of_an_order(dtype: Any):
     n[::5] *= -1
     first[::5] = NAN
     np.testing.assert_allclose(applied(FUNCTIONS["jn"], n, arguments, out=dtype), first, **tolerance)
+    signs = np.where(n % 2, -1, 1)  # Functions of odd orders are odd.
+    np.testing.assert_allclose(applied(FUNCTIONS["jn"], n, -arguments, out=dtype), signs * first, **tolerance)
 
 
 @pytest.mark.parametrize("dtype", FLOATS)

@@ -259,3 +259,8 @@ def test_a_loop_whose_condition_is_known_at_the_entry_alone():
 def test_a_choice_between_unlike_pointers(error_of):
     error = error_of(suite("zg.load(zg.where(n > 0, p, q))"))
     assert error.summary == "zg.where chooses between unlike pointers, ptr<f32> and ptr<i32>"
+
+
+def test_a_condition_that_is_wrong_is_reported_once(error_of: Callable[..., ZigguratError]):
+    text = suite("while zg.load(zg.add(p, nothing)):\n        n += 1\nzg.store(p, n)")
+    assert "nothing" in error_of(text).summary

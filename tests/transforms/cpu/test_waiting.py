@@ -148,3 +148,16 @@ def goes_on(x_ptr):
 
 
 # Blocks `a` and `c` are a loop, in which `b` waits or counts.
+
+
+@triton.jit
+def stores_and_asks(flags, out):
+    while tl.load(flags) < 3:
+        tl.store(flags, tl.load(flags) + 1)
+    tl.store(out, tl.load(flags))
+
+
+def test_a_loop_that_stores_does_not_wait():
+    flags, out = np.zeros(8, np.int32), np.zeros(16, np.int32)
+    code = run_cpu(stores_and_asks.triton(P, P), (1,), [flags, out])
+    assert not code.ordered and out[0] == 3

@@ -11,10 +11,11 @@ import ziggurat as zg
 from ziggurat.codemodel.builder import Builder
 from ziggurat.codemodel.dialects import core, tt
 from ziggurat.codemodel.errors import BuildError
+from ziggurat.codemodel.execute import execute
 from ziggurat.codemodel.op import Op, Value
 from ziggurat.codemodel.text.parser import parse
 from ziggurat.codemodel.transform import DROP, Outcome, Rewriter, transform
-from ziggurat.codemodel.types import i32
+from ziggurat.codemodel.types import i32, pyobject
 from ziggurat.codemodel.verify import verify
 from ziggurat.transforms.simplify.inline import inline, inline_call
 
@@ -132,3 +133,16 @@ def test_inline_call_wants_fitting_arguments() -> None:
 @settings(max_examples=60)
 def test_random_programs_do_the_same(seed: int, preserves: Any) -> None:
     preserves(inline, seed)
+
+
+def test_inline_call_of_a_function_of_python_with_several_blocks() -> None:
+    function = parse(
+        'func @"next" (%0 : object)object -> { branch ^on(%0);\n      ^on(%1 : object):\n        return %1; };'
+    )
+    builder = Builder.root([pyobject], pyobject)
+    result = inline_call(builder, function, builder.parameters)
+    assert result is not None
+    builder.add(core.Return([result]))
+    whole = core.Func("f", body=builder.finish())
+    verify(whole)
+    assert execute(whole, [3]) == 3

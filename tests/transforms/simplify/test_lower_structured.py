@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import ziggurat as zg
-from ziggurat.codemodel.dialects import py, scf
+from ziggurat.codemodel.dialects import arith, py, scf
 from ziggurat.codemodel.execute import execute
 from ziggurat.codemodel.text.parser import parse
 from ziggurat.codemodel.verify import verify
@@ -219,3 +219,17 @@ def test_bodies_that_are_applied_to_elements_may_have_blocks(kernel: Any) -> Non
     zg.run(model, 1, before, 4)
     zg.run(lowered, 1, after, 4)
     assert before.tolist() == after.tolist() != (np.arange(16) % 11).tolist()
+
+
+@pytest.mark.parametrize(("kind", "less"), [("i32", "slt"), ("u32", "ult"), ("i64", "slt"), ("u64", "ult")])
+def test_the_index_is_compared_as_its_type_counts(kind: str, less: str) -> None:
+    model = parse(f"""
+        tt.func @"f" (%n : {kind}, %s : {kind})void -> {{
+            %0 : {kind} = arith.constant @0;
+            %1 : {kind} = arith.constant @1;
+            scf.for %0 %n %1 (%i : {kind})void -> {{ scf.yield; }};
+            tt.return;
+        }};""")
+    lowered = lower_structured(model)
+    verify(lowered)
+    assert [op.predicate.value for op in lowered.walk() if isinstance(op, arith.CmpI)] == [less]
