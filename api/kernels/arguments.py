@@ -218,7 +218,9 @@ def constant_of(function: Function, name: str, value: Any) -> Type:
         raise LaunchError(
             f"'{name}' of '{function.name}' is compiled in: it must be a number, a string, a dtype, None, a function "
             f"of the language or a tuple of these; got {type(value).__name__}",
-            hint="give a type such as zg.i32 or zg.ptr(zg.f32) for a run-time argument",
+            hint=f"take the annotation of '{name}' away: arrays are run-time arguments"
+            if name in constexpr_names(function)
+            else "give a type such as zg.i32 or zg.ptr(zg.f32) for a run-time argument",
         )
     if type(value) is int and name not in constexpr_names(function) and not -(1 << 63) <= value < 1 << 64:
         raise LaunchError(f"'{name}' of '{function.name}': the integer {shown(value)} does not fit in 64 bits")
