@@ -66,8 +66,8 @@ def no_faults(doing: str, model: Callable[[], object], name: str) -> Generator[N
     except Exception as error:
         if isinstance(error, ZigguratError) and not isinstance(error, BuildError):
             raise
-        said = str(error).strip().partition("\n")[0]
-        summary = f"{doing} '{name}' failed with {type(error).__name__}{f': {said}' if said else ''}"
+        reason = str(error).strip().partition("\n")[0]
+        summary = f"{doing} '{name}' failed with {type(error).__name__}{f': {reason}' if reason else ''}"
         raise InternalError(summary, _text(model)) from error
 
 

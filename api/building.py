@@ -39,22 +39,22 @@ class KernelBuilder:
     name: str
     arguments: tuple[Any, ...]
     _types: tuple[Any, ...]
-    made: Function | None = None
+    function: Function | None = None
 
-    def _function(self) -> Function:
-        if self.made is None:
+    def _finished_function(self) -> Function:
+        if self.function is None:
             raise BuildError(f"the kernel '{self.name}' is not finished", hint="read its models after the 'with' block")
-        return self.made
+        return self.function
 
     @property
     def python(self) -> core.Func:
         """The Python code model."""
-        return expect(self._function().model, core.Func)
+        return expect(self._finished_function().model, core.Func)
 
     @property
     def triton(self) -> core.Module:
         """The Triton code model."""
-        return _triton(self._function(), self._types)
+        return _triton(self._finished_function(), self._types)
 
 
 @contextmanager
@@ -71,28 +71,28 @@ def build(name: str, *arguments: Any) -> Generator[KernelBuilder]:
     """
     from ziggurat.frontends.tracing import begin, finished, recording
 
-    started, given = begin(_plain(arguments))
-    kernel = KernelBuilder(name, given, arguments)
+    started, parameters = begin(_plain(arguments))
+    kernel = KernelBuilder(name, parameters, arguments)
     with recording(started):
         yield kernel
 
-    def built() -> None:
+    def stub() -> None:
         """A stand-in for the source, which a built kernel lacks."""
 
-    kernel.made = finished(started, built, name)
+    kernel.function = finished(started, stub, name)
 
 
 def _plain(arguments: Sequence[Any]) -> list[Any]:
     return [argument.type if isinstance(argument, Divisible) else argument for argument in arguments]
 
 
-def _known(argument: Any) -> Type:
+def _constant_type(argument: Any) -> Type:
     """The type of a constant argument. Only the traced function knows a value that no model can hold."""
     good, value = as_constant(argument)
     return constant(value if good else None)
 
 
-def _triton(made: Function, arguments: Sequence[Any]) -> core.Module:
+def _triton(function: Function, arguments: Sequence[Any]) -> core.Module:
     divisibility = [a.by if isinstance(a, Divisible) else 1 for a in arguments if isinstance(a, Divisible | Type)]
-    types = [argument if isinstance(argument, Type) else _known(argument) for argument in _plain(arguments)]
-    return triton_model(made, types, divisibility)
+    types = [argument if isinstance(argument, Type) else _constant_type(argument) for argument in _plain(arguments)]
+    return triton_model(function, types, divisibility)

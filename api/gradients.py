@@ -61,13 +61,13 @@ def grad(kernel: Kernel | Tuned, wrt: Names, of: Names) -> GradientKernel:
     kernel = kernel.base if isinstance(kernel, Tuned) else kernel
     if not isinstance(kernel, Kernel):  # pyright: ignore[reportUnnecessaryIsInstance]
         raise LaunchError(f"zg.grad takes a kernel; got {kernel!r}", hint="decorate the function with @zg.kernel")
-    stub = _Gradient(kernel, _listed(kernel, wrt, "wrt"), _listed(kernel, of, "of"))
+    stub = _Gradient(kernel, _name_list(kernel, wrt, "wrt"), _name_list(kernel, of, "of"))
     unspecialized = kernel.do_not_specialize
     gradients = {stub.gradient(name) for name in unspecialized.intersection((*stub.wrt, *stub.of))}
     return GradientKernel(stub, unspecialized | gradients, tuned)
 
 
-def _listed(kernel: Kernel, names_given: Names, what: str) -> tuple[str, ...]:
+def _name_list(kernel: Kernel, names_given: Names, what: str) -> tuple[str, ...]:
     """The names of parameters that an argument of `grad` gives."""
     require_argument(names_given, Iterable, f"'{what}' of zg.grad must name parameters", 'wrt="x_ptr", of="out_ptr"')
     names = (names_given,) if isinstance(names_given, str) else tuple(names_given)
@@ -136,17 +136,17 @@ class _Gradient(Models):
     def constexprs(self, kernel: Function) -> frozenset[str]:
         return self.kernel.models.constexprs(self.kernel)
 
-    def declared(self, kernel: Function, arguments: Mapping[str, Any]) -> Mapping[str, Type]:
+    def declarations(self, kernel: Function, arguments: Mapping[str, Any]) -> Mapping[str, Type]:
         """The types that the source of the kernel declares; a gradient has that of its array."""
         own = {name: value for name, value in arguments.items() if name in self.kernel.signature.parameters}
-        declarations = self.kernel.models.declared(self.kernel, own)
+        declarations = self.kernel.models.declarations(self.kernel, own)
         return {
             **declarations,
             **{self.gradient(name): declarations[name] for name in (*self.wrt, *self.of) if name in declarations},
         }
 
     def triton(self, kernel: Function, signature: Signature) -> core.Module:
-        parameters = self._given(signature)
+        parameters = self._typed_parameters(signature)
         types = {name: type_ for name, type_, _ in parameters}
         for name in (*self.of, *self.wrt):
             if types[name] != types[self.gradient(name)]:
@@ -172,7 +172,7 @@ class _Gradient(Models):
             flags = accumulates(model, of, wrt)
         return {self.gradient(name): flags[number] for name, number in zip(self.wrt, wrt, strict=True)}
 
-    def _given(self, signature: Signature) -> list[tuple[str, Type, tuple[int, ...]]]:
+    def _typed_parameters(self, signature: Signature) -> list[tuple[str, Type, tuple[int, ...]]]:
         """The name and the type of each parameter, and the divisors of its run-time arguments."""
         divisors: Iterator[int] = iter(signature.divisibility)
         typed = zip(self.__signature__.parameters, signature.types, strict=True)
@@ -180,7 +180,8 @@ class _Gradient(Models):
 
     def _forward(self, signature: Signature) -> tuple[core.Module, list[int], list[int], list[str]]:
         """The Triton model of the kernel, the numbers of `of` and `wrt` among its parameters, and their names."""
-        own = [parameter for parameter in self._given(signature) if parameter[0] in self.kernel.signature.parameters]
+        names_of_kernel = self.kernel.signature.parameters
+        own = [parameter for parameter in self._typed_parameters(signature) if parameter[0] in names_of_kernel]
         divisibility = tuple(number for _, _, numbers in own for number in numbers)
         model = self.kernel.model_for(Signature(tuple(type_ for _, type_, _ in own), divisibility))
         names = [name for name, type_, _ in own for _ in _run_time(type_)]
@@ -192,11 +193,11 @@ class _Gradient(Models):
         return model, of, wrt, names
 
 
-def _name_of_gradient(name: str, known: Container[str]) -> str:
+def _name_of_gradient(name: str, others: Container[str]) -> str:
     """The name of the gradient of an array, which is none of the known names: `d_x`, or `d2_x`, `d3_x` …"""
     names = itertools.chain([f"d_{name}"], (f"d{number}_{name}" for number in itertools.count(2)))
     return sys.intern(
-        next(candidate for candidate in names if candidate not in known)
+        next(candidate for candidate in names if candidate not in others)
     )  # Launches recognise names by identity.
 
 

@@ -23,7 +23,7 @@ def lazily(
     is absent where the library is.
     """
     paths = {path.rpartition(".")[2]: path for path in modules}
-    sources = {name: source for source, taken in names.items() for name in taken}
+    sources = {name: source for source, names_of_module in names.items() for name in names_of_module}
 
     def get(name: str) -> Any:
         if name in paths:

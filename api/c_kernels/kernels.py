@@ -64,9 +64,9 @@ def triton_c(source: str | os.PathLike[str], name: str | None = None, /, **macro
     Raises `KernelSyntaxError` and `KernelNameError` for what is wrong with the source as far as it is read here: the
     macros without a value may change the rest. Warns of a macro that the source does not name.
     """
-    made, models = kernel_and_models(source, name, macros)
+    pair, models = kernel_and_models(source, name, macros)
     models.warn_of_unused()
-    return made
+    return pair
 
 
 def kernel_and_models(
@@ -122,7 +122,7 @@ class TritonCModels(Models):
 
     words = WORDS
 
-    def __init__(self, source: str | os.PathLike[str], name: str | None, given: Mapping[str, Any]) -> None:
+    def __init__(self, source: str | os.PathLike[str], name: str | None, definitions: Mapping[str, Any]) -> None:
         if isinstance(source, os.PathLike):
             self.file = os.fspath(source)
             try:
@@ -138,21 +138,21 @@ class TritonCModels(Models):
             self.source = source
             self.file = f"<triton-c {hashlib.sha256(source.encode()).hexdigest()[:8]}>"
         register(self.file, self.source)
-        for key in given:
+        for key in definitions:
             if not key.isidentifier():
                 raise LaunchError(f"a macro must have a name of C; got {key!r}")
         self.name = name
-        texts = {key: macro_text(key, value) for key, value in given.items()}
-        found = self._preprocess(texts)
-        self.header = self._header(found, texts)
-        free = self._free(found, texts)
-        options = [key for key in given if key in _OPTIONS and key not in found.names]
+        texts = {key: macro_text(key, value) for key, value in definitions.items()}
+        preprocessed = self._preprocess(texts)
+        self.header = self._header(preprocessed, texts)
+        free = self._free(preprocessed, texts)
+        options = [key for key in definitions if key in _OPTIONS and key not in preprocessed.names]
         empty: Any = inspect.Parameter.empty
-        self.macros: dict[str, Any] = {key: value for key, value in given.items() if key not in options}
+        self.macros: dict[str, Any] = {key: value for key, value in definitions.items() if key not in options}
         self.macros |= dict.fromkeys((key for key in free if key not in self.macros), empty)
-        self.macros |= dict.fromkeys((key for key in found.queried if key not in self.macros), None)
+        self.macros |= dict.fromkeys((key for key in preprocessed.queried if key not in self.macros), None)
         self._uses = free
-        self._preprocessed = found
+        self._preprocessed = preprocessed
         self._read: dict[tuple[tuple[str, str], ...], KernelSource] = {}
         self.stub = _Stub(self)
 
@@ -168,19 +168,19 @@ class TritonCModels(Models):
 
         This is no error, because one dictionary of macros may serve several sources, as `-D` does in C.
         """
-        known = [name for name in self.macros if name in self._preprocessed.names]
-        has = f"its macros are {', '.join(known)}" if known else "it has no macros"
+        used_macros = [name for name in self.macros if name in self._preprocessed.names]
+        has = f"its macros are {', '.join(used_macros)}" if used_macros else "it has no macros"
         for name in self.macros:
-            if name not in known:
+            if name not in used_macros:
                 text = f"the macro '{name}' is given, and the source of '{self.header.name}' does not name it"
-                warn(f"{text}: {suggest(name, known) or has}", Location(self.file, 1))
+                warn(f"{text}: {suggest(name, used_macros) or has}", Location(self.file, 1))
 
-    def _free(self, found: Preprocessed, texts: Mapping[str, str]) -> dict[str, Token]:
+    def _free(self, preprocessed: Preprocessed, texts: Mapping[str, str]) -> dict[str, Token]:
         """The names that must be macros, with their first uses.
 
         `undeclared` finds them in the tokens and may name too many. A source that can be read without them has none.
         """
-        free = undeclared(found.tokens)
+        free = undeclared(preprocessed.tokens)
         if free and self._error_without(texts) is None:
             return {}
         return free
@@ -194,15 +194,15 @@ class TritonCModels(Models):
             return error
         return None
 
-    def _header(self, found: Preprocessed, texts: Mapping[str, str]) -> Header:
+    def _header(self, preprocessed: Preprocessed, texts: Mapping[str, str]) -> Header:
         """The header of the kernel. Where the tokens do not show it, the parser raises the error."""
-        defined = headers(found.tokens)
+        defined = headers(preprocessed.tokens)
         kernels = [header for header in defined if header.is_kernel]
         if self.name is not None:
             header = next((header for header in defined if header.name == self.name), None)
             if header is None and defined:
-                known = ", ".join(header.name for header in defined)
-                raise KernelNameError(f"there is no function '{self.name}' in {self.file}", None, f"it has {known}")
+                names = ", ".join(header.name for header in defined)
+                raise KernelNameError(f"there is no function '{self.name}' in {self.file}", None, f"it has {names}")
         else:
             header = kernels[0] if len(kernels) == 1 else None if kernels or not defined else defined[-1]
         if header is not None and len(set(header.parameters)) == len(header.parameters):
@@ -224,12 +224,12 @@ class TritonCModels(Models):
     @property
     def signature(self) -> inspect.Signature:
         """The parameters of C, and the macros by keyword."""
-        made = [inspect.Parameter(name, inspect.Parameter.POSITIONAL_OR_KEYWORD) for name in self.parameters]
-        made += [
+        parameters = [inspect.Parameter(name, inspect.Parameter.POSITIONAL_OR_KEYWORD) for name in self.parameters]
+        parameters += [
             inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default)
             for name, default in self.macros.items()
         ]
-        return inspect.Signature(made)
+        return inspect.Signature(parameters)
 
     def tuning_key(self, tuned: Sequence[str]) -> list[str]:
         """The parameters whose new values start a tuning: integers, and macros without a value that are not tuned."""
@@ -237,16 +237,16 @@ class TritonCModels(Models):
             name for name, default in self.macros.items() if name not in tuned and default is inspect.Parameter.empty
         ]
         try:
-            declared = self.read(self.values({})).parameters
+            parameters = self.read(self.values({})).parameters
         except ZigguratError:  # The types depend on macros without values: every parameter may be an integer.
             return [*self.parameters, *key]
-        return [python_name(p.name) for p in declared if isinstance(p.type, ScalarType) and p.type.is_int] + key
+        return [python_name(p.name) for p in parameters if isinstance(p.type, ScalarType) and p.type.is_int] + key
 
     # Macros.
 
-    def values(self, given: Mapping[str, Any]) -> dict[str, Any]:
+    def values(self, arguments: Mapping[str, Any]) -> dict[str, Any]:
         """The value of each macro, given by name or its default. Raises `KernelNameError` for a macro without one."""
-        values = {name: given.get(name, default) for name, default in self.macros.items()}
+        values = {name: arguments.get(name, default) for name, default in self.macros.items()}
         missing = [name for name, value in values.items() if value is inspect.Parameter.empty]
         if missing:
             raise self._undefined(missing, values) from None
@@ -261,12 +261,12 @@ class TritonCModels(Models):
         self, missing: Sequence[str], values: Mapping[str, Any], *, at_launch: bool = False
     ) -> ZigguratError:
         """The error for macros without values, or an error of the source that these macros do not cause."""
-        known = {name: value for name, value in values.items() if name not in missing and value is not None}
-        error = self._error_without({name: macro_text(name, value) for name, value in known.items()})
+        rest = {name: value for name, value in values.items() if name not in missing and value is not None}
+        error = self._error_without({name: macro_text(name, value) for name, value in rest.items()})
         first = None if error is None else error.parts[0]
         if first is not None:
-            named = not set(missing).isdisjoint(re.findall(r"\w+", _text_at(first)))
-            if not named and not isinstance(first, KernelNameError):
+            is_in_text = not set(missing).isdisjoint(re.findall(r"\w+", _text_at(first)))
+            if not is_in_text and not isinstance(first, KernelNameError):
                 first.say_in(WORDS)
                 return first
             if len(missing) == 1 and (first.hint or "").startswith("did you mean"):
@@ -278,61 +278,61 @@ class TritonCModels(Models):
         hint = f"define it: {name}=… from Python, or -D{name}=… on the command line"
         if len(missing) == 1 and name in self._preprocessed.with_arguments:
             what, hint = "is a macro with arguments", f"write its arguments: {name}(…)"
-        listed = ", ".join(f"'{one}'" for one in missing)
+        listing = ", ".join(f"'{name}'" for name in missing)
         kind, verb = (LaunchError, "needs") if at_launch else (KernelNameError, "uses")
         place = None if token is None else token.place
-        made = kind(f"'{self.header.name}' {verb} {listed}, which {what}", place, hint)
+        fault = kind(f"'{self.header.name}' {verb} {listing}, which {what}", place, hint)
         if token is not None and token.macro is not None:
-            made.add(f"in the definition of the macro '{token.macro}'", token.defined)
-        return made
+            fault.add(f"in the definition of the macro '{token.macro}'", token.defined)
+        return fault
 
     def read(self, values: Mapping[str, Any]) -> KernelSource:
         """The kernel for values of the macros, read once for each combination."""
         texts = {name: macro_text(name, value) for name, value in values.items() if value is not None}
         key = tuple(sorted(texts.items()))
-        found = self._read.get(key)
-        if found is None:
+        kernel = self._read.get(key)
+        if kernel is None:
             try:
                 with no_faults("reading", lambda: self.source, self.header.name), deep_recursion():
                     try:
-                        found = read_kernel(self.source, self.file, texts, self.header.name)
+                        kernel = read_kernel(self.source, self.file, texts, self.header.name)
                     except RecursionError:
                         raise self._too_deep() from None
             except ZigguratError as error:
                 raise self._reworded(error, values) from None
-            if [parameter.name for parameter in found.parameters] != [*self.parameters.values()]:
+            if [parameter.name for parameter in kernel.parameters] != [*self.parameters.values()]:
                 raise KernelSyntaxError(
                     f"the parameters of '{self.header.name}' must be the same for all values of the macros",
-                    found.model.location,
+                    kernel.model.location,
                     "make a kernel of its own for each value",
                 )
-            self._read[key] = found
-        return found
+            self._read[key] = kernel
+        return kernel
 
     def _values(self, types: Sequence[Type]) -> dict[str, Any]:
         """The values of the macros among attributed types of all parameters."""
-        given = zip(self.macros, types[len(self.parameters) :], strict=True)
-        return {name: type_.value for name, type_ in given if isinstance(type_, ConstantType)}
+        constants = zip(self.macros, types[len(self.parameters) :], strict=True)
+        return {name: type_.value for name, type_ in constants if isinstance(type_, ConstantType)}
 
     def _reworded(self, error: ZigguratError, values: Mapping[str, Any]) -> ZigguratError:
         """The error in the words of C. An error at a macro whose value is numbers between commas gets a hint how to
         write a list."""
-        for one in error.parts:
-            for name in re.findall(r"\w+", _text_at(one)):
+        for part in error.parts:
+            for name in re.findall(r"\w+", _text_at(part)):
                 value = values.get(name)
                 if isinstance(value, str) and re.fullmatch(r"\s*\d+(\s*,\s*\d+)+\s*", value):
                     numbers = "".join(value.split())
-                    one.hint = f"values to choose among are a list: {name}=[{numbers}], or -D{name}=[{numbers}]"
+                    part.hint = f"values to choose among are a list: {name}=[{numbers}], or -D{name}=[{numbers}]"
         error.say_in(WORDS)
         return error
 
     def source_for(self, types: Sequence[Type]) -> tuple[KernelSource, Sequence[Type]]:
         """The kernel for attributed types of all parameters, and the types of those of C."""
         count = len(self.parameters)
-        found = self.read(self._values(types))
-        for parameter, type_ in zip(found.parameters, types, strict=False):
+        reading = self.read(self._values(types))
+        for parameter, type_ in zip(reading.parameters, types, strict=False):
             check_type(self.header.name, parameter.name, parameter.type, type_)
-        return found, types[:count]
+        return reading, types[:count]
 
     # Models.
 
@@ -343,38 +343,38 @@ class TritonCModels(Models):
         return self.source_for(types)[0].model
 
     def module(self, kernel: Function) -> core.Module:
-        found = self.read(self.values({}))
+        reading = self.read(self.values({}))
         builder = Builder.root()
-        for function in reversed([*found.functions.values()]):
+        for function in reversed([*reading.functions.values()]):
             builder.add(transform(function), function.location)
         builder.add(core.Unreachable())
         return core.Module(builder.finish())
 
     def attribution(self, kernel: Function, types: Sequence[Type]) -> Attribution:
-        found, own = self.source_for(types)
+        source, own = self.source_for(types)
         try:
-            return compiler.attribute(found.model, own, found.functions, language=TRITON_C)
+            return compiler.attribute(source.model, own, source.functions, language=TRITON_C)
         except ZigguratError as error:
-            raise self._reworded(found.source.explained(error), self._values(types)) from None
+            raise self._reworded(source.source.explained(error), self._values(types)) from None
 
     def triton(self, kernel: Function, signature: Signature) -> core.Module:
-        found, own = self.source_for(signature.types)
-        known = iter(signature.divisibility or [1] * len(own))
+        source, own = self.source_for(signature.types)
+        divisors = iter(signature.divisibility or [1] * len(own))
         divisibility: list[int] = []
-        for parameter, type_ in zip(found.parameters, own, strict=True):
+        for parameter, type_ in zip(source.parameters, own, strict=True):
             if not isinstance(type_, ConstantType):
-                divisibility.append(max(next(known), parameter.divisibility))
+                divisibility.append(max(next(divisors), parameter.divisibility))
         try:
-            return compiler.triton_model(found.model, own, divisibility, found.functions, language=TRITON_C)
+            return compiler.triton_model(source.model, own, divisibility, source.functions, language=TRITON_C)
         except ZigguratError as error:
-            raise self._reworded(found.source.explained(error), self._values(signature.types)) from None
+            raise self._reworded(source.source.explained(error), self._values(signature.types)) from None
 
     def constexprs(self, kernel: Function) -> frozenset[str]:
         return frozenset(self.macros)
 
-    def declared(self, kernel: Function, arguments: Mapping[str, Any]) -> Mapping[str, Type]:
-        found = self.read(self.values(arguments))
-        return {python_name(parameter.name): parameter.type for parameter in found.parameters}
+    def declarations(self, kernel: Function, arguments: Mapping[str, Any]) -> Mapping[str, Type]:
+        source = self.read(self.values(arguments))
+        return {python_name(parameter.name): parameter.type for parameter in source.parameters}
 
     def place(self, kernel: Function) -> Location | None:
         return Location(self.file, 1)

@@ -19,42 +19,44 @@ def python_name(name: str) -> str:
 
 def macro_text(name: str, value: Any) -> str:
     """The replacement of a macro. Raises `LaunchError` for a value that has no text in C."""
-    good, known = as_constant(value)
-    if isinstance(known, bool) and good:
-        return str(int(known))
-    if isinstance(known, int) and good:
-        return str(known) if known >= 0 else f"({known})"
-    if isinstance(known, float) and good:
-        text = repr(known) if math.isfinite(known) else "NAN" if math.isnan(known) else "INFINITY"
-        return f"(-{text.lstrip('-')})" if known < 0 else text
-    if isinstance(known, ScalarType) and good:
-        return SPELLINGS[known]
-    if isinstance(known, PtrType) and good:
-        return spelled(known)
-    if isinstance(known, str) and good:
-        return known
-    listed = isinstance(value, list | tuple)
+    good, constant = as_constant(value)
+    if isinstance(constant, bool) and good:
+        return str(int(constant))
+    if isinstance(constant, int) and good:
+        return str(constant) if constant >= 0 else f"({constant})"
+    if isinstance(constant, float) and good:
+        text = repr(constant) if math.isfinite(constant) else "NAN" if math.isnan(constant) else "INFINITY"
+        return f"(-{text.lstrip('-')})" if constant < 0 else text
+    if isinstance(constant, ScalarType) and good:
+        return SPELLINGS[constant]
+    if isinstance(constant, PtrType) and good:
+        return spelled(constant)
+    if isinstance(constant, str) and good:
+        return constant
+    is_list = isinstance(value, list | tuple)
     raise LaunchError(
         f"the macro '{name}' must be a number, a bool, a text of C or a dtype; got {type(value).__name__}",
         hint=f"give values to choose among to zg.triton_c: zg.triton_c(source, {name}=[32, 64])"
-        if listed
+        if is_list
         else "write TYPE='float', TM=64 or TYPE=zg.f16",
     )
 
 
-def check_type(kernel: str, name: str, declared: ScalarType | PtrType, given: Type) -> None:
+def check_type(kernel: str, name: str, declaration: ScalarType | PtrType, type_: Type) -> None:
     """Raise `LaunchError` unless an argument of this type can be converted to the declared one without loss."""
-    if isinstance(given, ConstantType):
-        number = isinstance(given.value, bool | int | float)
-        fits = number and isinstance(declared, ScalarType) and (declared.is_float or not isinstance(given.value, float))
-    elif isinstance(given, ScalarType) and isinstance(declared, ScalarType) and given.is_int:
+    if isinstance(type_, ConstantType):
+        number = isinstance(type_.value, bool | int | float)
+        fits = (
+            number and isinstance(declaration, ScalarType) and (declaration.is_float or type(type_.value) is not float)
+        )
+    elif isinstance(type_, ScalarType) and isinstance(declaration, ScalarType) and type_.is_int:
         # A launch gives the first of i32, i64 and u64 that holds the integer.
-        wide = 32 if declared.is_float or declared.bits < 32 else declared.bits if declared.signed else 64
-        fits = declared.is_float or given.bits <= wide
-    elif isinstance(given, ScalarType) and isinstance(declared, ScalarType):
-        fits = given == declared or (declared.is_float and given == f32 and declared.bits < 32)
+        wide = 32 if declaration.is_float or declaration.bits < 32 else declaration.bits if declaration.signed else 64
+        fits = declaration.is_float or type_.bits <= wide
+    elif isinstance(type_, ScalarType) and isinstance(declaration, ScalarType):
+        fits = type_ == declaration or (declaration.is_float and type_ == f32 and declaration.bits < 32)
     else:
-        fits = given == declared
+        fits = type_ == declaration
     if not fits:
-        got = repr(given.value) if isinstance(given, ConstantType) else spelled(given)
-        raise LaunchError(f"'{name}' of '{kernel}' is declared as {spelled(declared)}; got {got}")
+        got = repr(type_.value) if isinstance(type_, ConstantType) else spelled(type_)
+        raise LaunchError(f"'{name}' of '{kernel}' is declared as {spelled(declaration)}; got {got}")

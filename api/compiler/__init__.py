@@ -67,7 +67,7 @@ if hasattr(os, "register_at_fork"):
     )
 
 
-_taken, __dir__ = lazily(
+_lazy, __dir__ = lazily(
     __name__,
     (),
     {
@@ -79,4 +79,4 @@ _taken, __dir__ = lazily(
 
 def __getattr__(name: str) -> Any:
     with compiling:
-        return _taken(name)
+        return _lazy(name)

@@ -256,8 +256,8 @@ def _binary_of(compiled: Compiled) -> Binary:
 
     parts = compiled.parts or ("",) * len(compiled.parameters)
     parameters = tuple(map(parameter_of, compiled.parameters, parts))
-    asked = {"pdl": compiled.options.launch_pdl, "cooperative": compiled.options.launch_cooperative_grid}
-    launched = tuple(name for name, is_asked in asked.items() if is_asked)
+    attributes = {"pdl": compiled.options.launch_pdl, "cooperative": compiled.options.launch_cooperative_grid}
+    launched = tuple(name for name, is_asked in attributes.items() if is_asked)
     places = source_map(compiled.stages["triton"], compiled.ptx) if "triton" in compiled.stages else []
     return Binary(
         compiled.symbol, compiled.ptx, compiled.num_warps, compiled.shared, parameters, compiled.target, compiled.title,
@@ -273,8 +273,8 @@ def _map_of(type_: Type, part: str) -> LaunchMap:
 
     assert isinstance(type_, DescriptorType)
     _, *sources = part.removesuffix(STORED).split()
-    stored = part.endswith(STORED)
-    return LaunchMap(type_.element.name, *box_and_swizzle(type_), tuple(sources), stored)
+    is_stored = part.endswith(STORED)
+    return LaunchMap(type_.element.name, *box_and_swizzle(type_), tuple(sources), is_stored)
 
 
 def parameter_of(type_: Type, part: str = "") -> Parameter:

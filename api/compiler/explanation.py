@@ -65,10 +65,10 @@ def explanation(compiled: Compiled) -> str:
         raise LaunchError("a GPU model has no reasons for its placement", hint="compile the Triton model")
     cost = cost_of(compiled.stages["gpu"], tuple(argument.name for argument in compiled.arguments))
     resources, spilling = _resources(compiled)
-    notes, chosen = _notes(compiled)
+    notes, decisions = _notes(compiled)
     for line, count in spilling.items():
         notes.setdefault(line, []).append(f"spilled registers are moved by {count} instruction(s)")
-    parts = [_summary(compiled, cost, resources) + chosen]
+    parts = [_summary(compiled, cost, resources) + decisions]
     inside = {Line.of(entry.op.location) for entry in cost.entries if entry.loop}
     tables: dict[tuple[int, str], list[Entry]] = {}
     for entry in cost.entries:
@@ -93,8 +93,8 @@ def _summary(compiled: Compiled, cost: Cost, resources: Resources | None) -> str
     least = min(allowed, key=allowed.__getitem__)
     text = f"{title}\nCTAs per SM: {allowed[least]}, limited by {least}"
     if compiled.num_ctas > 1:
-        chosen = "chosen: " if compiled.options.num_ctas is None else ""
-        text += f"\n{chosen}a program is a cluster of {compiled.num_ctas} CTAs; the figures are of one of them"
+        prefix = "chosen: " if compiled.options.num_ctas is None else ""
+        text += f"\n{prefix}a program is a cluster of {compiled.num_ctas} CTAs; the figures are of one of them"
     return "\n".join([text, *(f"ptxas: {warning.strip()}" for warning in resources.warnings)])
 
 
@@ -126,8 +126,8 @@ def _part(entries: Sequence[Entry], notes: Mapping[Line, Sequence[str]], spills:
         )  # fmt: skip
         source = linecache.getline(line.file, line.number).strip()
         yield f"{''.join(map(_cell, cells, _COLUMNS.values()))}  {source}".rstrip()
-        said = [reason for entry in group for reason in entry.reasons]
-        for note in dict.fromkeys((*notes.get(line, ()), *said)):
+        reasons = [reason for entry in group for reason in entry.reasons]
+        for note in dict.fromkeys((*notes.get(line, ()), *reasons)):
             yield f"     ^ {note}"
     work = sum((entry.work for entry in entries), spills)
     cycles = work.cycles
@@ -148,15 +148,15 @@ def _notes(compiled: Compiled) -> tuple[dict[Line, list[str]], str]:
     """The warnings of placement, the stages that were chosen, and the obstacles to roles and to copying loads of a loop
     ahead, by line; and the choice of the warps in words."""
     snapshots: list[Snapshot] = []
-    with warnings.catch_warnings(record=True) as caught:
+    with warnings.catch_warnings(record=True) as warned:
         warnings.simplefilter("always", ZigguratWarning)
         warn_of_registers(place(compiled.stages["triton"], compiled.options, snapshots))
-    found: dict[Line, list[str]] = {}
-    for warning in caught:
-        found.setdefault(Line(warning.filename, warning.lineno), []).append(str(warning.message))
+    notes: dict[Line, list[str]] = {}
+    for warning in warned:
+        notes.setdefault(Line(warning.filename, warning.lineno), []).append(str(warning.message))
     for op in compiled.stages["gpu"].walk():
         if isinstance(op, gpu.TmaLoad) and op.ctas > 1:
-            found.setdefault(Line.of(op.location), []).append(
+            notes.setdefault(Line.of(op.location), []).append(
                 f"each of {op.ctas} CTAs loads a part of a block, for all of them"
             )
     models = {after.name: before.model for before, after in pairwise(snapshots)}  # By the pass that comes next.
@@ -165,31 +165,31 @@ def _notes(compiled: Compiled) -> tuple[dict[Line, list[str]], str]:
     for value, obstacle in why_not_raised(plain, compiled.options).items():
         if isinstance(value, OpResult) and TARGETS[compiled.target].has_tma:
             reason = obstacle.reason(value.op)
-            found.setdefault(Line.of(value.op.location), []).append(f"the threads load it, not TMA: {reason}")
-    given = compiled.options.num_warps is not None
+            notes.setdefault(Line.of(value.op.location), []).append(f"the threads load it, not TMA: {reason}")
+    has_warps = compiled.options.num_warps is not None
     roles = before.num_warps != whole.num_warps
     obstacle = None if roles else why_no_roles(whole, compiled.options.num_stages)
     if obstacle is not None and TARGETS[compiled.target].has_tma:
-        found.setdefault(Line.of(obstacle.op.location), []).append(f"no roles for the dots' loops: {obstacle.why}")
+        notes.setdefault(Line.of(obstacle.op.location), []).append(f"no roles for the dots' loops: {obstacle.why}")
     for loop, plan, others in prefetch_plans(before, compiled.options.num_stages):
         dots = [op for op in loop.body.entry.ops if isinstance(op, gpu.MatrixProduct)]
         if not dots or is_role(loop):
             continue
-        left: list[tuple[Op, Obstacle]] = [(loop, others)] if isinstance(others, Obstacle) else [*others.left]
+        obstacles: list[tuple[Op, Obstacle]] = [(loop, others)] if isinstance(others, Obstacle) else [*others.left]
         if isinstance(plan, Obstacle) and not isinstance(others, Obstacle) and not others.moves:
-            left.append((loop, plan))
-        for op, reason in left:
-            found.setdefault(Line.of(op.location), []).append(f"no copies ahead of the dots: {reason.reason(op)}")
+            obstacles.append((loop, plan))
+        for op, reason in obstacles:
+            notes.setdefault(Line.of(op.location), []).append(f"no copies ahead of the dots: {reason.reason(op)}")
         if isinstance(plan, LoopPlan) and plan.why:
-            found.setdefault(Line.of(loop.location), []).append(f"chosen: {plan.stages} stages; {plan.why}")
-        if obstacle is None and isinstance(plan, LoopPlan) and given and not loop.warp_specialize:
-            found.setdefault(Line.of(loop.location), []).append(
+            notes.setdefault(Line.of(loop.location), []).append(f"chosen: {plan.stages} stages; {plan.why}")
+        if obstacle is None and isinstance(plan, LoopPlan) and has_warps and not loop.warp_specialize:
+            notes.setdefault(Line.of(loop.location), []).append(
                 "all warps fetch and compute: zg.range(…, warp_specialize=True) would split them"
             )
     prepared = expect(models["persist"], core.Module)
     text = ""
-    if not given:
-        module = expect(next(one.model for one in snapshots if one.name == CHOSEN_AFTER), core.Module)
+    if not has_warps:
+        module = expect(next(snapshot.model for snapshot in snapshots if snapshot.name == CHOSEN_AFTER), core.Module)
         split = "; and roles, as TMA loads all operands" if roles and compiled.options.warp_specialize is None else ""
         text = f"\nchosen: {whole.num_warps} warps, as {choose_warps(module, compiled.target).why}{split}"
     runner = "CTA" if compiled.num_ctas == 1 else "cluster"
@@ -200,7 +200,7 @@ def _notes(compiled: Compiled) -> tuple[dict[Line, list[str]], str]:
     elif any(isinstance(op, tt.Dot) for op in prepared.walk()) and TARGETS[compiled.target].has_roles:
         options = attrs.evolve(compiled.options, num_warps=whole.num_warps)
         text += f"\na {runner} runs one program: {why_not_persistent(prepared, options)}"
-    return found, text
+    return notes, text
 
 
 def _resources(compiled: Compiled) -> tuple[Resources | None, dict[Line, int]]:
@@ -208,11 +208,11 @@ def _resources(compiled: Compiled) -> tuple[Resources | None, dict[Line, int]]:
     if tool("ptxas") is None:
         return None, {}
     code, resources = assembled(compiled.ptx, compiled.target)
-    found: dict[Line, int] = {}
+    counts: dict[Line, int] = {}
     line = Line()
     for text in disassembled(code, "-g").splitlines() if resources.spills and tool("nvdisasm") else ():
         if place := re.search(r'File "(.*?)", line (\d+)', text):
             line = Line(place[1], int(place[2]))
         elif re.search(r"\s(LDL|STL)\b", text):
-            found[line] = found.get(line, 0) + 1
-    return resources, found
+            counts[line] = counts.get(line, 0) + 1
+    return resources, counts

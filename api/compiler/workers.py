@@ -158,7 +158,7 @@ class Worker:
 
     def __init__(self) -> None:
         self._process: subprocess.Popen[bytes] | None = None
-        self._written: IO[bytes] | None = None
+        self._output: IO[bytes] | None = None
 
     def result(self, job: Job) -> Any:
         """The result of `Job.result` in the child. Raises its error, and `InternalError` if the child crashes."""
@@ -166,8 +166,8 @@ class Worker:
         try:
             process = self._started()
             assert process.stdin is not None and process.stdout is not None
-            given = to_text(job.model, locations=True), job.options, job.name, job.launch, job.multiprocessors
-            _send(process.stdin, given)
+            request = to_text(job.model, locations=True), job.options, job.name, job.launch, job.multiprocessors
+            _send(process.stdin, request)
             while True:
                 kind, value = pickle.load(process.stdout)
                 if kind == "stage":
@@ -185,11 +185,11 @@ class Worker:
             raise self._crash(job, stage) from None
 
     def _crash(self, job: Job, stage: str) -> InternalError:
-        assert self._process is not None and self._written is not None
+        assert self._process is not None and self._output is not None
         status = self._process.wait()
         how = f"signal {signal.Signals(-status).name}" if status < 0 else f"exit status {status}"
-        self._written.seek(max(0, self._written.seek(0, os.SEEK_END) - _SHOWN_BYTES))
-        output = self._written.read().decode(errors="replace").strip()
+        self._output.seek(max(0, self._output.seek(0, os.SEEK_END) - _SHOWN_BYTES))
+        output = self._output.read().decode(errors="replace").strip()
         self.close()
         summary = f"compiling '{job.name}' crashed in the stage {stage} ({how})"
         return InternalError(f"{summary}: {output}" if output else summary, str(job.model))
@@ -200,19 +200,19 @@ class Worker:
             self._process.kill()
             self._process.communicate()
             self._process = None
-        if self._written is not None:
-            self._written.close()
-            self._written = None
+        if self._output is not None:
+            self._output.close()
+            self._output = None
 
     def _started(self) -> subprocess.Popen[bytes]:
         if self._process is None:
             environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
-            self._written = tempfile.TemporaryFile()  # noqa: SIM115  (`close` closes it)
+            self._output = tempfile.TemporaryFile()  # noqa: SIM115  (`close` closes it)
             self._process = subprocess.Popen(
                 [sys.executable, *_COMMAND],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
-                stderr=self._written,
+                stderr=self._output,
                 env=environment,
             )
         return self._process

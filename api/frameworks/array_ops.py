@@ -31,24 +31,24 @@ class ArrayOperation(Operation):
         if backward is not None:
             raise LaunchError(f"backward of '{self.name}' must be None: arrays of {self.library} have no gradients")
 
-    def results(self, named: dict[str, Any]) -> tuple[Any, ...]:
-        kinds = {name: kind_of(self, name, value) for name, value in named.items() if name in self.parameters}
-        plan = Plan.of(self, named, kinds)
+    def results(self, arguments: dict[str, Any]) -> tuple[Any, ...]:
+        kinds = {name: kind_of(self, name, value) for name, value in arguments.items() if name in self.parameters}
+        plan = Plan.of(self, arguments, kinds)
         library: Any = importlib.import_module(self.library)
-        arrays = dict(named)
-        for name, value in named.items():
+        arrays = dict(arguments)
+        for name, value in arguments.items():
             if isinstance(value, Empty):
                 allocate = library.zeros if value.zeros else library.empty
                 arrays[name] = allocate(tuple(value.shape), scalar_of(value.dtype).dtype)
             elif name in plan.addressing and not _fits(value, name in plan.mutated):
-                numbers = [named[number] for number in plan.addressing[name] if number in named]
+                numbers = [arguments[number] for number in plan.addressing[name] if number in arguments]
                 if must_be_copied(name, value.shape, _strides(value), numbers):
                     arrays[name] = library.ascontiguousarray(value).reshape(value.shape)
         self.launch(arrays)
         for name in plan.mutated:
-            if arrays[name] is not named[name]:
-                named[name][...] = arrays[name]
-        return tuple([arrays[n] if n in plan.made else named[n] for n in self.parameters if n in self.rules])
+            if arrays[name] is not arguments[name]:
+                arguments[name][...] = arrays[name]
+        return tuple([arrays[n] if n in plan.outputs else arguments[n] for n in self.parameters if n in self.rules])
 
 
 def _fits(value: Any, is_written: bool) -> bool:

@@ -58,17 +58,17 @@ class JaxOperation(Operation):
         super().__init__(kernel, grid, outputs, backward)
         self._targets: dict[Any, str] = {}
 
-    def results(self, named: dict[str, Any]) -> tuple[Any, ...]:
+    def results(self, arguments: dict[str, Any]) -> tuple[Any, ...]:
         """The outputs, then the new values of the arrays that the kernel writes, for all arguments by name."""
-        arrays = {name: jax.numpy.asarray(value) for name, value in named.items() if is_operand(value)}
+        arrays = {name: jax.numpy.asarray(value) for name, value in arguments.items() if is_operand(value)}
         for name, value in arrays.items():
             if isinstance(value, jax.core.Tracer) and value.ndim == 0 and value.weak_type:
                 raise LaunchError(
                     f"'{name}' of '{self.name}' must be a Python number; got a number that JAX traces",
                     hint=f'jax.jit(…, static_argnames="{name}"), or a number made of shapes',
                 )
-        call = _Call.of(self, named, arrays)
-        self.check_launch(named)  # XLA reports errors of the launch itself as its own.
+        call = _Call.of(self, arguments, arrays)
+        self.check_launch(arguments)  # XLA reports errors of the launch itself as its own.
         run = call.run
         if self.backward is not None:
             run = jax.custom_vjp(run)
@@ -77,14 +77,14 @@ class JaxOperation(Operation):
 
     def target(self, key: Any, make: Callable[[], Callable[[bool], Any]]) -> str:
         """The name of the foreign function for the kinds of the arguments; registered when they are new."""
-        known = self._targets.get(exact(key))
-        if known is None:
-            known = self._targets[exact(key)] = f"ziggurat_{self.name}_{next(_numbers)}"
-            made = make()
+        name = self._targets.get(exact(key))
+        if name is None:
+            name = self._targets[exact(key)] = f"ziggurat_{self.name}_{next(_numbers)}"
+            handler = make()
             for platform in ("cpu", "CUDA"):
-                capsule = jax.ffi.pycapsule(_kept(made(platform == "CUDA")))
-                jax.ffi.register_ffi_target(known, capsule, platform=platform)
-        return known
+                capsule = jax.ffi.pycapsule(_keep(handler(platform == "CUDA")))
+                jax.ffi.register_ffi_target(name, capsule, platform=platform)
+        return name
 
 
 def _forward(run: Callable[..., Any], *arrays: Any) -> tuple[Any, Any]:
@@ -97,7 +97,7 @@ def _forward(run: Callable[..., Any], *arrays: Any) -> tuple[Any, Any]:
 _handlers: list[Any] = []
 
 
-def _kept(handler: Any) -> Any:
+def _keep(handler: Any) -> Any:
     _handlers.append(handler)
     return handler
 
@@ -110,14 +110,14 @@ class _Call(Call):
 
     def run(self, *arrays: Any) -> tuple[Any, ...]:
         """The results for the arrays."""
-        given = dict(zip(self.names, arrays, strict=True))
-        made = {name: self.rest[name] for name in self.plan.made}
-        types = [jax.ShapeDtypeStruct(tuple(e.shape), scalar_of(e.dtype).dtype) for e in made.values()]
-        types += [jax.ShapeDtypeStruct(given[name].shape, given[name].dtype) for name in self.plan.mutated]
-        aliases = {self.names.index(name): len(made) + index for index, name in enumerate(self.plan.mutated)}
-        rest = {name: value for name, value in self.rest.items() if name not in made}
-        elements = [self.element(name) for name in (*self.names, *made, *self.plan.mutated)]
-        key = (tuple(rest.items()), tuple(elements), self.names, tuple((n, e.zeros) for n, e in made.items()))
+        inputs = dict(zip(self.names, arrays, strict=True))
+        outputs = {name: self.rest[name] for name in self.plan.outputs}
+        types = [jax.ShapeDtypeStruct(tuple(e.shape), scalar_of(e.dtype).dtype) for e in outputs.values()]
+        types += [jax.ShapeDtypeStruct(inputs[name].shape, inputs[name].dtype) for name in self.plan.mutated]
+        aliases = {self.names.index(name): len(outputs) + index for index, name in enumerate(self.plan.mutated)}
+        rest = {name: value for name, value in self.rest.items() if name not in outputs}
+        elements = [self.element(name) for name in (*self.names, *outputs, *self.plan.mutated)]
+        key = (tuple(rest.items()), tuple(elements), self.names, tuple((n, e.zeros) for n, e in outputs.items()))
         target = self.operation.target(
             key, lambda: lambda on_gpu: handler(self._launcher(rest, on_gpu), elements, on_gpu)
         )
@@ -128,22 +128,22 @@ class _Call(Call):
 
     def _launcher(self, rest: Mapping[str, Any], on_gpu: bool) -> Callable[[list[Any], int | None], None]:
         operation, names, plan = self.operation, self.names, self.plan
-        zeros = [name for name in plan.made if self.rest[name].zeros]
+        zeros = [name for name in plan.outputs if self.rest[name].zeros]
 
         def launch(buffers: list[Any], stream: int | None) -> None:
-            named = dict(zip((*names, *plan.made, *plan.mutated), buffers, strict=True))
+            arguments = dict(zip((*names, *plan.outputs, *plan.mutated), buffers, strict=True))
             for name in zeros:
-                _clear(named[name], stream)
-            operation.launch({**rest, **named, **({"stream": stream} if on_gpu else {})})
+                _clear(arguments[name], stream)
+            operation.launch({**rest, **arguments, **({"stream": stream} if on_gpu else {})})
 
         return launch
 
     def backward(self, saved: Any, gradients: Sequence[Any]) -> tuple[Any, ...]:
         """The gradient of each array."""
         arrays, results = saved
-        found = self.gradients_of(arrays, results, gradients)
+        cotangents = self.gradients_of(arrays, results, gradients)
         return tuple(
-            found[name] if name in found else no_gradient(array) for name, array in zip(self.names, arrays, strict=True)
+            cotangents[n] if n in cotangents else no_gradient(x) for n, x in zip(self.names, arrays, strict=True)
         )
 
 

@@ -45,8 +45,8 @@ class Accesses(NamedTuple):
     """The names of the parameters whose arrays a kernel reads, and writes; and for each array that it accesses, the
     names of the parameters that may be its strides."""
 
-    read: tuple[str, ...]
-    written: tuple[str, ...]
+    reads: tuple[str, ...]
+    writes: tuple[str, ...]
     addressing: Mapping[str, tuple[str, ...]]
 
 
@@ -141,12 +141,12 @@ class Operation:
         """
         return single(self.results(self.arguments(arguments, keywords)))
 
-    def results(self, named: dict[str, Any]) -> tuple[Any, ...]:
+    def results(self, arguments: dict[str, Any]) -> tuple[Any, ...]:
         """The results for all arguments by name."""
         raise NotImplementedError
 
     def gradients(
-        self, named: Mapping[str, Any], given: Mapping[str, Any], wrt: Sequence[str], kinds: Mapping[str, Any],
+        self, values: Mapping[str, Any], cotangents: Mapping[str, Any], wrt: Sequence[str], kinds: Mapping[str, Any],
         zeros: Callable[[Any], Empty],
     ) -> Mapping[str, Any]:  # fmt: skip
         """The gradients of the inputs `wrt` that are arrays of floats and that the kernel reads, for the arguments,
@@ -155,36 +155,36 @@ class Operation:
         `zeros` gives the array, still to be made, that the gradient of an input is added to.
         """
         accesses = self.accesses(kinds)
-        wrt = [name for name in wrt if name in accesses.read and kinds[name].pointee.is_float]
+        wrt = [name for name in wrt if name in accesses.reads and kinds[name].pointee.is_float]
         if callable(self.backward):
-            found = self.backward(named, given)
-            if not isinstance(found, Mapping):  # pyright: ignore[reportUnnecessaryIsInstance]
+            computed = self.backward(values, cotangents)
+            if not isinstance(computed, Mapping):  # pyright: ignore[reportUnnecessaryIsInstance]
                 example = ", ".join(f'"{name}": …' for name in wrt)
                 raise LaunchError(
                     f"backward of '{self.name}' must return a dict of the inputs' gradients by name; "
-                    f"got {shown(found)}",
+                    f"got {shown(computed)}",
                     hint=f"return {{{example}}}",
                 )
-            for name in found:
+            for name in computed:
                 if name not in self.parameters:
                     hint = suggest(name, self.parameters) or self.kernel.written
                     raise LaunchError(f"backward of '{self.name}' gives a gradient of '{name}'", hint=hint)
-            return found
-        given = {name: gradient for name, gradient in given.items() if name in accesses.written}
-        if not given or not wrt:
+            return computed
+        cotangents = {name: gradient for name, gradient in cotangents.items() if name in accesses.writes}
+        if not cotangents or not wrt:
             return {}
-        derived = self.derivative(tuple(given), tuple(wrt))
+        derived = self.derivative(tuple(cotangents), tuple(wrt))
         gradient = derived.kernel.gradient
         arguments = {
-            **named,
-            **{gradient(name): value for name, value in given.items()},
-            **{gradient(name): zeros(named[name]) for name in wrt},
+            **values,
+            **{gradient(name): value for name, value in cotangents.items()},
+            **{gradient(name): zeros(values[name]) for name in wrt},
         }
         results = derived.results(derived.arguments((), arguments))
         return dict(zip((name for name in self.parameters if name in wrt), results, strict=True))
 
     def tangents(
-        self, named: Mapping[str, Any], given: Mapping[str, Any], of: Sequence[str], kinds: Mapping[str, Any],
+        self, values: Mapping[str, Any], tangents: Mapping[str, Any], of: Sequence[str], kinds: Mapping[str, Any],
         ones: Callable[[Any], Any], zeros: Callable[[Any], Empty],
     ) -> dict[str, Any]:  # fmt: skip
         """The tangents of the outputs `of` that are not zero everywhere, for the arguments, outputs included, the
@@ -193,29 +193,29 @@ class Operation:
         The gradients of inputs are linear in those of the outputs. So the tangents are the derivative by these, at any
         place: at `ones`, as a derivative at zeros would take no factor to be infinite.
         """
-        derived = self.derivative(tuple(of), tuple(given))
+        derived = self.derivative(tuple(of), tuple(tangents))
         gradient = derived.kernel.gradient
-        kinds = {**kinds, **{gradient(name): kinds[name] for name in (*of, *given)}}
+        kinds = {**kinds, **{gradient(name): kinds[name] for name in (*of, *tangents)}}
         arguments = {
-            **named,
-            **{gradient(name): ones(named[name]) for name in of},
-            **{gradient(name): named[name] for name in given},
+            **values,
+            **{gradient(name): ones(values[name]) for name in of},
+            **{gradient(name): values[name] for name in tangents},
         }
-        moved = {gradient(name): tangent for name, tangent in given.items()}
-        results = derived.gradients(arguments, moved, [gradient(name) for name in of], kinds, zeros)
+        directions = {gradient(name): tangent for name, tangent in tangents.items()}
+        results = derived.gradients(arguments, directions, [gradient(name) for name in of], kinds, zeros)
         return {name: results[gradient(name)] for name in of if gradient(name) in results}
 
     def derivative(self, of: tuple[str, ...], wrt: tuple[str, ...]) -> Any:
         """The operation that computes the gradients of `wrt` from those of `of`, which has a gradient of its own."""
-        known = self._derived.get((of, wrt))
-        if known is None:
+        operation = self._derived.get((of, wrt))
+        if operation is None:
             from ziggurat.gradients import grad
 
             kernel = grad(self.kernel, wrt=wrt, of=of)
-            known = type(self)(kernel, self.grid, [kernel.gradient(name) for name in wrt], "auto")
-            known.is_derivative = True
-            self._derived[of, wrt] = known
-        return known
+            operation = type(self)(kernel, self.grid, [kernel.gradient(name) for name in wrt], "auto")
+            operation.is_derivative = True
+            self._derived[of, wrt] = operation
+        return operation
 
     def arguments(self, positional: Sequence[Any], keywords: Mapping[str, Any]) -> dict[str, Any]:
         """The arguments by name in the order of the parameters, with defaults, and an `Empty` for each output that
@@ -229,46 +229,46 @@ class Operation:
             raise LaunchError(
                 f"'{self.name}' takes {len(names)} arguments; got {len(positional)}", hint=self.kernel.written
             )
-        given: dict[str, Any] = dict(zip(names, positional, strict=False))
+        arguments: dict[str, Any] = dict(zip(names, positional, strict=False))
         for name in keywords:
-            if name in given:
+            if name in arguments:
                 raise LaunchError(f"'{self.name}' got '{name}' twice", hint=self.kernel.written)
             if name not in self.parameters and name not in LAUNCH_OPTIONS:
                 hint = suggest(name, self.parameters) or self.kernel.written
                 raise LaunchError(f"'{self.name}' has no parameter '{name}'", hint=hint)
-            given[name] = keywords[name]
+            arguments[name] = keywords[name]
         for name in self.parameters:
-            if name not in given and name in self.defaults:
-                given[name] = self.defaults[name]
-        missing = [name for name in self.inputs if name not in given and name not in self.configurations[0]]
+            if name not in arguments and name in self.defaults:
+                arguments[name] = self.defaults[name]
+        missing = [name for name in self.inputs if name not in arguments and name not in self.configurations[0]]
         if missing:
-            taken = [name for name in self.inputs if name not in self.configurations[0]]
-            raise LaunchError(f"'{self.name}' needs '{missing[0]}'", hint=f"{self.name}({', '.join(taken)})")
+            parameters = [name for name in self.inputs if name not in self.configurations[0]]
+            raise LaunchError(f"'{self.name}' needs '{missing[0]}'", hint=f"{self.name}({', '.join(parameters)})")
         for name in self.constants:
-            if name in given:
-                given[name] = frozen(name, given[name])
+            if name in arguments:
+                arguments[name] = frozen(name, arguments[name])
         for name in self.rules:
-            if name not in given:
-                given[name] = self._output(name, given)
+            if name not in arguments:
+                arguments[name] = self._output(name, arguments)
         return {
-            **{name: given[name] for name in self.parameters if name in given},
-            **{name: given[name] for name in given if name not in self.parameters},
+            **{name: arguments[name] for name in self.parameters if name in arguments},
+            **{name: arguments[name] for name in arguments if name not in self.parameters},
         }
 
     def positional(self, count: int, keywords: Iterable[str]) -> tuple[str, ...]:
         """The names of the parameters for positional arguments in a call that has keywords as well."""
         return self.inputs if count <= len([n for n in self.inputs if n not in keywords]) else self.parameters
 
-    def _output(self, name: str, given: Mapping[str, Any]) -> Empty:
+    def _output(self, name: str, arguments: Mapping[str, Any]) -> Empty:
         what = f"the output '{name}' of '{self.name}'"
         rule = self.rules[name]
         if callable(rule):
-            rule = self._computed(what, rule, given)
+            rule = self._computed(what, rule, arguments)
         if isinstance(rule, str):
-            if not is_array(given.get(rule)):
+            if not is_array(arguments.get(rule)):
                 raise LaunchError(f"{what} must be like an argument that is an array; got '{rule}'")
-            rule = given[rule]
-        first = next((value for value in given.values() if is_array(value)), None)
+            rule = arguments[rule]
+        first = next((value for value in arguments.values() if is_array(value)), None)
         if rule is None:
             rule = first
         if rule is None:
@@ -284,12 +284,12 @@ class Operation:
             return Empty(sizes_in(pair[0], what), pair[1])
         return Empty(sizes_in(like, what), getattr(first, "dtype", None))
 
-    def _computed(self, what: str, rule: Callable[[Any], OutputRule], given: Mapping[str, Any]) -> OutputRule:
+    def _computed(self, what: str, rule: Callable[[Any], OutputRule], arguments: Mapping[str, Any]) -> OutputRule:
         """The rule of an output that a function gives for the arguments by name."""
         try:
-            return of_one_parameter(rule, given, f"the function of {what}")
+            return of_one_parameter(rule, arguments, f"the function of {what}")
         except KeyError as error:
-            if error.args[0] in given:
+            if error.args[0] in arguments:
                 raise
             raise LaunchError(
                 f"the function of {what} asks for {error.args[0]!r}, which is no input", hint=self.kernel.written
@@ -300,18 +300,18 @@ class Operation:
         key = exact(tuple(kinds.items()))
         if key not in self._accesses:
             # The accesses of the kernel do not depend on what is tuned.
-            known = {**self.defaults, **self.configurations[0], **kinds}
-            declared = self.kernel.models.declared(self.kernel, known)
-            known |= {name: declared[name] for name in declared if isinstance(known[name], ScalarType)}
-            signature = signature_of(self.kernel, (), {name: known[name] for name in self.parameters})
+            values = {**self.defaults, **self.configurations[0], **kinds}
+            declarations = self.kernel.models.declarations(self.kernel, values)
+            values |= {name: declarations[name] for name in declarations if isinstance(values[name], ScalarType)}
+            signature = signature_of(self.kernel, (), {name: values[name] for name in self.parameters})
             kernel = kernel_of(self.kernel.model_for(signature))
             typed = zip(self.parameters, signature.types, strict=True)
             names = [name for name, type_ in typed if not isinstance(type_, ConstantType)]
             # Only its name tells that a constexpr is a stride.
             constants = [name for name in self.constants if "stride" in name.lower()]
             self._accesses[key] = Accesses(
-                read=tuple([names[number] for number in read_parameters(kernel)]),
-                written=tuple([names[number] for number in written_parameters(kernel)]),
+                reads=tuple([names[number] for number in read_parameters(kernel)]),
+                writes=tuple([names[number] for number in written_parameters(kernel)]),
                 addressing={
                     names[array]: (*[names[number] for number in numbers], *constants)
                     for array, numbers in addressing_parameters(kernel).items()
@@ -333,10 +333,10 @@ class Operation:
         if sizes is None:
             self.kernel[self.grid](**arguments)
         else:
-            given = {name: value for name, value in arguments.items() if name != GRID}
-            self.kernel[functools.partial(self._chosen, sizes)](**given)
+            bound = {name: value for name, value in arguments.items() if name != GRID}
+            self.kernel[functools.partial(self._sizes_of_choice, sizes)](**bound)
 
-    def _chosen(self, sizes: Sequence[int], meta: Mapping[str, Any]) -> tuple[int, ...]:
+    def _sizes_of_choice(self, sizes: Sequence[int], meta: Mapping[str, Any]) -> tuple[int, ...]:
         """The sizes of the grid of the configuration that a launch has."""
         index = next(
             index
@@ -346,7 +346,7 @@ class Operation:
         return tuple(sizes[3 * index : 3 * index + 3])
 
 
-def listed(value: Any) -> list[Any]:
+def as_list(value: Any) -> list[Any]:
     """The components of a tuple or a list; another value alone."""
     components = components_of(value)
     return [value] if components is None else [*components]
@@ -440,7 +440,7 @@ def output_names(outputs: Any) -> tuple[str, ...]:
 def frozen(name: str, value: Any) -> Any:
     """The value of what is compiled in, with tuples in place of lists. Raises `LaunchError` for one that cannot be."""
     if isinstance(value, (list, tuple)):
-        return tuple([frozen(name, one) for one in listed(value)])
+        return tuple([frozen(name, item) for item in as_list(value)])
     if is_array(value) or type(value) in (dict, set, bytearray):
         raise LaunchError(
             f"'{name}' is compiled in: it must be a number, a string, a dtype, None or a tuple of these; got "
@@ -456,12 +456,12 @@ def exact(key: Any) -> Any:
 
 def scalar_of(dtype: Any) -> ScalarType:
     """The dtype of an array, in any library's form. Raises `LaunchError` for one that kernels lack."""
-    found = find_scalar(getattr(dtype, "as_numpy_dtype", dtype))  # TensorFlow's dtypes have that.
-    if found is None:
+    scalar = find_scalar(getattr(dtype, "as_numpy_dtype", dtype))  # TensorFlow's dtypes have that.
+    if scalar is None:
         raise LaunchError(
             f"the dtype of an array must be one of the language's; got {dtype!r}", hint="zg.f32, zg.f16 …"
         )
-    return found
+    return scalar
 
 
 def kind_of(operation: Operation, name: str, value: Any) -> Any:
@@ -481,7 +481,7 @@ class Plan:
     """The results of a call: the outputs that it makes, and the arguments that it writes in place. And the arrays that
     the kernel accesses, each with the arguments that may be its strides."""
 
-    made: tuple[str, ...]
+    outputs: tuple[str, ...]
     mutated: tuple[str, ...]
     addressing: Mapping[str, tuple[str, ...]]
 
@@ -494,28 +494,28 @@ class Plan:
                 raise LaunchError(
                     f"'{name}' is an output of '{operation.name}', and so must be an array; got {kinds[name]}"
                 )
-        _, written, addressing = operation.accesses(kinds)
-        made = tuple(name for name in operation.parameters if isinstance(arguments.get(name), Empty))
+        _, accesses, addressing = operation.accesses(kinds)
+        outputs = tuple(name for name in operation.parameters if isinstance(arguments.get(name), Empty))
         for name in operation.parameters:
             # A gradient that is zero everywhere is not stored, and is made as zeros.
-            if name not in written and (name in made or name in operation.rules) and not operation.is_derivative:
+            if name not in accesses and (name in outputs or name in operation.rules) and not operation.is_derivative:
                 raise LaunchError(
                     f"'{name}' is an output of '{operation.name}', which does not store to it",
-                    hint=f"it stores to {', '.join(written) or 'nothing'}",
+                    hint=f"it stores to {', '.join(accesses) or 'nothing'}",
                 )
-        mutated = tuple(name for name in written if name not in made)
+        mutated = tuple(name for name in accesses if name not in outputs)
         if operation.backward is not None and mutated:
             raise LaunchError(
                 f"'{operation.name}' writes its argument '{mutated[0]}' in place, and so cannot have a gradient",
                 hint="name it among the outputs, and do not pass it",
             )
-        return Plan(made, mutated, addressing)
+        return Plan(outputs, mutated, addressing)
 
     def ordered(self, operation: Operation, results: Sequence[Any]) -> tuple[Any, ...]:
-        """The outputs, then the other arrays that are written, of results for what is made and for what is mutated."""
-        named = dict(zip((*self.made, *self.mutated), results, strict=True))
-        names = [name for name in operation.parameters if name in operation.rules and name in named]
-        return tuple(named[name] for name in (*names, *(name for name in named if name not in names)))
+        """The outputs, then the other arrays that are written, of results for `outputs` and `mutated`."""
+        by_name = dict(zip((*self.outputs, *self.mutated), results, strict=True))
+        names = [name for name in operation.parameters if name in operation.rules and name in by_name]
+        return tuple(by_name[name] for name in (*names, *(name for name in by_name if name not in names)))
 
 
 @attrs.frozen(eq=False)
@@ -530,14 +530,14 @@ class Call:
     kinds: Mapping[str, Any]
 
     @classmethod
-    def of(cls, operation: Operation, named: Mapping[str, Any], arrays: Mapping[str, Any]) -> Self:
+    def of(cls, operation: Operation, arguments: Mapping[str, Any], arrays: Mapping[str, Any]) -> Self:
         """The call for all arguments by name, and those among them that are arrays."""
-        rest = {name: value for name, value in named.items() if name not in arrays}
-        kinds = {name: kind_of(operation, name, value) for name, value in {**named, **arrays}.items()}
-        plan = Plan.of(operation, named, kinds)
-        for name in plan.made:
-            if any(size < 0 for size in named[name].shape):
-                raise LaunchError(f"the output '{name}' of '{operation.name}' has the shape {named[name].shape}")
+        rest = {name: value for name, value in arguments.items() if name not in arrays}
+        kinds = {name: kind_of(operation, name, value) for name, value in {**arguments, **arrays}.items()}
+        plan = Plan.of(operation, arguments, kinds)
+        for name in plan.outputs:
+            if any(size < 0 for size in arguments[name].shape):
+                raise LaunchError(f"the output '{name}' of '{operation.name}' has the shape {arguments[name].shape}")
         return cls(operation=operation, rest=rest, names=tuple(arrays), plan=plan, kinds=kinds)
 
     def element(self, name: str) -> ScalarType:
@@ -550,9 +550,9 @@ class Call:
         self, arrays: Sequence[Any], results: Sequence[Any], gradients: Sequence[Any]
     ) -> Mapping[str, Any]:
         """The gradients of the arrays of floats that the kernel reads, by name, for those of the outputs."""
-        outputs = dict(zip(self.plan.made, results, strict=True))
-        named = {**self.rest, **dict(zip(self.names, arrays, strict=True)), **outputs}
-        given = dict(zip(self.plan.made, gradients, strict=True))
+        outputs = dict(zip(self.plan.outputs, results, strict=True))
+        arguments = {**self.rest, **dict(zip(self.names, arrays, strict=True)), **outputs}
+        cotangents = dict(zip(self.plan.outputs, gradients, strict=True))
         return self.operation.gradients(
-            named, given, self.names, self.kinds, lambda x: Empty(tuple(x.shape), x.dtype, zeros=True)
+            arguments, cotangents, self.names, self.kinds, lambda x: Empty(tuple(x.shape), x.dtype, zeros=True)
         )

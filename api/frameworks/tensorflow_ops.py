@@ -15,7 +15,7 @@ import attrs
 import numpy as np
 
 from ziggurat.codemodel.errors import LaunchError
-from ziggurat.frameworks.operation import Call, Operation, is_operand, listed, scalar_of, single
+from ziggurat.frameworks.operation import Call, Operation, as_list, is_operand, scalar_of, single
 
 tf: Any = importlib.import_module("tensorflow")
 
@@ -24,10 +24,10 @@ class TensorflowOperation(Operation):
     """A kernel as an operation of TensorFlow. A call gives the outputs, then the new values of arrays that are written
     in place."""
 
-    def results(self, named: dict[str, Any]) -> tuple[Any, ...]:
-        tensors = {name: tf.convert_to_tensor(value) for name, value in named.items() if is_operand(value)}
-        call = _Call.of(self, named, tensors)
-        return call.plan.ordered(self, listed(tf.custom_gradient(call.with_gradient)(*tensors.values())))
+    def results(self, arguments: dict[str, Any]) -> tuple[Any, ...]:
+        tensors = {name: tf.convert_to_tensor(value) for name, value in arguments.items() if is_operand(value)}
+        call = _Call.of(self, arguments, tensors)
+        return call.plan.ordered(self, as_list(tf.custom_gradient(call.with_gradient)(*tensors.values())))
 
 
 @attrs.frozen(eq=False)
@@ -39,27 +39,27 @@ class _Call(Call):
         graph."""
         if all(hasattr(tensor, "__dlpack__") for tensor in tensors) and tf.executing_eagerly():
             return [_tensor(array) for array in self.computed(*map(_array, tensors))]
-        made = [self.rest[name] for name in self.plan.made]
-        given = dict(zip(self.names, tensors, strict=True))
-        mutated = [given[name] for name in self.plan.mutated]
-        dtypes = [tf.as_dtype(scalar_of(one.dtype).dtype) for one in made] + [one.dtype for one in mutated]
+        outputs = [self.rest[name] for name in self.plan.outputs]
+        inputs = dict(zip(self.names, tensors, strict=True))
+        mutated = [inputs[name] for name in self.plan.mutated]
+        dtypes = [tf.as_dtype(scalar_of(item.dtype).dtype) for item in outputs] + [item.dtype for item in mutated]
         results = tf.numpy_function(self.computed, tensors, dtypes)
-        for result, like in zip(results, [*made, *mutated], strict=True):
+        for result, like in zip(results, [*outputs, *mutated], strict=True):
             result.set_shape(like.shape)
         return list(results)
 
     def computed(self, *arrays: np.ndarray[Any, Any]) -> list[np.ndarray[Any, Any]]:
         """The results for NumPy arrays: the outputs, then copies of the arrays that the kernel writes in place."""
-        named = {**self.rest, **dict(zip(self.names, arrays, strict=True))}
-        for name in self.plan.made:
-            made = self.rest[name]
-            named[name] = _empty(tuple(made.shape), scalar_of(made.dtype).dtype)
-            if made.zeros:
-                named[name][...] = 0
+        arguments = {**self.rest, **dict(zip(self.names, arrays, strict=True))}
+        for name in self.plan.outputs:
+            output = self.rest[name]
+            arguments[name] = _empty(tuple(output.shape), scalar_of(output.dtype).dtype)
+            if output.zeros:
+                arguments[name][...] = 0
         for name in self.plan.mutated:
-            named[name] = np.array(named[name])
-        self.operation.launch(named)
-        return [named[name] for name in (*self.plan.made, *self.plan.mutated)]
+            arguments[name] = np.array(arguments[name])
+        self.operation.launch(arguments)
+        return [arguments[name] for name in (*self.plan.outputs, *self.plan.mutated)]
 
     def with_gradient(self, *tensors: Any) -> tuple[Any, Any]:
         """The results, and the function from the gradients of the results to those of the tensors, None for a tensor
@@ -72,11 +72,11 @@ class _Call(Call):
                     f"'{self.operation.name}' has no gradient",
                     hint='TensorflowOperation(…, backward="auto"), or a function that gives the gradients',
                 )
-            outputs = listed(tf.custom_gradient(known)(*tensors))
-            found = self.gradients_of(tensors, outputs, gradients)
-            return [found.get(name) for name in self.names]
+            outputs = as_list(tf.custom_gradient(with_results)(*tensors))
+            cotangents = self.gradients_of(tensors, outputs, gradients)
+            return [cotangents.get(name) for name in self.names]
 
-        def known(*_: Any) -> tuple[Any, Any]:
+        def with_results(*_: Any) -> tuple[Any, Any]:
             # The results that the gradient is computed from have a gradient as well.
             return single(results), backward
 

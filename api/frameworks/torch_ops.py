@@ -26,11 +26,11 @@ from ziggurat.frameworks.operation import (
     Plan,
     Sizes,
     Strided,
+    as_list,
     definers,
     enlisted,
     exact,
     is_array,
-    listed,
     must_be_copied,
     scalar_of,
     single,
@@ -115,25 +115,25 @@ class TorchOperation(Operation):
         if kinds in self._routes:
             definition, places = self._routes[kinds]
             return definition.op(*[values[n] if n >= 0 else [*values[~n].shape] for n in places])
-        named = self.arguments(arguments, keywords)
-        results = single(self.results(named))
+        bound = self.arguments(arguments, keywords)
+        results = single(self.results(bound))
         if None not in kinds:
-            self._remember(kinds, names, named)
+            self._remember(kinds, names, bound)
         return results
 
     def _is_constant(self, name: str) -> bool:
         return name in self.constants or name not in self.parameters
 
-    def _remember(self, kinds: Any, names: tuple[str, ...], named: Mapping[str, Any]) -> None:
+    def _remember(self, kinds: Any, names: tuple[str, ...], arguments: Mapping[str, Any]) -> None:
         """Make later calls with such arguments quick, unless a function gives an output or the caller does.
 
         The place of a leaf is the number n of the argument, or ~n for the shape of that argument.
         """
-        key, _ = _separated(named, self._is_constant)
-        first = next((name for name in names if isinstance(named[name], torch.Tensor)), None)
+        key, _ = _separated(arguments, self._is_constant)
+        first = next((name for name in names if isinstance(arguments[name], torch.Tensor)), None)
         places: list[int] = []
         for name, kind, *_ in key:
-            is_made = kind == "made"
+            is_made = kind == "output"
             source = first if is_made and self.rules.get(name) is None else self.rules.get(name, name)
             if kind != "constant":
                 if not isinstance(source, str) or source not in names or is_made != (name in self.rules):
@@ -141,58 +141,58 @@ class TorchOperation(Operation):
                 places.append(~names.index(source) if is_made else names.index(source))
         self._routes[kinds] = self.define(key), places
 
-    def results(self, named: dict[str, Any]) -> tuple[Any, ...]:
+    def results(self, arguments: dict[str, Any]) -> tuple[Any, ...]:
         """The outputs, for all arguments by name."""
-        return call(self, named, tuple(self.rules), self._is_constant)
+        return call(self, arguments, tuple(self.rules), self._is_constant)
 
     def define(self, key: Key) -> Definition:
         """The operator for the kinds of the arguments; defined when they are new."""
-        known = self._definitions.get(exact(key))
-        if known is None:
-            known = self._definitions[exact(key)] = Definition.of(self, key)
-        return known
+        definition = self._definitions.get(exact(key))
+        if definition is None:
+            definition = self._definitions[exact(key)] = Definition.of(self, key)
+        return definition
 
 
 def call(
-    definer: Definer, named: dict[str, Any], outputs: Sequence[str], is_constant: Callable[[str], bool]
+    definer: Definer, arguments: dict[str, Any], outputs: Sequence[str], is_constant: Callable[[str], bool]
 ) -> tuple[Any, ...]:
     """The outputs of an operator for all its arguments by name. `torch.compile` traces this function.
 
     `definer` defines the operator. `is_constant` says whether a number given for a name is compiled in.
     """
-    if not all(value.is_contiguous() for value in named.values() if isinstance(value, torch.Tensor)):
-        _addressed(definer, named, is_constant)
-    key, leaves = _separated(named, is_constant)
-    made = listed(getattr(getattr(torch.ops, NAMESPACE), _about(definer.label, key, "name"))(*leaves))
+    if not all(value.is_contiguous() for value in arguments.values() if isinstance(value, torch.Tensor)):
+        _addressed(definer, arguments, is_constant)
+    key, leaves = _separated(arguments, is_constant)
+    tensors = as_list(getattr(getattr(torch.ops, NAMESPACE), _about(definer.label, key, "name"))(*leaves))
     results: list[Any] = []
-    for name, value in named.items():
-        result = made.pop(0) if isinstance(value, Empty) else value.array if isinstance(value, Strided) else value
+    for name, value in arguments.items():
+        result = tensors.pop(0) if isinstance(value, Empty) else value.array if isinstance(value, Strided) else value
         if name in outputs:
             results.append(result)
     return tuple(results)
 
 
-def _addressed(definer: Definer, named: dict[str, Any], is_constant: Callable[[str], bool]) -> None:
+def _addressed(definer: Definer, arguments: dict[str, Any], is_constant: Callable[[str], bool]) -> None:
     """Find the tensors that the kernel addresses by their strides, as these are arguments; any other is copied."""
-    key, _ = _separated(named, is_constant)
+    key, _ = _separated(arguments, is_constant)
     for name, numbers in _about(definer.label, key, "addressing"):
-        x = named[name]
+        x = arguments[name]
         if not isinstance(x, torch.Tensor) or x.is_contiguous():
             continue
-        if not must_be_copied(name, x.shape, x.stride(), [named[number] for number in numbers if number in named]):
-            named[name] = Strided(x, [*x.stride()])
+        if not must_be_copied(name, x.shape, x.stride(), [arguments[n] for n in numbers if n in arguments]):
+            arguments[name] = Strided(x, [*x.stride()])
 
 
-def _separated(named: Mapping[str, Any], is_constant: Callable[[str], bool]) -> tuple[Key, list[Any]]:
+def _separated(arguments: Mapping[str, Any], is_constant: Callable[[str], bool]) -> tuple[Key, list[Any]]:
     """The kinds of arguments, and the leaves for the operator."""
     key: list[tuple[Any, ...]] = []
     leaves: list[Any] = []
-    for name, value in named.items():
+    for name, value in arguments.items():
         if isinstance(value, Sizes):
             key.append((name, "sizes"))
             leaves.append([*value.sizes])
         elif isinstance(value, Empty):
-            key.append((name, "made", value.dtype, value.zeros, value.strides is not None))
+            key.append((name, "output", value.dtype, value.zeros, value.strides is not None))
             leaves.append([*value.shape])
             if value.strides is not None:
                 leaves.append([*value.strides])
@@ -269,7 +269,7 @@ class Definition:
         kinds: dict[str, Any] = {}
         arguments: dict[str, Any] = {}
         for name, kind, *rest in key:
-            if kind == "made":
+            if kind == "output":
                 kinds[name], arguments[name] = PtrType(scalar_of(rest[0])), Empty((), rest[0])
             elif kind == "tensor":
                 if name in operation.constants:
@@ -282,7 +282,7 @@ class Definition:
         parts: list[str] = []
         names: list[str | None] = []
         for parameter, kind, *rest in key:
-            if kind == "made":
+            if kind == "output":
                 parts += ["SymInt[]"] * (1 + rest[2])
             elif kind == "tensor":
                 parts += [f"Tensor(a{len(parts)}!)" if parameter in plan.mutated else "Tensor"]
@@ -297,8 +297,8 @@ class Definition:
 
     def register(self, arguments: Sequence[str]) -> None:
         """Define the operator, with the arguments of its schema."""
-        results = ", ".join(["Tensor"] * len(self.plan.made))
-        results = results if len(self.plan.made) == 1 else f"({results})"
+        results = ", ".join(["Tensor"] * len(self.plan.outputs))
+        results = results if len(self.plan.outputs) == 1 else f"({results})"
         _library.define(f"{self.name}({', '.join(arguments)}) -> {results}", tags=[torch.Tag.pt2_compliant_tag])
         _library.impl(self.name, self.run, "CompositeExplicitAutograd")
         _library.impl(self.name, self.differentiable, "Autograd", with_keyset=True)
@@ -318,41 +318,41 @@ class Definition:
     @torch._dynamo.disable
     def run(self, *leaves: Any) -> Any:
         """Make the outputs and launch the kernel, on copies of tensors that lack the strides by which it addresses."""
-        named = self._arguments(leaves)
-        tensors = {name: _array(named[name]) for name in self.names if name is not None}
+        arguments = self._arguments(leaves)
+        tensors = {name: _array(arguments[name]) for name in self.names if name is not None}
         device = None
         for name, x in tensors.items():
-            value, device = named[name], x.device
+            value, device = arguments[name], x.device
             if isinstance(value, Strided):
-                named[name] = x if [*x.stride()] == [*value.strides] else _placed(x, value.strides)
+                arguments[name] = x if [*x.stride()] == [*value.strides] else _with_strides(x, value.strides)
             elif x.layout is torch.strided and not x.is_contiguous():
-                named[name] = x.contiguous()
-        for name in self.plan.made:
-            named[name] = _made(named[name], device)
-        self.operation.launch(named)
+                arguments[name] = x.contiguous()
+        for name in self.plan.outputs:
+            arguments[name] = _empty_tensor(arguments[name], device)
+        self.operation.launch(arguments)
         for name in self.plan.mutated:
-            if named[name] is not tensors[name]:
-                tensors[name].copy_(named[name])
-        return single([named[name] for name in self.plan.made])
+            if arguments[name] is not tensors[name]:
+                tensors[name].copy_(arguments[name])
+        return single([arguments[name] for name in self.plan.outputs])
 
     def fake(self, *leaves: Any) -> Any:
         """The outputs, made and not filled."""
         device = next((leaf.device for leaf in leaves if isinstance(leaf, torch.Tensor)), None)
-        return single([_made(value, device) for value in self._arguments(leaves).values() if isinstance(value, Empty)])
+        return single([_empty_tensor(x, device) for x in self._arguments(leaves).values() if isinstance(x, Empty)])
 
     def _arguments(self, leaves: Sequence[Any]) -> dict[str, Any]:
         """The arguments of a call by name."""
         work = iter(leaves)
-        named: dict[str, Any] = {}
+        arguments: dict[str, Any] = {}
         for name, kind, *rest in self.key:
             if kind == "constant":
-                named[name] = rest[0]
-            elif kind == "made":
-                named[name] = Empty(next(work), rest[0], rest[1], next(work) if rest[2] else None)
+                arguments[name] = rest[0]
+            elif kind == "output":
+                arguments[name] = Empty(next(work), rest[0], rest[1], next(work) if rest[2] else None)
             else:
                 value = next(work)
-                named[name] = Strided(value, next(work)) if kind == "tensor" and rest[1] else value
-        return named
+                arguments[name] = Strided(value, next(work)) if kind == "tensor" and rest[1] else value
+        return arguments
 
     def batched(self, info: Any, axes: Sequence[Any], *leaves: Any) -> Any:
         """The results under `torch.vmap`: those of one item after another. Only gradients are batched, for `jacrev`."""
@@ -363,11 +363,11 @@ class Definition:
             )
         pairs = [*zip(leaves, axes, strict=True)]
         results = [
-            listed(self.op(*[x.select(axis, item) if isinstance(axis, int) else x for x, axis in pairs]))
+            as_list(self.op(*[x.select(axis, item) if isinstance(axis, int) else x for x, axis in pairs]))
             for item in range(info.batch_size)
         ]
         stacked = single([torch.stack(items) for items in zip(*results, strict=True)])
-        return stacked, 0 if len(self.plan.made) == 1 else (0,) * len(self.plan.made)
+        return stacked, 0 if len(self.plan.outputs) == 1 else (0,) * len(self.plan.outputs)
 
     def differentiable(self, keyset: Any, *leaves: Any) -> Any:
         """The results, with derivatives where the leaves have some."""
@@ -401,13 +401,13 @@ class Definition:
 
     def _check_mutated(self, leaves: Sequence[Any]) -> None:
         """Raise `LaunchError` if an array that is written in place would lose a derivative."""
-        named = {name: x for name, x in zip(self.names, leaves, strict=True) if name is not None}
-        moves = {name for name, x in named.items() if _tangent(x) is not None}
-        lost = moves or {name for name, x in named.items() if torch.is_grad_enabled() and x.requires_grad}
-        written = [name for name in self.plan.mutated if named[name].is_floating_point()]
-        if lost and written:
+        tensors = {name: x for name, x in zip(self.names, leaves, strict=True) if name is not None}
+        moves = {name for name, x in tensors.items() if _tangent(x) is not None}
+        lost = moves or {name for name, x in tensors.items() if torch.is_grad_enabled() and x.requires_grad}
+        floats = [name for name in self.plan.mutated if tensors[name].is_floating_point()]
+        if lost and floats:
             raise LaunchError(
-                f"'{self.operation.name}' writes its argument '{written[0]}' in place, which gets no derivative from "
+                f"'{self.operation.name}' writes its argument '{floats[0]}' in place, which gets no derivative from "
                 f"'{min(lost)}'",
                 hint="call it under torch.no_grad(), or name the array among the outputs and do not pass it",
             )
@@ -415,10 +415,10 @@ class Definition:
     def _restored(self, ctx: Any, saved: list[Any]) -> dict[str, Any]:
         """The arguments of a call by name, outputs included, for the tensors that it has saved."""
         leaves = [saved.pop(0) if name is not None else x for name, x in zip(self.names, ctx.others, strict=True)]
-        named = self._arguments(leaves)
-        for name in self.plan.made:
-            named[name] = _like(named[name], saved.pop(0))
-        return named
+        arguments = self._arguments(leaves)
+        for name in self.plan.outputs:
+            arguments[name] = _like(arguments[name], saved.pop(0))
+        return arguments
 
     def derivatives(self, ctx: Any, gradients: Sequence[Any]) -> tuple[Any, ...]:
         """The gradient of each leaf, for those of the outputs; None for a leaf that needs none."""
@@ -427,23 +427,25 @@ class Definition:
                 f"'{self.operation.name}' has no gradient",
                 hint='zg.torch_op(…, backward="auto"), or a function that gives the gradients',
             )
-        named = self._restored(ctx, list(ctx.saved_tensors))
+        arguments = self._restored(ctx, list(ctx.saved_tensors))
         automatic = self.operation.backward == "auto"
-        needed = [name for name, needs in zip(self.names, ctx.needs_input_grad[3:], strict=True) if name and needs]
-        given = {
-            name: torch.zeros_like(_array(named[name])) if gradient is None else gradient
-            for name, gradient in zip(self.plan.made, gradients, strict=True)
-            if _array(named[name]).is_floating_point()
+        names = [name for name, needs in zip(self.names, ctx.needs_input_grad[3:], strict=True) if name and needs]
+        cotangents = {
+            name: torch.zeros_like(_array(arguments[name])) if gradient is None else gradient
+            for name, gradient in zip(self.plan.outputs, gradients, strict=True)
+            if _array(arguments[name]).is_floating_point()
         }
         if automatic:
-            given = {name: _like(named[name], _gathered(gradient, named[name])) for name, gradient in given.items()}
+            cotangents = {name: _like(arguments[name], _gathered(g, arguments[name])) for name, g in cotangents.items()}
         else:
-            named = {name: _array(value) for name, value in named.items()}
-            given = {name: gradient.contiguous() for name, gradient in given.items()}
-        found: Mapping[str, Any] = self.operation.gradients(named, given, needed, self.kinds, _zeros) if given else {}
+            arguments = {name: _array(value) for name, value in arguments.items()}
+            cotangents = {name: gradient.contiguous() for name, gradient in cotangents.items()}
+        results: Mapping[str, Any] = (
+            self.operation.gradients(arguments, cotangents, names, self.kinds, _zeros) if cotangents else {}
+        )
         if automatic:
-            found = {name: _shared_out(gradient, named[name]) for name, gradient in found.items()}
-        return tuple(None if name is None else found.get(name) for name in self.names)
+            results = {name: _shared_out(gradient, arguments[name]) for name, gradient in results.items()}
+        return tuple(None if name is None else results.get(name) for name in self.names)
 
     def tangents(self, ctx: Any, tangents: Sequence[Any]) -> Any:
         """The tangent of each output, for those of the leaves."""
@@ -453,24 +455,24 @@ class Definition:
                 hint='zg.torch_op(…, backward="auto") has one',
             )
         accesses = self.operation.accesses(self.kinds)
-        named = self._restored(ctx, [_unpack_dual(x, level=0).primal for x in ctx.saved_tensors])
-        given = {
-            name: _like(named[name], tangent)
+        arguments = self._restored(ctx, [_unpack_dual(x, level=0).primal for x in ctx.saved_tensors])
+        directions = {
+            name: _like(arguments[name], tangent)
             for name, tangent in zip(self.names, tangents, strict=True)
-            if tangent is not None and name in accesses.read
+            if tangent is not None and name in accesses.reads
         }
-        for name in given:
-            if _overlaps(named[name]):
+        for name in directions:
+            if _overlaps(arguments[name]):
                 raise LaunchError(
                     f"'{name}' of '{self.operation.name}' has no forward-mode derivative, as its elements share memory",
                     hint=f"{name}.contiguous(), and its strides",
                 )
-        of = [name for name in self.plan.made if _array(named[name]).is_floating_point()]
-        found = {name: torch.zeros_like(_array(named[name])) for name in of}
-        of = [name for name in of if name in accesses.written]
-        if given and of:
-            found |= self.operation.tangents(named, given, of, self.kinds, _ones, _zeros)
-        return single([found.get(name) for name in self.plan.made])
+        of = [name for name in self.plan.outputs if _array(arguments[name]).is_floating_point()]
+        results = {name: torch.zeros_like(_array(arguments[name])) for name in of}
+        of = [name for name in of if name in accesses.writes]
+        if directions and of:
+            results |= self.operation.tangents(arguments, directions, of, self.kinds, _ones, _zeros)
+        return single([results.get(name) for name in self.plan.outputs])
 
 
 class _Differentiable(torch.autograd.function._SingleLevelFunction):
@@ -485,8 +487,8 @@ class _Differentiable(torch.autograd.function._SingleLevelFunction):
         tensors = [x for x, name in zip(leaves, definition.names, strict=True) if name is not None]
         ctx.definition, ctx.modes = definition, modes
         ctx.others = [x if name is None else None for x, name in zip(leaves, definition.names, strict=True)]
-        ctx.save_for_backward(*tensors, *listed(results))
-        ctx.save_for_forward(*tensors, *listed(results))
+        ctx.save_for_backward(*tensors, *as_list(results))
+        ctx.save_for_forward(*tensors, *as_list(results))
         return results
 
     @staticmethod
@@ -518,7 +520,7 @@ def _ones(x: Any) -> Any:
     return _like(x, torch.ones_like(_array(x)))
 
 
-def _made(empty: Empty, device: Any) -> Any:
+def _empty_tensor(empty: Empty, device: Any) -> Any:
     dtype = _torch_dtype(empty.dtype)
     if empty.strides is None:
         array = torch.empty(empty.shape, dtype=dtype, device=device)
@@ -543,10 +545,10 @@ def _shared_out(gradient: Any, like: Any) -> Any:
 
 def _gathered(values: Any, like: Any) -> Any:
     """Values of the elements of a tensor, with their sum at elements that share an address."""
-    return _placed(values, like.strides, summed=True) if _overlaps(like) else values
+    return _with_strides(values, like.strides, summed=True) if _overlaps(like) else values
 
 
-def _placed(values: Any, strides: Sequence[int], summed: bool = False) -> Any:
+def _with_strides(values: Any, strides: Sequence[int], summed: bool = False) -> Any:
     """Values as a tensor with these strides. Elements that share an address have the same value, or `summed`."""
     if 0 in values.shape:
         return values

@@ -98,7 +98,7 @@ def handler(run: Callable[[list[Any], int | None], None], elements: Sequence[Sca
     """
 
     @_Handler
-    def called(at: Any) -> int | None:
+    def callback(at: Any) -> int | None:
         frame = at.contents
         if frame.extension and frame.extension.contents.type == _METADATA:
             version = ctypes.cast(frame.extension, POINTER(_MetadataExtension)).contents.metadata.contents.version
@@ -116,7 +116,7 @@ def handler(run: Callable[[list[Any], int | None], None], elements: Sequence[Sca
             return frame.interface.contents.make_error(ctypes.byref(arguments))
         return None
 
-    return called
+    return callback
 
 
 def _shape(buffer: _Buffer) -> tuple[int, ...]:

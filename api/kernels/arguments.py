@@ -109,7 +109,7 @@ def signature_of(function: Function, arguments: Sequence[Any], keywords: Mapping
     """
     bound = bind_types(function, arguments, keywords)
     constexprs = constexpr_names(function)
-    declarations = models_of(function).declared(function, bound)
+    declarations = models_of(function).declarations(function, bound)
     divisibility: list[int] = []
 
     def type_of(name: str, argument: Any) -> Type:
@@ -136,7 +136,7 @@ def signature_of(function: Function, arguments: Sequence[Any], keywords: Mapping
 def bind_types(function: Function, arguments: Sequence[Any], keywords: Mapping[str, Any]) -> dict[str, Any]:
     """Types and values by parameter, as `bind` has them; a parameter that is left out has its declared type."""
     arguments_by_name = {**dict(zip(function.signature.parameters, arguments, strict=False)), **keywords}
-    declarations = models_of(function).declared(function, arguments_by_name)
+    declarations = models_of(function).declarations(function, arguments_by_name)
     more = {name: type_ for name, type_ in declarations.items() if name not in arguments_by_name}
     _refuse_texts(function, {**arguments_by_name, **more})
     return bind(function, arguments, {**more, **keywords})
@@ -294,39 +294,39 @@ def _bind(function: Function, arguments: Sequence[Any], keywords: Mapping[str, A
     return bound
 
 
-def check_options(function: Function, options: Mapping[str, Any], known: Sequence[str] = LAUNCH_OPTIONS) -> None:
+def check_options(function: Function, options: Mapping[str, Any], names: Sequence[str] = LAUNCH_OPTIONS) -> None:
     """Raise `LaunchError` for a keyword that is neither a parameter nor one of the `known` options, and for a value
     that the option cannot have."""
     for name, value in options.items():
-        if name not in known:
+        if name not in names:
             _ = function.model  # Its error comes first, such as that of ** among the parameters.
             raise LaunchError(
                 f"'{function.name}' has no parameter '{name}', nor is there such an option",
-                hint=suggest(name, [*function.signature.parameters, *known])
-                or f"{function.written}; options: {', '.join(known)}",
+                hint=suggest(name, [*function.signature.parameters, *names])
+                or f"{function.written}; options: {', '.join(names)}",
             )
         if value is not None:
             checked_option(name, value)
 
 
 def declared_number(
-    function: Function, name: str, number: Any, type_: ScalarType, declared: Type
+    function: Function, name: str, number: Any, type_: ScalarType, declaration: Type
 ) -> tuple[Any, ScalarType]:
     """A number of this type as one of the declared type, and that type.
 
     Raises `LaunchError` for a float where an integer is declared, an integer out of range, and a number where a pointer
     is declared.
     """
-    what = f"'{name}' of '{function.name}' is declared as {models_of(function).words.type(declared)}"
-    if not isinstance(declared, ScalarType):
+    what = f"'{name}' of '{function.name}' is declared as {models_of(function).words.type(declaration)}"
+    if not isinstance(declaration, ScalarType):
         raise LaunchError(f"{what}; got the number {number}", hint="pass an array")
-    if declared.is_float:
-        return declared.dtype.type(number), declared
+    if declaration.is_float:
+        return declaration.dtype.type(number), declaration
     if type_.is_float:
         raise LaunchError(f"{what}; got the float {number}", hint=f"pass int({name})")
-    low, high = declared.limits
+    low, high = declaration.limits
     if function.language.wrapped_numbers:  # Triton's launcher, which is C, takes the low bits.
-        return declared.dtype.type(wrapped(int(number), declared)), declared
+        return declaration.dtype.type(wrapped(int(number), declaration)), declaration
     if not low <= int(number) <= high:
         raise LaunchError(f"{what}, which holds {low} … {high}; got {number}")
-    return declared.dtype.type(number), declared
+    return declaration.dtype.type(number), declaration

@@ -28,7 +28,7 @@ def name_arguments(error: ZigguratError, model: Op, arguments: Mapping[str, Any]
         operands = [value for op in model.walk() if op.location == place for value in op.operands]
         values = reached(operands, _summands)
         typed = zip(parameters, arguments.items(), types, strict=False)  # Macros follow the parameters.
-        notes = [f"'{name}' is {_described(given, type_)}" for p, (name, given), type_ in typed if p in values]
+        notes = [f"'{name}' is {_described(argument, type_)}" for p, (name, argument), type_ in typed if p in values]
         if notes:
             part.add(f"in this launch {', '.join(notes)}", model.location)
 

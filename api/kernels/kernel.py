@@ -324,7 +324,7 @@ class Kernel(Function):
         read = read or read_array
 
         constexprs = constexpr_names(self)
-        declarations = self.models.declared(self, bound)
+        declarations = self.models.declarations(self, bound)
         divisibility: list[int] = []
         names: list[str] = []
         values: list[Any] = []
@@ -457,12 +457,12 @@ def kernel(
     what `namespace` holds.
     """
 
-    def made(fn: Callable[..., Any]) -> Kernel:
+    def decorate(fn: Callable[..., Any]) -> Kernel:
         # A decorator below this one may choose the class: see `autotune`.
         return getattr(fn, "ziggurat_wrap", Kernel)(fn, do_not_specialize)
 
     if source is not None:
         from ziggurat.kernels.sources import kernel_of
 
-        return kernel_of(source, name, namespace or {}, made)
-    return made if fn is None else made(fn)
+        return kernel_of(source, name, namespace or {}, decorate)
+    return decorate if fn is None else decorate(fn)

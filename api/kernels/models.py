@@ -61,19 +61,19 @@ class Models:
         parameters_by_name = zip(kernel.signature.parameters, parameters, strict=True)
         return frozenset(name for name, parameter in parameters_by_name if parameter.type == constexpr_type)
 
-    def declared(self, kernel: Function, arguments: Mapping[str, Any]) -> Mapping[str, Type]:
+    def declarations(self, kernel: Function, arguments: Mapping[str, Any]) -> Mapping[str, Type]:
         """The types of parameters that the source declares, for these arguments by name.
 
         An argument has its declared type; a number of another type is converted to it.
         """
         return {}
 
-    def check_declared(self, kernel: Function, types: Mapping[str, Type], declared: Mapping[str, Type]) -> None:
+    def check_declared(self, kernel: Function, types: Mapping[str, Type], declarations: Mapping[str, Type]) -> None:
         """Raise `LaunchError` unless the types of the run-time arguments by name are those that the source declares."""
         for name, type_ in types.items():
-            if name in declared and not isinstance(type_, ConstantType) and type_ != declared[name]:
+            if name in declarations and not isinstance(type_, ConstantType) and type_ != declarations[name]:
                 raise LaunchError(
-                    f"'{name}' of '{kernel.name}' is declared as {self.words.type(declared[name])}; got "
+                    f"'{name}' of '{kernel.name}' is declared as {self.words.type(declarations[name])}; got "
                     f"{self.words.type(type_)}"
                 )
 
@@ -106,11 +106,11 @@ class PythonModels(Models):
     def python(self, kernel: Function) -> Op:
         return self._read(kernel)
 
-    def declared(self, kernel: Function, arguments: Mapping[str, Any]) -> Mapping[str, Type]:
+    def declarations(self, kernel: Function, arguments: Mapping[str, Any]) -> Mapping[str, Type]:
         _ = kernel.model  # Its making reads the annotations.
         return kernel.declares
 
     def triton(self, kernel: Function, signature: Signature) -> core.Module:
         types = dict(zip(kernel.signature.parameters, signature.types, strict=True))
-        self.check_declared(kernel, types, self.declared(kernel, {}))
+        self.check_declared(kernel, types, self.declarations(kernel, {}))
         return super().triton(kernel, signature)

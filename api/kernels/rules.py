@@ -34,11 +34,11 @@ def _runs_here(kernel: Kernel, arguments: Iterable[Any]) -> bool:
     return not any(map(on_gpu, arguments))
 
 
-def _built(kernel: Kernel, spec: Specialization, shape: Sequence[Any]) -> Binary:
-    from ziggurat.launches.gpu import built
+def _binary(kernel: Kernel, spec: Specialization, shape: Sequence[Any]) -> Binary:
+    from ziggurat.launches.gpu import binary_for
 
     with compiler.compiling:
-        return built(kernel, spec, shape)
+        return binary_for(kernel, spec, shape)
 
 
 def _model(kernel: Kernel, signature: Signature, options: Mapping[str, Any]) -> core.Module:
@@ -50,7 +50,7 @@ def _explained(kernel: Kernel, error: ZigguratError) -> ZigguratError:
     return error
 
 
-def _no_result(kernel: Kernel, signature: Signature, options: Mapping[str, Any], loaded: Loaded | None) -> None:
+def _no_result(kernel: Kernel, signature: Signature, options: Mapping[str, Any], code: Loaded | None) -> None:
     return None
 
 
@@ -70,8 +70,8 @@ class LaunchRules:
     """Raises an error for arguments and options with which no launch runs on this machine."""
     model: Callable[[Kernel, Signature, Mapping[str, Any]], core.Module] = _model
     """The Triton model that a launch with these options runs on this machine."""
-    built: Callable[[Kernel, Specialization, Sequence[Any]], Binary] = _built
-    """The kernel compiled for a launch on a GPU; see `ziggurat.launches.gpu.built`."""
+    binary: Callable[[Kernel, Specialization, Sequence[Any]], Binary] = _binary
+    """The kernel compiled for a launch on a GPU; see `ziggurat.launches.gpu.binary_for`."""
     result: Callable[[Kernel, Signature, Mapping[str, Any], Loaded | None], Any] = _no_result
     """The result of a launch with these options: on a GPU, of the kernel that is loaded there, or on this machine."""
     explained: Callable[[Kernel, ZigguratError], ZigguratError] = _explained

@@ -146,8 +146,8 @@ def resources(compiled: Compiled) -> tuple[int, int, int]:
     They are from the driver, or else from ptxas.
     """
     try:
-        loaded = compiled.launcher.in_context()
-        return loaded.registers, loaded.local_bytes, loaded.max_threads
+        code = compiled.launcher.in_context()
+        return code.registers, code.local_bytes, code.max_threads
     except (LaunchError, TargetError) as error:
         if tool("ptxas") is None:
             raise LaunchError(

@@ -161,15 +161,15 @@ class HostLaunches:
         explicit: frozenset[str], result: Any,
     ) -> None:  # fmt: skip
         """Make later launches with such arguments quick."""
-        arguments = self._given(signature, bound, explicit)
+        arguments = self._entries(signature, bound, explicit)
         failed = public(functools.partial(self._ended, code, result))
         plan = plan_of(code, arguments, options, result, failed)
         if plan is not None:
             self._plans[:] = [plan, *(other for other in self._plans if other[0] != plan[0])][:_MAX_PLANS]
 
-    def _given(self, signature: Signature, bound: Mapping[str, Any], explicit: frozenset[str]) -> list[Given]:
+    def _entries(self, signature: Signature, bound: Mapping[str, Any], explicit: frozenset[str]) -> list[Given]:
         """The arguments of a launch with the rules by which they select code."""
-        declarations = self.kernel.models.declared(self.kernel, bound)
+        declarations = self.kernel.models.declarations(self.kernel, bound)
         entries: list[Given] = []
         for (name, value), type_ in zip(bound.items(), signature.types, strict=True):
             parameter = self.kernel.rules.parameter(self.kernel, name)

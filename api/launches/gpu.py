@@ -43,14 +43,14 @@ class GpuKernel(Launched):
         self.parameters = _components(parameters, shape) if shape else parameters
 
     def built(self, spec: Specialization, /) -> Binary:
-        return self.kernel.rules.built(self.kernel, spec, self.shape)
+        return self.kernel.rules.binary(self.kernel, spec, self.shape)
 
     def check_options(self, options: dict[str, Any], /) -> None:
         self.kernel.rules.check_options(self.kernel, options)
 
-    def launched(self, spec: Specialization, loaded: Loaded, /) -> Any:
+    def launched(self, spec: Specialization, code: Loaded, /) -> Any:
         return self.kernel.rules.result(
-            self.kernel, signature_of(self.kernel, spec, self.shape)[0], dict(spec.options), loaded
+            self.kernel, signature_of(self.kernel, spec, self.shape)[0], dict(spec.options), code
         )
 
     def explained(self, error: ZigguratError, /) -> ZigguratError:
@@ -77,7 +77,7 @@ def _parameters(kernel: Kernel) -> list[KernelParameter]:
     constexprs = constexpr_names(kernel)
     # A constexpr parameter that has the name of an option is that option: see `options_of`.
     options = {name: default_of(name) for name in constexprs.intersection(SHARED_OPTIONS)}
-    declarations = _declared(kernel)
+    declarations = _declarations(kernel)
     return [
         attrs.evolve(
             kernel.rules.parameter(kernel, name),
@@ -89,10 +89,10 @@ def _parameters(kernel: Kernel) -> list[KernelParameter]:
     ]
 
 
-def _declared(kernel: Kernel) -> Mapping[str, ScalarType]:
+def _declarations(kernel: Kernel) -> Mapping[str, ScalarType]:
     """The types that the source declares for numbers; none where launches decide them, by macros."""
     try:
-        declarations = kernel.models.declared(kernel, {})
+        declarations = kernel.models.declarations(kernel, {})
     except KernelNameError:
         return {}
     return {name: type_ for name, type_ in declarations.items() if isinstance(type_, ScalarType)}
@@ -100,10 +100,10 @@ def _declared(kernel: Kernel) -> Mapping[str, ScalarType]:
 
 def _shape(value: Any) -> Any:
     """The nesting of a tuple of arguments, with None for each argument. A named tuple gives one."""
-    return _made(value, tuple(map(_shape, value))) if is_tuple_of_arguments(value) else None
+    return _tuple_like(value, tuple(map(_shape, value))) if is_tuple_of_arguments(value) else None
 
 
-def _made(like: Any, parts: tuple[Any, ...]) -> Any:
+def _tuple_like(like: Any, parts: tuple[Any, ...]) -> Any:
     """A tuple of the parts, of the class of a named tuple."""
     return type(like)(*parts) if hasattr(like, "_fields") else parts
 
@@ -118,7 +118,7 @@ def _flat(value: Any, shape: Any) -> list[Any]:
     return [value] if shape is None else [leaf for v, s in zip(value, shape, strict=True) for leaf in _flat(v, s)]
 
 
-def _nested(shape: Any, values: Iterator[Any], make: Callable[[Any, tuple[Any, ...]], Any] = _made) -> Any:
+def _nested(shape: Any, values: Iterator[Any], make: Callable[[Any, tuple[Any, ...]], Any] = _tuple_like) -> Any:
     """The next values, nested as `shape` says. `make` makes a tuple of its components."""
     return (
         next(values) if shape is None else make(shape, tuple(_nested(component, values, make) for component in shape))
@@ -137,7 +137,7 @@ def _components(parameters: Sequence[KernelParameter], shape: Sequence[Any]) -> 
     return flat
 
 
-def built(kernel: Kernel, spec: Specialization, shape: Sequence[Any] = ()) -> Binary:
+def binary_for(kernel: Kernel, spec: Specialization, shape: Sequence[Any] = ()) -> Binary:
     """The kernel compiled for the arguments and options of a launch, or as the cache on disk has it. `shape` says which
     of its parameters take tuples."""
     from ziggurat.backend.cuda.cache import Cache
@@ -168,7 +168,7 @@ def options_of(kernel: Kernel, spec: Specialization) -> CompileOptions:
 
 
 def model_of(kernel: Kernel, spec: Specialization, shape: Sequence[Any] = ()) -> Op:
-    """The Triton model that is compiled for the arguments of a launch; `shape` is that of `built`."""
+    """The Triton model that is compiled for the arguments of a launch; `shape` is that of `binary_for`."""
     signature, constants = signature_of(kernel, spec, shape)
     try:
         model = kernel.model_for(signature)

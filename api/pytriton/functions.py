@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from ziggurat.codemodel.errors import LaunchError
-from ziggurat.frameworks.operation import is_array, listed
+from ziggurat.frameworks.operation import as_list, is_array
 from ziggurat.pytriton.kernels import library_of
 
 
@@ -74,13 +74,13 @@ def arrays_among(arguments: Sequence[Any]) -> list[int]:
 
 def with_arrays(arguments: Sequence[Any], places: Sequence[int], arrays: Sequence[Any]) -> list[Any]:
     """The arguments of a function, with arrays at some places."""
-    given = [*arguments]
+    replaced_arguments = [*arguments]
     for place, array in zip(places, arrays, strict=True):
-        given[place] = array
-    return given
+        replaced_arguments[place] = array
+    return replaced_arguments
 
 
-def gradients_at(found: Any, places: Sequence[int]) -> list[Any]:
+def gradients_at(results: Any, places: Sequence[int]) -> list[Any]:
     """The gradients of the arguments at some places, of what `backward` returns; None for those that it leaves out."""
-    gradients = listed(found)
+    gradients = as_list(results)
     return [gradients[place] if place < len(gradients) else None for place in places]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from ziggurat.frameworks.jax_ops import jax, no_gradient
-from ziggurat.frameworks.operation import listed
+from ziggurat.frameworks.operation import as_list
 from ziggurat.pytriton.functions import Context, arrays_among, gradients_at, with_arrays
 
 if TYPE_CHECKING:
@@ -21,18 +21,16 @@ def apply(cls: type[function], arguments: tuple[Any, ...]) -> Any:
     def forward(*arrays: Any) -> tuple[Any, Any]:
         ctx = Context()
         result = cls.forward(ctx, *with_arrays(arguments, places, arrays))
-        kept = {name: value for name, value in vars(ctx).items() if arrays_among(listed(value))}
-        constants.update({name: value for name, value in vars(ctx).items() if name not in kept})
-        return result, (kept, arrays)
+        saved = {name: value for name, value in vars(ctx).items() if arrays_among(as_list(value))}
+        constants.update({name: value for name, value in vars(ctx).items() if name not in saved})
+        return result, (saved, arrays)
 
     def backward(saved: Any, gradients: Any) -> tuple[Any, ...]:
-        kept, arrays = saved
+        attributes, arrays = saved
         ctx = Context()
-        vars(ctx).update({**constants, **kept})
-        found = gradients_at(cls.backward(ctx, *listed(gradients)), places)
-        return tuple(
-            no_gradient(array) if gradient is None else gradient for array, gradient in zip(arrays, found, strict=True)
-        )
+        vars(ctx).update({**constants, **attributes})
+        results = gradients_at(cls.backward(ctx, *as_list(gradients)), places)
+        return tuple(no_gradient(x) if g is None else g for x, g in zip(arrays, results, strict=True))
 
     def primal(*arrays: Any) -> Any:
         return forward(*arrays)[0]

@@ -13,12 +13,12 @@ from ziggurat.frameworks.operation import (
     GRID,
     Empty,
     Operation,
+    as_list,
     enlisted,
     exact,
     frozen,
     is_array,
     is_integer,
-    listed,
     of_one_parameter,
     output_names,
     single,
@@ -92,46 +92,46 @@ class kernel:
         self.label = enlisted(self)
 
     def __call__(self, *arguments: Any, macros: Mapping[str, Any] | None = None, **more: Any) -> Any:
-        given = [*arguments]
+        values = [*arguments]
         defined: dict[str, Any] = dict(_checked({} if macros is None else macros))
-        if given and isinstance(given[-1], dict):
-            defined.update(_checked(given.pop()))
+        if values and isinstance(values[-1], dict):
+            defined.update(_checked(values.pop()))
         defined |= more
-        grid = defined.pop("grid") if "grid" in defined else given.pop() if given else None
+        grid = defined.pop("grid") if "grid" in defined else values.pop() if values else None
         key = tuple([(name, frozen(name, value)) for name, value in defined.items()])
-        library = library_of(given)
+        library = library_of(values)
         if library == "torch":
             from ziggurat.pytriton.torch_kernels import call
 
-            return call(self, key, given, grid)
-        named: dict[str, Any] = self.named(self.parameters(key), given, grid)
+            return call(self, key, values, grid)
+        bound: dict[str, Any] = self.arguments_by_name(self.parameters(key), values, grid)
         operation = self.operation(library, key)
-        return single(operation.results({**named, GRID: tuple(sizes(grid, key))})[: len(self.outputs)])
+        return single(operation.results({**bound, GRID: tuple(sizes(grid, key))})[: len(self.outputs)])
 
-    def named(self, names: Sequence[str], given: Sequence[Any], grid: Any) -> dict[str, Any]:
+    def arguments_by_name(self, names: Sequence[str], values: Sequence[Any], grid: Any) -> dict[str, Any]:
         """The arguments of a call by name."""
-        if len(given) != len(names):
+        if len(values) != len(names):
             got = "a function" if callable(grid) else shown(grid)
             raise LaunchError(
-                f"the kernel takes {len(names)} arguments and a grid; got {len(given)} and {got} for the grid",
+                f"the kernel takes {len(names)} arguments and a grid; got {len(values)} and {got} for the grid",
                 hint=f"({', '.join(names)}, grid)",
             )
-        return dict(zip(names, given, strict=True))
+        return dict(zip(names, values, strict=True))
 
-    def made(self, macros: _Macros) -> Any:
+    def kernel_for(self, macros: _Macros) -> Any:
         """The kernel for definitions of the macros; read from the source when these are new."""
-        known = self._kernels.get(exact(macros))
-        if known is None:
+        kernel = self._kernels.get(exact(macros))
+        if kernel is None:
             from ziggurat.c_kernels.kernels import kernel_and_models
 
             # The document's program defines macros that its source does not name: AT and BT.
             definitions = {name: _defined(value) for name, value in macros}
-            known = self._kernels[exact(macros)] = kernel_and_models(self.source, self.name, definitions)[0]
-        return known
+            kernel = self._kernels[exact(macros)] = kernel_and_models(self.source, self.name, definitions)[0]
+        return kernel
 
     def parameters(self, macros: _Macros) -> tuple[str, ...]:
         """The names of the parameters of the C function. Raises `KernelNameError` for a macro that is not defined."""
-        models = self.made(macros).models
+        models = self.kernel_for(macros).models
         models.values({})
         return tuple(models.parameters)
 
@@ -143,12 +143,12 @@ class kernel:
 
     def operation(self, library: str, macros: _Macros) -> Operation:
         """The kernel as an operation of a library."""
-        known = self._operations.get((library, exact(macros)))
-        if known is None:
-            known = _class_of(library)(self.made(macros), (1,), self.outputs)
-            known.configurations = _tuned(macros)
-            self._operations[library, exact(macros)] = known
-        return known
+        operation = self._operations.get((library, exact(macros)))
+        if operation is None:
+            operation = _class_of(library)(self.kernel_for(macros), (1,), self.outputs)
+            operation.configurations = _tuned(macros)
+            self._operations[library, exact(macros)] = operation
+        return operation
 
 
 # The modules and the classes of the operations of each library.
@@ -171,17 +171,17 @@ def library_of(values: Sequence[Any]) -> str:
 
     Raises `LaunchError` for arrays of several libraries, NumPy's aside.
     """
-    found: list[str] = []
+    libraries: list[str] = []
     torch: Any = sys.modules.get("torch")
     for value in values:
         if torch is not None and isinstance(value, torch.Tensor):
-            if "torch" not in found:
-                found.append("torch")
+            if "torch" not in libraries:
+                libraries.append("torch")
         elif is_array(value) and not isinstance(value, Empty):
             name = _library(type(value))  # pyright: ignore[reportUnknownArgumentType]
-            if name not in found:
-                found.append(name)
-    others = [name for name in found if name != "numpy"]
+            if name not in libraries:
+                libraries.append(name)
+    others = [name for name in libraries if name != "numpy"]
     if len(others) > 1:
         raise LaunchError(f"the arrays of a call must be of one library; got {' and '.join(others)}")
     return others[0] if others else "numpy"
@@ -198,16 +198,16 @@ def _library(cls: type) -> str:
 
 def _checked(macros: Any) -> Mapping[str, Any]:
     """Definitions of macros by name. Raises `LaunchError` for anything else."""
-    known = cast("Mapping[Any, Any]", macros)
-    if not isinstance(macros, Mapping) or not all(isinstance(name, str) for name in known):
+    entries = cast("Mapping[Any, Any]", macros)
+    if not isinstance(macros, Mapping) or not all(isinstance(name, str) for name in entries):
         raise LaunchError(f"macros must be a dictionary of values by name; got {shown(macros)}")
-    return known
+    return entries
 
 
 def _defined(value: Any) -> Any:
     """The value of a macro as `zg.triton_c` takes it."""
     if isinstance(value, tuple):
-        return [_defined(one) for one in listed(value)]
+        return [_defined(item) for item in as_list(value)]
     if value is None or isinstance(value, (bool, int, float, str)):
         return value
     return find_scalar(getattr(value, "as_numpy_dtype", value)) or value  # TensorFlow's dtypes have that.
@@ -215,24 +215,24 @@ def _defined(value: Any) -> Any:
 
 def _tuned(macros: _Macros) -> list[dict[str, Any]]:
     """The values of the macros with lists, in each combination."""
-    found: list[dict[str, Any]] = [{}]
+    choices: list[dict[str, Any]] = [{}]
     for name, values in macros:
         if isinstance(values, tuple):
-            found = [{**known, name: value} for known in found for value in listed(values)]
-    return found
+            choices = [{**choice, name: value} for choice in choices for value in as_list(values)]
+    return choices
 
 
 def sizes(grid: Any, macros: _Macros) -> list[int]:
     """The sizes of the grid for definitions of the macros: three for each combination of the values in lists."""
-    found: list[int] = []
+    sizes_of_grid: list[int] = []
     for values in _tuned(macros):
         options = Options({**dict(macros), **values})
-        given = listed(of_one_parameter(grid, options, "the function of the grid") if callable(grid) else grid)
-        if not 1 <= len(given) <= 3 or not all(is_integer(size) for size in given):
+        items = as_list(of_one_parameter(grid, options, "the function of the grid") if callable(grid) else grid)
+        if not 1 <= len(items) <= 3 or not all(is_integer(size) for size in items):
             raise LaunchError(
                 f"the grid must be one to three sizes, integers, or a function of the macros that gives them; "
-                f"got {shown(given)}",
+                f"got {shown(items)}",
                 hint='lambda opt: [triton.cdiv(n, opt.d("SIZE"))]',
             )
-        found += given + [1] * (3 - len(given))
-    return found
+        sizes_of_grid += items + [1] * (3 - len(items))
+    return sizes_of_grid

@@ -32,8 +32,8 @@ def _make_autograd_function(cls: type[function]) -> bool:
 
         def backward(ctx: Any, *gradients: Any) -> Any:
             # Autograd's gradients may have strides of 0, as that of a sum has; kernels take them for contiguous.
-            given = [None if gradient is None else gradient.contiguous() for gradient in gradients]
-            return tuple(gradients_at(cls.backward(ctx, *given), range(ctx.count)))
+            cotangents = [None if gradient is None else gradient.contiguous() for gradient in gradients]
+            return tuple(gradients_at(cls.backward(ctx, *cotangents), range(ctx.count)))
 
         methods = {"forward": staticmethod(forward), "backward": staticmethod(backward)}
         cls.autograd_function = type(cls.__name__, (torch.autograd.Function,), methods)

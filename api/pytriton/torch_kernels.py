@@ -14,13 +14,13 @@ if TYPE_CHECKING:
     from ziggurat.pytriton.kernels import kernel
 
 
-def call(of: kernel, macros: tuple[tuple[str, Any], ...], given: Sequence[Any], grid: Any) -> Any:
+def call(of: kernel, macros: tuple[tuple[str, Any], ...], values: Sequence[Any], grid: Any) -> Any:
     """The outputs of a kernel, for definitions of the macros, the arguments and the grid."""
-    named = of.named(_parameters(of.label, macros), given, grid)
-    named[GRID] = Sizes(sizes(grid, macros))
+    bound = of.arguments_by_name(_parameters(of.label, macros), values, grid)
+    bound[GRID] = Sizes(sizes(grid, macros))
     for name, value in macros:
-        named[MACRO + name] = value
-    return single(torch_ops.call(of, named, of.outputs, lambda name: name.startswith(MACRO)))
+        bound[MACRO + name] = value
+    return single(torch_ops.call(of, bound, of.outputs, lambda name: name.startswith(MACRO)))
 
 
 @torch._dynamo.assume_constant_result

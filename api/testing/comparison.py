@@ -34,21 +34,21 @@ def assert_close(
     for name, tolerance in tolerances.items():
         fits = tolerance is None or (isinstance(tolerance, int | float | np.number) and bool(tolerance >= 0))
         require_argument(tolerance, fits, f"assert_close: '{name}' must be a number of zero or more")
-    found, wanted = _host(actual), _host(expected)
-    for name, array, given in (("actual", found, actual), ("expected", wanted, expected)):
-        require_argument(given, array.dtype.kind not in "OSUMm", f"assert_close: '{name}' must be an array of numbers")
-    if found.shape != wanted.shape and wanted.ndim and found.ndim:
-        raise AssertionError(f"the shapes differ: {list(found.shape)}, and {list(wanted.shape)} is expected")
-    default = max(TOLERANCES.get(found.dtype.name, (0.0, 0.0)), TOLERANCES.get(wanted.dtype.name, (0.0, 0.0)))
+    result, reference = _host(actual), _host(expected)
+    for name, array, value in (("actual", result, actual), ("expected", reference, expected)):
+        require_argument(value, array.dtype.kind not in "OSUMm", f"assert_close: '{name}' must be an array of numbers")
+    if result.shape != reference.shape and reference.ndim and result.ndim:
+        raise AssertionError(f"the shapes differ: {list(result.shape)}, and {list(reference.shape)} is expected")
+    default = max(TOLERANCES.get(result.dtype.name, (0.0, 0.0)), TOLERANCES.get(reference.dtype.name, (0.0, 0.0)))
     relative = default[0] if rtol is None else rtol
     absolute = default[1] if atol is None else atol
     if relative == absolute == 0.0:
-        wrong = np.asarray(found != wanted)
+        wrong = np.asarray(result != reference)
         if equal_nan:
-            wrong &= ~((found != found) & (wanted != wanted))
+            wrong &= ~((result != result) & (reference != reference))
         error = wrong.astype(np.float64)
     else:
-        a, b = found.astype(np.float64), wanted.astype(np.float64)
+        a, b = result.astype(np.float64), reference.astype(np.float64)
         with np.errstate(invalid="ignore"):
             error = np.where(a == b, 0.0, np.abs(a - b))
             if equal_nan:
@@ -57,7 +57,7 @@ def assert_close(
     if not wrong.any():
         return
     worst = np.unravel_index(int(np.argmax(np.where(wrong, np.nan_to_num(error, nan=np.inf), -1.0))), wrong.shape)
-    got, want = np.broadcast_to(found, wrong.shape)[worst], np.broadcast_to(wanted, wrong.shape)[worst]
+    got, want = np.broadcast_to(result, wrong.shape)[worst], np.broadcast_to(reference, wrong.shape)[worst]
     place = f" at [{', '.join(map(str, worst))}]" if worst else ""
     raise AssertionError(
         f"{int(wrong.sum())} of {wrong.size} elements differ by more than rtol={relative:g}, atol={absolute:g}; "
@@ -91,7 +91,7 @@ def assert_same(
     inputs = tuple(inputs)
     if not callable(grid) and 0 in sizes_of(grid, "assert_same"):
         raise LaunchError(f"the grid of assert_same must have a program; got {grid}")
-    arrays = {index: array for index, given in enumerate(inputs) if (array := _memory(given, index)) is not None}
+    arrays = {index: array for index, value in enumerate(inputs) if (array := _memory(value, index)) is not None}
     before = {index: array.copy() for index, array in arrays.items()}
     results: list[dict[int, np.ndarray[Any, Any]]] = []
     for which, model in (("first", model_a), ("second", model_b)):
@@ -111,18 +111,18 @@ def assert_same(
         try:
             assert_close(b, a, rtol=rtol, atol=atol)
         except AssertionError as error:
-            shown = difference(model_a, model_b) or "the models are equal"
-            raise AssertionError(f"argument {index} differs after the second model: {error}\n{shown}") from None
+            report = difference(model_a, model_b) or "the models are equal"
+            raise AssertionError(f"argument {index} differs after the second model: {error}\n{report}") from None
 
 
-def _memory(given: Any, index: int) -> np.ndarray[Any, Any] | None:
+def _memory(value: Any, index: int) -> np.ndarray[Any, Any] | None:
     """The memory of an argument that is an array or a descriptor."""
     from ziggurat.backend.launch.arrays import as_array, is_array
     from ziggurat.backend.launch.descriptors import TensorDescriptor
 
-    if isinstance(given, TensorDescriptor):
-        return given.host
-    return as_array(given, f"argument {index}") if is_array(given) else None
+    if isinstance(value, TensorDescriptor):
+        return value.host
+    return as_array(value, f"argument {index}") if is_array(value) else None
 
 
 def _host(array: Any) -> np.ndarray[Any, Any]:

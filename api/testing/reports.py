@@ -32,14 +32,14 @@ from ziggurat.codemodel.errors import LaunchError
 _NOT_IN_FILES = re.compile(r'[/\\:*?"<>|\x00-\x1f]+')
 
 
-def _listed(values: Any) -> tuple[Any, ...]:
+def _as_tuple(values: Any) -> tuple[Any, ...]:
     """The values of a sequence, an array or a generator, which is read once; a string is one value, None is none."""
     if values is None:
         return ()
     if isinstance(values, str) or not isinstance(values, Iterable):
         return (values,)
-    given = cast("Any", values)
-    return tuple(given.tolist() if hasattr(given, "tolist") else given)
+    items = cast("Any", values)
+    return tuple(items.tolist() if hasattr(items, "tolist") else items)
 
 
 @attrs.frozen
@@ -51,18 +51,18 @@ class Benchmark:
     begin again where there are more lines. Raises `LaunchError` for settings that contradict each other.
     """
 
-    x_names: Sequence[str] = attrs.field(converter=_listed)
-    x_vals: Sequence[Any] = attrs.field(converter=_listed)
+    x_names: Sequence[str] = attrs.field(converter=_as_tuple)
+    x_vals: Sequence[Any] = attrs.field(converter=_as_tuple)
     line_arg: str
-    line_vals: Sequence[Any] = attrs.field(converter=_listed)
-    line_names: Sequence[str] = attrs.field(converter=_listed)
+    line_vals: Sequence[Any] = attrs.field(converter=_as_tuple)
+    line_names: Sequence[str] = attrs.field(converter=_as_tuple)
     plot_name: str
     args: Mapping[str, Any] = attrs.field(factory=dict[str, Any])
     xlabel: str = ""
     ylabel: str = ""
     x_log: bool = False
     y_log: bool = False
-    styles: Sequence[tuple[str, str]] = attrs.field(default=None, converter=_listed)
+    styles: Sequence[tuple[str, str]] = attrs.field(default=None, converter=_as_tuple)
 
     def __attrs_post_init__(self) -> None:
         if len(self.line_vals) != len(self.line_names):
@@ -164,8 +164,8 @@ class Table:
         positions = [bench.point(x)[0] for x, _ in self.rows]
         for number, name in enumerate(bench.line_names):
             triples = [values[number] for _, values in self.rows]
-            given = bench.styles[number % len(bench.styles)] if bench.styles else ()
-            style: dict[str, Any] = dict(zip(("color", "linestyle"), given, strict=False))
+            look = bench.styles[number % len(bench.styles)] if bench.styles else ()
+            style: dict[str, Any] = dict(zip(("color", "linestyle"), look, strict=False))
             (line,) = axes.plot(positions, [middle for middle, _, _ in triples], label=_as_written(name), **style)
             lows, highs = [low for _, low, _ in triples], [high for _, _, high in triples]
             if lows != highs:
@@ -219,14 +219,14 @@ class Report:
 
     def _point(self, benchmark: Benchmark, x: Any, line: Any) -> tuple[float, float, float]:
         """The median, low and high of a point. Raises `LaunchError` for a result that is neither a number nor three."""
-        given = benchmark.arguments(x, line)
-        result: Any = self.function(**given)
+        arguments = benchmark.arguments(x, line)
+        result: Any = self.function(**arguments)
         try:
             triple = cast("Sequence[Any]", result) if isinstance(result, (tuple, list)) else (result,) * 3
             middle, low, high = map(float, triple)
             return middle, low, high
         except (TypeError, ValueError):
-            where = ", ".join(f"{name}={value!r}" for name, value in given.items())
+            where = ", ".join(f"{name}={value!r}" for name, value in arguments.items())
             raise LaunchError(
                 f"the benchmark '{benchmark.plot_name}' takes a number, or three (median, low, high); for {where} it "
                 f"got {result!r}",
@@ -266,8 +266,8 @@ class Report:
 
 def perf_report(benchmarks: Benchmark | Sequence[Benchmark]) -> Callable[[Callable[..., Any]], Report]:
     """Decorator of a function that gives a figure, or a median with a low and a high one, for arguments by name."""
-    listed = [benchmarks] if isinstance(benchmarks, Benchmark) else list(benchmarks)
-    return lambda function: Report(function, listed)
+    benchmark_list = [benchmarks] if isinstance(benchmarks, Benchmark) else list(benchmarks)
+    return lambda function: Report(function, benchmark_list)
 
 
 def _as_written(text: str) -> str:

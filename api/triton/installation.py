@@ -48,14 +48,14 @@ class _Finder(MetaPathFinder, Loader):
         if top != _NAME:
             return None
         try:
-            found = importlib.util.find_spec(_ours(fullname))
+            spec = importlib.util.find_spec(_ours(fullname))
         except ModuleNotFoundError:
-            found = None
-        if found is None:
+            spec = None
+        if spec is None:
             reason = _ABSENT.get(rest.partition(".")[0])
-            told = f": {reason}" if reason else ""
-            raise ModuleNotFoundError(f"ziggurat has no module '{fullname}'{told}", name=fullname)
-        return ModuleSpec(fullname, self, origin=found.origin, is_package=found.submodule_search_locations is not None)
+            suffix = f": {reason}" if reason else ""
+            raise ModuleNotFoundError(f"ziggurat has no module '{fullname}'{suffix}", name=fullname)
+        return ModuleSpec(fullname, self, origin=spec.origin, is_package=spec.submodule_search_locations is not None)
 
     def find_distributions(self, context: Any) -> Iterator[Distribution]:
         """The metadata of the package `triton`, for `importlib.metadata`: its name and its version."""

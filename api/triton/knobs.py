@@ -166,10 +166,10 @@ class env_class(env_base):
         module, colon, name = text.partition(":")
         if not colon:
             raise RuntimeError(f"{self.key} must be of the form MODULE:CLASS; got {text!r}")
-        found = getattr(importlib.import_module(module), name)
-        if not any(base.__name__ == self.type for base in found.mro()):
+        value = getattr(importlib.import_module(module), name)
+        if not any(base.__name__ == self.type for base in value.mro()):
             raise RuntimeError(f"{self.key} must name a class derived from {self.type}; got {text!r}")
-        return found
+        return value
 
 
 @attrs.frozen
@@ -185,10 +185,10 @@ class NvidiaTool:
         import subprocess
 
         try:
-            told = subprocess.run([path, "--version"], capture_output=True, text=True, check=True).stdout
+            output = subprocess.run([path, "--version"], capture_output=True, text=True, check=True).stdout
         except (OSError, subprocess.CalledProcessError):
             return None
-        release = re.search(r"release (\d+\.\d+)", told)
+        release = re.search(r"release (\d+\.\d+)", output)
         return None if release is None else NvidiaTool(path, release[1])
 
 
@@ -206,9 +206,9 @@ class env_nvidia_tool(env_base):
         from ziggurat.backend.ptx.sass import tool
 
         for path in (value, str(tool(self.binary))):
-            found = NvidiaTool.from_path(path) if path else None
-            if found is not None:
-                return found
+            program = NvidiaTool.from_path(path) if path else None
+            if program is not None:
+                return program
         raise RuntimeError(f"cannot find {self.binary}")
 
 
@@ -269,9 +269,9 @@ class base_knobs:
 
     def copy(self) -> Self:
         """Settings with the same assigned values."""
-        made = type(self)()
-        vars(made).update(vars(self))
-        return made
+        copy = type(self)()
+        vars(copy).update(vars(self))
+        return copy
 
     def reset(self) -> Self:
         """Forget the assigned values of settings with environment variables."""
@@ -425,8 +425,8 @@ proton = proton_knobs()
 def note_hooks() -> None:
     """Note whether launches have hooks or are debugged."""
     global watched
-    asked = (runtime.debug, runtime.launch_enter_hook, runtime.launch_exit_hook, runtime.jit_cache_hook)
-    watched = any(map(bool, asked))
+    hooks = (runtime.debug, runtime.launch_enter_hook, runtime.launch_exit_hook, runtime.jit_cache_hook)
+    watched = any(map(bool, hooks))
 
 
 note_hooks()

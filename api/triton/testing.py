@@ -73,13 +73,13 @@ def assert_close(x: Any, y: Any, atol: Any = None, rtol: Any = None, err_msg: st
     `atol` is 0.01 by default, `rtol` 0. Either may be a function of the dtype of `x`.
     """
     torch: Any = importlib.import_module("torch")
-    found, expected = (one if isinstance(one, torch.Tensor) else torch.tensor(one) for one in (x, y))
+    actual, expected = (value if isinstance(value, torch.Tensor) else torch.tensor(value) for value in (x, y))
     tolerances = ((atol, 1e-2), (rtol, 0.0))
-    given: list[Any] = [default if one is None else one for one, default in tolerances]
+    tolerance_pair: list[Any] = [default if tolerance is None else tolerance for tolerance, default in tolerances]
     absolute: Any
     relative: Any
-    absolute, relative = (one(found.dtype) if callable(one) else one for one in given)
-    a, b = ((one.float() if one.dtype == torch.bfloat16 else one).detach().cpu().numpy() for one in (found, expected))
+    absolute, relative = (tolerance(actual.dtype) if callable(tolerance) else tolerance for tolerance in tolerance_pair)
+    a, b = ((x.float() if x.dtype == torch.bfloat16 else x).detach().cpu().numpy() for x in (actual, expected))
     np.testing.assert_allclose(a, b, atol=absolute, rtol=relative, equal_nan=True, err_msg=err_msg)
 
 
@@ -106,9 +106,9 @@ class Mark:
         With `return_df`, the result is a table of pandas, or a list of them for several benchmarks.
         """
         single = isinstance(self.benchmarks, Benchmark)
-        listed = [self.benchmarks] if isinstance(self.benchmarks, Benchmark) else self.benchmarks
-        given = [attrs.evolve(one, args={**one.args, **kwargs}) for one in listed]
-        report = reports.Report(self.fn, given)
+        benchmarks = [self.benchmarks] if isinstance(self.benchmarks, Benchmark) else self.benchmarks
+        marks = [attrs.evolve(benchmark, args={**benchmark.args, **kwargs}) for benchmark in benchmarks]
+        report = reports.Report(self.fn, marks)
         tables = report.run(print_data=print_data, show_plots=show_plots, save_path=save_path or None)
         if not return_df:
             return None
@@ -125,14 +125,14 @@ def perf_report(benchmarks: Benchmark | Sequence[Benchmark]) -> Callable[[Callab
 def nvsmi(attrs: Iterable[str]) -> list[int]:
     """Numbers that nvidia-smi tells of the first GPU: `nvsmi(["clocks.max.sm"])`. Raises `FileNotFoundError` without
     it."""
-    asked = ["nvidia-smi", "-i", "0", f"--query-gpu={','.join(attrs)}", "--format=csv,noheader,nounits"]
-    return [int(number) for number in subprocess.check_output(asked, text=True).split(",")]
+    command = ["nvidia-smi", "-i", "0", f"--query-gpu={','.join(attrs)}", "--format=csv,noheader,nounits"]
+    return [int(number) for number in subprocess.check_output(command, text=True).split(",")]
 
 
 def get_dram_gbps(device: int | None = None) -> float:
     """The bandwidth of the memory of a GPU in GB/s, from its clock and the width of its bus."""
-    found = _properties(device)
-    return found["mem_clock_rate"] * found["mem_bus_width"] * 2 / 1e6 / 8
+    properties = _properties(device)
+    return properties["mem_clock_rate"] * properties["mem_bus_width"] * 2 / 1e6 / 8
 
 
 def _properties(device: int | None) -> dict[str, int]:

@@ -166,15 +166,15 @@ def _check(kernel: TunedKernel, tuning: Tuning) -> None:
     for config in tuning.configs:
         if not isinstance(config, Config):  # pyright: ignore[reportUnnecessaryIsInstance]
             raise LaunchError(f"a configuration of '{kernel.name}' must be a zg.Config; got {shown(config)}")
-        _known(kernel, config.kwargs, "a configuration")
+        _require_parameters(kernel, config.kwargs, "a configuration")
         if set(config.kwargs) != set(tuning.configs[0].kwargs):
             raise LaunchError(
                 f"the configurations of '{kernel.name}' give values to different parameters: "
                 f"({tuning.configs[0]}) and ({config})"
             )
-    given = tuning.configs[0].keywords
+    keywords = tuning.configs[0].keywords
     for name in kernel.heuristics:
-        if name in given:
+        if name in keywords:
             raise LaunchError(
                 f"'{name}' of '{kernel.name}' is computed by zg.heuristics, and the configurations give it as well",
                 hint="leave it to one of them",
@@ -185,7 +185,7 @@ def _check(kernel: TunedKernel, tuning: Tuning) -> None:
                 hint="name the arguments in the key that it is computed from",
             )
     for setting in ("key", "reset_to_zero", "restore_value"):
-        _known(kernel, getattr(tuning, setting), setting)
+        _require_parameters(kernel, getattr(tuning, setting), setting)
     unknown = set(tuning.prune_configs_by) - {"early_config_prune", "perf_model", "top_k"}
     if unknown:
         raise LaunchError(f"prune_configs_by of '{kernel.name}' has '{min(unknown)}'", hint=PRUNING)
@@ -198,7 +198,7 @@ def _check(kernel: TunedKernel, tuning: Tuning) -> None:
         require_argument(value, fits, f"zg.autotune: '{name}' must be a {'number' if name in counts else 'function'}")
 
 
-def _known(kernel: TunedKernel, used: Iterable[str], where: str) -> None:
-    for name in used:
+def _require_parameters(kernel: TunedKernel, names: Iterable[str], where: str) -> None:
+    for name in names:
         if name not in kernel.signature.parameters:
             raise LaunchError(f"'{kernel.name}' has no parameter '{name}' (in {where})", hint=kernel.written)

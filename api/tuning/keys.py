@@ -37,34 +37,34 @@ class ChoiceKey:
     def __call__(self, arguments: Sequence[Any], keywords: Mapping[str, Any]) -> tuple[Any, ...]:
         """The key. Raises the error of an array that cannot be read."""
         kinds: tuple[Any, ...] = tuple(map(type, arguments))
-        given = arguments
+        values = arguments
         if keywords:
             kinds += (*keywords, *map(type, keywords.values()))
-            given = (*arguments, *keywords.values())
-        found = self._parts.get(kinds)
-        if found is None:
-            found = self._parts[kinds] = self._found(arguments, keywords)
-        key: list[Any] = [found[0]]
-        for read, place in found[1]:  # Each launch makes a key: a comprehension would be one more call.
-            key.append(given[place] if read is None else read(given[place]))
+            values = (*arguments, *keywords.values())
+        parts = self._parts.get(kinds)
+        if parts is None:
+            parts = self._parts[kinds] = self._parts_of(arguments, keywords)
+        key: list[Any] = [parts[0]]
+        for read, place in parts[1]:  # Each launch makes a key: a comprehension would be one more call.
+            key.append(values[place] if read is None else read(values[place]))
         return tuple(key)
 
-    def _found(self, arguments: Sequence[Any], keywords: Mapping[str, Any]) -> _Parts:
+    def _parts_of(self, arguments: Sequence[Any], keywords: Mapping[str, Any]) -> _Parts:
         """The common text of all keys of these argument types, and the reading of the other parts."""
         parameters = list(self.kernel.signature.parameters)
-        given = {**dict(zip(parameters, arguments, strict=False)), **keywords}
-        places = {name: place for place, name in enumerate(given)}
+        values = {**dict(zip(parameters, arguments, strict=False)), **keywords}
+        places = {name: place for place, name in enumerate(values)}
         label: list[str] = []
         parts: list[tuple[Read | None, int]] = []
         for name in parameters:
-            if name not in given:
+            if name not in values:
                 if name in self.names:
                     parts.append((_constant(self.kernel.defaults.get(name)), 0))
-            elif is_array(given[name]) or on_gpu(given[name]):
+            elif is_array(values[name]) or on_gpu(values[name]):
                 label.append(name)
-                parts.append((_reading(given[name]), places[name]))
+                parts.append((_reading(values[name]), places[name]))
             elif name in self.names:
-                parts.append((None if is_hashable(given[name]) else repr, places[name]))
+                parts.append((None if is_hashable(values[name]) else repr, places[name]))
         for name in sorted(keywords):
             if name in LAUNCH_OPTIONS and name not in (*LAUNCH_ONLY, *parameters):
                 label.append(f"option {name}")
@@ -83,8 +83,8 @@ def _reading(array: Any) -> Read:
 
 
 def _element_and_device(array: Any) -> str:
-    seen = view(array, "array")
-    return place_of(seen.element, device_of(seen))
+    array_view = view(array, "array")
+    return place_of(array_view.element, device_of(array_view))
 
 
 def _element_in_memory(array: Any) -> str:
@@ -93,15 +93,15 @@ def _element_in_memory(array: Any) -> str:
 
 def _constant(value: Any) -> Read:
     """Gives the default of a parameter that no argument has: the key is that of a launch that gives this value."""
-    known = value if is_hashable(value) else repr(value)
-    return lambda argument: known
+    part = value if is_hashable(value) else repr(value)
+    return lambda argument: part
 
 
 def refused(bound: Mapping[str, Any]) -> bool:
     """Whether a launch rejects these arrays: some are on a GPU and others are not, or they are on several GPUs."""
     for value in bound.values():
-        described = isinstance(value, TensorDescriptor)
-        if value.host is not None if described else is_array(value) and reader_of(value) is None:
+        is_descriptor = isinstance(value, TensorDescriptor)
+        if value.host is not None if is_descriptor else is_array(value) and reader_of(value) is None:
             return True
     return len(devices_of(bound.items())) > 1
 

@@ -90,7 +90,7 @@ class Progress:
     def __init__(self, title: str, total: int, stream: TextIO | None = None) -> None:
         self.title, self.total, self.done = title, total, 0
         self._stream = sys.stderr if stream is None else stream
-        self._shown = total > 1 and self._stream.isatty()
+        self._is_visible = total > 1 and self._stream.isatty()
         self._lock = threading.Lock()
         self._draw()
 
@@ -102,12 +102,12 @@ class Progress:
 
     def close(self) -> None:
         """Remove the bar."""
-        if self._shown:
+        if self._is_visible:
             self._stream.write("\r\x1b[K")
             self._stream.flush()
 
     def _draw(self) -> None:
-        if self._shown:
+        if self._is_visible:
             full = _WIDTH * self.done // self.total
             self._stream.write(f"\r{self.title} [{'#' * full}{'.' * (_WIDTH - full)}] {self.done}/{self.total}\x1b[K")
             self._stream.flush()

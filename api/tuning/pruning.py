@@ -22,7 +22,7 @@ def check_top_k(top_k: Any, owner: str) -> None:
 def pruned(
     configs: Sequence[Config],
     prune: Mapping[str, Any],
-    named: Mapping[str, Any],
+    arguments: Mapping[str, Any],
     keywords: Mapping[str, Any],
     error: Callable[[Any], Exception],
 ) -> list[Config]:
@@ -33,17 +33,17 @@ def pruned(
     Raises `error(result)` where the first function gives another thing than configurations.
     """
     early: Callable[..., Any] | None = prune.get("early_config_prune")
-    kept = list(configs)
+    choices = list(configs)
     if early is not None:
-        result = early(configs, {**named, **keywords}, **keywords)
-        kept = list(cast("Iterable[Any]", result)) if isinstance(result, Iterable) else [result]
-        if not kept or not all(isinstance(config, Config) for config in kept):
-            raise error(kept if isinstance(result, Iterable) and not kept else result)
+        result = early(configs, {**arguments, **keywords}, **keywords)
+        choices = list(cast("Iterable[Any]", result)) if isinstance(result, Iterable) else [result]
+        if not choices or not all(isinstance(config, Config) for config in choices):
+            raise error(choices if isinstance(result, Iterable) and not choices else result)
     model: Callable[..., float] | None = prune.get("perf_model")
     top_k: Any = prune.get("top_k", 1.0)
     count = int(top_k) if isinstance(top_k, numbers.Integral) else max(1, int(len(configs) * top_k))
-    if model is None or len(kept) <= count:
-        return kept
-    estimates = [model(**{**named, **keywords}, **config.keywords) for config in kept]
-    best = sorted(range(len(kept)), key=estimates.__getitem__)[:count]
-    return [kept[place] for place in sorted(best)]
+    if model is None or len(choices) <= count:
+        return choices
+    estimates = [model(**{**arguments, **keywords}, **config.keywords) for config in choices]
+    best = sorted(range(len(choices)), key=estimates.__getitem__)[:count]
+    return [choices[place] for place in sorted(best)]

@@ -36,7 +36,7 @@ Measure = Callable[[Callable[[], None]], Any]
 PRUNING = "it has the keys early_config_prune, perf_model and top_k"
 
 
-def _listed(configs: Iterable[Config]) -> list[Config]:
+def _config_list(configs: Iterable[Config]) -> list[Config]:
     require_argument(configs, Iterable, "zg.autotune: 'configs' must be a list", 'configs=[zg.Config({"BLOCK": 128})]')
     return list(configs)
 
@@ -55,7 +55,7 @@ def _settings(settings: Mapping[str, Any] | None) -> dict[str, Any]:
 class Tuning:
     """The configurations of a kernel and the settings of their choice; see `zg.autotune`."""
 
-    configs: list[Config] = attrs.field(converter=_listed)
+    configs: list[Config] = attrs.field(converter=_config_list)
     key: tuple[str, ...] = attrs.field(default=(), converter=_names)
     prune_configs_by: dict[str, Any] = attrs.field(default=None, converter=_settings, kw_only=True)
     reset_to_zero: tuple[str, ...] = attrs.field(default=(), converter=_names, kw_only=True)
@@ -152,7 +152,7 @@ class Tuned:
 
     # Launches.
 
-    def __getitem__(self, grid: Grid, chosen: Config | None = None) -> Callable[..., Any]:
+    def __getitem__(self, grid: Grid, choice: Config | None = None) -> Callable[..., Any]:
         """The launcher over a grid, with this configuration if there is one."""
         tuning = self.tuning
         if tuning is None:
@@ -160,25 +160,25 @@ class Tuned:
                 *arguments, **{**keywords, **self.computed(arguments, keywords)}
             )
 
-        if chosen is None and len(tuning.configs) == 1:
-            chosen = tuning.configs[0]
+        if choice is None and len(tuning.configs) == 1:
+            choice = tuning.configs[0]
 
         def launch(*arguments: Any, **keywords: Any) -> Any:
-            config = chosen
+            config = choice
             if config is None:
                 try:
                     config = self.cache[self._keys[self._key(arguments, keywords)]]
                 except Exception:  # A new key, or an array of another library that cannot be read.
                     return self._first_launch(grid, arguments, keywords)
-            added = config.keywords
-            if not added.keys().isdisjoint(keywords):
-                self.check_apart((), keywords, added)
+            more = config.keywords
+            if not more.keys().isdisjoint(keywords):
+                self.check_apart((), keywords, more)
             self._latest = self._thread.config = config
             if self.heuristics:
-                added = {**added, **self.computed(arguments, keywords, added)}
+                more = {**more, **self.computed(arguments, keywords, more)}
             if config.pre_hook is not None:
-                config.pre_hook(self.named(arguments, {**keywords, **added}))
-            return self.kernel[grid](*arguments, **keywords, **added)
+                config.pre_hook(self.named(arguments, {**keywords, **more}))
+            return self.kernel[grid](*arguments, **keywords, **more)
 
         return launch
 
@@ -188,11 +188,11 @@ class Tuned:
         tuning = self.tuning
         assert tuning is not None
         self.check_apart(arguments, keywords, {name: None for config in tuning.configs for name in config.keywords})
-        config = self._known(arguments, keywords)
+        config = self._choice(arguments, keywords)
         if config is not None:
             return self._launch(config, grid, arguments, keywords)
         with alone:
-            config = self._known(arguments, keywords)
+            config = self._choice(arguments, keywords)
             if config is None:
                 configs = self._pruned(arguments, keywords)
                 tuner, config = self._tuner(grid, arguments, keywords, configs[0]), configs[0]
@@ -219,7 +219,7 @@ class Tuned:
 
     @public
     def computed(
-        self, arguments: Sequence[Any], keywords: Mapping[str, Any], chosen: Mapping[str, Any] | None = None
+        self, arguments: Sequence[Any], keywords: Mapping[str, Any], more: Mapping[str, Any] | None = None
     ) -> dict[str, Any]:
         """The computed values of a launch by name. `chosen` has the keywords that tuning adds.
 
@@ -230,39 +230,39 @@ class Tuned:
         count = len(arguments)
         if not self.heuristics or count > len(self._names):
             return values  # The launch raises the error for too many arguments.
-        seen = _Arguments({name: value for name, value in self.defaults.items() if name not in self.heuristics})
-        seen.tuned = self
-        seen.update(zip(self._names, arguments, strict=False))
-        seen.update(keywords)
-        if chosen:
-            seen.update(chosen)
+        bound = _Arguments({name: value for name, value in self.defaults.items() if name not in self.heuristics})
+        bound.tuned = self
+        bound.update(zip(self._names, arguments, strict=False))
+        bound.update(keywords)
+        if more:
+            bound.update(more)
         for name, heuristic in self.heuristics.items():
             if name in keywords or self._places.get(name, count) < count:
                 raise LaunchError(
                     f"'{name}' of '{self.base.name}' is computed by zg.heuristics, and the launch gives it as well",
                     hint=f"leave it out, or take '{name}' out of zg.heuristics",
                 )
-            seen.computing = name
-            values[name] = seen[name] = heuristic(seen)
+            bound.computing = name
+            values[name] = bound[name] = heuristic(bound)
         return values
 
     def added(self, arguments: Sequence[Any], keywords: Mapping[str, Any], config: Config) -> dict[str, Any]:
         """The keywords that a configuration and the heuristics add to a launch."""
-        added = {**config.keywords, **self.computed(arguments, keywords, config.keywords)}
+        more = {**config.keywords, **self.computed(arguments, keywords, config.keywords)}
         kernel = self.kernel
         while isinstance(kernel, Tuned):
-            added |= kernel.computed(arguments, {**keywords, **added})
+            more |= kernel.computed(arguments, {**keywords, **more})
             kernel = kernel.kernel
-        return added
+        return more
 
     def bound(self, arguments: Sequence[Any], keywords: Mapping[str, Any], config: Config) -> dict[str, Any]:
         """All arguments of the kernel by name. Raises `LaunchError` for arguments that the kernel does not take."""
         kernel, names = self.base, self.signature.parameters
-        given = {**keywords, **self.added(arguments, keywords, config)}
+        everything = {**keywords, **self.added(arguments, keywords, config)}
         try:
             kernel.rules.check_options(kernel, {name: value for name, value in keywords.items() if name not in names})
-            named = {name: value for name, value in given.items() if name in names}
-            return bind(kernel, arguments, named, at_launch=True)
+            values = {name: value for name, value in everything.items() if name in names}
+            return bind(kernel, arguments, values, at_launch=True)
         except ZigguratError as error:
             raise kernel.rules.explained(kernel, error) from None
 
@@ -280,7 +280,7 @@ class Tuned:
         """The key of a launch in `cache`. Raises the error of an array that cannot be read."""
         return self._key(arguments, keywords)
 
-    def _known(self, arguments: Sequence[Any], keywords: Mapping[str, Any]) -> Config | None:
+    def _choice(self, arguments: Sequence[Any], keywords: Mapping[str, Any]) -> Config | None:
         """The configuration that was chosen for the key of a launch."""
         try:
             config = self.cache.get(self.key_of(arguments, keywords))
@@ -295,15 +295,15 @@ class Tuned:
         with contextlib.suppress(Exception):  # Tensors in this machine's memory may have no such key.
             self._keys[self._key(arguments, keywords)] = self.key_of(arguments, keywords)
 
-    def known_choice(self, named: Mapping[str, Any]) -> Config:
+    def known_choice(self, arguments: Mapping[str, Any]) -> Config:
         """The configuration that was chosen for these arguments by name, or the first where nothing was measured."""
-        return self._known((), named) or self._pruned((), dict(named))[0]
+        return self._choice((), arguments) or self._pruned((), dict(arguments))[0]
 
     def _pruned(self, arguments: Sequence[Any], keywords: dict[str, Any]) -> list[Config]:
         """The configurations that the user's pruning keeps."""
         assert self.tuning is not None
-        named = dict(zip(self._names, arguments, strict=False))
-        return pruned(self.tuning.configs, self.tuning.prune_configs_by, named, keywords, self.empty)
+        bound = dict(zip(self._names, arguments, strict=False))
+        return pruned(self.tuning.configs, self.tuning.prune_configs_by, bound, keywords, self.empty)
 
     def empty(self, configs: Any) -> ZigguratError:
         """The error of a pruning that gives these in the place of configurations."""
@@ -347,11 +347,11 @@ class Tuned:
     def pre_hook(self, arguments: Mapping[str, Any], reset_only: bool = False) -> Any:
         """Set arrays to zero before a measured launch, and keep the contents of others; or set to zero alone."""
         assert self.tuning is not None
-        named = {**dict.fromkeys(self._names), **arguments}
-        for zero in zeroing(named, self.tuning.reset_to_zero):
+        bound = {**dict.fromkeys(self._names), **arguments}
+        for zero in zeroing(bound, self.tuning.reset_to_zero):
             zero()
         if not reset_only and self._thread.contents is None:
-            self._thread.contents = restoring(named, self.tuning.restore_value)
+            self._thread.contents = restoring(bound, self.tuning.restore_value)
 
     def post_hook(self, arguments: Mapping[str, Any], exception: Exception | None) -> Any:
         """Give arrays their contents back after a measured launch."""
@@ -363,18 +363,18 @@ class Tuned:
     ) -> Any:
         """The time that `measure` gives for launches with a configuration. Raises the errors of the launch."""
         current = {**keywords, **config.keywords, **self.computed(arguments, keywords, config.keywords)}
-        named = self.named(arguments, current)
+        bound = self.named(arguments, current)
 
         def run() -> None:
             if config.pre_hook is not None:
-                config.pre_hook(named)
-            self.pre_hook(named)
+                config.pre_hook(bound)
+            self.pre_hook(bound)
             try:
                 self.kernel[grid](*arguments, **current)
             except Exception as error:
-                self.post_hook(named, exception=error)
+                self.post_hook(bound, exception=error)
                 raise
-            self.post_hook(named, exception=None)
+            self.post_hook(bound, exception=None)
 
         before, self._thread.contents = self._thread.contents, None  # A hook may launch this kernel itself.
         try:
@@ -387,8 +387,8 @@ class Tuned:
         from ziggurat.tuning.tuner import compilation_of
 
         bound = self.bound(arguments, keywords, config)
-        given = {**keywords, **self.added(arguments, keywords, config)}
-        options = {name: value for name, value in given.items() if name not in bound and name not in LAUNCH_ONLY}
+        everything = {**keywords, **self.added(arguments, keywords, config)}
+        options = {name: value for name, value in everything.items() if name not in bound and name not in LAUNCH_ONLY}
         return compilation_of(self.base, bound, options)
 
     @staticmethod

@@ -99,8 +99,8 @@ class Tuner:
                 record = self._record(about, fitting, bound)
             config = fitting[record.config]
             if self.tuned.has_hooks or self.tuning.reset_to_zero:
-                named = self.tuned.named(self.arguments, {**self.keywords, **config.keywords})
-                self.tuned.pre_hook(named, reset_only=True)
+                arguments = self.tuned.named(self.arguments, {**self.keywords, **config.keywords})
+                self.tuned.pre_hook(arguments, reset_only=True)
         return record, config
 
     @contextmanager
@@ -268,10 +268,10 @@ class Tuner:
         # Not those of the host's tuner: an access outside of the arrays on every configuration is the kernel's fault.
         if len({str(error) for error in errors}) == 1 and not isinstance(errors[0], self.tuned.unfit):
             return errors[0]  # The kernel itself is wrong.
-        listed = "".join(f"\n  {label}: {_reason(error)}" for label, error in self.left_out.items())
+        listing = "".join(f"\n  {label}: {_reason(error)}" for label, error in self.left_out.items())
         hints = dict.fromkeys(error.hint for error in errors if error.hint)
         return LaunchError(
-            f"no configuration of '{self.kernel.name}' can be launched:{listed}",
+            f"no configuration of '{self.kernel.name}' can be launched:{listing}",
             hint="; ".join(hints) or "add a configuration with smaller blocks",
         )
 

@@ -88,9 +88,9 @@ def test_types_that_no_argument_has_are_errors_at_the_annotation():
         zg.store(out, 1.0)
 
     words = "the annotation of 'x' must be the type of an argument; got tensor<x16"
-    with pytest.raises(zg.KernelTypeError, match=words) as caught:
+    with pytest.raises(zg.KernelTypeError, match=words) as error:
         wrong[(1,)](np.ones(16, np.float32), np.ones(1, np.float32))
-    assert caught.value.location is not None and caught.value.location.source_line().strip().startswith("def wrong")
+    assert error.value.location is not None and error.value.location.source_line().strip().startswith("def wrong")
 
 
 def kernel_with(annotation: str, is_text: bool, decorator: str = "zg.kernel") -> Any:
@@ -145,9 +145,9 @@ def test_dtypes_of_all_libraries_are_declarations(annotation: str, is_text: bool
     "annotation", ["Optional[zg.f64]", "Annotated[float, zg.f64]", "float | np.float64", "Union[tl.float64, None]"]
 )
 def test_a_dtype_inside_of_an_annotation_is_an_error(annotation: str, is_text: bool, decorator: str):
-    with pytest.raises(zg.KernelTypeError, match="annotation of 's' must be the type of an argument; got") as caught:
+    with pytest.raises(zg.KernelTypeError, match="annotation of 's' must be the type of an argument; got") as error:
         launched(kernel_with(annotation, is_text, decorator))
-    assert caught.value.location.line == 2 and annotation in str(caught.value)
+    assert error.value.location.line == 2 and annotation in str(error.value)
 
 
 @DECORATORS
@@ -162,13 +162,13 @@ def test_a_dtype_inside_of_an_annotation_is_an_error(annotation: str, is_text: b
     ],
 )
 def test_a_text_that_names_nothing_is_an_error(annotation: str, hint: str, decorator: str):
-    with pytest.raises(zg.KernelTypeError, match="annotation of 's' must be the type of an argument; got") as caught:
+    with pytest.raises(zg.KernelTypeError, match="annotation of 's' must be the type of an argument; got") as error:
         launched(kernel_with(annotation, True, decorator))
     if decorator == "triton.jit":  # The hint has the names of the language of the kernel.
         hint = hint.replace("zg.f64", "tl.float64")
     else:
         hint = hint.replace("tl.float64", "zg.f64")
-    assert caught.value.hint.startswith(hint)
+    assert error.value.hint.startswith(hint)
 
 
 @pytest.mark.parametrize("is_text", [False, True])
@@ -195,13 +195,13 @@ def by_dtypes(out, n, DTYPE: zg.constexpr = zg.i64):
     plain: zg.i64 = n
     text: "zg.i64" = n  # noqa: UP037
     foreign: np.int64 = n
-    chosen: DTYPE = n
+    value: DTYPE = n
     number: int = n
     zg.static_assert(number.dtype == zg.i32)
     zg.store(out, plain * 4)
     zg.store(out + 1, text * 4)
     zg.store(out + 2, foreign * 4)
-    zg.store(out + 3, chosen * 4)
+    zg.store(out + 3, value * 4)
     zg.store(out + 4, quadruple(n))
     SIZE: zg.constexpr = 8
     wide: zg.i64 = zg.arange(0, SIZE)
@@ -228,10 +228,10 @@ def test_a_variable_is_cast_to_the_dtype_of_its_annotation():
         out[:] = 1
         variables_in_triton[(1,)](out, 2**30, **mode)
         assert out[0] == 0  # Triton itself ignores the annotation.
-        with pytest.raises(zg.KernelTypeError, match=r"of 's' must be .* got zg.i46") as caught:
+        with pytest.raises(zg.KernelTypeError, match=r"of 's' must be .* got zg.i46") as error:
             misspelt[(1,)](out, 1, **mode)
-        assert caught.value.hint == "did you mean zg.i64?"
-        assert caught.value.location.source_line().strip() == "s: zg.i46 = n"
+        assert error.value.hint == "did you mean zg.i64?"
+        assert error.value.location.source_line().strip() == "s: zg.i46 = n"
 
 
 def test_annotations_see_the_function_around_the_kernel():

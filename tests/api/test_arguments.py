@@ -45,8 +45,8 @@ def test_the_names_of_constexpr_parameters():
 def test_arguments_are_bound_by_place_by_name_and_by_default():
     everything = {"x_ptr": 1, "n": 2, "BLOCK": 3, "scale": 2.0, "FLAG": True}
     assert bind(kernel, (1, 2, 3), {}) == everything
-    found = bind(kernel, (1,), {"FLAG": False, "BLOCK": 3, "n": 2})
-    assert found == {**everything, "FLAG": False} and list(found) == list(everything), "in the order of the parameters"
+    bound = bind(kernel, (1,), {"FLAG": False, "BLOCK": 3, "n": 2})
+    assert bound == {**everything, "FLAG": False} and list(bound) == list(everything), "in the order of the parameters"
 
 
 @pytest.mark.parametrize(
@@ -60,18 +60,18 @@ def test_arguments_are_bound_by_place_by_name_and_by_default():
     ],
 )
 def test_arguments_that_do_not_fit(arguments, keywords, message, hint):
-    with pytest.raises(zg.LaunchError, match=re.escape(message)) as caught:
+    with pytest.raises(zg.LaunchError, match=re.escape(message)) as error:
         bind(kernel, arguments, keywords)
-    assert (caught.value.hint or "").startswith(hint)
+    assert (error.value.hint or "").startswith(hint)
 
 
 def test_a_signature_has_types_and_the_divisibility_of_run_time_arguments():
-    found = signature_of(kernel, (zg.divisible(F32), i32), {"BLOCK": 64})
-    assert found.types == (F32, i32, constant(64), constant(2.0), constant(True))
-    assert found.divisibility == (16, 1)
-    assert found == signature_of(kernel, (zg.divisible(F32), i32, 64), {"scale": 2.0})
-    assert hash(found) == hash(Signature(found.types, found.divisibility))
-    assert found != signature_of(kernel, (F32, i32, 64), {})
+    result = signature_of(kernel, (zg.divisible(F32), i32), {"BLOCK": 64})
+    assert result.types == (F32, i32, constant(64), constant(2.0), constant(True))
+    assert result.divisibility == (16, 1)
+    assert result == signature_of(kernel, (zg.divisible(F32), i32, 64), {"scale": 2.0})
+    assert hash(result) == hash(Signature(result.types, result.divisibility))
+    assert result != signature_of(kernel, (F32, i32, 64), {})
 
 
 def test_values_may_stand_for_run_time_arguments_and_types_for_constants():
@@ -101,12 +101,13 @@ def test_a_list_is_compiled_in_as_a_tuple():
 
 
 @pytest.mark.parametrize(
-    "given", ["f32", "ptr<f32>", "descriptor<x16, x16, f16>", "tensor<x4, f32>", "*fp32", "fp16", "float32", "uint8"]
+    "text",
+    ["f32", "ptr<f32>", "descriptor<x16, x16, f16>", "tensor<x4, f32>", "*fp32", "fp16", "float32", "uint8"],
 )
-def test_the_name_of_a_type_is_a_string(given):
+def test_the_name_of_a_type_is_a_string(text):
     """A shell has types as text; Python has them as values."""
     with pytest.raises(zg.LaunchError, match=r"must be a type; got the string") as error:
-        kernel.triton(given, zg.i32, 16)
+        kernel.triton(text, zg.i32, 16)
     assert "zg.ptr(zg.f32)" in str(error.value)
 
 
@@ -160,7 +161,7 @@ def test_none_for_a_pointer_is_known_at_compile_time():
 
 
 def test_any_number_of_arguments_is_refused_with_its_place():
-    with pytest.raises(zg.KernelSyntaxError, match="any number of arguments") as caught:
+    with pytest.raises(zg.KernelSyntaxError, match="any number of arguments") as error:
 
         @zg.kernel
         def variadic(x_ptr, **options):
@@ -168,7 +169,7 @@ def test_any_number_of_arguments_is_refused_with_its_place():
 
         variadic[(1,)](np.ones(1, np.float32), scale=2)
 
-    assert caught.value.location is not None
+    assert error.value.location is not None
 
 
 # Tuples of arrays.

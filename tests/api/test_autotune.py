@@ -113,24 +113,24 @@ def test_choices_are_shared_through_a_file(gpu, tmp_path):
 
 
 def test_pruning_by_the_user(gpu):
-    seen = {}
+    calls = {}
 
-    def early(configs, named, **keywords):
-        seen.update(named=named, keywords=keywords)
+    def early(configs, arguments, **keywords):
+        calls.update(arguments=arguments, keywords=keywords)
         return [config for config in configs if config.kwargs["BLOCK"] != 128]
 
     kernel = tuned(gpu, prune_configs_by={"early_config_prune": early})
     x, out = arrays()
     kernel[grid](x, out, n=1000)
-    assert gpu.measured == [64, 256] and set(seen["named"]) == {"x_ptr", "out_ptr", "n"}
-    assert seen["keywords"] == {"n": 1000}
+    assert gpu.measured == [64, 256] and set(calls["arguments"]) == {"x_ptr", "out_ptr", "n"}
+    assert calls["keywords"] == {"n": 1000}
     gpu.measured.clear()
     model = tuned(gpu, prune_configs_by={"perf_model": lambda BLOCK, n, **rest: -BLOCK, "top_k": np.int64(2)})
     model[grid](x, out, 1000)
     assert gpu.measured == [128, 256]
     gpu.measured.clear()
-    one = tuned(gpu, prune_configs_by={"perf_model": lambda BLOCK, **rest: BLOCK, "top_k": 0.4})
-    one[grid](x, out, 1000)
+    share = tuned(gpu, prune_configs_by={"perf_model": lambda BLOCK, **rest: BLOCK, "top_k": 0.4})
+    share[grid](x, out, 1000)
     assert gpu.measured == [] and gpu.launches[-1]["threads"] == 64  # one is left: nothing to measure
 
 
@@ -142,13 +142,13 @@ def test_a_top_k_that_is_refused(gpu, top_k):
 
 
 def test_hooks_see_all_arguments(gpu):
-    seen = []
-    configs = [zg.Config({"BLOCK": 64}, pre_hook=seen.append), zg.Config({"BLOCK": 128}, num_warps=8)]
+    calls = []
+    configs = [zg.Config({"BLOCK": 64}, pre_hook=calls.append), zg.Config({"BLOCK": 128}, num_warps=8)]
     kernel = zg.autotune(configs, measure=gpu.measure({128: 1.0, 256: 2.0}))(zg.kernel(scale))
     x, out = arrays()
     kernel[grid](x, out, 1000)
-    assert len(seen) == 2  # measured once, launched once
-    assert all(given["BLOCK"] == 64 and given["n"] == 1000 and given["x_ptr"] is x for given in seen)
+    assert len(calls) == 2  # measured once, launched once
+    assert all(call["BLOCK"] == 64 and call["n"] == 1000 and call["x_ptr"] is x for call in calls)
 
 
 def test_below_the_kernel_as_well(gpu):
@@ -172,8 +172,8 @@ def test_processes_give_what_one_gives(gpu):
 
 def interface(pointer):
     """An array that has CUDA's array interface alone: no dtype, no size."""
-    said = {"shape": (1000,), "typestr": "<f4", "data": (pointer, False), "version": 3, "strides": None}
-    return SimpleNamespace(__cuda_array_interface__=said)
+    facts = {"shape": (1000,), "typestr": "<f4", "data": (pointer, False), "version": 3, "strides": None}
+    return SimpleNamespace(__cuda_array_interface__=facts)
 
 
 def test_arrays_without_a_dtype_are_tuned_as_others_are(gpu):
@@ -187,10 +187,10 @@ def test_arrays_without_a_dtype_are_tuned_as_others_are(gpu):
     assert gpu.launches[-1]["threads"] == 128
 
 
-@pytest.mark.parametrize("described", [False, True])
-def test_arrays_here_and_there_are_the_launch_s_error(gpu, described):
+@pytest.mark.parametrize("by_descriptor", [False, True])
+def test_arrays_here_and_there_are_the_launch_s_error(gpu, by_descriptor):
     x, host = zg.empty((64, 16)), np.zeros((64, 16), np.float32)
-    other = zg.TensorDescriptor(host, (16, 16)) if described else host
+    other = zg.TensorDescriptor(host, (16, 16)) if by_descriptor else host
     for kernel in (zg.kernel(scale), tuned(gpu)):
         more = {} if isinstance(kernel, zg.TunedKernel) else {"BLOCK": 64}
         with pytest.raises(zg.LaunchError, match="'out_ptr' of 'scale' must be on a GPU, as 'x_ptr' is"):
@@ -260,13 +260,13 @@ def test_a_choice_that_is_made_costs_a_launch_two_calls_of_python(gpu):
     def calls(launched):
         for _ in range(3):
             launched()
-        seen = []
-        sys.setprofile(lambda frame, event, argument: seen.append(frame.f_code) if event == "call" else None)
+        calls = []
+        sys.setprofile(lambda frame, event, argument: calls.append(frame.f_code) if event == "call" else None)
         try:
             launched()
         finally:
             sys.setprofile(None)
-        return [code.co_name for code in seen if "conftest" not in code.co_filename]
+        return [code.co_name for code in calls if "conftest" not in code.co_filename]
 
     untuned = calls(lambda: plain[(8,)](x, out, 1000, BLOCK=128, num_warps=4, num_stages=3))
     assert len(calls(lambda: kernel[(8,)](x, out, 1000))) == len(untuned) + 3  # and `__getitem__` of its own
@@ -276,12 +276,12 @@ def test_arrays_of_two_libraries_share_a_choice(gpu, monkeypatch):
     """Launches with arrays of two kinds, alternately, find their choices without choosing again."""
     kernel = tuned(gpu)
     own, protocol = arrays(), (interface(0x1000), interface(0x2000))
-    for given in (own, protocol):
-        kernel[grid](*given, 1000)
+    for array in (own, protocol):
+        kernel[grid](*array, 1000)
     assert len(kernel.choices) == 1  # of the same types, on the same device
     monkeypatch.setattr(kernel, "_first_launch", None)
-    for given in (own, protocol, protocol, own):
-        kernel[grid](*given, 1000)
+    for array in (own, protocol, protocol, own):
+        kernel[grid](*array, 1000)
     assert [launch["threads"] for launch in gpu.launches[-4:]] == [128] * 4
 
 
@@ -309,13 +309,13 @@ def test_hooks_see_defaults(gpu):
         mask = zg.compare(at, n, LESS)
         zg.store(zg.add(out_ptr, at), zg.mul(zg.load(zg.add(x_ptr, at), mask), FACTOR), mask)
 
-    seen = []
-    kernel = tuned(gpu, [zg.Config({"BLOCK": 64}, pre_hook=seen.append)], kernel=doubled)
+    calls = []
+    kernel = tuned(gpu, [zg.Config({"BLOCK": 64}, pre_hook=calls.append)], kernel=doubled)
     x, out = arrays()
     kernel[grid](x, out, n=1000)
-    (given,) = seen
+    (arguments,) = calls
     # The compiler chooses the warps and the stages: they are no arguments.
-    assert given == {"x_ptr": x, "out_ptr": out, "n": 1000, "BLOCK": 64, "FACTOR": 2}
+    assert arguments == {"x_ptr": x, "out_ptr": out, "n": 1000, "BLOCK": 64, "FACTOR": 2}
 
 
 def test_a_parameter_that_is_an_option(gpu):
@@ -335,10 +335,10 @@ def test_a_parameter_that_is_an_option(gpu):
 
 @pytest.mark.parametrize("gives", [None, 3, [CONFIGS[0], "BLOCK=64"], lambda: None])
 def test_pruning_gives_configurations(gpu, gives):
-    kernel = tuned(gpu, prune_configs_by={"early_config_prune": lambda configs, named, **keywords: gives})
+    kernel = tuned(gpu, prune_configs_by={"early_config_prune": lambda configs, arguments, **keywords: gives})
     with pytest.raises(zg.LaunchError, match="must give a list of configurations; got"):
         kernel[grid](*arrays(), 1000)
-    kernel = tuned(gpu, prune_configs_by={"early_config_prune": lambda configs, named, **keywords: []})
+    kernel = tuned(gpu, prune_configs_by={"early_config_prune": lambda configs, arguments, **keywords: []})
     with pytest.raises(zg.LaunchError, match="leaves no configuration"):
         kernel[grid](*arrays(), 1000)
 
@@ -433,8 +433,8 @@ def test_a_parameter_is_given_once(gpu):
 def test_a_keyword_that_nothing_knows_is_named(gpu):
     kernel = zg.kernel(scale)
     x, out = arrays()
-    with pytest.raises(zg.LaunchError, match="'scale' has no parameter 'num_warp'") as caught:
+    with pytest.raises(zg.LaunchError, match="'scale' has no parameter 'num_warp'") as error:
         kernel[(1,)](x, out, 1000, BLOCK=64, num_warp=4)
-    assert "did you mean num_warps?" in str(caught.value)
+    assert "did you mean num_warps?" in str(error.value)
     kernel[(1,)](x, out, 1000, BLOCK=64, num_warps=2, strict=True)
     assert gpu.launches[-1]["threads"] == 64

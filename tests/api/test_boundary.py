@@ -34,18 +34,18 @@ def functions_of(error):
 
 
 def test_an_error_of_the_user_does_not_show_the_way_through_the_compiler():
-    with pytest.raises(KernelTypeError) as caught:
+    with pytest.raises(KernelTypeError) as error:
         called(KernelTypeError("wrong"))
-    assert "deep" not in functions_of(caught.value)
+    assert "deep" not in functions_of(error.value)
 
 
 def test_a_cause_is_kept_and_a_fault_shows_its_way():
     cause = ValueError("why")
     error = KernelTypeError("wrong")
     error.__cause__ = cause
-    with pytest.raises(KernelTypeError) as caught:
+    with pytest.raises(KernelTypeError) as excinfo:
         called(error)
-    assert caught.value.__cause__ is cause
+    assert excinfo.value.__cause__ is cause
     with pytest.raises(InternalError) as fault:
         called(InternalError("ours", "model"))
     assert "deep" in functions_of(fault.value)
@@ -55,10 +55,10 @@ def test_a_cause_is_kept_and_a_fault_shows_its_way():
 
 
 def test_what_is_not_of_the_family_is_a_fault():
-    with pytest.raises(InternalError) as caught, no_faults("compiling", lambda: "the text", "k"):
+    with pytest.raises(InternalError) as error, no_faults("compiling", lambda: "the text", "k"):
         raise KeyError("missing\nand more")
-    assert caught.value.summary.startswith("internal error: compiling 'k' failed with KeyError: ")
-    assert "the text" in str(caught.value) and isinstance(caught.value.__cause__, KeyError)
+    assert error.value.summary.startswith("internal error: compiling 'k' failed with KeyError: ")
+    assert "the text" in str(error.value) and isinstance(error.value.__cause__, KeyError)
 
 
 def test_a_build_error_inside_is_a_fault_too():
@@ -69,9 +69,9 @@ def test_a_build_error_inside_is_a_fault_too():
 
 @pytest.mark.parametrize("error", [KernelTypeError("wrong"), InternalError("ours", "m")])
 def test_what_goes_through(error):
-    with pytest.raises(type(error)) as caught, no_faults("compiling", lambda: "text", "k"):
+    with pytest.raises(type(error)) as excinfo, no_faults("compiling", lambda: "text", "k"):
         raise error
-    assert caught.value is error
+    assert excinfo.value is error
 
 
 @pytest.mark.parametrize(
@@ -89,11 +89,11 @@ def test_nothing_is_asked_of_the_model_while_all_is_well():
 
 
 def test_a_model_without_a_text_is_said_to_have_none():
-    with pytest.raises(InternalError) as caught, no_faults("compiling", lambda: 1 / 0, "k"):
+    with pytest.raises(InternalError) as error, no_faults("compiling", lambda: 1 / 0, "k"):
         raise RuntimeError
-    assert "(the model has no text: ZeroDivisionError: division by zero)" in str(caught.value)
-    assert "compiling 'k' failed with RuntimeError\n" in caught.value.summary
-    assert isinstance(caught.value, zg.ZigguratError)
+    assert "(the model has no text: ZeroDivisionError: division by zero)" in str(error.value)
+    assert "compiling 'k' failed with RuntimeError\n" in error.value.summary
+    assert isinstance(error.value, zg.ZigguratError)
 
 
 def test_a_warning_that_is_an_error_goes_through():

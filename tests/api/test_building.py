@@ -45,9 +45,9 @@ def test_a_builder_has_its_models_when_it_is_done():
         at = zg.add(pointer, zg.arange(0, size))
         zg.store(at, zg.mul(zg.load(at), n))
         for stage in ("python", "triton"):
-            with pytest.raises(zg.BuildError, match="'twice' is not finished") as caught:
+            with pytest.raises(zg.BuildError, match="'twice' is not finished") as error:
                 getattr(kernel, stage)
-            assert "after the 'with' block" in caught.value.hint
+            assert "after the 'with' block" in error.value.hint
     assert kernel.python.attributes["sym_name"] == "twice"
     zg.verify(kernel.python)
     x = np.arange(4, dtype=np.float32)
@@ -68,9 +68,9 @@ def test_an_error_in_the_block_leaves_no_kernel():
 def test_the_errors_of_a_built_kernel_come_with_its_model():
     with zg.build("k", F32) as kernel:
         zg.store(kernel.arguments[0], zg.arange(0, 4))
-    with pytest.raises(zg.KernelTypeError, match=r"zg.store: the value must be a scalar") as caught:
+    with pytest.raises(zg.KernelTypeError, match=r"zg.store: the value must be a scalar") as error:
         _ = kernel.triton
-    assert caught.value.location.file == __file__
+    assert error.value.location.file == __file__
 
 
 @pytest.mark.parametrize(

@@ -56,32 +56,32 @@ CASES: list[tuple[Any, Any, Any, str]] = [
 
 @pytest.mark.parametrize("kernel", [copies, copies_in_triton], ids=["explicit", "triton"])
 @pytest.mark.parametrize("options", [{}, {"interpret": True}, {"strict": True}], ids=str)
-@pytest.mark.parametrize(("x", "y", "n", "told"), CASES, ids=[case[-1] for case in CASES])
-def test_the_arguments_that_an_op_computes_with(kernel: zg.Kernel, options: Any, x: Any, y: Any, n: Any, told: str):
-    given = [array() if one == "array" else one for one in (x, "array" if y is None else y, n)]
-    with pytest.raises((zg.KernelTypeError, zg.KernelErrors)) as caught:
-        kernel[1,](*given, 8, **options)
+@pytest.mark.parametrize(("x", "y", "n", "note"), CASES, ids=[case[-1] for case in CASES])
+def test_the_arguments_that_an_op_computes_with(kernel: zg.Kernel, options: Any, x: Any, y: Any, n: Any, note: str):
+    arguments = [array() if value == "array" else value for value in (x, "array" if y is None else y, n)]
+    with pytest.raises((zg.KernelTypeError, zg.KernelErrors)) as excinfo:
+        kernel[1,](*arguments, 8, **options)
     place = kernel.place
-    for error in caught.value.parts:
-        assert error.related == ((f"in this launch {told}", place),)
-        assert f"  in this launch {told}\n{place.excerpt()}" in str(error)
+    for error in excinfo.value.parts:
+        assert error.related == ((f"in this launch {note}", place),)
+        assert f"  in this launch {note}\n{place.excerpt()}" in str(error)
 
 
 def test_a_warm_launch_and_one_by_name():
     for _ in range(2):
         copies[1,](array(), array(), 8, 8)
     for launch in (lambda: copies[1,](10, array(), 8, 8), lambda: copies[1,](y=array(), BLOCK=8, n=8, x=10)):
-        with pytest.raises(zg.KernelTypeError) as caught:
+        with pytest.raises(zg.KernelTypeError) as error:
             launch()
-        assert [text for text, _ in caught.value.related] == ["in this launch 'x' is 10"]
+        assert [text for text, _ in error.value.related] == ["in this launch 'x' is 10"]
 
 
 def test_the_whole_text():
-    with pytest.raises(zg.KernelTypeError) as caught:
+    with pytest.raises(zg.KernelTypeError) as error:
         through_a_function[1,](10, 2)
-    helper, kernel = (inspect.getsourcelines(one.fn)[1] for one in (doubled, through_a_function))
+    helper, kernel = (inspect.getsourcelines(kernel.fn)[1] for kernel in (doubled, through_a_function))
     assert (
-        str(caught.value)
+        str(error.value)
         == f"""\
 zg.load: 'ptr' must be a pointer or a tensor of pointers; got i32
   at {__file__}:{helper + 2}:30
@@ -104,24 +104,24 @@ def test_errors_that_no_argument_has_a_part_in():
     def wrong(x):
         zg.store(x, zg.load(zg.arange(0, 8)))
 
-    with pytest.raises(zg.KernelTypeError) as caught:
+    with pytest.raises(zg.KernelTypeError) as error:
         wrong[1,](array())
-    assert caught.value.related == ()
+    assert error.value.related == ()
 
 
-@pytest.mark.parametrize(("x", "told"), [(10, "of type i32"), (None, "None"), (2.5, "of type f32")])
-def test_a_launch_on_a_gpu(gpu: Any, x: Any, told: str):
+@pytest.mark.parametrize(("x", "note"), [(10, "of type i32"), (None, "None"), (2.5, "of type f32")])
+def test_a_launch_on_a_gpu(gpu: Any, x: Any, note: str):
     """It is compiled for the types of numbers."""
     y = zg.to_device(array())
-    with pytest.raises(zg.KernelTypeError) as caught:
+    with pytest.raises(zg.KernelTypeError) as error:
         copies[1,](x, y, 8, 8)
-    assert [text for text, _ in caught.value.related] == [f"in this launch 'x' is {told}"]
+    assert [text for text, _ in error.value.related] == [f"in this launch 'x' is {note}"]
 
 
 def test_models_for_types_are_of_no_launch():
-    with pytest.raises(zg.KernelTypeError) as caught:
+    with pytest.raises(zg.KernelTypeError) as error:
         copies.triton(zg.i32, zg.ptr(zg.f32), zg.i32, 8)
-    assert caught.value.related == ()
+    assert error.value.related == ()
 
 
 @triton.jit
@@ -135,6 +135,6 @@ def shifted(x, y):
 )
 def test_what_is_no_number_is_named_as_the_launch_gave_it(x: Any, words: str):
     for mode in ({}, {"interpret": True}):
-        with pytest.raises(zg.KernelTypeError) as caught:
+        with pytest.raises(zg.KernelTypeError) as error:
             shifted[(1,)](x, np.zeros(8, np.float32), **mode)
-        assert f"in this launch 'x' is {words}\n" in str(caught.value)
+        assert f"in this launch 'x' is {words}\n" in str(error.value)

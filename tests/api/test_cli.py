@@ -112,9 +112,9 @@ def test_explain_is_of_a_gpu(file, capsys):
 
 def test_what_is_wrong_is_said_without_a_traceback(file, capsys):
     assert main(["show", file, "ptr<f32>, i32"]) == 1
-    shown = capsys.readouterr().err
-    assert shown.startswith("LaunchError: 'add_one' needs 'B'")
-    assert "Traceback" not in shown
+    output = capsys.readouterr().err
+    assert output.startswith("LaunchError: 'add_one' needs 'B'")
+    assert "Traceback" not in output
 
 
 @pytest.mark.parametrize(
@@ -153,14 +153,14 @@ def test_the_cache_is_listed_and_cleared(tmp_path, monkeypatch, capsys):
     from ziggurat.backend.cuda.binary import Binary, Parameter
 
     monkeypatch.setattr(cache, "default_directory", lambda: tmp_path)
-    kept = cache.Cache(tmp_path)
-    kept.put("ab" * 32, Binary("k", "// ptx", 4, 0, (Parameter("ptr"),), "sm_90a", "add"))
-    monkeypatch.setattr("ziggurat.backend.cuda.cache.Cache", lambda: kept)
+    entries = cache.Cache(tmp_path)
+    entries.put("ab" * 32, Binary("k", "// ptx", 4, 0, (Parameter("ptr"),), "sm_90a", "add"))
+    monkeypatch.setattr("ziggurat.backend.cuda.cache.Cache", lambda: entries)
     assert main(["cache"]) == 0
     assert "1 kernel(s)" in (text := capsys.readouterr().out) and "sm_90a  add" in text
     assert main(["cache", "clear"]) == 0
     assert "removed 1 kernel(s)" in capsys.readouterr().out
-    assert kept.entries() == []
+    assert entries.entries() == []
 
 
 @pytest.mark.parametrize(
@@ -188,15 +188,15 @@ def test_show_takes_the_options_of_compile(file, capsys, monkeypatch):
     from ziggurat.codemodel.gpu.options import CompileOptions
     from ziggurat.kernels.kernel import Kernel
 
-    seen: list[dict] = []
+    calls: list[dict] = []
     compiles = Kernel.compile
     monkeypatch.setattr(
-        Kernel, "compile", lambda *given, **options: seen.append(options) or compiles(*given, **options)
+        Kernel, "compile", lambda *types, **options: calls.append(options) or compiles(*types, **options)
     )
-    asked = ["--target", "sm_80", "--num-warps", "2", "--num-stages", "5", "--exact-math"]
-    for options in ([], asked):
+    flags = ["--target", "sm_80", "--num-warps", "2", "--num-stages", "5", "--exact-math"]
+    for options in ([], flags):
         assert main(["show", file, "ptr<f32>, i32, 64", "--stage", "ptx", *options]) == 0
-    assert [CompileOptions(**options) for options in seen] == [
+    assert [CompileOptions(**options) for options in calls] == [
         CompileOptions(),
         CompileOptions(target="sm_80", num_warps=2, num_stages=5, exact_math=True),
     ]
@@ -294,8 +294,8 @@ def test_what_the_module_prints_is_not_part_of_the_stage(file, capsys):
     path = Path(file.partition(":")[0])
     path.write_text(path.read_text() + "\nprint('gelu mm ok')\n")
     assert main(["show", file, "ptr<f32>, i32, 64", "--stage", "ptx"]) == 0
-    seen = capsys.readouterr()
-    assert seen.err == "gelu mm ok\n" and "gelu" not in seen.out
+    output = capsys.readouterr()
+    assert output.err == "gelu mm ok\n" and "gelu" not in output.out
 
 
 def test_all_stages(file, capsys):

@@ -26,9 +26,9 @@ def test_models_that_differ():
     def multiply(builder, op, operands):
         return builder.add(arith.MulF(*operands)) if isinstance(op, arith.AddF) else None
 
-    with pytest.raises(AssertionError) as caught:
+    with pytest.raises(AssertionError) as error:
         zg.testing.assert_same(MODEL, zg.transform(MODEL, multiply), INPUTS)
-    message = str(caught.value)
+    message = str(error.value)
     assert "argument 1 differs after the second model" in message
     assert "arith.addf" in message and "+" in message and "arith.mulf" in message
 
@@ -80,13 +80,13 @@ class Wrapper:
 
 def test_inputs_keep_their_memory():
     models = [store_both.triton(zg.ptr(zg.f32), zg.ptr(zg.f32), first) for first in (True, False)]
-    one = np.zeros(1, np.float32)
-    zg.testing.assert_same(*models, [one, np.zeros(1, np.float32)])
+    array = np.zeros(1, np.float32)
+    zg.testing.assert_same(*models, [array, np.zeros(1, np.float32)])
     with pytest.raises(AssertionError, match="argument 0 differs"):
-        zg.testing.assert_same(*models, [one, one])
+        zg.testing.assert_same(*models, [array, array])
     with pytest.raises(AssertionError, match="argument 0 differs"):
-        zg.testing.assert_same(*models, (given for given in (Wrapper(one), Wrapper(one))))
-    assert not one.any()
+        zg.testing.assert_same(*models, (wrapper for wrapper in (Wrapper(array), Wrapper(array))))
+    assert not array.any()
 
 
 def test_a_grid_without_programs_shows_nothing():

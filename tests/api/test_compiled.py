@@ -60,18 +60,18 @@ def test_the_collector_pauses_and_the_first_objects_count_as_old(monkeypatch):
     gc.callbacks.append(note)
     try:
         with compiling:
-            made = [[] for _ in range(10_000)]
+            objects = [[] for _ in range(10_000)]
             assert not gc.isenabled() and not generations
         assert gc.isenabled() and gc.get_count()[0] < 1000  # Not the ten thousand, which are old.
-        assert compiling._aged >= len(made)
+        assert compiling._aged >= len(objects)
     finally:
         gc.callbacks.remove(note)
 
 
 def test_the_python_model_is_a_stage_where_there_is_one():
-    made = compile(MODEL, target="sm_80", num_warps=1, python=add_one.model)
-    assert list(made.stages) == ["python", "triton", "gpu", "llvm", "ptx"]
-    assert made.stages["python"] is add_one.model
+    compiled = compile(MODEL, target="sm_80", num_warps=1, python=add_one.model)
+    assert list(compiled.stages) == ["python", "triton", "gpu", "llvm", "ptx"]
+    assert compiled.stages["python"] is add_one.model
 
 
 @pytest.mark.parametrize(
@@ -122,9 +122,9 @@ def test_a_fault_within_is_reported_with_the_model(monkeypatch):
         raise KeyError("lost")
 
     monkeypatch.setattr("ziggurat.transforms.place.passes.place", fails)
-    with pytest.raises(zg.InternalError, match="compiling 'the model' failed with KeyError") as caught:
+    with pytest.raises(zg.InternalError, match="compiling 'the model' failed with KeyError") as error:
         compile(MODEL)
-    assert "tt.make_range" in str(caught.value)
+    assert "tt.make_range" in str(error.value)
 
 
 # A kernel that loads through the map of its first argument, and stores by the parts of its second.
@@ -173,7 +173,7 @@ def test_a_map_is_encoded_as_its_block_lies(block):
 
 
 @pytest.mark.parametrize(
-    ("given", "words", "hint"),
+    ("model", "words", "hint"),
     [
         (add_one, "zg.compile: the model must be an Op; got <kernel add_one", "kernel.triton(types…)"),
         (str(MODEL), "the model must be an Op; got a string", "zg.parse(text)"),
@@ -183,11 +183,11 @@ def test_a_map_is_encoded_as_its_block_lies(block):
         (3, "the model must be an Op; got 3", None),
     ],
 )
-def test_what_is_no_model_to_compile_is_said(given, words, hint):
-    with pytest.raises(zg.KernelTypeError) as caught:
-        zg.compile(given)
-    assert words in caught.value.summary
-    assert caught.value.hint is None if hint is None else hint in (caught.value.hint or "")
+def test_what_is_no_model_to_compile_is_said(model, words, hint):
+    with pytest.raises(zg.KernelTypeError) as error:
+        zg.compile(model)
+    assert words in error.value.summary
+    assert error.value.hint is None if hint is None else hint in (error.value.hint or "")
 
 
 def test_a_broken_model_is_no_fault_of_the_compiler():
@@ -201,12 +201,12 @@ def test_a_lone_function_is_compiled():
 
 
 def test_a_gpu_model_is_compiled_from_there_on(compiled):
-    placed = compiled.stages["gpu"]
-    again = compile(placed)
-    assert list(again.stages) == ["gpu", "llvm", "ptx"] and again.stages["gpu"] is placed
+    gpu_model = compiled.stages["gpu"]
+    again = compile(gpu_model)
+    assert list(again.stages) == ["gpu", "llvm", "ptx"] and again.stages["gpu"] is gpu_model
     assert (again.ptx, again.target, again.num_warps) == (compiled.ptx, "sm_80", 2)
     assert again.arguments == compiled.arguments
-    changed = zg.transform(placed, subtracted)
+    changed = zg.transform(gpu_model, subtracted)
     assert "sub.rn.f32" in compile(changed).ptx or "0fBF800000" in compile(changed).ptx
     for options, words in (
         ({"target": "sm_90a"}, "made for target='sm_80', and cannot be compiled for target='sm_90a'"),
@@ -214,8 +214,8 @@ def test_a_gpu_model_is_compiled_from_there_on(compiled):
         ({"num_stages": 2}, "num_stages is decided"),
     ):
         with pytest.raises(zg.LaunchError, match=words):
-            compile(placed, **options)
-    assert compile(placed, target="sm_80", num_warps=2).ptx == compiled.ptx
+            compile(gpu_model, **options)
+    assert compile(gpu_model, target="sm_80", num_warps=2).ptx == compiled.ptx
 
 
 @zg.kernel
@@ -265,7 +265,7 @@ def sees_warps(x_ptr, num_warps: zg.constexpr, num_stages: zg.constexpr = 2):
 
 
 @pytest.mark.parametrize(
-    ("arguments", "keywords", "warps", "seen"),
+    ("arguments", "keywords", "warps", "expected"),
     [
         ((), {"num_warps": 8}, 8, 82),
         ((8, 5), {}, 8, 85),
@@ -273,13 +273,13 @@ def sees_warps(x_ptr, num_warps: zg.constexpr, num_stages: zg.constexpr = 2):
         ((), {"num_warps": np.int64(16), "num_stages": 1}, 16, 161),
     ],
 )
-def test_a_constexpr_parameter_named_as_an_option_is_that_option(arguments, keywords, warps, seen):
+def test_a_constexpr_parameter_named_as_an_option_is_that_option(arguments, keywords, warps, expected):
     compiled = sees_warps.compile(zg.ptr(zg.f32), *arguments, **keywords)
     assert compiled.num_warps == warps
-    assert f"@{seen}" in str(zg.simplify(compiled.stages["triton"]))
+    assert f"@{expected}" in str(zg.simplify(compiled.stages["triton"]))
     out = np.zeros(1, np.float32)
     sees_warps[(1,)](out, *arguments, **keywords)
-    assert out[0] == seen
+    assert out[0] == expected
 
 
 def test_it_takes_what_the_option_takes():
@@ -301,9 +301,9 @@ def test_a_run_time_parameter_named_as_an_option_is_not_the_option():
 
 def test_a_keyword_that_is_neither_parameter_nor_option():
     for name, hint in (("num_warp", "did you mean num_warps?"), ("num_cta", "did you mean num_ctas?")):
-        with pytest.raises(zg.LaunchError, match=f"no parameter '{name}', nor is there such an option") as caught:
+        with pytest.raises(zg.LaunchError, match=f"no parameter '{name}', nor is there such an option") as error:
             add_one.compile(zg.ptr(zg.f32), zg.i32, 64, **{name: 2})
-        assert caught.value.hint == hint
+        assert error.value.hint == hint
 
 
 # Registers.
@@ -324,23 +324,26 @@ PRODUCT = (zg.ptr(zg.f16), zg.ptr(zg.f16), zg.ptr(zg.f32))
 
 
 def test_a_sum_that_does_not_fit_the_registers_is_warned_of():
-    with pytest.warns(zg.ZigguratWarning, match="carries 512 registers in each of 32 threads, which have 255") as told:
+    with pytest.warns(
+        zg.ZigguratWarning, match="carries 512 registers in each of 32 threads, which have 255"
+    ) as record:
         product.compile(*PRODUCT, 128, 128, num_warps=1)
-    assert len(told) == 1 and "more warps" in str(told[0].message)
+    assert len(record) == 1 and "more warps" in str(record[0].message)
     assert (
-        told[0].filename == __file__ and "for _ in range" in Path(__file__).read_text().splitlines()[told[0].lineno - 1]
+        record[0].filename == __file__
+        and "for _ in range" in Path(__file__).read_text().splitlines()[record[0].lineno - 1]
     )
 
 
 def test_one_that_no_compiler_can_help_is_refused_at_once():
-    with pytest.raises(zg.ResourceError, match="a value of 1024×1024 f32 takes 4096") as caught:
+    with pytest.raises(zg.ResourceError, match="a value of 1024×1024 f32 takes 4096") as error:
         product.compile(*(zg.divisible(pointer, 16) for pointer in PRODUCT), 1024, 1024)
-    assert "for _ in range(0, 64)" in str(caught.value)
+    assert "for _ in range(0, 64)" in str(error.value)
 
 
 def test_what_fits_is_not_warned_of(recwarn):
     product.compile(*PRODUCT, 64, 64)
-    assert not [one for one in recwarn if issubclass(one.category, zg.ZigguratWarning)]
+    assert not [warning for warning in recwarn if issubclass(warning.category, zg.ZigguratWarning)]
 
 
 # Passes and notebooks.
@@ -385,5 +388,5 @@ def test_compiling_does_not_import_numpy(tmp_path):
     # Importing NumPy takes longer than compiling a small kernel.
     file = tmp_path / "program.py"
     file.write_text(KERNEL_WITHOUT_NUMPY)
-    shown = subprocess.run([sys.executable, str(file)], capture_output=True, text=True, check=True)
-    assert shown.stdout.split() == ["True", "False"]
+    output = subprocess.run([sys.executable, str(file)], capture_output=True, text=True, check=True)
+    assert output.stdout.split() == ["True", "False"]

@@ -54,8 +54,8 @@ def test_what_a_transform_has_made_is_launched(driver):
         return builder.add(arith.AddF(*operands)) if isinstance(op, arith.MulF) else None
 
     model = scale.triton(POINTER, POINTER, zg.i32, zg.f32, 64)
-    made = zg.compile(zg.transform(model, added))
-    made[(1,)](array(), array(), 5, 1.0)
+    launchable = zg.compile(zg.transform(model, added))
+    launchable[(1,)](array(), array(), 5, 1.0)
     assert driver.launches[-1]["threads"] == 128
     assert b"add.rn.f32" in driver.loads[-1] and b"mul.rn.f32" not in driver.loads[-1]
 
@@ -104,8 +104,8 @@ def test_arguments_that_it_was_not_compiled_for(driver, compiled, arguments, wor
 
 def test_arrays_that_do_not_say_where_they_are_are_asked_for(driver, compiled):
     def seen(pointer):
-        told = {"typestr": "<f4", "data": (pointer, False), "shape": (64,), "version": 3}
-        return types.SimpleNamespace(__cuda_array_interface__=told)
+        interface = {"typestr": "<f4", "data": (pointer, False), "shape": (64,), "version": 3}
+        return types.SimpleNamespace(__cuda_array_interface__=interface)
 
     driver.devices |= {0x10000: 1, 0x20000: 1, 0x30000: 0}
     compiled[(1,)](seen(0x10000), seen(0x20000), 16, 1.0)
@@ -121,9 +121,9 @@ def test_check_is_a_boolean(driver, compiled):
 
 
 def test_a_model_without_names_counts_its_arguments(driver):
-    made = zg.compile(scale.triton(POINTER, POINTER, zg.i32, zg.f32, 64))
+    nameless = zg.compile(scale.triton(POINTER, POINTER, zg.i32, zg.f32, 64))
     with pytest.raises(zg.LaunchError, match=r"'argument 1' of .* an address divisible by 16; got 0x2004"):
-        made[(1,)](array(), array(0x2004), 5, 1.0)
+        nameless[(1,)](array(), array(0x2004), 5, 1.0)
 
 
 @zg.kernel
@@ -133,15 +133,15 @@ def move(x, out):
 
 def test_descriptors(driver):
     block = zg.descriptor((16, 32), zg.f32)
-    made = move.compile(zg.divisible(block, 16), zg.divisible(block, 16))
-    driver.parameters = len(made.parameters)
-    driver.sizes = [128 if str(type_).startswith("descriptor") else 8 for type_ in made.parameters]
+    compiled = move.compile(zg.divisible(block, 16), zg.divisible(block, 16))
+    driver.parameters = len(compiled.parameters)
+    driver.sizes = [128 if str(type_).startswith("descriptor") else 8 for type_ in compiled.parameters]
     there = DeviceArray(0x10000, (64, 32), zg.f32, 0)
-    given = zg.TensorDescriptor(there, (16, 32))
-    made[(4,)](given, given)
+    descriptor = zg.TensorDescriptor(there, (16, 32))
+    compiled[(4,)](descriptor, descriptor)
     assert len(driver.launches) == 1
-    again = zg.compile(made.stages["gpu"])
-    again[(4,)](given, given)
+    again = zg.compile(compiled.stages["gpu"])
+    again[(4,)](descriptor, descriptor)
     assert len(driver.launches) == 2
     host = zg.TensorDescriptor(np.zeros((64, 32), np.float32), (16, 32))
     for wrong, words in (
@@ -150,19 +150,19 @@ def test_descriptors(driver):
         (zg.TensorDescriptor(there, (32, 32)), "got one of type descriptor<x32, x32, f32>"),
     ):
         with pytest.raises(zg.LaunchError, match=words):
-            made[(4,)](wrong, given)
+            compiled[(4,)](wrong, descriptor)
 
 
 # Resources.
 
 
 def test_the_driver_says_what_it_takes(driver, compiled):
-    made = zg.compile(compiled.stages["gpu"])
-    assert (made.registers, made.local_bytes, made.max_threads) == (40, 0, 1024)
+    again = zg.compile(compiled.stages["gpu"])
+    assert (again.registers, again.local_bytes, again.max_threads) == (40, 0, 1024)
     driver.attributes["CU_FUNC_ATTRIBUTE_NUM_REGS"] = 41
     driver.attributes["CU_FUNC_ATTRIBUTE_LOCAL_SIZE_BYTES"] = 24
-    made = zg.compile(compiled.stages["gpu"])
-    assert (made.registers, made.local_bytes) == (41, 24)
+    again = zg.compile(compiled.stages["gpu"])
+    assert (again.registers, again.local_bytes) == (41, 24)
 
 
 def without_driver(monkeypatch):
@@ -175,21 +175,21 @@ def without_driver(monkeypatch):
 
 def test_ptxas_says_it_where_no_gpu_can(monkeypatch, compiled):
     without_driver(monkeypatch)
-    said = "ptxas info : Used 33 registers, 16 bytes stack frame, 8 bytes spill stores"
-    resources = sass._resources(said)
+    report = "ptxas info : Used 33 registers, 16 bytes stack frame, 8 bytes spill stores"
+    resources = sass._resources(report)
     monkeypatch.setattr("ziggurat.launches.compiled.tool", lambda name: "/usr/bin/ptxas")
     monkeypatch.setattr("ziggurat.launches.compiled.assembled", lambda ptx, target: (b"", resources))
-    made = zg.compile(compiled.stages["gpu"])
-    assert (made.registers, made.local_bytes, made.max_threads) == (33, 16, 64)
+    again = zg.compile(compiled.stages["gpu"])
+    assert (again.registers, again.local_bytes, again.max_threads) == (33, 16, 64)
 
 
 def test_where_neither_is_it_is_said(monkeypatch, compiled):
     without_driver(monkeypatch)
     monkeypatch.setattr("ziggurat.launches.compiled.tool", lambda name: None)
-    made = zg.compile(compiled.stages["gpu"])
-    with pytest.raises(zg.LaunchError, match="neither is here: there is no NVIDIA driver") as caught:
-        made.registers
-    assert caught.value.hint == "pip install nvidia-cuda-nvcc"
+    again = zg.compile(compiled.stages["gpu"])
+    with pytest.raises(zg.LaunchError, match="neither is here: there is no NVIDIA driver") as error:
+        again.registers
+    assert error.value.hint == "pip install nvidia-cuda-nvcc"
 
 
 def test_cupy_arrays_bring_their_stream(driver, compiled, monkeypatch):
@@ -206,18 +206,18 @@ def test_cupy_arrays_bring_their_stream(driver, compiled, monkeypatch):
     cupy.ndarray = ndarray
     cupy.cuda = types.SimpleNamespace(get_current_stream=lambda: types.SimpleNamespace(ptr=55))
     monkeypatch.setitem(__import__("sys").modules, "cupy", cupy)
-    made = zg.compile(compiled.stages["gpu"])  # A loaded kernel keeps the driver of the test that loaded it.
-    made[(1,)](ndarray(), ndarray(), 16, 1.0)
+    again = zg.compile(compiled.stages["gpu"])  # A loaded kernel keeps the driver of the test that loaded it.
+    again[(1,)](ndarray(), ndarray(), 16, 1.0)
     assert driver.launches[-1]["stream"] == ("stream", 55)
 
 
 def test_a_kernel_is_launched_on_a_gpu_and_here_in_turn(driver):
     """Both kinds of launches share one table of launchers."""
     kernel = zg.kernel(scale.fn)
-    kept = kernel[(1,)]
+    launcher = kernel[(1,)]
     x, y = np.arange(64, dtype=np.float32), np.zeros(64, np.float32)
     for count in range(1, 4):
-        for launch in (kernel[(1,)], kept):
+        for launch in (kernel[(1,)], launcher):
             launch(array(0x1000), array(0x2000), 32, 0.5, 64)
             y[:] = 0
             launch(x, y, 32, 0.5, 64)

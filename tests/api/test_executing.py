@@ -54,9 +54,9 @@ def test_a_model_runs_as_its_function():
 
 
 def test_what_python_raises():
-    with pytest.raises(zg.KernelRuntimeError, match="ZeroDivisionError") as caught:
+    with pytest.raises(zg.KernelRuntimeError, match="ZeroDivisionError") as error:
         zg.execute(zg.function(_divide), 1, 0)
-    assert "return a // b" in str(caught.value)
+    assert "return a // b" in str(error.value)
 
 
 def _divide(a, b):

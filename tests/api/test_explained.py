@@ -45,8 +45,8 @@ def file(tmp_path: Any) -> str:
 
 
 def test_cycles_of_a_grid(file: str, capsys: pytest.CaptureFixture[str]):
-    given = "f32[4096], f32[1024], 4096, 1, 1024"
-    assert main(["explain", f"{file}:total", given, "--grid", "2,1"]) == 0
+    arguments = "f32[4096], f32[1024], 4096, 1, 1024"
+    assert main(["explain", f"{file}:total", arguments, "--grid", "2,1"]) == 0
     text = capsys.readouterr().out
     # A stride of 1 is compiled in, as a launch does. 4 iterations of 4096 bytes, and 4096 that are stored.
     assert "100 %     128" in text and "; `" not in text
@@ -57,8 +57,8 @@ def test_cycles_of_a_grid(file: str, capsys: pytest.CaptureFixture[str]):
 
 
 def test_descriptors_and_the_sizes_that_they_have(file: str, capsys: pytest.CaptureFixture[str]):
-    given = "f16[256, 512; 128, 64], f16[128, 512; 128, 64], f16[256, 128; 128, 128], 512, 128, 128, 64"
-    assert main(["explain", f"{file}:product", given, "--grid", "2"]) == 0
+    arguments = "f16[256, 512; 128, 64], f16[128, 512; 128, 64], f16[256, 128; 128, 128], 512, 128, 128, 64"
+    assert main(["explain", f"{file}:product", arguments, "--grid", "2"]) == 0
     last = capsys.readouterr().out.splitlines()[-1]
     # 8 steps of 128×128×64: 512 cycles of the matrix units each.
     assert last.startswith("2 programs, cycles of an SM for each: matrix units 4096, shared memory ")
@@ -70,7 +70,7 @@ def test_loops_that_do_not_follow_from_the_arguments(file: str, capsys: pytest.C
 
 
 @pytest.mark.parametrize(
-    ("options", "said"),
+    ("options", "message"),
     [
         (["--grid", "x"], "--grid must be sizes of one or more; got x\n  hint: --grid 4 1"),
         (
@@ -80,9 +80,9 @@ def test_loops_that_do_not_follow_from_the_arguments(file: str, capsys: pytest.C
         (["--grid", "1", "--target", "cpu"], "explain must have a GPU as its target; got the target 'cpu'"),
     ],
 )
-def test_misuse(file: str, options: list[str], said: str, capsys: pytest.CaptureFixture[str]):
+def test_misuse(file: str, options: list[str], message: str, capsys: pytest.CaptureFixture[str]):
     assert main(["explain", f"{file}:total", "f32[64], f32[32], 64, 1, 32", *options]) == 1
-    assert said in capsys.readouterr().err
+    assert message in capsys.readouterr().err
 
 
 @attrs.frozen

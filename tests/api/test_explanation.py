@@ -120,13 +120,13 @@ def test_chunks_of_blocks_have_a_table():
 
 
 def test_what_is_not_done_is_said_without_a_warning():
-    made = summed.compile(F16, F32, zg.i32, 64)
+    compiled = summed.compile(F16, F32, zg.i32, 64)
     rough = zg.descriptor((128, 256), zg.f16)
     types = [block(128, 64), block(256, 64), rough, N, N, N, 128, 256, 64, 8, False]
     by_pointers = kernels.matmul_blocks.compile(*types, num_warps=8)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        text = made.explain()
+        text = compiled.explain()
         other = by_pointers.explain()
     assert (
         "^ no copies ahead of the dots: an op in its loop writes to the same memory or orders accesses (tt.st" in text
@@ -177,6 +177,6 @@ def test_a_compiled_gpu_model_has_no_reasons():
 
 
 def test_lines_without_a_place():
-    made = add.compile(F32, F32, N, 1024)
-    model = zg.parse(str(made.stages["triton"]))  # Text without locations.
+    compiled = add.compile(F32, F32, N, 1024)
+    model = zg.parse(str(compiled.stages["triton"]))  # Text without locations.
     assert "   ?    4096" in zg.compile(model).explain()

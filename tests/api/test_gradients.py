@@ -41,8 +41,8 @@ def test_the_parameters_are_followed_by_their_gradients():
         "x_ptr", "d_x_ptr", "w_ptr", "d_w_ptr", "out_ptr", "d_out_ptr", "n", "BLOCK", "FORM",
     ]  # fmt: skip
     assert kernel.name == "d_scale"
-    one = zg.grad(scale, wrt="w_ptr", of=["out_ptr"])
-    assert list(one.signature.parameters)[:5] == ["x_ptr", "w_ptr", "d_w_ptr", "out_ptr", "d_out_ptr"]
+    gradient = zg.grad(scale, wrt="w_ptr", of=["out_ptr"])
+    assert list(gradient.signature.parameters)[:5] == ["x_ptr", "w_ptr", "d_w_ptr", "out_ptr", "d_out_ptr"]
 
 
 def test_launches():
@@ -94,20 +94,20 @@ def test_the_gradient_of_a_tuned_kernel():
 
 
 def test_the_gradient_of_a_tuned_kernel_has_the_choice_of_the_kernel():
-    settings = {"early_config_prune": lambda configs, named, **more: configs[1:]}
+    settings = {"early_config_prune": lambda configs, keywords, **more: configs[1:]}
     configs = [zg.Config({"BLOCK": 8}), zg.Config({"BLOCK": 16})]
     tuned = zg.autotune(configs, key=["n"], prune_configs_by=settings)(scale)
     d_scale = zg.grad(tuned, wrt="x_ptr", of="out_ptr")
-    seen = []
+    calls = []
     x, w, d_out, d_x = *np.random.default_rng(0).standard_normal((3, 20), np.float32), np.zeros(20, np.float32)
-    d_scale[lambda meta: seen.append(meta["BLOCK"]) or (zg.cdiv(20, meta["BLOCK"]),)](
+    d_scale[lambda meta: calls.append(meta["BLOCK"]) or (zg.cdiv(20, meta["BLOCK"]),)](
         x, d_x, w, x, d_out, 20, interpret=True
     )
     np.testing.assert_array_equal(d_x, d_out * w)
     tuned._key = lambda arguments, keywords: keywords["n"]  # The key of arrays on a GPU.
     tuned.choices[20] = tuned.tuning.configs[0]
-    d_scale[lambda meta: seen.append(meta["BLOCK"]) or (3,)](x, d_x, w, x, d_out, 20, interpret=True)
-    assert seen == [16, 8]
+    d_scale[lambda meta: calls.append(meta["BLOCK"]) or (3,)](x, d_x, w, x, d_out, 20, interpret=True)
+    assert calls == [16, 8]
 
 
 @pytest.mark.parametrize("name", ["rint", "round", "asin", "acos", "atan", "sinh", "cosh", "log1p", "expm1"])
@@ -193,10 +193,10 @@ def test_the_second_derivative():
 )
 def test_parameters_that_do_not_fit(wrt, of, message):
     kernel = zg.grad(scale, wrt=wrt, of=of)
-    given = {"x_ptr": f32, "w_ptr": f32, "out_ptr": f32, "n": i32, "BLOCK": 8}
-    given |= {f"d_{name}": given[name] for name in (wrt, of)}
+    types = {"x_ptr": f32, "w_ptr": f32, "out_ptr": f32, "n": i32, "BLOCK": 8}
+    types |= {f"d_{name}": types[name] for name in (wrt, of)}
     with pytest.raises((KernelTypeError, LaunchError), match=message):
-        kernel.triton(**given)
+        kernel.triton(**types)
 
 
 def test_arrays_of_integers_and_of_other_types():
@@ -209,13 +209,13 @@ def test_arrays_of_integers_and_of_other_types():
 
 def test_an_array_that_is_only_written_has_no_gradient_of_its_own():
     @zg.kernel
-    def copy(x, kept, out):
+    def copy(x, rest, out):
         value = zg.load(x)
-        zg.store(kept, value)
+        zg.store(rest, value)
         zg.store(out, value)
 
-    with pytest.raises(KernelTypeError, match="'kept' in 'wrt' must be an array that the kernel reads"):
-        zg.grad(copy, wrt="kept", of="out").triton(f32, f32, f32, f32, f32)
+    with pytest.raises(KernelTypeError, match="'rest' in 'wrt' must be an array that the kernel reads"):
+        zg.grad(copy, wrt="rest", of="out").triton(f32, f32, f32, f32, f32)
 
 
 def test_it_is_no_python_function():

@@ -43,13 +43,13 @@ def hosted(n=1000):
 @pytest.mark.parametrize("n", [1000, 1024])
 def test_in_memory(n):
     x, out = hosted(n)
-    seen = []
-    kernel = computed(EVEN=lambda args: seen.append(dict(args)) or even(args))
+    calls = []
+    kernel = computed(EVEN=lambda args: calls.append(dict(args)) or even(args))
     kernel[grid](x, out, n, BLOCK=64)
     assert np.array_equal(out, 2 * x)
-    (given,) = seen
-    assert {name: given[name] for name in ("n", "BLOCK", "FACTOR")} == {"n": n, "BLOCK": 64, "FACTOR": 2}
-    assert given["x_ptr"] is x and "EVEN" not in given
+    (arguments,) = calls
+    assert {name: arguments[name] for name in ("n", "BLOCK", "FACTOR")} == {"n": n, "BLOCK": 64, "FACTOR": 2}
+    assert arguments["x_ptr"] is x and "EVEN" not in arguments
 
 
 def test_on_a_gpu_each_value_is_a_kernel(gpu):
@@ -63,16 +63,16 @@ def test_on_a_gpu_each_value_is_a_kernel(gpu):
 
 
 def test_later_ones_see_earlier_ones(gpu):
-    seen = []
+    calls = []
     kernel = computed(
         BLOCK=lambda args: zg.next_power_of_2(args["n"]) // 2,
-        EVEN=lambda args: seen.append(args["BLOCK"]) or even(args),
+        EVEN=lambda args: calls.append(args["BLOCK"]) or even(args),
         num_warps=lambda args: 8 if args["EVEN"] else 2,
     )
     x, out = zg.empty(1024), zg.empty(1024)
     kernel[grid](x, out, 1024)
     kernel[grid](x, out, 1000)
-    assert seen == [512, 512]
+    assert calls == [512, 512]
     assert [(launch["grid"][0], launch["threads"]) for launch in gpu.launches] == [(2, 256), (2, 64)]
 
 
@@ -113,16 +113,16 @@ def test_tuned_in_any_order_of_decorators(gpu, order):
 
 
 def test_configurations_are_computed_with_before_they_are_measured(gpu):
-    seen, hooked = [], []
+    calls, hooked = [], []
     kernel = zg.autotune(
         [zg.Config({"BLOCK": 64}, num_warps=2, pre_hook=hooked.append), zg.Config({"BLOCK": 512}, num_warps=4)],
         ["n"],
         measure=gpu.measure({64: 1.0, 128: 2.0}),
-    )(computed(EVEN=lambda args: seen.append((args["BLOCK"], args["num_warps"])) or even(args)))
+    )(computed(EVEN=lambda args: calls.append((args["BLOCK"], args["num_warps"])) or even(args)))
     kernel[grid](zg.empty(960), zg.empty(960), 960)
-    assert set(seen) == {(64, 2), (512, 4)}
+    assert set(calls) == {(64, 2), (512, 4)}
     assert kernel.last.about["computed"] == [{"EVEN": "True"}, {"EVEN": "False"}]
-    assert [given["EVEN"] for given in hooked] == [True, True] and hooked[0]["FACTOR"] == 2
+    assert [call["EVEN"] for call in hooked] == [True, True] and hooked[0]["FACTOR"] == 2
     assert Records().get(kernel.last.about) == kernel.last
 
 
@@ -135,9 +135,9 @@ def test_a_computed_kernel_is_a_kernel():
 def test_a_function_without_zg_kernel_is_told_so():
     pending = zg.heuristics({"EVEN": even})(scale)
     assert pending.__name__ == "scale" and not isinstance(pending, zg.Kernel)
-    with pytest.raises(zg.LaunchError, match="'scale' must be a kernel to be launched") as caught:
+    with pytest.raises(zg.LaunchError, match="'scale' must be a kernel to be launched") as error:
         pending[(1,)]
-    assert "@zg.kernel" in caught.value.hint
+    assert "@zg.kernel" in error.value.hint
     assert not hasattr(scale, "ziggurat_wrap")  # The function may be decorated otherwise, elsewhere.
     assert type(zg.kernel(scale)) is zg.Kernel
 
@@ -170,9 +170,9 @@ def test_what_a_launch_does_wrong():
     x, out = hosted()
     kernel = computed()
     for arguments, keywords in (((x, out, 1000, 64, True), {}), ((x, out, 1000, 64), {"EVEN": True})):
-        with pytest.raises(zg.LaunchError, match=r"'EVEN' of 'scale' is computed by zg\.heuristics") as caught:
+        with pytest.raises(zg.LaunchError, match=r"'EVEN' of 'scale' is computed by zg\.heuristics") as error:
             kernel[grid](*arguments, **keywords)
-        assert "leave it out" in caught.value.hint
+        assert "leave it out" in error.value.hint
     with pytest.raises(zg.LaunchError, match="'scale' needs 'BLOCK'"):
         kernel[(1,)](x, out, 1000)
     with pytest.raises(zg.LaunchError, match="got 7"):
@@ -184,17 +184,17 @@ def test_what_a_launch_does_wrong():
 
 def test_what_a_heuristic_does_wrong():
     x, out = hosted()
-    with pytest.raises(zg.LaunchError, match="the heuristic of 'EVEN' of 'scale' reads 'm', which is no arg") as caught:
+    with pytest.raises(zg.LaunchError, match="the heuristic of 'EVEN' of 'scale' reads 'm', which is no arg") as error:
         computed(EVEN=lambda args: args["m"] == 0)[(1,)](x, out, 1000, 64)
-    assert "'x_ptr', 'out_ptr', 'n', 'BLOCK'" in caught.value.hint
-    with pytest.raises(zg.LaunchError, match="reads 'FACTOR', which is not computed yet") as caught:
+    assert "'x_ptr', 'out_ptr', 'n', 'BLOCK'" in error.value.hint
+    with pytest.raises(zg.LaunchError, match="reads 'FACTOR', which is not computed yet") as error:
 
         def odd(x_ptr, EVEN: zg.constexpr, FACTOR: zg.constexpr):
             zg.store(x_ptr, FACTOR)
 
         values = {"EVEN": lambda args: args["FACTOR"], "FACTOR": lambda args: 3}
         zg.heuristics(values)(zg.kernel(odd))[(1,)](x)
-    assert caught.value.hint == "write 'FACTOR' before 'EVEN'"
+    assert error.value.hint == "write 'FACTOR' before 'EVEN'"
     with pytest.raises(ZeroDivisionError):
         computed(EVEN=lambda args: 1 / 0)[(1,)](x, out, 1000, 64)
     with pytest.raises(zg.LaunchError, match="'EVEN' of 'scale' is compiled in"):

@@ -65,10 +65,10 @@ def test_a_launcher_kept_from_before_the_first_launch(
     make: Callable[[], Any], grid: Any, monkeypatch: pytest.MonkeyPatch
 ):
     kernel = make()
-    kept = kernel[grid]
-    launched(kernel, kept, 3, 1)
-    monkeypatch.setattr(kernel, "launch", lambda *given, **named: pytest.fail("a known launch takes the slow path"))
-    launched(kernel, kept, 3, 5)
+    launcher = kernel[grid]
+    launched(kernel, launcher, 3, 1)
+    monkeypatch.setattr(kernel, "launch", lambda *a, **k: pytest.fail("a known launch takes the slow path"))
+    launched(kernel, launcher, 3, 5)
     launched(kernel, kernel[grid], 3, 2)
 
 
@@ -76,7 +76,7 @@ def test_a_launcher_kept_from_before_the_first_launch(
 def test_a_launch_with_a_new_grid_takes_the_quick_path(make: Callable[[], Any], monkeypatch: pytest.MonkeyPatch):
     kernel = make()
     launched(kernel, kernel[2], 2, 2)
-    monkeypatch.setattr(kernel, "launch", lambda *given, **named: pytest.fail("a new grid takes the slow path"))
+    monkeypatch.setattr(kernel, "launch", lambda *a, **k: pytest.fail("a new grid takes the slow path"))
     for _ in range(2):
         for size in range(1, 1001):
             x = np.zeros(N, np.int32)
@@ -101,14 +101,14 @@ def test_launchers_are_bounded_in_number_and_quick_to_make():
 
 def test_a_launcher_outlives_the_code(monkeypatch: pytest.MonkeyPatch):
     kernel = explicit()
-    kept = kernel[2]
-    launched(kernel, kept, 2, 3)
+    early = kernel[2]
+    launched(kernel, early, 2, 3)
     later = kernel[2]
     kernel.forget()
-    for launcher in (kept, later, kernel[2]):
+    for launcher in (early, later, kernel[2]):
         launched(kernel, launcher, 2, 2)
-    monkeypatch.setattr(kernel, "launch", lambda *given, **named: pytest.fail("the launcher is slow for ever"))
-    for launcher in (kept, later):
+    monkeypatch.setattr(kernel, "launch", lambda *a, **k: pytest.fail("the launcher is slow for ever"))
+    for launcher in (early, later):
         launched(kernel, launcher, 2, 2)
 
 
@@ -154,10 +154,10 @@ def test_other_things_than_grids_are_refused_before_and_after_launches(
     make: Callable[[], Any], grid: Any, by_function: bool
 ):
     kernel, x = make(), np.zeros(N, np.int32)
-    given: Any = (lambda meta: grid) if by_function else grid
-    kept = kernel[given]
+    value: Any = (lambda meta: grid) if by_function else grid
+    early = kernel[value]
     for _ in range(2):
-        for launcher in (kernel[given], kept):
+        for launcher in (kernel[value], early):
             with pytest.raises(zg.LaunchError, match="must be one to three sizes, integers from 0"):
                 launcher(x, N)
         for size in (1, (1,), (1, 1), (1, 1, 1)):
@@ -191,14 +191,14 @@ def test_missing_arguments_are_found_before_the_function_of_the_grid_is_called(m
     kernel, x = make(), np.zeros(N, np.int32)
     grid: Any = lambda meta: (meta["n"] // meta["B"] + 1,)  # noqa: E731
     for _ in range(2):
-        for given, named, words in (
+        for arguments, keywords, words in (
             ((x,), {}, "needs 'n'"), ((x, 1, N, 5), {}, "takes 3 arguments; got 4"), ((x, "1"), {}, "'n'"),
             ((x, 1), {"wraps": 3}, "wraps"), ((x, 1), {"n": 3}, "'n' twice"),
         ):  # fmt: skip
-            if make is in_triton and given[1:] == ("1",):
+            if make is in_triton and arguments[1:] == ("1",):
                 continue  # A string is compiled in.
             with pytest.raises((zg.LaunchError, KeyError), match=words):
-                kernel[grid](*given, **named)
+                kernel[grid](*arguments, **keywords)
         kernel[grid](x, 1)
 
 
@@ -224,15 +224,15 @@ def triton_stored(x_ptr, n, B: tl.constexpr, V: tl.constexpr):
 @pytest.mark.parametrize("make", [lambda: zg.kernel(stored.fn), lambda: triton.jit(triton_stored.fn)])
 def test_specializations_are_bounded_in_number(make: Callable[[], Any]):
     kernel = make()
-    kept = kernel[1]
+    launcher = kernel[1]
     x = np.zeros(N, np.int32)
-    kept(x, 3, B=4, V=1000)
+    launcher(x, 3, B=4, V=1000)
     values = range(MAX_SPECIALIZATIONS + 10)
     sweep(kernel, values)
     tables = [value for value in (*vars(kernel).values(), *vars(kernel.native).values()) if hasattr(value, "limit")]
     assert tables and max(map(len, tables)) <= MAX_LAUNCHERS
     assert len(kernel._models) <= MAX_SPECIALIZATIONS and len(kernel.compiled) <= 2 * MAX_SPECIALIZATIONS
-    kept(x, 3, B=4, V=1000)  # Its code is gone, and is made again.
+    launcher(x, 3, B=4, V=1000)  # Its code is gone, and is made again.
     assert x[0] == 1000
     sweep(kernel, values)
 

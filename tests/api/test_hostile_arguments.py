@@ -72,8 +72,8 @@ class Tensor(torch.Tensor):
 class Lies:
     """An object whose `__array_interface__` or `__dlpack__` is none."""
 
-    def __init__(self, **named: Any) -> None:
-        vars(self).update(named)
+    def __init__(self, **keywords: Any) -> None:
+        vars(self).update(keywords)
 
 
 class Raises:
@@ -81,7 +81,7 @@ class Raises:
     def __array_interface__(self) -> Any:
         raise RuntimeError("no")
 
-    def __dlpack__(self, **named: Any) -> Any:
+    def __dlpack__(self, **keywords: Any) -> Any:
         raise RuntimeError("no")
 
     def __dlpack_device__(self) -> Any:
@@ -233,9 +233,9 @@ def test_arrays_have_one_verdict_at_each_launch(make: Callable[[], Any], name: s
     tolerant = make in (in_triton, in_triton_tuned)  # An access outside of an array reads 0.
     if tolerant and name in OUTSIDE:
         pytest.skip("Triton's programs read 0 outside of arrays")
-    kept = kernel[GRIDS[0]]
+    early = kernel[GRIDS[0]]
     for warm in (False, True):
-        for launcher in (kernel[GRIDS[0]], kept, kernel[GRIDS[1]]):
+        for launcher in (kernel[GRIDS[0]], early, kernel[GRIDS[1]]):
             for options in ({}, {"interpret": True}, {"strict": True}):
                 result = verdict(launcher, array(), 2, **options)
                 assert (result is None) == (expected is None), (warm, options)

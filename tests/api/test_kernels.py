@@ -38,9 +38,9 @@ def double() -> Kernel:
 def test_a_kernel_is_the_function_it_was_made_of(double):
     assert isinstance(double, Kernel) and double.name == "double" and double.__doc__ == "Each element twice."
     assert repr(double) == "<kernel double(x_ptr, n, B: zg.constexpr)>"
-    with pytest.raises(zg.LaunchError, match="'double' is a kernel, which must be launched over a grid") as caught:
+    with pytest.raises(zg.LaunchError, match="'double' is a kernel, which must be launched over a grid") as error:
         double(1, 2, 3)
-    assert caught.value.hint == "double[grid](…)"
+    assert error.value.hint == "double[grid](…)"
 
 
 def test_models_are_kept_by_signature(double):
@@ -52,8 +52,8 @@ def test_models_are_kept_by_signature(double):
 
 def test_the_module_and_the_attribution(double):
     assert [f.attributes["sym_name"] for f in double.module.functions().values()] == ["doubled", double.__qualname__]
-    found = double.attribution(F32, zg.i32, 8)
-    assert found.parameter_types[:2] == (F32, zg.i32) and "tensor<x8, f32>" in str(found)
+    attribution = double.attribution(F32, zg.i32, 8)
+    assert attribution.parameter_types[:2] == (F32, zg.i32) and "tensor<x8, f32>" in str(attribution)
 
 
 def test_a_launch_runs_every_program(double):
@@ -158,9 +158,9 @@ def test_strict_finds_a_store_of_an_undefined_element():
     ],
 )
 def test_arguments_that_do_not_fit(double, arguments, message, hint):
-    with pytest.raises(zg.LaunchError, match=message) as caught:
+    with pytest.raises(zg.LaunchError, match=message) as error:
         double[1](*arguments, B=8)
-    assert (caught.value.hint or "").startswith(hint) if hint else caught.value.hint is None
+    assert (error.value.hint or "").startswith(hint) if hint else error.value.hint is None
     assert double._models == {}
 
 
@@ -174,9 +174,9 @@ def test_grids_that_do_not_fit(double):
 
 
 def test_a_failing_program_is_an_error_at_the_kernels_line(double):
-    with pytest.raises(zg.MemoryAccessError) as caught:
+    with pytest.raises(zg.MemoryAccessError) as error:
         double[1](np.zeros(4, np.float32), 8, B=8)
-    assert caught.value.location.file == __file__
+    assert error.value.location.file == __file__
 
 
 def test_a_kernel_is_compiled_without_a_gpu(double):
@@ -191,15 +191,15 @@ def test_only_functions_become_kernels():
 
 
 def test_a_misspelled_keyword_is_answered_before_what_is_missing():
-    for keywords, meant in (
+    for keywords, hint in (
         ({"BLOK": 64}, "BLOCK"),
         ({"BLOCK": 64, "num_warp": 4}, "num_warps"),
         ({"strct": True}, "strict"),
     ):
         x = np.zeros(64, np.float32)
-        with pytest.raises(zg.LaunchError, match="nor is there such an option") as caught:
+        with pytest.raises(zg.LaunchError, match="nor is there such an option") as error:
             masked[1](x, 64, **keywords)
-        assert caught.value.hint == f"did you mean {meant}?"
+        assert error.value.hint == f"did you mean {hint}?"
 
 
 @zg.kernel

@@ -27,17 +27,17 @@ def own(pointer=0x1000, device=0, element=zg.f32):
 
 def interface(typestr="<f4"):
     """An array that has CUDA's array interface alone, and so no dtype."""
-    said = {"shape": (64,), "typestr": typestr, "data": (0x1000, False), "version": 3, "strides": None}
-    return SimpleNamespace(__cuda_array_interface__=said)
+    facts = {"shape": (64,), "typestr": typestr, "data": (0x1000, False), "version": 3, "strides": None}
+    return SimpleNamespace(__cuda_array_interface__=facts)
 
 
 def capsule(bits=32, device=0, kind=2):
     """An array that has DLPack alone."""
-    held = arrays._Tensor(0x1000, kind, device, 1, 2, bits, 1, None, None, 0)
+    tensor = arrays._Tensor(0x1000, kind, device, 1, 2, bits, 1, None, None, 0)
     new = ctypes.pythonapi.PyCapsule_New
     new.restype, new.argtypes = ctypes.py_object, [ctypes.c_void_p, ctypes.c_char_p, ctypes.c_void_p]
-    made = new(ctypes.addressof(held), b"dltensor", None)
-    return SimpleNamespace(__dlpack__=lambda: made, __dlpack_device__=lambda: (kind, device), kept=held)
+    capsule_object = new(ctypes.addressof(tensor), b"dltensor", None)
+    return SimpleNamespace(__dlpack__=lambda: capsule_object, __dlpack_device__=lambda: (kind, device), kept=tensor)
 
 
 def asked(kernel, *arguments, **keywords):
@@ -109,14 +109,14 @@ def test_an_array_in_the_key_adds_nothing(fake):
     assert asked(kernel, own(), own(), 5) == asked(kernel, own(), own(), 5)
 
 
-@pytest.mark.parametrize("made", [interface, capsule])
-def test_arrays_that_are_known_by_a_protocol_alone(fake, made):
-    kernel, other = tuned("n"), interface("<f2") if made is interface else capsule(16)
-    assert types_of({"x": made(), "y": other, "n": 5, "z": None}) == {"x": "f32", "y": "f16"}
-    first = asked(kernel, made(), made(), 5)
-    assert first == asked(kernel, made(), made(), 5) != asked(kernel, other, made(), 5)
-    if made is capsule:
-        assert first != asked(kernel, made(device=1), made(device=1), 5)
+@pytest.mark.parametrize("make", [interface, capsule])
+def test_arrays_that_are_known_by_a_protocol_alone(fake, make):
+    kernel, other = tuned("n"), interface("<f2") if make is interface else capsule(16)
+    assert types_of({"x": make(), "y": other, "n": 5, "z": None}) == {"x": "f32", "y": "f16"}
+    first = asked(kernel, make(), make(), 5)
+    assert first == asked(kernel, make(), make(), 5) != asked(kernel, other, make(), 5)
+    if make is capsule:
+        assert first != asked(kernel, make(device=1), make(device=1), 5)
 
 
 def test_descriptors_ask_with_their_blocks(fake):
@@ -130,8 +130,8 @@ def test_descriptors_ask_with_their_blocks(fake):
 
 def test_what_no_launch_takes(fake):
     host = np.zeros((64, 64), np.float32)
-    described = zg.TensorDescriptor(zg.empty((64, 64), np.float32), (16, 16))
-    assert not refused({"x": own(), "y": interface(), "z": None, "n": 5, "d": described})
+    descriptor = zg.TensorDescriptor(zg.empty((64, 64), np.float32), (16, 16))
+    assert not refused({"x": own(), "y": interface(), "z": None, "n": 5, "d": descriptor})
     assert not refused({"x": own(device=1), "y": own(device=1)})
     for wrong in (host, zg.TensorDescriptor(host, (16, 16)), own(device=1), capsule(kind=1), capsule(device=1)):
         assert refused({"x": own(), "y": wrong}) and refused({"y": wrong, "x": own()})

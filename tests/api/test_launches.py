@@ -8,7 +8,7 @@ import ziggurat as zg
 from ziggurat.backend.cuda import cache
 from ziggurat.backend.cuda.launch import Dispatcher
 from ziggurat.backend.cuda.specialize import MISSING, Constant, RunTime, Specialization
-from ziggurat.launches.gpu import GpuKernel, built
+from ziggurat.launches.gpu import GpuKernel, binary_for
 
 
 @pytest.fixture
@@ -22,45 +22,45 @@ def kernel():
 
 
 @pytest.fixture
-def kept(tmp_path, monkeypatch):
+def store(tmp_path, monkeypatch):
     """The cache on disk, in a folder of the test."""
-    made = cache.Cache(tmp_path)
-    monkeypatch.setattr(cache, "Cache", lambda: made)
-    return made
+    store = cache.Cache(tmp_path)
+    monkeypatch.setattr(cache, "Cache", lambda: store)
+    return store
 
 
 def spec(n=None, block=32, **options):
-    given = RunTime("n", zg.i32) if n is None else Constant("n", n, zg.i32)
-    arguments = (RunTime("x_ptr", zg.ptr(zg.f32), 16), given, RunTime("m", zg.f32), Constant("BLOCK", block))
+    argument = RunTime("n", zg.i32) if n is None else Constant("n", n, zg.i32)
+    arguments = (RunTime("x_ptr", zg.ptr(zg.f32), 16), argument, RunTime("m", zg.f32), Constant("BLOCK", block))
     return Specialization(arguments, "sm_80", tuple(options.items()))
 
 
-def test_a_kernel_is_compiled_for_the_arguments_and_the_options(kernel, kept):
-    binary = built(kernel, spec(num_warps=2))
+def test_a_kernel_is_compiled_for_the_arguments_and_the_options(kernel, store):
+    binary = binary_for(kernel, spec(num_warps=2))
     assert (binary.name, binary.target, binary.num_warps) == ("shift", "sm_80", 2)
     assert [parameter.kind for parameter in binary.parameters] == ["ptr", "i32", "f32"]
     (signature,) = kernel._models
     assert signature.divisibility == (16, 1, 1)
 
 
-def test_what_is_on_disk_is_not_compiled_again(kernel, kept, monkeypatch):
-    first = built(kernel, spec())
-    assert len(kept.entries()) == 1
+def test_what_is_on_disk_is_not_compiled_again(kernel, store, monkeypatch):
+    first = binary_for(kernel, spec())
+    assert len(store.entries()) == 1
 
     def compiles(*_, **__):
         raise AssertionError("it was compiled again")
 
     monkeypatch.setattr("ziggurat.launches.gpu.compile_model", compiles)
-    assert built(kernel, spec()) == first
+    assert binary_for(kernel, spec()) == first
     with pytest.raises(AssertionError, match="compiled again"):
-        built(kernel, spec(num_warps=8))
+        binary_for(kernel, spec(num_warps=8))
 
 
-def test_an_integer_whose_value_is_known_keeps_its_type_and_its_place(kernel, kept):
-    binary = built(kernel, spec(n=1))
+def test_an_integer_whose_value_is_known_keeps_its_type_and_its_place(kernel, store):
+    binary = binary_for(kernel, spec(n=1))
     signatures = list(kernel._models)
     assert signatures[0].types[1] == zg.i32, "the model is that of any integer"
-    assert binary.code != built(kernel, spec()).code
+    assert binary.code != binary_for(kernel, spec()).code
 
 
 def test_the_dispatcher_knows_the_parameters(kernel):

@@ -63,30 +63,30 @@ def test_launches_have_the_interpreter_s_result():
 @pytest.mark.parametrize("library", ["numpy", "torch", "bfloat16", "jax", "dlpack", "descriptor"])
 def test_arrays_of_other_libraries_are_not_copied(library: str):
     x, y, out = arrays()
-    given: list[Any] = [x, y, out]
+    inputs: list[Any] = [x, y, out]
     if library == "torch":
         torch = pytest.importorskip("torch")
-        given = [torch.from_numpy(array) for array in given]
+        inputs = [torch.from_numpy(array) for array in inputs]
     elif library == "bfloat16":
         torch = pytest.importorskip("torch")
-        given = [torch.from_numpy(array).to(torch.bfloat16) for array in given]
-        out = given[2]
+        inputs = [torch.from_numpy(array).to(torch.bfloat16) for array in inputs]
+        out = inputs[2]
     elif library == "jax":
         jax = pytest.importorskip("jax")
-        given = [*map(jax.numpy.asarray, given[:2]), out]
+        inputs = [*map(jax.numpy.asarray, inputs[:2]), out]
     elif library == "dlpack":
 
         class Protocol:
             def __init__(self, array: Any) -> None:
                 self.__dlpack__, self.__dlpack_device__ = array.__dlpack__, array.__dlpack_device__
 
-        given = [*map(Protocol, given[:2]), out]
+        inputs = [*map(Protocol, inputs[:2]), out]
     kernel = fresh()
     for _ in range(2):
         out[:] = 0
-        kernel[16,](*given, 1000, interpret=False)
+        kernel[16,](*inputs, 1000, interpret=False)
         if library == "bfloat16":
-            assert (given[2] == given[0] + given[1]).all()
+            assert (inputs[2] == inputs[0] + inputs[1]).all()
         else:
             np.testing.assert_array_equal(out, x + y)
 
@@ -105,15 +105,15 @@ def test_descriptors():
 
 
 def test_a_stray_access_is_the_interpreter_s_error():
-    said: set[str] = set()
+    messages: set[str] = set()
     x, y, out = arrays()
     kernel = fresh()
     for options in ({"interpret": True}, {"interpret": False}, {"interpret": False}):
-        with pytest.raises(zg.MemoryAccessError) as caught:
+        with pytest.raises(zg.MemoryAccessError) as error:
             kernel[17,](x, y, out[:993], 1024, interpret=options["interpret"])
-        said.add(str(caught.value))
-    assert len(said) == 1
-    assert "program (15, 0, 0) reads x_ptr[1000], but x_ptr has 1000 elements" in said.pop()
+        messages.add(str(error.value))
+    assert len(messages) == 1
+    assert "program (15, 0, 0) reads x_ptr[1000], but x_ptr has 1000 elements" in messages.pop()
     kernel[16,](x, y, out, 1000, interpret=False)
     with pytest.raises(zg.MemoryAccessError, match=r"program \(15, 0, 0\) reads x_ptr"):
         kernel[16,](x, y, out, 1008, interpret=False)  # by a plan, as 1008 is divisible by 16 as 1000 is not
@@ -168,7 +168,7 @@ def test_grids_are_known_at_later_launches(grid: Any, monkeypatch: pytest.Monkey
     kernel = fresh()
     x, y, out = arrays()
     kernel[grid](x, y, out, 1000, 64)
-    monkeypatch.setattr(kernel, "launch", lambda *given, **named: pytest.fail("the grid is not known"))
+    monkeypatch.setattr(kernel, "launch", lambda *arguments, **keywords: pytest.fail("the grid is not known"))
     out[:] = 0
     kernel[grid](x, y, out, 1000, 64)
     np.testing.assert_array_equal(out, x + y)
@@ -196,16 +196,16 @@ def converted(out_ptr, value):
 )
 def test_numbers_of_numpy_are_known_at_later_launches(first: Any, same: list[Any], others: list[Any]):
     kernel = zg.kernel(converted.fn)
-    found, expected = np.zeros(1), np.zeros(1)
+    out, expected = np.zeros(1), np.zeros(1)
     slow, launch = [], kernel.launch
-    kernel.launch = lambda *given, **named: (slow.append(given), launch(*given, **named))  # pyright: ignore
-    kernel[(1,)](found, first)
+    kernel.launch = lambda *arguments, **keywords: (slow.append(arguments), launch(*arguments, **keywords))  # pyright: ignore
+    kernel[(1,)](out, first)
     for value in (first, *same, *others):
         slow.clear()
         with np.errstate(over="ignore"):
-            kernel[(1,)](found, value)
+            kernel[(1,)](out, value)
             converted[(1,)](expected, value, interpret=True)
-        np.testing.assert_array_equal(found, expected)
+        np.testing.assert_array_equal(out, expected)
         assert bool(slow) == (any(value is other for other in others) or isinstance(value, np.uint64 | np.float16))
 
 
@@ -215,11 +215,11 @@ def declared(out_ptr, value: tl.int32):
 
 
 def test_numbers_of_declared_parameters():
-    found = np.zeros(1)
+    out = np.zeros(1)
     for value in (np.int64(3), np.bool_(True), np.int8(5), True, 7, np.int64(2**32 + 3)):
         for _ in range(3):
-            declared[(1,)](found, value)
-            assert found[0] == int(value) % 2**32
+            declared[(1,)](out, value)
+            assert out[0] == int(value) % 2**32
 
 
 def test_a_changed_global_leads_to_new_code():
@@ -235,7 +235,7 @@ def test_a_changed_global_leads_to_new_code():
 def test_the_interpreter_takes_over_where_there_is_no_native_code(monkeypatch: pytest.MonkeyPatch):
     from ziggurat.launches import cpu
 
-    def refuse(*given: Any, **more: Any) -> Any:
+    def refuse(*arguments: Any, **more: Any) -> Any:
         raise zg.TargetError("'tt.dance' has no native code")
 
     monkeypatch.setattr(cpu, "code_of", refuse)
@@ -276,9 +276,9 @@ def test_compiled_kernels_have_stages_and_run():
 def test_stages_on_the_command_line(stage: str, capsys: pytest.CaptureFixture[str]):
     target = [] if stage in ("cpu", "asm") else ["--target", "cpu"]
     assert main(["show", f"{HERE}:add", "ptr<f32>, ptr<f32>, ptr<f32>, i32, 64", "--stage", stage, *target]) == 0
-    found = capsys.readouterr().out
+    output = capsys.readouterr().out
     marks = {"cpu": "cpu.region", "asm": ".text", "llvm": "define i64 @"}
-    assert all(mark in found for name, mark in marks.items() if stage in (name, "all"))
+    assert all(mark in output for name, mark in marks.items() if stage in (name, "all"))
     assert (
         main(["show", f"{HERE}:add", "ptr<f32>, ptr<f32>, ptr<f32>, i32, 64", "--stage", "ptx", "--target", "cpu"]) == 1
     )

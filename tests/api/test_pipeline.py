@@ -53,9 +53,9 @@ def test_a_fault_names_the_kernel_and_shows_its_model(monkeypatch):
         raise IndexError("out")
 
     monkeypatch.setattr("ziggurat.compiler.pipeline.TIDY", (fails,))
-    with pytest.raises(zg.InternalError, match="compiling 'kernel' failed with IndexError: out") as caught:
+    with pytest.raises(zg.InternalError, match="compiling 'kernel' failed with IndexError: out") as error:
         triton_model(kernel, TYPES)
-    assert '@"zg.store"' in str(caught.value)
+    assert '@"zg.store"' in str(error.value)
 
 
 def test_too_deep_a_nest_is_the_authors_to_change(monkeypatch):

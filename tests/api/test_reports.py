@@ -41,10 +41,10 @@ def test_a_table(capsys):
 
 
 def test_several_sizes_at_once():
-    seen = []
+    calls = []
     report = perf_report([sizes(x_names=["m", "n"], x_vals=[(1, 2), 3], args={}), sizes(plot_name="more")])
-    tables = report(lambda **given: seen.append(given) or 1.0).run()
-    assert seen[0] == {"m": 1, "n": 2, "provider": "ours"} and seen[2] == {"m": 3, "n": 3, "provider": "ours"}
+    tables = report(lambda **arguments: calls.append(arguments) or 1.0).run()
+    assert calls[0] == {"m": 1, "n": 2, "provider": "ours"} and calls[2] == {"m": 3, "n": 3, "provider": "ours"}
     assert [table.benchmark.plot_name for table in tables] == ["add", "more"]
 
 
@@ -55,8 +55,8 @@ def test_the_function_is_still_a_function():
 def test_without_matplotlib_there_are_numbers_and_a_word(tmp_path, capsys, monkeypatch):
     monkeypatch.setitem(sys.modules, "matplotlib.pyplot", None)  # importing it fails
     perf_report(sizes())(figure).run(save_path=tmp_path / "out")
-    said = capsys.readouterr()
-    assert "no plot of 'add': matplotlib is not installed" in said.err and "matplotlib" not in said.out
+    output = capsys.readouterr()
+    assert "no plot of 'add': matplotlib is not installed" in output.err and "matplotlib" not in output.out
     with (tmp_path / "out" / "add.csv").open(newline="") as file:
         rows = list(csv.reader(file))
     assert rows[0] == ["n", "Ours", "Ours low", "Ours high", "Theirs", "Theirs low", "Theirs high"]
@@ -111,9 +111,14 @@ def test_text_is_no_formula(tmp_path, monkeypatch):
 
     def closed(figure):
         (axes,) = figure.axes
-        named = {"title": axes.title, "x": axes.xaxis.label, "y": axes.yaxis.label, "line": axes.legend_.get_texts()[0]}
+        labels = {
+            "title": axes.title,
+            "x": axes.xaxis.label,
+            "y": axes.yaxis.label,
+            "line": axes.legend_.get_texts()[0],
+        }
         # The texts that it will draw, and whether they are read as formulas.
-        texts.update({name: text._preprocess_math(text.get_text()) for name, text in named.items()})
+        texts.update({name: text._preprocess_math(text.get_text()) for name, text in labels.items()})
 
     monkeypatch.setattr(plt, "close", closed)
     bad = sizes(plot_name="$x^$", xlabel="$$", ylabel="$\\frac$", line_names=["a$b$", "c"])
@@ -125,10 +130,10 @@ def test_text_is_no_formula(tmp_path, monkeypatch):
 def test_styles_begin_again_and_bad_ones_leave_the_numbers(tmp_path, capsys):
     matplotlib_itself()
     three = {"line_vals": [1, 2, 3], "line_names": ["a", "b", "c"]}
-    one = lambda n, provider, scale: 1.0  # noqa: E731
-    perf_report(sizes(**three, styles=[("red", "-"), ("blue", "--")]))(one).run(save_path=tmp_path)
+    constant = lambda n, provider, scale: 1.0  # noqa: E731
+    perf_report(sizes(**three, styles=[("red", "-"), ("blue", "--")]))(constant).run(save_path=tmp_path)
     assert (tmp_path / "add.png").exists() and capsys.readouterr().out == ""
-    (table,) = perf_report(sizes(**three, styles=[("red", "zz")], plot_name="bad"))(one).run(save_path=tmp_path)
+    (table,) = perf_report(sizes(**three, styles=[("red", "zz")], plot_name="bad"))(constant).run(save_path=tmp_path)
     assert "no plot of 'bad': matplotlib says: 'zz'" in capsys.readouterr().err
     assert (tmp_path / "bad.csv").exists() and not (tmp_path / "bad.png").exists() and len(table.rows) == 2
 
@@ -146,9 +151,9 @@ def test_what_does_not_fit():
         with pytest.raises(zg.LaunchError, match=r"the benchmark 'add' gives '(n|provider)' twice"):
             sizes(**clash)
     for style in ("red", ("red",), 3):
-        with pytest.raises(zg.LaunchError, match="has the style") as caught:
+        with pytest.raises(zg.LaunchError, match="has the style") as error:
             sizes(styles=[style])
-        assert caught.value.hint == 'a pair of colour and line style: ("blue", "-")'
+        assert error.value.hint == 'a pair of colour and line style: ("blue", "-")'
 
 
 def test_arguments_stand_in_triton_s_order():
@@ -159,9 +164,9 @@ def test_arguments_stand_in_triton_s_order():
     )  # fmt: skip
 
 
-@pytest.mark.parametrize("made", [list, tuple, np.array, iter, lambda sizes: (size for size in sizes)])
-def test_sizes_come_from_anything_that_has_some(made):
-    report = perf_report(sizes(x_vals=made([1, 2, 4])))(figure)
+@pytest.mark.parametrize("make", [list, tuple, np.array, iter, lambda sizes: (size for size in sizes)])
+def test_sizes_come_from_anything_that_has_some(make):
+    report = perf_report(sizes(x_vals=make([1, 2, 4])))(figure)
     for _ in range(2):  # A generator gives its values once, and the report has kept them.
         (table,) = report.run()
         xs = [x for x, _ in table.rows]
@@ -173,11 +178,11 @@ def test_a_string_is_one_name():
 
 
 def test_lists_are_spread_over_the_names_as_tuples_are():
-    seen = []
+    calls = []
     points = [[1, 2], (3, 4), 5]
     report = perf_report(sizes(x_names=["m", "n"], x_vals=points, line_vals=[0], line_names=["z"], args={}))
-    (table,) = report(lambda m, n, provider: seen.append((m, n)) or m * n).run()
-    assert seen == [(1, 2), (3, 4), (5, 5)]
+    (table,) = report(lambda m, n, provider: calls.append((m, n)) or m * n).run()
+    assert calls == [(1, 2), (3, 4), (5, 5)]
     assert str(table).splitlines()[2].split() == ["1", "2", "2"]
 
 
@@ -224,21 +229,21 @@ def test_what_cannot_be_written_is_refused_before_measuring(tmp_path):
 
 
 def test_a_function_without_the_parameters_is_refused_before_measuring():
-    with pytest.raises(zg.LaunchError, match=r"does not fit alone\(n\): got an unexpected keyword argument") as caught:
+    with pytest.raises(zg.LaunchError, match=r"does not fit alone\(n\): got an unexpected keyword argument") as error:
 
         def alone(n):
             raise AssertionError("called")
 
         perf_report(sizes())(alone).run()
-    assert caught.value.hint == "x_names, line_arg and args name its parameters"
+    assert error.value.hint == "x_names, line_arg and args name its parameters"
 
 
 @pytest.mark.parametrize("result", [None, (1, 2), (1, 2, 3, 4), [], "fast", (1, None, 3), object()])
 def test_results_that_are_no_figures_say_where(result):
-    with pytest.raises(zg.LaunchError, match="takes a number, or three") as caught:
+    with pytest.raises(zg.LaunchError, match="takes a number, or three") as error:
         perf_report(sizes())(lambda n, provider, scale: result).run()
-    assert f"for n=1024, provider='ours', scale=10 it got {result!r}" in str(caught.value)
-    assert (caught.value.hint is not None) == (result is None)
+    assert f"for n=1024, provider='ours', scale=10 it got {result!r}" in str(error.value)
+    assert (error.value.hint is not None) == (result is None)
 
 
 def test_numbers_of_numpy_are_figures():

@@ -57,8 +57,8 @@ def test_arrays_of_other_libraries_are_changed_in_place():
 def test_strict_shows_what_is_undefined():
     def sum_of_masked(x_ptr, out_ptr):
         offsets = zg.arange(0, 4)
-        loaded = zg.load(zg.add(x_ptr, offsets), zg.compare(offsets, 3, zg.CompareKind.LESS_THAN))
-        zg.store(out_ptr, zg.sum(loaded, axis=0))
+        x = zg.load(zg.add(x_ptr, offsets), zg.compare(offsets, 3, zg.CompareKind.LESS_THAN))
+        zg.store(out_ptr, zg.sum(x, axis=0))
 
     model = zg.trace(sum_of_masked, zg.ptr(zg.f32), zg.ptr(zg.f32))
     out = np.zeros(1, np.float32)

@@ -38,9 +38,9 @@ def test_a_kernel_with_a_float_argument_on_views(scalar: zg.Any, optimized: bool
 
 def test_a_stray_access_is_reported_at_its_line() -> None:
     compiled = unmasked.compile(F32, F32, 64, num_warps=1)
-    with pytest.raises(zg.SimulationError) as caught:
+    with pytest.raises(zg.SimulationError) as error:
         compiled.simulate[(2,)](np.zeros(100, np.float32), np.zeros(128, np.float32))
-    text = str(caught.value)
+    text = str(error.value)
     assert "thread 4 reads 4 byte(s) at byte 400 of 'x', which has 400; in program (1, 0, 0)" in text
     assert "zg.load(zg.add(x, at))" in text.splitlines()[2] and text.splitlines()[3].strip() == "^" * 22
     with pytest.raises(zg.SimulationError, match="of 'out'"):
@@ -114,9 +114,9 @@ def test_a_race_in_global_memory(optimized: bool) -> None:
     assert (x == 2 * np.arange(64)[::-1]).all()
     with pytest.raises(
         zg.SimulationError, match="a barrier must be between a store and another thread's load"
-    ) as caught:
+    ) as error:
         reversed_in_place.compile(F32, 64, False, num_warps=2).simulate[1](x)
-    assert caught.value.location is not None and "back = " in (caught.value.location.source_line() or "")
+    assert error.value.location is not None and "back = " in (error.value.location.source_line() or "")
 
 
 @zg.kernel
@@ -148,9 +148,9 @@ def test_a_store_of_what_other_warps_have_loaded_and_use(optimized: bool) -> Non
         assert (x == [1, *range(1, 64)]).all() and (out == 0).all()
         with pytest.raises(zg.SimulationError, match=f"a barrier must be between a load and .* {words}"):
             relative.compile(F32, 64, False, num_warps=num_warps).simulate[1](x, optimized=optimized)
-        with pytest.raises(zg.SimulationError, match=f"{words} and uses here") as caught:
+        with pytest.raises(zg.SimulationError, match=f"{words} and uses here") as error:
             counted.compile(F32, F32, 64, False, num_warps=num_warps).simulate[1](x, out, optimized=optimized)
-        assert "zg.arange(0, N)), before)" in str(caught.value)
+        assert "zg.arange(0, N)), before)" in str(error.value)
     relative.compile(F32, 64, False, num_warps=1).simulate[1](x, optimized=optimized)
 
 
@@ -229,9 +229,9 @@ def test_prints_and_assertions(capsys) -> None:
         "pid (0, 0, 0) idx (0) v%: 0.25", "pid (0, 0, 0) idx (1) v%: 2",
         "pid (0, 0, 0) idx (0) more than 1: False", "pid (0, 0, 0) idx (1) more than 1: True",
     ]  # fmt: skip
-    with pytest.raises(zg.KernelRuntimeError, match="assertion failed: must be small") as caught:
+    with pytest.raises(zg.KernelRuntimeError, match="assertion failed: must be small") as error:
         compiled.simulate[1](np.array([0.25, 4], np.float32))
-    assert caught.value.location is not None
+    assert error.value.location is not None
 
 
 @zg.kernel
@@ -243,9 +243,9 @@ def waiting(flag):
 def test_a_loop_that_waits_for_another_program_is_found_at_once() -> None:
     compiled = waiting.compile(I32, num_warps=1)
     compiled.simulate[1](np.ones(1, np.int32))
-    with pytest.raises(zg.SimulationError, match="waits for a change of memory that nothing makes") as caught:
+    with pytest.raises(zg.SimulationError, match="waits for a change of memory that nothing makes") as error:
         compiled.simulate[1](np.zeros(1, np.int32))
-    assert caught.value.location is not None
+    assert error.value.location is not None
 
 
 @zg.kernel
@@ -329,13 +329,13 @@ def test_arguments_by_name() -> None:
     x, out = np.arange(32, dtype=np.float32), np.zeros(32, np.float32)
     compiled.simulate[1](x, out, n=32, by=2.0, seed=1)
     np.testing.assert_array_equal(out, 2 * x)
-    for given, words in [
+    for keywords, words in [
         ({"by": 2.0, "m": 3}, "'scaled' has no run-time argument 'm'"),
         ({"by": 2.0, "x": x}, "'scaled' got 'x' twice"),
         ({"by": 2.0}, r"takes 4 argument\(s\) .*; got 3"),
     ]:
         with pytest.raises(zg.LaunchError, match=words):
-            compiled.simulate[1](x, out, **given)
+            compiled.simulate[1](x, out, **keywords)
     paired = of_a_pair.compile((F32, F32), F32, 32, num_warps=1)
     paired.simulate[1](out=out, pair=(x, x))
     np.testing.assert_array_equal(out, 2 * x)

@@ -32,13 +32,13 @@ def test_the_module_is_there_when_it_is_asked_for():
     ],
 )
 def test_tolerances_follow_the_element_type(dtype, within, beyond):
-    wanted = np.full((4, 5), 3.0, dtype)
-    close((wanted.astype(np.float64) * (1 + within)).astype(dtype), wanted)
-    wrong = wanted.copy()
+    reference = np.full((4, 5), 3.0, dtype)
+    close((reference.astype(np.float64) * (1 + within)).astype(dtype), reference)
+    wrong = reference.copy()
     wrong[2, 3] = 3.0 * (1 + beyond)
     with pytest.raises(AssertionError, match=r"1 of 20 elements differ .*; most at \[2, 3\]: 3\.\d+, and 3.* is exp"):
-        close(wrong, wanted)
-    close(wrong, wanted, rtol=1.0)
+        close(wrong, reference)
+    close(wrong, reference, rtol=1.0)
 
 
 def test_the_coarser_type_decides():

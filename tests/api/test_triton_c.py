@@ -120,8 +120,8 @@ def test_the_model_is_that_of_explicit_calls():
         # Constants that are parameters stand at the entry, those of macros where they are used.
         return sorted(re.sub(r'@"dot_[^"]*"|%\d+', "", line).strip() for line in str(model).splitlines())
 
-    for written in (source, source.replace("c += *pa @ *pb", "c = c + *pa @ *pb")):
-        ours = zg.simplify(zg.triton_c(written, TM=32, TK=16).triton())
+    for text in (source, source.replace("c += *pa @ *pb", "c = c + *pa @ *pb")):
+        ours = zg.simplify(zg.triton_c(text, TM=32, TK=16).triton())
         assert ops(ours) == ops(explicit)
 
 
@@ -164,26 +164,26 @@ def test_conditions_of_the_preprocessor_make_optional_macros():
     """
     kernel = zg.triton_c(source)
     assert str(kernel.signature) == "(x, *, SCALE=None, TWICE=None)"
-    for macros, wanted in (({}, 2), ({"TWICE": True}, 4), ({"SCALE": 3}, 3), ({"SCALE": 3, "TWICE": 1}, 9)):
+    for macros, expected in (({}, 2), ({"TWICE": True}, 4), ({"SCALE": 3}, 3), ({"SCALE": 3, "TWICE": 1}, 9)):
         x = np.ones(1, np.float32)
         kernel[1](x, **macros)
-        assert x[0] == wanted
+        assert x[0] == expected
 
 
 def test_values_of_macros():
-    for value, wanted in ((-3, -3), (2.5, 2.5), (True, 1), ("1 + 1", 2), (-0.5, -0.5), (float("inf"), np.inf)):
+    for value, expected in ((-3, -3), (2.5, 2.5), (True, 1), ("1 + 1", 2), (-0.5, -0.5), (float("inf"), np.inf)):
         x = np.zeros(1, np.float32)
         zg.triton_c("__global__ void f(float *x) { *x = V; }", V=value)[1](x)
-        assert x[0] == wanted
+        assert x[0] == expected
 
 
 def test_a_file_is_named_in_errors(tmp_path):
     file = tmp_path / "wrong.tc"
     (tmp_path / "types.h").write_text("#define TYPE float\n")
     file.write_text('#include "types.h"\n__global__ void f(TYPE *x) {\n  *x = sqroot(2);\n}\n')
-    with pytest.raises(zg.KernelNameError) as found:
+    with pytest.raises(zg.KernelNameError) as error:
         _ = zg.triton_c(file).model
-    assert f"at {file}:3:8\n      *x = sqroot(2);\n           ^^^^^^" in str(found.value)
+    assert f"at {file}:3:8\n      *x = sqroot(2);\n           ^^^^^^" in str(error.value)
 
 
 def test_multiples_are_promised():
@@ -198,14 +198,14 @@ def test_multiples_are_promised():
 
 
 def test_launches_on_a_gpu_pass_declared_floats():
-    for declared, value, passed in (
+    for declaration, value, expected in (
         (zg.f64, 0.1, zg.f64),
         (zg.f16, 0.1, zg.f16),
         (None, 0.1, zg.f32),
         (zg.f64, 3, zg.i32),
     ):
-        parameter = KernelParameter("x", declared=declared)
-        assert described(value, kind_of(value, parameter, "f"), parameter).type == passed
+        parameter = KernelParameter("x", declared=declaration)
+        assert described(value, kind_of(value, parameter, "f"), parameter).type == expected
 
 
 def test_the_command_line(tmp_path, capsys):
@@ -273,9 +273,9 @@ def test_options_are_those_of_other_kernels():
 
 def test_a_launch_shows_the_place_of_a_name_without_a_declaration():
     kernel = zg.triton_c("__global__ void f(float *x) {\n  float value = *x;\n  *x = val;\n}")
-    with pytest.raises((zg.LaunchError, zg.KernelNameError), match="'val'") as found:
+    with pytest.raises((zg.LaunchError, zg.KernelNameError), match="'val'") as error:
         kernel[1](np.zeros(1, np.float32))
-    location = found.value.location
+    location = error.value.location
     assert location is not None and (location.line, location.column) == (3, 7)
 
 

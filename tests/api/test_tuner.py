@@ -100,9 +100,9 @@ def test_the_choice_and_its_record(gpu):
 def test_options_of_the_compilation_are_part_of_the_record(gpu):
     """Streams and checks are not."""
     kernel = tuned(gpu)
-    asked = tuner(kernel, exact_math=True, stream=0, check=True)
-    assert asked.options == {"exact_math": True}
-    assert asked.choice(CONFIGS)[0].about["options"] == {"exact_math": "True"}
+    request = tuner(kernel, exact_math=True, stream=0, check=True)
+    assert request.options == {"exact_math": True}
+    assert request.choice(CONFIGS)[0].about["options"] == {"exact_math": "True"}
     assert len(gpu.measured) == 3
     tuner(kernel, exact_math=True).choice(CONFIGS)
     assert len(gpu.measured) == 3
@@ -133,7 +133,7 @@ def test_without_the_cache_nothing_is_read_or_written(gpu):
 def test_what_is_compiled_already_is_not_compiled_again(gpu, monkeypatch):
     jobs = []
     original = module.compile_all
-    monkeypatch.setattr(module, "compile_all", lambda given, *rest: jobs.append(len(given)) or original(given, *rest))
+    monkeypatch.setattr(module, "compile_all", lambda work, *rest: jobs.append(len(work)) or original(work, *rest))
     tuner(tuned(gpu, cache_results=False)).choice(CONFIGS[:2])
     tuner(tuned(gpu, cache_results=False)).choice(CONFIGS)
     assert jobs == [2, 1]
@@ -141,26 +141,26 @@ def test_what_is_compiled_already_is_not_compiled_again(gpu, monkeypatch):
 
 @pytest.mark.parametrize("error", [zg.LaunchError("too many threads\nof them"), ResourceError("too much")])
 def test_what_cannot_be_launched_is_left_out(gpu, error, capsys):
-    asked = tuner(tuned(gpu, measure=fails_for(gpu, [128], error), quiet=False))
-    record, config = asked.choice(CONFIGS)
+    request = tuner(tuned(gpu, measure=fails_for(gpu, [128], error), quiet=False))
+    record, config = request.choice(CONFIGS)
     assert config is CONFIGS[2] and list(record.times) == [NAMES[0], NAMES[2]]
     reason = error.summary.partition("\n")[0]
-    assert record.left_out == {NAMES[1]: reason} and asked.left_out == {NAMES[1]: error}
+    assert record.left_out == {NAMES[1]: reason} and request.left_out == {NAMES[1]: error}
     assert capsys.readouterr().err == f"copy: without {NAMES[1]}: {reason}\n"
 
 
 def test_where_none_can_be_launched_each_reason_is_told(gpu):
     error = zg.LaunchError("too many", hint="fewer warps")
-    asked = tuner(tuned(gpu, measure=fails_for(gpu, TIMES, error)))
-    with pytest.raises(zg.LaunchError) as caught:
-        asked.choice(CONFIGS)
-    lines = caught.value.summary.splitlines()
+    request = tuner(tuned(gpu, measure=fails_for(gpu, TIMES, error)))
+    with pytest.raises(zg.LaunchError) as excinfo:
+        request.choice(CONFIGS)
+    lines = excinfo.value.summary.splitlines()
     assert lines == ["no configuration of 'copy' can be launched:", *(f"  {name}: too many" for name in NAMES)]
-    assert caught.value.hint == "fewer warps" and Records().all() == []
-    asked = tuner(tuned(gpu, measure=fails_for(gpu, TIMES, ResourceError("too many"))))
-    with pytest.raises(zg.LaunchError) as caught:
-        asked.choice(CONFIGS)
-    assert caught.value.hint == "add a configuration with smaller blocks"
+    assert excinfo.value.hint == "fewer warps" and Records().all() == []
+    request = tuner(tuned(gpu, measure=fails_for(gpu, TIMES, ResourceError("too many"))))
+    with pytest.raises(zg.LaunchError) as excinfo:
+        request.choice(CONFIGS)
+    assert excinfo.value.hint == "add a configuration with smaller blocks"
 
 
 def test_an_error_of_the_measure_is_its_own(gpu):
@@ -170,28 +170,28 @@ def test_an_error_of_the_measure_is_its_own(gpu):
 
 
 def test_do_bench_measures_where_nothing_else_does(gpu, monkeypatch):
-    asked = []
+    calls = []
 
     def do_bench(run, warmup, rep, graph, host):
         run()
-        asked.append((warmup, rep, graph, host))
-        return float(len(asked))
+        calls.append((warmup, rep, graph, host))
+        return float(len(calls))
 
     monkeypatch.setattr("ziggurat.backend.cuda.testing.do_bench", do_bench)
     kernel = tuned(gpu, measure=None, warmup=1.0, rep=2.0, use_cuda_graph=True)
     record, config = tuner(kernel).choice(CONFIGS)
-    assert asked == [(1.0, 2.0, True, False)] * 3
+    assert calls == [(1.0, 2.0, True, False)] * 3
     assert config is CONFIGS[0] and list(record.times.values()) == [1.0, 2.0, 3.0]
 
 
 @pytest.mark.parametrize(
-    ("gives", "shown"),
+    ("gives", "text"),
     [(None, "None"), ([1.0, 2.0], r"\[1.0, 2.0\]"), ("fast", "'fast'"), (-1.0, "-1.0"), (1j, "1j")],
 )
-def test_what_is_no_time_says_what_was_expected(gpu, gives, shown):
-    asked = tuner(tuned(gpu, measure=lambda run: gives))
-    with pytest.raises(zg.LaunchError, match=f"'copy' must give a time, a number of zero or more; got {shown}") as e:
-        asked.choice(CONFIGS)
+def test_what_is_no_time_says_what_was_expected(gpu, gives, text):
+    request = tuner(tuned(gpu, measure=lambda run: gives))
+    with pytest.raises(zg.LaunchError, match=f"'copy' must give a time, a number of zero or more; got {text}") as e:
+        request.choice(CONFIGS)
     assert NAMES[0] in str(e.value) and Records().all() == []
     assert (e.value.hint is not None) == (gives is None)
 
@@ -209,10 +209,10 @@ def test_a_configuration_without_a_time_is_left_out(gpu, none):
     record, config = tuner(tuned(gpu, measure=lambda run: next(times))).choice(CONFIGS)
     assert config is CONFIGS[2] and list(record.times) == NAMES[1:]
     assert record.left_out == {NAMES[0]: f"its time must be finite; measure gave {none}"}
-    with pytest.raises(zg.LaunchError, match="no configuration of 'copy' can be launched") as caught:
+    with pytest.raises(zg.LaunchError, match="no configuration of 'copy' can be launched") as error:
         tuner(tuned(gpu, measure=lambda run: none, cache_results=False)).choice(CONFIGS)
-    assert str(caught.value).count(f"measure gave {none}") == 3
-    assert caught.value.hint == "let measure give milliseconds"
+    assert str(error.value).count(f"measure gave {none}") == 3
+    assert error.value.hint == "let measure give milliseconds"
 
 
 @pytest.fixture
@@ -259,25 +259,25 @@ def test_all_of_a_measurement_is_on_the_launch_s_stream(clocked, stream):
     assert clocked.launches[-1]["stream"] == ("stream", 0)  # afterwards all is as it was
 
 
-@pytest.mark.parametrize("named", [{}, {"stream": 77}, {"stream": 0}])
-def test_a_graph_captures_the_launches(clocked, named):
+@pytest.mark.parametrize("stream", [{}, {"stream": 77}, {"stream": 0}])
+def test_a_graph_captures_the_launches(clocked, stream):
     """On a stream of its own, which begins after the work in flight on the launch's."""
     kernel = tuned(clocked, measure=None, warmup=1, rep=1, use_cuda_graph=True, **SETTING_BACK)
-    kernel[grid](*arrays(), 1000, **named)
-    before, own = ("stream", named.get("stream", 0)), ("stream", 88)
+    kernel[grid](*arrays(), 1000, **stream)
+    before, own = ("stream", stream.get("stream", 0)), ("stream", 88)
     assert [launch["stream"] for launch in clocked.launches][-1] == before
     assert {launch["stream"] for launch in clocked.launches[:-1]} == {own}
-    done = {name: {on for told, on in clocked.streams if told == name} for name, _ in clocked.streams}
+    done = {name: {on for stream, on in clocked.streams if stream == name} for name, _ in clocked.streams}
     assert done["StreamBeginCapture"] == done["EventRecord"] == done["GraphLaunch"] == {own}
     capture = clocked.streams.index(("StreamBeginCapture", own))
     assert ("StreamSynchronize", before) in clocked.streams[:capture]
 
 
 def test_a_measure_of_the_user_s_is_on_the_launch_s_stream_as_well(clocked):
-    seen = []
-    kernel = tuned(clocked, measure=lambda run: seen.append(own_stream()) or run() or 1.0, **SETTING_BACK)
+    calls = []
+    kernel = tuned(clocked, measure=lambda run: calls.append(own_stream()) or run() or 1.0, **SETTING_BACK)
     kernel[grid](*arrays(), 1000, stream=77)
-    assert seen == [77] * 3 and own_stream() == 0
+    assert calls == [77] * 3 and own_stream() == 0
     assert {launch["stream"] for launch in clocked.launches} == {("stream", 77)}
     assert {on for _, on in clocked.streams} == {("stream", 77)}
 
@@ -308,15 +308,15 @@ class Cupy(types.ModuleType):
         self.current = before
 
 
-@pytest.mark.parametrize("named", [{}, {"stream": 0}, {"stream": 77}])
+@pytest.mark.parametrize("options", [{}, {"stream": 0}, {"stream": 77}])
 @pytest.mark.parametrize("graph", [False, True])
-def test_the_current_stream_of_the_arrays_library_is_the_one_that_is_timed(clocked, monkeypatch, named, graph):
+def test_the_current_stream_of_the_arrays_library_is_the_one_that_is_timed(clocked, monkeypatch, options, graph):
     cupy = Cupy(33)
     monkeypatch.setitem(sys.modules, "cupy", cupy)
     kernel = tuned(clocked, measure=None, warmup=1, rep=1, use_cuda_graph=graph, **SETTING_BACK)
     # One array is ours, the other CuPy's: the library that has streams decides.
-    kernel[grid](zg.empty(1000), cupy.ndarray(0x2000), 1000, **named)
-    on = ("stream", named.get("stream", 33))
+    kernel[grid](zg.empty(1000), cupy.ndarray(0x2000), 1000, **options)
+    on = ("stream", options.get("stream", 33))
     measured = {launch["stream"] for launch in clocked.launches[:-1]}
     assert measured == {("stream", 88)} if graph else measured == {on}
     assert clocked.launches[-1]["stream"] == on and cupy.current == 33
@@ -356,18 +356,18 @@ def test_what_does_not_fit_is_left_out_with_the_reason(gpu, capsys):
     kernel = zg.autotune(configs, measure=gpu.measure(TIMES))(zg.kernel(tall))
     x, y, out = (zg.empty(256 * 256, dtype) for dtype in (np.float16, np.float16, np.float32))
     kernel[(1,)](x, y, out, 64)
-    said = capsys.readouterr().err
-    assert re.search(r"tall: without M=256, .*: .*registers in each of 256 threads, which have 255", said), said
-    assert re.search(r"tall: without M=64, .*: the kernel needs \d+ bytes of shared memory", said), said
+    output = capsys.readouterr().err
+    assert re.search(r"tall: without M=256, .*: .*registers in each of 256 threads, which have 255", output), output
+    assert re.search(r"tall: without M=64, .*: the kernel needs \d+ bytes of shared memory", output), output
     assert set(kernel.last.left_out) == {str(config) for config in configs[1:]}
     assert gpu.launches[-1]["threads"] == 128
     quiet = zg.autotune(configs, measure=gpu.measure(TIMES), quiet=True, cache_results=False)(zg.kernel(tall))
     quiet[(1,)](x, y, out, 64)
     assert capsys.readouterr().err == ""
     hopeless = zg.autotune(configs[1:], measure=gpu.measure(TIMES), quiet=True)(zg.kernel(tall))
-    with pytest.raises(zg.LaunchError, match="no configuration of 'tall' can be launched") as caught:
+    with pytest.raises(zg.LaunchError, match="no configuration of 'tall' can be launched") as error:
         hopeless[(1,)](x, y, out, 64)
-    assert all(str(config) in str(caught.value) for config in configs[1:]) and "smaller blocks" in str(caught.value)
+    assert all(str(config) in str(error.value) for config in configs[1:]) and "smaller blocks" in str(error.value)
 
 
 def test_what_takes_longer_at_least_is_not_measured(gpu, monkeypatch):
@@ -375,8 +375,8 @@ def test_what_takes_longer_at_least_is_not_measured(gpu, monkeypatch):
     gpu.parameters = 4
     of_one = {"MULTIPROCESSOR_COUNT": 1, "CLOCK_RATE": 1000}  # A microsecond a cycle.
     gpu.attributes |= {f"CU_DEVICE_ATTRIBUTE_{name}": number for name, number in of_one.items()}
-    measured, kept, times = [], [], {256: 40.0, 128: 5.0}
-    monkeypatch.setattr(module.Cache, "put", lambda cache, key, binary: kept.append(binary))
+    measured, names, times = [], [], {256: 40.0, 128: 5.0}
+    monkeypatch.setattr(module.Cache, "put", lambda cache, key, binary: names.append(binary))
 
     def bench(tuner, run):
         run()
@@ -391,7 +391,7 @@ def test_what_takes_longer_at_least_is_not_measured(gpu, monkeypatch):
     kernel[(100,)](x, y, out, 1024)
     assert measured == [128] and list(kernel.last.times) == [str(configs[1])]
     assert re.fullmatch(r"it takes \S+ ms at least, and another 5 ms", kernel.last.left_out[str(configs[0])])
-    assert len(kept) == 2 and not any(module.LEAST in binary.metadata for binary in kept)
+    assert len(names) == 2 and not any(module.LEAST in binary.metadata for binary in names)
 
 
 def test_what_the_driver_refuses_is_left_out(gpu, failed):
@@ -409,9 +409,9 @@ def test_an_error_of_the_kernel_itself_is_raised_as_it_is(gpu):
     def wrong(x_ptr, BLOCK: zg.constexpr):
         zg.store(x_ptr, zg.arange(0, BLOCK) + "a")
 
-    with pytest.raises(zg.ZigguratError) as caught:
+    with pytest.raises(zg.ZigguratError) as error:
         wrong[(1,)](zg.empty(4))
-    assert "no configuration" not in str(caught.value) and "wrong" not in wrong.choices
+    assert "no configuration" not in str(error.value) and "wrong" not in wrong.choices
 
 
 def test_arrays_are_set_back_around_each_run(gpu):
@@ -449,13 +449,13 @@ class Terminal(io.StringIO):
 
 
 def test_progress_is_shown_on_a_terminal_only():
-    for stream, shown in ((io.StringIO(), False), (Terminal(), True)):
+    for stream, is_visible in ((io.StringIO(), False), (Terminal(), True)):
         progress = Progress("scale: compiling", 4, stream)
         for _ in range(2):
             progress.advance()
-        assert ("[###############...............] 2/4" in stream.getvalue()) == shown
+        assert ("[###############...............] 2/4" in stream.getvalue()) == is_visible
         progress.close()
-        assert stream.getvalue().endswith("\r\x1b[K") == shown
+        assert stream.getvalue().endswith("\r\x1b[K") == is_visible
 
 
 def test_the_line_is_drawn_anew_from_none_to_all():

@@ -43,11 +43,11 @@ WIDE = np.arange(400, dtype=np.float32).reshape(20, 20)
 LINE = np.arange(400, dtype=np.float32)
 
 
-def warned(launcher: Any, x: Any, *numbers: Any, **named: Any) -> bool:
-    with warnings.catch_warnings(record=True) as caught:
+def warned(launcher: Any, x: Any, *numbers: Any, **keywords: Any) -> bool:
+    with warnings.catch_warnings(record=True) as records:
         warnings.simplefilter("always")
-        launcher(x, np.zeros(N, np.float32), *numbers, **named)
-    messages = [str(each.message) for each in caught if issubclass(each.category, ZigguratWarning)]
+        launcher(x, np.zeros(N, np.float32), *numbers, **keywords)
+    messages = [str(each.message) for each in records if issubclass(each.category, ZigguratWarning)]
     assert all("'x_ptr' of" in text and "must be contiguous" in text for text in messages)
     return bool(messages)
 
@@ -73,26 +73,26 @@ FINE: list[tuple[Any, tuple[Any, ...], dict[str, Any]]] = [
 @pytest.mark.parametrize("warm", [False, True])
 def test_a_launch_warns_once(make: Callable[[], Any], stray: Callable[[], Any], warm: bool):
     kernel = make()
-    kept = kernel[1]
+    launcher = kernel[1]
     if warm:
         for number in (1, 2, 20):
-            assert not warned(kept, WIDE, number) and not warned(kept, torch.from_numpy(WIDE), number)
+            assert not warned(launcher, WIDE, number) and not warned(launcher, torch.from_numpy(WIDE), number)
     assert warned(kernel[1], stray(), 1)
     for _ in range(3):
-        assert not warned(kept, stray(), 1) and not warned(kernel[1], stray(), 1)
+        assert not warned(launcher, stray(), 1) and not warned(kernel[1], stray(), 1)
 
 
 @MAKE
 @pytest.mark.parametrize("number", range(len(FINE)))
 def test_there_is_no_false_alarm(make: Callable[[], Any], number: int, monkeypatch: pytest.MonkeyPatch):
     kernel = make()
-    x, numbers, named = FINE[number]
+    x, numbers, name = FINE[number]
     for _ in range(2):
-        assert not warned(kernel[1], x, *numbers, **named)
+        assert not warned(kernel[1], x, *numbers, **name)
         assert not warned(kernel[1], WIDE, 1)
-    monkeypatch.setattr(kernel, "launch", lambda *given, **more: pytest.fail("the view takes the slow path"))
+    monkeypatch.setattr(kernel, "launch", lambda *arguments, **more: pytest.fail("the view takes the slow path"))
     for _ in range(2):
-        assert not warned(kernel[1], x, *numbers, **named)
+        assert not warned(kernel[1], x, *numbers, **name)
 
 
 @MAKE

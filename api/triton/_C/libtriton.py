@@ -35,8 +35,8 @@ class CublasLt:
         """Write a·bᵀ to `c`: tensors of shapes (M, K), (N, K) and (M, N), of one dtype: f16, bf16, f32 or f8."""
         torch = torch_module()
         if a.element_size() == 1:
-            one = torch.ones((), device=a.device)
-            torch._scaled_mm(a, b.T, one, one, out_dtype=c.dtype, out=c)
+            unit = torch.ones((), device=a.device)
+            torch._scaled_mm(a, b.T, unit, unit, out_dtype=c.dtype, out=c)
         else:
             torch.mm(a, b.T, out=c)
 

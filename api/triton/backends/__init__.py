@@ -27,9 +27,9 @@ def __getattr__(name: str) -> Any:
     from ziggurat.triton.compiler.compiler import Backend as Compiler
     from ziggurat.triton.runtime.driver import CudaDriver, HostDriver
 
-    found = {"nvidia": Backend(Compiler, CudaDriver), "cpu": Backend(Compiler, HostDriver)}
-    globals()["backends"] = found
-    return found
+    table = {"nvidia": Backend(Compiler, CudaDriver), "cpu": Backend(Compiler, HostDriver)}
+    globals()["backends"] = table
+    return table
 
 
 __all__ = ["Backend", "BaseBackend", "DriverBase", "GPUTarget", "backends"]

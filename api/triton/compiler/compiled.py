@@ -179,7 +179,7 @@ class CompiledKernel:
         self.options = options
         self.launch_options = dict(launch_options)
         self.asm = Stages(self)
-        self.loaded: Loaded | None = None
+        self.code: Loaded | None = None
         # Whether the hooks of loading were told.
         self.announced = False
         self.signature = signature
@@ -219,7 +219,7 @@ class CompiledKernel:
 
         if path is not None:
             return Override.read(path)
-        return Override.found(Path(knobs.cache.override_dir) / self.base_hash, self.src.name)
+        return Override.in_folder(Path(knobs.cache.override_dir) / self.base_hash, self.src.name)
 
     @property
     def stages(self) -> Compiled:
@@ -270,8 +270,8 @@ class CompiledKernel:
         """Load the kernel on the current GPU, if there is one. Programs call this before they read `n_regs`."""
         vars(self).pop("run", None)  # PyTorch's pickles have None there, and say that this call makes it.
         self.demand()
-        if self.loaded is None and isinstance(driver.active, CudaDriver):
-            self.loaded = self._launcher.in_context()
+        if self.code is None and isinstance(driver.active, CudaDriver):
+            self.code = self._launcher.in_context()
 
     def run(
         self,
@@ -289,7 +289,7 @@ class CompiledKernel:
         """Launch over a grid with all arguments of the kernel, with functions that are called before and after."""
         if enter:
             enter(launch_metadata)
-        if self.loaded is None:
+        if self.code is None:
             self[x, y, z](*args)
         else:
             self._launcher.at((x, y, z))(*self._passed(args), stream=stream)
@@ -405,27 +405,27 @@ class CompiledKernel:
     @property
     def n_regs(self) -> int:
         """Registers of a thread."""
-        return self.stages.registers if self.loaded is None else self.loaded.registers
+        return self.stages.registers if self.code is None else self.code.registers
 
     @property
     def n_spills(self) -> int:
         """Registers of a thread that are spilled to local memory."""
-        return (self.stages.local_bytes if self.loaded is None else self.loaded.local_bytes) // 4
+        return (self.stages.local_bytes if self.code is None else self.code.local_bytes) // 4
 
     @property
     def n_max_threads(self) -> int:
         """The largest number of threads that a CTA can have."""
-        return self.stages.max_threads if self.loaded is None else self.loaded.max_threads
+        return self.stages.max_threads if self.code is None else self.code.max_threads
 
     @property
     def function(self) -> int | None:
         """The driver's handle of the kernel on the current GPU; None where it is not loaded."""
-        return None if self.loaded is None else int(self.loaded.function)
+        return None if self.code is None else int(self.code.function)
 
     @property
     def module(self) -> int | None:
         """The driver's handle of the module; None where it is not loaded."""
-        return None if self.loaded is None else int(self.loaded.module)
+        return None if self.code is None else int(self.code.module)
 
     def result(self) -> CompiledKernel:
         """The kernel itself: see `AsyncCompileMode`."""

@@ -36,13 +36,13 @@ def compile(
     if not isinstance(src, ASTSource | IRSource):
         assert isinstance(src, str | os.PathLike), "source must be either AST or a filepath"
     source = src if isinstance(src, ASTSource | IRSource) else IRSource(src)
-    given = {**source.parse_options(), **(options or {})}
-    launch_options.check(given, source.fn if isinstance(source, ASTSource) else None)
+    settings = {**source.parse_options(), **(options or {})}
+    launch_options.check(settings, source.fn if isinstance(source, ASTSource) else None)
     # Programs may launch the code by themselves, and know of no tensor maps that a launch makes.
     name = _name_of(target)
     defaults = {"target": name or DEFAULT_OPTIONS.target, "raise_pointers": False}
-    ours = launch_options.compile_options({**defaults, **given})
-    kernel = CompiledKernel(source.fn, source.compiled_signature(), ours, given)
+    ours = launch_options.compile_options({**defaults, **settings})
+    kernel = CompiledKernel(source.fn, source.compiled_signature(), ours, settings)
     kernel.demand()
     if name is not None:
         keep(kernel)

@@ -45,7 +45,7 @@ class Override:
         return Override(file, file.read_text())
 
     @staticmethod
-    def found(folder: Path, name: str) -> Override | None:
+    def in_folder(folder: Path, name: str) -> Override | None:
         """The override of the first stage of a kernel that a folder has a file of; None if it has none."""
         files = (folder / f"{name}{stage}" for stage in STAGES)
         return next((Override.read(file) for file in files if file.is_file()), None)
@@ -75,7 +75,7 @@ class Override:
         if _parameters(function) != _parameters(expected):
             raise LaunchError(
                 f"the kernel of {self.path} must have the parameters of '{expected.sym_name}', "
-                f"({_listed(expected)}); got ({_listed(function)})"
+                f"({_type_list(expected)}); got ({_type_list(function)})"
             )
         return model
 
@@ -128,5 +128,5 @@ def _parameters(function: tt.Func) -> list[Any]:
     return [parameter.type for parameter in function.body.parameters]
 
 
-def _listed(function: tt.Func) -> str:
+def _type_list(function: tt.Func) -> str:
     return ", ".join(map(str, _parameters(function)))

@@ -80,12 +80,12 @@ class ASTSource:
         """The types of all parameters, and the divisibility of run-time ones."""
         divisibility: list[int] = []
 
-        def made(name: str, path: Path, text: Any) -> Type:
+        def type_at(name: str, path: Path, text: Any) -> Type:
             if path in self.constants or text == "constexpr":
                 return constant_of(self.fn, name, self.constants.get(path))
             if isinstance(text, (tuple, list)):
                 parts = cast("Sequence[Any]", text)
-                return TupleType(tuple(made(name, (*path, place), component) for place, component in enumerate(parts)))
+                return TupleType(tuple(type_at(name, (*path, place), part) for place, part in enumerate(parts)))
             attributes = self.attrs.get(path) or ()
             divisibility.append(max((by for key, by in attributes if key == "tt.divisibility"), default=1))
             return type_of(text)
@@ -101,7 +101,7 @@ class ASTSource:
                 raise LaunchError(
                     f"'{self.name}' needs a value of its constexpr '{name}'", hint=f"ASTSource(…, {{'{name}': …}})"
                 )
-            types.append(made(name, (place,), self.signature.get(name, "constexpr")))
+            types.append(type_at(name, (place,), self.signature.get(name, "constexpr")))
         return Signature(tuple(types), tuple(divisibility))
 
     def make_ir(self, target: Any, options: Any, codegen_fns: Any, module_map: Any, context: Any) -> AccessModule:

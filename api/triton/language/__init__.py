@@ -18,14 +18,14 @@ tuple_type = classes.tuple_type
 block_type, dtype, pi32_t, pointer_type = dtypes.block_type, dtypes.dtype, dtypes.pi32_t, dtypes.pointer_type
 str_to_ty = dtypes.str_to_ty
 
-_CALLS: Final = {name: made for name, made in SPELLED.items() if "." not in name}
+_CALLS: Final = {name: spelling for name, spelling in SPELLED.items() if "." not in name}
 # Methods of tensors that are no calls, and calls of `tl.extra.cuda`.
 _ELSEWHERE: Final = (
     "to", "to_tensor", "item", "logical_and", "logical_or", "smid", "globaltimer", "num_threads", "num_warps",
     "gdc_wait", "gdc_launch_dependents",
 )  # fmt: skip
 globals().update(dtypes.DTYPES)
-globals().update({name: made for name, made in _CALLS.items() if name not in _ELSEWHERE})
+globals().update({name: spelling for name, spelling in _CALLS.items() if name not in _ELSEWHERE})
 
 from ziggurat.triton.language import core, extra, math, random, standard, target_info  # noqa: E402
 from ziggurat.triton.language.extra import libdevice  # noqa: E402

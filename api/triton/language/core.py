@@ -10,8 +10,8 @@ from ziggurat.frontends.triton.compile_time import TritonFunction as builtin
 from ziggurat.frontends.triton.compile_time import aggregate
 from ziggurat.frontends.triton.library import SPELLED
 
-globals().update({name: made for name, made in vars(classes).items() if isinstance(made, type)})
-globals().update({name: made for name, made in SPELLED.items() if "." not in name})
+globals().update({name: value for name, value in vars(classes).items() if isinstance(value, type)})
+globals().update({name: spelling for name, spelling in SPELLED.items() if "." not in name})
 globals().update(dtypes.DTYPES)
 block_type, dtype, pi32_t, pointer_type = dtypes.block_type, dtypes.dtype, dtypes.pi32_t, dtypes.pointer_type
 get_int_dtype, str_to_ty = dtypes.get_int_dtype, dtypes.str_to_ty

@@ -119,9 +119,9 @@ class scope:
 
 
 def _enter_launch(metadata: Any) -> None:
-    told = dict(metadata.get())
-    name = str(told.pop("name"))
-    numbers = {key: float(value) for key, value in told.items() if key == "bytes" or key.startswith("flops")}
+    facts = dict(metadata.get())
+    name = str(facts.pop("name"))
+    numbers = {key: float(value) for key, value in facts.items() if key == "bytes" or key.startswith("flops")}
     enter_scope(name, metrics=numbers)
 
 
@@ -145,39 +145,39 @@ def start(name: str | None = None, **settings: Any) -> int:
     return len(_SESSIONS) - 1
 
 
-def _chosen(session: int | None) -> list[Session]:
+def _sessions_of(session: int | None) -> list[Session]:
     return list(_SESSIONS) if session is None else _SESSIONS[session : session + 1]
 
 
 def activate(session: int | None = None) -> None:
     """Measure again, in one session or in all."""
-    for one in _chosen(session):
-        one.active = True
+    for each in _sessions_of(session):
+        each.active = True
     _hook()
 
 
 def deactivate(session: int | None = None) -> None:
     """Pause one session or all."""
-    for one in _chosen(session):
-        one.active = False
-        one.settle()
+    for entry in _sessions_of(session):
+        entry.active = False
+        entry.settle()
     _hook()
 
 
 def finalize(session: int | None = None, output_format: str = "") -> None:
     """End one session or all, and write their files."""
-    for one in _chosen(session):
-        one.active = False
-        one.settle()
-        Path(f"{one.name}.hatchet").write_text(json.dumps([one.root.as_json()]))
-        _SESSIONS.remove(one)
+    for entry in _sessions_of(session):
+        entry.active = False
+        entry.settle()
+        Path(f"{entry.name}.hatchet").write_text(json.dumps([entry.root.as_json()]))
+        _SESSIONS.remove(entry)
     _hook()
 
 
 def profile(func: Callable[..., Any] | None = None, *, name: str | None = None, **settings: Any) -> Any:
     """Decorator of a function whose calls are measured, each in a session of its own."""
 
-    def made(function: Callable[..., Any]) -> Callable[..., Any]:
+    def decorate(function: Callable[..., Any]) -> Callable[..., Any]:
         @functools.wraps(function)
         def call(*arguments: Any, **keywords: Any) -> Any:
             session = start(name, **settings)
@@ -188,4 +188,4 @@ def profile(func: Callable[..., Any] | None = None, *, name: str | None = None, 
 
         return call
 
-    return made if func is None else made(func)
+    return decorate if func is None else decorate(func)

@@ -48,7 +48,7 @@ def print_tree(tree: dict[str, Any], metrics: Sequence[str], **settings: Any) ->
 
 
 def _print(node: dict[str, Any], depth: int) -> None:
-    shown = (f"{'' if value is None else format(value, '.3f'):>12}" for value in node["shown"].values())
-    print(" ".join(shown), "  " * depth + node["frame"]["name"])
-    for child in sorted(node["children"], key=lambda one: -one["metrics"].get("time (ns)", 0.0)):
+    columns = (f"{'' if value is None else format(value, '.3f'):>12}" for value in node["shown"].values())
+    print(" ".join(columns), "  " * depth + node["frame"]["name"])
+    for child in sorted(node["children"], key=lambda child: -child["metrics"].get("time (ns)", 0.0)):
         _print(child, depth + 1)

@@ -56,8 +56,8 @@ class Config(configurations.Config):
 
     def __str__(self) -> str:
         names = ("num_warps", "num_ctas", "num_stages", "maxnreg")
-        shown = {**self.kwargs, **{name: getattr(self, name) for name in names}}
-        return ", ".join(f"{name}: {value}" for name, value in shown.items())
+        settings = {**self.kwargs, **{name: getattr(self, name) for name in names}}
+        return ", ".join(f"{name}: {value}" for name, value in settings.items())
 
     __repr__ = __str__
 
@@ -86,7 +86,7 @@ class _Decorated(Tuned, KernelInterface):
     def arg_names(self) -> list[str]:
         return self._names
 
-    def __getitem__(self, grid: Any, chosen: Any = None) -> Callable[..., Any]:
+    def __getitem__(self, grid: Any, config: Any = None) -> Callable[..., Any]:
         if getattr(self.run, "__func__", None) is not _RUN:  # That of a subclass, or of a tool that looks on.
             return functools.partial(self.run, grid=grid, warmup=False)
         return Tuned.__getitem__(self, grid)
@@ -209,8 +209,8 @@ class Autotuner(_Decorated):
         return self._thread.nargs
 
     @nargs.setter
-    def nargs(self, named: dict[str, Any] | None) -> None:
-        self._thread.nargs = named
+    def nargs(self, arguments: dict[str, Any] | None) -> None:
+        self._thread.nargs = arguments
 
     @contextlib.contextmanager
     def _naming(self, args: Sequence[Any]) -> Generator[None]:
@@ -240,10 +240,10 @@ class Autotuner(_Decorated):
             )
 
     def key_of(self, arguments: Sequence[Any], keywords: Mapping[str, Any]) -> tuple[Any, ...]:
-        given = {**dict(zip(self.arg_names, arguments, strict=False)), **keywords}
-        named = {name: value for name, value in given.items() if name in self.arg_names}
-        dtypes = [str(value.dtype) for value in named.values() if hasattr(value, "dtype")]
-        return (*(named[name] for name in self.keys if name in named), *dtypes)
+        bound = {**dict(zip(self.arg_names, arguments, strict=False)), **keywords}
+        values = {name: value for name, value in bound.items() if name in self.arg_names}
+        dtypes = [str(value.dtype) for value in values.values() if hasattr(value, "dtype")]
+        return (*(values[name] for name in self.keys if name in values), *dtypes)
 
     def prune_configs(self, kwargs: Mapping[str, Any]) -> list[Any]:
         """The configurations that the functions of `prune_configs_by` keep, for the arguments of `nargs`."""
@@ -300,11 +300,11 @@ class Autotuner(_Decorated):
 
         if not hasattr(self.fn, "prepared"):
             return None
-        added = config.all_kwargs()
+        settings = config.all_kwargs()
         if config.pre_hook is not None:
-            config.pre_hook(self.named(arguments, {**keywords, **added}))
+            config.pre_hook(self.named(arguments, {**keywords, **settings}))
         try:
-            compiled: CompiledKernel = self.fn.prepared(*arguments, **keywords, **added)
+            compiled: CompiledKernel = self.fn.prepared(*arguments, **keywords, **settings)
         except (NotCompiled, TypeError, ValueError):  # The launch says the same.
             return None
         if compiled.is_compiled or compiled.has_own_stages:
@@ -352,10 +352,10 @@ def autotune(
     zero before each measured launch, those in `restore_value` get back their contents after it. `pre_hook` and
     `post_hook` are called around each. `do_bench(call, quantiles)` measures. `cache_results` keeps choices on disk.
     """
-    given = locals()
+    settings = locals()
 
     def decorator(fn: Any) -> Autotuner:
-        return Autotuner(fn, fn.arg_names, **given)
+        return Autotuner(fn, fn.arg_names, **settings)
 
     return decorator
 
@@ -374,13 +374,13 @@ class Heuristics(_Decorated):
         return self.heuristics
 
     def computed(
-        self, arguments: Sequence[Any], keywords: Mapping[str, Any], chosen: Mapping[str, Any] | None = None
+        self, arguments: Sequence[Any], keywords: Mapping[str, Any], more: Mapping[str, Any] | None = None
     ) -> dict[str, Any]:
         """The computed values of a launch, by name; they replace values that the launch gives, as in Triton."""
-        named = {**dict(zip(self.arg_names, arguments, strict=False)), **keywords, **(chosen or {})}
+        bound = {**dict(zip(self.arg_names, arguments, strict=False)), **keywords, **(more or {})}
         for name, heuristic in self.values.items():
-            named[name] = heuristic(named)
-        return {name: named[name] for name in self.values}
+            bound[name] = heuristic(bound)
+        return {name: bound[name] for name in self.values}
 
     def warmup(self, *args: Any, grid: Any = None, **kwargs: Any) -> Any:
         """Compile for arguments without a launch."""

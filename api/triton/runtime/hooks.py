@@ -73,7 +73,7 @@ def _call(hook: Callable[..., Any] | None, fn: JITFunction, kernel: CompiledKern
     )
 
 
-def loaded(kernel: CompiledKernel) -> None:
+def announce_load(kernel: CompiledKernel) -> None:
     """Tell the hooks that a kernel was loaded, once."""
     if kernel.announced:
         return
@@ -93,7 +93,7 @@ def written_specialization(fn: JITFunction, kernel: CompiledKernel, key: str) ->
         {
             "name": fn.repr(None),
             "target": attrs.asdict(target),
-            "types": [_written(type_) for type_ in signature.types],
+            "types": [_text_of(type_) for type_ in signature.types],
             "divisibility": signature.divisibility,
             "options": {name: value for name, value in kernel.launch_options.items() if name != "extern_libs"},
             "key": key,
@@ -119,7 +119,7 @@ def read_specialization(fn: JITFunction, text: str) -> tuple[Signature, dict[str
 _FUNCTIONS: dict[str, Any] = {}
 
 
-def _written(type_: Type) -> Any:
+def _text_of(type_: Type) -> Any:
     """The type of an argument as JSON: its text, or a constant in a dict."""
     if not isinstance(type_, ConstantType):
         return str(type_)
@@ -134,7 +134,7 @@ def _written(type_: Type) -> Any:
 
 
 def _read(fn: JITFunction, name: str, text: Any) -> Type:
-    """The type that `_written` wrote. Raises `RuntimeError` for a function of another process."""
+    """The type that `_text_of` wrote. Raises `RuntimeError` for a function of another process."""
     from ziggurat.codemodel.text.parser import parse_values
 
     if isinstance(text, str):

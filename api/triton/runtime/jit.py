@@ -71,7 +71,7 @@ class KernelParam:
         self.default = param.default
         self.do_not_specialize = do_not_specialize
         self.do_not_specialize_on_alignment = do_not_specialize_on_alignment
-        self.declared = declared_of(param.annotation)
+        self.dtype = declared_of(param.annotation)
         annotation = param.annotation
         self.annotation = "" if annotation is param.empty else getattr(annotation, "__name__", None) or str(annotation)
 
@@ -80,7 +80,7 @@ class KernelParam:
         """The type that the annotation names, "i64" or "*fp32"; an empty text without one."""
         from ziggurat.triton.compiler.signatures import type_text
 
-        text = self.annotation if self.declared is None else type_text(self.declared)
+        text = self.annotation if self.dtype is None else type_text(self.dtype)
         return text if text.lstrip("*k") in type_canonicalisation_dict.values() else ""
 
     @property
@@ -101,9 +101,9 @@ class TritonModels(PythonModels):
 
     reads_warps = False  # Whether a Triton model of the function depends on the number of warps.
 
-    def declared(self, kernel: Function, arguments: Mapping[str, Any]) -> Mapping[str, Type]:
+    def declarations(self, kernel: Function, arguments: Mapping[str, Any]) -> Mapping[str, Type]:
         assert isinstance(kernel, JITFunction)
-        return kernel.declared
+        return kernel.declarations
 
     def attribution(self, kernel: Function, types: Sequence[Type]) -> Attribution:
         assert isinstance(kernel, JITFunction)
@@ -161,7 +161,7 @@ class TritonModels(PythonModels):
         )
 
 
-_PRECISIONS: Final = tuple(one.value for one in tt.InputPrecision if one is not tt.InputPrecision.DEFAULT)
+_PRECISIONS: Final = tuple(p.value for p in tt.InputPrecision if p is not tt.InputPrecision.DEFAULT)
 _UNASKED: Final = object()
 _environment: Any = os.environ
 # The two dicts that have the setting, and its keys there. Launches look it up: `os.environ.get` itself takes 2 µs.
@@ -171,7 +171,7 @@ _FP32_DEFAULT: Final[tuple[tuple[Callable[[Any], Any], Any], ...]] = (
 )
 # The attributes of a kernel that a pickle without its function has.
 _FACTS = (
-    "__doc__", "__module__", "__name__", "__qualname__", "_src", "arg_names", "constexprs", "debug", "declared",
+    "__doc__", "__module__", "__name__", "__qualname__", "_src", "arg_names", "constexprs", "debug", "declarations",
     "defaults", "do_not_specialize", "do_not_specialize_on_alignment", "fn", "hash", "launch_metadata", "name",
     "noinline", "params", "repr", "version",
 )  # fmt: skip
@@ -218,8 +218,8 @@ class JITFunction(Kernel, JITCallable):
             for place, parameter in enumerate(parameters.values())
         ]
         self.constexprs = [parameter.num for parameter in self.params if parameter.is_constexpr]
-        self.declared = {
-            parameter.name: parameter.declared for parameter in self.params if parameter.declared is not None
+        self.declarations = {
+            parameter.name: parameter.dtype for parameter in self.params if parameter.dtype is not None
         }
         self.defaults = {parameter.name: parameter.default for parameter in self.params if parameter.has_default}
         self.do_not_specialize_on_alignment = unaligned or []
@@ -584,11 +584,11 @@ def jit(fn: Callable[..., Any] | None = None, **options: Any) -> Any:
     in. `launch_metadata(grid, metadata, arguments)` gives facts for hooks of launches.
     """
 
-    def made(fn: Callable[..., Any]) -> JITFunction:
+    def decorate(fn: Callable[..., Any]) -> JITFunction:
         assert callable(fn)
         return JITFunction(fn, **options)
 
-    return made if fn is None else made(fn)
+    return decorate if fn is None else decorate(fn)
 
 
 def native_specialize_impl(

@@ -26,7 +26,7 @@ def _parameter(kernel: Any, name: str) -> KernelParameter:
     from ziggurat.backend.cuda.specialize import KernelParameter
 
     parameter = kernel.by_name[name.partition("[")[0]]
-    dtype = parameter.declared
+    dtype = parameter.dtype
     return KernelParameter(
         name,
         specialize=not parameter.do_not_specialize and (dtype is None or dtype.kind == "int"),
@@ -75,21 +75,21 @@ def _model(kernel: Any, signature: Signature, options: Mapping[str, Any]) -> cor
     return kernel.compilation(signature, options).model_to_run
 
 
-def _built(kernel: Any, spec: Specialization, shape: Sequence[Any]) -> Binary:
+def _binary(kernel: Any, spec: Specialization, shape: Sequence[Any]) -> Binary:
     from ziggurat.launches.gpu import signature_of
 
     signature, _ = signature_of(kernel, spec, shape)
     return kernel.compilation(signature, dict(spec.options), target=spec.target).binary
 
 
-def _result(kernel: Any, signature: Signature, options: Mapping[str, Any], loaded: Loaded | None) -> CompiledKernel:
-    target = None if loaded is None else loaded.binary.target
+def _result(kernel: Any, signature: Signature, options: Mapping[str, Any], code: Loaded | None) -> CompiledKernel:
+    target = None if code is None else code.binary.target
     compiled: CompiledKernel = kernel.compilation(signature, options, target=target)
-    if loaded is not None:
-        compiled.loaded = loaded
+    if code is not None:
+        compiled.code = code
     elif knobs.compilation.listener is not None or dumps.wanted(kernel.name):
         compiled.demand()
-    hooks.loaded(compiled)
+    hooks.announce_load(compiled)
     return compiled
 
 
@@ -100,7 +100,7 @@ RULES: Final = LaunchRules(
     runs_here=_runs_here,
     check_host=_check_host,
     model=_model,
-    built=_built,
+    binary=_binary,
     result=_result,
     explained=lambda kernel, error: as_raised(error),
     tolerant_memory=True,

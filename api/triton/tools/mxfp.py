@@ -55,12 +55,12 @@ class MXFP4Tensor(_Coded):
     def _from_float(self, values: Any) -> Any:
         """The codes of the nearest numbers, the even code of two that are as near; the largest for infinity and NaN."""
         torch = _torch()
-        known = torch.tensor(_MAGNITUDES, dtype=torch.float32, device=values.device)
+        magnitudes = torch.tensor(_MAGNITUDES, dtype=torch.float32, device=values.device)
         magnitude = values.abs().float()
-        magnitude = torch.where(torch.isfinite(magnitude), magnitude, known[-1]).clamp(max=_MAGNITUDES[-1])
-        above = torch.searchsorted(known, magnitude).clamp(max=len(_MAGNITUDES) - 1)
+        magnitude = torch.where(torch.isfinite(magnitude), magnitude, magnitudes[-1]).clamp(max=_MAGNITUDES[-1])
+        above = torch.searchsorted(magnitudes, magnitude).clamp(max=len(_MAGNITUDES) - 1)
         below = (above - 1).clamp(min=0)
-        up, down = known[above] - magnitude, magnitude - known[below]
+        up, down = magnitudes[above] - magnitude, magnitude - magnitudes[below]
         code = torch.where((up < down) | ((up == down) & (above % 2 == 0)), above, below)
         return (code | torch.signbit(values).long() << 3).to(torch.uint8)
 

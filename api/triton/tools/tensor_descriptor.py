@@ -28,8 +28,8 @@ class TensorDescriptor(descriptors.TensorDescriptor):
         block_shape: Sequence[int],
         padding: str = "zero",
     ) -> None:
-        given = vars(self)
-        given.update(base=base, shape=shape, strides=strides, block_shape=block_shape, padding=padding)
+        own = vars(self)
+        own.update(base=base, shape=shape, strides=strides, block_shape=block_shape, padding=padding)
         self._demand()
 
     @staticmethod
@@ -63,9 +63,9 @@ class TensorDescriptor(descriptors.TensorDescriptor):
     def __setattr__(self, name: str, value: Any) -> None:
         own = vars(self)
         if name in _FIELDS and not own.get("_making"):
-            kept = {field: own[field] for field in _FIELDS}
+            fields = {field: own[field] for field in _FIELDS}
             own.clear()
-            own.update(kept)
+            own.update(fields)
         own[name] = value
 
     def __getattr__(self, name: str) -> Any:
@@ -73,7 +73,7 @@ class TensorDescriptor(descriptors.TensorDescriptor):
         if name not in _MADE or own.get("_making") or "base" not in own:
             raise AttributeError(name)
         own["_making"] = True
-        kept = {field: own[field] for field in _FIELDS}
+        fields = {field: own[field] for field in _FIELDS}
         try:
             descriptors.TensorDescriptor.__init__(
                 self,
@@ -84,7 +84,7 @@ class TensorDescriptor(descriptors.TensorDescriptor):
                 padding=self.padding,
             )
         finally:
-            own.update(kept)
+            own.update(fields)
             del own["_making"]
         return object.__getattribute__(self, name)
 

@@ -20,15 +20,15 @@ LIBRARIES = {
 @pytest.fixture(params=LIBRARIES)
 def library(request):
     """The function that makes operations of a library, and the one that makes its arrays."""
-    made = pytest.importorskip(request.param, reason=f"{request.param} is not installed")
+    make = pytest.importorskip(request.param, reason=f"{request.param} is not installed")
     module, op, array = LIBRARIES[request.param]
     for name in array.split("."):
-        made = getattr(made, name)
-    return getattr(importlib.import_module(f"ziggurat.frameworks.{module}"), op), made
+        make = getattr(make, name)
+    return getattr(importlib.import_module(f"ziggurat.frameworks.{module}"), op), make
 
 
 @pytest.mark.parametrize(
-    ("given", "message"),
+    ("arguments", "message"),
     [
         ({"kernel": abs}, "an operation must be made of a kernel"),
         ({"outputs": 3}, "outputs must be names of parameters, each once; got 3"),
@@ -40,10 +40,10 @@ def library(request):
         ({"backward": True}, 'backward of .softmax. must be "auto" or a function; got True'),
     ],
 )
-def test_operations(library, given, message):
+def test_operations(library, arguments, message):
     make, _ = library
     with pytest.raises(zg.LaunchError, match=message):
-        make(**{"kernel": softmax, "grid": one_a_row, "outputs": "out", **given})
+        make(**{"kernel": softmax, "grid": one_a_row, "outputs": "out", **arguments})
 
 
 @pytest.mark.parametrize(
@@ -57,7 +57,7 @@ def test_operations(library, given, message):
         (zg.f32, "must have a shape of integers"),
         (((4, 8), "floot"), "the dtype of an array must be one of the language's; got 'floot'"),
         (lambda: (4, 8), "the function of the output 'out' of 'softmax' must take one argument"),
-        (lambda given: given["rows"], "'out' of 'softmax' asks for 'rows', which is no input"),
+        (lambda arguments: arguments["rows"], "'out' of 'softmax' asks for 'rows', which is no input"),
     ],
 )
 def test_rules_of_outputs(library, rule, message):
@@ -66,7 +66,7 @@ def test_rules_of_outputs(library, rule, message):
         make(softmax, one_a_row, {"out": rule})(array(np.ones((4, 8), "f4")), 8, 8, BLOCK=8)
 
 
-def none(given):
+def none(arguments):
     return None
 
 
@@ -86,7 +86,7 @@ def test_grids(library, grid, message):
 
 
 @pytest.mark.parametrize(
-    ("given", "message"),
+    ("arguments", "message"),
     [
         ({"stride": None}, "'b' must be a value; got None"),
         ({"columns": "8"}, "'columns'.* must be an? .*number; got str"),
@@ -98,11 +98,11 @@ def test_grids(library, grid, message):
         ({"BLOCKS": 8}, "'softmax' has no parameter 'BLOCKS'"),
     ],
 )
-def test_arguments(library, given, message):
+def test_arguments(library, arguments, message):
     make, array = library
     call = {"x": array(np.ones((4, 8), "f4")), "columns": 8, "stride": 8, "BLOCK": 8}
     with pytest.raises(zg.ZigguratError, match=message):
-        make(softmax, one_a_row, "out")(**{**call, **given})
+        make(softmax, one_a_row, "out")(**{**call, **arguments})
 
 
 def test_arrays_that_are_compiled_in(library):
@@ -123,8 +123,8 @@ def test_an_output_that_the_kernel_does_not_store_to(library):
 
 def test_numbers_of_numpy_are_numbers(library):
     make, array = library
-    found = make(increment, (1,), "x")(n=np.int64(4), by=np.float32(1.5), BLOCK=np.int64(4), x=array(np.ones(4, "f4")))
-    np.testing.assert_array_equal(np.asarray(found), [2.5] * 4)
+    result = make(increment, (1,), "x")(n=np.int64(4), by=np.float32(1.5), BLOCK=np.int64(4), x=array(np.ones(4, "f4")))
+    np.testing.assert_array_equal(np.asarray(result), [2.5] * 4)
 
 
 def test_arrays_of_numpy_are_no_tensors_of_torch():

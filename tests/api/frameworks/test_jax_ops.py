@@ -78,8 +78,8 @@ def test_gradients(backward, jit):
     op = zg.jax_op(softmax, one_a_row, "out", backward=backward)
     loss = jax.grad(lambda x: jnp.sum(run(op, x) ** 2))
     x = sample(4, 9)
-    found = (jax.jit(loss) if jit else loss)(x)
-    np.testing.assert_allclose(found, jax.grad(lambda x: jnp.sum(jax.nn.softmax(x, 1) ** 2))(x), rtol=1e-9, atol=1e-12)
+    result = (jax.jit(loss) if jit else loss)(x)
+    np.testing.assert_allclose(result, jax.grad(lambda x: jnp.sum(jax.nn.softmax(x, 1) ** 2))(x), rtol=1e-9, atol=1e-12)
 
 
 def test_the_derived_gradient_of_a_tuned_kernel():
@@ -91,9 +91,9 @@ def test_the_derived_gradient_of_a_tuned_kernel():
 def test_the_derived_gradient_of_two_outputs():
     op = zg.jax_op(sum_and_difference, (1,), ("total", "difference"), backward="auto")
     x, y = sample(7), sample(7)
-    found = jax.grad(lambda x, y: jnp.sum(op(x, y, 7, BLOCK=8)[1] * x), (0, 1))(x, y)
-    np.testing.assert_allclose(found[0], 2 * x - y)
-    np.testing.assert_allclose(found[1], -x)
+    result = jax.grad(lambda x, y: jnp.sum(op(x, y, 7, BLOCK=8)[1] * x), (0, 1))(x, y)
+    np.testing.assert_allclose(result[0], 2 * x - y)
+    np.testing.assert_allclose(result[1], -x)
 
 
 def test_a_fault_of_the_kernel_is_the_error_of_the_operation():
@@ -134,8 +134,8 @@ SECOND = {
 @pytest.mark.parametrize("second", SECOND.values(), ids=list(SECOND))
 def test_gradients_of_gradients(backward, second):
     op, x = zg.jax_op(softmax, one_a_row, "out", backward=backward), sample(3, 5)
-    found, expected = second(lambda x: run(op, x), x), second(lambda x: jax.nn.softmax(x, 1), x)
-    np.testing.assert_allclose(found, expected, rtol=1e-9, atol=1e-12)
+    result, expected = second(lambda x: run(op, x), x), second(lambda x: jax.nn.softmax(x, 1), x)
+    np.testing.assert_allclose(result, expected, rtol=1e-9, atol=1e-12)
 
 
 @pytest.mark.parametrize("backward", [None, derivative, "auto"])

@@ -33,10 +33,10 @@ def test_accesses_are_read_from_the_model():
     pointer = zg.ptr(zg.f32)
     op = ArrayOperation(softmax, (1,))
     kinds = {"x": pointer, "out": pointer, "columns": zg.i32, "stride": zg.i32, "BLOCK": 8}
-    assert op.accesses(kinds).written == ("out",)
-    assert op.accesses(kinds).read == ("x",)
+    assert op.accesses(kinds).writes == ("out",)
+    assert op.accesses(kinds).reads == ("x",)
     kinds = {"x": pointer, "n": zg.i32, "by": zg.f32, "BLOCK": 8}
-    assert ArrayOperation(increment, (1,)).accesses(kinds).written == ("x",)
+    assert ArrayOperation(increment, (1,)).accesses(kinds).writes == ("x",)
 
 
 @pytest.mark.parametrize(

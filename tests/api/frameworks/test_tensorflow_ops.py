@@ -86,8 +86,8 @@ def test_second_derivatives_and_forward_mode(backward):
         return accumulator.jvp(y)
 
     for derivative in (second, forward):
-        found, expected = derivative(lambda x: op(x, 5, 5, BLOCK=8)), derivative(tf.nn.softmax)
-        np.testing.assert_allclose(found, expected, rtol=1e-9, atol=1e-12)
+        result, expected = derivative(lambda x: op(x, 5, 5, BLOCK=8)), derivative(tf.nn.softmax)
+        np.testing.assert_allclose(result, expected, rtol=1e-9, atol=1e-12)
 
 
 def test_forward_mode_without_a_gradient_is_refused():

@@ -108,8 +108,8 @@ COMPILED = {
 @pytest.mark.parametrize("derivative", COMPILED)
 def test_compiled_derivatives(derivative):
     x, v = torch.randn(2, 3, 5, dtype=torch.float64)
-    found, expected = (COMPILED[derivative](function, x, v) for function in FUNCTIONS["softmax"])
-    torch.testing.assert_close(found, expected)
+    result, expected = (COMPILED[derivative](function, x, v) for function in FUNCTIONS["softmax"])
+    torch.testing.assert_close(result, expected)
 
 
 @pytest.mark.parametrize("name", FUNCTIONS)
@@ -117,8 +117,8 @@ def test_compiled_derivatives(derivative):
 def test_derivatives(name, derivative):
     torch.manual_seed(0)
     x, v = torch.randn(2, 3, 5, dtype=torch.float64)
-    found, expected = (DERIVATIVES[derivative](function, x, v) for function in FUNCTIONS[name])
-    torch.testing.assert_close(found, expected)
+    result, expected = (DERIVATIVES[derivative](function, x, v) for function in FUNCTIONS[name])
+    torch.testing.assert_close(result, expected)
 
 
 @pytest.mark.parametrize("name", FUNCTIONS)

@@ -186,8 +186,8 @@ def test_torch_agrees_that_the_operator_is_sound():
     op = softmax_op(backward=derivative)
     x = torch.randn(4, 8, requires_grad=True)
     run(op, x)
-    found = getattr(torch.ops.ziggurat, next(iter(op._definitions.values())).name)
-    torch.library.opcheck(found, (x, [4, 8], 8, 8))
+    operator = getattr(torch.ops.ziggurat, next(iter(op._definitions.values())).name)
+    torch.library.opcheck(operator, (x, [4, 8], 8, 8))
 
 
 def test_an_operator_without_a_gradient_says_so():
@@ -225,9 +225,9 @@ def test_bad_operators(make, message):
         make()
 
 
-@pytest.mark.parametrize("found", [None, (1.0,), torch.ones(4)], ids=["nothing", "tuple", "tensor"])
-def test_gradients_without_names_are_refused(found):
-    op = softmax_op(backward=lambda arguments, gradients: found)
+@pytest.mark.parametrize("result", [None, (1.0,), torch.ones(4)], ids=["nothing", "tuple", "tensor"])
+def test_gradients_without_names_are_refused(result):
+    op = softmax_op(backward=lambda arguments, gradients: result)
     with pytest.raises(zg.LaunchError, match=r"must return a dict of .* by name; got .*\n.*{\"x\": …}"):
         run(op, torch.randn(4, 8, requires_grad=True)).sum().backward()
 

@@ -73,9 +73,9 @@ def test_gradients_of_outputs_that_are_not_contiguous():
     x = torch.randn(5, 33, requires_grad=True)
     op, weights = zg.torch_op(softmax, one_a_row, "out", backward="auto"), torch.randn(33, 5).t()
     for loss in (torch.sum, lambda y: (y * weights).sum(), lambda y: (y[::2].t() ** 2).sum(), lambda y: y.sum(0)[3]):
-        (found,) = torch.autograd.grad(loss(op(x, 33, 33, BLOCK=64)), x)
+        (result,) = torch.autograd.grad(loss(op(x, 33, 33, BLOCK=64)), x)
         (expected,) = torch.autograd.grad(loss(torch.softmax(x, 1)), x)
-        torch.testing.assert_close(found, expected)
+        torch.testing.assert_close(result, expected)
 
 
 @pytest.mark.parametrize("backend", [None, "aot_eager", "inductor"])
@@ -84,8 +84,8 @@ def test_strides_that_the_kernel_gets_are_kept(backend):
     op = zg.torch_op(squared_rows, one_a_row, "out")
     call = lambda x: op((x + 1)[:, :8], 33, BLOCK=8) * 2  # noqa: E731
     x = torch.randn(5, 33)
-    found = (call if backend is None else torch.compile(call, backend=backend, fullgraph=True))(x)
-    torch.testing.assert_close(found, (x + 1)[:, :8] ** 2 * 2)
+    result = (call if backend is None else torch.compile(call, backend=backend, fullgraph=True))(x)
+    torch.testing.assert_close(result, (x + 1)[:, :8] ** 2 * 2)
 
 
 def test_compiled_in_strides_have_names_that_say_so():
@@ -113,8 +113,8 @@ def test_views_that_are_written(view, compiled):
 
     x, expected = X.clone(), X.clone()
     VIEWS[view](expected).add_(1.5)
-    found = (torch.compile(add, backend="aot_eager", fullgraph=True) if compiled else add)(x)
-    assert torch.equal(found, expected) and torch.equal(x, expected)
+    result = (torch.compile(add, backend="aot_eager", fullgraph=True) if compiled else add)(x)
+    assert torch.equal(result, expected) and torch.equal(x, expected)
 
 
 def test_an_output_that_is_given_and_not_contiguous():
@@ -142,9 +142,9 @@ def test_versions_of_tensors_that_are_written():
 
 def test_integers():
     counts = zg.torch_op(count, (1,))
-    x, found = torch.tensor([0, 9, 3, 9, 3, 9], dtype=torch.int32)[::2], torch.zeros(8, dtype=torch.int32)
-    counts(x, found[::2], 3, BLOCK=4)
-    assert found.tolist() == [1, 0, 0, 0, 0, 0, 2, 0]
+    x, indices = torch.tensor([0, 9, 3, 9, 3, 9], dtype=torch.int32)[::2], torch.zeros(8, dtype=torch.int32)
+    counts(x, indices[::2], 3, BLOCK=4)
+    assert indices.tolist() == [1, 0, 0, 0, 0, 0, 2, 0]
 
 
 def test_calls_of_one_form_take_turns():

@@ -20,15 +20,15 @@ def on_the_cpu():
 @pytest.mark.parametrize("jit", [False, True])
 def test_the_documents_product_and_its_gradients(transpose_a, transpose_b, jit):
     def loss(product):
-        made = jax.grad(lambda a, b: jnp.sum(product(a, b) ** 2), (0, 1))
-        return jax.jit(made) if jit else made
+        gradient = jax.grad(lambda a, b: jnp.sum(product(a, b) ** 2), (0, 1))
+        return jax.jit(gradient) if jit else gradient
 
     def expected(a, b):
         return (a.T if transpose_a else a) @ (b.T if transpose_b else b)
 
     a, b, _ = operands(transpose_a, transpose_b, np.random.default_rng(0), 16, 32, 16)
-    given = jnp.asarray(a, "float32"), jnp.asarray(b, "float32")
+    arguments = jnp.asarray(a, "float32"), jnp.asarray(b, "float32")
     for mine, theirs in zip(
-        loss(lambda a, b: dot(a, b, transpose_a, transpose_b))(*given), loss(expected)(*given), strict=True
+        loss(lambda a, b: dot(a, b, transpose_a, transpose_b))(*arguments), loss(expected)(*arguments), strict=True
     ):
         np.testing.assert_allclose(mine, theirs, rtol=1e-4, atol=1e-4)

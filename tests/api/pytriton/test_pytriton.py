@@ -58,9 +58,9 @@ def test_the_program_in_the_document_runs(transpose_a, transpose_b):
 def test_outputs_in_their_order(size, as_dictionary):
     kernel = triton.kernel(ADD, ["total", "difference"])
     x, y = np.arange(40, dtype="f4"), np.ones(40, "f4")
-    made = [triton.empty([40], np.float32) for _ in range(2)]
+    outputs = [triton.empty([40], np.float32) for _ in range(2)]
     macros = {"TYPE": "float", "SIZE": size}
-    call = [x, y, *made, 40, grid(40)]
+    call = [x, y, *outputs, 40, grid(40)]
     total, difference = kernel(*call, macros) if as_dictionary else kernel(*call, **macros)
     assert (total == x + y).all() and (difference == x - y).all()
 
@@ -76,14 +76,14 @@ def test_the_number_of_warps_may_be_tuned():
 
 def test_an_array_given_for_an_output_is_returned():
     x, total, difference = np.arange(8, dtype="f4"), np.zeros(8, "f4"), np.zeros(8, "f4")
-    found = triton.kernel(ADD, ["total"])(x, x, total, difference, 8, grid(8), TYPE=np.float32, SIZE=8)
-    assert found is total and (total == 2 * x).all()
+    result = triton.kernel(ADD, ["total"])(x, x, total, difference, 8, grid(8), TYPE=np.float32, SIZE=8)
+    assert result is total and (total == 2 * x).all()
 
 
 def test_macros_that_the_source_does_not_use_are_ignored():
     x = np.arange(8, dtype="f4")
-    made = [triton.empty([8], x.dtype) for _ in range(2)]
-    total, _ = triton.kernel(ADD, ["total", "difference"])(x, x, *made, 8, [1], TYPE=x.dtype, SIZE=8, UNUSED="a b")
+    outputs = [triton.empty([8], x.dtype) for _ in range(2)]
+    total, _ = triton.kernel(ADD, ["total", "difference"])(x, x, *outputs, 8, [1], TYPE=x.dtype, SIZE=8, UNUSED="a b")
     assert (total == 2 * x).all()
 
 

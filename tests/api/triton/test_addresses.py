@@ -17,13 +17,13 @@ def double_each(address_ptr, BLOCK: tl.constexpr):
 
 
 def addresses_of(tensors: list[torch.Tensor]) -> torch.Tensor:
-    return torch.tensor([one.data_ptr() for one in tensors])
+    return torch.tensor([tensor.data_ptr() for tensor in tensors])
 
 
 def test_addresses_of_tensors_are_followed():
     tensors = [torch.ones(16), torch.ones(2, 16)[1], torch.full((4, 4), 3.0)]
     double_each[(3,)](addresses_of(tensors), 16)
-    assert [one.flatten().tolist() for one in tensors] == [[2.0] * 16, [2.0] * 16, [6.0] * 16]
+    assert [tensor.flatten().tolist() for tensor in tensors] == [[2.0] * 16, [2.0] * 16, [6.0] * 16]
 
 
 def test_other_addresses_are_refused():

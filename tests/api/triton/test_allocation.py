@@ -41,7 +41,7 @@ def product(a_ptr, b_ptr, c_ptr, M, N, K):
 def test_the_metadata_tell_the_memory_of_a_program() -> None:
     types = {**dict.fromkeys(("a_ptr", "b_ptr", "c_ptr"), "*fp16"), **dict.fromkeys("MNK", "i32")}
     for capability, scratch_size, alignment in ((90, 3 * 128, 128), (80, 0, 1)):
-        made = triton.compile(ASTSource(product, types), target=GPUTarget("cuda", capability, 32))
-        found = made.metadata
-        assert (found.global_scratch_size, found.global_scratch_align) == (scratch_size, alignment)
-        assert made.asm["ptx"].count("cp.async.bulk.tensor.2d.global.shared") == (capability == 90)
+        compiled = triton.compile(ASTSource(product, types), target=GPUTarget("cuda", capability, 32))
+        metadata = compiled.metadata
+        assert (metadata.global_scratch_size, metadata.global_scratch_align) == (scratch_size, alignment)
+        assert compiled.asm["ptx"].count("cp.async.bulk.tensor.2d.global.shared") == (capability == 90)

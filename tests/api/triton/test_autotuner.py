@@ -57,15 +57,15 @@ def test_the_fastest_is_chosen_once_for_each_key():
 
 
 def test_more_warps_than_a_gpu_has_are_left_out():
-    told: list[BaseException | None] = []
+    errors: list[BaseException | None] = []
     configs = [triton.Config({"BLOCK": 16}, num_warps=128), triton.Config({"BLOCK": 16})]
     tuned, x = (
-        kernel(configs=configs, do_bench=measured, post_hook=lambda args, exception: told.append(exception)),
+        kernel(configs=configs, do_bench=measured, post_hook=lambda args, exception: errors.append(exception)),
         zeros(40),
     )
     tuned[grid](x, 40)
-    assert tuned.best_config is configs[1] and isinstance(told[0], triton.OutOfResources) and told[1] is None
-    assert "out of resource: threads, Required: 4096, Hardware limit: 1024" in str(told[0])
+    assert tuned.best_config is configs[1] and isinstance(errors[0], triton.OutOfResources) and errors[1] is None
+    assert "out of resource: threads, Required: 4096, Hardware limit: 1024" in str(errors[0])
 
 
 def measured(call, quantiles):
@@ -74,17 +74,17 @@ def measured(call, quantiles):
 
 
 def test_a_configuration_that_the_assembler_rejects_is_left_out_with_a_warning(gpu, failed):
-    asked: list[int] = []
+    numbers: list[int] = []
 
     def do_bench(call, quantiles):
-        asked.append(1)
-        gpu.load_failure = (failed("CUDA_ERROR_INVALID_PTX"), b"(C7602) setmaxnreg") if len(asked) == 1 else None
+        numbers.append(1)
+        gpu.load_failure = (failed("CUDA_ERROR_INVALID_PTX"), b"(C7602) setmaxnreg") if len(numbers) == 1 else None
         return measured(call, quantiles)
 
     tuned = kernel(do_bench=do_bench, configs=[triton.Config({"BLOCK": 16}, num_warps=warps) for warps in (1, 2, 4)])
     with pytest.warns(ZigguratWarning, match=r"'increment' is not launched with BLOCK: 16, num_warps: 1.*\n.*C7602"):
         tuned[grid](zg.empty(40), 40)
-    assert tuned.best_config.num_warps == 2 and len(asked) == 3
+    assert tuned.best_config.num_warps == 2 and len(numbers) == 3
 
 
 def test_an_interpreted_launch_takes_the_first():
@@ -158,49 +158,49 @@ def test_an_array_that_is_read_only():
 
 
 def test_hooks_are_called_around_measured_launches():
-    told: list[str] = []
+    calls: list[str] = []
 
     def do_bench(call, quantiles):
         call()
         return [1.0] * 3
 
     configs = [
-        triton.Config({"BLOCK": 16}, pre_hook=lambda given: told.append(f"config {given['BLOCK']}")),
+        triton.Config({"BLOCK": 16}, pre_hook=lambda arguments: calls.append(f"config {arguments['BLOCK']}")),
         triton.Config({"BLOCK": 32}),
     ]
     tuned = kernel(
         configs=configs,
         do_bench=do_bench,
-        pre_hook=lambda given, reset_only=False: told.append(f"before {reset_only}"),
-        post_hook=lambda given, exception: told.append(f"after {exception}"),
+        pre_hook=lambda arguments, reset_only=False: calls.append(f"before {reset_only}"),
+        post_hook=lambda arguments, exception: calls.append(f"after {exception}"),
     )
     tuned[grid](zeros(40), 40)
-    one = ["before False", "after None"]
-    assert told == ["config 16", *one, *one, "before True", "config 16"]
+    launch = ["before False", "after None"]
+    assert calls == ["config 16", *launch, *launch, "before True", "config 16"]
 
 
 def test_pruning():
-    seen: list[int] = []
+    calls: list[int] = []
 
     def do_bench(call, quantiles):
         call()
         return [1.0] * 3
 
-    def early(configs, named, **keywords):
-        assert named["n"] == 40
+    def early(configs, arguments, **keywords):
+        assert arguments["n"] == 40
         return configs[1:]
 
-    def model(**given):
-        seen.append(given["BLOCK"])
-        return -given["BLOCK"]
+    def model(**arguments):
+        calls.append(arguments["BLOCK"])
+        return -arguments["BLOCK"]
 
     tuned = kernel(do_bench=do_bench, prune_configs_by={"early_config_prune": early})
     tuned[grid](zeros(40), 40)
     assert tuned.best_config.kwargs == {"BLOCK": 32}
     tuned = kernel(do_bench=do_bench, prune_configs_by={"perf_model": model, "top_k": 1})
     tuned[grid](zeros(40), 40)
-    assert tuned.best_config.kwargs == {"BLOCK": 32} and seen == [16, 32]
-    tuned = kernel(do_bench=do_bench, prune_configs_by={"early_config_prune": lambda configs, named, **more: []})
+    assert tuned.best_config.kwargs == {"BLOCK": 32} and calls == [16, 32]
+    tuned = kernel(do_bench=do_bench, prune_configs_by={"early_config_prune": lambda configs, arguments, **more: []})
     with pytest.raises(triton.TritonError, match="Autotuner error: No valid autotuner configs after pruning"):
         tuned[grid](zeros(40), 40)
 
@@ -222,8 +222,8 @@ def test_how_many_the_best_are(top_k, count: int):
     configs = [triton.Config({"BLOCK": size}) for size in (64, 16, 32)]
     tuned = kernel(configs=configs, prune_configs_by={"perf_model": lambda BLOCK, **rest: BLOCK, "top_k": top_k})
     tuned.nargs = {"x_ptr": None, "n": 40}
-    kept = [config.kwargs["BLOCK"] for config in tuned.prune_configs({})]
-    assert kept == ([64, 16, 32] if count == 3 else [16, 32][:count])
+    blocks = [config.kwargs["BLOCK"] for config in tuned.prune_configs({})]
+    assert blocks == ([64, 16, 32] if count == 3 else [16, 32][:count])
 
 
 @pytest.mark.parametrize("settings", [{}, {"do_bench": lambda call, quantiles: call()}])
@@ -231,10 +231,10 @@ def test_a_tuned_parameter_is_not_given_as_well(settings):
     tuned = kernel(**settings)
     with pytest.raises(ValueError, match="Conflicting meta-parameters: BLOCK"):
         tuned[grid](zeros(40), 40, BLOCK=16)
-    for given in ({"BLOCK": 16}, {"num_warps": 8}):
+    for keywords in ({"BLOCK": 16}, {"num_warps": 8}):
         tuned = kernel(configs=[triton.Config({"BLOCK": 16})], **settings)
-        with pytest.raises(ValueError, match=f"Conflicting meta-parameters: {next(iter(given))}"):
-            tuned[grid](zeros(40), 40, **given)
+        with pytest.raises(ValueError, match=f"Conflicting meta-parameters: {next(iter(keywords))}"):
+            tuned[grid](zeros(40), 40, **keywords)
 
 
 def test_choices_are_kept_on_disk(tmp_path):
@@ -254,7 +254,7 @@ def test_choices_are_kept_on_disk(tmp_path):
 
 
 def test_heuristics_compute_parameters():
-    @triton.heuristics({"EVEN": lambda given: given["n"] % given["BLOCK"] == 0, "WIDE": lambda given: given["EVEN"]})
+    @triton.heuristics({"EVEN": lambda args: args["n"] % args["BLOCK"] == 0, "WIDE": lambda args: args["EVEN"]})
     @triton.jit
     def keep(out_ptr, n, BLOCK: tl.constexpr, EVEN: tl.constexpr, WIDE: tl.constexpr):
         tl.store(out_ptr, EVEN + 2 * WIDE)
@@ -267,16 +267,16 @@ def test_heuristics_compute_parameters():
 
 
 def test_configurations_are_values():
-    one = triton.Config({"BLOCK": 16}, num_stages=2)
-    assert one == triton.Config({"BLOCK": 16}, num_stages=2) != triton.Config({"BLOCK": 16})
-    assert str(one) == "BLOCK: 16, num_warps: 4, num_ctas: 1, num_stages: 2, maxnreg: None"
-    assert one.all_kwargs() == {"BLOCK": 16, "num_warps": 4, "num_ctas": 1, "num_stages": 2}
+    config = triton.Config({"BLOCK": 16}, num_stages=2)
+    assert config == triton.Config({"BLOCK": 16}, num_stages=2) != triton.Config({"BLOCK": 16})
+    assert str(config) == "BLOCK: 16, num_warps: 4, num_ctas: 1, num_stages: 2, maxnreg: None"
+    assert config.all_kwargs() == {"BLOCK": 16, "num_warps": 4, "num_ctas": 1, "num_stages": 2}
 
 
 def test_a_hook_sets_the_blocks_of_descriptors():
-    def set_blocks(named: dict[str, Any]) -> None:
+    def set_blocks(arguments: dict[str, Any]) -> None:
         for name in ("x", "out"):
-            named[name].block_shape = [named["ROWS"], 64]
+            arguments[name].block_shape = [arguments["ROWS"], 64]
 
     @triton.autotune(configs=[triton.Config({"ROWS": rows}, pre_hook=set_blocks) for rows in (16, 32)], key=["n"])
     @triton.jit
@@ -286,9 +286,9 @@ def test_a_hook_sets_the_blocks_of_descriptors():
 
     x = np.arange(64 * 64, dtype=np.float32).reshape(64, 64)
     out = np.zeros_like(x)
-    given = [TensorDescriptor(array, [64, 64], [64, 1], block_shape=[1, 1]) for array in (x, out)]
-    assert not hasattr(given[0], "dtype")
-    doubled[lambda named: (64 // named["ROWS"],)](*given, 64)
+    descriptors = [TensorDescriptor(array, [64, 64], [64, 1], block_shape=[1, 1]) for array in (x, out)]
+    assert not hasattr(descriptors[0], "dtype")
+    doubled[lambda keywords: (64 // keywords["ROWS"],)](*descriptors, 64)
     np.testing.assert_array_equal(out, 2 * x)
 
 
@@ -312,7 +312,7 @@ def of_the_module(x_ptr, BLOCK: tl.constexpr):
     tl.store(x_ptr, BLOCK)
 
 
-@triton.heuristics({"BLOCK": lambda given: 16})
+@triton.heuristics({"BLOCK": lambda arguments: 16})
 @triton.jit
 def computed_of_the_module(x_ptr, BLOCK: tl.constexpr):
     tl.store(x_ptr, BLOCK)
@@ -411,16 +411,16 @@ def test_threads_that_share_an_array():
 def test_hooks_of_threads_see_their_own_arguments():
     faults: list[Any] = []
 
-    def before(given, reset_only=False):
+    def before(arguments, reset_only=False):
         time.sleep(0.001)
-        if tuned.nargs["x_ptr"] is not given["x_ptr"] or given["x_ptr"][0] < 0:
-            faults.append(given)
-        given["x_ptr"][...] = 0
+        if tuned.nargs["x_ptr"] is not arguments["x_ptr"] or arguments["x_ptr"][0] < 0:
+            faults.append(arguments)
+        arguments["x_ptr"][...] = 0
 
-    def after(given, exception):
+    def after(arguments, exception):
         time.sleep(0.001)
-        if tuned.nargs["x_ptr"] is not given["x_ptr"] or given["x_ptr"][0] != given["amount"]:
-            faults.append((given, exception))
+        if tuned.nargs["x_ptr"] is not arguments["x_ptr"] or arguments["x_ptr"][0] != arguments["amount"]:
+            faults.append((arguments, exception))
 
     tuned = accumulating(do_bench=Measuring(), pre_hook=before, post_hook=after)
 
@@ -450,15 +450,15 @@ def test_an_exception_in_one_thread_leaves_the_others():
 
 
 def test_threads_that_warm_up_and_compute_parameters():
-    named: list[Any] = []
+    names: list[Any] = []
 
-    @triton.heuristics({"EVEN": lambda given: given["n"] % 2 == 0})
+    @triton.heuristics({"EVEN": lambda arguments: arguments["n"] % 2 == 0})
     @triton.autotune(
         configs=[triton.Config({"BLOCK": 16}), triton.Config({"BLOCK": 32})],
         key=["n"],
         do_bench=Measuring(),
         restore_value=["x_ptr"],
-        prune_configs_by={"early_config_prune": lambda configs, given, **rest: named.append(given["n"]) or configs},
+        prune_configs_by={"early_config_prune": lambda configs, args, **rest: names.append(args["n"]) or configs},
     )
     @triton.jit
     def kernel(x_ptr, n, BLOCK: tl.constexpr, EVEN: tl.constexpr):
@@ -472,23 +472,23 @@ def test_threads_that_warm_up_and_compute_parameters():
         return float(x.sum())
 
     assert in_threads(work, 8) == [1, 4, 3, 8, 5, 12, 7, 16]
-    assert sorted(named) == sorted([*range(1, 9), *range(1, 9)])
+    assert sorted(names) == sorted([*range(1, 9), *range(1, 9)])
 
 
 def test_a_tuned_kernel_that_a_hook_launches():
     """The arguments by name of the launch around it stay."""
-    inner, seen = accumulating(do_bench=measured), list[Any]()
+    inner, contents = accumulating(do_bench=measured), list[Any]()
 
-    def before(given, reset_only=False):
+    def before(arguments, reset_only=False):
         inner[grid](zeros(8), 8, 1.0)
-        seen.append(outer.nargs)
-        if given["n"] == 40:
+        contents.append(outer.nargs)
+        if arguments["n"] == 40:
             outer[grid](zeros(20), 20, 1.0)
-            seen.append(outer.nargs["n"])
+            contents.append(outer.nargs["n"])
 
     outer = accumulating(do_bench=measured, pre_hook=before)
     outer[grid](zeros(40), 40, 1.0)
-    assert all(given == 40 or given["n"] in (20, 40) for given in seen)
+    assert all(contents == 40 or contents["n"] in (20, 40) for contents in contents)
 
 
 def test_choices_on_disk_serve_threads(tmp_path):
@@ -574,8 +574,8 @@ def test_what_takes_longer_at_least_is_not_measured(gpu, monkeypatch, capsys):
     assert tuned.configs_timings == {configs[0]: [float("inf")] * 3, configs[1]: [5.0, 4.0, 6.0]}
     (reason,) = tuned.last.left_out.values()
     assert re.fullmatch(r"it takes \S+ ms at least, and another 5 ms", reason)
-    told = capsys.readouterr()
-    assert f"products: without {configs[0]}: {reason}" in told.err and "best config selected: M: 16" in told.out
+    output = capsys.readouterr()
+    assert f"products: without {configs[0]}: {reason}" in output.err and "best config selected: M: 16" in output.out
 
 
 def test_configurations_that_cannot_be_launched_here_are_left_out_with_the_reason():

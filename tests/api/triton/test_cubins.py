@@ -41,24 +41,24 @@ def written(folder: Path) -> list[str]:
 
 
 def test_a_plain_kernel_has_its_cubin_where_pytorch_looks(folder: Path):
-    made = compiled()
-    place = f"{triton.runtime.cache._base32(made.hash)}/scale.cubin"
+    kernel = compiled()
+    place = f"{triton.runtime.cache._base32(kernel.hash)}/scale.cubin"
     assert written(folder) == [place] and (folder / place).read_bytes()[:4] == b"\x7fELF"
     (folder / place).write_bytes(b"kept")
-    assert compiled().hash == made.hash and (folder / place).read_bytes() == b"kept"
+    assert compiled().hash == kernel.hash and (folder / place).read_bytes() == b"kept"
     compiled(num_warps=8)
     assert len(written(folder)) == 2
 
 
 @pytest.mark.parametrize(
-    "given",
+    "arguments",
     [
         {"factor": "fp16"}, {"factor": "bf16"}, {"launch_pdl": True}, {"target": GPUTarget("cpu", 0, 32)},
         {"kernel": triton.jit(scale, repr=lambda specialization: "other")},
     ],
 )  # fmt: skip
-def test_other_kernels_have_none(folder: Path, given: dict[str, Any]):
-    compiled(**given)
+def test_other_kernels_have_none(folder: Path, arguments: dict[str, Any]):
+    compiled(**arguments)
     assert written(folder) == []
 
 
@@ -83,8 +83,8 @@ def test_a_cubin_is_that_of_nvjitlink_or_of_ptxas(folder: Path, monkeypatch: pyt
     """A library that is missing, or too old for the code, leaves it to the assembler."""
     from ziggurat.backend.ptx import sass
 
-    made = compiled()
-    ptx = made.asm["ptx"]
+    kernel = compiled()
+    ptx = kernel.asm["ptx"]
     monkeypatch.setattr(sass, "_linked", lambda ptx, options: b"linked" if "-arch=sm_90a" in options else b"")
     assert sass.machine_code(ptx, "sm_90a") == b"linked"
 

@@ -129,9 +129,9 @@ def test_the_setting_is_in_every_key(tmp_path, monkeypatch):
     hashes = []
     for value in ("", "ieee", "bf16x3", "ieee", ""):
         with environment(value):
-            made = plain.warmup(A, B, C, grid=(1,))
-            assert precision_in(made) == (value or "tf32")
-            hashes.append(made.hash)
+            compiled = plain.warmup(A, B, C, grid=(1,))
+            assert precision_in(compiled) == (value or "tf32")
+            hashes.append(compiled.hash)
     assert hashes[0] == hashes[4] != hashes[1] == hashes[3] != hashes[2]
 
 
@@ -140,8 +140,8 @@ def test_launches_on_a_gpu(gpu):
     for value in ("tf32x3", "ieee", "tf32x3"):
         with environment(value):
             for _ in range(2):
-                made = plain[(1,)](*arrays)
-                assert precision_in(made) == value
+                compiled = plain[(1,)](*arrays)
+                assert precision_in(compiled) == value
     assert len(gpu.launches) == 6
 
 

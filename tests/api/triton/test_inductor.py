@@ -166,8 +166,10 @@ def told(folder: Path, text: str, *arguments: str, module: bool = False) -> list
     """The records that a program prints. It is run by `python -m ziggurat.triton`, or installs the package itself."""
     program = folder / "program.py"
     program.write_text(text if module else f"import ziggurat.triton; ziggurat.triton.install()\n{text}")
-    kept = {name: value for name, value in os.environ.items() if not name.startswith(("TORCH", "TRITON", "PYTHONPATH"))}
-    environment = {**kept, "TORCHINDUCTOR_CACHE_DIR": str(folder / "cache"), "TORCHINDUCTOR_COMPILE_THREADS": "2"}
+    plain = {
+        name: value for name, value in os.environ.items() if not name.startswith(("TORCH", "TRITON", "PYTHONPATH"))
+    }
+    environment = {**plain, "TORCHINDUCTOR_CACHE_DIR": str(folder / "cache"), "TORCHINDUCTOR_COMPILE_THREADS": "2"}
     command = [sys.executable, *(["-m", "ziggurat.triton"] if module else []), str(program), *arguments]
     done = subprocess.run(command, capture_output=True, text=True, timeout=600, check=False, env=environment)
     assert done.returncode == 0, done.stderr[-4000:]
@@ -189,8 +191,8 @@ def test_workers_compile_for_the_cpu_and_for_a_gpu(tmp_path: Path):
 
 
 def test_forked_workers_compile(tmp_path: Path):
-    (found,) = told(tmp_path, _HEAD + _PROGRAM, "fork")
-    assert found["here"] == 0
+    (lines,) = told(tmp_path, _HEAD + _PROGRAM, "fork")
+    assert lines["here"] == 0
 
 
 def test_a_configuration_keeps_what_pytorch_adds():
@@ -213,7 +215,7 @@ def test_a_kernel_is_pickled_by_its_name_or_as_facts():
     assert pickle.loads(pickle.dumps(at_the_top)) is at_the_top
     names = ("fn", "__globals__", "used_global_vals", "repr")
     before = {name: getattr(at_the_top, name) for name in names}
-    named = before["repr"](at_the_top)
+    specialization = before["repr"](at_the_top)
     at_the_top.fn = at_the_top.__globals__ = at_the_top.used_global_vals = None
     at_the_top.repr, at_the_top._hash_lock = str, None
     try:
@@ -223,11 +225,11 @@ def test_a_kernel_is_pickled_by_its_name_or_as_facts():
             setattr(at_the_top, name, value)
     assert facts is not at_the_top and isinstance(facts, triton.JITFunction)
     assert (facts.__name__, facts.arg_names, facts.constexprs) == ("at_the_top", ["x_ptr", "n", "BLOCK"], [2])
-    assert facts.src == at_the_top.src and facts.fn is None and [one.default for one in facts.params][2] == 4
+    assert facts.src == at_the_top.src and facts.fn is None and [p.default for p in facts.params][2] == 4
     facts._hash_lock = threading.RLock()
     x = np.zeros(1, np.int32)
     at_the_top[(1,)](x, 7)
-    assert x[0] == 7 and at_the_top.repr(at_the_top) == named
+    assert x[0] == 7 and at_the_top.repr(at_the_top) == specialization
 
 
 class Named:
@@ -265,13 +267,13 @@ def test_a_kernel_from_a_pickle_is_pickled_and_copied_again():
         facts = prepare_for_pickle(revived)
         again = copied(revived)
         restore(revived, facts)
-        for one in (again, revived, copied(revived)):
-            assert one.fn is None and not one.used_global_vals and one.__globals__ is None
-            assert one.repr(one) == at_the_top.repr(at_the_top) and one.src == at_the_top.src
-            assert (one.arg_names, one.constexprs) == (at_the_top.arg_names, at_the_top.constexprs)
-            assert [(p.name, p.default) for p in one.params] == [(p.name, p.default) for p in at_the_top.params]
-            assert one.launch_metadata is None and one.__name__ == one.name == "at_the_top"
-            with one._hash_lock:
+        for kernel in (again, revived, copied(revived)):
+            assert kernel.fn is None and not kernel.used_global_vals and kernel.__globals__ is None
+            assert kernel.repr(kernel) == at_the_top.repr(at_the_top) and kernel.src == at_the_top.src
+            assert (kernel.arg_names, kernel.constexprs) == (at_the_top.arg_names, at_the_top.constexprs)
+            assert [(p.name, p.default) for p in kernel.params] == [(p.name, p.default) for p in at_the_top.params]
+            assert kernel.launch_metadata is None and kernel.__name__ == kernel.name == "at_the_top"
+            with kernel._hash_lock:
                 pass
     for use in (lambda: revived[(1,)], lambda: revived.model, lambda: revived.cache_key):
         with pytest.raises(AttributeError, match="'at_the_top' comes from a pickle without its function"):
@@ -358,8 +360,8 @@ def test_pytorch_asks_which_tensors_a_kernel_reads_and_writes(tmp_path: Path):
     triton_kernel_wrap = pytest.importorskip("torch._higher_order_ops.triton_kernel_wrap")
     if not hasattr(triton_kernel_wrap, "identify_accessed_tensors"):
         pytest.skip("this PyTorch asks otherwise")
-    *found, _ = told(tmp_path, _HEAD + _ACCESSES, "fork")
-    assert [one["found"] for one in found] == [
+    *lines, _ = told(tmp_path, _HEAD + _ACCESSES, "fork")
+    assert [line["found"] for line in lines] == [
         ["nothing", "", "", False],
         ["once", "xz", "y", True],
         ["twice", "y", "x", False],

@@ -34,14 +34,14 @@ def test_install_gives_the_modules_themselves():
 
 def test_a_triton_that_was_imported_before_is_refused(tmp_path: Path):
     (tmp_path / "triton.py").write_text("")
-    told = python(
+    output = python(
         "-c",
         "import sys; sys.path.insert(0, sys.argv[1])\nimport triton, ziggurat.triton as ours\n"
         "try:\n    ours.install()\nexcept Exception as error:\n    print(error)\n",
         str(tmp_path),
     )
-    assert "must come before the first import of triton; got triton of" in told
-    assert "python -m ziggurat.triton program.py" in told
+    assert "must come before the first import of triton; got triton of" in output
+    assert "python -m ziggurat.triton program.py" in output
 
 
 def test_gluon_is_imported_by_libraries():
@@ -89,12 +89,12 @@ def test_the_version_in_the_environment(monkeypatch: pytest.MonkeyPatch, tmp_pat
 
 @pytest.mark.parametrize("version", ["", "3.7", "three", "3.7.1 ", "v3.7.1", "3.7.x", 3.7])
 def test_a_version_that_is_none(version):
-    told = python(
+    output = python(
         "-c",
         f"import ziggurat.triton as ours\ntry:\n    ours.install({version!r})\nexcept ours.TritonError: pass\n"
         "except Exception as error:\n    print(error, 'triton' in __import__('sys').modules)\n",
     )
-    assert f"must be that of a release; got {version!r}" in told and told.endswith("False\n")
+    assert f"must be that of a release; got {version!r}" in output and output.endswith("False\n")
 
 
 def test_the_text_for_triton_is_not_that_of_the_version(tmp_path: Path):
@@ -113,9 +113,9 @@ def test_the_text_for_triton_is_not_that_of_the_version(tmp_path: Path):
 def test_an_absent_module_is_named(name: str, reason: str):
     program = f"import ziggurat.triton as ours; ours.install()\ntry:\n    import triton.{name}\n"
     program += "except ModuleNotFoundError as error:\n    print(error, error.name)\n"
-    told = python("-c", program)
-    assert "ziggurat has no module 'triton." in told
-    assert reason in told
+    output = python("-c", program)
+    assert "ziggurat has no module 'triton." in output
+    assert reason in output
 
 
 def test_a_program_runs_unchanged(tmp_path: Path):
@@ -156,25 +156,25 @@ def test_imports_bring_nothing_that_a_program_may_not_need():
 
 
 @pytest.mark.parametrize(
-    "given, said",
+    "arguments, message",
     [
         (["absent.py"], "[Errno 2] No such file or directory: 'absent.py'"),
         (["-m", "absent"], "No module named absent"),
         (["."], "can't find '__main__' module in '.'"),
     ],
 )
-def test_a_program_that_is_missing_is_told_without_a_traceback(given: list[str], said: str, tmp_path: Path):
-    command = [sys.executable, "-m", "ziggurat.triton", *given]
+def test_a_program_that_is_missing_is_told_without_a_traceback(arguments: list[str], message: str, tmp_path: Path):
+    command = [sys.executable, "-m", "ziggurat.triton", *arguments]
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
     first, usage = done.stderr.splitlines()
     assert done.returncode == 1 and usage.startswith("usage: ")
-    assert first.replace(f"{tmp_path}/", "") == f"python -m ziggurat.triton: {said}"
+    assert first.replace(f"{tmp_path}/", "") == f"python -m ziggurat.triton: {message}"
 
 
 def test_a_traceback_begins_at_the_program(tmp_path: Path):
     (tmp_path / "program.py").write_text("def fail():\n    raise ValueError('wrong')\nfail()\n")
-    for given in (["program.py"], ["-m", "program"]):
-        command = [sys.executable, "-m", "ziggurat.triton", *given]
+    for arguments in (["program.py"], ["-m", "program"]):
+        command = [sys.executable, "-m", "ziggurat.triton", *arguments]
         done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
         lines = done.stderr.splitlines()
         assert done.returncode == 1 and lines[-1] == "ValueError: wrong"

@@ -30,18 +30,30 @@ def arguments(n: int = 40):
 
 def test_a_launch_gives_a_compiled_kernel():
     x, out = arguments()
-    made = scale[lambda meta: (triton.cdiv(40, meta["BLOCK"]),)](x, out, 40, 1, 2.0, BLOCK=32)
+    compiled = scale[lambda meta: (triton.cdiv(40, meta["BLOCK"]),)](x, out, 40, 1, 2.0, BLOCK=32)
     assert out.tolist() == (2 * x).tolist()
-    assert list(made.src.signature.values()) == ["*fp32", "*fp32", "i32", "constexpr", "fp32", "constexpr", "constexpr"]
-    assert made.src.constants == {(3,): 1, (5,): 32, (6,): None}
-    assert "tt.store" in made.asm["ttir"] and "gpu.module" in made.asm["ttgir"] and "define" in made.asm["llir"]
-    assert ".entry" in made.asm["ptx"] and made.asm["cubin"][:4] == b"\x7fELF"
-    assert list(made.asm) == ["ttir", "ttgir", "llir", "ptx", "cubin"] and "sass" in made.asm
-    assert made.metadata.num_warps == 4 and made.metadata.shared == 0
-    assert made.metadata.target == triton.backends.GPUTarget("cuda", 90, 32)
-    assert made.n_regs > 0 and made.n_spills == 0 and len(made.hash) == 64
+    assert list(compiled.src.signature.values()) == [
+        "*fp32",
+        "*fp32",
+        "i32",
+        "constexpr",
+        "fp32",
+        "constexpr",
+        "constexpr",
+    ]
+    assert compiled.src.constants == {(3,): 1, (5,): 32, (6,): None}
+    assert (
+        "tt.store" in compiled.asm["ttir"]
+        and "gpu.module" in compiled.asm["ttgir"]
+        and "define" in compiled.asm["llir"]
+    )
+    assert ".entry" in compiled.asm["ptx"] and compiled.asm["cubin"][:4] == b"\x7fELF"
+    assert list(compiled.asm) == ["ttir", "ttgir", "llir", "ptx", "cubin"] and "sass" in compiled.asm
+    assert compiled.metadata.num_warps == 4 and compiled.metadata.shared == 0
+    assert compiled.metadata.target == triton.backends.GPUTarget("cuda", 90, 32)
+    assert compiled.n_regs > 0 and compiled.n_spills == 0 and len(compiled.hash) == 64
     with pytest.raises(KeyError, match="hsaco"):
-        _ = made.asm["hsaco"]
+        _ = compiled.asm["hsaco"]
 
 
 @pytest.mark.parametrize(
@@ -70,8 +82,8 @@ def test_annotations_declare_types():
     def keep(out_ptr, n: tl.int64, x: tl.float64, flag: tl.int1):
         tl.store(out_ptr, n + x + flag)
 
-    made = keep[(1,)](np.zeros(1), 3, 1, True)
-    assert list(made.src.signature.values()) == ["*fp64", "i64", "fp64", "u1"]
+    compiled = keep[(1,)](np.zeros(1), 3, 1, True)
+    assert list(compiled.src.signature.values()) == ["*fp64", "i64", "fp64", "u1"]
 
 
 def test_tuples_functions_and_dtypes_are_arguments():
@@ -104,9 +116,9 @@ def test_programs_are_one_cta_with_the_warps_of_all():
     with pytest.warns(
         ZigguratWarning, match="one CTA, not a cluster of num_ctas=2: its longest axis has only 32 elements"
     ):
-        made = scale.warmup(x, out, 40, 1, 2.0, 32, grid=(2,), num_warps=4, num_ctas=2)
-        assert ".reqntid 256" in made.stages.ptx
-    assert made.metadata.num_warps == 8 and made.metadata.num_ctas == 1
+        compiled = scale.warmup(x, out, 40, 1, 2.0, 32, grid=(2,), num_warps=4, num_ctas=2)
+        assert ".reqntid 256" in compiled.stages.ptx
+    assert compiled.metadata.num_warps == 8 and compiled.metadata.num_ctas == 1
     with warnings.catch_warnings():  # Programs on arrays in memory have no CTAs.
         warnings.simplefilter("error")
         scale[(2,)](x, out, 40, 1, 2.0, 32, num_ctas=16)
@@ -118,11 +130,11 @@ def test_programs_are_one_cta_with_the_warps_of_all():
 
 def test_warmup_takes_tensors_without_memory():
     x, out = arguments()
-    made = scale.warmup(MockTensor(np.dtype(np.float32)), out, 40, 1, 2.0, 32, grid=(1,))
-    assert scale.warmup(x, out, 40, 1, 2.0, 32, grid=(1,)) is made
-    assert scale.run(x, out, 40, 1, 2.0, 32, grid=(2,), warmup=False) is made
+    compiled = scale.warmup(MockTensor(np.dtype(np.float32)), out, 40, 1, 2.0, 32, grid=(1,))
+    assert scale.warmup(x, out, 40, 1, 2.0, 32, grid=(1,)) is compiled
+    assert scale.run(x, out, 40, 1, 2.0, 32, grid=(2,), warmup=False) is compiled
     assert out[-1] == 78
-    made[(2,)](x, out, 40, 1, 3.0, 32, None)
+    compiled[(2,)](x, out, 40, 1, 3.0, 32, None)
     assert out[-1] == 117
 
 
@@ -172,45 +184,47 @@ def test_the_source_can_be_replaced():
 
 
 def test_hooks_see_compilations_and_launches():
-    told: list[str] = []
+    calls: list[str] = []
 
     @triton.jit(launch_metadata=lambda grid, metadata, args: {"n": args["n"], "grid": grid})
     def keep(out_ptr, n):
         tl.store(out_ptr, n)
 
     def enter(metadata):
-        told.append(f"enter {metadata.get()['n']} {metadata.get()['grid']}")
+        calls.append(f"enter {metadata.get()['n']} {metadata.get()['grid']}")
 
     out = np.zeros(1, np.int32)
-    triton.knobs.runtime.jit_cache_hook = lambda **given: told.append(f"compile {given['fn'].name.split('.')[-1]}")
+    triton.knobs.runtime.jit_cache_hook = lambda **arguments: calls.append(
+        f"compile {arguments['fn'].name.split('.')[-1]}"
+    )
     triton.knobs.runtime.launch_enter_hook.add(enter)
-    keep.add_pre_run_hook(lambda *args, **kwargs: told.append(f"before {args[1]}"))
+    keep.add_pre_run_hook(lambda *args, **kwargs: calls.append(f"before {args[1]}"))
     try:
         keep[(1,)](out, 5)
         keep[(1,)](out, 5)
     finally:
         triton.knobs.runtime.jit_cache_hook = None
         triton.knobs.runtime.launch_enter_hook.remove(enter)
-    assert told == ["before 5", "compile keep", "enter 5 (1,)", "before 5", "enter 5 (1,)"]
+    assert calls == ["before 5", "compile keep", "enter 5 (1,)", "before 5", "enter 5 (1,)"]
     assert not triton.knobs.watched
 
 
 def test_what_was_compiled_is_compiled_again_from_its_record():
-    told: list[str] = []
+    calls: list[str] = []
 
     @triton.jit
     def keep(out_ptr, n: tl.constexpr):
         tl.store(out_ptr, n)
 
-    triton.knobs.runtime.jit_cache_hook = lambda **given: told.append(given["compile"]["specialization_data"])
+    triton.knobs.runtime.jit_cache_hook = lambda **arguments: calls.append(arguments["compile"]["specialization_data"])
     try:
-        made = keep.warmup(np.zeros(1, np.int32), 5, grid=(1,))
+        compiled = keep.warmup(np.zeros(1, np.int32), 5, grid=(1,))
     finally:
         triton.knobs.runtime.jit_cache_hook = None
     keep.device_caches[0][0].clear()
-    assert keep.preload(told[0]).hash == made.hash
+    assert keep.preload(calls[0]).hash == compiled.hash
     with pytest.raises(RuntimeError, match="Specialization data is for"):
-        scale.preload(told[0])
+        scale.preload(calls[0])
 
 
 def test_a_source_is_compiled_without_arguments():
@@ -220,25 +234,41 @@ def test_a_source_is_compiled_without_arguments():
         {"BLOCK": 64, "bias_ptr": None},
         {(0,): [["tt.divisibility", 16]]},
     )
-    made = triton.compile(source, target=triton.backends.GPUTarget("cuda", 90, 32), options={"num_warps": 1})
-    assert made.metadata.num_warps == 1
-    assert made.asm["ttir"].count("tt.divisibility = 16") == 1 and "tensor<64xf16>" in made.asm["ttir"]
+    compiled = triton.compile(source, target=triton.backends.GPUTarget("cuda", 90, 32), options={"num_warps": 1})
+    assert compiled.metadata.num_warps == 1
+    assert compiled.asm["ttir"].count("tt.divisibility = 16") == 1 and "tensor<64xf16>" in compiled.asm["ttir"]
 
 
 def test_what_inductor_asks_for():
     x, out = arguments()
-    made = scale.warmup(x, out, 40, 1, 2.0, 32, grid=(2,))
-    made._init_handles()
-    told: list[str] = []
-    made.run(2, 1, 1, 0, made.function, made.packed_metadata, None, told.append, told.append, x, out, 40, 1, 2.0, 32)
-    assert out[-1] == 78 and told == [None, None]
+    compiled = scale.warmup(x, out, 40, 1, 2.0, 32, grid=(2,))
+    compiled._init_handles()
+    calls: list[str] = []
+    compiled.run(
+        2,
+        1,
+        1,
+        0,
+        compiled.function,
+        compiled.packed_metadata,
+        None,
+        calls.append,
+        calls.append,
+        x,
+        out,
+        40,
+        1,
+        2.0,
+        32,
+    )
+    assert out[-1] == 78 and calls == [None, None]
     backend = triton.backends.backends["cpu"]
     assert isinstance(triton.runtime.driver.active, backend.driver) is backend.driver.is_active()
     assert triton.compiler.make_backend(triton.backends.GPUTarget("cuda", 90, 32)).parse_options({}).num_warps == 4
 
 
 def test_the_name_in_machine_code():
-    @triton.jit(repr=lambda made: f"keep_{made.constants['WIDE']}_{made.signature['n']}")
+    @triton.jit(repr=lambda specialization: f"keep_{specialization.constants['WIDE']}_{specialization.signature['n']}")
     def keep(out_ptr, n, WIDE: tl.constexpr):
         tl.store(out_ptr, n)
 
@@ -256,8 +286,8 @@ def test_sizes_that_constants_give_are_integers():
 
 def test_all_registers_are_256():
     x, out = arguments()
-    made = scale[(2,)](x, out, 40, 1, 2.0, 32, maxnreg=256)
-    assert made.options.maxnreg == 255 and out[-1] == 78
+    compiled = scale[(2,)](x, out, 40, 1, 2.0, 32, maxnreg=256)
+    assert compiled.options.maxnreg == 255 and out[-1] == 78
     with pytest.raises(LaunchError, match="maxnreg must be an integer from 1 to 255; got 0"):
         scale[(2,)](x, out, 40, 1, 2.0, 32, maxnreg=0)
 
@@ -333,10 +363,10 @@ def test_a_kernel_knows_its_number_of_warps():
 
     for warps in (8, 2, 4):
         out = np.zeros(32 * 8, np.int32)
-        made = fill[(1,)](out, num_warps=warps)
+        compiled = fill[(1,)](out, num_warps=warps)
         assert out.tolist() == [warps] * 32 * warps + [0] * 32 * (8 - warps)
-        assert made.metadata.num_warps == warps and f"end = {32 * warps} : i32" in made.asm["ttir"]
-    assert fill.warmup(out, grid=(1,), num_warps=8).asm["ttir"] != made.asm["ttir"]
+        assert compiled.metadata.num_warps == warps and f"end = {32 * warps} : i32" in compiled.asm["ttir"]
+    assert fill.warmup(out, grid=(1,), num_warps=8).asm["ttir"] != compiled.asm["ttir"]
 
 
 def test_a_model_serves_every_number_of_warps_unless_it_is_asked_for():
@@ -351,9 +381,9 @@ def test_an_integer_of_more_than_64_bits_is_an_overflow():
         tl.store(out_ptr, n)
 
     for number in (2**64, -(2**63) - 1):
-        with pytest.raises(OverflowError, match="an integer must fit in 64 bits") as caught:
+        with pytest.raises(OverflowError, match="an integer must fit in 64 bits") as error:
             keep[(1,)](np.zeros(1, np.uint64), number)
-        assert isinstance(caught.value, LaunchError)
+        assert isinstance(error.value, LaunchError)
 
 
 def test_overflow_of_integers_is_an_assertion():
@@ -362,9 +392,9 @@ def test_overflow_of_integers_is_an_assertion():
         x, y = tl.load(x_ptr), tl.load(y_ptr)
         tl.store(out_ptr, x + y if OP == "add" else x - y if OP == "sub" else x * y)
 
-    given = [("add", 2**31 - 1, 1, np.int32), ("sub", -(2**31), 1, np.int32), ("mul", 2**16, 2**15, np.int32)]
-    given += [("add", 127, 1, np.int8), ("sub", 0, 1, np.uint16)]
-    for op, a, b, dtype in given:
+    cases = [("add", 2**31 - 1, 1, np.int32), ("sub", -(2**31), 1, np.int32), ("mul", 2**16, 2**15, np.int32)]
+    cases += [("add", 127, 1, np.int8), ("sub", 0, 1, np.uint16)]
+    for op, a, b, dtype in cases:
         x, y, out = np.array([a], dtype), np.array([b], dtype), np.zeros(1, dtype)
         combine[(1,)](x, y, out, op)
         combine[(1,)](x, y, out, op, debug=True, sanitize_overflow=False)
@@ -375,8 +405,8 @@ def test_overflow_of_integers_is_an_assertion():
         combine[(1,)](x, y, out, op, debug=True)
     wide = np.array([2**63 - 1])
     combine[(1,)](wide, wide, wide, "add", debug=True)
-    made = combine.warmup(*[np.zeros(1, np.int32)] * 3, "add", grid=(1,), debug=True)
-    assert "int32 overflow detected for operation add" in made.asm["ttir"] and ".entry" in made.asm["ptx"]
+    compiled = combine.warmup(*[np.zeros(1, np.int32)] * 3, "add", grid=(1,), debug=True)
+    assert "int32 overflow detected for operation add" in compiled.asm["ttir"] and ".entry" in compiled.asm["ptx"]
 
 
 def test_assertions_hold_when_a_launch_is_debugged():
@@ -402,8 +432,8 @@ def test_calls_of_a_function_under_noinline_stay():
         tl.store(out_ptr, twice(n))
 
     out = np.zeros(1, np.int32)
-    made = keep[(1,)](out, 21)
-    assert out[0] == 42 and "noinline = true" in made.asm["ttir"]
+    compiled = keep[(1,)](out, 21)
+    assert out[0] == 42 and "noinline = true" in compiled.asm["ttir"]
     twice.noinline = False
     keep.device_caches[0][0].clear()
     assert "noinline = true" not in keep[(1,)](out, 21).asm["ttir"]
@@ -503,26 +533,26 @@ def test_functions_of_the_host_are_part_of_the_key():
     ),
 ])  # fmt: skip
 def test_a_wrong_signature_is_refused(signature, constants, message: str, hint: str):
-    with pytest.raises(LaunchError) as caught:
+    with pytest.raises(LaunchError) as error:
         triton.compile(triton.compiler.ASTSource(scale, signature, constants))
-    assert message in caught.value.summary
-    assert hint in caught.value.hint
+    assert message in error.value.summary
+    assert hint in error.value.hint
 
 
 def test_errors_of_launches_name_what_a_triton_program_writes():
     x, out = arguments()
-    with pytest.raises(LaunchError) as caught:
+    with pytest.raises(LaunchError) as error:
         scale[(40 / 32,)](x, out, 40, 1, 2.0, 32)
-    assert caught.value.hint == "scale[(triton.cdiv(n, BLOCK),)](…)"
-    with pytest.raises(LaunchError, match="'scale' needs 'BLOCK'") as caught:
+    assert error.value.hint == "scale[(triton.cdiv(n, BLOCK),)](…)"
+    with pytest.raises(LaunchError, match="'scale' needs 'BLOCK'") as error:
         scale[(1,)](x, out, 40, 1, 2.0)
-    assert caught.value.hint.startswith("scale[grid](x_ptr, out_ptr")
+    assert error.value.hint.startswith("scale[grid](x_ptr, out_ptr")
 
 
 def test_stages_print_their_names():
     x, out = arguments()
-    made = scale.warmup(x, out, 40, 1, 2.0, 32, grid=(2,))
-    assert repr(made.asm) == "<stages of scale: ttir, ttgir, llir, ptx, cubin>"
+    compiled = scale.warmup(x, out, 40, 1, 2.0, 32, grid=(2,))
+    assert repr(compiled.asm) == "<stages of scale: ttir, ttgir, llir, ptx, cubin>"
 
 
 def made_of_text(text, like):
@@ -534,20 +564,20 @@ def made_of_text(text, like):
         pass
 
     stub.__signature__ = inspect.signature(variables["fill"])
-    made = triton.JITFunction(stub, do_not_specialize=["n"])
-    made._unsafe_update_src(text)
-    made.raw_src, made.starting_line_number = list(like.raw_src), like.starting_line_number
-    made.fn.__code__ = made.fn.__code__.replace(co_filename=__file__, co_firstlineno=3)
-    return made
+    kernel = triton.JITFunction(stub, do_not_specialize=["n"])
+    kernel._unsafe_update_src(text)
+    kernel.raw_src, kernel.starting_line_number = list(like.raw_src), like.starting_line_number
+    kernel.fn.__code__ = kernel.fn.__code__.replace(co_filename=__file__, co_firstlineno=3)
+    return kernel
 
 
 def test_a_kernel_of_a_stub_has_the_signature_that_it_is_given():
     header = "def fill(out_ptr, n, BLOCK: tl.constexpr = 4):\n"
     text = f"{header}    at = tl.arange(0, BLOCK)\n    tl.store(out_ptr + at, n, at < 3)\n"
-    made, out = made_of_text(text, scale), np.zeros(4, np.int32)
-    made[(1,)](out, 7)
-    assert out.tolist() == [7, 7, 7, 0] and made.constexprs == [2] and made.raw_src == scale.raw_src
-    assert made.starting_line_number == scale.starting_line_number
+    kernel, out = made_of_text(text, scale), np.zeros(4, np.int32)
+    kernel[(1,)](out, 7)
+    assert out.tolist() == [7, 7, 7, 0] and kernel.constexprs == [2] and kernel.raw_src == scale.raw_src
+    assert kernel.starting_line_number == scale.starting_line_number
 
 
 def test_the_variables_that_a_function_can_read():
@@ -608,31 +638,31 @@ def test_a_launch_is_a_call_of_run(monkeypatch):
         at = tl.arange(0, BLOCK)
         tl.store(x_ptr + at, tl.load(x_ptr + at) + n)
 
-    seen, own = [], triton.JITFunction.run
+    calls, own = [], triton.JITFunction.run
 
     class Traced(triton.JITFunction):
         def run(self, *args, **kwargs):
-            seen.append(kwargs.pop("warmup"))
+            calls.append(kwargs.pop("warmup"))
             return super().run(*args, warmup=False, **kwargs)
 
     x, traced, plain = np.zeros(16, np.float32), Traced(add), triton.jit(add)
     for _ in range(3):
         traced[(1,)](x, 4)
         plain[(1,)](x, 4)
-    assert seen == [False] * 3 and (x == 24).all()
+    assert calls == [False] * 3 and (x == 24).all()
     tuned = triton.autotune([triton.Config({"BLOCK": 16})], key=[])(plain)
 
     def run(self, *args, **kwargs):
-        seen.append(self)
+        calls.append(self)
         return own(self, *args, **kwargs)
 
     monkeypatch.setattr(triton.JITFunction, "run", run)
-    plain.add_pre_run_hook(lambda *args, **kwargs: seen.append("hook"))
+    plain.add_pre_run_hook(lambda *args, **kwargs: calls.append("hook"))
     for launch in (plain[1,], plain[1,], tuned[1,]):
-        seen.clear()
+        calls.clear()
         launch(x, 4)
-        assert seen == [plain, "hook"]
+        assert calls == [plain, "hook"]
     assert (x == 36).all()
     monkeypatch.undo()
     plain[1,](x, 4)
-    assert seen == [plain, "hook", "hook"] and (x == 40).all()
+    assert calls == [plain, "hook", "hook"] and (x == 40).all()

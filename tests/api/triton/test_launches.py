@@ -36,11 +36,11 @@ def arrays():
 
 def test_a_launch_gives_the_kernel_that_was_loaded(gpu):
     kernel, (x, out) = increment(), arrays()
-    made = kernel[lambda meta: (triton.cdiv(1000, meta["BLOCK"]),)](x, out, 1000, BLOCK=64)
-    assert kernel[(16,)](x, out, 1000, 64) is made
+    compiled = kernel[lambda meta: (triton.cdiv(1000, meta["BLOCK"]),)](x, out, 1000, BLOCK=64)
+    assert kernel[(16,)](x, out, 1000, 64) is compiled
     assert [(launch["grid"], launch["threads"]) for launch in gpu.launches] == [((16, 1, 1), 128)] * 2
-    assert made.n_regs == 40 and made.metadata.num_warps == 4 and len(gpu.loads) == 1
-    assert [*kernel.device_caches[0][0].values()] == [made]
+    assert compiled.n_regs == 40 and compiled.metadata.num_warps == 4 and len(gpu.loads) == 1
+    assert [*kernel.device_caches[0][0].values()] == [compiled]
     kernel[(16,)](x, out, 1000, 64, num_warps=8)
     assert gpu.launches[-1]["threads"] == 256 and len(kernel.device_caches[0][0]) == 2
 
@@ -72,7 +72,7 @@ def test_a_compiled_kernel_is_run_as_pytorch_runs_it(gpu, monkeypatch):
     """Without the work of the first launch, and in less than 8 µs."""
     compiled = compiled_for(increment(), x_ptr="*fp32", out_ptr="*fp32", n="i32", BLOCK=64)
     compiled._init_handles()
-    (x, out), metadata, told = arrays(), compiled.packed_metadata, []
+    (x, out), metadata, calls = arrays(), compiled.packed_metadata, []
 
     def run(stream, n, enter=None):
         compiled.run(16, 1, 1, stream, compiled.function, metadata, "launch", enter, enter, x, out, n, 64)
@@ -80,14 +80,14 @@ def test_a_compiled_kernel_is_run_as_pytorch_runs_it(gpu, monkeypatch):
     run(5, 1000)
     monkeypatch.setattr(type(compiled._launcher), "_learn", None)
     run(6, 1008)
-    run(0, 1, told.append)
-    assert [launch["stream"][1] for launch in gpu.launches] == [5, 6, 0] and told == ["launch", "launch"]
+    run(0, 1, calls.append)
+    assert [launch["stream"][1] for launch in gpu.launches] == [5, 6, 0] and calls == ["launch", "launch"]
     assert [launch["grid"] for launch in gpu.launches] == [(16, 1, 1)] * 3 and len(gpu.loads) == 1
     assert compiled.n_regs == 40 and gpu.launches[0]["threads"] == 128
     ok = gpu.cuInit(0)
     quick = compiled_for(increment(), x_ptr="*fp32", out_ptr="*fp32", n="i32", BLOCK=64)
     monkeypatch.undo()
-    monkeypatch.setattr(gpu, "cuLaunchKernel", lambda *given: ok)
+    monkeypatch.setattr(gpu, "cuLaunchKernel", lambda *arguments: ok)
     quick._init_handles()
     times = []
     for _ in range(5):
@@ -100,22 +100,28 @@ def test_a_compiled_kernel_is_run_as_pytorch_runs_it(gpu, monkeypatch):
 
 def test_a_compiled_kernel_is_run_with_tuples_and_descriptors(gpu):
     @triton.jit
-    def both(pair, made, out_ptr, BLOCK: tl.constexpr):
+    def both(pair, descriptor, out_ptr, BLOCK: tl.constexpr):
         at = tl.arange(0, BLOCK)
-        block = made.load([0, 0])
+        block = descriptor.load([0, 0])
         tl.store(out_ptr + at, tl.load(pair[0] + at) * pair[1] + tl.sum(tl.sum(block, 0), 0))
 
     x, out = arrays()
-    made = TensorDescriptor(zg.empty((64, 64)), [64, 64], [64, 1], [16, 32])
-    types = {"pair": ("*fp32", "fp32"), "made": "tensordesc<fp32[16, 32]>", "out_ptr": "*fp32", "BLOCK": "constexpr"}
+    descriptor = TensorDescriptor(zg.empty((64, 64)), [64, 64], [64, 1], [16, 32])
+    types = {
+        "pair": ("*fp32", "fp32"),
+        "descriptor": "tensordesc<fp32[16, 32]>",
+        "out_ptr": "*fp32",
+        "BLOCK": "constexpr",
+    }
     source = triton.compiler.ASTSource(both, types, {"BLOCK": 16})
     compiled = triton.compile(source, target=GPUTarget("cuda", 90, 32))
     compiled._init_handles()
     gpu.sizes = [
-        128 if one.kind == "tensormap" else 4 if one.kind in ("f32", "i32") else 8 for one in compiled.binary.parameters
+        128 if parameter.kind == "tensormap" else 4 if parameter.kind in ("f32", "i32") else 8
+        for parameter in compiled.binary.parameters
     ]
     for _ in range(2):
-        compiled.run(1, 1, 1, 3, None, None, None, None, None, (x, 0.5), made, out, 16)
+        compiled.run(1, 1, 1, 3, None, None, None, None, None, (x, 0.5), descriptor, out, 16)
     assert len(gpu.launches) == 2 and gpu.launches[0]["values"] == gpu.launches[1]["values"]
 
 
@@ -127,12 +133,12 @@ def test_the_paths_of_libraries_are_an_option(gpu):
 
 
 def test_hooks_are_told_once_of_each_kernel(gpu):
-    told: list[str] = []
+    calls: list[str] = []
     runtime = triton.knobs.runtime
     with runtime.scope():
-        runtime.jit_cache_hook = lambda **given: told.append(f"compile {given['compile']['is_warmup']}")
-        runtime.kernel_load_start_hook.add(load := lambda *given: told.append(f"load {given[2]}"))
-        runtime.launch_enter_hook.add(enter := lambda metadata: told.append(f"launch {metadata.get()['name']}"))
+        runtime.jit_cache_hook = lambda **arguments: calls.append(f"compile {arguments['compile']['is_warmup']}")
+        runtime.kernel_load_start_hook.add(load := lambda *arguments: calls.append(f"load {arguments[2]}"))
+        runtime.launch_enter_hook.add(enter := lambda metadata: calls.append(f"launch {metadata.get()['name']}"))
         try:
             kernel, (x, out) = increment(), arrays()
             for n in (1000, 1008, 1000):
@@ -140,15 +146,15 @@ def test_hooks_are_told_once_of_each_kernel(gpu):
         finally:
             runtime.kernel_load_start_hook.remove(load)
             runtime.launch_enter_hook.remove(enter)
-    compiled, loaded, launched = "compile False", "load increment", "launch increment"
-    assert told == [compiled, launched, loaded, compiled, launched, loaded, launched]  # 1008 is divisible by 16.
+    compiled, events, launched = "compile False", "load increment", "launch increment"
+    assert calls == [compiled, launched, events, compiled, launched, events, launched]  # 1008 is divisible by 16.
     assert len(gpu.launches) == 3 and len(kernel.device_caches[0][0]) == 2
 
 
 def test_a_hook_may_refuse_a_compilation(gpu):
     kernel, (x, out) = increment(), arrays()
     with triton.knobs.runtime.scope():
-        triton.knobs.runtime.jit_cache_hook = lambda **given: True
+        triton.knobs.runtime.jit_cache_hook = lambda **arguments: True
         assert kernel[(16,)](x, out, 1000) is None
         assert kernel.warmup(x, out, 1000, grid=(16,)) is None
     assert not gpu.launches and not kernel.device_caches[0][0]
@@ -157,24 +163,28 @@ def test_a_hook_may_refuse_a_compilation(gpu):
 
 def test_inductor_launches_a_compiled_kernel_with_all_arguments(gpu):
     kernel, (x, out) = increment(), arrays()
-    made = kernel.warmup(x, out, 1000, 64, grid=(16,))
-    assert made.function is None and made.n_spills == 0
-    made._init_handles()
-    assert made.n_regs == 40
-    told: list[str] = []
-    made.run(16, 1, 1, 7, made.function, made.packed_metadata, "data", told.append, told.append, x, out, 1000, 64)
-    assert made.function == 0x1234 and told == ["data", "data"] and gpu.launches[-1]["stream"] == ("stream", 7)
+    compiled = kernel.warmup(x, out, 1000, 64, grid=(16,))
+    assert compiled.function is None and compiled.n_spills == 0
+    compiled._init_handles()
+    assert compiled.n_regs == 40
+    calls: list[str] = []
+    compiled.run(
+        16, 1, 1, 7, compiled.function, compiled.packed_metadata, "data", calls.append, calls.append, x, out, 1000, 64
+    )
+    assert compiled.function == 0x1234 and calls == ["data", "data"] and gpu.launches[-1]["stream"] == ("stream", 7)
     assert gpu.launches[-1]["values"][0] == x.pointer.to_bytes(8, "little")
-    made[(8, 2)](x, out, 1000, 64)
+    compiled[(8, 2)](x, out, 1000, 64)
     assert gpu.launches[-1]["grid"] == (8, 2, 1)
 
 
 def test_debugging_is_asked_for_by_the_process_the_launch_or_the_kernel(gpu):
-    (x, out), asked = arrays(), {}
+    (x, out), options = arrays(), {}
     for jit, launch in ((None, None), (True, None), (True, False), (None, True)):
         kernel = increment(debug=jit)
-        asked[jit, launch] = kernel[(16,)](x, out, 1000, **({} if launch is None else {"debug": launch})).metadata.debug
-    assert asked == {(None, None): False, (True, None): True, (True, False): False, (None, True): True}
+        options[jit, launch] = kernel[(16,)](
+            x, out, 1000, **({} if launch is None else {"debug": launch})
+        ).metadata.debug
+    assert options == {(None, None): False, (True, None): True, (True, False): False, (None, True): True}
     with triton.knobs.runtime.scope():
         triton.knobs.runtime.debug = True
         assert increment()[(16,)](x, out, 1000, debug=False).metadata.debug

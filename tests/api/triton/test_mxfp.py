@@ -17,9 +17,9 @@ def test_numbers_of_four_bits():
 
 
 def test_rounding_goes_to_the_nearest_and_ties_to_even():
-    given = torch.tensor([0.24, 0.25, 0.75, 1.25, 1.75, 2.5, 3.5, 5.0, 5.1, 7.0, torch.inf, torch.nan, -2.6])
+    values = torch.tensor([0.24, 0.25, 0.75, 1.25, 1.75, 2.5, 3.5, 5.0, 5.1, 7.0, torch.inf, torch.nan, -2.6])
     expected = [0, 0, 1.0, 1.0, 2.0, 2.0, 4.0, 4.0, 6.0, 6.0, 6.0, 6.0, -3.0]
-    assert MXFP4Tensor(data=given).to(torch.float32).tolist() == expected
+    assert MXFP4Tensor(data=values).to(torch.float32).tolist() == expected
 
 
 @pytest.mark.parametrize("dim", [0, 1])

@@ -30,15 +30,15 @@ def test_variables_that_change_kernels(monkeypatch):
     monkeypatch.delenv("PTXAS_OPTIONS", raising=False)
     monkeypatch.setenv("TRITON_F32_DEFAULT", "ieee")
     monkeypatch.setenv("TRITON_PRINT_AUTOTUNING", "1")
-    known = get_cache_invalidating_env_vars()
-    assert known["TRITON_F32_DEFAULT"] == "ieee" and not {"PTXAS_OPTIONS", "TRITON_PRINT_AUTOTUNING"} & {*known}
+    variables = get_cache_invalidating_env_vars()
+    assert variables["TRITON_F32_DEFAULT"] == "ieee" and not {"PTXAS_OPTIONS", "TRITON_PRINT_AUTOTUNING"} & {*variables}
 
 
 def test_the_driver_s_folders(monkeypatch, tmp_path):
     with knobs.nvidia.scope():
         knobs.nvidia.libcuda_path = "/drivers"
         assert libcuda_dirs() == ["/drivers"]
-    monkeypatch.setattr("subprocess.run", lambda *given, **settings: type("Done", (), {"stdout": "libc.so.6 => /x"}))
+    monkeypatch.setattr("subprocess.run", lambda *command, **settings: type("Done", (), {"stdout": "libc.so.6 => /x"}))
     monkeypatch.setenv("LD_LIBRARY_PATH", f"/absent:{tmp_path}")
     with pytest.raises(AssertionError, match=r"libcuda\.so\.1 is in no folder"):
         libcuda_dirs()
@@ -74,12 +74,12 @@ def test_names_of_kernels_and_of_their_parameters():
 
     assert kernel.do_not_specialize_on_alignment == ["x"] and triton._C.libtriton.ir.context()
     with kernel._hash_lock:
-        assert [one.annotation_type for one in kernel.params] == ["i64", "*fp32", "", ""]
-    kept = {}
-    text = compute_cache_key(kept, [("i32", "D"), (kernel, 1)], {"num_warps": 4})
-    assert kernel.cache_key in text and text.endswith("{'num_warps': 4}") and [*kept.values()] == [text]
-    assert compute_cache_key(kept, [("i32", "D"), (kernel, 1)], {"num_warps": 4}) is text
-    assert compute_cache_key(kept, [("i32", ""), (kernel, 1)], {"num_warps": 4}) != text
+        assert [parameter.annotation_type for parameter in kernel.params] == ["i64", "*fp32", "", ""]
+    keys = {}
+    text = compute_cache_key(keys, [("i32", "D"), (kernel, 1)], {"num_warps": 4})
+    assert kernel.cache_key in text and text.endswith("{'num_warps': 4}") and [*keys.values()] == [text]
+    assert compute_cache_key(keys, [("i32", "D"), (kernel, 1)], {"num_warps": 4}) is text
+    assert compute_cache_key(keys, [("i32", ""), (kernel, 1)], {"num_warps": 4}) != text
     assert native_specialize_impl(None, 32, False, True, True) == ("i32", "D")
     assert native_specialize_impl(None, 32, False, True, False) == ("i32", None)
     assert native_specialize_impl(None, 7, False, True, True) == ("i32", None)

@@ -51,15 +51,15 @@ def strays(x, out, n, BLOCK: tl.constexpr):
 @pytest.mark.parametrize("n", [60, 128])
 def test_strays_and_divisions_by_zero_are_left_out_with_the_interpreter_s_warnings(n: int):
     kernel = triton.jit(strays)
-    found: list[tuple[list[int], list[tuple[str, int]]]] = []
+    results: list[tuple[list[int], list[tuple[str, int]]]] = []
     for interpret in (True, False, False):  # The second native launch is by a plan.
         x, out = np.arange(100, dtype=np.int32), np.zeros(120, np.int32)
-        with warnings.catch_warnings(record=True) as given:
+        with warnings.catch_warnings(record=True) as records:
             warnings.simplefilter("always")
             kernel[(4,)](x, out, n, BLOCK=32, interpret=interpret)
-        found.append((out.tolist(), sorted((str(one.message), one.lineno) for one in given)))
-    assert found[0] == found[1] == found[2]
-    assert len(found[0][1]) == (10 if n == 60 else 11)
+        results.append((out.tolist(), sorted((str(record.message), record.lineno) for record in records)))
+    assert results[0] == results[1] == results[2]
+    assert len(results[0][1]) == (10 if n == 60 else 11)
     compiled = triton.jit(add).compile(zg.ptr(zg.f32), zg.ptr(zg.f32), zg.i32, 32, target="cpu")
     x, out = np.ones(20, np.float32), np.zeros(32, np.float32)
     with pytest.warns(ZigguratWarning, match=r"program \(0, 0, 0\) reads x_ptr\[20\], but x_ptr has 20 elements: 0 is"):

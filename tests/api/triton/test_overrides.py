@@ -197,11 +197,11 @@ def test_libraries():
 
 
 def test_options_without_effect_are_told_once():
-    with warnings.catch_warnings(record=True) as told:
+    with warnings.catch_warnings(record=True) as records:
         warnings.simplefilter("always")
         for _ in range(2):
             made(kpack=2, waves_per_eu=0, ptx_version=None)
-    assert [str(one.message) for one in told if one.category is ZigguratWarning] == [
+    assert [str(record.message) for record in records if record.category is ZigguratWarning] == [
         "the option kpack=2 has no effect: it is an option for AMD's GPUs"
     ]
 
@@ -226,5 +226,5 @@ def test_models_are_printed_before_each_pass(tmp_path, capfd, monkeypatch):
         for name, num_warps, printed in (("other", 1, False), ("scale", 2, True), ("1", 4, True)):
             monkeypatch.setenv("MLIR_ENABLE_DUMP", name)
             made(num_warps=num_warps)
-            told = capfd.readouterr().err
-            assert ("IR Dump Before contract" in told and "tt.func public @scale" in told) is printed
+            output = capfd.readouterr().err
+            assert ("IR Dump Before contract" in output and "tt.func public @scale" in output) is printed

@@ -80,7 +80,7 @@ def test_launches_under_tracers_of_pytorch_run():
     traced = []
     for _ in range(2):
         make_fx(lambda x: traced.append(program(x)) or traced[-1])(x)
-    make_fx(lambda x: traced.append(program(x, lambda one: Pointer(one.data_ptr()))) or traced[-1])(x)
+    make_fx(lambda x: traced.append(program(x, lambda x: Pointer(x.data_ptr()))) or traced[-1])(x)
     assert [out.tolist() for out in traced] == [expected] * 3
     graph = make_fx(lambda x: program(x))(x).graph
     assert not any("set_" in str(node.target) for node in graph.nodes)

@@ -28,12 +28,12 @@ def test_kernels_and_scopes_are_measured(tmp_path, monkeypatch, capsys):
     keep[(1,)](out, 5)
     assert out[0] == 5 and not triton.knobs.watched
     tree, metrics = viewer.parse(["time/ms", "tflop16/s", "count", "bytes"], "run.hatchet")
-    found = {node["frame"]["name"]: node for node in tree["children"]}
-    assert list(found) == ["keep 5", "library"]
-    assert found["keep 5"]["shown"]["count"] == 2 and found["keep 5"]["shown"]["bytes"] == 8
-    time, rate = found["library"]["shown"]["time/ms"], found["library"]["shown"]["tflop16/s"]
+    nodes = {node["frame"]["name"]: node for node in tree["children"]}
+    assert list(nodes) == ["keep 5", "library"]
+    assert nodes["keep 5"]["shown"]["count"] == 2 and nodes["keep 5"]["shown"]["bytes"] == 8
+    time, rate = nodes["library"]["shown"]["time/ms"], nodes["library"]["shown"]["tflop16/s"]
     assert time > 0 and np.isclose(rate, 3e6 / time * 1e-9)
-    assert found["library"]["children"][0]["frame"]["name"] == "keep 7"
+    assert nodes["library"]["children"][0]["frame"]["name"] == "keep 7"
     viewer.print_tree(tree, metrics)
     lines = capsys.readouterr().out.splitlines()
     assert lines[0].split() == metrics and lines[1].split() == ["ROOT"] and len(lines) == 5

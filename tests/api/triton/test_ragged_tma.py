@@ -26,7 +26,7 @@ def move(x_desc, y_desc, x_offset, y_offset, x_rows, y_rows, ADDS: tl.constexpr)
 @pytest.mark.parametrize("is_compiled", [False, True])
 def test_segments(adds: bool, is_compiled: bool):
     x, y = torch.arange(20 * 16).float().reshape(20, 16), torch.full((30, 16), -1.0)
-    x_desc, y_desc = (create_ragged_descriptor(one, [8, 16]) for one in (x, y))
+    x_desc, y_desc = (create_ragged_descriptor(tensor, [8, 16]) for tensor in (x, y))
     launch = move[(1,)]
     if is_compiled:
         types = (x_desc.type, y_desc.type, zg.i32, zg.i32, zg.i32, zg.i32, adds)

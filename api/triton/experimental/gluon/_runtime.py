@@ -24,10 +24,10 @@ class GluonModels(TritonModels):
     def python(self, kernel: Function) -> Op:
         """Raise `UnsupportedLanguageConstruct`."""
         code = kernel.fn.__code__
-        used = [name for name in code.co_names if name in (*language.TYPES, *language.OPS)]
+        names = [name for name in code.co_names if name in (*language.TYPES, *language.OPS)]
         error = KernelSyntaxError(
             f"'{kernel.name}' is a function in Gluon, whose layouts, shared memory and ops ziggurat does not have"
-            + (f"; it uses {', '.join(used)}" if used else ""),
+            + (f"; it uses {', '.join(names)}" if names else ""),
             Location(code.co_filename, code.co_firstlineno),
             "write it in Triton's Python, under @triton.jit; the compiler chooses layouts and shared memory",
         )

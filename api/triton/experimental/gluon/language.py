@@ -30,8 +30,8 @@ class _Described:
         self._arguments = (arguments, keywords)
 
     def __repr__(self) -> str:
-        positional, named = self._arguments
-        parts = [*map(repr, positional), *(f"{name}={value!r}" for name, value in named.items())]
+        positional, arguments = self._arguments
+        parts = [*map(repr, positional), *(f"{name}={value!r}" for name, value in arguments.items())]
         return f"{type(self).__name__}({', '.join(parts)})"
 
 
