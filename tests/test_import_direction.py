@@ -19,12 +19,13 @@ OURS: dict[str, tuple[str, ...]] = {
         "ziggurat.codemodel",
         "ziggurat.frontends.language",
         "ziggurat.frontends.library",
+        "ziggurat.frontends.triton_c.calls",
     ),
     "backend": ("ziggurat.backend", "ziggurat.codemodel", "ziggurat.transforms"),
     "api": ("ziggurat",),
 }
 # What no module of a folder imports, though its package may: Triton's Python and Triton-C are known at the edge alone.
-WINGS = ("ziggurat.frontends.triton", "ziggurat.frontends.triton_c", "ziggurat.frontends.language.c")
+WINGS = ("ziggurat.frontends.triton", "ziggurat.frontends.triton_c")
 API_WINGS = ("ziggurat.c_kernels", "ziggurat.frameworks", "ziggurat.pytriton", "ziggurat.triton")
 NEVER: dict[str, tuple[str, ...]] = {
     "frontends/language": WINGS,

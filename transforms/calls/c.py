@@ -1,4 +1,4 @@
-"""Rules of the calls that only Triton-C has; see `ziggurat.frontends.language.c`.
+"""Rules of the calls that only Triton-C has; see `ziggurat.frontends.triton_c.calls`.
 
 Most defer to the rule of a call of the language, after the conversions of C.
 """
@@ -28,7 +28,7 @@ from ziggurat.codemodel.types import (
     u64,
     with_element,
 )
-from ziggurat.frontends.language.c import C_SIGNATURES, PARAMETERS, SIGNS, SPELLINGS
+from ziggurat.frontends.triton_c.calls import C_SIGNATURES, PARAMETERS, SIGNS, SPELLINGS
 from ziggurat.transforms.calls import RULES
 from ziggurat.transforms.calls.constants import describe
 from ziggurat.transforms.calls.emit import Built, Emitter, Operand, number_as
