@@ -74,12 +74,12 @@ def cases(state: State, flag: Value | None) -> tuple[list[State], list[State]]:
 def where(state: State, flag: Value, value: bool) -> State:
     """The state where a flag has this value."""
 
-    def narrowed(type_: Type) -> Type:
+    def narrow(type_: Type) -> Type:
         if not isinstance(type_, Split):
             return type_
-        return type_.components[value] if type_.flag is flag else split(type_.flag, *map(narrowed, type_.components))
+        return type_.components[value] if type_.flag is flag else split(type_.flag, *map(narrow, type_.components))
 
-    return {**{var: narrowed(type_) for var, type_ in state.items()}, flag: constant(value)}
+    return {**{var: narrow(type_) for var, type_ in state.items()}, flag: constant(value)}
 
 
 def whole(type_: Type) -> list[Type]:
@@ -87,7 +87,7 @@ def whole(type_: Type) -> list[Type]:
     return [part for each in type_.components for part in whole(each)] if isinstance(type_, Split) else [type_]
 
 
-def met(
+def join_states(
     context: FunctionAttributor,
     states: Sequence[State],
     variables: Iterable[Value],
@@ -113,12 +113,12 @@ def met(
         parts = [cases(state, flag) for state in states]
         no, yes = ([state for part in parts for state in part[value]] for value in (False, True))
         if not no or not yes:
-            return met(context, [*no, *yes], variables, place, dropped, loop, at_end)
-        low = met(context, no, variables, place, dropped, loop, at_end)
-        high = met(context, yes, variables, place, dropped, loop, at_end=True)
+            return join_states(context, [*no, *yes], variables, place, dropped, loop, at_end)
+        low = join_states(context, no, variables, place, dropped, loop, at_end)
+        high = join_states(context, yes, variables, place, dropped, loop, at_end=True)
         return {**{var: split(flag, low[var], high[var]) for var in variables}, flag: i1}
 
-    def joined(var: Value) -> Type:
+    def type_of(var: Value) -> Type:
         types = [type_ for state in states for type_ in whole(state.get(var, UNASSIGNED))]
         if at_end and all(isinstance(type_, ConstantType) for type_ in types):
             others = [other.get(var) for other in context.destinations]
@@ -129,7 +129,7 @@ def met(
                     return above
         return functools.reduce(lambda a, b: join(a, b, place, loop=loop), types)
 
-    return {var: joined(var) for var in variables}
+    return {var: type_of(var) for var in variables}
 
 
 def ends_iteration(op: Op) -> bool:
@@ -149,22 +149,22 @@ def expression(context: FunctionAttributor, body: Body) -> Type:
     return context.scope.type_of(values[0]) if values else NONE
 
 
-def decided(context: FunctionAttributor, op: py.If | py.CondExpression) -> Body | None:
+def static_body(context: FunctionAttributor, op: py.If | py.CondExpression) -> Body | None:
     """The body that runs, if the condition is known at compile time; otherwise the condition must be a scalar."""
     condition = context.scope.type_of(op.condition)
     context.scope.static_branches.pop(op.result, None)
     if not isinstance(condition, ConstantType):
         truth(context, condition, "if", op.condition)
         return None
-    chosen = context.scope.static_branches[op.result] = 0 if condition.value else 1
-    return op.bodies[chosen]
+    index = context.scope.static_branches[op.result] = 0 if condition.value else 1
+    return op.bodies[index]
 
 
 @handles(py.If)
 def if_(context: FunctionAttributor, op: py.If) -> Type:
-    chosen = decided(context, op)
-    if chosen is not None:
-        context.ops(chosen.entry.ops)
+    suite = static_body(context, op)
+    if suite is not None:
+        context.ops(suite.entry.ops)
         return NONE
     before, destinations = dict(context.state), context.destinations
     flag = flag_of(op.condition)
@@ -180,7 +180,7 @@ def if_(context: FunctionAttributor, op: py.If) -> Type:
     # The types of variables depend on a flag until the `if` of it in the block that declares it.
     dropped = flag if isinstance(flag, OpResult) and flag.op.parent is op.parent else None
     at_end = context.func is not context.function.model and ends_iteration(op)
-    context.state = met(context, outcomes, before, op.location, dropped, at_end=at_end)
+    context.state = join_states(context, outcomes, before, op.location, dropped, at_end=at_end)
     if dropped is not None:
         context.state[dropped] = UNASSIGNED
     record(context, op, before)
@@ -190,9 +190,9 @@ def if_(context: FunctionAttributor, op: py.If) -> Type:
 def record(context: FunctionAttributor, op: Op, before: State) -> None:
     """Note the variables whose values an op joins: those that are stored inside, and those that no longer depend on a
     flag."""
-    stored = dict.fromkeys(var for var in stored_variables(context, op) if var in before)
+    stores = dict.fromkeys(var for var in stored_variables(context, op) if var in before)
     changed = dict.fromkeys(var for var, type_ in before.items() if context.state[var] != type_)
-    context.scope.joins[op.result] = {var: context.state[var] for var in (stored | changed)}
+    context.scope.joins[op.result] = {var: context.state[var] for var in (stores | changed)}
 
 
 @handles(py.For)
@@ -201,8 +201,8 @@ def for_(context: FunctionAttributor, op: py.For) -> Type:
     if isinstance(iterable, ErrorType):
         return context.in_error(op)
     if isinstance(iterable, RangeType):
-        _, given = range_call(op.iterable, lambda choice: context.scope.static_branches.get(choice.result))
-        if not isinstance(given, py.Invoke):
+        _, call = range_call(op.iterable, lambda choice: context.scope.static_branches.get(choice.result))
+        if not isinstance(call, py.Invoke):
             raise KernelSyntaxError("a range is written in the 'for' itself", op.location, "for i in range(…):")
         context.scope.ranges[op.result] = iterable
         if not iterable.static:
@@ -229,14 +229,14 @@ def for_(context: FunctionAttributor, op: py.For) -> Type:
     return NONE
 
 
-def range_call(body: Body, taken: Callable[[Op], int | None]) -> tuple[list[Op], Op]:
+def range_call(body: Body, branch_of: Callable[[Op], int | None]) -> tuple[list[Op], Op]:
     """The call of a range that a loop runs over, and the ops before it. `taken` tells which of two expressions a
     condition has chosen at compile time."""
-    *ops, given, _ = body.entry.ops
-    while isinstance(given, py.CondExpression) and (index := taken(given)) is not None:
-        *more, given, _ = given.bodies[index].entry.ops
+    *ops, call, _ = body.entry.ops
+    while isinstance(call, py.CondExpression) and (index := branch_of(call)) is not None:
+        *more, call, _ = call.bodies[index].entry.ops
         ops += more
-    return ops, given
+    return ops, call
 
 
 def define_index(context: FunctionAttributor, op: py.For, index: Type) -> None:
@@ -310,7 +310,7 @@ def unroll(context: FunctionAttributor, op: py.For, items: Sequence[Type]) -> No
     around.unrolled[op.result] = iterations
     at_end = context.state
     if op.flag is not None:
-        context.state = met(
+        context.state = join_states(
             context, [state for part in cases(at_end, op.flag) for state in part], before, op.location, op.flag
         )
         context.state[op.flag] = UNASSIGNED
@@ -324,7 +324,7 @@ def while_(context: FunctionAttributor, op: py.While) -> Type:
 
 def loop(context: FunctionAttributor, op: py.For | py.While, bodies: Sequence[Body], item: Type | None) -> Type:
     """Run a loop to a fixpoint: the state at its head is above the one before it and the one after an iteration."""
-    stored = [var for var in stored_variables(context, op) if var in context.state]
+    variables_inside = [var for var in stored_variables(context, op) if var in context.state]
     entry = dict(context.state)
     head = dict(entry)
     failed: dict[Value, ErrorType] = {}
@@ -332,7 +332,7 @@ def loop(context: FunctionAttributor, op: py.For | py.While, bodies: Sequence[Bo
     # Types rise a few steps each, and from one variable to the next in a visit.
     endless = is_last = False
     breaks: list[State] = []
-    for _ in range(_MAX_VISITS * (1 + len(stored))):
+    for _ in range(_MAX_VISITS * (1 + len(variables_inside))):
         del context.program.errors[known_errors:]
         context.state = dict(head)
         if item is not None:
@@ -355,9 +355,11 @@ def loop(context: FunctionAttributor, op: py.For | py.While, bodies: Sequence[Bo
         # Of unlike types at the breaks, the next visit may find one for literals.
         unlike = any(isinstance(type_, Unusable) and type_.types for state in breaks for type_ in state.values())
         # A variable in error after an iteration keeps its type at the head, so the next visit finds the error again.
-        failed = {var: ERROR for var in stored if any(isinstance(end[var], ErrorType) for end in (*ends, *breaks))}
-        variables = [var for var in stored if var not in failed]
-        after = met(context, [head, *ends], variables, op.location, loop=True)
+        failed = {
+            var: ERROR for var in variables_inside if any(isinstance(end[var], ErrorType) for end in (*ends, *breaks))
+        }
+        variables = [var for var in variables_inside if var not in failed]
+        after = join_states(context, [head, *ends], variables, op.location, loop=True)
         settles = all(after[var] == head[var] for var in variables)
         if settles and (is_last or not unlike):
             endless = isinstance(op, py.While) and isinstance(condition, ConstantType)
@@ -373,9 +375,9 @@ def loop(context: FunctionAttributor, op: py.For | py.While, bodies: Sequence[Bo
     else:
         raise AssertionError("the types of a loop's variables do not settle")
     context.state = head
-    joins = {var: head[var] for var in stored if var is not op.flag}
+    joins = {var: head[var] for var in variables_inside if var is not op.flag}
     if breaks and op.flag is not None:
-        context.state = met(context, breaks if endless else [head, *breaks], entry, op.location, op.flag)
+        context.state = join_states(context, breaks if endless else [head, *breaks], entry, op.location, op.flag)
         after = {var: split(op.flag, context.state[var], type_) for var, type_ in joins.items()}
         joins = {op.flag: i1, **after}
     context.scope.joins[op.result] = joins
@@ -387,20 +389,20 @@ def loop(context: FunctionAttributor, op: py.For | py.While, bodies: Sequence[Bo
 
 @handles(py.CondExpression)
 def conditional(context: FunctionAttributor, op: py.CondExpression) -> Type:
-    chosen = decided(context, op)
-    if chosen is not None:
-        return expression(context, chosen)
+    body = static_body(context, op)
+    if body is not None:
+        return expression(context, body)
     first, second = (expression(context, body) for body in op.bodies)
     scalars = is_number(first) and is_number(second) and not shape_of(first) and not shape_of(second)
     if scalars and isinstance(first, ConstantType) != isinstance(second, ConstantType):
         return promote(first, second)
-    joined = join(first, second)
-    if isinstance(joined, Unusable):
+    result = join(first, second)
+    if isinstance(result, Unusable):
         raise KernelTypeError(
             UNLIKE_CHOICES(first=describe(first), second=describe(second)),
             hint=CHOSEN_FUNCTION if is_function(first) or is_function(second) else None,
         )
-    return joined
+    return result
 
 
 @attrs.frozen
@@ -446,14 +448,14 @@ def known_truth(type_: Type, language: Language) -> bool | None:
 def short_circuit(context: FunctionAttributor, op: Op) -> Type:
     types: list[Type] = []
 
-    def evaluated() -> Iterable[Type]:
+    def types_in_order() -> Iterable[Type]:
         for body in op.bodies:
             types.append(expression(context, body))
             yield types[-1]
             if isinstance(types[-1], ErrorType):
                 return
 
-    parts = operands_of(op, evaluated(), context.language)
+    parts = operands_of(op, types_in_order(), context.language)
     if isinstance(types[-1], ErrorType):
         return ERROR
     if len(parts.tested) > 1 or (parts.gives_tested and parts.gives_last):
@@ -469,9 +471,9 @@ def short_circuit(context: FunctionAttributor, op: Op) -> Type:
     return promote(result, types[-1]) if parts.gives_last else result
 
 
-def logical(context: FunctionAttributor, given: list[Type]) -> Type:
+def logical(context: FunctionAttributor, parts: list[Type]) -> Type:
     """The type of `and` or `or` of run-time values: of tensors it is computed element by element."""
-    bools = [with_element(type_, i1) for type_ in given]
+    bools = [with_element(type_, i1) for type_ in parts]
     typing = Typing("and_", spelling="and", language=context.language)
     return functools.reduce(lambda a, b: RULES["and_"].type(typing, a, b) or NONE, bools)
 
@@ -483,7 +485,7 @@ def comprehension(context: FunctionAttributor, op: py.Comprehension) -> Type:
     parts = items_of(iterable)
     if isinstance(iterable, RangeType):
         ends = [known_value(bound) for bound in (iterable.start, iterable.stop, iterable.step)]
-        if all(known for known, _ in ends):
+        if all(is_constant for is_constant, _ in ends):
             parts = tuple(map(constant, range(*(value for _, value in ends))))
     if parts is None:
         raise KernelTypeError(
@@ -491,8 +493,8 @@ def comprehension(context: FunctionAttributor, op: py.Comprehension) -> Type:
             context.place_of(op.iterable.entry.terminator.operands[0]),
         )
     around = context.scope
-    chosen: list[tuple[int, Scope]] = []
-    made: list[Type] = []
+    static_items: list[tuple[int, Scope]] = []
+    types: list[Type] = []
     for index, item in enumerate(parts):
         context.scope = Scope(around)
         for body in (op.condition, op.element):
@@ -505,12 +507,12 @@ def comprehension(context: FunctionAttributor, op: py.Comprehension) -> Type:
                     context.place_of(op.condition.entry.terminator.operands[0]),
                 )
             if condition.value:
-                made.append(expression(context, op.element))
-                chosen.append((index, context.scope))
+                types.append(expression(context, op.element))
+                static_items.append((index, context.scope))
         finally:
             context.scope = around
-    context.scope.static_bodies[op.result] = chosen
-    return ERROR if any(isinstance(type_, ErrorType) for type_ in made) else packed_values(made)
+    context.scope.static_bodies[op.result] = static_items
+    return ERROR if any(isinstance(type_, ErrorType) for type_ in types) else packed_values(types)
 
 
 @handles(py.Assert)
@@ -525,8 +527,8 @@ def assertion(context: FunctionAttributor, op: py.Assert) -> Type:
             context.warn(say(text, call_text("static_assert")))
         return NONE
     if isinstance(condition, ConstantType):
-        known = bool(condition.value) if isinstance(condition.value, float) else condition.value
-        return RULES["static_assert"].type(Typing("static_assert"), known, message.value or "") or NONE
+        holds = bool(condition.value) if isinstance(condition.value, float) else condition.value
+        return RULES["static_assert"].type(Typing("static_assert"), holds, message.value or "") or NONE
     if not isinstance(condition, TensorType) or not is_number(condition):  # All elements of a tensor have to hold.
         truth(context, condition, "assert", op.condition)
     return NONE
@@ -565,13 +567,13 @@ def index_type(range_: RangeType) -> Type:
 
 def stored_variables(context: FunctionAttributor, op: Op) -> list[Value]:
     """The variables that ops inside `op` store to, in the order of the first store."""
-    known = context.stored_inside.get(op.result)
-    if known is None:
-        found: dict[Value, None] = {}
+    variables = context.stored_inside.get(op.result)
+    if variables is None:
+        stores: dict[Value, None] = {}
         for inner in op.inner_ops():
             if isinstance(inner, core.VarStore):
-                found.setdefault(inner.var)
+                stores.setdefault(inner.var)
             elif inner.bodies:
-                found.update(dict.fromkeys(stored_variables(context, inner)))
-        known = context.stored_inside[op.result] = list(found)
-    return known
+                stores.update(dict.fromkeys(stored_variables(context, inner)))
+        variables = context.stored_inside[op.result] = list(stores)
+    return variables

@@ -30,10 +30,10 @@ from ziggurat.transforms.calls.promotion import NONE, constant
 from ziggurat.transforms.mirror.mirror import FunctionMirror, handles
 
 # The values of flags that a place in the model implies, beside those that attribution knows.
-Known = Mapping[Value, bool]
+Flags = Mapping[Value, bool]
 
 
-class Joined:
+class JoinedVariables:
     """The variables that control flow joins, by their joined types."""
 
     def __init__(self, context: FunctionMirror, joins: Mapping[Value, Type]) -> None:
@@ -42,63 +42,67 @@ class Joined:
         self.joins = {var: result if is_result(var) else type_ for var, type_ in joins.items()}
         # A flag is an i1, whatever it depends on.
         depends = [var for var, type_ in self.joins.items() if is_flag(var) and isinstance(type_, Split)]
-        self.carried = {**self.joins, **dict.fromkeys(depends, i1)}
-        self.types = [part for type_ in self.carried.values() for part in flatten_types(type_)]
+        self.types_inside = {**self.joins, **dict.fromkeys(depends, i1)}
+        self.types = [part for type_ in self.types_inside.values() for part in flatten_types(type_)]
 
     def values(self) -> list[Value]:
         """The run-time values of the variables, brought to the joined types."""
         variables = self.context.variables
-        return [v for var, type_ in self.carried.items() for v in brought(self.context, variables.get(var), type_, {})]
+        return [
+            v
+            for var, type_ in self.types_inside.items()
+            for v in values_as(self.context, variables.get(var), type_, {})
+        ]
 
     def enter(self, values: Sequence[Value]) -> None:
         """Give the variables these values. Those that must not be read lose theirs."""
-        left = list(values)
+        rest = list(values)
         for var, type_ in self.joins.items():
             if isinstance(type_, Unusable | ErrorType):
                 self.context.variables.pop(var, None)
             else:
-                self.context.variables[var] = Operand(type_, rebuild(self.carried[var], left))
+                self.context.variables[var] = Operand(type_, rebuild(self.types_inside[var], rest))
 
 
-def possible(context: FunctionMirror, known: Known) -> bool:
+def possible(context: FunctionMirror, flags: Flags) -> bool:
     """Whether flags may have these values here."""
-    for flag, value in known.items():
+    for flag, value in flags.items():
         type_ = context.variables[flag].type
-        while isinstance(type_, Split) and type_.flag in known:
-            type_ = type_.components[known[type_.flag]]
+        while isinstance(type_, Split) and type_.flag in flags:
+            type_ = type_.components[flags[type_.flag]]
         if isinstance(type_, ConstantType) and type_.value != value:
             return False
     return True
 
 
-def brought(context: FunctionMirror, operand: Operand | None, type_: Type, known: Known) -> list[Value]:
+def values_as(context: FunctionMirror, operand: Operand | None, type_: Type, flags: Flags) -> list[Value]:
     """The components of a variable, brought to a type; placeholders where it has no value."""
     if isinstance(type_, VALUELESS):
         return []
     if isinstance(type_, Split):
         values: list[Value] = []
         for value, part in enumerate(type_.components):
-            case = {**known, type_.flag: bool(value)}
+            case = {**flags, type_.flag: bool(value)}
             is_read = possible(context, case) or (operand is not None and operand.type == part)
-            values += brought(context, operand if is_read else None, part, case)
+            values += values_as(context, operand if is_read else None, part, case)
         return values
     if operand is not None and isinstance(operand.type, Split) and isinstance(operand.value, tuple):
         flag, parts = operand.type.flag, list[Callable[[], list[Value]]]()
         for value, part in enumerate(split_operand(operand)):
-            case = {**known, flag: bool(value)}
-            is_read = not isinstance(part.type, Unusable | ErrorType) and known.get(flag, value) == value
+            case = {**flags, flag: bool(value)}
+            is_read = not isinstance(part.type, Unusable | ErrorType) and flags.get(flag, value) == value
             if is_read and possible(context, case):
-                parts.insert(0, lambda part=part, case=case: brought(context, part, type_, case))
+                parts.insert(0, lambda part=part, case=case: values_as(context, part, type_, case))
         if parts:
             is_one = len(parts) == 1
-            return parts[0]() if is_one else chosen(context, context.variables[flag].value, parts, flatten_types(type_))
+            return parts[0]() if is_one else select(context, context.variables[flag].value, parts, flatten_types(type_))
         operand = None
     if operand is None or isinstance(operand.type, Unusable | ErrorType) or (operand.type == NONE != type_):
         return [context.emit.placeholder(part) for part in flatten_types(type_)]
     return context.emit.repack(operand, type_)
 
 
-def chosen(
+def select(
     context: FunctionMirror, condition: Value, parts: Sequence[Callable[[], list[Value]]], types: Sequence[Type]
 ) -> list[Value]:
     """The values of the first part where the condition holds, and of the second where not. They may be computed."""
@@ -112,8 +116,8 @@ def assume(context: FunctionMirror, flag: Value | None, value: bool) -> None:
     """Let the variables that depend on a flag have the values that they have where the flag has this value."""
     for var, operand in list(context.variables.items()):
         if isinstance(operand.type, Split) and operand.type.flag is flag:
-            held = operand.value if is_flag(var) else operand.value[value]
-            context.variables[var] = Operand(operand.type.components[value], held)
+            component = operand.value if is_flag(var) else operand.value[value]
+            context.variables[var] = Operand(operand.type.components[value], component)
     if flag is not None:
         context.variables[flag] = Operand(constant(value), None)
 
@@ -121,14 +125,14 @@ def assume(context: FunctionMirror, flag: Value | None, value: bool) -> None:
 @handles(core.Func)
 def function(context: FunctionMirror, op: core.Func) -> Built:
     """Build the function: its parameters, and the ops of its body."""
-    given: list[Value] = list(context.emit.builder.parameters)
+    parameters: list[Value] = list(context.emit.builder.parameters)
     for parameter, type_ in zip(op.body.parameters, context.instance.parameter_types, strict=True):
         if isinstance(type_, ConstantType):
             # A constant parameter is a constant at the entry; an unused one is removed later.
             has_form = type_.type != pyobject
             context.values[parameter] = context.emit.constant(type_.value, type_.type) if has_form else None
         else:
-            context.values[parameter] = rebuild(type_, given)
+            context.values[parameter] = rebuild(type_, parameters)
     *ops, end = op.body.entry.ops
     context.suite(ops)
     value = end.operands[0] if end.operands else None
@@ -137,7 +141,7 @@ def function(context: FunctionMirror, op: core.Func) -> Built:
     else:
         operand = None if value is None else context.operand(value)
     context.emit.builder.location = end.location
-    context.emit.add(tt.Return(brought(context, operand, context.instance.result, {})))
+    context.emit.add(tt.Return(values_as(context, operand, context.instance.result, {})))
     return None
 
 
@@ -166,22 +170,22 @@ def branch(
 
 @handles(py.If)
 def if_(context: FunctionMirror, op: py.If) -> Built:
-    taken = context.find_entry(lambda scope: scope.static_branches, op)
-    if taken is not None:
-        context.suite(op.bodies[taken].entry.ops)
+    index = context.find_entry(lambda scope: scope.static_branches, op)
+    if index is not None:
+        context.suite(op.bodies[index].entry.ops)
         return None
     condition, flag = context.emit.truth(context.operand(op.condition)), flag_of(op.condition)
-    joined = Joined(context, context.entry(lambda scope: scope.joins, op))
+    variables = JoinedVariables(context, context.entry(lambda scope: scope.joins, op))
 
     def suite(body: Body, value: bool) -> list[Value]:
         assume(context, flag, value)
         context.suite(body.entry.ops)
-        return joined.values()
+        return variables.values()
 
     parts = [
         lambda body=body, value=value: suite(body, value) for body, value in zip(op.bodies, (True, False), strict=True)
     ]
-    joined.enter(branch(context, condition, parts, joined.types))
+    variables.enter(branch(context, condition, parts, variables.types))
     return None
 
 
@@ -191,49 +195,49 @@ def for_(context: FunctionMirror, op: py.For) -> Built:
     if unrolled is not None:
         unroll(context, op, unrolled)
         return None
-    found = context.entry(lambda scope: scope.ranges, op)
-    index = index_type(found)
-    start, stop, step = bounds(context, op, found, index)
+    range_ = context.entry(lambda scope: scope.ranges, op)
+    index = index_type(range_)
+    start, stop, step = bounds(context, op, range_, index)
     joins = context.entry(lambda scope: scope.joins, op)
     if op.flag in joins:
-        ignored = [name for name, value in found.options if value]
+        ignored = [name for name, value in range_.options if value]
         if ignored:
             text = say("a loop with a break ignores the options of {}: {}", call_text("range"), ", ".join(ignored))
             warn(text.in_words(context.emit.language.words), op.location)
-        counted_with_break(context, op, found.step, start, stop, step)
+        counted_with_break(context, op, range_.step, start, stop, step)
         return None
-    joined = Joined(context, joins)
-    initial = joined.values()
+    variables = JoinedVariables(context, joins)
+    initial = variables.values()
 
     def suite(parameters: list[Value]) -> Op:
         context.values[op.suite.parameters[0]] = parameters.pop(0)
-        joined.enter(parameters)
+        variables.enter(parameters)
         context.suite(op.suite.entry.ops)
-        return scf.Yield(joined.values())
+        return scf.Yield(variables.values())
 
-    body = body_of(context, [index, *joined.types], _packed(joined.types), suite)
+    body = body_of(context, [index, *variables.types], _packed(variables.types), suite)
     context.emit.builder.location = op.location
-    made = context.emit.add(scf.For(start, stop, step, initial, body, **dict[str, Any](found.options)))
-    joined.enter(context.emit.parts(made, len(joined.types)))
+    scf_loop = context.emit.add(scf.For(start, stop, step, initial, body, **dict[str, Any](range_.options)))
+    variables.enter(context.emit.parts(scf_loop, len(variables.types)))
     return None
 
 
-def bounds(context: FunctionMirror, op: py.For, found: RangeType, index: Type) -> list[Value]:
+def bounds(context: FunctionMirror, op: py.For, range_: RangeType, index: Type) -> list[Value]:
     """Start, stop and step of a loop. A constant start stands before the ops that compute the others."""
-    ops, given = range_call(op.iterable, lambda choice: context.find_entry(lambda scope: scope.static_branches, choice))
-    arguments = context.find_entry(lambda scope: scope.arguments, given)
-    written: list[Any] = list(given.operands if arguments is None else arguments.values())[:3]
-    written += [None] * (3 - len(written))
-    if written[1] is None:
-        written = [None, written[0], written[2]]
+    ops, call = range_call(op.iterable, lambda choice: context.find_entry(lambda scope: scope.static_branches, choice))
+    arguments = context.find_entry(lambda scope: scope.arguments, call)
+    values: list[Any] = list(call.operands if arguments is None else arguments.values())[:3]
+    values += [None] * (3 - len(values))
+    if values[1] is None:
+        values = [None, values[0], values[2]]
 
     def bound(type_: Type, value: Value | None) -> Value:
         return context.emit.convert(Operand(type_, None if value is None else context.values.get(value)), index)
 
-    known = bound(found.start, written[0]) if isinstance(found.start, ConstantType) else None
+    constant_start = bound(range_.start, values[0]) if isinstance(range_.start, ConstantType) else None
     context.suite(ops)
-    start = bound(found.start, written[0]) if known is None else known
-    return [start, bound(found.stop, written[1]), bound(found.step, written[2])]
+    start = bound(range_.start, values[0]) if constant_start is None else constant_start
+    return [start, bound(range_.stop, values[1]), bound(range_.step, values[2])]
 
 
 def unroll(context: FunctionMirror, op: py.For, iterations: Sequence[tuple[Type, Scope]]) -> None:
@@ -247,7 +251,7 @@ def unroll(context: FunctionMirror, op: py.For, iterations: Sequence[tuple[Type,
         context.values[op.suite.parameters[0]] = item
         context.suite(op.suite.entry.ops)
     context.scope = around
-    after = Joined(context, context.entry(lambda scope: scope.joins, op))
+    after = JoinedVariables(context, context.entry(lambda scope: scope.joins, op))
     after.enter(after.values())
 
 
@@ -263,29 +267,29 @@ def while_loop(
     `more` gives the condition. `advance` is called at the start of an iteration for the heads of the next one.
     """
     joins = context.entry(lambda scope: scope.joins, op)
-    joined, count = Joined(context, joins), len(heads)
+    variables, count = JoinedVariables(context, joins), len(heads)
 
     def condition(parameters: list[Value]) -> Op:
-        joined.enter(parameters[count:])
+        variables.enter(parameters[count:])
         return scf.Condition(more(parameters[:count]), parameters)
 
     def suite(parameters: list[Value]) -> Op:
-        joined.enter(parameters[count:])
+        variables.enter(parameters[count:])
         assume(context, op.flag, True)
         following = advance(parameters[:count])
         context.suite(op.suite.entry.ops)
-        return scf.Yield([*following, *joined.values()])
+        return scf.Yield([*following, *variables.values()])
 
-    initial = [*heads, *joined.values()]
+    initial = [*heads, *variables.values()]
     types = [value.type for value in initial]
     bodies = [body_of(context, types, _packed(types), part) for part in (condition, suite)]
-    made = context.emit.parts(context.emit.add(scf.While(initial, *bodies)), len(types))
-    joined.enter(made[count:])
+    results = context.emit.parts(context.emit.add(scf.While(initial, *bodies)), len(types))
+    variables.enter(results[count:])
     # The variables now have the types that they have after a `break`.
     changed = {
         var: type_.components[0] for var, type_ in joins.items() if isinstance(type_, Split) and type_.flag is op.flag
     }
-    after = Joined(context, changed)
+    after = JoinedVariables(context, changed)
     after.enter(after.values())
 
 
@@ -315,12 +319,12 @@ def counted_with_break(
 ) -> None:
     """A `for` over numbers, as a `while` that carries the index."""
     index = start.type
-    known = step_type.value if isinstance(step_type, ConstantType) else None
+    number = step_type.value if isinstance(step_type, ConstantType) else None
     signed = isinstance(index, ScalarType) and index.signed
     less, greater = arith.IntPredicate.SLT if signed else arith.IntPredicate.ULT, arith.IntPredicate.SGT
     context.emit.builder.location = op.location
     up = None
-    if known is None:
+    if number is None:
         zero = context.emit.constant(0, index)
         is_nonzero = context.emit.add(arith.CmpI(step, zero, arith.IntPredicate.NE))
         context.emit.add(tt.Assert(is_nonzero, message="the step of a loop must not be zero"))
@@ -329,7 +333,7 @@ def counted_with_break(
     def precedes(first: Value, second: Value) -> Value:
         """Whether an index comes before another in the direction of the step."""
         if up is None:
-            return context.emit.add(arith.CmpI(first, second, greater if known is not None and known < 0 else less))
+            return context.emit.add(arith.CmpI(first, second, greater if number is not None and number < 0 else less))
         is_less = context.emit.add(arith.CmpI(first, second, less))
         return context.emit.add(arith.Select(up, is_less, context.emit.add(arith.CmpI(first, second, greater))))
 
@@ -341,7 +345,7 @@ def counted_with_break(
     def advance(heads: Sequence[Value]) -> Sequence[Value]:
         context.values[op.suite.parameters[0]] = heads[0]
         following = context.emit.add(arith.AddI(heads[0], step))
-        if known in (1, -1):
+        if number in (1, -1):
             return [following]
         # An index that wraps around ends the loop.
         return [context.emit.add(arith.Select(precedes(heads[0], following), following, stop))]
@@ -357,10 +361,10 @@ def expression(context: FunctionMirror, body: Body) -> Operand:
 
 @handles(py.CondExpression)
 def conditional(context: FunctionMirror, op: py.CondExpression) -> Built:
-    taken = context.find_entry(lambda scope: scope.static_branches, op)
+    index = context.find_entry(lambda scope: scope.static_branches, op)
     result = context.scope.type_of(op.result)
-    if taken is not None:
-        return expression(context, op.bodies[taken]).value
+    if index is not None:
+        return expression(context, op.bodies[index]).value
     if isinstance(result, ConstantType) and all(map(_is_simple, op.bodies)):
         return None
     condition = context.emit.truth(context.operand(op.condition))
@@ -404,8 +408,12 @@ def short_circuit(context: FunctionMirror, op: Op) -> Built:
 
 def _element_by_element(context: FunctionMirror, bodies: Sequence[Body], is_and: bool, result: TensorType) -> Value:
     """`and` or `or` of tensors: all operands are computed."""
-    found = [expression(context, body) for body in bodies]
-    bools = [context.emit.convert(one, result) for one in found if known_truth(one.type, context.emit.language) is None]
+    operands = [expression(context, body) for body in bodies]
+    bools = [
+        context.emit.convert(operand, result)
+        for operand in operands
+        if known_truth(operand.type, context.emit.language) is None
+    ]
     return functools.reduce(lambda a, b: context.emit.add((arith.AndI if is_and else arith.OrI)(a, b)), bools)
 
 
@@ -428,8 +436,8 @@ def comprehension(context: FunctionMirror, op: py.Comprehension) -> Built:
 
 def _chain(context: FunctionMirror, bodies: list[Body], is_and: bool) -> Value:
     operand = expression(context, bodies[0])
-    known = known_truth(operand.type, context.emit.language)
-    first = context.emit.truth(operand) if known is None else context.emit.constant(known, i1)
+    constant_truth = known_truth(operand.type, context.emit.language)
+    first = context.emit.truth(operand) if constant_truth is None else context.emit.constant(constant_truth, i1)
     if len(bodies) == 1:
         return first
     if all(_is_simple(body) for body in bodies[1:]):
