@@ -91,9 +91,8 @@ def _with_kernel(
     def transformer(builder: Rewriter, op: Op, operands: tuple[Value, ...]) -> Outcome:
         if op is not kernel:
             return DROP if op.result in replaced else None
-        inner = builder.inside(
-            [*(old[index].type for index in indices), *new_types], kernel.body.yield_type, isolated=True
-        )
+        types = [*(old[index].type for index in indices), *new_types]
+        inner = builder.inside(types, kernel.body.yield_type, isolated=True)
         for index, parameter in zip(indices, inner.parameters, strict=False):
             inner[old[index]] = parameter
         for constant in replaced:

@@ -15,7 +15,7 @@ import attrs
 
 from ziggurat.codemodel.errors import KernelTypeError, ZigguratError
 from ziggurat.codemodel.messages import EXPLICIT_WORDS, Words
-from ziggurat.frontends.language.signature import CALLS, Call, Signature
+from ziggurat.frontends.language.signature import CALLS, Call, Parameter, Signature
 
 if TYPE_CHECKING:
     from ziggurat.frontends.language.function import Function
@@ -50,11 +50,7 @@ class Spelling:
     @property
     def __signature__(self) -> inspect.Signature:
         """The parameters, for `inspect.signature`: libraries ask which arguments a release of Triton has."""
-        plain = (
-            inspect.Parameter(parameter.name, parameter.kind, default=parameter.default)
-            for parameter in self.signature.parameters
-        )
-        return inspect.Signature([*plain])
+        return inspect.Signature([*map(Parameter.plain, self.signature.parameters)])
 
     def __call__(self, *arguments: Any, **keywords: Any) -> Any:
         if self.call and CALLS[self.call].host is not None:

@@ -113,7 +113,11 @@ class Parameter:
         is_constant, variadic = takes.startswith("Const"), plain.kind is plain.VAR_POSITIONAL
         return cls(plain.name, plain.kind, plain.default, takes, optional, is_constant, variadic)
 
-    def held(self, value: Any) -> Any:
+    def plain(self) -> inspect.Parameter:
+        """The parameter without an annotation."""
+        return inspect.Parameter(self.name, self.kind, default=self.default)
+
+    def converted(self, value: Any) -> Any:
         """A constant converted to this kind of parameter: `np.float32` and "float32" become `zg.f32`."""
         convert = CONVERSIONS.get(self.takes)
         return value if convert is None else convert(value)
@@ -171,8 +175,7 @@ class Signature:
         return say("{}{}", self.called, str(self).removeprefix(self.name))
 
     def __str__(self) -> str:
-        plain = [inspect.Parameter(p.name, p.kind, default=p.default) for p in self.parameters]
-        return f"{self.name}{inspect.Signature(plain)}"
+        return f"{self.name}{inspect.Signature([*map(Parameter.plain, self.parameters)])}"
 
     def bind(
         self,
@@ -218,7 +221,7 @@ class Call(Generic[P, R]):
         bound, problem = self.signature.bind(arguments, keywords), " was called outside of a kernel"
         if self.host is not None:
             try:
-                result = self.host(**{p.name: p.held(bound[p.name]) for p in self.signature.parameters})
+                result = self.host(**{p.name: p.converted(bound[p.name]) for p in self.signature.parameters})
             except OverflowError as error:
                 raise KernelValueError(say("cannot compute {}: {}", self.signature.called, error)) from None
             if result is not NotImplemented:

@@ -163,9 +163,8 @@ class Statements(Expressions):
         target = node.target
         if isinstance(target, ast.Attribute) and self.is_field(target):
             current = self.visit_Attribute(target)
-            self.assign(
-                target, self.add(self.operator(node.op, node)(current, self.expression(node.value)), node), node
-            )
+            operator = self.operator(node.op, node)
+            self.assign(target, self.add(operator(current, self.expression(node.value)), node), node)
             return
         if not isinstance(target, ast.Name):
             form = "store subscript" if isinstance(target, ast.Subscript) else "store attribute"

@@ -89,9 +89,7 @@ class Trace(Bodies):
         """Record a call of a `@zg.function`; the traced result."""
         bound = function.bind(arguments, keywords, lambda _: caller_location())
         symbol = self.link(function)
-        values = [
-            self.value(argument.value if isinstance(argument, Default) else argument) for argument in bound.values()
-        ]
+        values = [self.value(x.value if isinstance(x, Default) else x) for x in bound.values()]
         result = self.record(core.FuncCall(values, symbol, pyobject))
         return self.results(result, _returned_count(function.model))
 

@@ -87,10 +87,8 @@ def _in_a_row(name: str) -> Adapt:
 
     def adapt(bound: Mapping[str, Any]) -> Mapping[str, Any]:
         numbers = bound[name]
-        return {
-            "x": bound["input"],
-            name: numbers[0] if len(numbers) == 1 and isinstance(numbers[0], tuple) else numbers,
-        }
+        is_tuple = len(numbers) == 1 and isinstance(numbers[0], tuple)
+        return {"x": bound["input"], name: numbers[0] if is_tuple else numbers}
 
     return adapt
 

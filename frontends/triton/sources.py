@@ -38,10 +38,8 @@ def with_source(fn: Any, source: str) -> types.FunctionType:
     function.__kwdefaults__ = fn.__kwdefaults__
     # The signature may be another than that of the code, which a program has replaced.
     signature = inspect.signature(fn)
-    annotated = (
-        parameter for parameter in signature.parameters.values() if parameter.annotation is not parameter.empty
-    )
-    function.__annotations__ = {parameter.name: parameter.annotation for parameter in annotated}
+    parameters = signature.parameters.values()
+    function.__annotations__ = {p.name: p.annotation for p in parameters if p.annotation is not p.empty}
     function.__signature__ = signature  # pyright: ignore[reportFunctionMemberAccess]
     return function
 

@@ -92,15 +92,10 @@ def _counter(reader: Statements, initial: Node) -> tuple[Node, str, ScalarType, 
     stars, token, dims, *rest = variable.children
     if stars.children or dims.children or len(rest) != 2 or rest[-1] is None or rest[-1].data == "braces":
         return None
-    declared_type = reader.specifiers(specifiers)
-    if (
-        declared_type.type is None
-        or declared_type.type.kind != "int"
-        or declared_type.qualifiers
-        or declared_type.multiple > 1
-    ):
+    base = reader.specifiers(specifiers)
+    if base.type is None or base.type.kind != "int" or base.qualifiers or base.multiple > 1:
         return None
-    return variable, str(token), declared_type.type, rest[-1]
+    return variable, str(token), base.type, rest[-1]
 
 
 def _offset(comparison: str, type_: ScalarType, sign: int, step: int | None) -> int | None:

@@ -359,9 +359,8 @@ class Expressions(Bodies):
         new_axes = tuple(place for place, kind in enumerate(result_kinds) if kind == "newaxis")
         if not new_axes:
             return value
-        return self.invoke(
-            "zg.expand", node, value, self.constant(new_axes[0] if len(new_axes) == 1 else new_axes, node)
-        )
+        axes = self.constant(new_axes[0] if len(new_axes) == 1 else new_axes, node)
+        return self.invoke("zg.expand", node, value, axes)
 
     def component(self, node: Node) -> Value | None:
         """A result of a call that gives several: `split(x)[0]`. None for a subscript of an array."""

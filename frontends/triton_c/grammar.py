@@ -190,20 +190,20 @@ def _end(node: Node, step: int) -> int:
 
 def merged(tokens: Sequence[Token]) -> list[Token]:
     """The tokens that the parser numbers, with `*?` and `@=` as one each, which the preprocessor does not know."""
-    merged_tokens: list[Token] = []
+    merged: list[Token] = []
     for token in tokens:
-        last = merged_tokens[-1] if merged_tokens else None
+        last = merged[-1] if merged else None
         if last is not None and last.text + token.text in ("*?", "@="):
             place = last.place
             if token.text == "=" and place.end_column != token.place.column:
-                merged_tokens.append(token)  # `a @ = b` is an error.
+                merged.append(token)  # `a @ = b` is an error.
                 continue
             if (place.file, place.end_line) == (token.place.file, token.place.line):
                 place = attrs.evolve(place, end_column=token.place.end_column)
-            merged_tokens[-1] = attrs.evolve(last, text=last.text + token.text, place=place)
+            merged[-1] = attrs.evolve(last, text=last.text + token.text, place=place)
         else:
-            merged_tokens.append(token)
-    return merged_tokens
+            merged.append(token)
+    return merged
 
 
 def _kind(token: Token) -> str:
@@ -274,15 +274,8 @@ def _unexpected(tokens: Sequence[Token], number: int, accepted: set[str]) -> Ker
     token = tokens[-1] if ended else tokens[number]
     before = tokens[number - 1] if number else None
     got = "the source ends here" if ended else f"got '{token.text}'"
-    names = (
-        ()
-        if ended
-        else [
-            neighbour
-            for neighbour in (before, token)
-            if neighbour is not None and neighbour.kind == preprocess.IDENTIFIER
-        ]
-    )
+    tokens = () if ended else [token for token in (before, token) if token is not None]
+    names = [token for token in tokens if token.kind == preprocess.IDENTIFIER]
     if len(names) == 2 and _kind(names[0]) == "NAME":
         return _no_type(names[0])
     if names[-1:] == [token] and before is not None and "TYPE" in accepted and "NAME" not in accepted:

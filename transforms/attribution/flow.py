@@ -324,7 +324,7 @@ def while_(context: FunctionAttributor, op: py.While) -> Type:
 
 def loop(context: FunctionAttributor, op: py.For | py.While, bodies: Sequence[Body], item: Type | None) -> Type:
     """Run a loop to a fixpoint: the state at its head is above the one before it and the one after an iteration."""
-    variables_inside = [var for var in stored_variables(context, op) if var in context.state]
+    targets = [var for var in stored_variables(context, op) if var in context.state]
     entry = dict(context.state)
     head = dict(entry)
     failed: dict[Value, ErrorType] = {}
@@ -332,7 +332,7 @@ def loop(context: FunctionAttributor, op: py.For | py.While, bodies: Sequence[Bo
     # Types rise a few steps each, and from one variable to the next in a visit.
     endless = is_last = False
     breaks: list[State] = []
-    for _ in range(_MAX_VISITS * (1 + len(variables_inside))):
+    for _ in range(_MAX_VISITS * (1 + len(targets))):
         del context.program.errors[known_errors:]
         context.state = dict(head)
         if item is not None:
@@ -355,10 +355,8 @@ def loop(context: FunctionAttributor, op: py.For | py.While, bodies: Sequence[Bo
         # Of unlike types at the breaks, the next visit may find one for literals.
         unlike = any(isinstance(type_, Unusable) and type_.types for state in breaks for type_ in state.values())
         # A variable in error after an iteration keeps its type at the head, so the next visit finds the error again.
-        failed = {
-            var: ERROR for var in variables_inside if any(isinstance(end[var], ErrorType) for end in (*ends, *breaks))
-        }
-        variables = [var for var in variables_inside if var not in failed]
+        failed = {var: ERROR for var in targets if any(isinstance(end[var], ErrorType) for end in (*ends, *breaks))}
+        variables = [var for var in targets if var not in failed]
         after = join_states(context, [head, *ends], variables, op.location, loop=True)
         settles = all(after[var] == head[var] for var in variables)
         if settles and (is_last or not unlike):
@@ -375,7 +373,7 @@ def loop(context: FunctionAttributor, op: py.For | py.While, bodies: Sequence[Bo
     else:
         raise AssertionError("the types of a loop's variables do not settle")
     context.state = head
-    joins = {var: head[var] for var in variables_inside if var is not op.flag}
+    joins = {var: head[var] for var in targets if var is not op.flag}
     if breaks and op.flag is not None:
         context.state = join_states(context, breaks if endless else [head, *breaks], entry, op.location, op.flag)
         after = {var: split(op.flag, context.state[var], type_) for var, type_ in joins.items()}

@@ -139,9 +139,7 @@ def _isinstance(call: Typing, x: Type, cls: Type) -> Type:
     good, value = known_value(cls)
     if good:
         classes = cast("tuple[Any, ...]", value if isinstance(value, tuple) else (value,))
-        answers = [
-            _is_of(x, class_.value if isinstance(class_, HostObject) else _CLASSES.get(class_)) for class_ in classes
-        ]
+        answers = [_is_of(x, c.value if isinstance(c, HostObject) else _CLASSES.get(c)) for c in classes]
         if None not in answers:
             return constant(any(answers))
     raise KernelTypeError("isinstance() is for constants in a kernel")

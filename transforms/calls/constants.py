@@ -205,7 +205,7 @@ def held(argument: Callable[[str], str], parameter: Parameter, value: Any, texts
     dtype, which Triton's Python refuses.
     """
     if texts_name_dtypes or not isinstance(value, str):
-        value = parameter.held(value)
+        value = parameter.converted(value)
     kind = _KINDS.get(parameter.takes)
     if kind is None or (value is None and parameter.optional):
         return value

@@ -78,30 +78,21 @@ def operand_types(name: str, language: Language, arguments: list[Any]) -> list[A
     Raises `KernelTypeError` for a call of fp8e4b15 that does more than move or convert it.
     """
     check_operands(name, arguments)
-    typed = language.typed_literals and name in _TYPED
-    typed = typed and not all(
-        isinstance(argument, ConstantType) for argument in arguments if isinstance(argument, Type)
-    )
+    is_run_time = any(isinstance(x, Type) and not isinstance(x, ConstantType) for x in arguments)
+    typed = language.typed_literals and name in _TYPED and is_run_time
     widens = _widening(name, language, arguments)
     if not typed and widens is None:
         return arguments
     # A dtype among the other arguments of a reduction is a constant, not the type of an operand.
     count = len(arguments) if typed else 1
-    operands = [
-        _converted(argument, typed, widens, language) if isinstance(argument, Type) else argument
-        for argument in arguments[:count]
-    ]
+    operands = [_converted(x, typed, widens, language) if isinstance(x, Type) else x for x in arguments[:count]]
     return [*operands, *arguments[count:]]
 
 
 def operand_values(name: str, emit: Emitter, arguments: list[Any]) -> list[Any]:
     """The arguments of a call as its builder gets them: operands, and constants, which stay."""
-    types = operand_types(
-        name, emit.language, [argument.type if isinstance(argument, Operand) else argument for argument in arguments]
-    )
+    types = operand_types(name, emit.language, [x.type if isinstance(x, Operand) else x for x in arguments])
     return [
-        Operand(type_, emit.convert(argument, type_))
-        if isinstance(argument, Operand) and type_ is not argument.type
-        else argument
-        for argument, type_ in zip(arguments, types, strict=True)
+        Operand(type_, emit.convert(x, type_)) if isinstance(x, Operand) and type_ is not x.type else x
+        for x, type_ in zip(arguments, types, strict=True)
     ]

@@ -200,9 +200,7 @@ def _elements(call: Typing, args: Sequence[Type]) -> tuple[tuple[int, ...], list
         if not is_number(part) and not is_pointer(part):
             raise KernelTypeError(say("{}: the operands must be {tensors} and numbers; got {}", call, describe(part)))
     elements = [element_of(part.type if isinstance(part, ConstantType) else part) for part in args]
-    return common_shape(str(call), *args), [
-        element for element in elements if isinstance(element, ScalarType | PtrType)
-    ]
+    return common_shape(str(call), *args), [x for x in elements if isinstance(x, ScalarType | PtrType)]
 
 
 def _packing(call: Typing, pack: Any) -> None:
@@ -235,17 +233,15 @@ def _mapped(call: Typing, function: Any, args: Sequence[Type], pack: Any) -> Typ
 
 
 def _map(emit: Emitter, result: Type, _function: Any, args: Sequence[Operand], pack: int) -> Built:
-    types = result.components if isinstance(result, TupleType) else (result,)
-    result_types = [scalar_type(type_) for type_ in types for _ in range(pack)]
-    values = [emit.spread(emit.runtime(part), shape_of(types[0])) for part in args]
+    tensors = result.components if isinstance(result, TupleType) else (result,)
+    types = [scalar_type(type_) for type_ in tensors for _ in range(pack)]
+    values = [emit.spread(emit.runtime(part), shape_of(tensors[0])) for part in args]
     callee = emit.functions.callee()
     elements = [element_of(value.type) for value in values for _ in range(pack)]
-    inner = Emitter(
-        emit.builder.nested(elements, TupleType(tuple(result_types)) if len(result_types) > 1 else result_types[0])
-    )
+    inner = Emitter(emit.builder.nested(elements, TupleType(tuple(types)) if len(types) > 1 else types[0]))
     inner_result = Operand(callee.result, inner.call(callee.symbol, list(inner.builder.parameters), callee.result))
     parts = split_operand(inner_result) if components(callee.result) is not None else [inner_result]
-    inner.add(tt.MapReturn([inner.convert(part, to) for part, to in zip(parts, result_types, strict=True)]))
+    inner.add(tt.MapReturn([inner.convert(part, to) for part, to in zip(parts, types, strict=True)]))
     return emit.unpack(emit.add(tt.MapElementwise(values, inner.builder.finish(), pack=pack)), result)
 
 
@@ -257,9 +253,8 @@ def _assembled(call: Typing, asm: str, constraints: str, args: Type, dtype: Any,
     results: list[Type] = []
     for element in cast(Sequence[Any], dtype if isinstance(dtype, tuple) else (dtype,)):
         if not isinstance(element, ScalarType | PtrType):
-            raise KernelTypeError(
-                say("{} gives dtypes such as {}, or pointers; got {}", call, show(i32), show(element))
-            )
+            summary = "{} gives dtypes such as {}, or pointers; got {}"
+            raise KernelTypeError(say(summary, call, show(i32), show(element)))
         results.append(shaped(sizes, element))
     check_assembly(str(call), asm, constraints, parts, results, pack)
     return TupleType(tuple(results)) if isinstance(dtype, tuple) else results[0]

@@ -107,9 +107,8 @@ def _expand(emit: Emitter, result: Type, x: Operand, axes: Any) -> Value:
     if not shape_of(value.type):
         return emit.spread(value, shape_of(result))
     rank = len(shape_of(result))
-    for place in sorted(
-        axis(call_text("expand"), number, rank) for number in ((axes,) if isinstance(axes, int) else axes)
-    ):
+    numbers = (axes,) if isinstance(axes, int) else axes
+    for place in sorted(axis(call_text("expand"), number, rank) for number in numbers):
         value = emit.add(tt.ExpandDims(value, place))
     return value
 

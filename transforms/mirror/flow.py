@@ -42,17 +42,13 @@ class JoinedVariables:
         self.joins = {var: result if is_result(var) else type_ for var, type_ in joins.items()}
         # A flag is an i1, whatever it depends on.
         depends = [var for var, type_ in self.joins.items() if is_flag(var) and isinstance(type_, Split)]
-        self.types_inside = {**self.joins, **dict.fromkeys(depends, i1)}
-        self.types = [part for type_ in self.types_inside.values() for part in flatten_types(type_)]
+        self.inner = {**self.joins, **dict.fromkeys(depends, i1)}
+        self.types = [part for type_ in self.inner.values() for part in flatten_types(type_)]
 
     def values(self) -> list[Value]:
         """The run-time values of the variables, brought to the joined types."""
         variables = self.context.variables
-        return [
-            v
-            for var, type_ in self.types_inside.items()
-            for v in values_as(self.context, variables.get(var), type_, {})
-        ]
+        return [v for var, type_ in self.inner.items() for v in values_as(self.context, variables.get(var), type_, {})]
 
     def enter(self, values: Sequence[Value]) -> None:
         """Give the variables these values. Those that must not be read lose theirs."""
@@ -61,7 +57,7 @@ class JoinedVariables:
             if isinstance(type_, Unusable | ErrorType):
                 self.context.variables.pop(var, None)
             else:
-                self.context.variables[var] = Operand(type_, rebuild(self.types_inside[var], rest))
+                self.context.variables[var] = Operand(type_, rebuild(self.inner[var], rest))
 
 
 def possible(context: FunctionMirror, flags: Flags) -> bool:
@@ -409,11 +405,7 @@ def short_circuit(context: FunctionMirror, op: Op) -> Built:
 def _element_by_element(context: FunctionMirror, bodies: Sequence[Body], is_and: bool, result: TensorType) -> Value:
     """`and` or `or` of tensors: all operands are computed."""
     operands = [expression(context, body) for body in bodies]
-    bools = [
-        context.emit.convert(operand, result)
-        for operand in operands
-        if known_truth(operand.type, context.emit.language) is None
-    ]
+    bools = [context.emit.convert(x, result) for x in operands if known_truth(x.type, context.emit.language) is None]
     return functools.reduce(lambda a, b: context.emit.add((arith.AndI if is_and else arith.OrI)(a, b)), bools)
 
 
