@@ -11,8 +11,11 @@ import pytest
 
 import ziggurat as zg
 from ziggurat.backend.cuda.specialize import KernelParameter, described, kind_of
+from ziggurat.c_kernels.parameters import check_type
 from ziggurat.cli import main
 from ziggurat.codemodel.gpu.options import CompileOptions
+from ziggurat.codemodel.types import SCALARS
+from ziggurat.transforms.attribution import constant
 
 ADD = """
 __global__ void add(int N, TYPE *a, TYPE *b, TYPE *c) {
@@ -286,3 +289,29 @@ def test_files_and_lists_in_the_wrong_place(tmp_path):
         zg.triton_c(tmp_path / "soft.tc")
     with pytest.raises(zg.LaunchError, match=r"zg.triton_c\(source, SIZE=\[32, 64\]\)"):
         added(zg.triton_c(ADD, TYPE="float"), SIZE=[32, 64])
+
+
+@pytest.mark.parametrize("fitting", [True, False])
+@pytest.mark.parametrize(
+    ("declared", "fits", "rest"),
+    [
+        # An integer of a launch is i32, i64 or u64, by its size; smaller and unsigned ones are converted.
+        ("i8", ("i32", 3, True), ("i64", "u64", "f32", 1.5)),
+        ("u16", ("i32", 3), ("i64", "u64", "f32")),
+        ("i32", ("i32", 3, True), ("i64", "u64", "f32", 1.5)),
+        ("u32", ("i32", "i64", "u64"), ("f32", 1.5)),
+        ("i64", ("i32", "i64", "u64"), ("f32", 1.5)),
+        ("u64", ("i32", "i64", "u64"), ("f32",)),
+        ("f16", ("i32", "u64", "f16", "f32", 1.5, 3), ("f64", "bf16")),
+        ("f32", ("i32", "u64", "f32", 1.5), ("f16", "f64")),
+        ("f64", ("i64", "f64", 1.5), ("f32",)),
+    ],
+)
+def test_types_of_arguments_for_a_declared_one(declared, fits, rest, fitting):
+    for argument in fits if fitting else rest:
+        type_ = SCALARS[argument] if isinstance(argument, str) else constant(argument)
+        if fitting:
+            check_type("k", "x", SCALARS[declared], type_)
+        else:
+            with pytest.raises(zg.LaunchError, match="'x' of 'k' is declared as"):
+                check_type("k", "x", SCALARS[declared], type_)

@@ -44,6 +44,11 @@ def both(a, b, c, d):
     return zg.add(a, c), zg.add(b, d)
 
 
+@zg.function
+def number_and_block(a):
+    return a, zg.arange(0, 4)
+
+
 NAMES = {
     "zg": zg,
     "K": zg.CompareKind,
@@ -51,6 +56,7 @@ NAMES = {
     "FLOATS": zg.ptr(zg.f32),
     "larger": larger,
     "both": both,
+    "number_and_block": number_and_block,
 }
 
 

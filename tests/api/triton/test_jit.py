@@ -666,3 +666,22 @@ def test_a_launch_is_a_call_of_run(monkeypatch):
     monkeypatch.undo()
     plain[1,](x, 4)
     assert calls == [plain, "hook", "hook"] and (x == 40).all()
+
+    assert seen == [plain, "hook", "hook"] and (x == 40).all()
+
+
+def one_stored(out):
+    tl.store(out, 1.0)
+
+
+def test_a_listener_of_compilations_is_told_of_hits(tmp_path):
+    events = []
+    with triton.knobs.cache.scope(), triton.knobs.compilation.scope():
+        triton.knobs.cache.dir = str(tmp_path)
+        triton.knobs.compilation.listener = lambda **event: events.append(event)
+        for _ in range(2):
+            source = triton.compiler.ASTSource(triton.jit(one_stored), {"out": "*fp32"})
+            assert triton.compile(source, target=triton.backends.GPUTarget("cuda", 90, 32)).binary
+    first, second = events
+    assert not first["cache_hit"] and second["cache_hit"]
+    assert [name for name, _ in first["times"].lowering_stages] == ["ptx"] and not second["times"].lowering_stages

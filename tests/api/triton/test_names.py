@@ -4,11 +4,13 @@ import pytest
 
 import ziggurat.triton as triton
 import ziggurat.triton.language as tl
+from ziggurat.codemodel.types import SCALARS, DescriptorType, PtrType, TupleType
 from ziggurat.triton import knobs
 from ziggurat.triton._C.libtriton import get_cache_invalidating_env_vars
 from ziggurat.triton._utils import find_paths_if, get_iterable_path
 from ziggurat.triton.backends.nvidia.compiler import get_ptxas
 from ziggurat.triton.backends.nvidia.driver import libcuda_dirs
+from ziggurat.triton.compiler.signatures import type_of, type_text
 from ziggurat.triton.runtime.cache import _base32
 from ziggurat.triton.runtime.jit import compute_cache_key, native_specialize_impl
 from ziggurat.triton.tools.disasm import extract, get_sass
@@ -83,3 +85,18 @@ def test_names_of_kernels_and_of_their_parameters():
     assert native_specialize_impl(None, 32, False, True, True) == ("i32", "D")
     assert native_specialize_impl(None, 32, False, True, False) == ("i32", None)
     assert native_specialize_impl(None, 7, False, True, True) == ("i32", None)
+
+
+def test_texts_of_types():
+    texts = "u1 i8 i16 i32 i64 u8 u16 u32 u64 fp16 bf16 fp32 fp64 fp8e5 fp8e4nv".split()
+    scalars = "i1 i8 i16 i32 i64 u8 u16 u32 u64 f16 bf16 f32 f64 f8e5m2 f8e4m3".split()
+    for text, scalar in zip(texts, (SCALARS[name] for name in scalars), strict=True):
+        table = {
+            text: scalar,
+            f"*{text}": PtrType(scalar),
+            f"*k{text}": PtrType(scalar, const=True),
+            f"tensordesc<{text}[16, 32]>": DescriptorType((16, 32), scalar),
+            (text, f"*{text}"): TupleType((scalar, PtrType(scalar))),
+        }
+        for written, type_ in table.items():
+            assert type_text(type_) == written and type_of(written) == type_

@@ -160,3 +160,20 @@ def test_programs_that_would_read_what_others_store():
 def test_parameters_that_are_the_same_in_two_ways():
     with pytest.raises(zg.BuildError, match=r"'same' must agree with 'through', \(1, 0\); got \{0: 0\}"):
         kit.fuse(model_of(scale), model_of(shift), through=(1, 0), same={0: 0, 2: 2})
+
+
+@zg.kernel
+def scale_beside(x, out, n, by, rest):
+    mask = zg.less(zg.add(zg.program_id(0) * B, zg.arange(0, B)), n)
+    at = zg.add(zg.program_id(0) * B, zg.arange(0, B))
+    zg.store(zg.add(out, at), zg.mul(zg.load(zg.add(x, at), mask), by), mask)
+
+
+def test_a_parameter_that_one_of_the_kernels_stores_to():
+    """The other one has the parameter, and uses it nowhere."""
+    beside = scale_beside.triton(zg.ptr(zg.f32), zg.ptr(zg.f32), zg.i32, zg.f32, zg.ptr(zg.f32))
+    fused = kit.fuse(beside, model_of(shift), through=(1, 0), same={1: 4, 2: 2})
+    zg.verify(fused)
+    x, out = np.arange(20, dtype=np.float32), np.zeros(20, np.float32)
+    zg.run(fused, 2, x, 20, 2.0, out, 1.0)
+    assert np.array_equal(out, 2 * x + 1)

@@ -1,12 +1,15 @@
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from ziggurat.codemodel.dialects import scf
 from ziggurat.codemodel.text.parser import parse
+from ziggurat.codemodel.verify import verify
 from ziggurat.transforms.simplify.dce import dce
 from ziggurat.transforms.simplify.fold import fold
 
@@ -98,3 +101,70 @@ def test_ops_that_fold_makes_say_so() -> None:
 @settings(max_examples=60)
 def test_random_programs_do_the_same(seed: int, preserves: Any) -> None:
     preserves(fold, seed)
+
+
+# Numbers on both sides of where a function is exact on every target: it is computed at the former alone.
+EXACT = {
+    "exp": ([0.0], [1.0, -1.0]),
+    "exp2": ([-126.0, 0.0, 3.0, 127.0], [-127.0, 128.0, 0.5, -0.5]),
+    "log": ([1.0], [2.0, 0.5]),
+    "log2": ([0.25, 0.5, 1.0, 8.0], [3.0, 0.75, 0.0, -1.0, math.inf]),
+    "rsqrt": ([0.25, 1.0, 4.0], [0.5, 2.0, 3.0, 0.0, math.inf]),
+    "cos": ([0.0], [1.0]),
+    "sin": ([], [0.0, 1.0]),
+    "tanh": ([], [0.0, 1.0]),
+    "erf": ([], [0.0, 1.0]),
+}
+
+
+@pytest.mark.parametrize("name", EXACT)
+def test_functions_are_computed_where_they_are_exact(name: str) -> None:
+    for exact, numbers in zip((True, False), EXACT[name], strict=True):
+        for number in numbers:
+            model = parse(
+                f'tt.func @"f" (%x : f32)f32 -> {{ %0 : f32 = arith.constant @{number};'
+                f" %1 : f32 = math.{name} %0; tt.return %1; }};"
+            )
+            names = {op.NAME for op in fold(model).walk()}
+            assert (f"math.{name}" not in names) == exact, number
+
+
+@pytest.mark.parametrize(
+    ("start", "stop", "step", "runs"),
+    [
+        (0, 1, 1, True), (1, 1, 1, False), (2, 1, 1, False), (0, 0, 2, False), (-1, 0, 2, True),
+        (1, 0, -1, True), (1, 1, -1, False), (0, 1, -1, False), (3, 4, 0, True), (4, 4, 0, True),
+    ],
+)  # fmt: skip
+def test_loops_that_run_no_iteration_go(start: int, stop: int, step: int, runs: bool) -> None:
+    model = parse(f"""
+        tt.func @"f" (%x : i32)i32 -> {{
+            %a : i32 = arith.constant @{start};
+            %b : i32 = arith.constant @{stop};
+            %c : i32 = arith.constant @{step};
+            %r : i32 = scf.for %a %b %c %x (%i : i32, %y : i32)i32 -> {{ %z : i32 = arith.addi %y %i; scf.yield %z; }};
+            tt.return %r;
+        }};""")
+    assert any(isinstance(op, scf.For) for op in fold(model).walk()) == runs
+
+
+@pytest.mark.parametrize("condition", ["true", "false"])
+def test_a_branch_of_several_blocks_stays(condition: str) -> None:
+    model = parse(f"""
+        tt.func @"f" (%x : i32, %c : i1)i32 -> {{
+            %t : i1 = arith.constant @{condition};
+            %r : i32 = scf.if %t
+                ()i32 -> {{
+                    cf.cond_br %c ^a ^b;
+                  ^a:
+                    scf.yield %x;
+                  ^b:
+                    %y : i32 = arith.addi %x %x;
+                    scf.yield %y;
+                }}
+                ()i32 -> {{ scf.yield %x; }};
+            tt.return %r;
+        }};""")
+    folded = fold(model)
+    assert any(isinstance(op, scf.If) for op in folded.walk()) == (condition == "true")
+    verify(folded)
