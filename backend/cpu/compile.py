@@ -15,9 +15,10 @@ from ziggurat.backend.cpu.runtime.loading import llvm
 from ziggurat.backend.cpu.shared import share
 from ziggurat.backend.cpu.streaming import FENCE
 from ziggurat.backend.elementwise import RULES
-from ziggurat.codemodel.dialects import core, cpu, tt
+from ziggurat.codemodel.dialects import arith, core, cpu, tt
 from ziggurat.codemodel.dispatch import demand
 from ziggurat.codemodel.errors import InternalError, TargetError, warn
+from ziggurat.codemodel.op import OpResult, Value
 from ziggurat.codemodel.types import DescriptorType
 from ziggurat.transforms.cpu.allocate import allocate
 from ziggurat.transforms.cpu.passes import lower
@@ -73,14 +74,18 @@ def compile_cpu(module: core.Module | cpu.Module, options: CpuOptions = HOST) ->
 
 def _demand_no_addresses(module: core.Module | cpu.Module) -> None:
     """Raise `TargetError` for pointers made from integers, which may be addresses of arrays that the launch does not
-    name: their bounds are not known."""
+    name: their bounds are not known. The null pointer is in no array."""
     for op in module.walk():
-        if isinstance(op, tt.IntToPtr):
+        if isinstance(op, tt.IntToPtr) and not _is_zero(op.operands[0]):
             raise TargetError(
                 "a pointer is made from an integer, which may be the address of an array that the launch does not name",
                 op.location,
                 hint="pass the array itself",
             )
+
+
+def _is_zero(value: Value) -> bool:
+    return isinstance(value, OpResult) and isinstance(value.op, arith.ConstantOp) and value.op.value == 0
 
 
 def _is_x86() -> bool:

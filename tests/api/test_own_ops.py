@@ -167,7 +167,7 @@ def test_a_gradient_names_the_op_and_its_table():
         """A call of the op."""
 
     RULES["evaluated"] = Rule(
-        lambda typing, x: typing.asked(lambda operands: Eval(*operands), x),
+        lambda typing, x: typing.op_type(lambda operands: Eval(*operands), x),
         lambda emit, result, x: emit.add(Eval(x.value)),
     )
     try:

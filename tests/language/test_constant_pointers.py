@@ -101,7 +101,7 @@ def of_call(x: tl.const, out, n):
 @pytest.mark.parametrize(
     ("kernel", "words"),
     [
-        (of_if, "Mismatched type for to between then block (ptr<i32, const>) and else block (ptr<i32>)"),
+        (of_if, "Mismatched type for to between then block (const_pointer<int32>) and else block (pointer<int32>)"),
         (of_conditional, "Ternary expression with dynamic condition has inconsistent type"),
         (of_call, "Return type mismatch: "),
     ],

@@ -1,6 +1,7 @@
 """The runtime on a GPU, with kernels written by hand in PTX."""
 
 import importlib.util
+import os
 import subprocess
 import sys
 import textwrap
@@ -142,6 +143,7 @@ def test_a_wrong_grid_is_refused_before_and_by_the_driver():
     synchronize()
 
 
+PATHS = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}  # Of the modules in tests/support.
 FAULT = """
 import sys
 sys.path.insert(0, {folder!r})
@@ -172,7 +174,7 @@ def test_an_illegal_address_is_told_and_the_process_lives():
     program = FAULT.format(folder="", file=__file__)
     program = textwrap.dedent(program).replace("dy, 64, 1000", "dy, Bad(), 1000")
     bad = "class Bad:\n    is_cuda, dtype = True, 'float32'\n    def data_ptr(self):\n        return 1 << 44\n"
-    done = subprocess.run([sys.executable, "-c", bad + program], capture_output=True, text=True, timeout=120)
+    done = subprocess.run([sys.executable, "-c", bad + program], capture_output=True, text=True, timeout=120, env=PATHS)
     assert done.returncode == 0, done.stdout + done.stderr
     assert "MemoryAccessError the kernel 'add' accessed memory outside of its arrays" in done.stdout
     assert "again: 'add', or a kernel launched before it" in done.stdout or "again: a kernel launched" in done.stdout
