@@ -39,7 +39,7 @@ def main():
     if importlib.util.find_spec("torch") is not None:
         import torch
 
-        tensor = torch.from_numpy(x)
+        tensor = torch.from_numpy(x).to("cuda" if torch.cuda.is_available() else "cpu")
         result = torch.empty_like(tensor)
         softmax(tensor, result)
         torch.testing.assert_close(result, torch.softmax(tensor, dim=1))
