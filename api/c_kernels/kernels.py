@@ -355,7 +355,7 @@ class TritonCModels(Models):
         try:
             return compiler.attribute(source.model, own, source.functions, language=TRITON_C)
         except ZigguratError as error:
-            raise self._reworded(source.source.explained(error), self._values(types)) from None
+            raise self._reworded(source.source.explain(error), self._values(types)) from None
 
     def triton(self, kernel: Function, signature: Signature) -> core.Module:
         source, own = self.source_for(signature.types)
@@ -367,7 +367,7 @@ class TritonCModels(Models):
         try:
             return compiler.triton_model(source.model, own, divisibility, source.functions, language=TRITON_C)
         except ZigguratError as error:
-            raise self._reworded(source.source.explained(error), self._values(signature.types)) from None
+            raise self._reworded(source.source.explain(error), self._values(signature.types)) from None
 
     def constexprs(self, kernel: Function) -> frozenset[str]:
         return frozenset(self.macros)

@@ -17,9 +17,9 @@ if TYPE_CHECKING:
     from ziggurat.compiler.pipeline import compile_model as compile_model
     from ziggurat.compiler.pipeline import triton_model as triton_model
     from ziggurat.transforms.attribution import attribute as attribute
-    from ziggurat.transforms.attribution import given_tuple as given_tuple
     from ziggurat.transforms.attribution import link as link
     from ziggurat.transforms.attribution import outer_constant as outer_constant
+    from ziggurat.transforms.attribution import type_of_tuple as type_of_tuple
 
 
 _MAX_AGED = 1 << 18  # Objects.
@@ -72,7 +72,7 @@ _lazy, __dir__ = lazily(
     (),
     {
         "pipeline": ("compile_for_cpu", "compile_model", "triton_model"),
-        ".transforms.attribution": ("attribute", "given_tuple", "link", "outer_constant"),
+        ".transforms.attribution": ("attribute", "type_of_tuple", "link", "outer_constant"),
     },
 )
 

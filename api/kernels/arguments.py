@@ -121,7 +121,7 @@ def signature_of(function: Function, arguments: Sequence[Any], keywords: Mapping
         components = components_of(argument)
         if components is not None and any(isinstance(leaf, Type | Divisible) for leaf in leaves(components)):
             parts = tuple(type_of(part, leaf) for part, leaf in parts_of(name, components))
-            return compiler.given_tuple(components, parts)
+            return compiler.type_of_tuple(components, parts)
         type_ = None if isinstance(argument, str) else argument if isinstance(argument, Type) else find_scalar(argument)
         if type_ is not None:
             divisibility.append(1)

@@ -335,7 +335,7 @@ class Kernel(Function):
                 return constant_of(self, name, argument)
             if is_tuple_of_arguments(argument):
                 parts = tuple(type_of(part, component, parameter) for part, component in parts_of(name, argument))
-                return compiler.given_tuple(argument, parts)
+                return compiler.type_of_tuple(argument, parts)
             type_: Type
             if isinstance(argument, TensorDescriptor):
                 value, type_, number = argument, argument.type, argument.row_bytes

@@ -18,7 +18,7 @@ from ziggurat.compiler.pipeline import compile_model
 from ziggurat.kernels.arguments import MAX_SPECIALIZATIONS, constant_of, constexpr_names, is_tuple_of_arguments
 from ziggurat.kernels.arguments import Signature as KernelSignature
 from ziggurat.kernels.causes import name_arguments
-from ziggurat.transforms.calls.lattice import given_tuple
+from ziggurat.transforms.calls.lattice import type_of_tuple
 
 if TYPE_CHECKING:
     from ziggurat.backend.cuda.binary import Binary
@@ -205,7 +205,7 @@ def signature_of(
             types.append(constant_of(kernel, argument.name, argument.value))
     if shape:
         flat = iter(types)
-        types = [_nested(part, flat, given_tuple) for part in shape]
+        types = [_nested(part, flat, type_of_tuple) for part in shape]
     return KernelSignature(tuple(types), tuple(divisibility)), constants
 
 

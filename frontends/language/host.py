@@ -67,7 +67,7 @@ def plain(value: Any) -> Any:
     return value if type(value) in _TYPES else None
 
 
-def _promoted(*values: Any) -> list[Any]:
+def _promote(*values: Any) -> list[Any]:
     """Numbers converted to the highest kind among them: bool, int, float."""
     kind = max(map(type, values), key=list(_TYPES).index)
     return [kind(value) for value in values]
@@ -103,7 +103,7 @@ def _checked(name: str, function: Callable[..., Any], *values: Any) -> Any:
         raise KernelValueError(say("cannot compute {}: {}", call, reason)) from None
 
 
-def _combined(name: str, a: Any, b: Any) -> Any:
+def _combine(name: str, a: Any, b: Any) -> Any:
     """A call of two operands, by its op."""
     floats, signed, unsigned = OPS[name]
     if floats is None and (isinstance(a, float) or isinstance(b, float)):
@@ -111,7 +111,7 @@ def _combined(name: str, a: Any, b: Any) -> Any:
         raise KernelTypeError(
             say("{}: the operands must be integers; got {!r} and {!r}", call_text(name), a, b), hint=hint
         )
-    a, b = _promoted(a, b)
+    a, b = _promote(a, b)
     if signed is None:
         a, b = float(a), float(b)
     elif name in _SUMS and isinstance(a, bool):
@@ -128,7 +128,7 @@ def _combined(name: str, a: Any, b: Any) -> Any:
 
 
 def _binary(name: str) -> Callable[..., Any]:
-    return _on_numbers(functools.partial(_combined, name))
+    return _on_numbers(functools.partial(_combine, name))
 
 
 def _function(name: str) -> Callable[..., Any]:
@@ -151,7 +151,7 @@ erf, floor, ceil = map(_function, ("erf", "floor", "ceil"))
 @_on_numbers
 def fdiv(a: Any, b: Any, ieee_rounding: bool = False) -> Any:
     """`a / b` of floats."""
-    return _combined("div", a, b)
+    return _combine("div", a, b)
 
 
 @_on_numbers
@@ -180,7 +180,7 @@ def invert(x: Any) -> Any:
 
 def _extreme(name: str, a: Any, b: Any, propagate_nan: bool = False) -> Any:
     """The smaller or the larger of two numbers."""
-    extreme = _combined(name, a, b)
+    extreme = _combine(name, a, b)
     return math.nan if propagate_nan and (a != a or b != b) else extreme
 
 
@@ -190,14 +190,14 @@ minimum, maximum = (_on_numbers(functools.partial(_extreme, name)) for name in (
 @_on_numbers
 def clamp(x: Any, low: Any, high: Any, propagate_nan: bool = False) -> Any:
     """The number, kept between the bounds."""
-    x, low, high = _promoted(x, low, high)
+    x, low, high = _promote(x, low, high)
     return _extreme("minimum", _extreme("maximum", x, low, propagate_nan), high, propagate_nan)
 
 
 @_on_numbers
 def fma(a: Any, b: Any, c: Any) -> Any:
     """`a * b + c`, rounded once."""
-    a, b, c = _promoted(a, b, c)
+    a, b, c = _promote(a, b, c)
     return _result("fma", functools.partial(_scalars().fma, scalar=f64), a, b, c) if isinstance(a, float) else a * b + c
 
 
@@ -242,7 +242,7 @@ def compare(a: Any, b: Any, kind: Any) -> Any:
     values, expected = (plain(a), plain(b)), say("a member of {}, or a sign such as '<'", call_text("CompareKind"))
     if getattr(kind, "value", None) not in COMPARISONS:
         raise KernelTypeError(say("{}: 'kind' must be {}; got {}", call_text("compare"), expected, shown(kind)))
-    return NotImplemented if None in values else bool(COMPARISONS[kind.value](*_promoted(*values)))
+    return NotImplemented if None in values else bool(COMPARISONS[kind.value](*_promote(*values)))
 
 
 @_on_numbers
@@ -252,7 +252,7 @@ def where(condition: Any, x: Any, y: Any) -> Any:
         raise KernelTypeError(
             say("{}: the condition must be {} (true or false); got {}", call_text("where"), i1, condition)
         )
-    x, y = _promoted(x, y)
+    x, y = _promote(x, y)
     return x if condition else y
 
 

@@ -42,7 +42,7 @@ def bind(
 ) -> dict[str, Any]:
     """Arguments by parameter name, without defaults; those of a `*` parameter are a tuple.
 
-    Raises `KernelTypeError` when they do not fit. Its hint has `written()`, the call with its parameters. Its location
+    Raises `KernelTypeError` when they do not fit. Its hint has `usage()`, the call with its parameters. Its location
     is `place(keyword)` for a keyword argument that is wrong, and `place(None)` otherwise.
     """
 
@@ -244,7 +244,7 @@ def call(
     """Decorator that declares a call of the language in a group of the reference.
 
     `host` computes it for plain Python numbers, with all parameters by keyword; `NotImplemented` says that it can't.
-    `written`: the declaration has a body, of other calls, which is the meaning of this one everywhere.
+    `in_language`: the declaration has a body, of other calls, which is the meaning of this one everywhere.
     `results`: see `Signature`; a call that is annotated with `-> None` has none.
     """
 

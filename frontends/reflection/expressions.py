@@ -135,7 +135,7 @@ class Expressions(ast.NodeVisitor, Bodies):
 
     def visit_Name(self, node: ast.Name) -> Value:
         if node in self.names.early:
-            return self.known(self.names.outer(node), node)
+            return self.outer_value(self.names.outer(node), node)
         variable = self.variables.get(node.id)
         if variable is not None:
             return self.add(core.VarLoad(variable), node)
@@ -148,9 +148,9 @@ class Expressions(ast.NodeVisitor, Bodies):
                 )
             # An unsupported statement binds the name, such as a del, which is reported already: use any value.
             return self.constant(None, node)
-        return self.known(self.names.outer(node), node)
+        return self.outer_value(self.names.outer(node), node)
 
-    def known(self, value: Any, node: Any) -> Value:
+    def outer_value(self, value: Any, node: Any) -> Value:
         """An object from outside as a value: a constant, a function, a tuple of these, or an object of Python."""
         value = unwrapped(value)
         if isinstance(value, Function):
@@ -161,7 +161,7 @@ class Expressions(ast.NodeVisitor, Bodies):
             return self.constant(constant, node)
         if is_object or not usable(value):
             return self.host_object(value, node)
-        return self.add(py.Pack(tuple([self.known(item, node) for item in value])), node)
+        return self.add(py.Pack(tuple([self.outer_value(item, node) for item in value])), node)
 
     def host_object(self, value: Any, node: ast.AST) -> Value:
         """An object of Python that a model cannot hold, by the name that the function gives it."""
@@ -190,7 +190,7 @@ class Expressions(ast.NodeVisitor, Bodies):
     def visit_Attribute(self, node: ast.Attribute) -> Value:
         value = self.names.static(node)
         if value is not DYNAMIC:
-            return self.known(value, node)
+            return self.outer_value(value, node)
         return self.add(py.Attribute(self.expression(node.value), node.attr), node)
 
     def visit_Tuple(self, node: ast.Tuple | ast.List) -> Value:
@@ -387,7 +387,7 @@ class Expressions(ast.NodeVisitor, Bodies):
             return self.invoke(node, f"{target.signature.prefix}.{target.signature.name}")
         if isinstance(target, Function):
             if any(isinstance(argument, ast.Starred) for argument in node.args) or target.is_variadic:
-                return self.call_value(node, self.known(target, node.func))
+                return self.call_value(node, self.outer_value(target, node.func))
             return self.call_function(node, target)
         name = builtin_name(target)
         if name not in BUILTINS:
@@ -414,7 +414,7 @@ class Expressions(ast.NodeVisitor, Bodies):
             raise self.not_callable(node, target, None)
         if builtin_name(target) in _INSTEAD:
             raise self.not_callable(node, target, builtin_name(target))
-        return self.call_value(node, self.known(target, node.func))
+        return self.call_value(node, self.outer_value(target, node.func))
 
     def check_form(self, node: ast.Call) -> None:
         """Raise `KernelSyntaxError` for `**arguments`."""
@@ -479,7 +479,7 @@ class Expressions(ast.NodeVisitor, Bodies):
             if not isinstance(item, Default):
                 arguments.append(values[id(item)])
                 continue
-            arguments.append(self.known(item.value, node))
+            arguments.append(self.outer_value(item.value, node))
         return self.add(core.FuncCall(tuple(arguments), self.symbol(function, node), type=pyobject), node)
 
     def classes(self, node: ast.expr) -> Value:

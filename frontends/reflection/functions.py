@@ -81,7 +81,7 @@ def _model(
     """The model of a function with its source in these lines, the objects that it refers to, its outer values, and the
     types that the annotations of parameters declare.
 
-    `made` is the class of the object that an `__init__` makes. `code` was the function's when the lines were read.
+    `cls` is the class of the object that an `__init__` makes. `code` was the function's when the lines were read.
     """
     fn = cast(types.FunctionType, function)
     source = find_source(fn, lines or read_lines(fn), code)

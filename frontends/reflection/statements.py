@@ -43,7 +43,7 @@ class Statements(Expressions):
 
     def function_body(self, parameters: Sequence[ast.arg], cls: type[Any] | None = None) -> Body:
         """The body of the function. The builder has a value for each parameter. An `__init__` makes an object of
-        the class `made`, its first parameter.
+        the class `cls`, its first parameter.
 
         Raises the error of the function, or `KernelErrors` for several. Errors in branches, which may never run, become
         ops of the body, unless there are errors outside of branches as well.
@@ -267,11 +267,11 @@ class Statements(Expressions):
         if isinstance(value, ast.Constant) and (isinstance(value.value, str) or value.value is ...):
             return  # A docstring, a string used as a comment, or `...` for an empty suite.
         result = self.expression(value)
-        hinted = self.hinted(value)
-        if hinted is not None:
-            self.add(core.VarStore(hinted, result), node)
+        variable = self.hint_target(value)
+        if variable is not None:
+            self.add(core.VarStore(variable, result), node)
 
-    def hinted(self, node: ast.expr) -> Value | None:
+    def hint_target(self, node: ast.expr) -> Value | None:
         """The variable of which a statement gives a hint: `tl.multiple_of(x, 16)`."""
         match node:
             case ast.Call(func=callee, args=[ast.Name(id=name), *_]) if name in self.variables:

@@ -12,7 +12,7 @@ from ziggurat.frontends.language.kinds import ConstAny, ConstBool, ConstDtype, C
 from ziggurat.frontends.language.languages import Adapt, Spelling
 from ziggurat.frontends.language.programs import HINTS
 from ziggurat.frontends.language.signature import signature_of
-from ziggurat.frontends.triton.spelling import declared, same, spells
+from ziggurat.frontends.triton.spelling import declare_spelling, same, spells
 
 # Calls with our parameters.
 
@@ -64,7 +64,7 @@ def num_threads() -> Value: ...
 
 
 for _stub, _per_warp in ((num_warps, 1), (num_threads, 32)):
-    declared(Spelling(signature_of(_stub, "Triton", 1, "tl"), "", dict, per_warp=_per_warp))
+    declare_spelling(Spelling(signature_of(_stub, "Triton", 1, "tl"), "", dict, per_warp=_per_warp))
 
 
 # Conversions and shapes.

@@ -50,13 +50,13 @@ class ConstexprFunction:
         return digest(self.src)
 
     def __call__(self, *arguments: Any, **keywords: Any) -> Any:
-        return self.fn(*map(_known, arguments), **{name: _known(value) for name, value in keywords.items()})
+        return self.fn(*map(_value_of, arguments), **{name: _value_of(value) for name, value in keywords.items()})
 
     def __get__(self, thing: Any, owner: type | None = None) -> Any:
         return self if thing is None else types.MethodType(self, thing)
 
 
-def _known(value: Any) -> Any:
+def _value_of(value: Any) -> Any:
     """The value in a `tl.constexpr`. A dtype of Triton's stays one."""
     return value.value if isinstance(value, constexpr) else value
 
@@ -67,7 +67,7 @@ def constexpr_function(fn: Callable[..., Any]) -> ConstexprFunction:
 
 
 def must_use_result(argument: Any, message: str | bool = True) -> Any:
-    """Decorator of a function whose result a kernel must use. `given` is the function, or a text for the error."""
+    """Decorator of a function whose result a kernel must use. `argument` is the function, or a text for the error."""
     if isinstance(argument, str):
         return functools.partial(must_use_result, message=argument)
     argument.ziggurat_must_use = message

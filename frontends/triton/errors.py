@@ -39,13 +39,13 @@ _DEF = re.compile(r"\s*(async\s+)?def\b")
 
 
 @functools.cache
-def _combined(cls: type[ZigguratError]) -> type[Any]:
+def _error_class(cls: type[ZigguratError]) -> type[Any]:
     base = next(base for ours, base in _CLASSES if issubclass(cls, ours))
     members = {
         "__module__": cls.__module__,
         "__doc__": cls.__doc__,
         "__str__": _text,
-        "__reduce__": _reduced,
+        "__reduce__": _reduce,
         "error_message": property(_message),
         "message": property(str),
     }
@@ -57,12 +57,12 @@ def _text(error: Any) -> str:
     place: Location | None = error.location
     while place is not None and place.caller is not None:
         place = place.caller
-    counted = [] if place is None else [_counted(place)]
+    position = [] if place is None else [_position(place)]
     if isinstance(error, KernelErrors):
-        return "\n".join([*counted, KernelErrors.__str__(error)])
+        return "\n".join([*position, KernelErrors.__str__(error)])
     if place is not None and place is error.location:  # One line for the place.
-        return "\n".join([*error.shown_places(*counted), error.summary, *error.shown_hint()])
-    return "\n".join([*counted, *error.shown_places(), error.summary, *error.shown_hint()])
+        return "\n".join([*error.shown_places(*position), error.summary, *error.shown_hint()])
+    return "\n".join([*position, *error.shown_places(), error.summary, *error.shown_hint()])
 
 
 def _message(error: Any) -> str:
@@ -70,17 +70,17 @@ def _message(error: Any) -> str:
     return "\n".join(part.summary for part in error.parts)
 
 
-def _reduced(error: Any) -> tuple[Any, ...]:
-    return _made, (type(error).__mro__[1], error.args, error.__dict__)
+def _reduce(error: Any) -> tuple[Any, ...]:
+    return _restore, (type(error).__mro__[1], error.args, error.__dict__)
 
 
-def _made(cls: type[ZigguratError], arguments: tuple[Any, ...], state: dict[str, Any]) -> ZigguratError:
+def _restore(cls: type[ZigguratError], arguments: tuple[Any, ...], state: dict[str, Any]) -> ZigguratError:
     error = as_triton(cls(*arguments))
     error.__dict__.update(state)
     return error
 
 
-def _counted(place: Location) -> str:
+def _position(place: Location) -> str:
     """A place in the form of Triton, counted from the `def` of the function around it."""
     lines = linecache.getlines(place.file)[: place.line]
     for number in range(len(lines), 0, -1):
@@ -102,7 +102,7 @@ def as_triton(error: ZigguratError) -> ZigguratError:
         as_triton(inner)
         error.__cause__ = error.__cause__ or inner.__cause__
     if place is not None and place.caller is not None and error.__cause__ is None:
-        error.__cause__ = CompilationError(f"{_counted(place)}\n{error.summary}")
+        error.__cause__ = CompilationError(f"{_position(place)}\n{error.summary}")
     if not isinstance(error, TritonError):
-        error.__class__ = _combined(type(error))
+        error.__class__ = _error_class(type(error))
     return error

@@ -15,34 +15,34 @@ from ziggurat.frontends.reflection import reader
 from ziggurat.frontends.triton import calls as tl
 from ziggurat.frontends.triton.compile_time import constexpr_function
 from ziggurat.frontends.triton.language import TRITON
-from ziggurat.frontends.triton.spelling import METHODS, SPELLED, declared
+from ziggurat.frontends.triton.spelling import METHODS, SPELLED, declare_spelling
 
 __all__ = ["METHODS", "SPELLED"]
 
 
-def written(*, method: bool = False) -> Callable[[Callable[..., Any]], Spelling]:
+def in_triton(*, method: bool = False) -> Callable[[Callable[..., Any]], Spelling]:
     """Decorator of a function in Triton's Python that is the meaning of its name."""
 
     def declare(fn: Callable[..., Any]) -> Spelling:
         body = Function(fn, reader(fn))
         body.language = TRITON
-        return declared(Spelling(signature_of(fn, "Triton", 1, "tl"), "", lambda bound: bound, body), method)
+        return declare_spelling(Spelling(signature_of(fn, "Triton", 1, "tl"), "", lambda bound: bound, body), method)
 
     return declare
 
 
-@written()
+@in_triton()
 def to_tensor(x: Any) -> Any:
     made = x
     return made
 
 
-@written()
+@in_triton()
 def zeros_like(input: Any) -> Any:
     return zg.zeros(input.shape, input.dtype)
 
 
-@written()
+@in_triton()
 def broadcast(input: Any, other: Any) -> Any:
     shape: constexpr = (tl.zeros(input.shape, i32) + tl.zeros(other.shape, i32)).shape
     return zg.broadcast(input, shape), zg.broadcast(other, shape)
@@ -61,7 +61,7 @@ def _twice(shape: tuple[int, ...], dim: int) -> tuple[int, ...]:
     return (*shape[:at], 2 * shape[at], *shape[at + 1 :])
 
 
-@written()
+@in_triton()
 def cat(input: Any, other: Any, can_reorder: constexpr = False, dim: constexpr = 0) -> Any:
     if dim == 0:
         return zg.cat(input, other)
@@ -69,33 +69,33 @@ def cat(input: Any, other: Any, can_reorder: constexpr = False, dim: constexpr =
     return zg.reshape(both, _twice(input.shape, dim))
 
 
-@written()
+@in_triton()
 def bitonic_merge(x: Any, dim: constexpr = None, descending: constexpr = False) -> Any:
     return zg.sort(x, dim, descending)
 
 
-@written()
+@in_triton()
 def sort_impl(x: Any, k: constexpr = None, dim: constexpr = None, descending: constexpr = False) -> Any:
     return zg.sort(x, dim, descending) if k is None else zg.topk(x, k, dim, descending)
 
 
-@written()
+@in_triton()
 def condition(arg1: Any, disable_licm: constexpr = False) -> Any:
     return arg1
 
 
-@written(method=True)
+@in_triton(method=True)
 def softmax(x: Any, dim: Any = None, keep_dims: Any = False, ieee_rounding: Any = False) -> Any:
     axis: constexpr = 0 if dim is None else dim
     powers = zg.exp(x - zg.max(x, axis, keep_dims=True))
     return zg.fdiv(powers, zg.sum(powers, axis, keep_dims=True), ieee_rounding)
 
 
-@written()
+@in_triton()
 def philox_impl(c0: Any, c1: Any, c2: Any, c3: Any, k0: Any, k1: Any, n_rounds: constexpr = 10) -> Any:
     tl.static_assert(c0.dtype == u32 or c0.dtype == u64, "dtype not supported in philox_impl")
     return random.philox_rounds(c0, c1, c2, c3, k0, k1, n_rounds)
 
 
 for _function in (random.pair_uniform_to_normal, random.uint_to_uniform_float):
-    declared(Spelling(signature_of(_function.fn, "Triton", 1, "tl"), "", lambda bound: bound, _function))
+    declare_spelling(Spelling(signature_of(_function.fn, "Triton", 1, "tl"), "", lambda bound: bound, _function))

@@ -20,7 +20,7 @@ SPELLED: Final[dict[str, Spelling]] = {}
 METHODS: Final[dict[str, Spelling]] = {}
 
 
-def declared(spelling: Spelling, method: bool = False) -> Spelling:
+def declare_spelling(spelling: Spelling, method: bool = False) -> Spelling:
     """Add a spelling to the tables: to that of methods as well, if its call is a method."""
     SPELLED[spelling.name] = spelling
     if method or spelling.call in EXPLICIT.methods:
@@ -59,7 +59,7 @@ def same(
         return {new: attrs.evolve(parameter, name=new) for new, parameter in renaming}
 
     signature = Signature(name or call, "Triton", parameters, "", ours.results, "tl")
-    return declared(Spelling(signature, call, adapt or _adapted(call, renamed)), method)
+    return declare_spelling(Spelling(signature, call, adapt or _adapted(call, renamed)), method)
 
 
 def spells(
@@ -73,6 +73,6 @@ def spells(
 
     def declare(stub: Callable[..., Any]) -> Spelling:
         signature = signature_of(stub, "Triton", SIGNATURES[call].results, "tl")
-        return declared(Spelling(signature, call, adapt or _adapted(call, renamed)))
+        return declare_spelling(Spelling(signature, call, adapt or _adapted(call, renamed)))
 
     return declare

@@ -72,7 +72,7 @@ def choose(condition: Value, x: Value, y: Value) -> Value:  # pyright: ignore[re
 def declare(x: Value, shape: ConstAny, declaration: ConstAny) -> Value:  # pyright: ignore[reportUnusedFunction]
     """The value that a declared variable gets from `x`: converted, and broadcast to the shape; None is that of `x`.
 
-    `declared` has the element type, the name for messages, and whether a scalar that is known at compile time stays
+    `declaration` has the element type, the name for messages, and whether a scalar that is known at compile time stays
     known, because it is `const`.
     """
 

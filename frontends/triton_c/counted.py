@@ -46,7 +46,7 @@ class Counted:
     negated: bool
 
 
-def counted(reader: Statements, initial: Node, test: Node, step: Node, suite: Node) -> Counted | None:
+def counting_head(reader: Statements, initial: Node, test: Node, step: Node, suite: Node) -> Counted | None:
     """The range of a loop that counts; None for another loop."""
     counter = _counter(reader, initial)
     if counter is None or test is None or step is None:
@@ -58,7 +58,7 @@ def counted(reader: Statements, initial: Node, test: Node, step: Node, suite: No
         return None
     amount, sign = counting
     comparison, stop = compared
-    number = amount if isinstance(amount, int) else reader.known(amount)
+    number = amount if isinstance(amount, int) else reader.static_value(amount)
     if number is not None:
         sign, number = (sign, number) if number > 0 else (-sign, -number)
     if number and type_.signed and _COMPARISONS.get(comparison, (sign,))[0] != sign:
@@ -76,7 +76,7 @@ def counted(reader: Statements, initial: Node, test: Node, step: Node, suite: No
     if not all(_is_fixed(reader, part, assigned | {name}) for part in parts):
         return None
     # A negative start is converted before it is compared with an unsigned bound.
-    begun = reader.known(start)
+    begun = reader.static_value(start)
     is_plain = type_ == i32 and begun is not None and begun >= 0
     return Counted(
         variable, name, type_, start, is_plain, stop, offset,

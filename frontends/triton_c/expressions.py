@@ -24,7 +24,7 @@ from ziggurat.frontends.language.signature import SIGNATURES, bind, nowhere, sug
 from ziggurat.frontends.triton_c.declared import Specifiers, scalar_of
 from ziggurat.frontends.triton_c.grammar import Node
 from ziggurat.frontends.triton_c.library import BINARY, CONDITIONS, CONSTANTS, EFFECTS, NAMES, TO_POINTEES, call_of
-from ziggurat.frontends.triton_c.literals import known, literal, unescaped
+from ziggurat.frontends.triton_c.literals import literal, static_value, unescaped
 from ziggurat.frontends.triton_c.source import Source
 from ziggurat.frontends.triton_c.trees import grouped, without_groups
 
@@ -161,9 +161,9 @@ class Expressions(Bodies):
     def commas(self, node: Node) -> Value:
         return [self.expression(child) for child in node.children][-1]
 
-    def known(self, node: Node) -> int | None:
+    def static_value(self, node: Node) -> int | None:
         """The value of an expression of integer literals and constants; None for another expression."""
-        return known(node, self.source, lambda name: self.find(name) is not None)
+        return static_value(node, self.source, lambda name: self.find(name) is not None)
 
     # Operators.
 
@@ -215,7 +215,7 @@ class Expressions(Bodies):
         return self.invoke(BINARY[sign], node, left, right, *(() if mask is None else (mask,)))
 
     def logical(self, node: Node, left: Node, right: Node, is_and: bool) -> Value:
-        number = self.known(left)
+        number = self.static_value(left)
         if number is not None and bool(number) != is_and:
             return self.constant(not is_and, node)
         first = self.truth(left)
@@ -225,7 +225,7 @@ class Expressions(Bodies):
 
     def choose(self, node: Node) -> Value:
         condition, then, _, otherwise = node.children
-        number = self.known(condition)
+        number = self.static_value(condition)
         if number is not None:
             return self.expression(then if number else otherwise)
         test = self.truth(condition)
@@ -281,16 +281,16 @@ class Expressions(Bodies):
             problem = f"'{' '.join(words)}' is no type" if words else "the declaration has no type"
             raise self.source.syntax(problem, node, "write float, int, half, unsigned char …") from None
         attributes = [child for child in node.children if not isinstance(child, lark.Token)]
-        return self.attributed(Specifiers(type_, frozenset(qualifiers)), attributes)
+        return self.with_attributes(Specifiers(type_, frozenset(qualifiers)), attributes)
 
-    def attributed(self, specifiers: Specifiers, attributes: Sequence[Node]) -> Specifiers:
+    def with_attributes(self, specifiers: Specifiers, attributes: Sequence[Node]) -> Specifiers:
         """The beginning of a declaration with the attributes and qualifiers that follow the name."""
         for attribute in attributes:
             if isinstance(attribute, lark.Token):
                 specifiers = attrs.evolve(specifiers, qualifiers=specifiers.qualifiers | {str(attribute)})
                 continue
             name, argument = str(attribute.children[0]), attribute.children[1]
-            number = None if argument is None else self.known(argument)
+            number = None if argument is None else self.static_value(argument)
             if number is None or number < 1:
                 raise self.source.syntax(f"{name} must have a positive number", attribute, f"write {name}(16)")
             divisor = min(number & -number, 1 << 30)  # The greatest power of two that divides it.
@@ -298,7 +298,7 @@ class Expressions(Bodies):
             specifiers = attrs.evolve(specifiers, **{field: divisor})
         return specifiers
 
-    def pointed(self, specifiers: Specifiers, stars: Node, node: Node) -> ScalarType | PtrType:
+    def pointer_to(self, specifiers: Specifiers, stars: Node, node: Node) -> ScalarType | PtrType:
         """The type of specifiers followed by stars. Raises `KernelSyntaxError` for types that do not exist."""
         count = sum(str(star) == "*" for star in stars.children)
         if count > 1:
@@ -326,15 +326,15 @@ class Expressions(Bodies):
         specifiers, stars, dims = node.children[1].children
         target = self.specifiers(specifiers)
         value = self.expression(node.children[3])
-        type_ = self.constant(self.pointed(target, stars, node), node)
+        type_ = self.constant(self.pointer_to(target, stars, node), node)
         value = self.invoke("c.cast", node, value, type_)
         if not dims.children:
             return value
-        return self.converted(value, self.pointed(target, stars, node), self.shape(dims), "the cast value", node)
+        return self.convert(value, self.pointer_to(target, stars, node), self.shape(dims), "the cast value", node)
 
     def sizeof(self, node: Node) -> Value:
         specifiers, stars, dims = node.children[2].children
-        type_ = self.pointed(self.specifiers(specifiers), stars, node)
+        type_ = self.pointer_to(self.specifiers(specifiers), stars, node)
         if dims.children:
             raise self.source.syntax("sizeof takes an element type; got an array", node, "write sizeof(float)")
         return self.constant(8 if isinstance(type_, PtrType) else type_.bytes, node)
@@ -367,7 +367,7 @@ class Expressions(Bodies):
         if node.children[0].data != "call" or len(node.children) != 4:
             return None
         item = node.children[2].children[0]
-        number = None if isinstance(item, lark.Token) else self.known(item)
+        number = None if isinstance(item, lark.Token) else self.static_value(item)
         if number is None:
             return None
         value = self.expression(node.children[0])
@@ -435,7 +435,7 @@ class Expressions(Bodies):
         specifiers, stars, dims = node.children
         if dims.children:
             raise self.source.syntax("a type in a call must have no sizes", node, "write the element type: float")
-        return self.constant(self.pointed(self.specifiers(specifiers), stars, node), node)
+        return self.constant(self.pointer_to(self.specifiers(specifiers), stars, node), node)
 
     def call_function(self, name: str, arguments: Sequence[Node], node: Node) -> Value:
         """A call of a function of the source."""
@@ -490,11 +490,11 @@ class Expressions(Bodies):
             raise self.source.syntax(f"'{variable.name}' is const, and must not be assigned", node)
         if isinstance(variable.type, PtrType) and not variable.readonly:
             variable.readonly = self.is_readonly(node)
-        stored_value = self.converted(value, variable.type, variable.shape, f"'{variable.name}'", node)
+        stored_value = self.convert(value, variable.type, variable.shape, f"'{variable.name}'", node)
         self.add(core.VarStore(variable.var, stored_value), node)
         return stored_value
 
-    def converted(
+    def convert(
         self, value: Value, type_: ScalarType | PtrType, shape: Value | None, what: str, node: Node, const: bool = False
     ) -> Value:
         """A value converted to a declared type and broadcast to a shape; None keeps its shape."""

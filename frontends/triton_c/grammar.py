@@ -188,7 +188,7 @@ def _end(node: Node, step: int) -> int:
     return getattr(meta, f"end{step}")
 
 
-def merged(tokens: Sequence[Token]) -> list[Token]:
+def merge_tokens(tokens: Sequence[Token]) -> list[Token]:
     """The tokens that the parser numbers, with `*?` and `@=` as one each, which the preprocessor does not know."""
     merged: list[Token] = []
     for token in tokens:

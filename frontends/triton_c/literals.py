@@ -85,24 +85,24 @@ def unescaped(text: str) -> str:
     return _ESCAPE.sub(escape, text[1:-1])
 
 
-def known(node: Node, source: Source, is_variable: Callable[[str], bool]) -> int | None:
+def static_value(node: Node, source: Source, is_variable: Callable[[str], bool]) -> int | None:
     """The value of an expression of integer literals and constants; None for another expression."""
     if node.data == "group":
-        return known(node.children[1], source, is_variable)
+        return static_value(node.children[1], source, is_variable)
     if node.data == "number" and node.children[0].type in ("INTEGER", "CHARACTER"):
         return literal(node, source)[0]
     if node.data == "name" and not is_variable(str(node.children[0])):
         value = CONSTANTS.get(str(node.children[0]))
         return int(value) if isinstance(value, int) else None
     if node.data == "unary" and str(node.children[0]) in "-+!~":
-        value = known(node.children[1], source, is_variable)
+        value = static_value(node.children[1], source, is_variable)
         return None if value is None else _KNOWN_UNARY[str(node.children[0])](value)
     if node.data == "chain":
         node = grouped(node)
     if node.data != "binary":
         return None
     left, sign, right = node.children
-    a, b = known(left, source, is_variable), known(right, source, is_variable)
+    a, b = static_value(left, source, is_variable), static_value(right, source, is_variable)
     if a is None or b is None or str(sign) not in _KNOWN:
         return None
     if (str(sign) in ("/", "%") and b == 0) or (str(sign) in ("<<", ">>") and not 0 <= b < 64):

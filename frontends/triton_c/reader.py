@@ -12,7 +12,7 @@ from ziggurat.codemodel.errors import KernelErrors, KernelNameError, KernelSynta
 from ziggurat.codemodel.types import PtrType, ScalarType, pyobject
 from ziggurat.frontends.triton_c.declared import Specifiers
 from ziggurat.frontends.triton_c.expressions import Expressions
-from ziggurat.frontends.triton_c.grammar import Node, merged, parse
+from ziggurat.frontends.triton_c.grammar import Node, merge_tokens, parse
 from ziggurat.frontends.triton_c.library import EFFECTS, call_of
 from ziggurat.frontends.triton_c.preprocess import preprocess
 from ziggurat.frontends.triton_c.source import Source
@@ -34,11 +34,11 @@ class FunctionSource:
         """Whether a parameter `float x[]` is a pointer: as C has it, where there are no sizes."""
         return [*node.children[3].children] == [None]
 
-    def declared(self, reader: Expressions, node: Node) -> tuple[Specifiers, ScalarType | PtrType, str]:
+    def declaration(self, reader: Expressions, node: Node) -> tuple[Specifiers, ScalarType | PtrType, str]:
         """The specifiers, the type and the name of a parameter."""
         specifiers, stars, name, dims, *attributes = node.children
-        specified = reader.attributed(reader.specifiers(specifiers), attributes)
-        type_ = reader.pointed(specified, stars, node)
+        specified = reader.with_attributes(reader.specifiers(specifiers), attributes)
+        type_ = reader.pointer_to(specified, stars, node)
         if self.is_pointer(node):
             if isinstance(type_, PtrType):
                 raise reader.source.syntax("Triton-C has no pointers to pointers", node)
@@ -106,9 +106,9 @@ class Program:
         name = str(token)
         if name in self.functions:
             raise self.source.syntax(f"the function '{name}' is defined twice", header)
-        return_type = bare.specifiers(specifiers)
-        result = None if return_type.type is None and not stars.children else bare.pointed(return_type, stars, header)
-        is_kernel = "__global__" in return_type.qualifiers
+        base = bare.specifiers(specifiers)
+        result = None if base.type is None and not stars.children else bare.pointer_to(base, stars, header)
+        is_kernel = "__global__" in base.qualifiers
         if is_kernel and result is not None:
             raise self.source.syntax(f"the kernel '{name}' must return void", header, f"__global__ void {name}(…)")
         parameters: list[Node] = [] if nodes is None else list(nodes.children)
@@ -198,7 +198,7 @@ def read_kernel(text: str, file: str, macros: Mapping[str, str], name: str | Non
     `KernelTypeError` at the place that is wrong, and `KernelErrors` for several.
     """
     preprocessed = preprocess(text, file, macros)
-    source = Source(merged(preprocessed.tokens))
+    source = Source(merge_tokens(preprocessed.tokens))
     try:
         program = Program(source, parse(source.tokens))
         kernel = program.kernel(name, file)
@@ -210,12 +210,12 @@ def read_kernel(text: str, file: str, macros: Mapping[str, str], name: str | Non
                 raise source.syntax(f"two parameters have the name '{parameter}'", node)
         models = program.read(kernel)
     except ZigguratError as error:
-        raise source.explained(error) from None
+        raise source.explain(error) from None
     return KernelSource(kernel.name, models, parameters, source, preprocessed.includes)
 
 
 def _parameter(kernel: FunctionSource, bare: Expressions, node: Node) -> ParameterSource:
-    declaration, type_, name = kernel.declared(bare, node)
+    declaration, type_, name = kernel.declaration(bare, node)
     is_pointer = isinstance(type_, PtrType)
     divisibility = max(declaration.aligned, declaration.multiple) if is_pointer else declaration.multiple
     if divisibility > 1 and isinstance(type_, ScalarType) and type_.kind != "int":

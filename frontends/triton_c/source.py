@@ -57,9 +57,9 @@ class Source:
     def at(self, error: E, node: Node) -> E:
         """The error, placed at a tree."""
         error.location = self.place(node)
-        return self.explained(error)
+        return self.explain(error)
 
-    def explained(self, error: E) -> E:
+    def explain(self, error: E) -> E:
         """The error, with the definitions of the macros that its place comes from."""
         for part in error.parts:
             place = part.location

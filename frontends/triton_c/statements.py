@@ -12,7 +12,7 @@ from ziggurat.codemodel.dialects import core, py
 from ziggurat.codemodel.errors import KernelErrors, ZigguratError
 from ziggurat.codemodel.op import Body, Op, Value
 from ziggurat.codemodel.types import PtrType, ScalarType, Type, VarType, pyobject
-from ziggurat.frontends.triton_c.counted import Counted, counted
+from ziggurat.frontends.triton_c.counted import Counted, counting_head
 from ziggurat.frontends.triton_c.declared import Specifiers
 from ziggurat.frontends.triton_c.expressions import Expressions, Reported, Variable
 from ziggurat.frontends.triton_c.grammar import Node
@@ -71,12 +71,12 @@ class Statements(Expressions):
 
     def parameter(self, node: Node, value: Value) -> None:
         """Declare a parameter."""
-        declaration, type_, name = self.function.declared(self, node)
+        declaration, type_, name = self.function.declaration(self, node)
         dims = node.children[3]
         shape = self.scalar if self.function.is_pointer(node) else self.shape(dims)
-        argument = self.converted(value, type_, shape, f"'{name}'", node)
+        argument = self.convert(value, type_, shape, f"'{name}'", node)
         if not self.function.is_kernel:
-            argument = self.hinted(argument, declaration, type_, node)
+            argument = self.with_hint(argument, declaration, type_, node)
         self.declare(name, argument, type_, shape, declaration, node)
 
     def declare(
@@ -99,7 +99,7 @@ class Statements(Expressions):
         constant = "const" in declaration.qualifiers and not pointer
         scope[name] = Variable(name, var, type_, shape, constant=constant, readonly=readonly)
 
-    def hinted(self, value: Value, declaration: Specifiers, type_: ScalarType | PtrType, node: Node) -> Value:
+    def with_hint(self, value: Value, declaration: Specifiers, type_: ScalarType | PtrType, node: Node) -> Value:
         """The value, with a `zg.multiple_of` for the divisibility that its declaration states."""
         by = max(declaration.aligned, declaration.multiple) if isinstance(type_, PtrType) else declaration.multiple
         return value if by == 1 else self.invoke("zg.multiple_of", node, value, self.constant(by, node))
@@ -139,16 +139,16 @@ class Statements(Expressions):
     def variable(self, declared_type: Specifiers, node: Node) -> None:
         stars, token, dims, *rest = node.children
         initial, attributes = rest[-1], rest[:-2]
-        declared_type = self.attributed(declared_type, attributes)
+        declared_type = self.with_attributes(declared_type, attributes)
         name = str(token)
-        type_ = self.pointed(declared_type, stars, node)
+        type_ = self.pointer_to(declared_type, stars, node)
         shape = self.shape(dims)
         if initial is None:
             self.declare(name, None, type_, shape, declared_type, node)
             return
         if initial.data == "braces":
             items = [item for item in initial.children if item is not None]
-            if len(items) > 1 or (items and self.known(items[0]) != 0):
+            if len(items) > 1 or (items and self.static_value(items[0]) != 0):
                 raise self.source.syntax(
                     "an array is initialised by one value for all elements: float x[16] = 3.14; of braces only {0}",
                     initial,
@@ -158,8 +158,8 @@ class Statements(Expressions):
             value = self.expression(initial)
         is_scalar = not dims.children
         const = "const" in declared_type.qualifiers and is_scalar and isinstance(type_, ScalarType)
-        value = self.converted(value, type_, shape, f"'{name}'", node, const=const)
-        value = self.hinted(value, declared_type, type_, node)
+        value = self.convert(value, type_, shape, f"'{name}'", node, const=const)
+        value = self.with_hint(value, declared_type, type_, node)
         readonly = isinstance(type_, PtrType) and initial.data != "braces" and self.is_readonly(initial)
         self.declare(name, value, type_, shape, declared_type, node, is_readonly=readonly)
 
@@ -239,7 +239,7 @@ class Statements(Expressions):
     def for_(self, node: Node) -> None:
         _, initial, test, step, suite = node.children
         self.scopes.append({})
-        head = counted(self, initial, test, step, suite)
+        head = counting_head(self, initial, test, step, suite)
         if head is not None:
             self.counted_for(node, head, suite)
         else:
@@ -253,7 +253,7 @@ class Statements(Expressions):
         def iterable() -> Value:
             start = self.expression(head.start)
             if not head.is_plain:
-                start = self.converted(start, type_, self.scalar, f"'{name}'", node)
+                start = self.convert(start, type_, self.scalar, f"'{name}'", node)
             stop = self.expression(head.stop)
             if head.offset:
                 sign = "+" if head.offset > 0 else "-"
@@ -267,7 +267,7 @@ class Statements(Expressions):
 
         def start() -> None:
             item = self.builder.parameters[0]
-            value = self.converted(item, type_, self.scalar, f"'{name}'", node)
+            value = self.convert(item, type_, self.scalar, f"'{name}'", node)
             self.declare(name, value, type_, self.scalar, Specifiers(type_), head.variable)
 
         self.loop(node, suite, lambda body: py.For(counter, body), start, (pyobject,))
@@ -334,7 +334,7 @@ class Statements(Expressions):
             raise self.source.syntax(f"'{self.function.name}' {problem}, as it is declared", node, hint)
         result: Value | None = None
         if value is not None and type_ is not None:
-            result = self.converted(self.expression(value), type_, None, "the result", node)
+            result = self.convert(self.expression(value), type_, None, "the result", node)
         self.add(core.Return(() if result is None else (result,)), node)
 
 

@@ -8,10 +8,17 @@ from ziggurat.transforms.attribution.attribute import attribute, default_warps
 from ziggurat.transforms.attribution.attribution import Attribution, Scope
 from ziggurat.transforms.attribution.link import link
 from ziggurat.transforms.calls.constants import function_name
-from ziggurat.transforms.calls.lattice import given_tuple, outer_constant
+from ziggurat.transforms.calls.lattice import outer_constant, type_of_tuple
 from ziggurat.transforms.calls.promotion import constant
 
 __all__ = [
-    "Attribution", "Scope", "attribute", "constant", "default_warps", "function_name", "given_tuple", "link",
+    "Attribution",
+    "Scope",
+    "attribute",
+    "constant",
+    "default_warps",
+    "function_name",
+    "link",
     "outer_constant",
+    "type_of_tuple",
 ]  # fmt: skip

@@ -26,14 +26,14 @@ from ziggurat.transforms.attribution.expressions import attribute_of
 from ziggurat.transforms.attribution.functions import call_bound
 from ziggurat.transforms.attribution.objects import (
     call_object,
+    call_values,
     constant_method,
-    given_values,
     host_method,
     plain_constant,
 )
 from ziggurat.transforms.calls import RULES, Rule, Typing
 from ziggurat.transforms.calls.builtins import BUILTINS
-from ziggurat.transforms.calls.constants import FunctionName, HostObject, describe, held
+from ziggurat.transforms.calls.constants import FunctionName, HostObject, as_argument, describe
 from ziggurat.transforms.calls.foreign_floats import check_supported
 from ziggurat.transforms.calls.lattice import (
     ERROR,
@@ -55,7 +55,7 @@ def combine(context: FunctionAttributor, function: FunctionName | str, types: Se
     """Attribute the function that a reduction applies: a `FunctionName`, or a reduction's name."""
     if isinstance(function, FunctionName):
         symbol = function.symbol
-        instance = given_function(context, function, (*types, *types), what, "two for each tensor")
+        instance = attribute_function(context, function, (*types, *types), what, "two for each tensor")
     else:
         symbol = COMBINE[function].name
         instance = library_function(context, what, COMBINE[function], (*types, *types))
@@ -68,7 +68,7 @@ def combine(context: FunctionAttributor, function: FunctionName | str, types: Se
     context.scope.callees[context.op.result] = instance
 
 
-def given_function(
+def attribute_function(
     context: FunctionAttributor, function: FunctionName, types: tuple[Type, ...], what: str, each: str
 ) -> Attribution:
     """The attribution, for parameters of these types, of a function that is an argument of the call `what`."""
@@ -91,9 +91,9 @@ def given_function(
     return context.program.function(function, types, context.place())
 
 
-def applied(context: FunctionAttributor, function: FunctionName, types: Sequence[Type], what: str) -> Type:
+def apply(context: FunctionAttributor, function: FunctionName, types: Sequence[Type], what: str) -> Type:
     """Attribute a function that a call applies to elements of these types; the type of its result."""
-    instance = given_function(context, function, tuple(types), what, "one for each element")
+    instance = attribute_function(context, function, tuple(types), what, "one for each element")
     context.scope.callees[context.op.result] = instance
     return instance.result
 
@@ -107,7 +107,7 @@ def invoke(context: FunctionAttributor, op: py.Invoke) -> Type:
         table = TABLES[space]
         typing = table.typing(name, context.language)
         return bound_call(context, op, table.signatures[name], table.rules[name], typing)
-    types = [context.scope.type_of(operand) for operand in given_values(context, op)[0]]
+    types = [context.scope.type_of(operand) for operand in call_values(context, op)[0]]
     if space != "builtins":
         return method(context, op, name, types)
     if name in ("getattr", "hasattr"):
@@ -192,12 +192,12 @@ def named_call(
 def typing_of(context: FunctionAttributor, call: Call[..., Any], spelling: str = "") -> Typing:
     """The context in which the rule of a call is asked."""
     name = call.signature.name
-    return Typing(name, partial(combine, context), spelling, context.language, partial(applied, context), context.warn)
+    return Typing(name, partial(combine, context), spelling, context.language, partial(apply, context), context.warn)
 
 
 def spelled_call(context: FunctionAttributor, op: py.Invoke | py.Call, spelling: Spelling, text: str = "") -> Type:
     """A call that is written with Triton's name and parameters."""
-    bound = spelling.signature.bind(*given_values(context, op))
+    bound = spelling.signature.bind(*call_values(context, op))
     if spelling.per_warp:
         return constant(spelling.per_warp * context.program.num_warps())
     if spelling.body is not None:
@@ -231,7 +231,7 @@ def bound_call(
     constants: Mapping[str, Any] = NOTHING,
 ) -> Type:
     """A call with this signature and this rule, which is asked in the context `typing`."""
-    positional, keywords = given_values(context, op)
+    positional, keywords = call_values(context, op)
     return call_by_rule(context, op, signature, rule, typing, signature.bind(positional, {**keywords, **constants}))
 
 
@@ -291,7 +291,7 @@ def argument_of(
         if parameter.takes in ("ConstInt", "ConstInts", "ConstShape"):
             for part in components(type_) or (type_,):
                 run_time_type(part)
-        value = held(typing.argument, parameter, constant_value, not typing.language.is_triton)
+        value = as_argument(typing.argument, parameter, constant_value, not typing.language.is_triton)
         check_supported(value)
         return value, value
     if type_ != NONE or parameter.variadic:
@@ -340,7 +340,7 @@ def call_value(context: FunctionAttributor, op: py.Call) -> Type:
     if isinstance(target, Call | Spelling):
         return named_call(context, op, target)
     if isinstance(function, HostObject):
-        return call_object(context, op, function.value, *given_values(context, op))
+        return call_object(context, op, function.value, *call_values(context, op))
     if not isinstance(function, FunctionName):
         load = op.callee.op if isinstance(op.callee, OpResult) else None
         name = context.names.get(load.var) if isinstance(load, core.VarLoad) else None
@@ -351,4 +351,4 @@ def call_value(context: FunctionAttributor, op: py.Call) -> Type:
         raise KernelTypeError(
             say("{} must be a function to be called; got {}", what, describe(callee)), context.place_of(op.callee), hint
         )
-    return call_bound(context, op, function, *given_values(context, op))
+    return call_bound(context, op, function, *call_values(context, op))

@@ -230,7 +230,7 @@ def for_(context: FunctionAttributor, op: py.For) -> Type:
 
 
 def range_call(body: Body, branch_of: Callable[[Op], int | None]) -> tuple[list[Op], Op]:
-    """The call of a range that a loop runs over, and the ops before it. `taken` tells which of two expressions a
+    """The call of a range that a loop runs over, and the ops before it. `branch_of` tells which of two expressions a
     condition has chosen at compile time."""
     *ops, call, _ = body.entry.ops
     while isinstance(call, py.CondExpression) and (index := branch_of(call)) is not None:

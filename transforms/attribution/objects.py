@@ -36,7 +36,7 @@ from ziggurat.transforms.calls.lattice import (
 from ziggurat.transforms.calls.promotion import constant
 
 
-def given_values(context: FunctionAttributor, op: py.Invoke | py.Call) -> tuple[Sequence[Value], Mapping[str, Value]]:
+def call_values(context: FunctionAttributor, op: py.Invoke | py.Call) -> tuple[Sequence[Value], Mapping[str, Value]]:
     """The arguments of a call by position and by keyword."""
     count = len(op.arguments) - len(op.keywords)
     return positional_values(context.scope, op), dict(zip(op.keywords, op.arguments[count:], strict=True))
@@ -58,7 +58,7 @@ def plain_constant(type_: Type) -> Any:
 
 def constant_method(context: FunctionAttributor, op: py.Invoke, name: str, value: Any) -> Type:
     """A call of a method of a number, a string or a tuple."""
-    positional, keywords = given_values(context, op)
+    positional, keywords = call_values(context, op)
     too_many = KernelValueError(f"'{name}' gives more than {MAX_TEXT} characters or items")
     sizes = [plain_constant(context.scope.type_of(argument)) for argument in positional[1:] if name in _PADDING]
     if any(isinstance(size, int) and size > MAX_TEXT for size in sizes):
@@ -72,7 +72,7 @@ def constant_method(context: FunctionAttributor, op: py.Invoke, name: str, value
 
 def host_method(context: FunctionAttributor, op: py.Invoke, name: str, receiver: Type) -> Type:
     """A call of a method of an object of a record, or of another object of Python's."""
-    positional, keywords = given_values(context, op)
+    positional, keywords = call_values(context, op)
     if not isinstance(receiver, RecordType):
         assert isinstance(receiver, ConstantType)
         for cls, frozen in _FROZEN.items():

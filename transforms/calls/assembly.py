@@ -109,7 +109,7 @@ def check_assembly(
 
 
 def _objection(part: str, register: _Register, names: Sequence[str]) -> str | None:
-    """The reason why a constraint, one of `named`, does not fit its register; None where it does."""
+    """The reason why a constraint, one of `names`, does not fit its register; None where it does."""
     type_, letter = register.source_type, part
     if register.what == "result":
         if not part.startswith("="):

@@ -103,7 +103,7 @@ def _made(
 def _make(
     emit: Emitter, result: Type, base: Operand, sizes: Operand, strides: Operand, offsets: Operand, *_: Any
 ) -> Built:
-    return (base.value, *(value for part in (sizes, strides, offsets) for value in emit.converted(part, i64)))
+    return (base.value, *(value for part in (sizes, strides, offsets) for value in emit.convert_parts(part, i64)))
 
 
 def _advanced(call: Typing, base: Type, offsets: Type) -> Type:
@@ -118,7 +118,7 @@ def _advanced(call: Typing, base: Type, offsets: Type) -> Type:
 
 def _advance(emit: Emitter, result: Type, base: Operand, offsets: Operand) -> Built:
     block = Block.of(base)
-    steps = zip(block.offsets, emit.converted(offsets, i64), strict=True)
+    steps = zip(block.offsets, emit.convert_parts(offsets, i64), strict=True)
     return attrs.evolve(block, offsets=tuple(emit.add(arith.AddI(at, step)) for at, step in steps)).values()
 
 

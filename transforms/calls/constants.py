@@ -198,13 +198,13 @@ _KINDS: dict[str, tuple[str, Callable[[Any], bool], str | None]] = {
 }
 
 
-def held(argument: Callable[[str], str], parameter: Parameter, value: Any, texts_name_dtypes: bool = True) -> Any:
+def as_argument(argument: Callable[[str], str], parameter: Parameter, value: Any, dtype_texts: bool = True) -> Any:
     """A constant converted for the parameter. Raises `KernelTypeError` when it is not of the parameter's kind.
 
-    `argument` gives the argument in messages, by the name of the parameter. `texts_name_dtypes` makes "float32" a
+    `argument` gives the argument in messages, by the name of the parameter. `dtype_texts` makes "float32" a
     dtype, which Triton's Python refuses.
     """
-    if texts_name_dtypes or not isinstance(value, str):
+    if dtype_texts or not isinstance(value, str):
         value = parameter.converted(value)
     kind = _KINDS.get(parameter.takes)
     if kind is None or (value is None and parameter.optional):

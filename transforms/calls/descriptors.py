@@ -58,7 +58,7 @@ def _described(call: Typing, base: Type, sizes: Type, strides: Type, block: Any,
 def _describe(
     emit: Emitter, result: Type, base: Operand, sizes: Operand, strides: Operand, block: Any, padding: Any
 ) -> Value:
-    shape_, steps = emit.converted(sizes, i32), emit.converted(strides, i64)
+    shape_, steps = emit.convert_parts(sizes, i32), emit.convert_parts(strides, i64)
     return emit.add(tt.MakeTensorDescriptor(base.value, shape_, steps, result, padding=PADDING[padding]))
 
 
@@ -97,12 +97,12 @@ def _block_written(call: Typing, descriptor: Type, offsets: Type, value: Type) -
 
 
 def _read_block(emit: Emitter, result: Type, descriptor: Operand, offsets: Operand) -> Value:
-    return emit.add(tt.DescriptorLoad(descriptor.value, emit.converted(offsets, i32)))
+    return emit.add(tt.DescriptorLoad(descriptor.value, emit.convert_parts(offsets, i32)))
 
 
 def _write_block(emit: Emitter, result: Type, descriptor: Operand, offsets: Operand, value: Operand) -> Value:
     block = _as_element(emit, descriptor, value)
-    return emit.add(tt.DescriptorStore(descriptor.value, block, emit.converted(offsets, i32)))
+    return emit.add(tt.DescriptorStore(descriptor.value, block, emit.convert_parts(offsets, i32)))
 
 
 def _as_element(emit: Emitter, descriptor: Operand, value: Operand) -> Value:
@@ -166,7 +166,7 @@ def _combine_block(
 ) -> Value:
     block = _as_element(emit, descriptor, value)
     atomic_kind = kind_of(f"atomic_{kind}", scalar_type(block.type))
-    return emit.add(tt.DescriptorReduce(descriptor.value, block, emit.converted(offsets, i32), kind=atomic_kind))
+    return emit.add(tt.DescriptorReduce(descriptor.value, block, emit.convert_parts(offsets, i32), kind=atomic_kind))
 
 
 RULES = {

@@ -222,7 +222,7 @@ class Emitter:
         """The components of a value of the packed form of `type_`, as the mirror keeps them."""
         return rebuild(type_, self.parts(value, len(flatten_types(type_))))
 
-    def converted(self, scalars: Operand, type_: Type) -> list[Value]:
+    def convert_parts(self, scalars: Operand, type_: Type) -> list[Value]:
         """The components of a tuple of scalars, each as a value of this type."""
         return [self.convert(part, type_) for part in split_operand(scalars)]
 

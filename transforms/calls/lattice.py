@@ -215,7 +215,7 @@ def outer_constant(value: Any) -> Type:
     if isinstance(value, tuple | list):
         parts = tuple(map(outer_constant, value))  # pyright: ignore[reportUnknownArgumentType]
         if record_fields(type(value)) is not None:  # pyright: ignore[reportUnknownArgumentType]
-            return given_tuple(value, parts)  # pyright: ignore[reportUnknownArgumentType]
+            return type_of_tuple(value, parts)  # pyright: ignore[reportUnknownArgumentType]
         constants = [part.value for part in parts if isinstance(part, ConstantType)]
         return constant(tuple(constants)) if len(constants) == len(parts) else TupleType(parts)
     cls = cast("type[Any]", type(value))
@@ -227,7 +227,7 @@ def outer_constant(value: Any) -> Type:
     return constant(number if is_constant else HostObject(value))
 
 
-def given_tuple(value: Any, parts: tuple[Type, ...]) -> TupleType:
+def type_of_tuple(value: Any, parts: tuple[Type, ...]) -> TupleType:
     """The type of a tuple or a named tuple whose items have these types."""
     cls = cast("type[Any]", type(value))
     fields = record_fields(cls)

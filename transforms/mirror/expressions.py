@@ -29,10 +29,10 @@ def nothing(context: FunctionMirror, op: Op) -> Built:
 
 @handles(py.Attribute)
 def attribute(context: FunctionMirror, op: py.Attribute) -> Built:
-    return named(context, op.value, op.name)
+    return build_attribute(context, op.value, op.name)
 
 
-def named(context: FunctionMirror, value: Value, name: str) -> Built:
+def build_attribute(context: FunctionMirror, value: Value, name: str) -> Built:
     """A component of a record; another attribute is a constant."""
     type_ = context.scope.type_of(value)
     index = type_.field(name) if isinstance(type_, RecordType) else None
@@ -46,7 +46,7 @@ def named(context: FunctionMirror, value: Value, name: str) -> Built:
         )
     if isinstance(result, ConstantType | TupleType):
         return None
-    return built(RULES["trans"], context.emit, result, context.operand(value), ())  # `x.T`
+    return build(RULES["trans"], context.emit, result, context.operand(value), ())  # `x.T`
 
 
 @handles(core.Var)
@@ -108,7 +108,7 @@ def operator(context: FunctionMirror, op: Op) -> Built:
     assert name is not None
     if context.module.checks_overflow and context.emit.language.checks_overflow:
         assert_fits(context.emit, op, result, operands)
-    return built(RULES[name], context.emit, result, *operand_values(name, context.emit, operands))
+    return build(RULES[name], context.emit, result, *operand_values(name, context.emit, operands))
 
 
 @handles(py.Pack)
@@ -157,10 +157,10 @@ def invoke(context: FunctionMirror, op: py.Invoke) -> Built:
         return None
     if op.callee == "builtins.getattr":
         name_type = expect(context.scope.type_of(op.operands[1]), ConstantType)
-        return named(context, op.operands[0], name_type.value)
+        return build_attribute(context, op.operands[0], name_type.value)
     space, _, name = op.callee.rpartition(".")
     if space == "builtins":
-        return built(BUILTINS[name], context.emit, result, *map(context.operand, positional_values(context.scope, op)))
+        return build(BUILTINS[name], context.emit, result, *map(context.operand, positional_values(context.scope, op)))
     return call_by_rule(context, op)
 
 
@@ -178,10 +178,10 @@ def call_by_rule(context: FunctionMirror, op: Op) -> Built:
         if not isinstance(returned, Value):
             return returned
         return context.emit.convert(Operand(context.callee().result, returned), result)
-    return built(rule, context.emit, result, *operand_values(name, context.emit, list(arguments(context, op))))
+    return build(rule, context.emit, result, *operand_values(name, context.emit, list(arguments(context, op))))
 
 
-def built(rule: Rule, emit: Emitter, result: Type, *operands: Any) -> Built:
+def build(rule: Rule, emit: Emitter, result: Type, *operands: Any) -> Built:
     """Build a call; nothing for one that is complete after attribution."""
     return None if rule.build is None else rule.build(emit, in_models(result), *operands)
 
@@ -202,7 +202,7 @@ def call(context: FunctionMirror, op: Op) -> Built:
     """Call a function of the model with the run-time parts of the arguments. A constant has none."""
     bound = context.find_entry(lambda scope: scope.arguments, op)
     if context.find_entry(lambda scope: scope.callees, op) is None:
-        return made_record(context, op, bound or {})
+        return build_record(context, op, bound or {})
     callee = context.callee()
     values: list[Value] = []
     for argument, type_ in zip(op.operands if bound is None else bound.values(), callee.parameter_types, strict=True):
@@ -211,7 +211,7 @@ def call(context: FunctionMirror, op: Op) -> Built:
     return context.emit.call(callee.symbol, values, callee.result)
 
 
-def made_record(context: FunctionMirror, op: Op, given: dict[str, Any]) -> Built:
+def build_record(context: FunctionMirror, op: Op, given: dict[str, Any]) -> Built:
     """An object of a record, of the values of its fields. Nothing for what the host computed of constants."""
     if not given:
         return None

@@ -12,7 +12,7 @@ from typing import Any
 from ziggurat.codemodel.types import f32, f64, i32
 from ziggurat.frontends import language as zg
 from ziggurat.frontends.library.elementary import ANCHOR_32, INFINITY, NAN, PI_32, PI_64, horner, with_sign
-from ziggurat.frontends.library.libdevice.table import added, helper, libdevice
+from ziggurat.frontends.library.libdevice.table import add_function, helper, libdevice
 from ziggurat.frontends.library.powers import exp2_of_parts, log2_parts, powi, product
 
 # Each as a sum of two floats.
@@ -105,8 +105,8 @@ for _base, _power, _log in (
     ("2", (ONE, ONE), (ONE, ONE, LOG2_E_32)),
     ("10", (LOG2_10_32, LOG2_10_64), (LOG10_2_32, LOG10_2_64, LOG10_E_32)),
 ):
-    added(f"exp{_base}", _with_factors(exponential, _power))
-    added(f"log{_base}", _with_factors(logarithm, _log))
+    add_function(f"exp{_base}", _with_factors(exponential, _power))
+    add_function(f"log{_base}", _with_factors(logarithm, _log))
 
 
 @libdevice
@@ -278,7 +278,7 @@ def _norms(inverse: bool) -> tuple[Callable[..., Any], ...]:
 
 for _inverse, _names in ((False, ("hypot", "norm3d", "norm4d")), (True, ("rhypot", "rnorm3d", "rnorm4d"))):
     for _name, _norm in zip(_names, _norms(_inverse), strict=True):
-        added(_name, _norm)
+        add_function(_name, _norm)
 
 
 # The fast functions of f32: the machine's instructions where the language has them.

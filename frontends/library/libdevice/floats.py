@@ -8,7 +8,7 @@ from typing import Any
 from ziggurat.codemodel.types import f64, i32, i64
 from ziggurat.frontends import language as zg
 from ziggurat.frontends.library.elementary import INFINITY, NAN, with_sign
-from ziggurat.frontends.library.libdevice.table import added, helper, libdevice
+from ziggurat.frontends.library.libdevice.table import add_function, helper, libdevice
 
 INT_MAX = 2**31 - 1
 INT_MIN = -(2**31)
@@ -24,7 +24,7 @@ def _test(holds: Callable[..., Any]) -> Callable[..., Any]:
 
 
 for _name, _holds in (("isnan", zg.isnan), ("isinf", zg.isinf), ("finitef", zg.isfinite), ("isfinited", zg.isfinite)):
-    added(_name, _test(_holds))
+    add_function(_name, _test(_holds))
 
 
 @libdevice

@@ -7,7 +7,7 @@ from typing import Any
 
 from ziggurat.codemodel.types import f32, f64, i32, i64, u32, u64
 from ziggurat.frontends import language as zg
-from ziggurat.frontends.library.libdevice.table import added, helper, libdevice
+from ziggurat.frontends.library.libdevice.table import add_function, helper, libdevice
 
 
 @libdevice
@@ -90,7 +90,7 @@ for _dtype, _names in (
     (i64, ("double_as_longlong",)),
 ):
     for _name in _names:
-        added(_name, _bits_as(_dtype))
+        add_function(_name, _bits_as(_dtype))
 
 
 @helper

@@ -7,7 +7,7 @@ from typing import Any
 
 from ziggurat.codemodel.types import f32, f64, i32, i64, u32, u64
 from ziggurat.frontends import language as zg
-from ziggurat.frontends.library.libdevice.table import added, helper, libdevice
+from ziggurat.frontends.library.libdevice.table import add_function, helper, libdevice
 
 DIRECTIONS = ("rz", "rd", "ru")
 
@@ -52,11 +52,11 @@ def _fused(rounding: str) -> Callable[..., Any]:
 
 for _direction in DIRECTIONS:
     for _operation in ("add", "mul", "div"):
-        added(f"{_operation}_{_direction}", _binary(_operation, _direction))
-    added(f"sub_{_direction}", _difference(_direction))
-    added(f"sqrt_{_direction}", _root(_direction))
-    added(f"rcp_{_direction}", _reciprocal(_direction))
-    added(f"fma_{_direction}", _fused(_direction))
+        add_function(f"{_operation}_{_direction}", _binary(_operation, _direction))
+    add_function(f"sub_{_direction}", _difference(_direction))
+    add_function(f"sqrt_{_direction}", _root(_direction))
+    add_function(f"rcp_{_direction}", _reciprocal(_direction))
+    add_function(f"fma_{_direction}", _fused(_direction))
 
 
 @libdevice
@@ -101,7 +101,7 @@ def _to_integer(dtype: Any, signed: Any) -> dict[str, Callable[..., Any]]:
 for _target, _dtype, _signed in (("int", i32, i32), ("uint", u32, i32), ("ll", i64, i64), ("ull", u64, i64)):
     for _source in ("float", "double"):
         for _rounding, _fn in _to_integer(_dtype, _signed).items():
-            added(f"{_source}2{_target}_{_rounding}", _fn)
+            add_function(f"{_source}2{_target}_{_rounding}", _fn)
 
 
 @libdevice
@@ -177,10 +177,10 @@ def _narrowed(rounding: str) -> Callable[..., Any]:
 
 for _name, _target in (("float", f32), ("double", f64)):
     for _kind in ("int", "uint", "ll", "ull"):
-        added(f"{_kind}2{_name}_rn", _nearest(_target))
+        add_function(f"{_kind}2{_name}_rn", _nearest(_target))
         for _rounding in DIRECTIONS:
             if _name == "float" or _kind in ("ll", "ull"):
-                added(f"{_kind}2{_name}_{_rounding}", _from_integer(_target, _rounding))
-added("double2float_rn", _nearest(f32))
+                add_function(f"{_kind}2{_name}_{_rounding}", _from_integer(_target, _rounding))
+add_function("double2float_rn", _nearest(f32))
 for _rounding in DIRECTIONS:
-    added(f"double2float_{_rounding}", _narrowed(_rounding))
+    add_function(f"double2float_{_rounding}", _narrowed(_rounding))

@@ -14,7 +14,7 @@ from ziggurat.frontends.reflection import reader
 FUNCTIONS: Final[dict[str, Function]] = {}
 
 
-def added(name: str, fn: Callable[..., Any]) -> Function:
+def add_function(name: str, fn: Callable[..., Any]) -> Function:
     """Add a function to the table; its symbol is `libdevice.<name>`."""
     function = FUNCTIONS[name] = Function(fn, reader(fn), f"libdevice.{name}")
     return function
@@ -22,7 +22,7 @@ def added(name: str, fn: Callable[..., Any]) -> Function:
 
 def libdevice(fn: Callable[..., Any]) -> Function:
     """Decorator: a function of the table with the name of its definition, without a `_` at the end."""
-    return added(fn.__name__.removesuffix("_"), fn)
+    return add_function(fn.__name__.removesuffix("_"), fn)
 
 
 def helper(fn: Callable[..., Any]) -> Function:
@@ -38,7 +38,7 @@ def in_f64(fn: Callable[..., Any]) -> Function:
     def unary(x: Any) -> Any:
         return zg.cast(body(zg.cast(x, f64)), x.dtype)
 
-    added(name, unary)
+    add_function(name, unary)
     return body
 
 
@@ -68,4 +68,4 @@ def _calling(call: Call[..., Any]) -> Callable[..., Any]:
 
 
 for _name, _call in {**_OTHER_NAMES, **{name: name for name in _SAME_NAMES}}.items():
-    added(_name, _calling(CALLS[_call]))
+    add_function(_name, _calling(CALLS[_call]))

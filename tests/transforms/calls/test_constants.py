@@ -11,7 +11,7 @@ from ziggurat.codemodel.errors import KernelTypeError
 from ziggurat.codemodel.types import PtrType, f32, i32
 from ziggurat.frontends.language import SIGNATURES, CompareKind
 from ziggurat.frontends.library import COMBINE
-from ziggurat.transforms.calls.constants import FunctionName, held
+from ziggurat.transforms.calls.constants import FunctionName, as_argument
 
 FUNCTION = FunctionName("sum", COMBINE["sum"].model)
 
@@ -48,24 +48,24 @@ def test_what_fits_and_what_does_not(call: str, name: str):
     parameter = next(p for p in SIGNATURES[call].parameters if p.name == name)
     good, bad, words = KINDS[call, name]
     for value in good:
-        held(_argument(f"zg.{call}"), parameter, value)
+        as_argument(_argument(f"zg.{call}"), parameter, value)
     for value in bad:
         with pytest.raises(KernelTypeError) as error_info:
-            held(_argument(f"zg.{call}"), parameter, value)
+            as_argument(_argument(f"zg.{call}"), parameter, value)
         assert error_info.value.summary.startswith(f"zg.{call}: '{name}' must be {words}; got "), value
 
 
 def test_none_stands_for_an_optional_argument_alone():
     axis = next(p for p in SIGNATURES["sum"].parameters if p.name == "axis")
-    held(_argument("zg.sum"), axis, None)
+    as_argument(_argument("zg.sum"), axis, None)
     with pytest.raises(KernelTypeError, match=r"'axis' must be an integer, or None; got 1.5"):
-        held(_argument("zg.sum"), axis, 1.5)
+        as_argument(_argument("zg.sum"), axis, 1.5)
 
 
 def test_what_is_not_a_constant_parameter_is_not_checked():
     value = SIGNATURES["load"].parameters[0]
     assert not value.constexpr
-    held(_argument("zg.load"), value, object())
+    as_argument(_argument("zg.load"), value, object())
 
 
 def test_every_kind_of_constant_in_the_language_is_checked():
@@ -78,12 +78,12 @@ def test_every_kind_of_constant_in_the_language_is_checked():
 def test_dtypes_of_numpy_and_their_names_are_taken():
     dtype = next(p for p in SIGNATURES["zeros"].parameters if p.name == "dtype")
     for value in (np.float32, np.dtype("float32"), "float32", "f32", f32):
-        assert held(_argument("zg.zeros"), dtype, value) is f32
+        assert as_argument(_argument("zg.zeros"), dtype, value) is f32
     several = next(p for p in SIGNATURES["inline_asm_elementwise"].parameters if p.name == "dtype")
-    assert held(_argument("zg.inline_asm_elementwise"), several, ("int32", np.float32)) == (i32, f32)
+    assert as_argument(_argument("zg.inline_asm_elementwise"), several, ("int32", np.float32)) == (i32, f32)
 
 
 def test_signs_of_comparisons_are_taken():
     kind = next(p for p in SIGNATURES["compare"].parameters if p.name == "kind")
-    kinds = [held(_argument("zg.compare"), kind, sign) for sign in ("==", "!=", "<", "<=", ">", ">=")]
+    kinds = [as_argument(_argument("zg.compare"), kind, sign) for sign in ("==", "!=", "<", "<=", ">", ">=")]
     assert kinds == list(CompareKind)
