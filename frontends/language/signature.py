@@ -127,14 +127,14 @@ class Parameter:
 class Signature:
     """A call of the language: `zg.<name>`, or `tl.<name>`.
 
-    `declared()` makes the parameters by name, at their first use: a program uses few of the calls. `text` is the
+    `declare()` makes the parameters by name, at their first use: a program uses few of the calls. `text` is the
     docstring of the declaration. `results` is the number of its results; or the parameter that decides: one that is
     true or a tuple gives a tuple.
     """
 
     name: str
     group: str
-    declared: Callable[[], Mapping[str, Parameter]]
+    declare: Callable[[], Mapping[str, Parameter]]
     text: str
     results: int | str = 1
     # The language: "zg", or "tl" of Triton's.
@@ -143,7 +143,7 @@ class Signature:
     @functools.cached_property
     def by_name(self) -> Mapping[str, Parameter]:
         """The parameters by their names, in order."""
-        return self.declared()
+        return self.declare()
 
     @property
     def doc(self) -> str:

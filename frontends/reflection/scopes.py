@@ -32,7 +32,7 @@ class Declaration:
         self.assigned, self._depth = self._is_stored, len(self._path)
 
     def mention(self, is_store: bool, path: _Path) -> None:
-        """Note another mention."""
+        """Record another use of the name: an assignment, if `is_store`."""
         self.assigned |= is_store
         depth = min(self._depth, len(path))
         while path[depth - 1][0] != self._path[depth - 1][0]:

@@ -33,8 +33,8 @@ def in_triton(*, method: bool = False) -> Callable[[Callable[..., Any]], Spellin
 
 @in_triton()
 def to_tensor(x: Any) -> Any:
-    made = x
-    return made
+    tensor = x
+    return tensor
 
 
 @in_triton()

@@ -11,13 +11,16 @@ from ziggurat.transforms.calls.builtins import BUILTINS
 
 
 class Types:
-    """The type rules as methods: `types.add(a, b)`, `types.builtin_len(x)`. `asked` notes what reductions combine."""
+    """The type rules as methods: `types.add(a, b)`, `types.builtin_len(x)`.
+
+    `combinations` has the function, the types and the call of each reduction.
+    """
 
     def __init__(self) -> None:
-        self.asked: list[tuple[Any, list[Type], str]] = []
+        self.combinations: list[tuple[Any, list[Type], str]] = []
 
     def combine(self, function: Any, types: Sequence[Type], what: str) -> None:
-        self.asked.append((function, list(types), what))
+        self.combinations.append((function, list(types), what))
 
     def __getattr__(self, name: str) -> Callable[..., Any]:
         call = name.removeprefix("builtin_")

@@ -34,5 +34,5 @@ def test_a_function_without_times_is_quick(tmp_path: Path, monkeypatch: pytest.M
         "c.py": {},
     }
     quick.write({file: quick.listed(times) for file, times in rows.items()})
-    written = json.loads((tmp_path / "times.json").read_text())
-    assert written == {"a.py": {"test_slow": [*slow]}, "b.py": {quick.ALL: None}, "c.py": {}}
+    times = json.loads((tmp_path / "times.json").read_text())
+    assert times == {"a.py": {"test_slow": [*slow]}, "b.py": {quick.ALL: None}, "c.py": {}}

@@ -51,35 +51,35 @@ from ziggurat.transforms.calls.rule import Rule, Typing
 _CLASSES = {f"builtins.{cls.__name__}": cls for cls in (bool, int, float, str, tuple)}
 
 
-def _as_call(name: str, call: str) -> Rule:
+def _absolute(call: Typing, x: Type) -> Type:
+    if isinstance(x, ConstantType) and is_number(x):
+        return constant(abs(x.value))
+    return cast(Type, arithmetic.RULES["abs"].type(Typing("abs", language=call.language), x))
+
+
+def _extreme(name: str, call: str) -> Rule:
     """A builtin that is Python's on constants, and a call of the language on run-time scalars."""
     rule = arithmetic.RULES[call]
 
-    def type_of(asked: Typing, *types: Type) -> Type:
-        if len(types) == 1 and name != "abs":
+    def type_of(builtin: Typing, *types: Type) -> Type:
+        if len(types) == 1:
             types = components(types[0]) or types
-        if name != "abs" and len(types) < 2:
+        if len(types) < 2:
             raise KernelTypeError(
                 f"{name}() takes two scalars or more", hint=say("use {} to reduce {a_tensor}", call_text(name))
             )
         if all(isinstance(type_, ConstantType) and is_number(type_) for type_ in types):
             values = [type_.value for type_ in types if isinstance(type_, ConstantType)]
-            if asked.language.strict_operands and name != "abs":
+            if builtin.language.strict_operands:
                 _ordered(name, values)
             return constant(getattr(builtins, name)(*values))
-        typing = Typing(call, language=asked.language)
-        if name == "abs":
-            return cast(Type, rule.type(typing, *types))
-        return reduce(lambda a, b: cast(Type, rule.type(typing, *operand_types(call, asked.language, [a, b]))), types)
+        typing = Typing(call, language=builtin.language)
+        return reduce(lambda a, b: cast(Type, rule.type(typing, *operand_types(call, typing.language, [a, b]))), types)
 
     def build(emit: Emitter, result: Type, *operands: Operand) -> Built:
         assert rule.build is not None
-        if name == "abs":
-            return rule.build(emit, result, *operands)
-        if len(operands) == 1:
-            operands = tuple(split_operand(operands[0]))
-        first = operands[0]
-        for operand in operands[1:]:
+        first, *others = split_operand(operands[0]) if len(operands) == 1 else operands
+        for operand in others:
             first = Operand(result, rule.build(emit, result, *operand_values(call, emit, [first, operand])))
         return first.value
 
@@ -242,9 +242,9 @@ def _is_text(type_: Type) -> bool:
 
 
 BUILTINS: dict[str, Rule] = {
-    "min": _as_call("min", "minimum"),
-    "max": _as_call("max", "maximum"),
-    "abs": _as_call("abs", "abs"),
+    "min": _extreme("min", "minimum"),
+    "max": _extreme("max", "maximum"),
+    "abs": Rule(_absolute, arithmetic.RULES["abs"].build),
     "range": Rule(_range),
     "len": Rule(_len),
     "int": _conversion(int, "int", i32),

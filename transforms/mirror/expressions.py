@@ -174,10 +174,10 @@ def call_by_rule(context: FunctionMirror, op: Op) -> Built:
     if isinstance(result, ConstantType) and result != NONE:
         return None
     if rule.body is not None:
-        returned = call(context, op)
-        if not isinstance(returned, Value):
-            return returned
-        return context.emit.convert(Operand(context.callee().result, returned), result)
+        outcome = call(context, op)
+        if not isinstance(outcome, Value):
+            return outcome
+        return context.emit.convert(Operand(context.callee().result, outcome), result)
     return build(rule, context.emit, result, *operand_values(name, context.emit, list(arguments(context, op))))
 
 
@@ -211,12 +211,12 @@ def call(context: FunctionMirror, op: Op) -> Built:
     return context.emit.call(callee.symbol, values, callee.result)
 
 
-def build_record(context: FunctionMirror, op: Op, given: dict[str, Any]) -> Built:
+def build_record(context: FunctionMirror, op: Op, fields: dict[str, Any]) -> Built:
     """An object of a record, of the values of its fields. Nothing for what the host computed of constants."""
-    if not given:
+    if not fields:
         return None
     result = expect(context.scope.type_of(op.result), RecordType)
-    values = (context.operand(item) if isinstance(item, Value) else Operand(item, None) for item in given.values())
+    values = (context.operand(item) if isinstance(item, Value) else Operand(item, None) for item in fields.values())
     typed = zip(values, result.components, strict=True)
     return tuple(
         (operand if operand.type == type_ else at_run_time(context, operand)).value for operand, type_ in typed

@@ -41,7 +41,7 @@ def test_both_halves_take_the_arguments_of_the_signature(name: str):
 def test_functions_that_combine_go_to_the_combiner():
     types = Types()
     assert types.sum(TensorType((4, 8), f32), 1, False, None) == TensorType((4,), f32)
-    assert types.asked == [("sum", [f32], "zg.sum")]
+    assert types.combinations == [("sum", [f32], "zg.sum")]
 
 
 def test_it_computes_with_types():
