@@ -291,6 +291,7 @@ class base_knobs:
             vars(self).update(assigned)
             for key, value in variables.items():
                 _put(key, value)
+            note_hooks()
 
 
 class build_knobs(base_knobs):

@@ -188,6 +188,7 @@ def test_debugging_is_asked_for_by_the_process_the_launch_or_the_kernel(gpu):
     with triton.knobs.runtime.scope():
         triton.knobs.runtime.debug = True
         assert increment()[(16,)](x, out, 1000, debug=False).metadata.debug
+    assert not triton.knobs.watched, "launches after the scope are as quick as before it"
 
 
 @with_torch
