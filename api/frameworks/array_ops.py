@@ -5,31 +5,13 @@ from __future__ import annotations
 import importlib
 from typing import Any
 
-from ziggurat.codemodel.errors import LaunchError
-from ziggurat.frameworks.operation import (
-    Backward,
-    Empty,
-    Operation,
-    Outputs,
-    Plan,
-    kind_of,
-    must_be_copied,
-    scalar_of,
-)
-from ziggurat.kernels.kernel import Grid, Kernel
+from ziggurat.frameworks.operation import Empty, Operation, Plan, kind_of, must_be_copied, scalar_of
 
 
 class ArrayOperation(Operation):
     """A kernel as an operation of NumPy or CuPy. A call gives the outputs."""
 
     library = "numpy"
-
-    def __init__(
-        self, kernel: Kernel, grid: Grid, outputs: Outputs = (), backward: str | Backward | None = None
-    ) -> None:
-        super().__init__(kernel, grid, outputs, backward)
-        if backward is not None:
-            raise LaunchError(f"backward of '{self.name}' must be None: arrays of {self.library} have no gradients")
 
     def results(self, arguments: dict[str, Any]) -> tuple[Any, ...]:
         kinds = {name: kind_of(self, name, value) for name, value in arguments.items() if name in self.parameters}

@@ -52,11 +52,8 @@ def jax_op(
 class JaxOperation(Operation):
     """The operation that `jax_op` makes."""
 
-    def __init__(
-        self, kernel: Kernel, grid: Grid, outputs: Outputs = (), backward: str | Backward | None = None
-    ) -> None:
-        super().__init__(kernel, grid, outputs, backward)
-        self._targets: dict[Any, str] = {}
+    library = "jax"
+    gradient_hint = 'zg.jax_op(…, backward="auto")'
 
     def results(self, arguments: dict[str, Any]) -> tuple[Any, ...]:
         """The outputs, then the new values of the arrays that the kernel writes, for all arguments by name."""
@@ -77,9 +74,9 @@ class JaxOperation(Operation):
 
     def target(self, key: Any, make: Callable[[], Callable[[bool], Any]]) -> str:
         """The name of the foreign function for the kinds of the arguments; registered when they are new."""
-        name = self._targets.get(exact(key))
+        name: str | None = self._definitions.get(exact(key))
         if name is None:
-            name = self._targets[exact(key)] = f"ziggurat_{self.name}_{next(_numbers)}"
+            name = self._definitions[exact(key)] = f"ziggurat_{self.name}_{next(_numbers)}"
             handler = make()
             for platform in ("cpu", "CUDA"):
                 capsule = jax.ffi.pycapsule(_keep(handler(platform == "CUDA")))

@@ -91,6 +91,11 @@ class Operation:
     # The values of tuned parameters in each configuration, for the `Sizes` of a call.
     configurations: Sequence[Mapping[str, Any]] = ({},)
 
+    library: ClassVar[str]
+
+    # The code that gives an operation of the library a gradient; None where its arrays have none.
+    gradient_hint: ClassVar[str | None] = None
+
     # Whether the operation is a gradient that `derivative` makes.
     is_derivative = False
 
@@ -107,7 +112,11 @@ class Operation:
         self.grid = grid
         self.name = kernel.name
         self.backward = backward
+        if backward is not None and self.gradient_hint is None:
+            raise LaunchError(f"backward of '{self.name}' must be None: arrays of {self.library} have no gradients")
         self._derived: dict[Any, Self] = {}
+        # The operators or the functions that a library has for the operation, by the kinds of its arguments.
+        self._definitions: dict[Any, Any] = {}
         self._accesses: dict[Any, Accesses] = {}
         tuning = getattr(kernel, "tuning", None)
         if tuning is not None:
@@ -154,6 +163,10 @@ class Operation:
 
         `zeros` gives the array, still to be made, that the gradient of an input is added to.
         """
+        if self.backward is None:
+            raise LaunchError(
+                f"'{self.name}' has no gradient", hint=f"{self.gradient_hint}, or a function that gives the gradients"
+            )
         accesses = self.accesses(kinds)
         wrt = [name for name in wrt if name in accesses.reads and kinds[name].pointee.is_float]
         if callable(self.backward):

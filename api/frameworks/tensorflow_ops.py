@@ -14,7 +14,6 @@ from typing import Any
 import attrs
 import numpy as np
 
-from ziggurat.codemodel.errors import LaunchError
 from ziggurat.frameworks.operation import Call, Operation, as_list, is_operand, scalar_of, single
 
 tf: Any = importlib.import_module("tensorflow")
@@ -23,6 +22,9 @@ tf: Any = importlib.import_module("tensorflow")
 class TensorflowOperation(Operation):
     """A kernel as an operation of TensorFlow. A call gives the outputs, then the new values of arrays that are written
     in place."""
+
+    library = "tensorflow"
+    gradient_hint = 'TensorflowOperation(…, backward="auto")'
 
     def results(self, arguments: dict[str, Any]) -> tuple[Any, ...]:
         tensors = {name: tf.convert_to_tensor(value) for name, value in arguments.items() if is_operand(value)}
@@ -67,11 +69,6 @@ class _Call(Call):
         results = self.run(*tensors)
 
         def backward(*gradients: Any) -> list[Any]:
-            if self.operation.backward is None:
-                raise LaunchError(
-                    f"'{self.operation.name}' has no gradient",
-                    hint='TensorflowOperation(…, backward="auto"), or a function that gives the gradients',
-                )
             outputs = as_list(tf.custom_gradient(with_results)(*tensors))
             cotangents = self.gradients_of(tensors, outputs, gradients)
             return [cotangents.get(name) for name in self.names]

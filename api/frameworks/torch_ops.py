@@ -91,11 +91,13 @@ def torch_op(
 class TorchOperation(Operation):
     """The operator that `torch_op` makes."""
 
+    library = "torch"
+    gradient_hint = 'zg.torch_op(…, backward="auto")'
+
     def __init__(
         self, kernel: Kernel, grid: Grid, outputs: Outputs = (), backward: str | Backward | None = None
     ) -> None:
         super().__init__(kernel, grid, outputs, backward)
-        self._definitions: dict[Any, Definition] = {}
         # The names of a call's arguments and whether they are compiled in, by the form of the call.
         self._forms: dict[Any, tuple[tuple[str, ...], tuple[bool, ...]]] = {}
         # The operator and the places of its leaves, by the form of the call and the kinds of its arguments.
@@ -147,7 +149,7 @@ class TorchOperation(Operation):
 
     def define(self, key: Key) -> Definition:
         """The operator for the kinds of the arguments; defined when they are new."""
-        definition = self._definitions.get(exact(key))
+        definition: Definition | None = self._definitions.get(exact(key))
         if definition is None:
             definition = self._definitions[exact(key)] = Definition.of(self, key)
         return definition
@@ -422,11 +424,6 @@ class Definition:
 
     def derivatives(self, ctx: Any, gradients: Sequence[Any]) -> tuple[Any, ...]:
         """The gradient of each leaf, for those of the outputs; None for a leaf that needs none."""
-        if self.operation.backward is None:
-            raise LaunchError(
-                f"'{self.operation.name}' has no gradient",
-                hint='zg.torch_op(…, backward="auto"), or a function that gives the gradients',
-            )
         arguments = self._restored(ctx, list(ctx.saved_tensors))
         automatic = self.operation.backward == "auto"
         names = [name for name, needs in zip(self.names, ctx.needs_input_grad[3:], strict=True) if name and needs]
@@ -452,7 +449,7 @@ class Definition:
         if self.operation.backward != "auto":
             raise LaunchError(
                 f"'{self.operation.name}' has no forward-mode derivative",
-                hint='zg.torch_op(…, backward="auto") has one',
+                hint=f"{self.operation.gradient_hint} has one",
             )
         accesses = self.operation.accesses(self.kinds)
         arguments = self._restored(ctx, [_unpack_dual(x, level=0).primal for x in ctx.saved_tensors])

@@ -58,75 +58,76 @@ class LazyDict:
 
 
 class Stages(Mapping[str, Any]):
-    """The text of each stage of a kernel by Triton's name for it, made when it is read; the bytes of "cubin"."""
+    """The text of each stage of a kernel by Triton's name for it, made when it is first read; the bytes of "cubin"."""
 
-    _NAMES: Final = ("ttir", "ttgir", "llir", "ptx", "cubin", "sass", "source")
-    _MODELS: Final[Mapping[str, str]] = {"ttgir": "gpu", "llir": "llvm"}
-
-    def __init__(self, compiled: CompiledKernel) -> None:
-        self._compiled = compiled
+    def __init__(self, kernel: CompiledKernel) -> None:
+        self._kernel = kernel
+        self._texts: dict[str, Any] = {}
 
     def __getstate__(self) -> dict[str, Any]:
-        return {"_compiled": self._compiled}  # What was made is made again where it is read.
-
-    @functools.cached_property
-    def compiled(self) -> Compiled:
-        """The kernel with its models at every tier."""
-        from ziggurat.compiler.pipeline import compile_model
-
-        kernel, fn = self._compiled, self._compiled.src.fn
-        python = None if fn.fn is None else fn.model
-        compiled = compile_model(kernel.model, kernel.options, python, name=fn.name)
-        return compiled if kernel.override is None else kernel.override.applied(compiled)
+        return {"_kernel": self._kernel, "_texts": {}}  # They are made again where they are read.
 
     def __repr__(self) -> str:
-        return f"<stages of {self._compiled.src.name}: {', '.join(self._NAMES[:5])}>"
+        return f"<stages of {self._kernel.src.name}: {', '.join(self)}>"
 
     def __getitem__(self, name: str) -> Any:
-        if name not in self._NAMES:
+        if name not in _STAGES:
             raise KeyError(f"Unknown key: '{name}'")
-        if name in self._MODELS:
-            return str(self.compiled.stages[self._MODELS[name]])
-        return getattr(self, "_ttir" if name == "source" else f"_{name}")
+        if name not in self._texts:
+            self._texts[name] = _STAGES[name](self._kernel)
+        return self._texts[name]
 
     def __contains__(self, name: object) -> bool:
-        return name in self._NAMES
+        return name in _STAGES
 
     def __iter__(self) -> Iterator[str]:
-        return iter(self._NAMES[:5])
+        return iter([*_STAGES][:5])
 
     def __len__(self) -> int:
         return 5
 
-    @functools.cached_property
-    def _ttir(self) -> str:
-        from ziggurat.backend.mlir import to_mlir
 
-        text = to_mlir(self._compiled.model, release=RELEASE)
-        start = text.find("tt.func public")
-        end = text.find("tt.func private", start)
-        names = dict(enumerate(self._compiled.run_time_names))
-        own = text[start : end if end > 0 else len(text)]
-        own = re.sub(r"%arg(\d+)", lambda match: f"%{names.get(int(match[1]), match[0][1:])}", own)
-        return text[:start] + own + (text[end:] if end > 0 else "")
+def _ttir(kernel: CompiledKernel) -> str:
+    """Triton's MLIR, with the names of the kernel's parameters."""
+    from ziggurat.backend.mlir import to_mlir
 
-    @property
-    def _ptx(self) -> str:
-        code = self._compiled.binary.code
-        return code if isinstance(code, str) else self.compiled.ptx
+    text = to_mlir(kernel.model, release=RELEASE)
+    start = text.find("tt.func public")
+    end = text.find("tt.func private", start)
+    names = dict(enumerate(kernel.run_time_names))
+    own = text[start : end if end > 0 else len(text)]
+    own = re.sub(r"%arg(\d+)", lambda match: f"%{names.get(int(match[1]), match[0][1:])}", own)
+    return text[:start] + own + (text[end:] if end > 0 else "")
 
-    @functools.cached_property
-    def _cubin(self) -> bytes:
-        from ziggurat.backend.ptx.sass import machine_code
 
-        code = self._compiled.binary.code
-        return code if isinstance(code, bytes) else machine_code(code, self._compiled.binary.target)
+def _ptx(kernel: CompiledKernel) -> str:
+    code = kernel.binary.code
+    return code if isinstance(code, str) else kernel.stages.ptx
 
-    @functools.cached_property
-    def _sass(self) -> str:
-        from ziggurat.backend.ptx.sass import sass
 
-        return sass(self._ptx, self._compiled.binary.target)
+def _cubin(kernel: CompiledKernel) -> bytes:
+    from ziggurat.backend.ptx.sass import machine_code
+
+    code = kernel.binary.code
+    return code if isinstance(code, bytes) else machine_code(code, kernel.binary.target)
+
+
+def _sass(kernel: CompiledKernel) -> str:
+    from ziggurat.backend.ptx.sass import sass
+
+    return sass(kernel.asm["ptx"], kernel.binary.target)
+
+
+# The first five are those that iteration gives.
+_STAGES: Final[dict[str, Callable[[CompiledKernel], Any]]] = {
+    "ttir": _ttir,
+    "ttgir": lambda kernel: str(kernel.stages.stages["gpu"]),
+    "llir": lambda kernel: kernel.stages.llvm,
+    "ptx": _ptx,
+    "cubin": _cubin,
+    "sass": _sass,
+    "source": _ttir,
+}
 
 
 @attrs.frozen
@@ -185,6 +186,10 @@ class CompiledKernel:
         self.signature = signature
         self._fn = fn
 
+    def __getstate__(self) -> dict[str, Any]:
+        """A pickle has no stages and no launcher: they are made again where they are used."""
+        return {name: value for name, value in vars(self).items() if name not in ("stages", "_launcher", "_native")}
+
     @functools.cached_property
     def model(self) -> Op:
         """The Triton model, with the assertions that its options ask for; or the model of `ir_override`."""
@@ -203,11 +208,8 @@ class CompiledKernel:
 
     @functools.cached_property
     def _own_model(self) -> core.Module:
-        from ziggurat.triton.compiler.files import FileFunction
         from ziggurat.triton.runtime.launches import own_model
 
-        if isinstance(self._fn, FileFunction):
-            return self._fn.module
         return own_model(self._fn, self.signature, {**self.launch_options, "num_warps": self.options.num_warps})
 
     @functools.cached_property
@@ -221,10 +223,14 @@ class CompiledKernel:
             return Override.read(path)
         return Override.in_folder(Path(knobs.cache.override_dir) / self.base_hash, self.src.name)
 
-    @property
+    @functools.cached_property
     def stages(self) -> Compiled:
         """The kernel with its models at every tier."""
-        return self.asm.compiled
+        from ziggurat.compiler.pipeline import compile_model
+
+        python = None if self._fn.fn is None else self._fn.model
+        compiled = compile_model(self.model, self.options, python, name=self._fn.name)
+        return compiled if self.override is None else self.override.applied(compiled)
 
     @functools.cached_property
     def binary(self) -> Binary:

@@ -68,6 +68,9 @@ class FileFunction:
         self.arg_names = [f"arg{place}" for place in range(len(self.types))]
         self.cache_key = hashlib.sha256(file.text.encode()).hexdigest()
 
+    def model_for(self, signature: Signature) -> core.Module:
+        return self.module
+
     def declared_types(self, types: Sequence[Type]) -> Sequence[Type]:
         return types
 

@@ -34,17 +34,8 @@ class NotCompiled(Exception):
     """The hook `jit_cache_hook` has returned a true value: the kernel is neither compiled nor launched."""
 
 
-def before_compilation(fn: JITFunction, kernel: CompiledKernel, key: str, is_warmup: bool) -> bool:
-    """Tell the hook that a kernel is needed for the first time. Its result says whether not to compile it."""
-    return bool(_call(knobs.runtime.jit_cache_hook, fn, kernel, key, is_warmup))
-
-
-def after_compilation(fn: JITFunction, kernel: CompiledKernel, key: str, is_warmup: bool) -> None:
-    """Tell the hook that a kernel is there."""
-    _call(knobs.runtime.jit_post_compile_hook, fn, kernel, key, is_warmup)
-
-
-def _call(hook: Callable[..., Any] | None, fn: JITFunction, kernel: CompiledKernel, key: str, is_warmup: bool) -> Any:
+def tell(hook: Callable[..., Any] | None, fn: JITFunction, kernel: CompiledKernel, key: str, is_warmup: bool) -> Any:
+    """Tell a hook of compilations of a kernel. The result is the hook's."""
     if hook is None:
         return None
     settings = {**options.DEFAULTS, **kernel.launch_options}

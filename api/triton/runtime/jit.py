@@ -492,10 +492,10 @@ class JITFunction(Kernel, JITCallable):
         kernel = self.compiled.used(key)
         if kernel is None:
             kernel = CompiledKernel(self, signature, options.compile_options({"target": target, **settings}), settings)
-            if hooks.before_compilation(self, kernel, str(key), is_warmup):
+            if hooks.tell(knobs.runtime.jit_cache_hook, self, kernel, str(key), is_warmup):
                 raise hooks.NotCompiled
             self.compiled[key] = kernel
-            hooks.after_compilation(self, kernel, str(key), is_warmup)
+            hooks.tell(knobs.runtime.jit_post_compile_hook, self, kernel, str(key), is_warmup)
         return kernel
 
     @property

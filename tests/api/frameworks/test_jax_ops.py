@@ -55,7 +55,7 @@ def test_an_output_is_made_and_returned(dtype, jit):
 def test_equal_constants_of_different_types_have_functions_of_their_own():
     op, x = zg.jax_op(one_more, (1,), {"out": ((1,), "float64")}), jnp.ones(1, "int32")
     assert [op(x, more).item() for more, _ in EQUAL_CONSTANTS] == [expected for _, expected in EQUAL_CONSTANTS]
-    assert len(op._targets) == 3
+    assert len(op._definitions) == 3
 
 
 def test_tuned_kernels_choose_what_is_tuned():
