@@ -8,15 +8,11 @@ from typing import TYPE_CHECKING, Any
 
 from ziggurat.backend.cpu.runtime.loading import host
 from ziggurat.backend.cpu.runtime.native import get_num_threads
-from ziggurat.backend.launch.arrays import as_array, elements, is_array
-from ziggurat.backend.launch.descriptors import TensorDescriptor
 from ziggurat.codemodel.errors import LaunchError, MemoryAccessError, ZigguratError
-from ziggurat.tuning.keys import type_of_descriptor
 from ziggurat.tuning.tuner import Tuner
 
 if TYPE_CHECKING:
     from ziggurat.tuning.config import Config
-    from ziggurat.tuning.tuned import Tuned
 
 
 class HostTuner(Tuner):
@@ -24,17 +20,11 @@ class HostTuner(Tuner):
     out: an access outside of them does no harm here."""
 
     is_host = True
-
-    def __init__(self, tuned: Tuned, *launch: Any) -> None:
-        super().__init__(tuned, *launch)
-        self.unfit = (*tuned.unfit, MemoryAccessError)
+    also_unfit = (MemoryAccessError,)
 
     @contextmanager
     def _measuring(self, bound: Mapping[str, Any]) -> Generator[None]:
         yield
-
-    def _types(self, bound: Mapping[str, Any]) -> dict[str, str]:
-        return {name: _type(value, name) for name, value in bound.items() if _is_tensor(value)}
 
     def _device(self) -> str:
         return f"{host()[0]}, {get_num_threads()} thread(s)"
@@ -50,13 +40,3 @@ class HostTuner(Tuner):
             except ZigguratError as error:
                 self.left_out[label] = error
         return self._ready(fitting)
-
-
-def _is_tensor(value: Any) -> bool:
-    return isinstance(value, TensorDescriptor) or (value is not None and is_array(value))
-
-
-def _type(value: Any, name: str) -> str:
-    if isinstance(value, TensorDescriptor):
-        return type_of_descriptor(value, name)
-    return str(elements()[as_array(value, name).dtype])

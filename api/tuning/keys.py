@@ -12,7 +12,7 @@ from ziggurat.backend.launch.arrays import as_array, elements, is_array, on_gpu
 from ziggurat.backend.launch.descriptors import TensorDescriptor
 from ziggurat.codemodel.errors import LaunchError
 from ziggurat.codemodel.gpu.options import LAUNCH_ONLY, LAUNCH_OPTIONS
-from ziggurat.codemodel.types import is_hashable
+from ziggurat.codemodel.types import ScalarType, is_hashable
 
 if TYPE_CHECKING:
     from ziggurat.tuning.tuned import Tuned
@@ -111,16 +111,20 @@ def types_of(bound: Mapping[str, Any]) -> dict[str, str]:
     types: dict[str, str] = {}
     for name, value in bound.items():
         if isinstance(value, TensorDescriptor):
-            types[name] = type_of_descriptor(value, name)
-        elif value is not None and reader_of(value) is not None:
-            types[name] = str(view(value, name).element)
+            types[name] = _type_of_descriptor(value, name)
+        elif value is not None and (is_array(value) or on_gpu(value)):
+            types[name] = str(_element(value, name))
     return types
 
 
-def type_of_descriptor(value: TensorDescriptor, name: str) -> str:
+def _type_of_descriptor(value: TensorDescriptor, name: str) -> str:
     """The type of a descriptor; that of its elements where a hook of each configuration gives it its block."""
     try:
         return str(value.type)
     except LaunchError:
-        array = value.array
-        return str(view(array, name).element if on_gpu(array) else elements()[as_array(array, name).dtype])
+        return str(_element(value.array, name))
+
+
+def _element(array: Any, name: str) -> ScalarType:
+    """The element type of an array on a GPU or here."""
+    return view(array, name).element if on_gpu(array) else elements()[as_array(array, name).dtype]

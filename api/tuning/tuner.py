@@ -54,12 +54,13 @@ class Tuner:
     """The choice of a configuration for one launch: a kernel, its grid and its arguments."""
 
     is_host = False  # Whether this machine's clock measures.
+    also_unfit: tuple[type[ZigguratError], ...] = ()  # Errors for which it leaves a configuration out, besides `unfit`.
 
     def __init__(self, tuned: Tuned, grid: Grid, arguments: Sequence[Any], keywords: dict[str, Any]) -> None:
         assert tuned.tuning is not None
         self.tuned, self.tuning, self.kernel, self.grid = tuned, tuned.tuning, tuned.base, grid
         self.arguments, self.keywords = arguments, keywords
-        self.unfit = tuned.unfit
+        self.unfit = (*tuned.unfit, *self.also_unfit)
         names = self.kernel.signature.parameters  # A parameter that has the name of an option is no option.
         options = {name: value for name, value in keywords.items() if name in LAUNCH_OPTIONS and name not in names}
         self.stream = options.get("stream")
@@ -109,10 +110,6 @@ class Tuner:
         with on_device(next(iter(devices_of(bound.items())), None)), testing.on_stream(self._stream(bound)):
             yield
 
-    def _types(self, bound: Mapping[str, Any]) -> dict[str, str]:
-        """The types of the arrays and descriptors among the arguments, by name."""
-        return types_of(bound)
-
     def _device(self) -> str:
         """The name of the device, for records."""
         return current_device().name
@@ -124,7 +121,7 @@ class Tuner:
         return stream_of(bound.values(), current_device().number)
 
     def _about(self, bound: dict[str, Any]) -> dict[str, Any]:
-        types = self._types(bound)
+        types = types_of(bound)
         about: dict[str, Any] = {
             "kernel": self.kernel.name,
             "structure": self.kernel.models.identity(self.kernel),

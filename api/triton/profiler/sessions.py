@@ -151,8 +151,8 @@ def _sessions_of(session: int | None) -> list[Session]:
 
 def activate(session: int | None = None) -> None:
     """Measure again, in one session or in all."""
-    for each in _sessions_of(session):
-        each.active = True
+    for entry in _sessions_of(session):
+        entry.active = True
     _hook()
 
 
