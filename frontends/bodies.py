@@ -3,12 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import TypeVar
 
 from ziggurat.codemodel.builder import Builder
 from ziggurat.codemodel.dialects import core
 from ziggurat.codemodel.location import Location
 from ziggurat.codemodel.op import Body, Value
 from ziggurat.codemodel.types import Type, pyobject
+
+T = TypeVar("T")
+
+
+def symbol_of(table: dict[str, T], name: str, thing: T, separator: str = ".") -> str:
+    """The name of a thing in a table, which gets it: `name`, with a number where another thing has that."""
+    symbol, count = name, 0
+    while table.setdefault(symbol, thing) is not thing:
+        count += 1
+        symbol = f"{name}{separator}{count}"
+    return symbol
 
 
 class Bodies:

@@ -23,7 +23,7 @@ from ziggurat.codemodel.location import Location
 from ziggurat.codemodel.messages import say
 from ziggurat.codemodel.op import Body, Op, Value
 from ziggurat.codemodel.types import Type, pyobject
-from ziggurat.frontends.bodies import Bodies
+from ziggurat.frontends.bodies import Bodies, symbol_of
 from ziggurat.frontends.language.constants import as_constant, unwrapped
 from ziggurat.frontends.language.function import Default, Function, constexpr, usable
 from ziggurat.frontends.language.languages import Spelling
@@ -154,7 +154,7 @@ class Expressions(ast.NodeVisitor, Bodies):
         """An object from outside as a value: a constant, a function, a tuple of these, or an object of Python."""
         value = unwrapped(value)
         if isinstance(value, Function):
-            return self.add(core.FuncRef(self.symbol(value, node), pyobject), node)
+            return self.add(core.FuncRef(self.symbol(value), pyobject), node)
         is_object = is_record(value)
         good, constant = (False, None) if is_object else as_constant(value)
         if good:
@@ -165,21 +165,12 @@ class Expressions(ast.NodeVisitor, Bodies):
 
     def host_object(self, value: Any, node: ast.AST) -> Value:
         """An object of Python that a model cannot hold, by the name that the function gives it."""
-        name = base = ast.unparse(node) if isinstance(node, ast.Name | ast.Attribute) else type(value).__name__
-        count = 0
-        while self.outer.objects.setdefault(name, value) is not value:
-            count += 1
-            name = f"{base}.{count}"
-        return self.add(py.Outer(name), node)
+        name = ast.unparse(node) if isinstance(node, ast.Name | ast.Attribute) else type(value).__name__
+        return self.add(py.Outer(symbol_of(self.outer.objects, name, value)), node)
 
-    def symbol(self, function: Function, node: ast.AST) -> str:
+    def symbol(self, function: Function) -> str:
         """The symbol of a function that this one refers to."""
-        symbol = function.fn.__qualname__
-        count = 0
-        while self.outer.callees.setdefault(symbol, function) is not function:
-            count += 1
-            symbol = f"{function.fn.__qualname__}.{count}"
-        return symbol
+        return symbol_of(self.outer.callees, function.fn.__qualname__, function)
 
     def visit_Constant(self, node: ast.Constant) -> Value:
         value: Any = node.value
@@ -352,7 +343,9 @@ class Expressions(ast.NodeVisitor, Bodies):
 
     def visit_Call(self, node: ast.Call) -> Value:
         callee = node.func
-        self.check_form(node)
+        for keyword in node.keywords:
+            if keyword.arg is None:
+                raise self.unsupported(keyword, "keyword arguments")
         target = unwrapped(self.names.static(callee))
         if target is not DYNAMIC:
             if is_range(target) and node not in self.heads:
@@ -416,12 +409,6 @@ class Expressions(ast.NodeVisitor, Bodies):
             raise self.not_callable(node, target, builtin_name(target))
         return self.call_value(node, self.outer_value(target, node.func))
 
-    def check_form(self, node: ast.Call) -> None:
-        """Raise `KernelSyntaxError` for `**arguments`."""
-        for keyword in node.keywords:
-            if keyword.arg is None:
-                raise self.unsupported(keyword, "keyword arguments")
-
     def check_call(self, signature: Signature, node: ast.Call) -> None:
         """Raise `KernelTypeError` when the arguments do not fit a call of the language."""
         if any(isinstance(argument, ast.Starred) for argument in node.args):
@@ -474,13 +461,11 @@ class Expressions(ast.NodeVisitor, Bodies):
         bound = function.bind(node.args, *self.keywords(node))
         nodes = (*node.args, *(k.value for k in self.written_keywords(node)))
         values = {id(item): self.expression(item) for item in nodes}
-        arguments: list[Value] = []
-        for item in bound.values():
-            if not isinstance(item, Default):
-                arguments.append(values[id(item)])
-                continue
-            arguments.append(self.outer_value(item.value, node))
-        return self.add(core.FuncCall(tuple(arguments), self.symbol(function, node), type=pyobject), node)
+        arguments = [
+            self.outer_value(item.value, node) if isinstance(item, Default) else values[id(item)]
+            for item in bound.values()
+        ]
+        return self.add(core.FuncCall(tuple(arguments), self.symbol(function), type=pyobject), node)
 
     def classes(self, node: ast.expr) -> Value:
         """The second argument of `isinstance`: classes of Python's numbers and texts as the names of the builtins."""

@@ -79,8 +79,7 @@ class Statements(Expressions):
             if statement is not last and isinstance(statement, ast.Break | ast.Continue):
                 after = statements[index + 1]
                 self.report(self.unsupported(after, "after break"), after)
-            declarations = self.declarations.get(statement, ())
-            for declaration in declarations:
+            for declaration in self.declarations.get(statement, ()):
                 if not declaration.by_assignment:
                     self.declare(declaration.name, declaration.node)
             try:
@@ -161,16 +160,11 @@ class Statements(Expressions):
 
     def visit_AugAssign(self, node: ast.AugAssign) -> None:
         target = node.target
-        if isinstance(target, ast.Attribute) and self.is_field(target):
-            current = self.visit_Attribute(target)
-            operator = self.operator(node.op, node)
-            self.assign(target, self.add(operator(current, self.expression(node.value)), node), node)
-            return
-        if not isinstance(target, ast.Name):
+        if not isinstance(target, ast.Name) and not (isinstance(target, ast.Attribute) and self.is_field(target)):
             form = "store subscript" if isinstance(target, ast.Subscript) else "store attribute"
             raise self.unsupported(target, form)
         op = self.operator(node.op, node)
-        current = self.visit_Name(target)
+        current = self.expression(target)
         self.assign(target, self.add(op(current, self.expression(node.value)), node), node)
 
     # The fields of the object that an `__init__` makes are variables; it returns a tuple of them.
@@ -250,10 +244,8 @@ class Statements(Expressions):
         if self.loops:
             raise self.unsupported(node, "return in loop")
         value = node.value
-        if value is None or (isinstance(value, ast.Constant) and value.value is None):
-            self.add(core.Return(()), node)
-        else:
-            self.add(core.Return((self.expression(value),)), node)
+        is_none = isinstance(value, ast.Constant) and value.value is None
+        self.add(core.Return(() if value is None or is_none else (self.expression(value),)), node)
 
     # The rest.
 

@@ -19,7 +19,7 @@ from ziggurat.codemodel.errors import KernelSyntaxError, KernelTypeError, Launch
 from ziggurat.codemodel.location import Location
 from ziggurat.codemodel.op import Body, Op, Value
 from ziggurat.codemodel.types import Type, constexpr_type, pyobject
-from ziggurat.frontends.bodies import Bodies
+from ziggurat.frontends.bodies import Bodies, symbol_of
 from ziggurat.frontends.language import Function
 from ziggurat.frontends.language.constants import as_constant
 from ziggurat.frontends.language.function import Default
@@ -95,12 +95,7 @@ class Trace(Bodies):
 
     def link(self, function: Function) -> str:
         """The symbol by which the model refers to a function."""
-        base = function.fn.__qualname__
-        symbol, count = base, 0
-        while self.callees.setdefault(symbol, function) is not function:
-            count += 1
-            symbol = f"{base}_{count}"
-        return symbol
+        return symbol_of(self.callees, function.fn.__qualname__, function, "_")
 
     def results(self, symbol: Symbol, count: int | None) -> Any:
         """A symbol for the result of a call, or a tuple of `count` symbols for its components."""
