@@ -268,3 +268,26 @@ def test_launches_on_a_gpu_convert_numbers():
             integers[(1,)](whole, n, u)
     integers[(1,)](whole, 1 << 20, 255)
     assert whole.numpy()[0] == (1 << 40) + 262
+
+
+@zg.kernel
+def narrow(out, a: zg.i8, b: zg.u16, c: zg.i32, d: zg.u64):
+    zg.store(out, zg.cast(a, zg.i64) + zg.cast(b, zg.i64) + zg.cast(c, zg.i64) + zg.cast(d, zg.i64))
+
+
+LIMITS = [(-128, 127), (0, (1 << 16) - 1), (-(1 << 31), (1 << 31) - 1), (0, (1 << 64) - 1)]
+
+
+@pytest.mark.parametrize("place", range(4))
+def test_the_limits_of_declared_integers(place: int):
+    out, numbers = np.zeros(1, np.int64), [1, 1, 1, 1]
+    for mode in MODES:
+        for fits, ends in ((True, LIMITS[place]), (False, (LIMITS[place][0] - 1, LIMITS[place][1] + 1))):
+            for number in ends:
+                arguments = [*numbers[:place], number, *numbers[place + 1 :]]
+                if fits:
+                    narrow[(1,)](out, *arguments, **mode)
+                    assert out[0] == np.uint64(sum(arguments) % 2**64).astype(np.int64)
+                elif -(1 << 63) <= number < 1 << 64:
+                    with pytest.raises(zg.LaunchError, match="is declared as"):
+                        narrow[(1,)](out, *arguments, **mode)

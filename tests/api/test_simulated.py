@@ -394,3 +394,20 @@ def test_bits_of_floats_are_printed(scalar: zg.Any, capsys) -> None:
     assert [line.split()[-1] for line in capsys.readouterr().out.splitlines()] == [
         f"0x{b:0{scalar.bits // 4}x}" for b in bits
     ]
+
+
+@zg.kernel
+def kept(out, n):
+    zg.store(out, zg.cast(n, zg.i64))
+
+
+@pytest.mark.parametrize("scalar", [zg.i8, zg.u8, zg.i16, zg.u32, zg.i64], ids=str)
+def test_numbers_of_compiled_kernels_are_in_the_limits_of_their_types(scalar: zg.Any) -> None:
+    compiled, out = kept.compile(zg.ptr(zg.i64), scalar, num_warps=1), np.zeros(1, np.int64)
+    low, high = scalar.limits
+    for number in (low, high):
+        compiled.simulate[1](out, number)
+        assert out[0] == number
+    for number in (low - 1, high + 1):
+        with pytest.raises(zg.LaunchError, match=f"from {low} to {high}|fit in 64 bits|number of type {scalar}"):
+            compiled.simulate[1](out, number)

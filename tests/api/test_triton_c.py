@@ -1,5 +1,6 @@
 """`zg.triton_c`: macros, signatures, types, tuning, the command line."""
 
+import math
 import re
 import subprocess
 import sys
@@ -11,7 +12,7 @@ import pytest
 
 import ziggurat as zg
 from ziggurat.backend.cuda.specialize import KernelParameter, described, kind_of
-from ziggurat.c_kernels.parameters import check_type
+from ziggurat.c_kernels.parameters import check_type, macro_text
 from ziggurat.cli import main
 from ziggurat.codemodel.gpu.options import CompileOptions
 from ziggurat.codemodel.types import SCALARS
@@ -315,3 +316,14 @@ def test_types_of_arguments_for_a_declared_one(declared, fits, rest, fitting):
         else:
             with pytest.raises(zg.LaunchError, match="'x' of 'k' is declared as"):
                 check_type("k", "x", SCALARS[declared], type_)
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        (0, "0"), (1, "1"), (-1, "(-1)"), (True, "1"), (False, "0"), (0.0, "0.0"), (0.5, "0.5"), (-0.5, "(-0.5)"),
+        (math.inf, "INFINITY"), (-math.inf, "(-INFINITY)"), (math.nan, "NAN"),
+    ],
+)  # fmt: skip
+def test_texts_of_macros(value, text):
+    assert macro_text("A", value) == text

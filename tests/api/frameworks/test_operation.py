@@ -7,6 +7,7 @@ from framework_kernels import SQUARE, blocks, count, increment, one_a_row, softm
 import ziggurat as zg
 from ziggurat.frameworks import Empty
 from ziggurat.frameworks.array_ops import ArrayOperation
+from ziggurat.frameworks.operation import sizes_in
 
 
 def test_numpy():
@@ -75,3 +76,11 @@ def test_broadcast_arrays_and_given_strides():
     np.testing.assert_array_equal(ArrayOperation(squared_rows, one_a_row, "out")(x[:, :8], 16, BLOCK=8), x[:, :8] ** 2)
     with pytest.raises(zg.LaunchError, match="'x' must be contiguous, or the kernel must get all its strides"):
         ArrayOperation(softmax, one_a_row, "out")(x.T, 10, 1, BLOCK=16)
+
+
+def test_sizes_of_a_shape():
+    for shape, sizes in ((4, (4,)), ((4, 2), (4, 2)), ([0], (0,)), ((), ())):
+        assert sizes_in(shape, "x") == sizes
+    for shape in ((4, "x"), ("x", 4), (None, 3), (2.0, 3), "4", None, 1.5):
+        with pytest.raises(zg.LaunchError, match="x must have a shape of integers"):
+            sizes_in(shape, "x")

@@ -111,6 +111,7 @@ def test_helpers():
         (lambda x: (x, x, x, x, 8), "takes 5 arguments and a grid; got 4 and 8 for the grid"),
         (lambda x: (x, x, x, x, 8, [1, 1, 1, 1]), r"the grid must be one to three sizes, .*; got \[1, 1, 1, 1\]"),
         (lambda x: (x, x, x, x, 8, []), "the grid must be one to three sizes"),
+        (lambda x: (x, x, x, x, 8, [1, "1"]), "the grid must be one to three sizes"),
         (lambda x: (x, x, x, x, 8, lambda opt: None), "the grid must be one to three sizes"),
         (lambda x: (x, x, x, x, 8, lambda: [1]), "the function of the grid must take one argument"),
         (lambda x: (x, x, x, x, 8, lambda opt: [triton.cdiv(8, opt.d("TYPE"))]), "triton.cdiv: the operands must be"),

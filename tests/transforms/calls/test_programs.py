@@ -66,6 +66,8 @@ def test_options_of_a_range():
         options[place] = value
         with pytest.raises(KernelValueError, match="must be zero or more"):
             R.range(i32, None, None, *options)
+    for value in (0, 1, (1 << 31) - 1):
+        R.range(i32, None, None, value, *NO_OPTIONS[1:])
 
 
 def test_static_assertions():

@@ -168,3 +168,30 @@ def test_a_branch_of_several_blocks_stays(condition: str) -> None:
     folded = fold(model)
     assert any(isinstance(op, scf.If) for op in folded.walk()) == (condition == "true")
     verify(folded)
+
+
+# Operands for which an op has one result on every target, and others.
+DEFINED = [
+    ("arith.divsi", "i32", [(7, 2), (-7, 2), (-(1 << 31), 1), (-(1 << 31) + 1, -1)], [(7, 0), (-(1 << 31), -1)]),
+    ("arith.divui", "u32", [(7, 2), ((1 << 32) - 1, 1)], [(7, 0)]),
+    ("arith.remsi", "i32", [(7, 2), (-7, 2)], [(7, 0)]),
+    ("arith.remui", "u32", [(7, 2)], [(7, 0)]),
+    *((f"arith.{op}", "i32", [(5, 0), (5, 31)], [(5, 32), (5, -1)]) for op in ("shli", "shrsi")),
+    ("arith.shrui", "u32", [(5, 0), (5, 31)], [(5, 32)]),
+]
+CONVERTED = [
+    ("arith.fptosi", "i8", [-128.0, -128.5, 127.0, 127.9, 0.0], [-129.0, 128.0, math.inf]),
+    ("arith.fptosi", "i32", [-(2.0**31), 2.0**31 - 128], [2.0**31, -(2.0**31) - 256, -math.inf]),
+    ("arith.fptoui", "u8", [0.0, -0.5, 255.0, 255.5], [-1.0, 256.0]),
+]
+
+
+@pytest.mark.parametrize(("name", "kind", "defined", "others"), [*DEFINED, *CONVERTED])
+def test_ops_are_computed_where_they_are_defined(name: str, kind: str, defined: list[Any], others: list[Any]) -> None:
+    for numbers in [*defined, *others]:
+        values = numbers if isinstance(numbers, tuple) else (numbers,)
+        source = kind if isinstance(numbers, tuple) else "f32"
+        constants = " ".join(f"%{at} : {source} = arith.constant @{value};" for at, value in enumerate(values))
+        operands = " ".join(f"%{at}" for at in range(len(values)))
+        model = parse(f'tt.func @"f" (){kind} -> {{ {constants} %r : {kind} = {name} {operands}; tt.return %r; }};')
+        assert any(op.NAME == name for op in fold(model).walk()) == (numbers in others), numbers
