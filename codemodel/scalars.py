@@ -510,7 +510,7 @@ def number_of(array: Array) -> Any:
 
 
 def on_arrays(op: Op, numbers: Sequence[Number]) -> Any:
-    """`on_numbers` of any elementwise op, by its function of arrays."""
+    """The value of an elementwise op on numbers, by its function of arrays."""
     types = [scalar_element(value.type) for value in op.operands]
     with np.errstate(all="ignore"):
         arrays = [array_of(number, type_) for number, type_ in zip(numbers, types, strict=True)]

@@ -271,7 +271,7 @@ _Place = tuple[Value, Block, int]
 class VariableFlow:
     """The variables that blocks take as parameters and structured ops hand on: those that a load can see there.
 
-    It follows each variable from its loads back to where it is set. `_needed` has pairs of a variable and a block at
+    It follows each variable from its loads back to where it is set. `_live` has pairs of a variable and a block at
     whose start its value is needed, or the result of an op that sets it and after which its value is needed.
     """
 

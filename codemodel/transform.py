@@ -192,7 +192,7 @@ class Rewriter(Builder):
     ) -> Body:
         """A new body made from an old one by the transformers; its parameter and yield types may be replaced.
 
-        Without `yield_type` it is that of the values that the terminators hand over, where it was so before. `known`
+        Without `yield_type` it is that of the values that the terminators hand over, where it was so before. `mapping`
         has values visible here that replace old parameters inside; the new body still takes these parameters.
         """
         types = [p.type for p in body.parameters] if parameter_types is None else parameter_types

@@ -295,7 +295,7 @@ def _bind(function: Function, arguments: Sequence[Any], keywords: Mapping[str, A
 
 
 def check_options(function: Function, options: Mapping[str, Any], names: Sequence[str] = LAUNCH_OPTIONS) -> None:
-    """Raise `LaunchError` for a keyword that is neither a parameter nor one of the `known` options, and for a value
+    """Raise `LaunchError` for a keyword that is neither a parameter nor one of the options `names`, and for a value
     that the option cannot have."""
     for name, value in options.items():
         if name not in names:

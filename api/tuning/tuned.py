@@ -221,7 +221,7 @@ class Tuned:
     def computed(
         self, arguments: Sequence[Any], keywords: Mapping[str, Any], more: Mapping[str, Any] | None = None
     ) -> dict[str, Any]:
-        """The computed values of a launch by name. `chosen` has the keywords that tuning adds.
+        """The computed values of a launch by name. `more` has the keywords that tuning adds.
 
         Each function gets the arguments by name, with those that were computed before. Raises `LaunchError` if one
         reads an argument that is missing, and if the launch gives a computed one.

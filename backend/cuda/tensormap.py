@@ -44,7 +44,7 @@ class Described:
     """A function like `launch` that gives the kernel the tensor maps of its arguments.
 
     A matrix without elements gets the map of a single 0, so that all loads give zeros, as masks say. Where arguments
-    have no maps, the other kernel of `loaded` is launched, which takes the same parameters but for the maps, or the
+    have no maps, the other kernel of the binary is launched, which takes the same parameters but for the maps, or the
     `LaunchError` is raised. A buffer whose bytes are those of its launch before has the right maps already.
 
     A persistent kernel gets the sizes of the grid as well, and as many CTAs, or clusters of them, as run at once, or as

@@ -288,7 +288,7 @@ class Reader:
     ) -> None:
         """Read the one block of a region, which hands on values of these types, into a body under construction.
 
-        The parameters of the region are those of the body, or the `named` ones. The body hands on the values `around`
+        The parameters of the region are those of the body, or `arguments`. The body hands on the values `around`
         those of the region too: some before, some after them.
         """
         c = self.cursor

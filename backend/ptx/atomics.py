@@ -83,7 +83,7 @@ class _Access:
         return self.emitter.asm(results, " ".join(lines), *arguments, effect=EFFECT, early=True)
 
     def everywhere(self, call: Callable[[range, str | None], Sequence[str]], count: int = 1) -> Emitted:
-        """Emit `one(registers, mask)` for `count` elements at a time, in the thread that owns them. The results are
+        """Emit `call(registers, mask)` for `count` elements at a time, in the thread that owns them. The results are
         given to all threads that hold copies."""
         emitter, type_ = self.emitter, self.op.ptr.type
         layout, owner = emitter.layout(type_), emitter.owner(type_)

@@ -45,7 +45,7 @@ def simulate(
 
     Asynchronous work happens as late as it may with the seed 0, as early as it may with 1, and at any time between with
     others. An argument may be a `tma.TensorMap`. `names` are those of the arguments, for messages. A place in
-    `known` gives the span that a message underlines.
+    `locations` gives the span that a message underlines.
 
     With `promises`, the flags of instructions (nuw, nsw, exact, disjoint) must hold, as they do in emitted text. LLVM's
     passes leave some that do not hold, where nothing depends on the value.

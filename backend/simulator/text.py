@@ -286,7 +286,7 @@ def arranged(labels: Sequence[str], following: Mapping[str, Sequence[str]]) -> l
 
 
 class Places:
-    """The places of a text's metadata. A place in `known` with the same line and column gives its span."""
+    """The places of a text's metadata. A place in `locations` with the same line and column gives its span."""
 
     def __init__(self, metadata: Mapping[int, str], locations: Iterable[Location] = ()) -> None:
         self._metadata = metadata

@@ -360,7 +360,7 @@ class _Tma:
         return places
 
     def _memory(self, tensor: Tensor, there: Array, thread: int, kind: int = READ, data: Array | None = None) -> Array:
-        """The memory from the first element on, in which a box has these places. `stored` are the bytes of a store."""
+        """The memory from the first element on, in which a box has these places. `data` are the bytes of a store."""
         memory = self.program.memory
         for region, rows, places in memory.places(
             tensor.address + there, 1, np.full(len(there), thread), "has TMA access memory"
@@ -404,8 +404,8 @@ class _Tma:
         self._load(places, data, mbarrier, barrier, map_)
 
     def receive(self, address: int, barrier: int, data: Array, clock: Array) -> None:
-        """Begin a store by another CTA: no thread may touch the place before it has waited for the mbarrier. `known` is
-        the `knowledge` of this CTA's threads that the other one has waited for."""
+        """Begin a store by another CTA: no thread may touch the place before it has waited for the mbarrier. `clock` is
+        the time of each of this CTA's threads up to which the other one has waited for it."""
         shared, mbarrier = self.program.shared, self.barriers.get(barrier)
         if mbarrier is None or not shared.precedes(mbarrier.made, clock):
             raise SimulationError("an mbarrier must be initialised before the barrier that another CTA has waited for")

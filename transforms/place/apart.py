@@ -126,7 +126,7 @@ class _Iterations:
         return strides
 
     def _rows(self, axis: int, offset: Poly, least: Poly) -> Poly | None:
-        """The size that the masks compare a coordinate with, if its digits so far, `added`, are at least 0."""
+        """The size that the masks compare a coordinate with, if its digits so far are at least `least`."""
         rows: list[Poly] = []
         for store, steps in zip(self.stores, ({}, {(): self.steps.get(axis, 0)}), strict=True):
             limits, _ = self.forms.limits(store.mask, len(shape_of(store.ptr.type)))

@@ -37,7 +37,7 @@ from ziggurat.transforms.place.queries import constant_of
 class _State:
     """The facts about a channel at a point of the program.
 
-    `in_flight` slots are committed and not waited for. `held` has the results of the waits whose slots are not
+    `in_flight` slots are committed and not waited for. `waits` has the results of the waits whose slots are not
     released. `acquired` is the result of the acquire whose slot is not committed, and `filled` has the rings that are
     loaded in it. `dots` has the wgmmas in flight, by groups, each with the slot that it reads: 0 is the last one held.
     """

@@ -336,7 +336,7 @@ class _Costs:
                 work += [component_of(operand) for operand in start.op.operands]
 
     def _unknown(self, value: Value, width: int, axis: int | None = None) -> str:
-        """The arguments that would have to be multiples of `wanted`, as a clause; "" if there are none. Those of a mask
+        """The arguments that would have to be multiples of the width, as clauses; "" if there are none. Those of a mask
         make it change along the axis."""
 
         def is_unknown(component: Component) -> bool:

@@ -72,12 +72,12 @@ def lower_descriptors(
     module: core.Module, keeps: Mapping[Value, bool] = _NONE, disjoint: tuple[int, ...] = (),
     shared: Mapping[Value, int] = _NONE,
 ) -> core.Module:  # fmt: skip
-    """The prepared module with pointers instead of descriptors, except for accesses whose results are `kept`.
+    """The prepared module with pointers instead of descriptors, except for the accesses whose results `keeps` has.
 
     Those go through descriptors that are parameters of the kernel, or that ops of it make. A parameter becomes the
     tensor map, if an access is kept, and the base, sizes and strides, if one is not; `parts` of the function says which
-    parameter is what. A store for which `kept` is true is kept where the rows of the tensor are multiples of 16 bytes.
-    `disjoint` becomes an attribute of the function. The blocks of the descriptors in `shared` are loaded in parts.
+    parameter is what. A store for which `keeps` has true is kept where the rows of the tensor are multiples of 16
+    bytes. `disjoint` becomes an attribute of the function. The blocks of the descriptors in `shared` are loaded in parts.
     """
     (func,) = module.functions().values()
     assert isinstance(func, tt.Func)

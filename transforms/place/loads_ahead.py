@@ -218,7 +218,7 @@ def _planned(
     stages: int,
     dots: LoopPlan | Obstacle | None,
 ) -> LoadsAhead:
-    """The plan with this number of stages, without the loads that are `kept` in place."""
+    """The plan with this number of stages, without the loads that have `obstacles`."""
     own, levels = stages - 1, _Levels(loop, obstacles)
     level_of = {op.result: level for op in ops if (level := levels.of(op.result)) is not None}
     refusals = [(op, obstacles.get(op.result) or Obstacle(_DEPENDS, op)) for op in ops if op.result not in level_of]
@@ -314,7 +314,7 @@ def _may_move(load: Load) -> bool:
 
 
 def _computing(loop: scf.For, values: Sequence[Value], available: Container[Value] = ()) -> list[Op]:
-    """The ops of a loop's body, in order, from which values are computed; not those of the `known` values."""
+    """The ops of a loop's body, in order, from which values are computed; not those of the `available` values."""
     results: set[Value] = set()
     work = list(values)
     while work:

@@ -141,9 +141,9 @@ class LoopPlan:
 def planned(
     loop: scf.For, requested_stages: int | None, limit: int, occupancy: Occupancy = lambda bytes_, registers: 1
 ) -> LoopPlan | Obstacle:
-    """The plan for a loop, with up to `asked` stages and `limit` bytes for further buffers; or the obstacle.
+    """The plan for a loop, with up to `requested_stages` stages and `limit` bytes for further buffers; or the obstacle.
 
-    With None, the stages are those of `_chosen`.
+    With None, as many stages are chosen.
     """
     if requested_stages is not None and requested_stages < 2:
         return Obstacle("it has one stage", loop)
@@ -277,7 +277,7 @@ def _late_wait(
     """The wait for the last wgmma of a loop's body, if it can take place in the next iteration, and the op before it.
 
     Only its accumulator may be carried, and its operands must stay: in slots that are all filled in the same way, in
-    those of `turned` stores, or in buffers from before the loop.
+    those of the stores that transpose, or in buffers from before the loop.
     """
     block = loop.body.entry
     waits = [op for op in block.ops if isinstance(op, gpu.WgmmaWait)]

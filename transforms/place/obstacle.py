@@ -22,7 +22,7 @@ class Obstacle:
     op: Op
 
     def reason(self, owner: Op) -> str:
-        """The reason for which `asked` is not done: of several ops, it names the one in the way."""
+        """The reason why the request of `owner` is not met. It names the op of the obstacle where that is another."""
         if self.op is owner or self.op.location is None:
             return self.why
         return f"{self.why} ({self.op.NAME} at {self.op.location.outside(LIBRARY)})"
@@ -34,5 +34,5 @@ def warn(message: str, place: Location | None) -> None:
 
 
 def warn_of(message: str, owner: Op, obstacle: Obstacle) -> None:
-    """Warn that something that `asked` asks for is not done, and why."""
+    """Warn that a request of the op `owner` is not met, with the obstacle as the reason."""
     warn(f"{message}: {obstacle.reason(owner)}", owner.location)

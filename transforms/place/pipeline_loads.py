@@ -352,7 +352,7 @@ def rings_of(channel: Value) -> Sequence[Value]:
 
 
 def _superfluous_fences(loop: scf.For, removed: Container[Value]) -> set[OpResult]:
-    """The fences directly before wgmma whose operands no store of the loop's body writes, stores in `gone` aside.
+    """The fences directly before wgmma whose operands no store of the loop's body writes, stores in `removed` aside.
 
     The fence at the beginning of the loop suffices for them, or TMA has brought the operands.
     """

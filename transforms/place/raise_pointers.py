@@ -67,7 +67,7 @@ def why_not_raised(module: core.Module, options: CompileOptions) -> Mapping[Valu
 
 
 def _raised(module: core.Module, options: CompileOptions, obstacles: dict[Value, Obstacle]) -> core.Module:
-    """The module of `raise_pointers`. `left` gets the obstacles of the loads that are not raised."""
+    """The module of `raise_pointers`. `obstacles` gets those of the loads that are not raised."""
     (func,) = module.functions().values()
     assert isinstance(func, tt.Func)
     if not options.raise_pointers or not any(isinstance(op, tt.Dot) for op in func.walk()):

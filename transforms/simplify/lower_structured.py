@@ -39,8 +39,8 @@ def lower_structured(op: Op, predicate: Callable[[Op], bool] = lambda op: True) 
     `stop` is at least a step away from them. The options of a loop (`num_stages` and so on) are gone.
 
     A Python `for` is lowered when it runs over a range; `cand` and `cor` give what Python's `and` and `or` give. Only
-    ops that are `chosen` are lowered; an op around a chosen one must be chosen, too. Gives `op` itself where
-    there is nothing to lower.
+    ops for which `predicate` is true are lowered; it must be true of the ops around such an op, too. Gives `op` itself
+    where there is nothing to lower.
     """
     if not any(type(inner) in _LOWER and predicate(inner) for inner in op.walk()):
         return op

@@ -58,7 +58,7 @@ def _redirected(builder: Rewriter, op: Op, operands: tuple[Value, ...]) -> Outco
 
 
 def _edges(op: Op, values: dict[Value, Value]) -> list[_Edge]:
-    """The edges that a branch may take where `given` has the values of the parameters of its block."""
+    """The edges that a branch may take where `values` has the values of the parameters of its block."""
     edges = [(s.block, tuple(values.get(value, value) for value in s.arguments)) for s in op.successors]
     if len(edges) < 2:
         return edges
