@@ -77,7 +77,8 @@ def lower_descriptors(
     Those go through descriptors that are parameters of the kernel, or that ops of it make. A parameter becomes the
     tensor map, if an access is kept, and the base, sizes and strides, if one is not; `parts` of the function says which
     parameter is what. A store for which `keeps` has true is kept where the rows of the tensor are multiples of 16
-    bytes. `disjoint` becomes an attribute of the function. The blocks of the descriptors in `shared` are loaded in parts.
+    bytes. `disjoint` becomes an attribute of the function. The blocks of the descriptors in `shared` are loaded in
+    parts.
     """
     (func,) = module.functions().values()
     assert isinstance(func, tt.Func)
