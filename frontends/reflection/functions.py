@@ -104,8 +104,8 @@ def _model(
         ) from None
     func = core.Func(fn.__qualname__, body)
     func.__dict__["location"] = source.span(source.node)
-    types_ = {name: type_ for name, type_ in annotated.items() if type_ not in (constexpr_type, pyobject)}
-    return func, outer, tuple(names.uses.values()), types_
+    declared_types = {name: type_ for name, type_ in annotated.items() if type_ not in (constexpr_type, pyobject)}
+    return func, outer, tuple(names.uses.values()), declared_types
 
 
 def _deepest(function: ast.FunctionDef) -> ast.stmt:

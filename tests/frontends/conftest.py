@@ -48,8 +48,8 @@ def type_of() -> Callable[..., Type]:
 
     def run(expression: str, **names: Any) -> Type:
         attributor = Attributor()
-        function_ = function(f"return {expression}", **names)
-        attribution = attributor.function(FunctionName("kernel", function_.model, function_), TYPES, None)
+        helper = function(f"return {expression}", **names)
+        attribution = attributor.function(FunctionName("kernel", helper.model, helper), TYPES, None)
         if attributor.errors:
             raise attributor.errors[0]
         return attribution.result

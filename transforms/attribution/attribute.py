@@ -180,7 +180,7 @@ class FunctionAttributor:
 
     def returned(self, op: Op, type_: Type) -> None:
         """Note what a `return` gives, in the place of what it gave at an earlier visit."""
-        if not any(type_ is op for _, type_ in self.returns):
+        if not any(other is op for _, other in self.returns):
             self.returns.append((type_, op))
         else:
             self.returns = [(type_ if other is op else old, other) for old, other in self.returns]

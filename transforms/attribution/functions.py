@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ziggurat.codemodel.dialects import core, py
-from ziggurat.codemodel.errors import KernelErrors, KernelNameError, KernelTypeError, ZigguratError
+from ziggurat.codemodel.errors import KernelNameError, KernelTypeError, ZigguratError
 from ziggurat.codemodel.messages import say
 from ziggurat.codemodel.op import Op, OpResult, Value
 from ziggurat.codemodel.types import ConstantType, Type, pyobject
@@ -37,7 +37,7 @@ def resolve(context: FunctionAttributor, symbol: str) -> FunctionName | None:
         return FunctionName(symbol, function.model, function)
     except ZigguratError as error:
         broken.add(function)
-        for part in error.errors if isinstance(error, KernelErrors) else (error,):
+        for part in error.parts:
             if part.location is not None:
                 part.location = part.location.called_from(context.place())
             context.report(context.op, part)
@@ -54,8 +54,7 @@ def function_call(context: FunctionAttributor, op: core.FuncCall) -> Type:
 
 def call_function(context: FunctionAttributor, op: Op, function: FunctionName, types: tuple[Type, ...]) -> Type:
     """A call of a function, with the types of its arguments in the order of the parameters."""
-    host_function = function.function
-    check_used(context, op, host_function, function.symbol.rpartition(".")[-1])
+    check_used(context, op, function.function, function.symbol.rpartition(".")[-1])
     instance = context.program.function(function, types, context.place())
     context.scope.callees[op.result] = instance
     return instance.result

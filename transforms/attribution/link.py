@@ -34,7 +34,7 @@ def link(function: Function) -> core.Module:
         try:
             model = function.model
         except ZigguratError as error:
-            for part in error.errors if isinstance(error, KernelErrors) else (error,):
+            for part in error.parts:
                 part.location = place if part.location is None else part.location.called_from(place)
                 errors.append(part)
             return

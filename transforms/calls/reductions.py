@@ -228,7 +228,7 @@ def _along(emit: Emitter, name: str, values: list[Value], along: int | None, kee
     results = _reduce(emit, name, values, at)
     if not keep:
         return results
-    return [emit.spread(type_, (1,)) if rank == 1 else emit.add(tt.ExpandDims(type_, at)) for type_ in results]
+    return [emit.spread(x, (1,)) if rank == 1 else emit.add(tt.ExpandDims(x, at)) for x in results]
 
 
 def _find(emit: Emitter, name: str, x: Operand, along: Any, tie_left: bool, keep: bool) -> list[Value]:

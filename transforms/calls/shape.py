@@ -94,11 +94,11 @@ def _expanded(call: Typing, x: Type, axes: Any) -> Type:
     numbers = (axes,) if isinstance(axes, int) else tuple(axes)
     dims = list(shape_of(x))
     rank = len(dims) + len(numbers)
-    places = sorted(axis(call, axis_, rank) for axis_ in numbers)
+    places = sorted(axis(call, number, rank) for number in numbers)
     if not places or len(set(places)) < len(places):
         raise KernelValueError(AXES_REPEATED(call=str(call), axes=show(axes), places=places))
-    for axis_ in places:
-        dims.insert(axis_, 1)
+    for place in places:
+        dims.insert(place, 1)
     return TensorType(tuple(dims), _element(x))
 
 

@@ -211,11 +211,11 @@ def test_errors_in_the_source_of_a_helper_say_where_it_is_called(error_of: Calla
 def test_errors_stand_in_the_order_of_the_source(error_of: Callable[..., ZigguratError]):
     error = error_of(HELPERS + suite("a = zg.load(n)\nb = outer(n)\nfor i in range(n):\n    c = zg.load(x)\nd = p + p"))
     assert isinstance(error, KernelErrors)
-    outermost = [str(error_).splitlines()[-2 if error_.hint else -1] for error_ in error.errors]
+    outermost = [str(part).splitlines()[-2 if part.hint else -1] for part in error.errors]
     assert len(outermost) == 4
     lines: list[int] = []
-    for error_ in error.errors:
-        place = error_.location
+    for part in error.errors:
+        place = part.location
         while place is not None and place.caller is not None:
             place = place.caller
         assert place is not None
