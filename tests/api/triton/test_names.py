@@ -100,3 +100,11 @@ def test_texts_of_types():
         }
         for written, type_ in table.items():
             assert type_text(type_) == written and type_of(written) == type_
+
+
+@pytest.mark.parametrize(("major", "minor", "holds"), [(8, 9, True), (9, 0, True), (9, 1, False), (10, 0, False)])
+def test_the_capability_of_the_target(monkeypatch, major, minor, holds):
+    monkeypatch.setattr(tl.target_info, "current_target", lambda: triton.backends.GPUTarget("cuda", 90, 32))
+    assert tl.target_info.cuda_capability_geq(major, minor) == holds
+    monkeypatch.setattr(tl.target_info, "current_target", lambda: triton.backends.GPUTarget("cpu", 0, 32))
+    assert not tl.target_info.cuda_capability_geq(0, 0) and not tl.target_info.is_cuda()

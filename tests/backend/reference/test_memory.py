@@ -112,6 +112,8 @@ def test_read_only():
     view.flags.writeable = False
     with pytest.raises(MemoryAccessError, match="read-only"):
         copy(shared[:8], view[8:])
+    copy(view[:8], shared[8:])  # Their memory is one region.
+    assert shared[8:].tolist() == shared[:8].tolist()
 
 
 def test_the_program_is_named():

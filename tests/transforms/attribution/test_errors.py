@@ -137,6 +137,9 @@ FOLLOWED = {
     "a, b, c = (n, n)\nzg.store(q, a)": 1,
     "for i in range(n):\n    a = zg.load(n)\n    for j in range(i):\n        b = zg.load(x)\n    zg.store(p, a)": 2,
     "a = zg.arange(0, 4)\nfor i in range(n):\n    a = zg.arange(0, 8)\nzg.store(zg.add(q, zg.arange(0, 4)), a)": 1,
+    "a = [zg.load(i) for i in (n, p)]\nzg.store(p, a[0])": 1,
+    "a = [zg.load(i) for i in (p, n)]\nzg.store(p, a[1])": 1,
+    "a = zg.add(1, zg.load(n))\nb = zg.where(a, p, zg.maximum(a, 1))\nzg.store(p, b)": 1,
     "for i in range(0, n, 0):\n    a = i\nzg.store(q, a)": 1,
 }
 
