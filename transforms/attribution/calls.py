@@ -338,7 +338,7 @@ def call_value(context: FunctionAttributor, op: py.Call) -> Type:
     function = callee.value if isinstance(callee, ConstantType) else None
     target = function.value if isinstance(function, HostObject) else None
     if isinstance(target, Call | Spelling):
-        return named_call(context, op, target)
+        return named_call(context, op, target)  # pyright: ignore[reportUnknownArgumentType]
     if isinstance(function, HostObject):
         return call_object(context, op, function.value, *call_values(context, op))
     if not isinstance(function, FunctionName):

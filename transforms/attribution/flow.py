@@ -62,8 +62,10 @@ def flag_of(condition: Value) -> Value | None:
 
 def cases(state: State, flag: Value | None) -> tuple[list[State], list[State]]:
     """The states on the paths on which a flag is false, and on which it is true; without a flag it is true."""
-    type_ = constant(True) if flag is None else state[flag]
-    if flag is None or isinstance(type_, ConstantType):
+    if flag is None:
+        return [], [state]
+    type_ = state[flag]
+    if isinstance(type_, ConstantType):
         return ([], [state]) if type_.value else ([state], [])
     if isinstance(type_, Split) and type_.flag in state:
         parts = [cases(inner, flag) for states in cases(state, type_.flag) for inner in states]

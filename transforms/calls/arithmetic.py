@@ -495,7 +495,7 @@ def _of_full_width(call: Typing, x: Type) -> None:
         )
 
 
-def _known(call: Typing, x: Type) -> Type | None:
+def _constant_float(call: Typing, x: Type) -> Type | None:
     numbers(call, x)
     _of_full_width(call, x)
     return call.computed(x)
@@ -563,7 +563,7 @@ RULES = {
     "where": Rule(_chosen, _where),
     **{name: Rule(_float, _wide(cls)) for name, cls in OPS_OF_FLOATS.items()},
     "sqrt_rn": Rule(_float, exact(OPS_OF_FLOATS["sqrt_rn"])),
-    "sigmoid": Rule(_known, body=LIBRARY["sigmoid"], in_floats=True),
+    "sigmoid": Rule(_constant_float, body=LIBRARY["sigmoid"], in_floats=True),
     **{name: Rule(numbers, body=LIBRARY[name], in_floats=True) for name in _WRITTEN_IN_THE_LANGUAGE},
     **{name: Rule(_pair, body=LIBRARY[name], in_floats=True) for name in ("atan2", "pow")},
     "softmax": Rule(_along, body=LIBRARY["softmax"], in_floats=True),

@@ -111,8 +111,8 @@ def promote(*types: Type, language: Language = EXPLICIT) -> ScalarType:
     literals = [type_ for type_ in types if isinstance(type_, ConstantType)]
     typed = [type_ for type_ in types if not isinstance(type_, ConstantType)]
     common = functools.partial(promote_types, language=language)
-    types = typed or [run_time_type(literal, language) for literal in literals]
-    element = functools.reduce(common, map(scalar_type, types))
+    operands = typed or [run_time_type(literal, language) for literal in literals]
+    element = functools.reduce(common, map(scalar_type, operands))
     for literal in literals if typed else ():
         kind = scalar_type(run_time_type(literal, language))
         if kind.rank > element.rank:
