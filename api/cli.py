@@ -32,7 +32,7 @@ from ziggurat.codemodel.text.parser import parse_values
 from ziggurat.codemodel.text.writer import to_text
 from ziggurat.compiler.compiled import Compiled
 from ziggurat.frontends.language import Function
-from ziggurat.kernels.arguments import constexpr_names, divisible
+from ziggurat.kernels.arguments import constexpr_names, divisible, require_parameters
 from ziggurat.kernels.kernel import Kernel
 from ziggurat.tuning.tuned import Tuned
 
@@ -291,8 +291,7 @@ def _divisible(kernel: Kernel, arguments: Sequence[Any], texts: Sequence[str]) -
         if equals and not number.strip().isdecimal():
             raise LaunchError(f"--divisible {text}: '{number}' is not a number", hint="--divisible x_ptr,n=16")
         for name in map(str.strip, parameters.split(",")):
-            if name not in names:
-                raise LaunchError(f"--divisible: '{kernel.name}' has no parameter '{name}'", hint=kernel.written)
+            require_parameters(kernel, [name], "--divisible")
             at = names.index(name)
             if at < len(types):  # Otherwise its type is missing, which is an error later.
                 types[at] = divisible(types[at], int(number) if equals else 16)

@@ -24,8 +24,7 @@ from ziggurat.codemodel.types import (
 )
 from ziggurat.compiler import compiling
 from ziggurat.frontends.language import Function
-from ziggurat.frontends.language.signature import suggest
-from ziggurat.kernels.arguments import Signature, signature_of
+from ziggurat.kernels.arguments import Signature, require_parameters, signature_of
 from ziggurat.kernels.kernel import Grid, Kernel
 from ziggurat.kernels.models import Models
 from ziggurat.transforms.parameters import kernel_of
@@ -75,10 +74,8 @@ def _name_list(kernel: Kernel, names_given: Names, what: str) -> tuple[str, ...]
         raise LaunchError(
             f"'{what}' of zg.grad must name a parameter of '{kernel.name}'; got none", hint=kernel.written
         )
+    require_parameters(kernel, names, f"'{what}' of zg.grad")
     for name in names:
-        if name not in kernel.signature.parameters:
-            hint = suggest(str(name), kernel.signature.parameters) or kernel.written
-            raise LaunchError(f"'{kernel.name}' has no parameter {name!r} (in '{what}' of zg.grad)", hint=hint)
         if names.count(name) > 1:
             raise LaunchError(f"'{what}' of zg.grad must name each parameter once; got '{name}' twice")
     return names

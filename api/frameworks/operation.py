@@ -17,7 +17,13 @@ from ziggurat.codemodel.errors import LaunchError, shown
 from ziggurat.codemodel.gpu.options import LAUNCH_OPTIONS
 from ziggurat.codemodel.types import ConstantType, PtrType, ScalarType, find_scalar
 from ziggurat.frontends.language.signature import suggest
-from ziggurat.kernels.arguments import check_options, components_of, constexpr_names, signature_of
+from ziggurat.kernels.arguments import (
+    check_options,
+    components_of,
+    constexpr_names,
+    require_parameters,
+    signature_of,
+)
 from ziggurat.kernels.kernel import Grid, Kernel
 from ziggurat.transforms.kit.dataflow import addressing_parameters, read_parameters, written_parameters
 from ziggurat.transforms.parameters import kernel_of
@@ -131,10 +137,7 @@ class Operation:
         self.rules: dict[str, OutputRule] = {
             name: outputs[name] if isinstance(outputs, Mapping) else None for name in output_names(outputs)
         }
-        for name in self.rules:
-            if name not in self.parameters:
-                hint = suggest(name, self.parameters) or kernel.written
-                raise LaunchError(f"'{kernel.name}' has no parameter '{name}' (in outputs)", hint=hint)
+        require_parameters(kernel, self.rules, "outputs")
         self.inputs = tuple(name for name in self.parameters if name not in self.rules)
         self.constants = constexpr_names(kernel)
         for name in self.constants.intersection(self.rules):
@@ -246,9 +249,8 @@ class Operation:
         for name in keywords:
             if name in arguments:
                 raise LaunchError(f"'{self.name}' got '{name}' twice", hint=self.kernel.written)
-            if name not in self.parameters and name not in LAUNCH_OPTIONS:
-                hint = suggest(name, self.parameters) or self.kernel.written
-                raise LaunchError(f"'{self.name}' has no parameter '{name}'", hint=hint)
+            if name not in LAUNCH_OPTIONS:
+                require_parameters(self.kernel, [name])
             arguments[name] = keywords[name]
         for name in self.parameters:
             if name not in arguments and name in self.defaults:

@@ -276,9 +276,7 @@ def _bind(function: Function, arguments: Sequence[Any], keywords: Mapping[str, A
         raise LaunchError(f"'{function.name}' takes {takes}; got {len(arguments)}", hint=function.written)
     arguments_by_name = dict(zip(parameters, arguments, strict=False))
     for name, value in keywords.items():
-        if name not in parameters:
-            hint = suggest(name, parameters) or function.written
-            raise LaunchError(f"'{function.name}' has no parameter '{name}'", hint=hint)
+        require_parameters(function, [name])
         if name in arguments_by_name:
             raise LaunchError(f"'{function.name}' got '{name}' twice")
         arguments_by_name[name] = value
@@ -292,6 +290,15 @@ def _bind(function: Function, arguments: Sequence[Any], keywords: Mapping[str, A
     if missing:
         raise models_of(function).missing(function, missing, bound)
     return bound
+
+
+def require_parameters(function: Function, names: Iterable[Any], where: str = "") -> None:
+    """Raise `LaunchError` for a name that is no parameter. `where` is the argument that has the names."""
+    parameters = function.signature.parameters
+    for name in names:
+        if name not in parameters:
+            summary = f"'{function.name}' has no parameter {name!r}{where and f' (in {where})'}"
+            raise LaunchError(summary, hint=suggest(str(name), parameters) or function.written)
 
 
 def check_options(function: Function, options: Mapping[str, Any], names: Sequence[str] = LAUNCH_OPTIONS) -> None:

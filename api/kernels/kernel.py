@@ -34,6 +34,7 @@ from ziggurat.kernels.arguments import (
     is_tuple_of_arguments,
     leaves,
     parts_of,
+    require_parameters,
     signature_of,
 )
 from ziggurat.kernels.causes import name_arguments
@@ -66,12 +67,11 @@ class Kernel(Function):
         # A stub in the place of a Python function brings its own models.
         self.models: Models = getattr(fn, "ziggurat_models", None) or self.make_models(fn, self.language)
         super().__init__(fn, self.models.python)
-        names = [do_not_specialize] if isinstance(do_not_specialize, str) else do_not_specialize
-        require_argument(names, Iterable, "zg.kernel: 'do_not_specialize' must be names of parameters")
+        require_argument(do_not_specialize, Iterable, "zg.kernel: 'do_not_specialize' must be names of parameters")
+        names = [do_not_specialize] if isinstance(do_not_specialize, str) else [*do_not_specialize]
+        if names:
+            require_parameters(self, names, "do_not_specialize")
         self.do_not_specialize = frozenset(names)
-        unknown = self.do_not_specialize and self.do_not_specialize - set(self.signature.parameters)
-        if unknown:
-            raise LaunchError(f"'{self.name}' has no parameter '{min(unknown)}' (in do_not_specialize)")
         # The tables of a kernel: its models by signature; its code by what a launch compiles it for; and launchers by
         # grid, which later launches call directly. Its routes are those of the dispatcher and of native launches.
         self._models: Recent[Signature, core.Module] = Recent(MAX_SPECIALIZATIONS)

@@ -27,6 +27,7 @@ from ziggurat.codemodel.errors import LaunchError, shown
 from ziggurat.codemodel.gpu.options import SHARED_OPTIONS
 from ziggurat.codemodel.op import require_argument
 from ziggurat.frontends.language import Function
+from ziggurat.kernels.arguments import require_parameters
 from ziggurat.kernels.kernel import Kernel
 from ziggurat.tuning.config import Config
 from ziggurat.tuning.pruning import check_top_k
@@ -149,8 +150,8 @@ def _decorated(target: Any, by: str, tuning: Tuning | None, heuristics: Mapping[
 
 def _check_heuristics(kernel: TunedKernel) -> None:
     for name, heuristic in kernel.heuristics.items():
-        if name not in kernel.signature.parameters and name not in SHARED_OPTIONS:
-            raise LaunchError(f"'{kernel.name}' has no parameter '{name}' (in zg.heuristics)", hint=kernel.written)
+        if name not in SHARED_OPTIONS:
+            require_parameters(kernel.base, [name], "zg.heuristics")
         if not callable(heuristic):
             raise LaunchError(
                 f"zg.heuristics of '{kernel.name}': '{name}' must be a function of the arguments; got {heuristic!r}",
@@ -166,7 +167,7 @@ def _check(kernel: TunedKernel, tuning: Tuning) -> None:
     for config in tuning.configs:
         if not isinstance(config, Config):  # pyright: ignore[reportUnnecessaryIsInstance]
             raise LaunchError(f"a configuration of '{kernel.name}' must be a zg.Config; got {shown(config)}")
-        _require_parameters(kernel, config.kwargs, "a configuration")
+        require_parameters(kernel.base, config.kwargs, "a configuration")
         if set(config.kwargs) != set(tuning.configs[0].kwargs):
             raise LaunchError(
                 f"the configurations of '{kernel.name}' give values to different parameters: "
@@ -185,7 +186,7 @@ def _check(kernel: TunedKernel, tuning: Tuning) -> None:
                 hint="name the arguments in the key that it is computed from",
             )
     for setting in ("key", "reset_to_zero", "restore_value"):
-        _require_parameters(kernel, getattr(tuning, setting), setting)
+        require_parameters(kernel.base, getattr(tuning, setting), setting)
     unknown = set(tuning.prune_configs_by) - {"early_config_prune", "perf_model", "top_k"}
     if unknown:
         raise LaunchError(f"prune_configs_by of '{kernel.name}' has '{min(unknown)}'", hint=PRUNING)
@@ -196,9 +197,3 @@ def _check(kernel: TunedKernel, tuning: Tuning) -> None:
             continue
         fits = value is None or (isinstance(value, numbers.Real) if name in counts else callable(value))
         require_argument(value, fits, f"zg.autotune: '{name}' must be a {'number' if name in counts else 'function'}")
-
-
-def _require_parameters(kernel: TunedKernel, names: Iterable[str], where: str) -> None:
-    for name in names:
-        if name not in kernel.signature.parameters:
-            raise LaunchError(f"'{kernel.name}' has no parameter '{name}' (in {where})", hint=kernel.written)
