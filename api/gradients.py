@@ -66,10 +66,10 @@ def grad(kernel: Kernel | Tuned, wrt: Names, of: Names) -> GradientKernel:
     return GradientKernel(stub, unspecialized | gradients, tuned)
 
 
-def _name_list(kernel: Kernel, names_given: Names, what: str) -> tuple[str, ...]:
+def _name_list(kernel: Kernel, choice: Names, what: str) -> tuple[str, ...]:
     """The names of parameters that an argument of `grad` gives."""
-    require_argument(names_given, Iterable, f"'{what}' of zg.grad must name parameters", 'wrt="x_ptr", of="out_ptr"')
-    names = (names_given,) if isinstance(names_given, str) else tuple(names_given)
+    require_argument(choice, Iterable, f"'{what}' of zg.grad must name parameters", 'wrt="x_ptr", of="out_ptr"')
+    names = (choice,) if isinstance(choice, str) else tuple(choice)
     if not names:
         raise LaunchError(
             f"'{what}' of zg.grad must name a parameter of '{kernel.name}'; got none", hint=kernel.written

@@ -64,9 +64,9 @@ def triton_c(source: str | os.PathLike[str], name: str | None = None, /, **macro
     Raises `KernelSyntaxError` and `KernelNameError` for what is wrong with the source as far as it is read here: the
     macros without a value may change the rest. Warns of a macro that the source does not name.
     """
-    pair, models = kernel_and_models(source, name, macros)
+    kernel, models = kernel_and_models(source, name, macros)
     models.warn_of_unused()
-    return pair
+    return kernel
 
 
 def kernel_and_models(

@@ -74,10 +74,10 @@ def arrays_among(arguments: Sequence[Any]) -> list[int]:
 
 def with_arrays(arguments: Sequence[Any], places: Sequence[int], arrays: Sequence[Any]) -> list[Any]:
     """The arguments of a function, with arrays at some places."""
-    replaced_arguments = [*arguments]
+    values = [*arguments]
     for place, array in zip(places, arrays, strict=True):
-        replaced_arguments[place] = array
-    return replaced_arguments
+        values[place] = array
+    return values
 
 
 def gradients_at(results: Any, places: Sequence[int]) -> list[Any]:

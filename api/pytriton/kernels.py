@@ -224,7 +224,7 @@ def _tuned(macros: _Macros) -> list[dict[str, Any]]:
 
 def sizes(grid: Any, macros: _Macros) -> list[int]:
     """The sizes of the grid for definitions of the macros: three for each combination of the values in lists."""
-    sizes_of_grid: list[int] = []
+    numbers: list[int] = []
     for values in _tuned(macros):
         options = Options({**dict(macros), **values})
         items = as_list(of_one_parameter(grid, options, "the function of the grid") if callable(grid) else grid)
@@ -234,5 +234,5 @@ def sizes(grid: Any, macros: _Macros) -> list[int]:
                 f"got {shown(items)}",
                 hint='lambda opt: [triton.cdiv(n, opt.d("SIZE"))]',
             )
-        sizes_of_grid += items + [1] * (3 - len(items))
-    return sizes_of_grid
+        numbers += items + [1] * (3 - len(items))
+    return numbers

@@ -164,8 +164,8 @@ class Table:
         positions = [bench.point(x)[0] for x, _ in self.rows]
         for number, name in enumerate(bench.line_names):
             triples = [values[number] for _, values in self.rows]
-            look = bench.styles[number % len(bench.styles)] if bench.styles else ()
-            style: dict[str, Any] = dict(zip(("color", "linestyle"), look, strict=False))
+            pair = bench.styles[number % len(bench.styles)] if bench.styles else ()
+            style: dict[str, Any] = dict(zip(("color", "linestyle"), pair, strict=False))
             (line,) = axes.plot(positions, [middle for middle, _, _ in triples], label=_as_written(name), **style)
             lows, highs = [low for _, low, _ in triples], [high for _, _, high in triples]
             if lows != highs:

@@ -170,15 +170,15 @@ class Tuned:
                     config = self.cache[self._keys[self._key(arguments, keywords)]]
                 except Exception:  # A new key, or an array of another library that cannot be read.
                     return self._first_launch(grid, arguments, keywords)
-            more = config.keywords
-            if not more.keys().isdisjoint(keywords):
-                self.check_apart((), keywords, more)
+            settings = config.keywords
+            if not settings.keys().isdisjoint(keywords):
+                self.check_apart((), keywords, settings)
             self._latest = self._thread.config = config
             if self.heuristics:
-                more = {**more, **self.computed(arguments, keywords, more)}
+                settings = {**settings, **self.computed(arguments, keywords, settings)}
             if config.pre_hook is not None:
-                config.pre_hook(self.named(arguments, {**keywords, **more}))
-            return self.kernel[grid](*arguments, **keywords, **more)
+                config.pre_hook(self.named(arguments, {**keywords, **settings}))
+            return self.kernel[grid](*arguments, **keywords, **settings)
 
         return launch
 
@@ -219,9 +219,9 @@ class Tuned:
 
     @public
     def computed(
-        self, arguments: Sequence[Any], keywords: Mapping[str, Any], more: Mapping[str, Any] | None = None
+        self, arguments: Sequence[Any], keywords: Mapping[str, Any], settings: Mapping[str, Any] | None = None
     ) -> dict[str, Any]:
-        """The computed values of a launch by name. `more` has the keywords that tuning adds.
+        """The computed values of a launch by name. `settings` has the keywords that tuning adds.
 
         Each function gets the arguments by name, with those that were computed before. Raises `LaunchError` if one
         reads an argument that is missing, and if the launch gives a computed one.
@@ -234,8 +234,8 @@ class Tuned:
         bound.tuned = self
         bound.update(zip(self._names, arguments, strict=False))
         bound.update(keywords)
-        if more:
-            bound.update(more)
+        if settings:
+            bound.update(settings)
         for name, heuristic in self.heuristics.items():
             if name in keywords or self._places.get(name, count) < count:
                 raise LaunchError(
@@ -248,20 +248,20 @@ class Tuned:
 
     def added(self, arguments: Sequence[Any], keywords: Mapping[str, Any], config: Config) -> dict[str, Any]:
         """The keywords that a configuration and the heuristics add to a launch."""
-        more = {**config.keywords, **self.computed(arguments, keywords, config.keywords)}
+        settings = {**config.keywords, **self.computed(arguments, keywords, config.keywords)}
         kernel = self.kernel
         while isinstance(kernel, Tuned):
-            more |= kernel.computed(arguments, {**keywords, **more})
+            settings |= kernel.computed(arguments, {**keywords, **settings})
             kernel = kernel.kernel
-        return more
+        return settings
 
     def bound(self, arguments: Sequence[Any], keywords: Mapping[str, Any], config: Config) -> dict[str, Any]:
         """All arguments of the kernel by name. Raises `LaunchError` for arguments that the kernel does not take."""
         kernel, names = self.base, self.signature.parameters
-        everything = {**keywords, **self.added(arguments, keywords, config)}
+        all_keywords = {**keywords, **self.added(arguments, keywords, config)}
         try:
             kernel.rules.check_options(kernel, {name: value for name, value in keywords.items() if name not in names})
-            values = {name: value for name, value in everything.items() if name in names}
+            values = {name: value for name, value in all_keywords.items() if name in names}
             return bind(kernel, arguments, values, at_launch=True)
         except ZigguratError as error:
             raise kernel.rules.explained(kernel, error) from None
@@ -387,8 +387,8 @@ class Tuned:
         from ziggurat.tuning.tuner import compilation_of
 
         bound = self.bound(arguments, keywords, config)
-        everything = {**keywords, **self.added(arguments, keywords, config)}
-        options = {name: value for name, value in everything.items() if name not in bound and name not in LAUNCH_ONLY}
+        all_keywords = {**keywords, **self.added(arguments, keywords, config)}
+        options = {name: value for name, value in all_keywords.items() if name not in bound and name not in LAUNCH_ONLY}
         return compilation_of(self.base, bound, options)
 
     @staticmethod

@@ -374,10 +374,10 @@ class Heuristics(_Decorated):
         return self.heuristics
 
     def computed(
-        self, arguments: Sequence[Any], keywords: Mapping[str, Any], more: Mapping[str, Any] | None = None
+        self, arguments: Sequence[Any], keywords: Mapping[str, Any], settings: Mapping[str, Any] | None = None
     ) -> dict[str, Any]:
         """The computed values of a launch, by name; they replace values that the launch gives, as in Triton."""
-        bound = {**dict(zip(self.arg_names, arguments, strict=False)), **keywords, **(more or {})}
+        bound = {**dict(zip(self.arg_names, arguments, strict=False)), **keywords, **(settings or {})}
         for name, heuristic in self.values.items():
             bound[name] = heuristic(bound)
         return {name: bound[name] for name in self.values}
