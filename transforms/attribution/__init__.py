@@ -12,13 +12,6 @@ from ziggurat.transforms.calls.lattice import outer_constant, type_of_tuple
 from ziggurat.transforms.calls.promotion import constant
 
 __all__ = [
-    "Attribution",
-    "Scope",
-    "attribute",
-    "constant",
-    "default_warps",
-    "function_name",
-    "link",
-    "outer_constant",
+    "Attribution", "Scope", "attribute", "constant", "default_warps", "function_name", "link", "outer_constant",
     "type_of_tuple",
 ]  # fmt: skip
