@@ -24,7 +24,7 @@ from ziggurat.codemodel.types import (
 )
 from ziggurat.compiler import compiling
 from ziggurat.frontends.language import Function
-from ziggurat.kernels.arguments import Signature, require_parameters, signature_of
+from ziggurat.kernels.arguments import KernelSignature, require_parameters, signature_of
 from ziggurat.kernels.kernel import Grid, Kernel
 from ziggurat.kernels.models import Models
 from ziggurat.transforms.parameters import kernel_of
@@ -142,7 +142,7 @@ class _Gradient(Models):
             **{self.gradient(name): declarations[name] for name in (*self.wrt, *self.of) if name in declarations},
         }
 
-    def triton(self, kernel: Function, signature: Signature) -> core.Module:
+    def triton(self, kernel: Function, signature: KernelSignature) -> core.Module:
         parameters = self._typed_parameters(signature)
         types = {name: type_ for name, type_, _ in parameters}
         for name in (*self.of, *self.wrt):
@@ -160,7 +160,7 @@ class _Gradient(Models):
             gradient = differentiate(model, of, wrt, names)
             return _with_divisibility(gradient, divisibility)
 
-    def accumulates(self, signature: Signature) -> dict[str, bool]:
+    def accumulates(self, signature: KernelSignature) -> dict[str, bool]:
         """Whether the kernel adds to each gradient that it computes, by the gradient's name."""
         from ziggurat.transforms.differentiate import accumulates
 
@@ -169,18 +169,18 @@ class _Gradient(Models):
             flags = accumulates(model, of, wrt)
         return {self.gradient(name): flags[number] for name, number in zip(self.wrt, wrt, strict=True)}
 
-    def _typed_parameters(self, signature: Signature) -> list[tuple[str, Type, tuple[int, ...]]]:
+    def _typed_parameters(self, signature: KernelSignature) -> list[tuple[str, Type, tuple[int, ...]]]:
         """The name and the type of each parameter, and the divisors of its run-time arguments."""
         divisors: Iterator[int] = iter(signature.divisibility)
         typed = zip(self.__signature__.parameters, signature.types, strict=True)
         return [(name, type_, tuple(next(divisors, 1) for _ in _run_time(type_))) for name, type_ in typed]
 
-    def _forward(self, signature: Signature) -> tuple[core.Module, list[int], list[int], list[str]]:
+    def _forward(self, signature: KernelSignature) -> tuple[core.Module, list[int], list[int], list[str]]:
         """The Triton model of the kernel, the numbers of `of` and `wrt` among its parameters, and their names."""
         names_of_kernel = self.kernel.signature.parameters
         own = [parameter for parameter in self._typed_parameters(signature) if parameter[0] in names_of_kernel]
         divisibility = tuple(number for _, _, numbers in own for number in numbers)
-        model = self.kernel.model_for(Signature(tuple(type_ for _, type_, _ in own), divisibility))
+        model = self.kernel.model_for(KernelSignature(tuple(type_ for _, type_, _ in own), divisibility))
         names = [name for name, type_, _ in own for _ in _run_time(type_)]
         types = {name: type_ for name, type_, _ in own}
         for name in (*self.of, *self.wrt):

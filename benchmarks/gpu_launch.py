@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from ziggurat.backend.cuda.binary import Binary, Parameter
+from ziggurat.backend.cuda.binary import Binary, PtxParameter
 from ziggurat.backend.cuda.driver import cuda, synchronize
 from ziggurat.backend.cuda.launch import Dispatcher, Launched
 from ziggurat.backend.cuda.memory import empty
@@ -49,7 +49,7 @@ def idle(spec: Specialization) -> Binary:
     kinds = [argument.field for argument in spec.run_time]
     parameters = ", ".join(f".param .{PTX_TYPES[kind]} p{number}" for number, kind in enumerate(kinds))
     code = f".version 8.0\n.target sm_80\n.address_size 64\n.visible .entry idle({parameters})\n{{\n    ret;\n}}\n"
-    return Binary("idle", code, 4, 0, tuple(map(Parameter, kinds)), "sm_80")
+    return Binary("idle", code, 4, 0, tuple(map(PtxParameter, kinds)), "sm_80")
 
 
 def host_times(calls: dict[str, Callable[[], Any]], count: int = 200, rounds: int = 25) -> dict[str, float]:

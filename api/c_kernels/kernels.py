@@ -33,7 +33,7 @@ from ziggurat.frontends.triton_c.names import Header, headers, undeclared
 from ziggurat.frontends.triton_c.preprocess import Preprocessed, Token, preprocess
 from ziggurat.frontends.triton_c.reader import KernelSource, read_kernel
 from ziggurat.frontends.triton_c.words import TRITON_C, WORDS
-from ziggurat.kernels.arguments import Signature
+from ziggurat.kernels.arguments import KernelSignature
 from ziggurat.kernels.kernel import Kernel
 from ziggurat.kernels.models import Models
 from ziggurat.transforms.calls.c import C_CALLS
@@ -357,7 +357,7 @@ class TritonCModels(Models):
         except ZigguratError as error:
             raise self._reworded(source.source.explain(error), self._values(types)) from None
 
-    def triton(self, kernel: Function, signature: Signature) -> core.Module:
+    def triton(self, kernel: Function, signature: KernelSignature) -> core.Module:
         source, own = self.source_for(signature.types)
         divisors = iter(signature.divisibility or [1] * len(own))
         divisibility: list[int] = []

@@ -17,7 +17,7 @@ from ziggurat.codemodel.types import DescriptorType, PtrType, ScalarType, Type
 
 if TYPE_CHECKING:
     from ziggurat.backend.cpu.code import CpuCode
-    from ziggurat.backend.cuda.binary import Binary, LaunchMap, Parameter
+    from ziggurat.backend.cuda.binary import Binary, LaunchMap, PtxParameter
     from ziggurat.launches.simulated import Simulation
 
 
@@ -277,17 +277,17 @@ def _map_of(type_: Type, part: str) -> LaunchMap:
     return LaunchMap(type_.element.name, *box_and_swizzle(type_), tuple(sources), is_stored)
 
 
-def parameter_of(type_: Type, part: str = "") -> Parameter:
+def parameter_of(type_: Type, part: str = "") -> PtxParameter:
     """A parameter of the PTX kernel for the runtime.
 
     `part` names its argument, or the part of one, as in `tt.func`; an empty part is the argument of the parameter's own
     index.
     """
-    from ziggurat.backend.cuda.binary import Parameter
+    from ziggurat.backend.cuda.binary import PtxParameter
 
     number, _, field = part.partition(".")
     argument = int(number) if number else None
     if isinstance(type_, DescriptorType):
-        return Parameter("tensormap", *box_and_swizzle(type_), "map", argument)
+        return PtxParameter("tensormap", *box_and_swizzle(type_), "map", argument)
     assert isinstance(type_, PtrType | ScalarType), f"a kernel has no parameter of type {type_}"
-    return Parameter("ptr" if isinstance(type_, PtrType) else type_.name, part=field, argument=argument)
+    return PtxParameter("ptr" if isinstance(type_, PtrType) else type_.name, part=field, argument=argument)

@@ -22,7 +22,7 @@ from ziggurat.codemodel.passes import Snapshot
 from ziggurat.compiler.compiled import Compiled
 from ziggurat.transforms.place.choose import choose_warps
 from ziggurat.transforms.place.chunks import DIVIDE_BLOCKS
-from ziggurat.transforms.place.cost import Cost, Entry, Work, cost_of
+from ziggurat.transforms.place.cost import Cost, CostEntry, Work, cost_of
 from ziggurat.transforms.place.loads_ahead import is_role
 from ziggurat.transforms.place.loop_plan import LoopPlan
 from ziggurat.transforms.place.obstacle import LIBRARY, Obstacle
@@ -41,18 +41,18 @@ _COLUMNS = {
 
 
 @attrs.frozen
-class Line:
+class SourceLine:
     """A line of the source, the file's name and the number; lines without a place come first."""
 
     file: str = ""
     number: int = 0
 
     @staticmethod
-    def of(location: Location | None) -> Line:
+    def of(location: Location | None) -> SourceLine:
         if location is None:
-            return Line()
+            return SourceLine()
         location = location.outside(_FRONTENDS)
-        return Line(location.file, location.line)
+        return SourceLine(location.file, location.line)
 
 
 def explanation(compiled: Compiled) -> str:
@@ -69,12 +69,12 @@ def explanation(compiled: Compiled) -> str:
     for line, count in spilling.items():
         notes.setdefault(line, []).append(f"spilled registers are moved by {count} instruction(s)")
     parts = [_summary(compiled, cost, resources) + decisions]
-    inside = {Line.of(entry.op.location) for entry in cost.entries if entry.loop}
-    tables: dict[tuple[int, str], list[Entry]] = {}
+    inside = {SourceLine.of(entry.op.location) for entry in cost.entries if entry.loop}
+    tables: dict[tuple[int, str], list[CostEntry]] = {}
     for entry in cost.entries:
         tables.setdefault(_heading(entry.loop, cost.func), []).append(entry)
     for (rank, heading), entries in sorted(tables.items(), key=lambda table: table[0]):
-        here = {Line.of(entry.op.location) for entry in entries}
+        here = {SourceLine.of(entry.op.location) for entry in entries}
         # Each moves a word of each of 32 threads. Of a line in a loop, all are taken to be in it.
         spilled = sum(count for line, count in spilling.items() if line in here and (rank or line not in inside))
         spills = cost.warps * spilled
@@ -104,18 +104,20 @@ def _heading(loop: Op | None, func: tt.Func) -> tuple[int, str]:
         return 0, "A CTA, without its loops:"
     if is_persistent(func) and isinstance(loop.parent_op, tt.Func | gpu.WarpSpecialize):
         return 1, "A program, of those that a CTA runs in turn, without its loops:"
-    line = Line.of(loop.location).number
+    line = SourceLine.of(loop.location).number
     if loop.location is not None and loop.location.by == DIVIDE_BLOCKS:
         return line, "A chunk of the blocks, of which the compiler has made a loop:"
     return line, f"An iteration of the loop in line {line}:"
 
 
-def _part(entries: Sequence[Entry], notes: Mapping[Line, Sequence[str]], spills: Work, target: Target) -> Iterator[str]:
+def _part(
+    entries: Sequence[CostEntry], notes: Mapping[SourceLine, Sequence[str]], spills: Work, target: Target
+) -> Iterator[str]:
     """The table of the lines outside of loops, or of an iteration of a loop, and its limits."""
     yield "".join(map(_cell, _COLUMNS, _COLUMNS.values()))
-    lines: dict[Line, list[Entry]] = {}
+    lines: dict[SourceLine, list[CostEntry]] = {}
     for entry in entries:
-        lines.setdefault(Line.of(entry.op.location), []).append(entry)
+        lines.setdefault(SourceLine.of(entry.op.location), []).append(entry)
     for line, group in sorted(lines.items(), key=lambda item: item[0].number):
         work = sum((entry.work for entry in group), Work())
         useful = work.read + work.written
@@ -144,19 +146,19 @@ def _cell(value: float | str, width: int) -> str:
     return f"{value if isinstance(value, str) else round(value) or '':>{width}}"
 
 
-def _notes(compiled: Compiled) -> tuple[dict[Line, list[str]], str]:
+def _notes(compiled: Compiled) -> tuple[dict[SourceLine, list[str]], str]:
     """The warnings of placement, the stages that were chosen, and the obstacles to roles and to copying loads of a loop
     ahead, by line; and the choice of the warps in words."""
     snapshots: list[Snapshot] = []
     with warnings.catch_warnings(record=True) as warned:
         warnings.simplefilter("always", ZigguratWarning)
         warn_of_registers(place(compiled.stages["triton"], compiled.options, snapshots))
-    notes: dict[Line, list[str]] = {}
+    notes: dict[SourceLine, list[str]] = {}
     for warning in warned:
-        notes.setdefault(Line(warning.filename, warning.lineno), []).append(str(warning.message))
+        notes.setdefault(SourceLine(warning.filename, warning.lineno), []).append(str(warning.message))
     for op in compiled.stages["gpu"].walk():
         if isinstance(op, gpu.TmaLoad) and op.ctas > 1:
-            notes.setdefault(Line.of(op.location), []).append(
+            notes.setdefault(SourceLine.of(op.location), []).append(
                 f"each of {op.ctas} CTAs loads a part of a block, for all of them"
             )
     models = {after.name: before.model for before, after in pairwise(snapshots)}  # By the pass that comes next.
@@ -165,12 +167,14 @@ def _notes(compiled: Compiled) -> tuple[dict[Line, list[str]], str]:
     for value, obstacle in why_not_raised(plain, compiled.options).items():
         if isinstance(value, OpResult) and TARGETS[compiled.target].has_tma:
             reason = obstacle.reason(value.op)
-            notes.setdefault(Line.of(value.op.location), []).append(f"the threads load it, not TMA: {reason}")
+            notes.setdefault(SourceLine.of(value.op.location), []).append(f"the threads load it, not TMA: {reason}")
     has_warps = compiled.options.num_warps is not None
     roles = before.num_warps != whole.num_warps
     obstacle = None if roles else why_no_roles(whole, compiled.options.num_stages)
     if obstacle is not None and TARGETS[compiled.target].has_tma:
-        notes.setdefault(Line.of(obstacle.op.location), []).append(f"no roles for the dots' loops: {obstacle.why}")
+        notes.setdefault(SourceLine.of(obstacle.op.location), []).append(
+            f"no roles for the dots' loops: {obstacle.why}"
+        )
     for loop, plan, others in prefetch_plans(before, compiled.options.num_stages):
         dots = [op for op in loop.body.entry.ops if isinstance(op, gpu.MatrixProduct)]
         if not dots or is_role(loop):
@@ -179,11 +183,11 @@ def _notes(compiled: Compiled) -> tuple[dict[Line, list[str]], str]:
         if isinstance(plan, Obstacle) and not isinstance(others, Obstacle) and not others.moves:
             obstacles.append((loop, plan))
         for op, reason in obstacles:
-            notes.setdefault(Line.of(op.location), []).append(f"no copies ahead of the dots: {reason.reason(op)}")
+            notes.setdefault(SourceLine.of(op.location), []).append(f"no copies ahead of the dots: {reason.reason(op)}")
         if isinstance(plan, LoopPlan) and plan.why:
-            notes.setdefault(Line.of(loop.location), []).append(f"chosen: {plan.stages} stages; {plan.why}")
+            notes.setdefault(SourceLine.of(loop.location), []).append(f"chosen: {plan.stages} stages; {plan.why}")
         if obstacle is None and isinstance(plan, LoopPlan) and has_warps and not loop.warp_specialize:
-            notes.setdefault(Line.of(loop.location), []).append(
+            notes.setdefault(SourceLine.of(loop.location), []).append(
                 "all warps fetch and compute: zg.range(…, warp_specialize=True) would split them"
             )
     prepared = expect(models["persist"], core.Module)
@@ -203,16 +207,16 @@ def _notes(compiled: Compiled) -> tuple[dict[Line, list[str]], str]:
     return notes, text
 
 
-def _resources(compiled: Compiled) -> tuple[Resources | None, dict[Line, int]]:
+def _resources(compiled: Compiled) -> tuple[Resources | None, dict[SourceLine, int]]:
     """The resources by ptxas, None where it is missing; and the loads and stores of spilled registers by line."""
     if tool("ptxas") is None:
         return None, {}
     code, resources = assembled(compiled.ptx, compiled.target)
-    counts: dict[Line, int] = {}
-    line = Line()
+    counts: dict[SourceLine, int] = {}
+    line = SourceLine()
     for text in disassembled(code, "-g").splitlines() if resources.spills and tool("nvdisasm") else ():
         if place := re.search(r'File "(.*?)", line (\d+)', text):
-            line = Line(place[1], int(place[2]))
+            line = SourceLine(place[1], int(place[2]))
         elif re.search(r"\s(LDL|STL)\b", text):
             counts[line] = counts.get(line, 0) + 1
     return resources, counts

@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib
 from typing import Any
 
-from ziggurat.frameworks.operation import Empty, Operation, Plan, kind_of, must_be_copied, scalar_of
+from ziggurat.frameworks.operation import CallPlan, Empty, Operation, kind_of, must_be_copied, scalar_of
 
 
 class ArrayOperation(Operation):
@@ -15,7 +15,7 @@ class ArrayOperation(Operation):
 
     def results(self, arguments: dict[str, Any]) -> tuple[Any, ...]:
         kinds = {name: kind_of(self, name, value) for name, value in arguments.items() if name in self.parameters}
-        plan = Plan.of(self, arguments, kinds)
+        plan = CallPlan.of(self, arguments, kinds)
         library: Any = importlib.import_module(self.library)
         arrays = dict(arguments)
         for name, value in arguments.items():

@@ -17,7 +17,7 @@ import numpy as np
 
 from ziggurat.boundary import public
 from ziggurat.codemodel.errors import LaunchError
-from ziggurat.frameworks.operation import Backward, Call, Operation, Outputs, exact, is_operand, scalar_of
+from ziggurat.frameworks.operation import Backward, Operation, OperationCall, Outputs, exact, is_operand, scalar_of
 from ziggurat.frameworks.xla import handler
 from ziggurat.kernels.kernel import Grid, Kernel
 
@@ -100,7 +100,7 @@ def _keep(handler: Any) -> Any:
 
 
 @attrs.frozen(eq=False)
-class _Call(Call):
+class _Call(OperationCall):
     """A call of an operation of JAX."""
 
     operation: JaxOperation

@@ -47,7 +47,7 @@ class Strided(NamedTuple):
     strides: Sequence[int]
 
 
-class Accesses(NamedTuple):
+class ArrayAccesses(NamedTuple):
     """The names of the parameters whose arrays a kernel reads, and writes; and for each array that it accesses, the
     names of the parameters that may be its strides."""
 
@@ -123,7 +123,7 @@ class Operation:
         self._derived: dict[Any, Self] = {}
         # The operators or the functions that a library has for the operation, by the kinds of its arguments.
         self._definitions: dict[Any, Any] = {}
-        self._accesses: dict[Any, Accesses] = {}
+        self._accesses: dict[Any, ArrayAccesses] = {}
         tuning = getattr(kernel, "tuning", None)
         if tuning is not None:
             self.configurations = [config.kwargs for config in tuning.configs]
@@ -310,7 +310,7 @@ class Operation:
                 f"the function of {what} asks for {error.args[0]!r}, which is no input", hint=self.kernel.written
             ) from None
 
-    def accesses(self, kinds: Mapping[str, Any]) -> Accesses:
+    def accesses(self, kinds: Mapping[str, Any]) -> ArrayAccesses:
         """The accesses of the kernel's model, for types and constants by name."""
         key = exact(tuple(kinds.items()))
         if key not in self._accesses:
@@ -324,7 +324,7 @@ class Operation:
             names = [name for name, type_ in typed if not isinstance(type_, ConstantType)]
             # Only its name tells that a constexpr is a stride.
             constants = [name for name in self.constants if "stride" in name.lower()]
-            self._accesses[key] = Accesses(
+            self._accesses[key] = ArrayAccesses(
                 reads=tuple([names[number] for number in read_parameters(kernel)]),
                 writes=tuple([names[number] for number in written_parameters(kernel)]),
                 addressing={
@@ -492,7 +492,7 @@ def kind_of(operation: Operation, name: str, value: Any) -> Any:
 
 
 @attrs.frozen
-class Plan:
+class CallPlan:
     """The results of a call: the outputs that it makes, and the arguments that it writes in place. And the arrays that
     the kernel accesses, each with the arguments that may be its strides."""
 
@@ -501,7 +501,7 @@ class Plan:
     addressing: Mapping[str, tuple[str, ...]]
 
     @staticmethod
-    def of(operation: Operation, arguments: Mapping[str, Any], kinds: Mapping[str, Any]) -> Plan:
+    def of(operation: Operation, arguments: Mapping[str, Any], kinds: Mapping[str, Any]) -> CallPlan:
         """The plan for a call. Raises `LaunchError` for an output that is no array, and for one that the kernel does
         not write."""
         for name in operation.rules:
@@ -524,7 +524,7 @@ class Plan:
                 f"'{operation.name}' writes its argument '{mutated[0]}' in place, and so cannot have a gradient",
                 hint="name it among the outputs, and do not pass it",
             )
-        return Plan(outputs, mutated, addressing)
+        return CallPlan(outputs, mutated, addressing)
 
     def ordered(self, operation: Operation, results: Sequence[Any]) -> tuple[Any, ...]:
         """The outputs, then the other arrays that are written, of results for `outputs` and `mutated`."""
@@ -534,14 +534,14 @@ class Plan:
 
 
 @attrs.frozen(eq=False)
-class Call:
+class OperationCall:
     """A call of an operation of a library that does not change arrays in place. `names` are the names of the arguments
     that are arrays, in order; `rest` has the other arguments by name."""
 
     operation: Operation
     rest: Mapping[str, Any]
     names: tuple[str, ...]
-    plan: Plan
+    plan: CallPlan
     kinds: Mapping[str, Any]
 
     @classmethod
@@ -549,7 +549,7 @@ class Call:
         """The call for all arguments by name, and those among them that are arrays."""
         rest = {name: value for name, value in arguments.items() if name not in arrays}
         kinds = {name: kind_of(operation, name, value) for name, value in {**arguments, **arrays}.items()}
-        plan = Plan.of(operation, arguments, kinds)
+        plan = CallPlan.of(operation, arguments, kinds)
         for name in plan.outputs:
             if any(size < 0 for size in arguments[name].shape):
                 raise LaunchError(f"the output '{name}' of '{operation.name}' has the shape {arguments[name].shape}")

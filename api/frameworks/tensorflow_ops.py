@@ -14,7 +14,7 @@ from typing import Any
 import attrs
 import numpy as np
 
-from ziggurat.frameworks.operation import Call, Operation, as_list, is_operand, scalar_of, single
+from ziggurat.frameworks.operation import Operation, OperationCall, as_list, is_operand, scalar_of, single
 
 tf: Any = importlib.import_module("tensorflow")
 
@@ -33,7 +33,7 @@ class TensorflowOperation(Operation):
 
 
 @attrs.frozen(eq=False)
-class _Call(Call):
+class _Call(OperationCall):
     """A call of an operation of TensorFlow."""
 
     def run(self, *tensors: Any) -> list[Any]:

@@ -20,10 +20,10 @@ from ziggurat.codemodel.errors import LaunchError, shown
 from ziggurat.codemodel.types import PtrType, ScalarType, f32, i1, i32
 from ziggurat.frameworks.operation import (
     Backward,
+    CallPlan,
     Empty,
     Operation,
     Outputs,
-    Plan,
     Sizes,
     Strided,
     as_list,
@@ -261,7 +261,7 @@ class Definition:
 
     operation: TorchOperation
     key: Key
-    plan: Plan
+    plan: CallPlan
     kinds: Mapping[str, Any]
     name: str
     names: tuple[str | None, ...]  # The name of the tensor that each leaf is; None for other leaves.
@@ -279,7 +279,7 @@ class Definition:
                 kinds[name], arguments[name] = PtrType(scalar_of(rest[0])), None
             elif kind != "sizes":
                 kinds[name] = arguments[name] = rest[0] if kind == "constant" else _NUMBERS[kind][1]
-        plan = Plan.of(operation, arguments, kinds)
+        plan = CallPlan.of(operation, arguments, kinds)
         name = f"{operation.name.replace('.', '_').replace('<', '').replace('>', '')}_{next(_numbers)}"
         parts: list[str] = []
         names: list[str | None] = []

@@ -81,7 +81,7 @@ def descriptor(block: Sequence[int], dtype: ScalarType, padding: str = "zero") -
 
 
 @attrs.frozen
-class Signature:
+class KernelSignature:
     """The types that a kernel is compiled for, one for each parameter, and the divisibility of run-time values.
 
     In a language whose models depend on the number of warps and on options of debugging, these are part of it:
@@ -94,14 +94,14 @@ class Signature:
     num_warps: int | None = None
     assertions: Literal["device", "none", "overflow"] = "device"
 
-    def with_options(self, options: Mapping[str, Any]) -> Signature:
+    def with_options(self, options: Mapping[str, Any]) -> KernelSignature:
         """The signature for the options of a launch; without any, that of the model as it is written."""
         debug, sanitizes = options.get("debug"), options.get("sanitize_overflow", True)
         assertions = "device" if debug is None else "none" if not debug else "overflow" if sanitizes else "device"
-        return Signature(self.types, self.divisibility, options.get("num_warps"), assertions)
+        return KernelSignature(self.types, self.divisibility, options.get("num_warps"), assertions)
 
 
-def signature_of(function: Function, arguments: Sequence[Any], keywords: Mapping[str, Any]) -> Signature:
+def signature_of(function: Function, arguments: Sequence[Any], keywords: Mapping[str, Any]) -> KernelSignature:
     """The signature for types and values in the order of the parameters or by name.
 
     A constexpr parameter takes its value; another takes a type, a tuple with types in it, or a value that is then
@@ -130,7 +130,7 @@ def signature_of(function: Function, arguments: Sequence[Any], keywords: Mapping
 
     types = tuple(type_of(name, value) for name, value in bound.items())
     models_of(function).check_declared(function, dict(zip(bound, types, strict=True)), declarations)
-    return Signature(types, tuple(divisibility))
+    return KernelSignature(types, tuple(divisibility))
 
 
 def bind_types(function: Function, arguments: Sequence[Any], keywords: Mapping[str, Any]) -> dict[str, Any]:

@@ -23,7 +23,7 @@ from ziggurat.frontends.language import Function
 from ziggurat.frontends.language.languages import Language
 from ziggurat.kernels.arguments import (
     MAX_SPECIALIZATIONS,
-    Signature,
+    KernelSignature,
     bind,
     bind_types,
     check_options,
@@ -74,7 +74,7 @@ class Kernel(Function):
         self.do_not_specialize = frozenset(names)
         # The tables of a kernel: its models by signature; its code by what a launch compiles it for; and launchers by
         # grid, which later launches call directly. Its routes are those of the dispatcher and of native launches.
-        self._models: Recent[Signature, core.Module] = Recent(MAX_SPECIALIZATIONS)
+        self._models: Recent[KernelSignature, core.Module] = Recent(MAX_SPECIALIZATIONS)
         self.compiled: Recent[Any, Any] = Recent(MAX_SPECIALIZATIONS)
         self.launchers: Recent[Any, Callable[..., Any]] = Recent(MAX_LAUNCHERS)
         self._since_collection = 0  # The number of models that were made.
@@ -137,7 +137,7 @@ class Kernel(Function):
 
     def compiled_for(
         self,
-        signature: Signature,
+        signature: KernelSignature,
         bound: Mapping[str, Any],
         options: Mapping[str, Any],
         constants: Mapping[int, int] | None = None,
@@ -172,11 +172,11 @@ class Kernel(Function):
         self._models.clear()
         self._reset()
 
-    def known_model(self, signature: Signature) -> core.Module | None:
+    def known_model(self, signature: KernelSignature) -> core.Module | None:
         """The Triton code model for a signature, if it is kept."""
         return self._models.used(self.models.key(signature))
 
-    def model_for(self, signature: Signature) -> core.Module:
+    def model_for(self, signature: KernelSignature) -> core.Module:
         """The Triton code model for a signature, made once until a global that the kernel reads changes."""
         self.check_globals()
         model = self.known_model(signature)
@@ -313,7 +313,7 @@ class Kernel(Function):
 
     def specialized(
         self, bound: Mapping[str, Any], read: ReadArray | None = None
-    ) -> tuple[Signature, list[str], list[Any]]:
+    ) -> tuple[KernelSignature, list[str], list[Any]]:
         """The signature of a launch on arrays in host memory, and the names and values of the run-time arguments.
 
         `read` gives an array's value, element type and address, and None for a thing that is no array.
@@ -354,7 +354,7 @@ class Kernel(Function):
             return type_
 
         types = [type_of(name, value, self.rules.parameter(self, name)) for name, value in bound.items()]
-        return Signature(tuple(types), tuple(divisibility)), names, values
+        return KernelSignature(tuple(types), tuple(divisibility)), names, values
 
     def number_type(self, name: str, argument: Any) -> ScalarType:
         """The type of a number that a launch gets as the argument `name`. Raises `LaunchError` for anything else."""

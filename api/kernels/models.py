@@ -17,7 +17,7 @@ from ziggurat.frontends.language.languages import EXPLICIT, Language
 from ziggurat.frontends.reflection import reader
 
 if TYPE_CHECKING:
-    from ziggurat.kernels.arguments import Signature
+    from ziggurat.kernels.arguments import KernelSignature
     from ziggurat.transforms.attribution import Attribution
 
 
@@ -47,11 +47,11 @@ class Models:
         """The type of each value of the Python model for arguments of these types."""
         return compiler.attribute(kernel, types)
 
-    def triton(self, kernel: Function, signature: Signature) -> core.Module:
+    def triton(self, kernel: Function, signature: KernelSignature) -> core.Module:
         """The Triton code model for a signature."""
         return compiler.triton_model(kernel, signature.types, signature.divisibility)
 
-    def key(self, signature: Signature) -> Signature:
+    def key(self, signature: KernelSignature) -> KernelSignature:
         """The signature without the options that the Triton model does not depend on, for the table of models."""
         return signature.with_options({})
 
@@ -110,7 +110,7 @@ class PythonModels(Models):
         _ = kernel.model  # Its making reads the annotations.
         return kernel.declares
 
-    def triton(self, kernel: Function, signature: Signature) -> core.Module:
+    def triton(self, kernel: Function, signature: KernelSignature) -> core.Module:
         types = dict(zip(kernel.signature.parameters, signature.types, strict=True))
         self.check_declared(kernel, types, self.declarations(kernel, {}))
         return super().triton(kernel, signature)

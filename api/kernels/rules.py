@@ -11,7 +11,7 @@ from ziggurat import compiler
 from ziggurat.codemodel.dialects import core
 from ziggurat.codemodel.errors import ZigguratError
 from ziggurat.codemodel.gpu.options import CompileOptions
-from ziggurat.kernels.arguments import Signature, check_options
+from ziggurat.kernels.arguments import KernelSignature, check_options
 from ziggurat.kernels.models import PythonModels
 
 if TYPE_CHECKING:
@@ -41,7 +41,7 @@ def _binary(kernel: Kernel, spec: Specialization, shape: Sequence[Any]) -> Binar
         return binary_for(kernel, spec, shape)
 
 
-def _model(kernel: Kernel, signature: Signature, options: Mapping[str, Any]) -> core.Module:
+def _model(kernel: Kernel, signature: KernelSignature, options: Mapping[str, Any]) -> core.Module:
     return kernel.model_for(signature.with_options(options))
 
 
@@ -50,7 +50,7 @@ def _explained(kernel: Kernel, error: ZigguratError) -> ZigguratError:
     return error
 
 
-def _no_result(kernel: Kernel, signature: Signature, options: Mapping[str, Any], code: Loaded | None) -> None:
+def _no_result(kernel: Kernel, signature: KernelSignature, options: Mapping[str, Any], code: Loaded | None) -> None:
     return None
 
 
@@ -68,11 +68,11 @@ class LaunchRules:
     """Whether a launch with these arguments runs on this machine, and not on a GPU."""
     check_host: Callable[[Kernel, Iterable[Any], Mapping[str, Any]], None] = lambda kernel, arguments, options: None
     """Raises an error for arguments and options with which no launch runs on this machine."""
-    model: Callable[[Kernel, Signature, Mapping[str, Any]], core.Module] = _model
+    model: Callable[[Kernel, KernelSignature, Mapping[str, Any]], core.Module] = _model
     """The Triton model that a launch with these options runs on this machine."""
     binary: Callable[[Kernel, Specialization, Sequence[Any]], Binary] = _binary
     """The kernel compiled for a launch on a GPU; see `ziggurat.launches.gpu.binary_for`."""
-    result: Callable[[Kernel, Signature, Mapping[str, Any], Loaded | None], Any] = _no_result
+    result: Callable[[Kernel, KernelSignature, Mapping[str, Any], Loaded | None], Any] = _no_result
     """The result of a launch with these options: on a GPU, of the kernel that is loaded there, or on this machine."""
     explained: Callable[[Kernel, ZigguratError], ZigguratError] = _explained
     """The error that is raised for one of a launch, in the words of the source."""

@@ -25,7 +25,7 @@ from ziggurat.codemodel.gpu.options import SHARED_OPTIONS, default_of
 from ziggurat.codemodel.op import Op
 from ziggurat.codemodel.types import ConstantType, PtrType, ScalarType, i1
 from ziggurat.compiler.native import code_of, warn_interpreted
-from ziggurat.kernels.arguments import Signature, bind, constexpr_names, leaves
+from ziggurat.kernels.arguments import KernelSignature, bind, constexpr_names, leaves
 
 if TYPE_CHECKING:
     from ziggurat.kernels.kernel import Grid, Kernel
@@ -132,7 +132,7 @@ class HostLaunches:
         signature, _, _ = self.kernel.specialized(bound)
         return self._native(signature, options) is not None
 
-    def _native(self, signature: Signature, options: Mapping[str, Any]) -> NativeKernel | None:
+    def _native(self, signature: KernelSignature, options: Mapping[str, Any]) -> NativeKernel | None:
         """The kernel for a signature. None if it must be interpreted: a warning has given the reason once."""
         model, check = self.kernel.rules.model(self.kernel, signature, options), options.get("check") is not False
         fast_math = bool(options.get("fast_math"))
@@ -157,7 +157,7 @@ class HostLaunches:
             return None
 
     def _remember(
-        self, code: NativeKernel, signature: Signature, bound: Mapping[str, Any], options: Mapping[str, Any],
+        self, code: NativeKernel, signature: KernelSignature, bound: Mapping[str, Any], options: Mapping[str, Any],
         explicit: frozenset[str], result: Any,
     ) -> None:  # fmt: skip
         """Make later launches with such arguments quick."""
@@ -167,7 +167,7 @@ class HostLaunches:
         if plan is not None:
             self._plans[:] = [plan, *(other for other in self._plans if other[0] != plan[0])][:_MAX_PLANS]
 
-    def _entries(self, signature: Signature, bound: Mapping[str, Any], explicit: frozenset[str]) -> list[Given]:
+    def _entries(self, signature: KernelSignature, bound: Mapping[str, Any], explicit: frozenset[str]) -> list[Given]:
         """The arguments of a launch with the rules by which they select code."""
         declarations = self.kernel.models.declarations(self.kernel, bound)
         entries: list[Given] = []

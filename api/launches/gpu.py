@@ -15,8 +15,13 @@ from ziggurat.codemodel.op import Op
 from ziggurat.codemodel.recent import Recent
 from ziggurat.codemodel.types import ScalarType, Type
 from ziggurat.compiler.pipeline import compile_model
-from ziggurat.kernels.arguments import MAX_SPECIALIZATIONS, constant_of, constexpr_names, is_tuple_of_arguments
-from ziggurat.kernels.arguments import Signature as KernelSignature
+from ziggurat.kernels.arguments import (
+    MAX_SPECIALIZATIONS,
+    KernelSignature,
+    constant_of,
+    constexpr_names,
+    is_tuple_of_arguments,
+)
 from ziggurat.kernels.causes import name_arguments
 from ziggurat.transforms.calls.lattice import type_of_tuple
 
@@ -159,11 +164,11 @@ def binary_for(kernel: Kernel, spec: Specialization, shape: Sequence[Any] = ()) 
 
 def options_of(kernel: Kernel, spec: Specialization) -> CompileOptions:
     """The options of compilation of a launch. A constexpr parameter that has the name of an option is that option."""
-    from ziggurat.backend.cuda.specialize import Constant
+    from ziggurat.backend.cuda.specialize import ConstantArgument
 
     shared = constexpr_names(kernel).intersection(SHARED_OPTIONS)
     options: dict[str, Any] = {name: value for name, value in spec.options if name not in LAUNCH_ONLY}
-    options |= {a.name: a.value for a in spec.arguments if isinstance(a, Constant) and a.name in shared}
+    options |= {a.name: a.value for a in spec.arguments if isinstance(a, ConstantArgument) and a.name in shared}
     return kernel.rules.compile_options({"target": spec.target, **options})
 
 

@@ -53,9 +53,9 @@ def arrays_of(arguments: Mapping[str, Any], names: Iterable[str]) -> Iterator[tu
 
 def _zeroing(array: Any, name: str) -> Callable[[], Any]:
     if on_gpu(array):
-        from ziggurat.backend.cuda.memory import Region
+        from ziggurat.backend.cuda.memory import ArrayMemory
 
-        return array.detach().zero_ if _is_torch(array) else Region(array, name).zero
+        return array.detach().zero_ if _is_torch(array) else ArrayMemory(array, name).zero
     here = as_array(array, name)
     if not here.flags.writeable:
         raise LaunchError(

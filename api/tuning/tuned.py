@@ -27,7 +27,7 @@ from ziggurat.tuning.measuring import alone, restoring, zeroing
 from ziggurat.tuning.pruning import pruned
 
 if TYPE_CHECKING:
-    from ziggurat.backend.cuda.cache import Record, Records
+    from ziggurat.backend.cuda.cache import Records, TuningRecord
     from ziggurat.tuning.tuner import Compilation, Tuner
 
 Heuristic = Callable[[dict[str, Any]], Any]
@@ -105,7 +105,7 @@ class Tuned:
         self.tuning = tuning
         self.heuristics = dict(heuristics)
         self.cache: dict[Any, Config] = {}
-        self.last: Record | None = None
+        self.last: TuningRecord | None = None
         self._names = [*(kernel.signature.parameters if names is None else names)]
         self._places = {name: place for place, name in enumerate(self._names)}
         self._thread = _OfThread()

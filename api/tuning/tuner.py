@@ -13,7 +13,7 @@ import attrs
 
 from ziggurat.backend.cuda import testing
 from ziggurat.backend.cuda.binary import Binary
-from ziggurat.backend.cuda.cache import Cache, Record, chosen
+from ziggurat.backend.cuda.cache import Cache, TuningRecord, chosen
 from ziggurat.backend.cuda.driver import current_device, on_device, stream_address
 from ziggurat.backend.cuda.keys import compiler_version, key
 from ziggurat.backend.cuda.launch import devices_of, stream_of
@@ -75,7 +75,7 @@ class Tuner:
         self.times: dict[str, Any] = {}  # As the function that measures gave them.
         self.seconds = 0.0  # Of compiling and measuring.
 
-    def choice(self, configs: Sequence[Config]) -> tuple[Record | None, Config]:
+    def choice(self, configs: Sequence[Config]) -> tuple[TuningRecord | None, Config]:
         """The record of the choice, from disk or made now, and the configuration that it names. There is no record if
         the grid is empty with every configuration.
 
@@ -138,9 +138,9 @@ class Tuner:
             about["computed"] = [{name: repr(b.get(name)) for name in heuristics} for b in self.bounds.values()]
         return about
 
-    def _record(self, about: dict[str, Any], fitting: Mapping[str, Config], bound: dict[str, Any]) -> Record:
+    def _record(self, about: dict[str, Any], fitting: Mapping[str, Config], bound: dict[str, Any]) -> TuningRecord:
         if len(fitting) == 1:
-            return Record(about, next(iter(fitting)), {})
+            return TuningRecord(about, next(iter(fitting)), {})
         start = time.perf_counter()
         times = self._times(self._compiled(fitting), bound)
         self.seconds = time.perf_counter() - start
@@ -149,9 +149,9 @@ class Tuner:
             print(f"{self.kernel.name}: without {label}: {reason}", file=sys.stderr)
         if not times:
             if self.tuned.launches_unfit:
-                return Record(about, next(iter(fitting)), {}, reasons)
+                return TuningRecord(about, next(iter(fitting)), {}, reasons)
             raise self._nothing_left()
-        record = Record(about, chosen(times, NOISE), times, reasons)
+        record = TuningRecord(about, chosen(times, NOISE), times, reasons)
         if self.tuning.cache_results:
             self.tuned.records.put(record)
         return record

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 import attrs
 
 from ziggurat.backend.cpu import memory
-from ziggurat.backend.cpu.emitter import Coord, Emitter, Index, memory_kind
+from ziggurat.backend.cpu.emitter import Coord, CpuEmitter, Index, memory_kind
 from ziggurat.backend.ptx.routines import Number, together
 from ziggurat.codemodel import traits
 from ziggurat.codemodel.dialects import cpu, tt
@@ -19,7 +19,7 @@ class Head:
     """One affine access of a region. Its fields hold what the loops use: if the access cannot be done as planned, they
     are those of a copy in scratch memory."""
 
-    def __init__(self, emitter: Emitter, op: cpu.Load | cpu.Store) -> None:
+    def __init__(self, emitter: CpuEmitter, op: cpu.Load | cpu.Store) -> None:
         self.emitter = emitter
         self.op = op
         self.access = expect(expect(op.access, OpResult).op, cpu.Access)
@@ -293,7 +293,7 @@ class Head:
             memory.guarded(emitter, mask, store)
 
 
-def step_of(emitter: Emitter, access: cpu.Access, block: Block | None) -> Number | None:
+def step_of(emitter: CpuEmitter, access: cpu.Access, block: Block | None) -> Number | None:
     """The bytes from a row to the one that the next program will need, if that is as far as this row from the one
     before it. Rows are too short, and pages too small, for the hardware to prefetch them. None for a block that is not
     a row, or is the same one in all programs, or from around the block of the region."""

@@ -3,7 +3,7 @@ that do not fit an integer become the nearest one, and NaN 0."""
 
 from __future__ import annotations
 
-from ziggurat.backend.cpu.emitter import Emitter, emits, kind_of
+from ziggurat.backend.cpu.emitter import CpuEmitter, emits, kind_of
 from ziggurat.backend.elementwise import Conversions, from_integer, half_of, narrow_to_8_bits, to_integer, to_odd
 from ziggurat.backend.ptx.routines import Number
 from ziggurat.codemodel.dialects import arith
@@ -69,7 +69,7 @@ def _cut(value: Number, source: ScalarType, target: ScalarType) -> Number:
 
 
 @emits(arith.ExtF)
-def _extf(emitter: Emitter, op: arith.ExtF, value: Number) -> Number:
+def _extf(emitter: CpuEmitter, op: arith.ExtF, value: Number) -> Number:
     source, target = scalar_element(op.operand.type), scalar_element(op.type)
     wide = widen(value, source)
     if target == f64:
@@ -78,7 +78,7 @@ def _extf(emitter: Emitter, op: arith.ExtF, value: Number) -> Number:
 
 
 @emits(arith.TruncF)
-def _truncf(emitter: Emitter, op: arith.TruncF, value: Number) -> Number:
+def _truncf(emitter: CpuEmitter, op: arith.TruncF, value: Number) -> Number:
     source, target = scalar_element(op.operand.type), scalar_element(op.type)
     if source.bits < 32:
         value, source = widen(value, source), f32
@@ -89,16 +89,16 @@ CONVERSIONS = Conversions(widen, narrow)
 
 
 @emits(arith.SIToFP, arith.UIToFP)
-def _to_float(emitter: Emitter, op: arith.Cast, value: Number) -> Number:
+def _to_float(emitter: CpuEmitter, op: arith.Cast, value: Number) -> Number:
     return from_integer(CONVERSIONS, op, value)
 
 
 @emits(arith.FPToSI, arith.FPToUI)
-def _to_int(emitter: Emitter, op: arith.Cast, value: Number) -> Number:
+def _to_int(emitter: CpuEmitter, op: arith.Cast, value: Number) -> Number:
     return to_integer(CONVERSIONS, op, value)
 
 
 @emits(arith.Bitcast)
-def _bitcast(emitter: Emitter, op: arith.Bitcast, value: Number) -> Number:
+def _bitcast(emitter: CpuEmitter, op: arith.Bitcast, value: Number) -> Number:
     kind = kind_of(op.type)
     return value if value.kind == kind else value.to("bitcast", kind)

@@ -31,7 +31,7 @@ class CpuOptions:
 
 
 @attrs.frozen
-class Parameter:
+class ArgumentSlot:
     """A slot of the arguments: the text of its type, the number of the launch's argument, and of a descriptor the
     part: "base", "shape0", "stride1"."""
 
@@ -48,7 +48,7 @@ class CpuCode:
     object: bytes = attrs.field(repr=False)
     llvm: str = attrs.field(repr=False)
     model: str = attrs.field(repr=False)
-    parameters: tuple[Parameter, ...]
+    parameters: tuple[ArgumentSlot, ...]
     bounds: tuple[int, ...]
     scratch: int
     ordered: bool

@@ -8,8 +8,8 @@ from importlib import import_module
 from typing import Any
 
 from ziggurat.backend.cpu import control, halves
-from ziggurat.backend.cpu.code import CpuCode, CpuOptions, Parameter
-from ziggurat.backend.cpu.emitter import EMITTERS, METADATA, Emitter, kind_of, memory_kind, symbol_of
+from ziggurat.backend.cpu.code import ArgumentSlot, CpuCode, CpuOptions
+from ziggurat.backend.cpu.emitter import EMITTERS, METADATA, CpuEmitter, kind_of, memory_kind, symbol_of
 from ziggurat.backend.cpu.outline import outlined
 from ziggurat.backend.cpu.runtime.loading import llvm
 from ziggurat.backend.cpu.shared import share
@@ -59,7 +59,7 @@ def compile_cpu(module: core.Module | cpu.Module, options: CpuOptions = HOST) ->
         llvm=text,
         model=str(model),
         parameters=tuple(
-            Parameter(str(parameter.type), int(number), part)
+            ArgumentSlot(str(parameter.type), int(number), part)
             for parameter, (number, _, part) in zip(func.body.parameters, split, strict=True)
         ),
         bounds=tuple(emitter.bounds),
@@ -108,11 +108,11 @@ def vector_bytes(features: str) -> int:
     return 64 if "+avx512f" in names else 32 if "+avx2" in names else 16
 
 
-def to_llvm(module: cpu.Module, options: CpuOptions) -> tuple[Emitter, str]:
+def to_llvm(module: cpu.Module, options: CpuOptions) -> tuple[CpuEmitter, str]:
     """The LLVM text of a CPU model, and the emitter that wrote it."""
     (func,) = module.functions().values()
     assert isinstance(func, tt.Func)
-    emitter = Emitter(module, func, options)
+    emitter = CpuEmitter(module, func, options)
     loads: list[str] = []
     for number, parameter in enumerate(func.body.parameters):
         if isinstance(parameter.type, DescriptorType):  # Of a parameter that nothing uses.

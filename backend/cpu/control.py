@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from ziggurat.backend.cpu.emitter import EMITTERS, INDEXED, Emitter, emits, kind_of
+from ziggurat.backend.cpu.emitter import EMITTERS, INDEXED, CpuEmitter, emits, kind_of
 from ziggurat.backend.ptx.routines import Join, Number
 from ziggurat.codemodel.dialects import cf, core, cpu, scf, tt
 from ziggurat.codemodel.errors import InternalError
@@ -23,13 +23,13 @@ MAX_ITERATIONS = 1 << 30
 class _Join(Join):
     """A block that others branch to with numbers; its code is that of the present level."""
 
-    def begin_here(self, emitter: Emitter) -> list[Number]:
+    def begin_here(self, emitter: CpuEmitter) -> list[Number]:
         """Begin the block; the values in it."""
         emitter.level_of.update(dict.fromkeys(self.begin(), emitter.depth))
         return [emitter.number(kind, name) for name, kind in self._phis]
 
 
-def function_body(emitter: Emitter, body: Body) -> None:
+def function_body(emitter: CpuEmitter, body: Body) -> None:
     """Emit a function's blocks."""
     joins: dict[Block, _Join] = {}
     for block in body.blocks[1:]:
@@ -46,7 +46,7 @@ def function_body(emitter: Emitter, body: Body) -> None:
         joins[block].end()
 
 
-def ops(emitter: Emitter, statements: Sequence[Op]) -> None:
+def ops(emitter: CpuEmitter, statements: Sequence[Op]) -> None:
     """Emit ops outside of regions, or of a body, on scalars."""
     for op in emitter.divisible(statements):
         outer, emitter._place = emitter._place, emitter.place(op)  # pyright: ignore[reportPrivateUsage]
@@ -58,7 +58,7 @@ def ops(emitter: Emitter, statements: Sequence[Op]) -> None:
         emitter._place = outer  # pyright: ignore[reportPrivateUsage]
 
 
-def in_place(emitter: Emitter, body: Body, arguments: Sequence[Any] = ()) -> list[Any]:
+def in_place(emitter: CpuEmitter, body: Body, arguments: Sequence[Any] = ()) -> list[Any]:
     """Emit a body of one block in place; the operands of its terminator."""
     if len(body.blocks) != 1:
         raise InternalError("a body of several blocks", str(body.parent))
@@ -73,7 +73,7 @@ def is_straight(body: Body) -> bool:
     return len(body.blocks) == 1 and not any(op.bodies for op in body.entry.ops)
 
 
-def apply(emitter: Emitter, body: Body, arguments: Sequence[Number]) -> list[Number]:
+def apply(emitter: CpuEmitter, body: Body, arguments: Sequence[Number]) -> list[Number]:
     """The results of a body that combines elements."""
     if is_straight(body):
         return in_place(emitter, body, arguments)
@@ -92,17 +92,17 @@ def _kinds(values: Sequence[Value]) -> list[str]:
 
 
 @emits(tt.GetProgramId)
-def _program(emitter: Emitter, op: tt.GetProgramId) -> Number:
+def _program(emitter: CpuEmitter, op: tt.GetProgramId) -> Number:
     return emitter.number("i32", f"%pid{op.axis}")
 
 
 @emits(tt.GetNumPrograms)
-def _programs(emitter: Emitter, op: tt.GetNumPrograms) -> Number:
+def _programs(emitter: CpuEmitter, op: tt.GetNumPrograms) -> Number:
     return emitter.number("i32", f"%grid{op.axis}")
 
 
 @emits(tt.GlobalTimer)
-def _timer(emitter: Emitter, op: tt.GlobalTimer) -> Number:
+def _timer(emitter: CpuEmitter, op: tt.GlobalTimer) -> Number:
     slot = emitter.emit("getelementptr i64, ptr %host, i64 3")
     clock = emitter.effect(f"load ptr, ptr {slot}")
     return emitter.number("i64", emitter.effect(f"call i64 {clock}()"))
@@ -112,7 +112,7 @@ def _timer(emitter: Emitter, op: tt.GlobalTimer) -> Number:
 
 
 @emits(scf.For)
-def _for(emitter: Emitter, op: scf.For, start: Number, stop: Number, step: Number, *initial: Number) -> Any:
+def _for(emitter: CpuEmitter, op: scf.For, start: Number, stop: Number, step: Number, *initial: Number) -> Any:
     """The number of iterations is known before the first one, so that no index can wrap around."""
     signed, constant_step = scalar_element(op.start.type).signed, constant_of(op.step)
     kind, below = start.kind, "slt" if signed else "ult"
@@ -137,7 +137,7 @@ def _for(emitter: Emitter, op: scf.For, start: Number, stop: Number, step: Numbe
 
 
 @emits(scf.If)
-def _if(emitter: Emitter, op: scf.If, condition: Number) -> Any:
+def _if(emitter: CpuEmitter, op: scf.If, condition: Number) -> Any:
     then, otherwise = emitter.name("then"), emitter.name("else")
     after = _Join(emitter, "after", _kinds(op.then.entry.terminator.operands))
     emitter.line(f"br i1 {condition}, label %{then}, label %{otherwise}")
@@ -151,7 +151,7 @@ def _if(emitter: Emitter, op: scf.If, condition: Number) -> Any:
 
 
 @emits(scf.While)
-def _while(emitter: Emitter, op: scf.While, *initial: Number) -> Any:
+def _while(emitter: CpuEmitter, op: scf.While, *initial: Number) -> Any:
     inside, after = emitter.name("loop"), emitter.name("after")
     head = _Join(emitter, "head", ["i64", *_kinds(op.initial)])
     emitter.line(f"br {head.branch([emitter.i64(0), *initial])}")
@@ -168,7 +168,7 @@ def _while(emitter: Emitter, op: scf.While, *initial: Number) -> Any:
     return packed_values(operands)
 
 
-def _limit(emitter: Emitter, op: Op, rounds: Number, first: Block) -> None:
+def _limit(emitter: CpuEmitter, op: Op, rounds: Number, first: Block) -> None:
     """End the kernel with an error where a loop, which begins with a block, has gone on for too long."""
     waits = next((inner for inner in first.ops if isinstance(inner, cpu.Waits)), None)
     limit, message = MAX_ITERATIONS, f"loop limit exceeded: {MAX_ITERATIONS} iterations"
@@ -178,43 +178,43 @@ def _limit(emitter: Emitter, op: Op, rounds: Number, first: Block) -> None:
 
 
 @emits(scf.Yield, scf.Condition, Structured)
-def _handed_on(emitter: Emitter, op: Op, *values: Any) -> Any:
+def _handed_on(emitter: CpuEmitter, op: Op, *values: Any) -> Any:
     raise AssertionError(f"{op.NAME} is emitted with the op that owns its body")
 
 
-def _target(emitter: Emitter, successor: Successor) -> str:
+def _target(emitter: CpuEmitter, successor: Successor) -> str:
     """The target of a branch, with the number of branches back to it since it was entered."""
     rounds = emitter.rounds[successor.block] + 1 if successor.block in emitter.rounds else emitter.i64(0)
     arguments = [emitter.values[value] for value in successor.arguments]
     return emitter.joins[successor.block].branch([rounds, *arguments])
 
 
-def _poll_if_back(emitter: Emitter, op: cf.Br | cf.CondBr) -> None:
+def _poll_if_back(emitter: CpuEmitter, op: cf.Br | cf.CondBr) -> None:
     """Poll where a branch may go back."""
     if any(successor.block in emitter.rounds for successor in op.successors):
         emitter.poll()
 
 
 @emits(cf.Br)
-def _br(emitter: Emitter, op: cf.Br) -> None:
+def _br(emitter: CpuEmitter, op: cf.Br) -> None:
     _poll_if_back(emitter, op)
     emitter.line(f"br {_target(emitter, op.target)}")
 
 
 @emits(cf.CondBr)
-def _cond_br(emitter: Emitter, op: cf.CondBr, condition: Number) -> None:
+def _cond_br(emitter: CpuEmitter, op: cf.CondBr, condition: Number) -> None:
     _poll_if_back(emitter, op)
     then, otherwise = _target(emitter, op.then), _target(emitter, op.otherwise)
     emitter.line(f"br i1 {condition}, {then}, {otherwise}")
 
 
 @emits(tt.Return)
-def _return(emitter: Emitter, op: tt.Return) -> None:
+def _return(emitter: CpuEmitter, op: tt.Return) -> None:
     emitter.line("br label %next")
 
 
 @emits(core.Unreachable)
-def _unreachable(emitter: Emitter, op: core.Unreachable) -> None:
+def _unreachable(emitter: CpuEmitter, op: core.Unreachable) -> None:
     emitter.fail(UNREACHABLE, emitter.number("i1", "true"), emitter.site(op, "reaches"))
     emitter.line("unreachable")
 
@@ -223,17 +223,17 @@ def _unreachable(emitter: Emitter, op: core.Unreachable) -> None:
 
 
 @emits(cpu.Waits, tt.Assume, tt.Barrier, tt.GridDependencyWait, tt.GridDependencyLaunch)
-def _nothing(emitter: Emitter, op: Op, *values: Any) -> None:
+def _nothing(emitter: CpuEmitter, op: Op, *values: Any) -> None:
     """Programs run one after the other on a thread, and each op ends before the next."""
 
 
 @emits(cf.AssertOp, tt.Assert)
-def _assert(emitter: Emitter, op: cf.AssertOp | tt.Assert, condition: Number) -> None:
+def _assert(emitter: CpuEmitter, op: cf.AssertOp | tt.Assert, condition: Number) -> None:
     emitter.fail(ASSERTION, condition ^ True, emitter.site(op, "asserts", message=op.message))
 
 
 @emits(tt.Print)
-def _print(emitter: Emitter, op: tt.Print, *values: Number) -> None:
+def _print(emitter: CpuEmitter, op: tt.Print, *values: Number) -> None:
     """Copy the operands to scratch memory, and call the host, which prints them."""
     from ziggurat.backend.cpu.memory import to_memory
 

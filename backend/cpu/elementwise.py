@@ -11,7 +11,7 @@ from functools import partial
 from typing import Any
 
 from ziggurat.backend.cpu.casts import CONVERSIONS, from_f64, to_f64, widen
-from ziggurat.backend.cpu.emitter import Emitter, emits
+from ziggurat.backend.cpu.emitter import CpuEmitter, emits
 from ziggurat.backend.cpu.exponentials import POWERS, fast_power, power, wide_power
 from ziggurat.backend.elementwise import INSTRUCTIONS, RULES, extended, in_f32, is_known
 from ziggurat.backend.ptx.routines import Number, Routine, instruction, suffix, together
@@ -24,17 +24,17 @@ DIVISION_BY_ZERO = 3
 
 
 @emits(arith.ConstantOp)
-def _constant(emitter: Emitter, op: arith.ConstantOp) -> Number:
+def _constant(emitter: CpuEmitter, op: arith.ConstantOp) -> Number:
     return emitter.constant(op.value, op.type)
 
 
 @emits(arith.Elementwise, arith.CmpI, arith.Select, arith.Cast)
-def _by_rule(emitter: Emitter, op: Op, *values: Number) -> Number:
+def _by_rule(emitter: CpuEmitter, op: Op, *values: Number) -> Number:
     return RULES[op](op, *values)
 
 
 @emits(arith.DivSI, arith.DivUI, arith.RemSI, arith.RemUI)
-def _divide(emitter: Emitter, op: Op, a: Number, b: Number) -> Number:
+def _divide(emitter: CpuEmitter, op: Op, a: Number, b: Number) -> Number:
     if not is_known(b) or b.name == "0":
         site = emitter.site(op, "divides")
         if emitter.tolerant:
@@ -43,7 +43,7 @@ def _divide(emitter: Emitter, op: Op, a: Number, b: Number) -> Number:
     return RULES[op](op, a, b)
 
 
-def _divided(emitter: Emitter, op: Op, a: Number, b: Number, site: int) -> Number:
+def _divided(emitter: CpuEmitter, op: Op, a: Number, b: Number, site: int) -> Number:
     """A quotient or a remainder of a tolerant kernel: that by 0 has all bits set."""
     by_zero = b.test("eq", 0)
     emitter.note(by_zero, site, emitter.i64(0), emitter.i64(0))
@@ -52,12 +52,12 @@ def _divided(emitter: Emitter, op: Op, a: Number, b: Number, site: int) -> Numbe
 
 
 @emits(tt.IntToPtr, tt.PtrToInt, tt.Bitcast, tt.Hint)
-def _same(emitter: Emitter, op: Op, a: Number) -> Number:
+def _same(emitter: CpuEmitter, op: Op, a: Number) -> Number:
     return a
 
 
 @emits(tt.AddPtr)
-def _move(emitter: Emitter, op: tt.AddPtr, ptr: Number, offset: Number) -> Number:
+def _move(emitter: CpuEmitter, op: tt.AddPtr, ptr: Number, offset: Number) -> Number:
     return ptr + emitter.scaled(extended(offset, scalar_element(op.offset.type)), pointee_of(op.ptr.type).bytes)
 
 
@@ -67,7 +67,7 @@ def _move(emitter: Emitter, op: tt.AddPtr, ptr: Number, offset: Number) -> Numbe
 _NEAR = (0x21800000, 0x5E000000)  # The bits of 2^-60 and 2^61.
 
 
-def _quotient(emitter: Emitter, a: Number, b: Number) -> Number:
+def _quotient(emitter: CpuEmitter, a: Number, b: Number) -> Number:
     """A vector of f32 divided by one number, which is known before the loop: two steps of Newton's from its reciprocal
     round as the division does (Markstein), if nothing leaves the range; else the slow instruction divides. Fast
     quotients are the products with the reciprocal, to 2 ulp."""
@@ -86,7 +86,7 @@ def _quotient(emitter: Emitter, a: Number, b: Number) -> Number:
 
 
 @emits(arith.FloatBinary, arith.NegF, arith.CmpF, math.AbsF, math.Floor, math.Ceil, math.Sqrt, tt.PreciseSqrt)
-def _float(emitter: Emitter, op: Op, *values: Number) -> Number:
+def _float(emitter: CpuEmitter, op: Op, *values: Number) -> Number:
     if isinstance(op, arith.DivF | tt.PreciseDivF) and values[0].kind == "float" and values[0].lanes:
         a, b = values
         fused = emitter.module.vector > 16  # AVX2 comes with fused multiply-adds.
@@ -113,12 +113,12 @@ def combined(cls: type[Op], scalar: ScalarType, a: Number, b: Number) -> Number:
 
 
 @emits(*_ORDERED)
-def _choose(emitter: Emitter, op: Op, a: Number, b: Number) -> Number:
+def _choose(emitter: CpuEmitter, op: Op, a: Number, b: Number) -> Number:
     return combined(type(op), scalar_element(op.result.type), a, b)
 
 
 @emits(math.Exp, math.Exp2, math.Log, math.Log2, math.Sin, math.Cos, math.Tanh, math.Erf, math.Rsqrt)
-def _function(emitter: Emitter, op: math.FloatUnary, a: Number) -> Number:
+def _function(emitter: CpuEmitter, op: math.FloatUnary, a: Number) -> Number:
     scalar, name = scalar_element(op.operand.type), op.NAME.removeprefix("math.")
     is_slow = isinstance(op, math.Tanh | math.Erf | math.Rsqrt)  # Those divide, or call the C library.
     if emitter.fast_math and scalar != f64 and not is_slow:
@@ -142,7 +142,7 @@ def sum_to_odd(near: Number, rest: Number) -> Number:
 
 
 @emits(math.Fma)
-def _fma(emitter: Emitter, op: math.Fma, a: Number, b: Number, c: Number) -> Number:
+def _fma(emitter: CpuEmitter, op: math.Fma, a: Number, b: Number, c: Number) -> Number:
     scalar = scalar_element(op.a.type)
     if scalar in (f32, f64):
         return RULES[op](op, a, b, c)
@@ -166,7 +166,7 @@ _OPERATIONS = {
 
 
 @emits(math.Directed)
-def _directed(emitter: Emitter, op: math.Directed, *values: Number) -> Number:
+def _directed(emitter: CpuEmitter, op: math.Directed, *values: Number) -> Number:
     """A call of a function that sets the processor's direction of rounding, and restores it. It is not inlined: only
     within it does LLVM know of the direction."""
     values = tuple(together(*values))
@@ -185,7 +185,7 @@ def _directed(emitter: Emitter, op: math.Directed, *values: Number) -> Number:
 
 
 @emits(tt.InlineAsm)
-def _assembly(emitter: Emitter, op: Op, *values: Any) -> Any:
+def _assembly(emitter: CpuEmitter, op: Op, *values: Any) -> Any:
     raise KernelTypeError(
         "inline assembly is PTX, and cannot run on a CPU", op.location,
         hint="run the kernel on a GPU, or write the operation in the language",
@@ -193,12 +193,12 @@ def _assembly(emitter: Emitter, op: Op, *values: Any) -> Any:
 
 
 @emits(tt.SmId)
-def _processor(emitter: Emitter, op: Op) -> Number:
+def _processor(emitter: CpuEmitter, op: Op) -> Number:
     return emitter.number("i32", 0)
 
 
 @emits(tt.Poison)
-def _poison(emitter: Emitter, op: tt.Poison) -> Number:
+def _poison(emitter: CpuEmitter, op: tt.Poison) -> Number:
     element = element_of(op.type)
     if isinstance(element, PtrType):
         return emitter.i64(0)
@@ -206,10 +206,10 @@ def _poison(emitter: Emitter, op: tt.Poison) -> Number:
 
 
 @emits(core.MakeTuple)
-def _tuple(emitter: Emitter, op: core.MakeTuple, *values: Any) -> Any:
+def _tuple(emitter: CpuEmitter, op: core.MakeTuple, *values: Any) -> Any:
     return values
 
 
 @emits(core.TupleLoad)
-def _component(emitter: Emitter, op: core.TupleLoad, value: Any) -> Any:
+def _component(emitter: CpuEmitter, op: core.TupleLoad, value: Any) -> Any:
     return value[op.index]

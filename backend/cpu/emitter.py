@@ -104,7 +104,7 @@ class Level:
     memo: dict[Any, Any] = attrs.field(factory=dict[Any, Any])
 
 
-class Emitter(Code):
+class CpuEmitter(Code):
     """The LLVM text of one kernel while it is written. `values` has what stands for each value outside of regions: a
     number, or a tuple of them."""
 

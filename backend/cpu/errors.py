@@ -9,15 +9,15 @@ import numpy as np
 from ziggurat.backend.cpu.code import CpuCode
 from ziggurat.backend.cpu.sites import READ_ONLY, STRAY
 from ziggurat.backend.reference.control import WAITS
-from ziggurat.backend.reference.memory import MASK_HINT, Argument, Array, outside, stray_outcome
+from ziggurat.backend.reference.memory import MASK_HINT, Array, ArrayArgument, outside, stray_outcome
 from ziggurat.codemodel.errors import KernelRuntimeError, MemoryAccessError, warn
 from ziggurat.codemodel.types import SCALARS
 
-__all__ = ["Argument", "Array", "error_of"]
+__all__ = ["Array", "ArrayArgument", "error_of"]
 
 
 def error_of(
-    code: CpuCode, record: Sequence[int], grid: tuple[int, int, int], arguments: Sequence[Argument]
+    code: CpuCode, record: Sequence[int], grid: tuple[int, int, int], arguments: Sequence[ArrayArgument]
 ) -> KernelRuntimeError:
     """The error of a launch whose entry left this record. `arguments` are the arrays of the launch."""
     kind, program, number, address, value = record[:5]
@@ -50,7 +50,9 @@ def error_of(
     return KernelRuntimeError(texts.get(kind, f"{who} was stopped"), site.location)
 
 
-def warn_of(code: CpuCode, record: Sequence[int], grid: tuple[int, int, int], arguments: Sequence[Argument]) -> None:
+def warn_of(
+    code: CpuCode, record: Sequence[int], grid: tuple[int, int, int], arguments: Sequence[ArrayArgument]
+) -> None:
     """Warn of what a program of a tolerant kernel has left out: a stray access, or a division by zero."""
     _, program, number, address, value = record[:5]
     site = code.sites[number]

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import cache
 
-from ziggurat.backend.cpu.emitter import Emitter
+from ziggurat.backend.cpu.emitter import CpuEmitter
 from ziggurat.backend.ptx.accurate import F32, F64, accurate
 from ziggurat.backend.ptx.routines import Number, Routine
 
@@ -48,7 +48,7 @@ _ERROR = 2.0**-35  # Above the relative error of the sum of two f32.
 _RANGES = {"exp": (87.3125, -104.0), "exp2": (126.0, -150.5)}  # |x| of normal powers; powers below are 0.
 
 
-def power(emitter: Emitter, name: str, x: Number) -> Number:
+def power(emitter: CpuEmitter, name: str, x: Number) -> Number:
     """e^x or 2^x of f32 as f32, correctly rounded but for results within 3 ulp of f64 of a midpoint."""
     if emitter.module.vector < 64 or not x.lanes or x.lanes % 16 or emitter.level(x.name) < emitter.depth:
         return emitter.routine(wide_power(name, x.lanes), x).to("fptrunc", "float")
@@ -62,7 +62,7 @@ def power(emitter: Emitter, name: str, x: Number) -> Number:
     return emitter.number("float", emitter.effect(phi), x.lanes)
 
 
-def fast_power(emitter: Emitter, name: str, x: Number) -> Number:
+def fast_power(emitter: CpuEmitter, name: str, x: Number) -> Number:
     """e^x or 2^x of f32 as f32, to 1.1 ulp; with AVX-512, results below 2^-126 are 0."""
     if emitter.module.vector < 64 or not x.lanes or x.lanes % 16:
         return emitter.routine(accurate(name, "float", x.lanes), x)
@@ -79,7 +79,7 @@ def fast_power(emitter: Emitter, name: str, x: Number) -> Number:
     return x.test("uno", x).select(x, powers)  # The sum of bits may make a number of a NaN.
 
 
-def _quick(emitter: Emitter, name: str, x: Number) -> tuple[Number, Number]:
+def _quick(emitter: CpuEmitter, name: str, x: Number) -> tuple[Number, Number]:
     """The powers, and whether all are rounded as they have to be."""
 
     natural = name == "exp"
@@ -123,7 +123,7 @@ def _scaled(power: Number, number: Number) -> Number:
     return (power.bits() + ((number << 18) & 0xFF800000)).to("bitcast", "float")
 
 
-def _entry(emitter: Emitter, index: Number, table: Sequence[int]) -> Number:
+def _entry(emitter: CpuEmitter, index: Number, table: Sequence[int]) -> Number:
     """The entries of a table of 32 f32, given by their bits, that the last five bits of integers number."""
     lanes, parts = 16, list[Number]()
     vector = f"<{lanes} x i32>"

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 import attrs
 
 from ziggurat.backend.cpu.elementwise import combined
-from ziggurat.backend.cpu.emitter import CACHE_LINE, Coord, Emitter, Index, indexed, memory_kind
+from ziggurat.backend.cpu.emitter import CACHE_LINE, Coord, CpuEmitter, Index, indexed, memory_kind
 from ziggurat.backend.cpu.runtime.host import BOUNDS
 from ziggurat.backend.cpu.sites import READ_ONLY, STRAY
 from ziggurat.backend.elementwise import extended
@@ -31,18 +31,18 @@ from ziggurat.codemodel.types import (
 # Numbers in memory.
 
 
-def from_memory(emitter: Emitter, value: Number, type_: Type) -> Number:
+def from_memory(emitter: CpuEmitter, value: Number, type_: Type) -> Number:
     """A number as it is computed with, from its form in memory."""
     return value.test("ne", 0) if element_of(type_) == i1 else value
 
 
-def to_memory(emitter: Emitter, value: Number, type_: Type) -> Number:
+def to_memory(emitter: CpuEmitter, value: Number, type_: Type) -> Number:
     """A number in the form that memory holds."""
     return value.to("zext", "i8") if element_of(type_) == i1 else value
 
 
 def load_run(
-    emitter: Emitter, pointer: str, type_: Type, mask: Number | None, other: Number | None, align: int = 0
+    emitter: CpuEmitter, pointer: str, type_: Type, mask: Number | None, other: Number | None, align: int = 0
 ) -> Number:
     """The neighbours from an address on, one for each lane. The address is aligned to an element or to `align`."""
     kind, lanes, size = memory_kind(type_), emitter.lanes, align or element_bytes(type_)
@@ -62,7 +62,7 @@ def zero_of(kind: str) -> str:
 
 
 def store_run(
-    emitter: Emitter, pointer: str, value: Number, mask: Number | None, size: int, *, streams: bool = False
+    emitter: CpuEmitter, pointer: str, value: Number, mask: Number | None, size: int, *, streams: bool = False
 ) -> None:
     """Store a vector to neighbours, around the caches if it streams."""
     lanes = emitter.lanes
@@ -76,7 +76,7 @@ def store_run(
     emitter.line(emitter.called("void", name, value, ("ptr", f"align {size} {pointer}"), mask))
 
 
-def gather(emitter: Emitter, addresses: Number, type_: Type, mask: Number | None, other: Number | None) -> Number:
+def gather(emitter: CpuEmitter, addresses: Number, type_: Type, mask: Number | None, other: Number | None) -> Number:
     """The elements at any addresses."""
     kind, lanes, size = memory_kind(type_), addresses.lanes, element_bytes(type_)
     vector = f"<{lanes} x {kind}>"
@@ -88,7 +88,7 @@ def gather(emitter: Emitter, addresses: Number, type_: Type, mask: Number | None
     return emitter.number(kind, emitter.effect(emitter.called(vector, name, *arguments)), lanes)
 
 
-def scatter(emitter: Emitter, addresses: Number, value: Number, mask: Number | None, size: int) -> None:
+def scatter(emitter: CpuEmitter, addresses: Number, value: Number, mask: Number | None, size: int) -> None:
     """Store to any addresses; of equal ones the last lane counts."""
     lanes = emitter.lanes
     addresses, value = addresses.spread(lanes), value.spread(lanes)
@@ -101,12 +101,12 @@ def scatter(emitter: Emitter, addresses: Number, value: Number, mask: Number | N
 # Buffers.
 
 
-def buffer_address(emitter: Emitter, value: Value) -> Number:
+def buffer_address(emitter: CpuEmitter, value: Value) -> Number:
     """The address of a buffer."""
     return emitter.values[value]
 
 
-def _linear(emitter: Emitter, index: Index, start: int, strides: Sequence[int]) -> tuple[Number | int, bool]:
+def _linear(emitter: CpuEmitter, index: Index, start: int, strides: Sequence[int]) -> tuple[Number | int, bool]:
     """The place in a buffer of the element at an index, in elements; and whether the lanes are neighbours there."""
     place: Number | int = start
     run = False
@@ -124,7 +124,7 @@ def _linear(emitter: Emitter, index: Index, start: int, strides: Sequence[int]) 
     return place, run
 
 
-def read(emitter: Emitter, base: Number, place: Number | int, run: bool, type_: Type, align: int = 0) -> Number:
+def read(emitter: CpuEmitter, base: Number, place: Number | int, run: bool, type_: Type, align: int = 0) -> Number:
     """The element of a buffer at a place, or a vector of elements, aligned to an element or to `align`."""
     size = element_bytes(type_)
     with emitter.at_level(emitter.level(f"{base} {place}")):
@@ -140,20 +140,20 @@ def read(emitter: Emitter, base: Number, place: Number | int, run: bool, type_: 
 
 
 @indexed(cpu.Get)
-def _get(emitter: Emitter, op: cpu.Get, index: Index) -> Number:
+def _get(emitter: CpuEmitter, op: cpu.Get, index: Index) -> Number:
     strides = op.strides or cpu.row_major(shape_of(op.type))
     place, run = _linear(emitter, index, op.start, strides)
     return read(emitter, buffer_address(emitter, op.buffer), place, run, op.type)
 
 
-def put(emitter: Emitter, op: cpu.Put, value: Number, index: Index) -> None:
+def put(emitter: CpuEmitter, op: cpu.Put, value: Number, index: Index) -> None:
     """Store a number, or a vector, to a buffer."""
     strides = op.strides or cpu.row_major(shape_of(op.value.type))
     place, run = _linear(emitter, index, op.start, strides)
     write(emitter, buffer_address(emitter, op.buffer), place, run, value, op.value.type)
 
 
-def write(emitter: Emitter, base: Number, place: Number | int, run: bool, value: Number, type_: Type) -> None:
+def write(emitter: CpuEmitter, base: Number, place: Number | int, run: bool, value: Number, type_: Type) -> None:
     """Store a number, or a vector, at a place of a buffer."""
     size = element_bytes(type_)
     value = to_memory(emitter, value, type_)
@@ -212,7 +212,7 @@ class Bounds:
     writable: Number
 
 
-def bounds_of(emitter: Emitter, parameter: Value) -> Bounds:
+def bounds_of(emitter: CpuEmitter, parameter: Value) -> Bounds:
     """The bounds of the array of a pointer parameter, which the launch gives."""
     assert isinstance(parameter, BlockParameter)
     part = emitter.func.parts[parameter.index] if emitter.func.parts else str(parameter.index)
@@ -220,7 +220,7 @@ def bounds_of(emitter: Emitter, parameter: Value) -> Bounds:
     return emitter.once_for_all((bounds_of, argument), lambda: _bounds(emitter, argument))
 
 
-def _bounds(emitter: Emitter, argument: int) -> Bounds:
+def _bounds(emitter: CpuEmitter, argument: int) -> Bounds:
     """The bounds of an array, which the kernel loads at its entry."""
     at = BOUNDS + 24 * len(emitter.bounds)
     emitter.bounds.append(argument)
@@ -236,7 +236,7 @@ def _bounds(emitter: Emitter, argument: int) -> Bounds:
 
 
 def check(
-    emitter: Emitter, op: Op, pointer: Value, address: Number, mask: Number | None, size: int, verb: str
+    emitter: CpuEmitter, op: Op, pointer: Value, address: Number, mask: Number | None, size: int, verb: str
 ) -> Number | None:
     """End the kernel where an address, of those that the mask leaves, is in no array, or in one that is not to be
     written. A tolerant kernel goes on without the stray accesses of an argument, which are the result."""
@@ -287,7 +287,13 @@ def without(stray: Number | None, mask: Number | None) -> Number | None:
 
 
 def load_any(
-    emitter: Emitter, op: Op, pointer: Value, addresses: Number, mask: Number | None, other: Number | None, type_: Type
+    emitter: CpuEmitter,
+    op: Op,
+    pointer: Value,
+    addresses: Number,
+    mask: Number | None,
+    other: Number | None,
+    type_: Type,
 ) -> Number:
     """Load from addresses that may be anywhere in the arrays."""
     size, kind = element_bytes(type_), memory_kind(type_)
@@ -310,7 +316,7 @@ def load_any(
 
 
 @indexed(tt.Load)
-def _load(emitter: Emitter, op: tt.Load, index: Index) -> Number:
+def _load(emitter: CpuEmitter, op: tt.Load, index: Index) -> Number:
     addresses = emitter.at(op.ptr, index)
     mask = emitter.at(op.mask, index) if op.mask is not None else None
     other = emitter.at(op.other, index) if op.other is not None else None
@@ -318,7 +324,7 @@ def _load(emitter: Emitter, op: tt.Load, index: Index) -> Number:
 
 
 def store_any(
-    emitter: Emitter, op: Op, pointer: Value, addresses: Number, value: Number, mask: Number | None, type_: Type
+    emitter: CpuEmitter, op: Op, pointer: Value, addresses: Number, value: Number, mask: Number | None, type_: Type
 ) -> None:
     """Store to addresses that may be anywhere in the arrays, in the order of the lanes."""
     size = element_bytes(type_)
@@ -335,7 +341,7 @@ def store_any(
     guarded(emitter, mask, store)
 
 
-def guarded(emitter: Emitter, mask: Number | None, make: Callable[[], None]) -> None:
+def guarded(emitter: CpuEmitter, mask: Number | None, make: Callable[[], None]) -> None:
     """Run code where a condition holds."""
     if mask is None:
         make()
@@ -343,7 +349,7 @@ def guarded(emitter: Emitter, mask: Number | None, make: Callable[[], None]) -> 
         emitter.aside(mask, make)
 
 
-def store(emitter: Emitter, op: tt.Store, index: Index) -> None:
+def store(emitter: CpuEmitter, op: tt.Store, index: Index) -> None:
     """A store of a tensor or a scalar at an index."""
     addresses, value = emitter.at(op.ptr, index), emitter.at(op.value, index)
     mask = emitter.at(op.mask, index) if op.mask is not None else None
@@ -351,7 +357,7 @@ def store(emitter: Emitter, op: tt.Store, index: Index) -> None:
 
 
 @indexed(tt.Store)
-def _store_scalar(emitter: Emitter, op: tt.Store, index: Index) -> None:
+def _store_scalar(emitter: CpuEmitter, op: tt.Store, index: Index) -> None:
     store(emitter, op, index)
 
 
@@ -364,7 +370,7 @@ _RMW: dict[AtomicKind, str] = {
 
 
 @indexed(tt.AtomicRMW, tt.AtomicCAS)
-def _atomic(emitter: Emitter, op: tt.AtomicRMW | tt.AtomicCAS, index: Index) -> Number:
+def _atomic(emitter: CpuEmitter, op: tt.AtomicRMW | tt.AtomicCAS, index: Index) -> Number:
     type_, size = op.value.type, element_bytes(op.value.type)
     scalar = scalar_element(type_)
     addresses = emitter.at(op.ptr, index)
@@ -394,7 +400,7 @@ def _atomic(emitter: Emitter, op: tt.AtomicRMW | tt.AtomicCAS, index: Index) -> 
     return from_memory(emitter, by_lane(update, addresses, active, *values), type_)
 
 
-def _exchange(emitter: Emitter, place: str, numbers: Sequence[Number], scalar: ScalarType) -> Number:
+def _exchange(emitter: CpuEmitter, place: str, numbers: Sequence[Number], scalar: ScalarType) -> Number:
     """Compare and exchange the bits of two numbers."""
     kind = f"i{8 * scalar.bytes}"
     compare, new = (x if x.kind == kind else x.to("bitcast", kind) for x in numbers)
@@ -403,7 +409,7 @@ def _exchange(emitter: Emitter, place: str, numbers: Sequence[Number], scalar: S
     return old if numbers[0].kind == kind else old.to("bitcast", numbers[0].kind)
 
 
-def _update(emitter: Emitter, kind: AtomicKind, place: str, value: Number, scalar: ScalarType) -> Number:
+def _update(emitter: CpuEmitter, kind: AtomicKind, place: str, value: Number, scalar: ScalarType) -> Number:
     """Combine memory with a number; the number that was there."""
     whole = f"i{8 * scalar.bytes}"
     if kind in _RMW and (not scalar.is_float or kind is AtomicKind.XCHG) and scalar != i1:
@@ -443,7 +449,7 @@ def _update(emitter: Emitter, kind: AtomicKind, place: str, value: Number, scala
 
 
 @indexed(tt.Gather)
-def _gather(emitter: Emitter, op: tt.Gather, index: Index) -> Number:
+def _gather(emitter: CpuEmitter, op: tt.Gather, index: Index) -> Number:
     row = emitter.at(op.index, index)
     size = expect(op.source.type, TensorType).shape[op.axis]
     wide = extended(row, scalar_element(op.index.type))
@@ -454,7 +460,7 @@ def _gather(emitter: Emitter, op: tt.Gather, index: Index) -> Number:
     return emitter.at(op.source, tuple(place))
 
 
-def count(emitter: Emitter, op: cpu.Count, index: Index) -> None:
+def count(emitter: CpuEmitter, op: cpu.Count, index: Index) -> None:
     """Count numbers, one lane after the other."""
     value = emitter.at(op.value, index)
     mask = emitter.at(op.mask, index) if op.mask is not None else emitter.number("i1", "true")

@@ -13,7 +13,7 @@ from typing import Any
 from ziggurat.backend.cpu import memory
 from ziggurat.backend.cpu.access import Head, Matrix, step_of
 from ziggurat.backend.cpu.control import ASSERTION, apply, is_straight
-from ziggurat.backend.cpu.emitter import Coord, Emitter, Index, emits, indexed
+from ziggurat.backend.cpu.emitter import Coord, CpuEmitter, Index, emits, indexed
 from ziggurat.backend.cpu.reductions import Tree
 from ziggurat.backend.cpu.streaming import edges, stream_of
 from ziggurat.backend.ptx.routines import Number
@@ -29,17 +29,17 @@ MAX_REDUCED = 4  # Vectors of an iteration that reduces; half as many if it take
 
 
 @emits(cpu.Alloc)
-def _alloc(emitter: Emitter, op: cpu.Alloc) -> Number:
+def _alloc(emitter: CpuEmitter, op: cpu.Alloc) -> Number:
     return emitter.scratch_address(op.offset)
 
 
 @emits(cpu.Access)
-def _access(emitter: Emitter, op: cpu.Access, *values: Number) -> tuple[Number, ...]:
+def _access(emitter: CpuEmitter, op: cpu.Access, *values: Number) -> tuple[Number, ...]:
     return values
 
 
 @emits(cpu.Copy)
-def _copy(emitter: Emitter, op: cpu.Copy, source: Number, target: Number) -> None:
+def _copy(emitter: CpuEmitter, op: cpu.Copy, source: Number, target: Number) -> None:
     type_ = expect(op.source.type, cpu.BufferType)
     pointers = [emitter.emit(f"inttoptr i64 {value} to ptr") for value in (target, source)]
     arguments = [*(("ptr", f"align 64 {pointer}") for pointer in pointers), ("i64", str(type_.bytes)), ("i1", "false")]
@@ -47,7 +47,7 @@ def _copy(emitter: Emitter, op: cpu.Copy, source: Number, target: Number) -> Non
 
 
 @indexed(cpu.Region)
-def _region(emitter: Emitter, op: cpu.Region, index: Index) -> Any:
+def _region(emitter: CpuEmitter, op: cpu.Region, index: Index) -> Any:
     nest = Nest(emitter, op)
     nest.begin()
     buffer_and_head = nest.loaded()
@@ -92,7 +92,7 @@ def _shared_rows(block: Block, shape: tuple[int, ...]) -> tuple[cpu.Region, dict
 class Nest:
     """One region while it is emitted."""
 
-    def __init__(self, emitter: Emitter, op: cpu.Region) -> None:
+    def __init__(self, emitter: CpuEmitter, op: cpu.Region) -> None:
         self.emitter = emitter
         self.op = op
         self.shape = op.shape
@@ -454,7 +454,7 @@ _STATEMENTS = (
 
 
 @indexed(cpu.Load)
-def _load(emitter: Emitter, op: cpu.Load, index: Index) -> Number:
+def _load(emitter: CpuEmitter, op: cpu.Load, index: Index) -> Number:
     nest: Nest = emitter.nest
     return nest.heads[op.result].load(index, nest.masked)
 
@@ -463,35 +463,35 @@ def _load(emitter: Emitter, op: cpu.Load, index: Index) -> Number:
 
 
 @indexed(tt.MakeRange)
-def _range(emitter: Emitter, op: tt.MakeRange, index: Index) -> Number:
+def _range(emitter: CpuEmitter, op: tt.MakeRange, index: Index) -> Number:
     (coord,) = index
     number = emitter.vector(coord, 32)
     return number + op.start if op.start else number
 
 
 @indexed(tt.Splat)
-def _splat(emitter: Emitter, op: tt.Splat, index: Index) -> Number:
+def _splat(emitter: CpuEmitter, op: tt.Splat, index: Index) -> Number:
     return emitter.at(op.value, ())
 
 
 @indexed(tt.Broadcast)
-def _broadcast(emitter: Emitter, op: tt.Broadcast, index: Index) -> Number:
+def _broadcast(emitter: CpuEmitter, op: tt.Broadcast, index: Index) -> Number:
     zero = Coord(emitter.i64(0))
     sizes = shape_of(op.value.type)
     return emitter.at(op.value, tuple(zero if size == 1 else coord for size, coord in zip(sizes, index, strict=True)))
 
 
 @indexed(tt.ExpandDims)
-def _expand_dims(emitter: Emitter, op: tt.ExpandDims, index: Index) -> Number:
+def _expand_dims(emitter: CpuEmitter, op: tt.ExpandDims, index: Index) -> Number:
     return emitter.at(op.value, (*index[: op.axis], *index[op.axis + 1 :]))
 
 
 @indexed(tt.Trans)
-def _trans(emitter: Emitter, op: tt.Trans, index: Index) -> Number:
+def _trans(emitter: CpuEmitter, op: tt.Trans, index: Index) -> Number:
     return emitter.at(op.value, tuple(index[op.order.index(axis)] for axis in range(len(op.order))))
 
 
-def linear(emitter: Emitter, index: Index, shape: Sequence[int]) -> Coord:
+def linear(emitter: CpuEmitter, index: Index, shape: Sequence[int]) -> Coord:
     """The row-major number of an element: neighbours for lanes along the last axis."""
     place: Number | None = None
     run = False
@@ -509,7 +509,7 @@ def linear(emitter: Emitter, index: Index, shape: Sequence[int]) -> Coord:
     return Coord(place, run)
 
 
-def unravelled(emitter: Emitter, place: Coord, shape: Sequence[int]) -> Index:
+def unravelled(emitter: CpuEmitter, place: Coord, shape: Sequence[int]) -> Index:
     """The index of the element with a row-major number."""
     last = shape[-1] if shape else 1
     lanes = emitter.lanes
@@ -531,7 +531,7 @@ def unravelled(emitter: Emitter, place: Coord, shape: Sequence[int]) -> Index:
 
 
 @indexed(tt.Reshape)
-def _reshape(emitter: Emitter, op: tt.Reshape, index: Index) -> Number:
+def _reshape(emitter: CpuEmitter, op: tt.Reshape, index: Index) -> Number:
     source, target = shape_of(op.value.type), shape_of(op.type)
     coords = [coord for coord, size in zip(index, target, strict=True) if size > 1]
     if [size for size in source if size > 1] == [size for size in target if size > 1]:
@@ -542,19 +542,19 @@ def _reshape(emitter: Emitter, op: tt.Reshape, index: Index) -> Number:
 
 
 @indexed(tt.Join)
-def _join(emitter: Emitter, op: tt.Join, index: Index) -> Number:
+def _join(emitter: CpuEmitter, op: tt.Join, index: Index) -> Number:
     *rest, last = index
     first, second = (emitter.at(value, tuple(rest)) for value in op.operands)
     return emitter.vector(last).test("eq", 0).select(first, second)
 
 
 @indexed(tt.Split)
-def _split(emitter: Emitter, op: tt.Split, index: Index) -> tuple[Number, ...]:
+def _split(emitter: CpuEmitter, op: tt.Split, index: Index) -> tuple[Number, ...]:
     return tuple(emitter.at(op.value, (*index, Coord(emitter.i64(half)))) for half in range(2))
 
 
 @indexed(tt.Cat)
-def _cat(emitter: Emitter, op: tt.Cat, index: Index) -> Number:
+def _cat(emitter: CpuEmitter, op: tt.Cat, index: Index) -> Number:
     first, *rest = index
     size = expect(op.lhs.type, TensorType).shape[0]
     number = emitter.vector(first)
@@ -569,12 +569,12 @@ def _cat(emitter: Emitter, op: tt.Cat, index: Index) -> Number:
 
 
 @indexed(core.TupleLoad)
-def _component(emitter: Emitter, op: core.TupleLoad, index: Index) -> Any:
+def _component(emitter: CpuEmitter, op: core.TupleLoad, index: Index) -> Any:
     return emitter.at(op.tuple, index)[op.index]
 
 
 @indexed(tt.MapElementwise)
-def _map(emitter: Emitter, op: tt.MapElementwise, index: Index) -> Any:
+def _map(emitter: CpuEmitter, op: tt.MapElementwise, index: Index) -> Any:
     if op.pack == 1:
         return packed_values(apply(emitter, op.apply, [emitter.at(value, index) for value in op.values]))
     shape = shape_of(op.values[0].type)

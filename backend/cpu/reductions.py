@@ -12,7 +12,7 @@ from functools import cache
 from typing import Any
 
 from ziggurat.backend.cpu.control import apply
-from ziggurat.backend.cpu.emitter import Emitter, memory_kind
+from ziggurat.backend.cpu.emitter import CpuEmitter, memory_kind
 from ziggurat.backend.cpu.memory import from_memory, to_memory
 from ziggurat.backend.ptx.routines import Number, vector_type
 from ziggurat.codemodel.dialects import arith, tt
@@ -69,7 +69,7 @@ class Tree:
     vectors of as many rows as there are lanes, and the result is the vector of the rows' results."""
 
     def __init__(
-        self, emitter: Emitter, op: tt.Reduce, groups: int, vectors: int, across: bool, rows: bool = False
+        self, emitter: CpuEmitter, op: tt.Reduce, groups: int, vectors: int, across: bool, rows: bool = False
     ) -> None:
         self.emitter = emitter
         self.op = op

@@ -15,7 +15,7 @@ import attrs
 from ziggurat.backend.cpu.access import Matrix
 from ziggurat.backend.cpu.casts import narrow, to_f64, widen
 from ziggurat.backend.cpu.control import apply, is_straight
-from ziggurat.backend.cpu.emitter import Emitter, emits
+from ziggurat.backend.cpu.emitter import CpuEmitter, emits
 from ziggurat.backend.cpu.memory import read, write
 from ziggurat.backend.ptx.routines import Number
 from ziggurat.codemodel.dialects import arith, cpu
@@ -46,7 +46,7 @@ def _power(limit: int, size: int) -> int:
     return limit
 
 
-def _each(emitter: Emitter, count: int, size: int, body: Callable[[Number], None]) -> None:
+def _each(emitter: CpuEmitter, count: int, size: int, body: Callable[[Number], None]) -> None:
     """Run code for all elements of a buffer, in vectors: it gets their places."""
     step = _power(emitter.module.vector // max(size, 4), count)
     outer, emitter.lanes = emitter.lanes, step if step > 1 else 0
@@ -55,7 +55,7 @@ def _each(emitter: Emitter, count: int, size: int, body: Callable[[Number], None
 
 
 @emits(cpu.Dot)
-def _dot(emitter: Emitter, op: cpu.Dot, a: Number, b: Number, c: Number) -> None:
+def _dot(emitter: CpuEmitter, op: cpu.Dot, a: Number, b: Number, c: Number) -> None:
     result, source = _buffer(op.c), _scalar(op.a)
     accumulator = f32 if _scalar(op.c) == f16 else _scalar(op.c)
     products: Sequence[tuple[Matrix, Matrix]]
@@ -101,7 +101,7 @@ def _dot(emitter: Emitter, op: cpu.Dot, a: Number, b: Number, c: Number) -> None
     emitter.release()
 
 
-def _matrix(emitter: Emitter, value: Value, base: Number) -> Matrix:
+def _matrix(emitter: CpuEmitter, value: Value, base: Number) -> Matrix:
     """An operand of a dot: a buffer, or the memory from which it was to be loaded."""
     type_ = _buffer(value)
     matrix = emitter.loaded.get(value)
@@ -109,7 +109,7 @@ def _matrix(emitter: Emitter, value: Value, base: Number) -> Matrix:
 
 
 def _copied(
-    emitter: Emitter,
+    emitter: CpuEmitter,
     value: Value,
     matrix: Matrix,
     target: ScalarType,
@@ -136,7 +136,7 @@ def _copied(
     return [Matrix(copy, emitter.i64(columns * target.bytes)) for copy in copies]
 
 
-def _as(emitter: Emitter, value: Value, matrix: Matrix, target: ScalarType) -> Matrix:
+def _as(emitter: CpuEmitter, value: Value, matrix: Matrix, target: ScalarType) -> Matrix:
     """A matrix in the type of the accumulation."""
     source = _scalar(value)
     if source == target:
@@ -150,7 +150,7 @@ def _as(emitter: Emitter, value: Value, matrix: Matrix, target: ScalarType) -> M
     return _copied(emitter, value, matrix, target, 1, convert)[0]
 
 
-def _parts(emitter: Emitter, value: Value, matrix: Matrix, precision: InputPrecision, count: int) -> list[Matrix]:
+def _parts(emitter: CpuEmitter, value: Value, matrix: Matrix, precision: InputPrecision, count: int) -> list[Matrix]:
     """The parts that the matrix units would read: each is the rounded rest after those before it."""
 
     def split(rest: Number) -> list[Number]:
@@ -167,14 +167,14 @@ def _parts(emitter: Emitter, value: Value, matrix: Matrix, precision: InputPreci
     return _copied(emitter, value, matrix, f32, count, split)
 
 
-def _lanes(emitter: Emitter, depth: int, columns: int, type_: ScalarType, transposed: bool) -> int:
+def _lanes(emitter: CpuEmitter, depth: int, columns: int, type_: ScalarType, transposed: bool) -> int:
     """The lanes of a vector of the accumulator."""
     lanes = _power(emitter.module.vector // type_.bytes, columns)
     return _power(lanes, depth) if transposed else lanes  # It is packed in squares.
 
 
 def _matmul(
-    emitter: Emitter,
+    emitter: CpuEmitter,
     a: Matrix,
     b: Matrix,
     c: Number,
@@ -265,7 +265,7 @@ def _matmul(
     emitter.lanes = 0
 
 
-def _transposed(emitter: Emitter, rows: Sequence[Number]) -> list[Number]:
+def _transposed(emitter: CpuEmitter, rows: Sequence[Number]) -> list[Number]:
     """The columns of a square of vectors: in each step, blocks on either side of the diagonal are exchanged."""
     count, vectors_of_rows = len(rows), list(rows)
     distance = 1
@@ -286,7 +286,7 @@ def _transposed(emitter: Emitter, rows: Sequence[Number]) -> list[Number]:
     return vectors_of_rows
 
 
-def _multiplied(emitter: Emitter, x: Number, y: Number, z: Number) -> Number:
+def _multiplied(emitter: CpuEmitter, x: Number, y: Number, z: Number) -> Number:
     """x · y + z, of floats rounded once; of pairs of bf16, after each product."""
     if x.kind == z.kind:
         return x * y + z if x.kind[0] == "i" else x.spread(y.lanes).call("llvm.fma", y, z)
@@ -314,7 +314,7 @@ def _sequential(op: cpu.Scan) -> bool:
 
 
 @emits(cpu.Scan)
-def _scan(emitter: Emitter, op: cpu.Scan, *bases: Number) -> None:
+def _scan(emitter: CpuEmitter, op: cpu.Scan, *bases: Number) -> None:
     shape = _buffer(op.buffers[0]).shape
     types = [_buffer(value).element for value in op.buffers]
     size, stride = shape[op.axis], cpu.row_major(shape)[op.axis]

@@ -1,8 +1,8 @@
 """Arrays on a GPU, of any library, without importing that library.
 
 The library of an array is recognised by the array's attributes: `data_ptr()` (torch), `__cuda_array_interface__`
-(CuPy, Numba, JAX …) or `__dlpack__`. A `Reader` has the expressions by which a launch reads an array, as source text
-that is compiled into the launch: a call of a function would take longer than the expression.
+(CuPy, Numba, JAX …) or `__dlpack__`. An `ArrayReader` has the expressions by which a launch reads an array, as source
+text that is compiled into the launch: a call of a function would take longer than the expression.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from ziggurat.codemodel.types import BY_NUMPY_NAME, SCALARS, ScalarType, find_sc
 
 
 @attrs.frozen
-class View:
+class ArrayView:
     """An array as a launch sees it: the address of its first element, the elements' type, the number of its device or
     None, and the address of the stream on which it was last written, or None."""
 
@@ -35,7 +35,7 @@ class View:
 
 
 @attrs.frozen
-class Reader:
+class ArrayReader:
     """The reading of arrays of a type in a launch: expressions over `{0}`, the array.
 
     `address` and `element` give the address and a key for the element type, `device` the device's number. With `asks`,
@@ -54,7 +54,7 @@ class Reader:
     key: Callable[[Any], Any] | None = None
 
 
-def reader_of(array: Any) -> Reader | None:
+def reader_of(array: Any) -> ArrayReader | None:
     """The reader of arrays like this one; None for a value that is no array on a GPU."""
     if callable(getattr(array, "data_ptr", None)) and hasattr(array, "dtype"):
         torch = sys.modules.get("torch")
@@ -75,7 +75,7 @@ def reader_of(array: Any) -> Reader | None:
 ON_GPU = Phrase(zg="zg.to_device({name}), or {name}.cuda() of torch", tl="{name}.cuda() of torch")
 
 
-def view(array: Any, name: str) -> View:
+def view(array: Any, name: str) -> ArrayView:
     """The view of an array on a GPU. `name` is the parameter's, for messages.
 
     Raises `LaunchError` for arrays elsewhere, and for element types that kernels lack.
@@ -93,13 +93,13 @@ def view(array: Any, name: str) -> View:
             raise _unknown(name, getattr(array, "dtype", "an unknown type"))
         return facts
     if reader is OWN:
-        return View(array.pointer, array.element, array.device)
+        return ArrayView(array.pointer, array.element, array.device)
     element = find_scalar(array.dtype)
     if element is None:
         raise _unknown(name, array.dtype)
     if reader is _CUPY:
-        return View(int(array.data.ptr), element, int(array.data.device_id))
-    return View(int(array.data_ptr()), element, int(array.get_device()) if reader is _TORCH else None)
+        return ArrayView(int(array.data.ptr), element, int(array.data.device_id))
+    return ArrayView(int(array.data_ptr()), element, int(array.get_device()) if reader is _TORCH else None)
 
 
 def layout(array: Any, width: int) -> tuple[tuple[int, ...], tuple[int, ...]] | None:
@@ -126,7 +126,7 @@ def place_of(element: ScalarType, device: int | None) -> str:
     return f"{element.name} on {device}"
 
 
-def device_of(facts: View) -> int | None:
+def device_of(facts: ArrayView) -> int | None:
     """The device that an array names, or, on machines with several, the one that the driver knows for its address."""
     return (
         facts.device if facts.device is not None or driver.device_count() == 1 else driver.pointer_device(facts.address)
@@ -167,7 +167,7 @@ def _unknown(name: str, dtype: Any) -> LaunchError:
     )
 
 
-def _by_protocol(array: Any) -> View | None:
+def _by_protocol(array: Any) -> ArrayView | None:
     interface: dict[str, Any] | None = getattr(array, "__cuda_array_interface__", None)
     if interface is None:
         return dlpack_view(array)
@@ -175,7 +175,9 @@ def _by_protocol(array: Any) -> View | None:
     if element is None:
         element = element_named(interface["typestr"])
     # An array without elements has no address, and some say None for it.
-    return None if element is None else View(int(interface["data"][0] or 0), element, None, interface.get("stream"))
+    return (
+        None if element is None else ArrayView(int(interface["data"][0] or 0), element, None, interface.get("stream"))
+    )
 
 
 def _after(stream: int) -> None:
@@ -211,18 +213,20 @@ def _cupy_stream() -> Callable[[Any], int]:
     return lambda device: current().ptr
 
 
-_TORCH = Reader(
+_TORCH = ArrayReader(
     "torch", "{0}.data_ptr()", "{0}.dtype", "{0}.get_device()", _torch_stream,
     streams=True, key=lambda array: (array.dtype, array.get_device()),
 )  # fmt: skip
 # The driver is asked on machines with one device, too: nothing else tells an address of this machine's memory.
-_POINTER = Reader("pointer", "{0}.data_ptr()", "{0}.dtype", "_z_pointer_device({0}.data_ptr())", lambda: stream_in_use)
-_CUPY = Reader(
+_POINTER = ArrayReader(
+    "pointer", "{0}.data_ptr()", "{0}.dtype", "_z_pointer_device({0}.data_ptr())", lambda: stream_in_use
+)
+_CUPY = ArrayReader(
     "cupy", "{0}.data.ptr", "{0}.dtype", "{0}.data.device_id", _cupy_stream,
     streams=True, key=attrgetter("dtype", "data.device_id"),
 )  # fmt: skip
-OWN = Reader("own", "{0}.pointer", "{0}.key", "{0}.device", key=attrgetter("place"))
-_PROTOCOL = Reader(
+OWN = ArrayReader("own", "{0}.pointer", "{0}.key", "{0}.device", key=attrgetter("place"))
+_PROTOCOL = ArrayReader(
     "protocol", "_z_protocol_address({0})", "_z_protocol_element({0}).name", "_z_protocol_device({0})", asks=True
 )
 
@@ -250,7 +254,7 @@ class _Versioned(ctypes.Structure):
 _CODES: dict[tuple[int, int], ScalarType] = {(scalar.dlpack, 8 * scalar.bytes): scalar for scalar in SCALARS.values()}
 
 
-def dlpack_view(array: Any) -> View | None:
+def dlpack_view(array: Any) -> ArrayView | None:
     """The address, element type and device of an array with the DLPack protocol; None for an element type that kernels
     lack."""
     capsule = _capsule(array)  # The structure is there as long as this is.
@@ -258,7 +262,7 @@ def dlpack_view(array: Any) -> View | None:
     element = _CODES.get((tensor.code, tensor.bits))
     if element is None or tensor.lanes != 1 or tensor.device_kind not in CUDA_KINDS:
         return None
-    return View((tensor.data or 0) + tensor.offset, element, tensor.device)
+    return ArrayView((tensor.data or 0) + tensor.offset, element, tensor.device)
 
 
 def dlpack_layout(array: Any) -> tuple[tuple[int, ...], tuple[int, ...] | None]:

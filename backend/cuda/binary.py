@@ -17,7 +17,7 @@ KINDS: Final = (*SCALARS, POINTER, TENSOR_MAP)
 
 
 @attrs.frozen
-class Parameter:
+class PtxParameter:
     """One parameter of the PTX kernel.
 
     `kind` is the name of a scalar type ("i32", "f32" …), "ptr", or "tensormap". It takes the run-time argument of its
@@ -72,7 +72,7 @@ class Binary:
     code: str | bytes = attrs.field(repr=False)
     num_warps: int = attrs.field(validator=instance_of(int))
     shared: int = attrs.field(validator=instance_of(int))
-    parameters: tuple[Parameter, ...]
+    parameters: tuple[PtxParameter, ...]
     target: str = attrs.field(validator=instance_of(str))
     name: str = attrs.field(default="", validator=instance_of(str))
     metadata: Mapping[str, Any] = attrs.field(factory=dict[str, Any], hash=False, validator=instance_of(dict))
@@ -116,7 +116,7 @@ class Binary:
         line, _, code = data.partition(b"\n")
         try:
             head = json.loads(line)
-            parameters = tuple(Parameter(**fields) for fields in head.pop("parameters"))
+            parameters = tuple(PtxParameter(**fields) for fields in head.pop("parameters"))
             maps = tuple(LaunchMap(**fields) for fields in head.pop("maps"))
             is_text = head.pop("ptx")
             return cls(code=code.decode() if is_text else code, parameters=parameters, maps=maps, **head)

@@ -201,7 +201,7 @@ DEFAULT_LIMIT: Final = 1 << 30
 
 
 @attrs.frozen
-class Entry:
+class CacheEntry:
     """A kernel in the cache. `size` is in bytes, `used` when it was last read or written, in seconds since 1970."""
 
     key: str
@@ -256,13 +256,13 @@ class Kernels(Folder, Generic[K]):
             self.evict()
         return path
 
-    def entries(self) -> list[Entry]:
+    def entries(self) -> list[CacheEntry]:
         """The kernels of the cache, the most recently used first. Damaged entries are left out."""
-        listing: list[Entry] = []
+        listing: list[CacheEntry] = []
         for key, state in self.files():
             binary = self.load(key, self._checked, keep=True)
             if binary is not None:
-                listing.append(Entry(key, binary.title, binary.target, state.st_size, state.st_mtime))
+                listing.append(CacheEntry(key, binary.title, binary.target, state.st_size, state.st_mtime))
         return sorted(listing, key=lambda entry: -entry.used)
 
     def evict(self) -> int:
@@ -304,7 +304,7 @@ _FORMAT: Final = "ziggurat choices 1"
 
 
 @attrs.frozen
-class Record:
+class TuningRecord:
     """A choice. `about` says what it was made for: the kernel's name, the structure of its model, the values of the
     key, the arrays' types, the device, the compiler and the configurations. `config` is the text of the chosen one,
     `times` the milliseconds of each that was measured, `left_out` the reason for each that was not."""
@@ -332,7 +332,7 @@ class Record:
         return {**body, "checksum": digest_of(body)}
 
     @classmethod
-    def from_json(cls, data: Any) -> Record:
+    def from_json(cls, data: Any) -> TuningRecord:
         """The record that `to_json` gave. Raises `ValueError` for anything else."""
         try:
             if data.pop("checksum") == digest_of(data):
@@ -355,15 +355,15 @@ class Records(Folder):
 
     directory: Path = attrs.field(factory=lambda: default_directory() / "choices", converter=Path)
 
-    def get(self, about: Mapping[str, Any]) -> Record | None:
+    def get(self, about: Mapping[str, Any]) -> TuningRecord | None:
         """The choice that was made for this, or None. A damaged record is removed."""
         return self.load(digest_of(about), _record)
 
-    def put(self, record: Record) -> bool:
+    def put(self, record: TuningRecord) -> bool:
         """Keep a record; False where the folder does not allow it."""
         return self.write(record.digest, json.dumps(record.to_json(), indent=1).encode())
 
-    def all(self) -> list[Record]:
+    def all(self) -> list[TuningRecord]:
         """All records, by kernel."""
         records = (self.load(key, _record, keep=True) for key, _ in sorted(self.files()))
         return sorted((record for record in records if record is not None), key=lambda record: record.about["kernel"])
@@ -383,15 +383,15 @@ class Records(Folder):
             data: Any = json.loads(read_regular(Path(file)))
             if data["format"] != _FORMAT:
                 raise ValueError("it is no export of choices")
-            records = list(map(Record.from_json, data["records"]))
+            records = list(map(TuningRecord.from_json, data["records"]))
         except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
             reason = getattr(error, "strerror", None) or error
             raise LaunchError(f"'{file}' has no choices that can be read: {reason}") from None
         return sum(map(self.put, records))
 
 
-def _record(key: str, data: bytes) -> Record:
-    record = Record.from_json(json.loads(data))
+def _record(key: str, data: bytes) -> TuningRecord:
+    record = TuningRecord.from_json(json.loads(data))
     if record.digest != key:
         raise ValueError("the record was made for something else")
     return record

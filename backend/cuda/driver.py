@@ -351,7 +351,7 @@ class Loaded:
         )
 
 
-class Code:
+class DriverCode:
     """A binary, and what was loaded of it, by context."""
 
     def __init__(self, binary: Binary) -> None:

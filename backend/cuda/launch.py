@@ -175,7 +175,7 @@ class Dispatcher:
 
     def offer(self, spec: Specialization, binary: Binary) -> None:
         """Keep a kernel that was compiled elsewhere."""
-        self.kernel.compiled.setdefault(spec, driver.Code(binary))
+        self.kernel.compiled.setdefault(spec, driver.DriverCode(binary))
 
     def _bind(self, x: Any, y: Any, z: Any, /, *arguments: Any, **keywords: Any) -> Any:
         names = [parameter.name for parameter in self.parameters]
@@ -312,7 +312,7 @@ class Dispatcher:
             with self._compiling:  # Threads that need the same kernel wait for the one that compiles it.
                 code = compiled.used(spec)
                 if code is None:
-                    code = compiled[spec] = driver.Code(self.kernel.built(spec))
+                    code = compiled[spec] = driver.DriverCode(self.kernel.built(spec))
                 plain = attrs.evolve(spec, options=(*spec.options, ("raise_pointers", False)))
                 return code.loaded(context, lambda: self._load(plain, context))
         return code.contexts[context]
@@ -357,7 +357,7 @@ class Launcher(Dispatcher):
     def __init__(self, binary: Binary) -> None:
         super().__init__(CodeKernel(binary))
         self.binary = binary
-        self._code = driver.Code(binary)
+        self._code = driver.DriverCode(binary)
 
     def __call__(self, grid: Grid, *arguments: Any, stream: Any = None, check: bool = False) -> None:
         options: dict[str, Any] = {} if stream is None else {"stream": stream}

@@ -211,7 +211,7 @@ def _free(pointer: int, device: int) -> None:
         return
 
 
-class Region:
+class ArrayMemory:
     """The memory of an array of any library: `name` is the parameter's, for messages. Raises `LaunchError` where it has
     gaps. Work on it goes to the array's own stream."""
 
@@ -247,7 +247,7 @@ class Region:
         return STREAMS[reader.stream()(self.device)]
 
 
-class Saved(Region):
+class Saved(ArrayMemory):
     """A copy of an array's contents, made now; `restore` puts it back. Tuning runs a kernel many times, and each run
     must find the same contents in the arrays that the kernel changes."""
 

@@ -180,7 +180,7 @@ class Writer:
         self.types: dict[type, list[str]] = {}  # exact types, and the arguments that have them
         self.places: list[tuple[int, int]] = []  # the first field of each argument, and the number of its fields
         self.devices: list[str] = []  # the devices of arrays whose library tells them
-        self.reader: arrays.Reader | None = None  # of an array whose library has a current stream
+        self.reader: arrays.ArrayReader | None = None  # of an array whose library has a current stream
         self.descriptors: list[str] = []
 
     def expect(self, value: str, condition: str) -> None:
@@ -243,7 +243,7 @@ class Writer:
         (self.whole if takes_any_width(kind.type) else self.identical).append(name)
         self.fields.append(kind.field)
 
-    def _array(self, name: str, reader: arrays.Reader, parameter: KernelParameter) -> None:
+    def _array(self, name: str, reader: arrays.ArrayReader, parameter: KernelParameter) -> None:
         self._on_stream_of(reader)
         address = f"_z_{len(self.read)}"
         self.read.append(f"{address} = {reader.address.format(name)}")
@@ -259,7 +259,7 @@ class Writer:
         self.whole.append(address)
         self.fields.append(POINTER)
 
-    def _on_stream_of(self, reader: arrays.Reader | None) -> None:
+    def _on_stream_of(self, reader: arrays.ArrayReader | None) -> None:
         if reader is not None and (self.reader is None or (reader.streams and not self.reader.streams)):
             self.reader = reader
 

@@ -13,7 +13,7 @@ from typing import Any, Final, cast
 
 import attrs
 
-from ziggurat.backend.cuda.arrays import Reader, reader_of, view
+from ziggurat.backend.cuda.arrays import ArrayReader, reader_of, view
 from ziggurat.backend.cuda.binary import POINTER, TENSOR_MAP
 from ziggurat.backend.launch.arrays import is_array, no_argument, number_type
 from ziggurat.backend.launch.descriptors import TensorDescriptor
@@ -91,7 +91,7 @@ class RunTime:
 
 
 @attrs.frozen
-class Constant:
+class ConstantArgument:
     """An argument that is compiled into the kernel. `type` is the type of a run-time parameter with a known value, and
     None for a constexpr, which has Python's arithmetic. `key` is that of the contents when the launch was made."""
 
@@ -109,7 +109,7 @@ class Specialization:
     """The arguments that a kernel is compiled for, in the order of the parameters, the target, and the options of the
     launch."""
 
-    arguments: tuple[RunTime | Constant, ...]
+    arguments: tuple[RunTime | ConstantArgument, ...]
     target: str
     options: tuple[tuple[str, Any], ...] = ()
 
@@ -131,7 +131,7 @@ class Kind:
     way: str
     type: type | None = None
     field: str = ""
-    reader: Reader | None = None
+    reader: ArrayReader | None = None
     rank: int = 0
 
 
@@ -177,11 +177,11 @@ def _kind_of_number(value: Any, parameter: KernelParameter, kernel: str) -> Kind
     )
 
 
-def described(value: Any, kind: Kind, parameter: KernelParameter) -> RunTime | Constant:
+def described(value: Any, kind: Kind, parameter: KernelParameter) -> RunTime | ConstantArgument:
     """The part of a specialization that follows from one argument."""
     name = parameter.name
     if kind.way == "constant":
-        return Constant(name, value)
+        return ConstantArgument(name, value)
     if kind.way == "descriptor":
         return RunTime(name, value.type, parameter.divisor(value.row_bytes))
     if kind.way == "array":
@@ -191,7 +191,7 @@ def described(value: Any, kind: Kind, parameter: KernelParameter) -> RunTime | C
     assert scalar is not None
     if kind.way == "integer":
         if int(value) == 1:
-            return Constant(name, 1, None if parameter.as_triton else scalar)
+            return ConstantArgument(name, 1, None if parameter.as_triton else scalar)
         return RunTime(name, scalar, parameter.divisor(int(value)))
     return RunTime(name, scalar)
 

@@ -30,7 +30,7 @@ _SWIZZLES = {0: "NONE", 32: "32B", 64: "64B", 128: "128B"}
 
 
 @attrs.frozen
-class Matrix:
+class TensorMapMatrix:
     """A matrix in memory, with the fields of a descriptor that `encode` reads."""
 
     element: ScalarType
@@ -127,7 +127,7 @@ class Described:
             if pitch < 1:
                 return LaunchError(f"{why}: they must be a positive distance apart", hint=hint)
             try:
-                maps.append(encode(Matrix(element, address, tuple(shape), (pitch, 1)), map_.box, map_.swizzle))
+                maps.append(encode(TensorMapMatrix(element, address, tuple(shape), (pitch, 1)), map_.box, map_.swizzle))
             except ZigguratError as error:
                 return LaunchError(f"{why}: {error.summary}", hint=hint)
         return b"".join(maps)
@@ -144,7 +144,7 @@ def _zeros(context: int) -> int:
     return allocated(_ZEROS, zero=True)
 
 
-def encode(descriptor: TensorDescriptor | Matrix, box: tuple[int, ...], swizzle: int) -> bytes:
+def encode(descriptor: TensorDescriptor | TensorMapMatrix, box: tuple[int, ...], swizzle: int) -> bytes:
     """The 128 bytes that stand for a descriptor in the machine, for a box (outermost axis first) and a swizzle in
     bytes."""
     width, rank = descriptor.element.bytes, len(descriptor.shape)

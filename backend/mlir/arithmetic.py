@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from ziggurat.backend.mlir.emitter import OP, TYPE, Attributes, Emitter, Names, emits, mlir_type, own_type, quoted
-from ziggurat.backend.mlir.reader import DEFAULTS, Reader, reads, signed
+from ziggurat.backend.mlir.emitter import OP, TYPE, Attributes, MlirEmitter, Names, emits, mlir_type, own_type, quoted
+from ziggurat.backend.mlir.reader import DEFAULTS, MlirReader, reads, signed
 from ziggurat.backend.mlir.syntax import Dense, Statement
 from ziggurat.codemodel.declare import OPS
 from ziggurat.codemodel.dialects import arith, math, scf, tt
@@ -36,20 +36,20 @@ from ziggurat.codemodel.types import (
 )
 
 
-def cast(e: Emitter, op: str, name: str, source: Type, target: Type) -> str:
+def cast(e: MlirEmitter, op: str, name: str, source: Type, target: Type) -> str:
     """A cast of the arith or the tt dialect; no op if MLIR has one type for both."""
     before, after = mlir_type(source), mlir_type(target)
     arrow = "->" if op.startswith("tt.") else "to"
     return name if before == after else e.value(f"{op} {name}", f" : {before} {arrow} {after}", own_type(target))
 
 
-def cast_step(e: Emitter, op: str, name: str, source: Type, target: Type) -> str:
+def cast_step(e: MlirEmitter, op: str, name: str, source: Type, target: Type) -> str:
     """A cast as a step around an op."""
     with e.steps():
         return cast(e, op, name, source, target)
 
 
-def convert_float(e: Emitter, name: str, source: Type, target: Type, rounding: Rounding = Rounding.NEAREST) -> str:
+def convert_float(e: MlirEmitter, name: str, source: Type, target: Type, rounding: Rounding = Rounding.NEAREST) -> str:
     """A float as another float type.
 
     A conversion between f64 and fp8 goes by way of f32, so a number is rounded twice. Raises `TargetError` for a
@@ -78,13 +78,13 @@ def convert_float(e: Emitter, name: str, source: Type, target: Type, rounding: R
 
 
 @emits(arith.ExtF, arith.TruncF)
-def float_to_float(e: Emitter, op: arith.ExtF | arith.TruncF) -> Names:
+def float_to_float(e: MlirEmitter, op: arith.ExtF | arith.TruncF) -> Names:
     rounding = op.rounding if isinstance(op, arith.TruncF) else Rounding.NEAREST
     return (convert_float(e, e.name(op.operand), op.operand.type, op.type, rounding),)
 
 
 @emits(arith.Cast)
-def convert(e: Emitter, op: arith.Cast) -> Names:
+def convert(e: MlirEmitter, op: arith.Cast) -> Names:
     """Between integers, or between an integer and a float. A float of 8 bits goes by way of f32."""
     source, target = (
         with_element(type_, f32) if scalar_element(type_).is_fp8 else type_ for type_ in (op.operand.type, op.type)
@@ -99,14 +99,14 @@ def convert(e: Emitter, op: arith.Cast) -> Names:
     return (step_to(e, name, target, op.type),)
 
 
-def step_to(e: Emitter, name: str, source: Type, target: Type) -> str:
+def step_to(e: MlirEmitter, name: str, source: Type, target: Type) -> str:
     """A float as another float type, as a step around an op."""
     with e.steps():
         return convert_float(e, name, source, target)
 
 
 @emits(arith.Bitcast, tt.Bitcast, tt.IntToPtr, tt.PtrToInt)
-def bitcast(e: Emitter, op: Op) -> Names:
+def bitcast(e: MlirEmitter, op: Op) -> Names:
     """The tt dialect's op: Triton cannot compile arith's between integers and floats. It is written between equal types
     too, such as those of an i32 and of a u32: it has the type."""
     name = tt.Bitcast.NAME if isinstance(op, arith.Bitcast) else op.NAME
@@ -114,7 +114,7 @@ def bitcast(e: Emitter, op: Op) -> Names:
     return e.line(f"{name} {e.name(value)}", f" : {mlir_type(value.type)} -> {mlir_type(op.result.type)}", 1)
 
 
-def addresses(e: Emitter, name: str, type_: Type) -> tuple[str, Type]:
+def addresses(e: MlirEmitter, name: str, type_: Type) -> tuple[str, Type]:
     """Pointers as integers, which can be compared; numbers as they are. Returns the name and the type."""
     if isinstance(element_of(type_), ScalarType):
         return name, type_
@@ -131,12 +131,12 @@ def is_boolean(type_: Type) -> bool:
 
 
 @emits(arith.ConstantOp)
-def constant(e: Emitter, op: arith.ConstantOp) -> Names:
+def constant(e: MlirEmitter, op: arith.ConstantOp) -> Names:
     return (e.constant(op.value, op.type),)
 
 
 @emits(arith.IntBinary, math.AbsI)
-def integers(e: Emitter, op: arith.IntBinary | math.AbsI) -> Names:
+def integers(e: MlirEmitter, op: arith.IntBinary | math.AbsI) -> Names:
     is_itself = isinstance(op, math.AbsI) and not scalar_element(op.result.type).signed
     return e.names(op.operands) if is_itself else e.plain(op, "{r}")
 
@@ -147,7 +147,7 @@ def _wide(scalar: ScalarType, exact_16: bool) -> ScalarType:
     return f32 if scalar.is_fp8 or (scalar.bits == 16 and not exact_16) else scalar
 
 
-def float_op(e: Emitter, op: Op, text: str | None = None, *, exact_16: bool = True) -> Names:
+def float_op(e: MlirEmitter, op: Op, text: str | None = None, *, exact_16: bool = True) -> Names:
     """An op on floats of one type with a result of that type, in a wider type where Triton lacks the op."""
     type_ = op.result.type
     wide = with_element(type_, _wide(scalar_element(type_), exact_16))
@@ -159,7 +159,7 @@ def float_op(e: Emitter, op: Op, text: str | None = None, *, exact_16: bool = Tr
 
 
 @emits(arith.NegF)
-def negate(e: Emitter, op: arith.NegF) -> Names:
+def negate(e: MlirEmitter, op: arith.NegF) -> Names:
     if e.has("negf"):
         return float_op(e, op)
     type_ = op.result.type
@@ -172,7 +172,7 @@ def negate(e: Emitter, op: arith.NegF) -> Names:
 
 
 @emits(arith.FloatBinary, math.FloatUnary, math.Fma)
-def floats(e: Emitter, op: Op) -> Names:
+def floats(e: MlirEmitter, op: Op) -> Names:
     return float_op(e, op, exact_16=not isinstance(op, arith.DivF))
 
 
@@ -191,7 +191,7 @@ _DIRECTED = {
 
 
 @emits(math.Directed)
-def directed(e: Emitter, op: math.Directed) -> Names:
+def directed(e: MlirEmitter, op: math.Directed) -> Names:
     """A function of libdevice, as in Triton's own library."""
     type_ = op.result.type
     symbol = _directed_symbol(op.operation, op.direction, scalar_element(type_) == f64)
@@ -199,14 +199,14 @@ def directed(e: Emitter, op: math.Directed) -> Names:
 
 
 @emits(tt.PreciseDivF, tt.PreciseSqrt)
-def precise(e: Emitter, op: Op) -> Names:
+def precise(e: MlirEmitter, op: Op) -> Names:
     """Triton has these ops for f32 only. For f64 its ordinary division and root are as precise."""
     usual = arith.DivF if isinstance(op, tt.PreciseDivF) else math.Sqrt
     return float_op(e, op, usual.NAME if scalar_element(op.result.type) == f64 else None, exact_16=False)
 
 
 @emits(math.Tanh)
-def tanh(e: Emitter, op: math.Tanh) -> Names:
+def tanh(e: MlirEmitter, op: math.Tanh) -> Names:
     """A call of NVIDIA's libdevice, as Triton's front end writes it: Triton cannot compile `math.tanh`."""
     type_ = op.result.type
     wide = type_ if scalar_element(type_) == f64 else with_element(type_, f32)
@@ -215,7 +215,7 @@ def tanh(e: Emitter, op: math.Tanh) -> Names:
     return (step_to(e, extern(e, symbol, [name], wide, wide), wide, type_),)
 
 
-def extern(e: Emitter, symbol: str, names: Sequence[str], source: Type, target: Type) -> str:
+def extern(e: MlirEmitter, symbol: str, names: Sequence[str], source: Type, target: Type) -> str:
     """A call of a function of NVIDIA's libdevice, from values of a type to a type."""
     attributes: Attributes = {"libname": '""', "libpath": '""', "pure": "true", "symbol": f'"{symbol}"'}
     types = f" : ({', '.join([mlir_type(source)] * len(names))}) -> {mlir_type(target)}"
@@ -226,7 +226,7 @@ _BITS: dict[type[Op], str] = {math.CtPop: "popc", math.CtLz: "clz", math.BitReve
 
 
 @emits(math.CtPop, math.CtLz, math.BitReverse)
-def bits(e: Emitter, op: math.IntUnary) -> Names:
+def bits(e: MlirEmitter, op: math.IntUnary) -> Names:
     """A call of libdevice, as Triton cannot compile MLIR's ops. It takes 32 or 64 bits, and gives a count in 32."""
     type_ = op.result.type
     width = scalar_element(type_).bits
@@ -250,7 +250,7 @@ def bits(e: Emitter, op: math.IntUnary) -> Names:
 
 
 @emits(tt.MulHiUI)
-def upper_half(e: Emitter, op: tt.MulHiUI) -> Names:
+def upper_half(e: MlirEmitter, op: tt.MulHiUI) -> Names:
     """Triton's op takes 32 and 64 bits. The product of narrower numbers fits in 32."""
     type_ = op.result.type
     bits = scalar_element(type_).bits
@@ -266,18 +266,18 @@ def upper_half(e: Emitter, op: tt.MulHiUI) -> Names:
 
 
 @emits(arith.CmpI)
-def compare_integers(e: Emitter, op: arith.CmpI) -> Names:
+def compare_integers(e: MlirEmitter, op: arith.CmpI) -> Names:
     (lhs, type_), (rhs, _) = (addresses(e, e.name(value), value.type) for value in (op.lhs, op.rhs))
     return (compare(e, op.predicate.value, lhs, rhs, type_),)
 
 
-def compare(e: Emitter, predicate: str, lhs: str, rhs: str, type_: Type) -> str:
+def compare(e: MlirEmitter, predicate: str, lhs: str, rhs: str, type_: Type) -> str:
     """A comparison of integers, or of tensors of them."""
     return e.compute(f"arith.cmpi {predicate},", type_, lhs, rhs)
 
 
 @emits(arith.CmpF)
-def compare_floats(e: Emitter, op: arith.CmpF) -> Names:
+def compare_floats(e: MlirEmitter, op: arith.CmpF) -> Names:
     type_ = op.lhs.type
     wide = with_element(type_, _wide(scalar_element(type_), True))
     lhs, rhs = (step_to(e, e.name(value), type_, wide) for value in (op.lhs, op.rhs))
@@ -285,12 +285,12 @@ def compare_floats(e: Emitter, op: arith.CmpF) -> Names:
 
 
 @emits(arith.Select)
-def select(e: Emitter, op: arith.Select) -> Names:
+def select(e: MlirEmitter, op: arith.Select) -> Names:
     condition, then, otherwise = e.names(op.operands)
     return (choose(e, condition, then, otherwise, op.result.type, op.condition.type),)
 
 
-def choose(e: Emitter, condition: str, then: str, otherwise: str, type_: Type, by: Type | None = None) -> str:
+def choose(e: MlirEmitter, condition: str, then: str, otherwise: str, type_: Type, by: Type | None = None) -> str:
     """`arith.select` by a condition of the type `by`; None for a condition for each element."""
     by = with_element(type_, i1) if by is None else by
     condition_type = "" if by == i1 else f"{mlir_type(by)}, "
@@ -301,7 +301,7 @@ def choose(e: Emitter, condition: str, then: str, otherwise: str, type_: Type, b
 
 
 @DEFAULTS.of(arith.Elementwise)
-def elementwise(r: Reader, s: Statement) -> Value:
+def elementwise(r: MlirReader, s: Statement) -> Value:
     """An op of numbers of one type that has the same name and operands in MLIR."""
     cls: Any = OPS[str(s.attributes.get(OP, s.name))]
     operands = r.operands(s, cls.SPEC.required)
@@ -313,7 +313,7 @@ _SIGNS = {"signed": True, "unsigned": False}
 
 
 @reads("arith.constant")
-def read_constant(r: Reader, s: Statement) -> Value:
+def read_constant(r: MlirReader, s: Statement) -> Value:
     attributes, (type_,) = s.attributes["value"], s.result_types
     if not isinstance(attributes, Dense):
         r.unsupported("a constant that is no number")
@@ -332,7 +332,7 @@ def read_constant(r: Reader, s: Statement) -> Value:
 
 
 @reads("arith.cmpi")
-def read_integer_comparison(r: Reader, s: Statement) -> Value:
+def read_integer_comparison(r: MlirReader, s: Statement) -> Value:
     predicate = r.choice(s, "predicate", _INT_PREDICATES, word=0)
     sign = {"s": True, "u": False}.get(predicate.value[0]) if predicate.value not in ("eq", "ne") else None
     lhs, rhs = r.alike(r.operands(s, 2), sign)
@@ -354,7 +354,7 @@ _FLOAT_PREDICATES: dict[str, tuple[str, bool]] = {
 
 
 @reads("arith.cmpf")
-def read_float_comparison(r: Reader, s: Statement) -> Value:
+def read_float_comparison(r: MlirReader, s: Statement) -> Value:
     name, positive = r.choice(s, "predicate", _FLOAT_PREDICATES, word=0)
     lhs, rhs = r.operands(s, 2)
     type_ = with_element(lhs.type, i1)
@@ -372,7 +372,7 @@ def read_float_comparison(r: Reader, s: Statement) -> Value:
 
 
 @reads("arith.select")
-def read_select(r: Reader, s: Statement) -> Value:
+def read_select(r: MlirReader, s: Statement) -> Value:
     condition, *values = r.operands(s, 3)
     if TYPE in s.attributes and values[0] is values[1]:
         return r.add(tt.DescriptorPadding(values[0], condition))
@@ -386,7 +386,7 @@ def read_select(r: Reader, s: Statement) -> Value:
 
 
 @DEFAULTS.of(arith.ExtF, arith.ExtSI, arith.ExtUI, arith.TruncI, arith.SIToFP, arith.UIToFP, arith.FPToSI, arith.FPToUI)
-def read_cast(r: Reader, s: Statement) -> Value:
+def read_cast(r: MlirReader, s: Statement) -> Value:
     cls: Any = OPS[s.name]
     (operand,), (type_,) = r.operands(s, 1), s.result_types
     return r.add(cls(operand, type=signed(type_, False) if cls is arith.FPToUI else type_))
@@ -396,13 +396,13 @@ _ROUNDINGS = {"rtz": Rounding.ZERO, "rtne": Rounding.NEAREST}  # In Triton's ord
 
 
 @reads("tt.fp_to_fp")
-def read_float_cast(r: Reader, s: Statement) -> Value:
+def read_float_cast(r: MlirReader, s: Statement) -> Value:
     rounding = r.choice(s, "rounding", _ROUNDINGS, default=Rounding.NEAREST)
     (operand,), (type_,) = r.operands(s, 1), s.result_types
     return _converted(r, operand, type_, rounding)
 
 
-def _converted(r: Reader, value: Value, type_: Type, rounding: Rounding) -> Value:
+def _converted(r: MlirReader, value: Value, type_: Type, rounding: Rounding) -> Value:
     here, there = scalar_element(value.type).bits, scalar_element(type_).bits
     if value.type == type_:
         return value
@@ -418,7 +418,7 @@ _MLIR_ROUNDINGS = {
 
 
 @reads("arith.truncf")
-def read_truncation(r: Reader, s: Statement) -> Value:
+def read_truncation(r: MlirReader, s: Statement) -> Value:
     rounding = r.choice(s, "roundingmode", _MLIR_ROUNDINGS, word=0, default=Rounding.NEAREST)
     if rounding is None:
         r.unsupported("this rounding", "use to_nearest_even or toward_zero")
@@ -427,7 +427,7 @@ def read_truncation(r: Reader, s: Statement) -> Value:
 
 
 @reads("arith.bitcast", "tt.bitcast")
-def read_bitcast(r: Reader, s: Statement) -> Value:
+def read_bitcast(r: MlirReader, s: Statement) -> Value:
     (operand,), (type_,) = r.operands(s, 1), s.result_types
     if operand.type == type_:
         return operand
@@ -436,13 +436,13 @@ def read_bitcast(r: Reader, s: Statement) -> Value:
 
 
 @reads("tt.int_to_ptr")
-def read_address(r: Reader, s: Statement) -> Value:
+def read_address(r: MlirReader, s: Statement) -> Value:
     (operand,), (type_,) = r.operands(s, 1), s.result_types
     return r.add(tt.IntToPtr(r.as_type(operand, with_element(type_, i64)), type=type_))
 
 
 @reads("tt.clampf")
-def read_clamp(r: Reader, s: Statement) -> Value:
+def read_clamp(r: MlirReader, s: Statement) -> Value:
     x, low, high = r.operands(s, 3)
     if r.choice(s, "propagateNan", {"none": False, "all": True}, default=False):
         return r.add(arith.MinimumF(r.add(arith.MaximumF(x, low)), high))
@@ -469,7 +469,7 @@ def _names_of(symbol: str) -> Iterator[str]:
 
 
 @reads("tt.extern_elementwise")
-def read_extern(r: Reader, s: Statement) -> Value:
+def read_extern(r: MlirReader, s: Statement) -> Value:
     """A function of NVIDIA's libdevice, which is an op of the model or a function of the language's library."""
     symbol, (type_,) = s.attributes.get("symbol"), s.result_types
     operands = r.operands(s)

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from ziggurat.backend.mlir.arithmetic import cast, choose, compare
 from ziggurat.backend.mlir.emitter import (
     Attributes,
-    Emitter,
+    MlirEmitter,
     Names,
     emits,
     leaves,
@@ -21,7 +21,7 @@ from ziggurat.backend.mlir.emitter import (
     own_type,
     result_list,
 )
-from ziggurat.backend.mlir.reader import Reader, plain, reads
+from ziggurat.backend.mlir.reader import MlirReader, plain, reads
 from ziggurat.backend.mlir.syntax import Statement
 from ziggurat.codemodel.dialects import arith, cf, core, scf, tt
 from ziggurat.codemodel.errors import TargetError
@@ -33,7 +33,7 @@ from ziggurat.codemodel.types import ScalarType, Type, i64, scalar_element
 
 
 @emits(core.MakeTuple)
-def make_tuple(e: Emitter, op: core.MakeTuple) -> Names:
+def make_tuple(e: MlirEmitter, op: core.MakeTuple) -> Names:
     return e.names(op.components)
 
 
@@ -44,12 +44,12 @@ def _place(tuple_: Value, index: int) -> slice:
 
 
 @emits(core.TupleLoad)
-def load_component(e: Emitter, op: core.TupleLoad) -> Names:
+def load_component(e: MlirEmitter, op: core.TupleLoad) -> Names:
     return e.values[op.tuple][_place(op.tuple, op.index)]
 
 
 @emits(core.TupleWith)
-def replace_component(e: Emitter, op: core.TupleWith) -> Names:
+def replace_component(e: MlirEmitter, op: core.TupleWith) -> Names:
     names, place = e.values[op.tuple], _place(op.tuple, op.index)
     return (*names[: place.start], *e.values[op.value], *names[place.stop :])
 
@@ -58,7 +58,7 @@ def replace_component(e: Emitter, op: core.TupleWith) -> Names:
 
 
 @emits(tt.Call)
-def call(e: Emitter, op: tt.Call) -> Names:
+def call(e: MlirEmitter, op: tt.Call) -> Names:
     if op.callee not in e.symbols:
         raise TargetError(f"tt.call must name a function of the module; got '{op.callee}'")
     results = mlir_types(op.type)
@@ -67,12 +67,12 @@ def call(e: Emitter, op: tt.Call) -> Names:
 
 
 @emits(tt.Return, core.Return)
-def leave(e: Emitter, op: tt.Return | core.Return) -> Names:
+def leave(e: MlirEmitter, op: tt.Return | core.Return) -> Names:
     return _hand(e, "tt.return", e.names(op.values), listed(op.values))
 
 
 @emits(core.Unreachable)
-def unreachable(e: Emitter, op: core.Unreachable) -> Names:
+def unreachable(e: MlirEmitter, op: core.Unreachable) -> Names:
     """A terminator with undefined values: Triton's MLIR has no `unreachable`."""
     owner = op.parent_op
     if not isinstance(owner, scf.If | tt.Func):
@@ -83,7 +83,7 @@ def unreachable(e: Emitter, op: core.Unreachable) -> Names:
     return _hand(e, name, e.poison(type_), ", ".join(mlir_types(type_)))
 
 
-def _hand(e: Emitter, op: str, names: Names, types: str) -> Names:
+def _hand(e: MlirEmitter, op: str, names: Names, types: str) -> Names:
     """A terminator that hands values on."""
     return e.line(f"{op} {', '.join(names)}", f" : {types}") if names else e.line(op)
 
@@ -91,18 +91,18 @@ def _hand(e: Emitter, op: str, names: Names, types: str) -> Names:
 # Branches.
 
 
-def _target(e: Emitter, successor: Successor) -> str:
+def _target(e: MlirEmitter, successor: Successor) -> str:
     label, names = e.labels[successor.block], e.names(successor.arguments)
     return f"{label}({', '.join(names)} : {listed(successor.arguments)})" if names else label
 
 
 @emits(cf.Br, core.Branch)
-def branch(e: Emitter, op: cf.Br | core.Branch) -> Names:
+def branch(e: MlirEmitter, op: cf.Br | core.Branch) -> Names:
     return e.line(f"cf.br {_target(e, op.target)}")
 
 
 @emits(cf.CondBr, core.CondBranch)
-def conditional_branch(e: Emitter, op: cf.CondBr | core.CondBranch) -> Names:
+def conditional_branch(e: MlirEmitter, op: cf.CondBr | core.CondBranch) -> Names:
     return e.line(f"cf.cond_br {e.name(op.condition)}, {_target(e, op.then)}, {_target(e, op.otherwise)}")
 
 
@@ -110,7 +110,7 @@ def conditional_branch(e: Emitter, op: cf.CondBr | core.CondBranch) -> Names:
 
 
 @emits(scf.Yield, core.Yield, scf.Condition)
-def hand_over(e: Emitter, op: scf.Yield | core.Yield | scf.Condition) -> Names:
+def hand_over(e: MlirEmitter, op: scf.Yield | core.Yield | scf.Condition) -> Names:
     names, types = e.names(op.values), listed(op.values)
     if isinstance(op, scf.Condition):
         return _hand(e, f"scf.condition({e.name(op.condition)})", names, types)
@@ -120,7 +120,7 @@ def hand_over(e: Emitter, op: scf.Yield | core.Yield | scf.Condition) -> Names:
 
 
 @emits(scf.If)
-def if_(e: Emitter, op: scf.If) -> Names:
+def if_(e: MlirEmitter, op: scf.If) -> Names:
     types = mlir_types(op.result.type)
     arrow = f" -> ({', '.join(types)})" if types else ""
     names = e.opening(f"scf.if {e.name(op.condition)}{arrow}", len(types))
@@ -133,7 +133,7 @@ def if_(e: Emitter, op: scf.If) -> Names:
 
 
 @emits(scf.While)
-def while_(e: Emitter, op: scf.While) -> Names:
+def while_(e: MlirEmitter, op: scf.While) -> Names:
     types = mlir_types(op.result.type)
     first = e.names(op.initial)
     parameters = [name for name, _ in e.parameters(op.before.entry)]
@@ -162,7 +162,7 @@ def _options(op: scf.For) -> Attributes:
 
 
 @emits(scf.For)
-def for_(e: Emitter, op: scf.For) -> Names:
+def for_(e: MlirEmitter, op: scf.For) -> Names:
     type_ = expect(op.start.type, ScalarType)
     start, stop, step = (e.name(value) for value in (op.start, op.stop, op.step))
     sign = step_sign(op.step)
@@ -206,7 +206,7 @@ def step_sign(step: Value) -> int:
     return 0
 
 
-def trip_count(e: Emitter, loop: tuple[str, str, str], sign: int, type_: Type) -> str:
+def trip_count(e: MlirEmitter, loop: tuple[str, str, str], sign: int, type_: Type) -> str:
     """The number of iterations of a loop, unsigned.
 
     The distance between start and stop is computed unsigned, so it never overflows. `sign` is the step's; 0 if unknown.
@@ -234,12 +234,12 @@ def trip_count(e: Emitter, loop: tuple[str, str, str], sign: int, type_: Type) -
 
 
 @reads("ub.poison")
-def read_poison(r: Reader, s: Statement) -> Value:
+def read_poison(r: MlirReader, s: Statement) -> Value:
     return r.add(tt.Poison(type=s.result_types[0] if s.result_types else s.types[0]))
 
 
 @reads("tt.call")
-def read_call(r: Reader, s: Statement) -> Value:
+def read_call(r: MlirReader, s: Statement) -> Value:
     callee = s.attributes["callee"] if "callee" in s.attributes else s.strings[0] if s.strings else ""
     if callee not in r.functions:
         r.fail(f"tt.call must name a function of the module; got '{callee}'")
@@ -248,25 +248,25 @@ def read_call(r: Reader, s: Statement) -> Value:
 
 
 @reads("tt.return")
-def read_return(r: Reader, s: Statement) -> None:
+def read_return(r: MlirReader, s: Statement) -> None:
     r.add(tt.Return(r.as_types(r.operands(s), leaves(r.b.body.yield_type))))
 
 
-def _successor(r: Reader, name: str, arguments: Sequence[str]) -> Successor:
+def _successor(r: MlirReader, name: str, arguments: Sequence[str]) -> Successor:
     values = r.values(arguments)
     block = r.block(name, values)
     return Successor(block, r.as_types(values, [parameter.type for parameter in block.parameters]))
 
 
 @reads("cf.br")
-def read_branch(r: Reader, s: Statement) -> None:
+def read_branch(r: MlirReader, s: Statement) -> None:
     if not s.successors[0][1]:  # The generic form has the arguments among the operands.
         s.successors[0] = (s.successors[0][0], s.operands)
     r.add(cf.Br(_successor(r, *s.successors[0])))
 
 
 @reads("cf.cond_br")
-def read_conditional_branch(r: Reader, s: Statement) -> None:
+def read_conditional_branch(r: MlirReader, s: Statement) -> None:
     if "operandSegmentSizes" in s.attributes:
         _, first, _ = r.numbers(s, "operandSegmentSizes")
         (then, _), (otherwise, _) = s.successors
@@ -276,14 +276,14 @@ def read_conditional_branch(r: Reader, s: Statement) -> None:
 
 
 @reads("cf.assert")
-def read_assertion(r: Reader, s: Statement) -> None:
+def read_assertion(r: MlirReader, s: Statement) -> None:
     message = s.attributes["msg"] if "msg" in s.attributes else s.strings[0]
     (condition,) = r.operands(s, 1)
     r.add(cf.AssertOp(condition, message))
 
 
 @reads("scf.yield", "scf.condition")
-def read_yield(r: Reader, s: Statement) -> None:
+def read_yield(r: MlirReader, s: Statement) -> None:
     if s.name == "scf.yield":
         r.add(scf.Yield(r.handed(r.operands(s))))
         return
@@ -291,7 +291,7 @@ def read_yield(r: Reader, s: Statement) -> None:
     r.add(scf.Condition(condition, r.handed(values)))
 
 
-def _finished(r: Reader, s: Statement, number: int, types: Sequence[Type], parameters: Sequence[Type] = ()) -> Body:
+def _finished(r: MlirReader, s: Statement, number: int, types: Sequence[Type], parameters: Sequence[Type] = ()) -> Body:
     """The body for a region, by its number, that yields these types; an empty one if there is no such region."""
     inner = r.b.nested(parameters, packed(types))
     if number < len(s.regions):
@@ -302,13 +302,13 @@ def _finished(r: Reader, s: Statement, number: int, types: Sequence[Type], param
 
 
 @reads("scf.if")
-def read_if(r: Reader, s: Statement) -> Value:
+def read_if(r: MlirReader, s: Statement) -> Value:
     (condition,) = r.operands(s, 1)
     return r.add(scf.If(condition, *(_finished(r, s, number, s.result_types) for number in range(2))))
 
 
 @reads("scf.for")
-def read_for(r: Reader, s: Statement) -> Value:
+def read_for(r: MlirReader, s: Statement) -> Value:
     if s.operands[1] in r.steps:
         bounds = r.values(_counted(r, s.operands[1]))
     else:
@@ -325,7 +325,7 @@ def read_for(r: Reader, s: Statement) -> Value:
     return r.add(scf.For(start, stop, step, initial, body, **options))
 
 
-def _counted(r: Reader, count: str) -> tuple[str, str, str]:
+def _counted(r: MlirReader, count: str) -> tuple[str, str, str]:
     """The start, stop and step of a loop over its number of iterations, as `trip_count` has written them."""
     if r.steps[count].name == "arith.extui":
         count = r.steps[count].operands[0]
@@ -344,7 +344,7 @@ _LOOP = ("disallow_acc_multi_buffer", "flatten", "loop_unroll_factor", "num_stag
 
 
 @reads("scf.while")
-def read_while(r: Reader, s: Statement) -> Value:
+def read_while(r: MlirReader, s: Statement) -> Value:
     """MLIR's condition may hand on values of other types than the loop is given: then the model's loop carries both."""
     initial = r.operands(s)
     before_types = [value.type for value in initial]

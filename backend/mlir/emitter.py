@@ -1,6 +1,6 @@
 """Write MLIR op by op, with a small function for each op or family of ops, registered by `emits`.
 
-Such a function gets the `Emitter` and the op, writes lines, and returns the names of the MLIR values for the op's
+Such a function gets the `MlirEmitter` and the op, writes lines, and returns the names of the MLIR values for the op's
 result: one, none for `void`, several for a Tuple, with the components of nested Tuples in order. An op that MLIR does
 not need returns the names of its operand: a cast between i32 and u32, as MLIR's integers have no sign.
 """
@@ -160,7 +160,7 @@ def result_list(types: tuple[str, ...]) -> str:
     return types[0] if len(types) == 1 else f"({', '.join(types)})"
 
 
-Emission = Callable[["Emitter", Any], Names]
+Emission = Callable[["MlirEmitter", Any], Names]
 EMITTERS = OpTable[Emission]("emitter for MLIR")
 emits = EMITTERS.of
 
@@ -185,7 +185,7 @@ class Line:
         return f"{'  ' * self.indent}{self.before}{dictionary(self.attributes)}{self.after}{self.place}"
 
 
-class Emitter:
+class MlirEmitter:
     """The text under construction, and the names in it of the values of the model."""
 
     def __init__(self, symbols: dict[str, str], locations: bool, release: tuple[int, int] = NEWEST) -> None:

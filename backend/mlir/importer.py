@@ -10,7 +10,7 @@ import attrs
 # The readers register themselves when these are imported.
 from ziggurat.backend.mlir import arithmetic, control, memory, tensors  # noqa: F401  # pyright: ignore[reportUnusedImport]
 from ziggurat.backend.mlir.emitter import DIVISIBILITY, FACTS, STEP, SYMBOL, TYPE, leaves
-from ziggurat.backend.mlir.reader import Reader, own_type
+from ziggurat.backend.mlir.reader import MlirReader, own_type
 from ziggurat.backend.mlir.syntax import Cursor
 from ziggurat.codemodel.builder import Builder
 from ziggurat.codemodel.dialects import core, tt
@@ -42,19 +42,19 @@ def from_mlir(text: str, file: str = "<mlir>") -> core.Module:
         with deep_recursion(), keep_subnormals():
             headers = _headers(c)
             try:
-                return _module(Reader(c, steps=True), headers)
+                return _module(MlirReader(c, steps=True), headers)
             except ParseError:
                 if STEP not in text:
                     raise
                 # A pass of Triton has moved the steps around ops of ours, so that they are read like other ops.
-                return _module(Reader(c, steps=False), headers)
+                return _module(MlirReader(c, steps=False), headers)
     except RecursionError:
         c.fail(f"the text is {TOO_DEEP}")
     except (ValueError, ArithmeticError, LookupError, TypeError, AttributeError, AssertionError):
         c.fail("the text does not have the form that it must have here")
 
 
-def _module(r: Reader, headers: Sequence[_Header]) -> core.Module:
+def _module(r: MlirReader, headers: Sequence[_Header]) -> core.Module:
     r.functions = {header.name: (header.symbol, header.types, header.result) for header in headers}
     outside = Builder.root()
     functions = [_function(r, header, outside) for header in headers]
@@ -222,7 +222,7 @@ def _generic_form(c: Cursor) -> _Header:
     return header
 
 
-def _function(r: Reader, header: _Header, outside: Builder) -> tt.Func:
+def _function(r: MlirReader, header: _Header, outside: Builder) -> tt.Func:
     numbers = [number for number in range(len(header.types)) if number not in header.facts]
     inner = outside.nested([header.types[number] for number in numbers], header.result)
     try:
@@ -234,7 +234,7 @@ def _function(r: Reader, header: _Header, outside: Builder) -> tt.Func:
         r.cursor.fail(error.summary, header.at, error.hint)
 
 
-def _arguments(r: Reader, header: _Header, inner: Builder) -> list[Value]:
+def _arguments(r: MlirReader, header: _Header, inner: Builder) -> list[Value]:
     """The values that the parameters of the text stand for: those of the function, and facts about descriptors."""
     parameters = iter(inner.parameters)
     values: list[Value] = []

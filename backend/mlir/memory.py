@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from ziggurat.backend.mlir.arithmetic import cast, cast_step, choose, compare, is_boolean
-from ziggurat.backend.mlir.emitter import OP, Attributes, Emitter, Names, emits, listed, mlir_type, own_type, quoted
-from ziggurat.backend.mlir.reader import Reader, reads, signed
+from ziggurat.backend.mlir.emitter import OP, Attributes, MlirEmitter, Names, emits, listed, mlir_type, own_type, quoted
+from ziggurat.backend.mlir.reader import MlirReader, reads, signed
 from ziggurat.backend.mlir.syntax import Raw, Statement
 from ziggurat.codemodel.dialects import tt
 from ziggurat.codemodel.dialects.tt import AtomicKind, CacheModifier, EvictionPolicy, MemScope, MemSemantic, Padding
@@ -30,7 +30,7 @@ from ziggurat.codemodel.types import (
 
 
 @emits(tt.AddPtr)
-def add_pointer(e: Emitter, op: tt.AddPtr) -> Names:
+def add_pointer(e: MlirEmitter, op: tt.AddPtr) -> Names:
     """An unsigned offset is widened first, as Triton's offsets are signed."""
     offset, type_ = e.name(op.offset), op.offset.type
     if not scalar_element(type_).signed:
@@ -39,7 +39,7 @@ def add_pointer(e: Emitter, op: tt.AddPtr) -> Names:
     return (e.value(f"{op.NAME} {e.name(op.ptr)}, {offset}", f" : {mlir_type(op.result.type)}, {mlir_type(type_)}"),)
 
 
-def cache_policy(e: Emitter, cache: CacheModifier, eviction: EvictionPolicy) -> tuple[str, Attributes]:
+def cache_policy(e: MlirEmitter, cache: CacheModifier, eviction: EvictionPolicy) -> tuple[str, Attributes]:
     """The words after the operands, and the attributes, for a cache modifier or an eviction policy of an access."""
     if cache is CacheModifier.NONE and eviction is EvictionPolicy.NORMAL:
         return "", {}
@@ -50,7 +50,7 @@ def cache_policy(e: Emitter, cache: CacheModifier, eviction: EvictionPolicy) -> 
     return words + (f" evictionPolicy = {eviction.value}" if eviction is not EvictionPolicy.NORMAL else ""), {}
 
 
-def _bytes(e: Emitter, ptr: Value) -> tuple[str, Type]:
+def _bytes(e: MlirEmitter, ptr: Value) -> tuple[str, Type]:
     # A bool takes a byte in memory, and is loaded and stored as one, as Triton's front end does it: Triton's back end
     # fails on pointers to i1.
     name, type_ = e.name(ptr), ptr.type
@@ -60,13 +60,13 @@ def _bytes(e: Emitter, ptr: Value) -> tuple[str, Type]:
     return cast_step(e, "tt.bitcast", name, type_, target), target
 
 
-def _optional(e: Emitter, value: Value | None) -> Names:
+def _optional(e: MlirEmitter, value: Value | None) -> Names:
     """The name of an operand that an op may lack."""
     return () if value is None else (e.name(value),)
 
 
 @emits(tt.Load)
-def load(e: Emitter, op: tt.Load) -> Names:
+def load(e: MlirEmitter, op: tt.Load) -> Names:
     ptr, ptr_type = _bytes(e, op.ptr)
     boolean = is_boolean(op.result.type)
     wide = with_element(op.result.type, i8)
@@ -85,7 +85,7 @@ def load(e: Emitter, op: tt.Load) -> Names:
 
 
 @emits(tt.Store)
-def store(e: Emitter, op: tt.Store) -> Names:
+def store(e: MlirEmitter, op: tt.Store) -> Names:
     ptr, ptr_type = _bytes(e, op.ptr)
     value, type_ = e.name(op.value), op.value.type
     if is_boolean(type_):
@@ -96,7 +96,7 @@ def store(e: Emitter, op: tt.Store) -> Names:
 
 
 def _read_modify_write(
-    e: Emitter, op: tt.AtomicRMW, kind: str, ptr: tuple[str, Type], value: tuple[str, Type], mask: str | None
+    e: MlirEmitter, op: tt.AtomicRMW, kind: str, ptr: tuple[str, Type], value: tuple[str, Type], mask: str | None
 ) -> str:
     names = [ptr[0], value[0]]
     types = [mlir_type(ptr[1]), mlir_type(value[1])]
@@ -108,7 +108,7 @@ def _read_modify_write(
 
 
 @emits(tt.AtomicRMW)
-def read_modify_write(e: Emitter, op: tt.AtomicRMW) -> Names:
+def read_modify_write(e: MlirEmitter, op: tt.AtomicRMW) -> Names:
     mask = e.name(op.mask) if op.mask is not None else None
     if op.kind in (AtomicKind.FMAX, AtomicKind.FMIN):
         return (_extreme_of_floats(e, op, mask),)
@@ -117,7 +117,7 @@ def read_modify_write(e: Emitter, op: tt.AtomicRMW) -> Names:
     return (_read_modify_write(e, op, kind, ptr, value, mask),)
 
 
-def _extreme_of_floats(e: Emitter, op: tt.AtomicRMW, mask: str | None) -> str:
+def _extreme_of_floats(e: MlirEmitter, op: tt.AtomicRMW, mask: str | None) -> str:
     """The larger or smaller of floats, by their bits, as in Triton's front end.
 
     The bits of positive floats are ordered as signed integers, those of negative floats in reverse as unsigned ones.
@@ -136,7 +136,7 @@ def _extreme_of_floats(e: Emitter, op: tt.AtomicRMW, mask: str | None) -> str:
     return result
 
 
-def _of_bits(e: Emitter, op: tt.AtomicRMW, mask: str | None, bits: Type, ptr_type: Type) -> str:
+def _of_bits(e: MlirEmitter, op: tt.AtomicRMW, mask: str | None, bits: Type, ptr_type: Type) -> str:
     """The bits that were in memory, of two masked atomics on them."""
     type_ = op.value.type
     ptr = cast(e, "tt.bitcast", e.name(op.ptr), op.ptr.type, ptr_type)
@@ -154,7 +154,7 @@ def _of_bits(e: Emitter, op: tt.AtomicRMW, mask: str | None, bits: Type, ptr_typ
 
 
 @emits(tt.AtomicCAS)
-def compare_and_swap(e: Emitter, op: tt.AtomicCAS) -> Names:
+def compare_and_swap(e: MlirEmitter, op: tt.AtomicCAS) -> Names:
     types = ", ".join(mlir_type(value.type) for value in op.operands)
     order = f"{op.sem.value}, {op.scope.value}"
     operands = ", ".join(e.names(op.operands))
@@ -162,7 +162,7 @@ def compare_and_swap(e: Emitter, op: tt.AtomicCAS) -> Names:
 
 
 @emits(tt.MakeTensorDescriptor)
-def make_descriptor(e: Emitter, op: tt.MakeTensorDescriptor) -> Names:
+def make_descriptor(e: MlirEmitter, op: tt.MakeTensorDescriptor) -> Names:
     attributes: Attributes = {"padding": "2 : i32"} if op.padding is Padding.NAN else {}
     shape, strides = ", ".join(e.names(op.shape)), ", ".join(e.names(op.strides))
     types = f" : {mlir_type(op.base.type)}, {mlir_type(op.type)}"
@@ -170,7 +170,7 @@ def make_descriptor(e: Emitter, op: tt.MakeTensorDescriptor) -> Names:
 
 
 @emits(tt.DescriptorLoad)
-def load_block(e: Emitter, op: tt.DescriptorLoad) -> Names:
+def load_block(e: MlirEmitter, op: tt.DescriptorLoad) -> Names:
     place = f"{e.name(op.descriptor)}[{', '.join(e.names(op.offsets))}]"
     types = f" : {mlir_type(op.descriptor.type)} -> {mlir_type(op.result.type)}"
     words, attributes = cache_policy(e, op.cache, op.eviction)
@@ -178,7 +178,7 @@ def load_block(e: Emitter, op: tt.DescriptorLoad) -> Names:
 
 
 @emits(tt.DescriptorReduce)
-def reduce_block(e: Emitter, op: tt.DescriptorReduce) -> Names:
+def reduce_block(e: MlirEmitter, op: tt.DescriptorReduce) -> Names:
     if op.kind is AtomicKind.XCHG:
         raise TargetError(f"Triton has no {op.NAME} {op.kind.value}")
     kind = op.kind.value.lstrip("fu")  # Of floats, signed and unsigned integers the kinds have one name.
@@ -188,14 +188,14 @@ def reduce_block(e: Emitter, op: tt.DescriptorReduce) -> Names:
 
 
 @emits(tt.DescriptorStore)
-def store_block(e: Emitter, op: tt.DescriptorStore) -> Names:
+def store_block(e: MlirEmitter, op: tt.DescriptorStore) -> Names:
     place = f"{e.name(op.descriptor)}[{', '.join(e.names(op.offsets))}]"
     types = f" : {mlir_type(op.descriptor.type)}, {mlir_type(op.value.type)}"
     return e.line(f"{op.NAME} {place}, {e.name(op.value)}", types)
 
 
 @emits(tt.DescriptorPadding)
-def descriptor_padding(e: Emitter, op: tt.DescriptorPadding) -> Names:
+def descriptor_padding(e: MlirEmitter, op: tt.DescriptorPadding) -> Names:
     """Triton's descriptors keep their padding where control flow chooses between them; here the choice between the
     operand and itself bears the type for `from_mlir`."""
     type_ = expect(op.descriptor.type, DescriptorType)
@@ -206,13 +206,13 @@ def descriptor_padding(e: Emitter, op: tt.DescriptorPadding) -> Names:
 
 
 @emits(tt.DescriptorGather)
-def load_rows(e: Emitter, op: tt.DescriptorGather) -> Names:
+def load_rows(e: MlirEmitter, op: tt.DescriptorGather) -> Names:
     place = f"{e.name(op.descriptor)}[{e.name(op.rows)}, {e.name(op.column)}]"
     return (e.value(f"{op.NAME} {place}", f" : ({listed(op.operands)}) -> {mlir_type(op.result.type)}"),)
 
 
 @emits(tt.DescriptorScatter)
-def store_rows(e: Emitter, op: tt.DescriptorScatter) -> Names:
+def store_rows(e: MlirEmitter, op: tt.DescriptorScatter) -> Names:
     place = f"{e.name(op.descriptor)}[{e.name(op.rows)}, {e.name(op.column)}]"
     return e.line(
         f"{op.NAME} {place}, {e.name(op.value)}", f" : {listed((op.descriptor, op.rows, op.column, op.value))}"
@@ -220,7 +220,7 @@ def store_rows(e: Emitter, op: tt.DescriptorScatter) -> Names:
 
 
 @emits(tt.DescriptorSize, tt.DescriptorStride)
-def descriptor_fact(e: Emitter, op: tt.DescriptorFact) -> Names:
+def descriptor_fact(e: MlirEmitter, op: tt.DescriptorFact) -> Names:
     """Triton has the sizes and strides beside a descriptor: where it is made, or as parameters of the kernel."""
     if op.descriptor in e.facts:
         return (e.facts[op.descriptor][type(op), op.axis],)
@@ -244,7 +244,7 @@ _EVICTIONS = {
 }
 
 
-def _policy(r: Reader, s: Statement) -> tuple[CacheModifier, EvictionPolicy]:
+def _policy(r: MlirReader, s: Statement) -> tuple[CacheModifier, EvictionPolicy]:
     """The cache modifier and the eviction policy of an access, from two attributes or from one."""
     policy = s.attributes.get("cachePolicy")
     if isinstance(policy, Raw):
@@ -264,7 +264,7 @@ def _pointees(ptr: Value) -> Type:
 
 
 @reads("tt.load")
-def read_load(r: Reader, s: Statement) -> Value:
+def read_load(r: MlirReader, s: Statement) -> Value:
     ptr, *rest = r.operands(s, 1, 2, 3)
     if s.attributes.get("boundaryCheck"):
         r.unsupported("a block pointer")
@@ -276,7 +276,7 @@ def read_load(r: Reader, s: Statement) -> Value:
 
 
 @reads("tt.store")
-def read_store(r: Reader, s: Statement) -> None:
+def read_store(r: MlirReader, s: Statement) -> None:
     ptr, value, *rest = r.operands(s, 2, 3)
     cache, eviction = _policy(r, s)
     mask = rest[0] if rest else None
@@ -295,12 +295,12 @@ _SCOPES = {"none": MemScope.GPU} | {name: MemScope(name) for name in ("gpu", "ct
 _UNSIGNED = (AtomicKind.UMAX, AtomicKind.UMIN)
 
 
-def _order(r: Reader, s: Statement, word: int) -> tuple[MemSemantic, MemScope]:
+def _order(r: MlirReader, s: Statement, word: int) -> tuple[MemSemantic, MemScope]:
     return r.choice(s, "sem", _SEMANTICS, word=word), r.choice(s, "scope", _SCOPES, word=word + 1)
 
 
 @reads("tt.atomic_rmw")
-def read_atomic(r: Reader, s: Statement) -> Value:
+def read_atomic(r: MlirReader, s: Statement) -> Value:
     if OP in s.attributes:
         return _of_floats(r, s)
     ptr, value, *rest = r.operands(s, 2, 3)
@@ -314,7 +314,7 @@ def read_atomic(r: Reader, s: Statement) -> Value:
     return r.add(tt.AtomicRMW(ptr, r.as_type(value, pointee), mask, kind=kind, sem=sem, scope=scope))
 
 
-def _of_floats(r: Reader, s: Statement) -> Value:
+def _of_floats(r: MlirReader, s: Statement) -> Value:
     """The atomic whose steps `_extreme_of_floats` has written."""
     of_positive = r.steps[r.steps[s.operands[0]].operands[1]]
     ptr, value, operands = r.values(of_positive.operands)
@@ -326,7 +326,7 @@ def _of_floats(r: Reader, s: Statement) -> Value:
 
 
 @reads("tt.atomic_cas")
-def read_swap(r: Reader, s: Statement) -> Value:
+def read_swap(r: MlirReader, s: Statement) -> Value:
     ptr, *values = r.operands(s, 3)
     compared, value = (r.as_type(value, _pointees(ptr)) for value in values)
     sem, scope = _order(r, s, 0)
@@ -338,7 +338,7 @@ _PADDINGS = {"none": "zero", "pad_zero": "zero", "pad_nan": "nan", "zero": "zero
 
 
 @reads("tt.make_tensor_descriptor")
-def read_make_descriptor(r: Reader, s: Statement) -> Value:
+def read_make_descriptor(r: MlirReader, s: Statement) -> Value:
     (type_,) = s.result_types
     assert isinstance(type_, DescriptorType)
     rank = len(type_.block)
@@ -351,7 +351,7 @@ def read_make_descriptor(r: Reader, s: Statement) -> Value:
 
 
 @reads("tt.descriptor_load")
-def read_descriptor_load(r: Reader, s: Statement) -> Value:
+def read_descriptor_load(r: MlirReader, s: Statement) -> Value:
     descriptor, *offsets = r.operands(s)
     offsets = [r.as_type(value, i32) for value in offsets]
     cache, eviction = _policy(r, s)
@@ -360,7 +360,7 @@ def read_descriptor_load(r: Reader, s: Statement) -> Value:
     return load if shape_of(load.type) == shape_of(type_) else r.add(tt.Reshape(load, type=type_))
 
 
-def _block(r: Reader, descriptor: Value, value: Value) -> Value:
+def _block(r: MlirReader, descriptor: Value, value: Value) -> Value:
     """A value as the block of a descriptor."""
     type_ = expect(descriptor.type, DescriptorType)
     if shape_of(value.type) != type_.block:
@@ -369,7 +369,7 @@ def _block(r: Reader, descriptor: Value, value: Value) -> Value:
 
 
 @reads("tt.descriptor_store", "tt.descriptor_reduce")
-def read_written_block(r: Reader, s: Statement) -> None:
+def read_written_block(r: MlirReader, s: Statement) -> None:
     descriptor, *offsets, value = r.operands(s)
     offsets = [r.as_type(offset, i32) for offset in offsets]
     block = _block(r, descriptor, value)
@@ -384,13 +384,13 @@ def read_written_block(r: Reader, s: Statement) -> None:
 
 
 @reads("tt.descriptor_gather")
-def read_descriptor_gather(r: Reader, s: Statement) -> Value:
+def read_descriptor_gather(r: MlirReader, s: Statement) -> Value:
     descriptor, rows, column = r.operands(s, 3)
     return r.add(tt.DescriptorGather(descriptor, r.as_type(rows, with_element(rows.type, i32)), r.as_type(column, i32)))
 
 
 @reads("tt.descriptor_scatter")
-def read_descriptor_scatter(r: Reader, s: Statement) -> None:
+def read_descriptor_scatter(r: MlirReader, s: Statement) -> None:
     descriptor, rows, column, value = r.operands(s, 4)
     type_ = expect(descriptor.type, DescriptorType)
     value = r.as_type(value, with_element(value.type, type_.element))

@@ -11,7 +11,7 @@ from ziggurat.backend.mlir.emitter import (
     EMITTERS,
     SYMBOL,
     Attributes,
-    Emitter,
+    MlirEmitter,
     dictionary,
     leaves,
     location,
@@ -52,7 +52,7 @@ def to_mlir(op: Op, *, release: str | None = None, locations: bool = False) -> s
     functions = _functions(lower_structured(op, leaves_structure))
     callees = {inner.callee for function in functions for inner in function.walk() if isinstance(inner, tt.Call)}
     kernels = {f.sym_name for f in functions if f.body.yield_type == void and f.sym_name not in callees}
-    e = Emitter(_symbols(functions, kernels), locations, release_of(release))
+    e = MlirEmitter(_symbols(functions, kernels), locations, release_of(release))
     e.line("module {")
     with e.nested():
         for function in functions:
@@ -93,7 +93,7 @@ def _symbols(functions: list[tt.Func], kernels: set[str]) -> dict[str, str]:
     return symbols
 
 
-def _function(e: Emitter, function: tt.Func, kernel: bool, place: str) -> None:
+def _function(e: MlirEmitter, function: tt.Func, kernel: bool, place: str) -> None:
     e.restart()
     name = e.symbols[function.sym_name]
     divisibility = function.divisibility or tuple(1 for _ in function.body.parameters)

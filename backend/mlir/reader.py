@@ -1,8 +1,8 @@
 """Read MLIR op by op, with a small function for each op, registered by `reads`.
 
-Such a function gets the `Reader` and the `Statement`, adds ops of the model, and gives the value for the op's
+Such a function gets the `MlirReader` and the `Statement`, adds ops of the model, and gives the value for the op's
 results: a Tuple for several, None for none. MLIR's integers have no sign, ours do: a value keeps the sign it was made
-with, and an op that needs the other one gets an `arith.bitcast` (`Reader.as_type`).
+with, and an op that needs the other one gets an `arith.bitcast` (`MlirReader.as_type`).
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from ziggurat.codemodel.types import (
 from ziggurat.transforms.calls.promotion import constant
 from ziggurat.transforms.mirror import library_model
 
-Reading = Callable[["Reader", Statement], Value | None]
+Reading = Callable[["MlirReader", Statement], Value | None]
 READERS: dict[str, Reading] = {}
 DEFAULTS = OpTable[Reading]("reader of MLIR")  # By the op of ours that has the same name, if READERS has no reader.
 
@@ -62,7 +62,7 @@ def signed(type_: Type, sign: bool = True) -> Type:
     return type_
 
 
-class Reader:
+class MlirReader:
     """The model under construction, and the values in it that stand for the names of the text."""
 
     def __init__(self, cursor: Cursor, steps: bool) -> None:

@@ -9,7 +9,7 @@ from ziggurat.backend.mlir.arithmetic import cast_step, compare
 from ziggurat.backend.mlir.emitter import (
     OP,
     Attributes,
-    Emitter,
+    MlirEmitter,
     Names,
     emits,
     leaves,
@@ -20,7 +20,7 @@ from ziggurat.backend.mlir.emitter import (
     quoted,
     result_list,
 )
-from ziggurat.backend.mlir.reader import DEFAULTS, HINTS, Reader, reads, signed
+from ziggurat.backend.mlir.reader import DEFAULTS, HINTS, MlirReader, reads, signed
 from ziggurat.backend.mlir.syntax import Statement
 from ziggurat.codemodel.declare import OPS
 from ziggurat.codemodel.dialects import cf, tt
@@ -43,12 +43,12 @@ from ziggurat.codemodel.types import (
 
 
 @emits(tt.GetProgramId, tt.GetNumPrograms)
-def grid(e: Emitter, op: tt.Grid) -> Names:
+def grid(e: MlirEmitter, op: tt.Grid) -> Names:
     return e.line(f"{op.NAME} {'xyz'[op.axis]}", " : i32", 1)
 
 
 @emits(tt.SmId, tt.GlobalTimer)
-def special_register(e: Emitter, op: tt.SmId | tt.GlobalTimer) -> Names:
+def special_register(e: MlirEmitter, op: tt.SmId | tt.GlobalTimer) -> Names:
     """Inline assembly, as in Triton's own library."""
     wide = isinstance(op, tt.GlobalTimer)
     text = "mov.u64 $0, %globaltimer;" if wide else "mov.u32 $0, %smid;"
@@ -58,7 +58,7 @@ def special_register(e: Emitter, op: tt.SmId | tt.GlobalTimer) -> Names:
 
 
 @reads("tt.smid", "tt.globaltimer")
-def read_special_register(r: Reader, s: Statement) -> Value:
+def read_special_register(r: MlirReader, s: Statement) -> Value:
     return r.add(tt.SmId() if s.attributes[OP] == "tt.smid" else tt.GlobalTimer())
 
 
@@ -69,7 +69,7 @@ _GRID_DEPENDENCIES: dict[str, type[tt.GridDependencyWait | tt.GridDependencyLaun
 
 
 @emits(tt.GridDependencyWait, tt.GridDependencyLaunch)
-def grid_dependency(e: Emitter, op: tt.GridDependencyWait | tt.GridDependencyLaunch) -> Names:
+def grid_dependency(e: MlirEmitter, op: tt.GridDependencyWait | tt.GridDependencyLaunch) -> Names:
     """Inline assembly, which every release of Triton has. It must give a result, which is not used."""
     (text,) = (text for text, cls in _GRID_DEPENDENCIES.items() if isinstance(op, cls))
     _assembly(e, text, "=r", "", ("i32",), pack=1, pure=False)
@@ -77,7 +77,7 @@ def grid_dependency(e: Emitter, op: tt.GridDependencyWait | tt.GridDependencyLau
 
 
 def _assembly(
-    e: Emitter, asm: str, constraints: str, operands: str, results: Sequence[str], *, pack: int, pure: bool
+    e: MlirEmitter, asm: str, constraints: str, operands: str, results: Sequence[str], *, pack: int, pure: bool
 ) -> Names:
     attributes: Attributes = {
         "constraints": quoted(constraints),
@@ -96,7 +96,9 @@ def _numbers(values: Sequence[int]) -> str:
     return f"array<i32: {', '.join(map(str, values))}>" if values else "array<i32>"
 
 
-def _shaping(e: Emitter, op: str, name: str, source: Type, target: Type, attributes: Attributes | None = None) -> str:
+def _shaping(
+    e: MlirEmitter, op: str, name: str, source: Type, target: Type, attributes: Attributes | None = None
+) -> str:
     return e.value(f"{op} {name}", f" : {mlir_type(source)} -> {mlir_type(target)}", attributes)
 
 
@@ -111,7 +113,7 @@ _PLAIN: dict[type[Op], tuple[str, tuple[str, ...]]] = {
 
 
 @emits(*_PLAIN)
-def plain(e: Emitter, op: Op) -> Names:
+def plain(e: MlirEmitter, op: Op) -> Names:
     types, names = _PLAIN[type(op)]
     attributes: Attributes = {}
     for name in names:
@@ -121,7 +123,7 @@ def plain(e: Emitter, op: Op) -> Names:
 
 
 @emits(tt.Reshape)
-def reshape(e: Emitter, op: tt.Reshape) -> Names:
+def reshape(e: MlirEmitter, op: tt.Reshape) -> Names:
     name = e.name(op.value) + (" allow_reorder" if op.allow_reorder else "")
     return (_shaping(e, op.NAME, name, op.value.type, op.type),)
 
@@ -131,13 +133,13 @@ def _tensor(type_: Type, shape: Sequence[int]) -> TensorType:
     return TensorType(tuple(shape), element)
 
 
-def _join(e: Emitter, lhs: str, rhs: str, type_: TensorType) -> tuple[str, TensorType]:
+def _join(e: MlirEmitter, lhs: str, rhs: str, type_: TensorType) -> tuple[str, TensorType]:
     join_type = _tensor(type_, (*type_.shape, 2))
     return e.value(f"tt.join {lhs}, {rhs}", f" : {mlir_type(type_)} -> {mlir_type(join_type)}"), join_type
 
 
 @emits(tt.Join)
-def join(e: Emitter, op: tt.Join) -> Names:
+def join(e: MlirEmitter, op: tt.Join) -> Names:
     """Triton joins tensors only, so scalars become tensors of one element first."""
     lhs, rhs, type_ = e.name(op.lhs), e.name(op.rhs), op.lhs.type
     if isinstance(type_, TensorType):
@@ -151,7 +153,7 @@ def join(e: Emitter, op: tt.Join) -> Names:
 
 
 @emits(tt.Split)
-def split(e: Emitter, op: tt.Split) -> Names:
+def split(e: MlirEmitter, op: tt.Split) -> Names:
     """Triton splits into tensors only, so a tensor of two elements becomes two scalars by way of tensors of one."""
     name, source = e.name(op.value), expect(op.value.type, TensorType)
     rank = source.rank
@@ -166,7 +168,7 @@ def split(e: Emitter, op: tt.Split) -> Names:
     return tuple(_only_element(e, part, half) for part in halves)
 
 
-def _only_element(e: Emitter, name: str, type_: TensorType) -> str:
+def _only_element(e: MlirEmitter, name: str, type_: TensorType) -> str:
     if e.has("unsplat"):
         with e.steps():
             return e.value(f"tt.unsplat {name}", f" : {mlir_type(type_)}")
@@ -181,7 +183,7 @@ def _only_element(e: Emitter, name: str, type_: TensorType) -> str:
 
 
 @emits(tt.Cat)
-def cat(e: Emitter, op: tt.Cat) -> Names:
+def cat(e: MlirEmitter, op: tt.Cat) -> Names:
     """A join with the new axis moved to the front: Triton's own `tt.cat` may reorder the elements."""
     type_ = expect(op.lhs.type, TensorType)
     name, pair = _join(e, e.name(op.lhs), e.name(op.rhs), type_)
@@ -194,13 +196,13 @@ def cat(e: Emitter, op: tt.Cat) -> Names:
 
 
 @emits(tt.Gather)
-def gather(e: Emitter, op: tt.Gather) -> Names:
+def gather(e: MlirEmitter, op: tt.Gather) -> Names:
     types = f"({mlir_type(op.source.type)}, {mlir_type(op.index.type)}) -> {mlir_type(op.result.type)}"
     return (e.value(f"{op.NAME} {e.name(op.source)}[{e.name(op.index)}]", f" : {types}", {"axis": f"{op.axis} : i32"}),)
 
 
 @emits(tt.Histogram)
-def histogram(e: Emitter, op: tt.Histogram) -> Names:
+def histogram(e: MlirEmitter, op: tt.Histogram) -> Names:
     """Triton counts by the low bits of an i32, so numbers out of range are masked off first."""
     name, type_ = e.name(op.value), op.value.type
     scalar = scalar_element(type_)
@@ -221,7 +223,7 @@ def histogram(e: Emitter, op: tt.Histogram) -> Names:
 
 
 @emits(tt.Dot)
-def dot(e: Emitter, op: tt.Dot) -> Names:
+def dot(e: MlirEmitter, op: tt.Dot) -> Names:
     scalar = scalar_element(op.a.type)
     a, b, c = e.names((op.a, op.b, op.c))
     if scalar.is_int and not (scalar.signed and scalar_element(op.b.type).signed):
@@ -234,7 +236,7 @@ _DIGITS = "zg.digits"  # And on a print that is not in C's form.
 _WHOLE = "zg.line"  # And on a print of a whole line; Triton prints a line for each value, with the format before it.
 
 
-def _dot(e: Emitter, op: tt.Dot, a: str, b: str, c: str) -> str:
+def _dot(e: MlirEmitter, op: tt.Dot, a: str, b: str, c: str) -> str:
     precision = op.input_precision
     if precision is InputPrecision.DEFAULT:
         precision = InputPrecision.TF32  # Triton's default on Hopper. It matters for f32 operands only.
@@ -250,7 +252,7 @@ def _dot(e: Emitter, op: tt.Dot, a: str, b: str, c: str) -> str:
     return e.value(f"{op.NAME} {a}, {b}, {c}{text}", types, attributes)
 
 
-def _unsigned_dot(e: Emitter, op: tt.Dot, a: str, b: str, c: str) -> str:
+def _unsigned_dot(e: MlirEmitter, op: tt.Dot, a: str, b: str, c: str) -> str:
     """Dots of signed bytes, as Triton has no others: of the low seven bits of an unsigned operand, and of the top bits.
 
     (a + 128 a') (b + 128 b') = 128 (128 a' b' + a' b + a b') + a b.
@@ -278,7 +280,7 @@ def _unsigned_dot(e: Emitter, op: tt.Dot, a: str, b: str, c: str) -> str:
 
 
 @emits(tt.Reduce, tt.Scan, tt.MapElementwise)
-def combine(e: Emitter, op: tt.Combining | tt.MapElementwise) -> Names:
+def combine(e: MlirEmitter, op: tt.Combining | tt.MapElementwise) -> Names:
     name = "axis"
     if isinstance(op, tt.MapElementwise):
         e.require("map", op.NAME)
@@ -298,12 +300,12 @@ def combine(e: Emitter, op: tt.Combining | tt.MapElementwise) -> Names:
 
 
 @emits(tt.ReduceReturn, tt.ScanReturn, tt.MapReturn)
-def combined(e: Emitter, op: tt.ReduceReturn | tt.ScanReturn | tt.MapReturn) -> Names:
+def combined(e: MlirEmitter, op: tt.ReduceReturn | tt.ScanReturn | tt.MapReturn) -> Names:
     return e.line(f"{op.NAME} {', '.join(e.names(op.values))}", f" : {listed(op.values)}")
 
 
 @emits(tt.InlineAsm)
-def inline_asm(e: Emitter, op: tt.InlineAsm) -> Names:
+def inline_asm(e: MlirEmitter, op: tt.InlineAsm) -> Names:
     operands = f" {', '.join(e.names(op.values))} : {listed(op.values)}" if op.values else ""
     return _assembly(e, op.asm, op.constraints, operands, mlir_types(op.type), pack=op.pack, pure=op.is_pure)
 
@@ -319,7 +321,7 @@ def power_of_two(value: int) -> int:
 
 
 @emits(tt.MultipleOf, tt.MaxContiguous, tt.MaxConstancy)
-def hint(e: Emitter, op: tt.Hint) -> Names:
+def hint(e: MlirEmitter, op: tt.Hint) -> Names:
     """An attribute of the op that gives the value, if that op is in the block of the hint and so runs with it."""
     (name,) = e.values[op.value]
     numbers = ", ".join(map(str, op.values))
@@ -331,12 +333,12 @@ def hint(e: Emitter, op: tt.Hint) -> Names:
 
 
 @emits(tt.Assume)
-def assume(e: Emitter, op: tt.Assume) -> Names:
+def assume(e: MlirEmitter, op: tt.Assume) -> Names:
     return e.line(f"llvm.intr.assume {e.name(op.condition)}", " : i1")
 
 
 @emits(tt.Print)
-def device_print(e: Emitter, op: tt.Print) -> Names:
+def device_print(e: MlirEmitter, op: tt.Print) -> Names:
     """Triton prints the prefix as it is; its front end puts a blank before it and a colon after it."""
     values = [value for value in op.values if mlir_types(value.type)]
     is_label = values and op.prefix.strip() and not op.whole
@@ -355,18 +357,18 @@ def device_print(e: Emitter, op: tt.Print) -> Names:
 
 
 @emits(tt.Assert, cf.AssertOp)
-def device_assert(e: Emitter, op: tt.Assert | cf.AssertOp) -> Names:
+def device_assert(e: MlirEmitter, op: tt.Assert | cf.AssertOp) -> Names:
     """Triton's own op, for `cf.assert` too, which Triton cannot compile."""
     return e.line(f"tt.assert {e.name(op.condition)}, {quoted(op.message)}", f" : {mlir_type(op.condition.type)}")
 
 
 @emits(tt.Barrier)
-def barrier(e: Emitter, op: tt.Barrier) -> Names:
+def barrier(e: MlirEmitter, op: tt.Barrier) -> Names:
     return e.line("ttg.barrier all" if e.has("ttg.barrier") else "gpu.barrier")
 
 
 @emits(tt.Poison)
-def poison(e: Emitter, op: tt.Poison) -> Names:
+def poison(e: MlirEmitter, op: tt.Poison) -> Names:
     return e.poison(op.type)
 
 
@@ -374,13 +376,13 @@ def poison(e: Emitter, op: tt.Poison) -> Names:
 
 
 @reads("tt.get_program_id", "tt.get_num_programs")
-def read_grid(r: Reader, s: Statement) -> Value:
+def read_grid(r: MlirReader, s: Statement) -> Value:
     cls = tt.GetProgramId if s.name == "tt.get_program_id" else tt.GetNumPrograms
     return r.add(cls(r.choice(s, "axis", {"x": 0, "y": 1, "z": 2}, word=0)))
 
 
 @DEFAULTS.of(tt.MakeRange, tt.ExpandDims, tt.Split, tt.Gather, tt.AddPtr, tt.PtrToInt)
-def same_fields(r: Reader, s: Statement) -> Value:
+def same_fields(r: MlirReader, s: Statement) -> Value:
     """An op that has the operands of MLIR's, and its attributes, which are integers."""
     cls: Any = OPS[s.name]
     operands = r.operands(s, cls.SPEC.required)
@@ -388,7 +390,7 @@ def same_fields(r: Reader, s: Statement) -> Value:
 
 
 @reads("tt.splat", "tt.broadcast")
-def read_splat(r: Reader, s: Statement) -> Value:
+def read_splat(r: MlirReader, s: Statement) -> Value:
     (operand,), (type_,) = r.operands(s, 1), s.result_types
     return r.add((tt.Splat if s.name == "tt.splat" else tt.Broadcast)(operand, _of(operand, type_)))
 
@@ -399,7 +401,7 @@ def _of(value: Value, type_: Type) -> Type:
 
 
 @reads("tt.unsplat")
-def read_unsplat(r: Reader, s: Statement) -> Value:
+def read_unsplat(r: MlirReader, s: Statement) -> Value:
     """The one element of a tensor: the last that is left of a reduction that gives its first operand."""
     (operand,) = r.operands(s, 1)
     type_ = operand.type
@@ -412,26 +414,26 @@ def read_unsplat(r: Reader, s: Statement) -> Value:
 
 
 @reads("tt.reshape")
-def read_reshape(r: Reader, s: Statement) -> Value:
+def read_reshape(r: MlirReader, s: Statement) -> Value:
     (operand,), (type_,) = r.operands(s, 1), s.result_types
     reorder = "allow_reorder" in s.words or "allow_reorder" in s.attributes
     return r.add(tt.Reshape(operand, _of(operand, type_), allow_reorder=reorder))
 
 
 @reads("tt.trans")
-def read_trans(r: Reader, s: Statement) -> Value:
+def read_trans(r: MlirReader, s: Statement) -> Value:
     (operand,) = r.operands(s, 1)
     return r.add(tt.Trans(operand, r.numbers(s, "order")))
 
 
 @reads("tt.join", "tt.cat")
-def read_join(r: Reader, s: Statement) -> Value:
+def read_join(r: MlirReader, s: Statement) -> Value:
     joins = s.attributes.get(OP, s.name) == "tt.join"
     return r.add((tt.Join if joins else tt.Cat)(*r.alike(r.operands(s, 2))))
 
 
 @reads("tt.histogram")
-def read_histogram(r: Reader, s: Statement) -> Value:
+def read_histogram(r: MlirReader, s: Statement) -> Value:
     (type_,) = s.result_types
     value, *mask = r.operands(s, 1, 2)
     if mask and element_of(mask[0].type) != i1:  # A step that compares the numbers themselves: there is no mask.
@@ -444,7 +446,7 @@ _PRECISIONS = {name: InputPrecision(name) for name in ("tf32", "tf32x3", "ieee",
 
 
 @reads("tt.dot")
-def read_dot(r: Reader, s: Statement) -> Value:
+def read_dot(r: MlirReader, s: Statement) -> Value:
     a, b, c = r.operands(s, 3)
     if not r.in_steps(s):  # Triton multiplies bytes as signed.
         a, b = (r.as_type(value, signed(value.type)) for value in (a, b))
@@ -462,7 +464,7 @@ _FORMATS = {name: name for name in ("e4m3", "e5m2", "e2m3", "e3m2", "e2m1", "bf1
 
 
 @reads("tt.dot_scaled")
-def read_scaled_dot(r: Reader, s: Statement) -> Value:
+def read_scaled_dot(r: MlirReader, s: Statement) -> Value:
     """A call of the language's library, which has no op for it."""
     a_count, b_count, c_count, *scales = r.numbers(s, "operandSegmentSizes")
     if (a_count, b_count, c_count) != (1, 1, 1):
@@ -478,7 +480,7 @@ def read_scaled_dot(r: Reader, s: Statement) -> Value:
 
 
 @reads("tt.map_elementwise")
-def read_map(r: Reader, s: Statement) -> Value:
+def read_map(r: MlirReader, s: Statement) -> Value:
     values, pack = r.operands(s), r.integer(s, "pack", 1)
     yields = [element_of(type_) for type_ in s.result_types for _ in range(pack)]
     inner = r.b.nested([element_of(value.type) for value in values for _ in range(pack)], packed(yields))
@@ -487,7 +489,7 @@ def read_map(r: Reader, s: Statement) -> Value:
 
 
 @reads("tt.reduce", "tt.scan")
-def read_combine(r: Reader, s: Statement) -> Value:
+def read_combine(r: MlirReader, s: Statement) -> Value:
     values = r.operands(s)
     elements = [element_of(value.type) for value in values]
     inner = r.b.nested([*elements, *elements], packed(elements))
@@ -502,12 +504,12 @@ _RETURNS = {cls.NAME: cls for cls in (tt.ReduceReturn, tt.ScanReturn, tt.MapRetu
 
 
 @reads(*_RETURNS)
-def read_combined(r: Reader, s: Statement) -> None:
+def read_combined(r: MlirReader, s: Statement) -> None:
     r.add(_RETURNS[s.name](r.as_types(r.operands(s), r.yields)))
 
 
 @reads("tt.elementwise_inline_asm")
-def read_inline_asm(r: Reader, s: Statement) -> Value | None:
+def read_inline_asm(r: MlirReader, s: Statement) -> Value | None:
     asm = s.attributes["asm_string"] if "asm_string" in s.attributes else s.strings[0]
     if asm in _GRID_DEPENDENCIES:
         r.add(_GRID_DEPENDENCIES[asm]())
@@ -522,12 +524,12 @@ def read_inline_asm(r: Reader, s: Statement) -> Value | None:
 
 
 @reads("llvm.intr.assume")
-def read_assume(r: Reader, s: Statement) -> None:
+def read_assume(r: MlirReader, s: Statement) -> None:
     r.add(tt.Assume(r.value(s.operands[0])))
 
 
 @reads("tt.print")
-def read_print(r: Reader, s: Statement) -> None:
+def read_print(r: MlirReader, s: Statement) -> None:
     """The prefix has a blank before it and a colon after it, as Triton's front end writes it; the form is Triton's."""
     values = r.operands(s)
     prefix = s.attributes["prefix"] if "prefix" in s.attributes else s.strings[0]
@@ -543,11 +545,11 @@ def read_print(r: Reader, s: Statement) -> None:
 
 
 @reads("tt.assert")
-def read_assert(r: Reader, s: Statement) -> None:
+def read_assert(r: MlirReader, s: Statement) -> None:
     message = s.attributes["message"] if "message" in s.attributes else s.strings[0]
     r.add(tt.Assert(*r.operands(s, 1), message=message))
 
 
 @reads("gpu.barrier", "ttg.barrier")
-def read_barrier(r: Reader, s: Statement) -> None:
+def read_barrier(r: MlirReader, s: Statement) -> None:
     r.add(tt.Barrier())

@@ -23,7 +23,7 @@ import attrs
 
 from ziggurat.backend.llvm import has_llvm, llvm
 from ziggurat.backend.ptx import control, roles
-from ziggurat.backend.ptx.emitter import Emitter, kernel_of, symbol_of
+from ziggurat.backend.ptx.emitter import PtxEmitter, kernel_of, symbol_of
 from ziggurat.backend.ptx.routines import llvm_type
 from ziggurat.backend.ptx.tma import MAP_PARAMETER
 from ziggurat.codemodel.dialects import tt
@@ -58,7 +58,7 @@ class Assembly:
 
 def to_llvm(module: gpu.Module, options: CompileOptions = DEFAULT_OPTIONS) -> str:
     """The LLVM text of a GPU model."""
-    emitter = Emitter(module, options)
+    emitter = PtxEmitter(module, options)
     func = kernel_of(module)
     parameters: list[str] = []
     divisibility: Sequence[int] = func.divisibility or (1,) * len(func.body.parameters)

@@ -28,7 +28,7 @@ from functools import partial
 
 from ziggurat.backend.elementwise import CHOICES, INSTRUCTIONS, in_f32
 from ziggurat.backend.ptx.casts import conversions
-from ziggurat.backend.ptx.emitter import EFFECT, Argument, Emitted, Emitter, emits
+from ziggurat.backend.ptx.emitter import EFFECT, Argument, Emitted, PtxEmitter, emits
 from ziggurat.backend.ptx.routines import Join, Number, instruction, llvm_type
 from ziggurat.backend.ptx.shuffles import shared_out
 from ziggurat.backend.ptx.words import GLOBAL, from_memory, pack, to_memory, unpack, vector
@@ -48,7 +48,7 @@ _INTEGERS = {
 class _Access:
     """The accesses of one atomic op."""
 
-    def __init__(self, emitter: Emitter, op: tt.AtomicRMW | tt.AtomicCAS) -> None:
+    def __init__(self, emitter: PtxEmitter, op: tt.AtomicRMW | tt.AtomicCAS) -> None:
         self.emitter = emitter
         self.op = op
         self.scalar = scalar_element(op.value.type)
@@ -185,7 +185,7 @@ def _loop(access: _Access, address: str, mask: str | None, update: Callable[[str
 # Read-modify-write.
 
 
-def _instruction(emitter: Emitter, kind: AtomicKind, scalar: ScalarType) -> str | None:
+def _instruction(emitter: PtxEmitter, kind: AtomicKind, scalar: ScalarType) -> str | None:
     """The instruction's name after the address space; None where the machine has no instruction."""
     if kind is AtomicKind.FADD and not scalar.is_fp8 and (scalar != bf16 or emitter.target.has_vector_atomics):
         return f"add{'.noftz' if scalar.bits == 16 else ''}.{scalar}"
@@ -196,7 +196,7 @@ def _instruction(emitter: Emitter, kind: AtomicKind, scalar: ScalarType) -> str 
     return f"{_INTEGERS[kind]}{scalar.bits}" if kind in _INTEGERS else None
 
 
-def _combined(emitter: Emitter, kind: AtomicKind, scalar: ScalarType, old: str, value: str) -> str:
+def _combined(emitter: PtxEmitter, kind: AtomicKind, scalar: ScalarType, old: str, value: str) -> str:
     """The element that an access writes."""
     if kind is AtomicKind.XCHG:
         return value
@@ -251,7 +251,7 @@ def _add_together(access: _Access, address: str, values: Sequence[str], mask: st
 
 
 @emits(tt.AtomicRMW)
-def _rmw(emitter: Emitter, op: tt.AtomicRMW) -> Emitted:
+def _rmw(emitter: PtxEmitter, op: tt.AtomicRMW) -> Emitted:
     access = _Access(emitter, op)
     scalar, count = access.scalar, 1
     has_vectors = emitter.target.has_vector_atomics
@@ -269,7 +269,7 @@ def _rmw(emitter: Emitter, op: tt.AtomicRMW) -> Emitted:
 
 
 @emits(tt.AtomicCAS)
-def _cas(emitter: Emitter, op: tt.AtomicCAS) -> Emitted:
+def _cas(emitter: PtxEmitter, op: tt.AtomicCAS) -> Emitted:
     access = _Access(emitter, op)
 
     def one(group: range, owner: str | None) -> list[str]:

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from functools import partial
 
 from ziggurat.backend.elementwise import Conversions, from_integer, half_of, narrow_to_8_bits, to_integer, to_odd
-from ziggurat.backend.ptx.emitter import Emitted, Emitter, emits
+from ziggurat.backend.ptx.emitter import Emitted, PtxEmitter, emits
 from ziggurat.backend.ptx.pairs import halves
 from ziggurat.backend.ptx.routines import Number, Routine, llvm_type
 from ziggurat.backend.ptx.words import pack, unpack
@@ -21,7 +21,7 @@ from ziggurat.codemodel.types import ScalarType, bf16, f8e5m2, f16, f32, f64, sc
 # Widening.
 
 
-def _widen_fp8(emitter: Emitter, values: Sequence[str], source: ScalarType) -> list[str]:
+def _widen_fp8(emitter: PtxEmitter, values: Sequence[str], source: ScalarType) -> list[str]:
     """8-bit floats as f16, exactly; two at a time where the target does so."""
     if source == f8e5m2 or not emitter.target.converts_fp8:
         return [half_of(emitter.of("i8", value), source).name for value in values]
@@ -35,7 +35,7 @@ def _widen_fp8(emitter: Emitter, values: Sequence[str], source: ScalarType) -> l
     return elements
 
 
-def widen(emitter: Emitter, values: Sequence[str], source: ScalarType, target: ScalarType) -> list[str]:
+def widen(emitter: PtxEmitter, values: Sequence[str], source: ScalarType, target: ScalarType) -> list[str]:
     """Floats as a wider float type, exactly."""
     current = list(values)
     if source == target:
@@ -62,7 +62,7 @@ def widen(emitter: Emitter, values: Sequence[str], source: ScalarType, target: S
     return [wide[value] for value in current]
 
 
-def widened(emitter: Emitter, value: Number, source: ScalarType) -> Number:
+def widened(emitter: PtxEmitter, value: Number, source: ScalarType) -> Number:
     """A float of fewer than 32 bits as f32; others as they are."""
     return emitter.of("float", widen(emitter, [value.name], source, f32)[0]) if source.bits < 32 else value
 
@@ -70,11 +70,11 @@ def widened(emitter: Emitter, value: Number, source: ScalarType) -> Number:
 # Narrowing.
 
 
-def _by_routine(emitter: Emitter, routine: Routine, value: str) -> str:
+def _by_routine(emitter: PtxEmitter, routine: Routine, value: str) -> str:
     return emitter.routine(routine, emitter.of(routine.parameters[0], value)).name
 
 
-def _narrow_fp8(emitter: Emitter, values: Sequence[str], target: ScalarType, rounding: Rounding) -> list[str]:
+def _narrow_fp8(emitter: PtxEmitter, values: Sequence[str], target: ScalarType, rounding: Rounding) -> list[str]:
     """f32 as 8-bit floats, saturating; two at a time where the target does so."""
     if rounding is Rounding.ZERO or not emitter.target.converts_fp8:
         return [_by_routine(emitter, narrow_to_8_bits(target, rounding), value) for value in values]
@@ -88,7 +88,7 @@ def _narrow_fp8(emitter: Emitter, values: Sequence[str], target: ScalarType, rou
     return elements
 
 
-def _cut(emitter: Emitter, value: str, source: ScalarType, target: ScalarType) -> str:
+def _cut(emitter: PtxEmitter, value: str, source: ScalarType, target: ScalarType) -> str:
     """f32 or f64 as a narrower float of at least 16 bits, toward zero."""
     if target == bf16:
         if source == f64:
@@ -104,7 +104,7 @@ def _cut(emitter: Emitter, value: str, source: ScalarType, target: ScalarType) -
 
 
 def narrow(
-    emitter: Emitter,
+    emitter: PtxEmitter,
     values: Sequence[str],
     source: ScalarType,
     target: ScalarType,
@@ -137,25 +137,25 @@ def narrow(
     return elements + [emitter.emit(f"fptrunc float {value} to {after}") for value in inputs[len(elements) :]]
 
 
-def narrowed(emitter: Emitter, value: Number, source: ScalarType, target: ScalarType) -> Number:
+def narrowed(emitter: PtxEmitter, value: Number, source: ScalarType, target: ScalarType) -> Number:
     """An f32 or f64 as a narrower float, or one as wide, rounded once."""
     return emitter.of(llvm_type(target), narrow(emitter, [value.name], source, target)[0])
 
 
 @emits(arith.ExtF)
-def _extf(emitter: Emitter, op: arith.ExtF) -> Emitted:
+def _extf(emitter: PtxEmitter, op: arith.ExtF) -> Emitted:
     source, target = scalar_element(op.operand.type), scalar_element(op.type)
     return emitter.all(op.type, op.operands, partial(widen, emitter, source=source, target=target))
 
 
 @emits(arith.TruncF)
-def _truncf(emitter: Emitter, op: arith.TruncF) -> Emitted:
+def _truncf(emitter: PtxEmitter, op: arith.TruncF) -> Emitted:
     source, target = scalar_element(op.operand.type), scalar_element(op.type)
     make = partial(narrow, emitter, source=source, target=target, rounding=op.rounding)
     return emitter.all(op.type, op.operands, make)
 
 
-def conversions(emitter: Emitter) -> Conversions:
+def conversions(emitter: PtxEmitter) -> Conversions:
     """The conversions of single numbers."""
     return Conversions(partial(widened, emitter), partial(narrowed, emitter))
 
@@ -164,12 +164,12 @@ def conversions(emitter: Emitter) -> Conversions:
 
 
 @emits(arith.SIToFP, arith.UIToFP)
-def _to_float(emitter: Emitter, op: arith.SIToFP | arith.UIToFP) -> Emitted:
+def _to_float(emitter: PtxEmitter, op: arith.SIToFP | arith.UIToFP) -> Emitted:
     return emitter.each(op.type, op.operands, partial(from_integer, conversions(emitter), op))
 
 
 @emits(arith.FPToSI, arith.FPToUI)
-def _to_int(emitter: Emitter, op: arith.FPToSI | arith.FPToUI) -> Emitted:
+def _to_int(emitter: PtxEmitter, op: arith.FPToSI | arith.FPToUI) -> Emitted:
     source, target = scalar_element(op.operand.type), scalar_element(op.type)
     if source == f64 or target.bits != 32:
         return emitter.each(op.type, op.operands, partial(to_integer, conversions(emitter), op))
@@ -183,7 +183,7 @@ def _to_int(emitter: Emitter, op: arith.FPToSI | arith.FPToUI) -> Emitted:
 
 
 @emits(arith.Bitcast)
-def _bitcast(emitter: Emitter, op: arith.Bitcast) -> Emitted:
+def _bitcast(emitter: PtxEmitter, op: arith.Bitcast) -> Emitted:
     source, target = scalar_element(op.operand.type), scalar_element(op.type)
     if llvm_type(source) == llvm_type(target):
         return emitter.values[op.operand]

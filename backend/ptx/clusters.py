@@ -5,7 +5,7 @@ An address in the shared memory of this CTA is that of the same place in another
 
 from __future__ import annotations
 
-from ziggurat.backend.ptx.emitter import EFFECT, Emitted, Emitter, emits
+from ziggurat.backend.ptx.emitter import EFFECT, Emitted, PtxEmitter, emits
 from ziggurat.backend.ptx.tensors import special_register
 from ziggurat.backend.ptx.words import SHARED, to_words
 from ziggurat.codemodel.gpu import dialect as gpu
@@ -14,12 +14,12 @@ from ziggurat.transforms.place.queries import layout_of, shared_of
 
 
 @emits(gpu.ClusterRank)
-def _rank(emitter: Emitter, op: gpu.ClusterRank) -> Emitted:
+def _rank(emitter: PtxEmitter, op: gpu.ClusterRank) -> Emitted:
     return special_register(emitter, "cluster.ctarank")
 
 
 @emits(gpu.ClusterStore)
-def _store(emitter: Emitter, op: gpu.ClusterStore) -> Emitted:
+def _store(emitter: PtxEmitter, op: gpu.ClusterStore) -> Emitted:
     """Each of the first threads writes a scalar to one CTA; the owner of a tensor's element writes it to all CTAs."""
     shared, value = shared_of(op.buffer), op.value
     ctas, size = shared.shape[-1], shared.element.bytes
@@ -52,18 +52,18 @@ def _store(emitter: Emitter, op: gpu.ClusterStore) -> Emitted:
 
 
 @emits(gpu.ClusterBarrier)
-def _barrier(emitter: Emitter, op: gpu.ClusterBarrier) -> Emitted:
+def _barrier(emitter: PtxEmitter, op: gpu.ClusterBarrier) -> Emitted:
     emitter.asm((), "barrier.cluster.arrive.release.aligned;", effect=EFFECT)
     emitter.asm((), "barrier.cluster.wait.acquire.aligned;", effect=EFFECT)
 
 
 @emits(gpu.ClusterArrive)
-def _arrive(emitter: Emitter, op: gpu.ClusterArrive) -> Emitted:
+def _arrive(emitter: PtxEmitter, op: gpu.ClusterArrive) -> Emitted:
     # The thread that has initialised mbarriers makes them visible to other CTAs; nothing else is released.
     emitter.asm((), "fence.mbarrier_init.release.cluster;", effect=EFFECT)
     emitter.asm((), "barrier.cluster.arrive.relaxed.aligned;", effect=EFFECT)
 
 
 @emits(gpu.ClusterWait)
-def _wait(emitter: Emitter, op: gpu.ClusterWait) -> Emitted:
+def _wait(emitter: PtxEmitter, op: gpu.ClusterWait) -> Emitted:
     emitter.asm((), "barrier.cluster.wait.acquire.aligned;", effect=EFFECT)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ziggurat.backend.ptx.emitter import Emitted, Emitter, emits
+from ziggurat.backend.ptx.emitter import Emitted, PtxEmitter, emits
 from ziggurat.backend.ptx.routines import Join, llvm_type
 from ziggurat.codemodel.dialects import cf, core, scf, tt
 from ziggurat.codemodel.op import Body, Op, Successor, Value, constant_of
@@ -15,7 +15,7 @@ from ziggurat.transforms.simplify.effects import is_pure
 _FIRST_NODE = 1 << 20  # Metadata nodes from this number on are not those of line information.
 
 
-def function_body(emitter: Emitter, body: Body) -> None:
+def function_body(emitter: PtxEmitter, body: Body) -> None:
     """Emit a function's blocks."""
     joins = {block: ValueJoin(emitter, "block", [p.type for p in block.parameters]) for block in body.blocks[1:]}
     emitter.joins = joins
@@ -30,7 +30,7 @@ def function_body(emitter: Emitter, body: Body) -> None:
 class ValueJoin(Join):
     """A block that others branch to with values of these types of the model."""
 
-    def __init__(self, emitter: Emitter, hint: str, types: Sequence[Type]) -> None:
+    def __init__(self, emitter: PtxEmitter, hint: str, types: Sequence[Type]) -> None:
         self.emitter = emitter
         self.types = [(type_, emitter.layout(type_).unique_registers) for type_ in types]
         super().__init__(emitter, hint, [llvm_type(type_) for type_, registers in self.types for _ in registers])
@@ -48,7 +48,7 @@ class ValueJoin(Join):
         return values
 
 
-def _region(emitter: Emitter, body: Body) -> list[Emitted]:
+def _region(emitter: PtxEmitter, body: Body) -> list[Emitted]:
     """Emit a body of one block in place; the operands of its terminator."""
     *ops, terminator = body.entry.ops
     emitter.ops(ops)
@@ -56,7 +56,7 @@ def _region(emitter: Emitter, body: Body) -> list[Emitted]:
 
 
 @emits(scf.For)
-def _for(emitter: Emitter, op: scf.For) -> Emitted:
+def _for(emitter: PtxEmitter, op: scf.For) -> Emitted:
     kind = llvm_type(op.start.type)
     start, stop, step = (emitter.scalar(value) for value in (op.start, op.stop, op.step))
     inside, after = emitter.name("loop"), emitter.name("after")
@@ -96,7 +96,7 @@ def _only_reads(op: scf.For) -> bool:
     )
 
 
-def _overlapped(emitter: Emitter) -> str:
+def _overlapped(emitter: PtxEmitter) -> str:
     """Metadata of a loop's back edge that asks LLVM to unroll by 2."""
     number = _FIRST_NODE + 2 * len(emitter.metadata)
     emitter.metadata += [
@@ -105,7 +105,7 @@ def _overlapped(emitter: Emitter) -> str:
     return f", !llvm.loop !{number}"
 
 
-def _count(emitter: Emitter, op: scf.For, kind: str, start: str, stop: str) -> str | None:
+def _count(emitter: PtxEmitter, op: scf.For, kind: str, start: str, stop: str) -> str | None:
     """The number of iterations; None where the loop may compare its index instead.
 
     An index with a step beyond ±1 could wrap around before the comparison. ptxas overlaps the iterations only of loops
@@ -119,7 +119,7 @@ def _count(emitter: Emitter, op: scf.For, kind: str, start: str, stop: str) -> s
     return some.select((last - first + -1) / abs(step) + 1, 0).name
 
 
-def _continues(emitter: Emitter, op: scf.For, kind: str, number: str, stop: str, step: str) -> str:
+def _continues(emitter: PtxEmitter, op: scf.For, kind: str, number: str, stop: str, step: str) -> str:
     """Whether the loop runs its body for this index: it counts up to `stop`, or down with a negative step."""
     signed = scalar_element(op.start.type).signed
     less, greater = ("slt", "sgt") if signed else ("ult", "ugt")
@@ -130,7 +130,7 @@ def _continues(emitter: Emitter, op: scf.For, kind: str, number: str, stop: str,
     return emitter.of(kind, step).test("slt", 0).select(down, up).name
 
 
-def _following(emitter: Emitter, op: scf.For, kind: str, number: str, stop: str, step: str) -> str:
+def _following(emitter: PtxEmitter, op: scf.For, kind: str, number: str, stop: str, step: str) -> str:
     """The next index. Where adding the step could wrap around, it is `stop` once less than a step is left."""
     index, end, by = (emitter.of(kind, value) for value in (number, stop, step))
     following = index + by
@@ -144,7 +144,7 @@ def _following(emitter: Emitter, op: scf.For, kind: str, number: str, stop: str,
 
 
 @emits(scf.If)
-def _if(emitter: Emitter, op: scf.If) -> Emitted:
+def _if(emitter: PtxEmitter, op: scf.If) -> Emitted:
     then, otherwise = emitter.name("then"), emitter.name("else")
     after = ValueJoin(emitter, "after", [value.type for value in op.then.entry.terminator.operands])
     emitter.line(f"br i1 {emitter.scalar(op.condition)}, label %{then}, label %{otherwise}")
@@ -157,7 +157,7 @@ def _if(emitter: Emitter, op: scf.If) -> Emitted:
 
 
 @emits(scf.While)
-def _while(emitter: Emitter, op: scf.While) -> Emitted:
+def _while(emitter: PtxEmitter, op: scf.While) -> Emitted:
     inside, after = emitter.name("loop"), emitter.name("after")
     head = ValueJoin(emitter, "head", [parameter.type for parameter in op.before.parameters])
     emitter.line(f"br {head.of([emitter.values[value] for value in op.initial])}")
@@ -173,35 +173,35 @@ def _while(emitter: Emitter, op: scf.While) -> Emitted:
 
 
 @emits(scf.Yield, scf.Condition)
-def _handed_on(emitter: Emitter, op: Op) -> Emitted:
+def _handed_on(emitter: PtxEmitter, op: Op) -> Emitted:
     raise AssertionError(f"{op.NAME} is emitted with the op that owns its body")
 
 
-def _target(emitter: Emitter, successor: Successor) -> str:
+def _target(emitter: PtxEmitter, successor: Successor) -> str:
     return emitter.joins[successor.block].of([emitter.values[value] for value in successor.arguments])
 
 
 @emits(cf.Br)
-def _br(emitter: Emitter, op: cf.Br) -> Emitted:
+def _br(emitter: PtxEmitter, op: cf.Br) -> Emitted:
     emitter.line(f"br {_target(emitter, op.target)}")
 
 
 @emits(cf.CondBr)
-def _cond_br(emitter: Emitter, op: cf.CondBr) -> Emitted:
+def _cond_br(emitter: PtxEmitter, op: cf.CondBr) -> Emitted:
     then, otherwise = _target(emitter, op.then), _target(emitter, op.otherwise)
     emitter.line(f"br i1 {emitter.scalar(op.condition)}, {then}, {otherwise}")
 
 
 @emits(tt.Return)
-def _return(emitter: Emitter, op: tt.Return) -> Emitted:
+def _return(emitter: PtxEmitter, op: tt.Return) -> Emitted:
     emitter.line("ret void")
 
 
 @emits(core.TupleLoad)
-def _tuple_load(emitter: Emitter, op: core.TupleLoad) -> Emitted:
+def _tuple_load(emitter: PtxEmitter, op: core.TupleLoad) -> Emitted:
     return emitter.values[op.tuple][op.index]
 
 
 @emits(core.MakeTuple)
-def _tuple(emitter: Emitter, op: core.MakeTuple) -> Emitted:
+def _tuple(emitter: PtxEmitter, op: core.MakeTuple) -> Emitted:
     return tuple(emitter.values[value] for value in op.components)

@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable
 
 from ziggurat.backend.ptx.casts import widen
-from ziggurat.backend.ptx.emitter import Argument, Emitted, Emitter, emits, kernel_of
+from ziggurat.backend.ptx.emitter import Argument, Emitted, PtxEmitter, emits, kernel_of
 from ziggurat.backend.ptx.routines import encoded, escaped
 from ziggurat.backend.ptx.tensors import special_register
 from ziggurat.codemodel.dialects import cf, tt
@@ -18,7 +18,7 @@ from ziggurat.codemodel.types import PtrType, ScalarType, Type, element_of, f64,
 _BUFFER = 64  # Bytes for the arguments of a print: the program, an index along up to nine axes, and a value.
 
 
-def text_constant(emitter: Emitter, text: str) -> str:
+def text_constant(emitter: PtxEmitter, text: str) -> str:
     """A string in global memory, ended by a zero, as a generic pointer."""
     raw = encoded(text) + b"\0"
 
@@ -31,7 +31,7 @@ def text_constant(emitter: Emitter, text: str) -> str:
     return emitter.once(("text", raw), make)
 
 
-def print_text(emitter: Emitter, form: str, arguments: list[Argument]) -> None:
+def print_text(emitter: PtxEmitter, form: str, arguments: list[Argument]) -> None:
     """Call CUDA's vprintf; arguments are of 4 or 8 bytes, as C's variadic functions take them."""
     size = 0
     places: list[int] = []
@@ -50,7 +50,7 @@ def print_text(emitter: Emitter, form: str, arguments: list[Argument]) -> None:
     emitter.call("i32", "vprintf", ("ptr", text_constant(emitter, form)), ("ptr", buffer))
 
 
-def _shown(emitter: Emitter, op: tt.Print, value: str, type_: Type) -> tuple[str, Argument]:
+def _shown(emitter: PtxEmitter, op: tt.Print, value: str, type_: Type) -> tuple[str, Argument]:
     """The conversion of C's printf for a value, and the argument."""
     hexadecimal = op.hex
     element = element_of(type_)
@@ -76,7 +76,7 @@ def _shown(emitter: Emitter, op: tt.Print, value: str, type_: Type) -> tuple[str
     return f"{'0x' if hexadecimal else ''}%{width}{long}{conversion}", (f"i{wide}", value)
 
 
-def _coordinates(emitter: Emitter, number: str, shape: tuple[int, ...]) -> list[Argument]:
+def _coordinates(emitter: PtxEmitter, number: str, shape: tuple[int, ...]) -> list[Argument]:
     """The index of an element along each axis, given its number."""
     arguments: list[Argument] = []
     index, shift = emitter.of("i32", number), bits_of(math.prod(shape))
@@ -87,7 +87,7 @@ def _coordinates(emitter: Emitter, number: str, shape: tuple[int, ...]) -> list[
 
 
 @emits(tt.Print)
-def _print(emitter: Emitter, op: tt.Print) -> Emitted:
+def _print(emitter: PtxEmitter, op: tt.Print) -> Emitted:
     """Print a line for each element, as the reference does, by the thread that owns it; in C's form a scalar, or the
     prefix alone, by each thread."""
     program = [("i32", special_register(emitter, f"ctaid.{axis}")) for axis in "xyz"]
@@ -102,12 +102,12 @@ def _print(emitter: Emitter, op: tt.Print) -> Emitted:
         _print_value(emitter, op, value, program, before_value(prefix, position, len(op.values)))
 
 
-def _print_line(emitter: Emitter, op: tt.Print, prefix: str) -> None:
+def _print_line(emitter: PtxEmitter, op: tt.Print, prefix: str) -> None:
     texts = [_shown(emitter, op, emitter.at(value, 0), value.type) for value in op.values]
     print_text(emitter, prefix.format(*(form for form, _ in texts)) + "\n", [argument for _, argument in texts])
 
 
-def _print_value(emitter: Emitter, op: tt.Print, value: Value, program: list[Argument], before: str) -> None:
+def _print_value(emitter: PtxEmitter, op: tt.Print, value: Value, program: list[Argument], before: str) -> None:
     type_, shape = value.type, shape_of(value.type)
     index = ", ".join(f"%{width}u" for width in index_widths(shape))
 
@@ -122,7 +122,7 @@ def _print_value(emitter: Emitter, op: tt.Print, value: Value, program: list[Arg
     _guarded(emitter, None if op.c_form and not shape else emitter.owner(type_), show_all)
 
 
-def _guarded(emitter: Emitter, condition: str | None, emit: Callable[[], None]) -> None:
+def _guarded(emitter: PtxEmitter, condition: str | None, emit: Callable[[], None]) -> None:
     """Put what `emit` emits under a condition; None is no condition."""
     if condition is None:
         emit()
@@ -136,7 +136,7 @@ def _guarded(emitter: Emitter, condition: str | None, emit: Callable[[], None]) 
 
 
 @emits(tt.Assert, cf.AssertOp)
-def _assert(emitter: Emitter, op: tt.Assert | cf.AssertOp) -> Emitted:
+def _assert(emitter: PtxEmitter, op: tt.Assert | cf.AssertOp) -> Emitted:
     """Call CUDA's handler of assertions: it prints file, line and message, and ends the launch with an error."""
     registers = emitter.layout(op.condition.type).unique_registers
     holds = emitter.both(*(emitter.at(op.condition, register) for register in registers))

@@ -15,7 +15,7 @@ from ziggurat.backend.elementwise import CHOICES, RULES, extended, in_f32
 from ziggurat.backend.ptx import pairs
 from ziggurat.backend.ptx.accurate import F32
 from ziggurat.backend.ptx.casts import conversions, narrow, narrowed, widen
-from ziggurat.backend.ptx.emitter import Emitted, Emitter, emits
+from ziggurat.backend.ptx.emitter import Emitted, PtxEmitter, emits
 from ziggurat.backend.ptx.routines import Number, literal, llvm_type
 from ziggurat.codemodel.dialects import arith, math, tt
 from ziggurat.codemodel.op import Op
@@ -24,24 +24,24 @@ from ziggurat.transforms.place.queries import layout_of
 
 
 @emits(arith.ConstantOp)
-def _constant(emitter: Emitter, op: arith.ConstantOp) -> Emitted:
+def _constant(emitter: PtxEmitter, op: arith.ConstantOp) -> Emitted:
     text = literal(op.value, scalar_element(op.type))
     return [text] * layout_of(op.type).num_registers if isinstance(op.type, TensorType) else text
 
 
 @emits(arith.Elementwise, arith.CmpI, arith.Select, arith.Cast)
-def _by_rule(emitter: Emitter, op: Op) -> Emitted:
+def _by_rule(emitter: PtxEmitter, op: Op) -> Emitted:
     return emitter.each(op.result.type, op.operands, partial(RULES[op], op))
 
 
 @emits(tt.IntToPtr, tt.PtrToInt)
-def _address(emitter: Emitter, op: tt.IntToPtr | tt.PtrToInt) -> Emitted:
+def _address(emitter: PtxEmitter, op: tt.IntToPtr | tt.PtrToInt) -> Emitted:
     name, kind = "inttoptr" if isinstance(op, tt.IntToPtr) else "ptrtoint", llvm_type(op.result.type)
     return emitter.each(op.result.type, op.operands, lambda value: value.to(name, kind))
 
 
 @emits(arith.AddI)
-def _add(emitter: Emitter, op: arith.AddI) -> Emitted:
+def _add(emitter: PtxEmitter, op: arith.AddI) -> Emitted:
     """The sum of what registers share is computed once: (x + 3) + (y + 4) is (x + y) + 7."""
     kind, sums = llvm_type(op.result.type), dict[tuple[str, str], str]()
 
@@ -57,7 +57,7 @@ def _add(emitter: Emitter, op: arith.AddI) -> Emitted:
 
 
 @emits(arith.MulI)
-def _multiply(emitter: Emitter, op: arith.MulI) -> Emitted:
+def _multiply(emitter: PtxEmitter, op: arith.MulI) -> Emitted:
     """The product of what registers share is computed once: (x + 8) * 4 is x * 4 + 32.
 
     By a variable, a product adds to that of the register before: (x + 8) * y is x * y + 8 * y. LLVM would join the sum
@@ -88,7 +88,7 @@ def _multiply(emitter: Emitter, op: arith.MulI) -> Emitted:
     return emitter.all(op.result.type, op.operands, partial(map, multiply))
 
 
-def computed(emitter: Emitter, op: Op, make: Callable[..., Number], bits: int = 32) -> Emitted:
+def computed(emitter: PtxEmitter, op: Op, make: Callable[..., Number], bits: int = 32) -> Emitted:
     """The result of an op on floats: in their type, or in f32 where that has fewer than `bits` bits."""
     scalar = scalar_element(op.operands[0].type)
 
@@ -108,7 +108,7 @@ _ON_8_BITS = (arith.NegF, arith.CmpF, math.AbsF, math.Floor, math.Ceil, *CHOICES
 
 
 @emits(arith.FloatBinary, math.FloatUnary, arith.NegF, arith.CmpF)
-def _float(emitter: Emitter, op: Op) -> Emitted:
+def _float(emitter: PtxEmitter, op: Op) -> Emitted:
     scalar, rule = scalar_element(op.operands[0].type), partial(RULES[op], op)
     if scalar.is_fp8 and isinstance(op, _ON_8_BITS):
         return emitter.each(op.result.type, op.operands, partial(in_f32, conversions(emitter), type(op), scalar, rule))
@@ -118,7 +118,7 @@ def _float(emitter: Emitter, op: Op) -> Emitted:
 
 
 @emits(arith.DivF)
-def _divf(emitter: Emitter, op: arith.DivF) -> Emitted:
+def _divf(emitter: PtxEmitter, op: arith.DivF) -> Emitted:
     if emitter.options.exact_math or scalar_element(op.lhs.type) != f32:
         return _float(emitter, op)
     registers = emitter.layout(op.result.type).unique_registers
@@ -142,7 +142,7 @@ def _divf(emitter: Emitter, op: arith.DivF) -> Emitted:
     return computed(emitter, op, divide)
 
 
-def _machine(emitter: Emitter, name: str, *values: Number) -> Number:
+def _machine(emitter: PtxEmitter, name: str, *values: Number) -> Number:
     """The result of an instruction of the machine on floats of one type."""
     text = f"{name} {', '.join(f'${number}' for number in range(len(values) + 1))};"
     kind = values[0].kind
@@ -150,7 +150,7 @@ def _machine(emitter: Emitter, name: str, *values: Number) -> Number:
 
 
 @emits(tt.AddPtr)
-def _addptr(emitter: Emitter, op: tt.AddPtr) -> Emitted:
+def _addptr(emitter: PtxEmitter, op: tt.AddPtr) -> Emitted:
     memory, offset = f"i{8 * pointee_of(op.ptr.type).bytes}", scalar_element(op.offset.type)
 
     def move(base: Number, by: Number) -> str:
@@ -167,7 +167,7 @@ _FAST: dict[type[Op], str] = {
 
 
 @emits(*_FAST)
-def _fast(emitter: Emitter, op: math.FloatUnary) -> Emitted:
+def _fast(emitter: PtxEmitter, op: math.FloatUnary) -> Emitted:
     if emitter.options.exact_math or scalar_element(op.operand.type) == f64:
         return _float(emitter, op)
 
@@ -183,13 +183,13 @@ _DIRECTIONS = {math.Direction.ZERO: "rz", math.Direction.DOWN: "rm", math.Direct
 
 
 @emits(math.Directed)
-def _directed(emitter: Emitter, op: math.Directed) -> Emitted:
+def _directed(emitter: PtxEmitter, op: math.Directed) -> Emitted:
     name = f"{op.operation.value}.{_DIRECTIONS[op.direction]}.{scalar_element(op.result.type).name}"
     return emitter.each(op.result.type, op.operands, partial(_machine, emitter, name))
 
 
 @emits(math.Fma)
-def _fma(emitter: Emitter, op: math.Fma) -> Emitted:
+def _fma(emitter: PtxEmitter, op: math.Fma) -> Emitted:
     scalar, rule = scalar_element(op.a.type), partial(RULES[op], op)
     if not scalar.is_fp8:
         return _float(emitter, op)

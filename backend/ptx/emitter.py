@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from ziggurat.backend.ptx.control import ValueJoin
 
 Emitted = Any  # str, list[str], or a tuple of these; None for an op without a value.
-Emission = Callable[["Emitter", Any], Emitted]
+Emission = Callable[["PtxEmitter", Any], Emitted]
 Argument = tuple[str, str]  # An LLVM type and a value of it.
 
 # The constraint of inline assembly for a value of an LLVM type.
@@ -57,7 +57,7 @@ EMITTERS: OpTable[Emission] = OpTable("PTX emitter")
 emits = EMITTERS.of
 
 
-class Emitter(Code):
+class PtxEmitter(Code):
     """The LLVM text of one kernel while it is written. `values` has the LLVM values for each value of the model."""
 
     def __init__(self, module: gpu.Module, options: CompileOptions) -> None:

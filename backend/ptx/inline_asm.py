@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from itertools import islice
 
-from ziggurat.backend.ptx.emitter import EFFECT, Argument, Emitted, Emitter, emits
+from ziggurat.backend.ptx.emitter import EFFECT, Argument, Emitted, PtxEmitter, emits
 from ziggurat.backend.ptx.words import from_words, to_words
 from ziggurat.codemodel.assembly import LETTERS, parts_of
 from ziggurat.codemodel.dialects import tt
@@ -22,7 +22,7 @@ _WIDTHS = {"float": 32, "double": 64}
 _KINDS = {**{letter: f"i{bits}" for letter, bits in LETTERS.items()}, "f": "float", "d": "double"}
 
 
-def _as(emitter: Emitter, value: str, source: str, target: str) -> str:
+def _as(emitter: PtxEmitter, value: str, source: str, target: str) -> str:
     """A value as another type, widened by zeros or cut as an integer."""
     before, after = (_WIDTHS.get(kind) or int(kind[1:]) for kind in (source, target))
     x = emitter.of(source, value)
@@ -39,7 +39,7 @@ def _number(types: Iterable[Type], pack: int) -> int:
 
 
 @emits(tt.InlineAsm)
-def _inline(emitter: Emitter, op: tt.InlineAsm) -> Emitted:
+def _inline(emitter: PtxEmitter, op: tt.InlineAsm) -> Emitted:
     types = component_types(op.type)
     constraints = parts_of(op.constraints)
     outputs = [part for part in constraints if part.startswith("=")]

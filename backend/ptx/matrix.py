@@ -16,11 +16,20 @@ from collections.abc import Callable, Sequence
 from functools import reduce
 from itertools import product
 
-from ziggurat.backend.ptx.emitter import EFFECT, PURE, Argument, Emitted, Emitter, emits, spread
+from ziggurat.backend.ptx.emitter import EFFECT, PURE, Argument, Emitted, PtxEmitter, emits, spread
 from ziggurat.backend.ptx.routines import Join, Number, llvm_type, suffix
 from ziggurat.backend.ptx.shared import Rows, byte_rows
 from ziggurat.backend.ptx.shuffles import uniform
-from ziggurat.backend.ptx.tiles import Group, Tiles, mma_tiles, places_a, places_b, places_c, registers_of, wgmma_group
+from ziggurat.backend.ptx.tiles import (
+    Tiles,
+    WgmmaGroup,
+    mma_tiles,
+    places_a,
+    places_b,
+    places_c,
+    registers_of,
+    wgmma_group,
+)
 from ziggurat.backend.ptx.words import SHARED, group
 from ziggurat.codemodel.dialects import tt
 from ziggurat.codemodel.errors import InternalError
@@ -38,7 +47,7 @@ _LINES = 512  # The limit on multiply-adds in the body of a loop along k, unless
 
 
 @emits(tt.Dot, gpu.Mma)
-def _mma(emitter: Emitter, op: tt.Dot | gpu.Mma) -> Emitted:
+def _mma(emitter: PtxEmitter, op: tt.Dot | gpu.Mma) -> Emitted:
     """Emit one mma.sync for each tile and step along k; operands come from registers or by ldmatrix."""
     a_type, b_type, c_type = op.a.type, op.b.type, tensor_of(op.c)
     assert isinstance(a_type, TensorType | SharedType) and isinstance(b_type, TensorType | SharedType)
@@ -70,12 +79,12 @@ def _mma(emitter: Emitter, op: tt.Dot | gpu.Mma) -> Emitted:
 # wgmma.
 
 
-def _bit_times(emitter: Emitter, number: str, bit: int, factor: int) -> str:
+def _bit_times(emitter: PtxEmitter, number: str, bit: int, factor: int) -> str:
     """A constant where a bit of an i32 is set, else 0."""
     return emitter.emit(f"mul nuw nsw i32 {emitter.of('i32', number) >> bit & 1}, {factor}")
 
 
-def _descriptor(emitter: Emitter, buffer: Value, k_axis: int, panels: Panels, bases: Sequence[int]) -> Argument:
+def _descriptor(emitter: PtxEmitter, buffer: Value, k_axis: int, panels: Panels, bases: Sequence[int]) -> Argument:
     """The matrix descriptor of an operand for this warp group, as i64."""
     rows, columns = shared_of(buffer).shape
     constant = panels.descriptor((rows, columns), k_axis)
@@ -91,7 +100,7 @@ def _descriptor(emitter: Emitter, buffer: Value, k_axis: int, panels: Panels, ba
 
 
 @emits(gpu.Wgmma)
-def _wgmma(emitter: Emitter, op: gpu.Wgmma) -> Emitted:
+def _wgmma(emitter: PtxEmitter, op: gpu.Wgmma) -> Emitted:
     a, b, c = op.a.type, op.b.type, op.c.type
     assert isinstance(a, TensorType | SharedType) and isinstance(b, SharedType) and isinstance(c, TensorType)
     tile = wgmma_group(a, b, c, op.within)
@@ -114,7 +123,7 @@ def _wgmma(emitter: Emitter, op: gpu.Wgmma) -> Emitted:
         emitter.asm((), f"wgmma.wait_group.sync.aligned {int(bool(op.within))};", effect=EFFECT)
         read = _PairedRows(emitter, first[0], tile).part
     elif isinstance(a, TensorType):
-        read = Packed(emitter, op.a).registers
+        read = PackedOperand(emitter, op.a).registers
     for step in tile.steps if read is not None else ():
         if step.a not in of_a:
             assert read is not None
@@ -129,7 +138,7 @@ def _wgmma(emitter: Emitter, op: gpu.Wgmma) -> Emitted:
     return result
 
 
-def _wgmma_text(op: gpu.Wgmma, tile: Group, places: dict[int, int], of_a: dict[tuple[int, ...] | int, str]) -> str:
+def _wgmma_text(op: gpu.Wgmma, tile: WgmmaGroup, places: dict[int, int], of_a: dict[tuple[int, ...] | int, str]) -> str:
     """The PTX of a tile: the fence, the wgmmas and the commit, without the wait. `places` has the asm operand of each
     register of c, and `of_a` those of each part of an operand a in registers."""
     of_first = shared_of(op.a).element if isinstance(op.a.type, SharedType) else scalar_element(op.a.type)
@@ -157,19 +166,19 @@ def _wgmma_text(op: gpu.Wgmma, tile: Group, places: dict[int, int], of_a: dict[t
 
 
 @emits(gpu.WgmmaWait)
-def _wgmma_wait(emitter: Emitter, op: gpu.WgmmaWait) -> Emitted:
+def _wgmma_wait(emitter: PtxEmitter, op: gpu.WgmmaWait) -> Emitted:
     values, kind = emitter.tensor(op.value), llvm_type(op.value.type)
     text = f"wgmma.wait_group.sync.aligned {op.pending};"
     return emitter.asm([kind] * len(values), text, *((kind, value) for value in values), effect=EFFECT, tied=True)
 
 
 @emits(gpu.FenceAsync)
-def _fence(emitter: Emitter, op: gpu.FenceAsync) -> Emitted:
+def _fence(emitter: PtxEmitter, op: gpu.FenceAsync) -> Emitted:
     emitter.asm((), "fence.proxy.async.shared::cta;", effect=EFFECT)
 
 
 @emits(gpu.Rescale)
-def _rescale(emitter: Emitter, op: gpu.Rescale) -> Emitted:
+def _rescale(emitter: PtxEmitter, op: gpu.Rescale) -> Emitted:
     values = list(emitter.tensor(op.value))
     rows: dict[str, list[int]] = {}
     for register, factor in enumerate(emitter.tensor(op.factor)):
@@ -188,15 +197,15 @@ def _rescale(emitter: Emitter, op: gpu.Rescale) -> Emitted:
 
 
 @emits(gpu.Keep)
-def _keep(emitter: Emitter, op: gpu.Keep) -> Emitted:
+def _keep(emitter: PtxEmitter, op: gpu.Keep) -> Emitted:
     # A fence, as good as never, that only reads of all registers can decide about.
-    words = Packed(emitter, op.value).registers(range(layout_of(op.value.type).num_registers))
+    words = PackedOperand(emitter, op.value).registers(range(layout_of(op.value.type).num_registers))
     every = reduce(lambda register, other: emitter.emit(f"xor i32 {register}, {other}"), words)
     emitter.asm((), "@mask fence.proxy.async.shared::cta;", effect=EFFECT, mask=emitter.emit(f"icmp eq i32 {every}, 1"))
 
 
 @emits(gpu.RoundTf32)
-def _round_tf32(emitter: Emitter, op: gpu.RoundTf32) -> Emitted:
+def _round_tf32(emitter: PtxEmitter, op: gpu.RoundTf32) -> Emitted:
     def rounded(value: Number) -> str:
         (bits,) = emitter.asm(("i32",), "cvt.rna.tf32.f32 $0, $1;", ("float", value.name), effect=PURE)
         return emitter.emit(f"bitcast i32 {bits} to float")
@@ -214,7 +223,7 @@ class _Factor:
     thread, on the register, and on the step along k.
     """
 
-    def __init__(self, emitter: Emitter, buffer: Value, thread: Sequence[int]) -> None:
+    def __init__(self, emitter: PtxEmitter, buffer: Value, thread: Sequence[int]) -> None:
         self.emitter = emitter
         self.type = shared_of(buffer)
         self.address = emitter.scalar(buffer)
@@ -254,7 +263,7 @@ class _Factor:
 
 
 @emits(gpu.DotFma)
-def _dot_fma(emitter: Emitter, op: gpu.DotFma) -> Emitted:
+def _dot_fma(emitter: PtxEmitter, op: gpu.DotFma) -> Emitted:
     """Emit a loop along k that reads both operands from shared memory; each thread accumulates its elements."""
     type_ = tensor_of(op.c)
     layout = layout_of(type_)
@@ -301,14 +310,14 @@ def _dot_fma(emitter: Emitter, op: gpu.DotFma) -> Emitted:
     return emitter.value(type_, dict(zip(own, sums, strict=True)))
 
 
-def _multiply_add(emitter: Emitter, kind: str, a: str, b: str, c: str) -> str:
+def _multiply_add(emitter: PtxEmitter, kind: str, a: str, b: str, c: str) -> str:
     if kind in ("float", "double"):
         return emitter.call(kind, f"llvm.fma.{suffix(kind)}", (kind, a), (kind, b), (kind, c))
     product = emitter.emit(f"mul {kind} {a}, {b}")
     return emitter.emit(f"add {kind} {product}, {c}")
 
 
-def _loop(emitter: Emitter, count: int, kind: str, sums: list[str], body: Callable[..., list[str]]) -> list[str]:
+def _loop(emitter: PtxEmitter, count: int, kind: str, sums: list[str], body: Callable[..., list[str]]) -> list[str]:
     """Emit a loop of `count` iterations. The body maps the iteration and the accumulators to the next ones."""
     after = emitter.name("after")
     head = Join(emitter, "dots", ["i32", *(kind for _ in sums)])
@@ -323,10 +332,10 @@ def _loop(emitter: Emitter, count: int, kind: str, sums: list[str], body: Callab
     return results
 
 
-class Packed:
+class PackedOperand:
     """The registers of an operand for the matrix units: `pack` elements in 32 bits, or one f64."""
 
-    def __init__(self, emitter: Emitter, value: Value) -> None:
+    def __init__(self, emitter: PtxEmitter, value: Value) -> None:
         assert isinstance(value.type, TensorType) and isinstance(value.type.element, ScalarType)
         self.emitter = emitter
         self.values = emitter.tensor(value)
@@ -360,10 +369,10 @@ class Packed:
 class _InRegisters:
     """An operand in registers, in the layout of fragments."""
 
-    def __init__(self, emitter: Emitter, value: Value, tiles: Tiles, *, first: bool) -> None:
+    def __init__(self, emitter: PtxEmitter, value: Value, tiles: Tiles, *, first: bool) -> None:
         type_ = value.type
         assert isinstance(type_, TensorType) and type_.layout is not None
-        self.packed = Packed(emitter, value)
+        self.packed = PackedOperand(emitter, value)
         self.kind = self.packed.kind
         self.places = registers_of(type_.layout)
         columns = type_.shape[-1]
@@ -386,7 +395,7 @@ class _PairedRows:
     It reads elements of 8 bits by `byte_rows`, and elements of 32 bits by vectors of two.
     """
 
-    def __init__(self, emitter: Emitter, buffer: Value, tile: Group) -> None:
+    def __init__(self, emitter: PtxEmitter, buffer: Value, tile: WgmmaGroup) -> None:
         self.emitter = emitter
         type_, warps = shared_of(buffer), tile.warps
         self.type = transposed(type_, (1, 0)) if warps.swapped else type_
@@ -410,7 +419,7 @@ class _InShared:
 
     kind = "i32"
 
-    def __init__(self, emitter: Emitter, value: Value, tiles: Tiles, *, first: bool) -> None:
+    def __init__(self, emitter: PtxEmitter, value: Value, tiles: Tiles, *, first: bool) -> None:
         type_ = shared_of(value)
         panels = panels_of(type_, 1 if first else 0)
         assert panels is not None
@@ -458,7 +467,7 @@ class _InShared:
 Operand = _InRegisters | _InShared
 
 
-def operand_of(emitter: Emitter, value: Value, tiles: Tiles, *, first: bool) -> Operand:
+def operand_of(emitter: PtxEmitter, value: Value, tiles: Tiles, *, first: bool) -> Operand:
     """Operand a (`first`) or b of a dot, in registers or in shared memory."""
     kind = _InShared if isinstance(value.type, SharedType) else _InRegisters
     return kind(emitter, value, tiles, first=first)

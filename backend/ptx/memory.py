@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ziggurat.backend.ptx import words
-from ziggurat.backend.ptx.emitter import EFFECT_OF_THREAD, Emitted, Emitter, emits
+from ziggurat.backend.ptx.emitter import EFFECT_OF_THREAD, Emitted, PtxEmitter, emits
 from ziggurat.backend.ptx.shuffles import shared_out
 from ziggurat.codemodel.dialects import tt
 from ziggurat.codemodel.dialects.tt import CacheModifier, EvictionPolicy
@@ -25,7 +25,7 @@ def _modifiers(op: tt.Load | tt.Store) -> str:
 
 
 def _load_masked(
-    emitter: Emitter, op: tt.Load, address: str, scalar: ScalarType, mask: str | None, others: Sequence[str] | None
+    emitter: PtxEmitter, op: tt.Load, address: str, scalar: ScalarType, mask: str | None, others: Sequence[str] | None
 ) -> list[str]:
     """The loaded elements, or `others` where the mask is false."""
     word = words.word_bytes(scalar.bytes, op.width)
@@ -46,7 +46,7 @@ def _load_masked(
 
 
 @emits(tt.Load)
-def _load(emitter: Emitter, op: tt.Load) -> Emitted:
+def _load(emitter: PtxEmitter, op: tt.Load) -> Emitted:
     type_, scalar = op.ptr.type, tt.pointee_of(op, op.ptr)
     # Another program may write between two reads of a volatile scalar, and send two threads into different branches.
     by_one = op.volatile and not isinstance(type_, TensorType)
@@ -68,7 +68,7 @@ def _load(emitter: Emitter, op: tt.Load) -> Emitted:
 
 
 @emits(tt.Store)
-def _store(emitter: Emitter, op: tt.Store) -> Emitted:
+def _store(emitter: PtxEmitter, op: tt.Store) -> Emitted:
     scalar, owner = tt.pointee_of(op, op.ptr), emitter.owner(op.ptr.type)
     done: set[int] = set()
     for first in emitter.layout(op.ptr.type).unique_registers:

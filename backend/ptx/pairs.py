@@ -4,19 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from ziggurat.backend.ptx.emitter import Emitter
+from ziggurat.backend.ptx.emitter import PtxEmitter
 from ziggurat.backend.ptx.routines import Number
 from ziggurat.backend.ptx.words import word_of
 from ziggurat.codemodel.types import ScalarType, bf16, f16
 
 
-def has_pairs(emitter: Emitter, scalar: ScalarType) -> bool:
+def has_pairs(emitter: PtxEmitter, scalar: ScalarType) -> bool:
     """Whether the target computes with two floats of a type at once."""
     return scalar == f16 or (scalar == bf16 and emitter.target.has_bf16_arithmetic)
 
 
 def applied(
-    emitter: Emitter, columns: Sequence[Sequence[str]], scalar: ScalarType, make: Callable[..., Number]
+    emitter: PtxEmitter, columns: Sequence[Sequence[str]], scalar: ScalarType, make: Callable[..., Number]
 ) -> list[str]:
     """`make` of each row of the columns: of two rows at once, as vectors, where a column has the halves of a word."""
     rows, results, paired = [*zip(*columns, strict=True)], list[str](), has_pairs(emitter, scalar)
@@ -30,7 +30,7 @@ def applied(
     return results
 
 
-def _joined(emitter: Emitter, values: Sequence[str], scalar: ScalarType) -> str:
+def _joined(emitter: PtxEmitter, values: Sequence[str], scalar: ScalarType) -> str:
     """A vector of two floats."""
     word, vector = word_of(emitter, values), f"<2 x {scalar.llvm}>"
     if word is not None:
@@ -41,7 +41,7 @@ def _joined(emitter: Emitter, values: Sequence[str], scalar: ScalarType) -> str:
     return vector_value
 
 
-def halves(emitter: Emitter, pair: str, scalar: ScalarType) -> list[str]:
+def halves(emitter: PtxEmitter, pair: str, scalar: ScalarType) -> list[str]:
     """The two floats of a vector."""
     vector = f"<2 x {scalar.llvm}>"
     word = emitter.emit(f"bitcast {vector} {pair} to i32")

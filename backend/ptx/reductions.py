@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 
 from ziggurat.backend.elementwise import RULES
-from ziggurat.backend.ptx.emitter import Emitted, Emitter, canonical, emits
+from ziggurat.backend.ptx.emitter import Emitted, PtxEmitter, canonical, emits
 from ziggurat.backend.ptx.pairs import applied, has_pairs
 from ziggurat.backend.ptx.routines import Number, llvm_type
 from ziggurat.backend.ptx.shuffles import shuffle, shuffled
@@ -26,7 +26,7 @@ from ziggurat.transforms.place.queries import layout_of, tensor_of
 Column = list[str]  # One value for each operand.
 
 
-def inline_body(emitter: Emitter, body: Body, arguments: Sequence[str]) -> list[str]:
+def inline_body(emitter: PtxEmitter, body: Body, arguments: Sequence[str]) -> list[str]:
     """Emit a body of one block with its parameters bound; the operands of its terminator."""
     if len(body.blocks) != 1:
         raise InternalError("a combining body of several blocks", str(body.parent.root() if body.parent else ""))
@@ -58,7 +58,7 @@ def picks(body: Body) -> int | None:
 class _Axis:
     """The operands of a reduction or scan, and the register and lane bits along its axis, in the axis' order."""
 
-    def __init__(self, emitter: Emitter, op: tt.Reduce | tt.Scan) -> None:
+    def __init__(self, emitter: PtxEmitter, op: tt.Reduce | tt.Scan) -> None:
         type_ = tensor_of(op.values[0])
         self.emitter = emitter
         self.op = op
@@ -115,7 +115,7 @@ class _Axis:
 
 
 @emits(tt.Reduce)
-def _reduce(emitter: Emitter, op: tt.Reduce) -> Emitted:
+def _reduce(emitter: PtxEmitter, op: tt.Reduce) -> Emitted:
     axis = _Axis(emitter, op)
     layout, along, lanes = axis.layout, axis.along, axis.lanes
     if any(basis & axis.mask for basis in layout.warps):
@@ -159,7 +159,7 @@ def _reduce(emitter: Emitter, op: tt.Reduce) -> Emitted:
 class _Lanes:
     """The lanes along an axis in the order of a scan: numbers of lanes and tests, computed in the entry block."""
 
-    def __init__(self, emitter: Emitter, bits: Sequence[int], reverse: bool) -> None:
+    def __init__(self, emitter: PtxEmitter, bits: Sequence[int], reverse: bool) -> None:
         self.emitter = emitter
         self.bits = tuple(bits)
         self.reverse = reverse
@@ -199,7 +199,7 @@ class _Lanes:
 
 
 @emits(tt.Scan)
-def _scan(emitter: Emitter, op: tt.Scan) -> Emitted:
+def _scan(emitter: PtxEmitter, op: tt.Scan) -> Emitted:
     axis = _Axis(emitter, op)
     layout = axis.layout
     lowest_lane = min((layout.lanes[bit] for bit in axis.lanes), default=axis.mask + 1)
@@ -254,7 +254,7 @@ def _scan(emitter: Emitter, op: tt.Scan) -> Emitted:
 
 
 @emits(tt.MapElementwise)
-def _map(emitter: Emitter, op: tt.MapElementwise) -> Emitted:
+def _map(emitter: PtxEmitter, op: tt.MapElementwise) -> Emitted:
     """The body is emitted once for `pack` registers; the last one fills an incomplete group."""
     layout = layout_of(tensor_of(op.values[0]))
     registers = list(layout.unique_registers)

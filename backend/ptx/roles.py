@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ziggurat.backend.ptx.emitter import EFFECT, Emitted, Emitter, emits
+from ziggurat.backend.ptx.emitter import EFFECT, Emitted, PtxEmitter, emits
 from ziggurat.backend.ptx.shuffles import uniform
 from ziggurat.codemodel.errors import InternalError
 from ziggurat.codemodel.gpu import dialect as gpu
@@ -20,7 +20,7 @@ def registers_of(module: gpu.Module) -> int | None:
 
 
 @emits(gpu.WarpSpecialize)
-def _warp_specialize(emitter: Emitter, op: gpu.WarpSpecialize) -> Emitted:
+def _warp_specialize(emitter: PtxEmitter, op: gpu.WarpSpecialize) -> Emitted:
     start = registers_of(emitter.module)
     assert start is not None
     if sum(warps * registers for warps, registers in zip(op.warps, op.registers, strict=True)) > start * sum(op.warps):

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from ziggurat.backend.ptx.emitter import EFFECT, READS, Argument, Emitted, Emitter, emits, spread
+from ziggurat.backend.ptx.emitter import EFFECT, READS, Argument, Emitted, PtxEmitter, emits, spread
 from ziggurat.backend.ptx.words import (
     GLOBAL,
     SHARED,
@@ -26,11 +26,18 @@ from ziggurat.codemodel.layout import Layout, bits_of, combine, inverted
 from ziggurat.codemodel.op import Value
 from ziggurat.codemodel.types import ScalarType, SharedType, scalar_element
 from ziggurat.transforms.place.queries import layout_of, shared_of, tensor_of
-from ziggurat.transforms.place.swizzle import VECTOR, View, matrix_view, stores_matrices, turned_bytes, vector_bits
+from ziggurat.transforms.place.swizzle import (
+    VECTOR,
+    MatrixView,
+    matrix_view,
+    stores_matrices,
+    turned_bytes,
+    vector_bits,
+)
 
 
 @emits(gpu.LocalAlloc)
-def _alloc(emitter: Emitter, op: gpu.LocalAlloc) -> Emitted:
+def _alloc(emitter: PtxEmitter, op: gpu.LocalAlloc) -> Emitted:
     assert op.offset >= 0, "the buffer has no offset yet"
     return emitter.once(
         ("buffer", op.offset), lambda: emitter.emit(f"getelementptr i8, {SHARED} @smem, i32 {op.offset}")
@@ -38,7 +45,7 @@ def _alloc(emitter: Emitter, op: gpu.LocalAlloc) -> Emitted:
 
 
 @emits(gpu.LocalView)
-def _view(emitter: Emitter, op: gpu.LocalView) -> Emitted:
+def _view(emitter: PtxEmitter, op: gpu.LocalView) -> Emitted:
     type_ = shared_of(op.buffer)
     size = type_.numel * type_.element.bytes
     offset = emitter.emit(f"mul i32 {emitter.scalar(op.index)}, {size}")
@@ -46,14 +53,14 @@ def _view(emitter: Emitter, op: gpu.LocalView) -> Emitted:
 
 
 @emits(gpu.LocalTrans)
-def _trans(emitter: Emitter, op: gpu.LocalTrans) -> Emitted:
+def _trans(emitter: PtxEmitter, op: gpu.LocalTrans) -> Emitted:
     return emitter.scalar(op.buffer)
 
 
-class Places:
+class VectorPlaces:
     """The places of a tensor's vectors in a buffer. `vector` has the register bits of one vector."""
 
-    def __init__(self, emitter: Emitter, buffer: Value, layout: Layout, vector: Sequence[int] | None = None) -> None:
+    def __init__(self, emitter: PtxEmitter, buffer: Value, layout: Layout, vector: Sequence[int] | None = None) -> None:
         type_ = shared_of(buffer)
         self.emitter = emitter
         self.buffer = emitter.scalar(buffer)
@@ -92,7 +99,7 @@ class Places:
 class Rows:
     """Reads of a buffer in shared memory. A bit of the thread's number moves the place by one of `bases`, in bytes."""
 
-    def __init__(self, emitter: Emitter, buffer: Value, bases: Sequence[int]) -> None:
+    def __init__(self, emitter: PtxEmitter, buffer: Value, bases: Sequence[int]) -> None:
         self.emitter = emitter
         self.address = emitter.emit(f"ptrtoint {SHARED} {emitter.scalar(buffer)} to i32")
         self.thread = emitter.linear(bases)
@@ -109,7 +116,7 @@ class Rows:
         return self.emitter.asm(["i32"] * count, text, ("i32", self._starts[varying]), effect=READS)
 
 
-def byte_rows(emitter: Emitter, rows: Rows, place: int, *, crossed: bool = False) -> list[str]:
+def byte_rows(emitter: PtxEmitter, rows: Rows, place: int, *, crossed: bool = False) -> list[str]:
     """The words of two rows at depths 0 to 3, and at 16 to 19, from a place on. `crossed` lanes l & 16 have the second
     row first."""
     words = rows.load("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16", place, 4)
@@ -127,7 +134,7 @@ def byte_rows(emitter: Emitter, rows: Rows, place: int, *, crossed: bool = False
 
 
 @emits(gpu.LocalLoad)
-def _load(emitter: Emitter, op: gpu.LocalLoad) -> Emitted:
+def _load(emitter: PtxEmitter, op: gpu.LocalLoad) -> Emitted:
     type_ = shared_of(op.buffer)
     layout, scalar = layout_of(op.type), type_.element
     values: dict[int, str] = {}
@@ -146,7 +153,7 @@ def _load(emitter: Emitter, op: gpu.LocalLoad) -> Emitted:
             for registers, part in zip(words, parts, strict=True):
                 values |= zip(registers, from_words(emitter, [part], scalar, 4), strict=True)
         return emitter.value(op.type, values)
-    for registers, pointer, offset in Places(emitter, op.buffer, layout).groups():
+    for registers, pointer, offset in VectorPlaces(emitter, op.buffer, layout).groups():
         if offset:
             pointer = emitter.emit(f"getelementptr i8, {SHARED} {pointer}, i32 {offset}")
         values |= zip(registers, load_elements(emitter, (SHARED, pointer), scalar, len(registers)), strict=True)
@@ -154,7 +161,7 @@ def _load(emitter: Emitter, op: gpu.LocalLoad) -> Emitted:
 
 
 @emits(gpu.LocalStore)
-def _store(emitter: Emitter, op: gpu.LocalStore) -> Emitted:
+def _store(emitter: PtxEmitter, op: gpu.LocalStore) -> Emitted:
     type_ = shared_of(op.buffer)
     layout, scalar = layout_of(op.value.type), type_.element
     values = emitter.tensor(op.value)
@@ -166,7 +173,7 @@ def _store(emitter: Emitter, op: gpu.LocalStore) -> Emitted:
             emitter.asm((), text, address, *(("i32", word) for word in stored_words), effect=EFFECT)
         return
     owner = emitter.owner(op.value.type)
-    for registers, pointer, offset in Places(emitter, op.buffer, layout).groups():
+    for registers, pointer, offset in VectorPlaces(emitter, op.buffer, layout).groups():
         neighbours = [values[register] for register in registers]
         store_elements(emitter, (SHARED, pointer), neighbours, scalar, owner, offset=offset)
 
@@ -174,11 +181,11 @@ def _store(emitter: Emitter, op: gpu.LocalStore) -> Emitted:
 # Matrices of 8 rows of 16 bytes, moved by all lanes together.
 
 
-def _matrices(emitter: Emitter, buffer: Value, view: View) -> Iterator[tuple[list[list[int]], Argument, int]]:
+def _matrices(emitter: PtxEmitter, buffer: Value, view: MatrixView) -> Iterator[tuple[list[list[int]], Argument, int]]:
     """For each instruction: the registers of each of its words, the address of the lane's row, and an offset."""
     row = bits_of(VECTOR // shared_of(buffer).element.bytes)
     rest, matrices, word = ([1 << bit for bit in bits] for bits in (view.rest, view.matrices, view.word))
-    for registers, address, offset in Places(emitter, buffer, view.layout, range(row)).rows():
+    for registers, address, offset in VectorPlaces(emitter, buffer, view.layout, range(row)).rows():
         first = combine(rest, registers[0] >> row)
         words = [
             [first | combine(matrices, matrix) | combine(word, index) for index in range(1 << len(word))]
@@ -187,7 +194,7 @@ def _matrices(emitter: Emitter, buffer: Value, view: View) -> Iterator[tuple[lis
         yield words, address, offset
 
 
-def _instruction(name: str, view: View) -> str:
+def _instruction(name: str, view: MatrixView) -> str:
     return f"{name}.sync.aligned.m8n8.x{view.count}{'.trans' if view.trans else ''}.shared.b16"
 
 
@@ -195,12 +202,12 @@ def _instruction(name: str, view: View) -> str:
 
 
 @emits(gpu.AsyncCopy)
-def _copy(emitter: Emitter, op: gpu.AsyncCopy) -> Emitted:
+def _copy(emitter: PtxEmitter, op: gpu.AsyncCopy) -> Emitted:
     size = shared_of(op.buffer).element.bytes * op.width
     owner = emitter.owner(op.ptr.type)
     # Copies of 16 bytes bypass L1, as nothing reads them again.
     cache = "cg" if size == 16 else "ca"
-    for registers, address, offset in Places(
+    for registers, address, offset in VectorPlaces(
         emitter, op.buffer, layout_of(op.ptr.type), range(bits_of(op.width))
     ).rows():
         text = f"@mask cp.async.{cache}.shared.global [ $0 + {offset} ], [ $1 + 0 ], {size}"
@@ -214,19 +221,19 @@ def _copy(emitter: Emitter, op: gpu.AsyncCopy) -> Emitted:
 
 
 @emits(gpu.AsyncCommit)
-def _commit(emitter: Emitter, op: gpu.AsyncCommit) -> Emitted:
+def _commit(emitter: PtxEmitter, op: gpu.AsyncCommit) -> Emitted:
     emitter.asm((), "cp.async.commit_group;", effect=EFFECT)
 
 
 @emits(gpu.AsyncWait)
-def _wait(emitter: Emitter, op: gpu.AsyncWait) -> Emitted:
+def _wait(emitter: PtxEmitter, op: gpu.AsyncWait) -> Emitted:
     emitter.asm((), f"cp.async.wait_group {op.pending};", effect=EFFECT)
 
 
 # Accesses at computed indices.
 
 
-def _index(emitter: Emitter, value: str, scalar: ScalarType) -> str:
+def _index(emitter: PtxEmitter, value: str, scalar: ScalarType) -> str:
     """An integer as i32."""
     if scalar.bits == 32:
         return value
@@ -240,7 +247,7 @@ def _in_order(type_: SharedType) -> None:
 
 
 @emits(gpu.LocalAtomicAdd)
-def _atomic_add(emitter: Emitter, op: gpu.LocalAtomicAdd) -> Emitted:
+def _atomic_add(emitter: PtxEmitter, op: gpu.LocalAtomicAdd) -> Emitted:
     type_ = shared_of(op.buffer)
     _in_order(type_)
     scalar, owner = scalar_element(op.index.type), emitter.owner(op.index.type)
@@ -256,7 +263,7 @@ def _atomic_add(emitter: Emitter, op: gpu.LocalAtomicAdd) -> Emitted:
 
 
 @emits(gpu.LocalGather)
-def _gather(emitter: Emitter, op: gpu.LocalGather) -> Emitted:
+def _gather(emitter: PtxEmitter, op: gpu.LocalGather) -> Emitted:
     type_ = shared_of(op.buffer)
     _in_order(type_)
     layout, shape = layout_of(op.index.type), tensor_of(op.index).shape

@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from functools import cache, partial
 
-from ziggurat.backend.ptx.emitter import Emitted, Emitter, emits
+from ziggurat.backend.ptx.emitter import Emitted, PtxEmitter, emits
 from ziggurat.backend.ptx.routines import llvm_type
 from ziggurat.backend.ptx.tensors import moved
 from ziggurat.backend.ptx.words import SHARED, from_words, load_elements, pack, store_elements, to_words, unpack
@@ -28,18 +28,18 @@ _ALL = "-1"  # All lanes take part in every shuffle: control is uniform in a CTA
 _BITS = {"half": 16, "bfloat": 16, "float": 32, "double": 64, "ptr addrspace(1)": 64}
 
 
-def shuffle(emitter: Emitter, how: str, word: str, lane: str) -> str:
+def shuffle(emitter: PtxEmitter, how: str, word: str, lane: str) -> str:
     """The i32 of another lane of the warp."""
     arguments = [("i32", _ALL), ("i32", word), ("i32", lane), ("i32", "31")]
     return emitter.call("i32", f"llvm.nvvm.shfl.sync.{how}.i32", *arguments)
 
 
-def uniform(emitter: Emitter, shift: int) -> str:
+def uniform(emitter: PtxEmitter, shift: int) -> str:
     """The thread's number without its last `shift` bits, by a shuffle, so that ptxas sees a uniform register."""
     return shuffle(emitter, "idx", emitter.emit(f"lshr i32 {emitter.thread()}, {shift}"), "0")
 
 
-def shuffled(emitter: Emitter, values: Sequence[str], kind: str, move: Callable[[str], str]) -> list[str]:
+def shuffled(emitter: PtxEmitter, values: Sequence[str], kind: str, move: Callable[[str], str]) -> list[str]:
     """The values of another lane, all of one LLVM type. `move` shuffles an i32; several small values share one."""
     bits = _BITS.get(kind) or int(kind[1:])
     whole = f"i{bits}"
@@ -62,7 +62,7 @@ def shuffled(emitter: Emitter, values: Sequence[str], kind: str, move: Callable[
     return unpack(emitter, [move(word) for word in pack(emitter, padded, size, 4)], size, 4)[: len(values)]
 
 
-def shared_out(emitter: Emitter, type_: Type, scalar: ScalarType, registers: Mapping[int, str]) -> Emitted:
+def shared_out(emitter: PtxEmitter, type_: Type, scalar: ScalarType, registers: Mapping[int, str]) -> Emitted:
     """A value of a type in all threads, from the owner's result for each register that is no copy."""
     layout = emitter.layout(type_)
     _, lanes, warps = layout.free
@@ -91,7 +91,7 @@ Give = Callable[[int], str]  # The value of each register.
 
 
 @emits(gpu.ConvertLayout)
-def _convert(emitter: Emitter, op: gpu.ConvertLayout) -> Emitted:
+def _convert(emitter: PtxEmitter, op: gpu.ConvertLayout) -> Emitted:
     type_ = tensor_of(op.value)
     source, target = layout_of(type_), layout_of(op.type)
     values = emitter.tensor(op.value)
@@ -107,7 +107,7 @@ def _convert(emitter: Emitter, op: gpu.ConvertLayout) -> Emitted:
     return [numbered[number] for number in numbers]
 
 
-def _exchanged(emitter: Emitter, plan: Exchange, values: Sequence[str], type_: TensorType) -> dict[int, str]:
+def _exchanged(emitter: PtxEmitter, plan: Exchange, values: Sequence[str], type_: TensorType) -> dict[int, str]:
     """The registers of the target, numbered without its copies."""
     element = type_.element
     packs: list[tuple[int, int]] = []
@@ -133,7 +133,7 @@ def _exchanged(emitter: Emitter, plan: Exchange, values: Sequence[str], type_: T
     return result
 
 
-def _rounds(emitter: Emitter, plan: Exchange, source: Give, bits: Sequence[int], kind: str) -> dict[int, str]:
+def _rounds(emitter: PtxEmitter, plan: Exchange, source: Give, bits: Sequence[int], kind: str) -> dict[int, str]:
     """The results of the rounds whose numbers have only these bits set, by the number."""
     outgoing = _renumbered(emitter, source, plan.turned, kind)
     arrived: dict[int, str] = {}
@@ -146,7 +146,7 @@ def _rounds(emitter: Emitter, plan: Exchange, source: Give, bits: Sequence[int],
     return {number: results(number) for number in arrived}
 
 
-def _move(emitter: Emitter, plan: Exchange, far: int) -> Callable[[str], str]:
+def _move(emitter: PtxEmitter, plan: Exchange, far: int) -> Callable[[str], str]:
     """One shuffle of a word of 32 bits."""
     if plan.own:
         return lambda word: shuffle(emitter, "bfly", word, str(far))
@@ -156,19 +156,19 @@ def _move(emitter: Emitter, plan: Exchange, far: int) -> Callable[[str], str]:
     return lambda word: shuffle(emitter, "idx", word, lane)
 
 
-def _renumbered(emitter: Emitter, source: Give, factors: Sequence[Factor], kind: str) -> Give:
+def _renumbered(emitter: PtxEmitter, source: Give, factors: Sequence[Factor], kind: str) -> Give:
     """The values of registers that are renumbered by an xor with a number that depends on the thread."""
     for offset, mask in factors:
         source = cache(partial(_swapped, emitter, source, offset, mask, kind))
     return source
 
 
-def _swapped(emitter: Emitter, source: Give, offset: int, mask: int, kind: str, register: int) -> str:
+def _swapped(emitter: PtxEmitter, source: Give, offset: int, mask: int, kind: str, register: int) -> str:
     here, there = source(register), source(register ^ offset)
     return emitter.emit(f"select i1 {_is_odd(emitter, mask)}, {kind} {there}, {kind} {here}")
 
 
-def _is_odd(emitter: Emitter, mask: int) -> str:
+def _is_odd(emitter: PtxEmitter, mask: int) -> str:
     """Whether the thread's number has an odd number of the mask's bits set."""
 
     def make() -> str:

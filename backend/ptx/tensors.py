@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from ziggurat.backend.ptx.emitter import EFFECT, EFFECT_OF_THREAD, Emitted, Emitter, emits, kernel_of, spread
+from ziggurat.backend.ptx.emitter import EFFECT, EFFECT_OF_THREAD, Emitted, PtxEmitter, emits, kernel_of, spread
 from ziggurat.backend.ptx.routines import llvm_type
 from ziggurat.codemodel import layout as layouts
 from ziggurat.codemodel.dialects import tt
@@ -18,17 +18,17 @@ from ziggurat.transforms.place.queries import layout_of, tensor_of
 _REGISTERS: dict[type[Op], str] = {tt.GetProgramId: "ctaid", tt.GetNumPrograms: "nctaid"}
 
 
-def special_register(emitter: Emitter, name: str) -> str:
+def special_register(emitter: PtxEmitter, name: str) -> str:
     """An i32 of the CTA from one of PTX's special registers."""
     return emitter.once(name, lambda: emitter.call("i32", f"llvm.nvvm.read.ptx.sreg.{name}"))
 
 
 @emits(*_REGISTERS)
-def _grid(emitter: Emitter, op: tt.Grid) -> Emitted:
+def _grid(emitter: PtxEmitter, op: tt.Grid) -> Emitted:
     return special_register(emitter, grid_register(emitter, _REGISTERS[type(op)], op.axis))
 
 
-def grid_register(emitter: Emitter, name: str, axis: int) -> str:
+def grid_register(emitter: PtxEmitter, name: str, axis: int) -> str:
     """The special register "ctaid" or "nctaid" of programs. Where they are clusters, these are along the first axis."""
     if axis == 0 and kernel_of(emitter.module).num_ctas > 1:
         name = name.replace("cta", "cluster")
@@ -36,18 +36,18 @@ def grid_register(emitter: Emitter, name: str, axis: int) -> str:
 
 
 @emits(tt.SmId)
-def _smid(emitter: Emitter, op: tt.SmId) -> Emitted:
+def _smid(emitter: PtxEmitter, op: tt.SmId) -> Emitted:
     return special_register(emitter, "smid")
 
 
 @emits(tt.GlobalTimer)
-def _globaltimer(emitter: Emitter, op: tt.GlobalTimer) -> Emitted:
+def _globaltimer(emitter: PtxEmitter, op: tt.GlobalTimer) -> Emitted:
     """Read the timer by assembly: LLVM may move loads and stores over its intrinsic."""
     return emitter.asm(("i64",), "mov.u64 $0, %globaltimer;", effect=EFFECT_OF_THREAD)[0]
 
 
 @emits(tt.MakeRange)
-def _make_range(emitter: Emitter, op: tt.MakeRange) -> Emitted:
+def _make_range(emitter: PtxEmitter, op: tt.MakeRange) -> Emitted:
     layout = layout_of(op.result.type)
     bases = layout.threads
     thread = emitter.linear(bases)
@@ -68,7 +68,7 @@ def _make_range(emitter: Emitter, op: tt.MakeRange) -> Emitted:
 
 
 @emits(tt.Splat)
-def _splat(emitter: Emitter, op: tt.Splat) -> Emitted:
+def _splat(emitter: PtxEmitter, op: tt.Splat) -> Emitted:
     return [emitter.scalar(op.value)] * layout_of(op.type).num_registers
 
 
@@ -87,7 +87,7 @@ def _within_threads(values: list[str], source: Layout, target: Layout, op: Op) -
 
 
 @emits(tt.Broadcast)
-def _broadcast(emitter: Emitter, op: tt.Broadcast) -> Emitted:
+def _broadcast(emitter: PtxEmitter, op: tt.Broadcast) -> Emitted:
     """Look elements up by the target's coordinates without the axes of size 1."""
     source, target = tensor_of(op.value), tensor_of(op.result)
     narrow = layout_of(target).narrowed(target.shape, source.shape)
@@ -95,7 +95,7 @@ def _broadcast(emitter: Emitter, op: tt.Broadcast) -> Emitted:
 
 
 @emits(tt.Reshape, tt.ExpandDims, tt.Trans)
-def _reshape(emitter: Emitter, op: tt.Reshape | tt.ExpandDims | tt.Trans) -> Emitted:
+def _reshape(emitter: PtxEmitter, op: tt.Reshape | tt.ExpandDims | tt.Trans) -> Emitted:
     """Keep the registers; only the numbers of the elements change. A scalar result is the one element."""
     values = emitter.tensor(op.value)
     if not isinstance(op.result.type, TensorType):
@@ -106,7 +106,7 @@ def _reshape(emitter: Emitter, op: tt.Reshape | tt.ExpandDims | tt.Trans) -> Emi
 
 
 @emits(tt.Join)
-def _join(emitter: Emitter, op: tt.Join) -> Emitted:
+def _join(emitter: PtxEmitter, op: tt.Join) -> Emitted:
     if isinstance(op.lhs.type, TensorType):
         pairs = zip(emitter.tensor(op.lhs), emitter.tensor(op.rhs), strict=True)
         return [value for pair in pairs for value in pair]
@@ -118,7 +118,7 @@ def _join(emitter: Emitter, op: tt.Join) -> Emitted:
 
 
 @emits(tt.Split)
-def _split(emitter: Emitter, op: tt.Split) -> Emitted:
+def _split(emitter: PtxEmitter, op: tt.Split) -> Emitted:
     layout = layout_of(op.value.type)
     bit = layout.registers.index(1)
     values = emitter.tensor(op.value)
@@ -131,17 +131,17 @@ def _split(emitter: Emitter, op: tt.Split) -> Emitted:
 
 
 @emits(tt.Cat)
-def _cat(emitter: Emitter, op: tt.Cat) -> Emitted:
+def _cat(emitter: PtxEmitter, op: tt.Cat) -> Emitted:
     return [*emitter.tensor(op.lhs), *emitter.tensor(op.rhs)]
 
 
 @emits(tt.MultipleOf, tt.MaxContiguous, tt.Bitcast)
-def _same(emitter: Emitter, op: tt.Hint | tt.Bitcast) -> Emitted:
+def _same(emitter: PtxEmitter, op: tt.Hint | tt.Bitcast) -> Emitted:
     return emitter.values[op.value]
 
 
 @emits(tt.MaxConstancy)
-def _max_constancy(emitter: Emitter, op: tt.MaxConstancy) -> Emitted:
+def _max_constancy(emitter: PtxEmitter, op: tt.MaxConstancy) -> Emitted:
     """Use the first register of each run for all; the others are then dead code."""
     type_ = op.value.type
     if not isinstance(type_, TensorType):
@@ -156,22 +156,22 @@ def _max_constancy(emitter: Emitter, op: tt.MaxConstancy) -> Emitted:
 
 
 @emits(tt.Assume)
-def _assume(emitter: Emitter, op: tt.Assume) -> Emitted:
+def _assume(emitter: PtxEmitter, op: tt.Assume) -> Emitted:
     emitter.call("void", "llvm.assume", ("i1", emitter.scalar(op.condition)))
 
 
 @emits(tt.Poison)
-def _poison(emitter: Emitter, op: tt.Poison) -> Emitted:
+def _poison(emitter: PtxEmitter, op: tt.Poison) -> Emitted:
     return ["poison"] * layout_of(op.type).num_registers if isinstance(op.type, TensorType) else "poison"
 
 
 @emits(tt.GridDependencyWait, tt.GridDependencyLaunch)
-def _grid_dependency(emitter: Emitter, op: tt.GridDependencyWait | tt.GridDependencyLaunch) -> Emitted:
+def _grid_dependency(emitter: PtxEmitter, op: tt.GridDependencyWait | tt.GridDependencyLaunch) -> Emitted:
     if emitter.target.has_dependent_launches:
         action = "wait" if isinstance(op, tt.GridDependencyWait) else "launch_dependents"
         emitter.asm((), f"griddepcontrol.{action};", effect=EFFECT)
 
 
 @emits(tt.Barrier, gpu.Barrier)
-def _barrier(emitter: Emitter, op: gpu.Barrier) -> Emitted:
+def _barrier(emitter: PtxEmitter, op: gpu.Barrier) -> Emitted:
     emitter.barrier()

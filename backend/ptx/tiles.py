@@ -58,7 +58,7 @@ class Tiles:
     tile."""
 
     unit: fragments.Unit
-    warps: fragments.Warps
+    warps: fragments.WarpGrid
     m: int
     n: int
     k: int
@@ -124,7 +124,7 @@ class Async:
 
 
 @attrs.frozen
-class Group:
+class WgmmaGroup:
     """The wgmmas of one tile, or of its transpose if `warps` says so; then `a` and `b` are each other's transposes.
 
     `a_bases` and `b_bases` have the bytes by which each bit of the warp group's number moves an operand's start.
@@ -137,7 +137,7 @@ class Group:
     b: fragments.Panels
     a_bases: tuple[int, ...]
     b_bases: tuple[int, ...]
-    warps: fragments.Warps
+    warps: fragments.WarpGrid
 
 
 def wgmma_columns(columns: int) -> int:
@@ -145,7 +145,9 @@ def wgmma_columns(columns: int) -> int:
     return min(columns, _WIDEST)
 
 
-def wgmma_group(a: TensorType | SharedType, b: SharedType, c: TensorType, within: Sequence[int] = ()) -> Group | None:
+def wgmma_group(
+    a: TensorType | SharedType, b: SharedType, c: TensorType, within: Sequence[int] = ()
+) -> WgmmaGroup | None:
     """The wgmmas for a · b + c, or for the part `within` of it along k; None where the layouts or the buffers are not
     theirs."""
     unit, layout_c = unit_of(b.element), c.layout
@@ -181,4 +183,4 @@ def wgmma_group(a: TensorType | SharedType, b: SharedType, c: TensorType, within
     a_bases = tuple(fragments.byte_of(a, row, 0) if isinstance(a, SharedType) else 0 for row in rows)
     b_bases = tuple(fragments.byte_of(b, 0, own << bit) for bit in range(bits_of(warps.columns)))
     a_bases, b_bases = (*a_bases, *([0] * len(b_bases))), (*([0] * len(a_bases)), *b_bases)
-    return Group(columns, unit.k, tuple(steps), panels_a, panels_b, a_bases, b_bases, warps)
+    return WgmmaGroup(columns, unit.k, tuple(steps), panels_a, panels_b, a_bases, b_bases, warps)

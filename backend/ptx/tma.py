@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from ziggurat.backend.ptx.emitter import EFFECT, Argument, Emitted, Emitter, emits
+from ziggurat.backend.ptx.emitter import EFFECT, Argument, Emitted, PtxEmitter, emits
 from ziggurat.backend.ptx.tensors import special_register
 from ziggurat.backend.ptx.words import GLOBAL, SHARED
 from ziggurat.codemodel.gpu import dialect as gpu
@@ -23,18 +23,18 @@ from ziggurat.transforms.place.queries import descriptor_of, shared_of
 MAP_PARAMETER = 'ptr byval([128 x i8]) align 64 "nvvm.grid_constant"'
 
 
-def _address(emitter: Emitter, buffer: Value) -> Argument:
+def _address(emitter: PtxEmitter, buffer: Value) -> Argument:
     return SHARED, emitter.scalar(buffer)
 
 
-def _in_cta(emitter: Emitter, buffer: Value, cta: str) -> Argument:
+def _in_cta(emitter: PtxEmitter, buffer: Value, cta: str) -> Argument:
     """The address of the same place in the shared memory of another CTA of the cluster."""
     own: Argument = "i32", emitter.emit(f"ptrtoint {SHARED} {emitter.scalar(buffer)} to i32")
     return "i32", emitter.asm(("i32",), "mapa.shared::cluster.u32 $0, $1, $2;", own, ("i32", cta))[0]
 
 
 def _by_elected_thread(
-    emitter: Emitter, lines: Sequence[str], *arguments: Argument, condition: Value | None = None,
+    emitter: PtxEmitter, lines: Sequence[str], *arguments: Argument, condition: Value | None = None,
     thread: str | None = None, branch: bool = False,
 ) -> None:  # fmt: skip
     """Emit instructions for the elected thread, or for the threads where `thread` holds, under a condition.
@@ -52,7 +52,7 @@ def _by_elected_thread(
 
 
 @emits(gpu.MbarrierInit)
-def _init(emitter: Emitter, op: gpu.MbarrierInit) -> Emitted:
+def _init(emitter: PtxEmitter, op: gpu.MbarrierInit) -> Emitted:
     count = shared_of(op.buffer).count
     lines = [f"mbarrier.init.shared::cta.b64 [$0+{8 * at}], {op.arrivals};" for at in range(count)]
     # TMA accesses memory through the asynchronous proxy.
@@ -61,20 +61,20 @@ def _init(emitter: Emitter, op: gpu.MbarrierInit) -> Emitted:
 
 
 @emits(gpu.MbarrierInval)
-def _inval(emitter: Emitter, op: gpu.MbarrierInval) -> Emitted:
+def _inval(emitter: PtxEmitter, op: gpu.MbarrierInval) -> Emitted:
     count = shared_of(op.buffer).count
     lines = [f"mbarrier.inval.shared::cta.b64 [$0+{8 * at}];" for at in range(count)]
     _by_elected_thread(emitter, lines, _address(emitter, op.buffer))
 
 
 @emits(gpu.MbarrierExpect)
-def _expect(emitter: Emitter, op: gpu.MbarrierExpect) -> Emitted:
+def _expect(emitter: PtxEmitter, op: gpu.MbarrierExpect) -> Emitted:
     line = f"mbarrier.arrive.expect_tx.shared::cta.b64 _, [$0], {op.bytes};"
     _by_elected_thread(emitter, [line], _address(emitter, op.barrier), condition=op.predicate)
 
 
 @emits(gpu.MbarrierArrive)
-def _arrive(emitter: Emitter, op: gpu.MbarrierArrive) -> Emitted:
+def _arrive(emitter: PtxEmitter, op: gpu.MbarrierArrive) -> Emitted:
     if op.each_warp:
         emitter.asm((), "bar.warp.sync -1;", effect=EFFECT)
     place = emitter.emit(f"and i32 {emitter.thread()}, {(32 if op.each_warp else 32 * WARP_GROUP) - 1}")
@@ -89,7 +89,7 @@ def _arrive(emitter: Emitter, op: gpu.MbarrierArrive) -> Emitted:
 
 
 @emits(gpu.MbarrierWait)
-def _wait(emitter: Emitter, op: gpu.MbarrierWait) -> Emitted:
+def _wait(emitter: PtxEmitter, op: gpu.MbarrierWait) -> Emitted:
     lines = [
         "{", ".reg .pred over;", "AGAIN_${:uid}:",
         "mbarrier.try_wait.parity.shared::cta.b64 over, [$0], $1;", "@!over bra AGAIN_${:uid};", "}",
@@ -99,7 +99,7 @@ def _wait(emitter: Emitter, op: gpu.MbarrierWait) -> Emitted:
 
 
 @emits(gpu.TmaLoad)
-def _load(emitter: Emitter, op: gpu.TmaLoad) -> Emitted:
+def _load(emitter: PtxEmitter, op: gpu.TmaLoad) -> Emitted:
     to, barrier = _address(emitter, op.buffer), _address(emitter, op.barrier)
     map_ = ("ptr", emitter.scalar(op.descriptor))
     if op.ctas > 1:
@@ -117,7 +117,7 @@ def _load(emitter: Emitter, op: gpu.TmaLoad) -> Emitted:
 
 
 @emits(gpu.TmaStore)
-def _store(emitter: Emitter, op: gpu.TmaStore) -> Emitted:
+def _store(emitter: PtxEmitter, op: gpu.TmaStore) -> Emitted:
     name = f"cp.{'reduce.' * op.adds}async.bulk.tensor.2d.global.shared::cta{'.add' * op.adds}.tile.bulk_group"
     boxes, coordinates = _boxes(emitter, op, 2)
     lines = [f"{name} [$0, {{{at}}}], [$1+{byte}];" for byte, at in boxes]
@@ -127,7 +127,7 @@ def _store(emitter: Emitter, op: gpu.TmaStore) -> Emitted:
 
 
 @emits(gpu.TmaStoreWait)
-def _store_wait(emitter: Emitter, op: gpu.TmaStoreWait) -> Emitted:
+def _store_wait(emitter: PtxEmitter, op: gpu.TmaStoreWait) -> Emitted:
     # Threads that have started no stores do not wait.
     emitter.asm((), f"cp.async.bulk.wait_group.read {op.pending};", effect=EFFECT)
 
@@ -144,7 +144,7 @@ _SWIZZLES = {0: 0, 32: 1, 64: 2, 128: 3}
 
 
 @emits(gpu.MakeTensorMap)
-def _make_map(emitter: Emitter, op: gpu.MakeTensorMap) -> Emitted:
+def _make_map(emitter: PtxEmitter, op: gpu.MakeTensorMap) -> Emitted:
     type_ = descriptor_of(op.result)
     box, swizzle = box_and_swizzle(type_)
     buffer = _address(emitter, op.buffer)
@@ -183,7 +183,7 @@ def _make_map(emitter: Emitter, op: gpu.MakeTensorMap) -> Emitted:
 
 
 @emits(gpu.AcquireTensorMaps)
-def _acquire_maps(emitter: Emitter, op: gpu.AcquireTensorMaps) -> Emitted:
+def _acquire_maps(emitter: PtxEmitter, op: gpu.AcquireTensorMaps) -> Emitted:
     memory: list[Argument] = [("ptr", emitter.scalar(map_)) for map_ in op.maps]
     lines = [f"fence.proxy.tensormap::generic.acquire.gpu [${at}], {MAP_BYTES};" for at in range(len(memory))]
     # Triton waits after this fence as well, because ptxas would let copies pass it.
@@ -192,7 +192,7 @@ def _acquire_maps(emitter: Emitter, op: gpu.AcquireTensorMaps) -> Emitted:
 
 
 def _boxes(
-    emitter: Emitter, op: gpu.TmaLoad | gpu.TmaStore, first: int, ctas: int = 1
+    emitter: PtxEmitter, op: gpu.TmaLoad | gpu.TmaStore, first: int, ctas: int = 1
 ) -> tuple[list[tuple[int, str]], list[Argument]]:
     """The byte in the buffer and the coordinates of each box of a block, and the arguments that these name from
     `$first` on. A box has up to 256 rows of up to 128 bytes. With several `ctas`, those of the part that this CTA of
@@ -223,11 +223,11 @@ def _part(type_: DescriptorType, ctas: int) -> tuple[tuple[int, int], int]:
     return ((height, width // ctas), 1) if width % ctas == 0 else ((height // ctas, width), 0)
 
 
-def _times_rank(emitter: Emitter, number: int) -> str:
+def _times_rank(emitter: PtxEmitter, number: int) -> str:
     return emitter.emit(f"mul i32 {special_register(emitter, 'cluster.ctarank')}, {number}")
 
 
-def _start_of_part(emitter: Emitter, op: gpu.TmaLoad) -> str:
+def _start_of_part(emitter: PtxEmitter, op: gpu.TmaLoad) -> str:
     """The byte in the buffer where the part of this CTA begins: panels lie side by side, each with all rows."""
     type_ = descriptor_of(op.descriptor)
     box, _ = box_and_swizzle(type_)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ziggurat.backend.ptx.emitter import EFFECT, Argument, Emitter
+from ziggurat.backend.ptx.emitter import EFFECT, Argument, PtxEmitter
 from ziggurat.codemodel.types import PtrType, ScalarType, i1
 
 Element = ScalarType | PtrType
@@ -18,28 +18,28 @@ def word_bytes(size: int, count: int) -> int:
     return 8 if size == 8 else min(4, size * count)
 
 
-def to_memory(emitter: Emitter, value: str, scalar: Element) -> str:
+def to_memory(emitter: PtxEmitter, value: str, scalar: Element) -> str:
     """The bits that memory holds for a value; an i1 is a byte."""
     if scalar == i1:
         return emitter.emit(f"zext i1 {value} to i8")
     return emitter.bits(value, scalar)
 
 
-def from_memory(emitter: Emitter, value: str, scalar: Element) -> str:
+def from_memory(emitter: PtxEmitter, value: str, scalar: Element) -> str:
     """The inverse of `to_memory`."""
     if scalar == i1:
         return emitter.emit(f"icmp ne i8 {value}, 0")
     return emitter.number(value, scalar)
 
 
-def word_of(emitter: Emitter, values: Sequence[str]) -> str | None:
+def word_of(emitter: PtxEmitter, values: Sequence[str]) -> str | None:
     """The word of 32 bits whose pieces, in order, are the values; None where there is none."""
     word, _ = emitter.pieces.get(values[0], ("", 0))
     pieces = [emitter.pieces.get(value) for value in values]
     return word if len(values) > 1 and pieces == [(word, index) for index in range(len(values))] else None
 
 
-def pack(emitter: Emitter, values: Sequence[str], size: int, word: int) -> list[str]:
+def pack(emitter: PtxEmitter, values: Sequence[str], size: int, word: int) -> list[str]:
     """Bits of elements of `size` bytes as words of `word` bytes."""
     assert word >= size, "a word holds at least an element"
     if word == size:
@@ -66,7 +66,7 @@ def pack(emitter: Emitter, values: Sequence[str], size: int, word: int) -> list[
     return packed
 
 
-def unpack(emitter: Emitter, words: Sequence[str], size: int, word: int) -> list[str]:
+def unpack(emitter: PtxEmitter, words: Sequence[str], size: int, word: int) -> list[str]:
     """The inverse of `pack`."""
     if word == size:
         return list(words)
@@ -80,7 +80,7 @@ def unpack(emitter: Emitter, words: Sequence[str], size: int, word: int) -> list
     return values
 
 
-def _of_bytes(emitter: Emitter, parts: Sequence[tuple[str, int]]) -> str:
+def _of_bytes(emitter: PtxEmitter, parts: Sequence[tuple[str, int]]) -> str:
     """Four bytes of words as a word, by `prmt`. A tile of four words turned into the four of its columns takes eight:
     both columns of a half share the first step."""
     items, at = zip(*parts, strict=True)
@@ -93,23 +93,23 @@ def _of_bytes(emitter: Emitter, parts: Sequence[tuple[str, int]]) -> str:
     return permuted(emitter, low, high, last)
 
 
-def permuted(emitter: Emitter, low: str, high: str, selected: int | str) -> str:
+def permuted(emitter: PtxEmitter, low: str, high: str, selected: int | str) -> str:
     """The bytes of two words that the hexadecimal digits of a number, or of a value, name, the lowest first."""
     arguments = ("i32", low), ("i32", high), ("i32", str(selected))
     return emitter.call("i32", "llvm.nvvm.prmt", *arguments)
 
 
-def to_words(emitter: Emitter, values: Sequence[str], scalar: Element, word: int) -> list[str]:
+def to_words(emitter: PtxEmitter, values: Sequence[str], scalar: Element, word: int) -> list[str]:
     """Elements as words of `word` bytes."""
     return pack(emitter, [to_memory(emitter, value, scalar) for value in values], scalar.bytes, word)
 
 
-def from_words(emitter: Emitter, words: Sequence[str], scalar: Element, word: int) -> list[str]:
+def from_words(emitter: PtxEmitter, words: Sequence[str], scalar: Element, word: int) -> list[str]:
     """The inverse of `to_words`."""
     return [from_memory(emitter, value, scalar) for value in unpack(emitter, words, scalar.bytes, word)]
 
 
-def in_registers(emitter: Emitter, words: Sequence[str], word: int) -> list[Argument]:
+def in_registers(emitter: PtxEmitter, words: Sequence[str], word: int) -> list[Argument]:
     """Words as arguments of assembly, where 8-bit words use registers of 16 bits."""
     if word == 1:
         return [("i16", emitter.emit(f"zext i8 {item} to i16")) for item in words]
@@ -126,7 +126,7 @@ def vector(first: int, count: int) -> tuple[str, str]:
     return ("", f"${first}") if count == 1 else (f".v{count}", group(first, count))
 
 
-def load_elements(emitter: Emitter, pointer: Argument, scalar: ScalarType, count: int) -> list[str]:
+def load_elements(emitter: PtxEmitter, pointer: Argument, scalar: ScalarType, count: int) -> list[str]:
     """Load neighbours by an instruction of LLVM."""
     word = word_bytes(scalar.bytes, count)
     number = scalar.bytes * count // word
@@ -138,7 +138,7 @@ def load_elements(emitter: Emitter, pointer: Argument, scalar: ScalarType, count
 
 
 def store_elements(
-    emitter: Emitter, pointer: Argument, values: Sequence[str], scalar: ScalarType, mask: str | None = None,
+    emitter: PtxEmitter, pointer: Argument, values: Sequence[str], scalar: ScalarType, mask: str | None = None,
     offset: int = 0, modifiers: str = "",
 ) -> None:  # fmt: skip
     """Store neighbours `offset` bytes from a pointer where the mask holds: by assembly for a mask or modifiers."""

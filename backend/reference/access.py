@@ -10,7 +10,7 @@ import numpy as np
 
 from ziggurat.backend.reference.machine import Machine, triton
 from ziggurat.backend.reference.marks import elementwise, explained, marks
-from ziggurat.backend.reference.memory import READ, WRITE, Access, Region, order_of, real_addresses
+from ziggurat.backend.reference.memory import READ, WRITE, ArgumentRegion, ElementAccess, order_of, real_addresses
 from ziggurat.backend.reference.tensors import full, require
 from ziggurat.backend.reference.values import Array, marked, marks_of, over, plain, undefined
 from ziggurat.codemodel.dialects import tt
@@ -65,7 +65,7 @@ def _address(machine: Machine, op: tt.PtrToInt, operands: Operands) -> Array:
     return real_addresses(operands[0])
 
 
-def _fetch(region: Region, index: Array, dtype: np.dtype[Any]) -> Array:
+def _fetch(region: ArgumentRegion, index: Array, dtype: np.dtype[Any]) -> Array:
     """The elements of a region with these numbers."""
     # Any byte other than 0 is a true i1.
     view = region.view(np.dtype(np.uint8) if dtype == np.bool_ else dtype)
@@ -73,7 +73,9 @@ def _fetch(region: Region, index: Array, dtype: np.dtype[Any]) -> Array:
     return values != 0 if dtype == np.bool_ else values
 
 
-def load_elements(machine: Machine, addresses: Array, mask: Array | None, fallback: Any, access: Access) -> Array:
+def load_elements(
+    machine: Machine, addresses: Array, mask: Array | None, fallback: Any, access: ElementAccess
+) -> Array:
     """Read memory. Elements that the mask leaves out are those of `fallback`, an array or a number."""
     if mask is not None:
         if mask.all():
@@ -98,7 +100,9 @@ def _filled(addresses: Array, fallback: Any, dtype: np.dtype[Any]) -> Array:
     return result
 
 
-def store_elements(machine: Machine, addresses: Array, values: Array, mask: Array | None, access: Access) -> None:
+def store_elements(
+    machine: Machine, addresses: Array, values: Array, mask: Array | None, access: ElementAccess
+) -> None:
     """Write memory within the mask, in the order of the programs and of their elements."""
     if mask is not None and mask.all():
         mask = None

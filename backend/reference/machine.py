@@ -12,7 +12,7 @@ import attrs
 import numpy as np
 
 from ziggurat.backend.reference.marks import Sources, marks, marks_of, undefined_error
-from ziggurat.backend.reference.memory import Access, Conflict, Memory, Sharing
+from ziggurat.backend.reference.memory import Conflict, ElementAccess, Memory, Sharing
 from ziggurat.backend.reference.values import Array, Frame, Marked, element_dtype, is_tuple, plain
 from ziggurat.codemodel.dialects import arith
 from ziggurat.codemodel.dispatch import OpTable
@@ -114,9 +114,9 @@ class Machine(Interpreter):
     def release(self, value: Value) -> None:
         self.frame.release(value)
 
-    def access(self, verb: str, op: Op, type_: Type) -> Access:
+    def access(self, verb: str, op: Op, type_: Type) -> ElementAccess:
         """An access of the running programs to a scalar or a tensor of this type."""
-        return Access(op, verb, element_dtype(type_), shape_of(type_), self.frame.programs)
+        return ElementAccess(op, verb, element_dtype(type_), shape_of(type_), self.frame.programs)
 
     def program(self, place: int) -> str:
         """The name of the program at a place of the frame, for messages."""

@@ -47,7 +47,7 @@ def _origin(number: int) -> int:
 
 
 @attrs.frozen(eq=False)
-class Argument:
+class ArrayArgument:
     """An array that was passed for the pointer or descriptor parameter number `index`.
 
     `memory` is an array over the memory that pointers to the argument may go to.
@@ -74,10 +74,10 @@ class Argument:
         return _origin(self.number) + self.address
 
 
-class Region(regions.Region):
+class ArgumentRegion(regions.Region):
     """A stretch of memory that arguments share."""
 
-    def __init__(self, arguments: Sequence[Argument]) -> None:
+    def __init__(self, arguments: Sequence[ArrayArgument]) -> None:
         # Elements of every size are at multiples of their size from the base.
         super().__init__([argument.memory for argument in arguments], aligned=8)
         self.arguments = tuple(arguments)
@@ -100,16 +100,16 @@ class Region(regions.Region):
 
 
 @attrs.frozen(eq=False)
-class Target:
+class RegionElements:
     """Elements of one region: their numbers from its base, and their lanes in the access (None: all of them)."""
 
-    region: Region
+    region: ArgumentRegion
     index: Array
     lanes: Array | None
 
 
 @attrs.frozen(eq=False)
-class Access:
+class ElementAccess:
     """An access as it happens, to elements of this dtype, in a tensor of this shape. `verb` is "reads", "writes" or
     "updates"."""
 
@@ -127,12 +127,12 @@ class Memory:
     division by zero.
     """
 
-    def __init__(self, arguments: Sequence[Argument], grid: tuple[int, int, int], tolerant: bool = False) -> None:
+    def __init__(self, arguments: Sequence[ArrayArgument], grid: tuple[int, int, int], tolerant: bool = False) -> None:
         self.arguments = {argument.number: argument for argument in arguments if argument.number}
         self.grid = grid
         self.tolerant = tolerant
         self._warned: set[Op] = set()
-        self.regions = [Region(group) for group in _groups(arguments)]
+        self.regions = [ArgumentRegion(group) for group in _groups(arguments)]
         self.region_of = {argument.number: region for region in self.regions for argument in region.arguments}
         self.detached = False
         self.changes = 0  # The number of writes that may have changed an element.
@@ -176,11 +176,11 @@ class Memory:
 
     # Finding the elements at addresses.
 
-    def argument_of(self, pointer: int) -> Argument | None:
+    def argument_of(self, pointer: int) -> ArrayArgument | None:
         """The argument whose number a pointer carries."""
         return self.arguments.get(pointer >> _ADDRESS_BITS + 1)
 
-    def locate(self, pointers: Array, mask: Array | None, access: Access) -> Iterator[Target]:
+    def locate(self, pointers: Array, mask: Array | None, access: ElementAccess) -> Iterator[RegionElements]:
         """The elements at these addresses, region by region. `mask` has the shape of `pointers`, or is None.
 
         Lanes outside of the arrays are left out where the memory is tolerant. Raises `MemoryAccessError` when one of
@@ -198,7 +198,7 @@ class Memory:
                 wrong = outside if rest is None else outside & rest
                 hit = not wrong.any()
                 if hit and access.verb == "reads":
-                    yield Target(region, index, rest)
+                    yield RegionElements(region, index, rest)
                     return
                 inside = ~outside if rest is None else ~outside & rest
                 if inside.any():
@@ -208,7 +208,7 @@ class Memory:
                         reason = f"{access.verb} {' or '.join(names)}, but its array is read-only"
                         hint = f"pass an array that can be written; np.array({names[0]}) is a copy that can"
                         self._refuse(pointers, inside, access, reason, hint)
-                    yield Target(region, index, rest if hit else inside)
+                    yield RegionElements(region, index, rest if hit else inside)
                 if hit:
                     return
                 rest = wrong
@@ -224,13 +224,15 @@ class Memory:
         tensor = tensor_at(pointer) if self.argument_of(pointer) is None and not self.detached else None
         if tensor is None:
             return False
-        new_region = Region([Argument(_MAX_NUMBER, "a tensor", tensor)])
+        new_region = ArgumentRegion([ArrayArgument(_MAX_NUMBER, "a tensor", tensor)])
         if any(new_region.low < region.high and region.low < new_region.high for region in self.regions):
             return False  # The tensor has elements on both sides of an argument, which is a view of it.
         self.regions.append(new_region)
         return True
 
-    def _refuse(self, pointers: Array, lanes: Array, access: Access, reason: str = "", hint: str = MASK_HINT) -> None:
+    def _refuse(
+        self, pointers: Array, lanes: Array, access: ElementAccess, reason: str = "", hint: str = MASK_HINT
+    ) -> None:
         """Raise the error for the first of these lanes: with a reason, or for an address that is in no array.
 
         Where the memory is tolerant, a pointer of an argument that goes outside of it only gives a warning, once for
@@ -263,7 +265,7 @@ class Memory:
         x, y, _ = self.grid
         return (linear % x, linear // x % y, linear // (x * y))
 
-    def _outside(self, pointer: int, access: Access) -> tuple[str, str]:
+    def _outside(self, pointer: int, access: ElementAccess) -> tuple[str, str]:
         """The reason why a pointer is wrong, and the hint."""
         argument = self.argument_of(pointer)
         if argument is None:
@@ -276,7 +278,7 @@ def stray_outcome(verb: str) -> str:
     return f"{'0 is read' if verb == 'reads' else 'nothing is written'}, where a GPU may do anything"
 
 
-def outside(argument: Argument, offset: int, dtype: np.dtype[Any], verb: str) -> tuple[str, str]:
+def outside(argument: ArrayArgument, offset: int, dtype: np.dtype[Any], verb: str) -> tuple[str, str]:
     """The reason why an element at an offset in bytes from an argument's first one cannot be accessed, and the hint."""
     array, name = argument.array, argument.name
     element, rest = divmod(offset, dtype.itemsize)
@@ -292,7 +294,7 @@ def outside(argument: Argument, offset: int, dtype: np.dtype[Any], verb: str) ->
     return what, "pass the strides to the kernel and compute the offsets with them, or pass a contiguous copy"
 
 
-def _index(region: Region, offset: Array, size: int, *, aligned: bool) -> tuple[Array, Array]:
+def _index(region: ArgumentRegion, offset: Array, size: int, *, aligned: bool) -> tuple[Array, Array]:
     """The numbers of elements of `size` bytes at offsets from a region's base, and whether each is outside of it.
 
     `aligned` says that the offsets are multiples of the region's unit.
@@ -309,7 +311,7 @@ def _index(region: Region, offset: Array, size: int, *, aligned: bool) -> tuple[
     return index, outside
 
 
-def _groups(arguments: Sequence[Argument]) -> list[list[Argument]]:
+def _groups(arguments: Sequence[ArrayArgument]) -> list[list[ArrayArgument]]:
     """The arguments of each region: their spans overlap, or their arrays are views of one array."""
     for argument in arguments:
         size = argument.array.itemsize
@@ -356,11 +358,11 @@ class Sharing:
         self.strict = strict
         self.together = False
         self._first = 0
-        self._uses: dict[Region, str] = {}
-        self._owners: dict[Region, Array] = {}
+        self._uses: dict[ArgumentRegion, str] = {}
+        self._owners: dict[ArgumentRegion, Array] = {}
         # In strict mode, for each unit of a region, by the numbers of accesses: the last write, the first read since
         # the barrier, the position that reads, and a read since then from another position.
-        self._histories: dict[Region, Array] = {}
+        self._histories: dict[ArgumentRegion, Array] = {}
         self._accesses: list[Op] = []
         self._synchronized = np.zeros(0, np.int64)  # For each program, the number of accesses before its last barrier.
         self._shapes: dict[tuple[int, ...], int] = {}  # Shapes by number, without axes of size 1.
@@ -378,7 +380,7 @@ class Sharing:
         if self.strict:
             self._synchronized[programs - self._first] = len(self._accesses)
 
-    def touch(self, target: Target, access: Access, use: str, values: Array | None = None) -> None:
+    def touch(self, target: RegionElements, access: ElementAccess, use: str, values: Array | None = None) -> None:
         """Note an access to elements. `use` is READ, WRITE, or the kind of an atomic that commutes with its own kind.
         `values` are those that a store writes.
 
@@ -404,7 +406,7 @@ class Sharing:
             places = np.arange(math.prod(sides)).reshape(access.shape) + number * MAX_ELEMENTS
             self._check_barriers(region, access, use, units, programs, self._units(target, access, places)[2])
 
-    def _touch_region(self, region: Region, use: str) -> None:
+    def _touch_region(self, region: ArgumentRegion, use: str) -> None:
         uses = self._uses.get(region)
         if uses is None:
             self._uses[region] = use
@@ -422,7 +424,7 @@ class Sharing:
         if (owners[units] != programs).any():  # Two programs touch one element at once.
             raise Conflict
 
-    def _refine(self, region: Region, size: int) -> None:
+    def _refine(self, region: ArgumentRegion, size: int) -> None:
         """Divide the units of a region into those of smaller elements."""
         tables_and_keys: list[tuple[dict[Any, Array], Any]] = [(self._owners, region), (self._histories, region)]
         if self.memory.races is not None:
@@ -432,7 +434,9 @@ class Sharing:
                 tables[key] = np.repeat(tables[key], region.unit // size, axis=-1)
         region.unit = size
 
-    def _check_races(self, target: Target, access: Access, units: Array, programs: Array, values: Array | None) -> None:
+    def _check_races(
+        self, target: RegionElements, access: ElementAccess, units: Array, programs: Array, values: Array | None
+    ) -> None:
         """Note an access. Raise `KernelRuntimeError` for a race with another program."""
         region, op, order = target.region, access.op, order_of(access.op)
         if self.memory.races is None:
@@ -452,7 +456,7 @@ class Sharing:
         )  # fmt: skip
 
     def _check_barriers(
-        self, region: Region, access: Access, use: str, units: Array, programs: Array, positions: Array
+        self, region: ArgumentRegion, access: ElementAccess, use: str, units: Array, programs: Array, positions: Array
     ) -> None:
         """Note an access. Raise `KernelRuntimeError` for a read of an element written since the last barrier, and for a
         store to an element that another position has read since."""
@@ -490,7 +494,7 @@ class Sharing:
         read[units[first]] = number
         elsewhere[units[position[units] != positions]] = number
 
-    def _units(self, target: Target, access: Access, *more: Array) -> list[Array]:
+    def _units(self, target: RegionElements, access: ElementAccess, *more: Array) -> list[Array]:
         """The units that an access touches, the program that touches each, and the elements of further arrays there."""
         size, unit = access.dtype.itemsize, target.region.unit
         shape = access.shape if self.strict else target.index.shape[1:]

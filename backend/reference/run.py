@@ -15,7 +15,7 @@ from ziggurat.backend.launch.grids import MAX_SIZE, padded, sizes_of
 from ziggurat.backend.launch.races import MAX_PROGRAMS, Races
 from ziggurat.backend.reference import access, buffers, control, reductions, tensors
 from ziggurat.backend.reference.machine import Machine, triton
-from ziggurat.backend.reference.memory import Argument, Conflict, Memory
+from ziggurat.backend.reference.memory import ArrayArgument, Conflict, Memory
 from ziggurat.backend.reference.values import POINTER, Array, Frame, descriptor, is_array
 from ziggurat.codemodel import scalars
 from ziggurat.codemodel.dialects import arith, core, cpu, tt
@@ -205,7 +205,7 @@ def _itself(array: Array) -> Array:
 
 def _arguments(
     kernel: Op, objects: Sequence[object], names: Sequence[str] | None, memory: Callable[[Array], Array]
-) -> tuple[list[Argument], list[Any]]:
+) -> tuple[list[ArrayArgument], list[Any]]:
     """The arrays of a launch with the memory of each, and the value of each parameter."""
     parameters = kernel.bodies[0].parameters
     if names is None:
@@ -214,17 +214,17 @@ def _arguments(
         raise LaunchError(f"the kernel has {len(parameters)} parameters, but {len(names)} names are given")
     if len(objects) != len(parameters):
         raise LaunchError(f"the kernel takes {len(parameters)} argument(s); got {len(objects)}")
-    arrays: list[Argument] = []
+    arrays: list[ArrayArgument] = []
     values: list[Any] = []
     for index, (parameter, value, name) in enumerate(zip(parameters, objects, names, strict=True)):
         type_ = parameter.type
         if isinstance(type_, PtrType):
             array = _array(value, type_, name)
-            arrays.append(Argument(index, name, array, memory(array)))
+            arrays.append(ArrayArgument(index, name, array, memory(array)))
             values.append(np.full(1, arrays[-1].pointer, POINTER))
         elif isinstance(type_, DescriptorType):
             argument, array = _described(value, type_, name)
-            arrays.append(Argument(index, name, array, memory(array)))
+            arrays.append(ArrayArgument(index, name, array, memory(array)))
             values.append(descriptor(arrays[-1].pointer, argument.shape, argument.strides))
         elif isinstance(type_, ScalarType):
             values.append(_number(value, type_, name))

@@ -26,7 +26,7 @@ _NOBODY = -1
 USED = 0  # The number of loads whose values count as used.
 
 
-class Region(regions.Region):
+class SimulatedRegion(regions.Region):
     """The memory of arrays that overlap, at the address `start` in the simulation. Messages call it `name`."""
 
     def __init__(self, name: str, arrays: Sequence[Array], number: int) -> None:
@@ -43,9 +43,9 @@ class Region(regions.Region):
         # same memory as the other CTAs note it, with their ranks.
         self.stored, self.loaded = np.zeros((2, 0), np.int32)
         self.loads: list[tuple[Array, int, int]] = []
-        self.others: list[tuple[int, Memory, Region]] = []
+        self.others: list[tuple[int, SimulatedMemory, SimulatedRegion]] = []
 
-    def noted_apart(self) -> Region:
+    def noted_apart(self) -> SimulatedRegion:
         """The same memory, without accesses."""
         twin = copy(self)
         twin.writer, twin.readers = np.full_like(self.writer, _NOBODY), np.zeros_like(self.readers)
@@ -69,11 +69,11 @@ class Region(regions.Region):
         self.touched = barriers
 
 
-class Memory:
+class SimulatedMemory:
     """The regions of a launch. `names` are those of the arrays, for messages."""
 
     def __init__(self, arrays: Sequence[Array], names: Sequence[str] = ()) -> None:
-        self.regions: list[Region] = []
+        self.regions: list[SimulatedRegion] = []
         self.changes = 0  # Counts the stores that changed memory.
         # The accesses of all programs, the number of the current one, and the place of the line that runs now.
         self.races: races.Races | None = None
@@ -86,7 +86,7 @@ class Memory:
         self._variables: dict[object, int] = {}
         self.pointers: list[int] = []
         titles = [names[at] if at < len(names) else f"argument {at}" for at in range(len(arrays))]
-        region_of: dict[int, Region] = {}
+        region_of: dict[int, SimulatedRegion] = {}
         for group in sorted(regions.grouped(arrays, views=False)):
             new_region = self.add(", ".join(f"'{titles[at]}'" for at in group), [arrays[at] for at in group])
             new_region.names = [titles[at] for at in group]
@@ -101,9 +101,9 @@ class Memory:
             self._variables[key] = self.add(name, [make()]).start
         return self._variables[key]
 
-    def add(self, name: str, arrays: Sequence[Array]) -> Region:
+    def add(self, name: str, arrays: Sequence[Array]) -> SimulatedRegion:
         """A further region."""
-        self.regions.append(Region(name, arrays, len(self.regions) + 1))
+        self.regions.append(SimulatedRegion(name, arrays, len(self.regions) + 1))
         return self.regions[-1]
 
     def bytes_at(self, address: int) -> Array:
@@ -111,9 +111,9 @@ class Memory:
         region = self.regions[(address >> SHIFT) - 1]
         return region.bytes[address - region.start :]
 
-    def of_ctas(self, count: int) -> Sequence[Memory]:
+    def of_ctas(self, count: int) -> Sequence[SimulatedMemory]:
         """The same memory for each CTA of a cluster, which notes its accesses apart from those of the others."""
-        ctas: Sequence[Memory] = [copy(self) for _ in range(count)]
+        ctas: Sequence[SimulatedMemory] = [copy(self) for _ in range(count)]
         for pair in ctas:
             pair.regions = [region.noted_apart() for region in self.regions]
             pair._variables, pair.seen = {}, [0] * count
@@ -155,7 +155,9 @@ class Memory:
             if self.stale[load] & warps:
                 raise SimulationError(f"{self.conflicts[load]} and uses here")
 
-    def places(self, addresses: Array, size: int, threads: Array, verb: str) -> Iterator[tuple[Region, Array, Array]]:
+    def places(
+        self, addresses: Array, size: int, threads: Array, verb: str
+    ) -> Iterator[tuple[SimulatedRegion, Array, Array]]:
         """The regions of accesses of `size` bytes, with the rows of each and the bytes of each row."""
         for number in map(int, np.unique(addresses >> SHIFT)):
             rows = np.flatnonzero(addresses >> SHIFT == number)
@@ -177,7 +179,7 @@ class Memory:
                 )
             yield region, rows, places
 
-    def note(self, region: Region, places: Array, kind: int, *bits: Array, **orders: bool) -> None:
+    def note(self, region: SimulatedRegion, places: Array, kind: int, *bits: Array, **orders: bool) -> None:
         """Note an access of the current program. Raise `SimulationError` for a race with another program.
 
         `bits` are the new and the old bytes of a store. `orders` says whether the access acquires and releases.
@@ -237,7 +239,7 @@ class Memory:
             if region.others:
                 self._store_beside_others(region, places, who)
 
-    def _overwritten(self, region: Region, places: Array, who: Array, readers: Array) -> None:
+    def _overwritten(self, region: SimulatedRegion, places: Array, who: Array, readers: Array) -> None:
         """Store bytes that other warps have loaded, which must not use the values, now or later."""
         loads = {load for read, load in region.touched if load is not None and np.isin(read, places).any()}
         text = (
@@ -253,7 +255,9 @@ class Memory:
                 raise SimulationError(text)
             self.stale[load], self.conflicts[load] = self.stale[load] | warps, text
 
-    def _stored_by_others(self, region: Region, places: Array, who: Array, verb: str) -> tuple[int, str] | None:
+    def _stored_by_others(
+        self, region: SimulatedRegion, places: Array, who: Array, verb: str
+    ) -> tuple[int, str] | None:
         """The warps whose accesses no barrier orders after those of another CTA that has stored, and a message."""
         for rank, _, theirs in region.others:
             if (wrong := theirs.stored[places] > self.seen[rank]).any():
@@ -264,7 +268,7 @@ class Memory:
                 )
         return None
 
-    def _store_beside_others(self, region: Region, places: Array, who: Array) -> None:
+    def _store_beside_others(self, region: SimulatedRegion, places: Array, who: Array) -> None:
         """Store bytes that other CTAs may have stored or loaded."""
         if (clash := self._stored_by_others(region, places, who, "writes")) is not None:
             raise SimulationError(clash[1])

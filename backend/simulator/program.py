@@ -13,7 +13,7 @@ import numpy as np
 from ziggurat.backend.launch.races import READ
 from ziggurat.backend.simulator import text, values
 from ziggurat.backend.simulator.host_calls import HOST_CALLS
-from ziggurat.backend.simulator.memory import SHIFT, USED, Memory
+from ziggurat.backend.simulator.memory import SHIFT, USED, SimulatedMemory
 from ziggurat.backend.simulator.shared import Array, Shared, SimulationError
 from ziggurat.codemodel.errors import KernelRuntimeError, ZigguratError
 from ziggurat.codemodel.location import Location
@@ -58,10 +58,10 @@ class Blocked(SimulationError):
         self.line = 0  # The line in the block, filled in where it is known.
 
 
-class Frame:
+class CallFrame:
     """A call of a function: its values by name."""
 
-    def __init__(self, function: text.Function, arguments: dict[str, Any]) -> None:
+    def __init__(self, function: text.TextFunction, arguments: dict[str, Any]) -> None:
         self.function = function
         self.labels = list(function.blocks)
         self.numbers = {label: number for number, label in enumerate(self.labels)}
@@ -74,7 +74,7 @@ class Program:
     """One program: the values of its threads, its memory, and its units."""
 
     def __init__(
-        self, module: text.Module, threads: int, shared: int, memory: Memory, seed: int, max_steps: int
+        self, module: text.TextModule, threads: int, shared: int, memory: SimulatedMemory, seed: int, max_steps: int
     ) -> None:
         self.module = module
         self.memory = memory
@@ -93,8 +93,8 @@ class Program:
         self.grid: tuple[int, ...] = (1, 1, 1)
         self.cluster: Any = None  # The cluster that this CTA belongs to, and its rank there.
         self.rank = 0
-        self.frame = Frame(module.kernel, {})
-        self.places = text.Places(module.metadata)
+        self.frame = CallFrame(module.kernel, {})
+        self.places = text.TextPlaces(module.metadata)
         self.steps = 0
         self.requests = 0  # Counts copies and requests for the state of a unit, which may change it.
         self.loads: frozenset[int] = _NONE  # The loads that the current instruction depends on.
@@ -290,11 +290,11 @@ class Program:
             if rounds & rounds - 1 == 0:
                 last_state = list(map(copy, state))
 
-    def _invoke(self, function: text.Function, *arguments: Any) -> Any:
+    def _invoke(self, function: text.TextFunction, *arguments: Any) -> Any:
         """Call a routine of the module in the active threads."""
         outer, active = self.frame, self.active
         names = [name for _, name in function.parameters]
-        self.frame = inner = Frame(function, dict(zip(names, arguments, strict=True)))
+        self.frame = inner = CallFrame(function, dict(zip(names, arguments, strict=True)))
         inner.loads = dict.fromkeys([*names, ""], self.loads)  # The name of the result is empty.
         try:
             for blocked in self._run(active):

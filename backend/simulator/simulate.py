@@ -27,10 +27,10 @@ import numpy as np
 from ziggurat.backend.launch.races import MAX_PROGRAMS, Races
 from ziggurat.backend.simulator import MAX_STEPS, assembly, clusters, matrix, tma
 from ziggurat.backend.simulator.clusters import Cluster
-from ziggurat.backend.simulator.memory import Memory
+from ziggurat.backend.simulator.memory import SimulatedMemory
 from ziggurat.backend.simulator.program import Program
 from ziggurat.backend.simulator.shared import Array, SimulationError
-from ziggurat.backend.simulator.text import Places, dtype_of, module_of
+from ziggurat.backend.simulator.text import TextPlaces, dtype_of, module_of
 from ziggurat.codemodel.location import Location
 
 # Each of these modules registers the instructions of one unit.
@@ -65,14 +65,14 @@ def simulate(
     titles = [
         names[at] if names else f"argument {at}" for at, array in enumerate(values) if isinstance(array, np.ndarray)
     ]
-    memory, places = Memory(arrays, titles), Places(module.metadata, locations)
+    memory, places = SimulatedMemory(arrays, titles), TextPlaces(module.metadata, locations)
     sizes = (*grid, 1, 1)[:3]
     ctas = module.numbers.get("nvvm.cluster_dim", 1)
     programs = sizes[0] // ctas, *sizes[1:]
     if 1 < math.prod(programs) <= MAX_PROGRAMS:
         memory.races = Races(programs, places.of, SimulationError)
 
-    def cta(number: tuple[int, ...], memory: Memory) -> Program:
+    def cta(number: tuple[int, ...], memory: SimulatedMemory) -> Program:
         program = Program(module, threads, shared, memory, seed, max_steps)
         program.promises, program.places = promises, places
         program.program, program.grid = number, sizes

@@ -182,7 +182,7 @@ def targets(line: str) -> list[str]:
 
 
 @attrs.frozen
-class Function:
+class TextFunction:
     """A function of a text: its parameters (type, name), and its blocks in the order of `arranged`.
 
     `places` has the number of the debug location of each line of a block, or None."""
@@ -193,12 +193,12 @@ class Function:
 
 
 @attrs.frozen
-class Module:
+class TextModule:
     """A text: its functions, one of them the kernel; its variables (address space, type, initial value); the numbers in
     attributes ("nvvm.reqntid", "nvvm.maxnreg", "nvvm.cluster_dim" along x); and its metadata by number."""
 
-    kernel: Function
-    functions: dict[str, Function]
+    kernel: TextFunction
+    functions: dict[str, TextFunction]
     variables: dict[str, tuple[int, str, str]]
     numbers: dict[str, int]
     metadata: dict[int, str]
@@ -213,13 +213,13 @@ _PLACE = re.compile(r", !dbg !(\d+)")
 _METADATA = re.compile(r",? ![\w.]+ !(?:\d+|\{\})")
 
 
-def module_of(llvm: str) -> Module:
+def module_of(llvm: str) -> TextModule:
     """The functions, variables and metadata of a text, which has one kernel."""
     for name, struct in re.findall(r"^(%[\w.]+) = type (.*)$", llvm, re.MULTILINE):
         llvm = re.sub(rf"{re.escape(name)}(?![\w.])", struct, llvm)
     lines = llvm.split("\n")
-    functions: dict[str, Function] = {}
-    kernel: Function | None = None
+    functions: dict[str, TextFunction] = {}
+    kernel: TextFunction | None = None
     for at, line in enumerate(lines):
         if line.startswith("define "):
             name, function = _function(lines, at)
@@ -232,10 +232,10 @@ def module_of(llvm: str) -> Module:
     }
     numbers = {key: int(value) for key, value in re.findall(r'"(nvvm\.\w+)"="(\d+)(?:,1,1)?"', llvm)}
     metadata = {int(number): text for number, text in re.findall(r"^!(\d+) = (.*)$", llvm, re.MULTILINE)}
-    return Module(kernel, functions, variables, numbers, metadata)
+    return TextModule(kernel, functions, variables, numbers, metadata)
 
 
-def _function(lines: Sequence[str], start: int) -> tuple[str, Function]:
+def _function(lines: Sequence[str], start: int) -> tuple[str, TextFunction]:
     """The name of the function that begins in this line, and the function."""
     head = _METADATA.sub("", lines[start])
     match = re.search(r' @("[^"]*"|[\w.$-]+)\(', head)
@@ -261,7 +261,7 @@ def _function(lines: Sequence[str], start: int) -> tuple[str, Function]:
             here.append(int(place[1]) if place else None)
     order = arranged(list(blocks), {name: targets(inside[-1]) for name, inside in blocks.items()})
     blocks_in_order = {name: blocks[name] for name in order}
-    return match[1].strip('"'), Function(tuple(map(typed, split(inside))), blocks_in_order, places)
+    return match[1].strip('"'), TextFunction(tuple(map(typed, split(inside))), blocks_in_order, places)
 
 
 def arranged(labels: Sequence[str], following: Mapping[str, Sequence[str]]) -> list[str]:
@@ -285,7 +285,7 @@ def arranged(labels: Sequence[str], following: Mapping[str, Sequence[str]]) -> l
     return order_of_labels
 
 
-class Places:
+class TextPlaces:
     """The places of a text's metadata. A place in `locations` with the same line and column gives its span."""
 
     def __init__(self, metadata: Mapping[int, str], locations: Iterable[Location] = ()) -> None:

@@ -137,24 +137,24 @@ class Elementwise(Op, Pure):
         same_types(self, *self.operands)
 
 
-class Unary(Elementwise):
+class UnaryElementwise(Elementwise):
     """A number to another of the same type."""
 
     operand: Value = operand()
 
 
-class Binary(Elementwise):
+class BinaryElementwise(Elementwise):
     """Two numbers of one type to a third of the same."""
 
     lhs: Value = operand()
     rhs: Value = operand()
 
 
-class FloatBinary(Binary):
+class FloatBinary(BinaryElementwise):
     """Two floats."""
 
 
-class IntBinary(Binary):
+class IntBinary(BinaryElementwise):
     """Two integers."""
 
     TAKES = "int"
@@ -276,7 +276,7 @@ class MinNumF(FloatBinary, Commutative, name="arith.minnumf"):
     """The smaller; the other operand if one is NaN; -0.0 is less than 0.0."""
 
 
-class NegF(Unary, name="arith.negf"):
+class NegF(UnaryElementwise, name="arith.negf"):
     """The number with its sign changed."""
 
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 import enum
 from collections.abc import Sequence
 
-from ziggurat.codemodel.dialects.arith import Elementwise, Unary, require_of, scalar_of
+from ziggurat.codemodel.dialects.arith import Elementwise, UnaryElementwise, require_of, scalar_of
 from ziggurat.codemodel.fields import attribute, operand, operands
 from ziggurat.codemodel.op import Value
 
 
-class FloatUnary(Unary):
+class FloatUnary(UnaryElementwise):
     """A float to a float of the same type."""
 
 
@@ -66,7 +66,7 @@ class AbsF(FloatUnary, name="math.absf"):
     """The operand without its sign."""
 
 
-class IntUnary(Unary):
+class IntUnary(UnaryElementwise):
     """An integer to an integer of the same type."""
 
     TAKES = "int"

@@ -25,120 +25,120 @@ class Expression(Op, PythonTier):
         return pyobject
 
 
-class Unary(Expression, Pure):
+class UnaryExpression(Expression, Pure):
     """One operand, one result."""
 
     operand: Value = operand()
 
 
-class Binary(Expression, Pure):
+class BinaryExpression(Expression, Pure):
     """Two operands, one result."""
 
     lhs: Value = operand()
     rhs: Value = operand()
 
 
-class Add(Binary, name="add"):
+class Add(BinaryExpression, name="add"):
     """Python's `a + b`."""
 
 
-class Sub(Binary, name="sub"):
+class Sub(BinaryExpression, name="sub"):
     """Python's `a - b`."""
 
 
-class Mul(Binary, name="mul"):
+class Mul(BinaryExpression, name="mul"):
     """Python's `a * b`."""
 
 
-class Div(Binary, name="div"):
+class Div(BinaryExpression, name="div"):
     """Python's `a / b`."""
 
 
-class FloorDiv(Binary, name="floordiv"):
+class FloorDiv(BinaryExpression, name="floordiv"):
     """Python's `a // b`."""
 
 
-class Mod(Binary, name="mod"):
+class Mod(BinaryExpression, name="mod"):
     """Python's `a % b`."""
 
 
-class Pow(Binary, name="pow"):
+class Pow(BinaryExpression, name="pow"):
     """Python's `a ** b`."""
 
 
-class And(Binary, name="and"):
+class And(BinaryExpression, name="and"):
     """Python's `a & b`."""
 
 
-class Or(Binary, name="or"):
+class Or(BinaryExpression, name="or"):
     """Python's `a | b`."""
 
 
-class Xor(Binary, name="xor"):
+class Xor(BinaryExpression, name="xor"):
     """Python's `a ^ b`."""
 
 
-class Shl(Binary, name="shl"):
+class Shl(BinaryExpression, name="shl"):
     """Python's `a << b`."""
 
 
-class Shr(Binary, name="shr"):
+class Shr(BinaryExpression, name="shr"):
     """Python's `a >> b`."""
 
 
-class Eq(Binary, name="eq"):
+class Eq(BinaryExpression, name="eq"):
     """Python's `a == b`."""
 
 
-class Ne(Binary, name="ne"):
+class Ne(BinaryExpression, name="ne"):
     """Python's `a != b`."""
 
 
-class Lt(Binary, name="lt"):
+class Lt(BinaryExpression, name="lt"):
     """Python's `a < b`."""
 
 
-class Le(Binary, name="le"):
+class Le(BinaryExpression, name="le"):
     """Python's `a <= b`."""
 
 
-class Gt(Binary, name="gt"):
+class Gt(BinaryExpression, name="gt"):
     """Python's `a > b`."""
 
 
-class Ge(Binary, name="ge"):
+class Ge(BinaryExpression, name="ge"):
     """Python's `a >= b`."""
 
 
-class Is(Binary, name="is"):
+class Is(BinaryExpression, name="is"):
     """Python's `a is b`."""
 
 
-class IsNot(Binary, name="is_not"):
+class IsNot(BinaryExpression, name="is_not"):
     """Python's `a is not b`."""
 
 
-class In(Binary, name="in"):
+class In(BinaryExpression, name="in"):
     """Python's `a in b`."""
 
 
-class NotIn(Binary, name="not_in"):
+class NotIn(BinaryExpression, name="not_in"):
     """Python's `a not in b`."""
 
 
-class Neg(Unary, name="neg"):
+class Neg(UnaryExpression, name="neg"):
     """Python's `-a`."""
 
 
-class Pos(Unary, name="pos"):
+class Pos(UnaryExpression, name="pos"):
     """Python's `+a`."""
 
 
-class Invert(Unary, name="invert"):
+class Invert(UnaryExpression, name="invert"):
     """Python's `~a`."""
 
 
-class Not(Unary, name="not"):
+class Not(UnaryExpression, name="not"):
     """Python's `not a`."""
 
 

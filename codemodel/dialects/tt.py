@@ -11,7 +11,14 @@ from collections.abc import Sequence
 
 from ziggurat.codemodel import traits
 from ziggurat.codemodel.assembly import constraints_error, parts_of, template_error
-from ziggurat.codemodel.dialects.arith import Binary, Conditional, FloatBinary, axis_of, require_of, tensor_of
+from ziggurat.codemodel.dialects.arith import (
+    BinaryElementwise,
+    Conditional,
+    FloatBinary,
+    axis_of,
+    require_of,
+    tensor_of,
+)
 from ziggurat.codemodel.dialects.math import FloatUnary
 from ziggurat.codemodel.dialects.scf import packed
 from ziggurat.codemodel.dialects.tt_memory import *
@@ -237,7 +244,7 @@ class PreciseSqrt(FloatUnary, name="tt.precise_sqrt"):
     """Correctly rounded square root, also on targets whose own root is approximate."""
 
 
-class MulHiUI(Binary, name="tt.mulhiui"):
+class MulHiUI(BinaryElementwise, name="tt.mulhiui"):
     """The upper half of the product of two unsigned integers."""
 
     TAKES = "unsigned"

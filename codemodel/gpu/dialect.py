@@ -16,7 +16,7 @@ from ziggurat.codemodel.gpu.dialect_copies import *
 from ziggurat.codemodel.gpu.dialect_matrix import *
 from ziggurat.codemodel.gpu.dialect_shared import *
 from ziggurat.codemodel.gpu.dialect_shared import buffer_of, laid_out, require_mbarriers
-from ziggurat.codemodel.gpu.scope import Scope, Scoped, check_roles, scopes_of_roles
+from ziggurat.codemodel.gpu.scope import Scoped, WarpScope, check_roles, scopes_of_roles
 from ziggurat.codemodel.op import Body, Op, Value, require
 from ziggurat.codemodel.traits import Isolated, MemoryRead, MemoryWrite, Pure, SymbolTable
 from ziggurat.codemodel.types import ScalarType, TensorType, Type, element_of, i32, shape_of
@@ -36,8 +36,8 @@ class Module(Scoped, Isolated, SymbolTable, name="gpu.module"):
     scratch: int = attribute(int, default=0)
 
     @property
-    def scopes(self) -> tuple[Scope, ...]:
-        return (Scope(0, self.num_warps),)
+    def scopes(self) -> tuple[WarpScope, ...]:
+        return (WarpScope(0, self.num_warps),)
 
     def check_bodies(self) -> None:
         super().check_bodies()
@@ -145,7 +145,7 @@ class WarpSpecialize(Scoped, name="gpu.warp_specialize"):
     barriers: Sequence[int] = attribute([int])
 
     @property
-    def scopes(self) -> tuple[Scope, ...]:
+    def scopes(self) -> tuple[WarpScope, ...]:
         return scopes_of_roles(self.warps, self.registers, self.barriers)
 
     def check(self) -> None:

@@ -7,9 +7,9 @@ and the 3 high bits along m (or n, in an operand b). A whole tile repeats the fr
 warps. In a batch of tiles, the warps share the matrices, and each warp holds further matrices in further registers.
 
     unit = UNITS["m16n8k16"]
-    c = accumulator(unit, (128, 64), Warps(4, 1, 4))          # a wgmma's: 4 warps down the rows
-    a = operand_a(unit, (128, 32), Warps(4, 1, 4))
-    c = accumulator(unit, (8, 32, 32), Warps(1, 2, 8, batches=4))    # 2 warps for a matrix, each with 2 of the 8
+    c = accumulator(unit, (128, 64), WarpGrid(4, 1, 4))          # a wgmma's: 4 warps down the rows
+    a = operand_a(unit, (128, 32), WarpGrid(4, 1, 4))
+    c = accumulator(unit, (8, 32, 32), WarpGrid(1, 2, 8, batches=4))    # 2 warps for a matrix, each with 2 of the 8
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ def unit_for(element: ScalarType, shape: tuple[int, int, int], target: str) -> U
 
 
 @attrs.frozen
-class Warps:
+class WarpGrid:
     """The division of a tile among the warps of a CTA: `rows` × `columns` of them; the others of `count` have copies.
 
     There are `batches` times as many for a batch of tiles, and each of these parts has every `batches`-th tile. The low
@@ -103,7 +103,7 @@ def _powers(start: int, stop: int, scale: int) -> list[int]:
 
 
 def _shared_out(
-    shape: Shape, warps: Warps, registers: Sequence[int], lanes: Sequence[int], of_warps: Sequence[int]
+    shape: Shape, warps: WarpGrid, registers: Sequence[int], lanes: Sequence[int], of_warps: Sequence[int]
 ) -> Layout:
     """The layout of a batch from that of its first matrix."""
     count, size = math.prod(shape[:-2]), shape[-2] * shape[-1]
@@ -112,7 +112,7 @@ def _shared_out(
     return Layout((*registers, *_powers(warps.batches, count, size)), tuple(lanes), (*bases, *spare))
 
 
-def accumulator(unit: Unit, shape: Shape, warps: Warps) -> Layout:
+def accumulator(unit: Unit, shape: Shape, warps: WarpGrid) -> Layout:
     """The layout of c and of the result, m × n: each warp has neighbouring columns, the rows go around the warps."""
     if warps.swapped:
         across = shape[::-1]
@@ -130,7 +130,7 @@ def accumulator(unit: Unit, shape: Shape, warps: Warps) -> Layout:
     return _shared_out(shape, warps, registers, lanes, [*_powers(unit.m, around, n), *_powers(own, n, 1)])
 
 
-def operand_a(unit: Unit, shape: Shape, warps: Warps) -> Layout:
+def operand_a(unit: Unit, shape: Shape, warps: WarpGrid) -> Layout:
     """The layout of a, m × k: warps beside each other hold the same."""
     m, k = shape[-2:]
     pack, around = unit.pack, unit.m * warps.rows
@@ -139,7 +139,7 @@ def operand_a(unit: Unit, shape: Shape, warps: Warps) -> Layout:
     return _shared_out(shape, warps, registers, lanes, [*_powers(unit.m, around, k), *[0] * bits_of(warps.columns)])
 
 
-def operand_b(unit: Unit, shape: Shape, warps: Warps) -> Layout:
+def operand_b(unit: Unit, shape: Shape, warps: WarpGrid) -> Layout:
     """The layout of b, k × n: warps above each other hold the same."""
     k, n = shape[-2:]
     pack, own = unit.pack, n // warps.columns
@@ -148,7 +148,7 @@ def operand_b(unit: Unit, shape: Shape, warps: Warps) -> Layout:
     return _shared_out(shape, warps, registers, lanes, [*[0] * bits_of(warps.rows), *_powers(own, n, 1)])
 
 
-def warps_of(layout: Layout, unit: Unit, shape: Shape) -> Warps | None:
+def warps_of(layout: Layout, unit: Unit, shape: Shape) -> WarpGrid | None:
     """The division among warps of a tile or a batch whose accumulator has this layout; None if it is not the unit's."""
     count = layout.num_warps
     height, width = shape[-2:]
@@ -159,7 +159,7 @@ def warps_of(layout: Layout, unit: Unit, shape: Shape) -> Warps | None:
         for batches in _shares(min(count, math.prod(shape[:-2]))):
             for rows in _shares(min(count // batches, m // unit.m)):
                 for columns in _shares(min(count // batches // rows, n // unit.n)):
-                    candidate = Warps(rows, columns, count, batches, paired, swapped)
+                    candidate = WarpGrid(rows, columns, count, batches, paired, swapped)
                     if (rows >= 4 or not paired) and accumulator(unit, shape, candidate) == layout:
                         return candidate
     return None

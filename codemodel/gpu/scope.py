@@ -27,7 +27,7 @@ ROLE_REGISTERS = range(24, 257, 8)  # The registers a thread that setmaxnreg tak
 
 
 @attrs.frozen
-class Scope:
+class WarpScope:
     """The warps that run some ops: `warps` of a CTA, from number `first` on.
 
     They meet at the named barrier of number `barrier`. Each thread has `registers`; None is what the launch gives.
@@ -61,7 +61,7 @@ class Scoped(Op):
     """An op whose bodies run in scopes of their own."""
 
     @property
-    def scopes(self) -> tuple[Scope, ...]:
+    def scopes(self) -> tuple[WarpScope, ...]:
         """The scope of each body."""
         raise NotImplementedError
 
@@ -81,7 +81,7 @@ def _inside(op: Op) -> Iterator[Value]:
             yield from _inside(inner)
 
 
-def scope_of(op: Op) -> Scope:
+def scope_of(op: Op) -> WarpScope:
     """The scope in which an op of a GPU model runs."""
     for inner, owner in pairwise(op.path()):
         if isinstance(owner, Scoped):
@@ -90,11 +90,11 @@ def scope_of(op: Op) -> Scope:
     raise InternalError(f"{op.NAME} stands in no scope", str(op.root()))
 
 
-def scopes_of_roles(warps: Sequence[int], registers: Sequence[int], barriers: Sequence[int]) -> tuple[Scope, ...]:
+def scopes_of_roles(warps: Sequence[int], registers: Sequence[int], barriers: Sequence[int]) -> tuple[WarpScope, ...]:
     """The scopes of roles whose warps follow each other. A role without a barrier is run by its first warp alone."""
     firsts = accumulate(warps, initial=0)
     each = zip(firsts, warps, registers, barriers, strict=False)
-    return tuple(Scope(first, count if barrier else 1, of, barrier) for first, count, of, barrier in each)
+    return tuple(WarpScope(first, count if barrier else 1, of, barrier) for first, count, of, barrier in each)
 
 
 def check_roles(warps: Sequence[int], registers: Sequence[int], barriers: Sequence[int], roles: int) -> None:

@@ -33,16 +33,16 @@ from ziggurat.frontends.reflection.names import BUILTINS, DYNAMIC, Names, builti
 from ziggurat.frontends.reflection.source import Source
 from ziggurat.frontends.reflection.unsupported import unsupported
 
-_BINARY: dict[type[ast.operator], type[py.Binary]] = {
+_BINARY: dict[type[ast.operator], type[py.BinaryExpression]] = {
     ast.Add: py.Add, ast.Sub: py.Sub, ast.Mult: py.Mul, ast.Div: py.Div, ast.FloorDiv: py.FloorDiv, ast.Mod: py.Mod,
     ast.Pow: py.Pow, ast.BitAnd: py.And, ast.BitOr: py.Or, ast.BitXor: py.Xor, ast.LShift: py.Shl,
     ast.RShift: py.Shr,
 }  # fmt: skip
-_COMPARE: dict[type[ast.cmpop], type[py.Binary]] = {
+_COMPARE: dict[type[ast.cmpop], type[py.BinaryExpression]] = {
     ast.Eq: py.Eq, ast.NotEq: py.Ne, ast.Lt: py.Lt, ast.LtE: py.Le, ast.Gt: py.Gt, ast.GtE: py.Ge, ast.Is: py.Is,
     ast.IsNot: py.IsNot, ast.In: py.In, ast.NotIn: py.NotIn,
 }  # fmt: skip
-_UNARY: dict[type[ast.unaryop], type[py.Unary]] = {
+_UNARY: dict[type[ast.unaryop], type[py.UnaryExpression]] = {
     ast.USub: py.Neg, ast.UAdd: py.Pos, ast.Invert: py.Invert, ast.Not: py.Not,
 }  # fmt: skip
 
@@ -51,7 +51,7 @@ _CLASSES = (bool, int, float, str, tuple)
 
 
 @attrs.frozen
-class Outer:
+class OuterObjects:
     """The functions and the other objects of Python from outside of a function, by the symbols in its model."""
 
     callees: dict[str, Function] = attrs.field(factory=dict[str, Function])
@@ -65,7 +65,7 @@ class Expressions(ast.NodeVisitor, Bodies):
     becomes an op and is added to `deferred` instead.
     """
 
-    def __init__(self, names: Names, source: Source, builder: Builder, outer: Outer) -> None:
+    def __init__(self, names: Names, source: Source, builder: Builder, outer: OuterObjects) -> None:
         self.names = names
         self.language = names.language
         self.source = source
@@ -295,7 +295,7 @@ class Expressions(ast.NodeVisitor, Bodies):
         first = self.expression(node.left)
         return self.add(op(first, self.expression(node.right)), node)
 
-    def operator(self, operator: ast.operator, node: ast.AST) -> type[py.Binary]:
+    def operator(self, operator: ast.operator, node: ast.AST) -> type[py.BinaryExpression]:
         """The op of the binary operator of `node`."""
         op = _BINARY.get(type(operator))
         if op is None:

@@ -18,7 +18,7 @@ from ziggurat.codemodel.types import Type, constexpr_type, pyobject
 from ziggurat.frontends.language.function import Function, Use, written_function
 from ziggurat.frontends.language.languages import EXPLICIT, Language
 from ziggurat.frontends.reflection.annotations import annotated_type
-from ziggurat.frontends.reflection.expressions import Outer
+from ziggurat.frontends.reflection.expressions import OuterObjects
 from ziggurat.frontends.reflection.names import Names
 from ziggurat.frontends.reflection.source import Source, find_source, read_lines
 from ziggurat.frontends.reflection.statements import Statements
@@ -77,7 +77,7 @@ def _model(
     language: Language,
     cls: type[Any] | None = None,
     code: types.CodeType | None = None,
-) -> tuple[Op, Outer, tuple[Use, ...], dict[str, Type]]:
+) -> tuple[Op, OuterObjects, tuple[Use, ...], dict[str, Type]]:
     """The model of a function with its source in these lines, the objects that it refers to, its outer values, and the
     types that the annotations of parameters declare.
 
@@ -87,7 +87,7 @@ def _model(
     source = find_source(fn, lines or read_lines(fn), code)
     parameters = _parameters(source)[cls is not None :]
     names = Names(fn, source, language)
-    outer = Outer()
+    outer = OuterObjects()
     notes = fn.__annotations__
     annotated = {p.arg: annotated_type(p.arg, notes.get(p.arg), p, names) for p in parameters}
     plain = (constexpr_type if type_ == constexpr_type else pyobject for type_ in annotated.values())

@@ -17,7 +17,7 @@ from ziggurat.frontends.language.languages import Spelling
 from ziggurat.frontends.language.programs import HINTS
 from ziggurat.frontends.language.signature import Call
 from ziggurat.frontends.reflection.annotations import annotated_type
-from ziggurat.frontends.reflection.expressions import Expressions, Outer
+from ziggurat.frontends.reflection.expressions import Expressions, OuterObjects
 from ziggurat.frontends.reflection.names import Names
 from ziggurat.frontends.reflection.scopes import Declaration, assigned_names, constant_names, declarations, returns
 from ziggurat.frontends.reflection.source import Source
@@ -29,7 +29,7 @@ _CONSTANT = VarType(constexpr_type)
 class Statements(Expressions):
     """Reflects statements at the place of `builder`."""
 
-    def __init__(self, names: Names, source: Source, builder: Builder, outer: Outer) -> None:
+    def __init__(self, names: Names, source: Source, builder: Builder, outer: OuterObjects) -> None:
         super().__init__(names, source, builder, outer)
         self.loops = 0
         # The name of the object that an `__init__` makes.

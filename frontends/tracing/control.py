@@ -10,7 +10,7 @@ from ziggurat.codemodel.dialects import core, py
 from ziggurat.codemodel.errors import KernelTypeError
 from ziggurat.codemodel.op import Value
 from ziggurat.codemodel.types import VarType, pyobject
-from ziggurat.frontends.tracing.symbols import Symbol
+from ziggurat.frontends.tracing.symbols import TracedValue
 from ziggurat.frontends.tracing.trace import Trace, caller_location, current_trace, require_callable
 
 
@@ -31,7 +31,7 @@ def for_(start: Any, stop: Any, step: Any, initial: Any, body: Callable[..., Any
         return trace.record(py.Invoke(values, "zg.range", keywords=tuple(options))).value
 
     def iteration(index: Value) -> None:
-        result = body(Symbol(trace, index), *_load(trace, variables))
+        result = body(TracedValue(trace, index), *_load(trace, variables))
         _store(trace, variables, initial, result, "the body of zg.for_ gives")
 
     iterable, suite = trace.body(bounds), trace.body(iteration, [pyobject])
@@ -69,7 +69,7 @@ def if_(condition: Any, then: Callable[[], Any], otherwise: Callable[[], Any] | 
     require_callable(then, "the first part of zg.if_", 0)
     if otherwise is not None:
         require_callable(otherwise, "the second part of zg.if_", 0)
-    if not isinstance(condition, Symbol):
+    if not isinstance(condition, TracedValue):
         branch = then if condition else otherwise
         return branch() if branch is not None else None
     test = trace.value(condition)
@@ -99,7 +99,7 @@ def _items(values: Any) -> tuple[Any, ...]:
     return tuple(values) if isinstance(values, tuple | list) else (values,)  # pyright: ignore[reportUnknownArgumentType, reportUnknownVariableType]
 
 
-def _packed(like: Any, values: Sequence[Symbol]) -> Any:
+def _packed(like: Any, values: Sequence[TracedValue]) -> Any:
     """Values in the form of `like`: one value, a tuple, or None."""
     if like is None:
         return None
@@ -115,7 +115,7 @@ def _variable(builder: Builder, name: str, initial: Value | None) -> Value:
     return builder.add(core.Var(initial, name=name, type=VarType(pyobject)), caller_location())
 
 
-def _load(trace: Trace, variables: Sequence[Value]) -> list[Symbol]:
+def _load(trace: Trace, variables: Sequence[Value]) -> list[TracedValue]:
     return [trace.record(core.VarLoad(var)) for var in variables]
 
 

@@ -20,7 +20,7 @@ class _NoAttribute(KernelTypeError, AttributeError):
     """The error of an attribute that symbols lack. `hasattr` takes it as any `AttributeError`."""
 
 
-class Symbol:
+class TracedValue:
     """A value of the kernel under construction. Scalars have Python's operators; tensors take explicit calls."""
 
     __slots__ = ("trace", "value")
@@ -34,11 +34,11 @@ class Symbol:
         """The type in the Python model: `object` until attribution."""
         return self.value.type
 
-    def load(self, offsets: Any) -> Symbol:
+    def load(self, offsets: Any) -> TracedValue:
         """The block of a tensor descriptor at these offsets."""
         return self.trace.record(py.Invoke([self.value, self.trace.value(offsets)], ".load"))
 
-    def store(self, offsets: Any, value: Any) -> Symbol:
+    def store(self, offsets: Any, value: Any) -> TracedValue:
         """Write a block of a tensor descriptor at these offsets."""
         return self.trace.record(py.Invoke([self.value, self.trace.value(offsets), self.trace.value(value)], ".store"))
 
@@ -53,13 +53,13 @@ class Symbol:
         except KernelTypeError as error:
             raise _NoAttribute(error.summary, error.location, error.hint) from None
 
-    def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **keywords: Any) -> Symbol:
+    def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **keywords: Any) -> TracedValue:
         """Operators of NumPy's numbers with a symbol, which NumPy computes by ufuncs. It refuses others."""
         op = _UFUNCS.get(ufunc.__name__)
         if op is None or method != "__call__" or keywords:
             self._refuse_numpy(ufunc.__name__)
         # A comparison has numbers as arrays without axes.
-        numbers = (x if isinstance(x, Symbol) or getattr(x, "shape", None) != () else x[()] for x in inputs)
+        numbers = (x if isinstance(x, TracedValue) or getattr(x, "shape", None) != () else x[()] for x in inputs)
         return self.trace.record(op(*map(self.trace.value, numbers)))
 
     def __array_function__(self, function: Any, types: Any, arguments: Any, keywords: Any) -> NoReturn:
@@ -69,25 +69,25 @@ class Symbol:
         call = name if name in SIGNATURES else "<name>"
         self.trace.fail(f"NumPy's '{name}' does not work on a value of the kernel", f"call zg.{call}(…) instead")
 
-    def __getitem__(self, index: Any) -> Symbol:
+    def __getitem__(self, index: Any) -> TracedValue:
         return self.trace.record(py.Subscript(self.value, self.trace.value(index)))
 
-    def __divmod__(self, other: Any) -> tuple[Symbol, Symbol]:
+    def __divmod__(self, other: Any) -> tuple[TracedValue, TracedValue]:
         return self // other, self % other
 
-    def __rdivmod__(self, other: Any) -> tuple[Symbol, Symbol]:
+    def __rdivmod__(self, other: Any) -> tuple[TracedValue, TracedValue]:
         return other // self, other % self
 
-    def __abs__(self) -> Symbol:
+    def __abs__(self) -> TracedValue:
         return self.trace.record(py.Invoke([self.value], "builtins.abs"))
 
-    def __neg__(self) -> Symbol:
+    def __neg__(self) -> TracedValue:
         return self.trace.record(py.Neg(self.value))
 
-    def __pos__(self) -> Symbol:
+    def __pos__(self) -> TracedValue:
         return self
 
-    def __invert__(self) -> Symbol:
+    def __invert__(self) -> TracedValue:
         return self.trace.record(py.Invert(self.value))
 
     def __repr__(self) -> str:
@@ -97,11 +97,11 @@ class Symbol:
 
 
 # Python's methods of operators that have an op, for the symbol as the left operand.
-_OPERATORS: dict[str, type[py.Binary]] = {
+_OPERATORS: dict[str, type[py.BinaryExpression]] = {
     "add": py.Add, "sub": py.Sub, "mul": py.Mul, "truediv": py.Div, "floordiv": py.FloorDiv, "mod": py.Mod,
     "pow": py.Pow, "and": py.And, "or": py.Or, "xor": py.Xor, "lshift": py.Shl, "rshift": py.Shr,
 }  # fmt: skip
-_COMPARISONS: dict[str, type[py.Binary]] = {
+_COMPARISONS: dict[str, type[py.BinaryExpression]] = {
     "eq": py.Eq, "ne": py.Ne, "lt": py.Lt, "le": py.Le, "gt": py.Gt, "ge": py.Ge,
 }  # fmt: skip
 # The names that NumPy has for Python's operators, where they differ.
@@ -136,28 +136,28 @@ _REFUSED = {
 }
 
 
-def _left(op: type[py.Binary]) -> Callable[[Symbol, Any], Symbol]:
+def _left(op: type[py.BinaryExpression]) -> Callable[[TracedValue, Any], TracedValue]:
     return lambda self, other: self.trace.record(op(self.trace.value(self), self.trace.value(other)))
 
 
-def _right(op: type[py.Binary]) -> Callable[[Symbol, Any], Symbol]:
+def _right(op: type[py.BinaryExpression]) -> Callable[[TracedValue, Any], TracedValue]:
     return lambda self, other: self.trace.record(op(self.trace.value(other), self.trace.value(self)))
 
 
 def _refusal(message: str, hint: str) -> Callable[..., NoReturn]:
-    def refuse(self: Symbol, *_: Any) -> NoReturn:
+    def refuse(self: TracedValue, *_: Any) -> NoReturn:
         self.trace.fail(message, hint)
 
     return refuse
 
 
 for _name, _op in {**_OPERATORS, **_COMPARISONS}.items():
-    setattr(Symbol, f"__{_name}__", _left(_op))
+    setattr(TracedValue, f"__{_name}__", _left(_op))
 for _name, _op in _OPERATORS.items():
-    setattr(Symbol, f"__r{_name}__", _right(_op))
+    setattr(TracedValue, f"__r{_name}__", _right(_op))
 for _names, _words in _REFUSED.items():
     for _name in _names.split():
-        setattr(Symbol, f"__{_name}__", _refusal(*_words))
+        setattr(TracedValue, f"__{_name}__", _refusal(*_words))
 
 
 class ConstantInt(int):

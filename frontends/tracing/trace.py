@@ -24,7 +24,7 @@ from ziggurat.frontends.language import Function
 from ziggurat.frontends.language.constants import as_constant
 from ziggurat.frontends.language.function import Default
 from ziggurat.frontends.language.signature import Signature, active_recorder
-from ziggurat.frontends.tracing.symbols import ConstantFloat, ConstantInt, Symbol, constant_argument
+from ziggurat.frontends.tracing.symbols import ConstantFloat, ConstantInt, TracedValue, constant_argument
 
 
 class Trace(Bodies):
@@ -36,9 +36,9 @@ class Trace(Bodies):
         # The builders of the unfinished bodies, outermost first. Only their values can be used.
         self.open: list[Builder] = [builder]
 
-    def record(self, op: Op) -> Symbol:
+    def record(self, op: Op) -> TracedValue:
         """Append an op of the Python model, with the user's present line as its location."""
-        return Symbol(self, self.builder.add(op, caller_location()))
+        return TracedValue(self, self.builder.add(op, caller_location()))
 
     def fail(self, message: str, hint: str) -> NoReturn:
         """Raise an error at the user's present line."""
@@ -46,7 +46,7 @@ class Trace(Bodies):
 
     def value(self, thing: Any) -> Value:
         """The value of the model for a symbol or a Python constant."""
-        if isinstance(thing, Symbol):
+        if isinstance(thing, TracedValue):
             if thing.trace is not self:
                 self.fail("a value of another trace is used here", "use values in the kernel that made them")
             if not self.open:
@@ -61,7 +61,7 @@ class Trace(Bodies):
             return thing.parameter
         if isinstance(thing, tuple | list):
             thing = cast(tuple[Any, ...], tuple(thing))  # pyright: ignore[reportUnknownArgumentType]
-            if any(isinstance(item, Symbol) for item in thing):
+            if any(isinstance(item, TracedValue) for item in thing):
                 return self.builder.add(py.Pack([self.value(item) for item in thing]), caller_location())
         if isinstance(thing, Function):
             return self.builder.add(core.FuncRef(self.link(thing), pyobject), caller_location())
@@ -97,7 +97,7 @@ class Trace(Bodies):
         """The symbol by which the model refers to a function."""
         return symbol_of(self.callees, function.fn.__qualname__, function, "_")
 
-    def results(self, symbol: Symbol, count: int | None) -> Any:
+    def results(self, symbol: TracedValue, count: int | None) -> Any:
         """A symbol for the result of a call, or a tuple of `count` symbols for its components."""
         if count is None:
             return symbol
@@ -134,7 +134,7 @@ def begin(arguments: Sequence[Any]) -> tuple[Trace, tuple[Any, ...]]:
     builder = Builder.root(types, pyobject)
     trace = Trace(builder)
     symbols = [
-        Symbol(trace, parameter) if isinstance(argument, Type) else constant_argument(argument, parameter)
+        TracedValue(trace, parameter) if isinstance(argument, Type) else constant_argument(argument, parameter)
         for argument, parameter in zip(arguments, builder.parameters, strict=True)
     ]
     return trace, tuple(symbols)

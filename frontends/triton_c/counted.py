@@ -19,7 +19,7 @@ from ziggurat.frontends.triton_c.library import CONSTANTS, EFFECTS, call_of
 from ziggurat.frontends.triton_c.trees import grouped, without_groups
 
 if TYPE_CHECKING:
-    from ziggurat.frontends.triton_c.statements import Statements
+    from ziggurat.frontends.triton_c.statements import CStatements
 
 # For each comparison, the direction of counting and the number to add to the bound to leave it out of the range.
 _COMPARISONS = {"<": (1, 0), "<=": (1, 1), ">": (-1, 0), ">=": (-1, -1)}
@@ -46,7 +46,7 @@ class Counted:
     negated: bool
 
 
-def counting_head(reader: Statements, initial: Node, test: Node, step: Node, suite: Node) -> Counted | None:
+def counting_head(reader: CStatements, initial: Node, test: Node, step: Node, suite: Node) -> Counted | None:
     """The range of a loop that counts; None for another loop."""
     counter = _counter(reader, initial)
     if counter is None or test is None or step is None:
@@ -84,7 +84,7 @@ def counting_head(reader: Statements, initial: Node, test: Node, step: Node, sui
     )  # fmt: skip
 
 
-def _counter(reader: Statements, initial: Node) -> tuple[Node, str, ScalarType, Node] | None:
+def _counter(reader: CStatements, initial: Node) -> tuple[Node, str, ScalarType, Node] | None:
     """The one integer that the head of a loop declares: its declaration, name, type and initial value."""
     if initial is None or initial.data != "declaration" or len(initial.children) != 2:
         return None
@@ -164,7 +164,7 @@ def _assigned(tree: Node) -> Iterator[str]:
             yield str(target.children[0])
 
 
-def _is_integer(reader: Statements, tree: Node) -> bool:
+def _is_integer(reader: CStatements, tree: Node) -> bool:
     """Whether an expression is an integer as far as its names, literals and casts tell."""
     if isinstance(tree, lark.Token):
         return tree.type != "FLOAT"
@@ -185,7 +185,7 @@ def _is_integer(reader: Statements, tree: Node) -> bool:
     return all(_is_integer(reader, child) for child in tree.children if child is not None)
 
 
-def _is_fixed(reader: Statements, tree: Node, changed: set[str]) -> bool:
+def _is_fixed(reader: CStatements, tree: Node, changed: set[str]) -> bool:
     """Whether an expression has the same value in every iteration, in which these variables change."""
     for part in tree.iter_subtrees():
         if part.data in ("assign", "step", "step_after", "load", "masked"):

@@ -25,13 +25,13 @@ from ziggurat.frontends.triton_c.declared import Specifiers, scalar_of
 from ziggurat.frontends.triton_c.grammar import Node
 from ziggurat.frontends.triton_c.library import BINARY, CONDITIONS, CONSTANTS, EFFECTS, NAMES, TO_POINTEES, call_of
 from ziggurat.frontends.triton_c.literals import literal, static_value, unescaped
-from ziggurat.frontends.triton_c.source import Source
+from ziggurat.frontends.triton_c.source import CSource
 from ziggurat.frontends.triton_c.trees import grouped, without_groups
 
 if TYPE_CHECKING:
     from collections.abc import Generator
 
-    from ziggurat.frontends.triton_c.reader import Program
+    from ziggurat.frontends.triton_c.reader import CProgram
 
 _VARIABLE = VarType(pyobject)
 
@@ -57,12 +57,12 @@ class Variable:
     readonly: bool = False
 
 
-class Expressions(Bodies):
+class CExpressions(Bodies):
     """Reads expressions into `builder`. `scopes` has the variables of each block around, outermost first."""
 
-    def __init__(self, program: Program, builder: Builder) -> None:
+    def __init__(self, program: CProgram, builder: Builder) -> None:
         self.program = program
-        self.source: Source = program.source
+        self.source: CSource = program.source
         self.builder = builder
         self.scopes: list[dict[str, Variable | None]] = [{}]
         # The shape of every scalar.
@@ -540,8 +540,8 @@ class Expressions(Bodies):
         return before[0], after
 
 
-_READERS: Mapping[str, Callable[[Expressions, Node], Value]] = {
-    name: getattr(Expressions, name)
+_READERS: Mapping[str, Callable[[CExpressions, Node], Value]] = {
+    name: getattr(CExpressions, name)
     for name in (
         "name", "number", "string", "group", "commas", "unary", "chain", "binary", "choose", "range", "load", "masked",
         "cast", "sizeof", "subscript", "member", "call", "assign", "step", "step_after",

@@ -10,7 +10,7 @@ from ziggurat.codemodel.errors import KernelValueError
 from ziggurat.codemodel.types import ScalarType, i64, u32, u64
 from ziggurat.frontends.triton_c.grammar import Node
 from ziggurat.frontends.triton_c.library import CONSTANTS
-from ziggurat.frontends.triton_c.source import Source
+from ziggurat.frontends.triton_c.source import CSource
 from ziggurat.frontends.triton_c.trees import grouped
 
 _ESCAPE = re.compile(r"\\([0-7]{1,3}|x[0-9a-fA-F]+|.)", re.DOTALL)
@@ -35,7 +35,7 @@ _KNOWN: Mapping[str, Callable[[int, int], int]] = {
 }  # fmt: skip
 
 
-def literal(node: Node, source: Source) -> tuple[Any, ScalarType | None]:
+def literal(node: Node, source: CSource) -> tuple[Any, ScalarType | None]:
     """The number of a literal, and the type that its suffix gives it."""
     token = node.children[0]
     text = str(token)
@@ -85,7 +85,7 @@ def unescaped(text: str) -> str:
     return _ESCAPE.sub(escape, text[1:-1])
 
 
-def static_value(node: Node, source: Source, is_variable: Callable[[str], bool]) -> int | None:
+def static_value(node: Node, source: CSource, is_variable: Callable[[str], bool]) -> int | None:
     """The value of an expression of integer literals and constants; None for another expression."""
     if node.data == "group":
         return static_value(node.children[1], source, is_variable)

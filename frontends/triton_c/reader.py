@@ -11,12 +11,12 @@ from ziggurat.codemodel.dialects import core
 from ziggurat.codemodel.errors import KernelErrors, KernelNameError, KernelSyntaxError, ZigguratError
 from ziggurat.codemodel.types import PtrType, ScalarType, pyobject
 from ziggurat.frontends.triton_c.declared import Specifiers
-from ziggurat.frontends.triton_c.expressions import Expressions
+from ziggurat.frontends.triton_c.expressions import CExpressions
 from ziggurat.frontends.triton_c.grammar import Node, merge_tokens, parse
 from ziggurat.frontends.triton_c.library import EFFECTS, call_of
 from ziggurat.frontends.triton_c.preprocess import preprocess
-from ziggurat.frontends.triton_c.source import Source
-from ziggurat.frontends.triton_c.statements import Statements
+from ziggurat.frontends.triton_c.source import CSource
+from ziggurat.frontends.triton_c.statements import CStatements
 
 
 @attrs.define(eq=False)
@@ -34,7 +34,7 @@ class FunctionSource:
         """Whether a parameter `float x[]` is a pointer: as C has it, where there are no sizes."""
         return [*node.children[3].children] == [None]
 
-    def declaration(self, reader: Expressions, node: Node) -> tuple[Specifiers, ScalarType | PtrType, str]:
+    def declaration(self, reader: CExpressions, node: Node) -> tuple[Specifiers, ScalarType | PtrType, str]:
         """The specifiers, the type and the name of a parameter."""
         specifiers, stars, name, dims, *attributes = node.children
         specified = reader.with_attributes(reader.specifiers(specifiers), attributes)
@@ -67,7 +67,7 @@ class KernelSource:
     name: str
     functions: Mapping[str, core.Func]
     parameters: Sequence[ParameterSource]
-    source: Source
+    source: CSource
     included: tuple[str, ...] = ()
 
     @property
@@ -76,22 +76,22 @@ class KernelSource:
         return self.functions[self.name]
 
 
-class Program:
+class CProgram:
     """The functions of a source, while they are read. `constants` are the declarations outside of functions."""
 
-    def __init__(self, source: Source, tree: Node) -> None:
+    def __init__(self, source: CSource, tree: Node) -> None:
         self.source = source
         self.functions: dict[str, FunctionSource] = {}
         self.constants: list[Node] = []
         self._reached: dict[str, None] = {}
-        bare = Expressions(self, Builder.root((), pyobject))
+        bare = CExpressions(self, Builder.root((), pyobject))
         for part in tree.children:
             if part.data == "declaration":
                 self._constant(bare, part)
             elif part.data == "function":
                 self._function(bare, part)
 
-    def _constant(self, bare: Expressions, node: Node) -> None:
+    def _constant(self, bare: CExpressions, node: Node) -> None:
         if "const" not in bare.specifiers(node.children[0]).qualifiers:
             raise self.source.syntax(
                 "a variable outside of functions must be const",
@@ -100,7 +100,7 @@ class Program:
             )
         self.constants.append(node)
 
-    def _function(self, bare: Expressions, node: Node) -> None:
+    def _function(self, bare: CExpressions, node: Node) -> None:
         header, block = node.children
         specifiers, stars, token, nodes = header.children
         name = str(token)
@@ -177,7 +177,7 @@ class Program:
             function = self.functions[name]
             builder = Builder.root([pyobject] * len(function.parameters), pyobject)
             try:
-                body = Statements(self, builder, function).function_body()
+                body = CStatements(self, builder, function).function_body()
             except ZigguratError as error:
                 errors += error.parts
             else:
@@ -198,11 +198,11 @@ def read_kernel(text: str, file: str, macros: Mapping[str, str], name: str | Non
     `KernelTypeError` at the place that is wrong, and `KernelErrors` for several.
     """
     preprocessed = preprocess(text, file, macros)
-    source = Source(merge_tokens(preprocessed.tokens))
+    source = CSource(merge_tokens(preprocessed.tokens))
     try:
-        program = Program(source, parse(source.tokens))
+        program = CProgram(source, parse(source.tokens))
         kernel = program.kernel(name, file)
-        bare = Expressions(program, Builder.root((), pyobject))
+        bare = CExpressions(program, Builder.root((), pyobject))
         parameters = [_parameter(kernel, bare, node) for node in kernel.parameters]
         names = [parameter.name for parameter in parameters]
         for node, parameter in zip(kernel.parameters, names, strict=True):
@@ -214,7 +214,7 @@ def read_kernel(text: str, file: str, macros: Mapping[str, str], name: str | Non
     return KernelSource(kernel.name, models, parameters, source, preprocessed.includes)
 
 
-def _parameter(kernel: FunctionSource, bare: Expressions, node: Node) -> ParameterSource:
+def _parameter(kernel: FunctionSource, bare: CExpressions, node: Node) -> ParameterSource:
     declaration, type_, name = kernel.declaration(bare, node)
     is_pointer = isinstance(type_, PtrType)
     divisibility = max(declaration.aligned, declaration.multiple) if is_pointer else declaration.multiple

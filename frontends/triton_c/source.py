@@ -18,7 +18,7 @@ _MAX_DEFINITIONS = 3  # The number of macros whose definitions an error shows.
 
 
 @attrs.frozen
-class Source:
+class CSource:
     """The tokens of a source. `macros` has the places of the definitions that a place in the source comes from."""
 
     tokens: Sequence[Token]

@@ -14,20 +14,20 @@ from ziggurat.codemodel.op import Body, Op, Value
 from ziggurat.codemodel.types import PtrType, ScalarType, Type, VarType, pyobject
 from ziggurat.frontends.triton_c.counted import Counted, counting_head
 from ziggurat.frontends.triton_c.declared import Specifiers
-from ziggurat.frontends.triton_c.expressions import Expressions, Reported, Variable
+from ziggurat.frontends.triton_c.expressions import CExpressions, Reported, Variable
 from ziggurat.frontends.triton_c.grammar import Node
 from ziggurat.frontends.triton_c.trees import without_groups
 
 if TYPE_CHECKING:
-    from ziggurat.frontends.triton_c.reader import FunctionSource, Program
+    from ziggurat.frontends.triton_c.reader import CProgram, FunctionSource
 
 _VARIABLE = VarType(pyobject)
 
 
-class Statements(Expressions):
+class CStatements(CExpressions):
     """Reads the statements of a function."""
 
-    def __init__(self, program: Program, builder: Builder, function: FunctionSource) -> None:
+    def __init__(self, program: CProgram, builder: Builder, function: FunctionSource) -> None:
         super().__init__(program, builder)
         self.function = function
         # For each loop around the statement, a function that adds the ops between an iteration and the next.
@@ -338,8 +338,8 @@ class Statements(Expressions):
         self.add(core.Return(() if result is None else (result,)), node)
 
 
-_STATEMENTS: Final[dict[str, Callable[[Statements, Node], None]]] = {
-    name.removesuffix("_"): getattr(Statements, name)
+_STATEMENTS: Final[dict[str, Callable[[CStatements, Node], None]]] = {
+    name.removesuffix("_"): getattr(CStatements, name)
     for name in (
         "block", "declaration", "evaluate", "empty", "if_", "for_", "while_", "do", "break_", "continue_", "return_",
     )

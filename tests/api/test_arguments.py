@@ -9,7 +9,7 @@ import pytest
 
 import ziggurat as zg
 from ziggurat.codemodel.types import PtrType, TensorType, f32, i32
-from ziggurat.kernels.arguments import Divisible, Signature, bind, constant_of, constexpr_names, signature_of
+from ziggurat.kernels.arguments import Divisible, KernelSignature, bind, constant_of, constexpr_names, signature_of
 from ziggurat.transforms.attribution import constant
 
 
@@ -70,7 +70,7 @@ def test_a_signature_has_types_and_the_divisibility_of_run_time_arguments():
     assert result.types == (F32, i32, constant(64), constant(2.0), constant(True))
     assert result.divisibility == (16, 1)
     assert result == signature_of(kernel, (zg.divisible(F32), i32, 64), {"scale": 2.0})
-    assert hash(result) == hash(Signature(result.types, result.divisibility))
+    assert hash(result) == hash(KernelSignature(result.types, result.divisibility))
     assert result != signature_of(kernel, (F32, i32, 64), {})
 
 

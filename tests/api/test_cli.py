@@ -150,11 +150,11 @@ def test_docs(capsys):
 
 def test_the_cache_is_listed_and_cleared(tmp_path, monkeypatch, capsys):
     from ziggurat.backend.cuda import cache
-    from ziggurat.backend.cuda.binary import Binary, Parameter
+    from ziggurat.backend.cuda.binary import Binary, PtxParameter
 
     monkeypatch.setattr(cache, "default_directory", lambda: tmp_path)
     entries = cache.Cache(tmp_path)
-    entries.put("ab" * 32, Binary("k", "// ptx", 4, 0, (Parameter("ptr"),), "sm_90a", "add"))
+    entries.put("ab" * 32, Binary("k", "// ptx", 4, 0, (PtxParameter("ptr"),), "sm_90a", "add"))
     monkeypatch.setattr("ziggurat.backend.cuda.cache.Cache", lambda: entries)
     assert main(["cache"]) == 0
     assert "1 kernel(s)" in (text := capsys.readouterr().out) and "sm_90a  add" in text
@@ -258,12 +258,12 @@ def test_the_command_of_the_document_shows_what_it_says(capsys, monkeypatch):
 
 
 def test_choices_of_tuning_are_listed_shared_and_cleared(tmp_path, monkeypatch, capsys):
-    from ziggurat.backend.cuda.cache import Record, Records
+    from ziggurat.backend.cuda.cache import Records, TuningRecord
 
     monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.delenv("ZIGGURAT_CACHE_DIR", raising=False)
     about = {"kernel": "add", "key": {"n": "1000"}, "types": {"x_ptr": "f32"}, "device": "GPU"}
-    Records().put(Record(about, "BLOCK=64", {"BLOCK=64": 0.25, "BLOCK=128": 0.5}))
+    Records().put(TuningRecord(about, "BLOCK=64", {"BLOCK=64": 0.25, "BLOCK=128": 0.5}))
     assert main(["choices"]) == 0
     assert "add(n=1000) of f32 on GPU: BLOCK=64  0.25 ms" in capsys.readouterr().out
     file = str(tmp_path / "choices.json")
@@ -343,12 +343,12 @@ def test_a_full_disk():
 
 def test_names_in_files_do_not_command_the_terminal(tmp_path, monkeypatch, capsys):
     from ziggurat.backend.cuda.binary import Binary
-    from ziggurat.backend.cuda.cache import Cache, Record, Records
+    from ziggurat.backend.cuda.cache import Cache, Records, TuningRecord
 
     monkeypatch.setenv("ZIGGURAT_CACHE_DIR", str(tmp_path))
     title = "\x1b]0;title\x07"
     Cache().put("ab" * 32, Binary("k", "", 4, 0, (), "sm_90a", title))
-    Records().put(Record({"kernel": title, "key": {}, "types": {}, "device": "GPU"}, title, {}))
+    Records().put(TuningRecord({"kernel": title, "key": {}, "types": {}, "device": "GPU"}, title, {}))
     for command in ("cache", "choices"):
         assert main([command]) == 0
         assert "\x1b" not in (text := capsys.readouterr().out) and "\\x1b]0;title\\x07" in text

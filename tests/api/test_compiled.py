@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 import ziggurat as zg
-from ziggurat.backend.cuda.binary import Parameter
+from ziggurat.backend.cuda.binary import PtxParameter
 from ziggurat.codemodel.dialects import tt
 from ziggurat.codemodel.gpu.fragments import box_and_swizzle
 from ziggurat.codemodel.gpu.targets import TARGETS
@@ -102,7 +102,7 @@ def test_what_the_runtime_is_given(compiled):
     binary = compiled.binary
     assert (binary.symbol, binary.code, binary.name) == (compiled.symbol, compiled.ptx, compiled.title)
     assert (binary.num_warps, binary.shared, binary.target) == (2, compiled.shared, "sm_80")
-    assert compiled.parts == () and binary.parameters == (Parameter("ptr"), Parameter("i32"))
+    assert compiled.parts == () and binary.parameters == (PtxParameter("ptr"), PtxParameter("i32"))
 
 
 def test_kinds_of_parameters():
@@ -143,12 +143,12 @@ def compiled_from(text: str) -> Compiled:
 def test_parameters_that_are_parts_of_arguments():
     binary = compiled_from(LOWERED).binary
     assert binary.parameters == (
-        Parameter("tensormap", (64, 64), 128, "map", 0),
-        Parameter("ptr", part="base", argument=1),
-        Parameter("i32", part="shape0", argument=1),
-        Parameter("i32", part="shape1", argument=1),
-        Parameter("i64", part="stride0", argument=1),
-        Parameter("f32", argument=2),
+        PtxParameter("tensormap", (64, 64), 128, "map", 0),
+        PtxParameter("ptr", part="base", argument=1),
+        PtxParameter("i32", part="shape0", argument=1),
+        PtxParameter("i32", part="shape1", argument=1),
+        PtxParameter("i64", part="stride0", argument=1),
+        PtxParameter("f32", argument=2),
     )
     assert (binary.code, binary.shared, binary.title) == ("// of k", 1024, "k")
 
@@ -156,9 +156,9 @@ def test_parameters_that_are_parts_of_arguments():
 def test_parameters_that_are_the_arguments():
     text = 'tt.func @"k" (%m : descriptor<x16, x8, f32, nan>, %p : ptr<f32>, %n : i64)void -> { tt.return; };'
     assert compiled_from(text).binary.parameters == (
-        Parameter("tensormap", (16, 8), 32, "map"),
-        Parameter("ptr"),
-        Parameter("i64"),
+        PtxParameter("tensormap", (16, 8), 32, "map"),
+        PtxParameter("ptr"),
+        PtxParameter("i64"),
     )
 
 
@@ -166,7 +166,7 @@ def test_parameters_that_are_the_arguments():
 def test_a_map_is_encoded_as_its_block_lies(block):
     """The compiler lays out the buffer by the same function."""
     box, swizzle = box_and_swizzle(DescriptorType(block, f16))
-    assert parameter_of(DescriptorType(block, f16), "3.map") == Parameter("tensormap", box, swizzle, "map", 3)
+    assert parameter_of(DescriptorType(block, f16), "3.map") == PtxParameter("tensormap", box, swizzle, "map", 3)
 
 
 # Models that can be compiled.

@@ -7,7 +7,7 @@ import pytest
 import ziggurat as zg
 from ziggurat.backend.cuda import cache
 from ziggurat.backend.cuda.launch import Dispatcher
-from ziggurat.backend.cuda.specialize import MISSING, Constant, RunTime, Specialization
+from ziggurat.backend.cuda.specialize import MISSING, ConstantArgument, RunTime, Specialization
 from ziggurat.launches.gpu import GpuKernel, binary_for
 
 
@@ -30,8 +30,8 @@ def store(tmp_path, monkeypatch):
 
 
 def spec(n=None, block=32, **options):
-    argument = RunTime("n", zg.i32) if n is None else Constant("n", n, zg.i32)
-    arguments = (RunTime("x_ptr", zg.ptr(zg.f32), 16), argument, RunTime("m", zg.f32), Constant("BLOCK", block))
+    argument = RunTime("n", zg.i32) if n is None else ConstantArgument("n", n, zg.i32)
+    arguments = (RunTime("x_ptr", zg.ptr(zg.f32), 16), argument, RunTime("m", zg.f32), ConstantArgument("BLOCK", block))
     return Specialization(arguments, "sm_80", tuple(options.items()))
 
 

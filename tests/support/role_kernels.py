@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ziggurat.codemodel.gpu import dialect as gpu
-from ziggurat.codemodel.gpu.fragments import UNITS, Warps, accumulator
+from ziggurat.codemodel.gpu.fragments import UNITS, WarpGrid, accumulator
 from ziggurat.codemodel.gpu.options import CompileOptions
 from ziggurat.codemodel.layout import blocked
 from ziggurat.codemodel.text.parser import parse
@@ -27,7 +27,7 @@ def ring_of(block: tuple[int, int], count: int = 1) -> SharedType:
 def sum_of(warps: int, n: int, element: Type = f32) -> TensorType:
     """The type of an accumulator with 16 rows for each warp."""
     rows = 16 * warps
-    return TensorType((rows, n), element, accumulator(UNITS["m16n8k16"], (rows, n), Warps(warps, 1, warps)))
+    return TensorType((rows, n), element, accumulator(UNITS["m16n8k16"], (rows, n), WarpGrid(warps, 1, warps)))
 
 
 def view(name: str, ring: str, slot: str, type_: SharedType) -> str:

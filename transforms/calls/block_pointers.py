@@ -25,7 +25,7 @@ PADDING = {"": 0.0, "zero": 0.0, "nan": float("nan")}
 
 
 @attrs.frozen
-class Block:
+class BlockPointerParts:
     """The parts of a block pointer: its type, the base, and for each axis the size, the stride and the offset, i64."""
 
     type: BlockPtrType
@@ -35,7 +35,7 @@ class Block:
     offsets: tuple[Value, ...]
 
     @classmethod
-    def of(cls, operand: Operand) -> Block:
+    def of(cls, operand: Operand) -> BlockPointerParts:
         """The parts of an operand that is a block pointer."""
         assert isinstance(operand.type, BlockPtrType)
         base, *rest = operand.value
@@ -117,7 +117,7 @@ def _advanced(call: Typing, base: Type, offsets: Type) -> Type:
 
 
 def _advance(emit: Emitter, result: Type, base: Operand, offsets: Operand) -> Built:
-    block = Block.of(base)
+    block = BlockPointerParts.of(base)
     steps = zip(block.offsets, emit.convert_parts(offsets, i64), strict=True)
     return attrs.evolve(block, offsets=tuple(emit.add(arith.AddI(at, step)) for at, step in steps)).values()
 
@@ -158,7 +158,7 @@ def access(
     emit: Emitter, ptr: Operand, boundary_check: Any, padding: str | None = None
 ) -> tuple[Value, Value | None, Value | None]:
     """The pointers to the elements of the block, their mask, and for a load what stands where the mask is false."""
-    block = Block.of(ptr)
+    block = BlockPointerParts.of(ptr)
     mask = block.mask(emit, axes_of(boundary_check))
     other = None
     if mask is not None and padding is not None:

@@ -22,7 +22,7 @@ Term = Value | int  # A scalar i64 of the model, or a constant.
 
 
 @attrs.frozen(eq=False)
-class Form:
+class IndexForm:
     """An integer for each index: base + Σ index · stride."""
 
     base: Term
@@ -100,7 +100,7 @@ class Affine:
 
     # Forms.
 
-    def range(self, form: Form, shape: Sequence[int]) -> tuple[Term, Term]:
+    def range(self, form: IndexForm, shape: Sequence[int]) -> tuple[Term, Term]:
         """The smallest and the largest element."""
         low = high = form.base
         for stride, size in zip(form.strides, shape, strict=True):
@@ -113,7 +113,7 @@ class Affine:
             high = self.add(high, self.builder.add(arith.MaxSI(extent, zero)))
         return low, high
 
-    def exact(self, value: Value) -> Form | None:
+    def exact(self, value: Value) -> IndexForm | None:
         """The form of integers, with the conditions under which no element has wrapped around."""
         form = self.form(value)
         element = scalar_element(value.type)
@@ -127,23 +127,23 @@ class Affine:
             self.require(high, IntPredicate.SLE, largest)
         return form
 
-    def form(self, value: Value) -> Form | None:
+    def form(self, value: Value) -> IndexForm | None:
         """The form of integers as if they did not wrap around."""
         if not isinstance(value, OpResult) or not isinstance(value.type, TensorType):
             return None
         op, rank = value.op, len(value.type.shape)
         match op:
             case arith.ConstantOp():
-                return Form(int(op.value), (0,) * rank) if int(op.value) <= i64.limits[1] else None
+                return IndexForm(int(op.value), (0,) * rank) if int(op.value) <= i64.limits[1] else None
             case tt.MakeRange():
-                return Form(op.start, (1,))
+                return IndexForm(op.start, (1,))
             case tt.Splat():
                 if not isinstance(op.value.type, ScalarType):
                     return None
                 number = op.value
                 if number.type == u64:
                     number = self.builder.add(arith.Bitcast(number, i64))
-                return Form(widened(self.builder, number, i64), (0,) * rank)
+                return IndexForm(widened(self.builder, number, i64), (0,) * rank)
             case tt.Broadcast() | tt.ExpandDims() | tt.Trans() | tt.Reshape():
                 inner = self.form(op.operands[0])
                 return None if inner is None else moved(op, inner)
@@ -152,14 +152,14 @@ class Affine:
                 if a is None or b is None:
                     return None
                 join = self.add if isinstance(op, arith.AddI) else self.sub
-                return Form(join(a.base, b.base), tuple(map(join, a.strides, b.strides)))
+                return IndexForm(join(a.base, b.base), tuple(map(join, a.strides, b.strides)))
             case arith.MulI():
                 a, b = self.form(op.lhs), self.form(op.rhs)
                 if a is None or b is None or not (a.uniform or b.uniform):
                     return None
                 if a.uniform:
                     a, b = b, a
-                return Form(self.mul(a.base, b.base), tuple(self.mul(stride, b.base) for stride in a.strides))
+                return IndexForm(self.mul(a.base, b.base), tuple(self.mul(stride, b.base) for stride in a.strides))
             case arith.ExtSI() | arith.ExtUI():
                 source = scalar_element(op.operand.type)
                 fits = source.bits > 1 and source.signed == isinstance(op, arith.ExtSI)
@@ -177,7 +177,7 @@ class Affine:
             case _:
                 return None
 
-    def _remainder(self, op: arith.RemSI) -> Form | None:
+    def _remainder(self, op: arith.RemSI) -> IndexForm | None:
         form, divisor = self.exact(op.lhs), self.exact(op.rhs)
         if form is None or divisor is None or not divisor.uniform:
             return None
@@ -187,20 +187,22 @@ class Affine:
         self.require(high, IntPredicate.SLT, divisor.base)
         return form
 
-    def pointers(self, value: Value) -> tuple[Value, Form] | None:
+    def pointers(self, value: Value) -> tuple[Value, IndexForm] | None:
         """Pointers as a scalar pointer and the elements from it on."""
         if not isinstance(value, OpResult) or not isinstance(value.type, TensorType):
             return None
         op = value.op
         match op:
             case tt.Splat():
-                return op.value, Form(0, (0,) * len(shape_of(op.type)))
+                return op.value, IndexForm(0, (0,) * len(shape_of(op.type)))
             case tt.AddPtr():
                 pointers, offset = self.pointers(op.ptr), self.exact(op.offset)
                 if pointers is None or offset is None:
                     return None
                 base, form = pointers
-                return base, Form(self.add(form.base, offset.base), tuple(map(self.add, form.strides, offset.strides)))
+                return base, IndexForm(
+                    self.add(form.base, offset.base), tuple(map(self.add, form.strides, offset.strides))
+                )
             case tt.Broadcast() | tt.ExpandDims() | tt.Trans() | tt.Reshape():
                 pointers = self.pointers(op.operands[0])
                 inner = None if pointers is None else moved(op, pointers[1])
@@ -268,7 +270,7 @@ class Affine:
         del self.conditions[length:]
         return whole, False
 
-    def _demand_small(self, form: Form, type_: Type) -> None:
+    def _demand_small(self, form: IndexForm, type_: Type) -> None:
         """Add the conditions under which integers of 64 bits do not wrap around, nor do their differences."""
         element = scalar_element(type_)
         if element.bits < 64:
@@ -299,21 +301,21 @@ def scalar_or_none(value: Value) -> ScalarType | None:
     return element if isinstance(element, ScalarType) and element.is_int and element.bits > 1 else None
 
 
-def moved(op: tt.Broadcast | tt.ExpandDims | tt.Trans | tt.Reshape, form: Form) -> Form | None:
+def moved(op: tt.Broadcast | tt.ExpandDims | tt.Trans | tt.Reshape, form: IndexForm) -> IndexForm | None:
     """The form of a tensor after a change of its shape."""
     strides = form.strides
     match op:
         case tt.ExpandDims():
-            return Form(form.base, (*strides[: op.axis], 0, *strides[op.axis :]))
+            return IndexForm(form.base, (*strides[: op.axis], 0, *strides[op.axis :]))
         case tt.Broadcast():
             sizes = shape_of(op.value.type)
-            return Form(form.base, tuple(0 if size == 1 else s for size, s in zip(sizes, strides, strict=True)))
+            return IndexForm(form.base, tuple(0 if size == 1 else s for size, s in zip(sizes, strides, strict=True)))
         case tt.Trans():
-            return Form(form.base, tuple(strides[axis] for axis in op.order))
+            return IndexForm(form.base, tuple(strides[axis] for axis in op.order))
         case tt.Reshape():
             source, target = shape_of(op.value.type), shape_of(op.type)
             strides_of_long = [stride for stride, size in zip(strides, source, strict=True) if size > 1]
             if [size for size in source if size > 1] != [size for size in target if size > 1]:
                 return None
             rest = iter(strides_of_long)
-            return Form(form.base, tuple(next(rest) if size > 1 else 0 for size in target))
+            return IndexForm(form.base, tuple(next(rest) if size > 1 else 0 for size in target))

@@ -51,7 +51,7 @@ _FAILING = (tt.Load, MemoryWrite, MayTrap, tt.Gather, tt.Assert)
 
 
 @attrs.frozen(eq=False)
-class Statement:
+class NestStep:
     """A step of a loop nest: an op; or, without one, a tensor that is stored to the home of `target`. It is read from
     the home of `source`, if there is one."""
 
@@ -68,7 +68,7 @@ class Item:
 
     index: int
     shape: tuple[int, ...] | None
-    statements: list[Statement] = attrs.field(factory=list[Statement])
+    statements: list[NestStep] = attrs.field(factory=list[NestStep])
     axis: int = -1
     ordered: bool = False  # Whether indices must come in row-major order.
     alone: bool = False  # Whether no other statement may join.
@@ -124,7 +124,7 @@ def carried(op: Structured) -> list[int]:
     return [index for index, type_ in enumerate(op.value_types) if isinstance(type_, TensorType)]
 
 
-class Plan:
+class NestPlan:
     """The entries of each block, and the components that need a home."""
 
     def __init__(self, func: tt.Func) -> None:
@@ -184,7 +184,7 @@ class Plan:
                     if not op.result.uses or _feeds_dots(op):
                         self._place_loads()
                 else:
-                    self._statement(Statement(op, op.result), op.used_values(), self._shape(op))
+                    self._statement(NestStep(op, op.result), op.used_values(), self._shape(op))
             elif isinstance(op, Pure) and not _gives_scalars(op):
                 self._note(op)
             else:
@@ -272,9 +272,9 @@ class Plan:
         for load in self._loads[:count]:
             self._loads.remove(load)
             mine = self._shape(load)
-            self._statement(Statement(load, load.result), load.used_values(), mine, bound if mine == shape else 0)
+            self._statement(NestStep(load, load.result), load.used_values(), mine, bound if mine == shape else 0)
 
-    def _statement(self, statement: Statement, values: Iterable[Value], shape: tuple[int, ...], bound: int = 0) -> Item:
+    def _statement(self, statement: NestStep, values: Iterable[Value], shape: tuple[int, ...], bound: int = 0) -> Item:
         """Place a statement that uses these values, in an item from `bound` on."""
         op = statement.op
         needs: dict[Component, bool] = {}
@@ -340,7 +340,7 @@ class Plan:
                 return item.index if isinstance(op, cpu.Store) and not item.loads else item.index + 1
         return 0
 
-    def _after_readers(self, statement: Statement) -> int:
+    def _after_readers(self, statement: NestStep) -> int:
         """The first item in which a home may be overwritten that items of the segment read."""
         if statement.target is None or statement.op is not None:
             return 0
@@ -348,7 +348,7 @@ class Plan:
         read = bool(items) and (items[-1].late or self.home(statement.target) in items[-1].moved)
         return len(items) if read else max(0, len(items) - 1)
 
-    def _join(self, statement: Statement, bound: int, shape: tuple[int, ...], near: Sequence[Item]) -> Item:
+    def _join(self, statement: NestStep, bound: int, shape: tuple[int, ...], near: Sequence[Item]) -> Item:
         """The item that a statement joins: the last one, or for a reduction one that computes what it reduces."""
         op, items = statement.op, self._segment.items
         axis = op.axis if isinstance(op, tt.Reduce) else -1
@@ -383,7 +383,7 @@ class Plan:
         parts = {use.index: use.result for use in base.uses if isinstance(use, core.TupleLoad)} | {index: value}
         items: list[Item] = []
         for number, part in parts.items():
-            items.append(self._statement(Statement(None, part, (base, number)), [part], shape_of(part.type)))
+            items.append(self._statement(NestStep(None, part, (base, number)), [part], shape_of(part.type)))
             self.homes[base, number] = None
         self.item_of[base] = items[-1]
 
@@ -400,7 +400,7 @@ class Plan:
             if isinstance(value.type, TensorType):
                 self._force(value)
         item = self._append(Item(len(self._segment.items), None))
-        item.statements.append(Statement(op, op.result))
+        item.statements.append(NestStep(op, op.result))
         self._place(op, item)
         if target is not None:
             self.same_home[op.result, 0] = target
@@ -432,7 +432,7 @@ class Plan:
                 self._own((op.entry_arguments(body)[index], 0))
             if op.inits:
                 value = op.inits[index]
-                self._statement(Statement(None, value, owner), [value], shape_of(value.type))
+                self._statement(NestStep(None, value, owner), [value], shape_of(value.type))
         entries.append(op)
         for body in op.bodies:
             self._body(body)
@@ -480,14 +480,14 @@ class Plan:
             late.append((value, owner, source))
             components.add(self.home(owner))
         for value, owner, source in (*early, *late):
-            self._statement(Statement(None, value, owner, source), [value], shape_of(value.type))
+            self._statement(NestStep(None, value, owner, source), [value], shape_of(value.type))
 
     def _copy(self, value: Value) -> Component:
         """Copy a tensor that has a home to another one: that of the same component, counted from the last one."""
         base, index = component_of(value)
         copy = base, index - len(component_types(base.type))
         self.homes[copy] = None
-        self._statement(Statement(None, value, copy), [value], shape_of(value.type))
+        self._statement(NestStep(None, value, copy), [value], shape_of(value.type))
         return copy
 
 

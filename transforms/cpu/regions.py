@@ -27,9 +27,9 @@ from ziggurat.codemodel.types import TensorType, Type, i32, shape_of
 from ziggurat.transforms.cpu.plan import (
     Edge,
     Item,
-    Plan,
+    NestPlan,
+    NestStep,
     Segment,
-    Statement,
     adds_to_zero,
     carried,
     dot_operands,
@@ -43,7 +43,7 @@ def make_regions(module: core.Module, vector: int) -> cpu.Module:
     (func,) = module.functions().values()
     assert isinstance(func, tt.Func)
     outside = Rewriter.over(Builder.root())
-    body = _Regions(Plan(func)).function(func, outside)
+    body = _Regions(NestPlan(func)).function(func, outside)
     outside.add(tt.Func(func.sym_name, body, divisibility=func.divisibility, parts=func.parts), func.location)
     outside.add(core.Unreachable())
     return cpu.Module(outside.finish(), vector=vector)
@@ -52,7 +52,7 @@ def make_regions(module: core.Module, vector: int) -> cpu.Module:
 class _Regions:
     """The new function while it is written."""
 
-    def __init__(self, plan: Plan) -> None:
+    def __init__(self, plan: NestPlan) -> None:
         self.plan = plan
         self.buffers: dict[Component, Value] = {}
         self.in_buffers: set[Component] = set()  # The components whose homes hold them here.
@@ -291,7 +291,7 @@ class _Region:
         copy = self._own[op.result] = self.inside.copy(op, operands, op.result.type)
         return copy
 
-    def state(self, statement: Statement) -> None:
+    def state(self, statement: NestStep) -> None:
         """Append a statement."""
         op = statement.op
         if op is None:

@@ -40,7 +40,7 @@ from ziggurat.transforms.place.obstacle import LIBRARY
 PASS: Final = "differentiate"
 
 
-class Rule(Protocol):
+class GradientRule(Protocol):
     """A gradient rule: adds to the adjoints of an op's operands, from the adjoint of its result.
 
     `adjoint` is None for an op without a result, and a list with an adjoint or None for each component of a Tuple.
@@ -49,12 +49,12 @@ class Rule(Protocol):
     def __call__(self, at: Reverse, op: Any, adjoint: Any) -> None: ...
 
 
-gradients: OpTable[Rule] = OpTable("gradient")
+gradients: OpTable[GradientRule] = OpTable("gradient")
 _REGISTER: Final = "register one with @ziggurat.transforms.differentiate.adjoint.gradients.of, or lower the op before"
 
 
 @attrs.frozen
-class Access:
+class GradientAccess:
     """An access of an array that has a gradient: the pointer or descriptor of the same place in the gradient."""
 
     op: Op
@@ -64,12 +64,12 @@ class Access:
 
 
 @attrs.frozen
-class Plan:
+class GradientPlan:
     """The facts about a forward kernel that the rules need."""
 
-    of: Mapping[Value, Access]
+    of: Mapping[Value, GradientAccess]
     """The accesses that write an array whose adjoint is given, by the result of the op."""
-    wrt: Mapping[Value, Access]
+    wrt: Mapping[Value, GradientAccess]
     """The accesses that read an array whose gradient is computed."""
     carrying: frozenset[Node]
     """The values that have an adjoint: computed from an array of `wrt`, and used for one of `of`."""
@@ -118,7 +118,7 @@ class Reverse:
     the forward kernel and the index of a component.
     """
 
-    def __init__(self, builder: Rewriter, plan: Plan) -> None:
+    def __init__(self, builder: Rewriter, plan: GradientPlan) -> None:
         self.builder = builder
         self.plan = plan
         self.adjoints: dict[Node, Value] = {}
@@ -245,14 +245,17 @@ class Reverse:
         return cast(self.builder, value, scalar_element(type_))
 
     def combining(
-        self, element: Type, ends: type[tt.ReduceReturn | tt.ScanReturn], combiner: type[arith.Binary] = arith.AddF
+        self,
+        element: Type,
+        ends: type[tt.ReduceReturn | tt.ScanReturn],
+        combiner: type[arith.BinaryElementwise] = arith.AddF,
     ) -> Body:
         """The body of a reduction or a scan that combines by one op."""
         inner = self.builder.nested([element, element], element)
         inner.add(ends([inner.add(combiner(*inner.parameters))]))
         return inner.finish()
 
-    def total(self, value: Value, axis: int, combiner: type[arith.Binary] = arith.AddF) -> Value:
+    def total(self, value: Value, axis: int, combiner: type[arith.BinaryElementwise] = arith.AddF) -> Value:
         """The sum along an axis, or the elements combined by another op."""
         return self.emit(tt.Reduce([value], axis, self.combining(element_of(value.type), tt.ReduceReturn, combiner)))
 

@@ -25,7 +25,7 @@ from ziggurat.codemodel.structured import packed
 from ziggurat.codemodel.traits import MemoryRead, MemoryWrite, Pure
 from ziggurat.codemodel.transform import Outcome, Rewriter
 from ziggurat.codemodel.types import DescriptorType, PtrType, TupleType, Type, element_of
-from ziggurat.transforms.differentiate.adjoint import Access
+from ziggurat.transforms.differentiate.adjoint import GradientAccess
 from ziggurat.transforms.differentiate.scaling import Scaled
 from ziggurat.transforms.kit.dataflow import origins
 
@@ -35,8 +35,8 @@ class Arrays:
     """A kernel that has the gradients of its arrays among its parameters."""
 
     kernel: tt.Func
-    of: dict[Value, Access]
-    wrt: dict[Value, Access]
+    of: dict[Value, GradientAccess]
+    wrt: dict[Value, GradientAccess]
     fixed: dict[Value, tuple[Value, int]]
     """`Scaled.fixed`, in this kernel."""
     free: frozenset[Value]
@@ -107,8 +107,8 @@ class _Pairing:
     def __init__(self, of: frozenset[int], wrt: frozenset[int]) -> None:
         self.numbers = {"of": of, "wrt": wrt}
         self.gradients: dict[Value, Pair] = {}
-        self.of: dict[Value, Access] = {}
-        self.wrt: dict[Value, Access] = {}
+        self.of: dict[Value, GradientAccess] = {}
+        self.wrt: dict[Value, GradientAccess] = {}
         self.outcomes: dict[Value, Value] = {}
         """The values of the new kernel for some of the old one, which are the keys before the transform."""
 
@@ -136,7 +136,7 @@ class _Pairing:
         copy = builder.copy(op, operands)
         paired = self.gradients.get(operands[0])
         if paired is not None:
-            access = Access(copy.op, paired[1], paired[0])
+            access = GradientAccess(copy.op, paired[1], paired[0])
             if isinstance(op, MemoryWrite) and paired[1] <= self.numbers["of"]:
                 self.of[copy] = access
             if isinstance(op, MemoryRead) and paired[1] <= self.numbers["wrt"]:

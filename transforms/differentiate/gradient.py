@@ -29,7 +29,7 @@ from ziggurat.transforms.differentiate import (
     shapes,
     undifferentiated,
 )
-from ziggurat.transforms.differentiate.adjoint import PASS, Plan, Reverse, no_gradient
+from ziggurat.transforms.differentiate.adjoint import PASS, GradientPlan, Reverse, no_gradient
 from ziggurat.transforms.differentiate.arrays import Arrays, accesses, arrays_of, with_gradients
 from ziggurat.transforms.differentiate.functions import known_function
 from ziggurat.transforms.differentiate.one_to_one import plain_stores
@@ -176,7 +176,7 @@ def _prepared(model: Op) -> tuple[tt.Func, list[tt.Func]]:
     return kernel, [op for op in functions if isinstance(op, tt.Func) and op.sym_name in callees]
 
 
-def _plan(arrays: Arrays) -> Plan:
+def _plan(arrays: Arrays) -> GradientPlan:
     kernel = arrays.kernel
     edges = flow(kernel, lambda op: not is_constant(op) and op.result not in arrays.free)
     for op in kernel.walk():
@@ -198,7 +198,7 @@ def _plan(arrays: Arrays) -> Plan:
     written_nodes = [node for access in arrays.of.values() for node in nodes(access.op.operands[1])]
     active = reached(reads, lambda node: edges.get(node, ()))
     carrying = active & reached(written_nodes, lambda node: back.get(node, ()))
-    return Plan(arrays.of, arrays.wrt, frozenset(carrying), plain_stores(arrays), redirected)
+    return GradientPlan(arrays.of, arrays.wrt, frozenset(carrying), plain_stores(arrays), redirected)
 
 
 def _without_effects(builder: Rewriter, op: Op, operands: tuple[Value, ...]) -> Outcome:

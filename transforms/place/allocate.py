@@ -32,7 +32,7 @@ import attrs
 from ziggurat.codemodel.dialects import scf, tt
 from ziggurat.codemodel.errors import ResourceError
 from ziggurat.codemodel.gpu import dialect as gpu
-from ziggurat.codemodel.gpu.scope import Scope, scope_of
+from ziggurat.codemodel.gpu.scope import WarpScope, scope_of
 from ziggurat.codemodel.gpu.targets import TARGETS
 from ziggurat.codemodel.location import Location
 from ziggurat.codemodel.op import Block, Op, Value
@@ -53,7 +53,7 @@ class Interval:
     op: gpu.LocalAlloc
     start: int
     end: int
-    scope: Scope
+    scope: WarpScope
     offset: int = -1
 
     @property

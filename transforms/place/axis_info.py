@@ -44,7 +44,7 @@ from ziggurat.codemodel.op import Op, OpResult, Value
 from ziggurat.codemodel.types import PtrType, ScalarType, TensorType, Type, element_of, shape_of
 from ziggurat.transforms.place.components import (
     Component,
-    Group,
+    ComponentGroup,
     Propagation,
     component_of,
     component_types,
@@ -494,11 +494,11 @@ def _type_of(component: Component) -> Type:
 
 class _Analysis:
     def __init__(self, func: tt.Func) -> None:
-        self.groups: Mapping[Component, Group] = groups_of(func)
+        self.groups: Mapping[Component, ComponentGroup] = groups_of(func)
         self.infos: dict[Component, AxisInfo] = {}
         self.assumed: dict[Component, AxisInfo] = {}
         self.changed: list[Component] = []
-        self.growths: Counter[Group] = Counter()
+        self.growths: Counter[ComponentGroup] = Counter()
         for op in func.body.entry.ops:
             if isinstance(op, tt.Assume) and isinstance(op.condition, OpResult):
                 self._assume_condition(op.condition.op)
@@ -506,10 +506,10 @@ class _Analysis:
         for parameter, divisor in zip(parameters, func.divisibility or (1,) * len(parameters), strict=True):
             self._set((parameter, 0), known(parameter.type, (), (power(divisor) if divisor else 1,)))
 
-    def visit(self, item: Op | Group) -> list[Component]:
+    def visit(self, item: Op | ComponentGroup) -> list[Component]:
         """Find facts about a group or an op's results; the components about which facts changed."""
         self.changed = []
-        if isinstance(item, Group):
+        if isinstance(item, ComponentGroup):
             self._join(item)
         else:
             self._infer(item)
@@ -523,7 +523,7 @@ class _Analysis:
             self.infos[component] = info
             self.changed.append(component)
 
-    def _join(self, group: Group) -> None:
+    def _join(self, group: ComponentGroup) -> None:
         """Note the facts that hold for all sources known so far: fewer than before, or the same."""
         components = (group.members[0], *(source for _, source in group.sources))
         infos = [self.infos[component] for component in components if component in self.infos]
@@ -536,7 +536,7 @@ class _Analysis:
             for member in group.members:
                 self._set(member, info)
 
-    def _grown(self, group: Group, before: int) -> int:
+    def _grown(self, group: ComponentGroup, before: int) -> int:
         """The magnitude of a number whose sources have grown beyond `before`. A loop may count it up by steps."""
         start, distance = 0, 0
         for _, source in group.sources:

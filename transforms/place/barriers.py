@@ -28,7 +28,16 @@ from ziggurat.codemodel.gpu import dialect as gpu
 from ziggurat.codemodel.op import Op, Value
 from ziggurat.codemodel.transform import Outcome, Rewriter, transform
 from ziggurat.codemodel.types import SharedType
-from ziggurat.transforms.place.flow import READERS, USERS, WAITS, Access, Graph, allocation, interval, read_in_flight
+from ziggurat.transforms.place.flow import (
+    READERS,
+    USERS,
+    WAITS,
+    Graph,
+    SharedAccess,
+    allocation,
+    interval,
+    read_in_flight,
+)
 from ziggurat.transforms.place.queries import layout_of, shared_of
 from ziggurat.transforms.place.swizzle import matrix_view
 
@@ -52,7 +61,7 @@ class Hazard:
 
 
 @attrs.frozen(eq=False)
-class _Access(Access):
+class _Access(SharedAccess):
     """An access of one op, which may touch all bytes of an allocation.
 
     `holder` says which thread touches which place, if each place has one thread; None where that is not known. `proxy`
@@ -109,15 +118,17 @@ def _holder(op: Op, buffer: Value, start: int) -> object:
 
 
 @attrs.frozen
-class _State:
+class _BarrierState:
     """Sets of accesses, as masks: those since the last barrier, those in flight, plain writes since the last fence."""
 
     pending: int = 0
     in_flight: int = 0
     unfenced: int = 0
 
-    def __or__(self, other: _State) -> _State:
-        return _State(self.pending | other.pending, self.in_flight | other.in_flight, self.unfenced | other.unfenced)
+    def __or__(self, other: _BarrierState) -> _BarrierState:
+        return _BarrierState(
+            self.pending | other.pending, self.in_flight | other.in_flight, self.unfenced | other.unfenced
+        )
 
 
 BARRIERS = (gpu.Barrier, gpu.ClusterBarrier, tt.Barrier)
@@ -152,16 +163,16 @@ class _Flow:
         self.begun = [masks & self.asynchronous for masks in masks]
         self.done = [masks & ~self.asynchronous for masks in masks]
 
-    def states(self, barriers: Set[int], fences: Set[int]) -> list[_State]:
+    def states(self, barriers: Set[int], fences: Set[int]) -> list[_BarrierState]:
         """The state at each node, with further barriers and fences before some of them."""
-        into = [_State()] * len(self.nodes)
+        into = [_BarrierState()] * len(self.nodes)
 
-        def arriving(number: int) -> _State:
+        def arriving(number: int) -> _BarrierState:
             state = into[number]
             if number not in barriers and number not in fences:
                 return state
             pending = 0 if number in barriers else state.pending
-            return _State(pending, state.in_flight, 0 if number in fences else state.unfenced)
+            return _BarrierState(pending, state.in_flight, 0 if number in fences else state.unfenced)
 
         work = list(range(len(self.nodes) - 1, -1, -1))
         waiting = set(work)
@@ -178,21 +189,21 @@ class _Flow:
                         work.append(target)
         return list(map(arriving, range(len(into))))
 
-    def _after(self, number: int, state: _State) -> _State:
+    def _after(self, number: int, state: _BarrierState) -> _BarrierState:
         op = self.nodes[number].op
         if isinstance(op, BARRIERS):
-            return _State(0, state.in_flight, state.unfenced)
+            return _BarrierState(0, state.in_flight, state.unfenced)
         if isinstance(op, gpu.FenceAsync):
-            return _State(state.pending, state.in_flight)
+            return _BarrierState(state.pending, state.in_flight)
         if isinstance(op, _WAITS):
             over = state.in_flight & self.until.get(type(op), 0)
             in_flight = state.in_flight if op.pending else state.in_flight & ~over
             # A fence before the wait does not count.
-            return _State(state.pending | over, in_flight, state.unfenced | over & self.plain_writes)
+            return _BarrierState(state.pending | over, in_flight, state.unfenced | over & self.plain_writes)
         begun, done = self.begun[number], self.done[number]
         if not begun and not done:
             return state
-        return _State(state.pending | done, state.in_flight | begun, state.unfenced | done & self.plain_writes)
+        return _BarrierState(state.pending | done, state.in_flight | begun, state.unfenced | done & self.plain_writes)
 
     def missing(self, barriers: Set[int], fences: Set[int]) -> Iterator[tuple[int, Hazard]]:
         """The accesses that conflict with those of a node, and what is missing between them, with the node's number."""

@@ -30,7 +30,7 @@ from ziggurat.codemodel.gpu import dialect as gpu
 from ziggurat.codemodel.op import Body, Op, OpResult, Value
 from ziggurat.codemodel.traits import Loop, Pure, Returns
 from ziggurat.codemodel.types import ScalarType, element_of
-from ziggurat.transforms.place.cost import Entry, Work, cost_of
+from ziggurat.transforms.place.cost import CostEntry, Work, cost_of
 from ziggurat.transforms.place.grid_cost import Launch, Runs, alike, body_of, runs_of_bodies
 from ziggurat.transforms.place.persist import is_persistent
 from ziggurat.transforms.place.queries import constant_of, is_elementwise, shared_of
@@ -84,7 +84,7 @@ def least_cycles(module: gpu.Module, launch: Launch, multiprocessors: int) -> fl
     return most * ctas / multiprocessors
 
 
-def certain(entry: Entry, wide: bool) -> Work:
+def certain(entry: CostEntry, wide: bool) -> Work:
     """The work of an op that machine code cannot leave out; `wide` if pairs of f32 may be computed at once."""
     op, work = entry.op, entry.work
     if isinstance(op, gpu.DotFma):
@@ -153,7 +153,7 @@ def _before(op: Op, body: Body, count: float, runs: Runs) -> tuple[Op, Body, flo
     raise InternalError(f"{op.NAME} uses what stands in no body around it", str(op.root()))
 
 
-def _runs(entry: Entry, runs: Runs, cycles: Mapping[Op, float], varying: dict[Op, set[Value]]) -> float:
+def _runs(entry: CostEntry, runs: Runs, cycles: Mapping[Op, float], varying: dict[Op, set[Value]]) -> float:
     """The least number of times that an entry's op runs: without the iterations of loops in which it does not change,
     and without what a branch in these does.
 

@@ -24,7 +24,7 @@ import attrs
 
 from ziggurat.codemodel.dialects import arith, scf, tt
 from ziggurat.codemodel.gpu import dialect as gpu
-from ziggurat.codemodel.gpu.scope import Scope, scope_of
+from ziggurat.codemodel.gpu.scope import WarpScope, scope_of
 from ziggurat.codemodel.op import Op, OpResult, Value
 from ziggurat.codemodel.traits import Loop
 from ziggurat.transforms.place.barriers import Hazard
@@ -34,7 +34,7 @@ from ziggurat.transforms.place.queries import constant_of
 
 
 @attrs.frozen
-class _State:
+class _ChannelState:
     """The facts about a channel at a point of the program.
 
     `in_flight` slots are committed and not waited for. `waits` has the results of the waits whose slots are not
@@ -92,7 +92,7 @@ class ChannelProof:
         first = self._frees[release.result, True]
         return first, self._frees.get((release.result, False), first)
 
-    def by_threads(self, scope: Scope) -> bool:
+    def by_threads(self, scope: WarpScope) -> bool:
         """Whether threads of a role read the slots, and not only its matrix units."""
         return any(
             {*map(allocation, reader.operands)}.intersection(self.op.rings).difference(read_in_flight(reader))
@@ -107,7 +107,7 @@ class ChannelProof:
         assert self.op.parent is not None
         after = list(dropwhile(lambda op: op is not self.op, self.op.parent.ops))
         if not self.between_roles:
-            self._ops(after, _State(), True)
+            self._ops(after, _ChannelState(), True)
             return
         split = next((op for op in after if isinstance(op, gpu.WarpSpecialize)), None)
         if split is None:
@@ -125,7 +125,7 @@ class ChannelProof:
         if self.op.ctas > 1:
             self._check_cluster()
         for role in split.roles:
-            state = self._ops(role.entry.ops, _State(), True)
+            state = self._ops(role.entry.ops, _ChannelState(), True)
             if state.waits or state.acquired is not None:
                 self._note(self.op, self.op, "release" if state.waits else "commit")
 
@@ -145,12 +145,12 @@ class ChannelProof:
             if op.ctas > 1 and not ranks.is_equal(*op.offsets):
                 self._note(op, op, "same block in all CTAs")
 
-    def _ops(self, ops: Iterable[Op], state: _State, first: bool) -> _State:
+    def _ops(self, ops: Iterable[Op], state: _ChannelState, first: bool) -> _ChannelState:
         for op in ops:
             state = self._structured(op, state, first) if op.bodies else self._op(op, state, first)
         return state
 
-    def _structured(self, op: Op, state: _State, first: bool) -> _State:
+    def _structured(self, op: Op, state: _ChannelState, first: bool) -> _ChannelState:
         """The state after an op with bodies."""
         if not isinstance(op, Loop):
             return self._same(op, [self._ops(body.entry.ops, state, first) for body in op.bodies])
@@ -159,7 +159,7 @@ class ChannelProof:
         after = self._same(op, [self._ops(ops, once, False), once])
         return after if runs(op) else self._same(op, [after, state])
 
-    def _same(self, op: Op, states: Sequence[_State]) -> _State:
+    def _same(self, op: Op, states: Sequence[_ChannelState]) -> _ChannelState:
         """The state where paths meet, which must agree."""
         if len({state.counts() for state in states}) > 1:
             self._note(op, op, "same number of slots on all paths")
@@ -167,7 +167,7 @@ class ChannelProof:
         groups = [[state.dots[-at] for state in states if at <= len(state.dots)] for at in range(depth, 0, -1)]
         return attrs.evolve(states[0], dots=tuple(frozenset[tuple[Value, int]]().union(*group) for group in groups))
 
-    def _op(self, op: Op, state: _State, first: bool) -> _State:
+    def _op(self, op: Op, state: _ChannelState, first: bool) -> _ChannelState:
         """The state after an op without bodies."""
         channel = self.op.result
         match op:
@@ -203,11 +203,11 @@ class ChannelProof:
             case _:
                 return state
 
-    def _count(self, op: gpu.ChannelAcquire | gpu.ChannelWait, state: _State) -> None:
+    def _count(self, op: gpu.ChannelAcquire | gpu.ChannelWait, state: _ChannelState) -> None:
         if not self.between_roles and self.in_flight.setdefault(op, state.in_flight) != state.in_flight:
             self._note(op, op, "same number of slots on all paths")
 
-    def _release(self, op: gpu.ChannelRelease, state: _State, first: bool) -> _State:
+    def _release(self, op: gpu.ChannelRelease, state: _ChannelState, first: bool) -> _ChannelState:
         freed = max(len(state.waits) - op.held, 0)
         if freed > 1 or self._frees.setdefault((op.result, first), freed > 0) != freed > 0:
             self._note(op, op, "same number of slots on all paths")
@@ -216,7 +216,7 @@ class ChannelProof:
             self._note(dot.op, op, "wait")
         return attrs.evolve(state, waits=state.waits[freed:])
 
-    def _use(self, op: Op, state: _State) -> _State:
+    def _use(self, op: Op, state: _ChannelState) -> _ChannelState:
         """The state after an access to shared memory."""
         slots = [(ring, slot_index(value)) for value in op.operands if (ring := allocation(value)) in self.op.rings]
         if isinstance(op, READERS):

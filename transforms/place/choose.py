@@ -31,14 +31,14 @@ MAX_ACCUMULATORS_BESIDE_LOADS = 128  # The same, where its threads load the oper
 
 
 @attrs.frozen
-class Warps:
+class WarpChoice:
     """The number of warps, and the reason for it as a clause."""
 
     count: int
     why: str
 
 
-def choose_warps(module: core.Module, target: str) -> Warps:
+def choose_warps(module: core.Module, target: str) -> WarpChoice:
     """The warps for a kernel after `raise_pointers`."""
     (func,) = module.functions().values()
     most = max((_accumulators(op) for op in func.walk() if isinstance(op, scf.For)), default=0)
@@ -50,17 +50,17 @@ def choose_warps(module: core.Module, target: str) -> Warps:
     count = min(max(USUAL_WARPS, largest // ELEMENTS_OF_WARP), MAX_WARPS_OF_ROWS)
     if largest > 32 * count * MAX_ELEMENTS:
         count *= 2
-    return Warps(count, f"the largest tensor has {largest} elements, {max(1, largest // (32 * count))} a thread")
+    return WarpChoice(count, f"the largest tensor has {largest} elements, {max(1, largest // (32 * count))} a thread")
 
 
-def _for_dots(func: Op, accumulators: int, target: str) -> Warps:
+def _for_dots(func: Op, accumulators: int, target: str) -> WarpChoice:
     loads = [op for op in func.walk() if isinstance(op, tt.Load) and feeds_dot(op.result)]
     by_threads = TARGETS[target].has_tma and any(isinstance(op.parent_op, scf.For) for op in loads)
     most, count = MAX_ACCUMULATORS_BESIDE_LOADS if by_threads else MAX_ACCUMULATORS, USUAL_WARPS
     if accumulators >= most * 32 * count:
         count *= 2  # Twice as many again would have half of the registers: no more accumulators fit.
     beside = ", which loads the operands as well" if by_threads else ""
-    return Warps(count, f"the accumulators take {accumulators // (32 * count)} registers of a thread{beside}")
+    return WarpChoice(count, f"the accumulators take {accumulators // (32 * count)} registers of a thread{beside}")
 
 
 def _accumulators(loop: scf.For) -> int:

@@ -60,16 +60,16 @@ def tensor_operands(op: Op) -> list[tuple[int, Component, TensorType]]:
 
 
 @attrs.frozen(eq=False)
-class Group:
+class ComponentGroup:
     """Components that control flow joins. A source is an op and the component that it passes on, inner ops first."""
 
     members: tuple[Component, ...]
     sources: tuple[tuple[Op, Component], ...]
 
 
-def groups_of(func: Op) -> dict[Component, Group]:
+def groups_of(func: Op) -> dict[Component, ComponentGroup]:
     """The group of each component that has one, scalars included."""
-    groups: dict[Component, Group] = {}
+    groups: dict[Component, ComponentGroup] = {}
     for op in func.walk():
         for group in _structured_groups(op) if isinstance(op, Structured) else ():
             for member in group.members:
@@ -83,18 +83,18 @@ def groups_of(func: Op) -> dict[Component, Group]:
 class Propagation:
     """Ops and groups that are visited in rounds, until none changes any more."""
 
-    def __init__(self, items: Sequence[Op | Group]) -> None:
+    def __init__(self, items: Sequence[Op | ComponentGroup]) -> None:
         self.items = items
         self._readers: dict[Component, list[int]] = {}
         for at, item in enumerate(items):
-            if isinstance(item, Group):
+            if isinstance(item, ComponentGroup):
                 read = [source for _, source in item.sources]
             else:
                 read = [component_of(value) for value in item.operands if len(component_types(value.type)) == 1]
             for component in read:
                 self._readers.setdefault(component, []).append(at)
 
-    def run(self, visit: Callable[[Op | Group], Iterable[Component]]) -> None:
+    def run(self, visit: Callable[[Op | ComponentGroup], Iterable[Component]]) -> None:
         """Visit all items, and again those that are to be visited again.
 
         `visit` returns the components whose facts it changed. An item is visited again only when a component that it
@@ -113,7 +113,7 @@ class Propagation:
                         heappush(work, (count + (reader <= at), reader))
 
 
-def _structured_groups(op: Structured) -> Iterator[Group]:
+def _structured_groups(op: Structured) -> Iterator[ComponentGroup]:
     """The group of each value that a loop or a branch carries. Sources from inside a loop come first."""
     # The last body of a loop leads back.
     ends = [end for body in (reversed(op.bodies) if op.inits else op.bodies) for end in op.terminators(body)]
@@ -121,10 +121,10 @@ def _structured_groups(op: Structured) -> Iterator[Group]:
         arguments = [(op.entry_arguments(body)[index], 0) for body in op.bodies if op.inits]
         inner = [(end, component_of(end.handed[index])) for end in ends if isinstance(end, Op)]
         outer = [(op, component_of(value)) for value in op.inits[index : index + 1]]
-        yield Group((*arguments, (op.result, index)), (*inner, *outer))
+        yield ComponentGroup((*arguments, (op.result, index)), (*inner, *outer))
 
 
-def _block_groups(body: Body) -> Iterator[Group]:
+def _block_groups(body: Body) -> Iterator[ComponentGroup]:
     """The group of each parameter of a block. Sources from inside a loop come first."""
     for block in body.blocks[1:]:
         for index, parameter in enumerate(block.parameters):
@@ -132,4 +132,4 @@ def _block_groups(body: Body) -> Iterator[Group]:
             for other in reversed(body.blocks):
                 end = other.terminator
                 sources += [(end, component_of(s.arguments[index])) for s in end.successors if s.block is block]
-            yield Group(((parameter, 0),), tuple(sources))
+            yield ComponentGroup(((parameter, 0),), tuple(sources))

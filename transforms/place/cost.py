@@ -38,7 +38,7 @@ from ziggurat.transforms.place.affine import Form, Forms
 from ziggurat.transforms.place.axis_info import AxisInfo, analyse, unknown_component
 from ziggurat.transforms.place.components import (
     Component,
-    Group,
+    ComponentGroup,
     component_of,
     groups_of,
     tensor_operands,
@@ -111,7 +111,7 @@ class Work:
 
 
 @attrs.frozen(eq=False)
-class Entry:
+class CostEntry:
     """The cost of an op. `loop` is the innermost loop around it, `role` the number of its warps' role.
 
     `bits` is the width of an access, None for other ops; `reasons` say why an access is not better.
@@ -129,7 +129,7 @@ class Entry:
 class Cost:
     """The cost of a model: of each op in order, and of a CTA."""
 
-    entries: tuple[Entry, ...]
+    entries: tuple[CostEntry, ...]
     func: tt.Func
     target: Target
     warps: int
@@ -195,8 +195,8 @@ class _Costs:
         self.forms = Forms(self.func)
         self.first_loads: dict[Value | None, Op] = {}
         self.varies: dict[Value, tuple[int, int]] = {}
-        self.bits_by_group: dict[Group, int] = {}
-        self.entries: list[Entry] = []
+        self.bits_by_group: dict[ComponentGroup, int] = {}
+        self.entries: list[CostEntry] = []
         self.warps = module.num_warps
 
     def cost(self) -> Cost:
@@ -223,7 +223,7 @@ class _Costs:
         self, op: Op, loop: Op | None, role: int, work: Work, bits: int | None = None, reasons: tuple[str, ...] = ()
     ) -> None:
         if work != Work():
-            self.entries.append(Entry(op, loop, role, work, bits, reasons))
+            self.entries.append(CostEntry(op, loop, role, work, bits, reasons))
 
     def _op(self, op: Op, loop: Op | None, role: int) -> None:
         if isinstance(op, Access):
@@ -504,7 +504,7 @@ class _Costs:
             case _:
                 return None
 
-    def _passed(self, group: Group) -> int:
+    def _passed(self, group: ComponentGroup) -> int:
         """The bits on which a value that control flow passes is certain to depend."""
         if group not in self.bits_by_group:
             self.bits_by_group[group] = 0  # While it is computed from itself.
@@ -553,7 +553,7 @@ class _Costs:
 
 
 def _needed(
-    func: tt.Func, groups: Mapping[Component, Group], may_drop: Callable[[Op], bool]
+    func: tt.Func, groups: Mapping[Component, ComponentGroup], may_drop: Callable[[Op], bool]
 ) -> dict[Component, tuple[int, ...]]:
     """The registers of each tensor that are read, by ops other than those that may drop them, as the bases of the
     elements that they hold.

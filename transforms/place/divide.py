@@ -26,7 +26,7 @@ from ziggurat.codemodel.traits import BodyTerminator, Terminator
 from ziggurat.codemodel.transform import Outcome, Rewriter, transform
 from ziggurat.transforms.place.affine import Forms
 from ziggurat.transforms.place.apart import are_apart
-from ziggurat.transforms.place.components import Component, Group, component_of, groups_of
+from ziggurat.transforms.place.components import Component, ComponentGroup, component_of, groups_of
 from ziggurat.transforms.place.flow import users_of
 from ziggurat.transforms.place.memory_order import MemoryOrder
 from ziggurat.transforms.place.obstacle import Obstacle
@@ -39,7 +39,7 @@ _STORES = (tt.DescriptorStore, tt.DescriptorReduce, tt.Store)
 
 
 @attrs.frozen(eq=False)
-class Part:
+class KernelPart:
     """A part of a kernel, as a module; `origin` has, for the results of its ops, those of the ops of the kernel."""
 
     module: gpu.Module
@@ -52,12 +52,12 @@ class Part:
         return func.bodies[0]
 
 
-def whole(module: gpu.Module) -> Part:
+def whole(module: gpu.Module) -> KernelPart:
     """A kernel as its only part."""
-    return Part(module, {op.result: op.result for op in module.walk()})
+    return KernelPart(module, {op.result: op.result for op in module.walk()})
 
 
-def parts_of(module: gpu.Module) -> Sequence[Part] | Obstacle:
+def parts_of(module: gpu.Module) -> Sequence[KernelPart] | Obstacle:
     """The parts of a kernel, or the op for which it stays whole; a kernel whose stores need all dots is its only part.
 
     Each part has a dot in each of the blocks that have dots.
@@ -115,7 +115,7 @@ def _may_run_beside(op: Op, memory: MemoryOrder) -> bool:
 class _Needs:
     """The ops and carried values that some stores need."""
 
-    def __init__(self, groups: Mapping[Component, Group]) -> None:
+    def __init__(self, groups: Mapping[Component, ComponentGroup]) -> None:
         self.groups = groups
         self.kept: set[Value] = set()
         self.values: dict[Value, set[int]] = {}  # The numbers of the values of loops and branches.
@@ -179,7 +179,7 @@ class _Needs:
         return operand
 
 
-def _part(module: gpu.Module, func: Op, needs: _Needs) -> Part:
+def _part(module: gpu.Module, func: Op, needs: _Needs) -> KernelPart:
     """The part of a kernel that some stores need."""
     results = {*needs.kept, module.result, func.result}
     results.update(op.result for body in (module.body, *func.bodies) for op in body.entry.ops[-1:])
@@ -211,4 +211,4 @@ def _part(module: gpu.Module, func: Op, needs: _Needs) -> Part:
     final = transform(new, waiting, pass_name="specialize")
     assert isinstance(final, gpu.Module)
     pairs = zip(final.walk(), new.walk(), strict=True)
-    return Part(final, {new.result: old[pair.result] for new, pair in pairs if pair.result in old})
+    return KernelPart(final, {new.result: old[pair.result] for new, pair in pairs if pair.result in old})

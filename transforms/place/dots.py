@@ -29,7 +29,16 @@ import attrs
 from ziggurat.codemodel.builder import Builder
 from ziggurat.codemodel.dialects import arith, scf, tt
 from ziggurat.codemodel.gpu import dialect as gpu
-from ziggurat.codemodel.gpu.fragments import Panels, Unit, Warps, accumulator, operand_a, operand_b, unit_for, warps_of
+from ziggurat.codemodel.gpu.fragments import (
+    Panels,
+    Unit,
+    WarpGrid,
+    accumulator,
+    operand_a,
+    operand_b,
+    unit_for,
+    warps_of,
+)
 from ziggurat.codemodel.gpu.scope import WARP_GROUP
 from ziggurat.codemodel.gpu.targets import TARGETS
 from ziggurat.codemodel.graphs import reached
@@ -89,7 +98,7 @@ class MmaSync(MmaChoice):
     may be in shared memory."""
 
     unit: Unit
-    warps: Warps
+    warps: WarpGrid
     by_rows: bool
 
     def operand(self, builder: Builder, value: Value, k_axis: int) -> Value:
@@ -181,7 +190,7 @@ def mma_of(
         by_rows = factor.bits < 64 and unit.k * factor.bytes == _ROW_BYTES
         grouped = unit.m == 16 and m >= 64 and num_warps >= WARP_GROUP and by_rows and c.rank == 2
         wgmma = TARGETS[target].has_wgmma and grouped
-        start = Warps(WARP_GROUP if wgmma else 1, 1, num_warps, min(num_warps, math.prod(c.shape[:-2])))
+        start = WarpGrid(WARP_GROUP if wgmma else 1, 1, num_warps, min(num_warps, math.prod(c.shape[:-2])))
         if wgmma and factor.bytes != 2 and not products and not rows_first:
             of_a, of_b = inner(op.a) == 0, inner(op.b) == 1 and n >= 64
             # One of two such operands takes a buffer: the smaller one.
@@ -199,7 +208,7 @@ def mma_of(
     return Fma((total, total), total, fma_layout(c.shape, num_warps))
 
 
-def _divided(unit: Unit, m: int, n: int, warps: Warps, *, rows_first: bool) -> Warps:
+def _divided(unit: Unit, m: int, n: int, warps: WarpGrid, *, rows_first: bool) -> WarpGrid:
     """Share a tile among the warps, until each has the smallest tile: as square as possible, or with all columns."""
     rows, columns = warps.rows, warps.columns
     while rows * columns * warps.batches < warps.count:

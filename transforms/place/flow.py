@@ -88,14 +88,14 @@ def interval(alloc: Value) -> tuple[int, int]:
 
 
 @attrs.frozen
-class Access:
+class SharedAccess:
     """The bytes of shared memory that an op touches."""
 
     op: Op
     start: int
     end: int
 
-    def overlaps(self, other: Access) -> bool:
+    def overlaps(self, other: SharedAccess) -> bool:
         """Whether both touch some byte."""
         return self.start < other.end and other.start < self.end
 

@@ -24,7 +24,7 @@ from ziggurat.codemodel.numbers import ELEMENTWISE, Number
 from ziggurat.codemodel.op import Body, Op, OpResult, Value
 from ziggurat.codemodel.traits import Loop
 from ziggurat.codemodel.types import ScalarType
-from ziggurat.transforms.place.cost import Cost, Entry, Work
+from ziggurat.transforms.place.cost import Cost, CostEntry, Work
 from ziggurat.transforms.place.persist import is_persistent
 
 if TYPE_CHECKING:
@@ -68,7 +68,7 @@ def work_of_grid(cost: Cost, launch: Launch) -> Work | None:
     return sum((entry.work.times(runs.bodies.get(body_of(entry), 0)) for entry in cost.entries), Work())
 
 
-def body_of(entry: Entry) -> Body:
+def body_of(entry: CostEntry) -> Body:
     """The body whose runs are those of an entry: the loop's own for its index and its jump."""
     if entry.op is entry.loop:
         return entry.op.bodies[-1]

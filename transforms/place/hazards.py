@@ -27,15 +27,15 @@ import attrs
 from ziggurat.codemodel.dialects import core, tt
 from ziggurat.codemodel.gpu import dialect as gpu
 from ziggurat.codemodel.gpu.fragments import MAP_BYTES
-from ziggurat.codemodel.gpu.scope import Scope, scope_of
+from ziggurat.codemodel.gpu.scope import WarpScope, scope_of
 from ziggurat.codemodel.graphs import reached
 from ziggurat.codemodel.op import Op, OpResult, Value
 from ziggurat.codemodel.structured import Structured
 from ziggurat.codemodel.traits import BodyTerminator
 from ziggurat.codemodel.types import SharedType
 from ziggurat.transforms.place.barriers import BARRIERS, Hazard, missing_barriers
-from ziggurat.transforms.place.components import Component, Group, component_of, groups_of
-from ziggurat.transforms.place.flow import READERS, USERS, WAITS, Access, Graph, allocation, interval, users_of
+from ziggurat.transforms.place.components import Component, ComponentGroup, component_of, groups_of
+from ziggurat.transforms.place.flow import READERS, USERS, WAITS, Graph, SharedAccess, allocation, interval, users_of
 from ziggurat.transforms.place.queries import shared_of
 
 __all__ = ["Hazard", "hazards"]
@@ -69,7 +69,7 @@ def used_too_early(module: gpu.Module) -> Iterator[Hazard]:
 # Accumulators, by the values that hold them.
 
 
-def _accumulators_in_use(func: Op, groups: Mapping[Component, Group]) -> Iterator[Hazard]:
+def _accumulators_in_use(func: Op, groups: Mapping[Component, ComponentGroup]) -> Iterator[Hazard]:
     """The uses of accumulators that may be in flight, except by waits, other wgmma and control flow."""
     for op in func.walk():
         if isinstance(op, gpu.WgmmaWait | Structured | BodyTerminator | core.MakeTuple | core.TupleLoad):
@@ -80,7 +80,9 @@ def _accumulators_in_use(func: Op, groups: Mapping[Component, Group]) -> Iterato
                 yield Hazard(wgmma, op, "wait")
 
 
-def _computing(component: Component, groups: Mapping[Component, Group], visited: set[Component]) -> gpu.Wgmma | None:
+def _computing(
+    component: Component, groups: Mapping[Component, ComponentGroup], visited: set[Component]
+) -> gpu.Wgmma | None:
     """A wgmma that may still be computing a component."""
     if component in visited:
         return None
@@ -109,7 +111,7 @@ def _begun_between(wait: gpu.WgmmaWait) -> int:
 
 
 @attrs.frozen(eq=False)
-class _Use(Access):
+class _Use(SharedAccess):
     """An access of an op to a buffer of an allocation."""
 
     buffer: Value
@@ -125,7 +127,7 @@ Groups = tuple[Uses, ...]
 
 
 @attrs.frozen(cache_hash=True)
-class _State:
+class _AsyncState:
     """The asynchronous accesses at a point of the program.
 
     `open` are the copies that no commit has made a group yet. `loads` are the loads in flight by maps that the kernel
@@ -178,12 +180,12 @@ class _Run:
             followed += (*BARRIERS, gpu.AcquireTensorMaps)
         nodes = Graph(self.func.bodies[0], followed).nodes
 
-        def following(place: tuple[int, _State]) -> Iterable[tuple[int, _State]]:
+        def following(place: tuple[int, _AsyncState]) -> Iterable[tuple[int, _AsyncState]]:
             node, state = nodes[place[0]], place[1]
             after = state if node.op is None else self._step(node.op, state)
             return ((target, after) for target in node.following)
 
-        reached([(0, _State())], following)
+        reached([(0, _AsyncState())], following)
         return self.hazards_by_ops.values()
 
     def _note(self, first: Op, second: Op, missing: str) -> None:
@@ -196,7 +198,7 @@ class _Run:
             self.uses[op] = [_Use(op, *interval(buffer), buffer) for buffer in buffers]
         return self.uses[op]
 
-    def _step(self, op: Op, state: _State) -> _State:
+    def _step(self, op: Op, state: _AsyncState) -> _AsyncState:
         """The state after an op without bodies."""
         uses = self._uses(op)
         if isinstance(op, READERS):
@@ -271,7 +273,7 @@ class _Run:
             case _:
                 return state
 
-    def _uses_map(self, op: gpu.TmaLoad | gpu.TmaStore, state: _State) -> _State:
+    def _uses_map(self, op: gpu.TmaLoad | gpu.TmaStore, state: _AsyncState) -> _AsyncState:
         """The state after the begin of a copy, with regard to its map."""
         if _map_of(op) is None:
             return state
@@ -285,7 +287,7 @@ class _Run:
             for other in (other for group in groups for other in group if other.conflicts(use)):
                 self._note(other.op, use.op, missing)
 
-    def _meets_copies(self, uses: Iterable[_Use], state: _State) -> None:
+    def _meets_copies(self, uses: Iterable[_Use], state: _AsyncState) -> None:
         self._meets("commit", uses, (state.open,))
         self._meets("wait", uses, state.copies)
 
@@ -296,7 +298,7 @@ class _Run:
 def _wrong_arrivals(module: gpu.Module) -> Iterator[Hazard]:
     """The mbarriers that count other arrivals than there are. A scope arrives once in a phase, by some of its ops."""
     for init in (op for op in module.walk() if isinstance(op, gpu.MbarrierInit)):
-        arrivals: dict[Scope, int] = {}
+        arrivals: dict[WarpScope, int] = {}
         for op in users_of(init.buffer):
             if isinstance(op, gpu.MbarrierExpect | gpu.MbarrierArrive):
                 scope, count = scope_of(op), 1

@@ -26,7 +26,7 @@ import attrs
 from ziggurat.codemodel.dialects import scf
 from ziggurat.codemodel.gpu import dialect as gpu
 from ziggurat.codemodel.gpu.fragments import UNITS, Unit, operand_a, warps_of
-from ziggurat.codemodel.gpu.scope import Scope, scope_of
+from ziggurat.codemodel.gpu.scope import WarpScope, scope_of
 from ziggurat.codemodel.op import Op, OpResult, Value
 from ziggurat.codemodel.transform import DROP, Outcome, Rewriter, transform
 from ziggurat.codemodel.types import TensorType
@@ -36,7 +36,7 @@ from ziggurat.transforms.place.loop_plan import LOOP_REGISTERS
 from ziggurat.transforms.place.pressure import MAX_REGISTERS, value_registers
 from ziggurat.transforms.place.queries import layout_of, role_split, shared_of, tensor_of
 
-_Key = tuple[Value, Scope]
+_Key = tuple[Value, WarpScope]
 
 
 def hold_operands(module: gpu.Module) -> Op:
@@ -91,7 +91,7 @@ class _Block:
     readers: list[Op]
 
     @property
-    def scope(self) -> Scope:
+    def scope(self) -> WarpScope:
         """The scope of the role."""
         return scope_of(self.filled)
 

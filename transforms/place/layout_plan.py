@@ -28,7 +28,7 @@ from ziggurat.codemodel.types import PtrType, TensorType, TupleType, Type, shape
 from ziggurat.transforms.place.axis_info import AxisInfo, analyse, unknown_component
 from ziggurat.transforms.place.components import (
     Component,
-    Group,
+    ComponentGroup,
     Propagation,
     component_of,
     component_types,
@@ -181,7 +181,7 @@ _TENSORS = (TensorType, TupleType)  # A Tuple may hold tensors.
 _DOT, _CUBE, _MEMORY, _WEAK, _FORCED = 4, 3, 2, 1, 0
 
 
-def flexible_components(func: Op, groups: Mapping[Component, Group], num_warps: int) -> set[Component]:
+def flexible_components(func: Op, groups: Mapping[Component, ComponentGroup], num_warps: int) -> set[Component]:
     """The tensors that may be computed again in any layout: from constants, ranges and scalars, by pure ops alone.
 
     A load is flexible as well if it has no more elements than there are threads, or if it is only broadcast: another
@@ -193,8 +193,8 @@ def flexible_components(func: Op, groups: Mapping[Component, Group], num_warps: 
     }
     components.update(component for component in groups if tensor_type(component) is not None)
 
-    def visit(item: Op | Group) -> tuple[Component, ...]:
-        if isinstance(item, Group):
+    def visit(item: Op | ComponentGroup) -> tuple[Component, ...]:
+        if isinstance(item, ComponentGroup):
             results, sources = item.members, [source for _, source in item.sources]
         else:
             results, sources = ((item.result, 0),), [source for _, source, _ in tensor_operands(item)]
@@ -228,7 +228,12 @@ class PrimaryLayouts:
     """The primary layouts of a function's tensors, and the layouts in which ops that are not flexible read theirs."""
 
     def __init__(
-        self, func: Op, groups: Mapping[Component, Group], flexible: set[Component], accesses: Accesses, anchor: Anchor
+        self,
+        func: Op,
+        groups: Mapping[Component, ComponentGroup],
+        flexible: set[Component],
+        accesses: Accesses,
+        anchor: Anchor,
     ) -> None:
         self.groups = groups
         self.flexible = flexible
@@ -261,16 +266,16 @@ class PrimaryLayouts:
             for at, component, type_ in tensor_operands(op)
         ]
 
-    def _visit(self, stage: int, item: Op | Group) -> Sequence[Component]:
+    def _visit(self, stage: int, item: Op | ComponentGroup) -> Sequence[Component]:
         """Note the layout of a group or of an op's results, if it is known by now and outranks the one known so far.
 
         Returns the components for which it does.
         """
-        whole = item.members if isinstance(item, Group) else components_of(item.result)
+        whole = item.members if isinstance(item, ComponentGroup) else components_of(item.result)
         components = [component for component in whole if tensor_type(component) is not None]
         if components and components[0] in self.flexible:
             return ()
-        if isinstance(item, Group):
+        if isinstance(item, ComponentGroup):
             ranked = self._joined(item, stage)
         elif item.bodies and not isinstance(item, tt.Reduce | tt.Scan | tt.MapElementwise):
             return ()
@@ -290,7 +295,7 @@ class PrimaryLayouts:
     def _default(self, type_: Type, rank: int = _FORCED) -> Ranked:
         return rank, self.accesses.default(shape_of(type_))
 
-    def _joined(self, group: Group, stage: int) -> Ranked | None:
+    def _joined(self, group: ComponentGroup, stage: int) -> Ranked | None:
         """The layout of the values that control flow joins: the best of its sources."""
         type_ = tensor_type(group.members[0])
         sources = [component for op, component in group.sources if stage > 0 or op.result != group.members[-1][0]]
@@ -399,12 +404,12 @@ class LayoutPlan:
 
     def __init__(self, func: tt.Func, num_warps: int, anchor: Anchor) -> None:
         self.accesses = Accesses(func, analyse(func), num_warps)
-        self.groups: Mapping[Component, Group] = groups_of(func)
+        self.groups: Mapping[Component, ComponentGroup] = groups_of(func)
         self.flexible = flexible_components(func, self.groups, num_warps)
         self.primary = PrimaryLayouts(func, self.groups, self.flexible, self.accesses, anchor)
         self.needs: dict[Value, list[tuple[Component, Layout]]] = {}
         self._requested: dict[Component, dict[Layout, None]] = {}
-        self._layouts_of_groups: dict[Group, dict[Layout, None]] = {}
+        self._layouts_of_groups: dict[ComponentGroup, dict[Layout, None]] = {}
         self._late: dict[tuple[Component, Layout], bool] = {}
         self._work: list[tuple[Component, Layout]] = []
         for op in func.walk():

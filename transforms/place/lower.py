@@ -132,7 +132,7 @@ def _stored_for(builder: Builder, value: Value, layout: Layout, stmatrix: bool) 
 
 
 @attrs.frozen
-class Stage:
+class ReductionStage:
     """A reduction along one axis, and the moves that make its operand from the result of the stage before.
 
     `moves` are pairs (shape, order): reshape to the shape, then transpose. Then the tensor is reshaped to `shape`, and
@@ -169,7 +169,7 @@ def in_lanes(shape: Sequence[int], axis: int, num_warps: int) -> Layout:
     return filled(along[:serial], [*along[serial:], *rest], num_warps)
 
 
-def reduction_stages(layout: Layout, shape: tuple[int, ...], axis: int) -> tuple[Layout, tuple[Stage, ...]]:
+def reduction_stages(layout: Layout, shape: tuple[int, ...], axis: int) -> tuple[Layout, tuple[ReductionStage, ...]]:
     """The reduction of a tensor along an axis: the layout to begin in, and one or two stages.
 
     Each stage combines elements in the registers and lanes of one warp.
@@ -179,13 +179,13 @@ def reduction_stages(layout: Layout, shape: tuple[int, ...], axis: int) -> tuple
         layout = in_lanes(shape, axis, layout.num_warps)
     in_warps = _held(layout.warps, mask)
     if not in_warps:
-        return layout, (Stage((), shape, axis),)
+        return layout, (ReductionStage((), shape, axis),)
     before, after = shape[:axis], shape[axis + 1 :]
     runs = _runs(sum(in_warps) // stride, bits_of(shape[axis]))  # Bits that warps hold, and bits that they do not.
     count = 1 << len(in_warps)
     small = (*before, count, *after)
     gathered = layout.dropped(shape, axis).widened((*before, 1, *after), small, in_warps=False)
-    last = Stage((), small, axis, gathered)
+    last = ReductionStage((), small, axis, gathered)
     if count == shape[axis]:
         return layout, (last,)
     split = (*before, *(1 << width for _, width in runs), *after)
@@ -194,7 +194,7 @@ def reduction_stages(layout: Layout, shape: tuple[int, ...], axis: int) -> tuple
     others = [first + at for at, (by_warps, _) in enumerate(runs) if not by_warps]
     order = (*range(first), *ours, *others, *range(end, len(split)))
     inner = (*before, count, shape[axis] // count, *after)
-    return layout, (Stage(((split, order),), inner, axis + 1), last)
+    return layout, (ReductionStage(((split, order),), inner, axis + 1), last)
 
 
 def _runs(mask: int, count: int) -> list[tuple[bool, int]]:
@@ -281,7 +281,7 @@ def _reduce(builder: Rewriter, op: tt.Reduce, operands: tuple[Value, ...]) -> Ou
     return repacked(builder, values)
 
 
-def _moved(builder: Builder, value: Value, stage: Stage) -> Value:
+def _moved(builder: Builder, value: Value, stage: ReductionStage) -> Value:
     """The operand of a stage: reshaped, transposed and reshaped again, where these change anything."""
     for shape, order in stage.moves:
         value = reshaped(builder, value, shape)

@@ -37,7 +37,7 @@ from ziggurat.codemodel.builder import Builder
 from ziggurat.codemodel.dialects import arith, scf
 from ziggurat.codemodel.errors import InternalError
 from ziggurat.codemodel.gpu import dialect as gpu
-from ziggurat.codemodel.gpu.scope import Scope, scope_of
+from ziggurat.codemodel.gpu.scope import WarpScope, scope_of
 from ziggurat.codemodel.op import Body, Op, Value
 from ziggurat.codemodel.traits import Loop
 from ziggurat.codemodel.transform import DROP, Outcome, Rewriter, rebuilt, transform
@@ -150,7 +150,7 @@ class _Lowering:
             builder.add(gpu.MbarrierExpect(self.filled[channel], predicate, bytes=size))
         return slot
 
-    def _drain(self, builder: Builder, scope: Scope) -> None:
+    def _drain(self, builder: Builder, scope: WarpScope) -> None:
         """At the end of a role, wait until all CTAs of the cluster have released the slots that it has filled: they
         arrive at mbarriers of this CTA, which must not have ended."""
         mine = [

@@ -14,7 +14,7 @@ import attrs
 from ziggurat.codemodel.errors import ResourceError
 from ziggurat.codemodel.gpu import dialect as gpu
 from ziggurat.codemodel.gpu.options import MAX_REGISTERS
-from ziggurat.codemodel.gpu.scope import Scope, scope_of
+from ziggurat.codemodel.gpu.scope import WarpScope, scope_of
 from ziggurat.codemodel.gpu.targets import REGISTERS_OF_SM
 from ziggurat.codemodel.location import Location
 from ziggurat.codemodel.op import Op
@@ -36,7 +36,7 @@ class Pressure:
     `type` is that of the value with the most registers, and `scope` that of the loop.
     """
 
-    scope: Scope
+    scope: WarpScope
     registers: int = 0
     location: Location | None = None
     type: Type = void
@@ -77,7 +77,7 @@ def registers_of_thread(num_warps: int) -> int:
     return min(MAX_REGISTERS, REGISTERS_OF_SM // (32 * num_warps) // 8 * 8)
 
 
-def _in_scope(scope: Scope) -> tuple[int, str]:
+def _in_scope(scope: WarpScope) -> tuple[int, str]:
     """The registers that a thread of a scope has, also in words."""
     most = scope.registers or registers_of_thread(scope.warps)
     return most, f"in each of {scope.threads} threads, which have {most}"

@@ -17,7 +17,7 @@ from ziggurat.codemodel.layout import Layout, Span, axis_bases, bits_of, transpo
 from ziggurat.codemodel.op import Op, OpResult, Value
 from ziggurat.codemodel.types import TensorType
 from ziggurat.transforms.place.axis_info import AxisInfo, unit_of
-from ziggurat.transforms.place.components import Component, Group, component_of
+from ziggurat.transforms.place.components import Component, ComponentGroup, component_of
 from ziggurat.transforms.place.layout_plan import SECTOR
 from ziggurat.transforms.place.queries import constant_of, is_shaping, tensor_of
 
@@ -28,7 +28,7 @@ Strides = tuple[int | None, ...]
 class Sectors:
     """The sectors of the accesses of a function, with the facts that `axis_info` finds, and the loop-carried values."""
 
-    def __init__(self, info: Callable[[Component], AxisInfo], groups: Mapping[Component, Group]) -> None:
+    def __init__(self, info: Callable[[Component], AxisInfo], groups: Mapping[Component, ComponentGroup]) -> None:
         self._info, self._groups = info, groups
         self._cache: dict[Component, Strides] = {}
         self._differing: dict[Component, Strides] = {}

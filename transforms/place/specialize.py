@@ -38,7 +38,7 @@ from ziggurat.codemodel.op import Body, Op, Value
 from ziggurat.codemodel.transform import DROP, Outcome, Rewriter, rebuilt, transform
 from ziggurat.codemodel.types import TensorType, i1, void
 from ziggurat.transforms.place.allocate import SPARE_BYTES, intervals_of, place
-from ziggurat.transforms.place.divide import Part, parts_of, whole
+from ziggurat.transforms.place.divide import KernelPart, parts_of, whole
 from ziggurat.transforms.place.flow import last_of, read_in_flight
 from ziggurat.transforms.place.loop_plan import (
     LOOP_REGISTERS,
@@ -126,7 +126,7 @@ def _loops_of_wgmma(module: gpu.Module) -> list[scf.For]:
 class _Consumer:
     """A part of a kernel that is a role, the plans for its loops, and the blocks that loops around load for these."""
 
-    part: Part
+    part: KernelPart
     plans: Plans
     once: Sequence[Copy]
 
@@ -153,7 +153,7 @@ class _Split:
 
 
 def _planned(
-    module: gpu.Module, func: tt.Func, loops: Sequence[scf.For], num_stages: int | None, parts: Sequence[Part],
+    module: gpu.Module, func: tt.Func, loops: Sequence[scf.For], num_stages: int | None, parts: Sequence[KernelPart],
     maxnreg: int | None = None,
 ) -> _Split | Obstacle:  # fmt: skip
     """The roles, with a consumer for each part, or the obstacle that keeps a loop from being specialised."""
@@ -197,7 +197,7 @@ def _planned(
     return Obstacle("there is no shared memory for the channels of all loops", loops[0])
 
 
-def _split(num_warps: int, sliced: _Slice, parts: Sequence[Part], maxnreg: int | None) -> _Split | Obstacle:
+def _split(num_warps: int, sliced: _Slice, parts: Sequence[KernelPart], maxnreg: int | None) -> _Split | Obstacle:
     """The roles of a kernel, or the obstacle that keeps a part from being one."""
     registers, consumers = _registers(len(parts) * num_warps, maxnreg), list[_Consumer]()
     without_roles = min(registers_of_thread(num_warps), maxnreg or MAX_REGISTERS)
@@ -221,7 +221,7 @@ def _split(num_warps: int, sliced: _Slice, parts: Sequence[Part], maxnreg: int |
     return _Split(sliced, consumers, warps, (*[registers] * len(parts), PRODUCER_REGISTERS))
 
 
-def _consumer(part: Part, sliced: _Slice, registers: int) -> _Consumer | Obstacle:
+def _consumer(part: KernelPart, sliced: _Slice, registers: int) -> _Consumer | Obstacle:
     """The consumer that a part becomes, which reads some of the blocks that the producer loads."""
     plans: Plans = {}
     once: list[Copy] = []
@@ -252,7 +252,7 @@ def _once(loops: Sequence[scf.For]) -> tuple[Copy, ...]:
     return tuple(copy for copy in copies if not copy.transposed and len(copy.load.result.uses) == 1)
 
 
-def _other_bytes(part: Part, copied: Container[Value]) -> int:
+def _other_bytes(part: KernelPart, copied: Container[Value]) -> int:
     """The bytes of shared memory for the buffers of a part that the producer does not fill, and for tensors that pass
     through it while blocks are fetched."""
     intervals = [interval for interval in intervals_of(part.module) if part.origin[interval.op.result] not in copied]

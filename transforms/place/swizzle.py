@@ -161,7 +161,7 @@ def vector_bits(layout: Layout, offsets: tuple[int, ...], size: int) -> tuple[in
 
 
 @attrs.frozen
-class View:
+class MatrixView:
     """A tensor as matrices. `layout` says which lane gives the address of which row.
 
     Its lowest registers are the elements of a row; its others are the bits `rest` of the registers of the tensor's
@@ -180,7 +180,7 @@ class View:
         return 1 << len(self.matrices)
 
 
-def views(layout: Layout, size: int) -> Iterator[View]:
+def views(layout: Layout, size: int) -> Iterator[MatrixView]:
     """The views of a layout of elements of `size` bytes as rows."""
     bits = [bit for bit, basis in enumerate(layout.registers) if basis]
     within = 2 - bits_of(size)
@@ -196,7 +196,7 @@ def views(layout: Layout, size: int) -> Iterator[View]:
         if trans:
             row, lanes = list(layout.lanes[2:]), (*words, *layout.lanes[:2])
         if all(row):
-            yield View(Layout((*row, *further), (*lanes, *numbers), layout.warps), trans, word, matrices, rest)
+            yield MatrixView(Layout((*row, *further), (*lanes, *numbers), layout.warps), trans, word, matrices, rest)
 
 
 def _conflicts(layout: Layout, offsets: tuple[int, ...], size: int, width: int) -> int:
@@ -242,7 +242,7 @@ def vector_moves(layout: Layout, offsets: tuple[int, ...], size: int, width: int
     return Moves(count, size << width, count * cycles)
 
 
-def _matrix_moves(view: View, offsets: tuple[int, ...], size: int) -> Moves:
+def _matrix_moves(view: MatrixView, offsets: tuple[int, ...], size: int) -> Moves:
     count = 1 << len(view.rest)
     cycles = view.count * _conflicts(view.layout, offsets, size, bits_of(VECTOR // size))
     return Moves(count, 4 * view.count, count * cycles)
@@ -288,7 +288,7 @@ def _least_cost(layout: Layout, size: int) -> float:
 
 
 @lru_cache(maxsize=1024)
-def matrix_view(layout: Layout, offsets: tuple[int, ...], size: int) -> View | None:
+def matrix_view(layout: Layout, offsets: tuple[int, ...], size: int) -> MatrixView | None:
     """The view in which a tensor moves as matrices; None if vectors are cheaper."""
     bits = tuple(range(bits_of(VECTOR // size)))
     costs = {

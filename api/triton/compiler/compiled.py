@@ -20,7 +20,7 @@ from ziggurat.codemodel.gpu.fragments import MAP_BYTES
 from ziggurat.codemodel.gpu.options import MAX_WARPS, CompileOptions, boolean
 from ziggurat.codemodel.op import Op
 from ziggurat.codemodel.types import ConstantType, TupleType
-from ziggurat.kernels.arguments import Signature, leaves
+from ziggurat.kernels.arguments import KernelSignature, leaves
 from ziggurat.kernels.kernel import run_time_names
 from ziggurat.triton import RELEASE, knobs
 from ziggurat.triton.backends.compiler import GPUTarget
@@ -57,7 +57,7 @@ class LazyDict:
         return self.data
 
 
-class Stages(Mapping[str, Any]):
+class TritonStages(Mapping[str, Any]):
     """The text of each stage of a kernel by Triton's name for it, made when it is first read; the bytes of "cubin"."""
 
     def __init__(self, kernel: CompiledKernel) -> None:
@@ -172,14 +172,14 @@ class CompiledKernel:
     def __init__(
         self,
         fn: JITFunction | FileFunction,
-        signature: Signature,
+        signature: KernelSignature,
         options: CompileOptions,
         launch_options: Mapping[str, Any],
     ) -> None:
         self.src = ASTSource.of(fn, signature)
         self.options = options
         self.launch_options = dict(launch_options)
-        self.asm = Stages(self)
+        self.asm = TritonStages(self)
         self.code: Loaded | None = None
         # Whether the hooks of loading were told.
         self.announced = False

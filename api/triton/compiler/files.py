@@ -15,7 +15,7 @@ from ziggurat.codemodel.types import Type
 from ziggurat.compiler.compiled import Compiled
 from ziggurat.compiler.native import warn_interpreted
 from ziggurat.compiler.pipeline import compile_for_cpu
-from ziggurat.kernels.arguments import Signature
+from ziggurat.kernels.arguments import KernelSignature
 from ziggurat.transforms.simplify.demand import first_kernel
 from ziggurat.triton.compiler.overrides import Override
 from ziggurat.triton.compiler.signatures import type_text
@@ -49,9 +49,9 @@ class IRSource:
         """The options that the file decides: its numbers of warps and CTAs."""
         return {f"num_{what}": int(number) for what, number in _OPTION.findall(self.src)}
 
-    def compiled_signature(self) -> Signature:
+    def compiled_signature(self) -> KernelSignature:
         """The types of the parameters, and their divisibility."""
-        return Signature(self.fn.types, self.fn.divisibility)
+        return KernelSignature(self.fn.types, self.fn.divisibility)
 
 
 class FileFunction:
@@ -68,7 +68,7 @@ class FileFunction:
         self.arg_names = [f"arg{place}" for place in range(len(self.types))]
         self.cache_key = hashlib.sha256(file.text.encode()).hexdigest()
 
-    def model_for(self, signature: Signature) -> core.Module:
+    def model_for(self, signature: KernelSignature) -> core.Module:
         return self.module
 
     def declared_types(self, types: Sequence[Type]) -> Sequence[Type]:

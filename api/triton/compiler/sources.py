@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, cast
 from ziggurat.codemodel.errors import LaunchError
 from ziggurat.codemodel.types import ConstantType, TupleType, Type
 from ziggurat.frontends.language.signature import suggest
-from ziggurat.kernels.arguments import Signature, constant_of
+from ziggurat.kernels.arguments import KernelSignature, constant_of
 from ziggurat.transforms.parameters import kernel_of
 from ziggurat.triton.compiler.accesses import AccessModule
 from ziggurat.triton.compiler.signatures import type_of, type_text
@@ -56,7 +56,7 @@ class ASTSource:
         self.attrs = dict(attrs or {})
 
     @classmethod
-    def of(cls, fn: Any, signature: Signature) -> ASTSource:
+    def of(cls, fn: Any, signature: KernelSignature) -> ASTSource:
         """The source of a function for a signature."""
         typed = dict(enumerate(signature.types))
         constants = {(place,): type_.value for place, type_ in typed.items() if isinstance(type_, ConstantType)}
@@ -76,7 +76,7 @@ class ASTSource:
         """The options that the source itself decides: none."""
         return {}
 
-    def compiled_signature(self) -> Signature:
+    def compiled_signature(self) -> KernelSignature:
         """The types of all parameters, and the divisibility of run-time ones."""
         divisibility: list[int] = []
 
@@ -102,7 +102,7 @@ class ASTSource:
                     f"'{self.name}' needs a value of its constexpr '{name}'", hint=f"ASTSource(…, {{'{name}': …}})"
                 )
             types.append(type_at(name, (place,), self.signature.get(name, "constexpr")))
-        return Signature(tuple(types), tuple(divisibility))
+        return KernelSignature(tuple(types), tuple(divisibility))
 
     def make_ir(self, target: Any, options: Any, codegen_fns: Any, module_map: Any, context: Any) -> AccessModule:
         """The accesses of the kernel, which PyTorch looks for. The arguments are those of Triton's method."""

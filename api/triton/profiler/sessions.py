@@ -18,17 +18,17 @@ DEFAULT_PROFILE_NAME: Final = "proton"
 
 
 @attrs.define
-class Node:
+class ProfileNode:
     """A kernel or a scope: the number of its calls, the sum of their nanoseconds, and sums of further numbers."""
 
     name: str
     count: int = 0
     nanoseconds: float = 0.0
     metrics: dict[str, float] = attrs.Factory(dict[str, float])
-    children: dict[str, Node] = attrs.Factory(dict[str, "Node"])
+    children: dict[str, ProfileNode] = attrs.Factory(dict[str, "ProfileNode"])
 
-    def child(self, name: str) -> Node:
-        return self.children.setdefault(name, Node(name))
+    def child(self, name: str) -> ProfileNode:
+        return self.children.setdefault(name, ProfileNode(name))
 
     def as_json(self) -> dict[str, Any]:
         """The node as Hatchet's files have it."""
@@ -45,10 +45,10 @@ class Session:
     """A file's name, the tree of what was measured, and whether it is measured now."""
 
     name: str
-    root: Node = attrs.Factory(lambda: Node("ROOT"))
+    root: ProfileNode = attrs.Factory(lambda: ProfileNode("ROOT"))
     active: bool = True
     # Calls whose events are not read yet, each with its node and the events of its start and its end.
-    pending: list[tuple[Node, Any, Any]] = attrs.Factory(list[tuple[Node, Any, Any]])
+    pending: list[tuple[ProfileNode, Any, Any]] = attrs.Factory(list[tuple[ProfileNode, Any, Any]])
 
     def settle(self) -> None:
         """Wait for the measured calls, and add their times."""
@@ -87,7 +87,7 @@ def exit_scope(name: str | None = None) -> None:
     end = _recorded()
     for session in _SESSIONS:
         if session.active:
-            node = functools.reduce(Node.child, [*(outer for outer, _, _ in _OPEN), name], session.root)
+            node = functools.reduce(ProfileNode.child, [*(outer for outer, _, _ in _OPEN), name], session.root)
             node.count += 1
             for key, value in metrics.items():
                 node.metrics[key] = node.metrics.get(key, 0) + value

@@ -9,7 +9,7 @@ import attrs
 
 from ziggurat.codemodel.gpu.options import DEFAULT_OPTIONS
 from ziggurat.codemodel.types import ConstantType, ScalarType, Type, find_scalar
-from ziggurat.kernels.arguments import Signature, components_of, constant_of
+from ziggurat.kernels.arguments import KernelSignature, components_of, constant_of
 from ziggurat.triton import knobs
 from ziggurat.triton.backends.driver import torch_module
 from ziggurat.triton.runtime import options
@@ -92,7 +92,7 @@ def written_specialization(fn: JITFunction, kernel: CompiledKernel, key: str) ->
     )
 
 
-def read_specialization(fn: JITFunction, text: str) -> tuple[Signature, dict[str, Any]]:
+def read_specialization(fn: JITFunction, text: str) -> tuple[KernelSignature, dict[str, Any]]:
     """The signature and the options that `written_specialization` wrote. Raises `RuntimeError` for those of another
     function or target."""
     import json
@@ -103,7 +103,7 @@ def read_specialization(fn: JITFunction, text: str) -> tuple[Signature, dict[str
         if data[field] != value:
             raise RuntimeError(f"Specialization data is for {data[field]} but trying to preload for {value}")
     types = tuple(_read(fn, name, type_) for name, type_ in zip(fn.arg_names, data["types"], strict=True))
-    return Signature(types, tuple(data["divisibility"])), data["options"]
+    return KernelSignature(types, tuple(data["divisibility"])), data["options"]
 
 
 # The functions that were written as constants, by their keys.

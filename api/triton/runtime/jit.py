@@ -27,7 +27,7 @@ from ziggurat.frontends.language.function import ChangedGlobalError, Function
 from ziggurat.frontends.triton.compile_time import ConstexprFunction, constexpr_function
 from ziggurat.frontends.triton.errors import as_triton
 from ziggurat.frontends.triton.language import TRITON
-from ziggurat.kernels.arguments import Signature, bind
+from ziggurat.kernels.arguments import KernelSignature, bind
 from ziggurat.kernels.kernel import Grid, Kernel
 from ziggurat.kernels.models import PythonModels
 from ziggurat.triton import knobs
@@ -109,7 +109,7 @@ class TritonModels(PythonModels):
         assert isinstance(kernel, JITFunction)
         return super().attribution(kernel, kernel.declared_types(types))
 
-    def key(self, signature: Signature) -> Signature:
+    def key(self, signature: KernelSignature) -> KernelSignature:
         return signature if self.reads_warps else attrs.evolve(signature, num_warps=None)
 
     def python(self, kernel: Function) -> Op:
@@ -121,7 +121,7 @@ class TritonModels(PythonModels):
                 callee.require_globals(kernel)
         return super().python(kernel)
 
-    def triton(self, kernel: Function, signature: Signature) -> core.Module:
+    def triton(self, kernel: Function, signature: KernelSignature) -> core.Module:
         """The Triton model with the assertions of the signature."""
         assert isinstance(kernel, JITFunction)
         if signature.assertions == "none":
@@ -359,7 +359,7 @@ class JITFunction(Kernel, JITCallable):
                     "pass values that change as constexpr parameters",
                 )
 
-    def symbol_of(self, signature: Signature) -> str:
+    def symbol_of(self, signature: KernelSignature) -> str:
         """The name of the kernel in its model and its machine code."""
         if self._repr is None:
             return self.name
@@ -474,7 +474,7 @@ class JITFunction(Kernel, JITCallable):
 
     def compilation(
         self,
-        signature: Signature,
+        signature: KernelSignature,
         launch_options: Mapping[str, Any],
         is_warmup: bool = False,
         target: str | None = None,

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from ziggurat.codemodel.dialects import core
-from ziggurat.kernels.arguments import Signature, leaves
+from ziggurat.kernels.arguments import KernelSignature, leaves
 from ziggurat.kernels.rules import LaunchRules
 from ziggurat.triton import knobs
 from ziggurat.triton.compiler import dumps
@@ -63,13 +63,13 @@ def _check_host(kernel: Any, arguments: Iterable[Any], options: Mapping[str, Any
         )
 
 
-def own_model(kernel: Any, signature: Signature, options: Mapping[str, Any]) -> core.Module:
+def own_model(kernel: Any, signature: KernelSignature, options: Mapping[str, Any]) -> core.Module:
     """The Triton model with the assertions that the options ask for: `debug` keeps device assertions, and
     `sanitize_overflow`, which is on by default, adds those of integers."""
     return kernel.model_for(signature.with_options({**options, "debug": bool(options.get("debug"))}))
 
 
-def _model(kernel: Any, signature: Signature, options: Mapping[str, Any]) -> core.Module:
+def _model(kernel: Any, signature: KernelSignature, options: Mapping[str, Any]) -> core.Module:
     if options.get("ir_override") is None and not knobs.compilation.override:
         return own_model(kernel, signature, options)
     return kernel.compilation(signature, options).model_to_run
@@ -82,7 +82,7 @@ def _binary(kernel: Any, spec: Specialization, shape: Sequence[Any]) -> Binary:
     return kernel.compilation(signature, dict(spec.options), target=spec.target).binary
 
 
-def _result(kernel: Any, signature: Signature, options: Mapping[str, Any], code: Loaded | None) -> CompiledKernel:
+def _result(kernel: Any, signature: KernelSignature, options: Mapping[str, Any], code: Loaded | None) -> CompiledKernel:
     target = None if code is None else code.binary.target
     compiled: CompiledKernel = kernel.compilation(signature, options, target=target)
     if code is not None:

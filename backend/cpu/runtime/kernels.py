@@ -10,7 +10,7 @@ from typing import Any, Final, cast
 import attrs
 import numpy as np
 
-from ziggurat.backend.cpu.code import CpuCode, Parameter
+from ziggurat.backend.cpu.code import ArgumentSlot, CpuCode
 from ziggurat.backend.cpu.runtime import jitdump
 from ziggurat.backend.cpu.runtime.host import HEAD
 from ziggurat.backend.cpu.runtime.loading import LinkedObject
@@ -21,7 +21,7 @@ from ziggurat.backend.launch import regions
 from ziggurat.backend.launch.arrays import address, whole
 from ziggurat.backend.launch.descriptors import TensorDescriptor
 from ziggurat.backend.launch.grids import MAX_SIZE
-from ziggurat.backend.reference.memory import Argument
+from ziggurat.backend.reference.memory import ArrayArgument
 from ziggurat.codemodel.errors import ForeignError, KernelRuntimeError, LaunchError, ResourceError, ZigguratError
 from ziggurat.codemodel.location import Location
 from ziggurat.codemodel.op import Op
@@ -117,10 +117,10 @@ class NativeKernel:
         return call
 
 
-def _given(names: Sequence[str], values: Sequence[Any]) -> list[Argument]:
+def _given(names: Sequence[str], values: Sequence[Any]) -> list[ArrayArgument]:
     """The arrays among run-time arguments."""
     arrays = enumerate(map(_host, values))
-    return [Argument(number, names[number], array) for number, array in arrays if array is not None]
+    return [ArrayArgument(number, names[number], array) for number, array in arrays if array is not None]
 
 
 def number_of_programs(grid: tuple[int, int, int], name: str) -> int:
@@ -142,7 +142,7 @@ def _address(data: bytes) -> int:
     return ctypes.cast(ctypes.c_char_p(data), ctypes.c_void_p).value or 0
 
 
-def _slot(parameter: Parameter, value: Any, arrays: dict[int, Array]) -> bytes:
+def _slot(parameter: ArgumentSlot, value: Any, arrays: dict[int, Array]) -> bytes:
     """The 8 bytes of an argument, or of the part of a descriptor."""
     if parameter.type.startswith("ptr"):
         return address(arrays[parameter.argument]).to_bytes(8, "little")
@@ -179,7 +179,7 @@ def restored(stored_object: StoredObject) -> CpuCode:
     """The compiled kernel that `stored` gave. Raises `ValueError` for facts of another kind."""
     try:
         facts = dict(stored_object.facts)
-        parameters = tuple(Parameter(**parameter) for parameter in facts.pop("parameters"))
+        parameters = tuple(ArgumentSlot(**parameter) for parameter in facts.pop("parameters"))
         sites = tuple(map(_site, facts.pop("sites")))
         bounds = tuple(facts.pop("bounds"))
         return CpuCode(

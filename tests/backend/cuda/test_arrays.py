@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from ziggurat.backend.cuda import arrays
-from ziggurat.backend.cuda.arrays import View, reader_of, view
+from ziggurat.backend.cuda.arrays import ArrayView, reader_of, view
 from ziggurat.backend.cuda.memory import DeviceArray
 from ziggurat.codemodel.errors import LaunchError
 from ziggurat.codemodel.types import SCALARS, bf16, f8e4m3, f8e5m2, f16, f32, i1, u8
@@ -24,13 +24,13 @@ class Protocol:
 @pytest.mark.parametrize(
     ("array", "expected"),
     [
-        (Protocol("<f4"), View(0x1000, f32)),
-        (Protocol("|u1", stream=7), View(0x1000, u8, None, 7)),
-        (Protocol("<V2", dtype=np.dtype(ml_dtypes.bfloat16)), View(0x1000, bf16)),
-        (Protocol("<f4", address=None), View(0, f32)),
-        (SimpleNamespace(data_ptr=lambda: 5, dtype="torch.float8_e4m3fn", is_cuda=True), View(5, f8e4m3)),
-        (SimpleNamespace(data_ptr=lambda: 5, dtype="torch.bool", device="cuda:0"), View(5, i1)),
-        (DeviceArray(0x4000, (2, 3), f16, 1), View(0x4000, f16, 1)),
+        (Protocol("<f4"), ArrayView(0x1000, f32)),
+        (Protocol("|u1", stream=7), ArrayView(0x1000, u8, None, 7)),
+        (Protocol("<V2", dtype=np.dtype(ml_dtypes.bfloat16)), ArrayView(0x1000, bf16)),
+        (Protocol("<f4", address=None), ArrayView(0, f32)),
+        (SimpleNamespace(data_ptr=lambda: 5, dtype="torch.float8_e4m3fn", is_cuda=True), ArrayView(5, f8e4m3)),
+        (SimpleNamespace(data_ptr=lambda: 5, dtype="torch.bool", device="cuda:0"), ArrayView(5, i1)),
+        (DeviceArray(0x4000, (2, 3), f16, 1), ArrayView(0x4000, f16, 1)),
     ],
 )
 def test_views(array, expected):
@@ -89,15 +89,15 @@ def dlpack_array(code, bits, *, kind=2, versioned=False, lanes=1, data=0x3000, o
 def test_element_types(code, bits, element, versioned):
     """The address is that of the first element: the memory's, and the offset. Both forms of the structure are read."""
     array = dlpack_array(code, bits, versioned=versioned)
-    assert arrays.dlpack_view(array) == View(0x3010, element, 1)
-    assert arrays.view(array, "x") == View(0x3010, element, 1)
+    assert arrays.dlpack_view(array) == ArrayView(0x3010, element, 1)
+    assert arrays.view(array, "x") == ArrayView(0x3010, element, 1)
 
 
 @pytest.mark.parametrize(("kind", "values"), [(2, True), (13, True), (1, False), (10, False)])
 def test_only_the_memory_of_gpus_is_seen(kind, values):
     """CUDA's memory and managed memory count; the host's and that of other devices do not."""
     array = dlpack_array(2, 16, kind=kind)
-    assert arrays.dlpack_view(array) == (View(0x3010, f16, 1) if values else None)
+    assert arrays.dlpack_view(array) == (ArrayView(0x3010, f16, 1) if values else None)
     assert (reader_of(array) is not None) == values
 
 
@@ -112,15 +112,15 @@ def test_elements_of_capsules_that_kernels_lack(code, bits, lanes):
 
 def test_an_array_without_elements_has_no_address():
     array = dlpack_array(2, 32, data=None, offset=0)
-    assert arrays.dlpack_view(array) == View(0, f32, 1)
+    assert arrays.dlpack_view(array) == ArrayView(0, f32, 1)
 
 
 def test_an_array_is_asked_anew_each_time():
     """The capsule is released after each read."""
     array, other = dlpack_array(2, 32), dlpack_array(2, 32, data=0x5000)
-    assert arrays.dlpack_view(array) == View(0x3010, f32, 1)
+    assert arrays.dlpack_view(array) == ArrayView(0x3010, f32, 1)
     array.__dlpack__ = other.__dlpack__
-    assert arrays.dlpack_view(array) == View(0x5010, f32, 1)
+    assert arrays.dlpack_view(array) == ArrayView(0x5010, f32, 1)
 
 
 def test_a_library_that_exports_arrays_of_the_current_device_alone(fake):
@@ -135,7 +135,7 @@ def test_a_library_that_exports_arrays_of_the_current_device_alone(fake):
         return whole(**options)
 
     array.__dlpack__ = given
-    assert arrays.dlpack_view(array) == View(0x3010, f32, 1)
+    assert arrays.dlpack_view(array) == ArrayView(0x3010, f32, 1)
     assert len(requested) == 2 and requested[1] == 101 and fake.context != 101
     array.__dlpack_device__ = lambda: (2, 0)
     with pytest.raises(BufferError, match="another device"):

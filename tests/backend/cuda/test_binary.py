@@ -5,7 +5,7 @@ import json
 import attrs
 import pytest
 
-from ziggurat.backend.cuda.binary import KINDS, Binary, Parameter
+from ziggurat.backend.cuda.binary import KINDS, Binary, PtxParameter
 from ziggurat.codemodel.types import SCALARS
 
 FULL = Binary(
@@ -13,7 +13,11 @@ FULL = Binary(
     "// PTX of “add”\n\nret;",
     8,
     1024,
-    (Parameter("ptr"), Parameter("tensormap", (16, 32), 64, "map", 1), Parameter("i64", part="stride0", argument=1)),
+    (
+        PtxParameter("ptr"),
+        PtxParameter("tensormap", (16, 32), 64, "map", 1),
+        PtxParameter("i64", part="stride0", argument=1),
+    ),
     "sm_90a",
     "add",
     {"registers": 40, "stages": [1, 2]},
@@ -65,6 +69,6 @@ def test_metadata_does_not_keep_it_out_of_sets():
 
 
 def test_kinds_of_parameters():
-    assert {Parameter(kind).kind for kind in KINDS} == {*SCALARS, "ptr", "tensormap"}
+    assert {PtxParameter(kind).kind for kind in KINDS} == {*SCALARS, "ptr", "tensormap"}
     with pytest.raises(ValueError, match=r"the kind of a parameter must be one of .*ptr, tensormap; got 'pointer'"):
-        Parameter("pointer")
+        PtxParameter("pointer")

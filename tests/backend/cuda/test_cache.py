@@ -12,13 +12,13 @@ import pytest
 
 import ziggurat as zg
 from ziggurat.backend.cuda import cache as folder
-from ziggurat.backend.cuda.binary import Binary, Parameter
+from ziggurat.backend.cuda.binary import Binary, PtxParameter
 from ziggurat.backend.cuda.cache import Cache, default_directory
 from ziggurat.backend.cuda.cache import _head as cache_head
 
 
 def binary(number: int, size: int = 100) -> Binary:
-    parameters = (Parameter("ptr"), Parameter("tensormap", (64, 64), 128, "map", 1))
+    parameters = (PtxParameter("ptr"), PtxParameter("tensormap", (64, 64), 128, "map", 1))
     return Binary(f"k{number}", "x" * size, 4, 1024, parameters, "sm_90a", metadata={"registers": [number]})
 
 
@@ -29,7 +29,7 @@ def key(number: int) -> str:
 @pytest.mark.parametrize("code", ["// PTX\nwith a second line", b"\x7fELF\n\0\xff", ""])
 def test_what_is_put_is_got(tmp_path: Path, code):
     cache = Cache(tmp_path / "new" / "folder")
-    copies = Binary("k", code, 8, 7, (Parameter("f32"),), "sm_80", "kernel", {"a": 1})
+    copies = Binary("k", code, 8, 7, (PtxParameter("f32"),), "sm_80", "kernel", {"a": 1})
     assert cache.get(key(1)) is None
     assert cache.put(key(1), copies)
     assert Cache(tmp_path / "new" / "folder").get(key(1)) == copies

@@ -6,11 +6,11 @@ import sys
 import pytest
 
 from ziggurat.backend.cuda import driver
-from ziggurat.backend.cuda.binary import Binary, Parameter
+from ziggurat.backend.cuda.binary import Binary, PtxParameter
 from ziggurat.backend.cuda.driver import Device, current_context, current_device, load, on_device, synchronize
 from ziggurat.codemodel.errors import LaunchError, MemoryAccessError, ResourceError, TargetError
 
-BINARY = Binary("entry", "// PTX", 4, 0, (Parameter("ptr"),), "sm_90a", "add")
+BINARY = Binary("entry", "// PTX", 4, 0, (PtxParameter("ptr"),), "sm_90a", "add")
 
 
 def test_ptx_is_ended_by_a_zero_and_cubins_are_not(fake):

@@ -13,7 +13,7 @@ import pytest
 from launched import dispatcher_of as built_by
 from launched import loaded_in
 
-from ziggurat.backend.cuda.binary import Binary, Parameter
+from ziggurat.backend.cuda.binary import Binary, PtxParameter
 from ziggurat.backend.cuda.driver import (
     check,
     cuda,
@@ -71,7 +71,7 @@ KINDS = ("ptr", "ptr", "ptr", "i32")
 
 
 def binary(code=ADD, symbol="add", kinds=KINDS, warps=4, shared=0):
-    return Binary(symbol, code, warps, shared, tuple(map(Parameter, kinds)), "sm_80")
+    return Binary(symbol, code, warps, shared, tuple(map(PtxParameter, kinds)), "sm_80")
 
 
 def add_kernel():

@@ -14,11 +14,11 @@ from hypothesis import HealthCheck, given, settings
 from launched import dispatcher_of as built_by
 
 from ziggurat.backend.cuda import arrays
-from ziggurat.backend.cuda.binary import Binary, Parameter
+from ziggurat.backend.cuda.binary import Binary, PtxParameter
 from ziggurat.backend.cuda.driver import using_stream
 from ziggurat.backend.cuda.launch import Dispatcher, Launcher
 from ziggurat.backend.cuda.memory import DeviceArray
-from ziggurat.backend.cuda.specialize import Constant, KernelParameter, RunTime
+from ziggurat.backend.cuda.specialize import ConstantArgument, KernelParameter, RunTime
 from ziggurat.codemodel.errors import InternalError, LaunchError, MemoryAccessError, ResourceError
 from ziggurat.codemodel.location import Location
 from ziggurat.codemodel.types import SCALARS, f32, f64, i32
@@ -43,7 +43,7 @@ def dispatcher(fake, *names, on_host=None, **changes):
 
     def build(spec):
         specs.append(spec)
-        arguments = tuple(Parameter(argument.field) for argument in spec.run_time)
+        arguments = tuple(PtxParameter(argument.field) for argument in spec.run_time)
         fake.parameters = len(arguments)
         options = dict(spec.options)
         return Binary("entry", "ptx", options.get("num_warps", 4), 0, arguments, spec.target, "kernel")
@@ -109,10 +109,10 @@ def test_what_a_kernel_is_compiled_for(fake):
     assert [(a[0].divisibility, a[1]) for a in values] == [
         (16, RunTime("n", i32, 16)),
         (1, RunTime("n", i32, 1)),
-        (16, Constant("n", 1, i32)),
+        (16, ConstantArgument("n", 1, i32)),
         (16, RunTime("n", values[3][1].type, 16)),
     ]
-    assert str(values[3][1].type) == "i64" and values[0][2] == Constant("K", 8)
+    assert str(values[3][1].type) == "i64" and values[0][2] == ConstantArgument("K", 8)
     assert all(spec.target == "sm_90a" for spec in kernel.specs)
 
 
@@ -433,7 +433,7 @@ def test_a_binary_that_does_not_fit_the_arguments_is_our_fault(fake):
     kernel = built_by(
         "kernel",
         [KernelParameter("x")],
-        lambda spec: Binary("entry", "ptx", 4, 0, (Parameter("i32"),), spec.target, "kernel"),
+        lambda spec: Binary("entry", "ptx", 4, 0, (PtxParameter("i32"),), spec.target, "kernel"),
     )
     with pytest.raises(InternalError, match=r"must be \(x: ptr<f32>\); got \(i32\)"):
         kernel.at((1,))(array())
@@ -447,7 +447,9 @@ def test_a_kernel_without_parameters(fake):
 
 
 def test_launcher_of_a_binary(fake):
-    launch = Launcher(Binary("entry", "ptx", 2, 100, (Parameter("ptr"), Parameter("i32"), Parameter("f64")), "sm_90a"))
+    launch = Launcher(
+        Binary("entry", "ptx", 2, 100, (PtxParameter("ptr"), PtxParameter("i32"), PtxParameter("f64")), "sm_90a")
+    )
     fake.sizes = [8, 4, 8]
     launch((3,), array(0x1000), 5, 0.1)
     launch((3,), 0x2000, -5, 1)
@@ -476,7 +478,7 @@ def test_launcher_of_a_binary(fake):
 
 
 def test_later_launches_of_a_binary_are_not_learned_again(fake, monkeypatch):
-    launch = Launcher(Binary("entry", "ptx", 2, 0, (Parameter("ptr"), Parameter("i32")), "sm_90a"))
+    launch = Launcher(Binary("entry", "ptx", 2, 0, (PtxParameter("ptr"), PtxParameter("i32")), "sm_90a"))
     fake.sizes = [8, 4]
     launch((3,), array(), 5, stream=9)
     monkeypatch.setattr(Launcher, "_learn", None)
@@ -629,7 +631,7 @@ def test_arrays_decide_before_the_stream_in_use(fake, torch):
 def test_errors_of_launches_show_where_the_kernel_stands(fake, failed):
     place = Location("kernels.py", 12)
     parameters = [KernelParameter("x")]
-    binary = Binary("entry", "ptx", 4, 0, (Parameter("ptr"),), "sm_90a", "kernel")
+    binary = Binary("entry", "ptx", 4, 0, (PtxParameter("ptr"),), "sm_90a", "kernel")
     kernel = built_by("kernel", parameters, lambda spec: binary, None, place)
     fake.parameters = 1
     kernel.at((1,))(array())

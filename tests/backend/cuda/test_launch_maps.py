@@ -9,7 +9,7 @@ import pytest
 from launched import dispatcher_of as built_by
 
 from ziggurat.backend.cuda import tensormap
-from ziggurat.backend.cuda.binary import Binary, LaunchMap, Parameter
+from ziggurat.backend.cuda.binary import Binary, LaunchMap, PtxParameter
 from ziggurat.backend.cuda.launch import Launcher
 from ziggurat.backend.cuda.memory import DeviceArray
 from ziggurat.backend.cuda.specialize import KernelParameter
@@ -17,7 +17,7 @@ from ziggurat.codemodel.errors import LaunchError
 from ziggurat.codemodel.types import f16
 
 MAPS = (LaunchMap("f16", (64, 64), 128, ("0", "1", "2", "3")), LaunchMap("f16", (64, 32), 64, ("0", "=8", "1", "=64")))
-PARAMETERS = (Parameter("ptr"), Parameter("i32"), Parameter("i32"), Parameter("i32"))
+PARAMETERS = (PtxParameter("ptr"), PtxParameter("i32"), PtxParameter("i32"), PtxParameter("i32"))
 
 
 def binary(plan=True, **more):

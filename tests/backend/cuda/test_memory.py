@@ -10,7 +10,7 @@ import pytest
 
 from ziggurat.backend.cuda import arrays
 from ziggurat.backend.cuda.driver import using_stream
-from ziggurat.backend.cuda.memory import DeviceArray, Region, Saved, element_type, empty, to_device, to_host
+from ziggurat.backend.cuda.memory import ArrayMemory, DeviceArray, Saved, element_type, empty, to_device, to_host
 from ziggurat.codemodel.errors import KernelRuntimeError, LaunchError
 from ziggurat.codemodel.types import bf16, f8e4m3, f16, f32, i1
 
@@ -199,7 +199,7 @@ def test_all_of_the_memory_is_copied_on_the_array_s_device(fake):
     array = empty((5, 7), np.float16, device=1)
     saved = Saved(array, "x")
     saved.restore()
-    Region(array, "x").zero()
+    ArrayMemory(array, "x").zero()
     copy = saved.copy
     assert copy.device == 1 and copy.nbytes == 70
     assert fake.done == [
@@ -220,7 +220,7 @@ def test_it_goes_to_the_stream_of_the_launches(fake, monkeypatch):
     calls = []
     monkeypatch.setattr(fake, "cuMemsetD8Async", lambda *argument: calls.append(argument[3]) or (fake.cuInit(0)[0],))
     with using_stream(77):
-        Region(empty(4), "x").zero()
+        ArrayMemory(empty(4), "x").zero()
     assert calls == [("stream", 77)]
 
 
@@ -262,14 +262,14 @@ def torch_like(shape, strides):
     ("shape", "strides"), [((4,), None), ((4,), (4,)), ((3, 4), (16, 4)), ((), None), ((3, 4), None)]
 )
 def test_the_size_is_told_by_whatever_the_array_has(fake, make, shape, strides):
-    Region(make(shape, strides), "x").zero()
+    ArrayMemory(make(shape, strides), "x").zero()
     assert fake.done == [("set", 0x5000, 0, 4 * math.prod(shape))]
 
 
 @pytest.mark.parametrize("make", [interface, dlpack_array])
 @pytest.mark.parametrize(("shape", "strides"), [((3, 4), (4, 12)), ((1, 4), (400, 4)), ((4, 1, 2), (8, 0, 4))])
 def test_columns_first_and_axes_of_one_element_leave_no_gaps(fake, make, shape, strides):
-    Region(make(shape, strides), "x").zero()
+    ArrayMemory(make(shape, strides), "x").zero()
     assert fake.done == [("set", 0x5000, 0, 4 * math.prod(shape))]
 
 
@@ -277,17 +277,17 @@ def test_columns_first_and_axes_of_one_element_leave_no_gaps(fake, make, shape, 
 @pytest.mark.parametrize(("shape", "strides"), [((4,), (8,)), ((2, 4), (64, 4)), ((4, 2), (0, 4)), ((3, 4), (-16, 4))])
 def test_memory_with_gaps_is_refused(fake, make, shape, strides):
     with pytest.raises(LaunchError, match=r"'x' must be contiguous .*; its memory has gaps"):
-        Region(make(shape, strides), "x")
+        ArrayMemory(make(shape, strides), "x")
     assert fake.done == []
 
 
 @pytest.mark.parametrize("make", [interface, dlpack_array])
 def test_no_elements_have_no_gaps(fake, make):
-    Region(make((0, 4), (64, 4)), "x").zero()
+    ArrayMemory(make((0, 4), (64, 4)), "x").zero()
     assert fake.done == []
 
 
 def test_an_array_that_tells_only_its_address_is_refused(fake):
     array = SimpleNamespace(data_ptr=lambda: 0x5000, dtype=np.dtype("f4"), device="cuda:0")
     with pytest.raises(LaunchError, match="must tell its size"):
-        Region(array, "x")
+        ArrayMemory(array, "x")

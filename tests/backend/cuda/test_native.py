@@ -9,7 +9,7 @@ from types import SimpleNamespace
 import pytest
 
 from ziggurat.backend.cuda import native
-from ziggurat.backend.cuda.binary import Binary, LaunchMap, Parameter
+from ziggurat.backend.cuda.binary import Binary, LaunchMap, PtxParameter
 from ziggurat.backend.cuda.driver import load
 from ziggurat.backend.cuda.routes import Route
 from ziggurat.backend.cuda.specialize import KernelParameter, Specialization, described, kind_of
@@ -75,7 +75,7 @@ class Kernel:
         self.slow += 1
         arguments = tuple(map(described, values, self.kinds, self.parameters))
         spec = Specialization(arguments, "sm_90a", tuple(options.items()))
-        parameters = tuple(Parameter(argument.field) for argument in spec.run_time)
+        parameters = tuple(PtxParameter(argument.field) for argument in spec.run_time)
         self.fake.parameters = len(parameters) + len(self.maps)
         binary = Binary("entry", "ptx", 2, 48, parameters, "sm_90a", maps=self.maps)
         self.route.learn(values, options, load(binary), spec, "result")

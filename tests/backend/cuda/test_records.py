@@ -6,10 +6,10 @@ import os
 import pytest
 
 import ziggurat as zg
-from ziggurat.backend.cuda.cache import Record, Records, chosen, digest_of
+from ziggurat.backend.cuda.cache import Records, TuningRecord, chosen, digest_of
 
 ABOUT = {"kernel": "add", "key": {"n": "4"}, "types": {}, "device": "GPU"}
-RECORD = Record(ABOUT, "a", {"a": 1.0, "b": 2.0}, {"c": "too large"})
+RECORD = TuningRecord(ABOUT, "a", {"a": 1.0, "b": 2.0}, {"c": "too large"})
 
 
 def test_what_is_put_is_got(tmp_path):
@@ -44,7 +44,7 @@ def test_writers_at_once_leave_a_whole_record(tmp_path):
         child = os.fork()
         if child == 0:
             for _ in range(50):
-                records.put(Record(ABOUT, f"config {number}", {f"config {number}": 1.0}))
+                records.put(TuningRecord(ABOUT, f"config {number}", {f"config {number}": 1.0}))
             os._exit(0)
         children.append(child)
     values = [records.get(ABOUT) for _ in range(200)]

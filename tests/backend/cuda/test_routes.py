@@ -8,14 +8,14 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from ziggurat.backend.cuda.arrays import Reader
-from ziggurat.backend.cuda.binary import Binary, Parameter
+from ziggurat.backend.cuda.arrays import ArrayReader
+from ziggurat.backend.cuda.binary import Binary, PtxParameter
 from ziggurat.backend.cuda.driver import load
 from ziggurat.backend.cuda.memory import DeviceArray
 from ziggurat.backend.cuda.packing import fitted
 from ziggurat.backend.cuda.routes import Route, Writer, arranged
 from ziggurat.backend.cuda.specialize import (
-    Constant,
+    ConstantArgument,
     KernelParameter,
     Kind,
     RunTime,
@@ -47,7 +47,7 @@ class Kernel:
     def learn(self, *values, **options):
         arguments = tuple(map(described, values, self.kinds, self.parameters))
         spec = Specialization(arguments, "sm_90a", tuple(options.items()))
-        parameters = tuple(Parameter(argument.field) for argument in spec.run_time)
+        parameters = tuple(PtxParameter(argument.field) for argument in spec.run_time)
         self.fake.parameters = len(parameters)
         return self.route.learn(values, options, load(Binary("entry", "ptx", 2, 48, parameters, "sm_90a")), spec)
 
@@ -178,7 +178,7 @@ def test_a_parameter_may_have_any_name(fake, name):
 
 DESCRIBED = DescriptorType((16, 32), f32)
 SPEC = Specialization(
-    (RunTime("x", PtrType(f32)), Constant("n", 1, i32), RunTime("d", DESCRIBED), RunTime("m", i32)), "sm_90a"
+    (RunTime("x", PtrType(f32)), ConstantArgument("n", 1, i32), RunTime("d", DESCRIBED), RunTime("m", i32)), "sm_90a"
 )
 PLACES = [(0,), (8,), (64, 192, 200, 208, 216, 224), (232,)]
 
@@ -190,12 +190,12 @@ def binary(*parameters):
 def test_parameters_are_found_by_argument_and_part():
     order, tiles = arranged(
         binary(
-            Parameter("ptr"),
-            Parameter("tensormap", (16, 32), 64, "map"),
-            Parameter("ptr", part="base", argument=1),
-            Parameter("i64", part="shape1", argument=1),
-            Parameter("i64", part="stride0", argument=1),
-            Parameter("i32", argument=2),
+            PtxParameter("ptr"),
+            PtxParameter("tensormap", (16, 32), 64, "map"),
+            PtxParameter("ptr", part="base", argument=1),
+            PtxParameter("i64", part="shape1", argument=1),
+            PtxParameter("i64", part="stride0", argument=1),
+            PtxParameter("i32", argument=2),
         ),
         SPEC,
         PLACES,
@@ -206,7 +206,7 @@ def test_parameters_are_found_by_argument_and_part():
 
 def test_a_descriptor_whose_map_is_not_taken_has_no_tile():
     order, tiles = arranged(
-        binary(Parameter("ptr"), Parameter("ptr", part="base"), Parameter("i32", argument=2)), SPEC, PLACES
+        binary(PtxParameter("ptr"), PtxParameter("ptr", part="base"), PtxParameter("i32", argument=2)), SPEC, PLACES
     )
     assert order == [0, 192, 232] and tiles == (NO_TILE,)
 
@@ -215,10 +215,10 @@ def test_a_descriptor_whose_map_is_not_taken_has_no_tile():
     "parameters",
     [
         (),
-        (Parameter("ptr"), Parameter("tensormap", (16, 32), 64, "map")),  # `m` is not taken
-        (Parameter("i64"), Parameter("tensormap", (16, 32), 64, "map"), Parameter("i32")),
-        (Parameter("ptr"), Parameter("ptr", part="base"), Parameter("i32"), Parameter("i32")),
-        (Parameter("ptr"), Parameter("ptr", part="base"), Parameter("i32", argument=-1)),
+        (PtxParameter("ptr"), PtxParameter("tensormap", (16, 32), 64, "map")),  # `m` is not taken
+        (PtxParameter("i64"), PtxParameter("tensormap", (16, 32), 64, "map"), PtxParameter("i32")),
+        (PtxParameter("ptr"), PtxParameter("ptr", part="base"), PtxParameter("i32"), PtxParameter("i32")),
+        (PtxParameter("ptr"), PtxParameter("ptr", part="base"), PtxParameter("i32", argument=-1)),
     ],
 )
 def test_parameters_that_do_not_agree_with_the_arguments(parameters):
@@ -230,7 +230,7 @@ def test_parameters_that_do_not_agree_with_the_arguments(parameters):
 # The text of the hot path: the reads, comparisons and writes for arguments of each kind.
 
 
-MADE = Reader("made", "{0}.at", "{0}.kind", "{0}.gpu", lambda: lambda device: 0)
+MADE = ArrayReader("made", "{0}.at", "{0}.kind", "{0}.gpu", lambda: lambda device: 0)
 
 
 class Made:

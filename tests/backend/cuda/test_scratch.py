@@ -11,7 +11,7 @@ import pytest
 from launched import dispatcher_of as built_by
 
 from ziggurat.backend.cuda import scratch
-from ziggurat.backend.cuda.binary import Binary, Parameter
+from ziggurat.backend.cuda.binary import Binary, PtxParameter
 from ziggurat.backend.cuda.launch import Launcher
 from ziggurat.backend.cuda.specialize import KernelParameter
 from ziggurat.codemodel.errors import LaunchError
@@ -20,7 +20,7 @@ SIZE = 384  # Bytes of a program.
 
 
 def binary(spec=None, launched=()):
-    parameters = (Parameter("i32", argument=0),)
+    parameters = (PtxParameter("i32", argument=0),)
     return Binary("entry", "", 4, 0, parameters, "sm_90a", "kernel", launched=launched, scratch=SIZE)
 
 

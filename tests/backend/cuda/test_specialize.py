@@ -9,7 +9,7 @@ import pytest
 
 from ziggurat.backend.cuda.memory import DeviceArray
 from ziggurat.backend.cuda.specialize import (
-    Constant,
+    ConstantArgument,
     KernelParameter,
     Kind,
     RunTime,
@@ -73,7 +73,7 @@ def test_kinds_of_what_is_on_a_gpu():
 @pytest.mark.parametrize("value", [5, "relu", (1, 2), f32, 0.5])
 def test_a_constexpr_takes_anything(value):
     assert kind_of(value, CONSTEXPR, "k") == Kind("constant", type(value))
-    assert seen(value, CONSTEXPR) == Constant("p", value)
+    assert seen(value, CONSTEXPR) == ConstantArgument("p", value)
 
 
 @pytest.mark.parametrize(
@@ -105,13 +105,13 @@ def test_other_values_are_hinted_to_be_constexpr():
         (-16, RunTime("p", i32, 16)),
         (2**31, RunTime("p", i64, 16)),
         (2**63 + 1, RunTime("p", u64)),
-        (1, Constant("p", 1, i32)),
-        (np.int8(1), Constant("p", 1, i8)),
+        (1, ConstantArgument("p", 1, i32)),
+        (np.int8(1), ConstantArgument("p", 1, i8)),
         (np.int8(16), RunTime("p", i8, 16)),
         (True, RunTime("p", i1)),
         (1.0, RunTime("p", f32)),
         (np.float16(16), RunTime("p", f16)),
-        (None, Constant("p", None)),
+        (None, ConstantArgument("p", None)),
         (array(), RunTime("p", PtrType(f32), 16)),
         (array(0x1004, element=bf16), RunTime("p", PtrType(bf16))),
     ],
@@ -147,7 +147,7 @@ def test_fields_of_the_machines_kernel():
 
 
 def test_a_specialization_passes_what_is_not_a_constant():
-    spec = Specialization((RunTime("x", i32), Constant("n", 1, i32), RunTime("y", f32)), "sm_90a")
+    spec = Specialization((RunTime("x", i32), ConstantArgument("n", 1, i32), RunTime("y", f32)), "sm_90a")
     assert [argument.name for argument in spec.run_time] == ["x", "y"]
     assert len({spec, Specialization(spec.arguments, "sm_90a"), Specialization(spec.arguments, "sm_100a")}) == 2
 
@@ -157,7 +157,7 @@ CONSTANTS = [1, True, 1.0, 0, 0.0, -0.0, "1", None, (1, 2), (True, 2), (0.0,), (
 
 @pytest.mark.parametrize("value", CONSTANTS)
 def test_constants_are_told_apart_by_type_and_sign(value):
-    alike = [other for other in CONSTANTS if Constant("p", other) == Constant("p", value)]
+    alike = [other for other in CONSTANTS if ConstantArgument("p", other) == ConstantArgument("p", value)]
     assert len(alike) == 1 and alike[0] is value
     assert [other for other in CONSTANTS if constant_class(other) == constant_class(value)] == alike
     hash(constant_class(value))
@@ -165,7 +165,7 @@ def test_constants_are_told_apart_by_type_and_sign(value):
 
 def test_nan_is_one_constant():
     assert constant_class(float("nan")) == constant_class(float("nan"))
-    assert Constant("p", float("nan")) == Constant("p", float("nan"))
+    assert ConstantArgument("p", float("nan")) == ConstantArgument("p", float("nan"))
 
 
 def test_integers_of_a_class_are_those_of_one_kernel():

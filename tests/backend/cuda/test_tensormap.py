@@ -8,7 +8,7 @@ from launched import dispatcher_of as built_by
 
 import ziggurat as zg
 from ziggurat.backend.cuda import cache
-from ziggurat.backend.cuda.binary import Binary, Parameter
+from ziggurat.backend.cuda.binary import Binary, PtxParameter
 from ziggurat.backend.cuda.launch import Dispatcher, Launcher
 from ziggurat.backend.cuda.memory import DeviceArray
 from ziggurat.backend.cuda.specialize import KernelParameter
@@ -98,11 +98,11 @@ def test_strides_of_other_libraries(fake):
 
 
 PARTS = (
-    Parameter("tensormap", (64, 64), 128, "map", 0),
-    Parameter("i32", part="shape0", argument=0),
-    Parameter("i64", part="stride0", argument=0),
-    Parameter("ptr", part="base", argument=0),
-    Parameter("i32", argument=1),
+    PtxParameter("tensormap", (64, 64), 128, "map", 0),
+    PtxParameter("i32", part="shape0", argument=0),
+    PtxParameter("i64", part="stride0", argument=0),
+    PtxParameter("ptr", part="base", argument=0),
+    PtxParameter("i32", argument=1),
 )
 EXPECTED = [
     bytes(range(128)),
@@ -140,7 +140,7 @@ def test_a_launcher_passes_them_too(fake):
 
 def test_a_kernel_without_use_for_the_map(fake):
     fake.sizes = [8]
-    parts = (Parameter("ptr", part="base", argument=0),)
+    parts = (PtxParameter("ptr", part="base", argument=0),)
     kernel = built_by("kernel", [KernelParameter("d")], lambda spec: Binary("entry", "", 4, 0, parts, spec.target))
     for _ in range(2):
         kernel.at((1,))(TensorDescriptor(array(64, 64), (64, 64)))

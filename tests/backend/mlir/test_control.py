@@ -7,7 +7,7 @@ import re
 import pytest
 
 from ziggurat.backend.mlir.control import step_sign, trip_count
-from ziggurat.backend.mlir.emitter import Emitter
+from ziggurat.backend.mlir.emitter import MlirEmitter
 from ziggurat.codemodel.builder import Builder
 from ziggurat.codemodel.dialects import arith
 from ziggurat.codemodel.types import i8, i32, u32
@@ -58,7 +58,7 @@ def signed(x: int) -> int:
     return (x & MASK) - (1 << 8) * ((x & MASK) >> 7)
 
 
-def evaluated(e: Emitter, names: dict[str, int]) -> dict[str, int]:
+def evaluated(e: MlirEmitter, names: dict[str, int]) -> dict[str, int]:
     """The values of the names that lines of `arith` on i8 define."""
     found_items = dict(names)
     for line in str(e).splitlines():
@@ -84,7 +84,7 @@ def evaluated(e: Emitter, names: dict[str, int]) -> dict[str, int]:
 @pytest.mark.parametrize(("start", "stop"), [(0, 10), (10, 0), (5, 5), (-128, 127), (127, -128), (-3, 4), (3, -4)])
 def test_trip_counts_are_those_of_range(start, stop, step):
     for sign in {0, 0 if step > 0 else -1}:
-        e = Emitter({}, False)
+        e = MlirEmitter({}, False)
         name = trip_count(e, ("%a", "%b", "%c"), sign, i8)
         actual = evaluated(e, {"%a": start & MASK, "%b": stop & MASK, "%c": step & MASK})
         assert actual[name] == len(range(start, stop, step)), (sign, str(e))

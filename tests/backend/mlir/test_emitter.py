@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from ziggurat.backend.mlir.emitter import EMITTERS, Emitter, Line, emits
+from ziggurat.backend.mlir.emitter import EMITTERS, Line, MlirEmitter, emits
 from ziggurat.codemodel import dialects  # noqa: F401
 from ziggurat.codemodel.dialects import arith
 from ziggurat.codemodel.errors import TargetError
@@ -14,10 +14,10 @@ from ziggurat.codemodel.types import TensorType, TupleType, f32, i1, i32
 
 @pytest.fixture
 def e():
-    return Emitter({}, False)
+    return MlirEmitter({}, False)
 
 
-def lines(e: Emitter) -> list[str]:
+def lines(e: MlirEmitter) -> list[str]:
     return str(e).splitlines()
 
 

@@ -15,7 +15,7 @@ import pytest
 from host_jit import compiled, each
 
 from ziggurat.backend.ptx.assemble import assemble  # Fills the table of emitters, too.
-from ziggurat.backend.ptx.emitter import EMITTERS, Emitter, kernel_of
+from ziggurat.backend.ptx.emitter import EMITTERS, PtxEmitter, kernel_of
 from ziggurat.backend.ptx.routines import Routine, llvm_type
 from ziggurat.codemodel.gpu import dialect as gpu
 from ziggurat.codemodel.gpu.options import CompileOptions
@@ -108,7 +108,7 @@ def emitted_routine(
     module = parse(text)
     assert isinstance(module, gpu.Module)
     func = kernel_of(module)
-    emitter = Emitter(module, options)
+    emitter = PtxEmitter(module, options)
     emitter.label = "entry"
     for index, parameter in enumerate(func.body.parameters):
         emitter.values[parameter] = f"%a{index}"
@@ -182,12 +182,12 @@ def same() -> Callable[..., Any]:
     return _same
 
 
-def _emission(lines: str, parameters: str, target: str = "sm_80", num_warps: int = 1) -> tuple[Emitter, list[Any]]:
+def _emission(lines: str, parameters: str, target: str = "sm_80", num_warps: int = 1) -> tuple[PtxEmitter, list[Any]]:
     module = parse(f"""gpu.module @target="{target}" @num_warps={num_warps} ()void -> {{
         tt.func @"k" ({parameters})void -> {{ {lines} tt.return; }}; unreachable; }};""")
     assert isinstance(module, gpu.Module)
     body = kernel_of(module).body
-    emitter = Emitter(module, CompileOptions(line_info=False))
+    emitter = PtxEmitter(module, CompileOptions(line_info=False))
     for index, parameter in enumerate(body.parameters):
         type_ = parameter.type
         layout = type_.layout if isinstance(type_, TensorType) else None
@@ -199,7 +199,7 @@ def _emission(lines: str, parameters: str, target: str = "sm_80", num_warps: int
 
 
 @pytest.fixture(scope="session")
-def emission() -> Callable[..., tuple[Emitter, list[Any]]]:
+def emission() -> Callable[..., tuple[PtxEmitter, list[Any]]]:
     """`emission(lines, parameters, target, num_warps)`: ops in a kernel as they are emitted, the emitter and what each
     op gives. Parameter 1 is `%p1`, or where it is a tensor, `%p1.0`, `%p1.1` and so on."""
     return _emission

@@ -10,7 +10,7 @@ import pytest
 
 from ziggurat.backend.ptx import assemble  # noqa: F401  (fills the table)
 from ziggurat.backend.ptx.assemble import to_llvm
-from ziggurat.backend.ptx.emitter import Emitter
+from ziggurat.backend.ptx.emitter import PtxEmitter
 from ziggurat.backend.ptx.routines import Routine
 from ziggurat.backend.ptx.words import from_memory, pack, to_memory, unpack, word_bytes
 from ziggurat.backend.simulator.simulate import simulate
@@ -29,8 +29,8 @@ def model(parameters: str, body: str, num_warps: int = 1) -> gpu.Module:
     return module
 
 
-def emitter() -> Emitter:
-    return Emitter(model("", ""), CompileOptions())
+def emitter() -> PtxEmitter:
+    return PtxEmitter(model("", ""), CompileOptions())
 
 
 @pytest.mark.parametrize(("size", "count", "expected"), [

@@ -8,27 +8,27 @@ import numpy as np
 import pytest
 
 import ziggurat as zg
-from ziggurat.backend.ptx.emitter import Emitter, kernel_of
-from ziggurat.backend.ptx.matrix import Packed, operand_of
+from ziggurat.backend.ptx.emitter import PtxEmitter, kernel_of
+from ziggurat.backend.ptx.matrix import PackedOperand, operand_of
 from ziggurat.backend.ptx.tiles import Tiles, unit_of
 from ziggurat.backend.simulator.matrix import fragment_a, fragment_b
 from ziggurat.backend.simulator.simulate import simulate
-from ziggurat.codemodel.gpu.fragments import UNITS, Panels, Warps, byte_of, operand_a, operand_b
+from ziggurat.codemodel.gpu.fragments import UNITS, Panels, WarpGrid, byte_of, operand_a, operand_b
 from ziggurat.codemodel.op import Value
 from ziggurat.codemodel.types import SCALARS, SharedType, TensorType, f16
 
 DTYPES = {1: np.uint8, 2: np.uint16, 4: np.uint32}
 
 
-def parameter(emission, type_: object, num_warps: int = 1) -> tuple[Emitter, Value]:
+def parameter(emission, type_: object, num_warps: int = 1) -> tuple[PtxEmitter, Value]:
     """An emitter of a kernel with one parameter."""
     emitter, _ = emission("", f"%x : {type_}", num_warps=num_warps)
     return emitter, kernel_of(emitter.module).body.parameters[0]
 
 
-def packed(emission, element: str) -> tuple[Emitter, Packed]:
+def packed(emission, element: str) -> tuple[PtxEmitter, PackedOperand]:
     emitter, value = parameter(emission, f'tensor<x256, {element}, "1 2 4 | 8 16 32 64 128 | ">')
-    return emitter, Packed(emitter, value)
+    return emitter, PackedOperand(emitter, value)
 
 
 def test_halves_share_a_register(emission) -> None:
@@ -66,7 +66,7 @@ def test_four_bytes_one_float_or_a_double(emission) -> None:
 def test_operands_in_registers_are_found_by_their_places(element: str, first: bool, emission) -> None:
     """The registers of each part in thread 0 hold the manual's elements, in its order."""
     scalar = SCALARS[element]
-    unit, warps = unit_of(scalar), Warps(1, 1, 1)
+    unit, warps = unit_of(scalar), WarpGrid(1, 1, 1)
     m, n, k = 32, 16, 2 * unit.k
     tiles = Tiles(unit, warps, m, n, k)
     shape = (m, k) if first else (k, n)
@@ -93,7 +93,7 @@ def test_operands_in_registers_are_found_by_their_places(element: str, first: bo
                 assert results == [(at + int(deep[0]), line + int(column[0])) for deep, column in places]
 
 
-def ran(emitter: Emitter, image: np.ndarray, registers: list[str]) -> np.ndarray:
+def ran(emitter: PtxEmitter, image: np.ndarray, registers: list[str]) -> np.ndarray:
     """The emitted registers of each thread, with an image in shared memory."""
     threads, words = 32 * emitter.scope.warps, image.view(np.uint32)
     lines = ["%tid = call i32 @llvm.nvvm.read.ptx.sreg.tid.x()"]
@@ -128,10 +128,11 @@ def ran(emitter: Emitter, image: np.ndarray, registers: list[str]) -> np.ndarray
     ("f16", (8, 16), 32, True),
 ])  # fmt: skip
 @pytest.mark.parametrize("warps", [
-    Warps(2, 1, 2), Warps(1, 2, 2), Warps(1, 1, 1), Warps(1, 1, 2, 2), Warps(2, 1, 4, 2), Warps(1, 2, 4, 2),
+    WarpGrid(2, 1, 2), WarpGrid(1, 2, 2), WarpGrid(1, 1, 1), WarpGrid(1, 1, 2, 2), WarpGrid(2, 1, 4, 2),
+    WarpGrid(1, 2, 4, 2),
 ], ids=["down", "across", "one", "batch", "batch-down", "batch-across"])  # fmt: skip
 def test_operands_in_shared_memory(
-    element: str, shape: tuple[int, int], width: int, k_major: bool, first: bool, warps: Warps, emission
+    element: str, shape: tuple[int, int], width: int, k_major: bool, first: bool, warps: WarpGrid, emission
 ) -> None:
     """Every part in every thread. `shape` is that of a (m × k), or of b transposed; some cases are batches."""
     scalar = SCALARS[element]
@@ -180,7 +181,7 @@ def test_the_b_of_two_parts_is_loaded_at_once(emission) -> None:
     shared = SharedType((16, 32), f16, Panels(32, True).offsets((16, 32), 0, 2))
     emitter, value = parameter(emission, shared)
     emitter.values[value] = "@smem"
-    operand = operand_of(emitter, value, Tiles(UNITS["m16n8k16"], Warps(1, 1, 1), 16, 32, 16), first=False)
+    operand = operand_of(emitter, value, Tiles(UNITS["m16n8k16"], WarpGrid(1, 1, 1), 16, 32, 16), first=False)
     for column in range(0, 32, 8):
         operand.part(column, 0)
     loads = [line for line in emitter.lines if "ldmatrix" in line]

@@ -14,7 +14,7 @@ from role_kernels import K, doubled, placed, products
 import ziggurat as zg
 from ziggurat.codemodel.errors import InternalError, VerifyError
 from ziggurat.codemodel.gpu import dialect as gpu
-from ziggurat.codemodel.gpu.scope import Scope, scope_of
+from ziggurat.codemodel.gpu.scope import WarpScope, scope_of
 from ziggurat.codemodel.op import Op, Value
 from ziggurat.codemodel.text.parser import parse
 from ziggurat.codemodel.transform import DROP, Outcome, Rewriter, transform
@@ -92,7 +92,7 @@ def test_random_kernels(seed: int) -> None:
 def test_the_scope_of_an_op() -> None:
     module = parse(products((8, 4)))
     scopes = {type(op): scope_of(op) for op in module.walk() if isinstance(op, gpu.Channel | gpu.TmaLoad)}
-    assert scopes == {gpu.Channel: Scope(0, 16), gpu.TmaLoad: Scope(12, 1, 24)}
+    assert scopes == {gpu.Channel: WarpScope(0, 16), gpu.TmaLoad: WarpScope(12, 1, 24)}
     of_dots = [scope_of(op) for op in module.walk() if isinstance(op, gpu.Wgmma)]
     assert [(scope.first, scope.warps, scope.barrier) for scope in of_dots] == [(0, 8, 1), (8, 4, 2)]
     assert zg.same_model(parse(str(module)), module)

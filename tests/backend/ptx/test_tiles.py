@@ -19,7 +19,16 @@ from ziggurat.backend.ptx.tiles import (
     wgmma_group,
 )
 from ziggurat.backend.simulator.matrix import fragment_a, fragment_b, fragment_c
-from ziggurat.codemodel.gpu.fragments import UNITS, Panels, Warps, accumulator, byte_of, operand_a, operand_b, unit_for
+from ziggurat.codemodel.gpu.fragments import (
+    UNITS,
+    Panels,
+    WarpGrid,
+    accumulator,
+    byte_of,
+    operand_a,
+    operand_b,
+    unit_for,
+)
 from ziggurat.codemodel.layout import Layout
 from ziggurat.codemodel.types import SCALARS, SharedType, TensorType, f16, f32
 
@@ -70,7 +79,7 @@ def test_fragments_are_those_of_the_manual(unit) -> None:
 @pytest.mark.parametrize("element", ["f16", "f32", "i8", "f64"])
 @pytest.mark.parametrize("rows, columns", [(4, 1), (2, 2), (1, 4)])
 def test_tiles_of_operands_in_registers(element: str, rows: int, columns: int) -> None:
-    unit, warps = unit_of(SCALARS[element]), Warps(rows, columns, 4)
+    unit, warps = unit_of(SCALARS[element]), WarpGrid(rows, columns, 4)
     m, n, k = 128, 64, 2 * unit.k
     c = tensor((m, n), accumulator(unit, (m, n), warps), "f32")
     a = tensor((m, k), operand_a(unit, (m, k), warps), element)
@@ -87,10 +96,10 @@ def test_tiles_of_operands_in_registers(element: str, rows: int, columns: int) -
 
 @pytest.mark.parametrize("element", ["bf16", "f32", "u8", "f64"])
 @pytest.mark.parametrize("count, batches, warps", [
-    (8, 4, Warps(1, 1, 4, 4)), (2, 2, Warps(1, 2, 4, 2)), (4, 2, Warps(2, 1, 8, 2)), (1, 1, Warps(2, 2, 4)),
+    (8, 4, WarpGrid(1, 1, 4, 4)), (2, 2, WarpGrid(1, 2, 4, 2)), (4, 2, WarpGrid(2, 1, 8, 2)), (1, 1, WarpGrid(2, 2, 4)),
 ])  # fmt: skip
 @pytest.mark.parametrize("in_shared", [False, True])
-def test_tiles_of_a_batch(element: str, count: int, batches: int, warps: Warps, in_shared: bool) -> None:
+def test_tiles_of_a_batch(element: str, count: int, batches: int, warps: WarpGrid, in_shared: bool) -> None:
     """The matrices are distributed over the warps, and all instructions of all warps make all of them."""
     unit = unit_of(SCALARS[element])
     m, n, k = 32, 32, 2 * unit.k
@@ -129,7 +138,7 @@ def test_the_unit_goes_by_shape_and_target(
     assert unit == (None if name is None else UNITS[name])
     if unit is None:
         return
-    (m, n, k), warps = shape, Warps(1, 1, 1)
+    (m, n, k), warps = shape, WarpGrid(1, 1, 1)
     c = tensor((m, n), accumulator(unit, (m, n), warps), "f32")
     a = tensor((m, k), operand_a(unit, (m, k), warps), element)
     b = tensor((k, n), operand_b(unit, (k, n), warps), element)
@@ -138,11 +147,11 @@ def test_the_unit_goes_by_shape_and_target(
 
 def test_operands_that_no_mma_takes() -> None:
     """Layouts that are not the fragments', a k that is too short, a buffer that lies in no panels."""
-    warps, m, n, k = Warps(4, 1, 4), 64, 32, 32
+    warps, m, n, k = WarpGrid(4, 1, 4), 64, 32, 32
     c = tensor((m, n), accumulator(K16, (m, n), warps), "f32")
     a, b = tensor((m, k), operand_a(K16, (m, k), warps)), tensor((k, n), operand_b(K16, (k, n), warps))
     assert mma_tiles(a, b, c, TARGET) is not None
-    other = Warps(2, 2, 4)
+    other = WarpGrid(2, 2, 4)
     assert mma_tiles(tensor((m, k), operand_a(K16, (m, k), other)), b, c, TARGET) is None
     assert mma_tiles(a, tensor((k, n), operand_b(K16, (k, n), other)), c, TARGET) is None
     plain = Layout(tuple(1 << bit for bit in range(4)), tuple(1 << bit for bit in range(4, 9)), (512, 1024))
@@ -165,18 +174,18 @@ def test_columns_of_a_wgmma(columns: int, expected: int) -> None:
 
 CASES = [
     # m, n, k, warps, the widths of a's and b's panels, and whether they go along k.
-    (64, 32, 32, Warps(4, 1, 4), (64, True), (64, True)),
-    (128, 64, 64, Warps(4, 1, 4), (128, True), (128, False)),
-    (128, 128, 32, Warps(8, 1, 8), (128, False), (64, True)),
-    (64, 128, 64, Warps(4, 2, 8), (128, True), (128, False)),
-    (64, 512, 16, Warps(4, 1, 4), (32, True), (32, True)),
+    (64, 32, 32, WarpGrid(4, 1, 4), (64, True), (64, True)),
+    (128, 64, 64, WarpGrid(4, 1, 4), (128, True), (128, False)),
+    (128, 128, 32, WarpGrid(8, 1, 8), (128, False), (64, True)),
+    (64, 128, 64, WarpGrid(4, 2, 8), (128, True), (128, False)),
+    (64, 512, 16, WarpGrid(4, 1, 4), (32, True), (32, True)),
 ]
 
 
 @pytest.mark.parametrize("m, n, k, warps, of_a, of_b", CASES)
 @pytest.mark.parametrize("in_registers", [False, True])
 def test_a_group_multiplies_everything_once(
-    m: int, n: int, k: int, warps: Warps, of_a: tuple[int, bool], of_b: tuple[int, bool], in_registers: bool
+    m: int, n: int, k: int, warps: WarpGrid, of_a: tuple[int, bool], of_b: tuple[int, bool], in_registers: bool
 ) -> None:
     """The wgmmas are identified by their places in the accumulator and in the operands."""
     layout_c, layout_a = accumulator(K16, (m, n), warps), operand_a(K16, (m, k), warps)
@@ -218,16 +227,16 @@ def test_a_group_multiplies_everything_once(
 
 def test_operands_that_no_wgmma_takes() -> None:
     """Warps of a group side by side, buffers without panels, operand a in other registers, a k that is too short."""
-    m, n, k, warps = 64, 32, 32, Warps(4, 1, 4)
+    m, n, k, warps = 64, 32, 32, WarpGrid(4, 1, 4)
     a, b = buffer((m, k), 1, 64), buffer((k, n), 0, 64)
     c = tensor((m, n), accumulator(K16, (m, n), warps), "f32")
     assert wgmma_group(a, b, c) is not None
-    beside = tensor((m, n), accumulator(K16, (m, n), Warps(2, 2, 4)), "f32")
+    beside = tensor((m, n), accumulator(K16, (m, n), WarpGrid(2, 2, 4)), "f32")
     assert wgmma_group(a, b, beside) is None
     plain = tuple(1 << bit for bit in range(10))
     assert wgmma_group(a, SharedType((k, n), f16, plain), c) is None
     assert wgmma_group(SharedType((m, k), f16, (*plain, 1024)), b, c) is None
-    assert wgmma_group(tensor((m, k), operand_a(K16, (m, k), Warps(2, 2, 4))), b, c) is None
+    assert wgmma_group(tensor((m, k), operand_a(K16, (m, k), WarpGrid(2, 2, 4))), b, c) is None
     assert wgmma_group(buffer((m, 8), 1, 64, k_major=False), buffer((8, n), 0, 64, k_major=False), c) is None
     wide = SharedType((m, k), f32, Panels(128, True).offsets((m, k), 1, 4))
     of_b = SharedType((k, n), f32, Panels(128, True).offsets((k, n), 0, 4))

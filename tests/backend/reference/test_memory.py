@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from ziggurat.backend.reference import tensors
-from ziggurat.backend.reference.memory import Argument, Memory, Region, real_addresses
+from ziggurat.backend.reference.memory import ArgumentRegion, ArrayArgument, Memory, real_addresses
 from ziggurat.backend.reference.run import run
 from ziggurat.codemodel import dialects  # noqa: F401
 from ziggurat.codemodel.errors import KernelRuntimeError, LaunchError, MemoryAccessError
@@ -384,7 +384,7 @@ WINDOWS = np.lib.stride_tricks.sliding_window_view(WHOLE, 5)
     ids=range(12),
 )  # fmt: skip
 def test_the_elements_of_a_view(view):
-    region = Region([Argument(0, "x", view), Argument(1, "y", WHOLE[:2])])
+    region = ArgumentRegion([ArrayArgument(0, "x", view), ArrayArgument(1, "y", WHOLE[:2])])
     offsets = WHOLE.ctypes.data + 4 * np.arange(WHOLE.size) - region.base
     expected = elements(view, WHOLE) | elements(WHOLE[:2], WHOLE)
     assert (~region.missing(offsets, 4) == expected).all()
@@ -428,7 +428,7 @@ def test_models_of_other_tiers_are_refused():
 
 def test_offsets_below_the_address_zero_keep_their_argument():
     """A heap may lie at low addresses, and a wrong offset then leads below all of them."""
-    low, other = (Argument(index, "xy"[index], array(4)) for index in (0, 1))
+    low, other = (ArrayArgument(index, "xy"[index], array(4)) for index in (0, 1))
     memory = Memory([low, other], (1, 1, 1))
     for offset in (-(1 << 40), -low.address - 4, 0, 1 << 40):
         assert memory.argument_of(low.pointer + offset) is low and memory.argument_of(other.pointer + offset) is other

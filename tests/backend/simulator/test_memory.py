@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from ziggurat.backend.simulator.memory import SHIFT, Memory
+from ziggurat.backend.simulator.memory import SHIFT, SimulatedMemory
 from ziggurat.codemodel.errors import SimulationError
 
 ALL = np.ones(64, np.bool_)
@@ -15,13 +15,13 @@ def threads(*numbers: int) -> np.ndarray:
     return np.array(numbers)
 
 
-def at(memory: Memory, array: int, *offsets: int) -> np.ndarray:
+def at(memory: SimulatedMemory, array: int, *offsets: int) -> np.ndarray:
     return memory.pointers[array] + np.array(offsets)
 
 
 def test_arrays_keep_their_alignment_and_are_far_apart() -> None:
     arrays = [np.zeros(100, np.float32)[start:] for start in (0, 1, 3)]
-    memory = Memory(arrays)
+    memory = SimulatedMemory(arrays)
     for array, pointer in zip(arrays, memory.pointers, strict=True):
         assert pointer % 1024 == array.ctypes.data % 1024
     assert len({pointer >> SHIFT for pointer in memory.pointers}) == 3 or len(memory.regions) < 3
@@ -29,7 +29,7 @@ def test_arrays_keep_their_alignment_and_are_far_apart() -> None:
 
 def test_arrays_that_overlap_are_one_region() -> None:
     whole = np.arange(16, dtype=np.int32)
-    memory = Memory([whole[8:], np.zeros(4, np.int32), whole[:12]], ["a", "b", "c"])
+    memory = SimulatedMemory([whole[8:], np.zeros(4, np.int32), whole[:12]], ["a", "b", "c"])
     assert [region.name for region in memory.regions] == ["'a', 'c'", "'b'"]
     assert memory.pointers[0] - memory.pointers[2] == 32
     memory.store(at(memory, 2, 36), np.array([[7, 0, 0, 0]], np.uint8), threads(0))
@@ -38,7 +38,7 @@ def test_arrays_that_overlap_are_one_region() -> None:
 
 @pytest.mark.parametrize("offset", [-4, 16, 1 << 20])
 def test_accesses_are_inside_of_their_array(offset: int) -> None:
-    memory = Memory([np.zeros(4, np.float32)], ["x"])
+    memory = SimulatedMemory([np.zeros(4, np.float32)], ["x"])
     with pytest.raises(SimulationError, match=f"thread 5 reads 4 byte.s. at byte {offset} of 'x', which has 16"):
         memory.load(at(memory, 0, 0, offset), 4, threads(4, 5))
     with pytest.raises(SimulationError, match="a pointer must be into an array"):
@@ -47,7 +47,7 @@ def test_accesses_are_inside_of_their_array(offset: int) -> None:
 
 def test_a_view_has_gaps_and_may_run_backwards() -> None:
     whole = np.arange(12, dtype=np.float32)
-    memory = Memory([whole[::-2]])
+    memory = SimulatedMemory([whole[::-2]])
     assert memory.load(at(memory, 0, 0, -8), 4, threads(0, 1)).view(np.float32).ravel().tolist() == [11, 9]
     with pytest.raises(SimulationError, match="with gaps"):
         memory.load(at(memory, 0, -4), 4, threads(0))
@@ -56,13 +56,13 @@ def test_a_view_has_gaps_and_may_run_backwards() -> None:
 def test_read_only_arrays_are_not_written() -> None:
     array = np.zeros(4, np.uint8)
     array.flags.writeable = False
-    memory = Memory([array])
+    memory = SimulatedMemory([array])
     with pytest.raises(SimulationError, match="is read-only"):
         memory.store(at(memory, 0, 0), np.zeros((1, 1), np.uint8), threads(0))
 
 
 def test_a_store_is_seen_by_others_after_a_barrier() -> None:
-    memory = Memory([np.zeros(4, np.uint8)])
+    memory = SimulatedMemory([np.zeros(4, np.uint8)])
     memory.store(at(memory, 0, 1), np.ones((1, 1), np.uint8), threads(3))
     assert memory.load(at(memory, 0, 1), 1, threads(3)) == 1
     with pytest.raises(SimulationError, match="thread 4 reads byte 1 of 'argument 0', which thread 3 has written"):
@@ -72,7 +72,7 @@ def test_a_store_is_seen_by_others_after_a_barrier() -> None:
 
 
 def test_a_barrier_of_others_orders_nothing() -> None:
-    memory = Memory([np.zeros(4, np.uint8)])
+    memory = SimulatedMemory([np.zeros(4, np.uint8)])
     memory.store(at(memory, 0, 1), np.ones((1, 1), np.uint8), threads(3))
     memory.barrier(np.arange(64) >= 32)
     with pytest.raises(SimulationError, match="barrier"):
@@ -80,7 +80,7 @@ def test_a_barrier_of_others_orders_nothing() -> None:
 
 
 def test_two_threads_write_one_element() -> None:
-    memory = Memory([np.zeros(4, np.uint8)])
+    memory = SimulatedMemory([np.zeros(4, np.uint8)])
     memory.store(at(memory, 0, 0, 0), np.ones((2, 1), np.uint8), threads(0, 1))
     memory.start()
     with pytest.raises(SimulationError, match="two threads must not write one element"):
@@ -92,7 +92,7 @@ def test_two_threads_write_one_element() -> None:
 
 
 def test_a_store_after_loads_of_several_warps_whose_values_are_used() -> None:
-    memory = Memory([np.zeros(4, np.uint8)])
+    memory = SimulatedMemory([np.zeros(4, np.uint8)])
     one, other = memory.new_load(), memory.new_load()
     for load in (one, other):
         memory.load(at(memory, 0, 0, 0, 0), 1, threads(0, 33, 65), load)
@@ -110,7 +110,7 @@ def test_a_store_after_loads_of_several_warps_whose_values_are_used() -> None:
 
 def test_a_load_of_another_warp_comes_before_a_store_by_a_barrier_only() -> None:
     """Within a warp a shuffle may have brought the number that is stored."""
-    memory = Memory([np.zeros(4, np.uint8)])
+    memory = SimulatedMemory([np.zeros(4, np.uint8)])
     memory.load(at(memory, 0, 0), 1, threads(0))
     memory.store(at(memory, 0, 0), np.ones((1, 1), np.uint8), threads(31))
     memory.load(at(memory, 0, 1), 1, threads(0))

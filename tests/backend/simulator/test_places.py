@@ -1,6 +1,6 @@
 """Places in the source that debug metadata stand for."""
 
-from ziggurat.backend.simulator.text import Places, unquoted
+from ziggurat.backend.simulator.text import TextPlaces, unquoted
 from ziggurat.codemodel.location import Location
 
 METADATA = {
@@ -18,18 +18,18 @@ FILE = '/tmp/é/k".py'
 
 
 def test_a_place_has_its_file_line_and_column():
-    places = Places(METADATA)
+    places = TextPlaces(METADATA)
     assert places.of(5) == Location(FILE, 7, 4) and places.of(8) == Location(FILE, 8, 0)
     assert places.of(None) is None and places.of(9) is None and places.of(77) is None
 
 
 def test_a_place_in_a_helper_has_the_call():
-    assert Places(METADATA).of(6) == Location("/tmp/other.py", 9, 0, caller=Location(FILE, 7, 4))
+    assert TextPlaces(METADATA).of(6) == Location("/tmp/other.py", 9, 0, caller=Location(FILE, 7, 4))
 
 
 def test_known_places_have_spans():
     constants = Location(FILE, 7, 4, 7, 9)
-    assert Places(METADATA, [constants]).of(5) == constants
+    assert TextPlaces(METADATA, [constants]).of(5) == constants
 
 
 def test_bytes_that_llvm_quotes():

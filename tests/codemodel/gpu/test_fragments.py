@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from ziggurat.codemodel.gpu.fragments import (
     UNITS,
     Panels,
-    Warps,
+    WarpGrid,
     accumulator,
     byte_of,
     operand_a,
@@ -72,7 +72,7 @@ MANUAL: dict[str, tuple[Formula, Formula, Formula]] = {
 def test_fragments_of_mma_sync(name: str) -> None:
     """In a tile of one instruction, register i is the manual's element i."""
     unit = UNITS[name]
-    alone = Warps(1, 1, 1)
+    alone = WarpGrid(1, 1, 1)
     shapes = ((unit.m, unit.k), (unit.k, unit.n), (unit.m, unit.n))
     layouts = [make(unit, s, alone) for make, s in zip((operand_a, operand_b, accumulator), shapes, strict=True)]
     for layout, (rows, columns), formula in zip(layouts, shapes, MANUAL[name], strict=True):
@@ -86,7 +86,7 @@ def test_fragments_of_mma_sync(name: str) -> None:
 @pytest.mark.parametrize("n", [8, 16, 64, 256])
 def test_sums_of_wgmma(n: int) -> None:
     """ "Register fragments and shared memory matrix layouts": the accumulator of wgmma.m64nNk*."""
-    layout = accumulator(UNITS["m16n8k16"], (64, n), Warps(4, 1, 4))
+    layout = accumulator(UNITS["m16n8k16"], (64, n), WarpGrid(4, 1, 4))
     assert layout.num_registers == n // 2
     for thread in range(128):
         for i in range(n // 2):
@@ -98,7 +98,7 @@ def test_sums_of_wgmma(n: int) -> None:
 @pytest.mark.parametrize(("name", "k"), [("m16n8k16", 16), ("m16n8k8", 8), ("m16n8k32", 32)])
 def test_operand_of_wgmma_in_registers(name: str, k: int) -> None:
     """Operand a of wgmma.m64nNk*: each warp has the fragment of mma.sync for its 16 rows."""
-    layout = operand_a(UNITS[name], (64, k), Warps(4, 1, 4))
+    layout = operand_a(UNITS[name], (64, k), WarpGrid(4, 1, 4))
     for thread in range(128):
         for i in range(layout.num_registers):
             row, column = MANUAL[name][0](i, thread % 32 >> 2, thread % 4)
@@ -107,7 +107,7 @@ def test_operand_of_wgmma_in_registers(name: str, k: int) -> None:
 
 def test_a_sum_is_an_operand() -> None:
     """An accumulator of 16 columns, in 16 bits, is operand a of the next dot without a move: attention's P."""
-    warps = Warps(4, 1, 4)
+    warps = WarpGrid(4, 1, 4)
     unit = UNITS["m16n8k16"]
     assert accumulator(unit, (128, 64), warps) == operand_a(unit, (128, 64), warps)
 
@@ -122,7 +122,7 @@ def test_tiles(name: str, m: int, n: int, k: int, rows: int, columns: int, spare
     unit = UNITS[name]
     if m < unit.m * rows or n < unit.n * columns or k < unit.k:
         return
-    warps = Warps(rows, columns, rows * columns * spare)
+    warps = WarpGrid(rows, columns, rows * columns * spare)
     a, b = operand_a(unit, (m, k), warps), operand_b(unit, (k, n), warps)
     c = accumulator(unit, (m, n), warps)
     assert a.covers(m * k) and b.covers(k * n) and c.covers(m * n)
@@ -140,7 +140,10 @@ def test_batches_of_tiles(name: str, data: st.DataObject, rows: int, columns: in
     unit = UNITS[name]
     m, n, k = (size * data.draw(counts) for size in (unit.m * rows, unit.n * columns, unit.k))
     count = batches * data.draw(counts)
-    alone, warps = Warps(rows, columns, rows * columns), Warps(rows, columns, rows * columns * batches * spare, batches)
+    alone, warps = (
+        WarpGrid(rows, columns, rows * columns),
+        WarpGrid(rows, columns, rows * columns * batches * spare, batches),
+    )
     for make, (height, width) in ((operand_a, (m, k)), (operand_b, (k, n)), (accumulator, (m, n))):
         single, batch = make(unit, (height, width), alone), make(unit, (count, height, width), warps)
         assert batch.covers(count * height * width) and batch.num_warps == warps.count

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 import ziggurat as zg
 from ziggurat.codemodel.errors import ResourceError
 from ziggurat.codemodel.gpu import dialect as gpu
-from ziggurat.codemodel.gpu.scope import Scope
+from ziggurat.codemodel.gpu.scope import WarpScope
 from ziggurat.codemodel.gpu.targets import TARGETS
 from ziggurat.codemodel.location import Location
 from ziggurat.codemodel.op import Op, Value
@@ -126,7 +126,7 @@ def test_intervals_that_meet_never_overlap(data: list[tuple[int, int, int]]) -> 
     def buffer(bits: int) -> gpu.LocalAlloc:
         return gpu.LocalAlloc(SharedType((1 << bits,), f32, tuple(1 << b for b in range(bits))), alignment=128)
 
-    intervals = [Interval(buffer(bits), start, start + length, Scope(0, 1)) for start, length, bits in data]
+    intervals = [Interval(buffer(bits), start, start + length, WarpScope(0, 1)) for start, length, bits in data]
     total = place(intervals)
     for at, item in enumerate(intervals):
         assert item.offset % 128 == 0

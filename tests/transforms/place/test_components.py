@@ -11,7 +11,7 @@ from ziggurat.codemodel.op import Op, Value
 from ziggurat.codemodel.text.parser import parse
 from ziggurat.codemodel.types import TensorType, TupleType, f32, i32, void
 from ziggurat.transforms.place.components import (
-    Group,
+    ComponentGroup,
     Propagation,
     component_of,
     component_types,
@@ -146,7 +146,7 @@ def test_parameters_of_blocks_are_groups() -> None:
     assert outside == (func.body.entry.terminator, (func.body.parameters[1], 0))
 
 
-def row_of_branches(count: int) -> tuple[tt.Func, list[Op | Group]]:
+def row_of_branches(count: int) -> tuple[tt.Func, list[Op | ComponentGroup]]:
     """A row of branches, each of which continues with the result of the one before."""
     branch = """%y{0} : tensor<x8, f32> = scf.if %c
         ()tensor<x8, f32> -> {{ %a{0} : tensor<x8, f32> = arith.addf %{1} %x; scf.yield %a{0}; }} ()tensor<x8, f32> ->
@@ -163,11 +163,11 @@ def test_each_branch_of_a_row_is_visited_as_often_as_the_first(count: int) -> No
     constants: set[object] = {(parameter, 0) for parameter in func.body.parameters}
     visits = 0
 
-    def visit(item: Op | Group) -> list[tuple[Value, int]]:
+    def visit(item: Op | ComponentGroup) -> list[tuple[Value, int]]:
         nonlocal visits
         visits += 1
-        results = item.members if isinstance(item, Group) else ((item.result, 0),)
-        sources = [s for _, s in item.sources] if isinstance(item, Group) else [(v, 0) for v in item.operands]
+        results = item.members if isinstance(item, ComponentGroup) else ((item.result, 0),)
+        sources = [s for _, s in item.sources] if isinstance(item, ComponentGroup) else [(v, 0) for v in item.operands]
         if results[0] in constants or not all(source in constants for source in sources):
             return []
         constants.update(results)

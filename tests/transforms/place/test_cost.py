@@ -17,7 +17,7 @@ from ziggurat.codemodel.gpu import dialect as gpu
 from ziggurat.codemodel.layout import Layout, combine, inverted
 from ziggurat.codemodel.op import Op
 from ziggurat.codemodel.text.parser import parse
-from ziggurat.transforms.place.cost import Cost, Entry, Work, cost_of
+from ziggurat.transforms.place.cost import Cost, CostEntry, Work, cost_of
 from ziggurat.transforms.place.swizzle import Moves, conversion_buffer, row_major, vector_bits, vector_moves
 
 sys.path.insert(0, str(Path(__file__).parents[3] / "benchmarks"))
@@ -38,17 +38,17 @@ def cost(kernel: Any, types: list[Any], **options: Any) -> Cost:
     return cost_of(binary.stages["gpu"], tuple(argument.name for argument in binary.arguments))
 
 
-def total(entries: list[Entry]) -> Work:
+def total(entries: list[CostEntry]) -> Work:
     return reduce(Work.__add__, (entry.work for entry in entries), Work())
 
 
-def in_loop(actual: Cost, number: int) -> list[Entry]:
+def in_loop(actual: Cost, number: int) -> list[CostEntry]:
     """The entries of the loop of this number, of all roles; they are counted by their lines, outermost first."""
     lines = sorted({entry.loop.location.line for entry in actual.entries if entry.loop is not None})
     return [e for e in actual.entries if e.loop is not None and e.loop.location.line == lines[number]]
 
 
-def of(actual: Cost | list[Entry], kind: type[Op]) -> list[Entry]:
+def of(actual: Cost | list[CostEntry], kind: type[Op]) -> list[CostEntry]:
     entries = actual.entries if isinstance(actual, Cost) else actual
     return [entry for entry in entries if isinstance(entry.op, kind)]
 

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from ziggurat.codemodel.layout import Layout, bits_of, blocked
 from ziggurat.transforms.place.lower import (
-    Stage,
+    ReductionStage,
     in_lanes,
     reduction_stages,
     run_of_warps,
@@ -45,7 +45,7 @@ def layouts(draw: Any, apart: bool = False) -> tuple[Layout, tuple[int, ...], in
     return Layout(tuple(values[0]), tuple(values[1]), tuple(values[2])), shape, axis
 
 
-def reduced(values: Any, stages: Sequence[Stage]) -> Any:
+def reduced(values: Any, stages: Sequence[ReductionStage]) -> Any:
     """The result of the stages for an array."""
     for stage in stages:
         for shape, order in stage.moves:
@@ -77,7 +77,7 @@ def test_reductions_combine_all_of_the_axis_within_warps(case: tuple[Layout, tup
 
 def test_a_reduction_within_warps_keeps_its_layout() -> None:
     layout = blocked((8, 64), (1, 0), 2, 4)
-    assert reduction_stages(layout, (8, 64), 1) == (layout, (Stage((), (8, 64), 1),))
+    assert reduction_stages(layout, (8, 64), 1) == (layout, (ReductionStage((), (8, 64), 1),))
 
 
 def test_a_reduction_across_warps_has_two_stages() -> None:

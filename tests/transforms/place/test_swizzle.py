@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from ziggurat.codemodel.layout import Layout, blocked, combine, inverted
 from ziggurat.transforms.place.swizzle import (
-    View,
+    MatrixView,
     buffer_bases,
     conversion_buffer,
     matrix_view,
@@ -114,7 +114,7 @@ def fragments(rows: int, columns: int, num_warps: int) -> Layout:
     return Layout((1, down[3], *across[3:], *rest), (2, 4, *down[:3]), tuple(warps))
 
 
-def conflicts(view: View, offsets: tuple[int, ...], size: int) -> int:
+def conflicts(view: MatrixView, offsets: tuple[int, ...], size: int) -> int:
     """The largest number of rows of a matrix in the same 16 bytes of the banks."""
     places = inverted(offsets)
     rows = [combine(places, view.layout.element(0, lane)) * size for lane in range(8)]

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from ziggurat.backend.cpu.code import CpuCode, Parameter
+from ziggurat.backend.cpu.code import ArgumentSlot, CpuCode
 from ziggurat.backend.cpu.runtime.kernels import NativeKernel
 from ziggurat.backend.cpu.runtime.loading import llvm
 
@@ -56,7 +56,7 @@ def compiled(types: str, body: str, *, bounds: tuple[int, ...] = (), more: str =
     text = _TEXT.format(loads=loads, body=body, more=more)
     module = binding.parse_assembly(text)
     module.verify()
-    parameters = tuple(Parameter(type_, number) for number, type_ in enumerate(names))
+    parameters = tuple(ArgumentSlot(type_, number) for number, type_ in enumerate(names))
     settings = {"scratch": 0, "ordered": False, "sites": (), "cpu": "", "features": "", **facts}
     return CpuCode(
         symbol="zg_test", object=machine.emit_object(module), llvm=text, model="", parameters=parameters,
