@@ -217,7 +217,7 @@ class Statements(Expressions):
         self.add(py.For(iterable, suite), node)
         if node.orelse:
             if any(py.leaves_iteration(op) for op in suite.entry.ops):
-                raise self.unsupported(node.orelse[0], "loop else")
+                self.report(self.unsupported(node.orelse[0], "loop else"), node.orelse[0])
             self.suite(node.orelse)
 
     def visit_While(self, node: ast.While) -> None:
