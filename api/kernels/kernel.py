@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import gc
 import inspect
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, overload
 
 import attrs
@@ -275,11 +276,17 @@ class Kernel(Function):
     ) -> Any:
         """Run the kernel on arrays in memory. `explicit` names the arguments that the launch gave, without defaults."""
         self.rules.check_host(self, bound.values(), options)
-        try:
+        with self.naming(bound):
             if not self.runs_natively(options):
                 return self.interpret(grid, bound, options)
             self.check_globals()
             return self.native.launch(grid, bound, options, bound if explicit is None else explicit)
+
+    @contextmanager
+    def naming(self, bound: Mapping[str, Any]) -> Generator[None]:
+        """Name the arguments of a launch on arrays in memory in an error of types that comes from them."""
+        try:
+            yield
         except (KernelErrors, KernelTypeError) as error:
             types = self.specialized(bound)[0].types
             name_arguments(error, self.models.python_for(self, types), bound, types)

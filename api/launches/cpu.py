@@ -129,8 +129,9 @@ class HostLaunches:
 
     def prepare(self, bound: dict[str, Any], options: Mapping[str, Any]) -> bool:
         """Compile the kernel for the arguments of a launch; whether it runs natively."""
-        signature, _, _ = self.kernel.specialized(bound)
-        return self._native(signature, options) is not None
+        with self.kernel.naming(bound):
+            signature, _, _ = self.kernel.specialized(bound)
+            return self._native(signature, options) is not None
 
     def _native(self, signature: KernelSignature, options: Mapping[str, Any]) -> NativeKernel | None:
         """The kernel for a signature. None if it must be interpreted: a warning has given the reason once."""

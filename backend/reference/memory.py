@@ -275,7 +275,7 @@ class Memory:
 
 def stray_outcome(verb: str) -> str:
     """The words for the outcome of an access outside of the arrays, in tolerant memory."""
-    return f"{'0 is read' if verb == 'reads' else 'nothing is written'}, where a GPU may do anything"
+    return f"{'0, or `other`, is read' if verb == 'reads' else 'nothing is written'}, where a GPU may do anything"
 
 
 def outside(argument: ArrayArgument, offset: int, dtype: np.dtype[Any], verb: str) -> tuple[str, str]:

@@ -13,7 +13,9 @@ CAST_OPERANDS: Final = Phrase(
     c="convert the operands: (half)x",
 )
 CAST_TENSOR: Final = Phrase(
-    zg="use zg.cast for tensors", tl="convert tensors with x.to(tl.float32)", c="convert arrays with (float)x"
+    zg="convert tensors with zg.cast(x, {dtype})",
+    tl="convert tensors with x.to({dtype})",
+    c="convert arrays with ({dtype})x",
 )
 CAST_BITS: Final = Phrase(
     zg="use zg.cast to convert the value",

@@ -138,3 +138,10 @@ def test_what_is_no_number_is_named_as_the_launch_gave_it(x: Any, words: str):
         with pytest.raises(zg.KernelTypeError) as error:
             shifted[(1,)](x, np.zeros(8, np.float32), **mode)
         assert f"in this launch 'x' is {words}\n" in str(error.value)
+
+
+def test_a_tuned_launch():
+    tuned = zg.autotune([zg.Config({"BLOCK": 8}), zg.Config({"BLOCK": 16})], key=["n"])(copies)
+    with pytest.raises(zg.KernelTypeError) as error:
+        tuned[1,](None, array(), 8)
+    assert [text for text, _ in error.value.related] == ["in this launch 'x' is None"]

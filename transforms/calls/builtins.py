@@ -127,7 +127,7 @@ def _conversion(convert: Callable[[Any], Any], kind: str, otherwise: ScalarType)
                 raise KernelValueError(say("cannot compute {}({}): {}", name, show(x.value), error)) from None
         if not is_number(x) or shape_of(x):
             raise KernelTypeError(
-                say("{}(): the operand must be a scalar; got {}", name, describe(x)), hint=CAST_TENSOR()
+                say("{}(): the operand must be a scalar; got {}", name, describe(x)), hint=CAST_TENSOR(dtype=otherwise)
             )
         return x if scalar_type(x).kind == kind else otherwise
 
