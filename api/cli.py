@@ -361,8 +361,12 @@ def _pass(options: argparse.Namespace) -> str:
     file = Path(options.file)
     if not file.is_file():
         raise LaunchError(f"there is no file {file}")
+    try:
+        text = file.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise LaunchError(f"'{file}' cannot be read: {error}") from None
     texts: list[str] = []
-    for case in cases(file.read_text(encoding="utf-8")):
+    for case in cases(text):
         case = attrs.evolve(case, passes=(tuple(options.passes),)) if options.passes else case
         after = case.renewed()
         texts.append(str(after) if case.title else str(after.after))
@@ -428,7 +432,7 @@ def _docs(options: argparse.Namespace) -> str:
 def _raised(error: Exception, file: Path) -> Location | None:
     """The last place in the file that an exception came from."""
     if isinstance(error, SyntaxError):
-        return Location(str(error.filename), error.lineno or 1, max(0, (error.offset or 1) - 1))
+        return Location(error.filename or str(file.resolve()), error.lineno or 1, max(0, (error.offset or 1) - 1))
     frames = reversed(traceback.extract_tb(error.__traceback__))
     at = next((frame for frame in frames if Path(frame.filename).resolve() == file.resolve()), None)
     if at is None or at.lineno is None:

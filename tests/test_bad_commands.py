@@ -14,6 +14,7 @@ FILES = {
         "    zg.store(zg.add(p, zg.arange(0, B)), 1.0)\n"
     ),
     "syntax.py": "def f(:\n",
+    "null.py": "x = 0\0\n",
     "missing.py": "import nothing_of_this_name\n",
     "raises.py": "def f():\n    return 1 / 0\n\nf()\n",
     "exits.py": "raise SystemExit(3)\n",
@@ -47,6 +48,11 @@ COMMANDS: dict[str, tuple[list[str], str]] = {
         ["syntax.py:one"],
         "LaunchError: 'syntax.py' cannot be read: SyntaxError: invalid syntax\n  at {folder}/syntax.py:1:7\n"
         "    def f(:\n          ^\n",
+    ),
+    "null byte": (
+        ["null.py:one"],
+        "LaunchError: 'null.py' cannot be read: SyntaxError: source code string cannot contain null bytes\n"
+        "  at {folder}/null.py:1:1\n    x = 0\0\n    ^\n",
     ),
     "import": (
         ["missing.py:one"],
@@ -98,3 +104,12 @@ def test_the_command_line_prints_nothing_else(tmp_path: Path):
         check=False,
     )
     assert done.returncode == 1 and "Traceback" not in done.stderr and "division by zero" in done.stderr
+
+
+def test_passes_of_a_file_that_is_no_text(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    from ziggurat.cli import main
+
+    file = tmp_path / "model.txt"
+    file.write_bytes(b"\xff\xfe")
+    assert main(["pass", str(file), "cse"]) == 1
+    assert capsys.readouterr().err.startswith(f"LaunchError: '{file}' cannot be read: 'utf-8' codec")

@@ -86,11 +86,11 @@ class Compiled:
 
     symbol: str
     target: str
-    stages: Mapping[str, Any]
+    stages: Mapping[str, Any] = attrs.field(hash=False)
     arguments: tuple[Argument, ...] = ()
     name: str = ""
     options: CompileOptions = DEFAULT_OPTIONS
-    code: CpuCode | None = attrs.field(default=None, kw_only=True)
+    code: CpuCode | None = attrs.field(default=None, kw_only=True, hash=False)
     num_warps: int = attrs.field(default=0, kw_only=True)
     shared: int = attrs.field(default=0, kw_only=True)
     parameters: tuple[Type, ...] = attrs.field(default=(), kw_only=True)
@@ -139,6 +139,7 @@ class Compiled:
     @property
     def cpu(self) -> Op:
         """The CPU model of a kernel that is compiled for a CPU."""
+        self._require_cpu("cpu")
         return self.stages["cpu"]
 
     @property
@@ -149,6 +150,7 @@ class Compiled:
     @property
     def asm(self) -> str:
         """The assembly of this machine, of a kernel that is compiled for a CPU."""
+        self._require_cpu("asm")
         return self.stages["asm"]
 
     @property
@@ -246,8 +248,18 @@ class Compiled:
     def _require_gpu(self, name: str) -> None:
         """Raise `AttributeError` for an attribute of kernels that are compiled for a GPU."""
         if self.code is not None:
-            hint = 'its stages are python, triton, cpu, llvm and asm; without target="cpu", kernel.compile is for a GPU'
-            raise AttributeError(f"a kernel that is compiled for a CPU has no '{name}'\n  hint: {hint}")
+            raise self._missing(name, 'without target="cpu", kernel.compile is for a GPU')
+
+    def _require_cpu(self, name: str) -> None:
+        """Raise `AttributeError` for an attribute of kernels that are compiled for a CPU."""
+        if self.code is None:
+            raise self._missing(name, 'kernel.compile(…, target="cpu") is for a CPU')
+
+    def _missing(self, name: str, hint: str) -> AttributeError:
+        target = "a GPU" if self.code is None else "a CPU"
+        *stages, last = self.stages
+        hint = f"its stages are {', '.join(stages)} and {last}; {hint}"
+        return AttributeError(f"a kernel that is compiled for {target} has no '{name}'\n  hint: {hint}")
 
 
 def _binary_of(compiled: Compiled) -> Binary:

@@ -11,6 +11,7 @@ from ziggurat.codemodel.errors import KernelTypeError, ZigguratError, shown
 from ziggurat.codemodel.graphs import reached
 from ziggurat.codemodel.op import Op, OpResult, Value
 from ziggurat.codemodel.types import ConstantType, PtrType, Type
+from ziggurat.transforms.calls.constants import HostObject
 
 _SUMS = ("zg.add", "zg.sub")
 
@@ -47,7 +48,10 @@ def _described(argument: Any, type_: Type) -> str:
     if isinstance(type_, PtrType):
         return f"an array of {type_.pointee}"
     if isinstance(type_, ConstantType) and type(argument) not in (list, bytes):
-        argument = type_.value
+        argument = type_.value.value if isinstance(type_.value, HostObject) else type_.value
     if argument is None or isinstance(argument, Number | str):
         return shown(argument)
-    return f"of type {argument}" if isinstance(argument, Type) else f"a {type(argument).__name__}"
+    if isinstance(argument, Type):
+        return f"of type {argument}"
+    name = type(argument).__name__
+    return f"{'an' if name[0] in 'aeiou' else 'a'} {name}"

@@ -51,7 +51,10 @@ CONSTRUCTS: dict[str, tuple[str, str]] = {
 
 # Unsupported forms of supported constructs: the form in words, and the hint.
 FORMS: dict[str, tuple[str, str]] = {
-    "loop else": ("else after a loop", "put its statements after the loop, under an if of a flag that is set before break"),
+    "loop else": (
+        "else after a loop",
+        "put its statements after the loop, under an if of a flag that is set before break",
+    ),
     "return in loop": (
         "return inside of a loop",
         "keep the result in a variable, leave the loop by break, and return it after the loop",

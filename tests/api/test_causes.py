@@ -131,7 +131,11 @@ def shifted(x, y):
 
 
 @pytest.mark.parametrize(
-    ("x", "words"), [("s", "'s'"), (None, "None"), ([1, 2], "a list"), ((1, 2), "a tuple"), (b"", "a bytes")]
+    ("x", "words"),
+    [
+        *(("s", "'s'"), (None, "None"), ([1, 2], "a list"), ((1, 2), "a tuple"), (b"", "a bytes")),
+        *((5j, "5j"), ({}, "a dict"), (object(), "an object")),
+    ],
 )
 def test_what_is_no_number_is_named_as_the_launch_gave_it(x: Any, words: str):
     for mode in ({}, {"interpret": True}):

@@ -272,6 +272,17 @@ def test_compiled_kernels_have_stages_and_run():
     assert pickle.loads(pickle.dumps(again.code)) == again.code
 
 
+def test_a_kernel_for_a_gpu_has_no_stages_of_a_cpu():
+    types = zg.ptr(zg.f32), zg.ptr(zg.f32), zg.ptr(zg.f32), zg.i32
+    compiled = add.compile(*types, target="sm_90a")
+    for name in ("asm", "cpu"):
+        with pytest.raises(
+            AttributeError, match=f"compiled for a GPU has no '{name}'\n  hint: its stages are python, t"
+        ):
+            getattr(compiled, name)
+    assert compiled in {compiled}
+
+
 @pytest.mark.parametrize("stage", ["cpu", "asm", "llvm", "all"])
 def test_stages_on_the_command_line(stage: str, capsys: pytest.CaptureFixture[str]):
     target = [] if stage in ("cpu", "asm") else ["--target", "cpu"]

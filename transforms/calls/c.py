@@ -314,6 +314,8 @@ def _store(emit: Emitter, result: Type, p: Operand, value: Operand, mask: Operan
 
 
 def _as_pointee(call: Typing, p: Type, value: Type) -> Type:
+    if not is_pointer(p):
+        return value  # The call that takes both says so.
     return _declared(call, value, None, (pointee_of(_pointers(call, p, None)), "the value", False))
 
 

@@ -135,6 +135,13 @@ def error(body: str, parameters: str = "", before: str = "", **macros: object) -
             NOT_ALWAYS.format("atomic_add"),
             "atomic_add(out, 1)",
         ),
+        (
+            "atomic_add(n, 1);",
+            "int n",
+            zg.KernelTypeError,
+            "atomic_add: 'ptr' must be a pointer or an array of pointers; got int",
+            "atomic_add(n, 1)",
+        ),
         ("int a = 1; *out = n && a++;", "int n", zg.KernelTypeError, NOT_ALWAYS.format("++"), "a++"),
         ("return 3;", "", zg.KernelSyntaxError, "'f' returns nothing, as it is declared", "return 3"),
         ("continue;", "", zg.KernelSyntaxError, "continue must stand in a loop", "continue"),
