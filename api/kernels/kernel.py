@@ -40,7 +40,7 @@ from ziggurat.kernels.arguments import (
 )
 from ziggurat.kernels.causes import name_arguments
 from ziggurat.kernels.models import Models, PythonModels
-from ziggurat.kernels.rules import EXPLICIT_RULES, LaunchRules
+from ziggurat.kernels.rules import LaunchRules
 
 if TYPE_CHECKING:
     from ziggurat.backend.cuda.launch import Dispatcher
@@ -61,7 +61,7 @@ class Kernel(Function):
     """
 
     make_models: Callable[[Callable[..., Any], Language], Models] = PythonModels
-    rules: LaunchRules = EXPLICIT_RULES
+    rules = LaunchRules()
     is_interpreted = False  # Whether the reference interpreter runs all launches on arrays in memory.
 
     def __init__(self, fn: Callable[..., Any], do_not_specialize: Iterable[str] = ()) -> None:

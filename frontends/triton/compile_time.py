@@ -13,39 +13,23 @@ from ziggurat.frontends.language.constants import constexpr
 from ziggurat.frontends.language.function import Function
 from ziggurat.frontends.reflection.functions import reader
 from ziggurat.frontends.triton.language import TRITON
+from ziggurat.frontends.triton.sources import JITCallable, digest, require_stable
 
 T = TypeVar("T")
 
 
-class ConstexprFunction:
+class ConstexprFunction(JITCallable):
     """A function of Python that kernels call with constants: `@triton.constexpr_function`. Its result is a constant."""
 
     def __init__(self, fn: Callable[..., Any]) -> None:
         self.fn = fn
-        self._src: str | None = None
         functools.update_wrapper(self, fn)
         self.__globals__: dict[str, Any] = getattr(fn, "__globals__", {})
-
-    @property
-    def src(self) -> str:
-        """The source of the function, from `def` on."""
-        from ziggurat.frontends.triton.sources import source_of
-
-        if self._src is None:
-            self._src = source_of(self.fn)
-        return self._src
-
-    def _unsafe_update_src(self, new_src: str) -> None:
-        from ziggurat.frontends.triton.sources import with_source
-
-        self.fn, self._src = with_source(self.fn, new_src), new_src
 
     @property
     def cache_key(self) -> str:
         """A text that is equal for functions with equal sources. Raises `RuntimeError` for a function whose result may
         depend on the machine."""
-        from ziggurat.frontends.triton.sources import digest, require_stable
-
         require_stable(self.fn, self.src)
         return digest(self.src)
 

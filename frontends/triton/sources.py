@@ -19,6 +19,28 @@ _DEF = re.compile(r"^def\s+\w+\s*\(", re.MULTILINE)
 _STABLE = ("math", "copy", "ziggurat")
 
 
+class JITCallable:
+    """The base of the objects around the functions that kernels call. A program may replace their sources."""
+
+    fn: Any
+    _src: str | None = None
+
+    @property
+    def src(self) -> str:
+        """The source of the function, from `def` on."""
+        if self._src is None:
+            self._src = source_of(self.fn)
+        return self._src
+
+    @src.setter
+    def src(self, text: str) -> None:
+        raise AttributeError("Cannot set attribute 'src' directly. Use '_unsafe_update_src()' instead.")
+
+    def _unsafe_update_src(self, new_src: str) -> None:
+        """Replace the source. The names in it are those of the module and the closure, as before."""
+        self.fn, self._src = with_source(self.fn, new_src), new_src
+
+
 def source_of(fn: Callable[..., Any]) -> str:
     """The source of a function, from `def` on."""
     text = textwrap.dedent(inspect.getsource(fn))

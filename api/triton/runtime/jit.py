@@ -27,6 +27,7 @@ from ziggurat.frontends.language.function import ChangedGlobalError, Function
 from ziggurat.frontends.triton.compile_time import ConstexprFunction, constexpr_function
 from ziggurat.frontends.triton.errors import as_triton
 from ziggurat.frontends.triton.language import TRITON
+from ziggurat.frontends.triton.sources import JITCallable, digest, source_of
 from ziggurat.kernels.arguments import KernelSignature, bind
 from ziggurat.kernels.kernel import Grid, Kernel
 from ziggurat.kernels.models import PythonModels
@@ -37,7 +38,7 @@ from ziggurat.triton.runtime import hooks, options
 from ziggurat.triton.runtime._async_compile import active_mode
 from ziggurat.triton.runtime.device_caches import DeviceCaches
 from ziggurat.triton.runtime.driver import driver
-from ziggurat.triton.runtime.launches import RULES
+from ziggurat.triton.runtime.launches import TritonRules
 from ziggurat.triton.runtime.tensors import MockTensor, TensorWrapper, reinterpret
 
 if TYPE_CHECKING:
@@ -177,16 +178,12 @@ _FACTS = (
 )  # fmt: skip
 
 
-class JITCallable:
-    """The base of functions that kernels call."""
-
-
 class JITFunction(Kernel, JITCallable):
     """A function of a Triton program: a kernel that is launched over a grid, or a helper that kernels call."""
 
     language = TRITON
     make_models = TritonModels
-    rules = RULES
+    rules = TritonRules()
     hash: str | None = None
     kernel: None = None  # Triton's kernels have this attribute, which is always None.
 
@@ -228,7 +225,6 @@ class JITFunction(Kernel, JITCallable):
         self.pre_run_hooks: list[Callable[..., Any]] = []
         self.by_name = {parameter.name: parameter for parameter in self.params}
         self._repr = repr
-        self._src: str | None = None
         self._hash_lock = threading.RLock()
         # Programs read these attributes, and PyTorch sets them while it pickles the kernel.
         self.__globals__: dict[str, Any] = getattr(self.fn, "__globals__", {})
@@ -243,26 +239,9 @@ class JITFunction(Kernel, JITCallable):
     def _fn_name(self) -> str:
         return f"{self.__module__}.{self.__qualname__}"
 
-    @property
-    def src(self) -> str:
-        """The source of the function, from `def` on."""
-        from ziggurat.frontends.triton.sources import source_of
-
-        if self._src is None:
-            self._src = source_of(self.fn)
-        return self._src
-
-    @src.setter
-    def src(self, text: str) -> None:
-        raise AttributeError("Cannot set attribute 'src' directly. Use '_unsafe_update_src()' instead.")
-
     def _unsafe_update_src(self, new_src: str) -> None:
-        """Replace the source. The names in it are those of the module and the closure, as before."""
-        from ziggurat.frontends.triton.sources import with_source
-
-        fn = with_source(self.fn, new_src)
-        self.fn, self._src, self.hash = fn, new_src, None
-        self.models = TritonModels(fn)
+        super()._unsafe_update_src(new_src)
+        self.hash, self.models = None, TritonModels(self.fn)
         self._make_model = self.models.python
         self.forget()
 
@@ -287,8 +266,6 @@ class JITFunction(Kernel, JITCallable):
     @property
     def cache_key(self) -> str:
         """A text that is equal for functions with equal code, at the same line, that call such functions."""
-        from ziggurat.frontends.triton.sources import digest
-
         computed = [function.cache_key for function in self._compile_time_functions()]
         text = f"{self.models.identity(self)} {self.starting_line_number} {self.noinline} {computed}"
         self.hash = digest(text)
@@ -326,8 +303,6 @@ class JITFunction(Kernel, JITCallable):
         first, as the other process has not imported the module: then the pickle has the source, and the parameters."""
         if cast("Any", self.fn) is not None:
             return super().__reduce__()
-        from ziggurat.frontends.triton.sources import source_of
-
         self._src = self._src or source_of(vars(self)["__wrapped__"])
         facts = {name: value for name, value in vars(self).items() if name in _FACTS}
         return _without_function, (facts,)
