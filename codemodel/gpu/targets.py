@@ -7,12 +7,18 @@ Other kernels run on later architectures, too.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any
 
 import attrs
 
 REGISTERS_OF_SM = 65536  # Registers of 32 bits that an SM has for the threads of a CTA, since sm_30.
 DRIVER_BYTES = 1024  # Shared memory that the driver takes for each CTA.
 PORTABLE_CTAS = 8  # Of a cluster that every GPU with clusters can run.
+
+
+def _since(capability: int, doc: str) -> Any:
+    """A property of targets: whether they have at least this capability."""
+    return property(lambda target: target.capability >= capability, doc=doc)
 
 
 @attrs.frozen
@@ -65,40 +71,17 @@ class Target:
         far only on Hopper."""
         return self.has_wgmma and self.has_tma
 
-    @property
-    def has_stmatrix(self) -> bool:
-        """Whether a warp can store matrices to shared memory: since Hopper."""
-        return self.capability >= 90
-
-    @property
-    def has_fp8_mma(self) -> bool:
-        """Whether the matrix units multiply 8-bit floats: since Ada."""
-        return self.capability >= 89
-
-    @property
-    def converts_fp8(self) -> bool:
-        """Whether instructions convert 8-bit floats: since Ada."""
-        return self.capability >= 89
-
-    @property
-    def has_large_f64(self) -> bool:
-        """Whether the matrix units multiply f64 in tiles of 16 rows: since Hopper."""
-        return self.capability >= 90
-
-    @property
-    def has_bf16_arithmetic(self) -> bool:
-        """Whether LLVM computes with bf16 by instructions of its own: since Hopper, and in f32 before."""
-        return self.capability >= 90
-
-    @property
-    def has_vector_atomics(self) -> bool:
-        """Whether atomics add bf16, and vectors of up to 16 bytes: since Hopper."""
-        return self.capability >= 90
-
-    @property
-    def has_dependent_launches(self) -> bool:
-        """Whether a launch may begin before the one ahead of it has ended: since Hopper."""
-        return self.capability >= 90
+    has_stmatrix = _since(90, "Whether a warp can store matrices to shared memory: since Hopper.")
+    has_fp8_mma = _since(89, "Whether the matrix units multiply 8-bit floats: since Ada.")
+    converts_fp8 = _since(89, "Whether instructions convert 8-bit floats: since Ada.")
+    has_large_f64 = _since(90, "Whether the matrix units multiply f64 in tiles of 16 rows: since Hopper.")
+    has_bf16_arithmetic = _since(
+        90, "Whether LLVM computes with bf16 by instructions of its own: since Hopper, and in f32 before."
+    )
+    has_vector_atomics = _since(90, "Whether atomics add bf16, and vectors of up to 16 bytes: since Hopper.")
+    has_dependent_launches = _since(
+        90, "Whether a launch may begin before the one ahead of it has ended: since Hopper."
+    )
 
     @property
     def cluster_ctas(self) -> int:
