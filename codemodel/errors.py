@@ -212,6 +212,11 @@ class KernelErrors(ZigguratError):
         return f"{self.summary}\n\n" + "\n\n".join(str(error) for error in self.errors)
 
 
+def source_order(error: ZigguratError) -> tuple[int, int]:
+    """The line and the column of an error, by which the errors of one file are sorted."""
+    return (error.location.line, error.location.column) if error.location is not None else (0, 0)
+
+
 class ZigguratWarning(UserWarning):
     """A property of a kernel that is allowed but probably unwanted. It is no error: nothing is raised unless Python's
     `warnings` are configured to."""

@@ -164,17 +164,17 @@ def _store(interpreter: Interpreter, op: Op, operands: tuple[Any, ...]) -> None:
 
 
 @python.of(core.MakeTuple, py.Pack)
-def _tuple(interpreter: Interpreter, op: Op, operands: tuple[Any, ...]) -> Any:
+def make_tuple(interpreter: Interpreter, op: Op, operands: tuple[Any, ...]) -> Any:
     return operands
 
 
 @python.of(core.TupleLoad)
-def _component(interpreter: Interpreter, op: core.TupleLoad, operands: tuple[Any, ...]) -> Any:
+def component(interpreter: Interpreter, op: core.TupleLoad, operands: tuple[Any, ...]) -> Any:
     return operands[0][op.index]
 
 
 @python.of(core.TupleWith)
-def _replaced(interpreter: Interpreter, op: core.TupleWith, operands: tuple[Any, ...]) -> Any:
+def with_component(interpreter: Interpreter, op: core.TupleWith, operands: tuple[Any, ...]) -> Any:
     return (*operands[0][: op.index], operands[1], *operands[0][op.index + 1 :])
 
 

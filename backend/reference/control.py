@@ -11,6 +11,7 @@ from ziggurat.backend.reference.machine import AllLeft, Fork, Machine, triton
 from ziggurat.backend.reference.values import Array, Frame, chosen, same_value, uniform
 from ziggurat.codemodel.dialects import cf, core, scf, tt
 from ziggurat.codemodel.errors import KernelNameError, KernelRuntimeError
+from ziggurat.codemodel.execute import component, make_tuple, with_component
 from ziggurat.codemodel.graphs import reached
 from ziggurat.codemodel.interpret import Exit, Jump, Yielded
 from ziggurat.codemodel.op import BlockParameter, Op, OpResult, Value, expect
@@ -32,19 +33,9 @@ def _rejoin(machine: Machine, parts: Parts) -> Any:
 # Tuples.
 
 
-@triton.of(core.MakeTuple)
-def _tuple(machine: Machine, op: Op, operands: Operands) -> Any:
-    return operands
-
-
-@triton.of(core.TupleLoad)
-def _tuple_load(machine: Machine, op: core.TupleLoad, operands: Operands) -> Any:
-    return operands[0][op.index]
-
-
-@triton.of(core.TupleWith)
-def _tuple_with(machine: Machine, op: core.TupleWith, operands: Operands) -> Any:
-    return (*operands[0][: op.index], operands[1], *operands[0][op.index + 1 :])
+triton.of(core.MakeTuple)(make_tuple)
+triton.of(core.TupleLoad)(component)
+triton.of(core.TupleWith)(with_component)
 
 
 # Terminators.

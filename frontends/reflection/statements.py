@@ -9,7 +9,7 @@ from typing import Any
 
 from ziggurat.codemodel.builder import Builder
 from ziggurat.codemodel.dialects import core, py
-from ziggurat.codemodel.errors import BuildError, KernelErrors, KernelTypeError, ZigguratError
+from ziggurat.codemodel.errors import BuildError, KernelErrors, KernelTypeError, ZigguratError, source_order
 from ziggurat.codemodel.op import Body, Value
 from ziggurat.codemodel.types import VarType, constexpr_type, pyobject
 from ziggurat.frontends.language.aggregates import PartialObject
@@ -68,8 +68,8 @@ class Statements(Expressions):
         if not self.builder.terminated:
             self.add(core.Return(()), node)
         if self.errors:
-            errors = sorted([*self.errors, *self.deferred], key=_place)
-            raise errors[0] if len(errors) == 1 else KernelErrors(errors)
+            errors = sorted([*self.errors, *self.deferred], key=source_order)
+            raise KernelErrors.of(errors)
         return self.builder.finish()
 
     def suite(self, statements: Sequence[ast.stmt]) -> None:
@@ -275,7 +275,3 @@ class Statements(Expressions):
 
     def visit_Pass(self, node: ast.Pass) -> None:
         """`pass` has no op."""
-
-
-def _place(error: ZigguratError) -> tuple[int, int]:
-    return (error.location.line, error.location.column) if error.location is not None else (0, 0)

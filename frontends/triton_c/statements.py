@@ -9,7 +9,7 @@ import lark
 
 from ziggurat.codemodel.builder import Builder
 from ziggurat.codemodel.dialects import core, py
-from ziggurat.codemodel.errors import KernelErrors, ZigguratError
+from ziggurat.codemodel.errors import KernelErrors, ZigguratError, source_order
 from ziggurat.codemodel.op import Body, Op, Value
 from ziggurat.codemodel.types import PtrType, ScalarType, Type, VarType, pyobject
 from ziggurat.frontends.triton_c.counted import Counted, counting_head
@@ -45,7 +45,7 @@ class CStatements(CExpressions):
         if not self.builder.terminated:
             self.add(core.Return(()), function.header)
         if self.errors:
-            raise KernelErrors.of(sorted(self.errors, key=_place))
+            raise KernelErrors.of(sorted(self.errors, key=source_order))
         return self.builder.finish()
 
     def hidden(self, name: str, value: Value, node: Node) -> Value:
@@ -358,7 +358,3 @@ def _declared_names(tree: Node) -> Iterable[str]:
             yield from _declared_names(variable)
     else:
         yield from (str(child) for child in tree.children if isinstance(child, lark.Token) and child.type == "NAME")
-
-
-def _place(error: ZigguratError) -> tuple[int, int]:
-    return (error.location.line, error.location.column) if error.location is not None else (0, 0)

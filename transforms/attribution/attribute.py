@@ -330,7 +330,7 @@ def attribute(
         )
     if attributor.errors:
         errors = sorted(attributor.errors, key=lambda error: _order(error.location))
-        error = errors[0] if len(errors) == 1 else KernelErrors(errors)
+        error = KernelErrors.of(errors)
         language = kernel.language if isinstance(kernel, Function) else language
         error.say_in(language.words)
         raise language.error(error)

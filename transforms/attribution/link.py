@@ -59,7 +59,7 @@ def link(function: Function) -> core.Module:
 
     add(function, None)
     if errors:
-        raise errors[0] if len(errors) == 1 else KernelErrors(errors)
+        raise KernelErrors.of(errors)
     builder = Builder.root()
     for _, model in functions.values():
         builder.add(transform(model))
