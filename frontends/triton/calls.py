@@ -70,16 +70,13 @@ for _stub, _per_warp in ((num_warps, 1), (num_threads, 32)):
 # Conversions and shapes.
 
 
-@spells("cast", _OF_X)
 def cast(
     input: Value, dtype: ConstDtype, fp_downcast_rounding: ConstStr | None = None, bitcast: ConstBool = False
 ) -> Value: ...
 
 
-@spells("cast", _OF_X)
-def to(
-    input: Value, dtype: ConstDtype, fp_downcast_rounding: ConstStr | None = None, bitcast: ConstBool = False
-) -> Value: ...
+for _name in ("cast", "to"):
+    spells("cast", _OF_X, name=_name)(cast)
 
 
 def _in_a_row(name: str) -> Adapt:
@@ -120,17 +117,12 @@ def ravel(x: Value, can_reorder: ConstBool = False) -> Value: ...
 # Arithmetic.
 
 
-def _arithmetic(name: str) -> Spelling:
-    """An operator of two numbers; a check for overflow is an option of the launch."""
-
-    def stub(x: Value, y: Value, sanitize_overflow: ConstBool = True) -> Value: ...
-
-    stub.__name__ = name
-    return spells(name, _OF_TWO)(stub)
+# A check for overflow is an option of the launch.
+def arithmetic(x: Value, y: Value, sanitize_overflow: ConstBool = True) -> Value: ...
 
 
 for _name in ("add", "sub", "mul"):
-    _arithmetic(_name)
+    spells(_name, _OF_TWO, name=_name)(arithmetic)
 
 
 # Memory.

@@ -63,9 +63,10 @@ def same(
 
 
 def spells(
-    call: str, renamed: Mapping[str, str] = {}, *, adapt: Adapt | None = None
+    call: str, renamed: Mapping[str, str] = {}, *, name: str = "", adapt: Adapt | None = None
 ) -> Callable[[Callable[..., Any]], Spelling]:
-    """Decorator of a stub: declare its name as a spelling of the call `zg.<call>`, which has other parameters.
+    """Decorator of a stub: declare `name`, or its own, as a spelling of the call `zg.<call>`, which has other
+    parameters.
 
     `renamed` gives the parameters of the call by Triton's where the names differ. Parameters of Triton's that the call
     does not have say nothing to it. `adapt` gives the arguments of the call in place of that.
@@ -73,6 +74,7 @@ def spells(
 
     def declare(stub: Callable[..., Any]) -> Spelling:
         signature = signature_of(stub, "Triton", SIGNATURES[call].results, "tl")
+        signature = attrs.evolve(signature, name=name or stub.__name__)
         return declare_spelling(Spelling(signature, call, adapt or _adapted(call, renamed)))
 
     return declare
