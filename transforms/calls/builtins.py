@@ -278,14 +278,10 @@ def property_of(x: Type, name: str, language: Language = EXPLICIT) -> Type:
         return constant(value.pointee)
     if name == "dtype" and isinstance(x, ConstantType):
         return constant(scalar_type(x))
-    if name == "dtype" and isinstance(x, BlockPtrType):
-        return constant(PtrType(x.element))
     if name == "dtype" and not isinstance(x, TupleType):
         element = x.element if isinstance(x, DescriptorType) else element_of(x)
         if isinstance(element, ScalarType | PtrType):
             return constant(element)
-    if name == "numel" and isinstance(x, TensorType):
-        return constant(x.numel)
     if isinstance(value, ScalarType) and name in ("bits", "name", "is_float", "signed"):
         return constant(getattr(value, name))
     raise KernelTypeError(
