@@ -48,42 +48,45 @@ def checked(compiled: Compiled, arguments: Sequence[Any], keywords: Mapping[str,
 
 
 def _check(kernel: str, argument: Argument, name: str, value: Any, in_memory: bool) -> None:
-    """Raise `LaunchError` unless an argument has its type, and is divisible as the kernel relies on."""
-    type_, by = argument.type, argument.divisibility
+    """Raise `LaunchError` unless a value has the type and the divisor that its argument is compiled for.
 
-    def refused(expected: str, got: str, hint: str | None = None) -> LaunchError:
+    The divisor is one of the address of an array, of the bytes of a row of a descriptor, or of an integer.
+    """
+    type_, divisor = argument.type, argument.divisibility
+
+    def mismatch(expected: str, got: str, hint: str | None = None) -> LaunchError:
         return LaunchError(f"'{name}' of '{kernel}' is compiled for {expected}; got {got}", hint=hint)
 
     if type_ is None or isinstance(type_, DescriptorType):
         if not isinstance(value, TensorDescriptor):
             of = f" of type {type_}" if type_ is not None else ""
-            raise refused(f"a zg.TensorDescriptor{of}", type(value).__name__)
+            raise mismatch(f"a zg.TensorDescriptor{of}", type(value).__name__)
         if type_ not in (None, value.type):
-            raise refused(f"a zg.TensorDescriptor of type {type_}", f"one of type {value.type}")
+            raise mismatch(f"a zg.TensorDescriptor of type {type_}", f"one of type {value.type}")
         _check_place(kernel, name, value, in_memory)
-        number, expected, got = value.row_bytes, f"rows of whole {by} bytes", f"rows of {value.row_bytes} bytes"
+        number, expected, got = value.row_bytes, f"rows of whole {divisor} bytes", f"rows of {value.row_bytes} bytes"
     elif isinstance(type_, PtrType):
         if isinstance(value, TensorDescriptor) or not (is_array(value) or on_gpu(value)):
-            raise refused(f"an array of {type_.pointee}", type(value).__name__)
+            raise mismatch(f"an array of {type_.pointee}", type(value).__name__)
         element, number = _view(kernel, name, value, in_memory)
         if element != type_.pointee:
-            raise refused(f"an array of {type_.pointee}", f"an array of {element}")
-        expected, got = f"an address divisible by {by}", hex(number)
+            raise mismatch(f"an array of {type_.pointee}", f"an array of {element}")
+        expected, got = f"an address divisible by {divisor}", hex(number)
     else:
         assert isinstance(type_, ScalarType)
         scalar = number_type(value)
         if scalar is None:
-            raise refused(f"a number of type {type_}", type(value).__name__)
+            raise mismatch(f"a number of type {type_}", type(value).__name__)
         if type_.is_float:
             return
         if scalar.is_float or (type_ == i1) != (scalar == i1):
-            raise refused(f"a number of type {type_}", repr(value))
+            raise mismatch(f"a number of type {type_}", repr(value))
         (low, high), number = type_.limits, int(value)
         if not low <= number <= high:
-            raise refused(f"a number of type {type_} (from {low} to {high})", str(value))
-        expected, got = f"a number divisible by {by}", str(value)
-    if number % by:
-        raise refused(expected, got, f"compile it for {type_} without zg.divisible, or give it an argument that is")
+            raise mismatch(f"a number of type {type_} (from {low} to {high})", str(value))
+        expected, got = f"a number divisible by {divisor}", str(value)
+    if number % divisor:
+        raise mismatch(expected, got, f"compile it for {type_} without zg.divisible, or give it an argument that is")
 
 
 def _view(kernel: str, name: str, array: Any, in_memory: bool) -> tuple[ScalarType, int]:

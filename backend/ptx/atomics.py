@@ -82,9 +82,12 @@ class _Access:
         # Only one of two instructions runs: its result must not share a register with an operand of the other.
         return self.emitter.asm(results, " ".join(lines), *arguments, effect=EFFECT, early=True)
 
-    def everywhere(self, call: Callable[[range, str | None], Sequence[str]], count: int = 1) -> Emitted:
-        """Emit `call(registers, mask)` for `count` elements at a time, in the thread that owns them. The results are
-        given to all threads that hold copies."""
+    def by_owners(self, call: Callable[[range, str | None], Sequence[str]], count: int = 1) -> Emitted:
+        """The values that were in memory. `call(registers, owner)` emits the access of `count` elements.
+
+        `owner` is the i1 of the one thread, of those that hold copies of the elements, that accesses memory. The others
+        get the values from it. Values that nothing uses are poison.
+        """
         emitter, type_ = self.emitter, self.op.ptr.type
         layout, owner = emitter.layout(type_), emitter.owner(type_)
         if self.sem.releases:
@@ -265,7 +268,7 @@ def _rmw(emitter: PtxEmitter, op: tt.AtomicRMW) -> Emitted:
             return _update(access, op.kind, address, emitter.at(op.value, first), mask)
         return _add_together(access, address, [emitter.at(op.value, register) for register in group], mask)
 
-    return access.everywhere(one, count)
+    return access.by_owners(one, count)
 
 
 @emits(tt.AtomicCAS)
@@ -280,4 +283,4 @@ def _cas(emitter: PtxEmitter, op: tt.AtomicCAS) -> Emitted:
             return access.native(names, f"i{access.size}", address, [expected], [new], is_used=True)
         return [_loop(access, address, owner, lambda old: (new, emitter.emit(f"icmp ne i8 {old}, {expected}")))]
 
-    return access.everywhere(one)
+    return access.by_owners(one)

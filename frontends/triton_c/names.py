@@ -119,6 +119,7 @@ def _parameters(tokens: Sequence[Token]) -> Iterator[str]:
 
 def _declaration(tokens: Sequence[Token], index: int) -> Iterator[str]:
     """The names that a declaration at an index declares; none where there is no declaration."""
+    # The words of the type and the stars, up to the first declared name.
     has_type = False
     while index < len(tokens) and tokens[index].kind == IDENTIFIER:
         following = tokens[index + 1].text if index + 1 < len(tokens) else ""
@@ -137,6 +138,7 @@ def _declaration(tokens: Sequence[Token], index: int) -> Iterator[str]:
             break
     if not has_type or index >= len(tokens) or not _is_name(tokens[index]):
         return
+    # The declarators, up to the semicolon or the bracket that ends the declaration.
     end = index
     depth = 0
     while end < len(tokens) and not (tokens[end].text == ";" and depth <= 0) and depth >= 0:

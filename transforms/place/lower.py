@@ -448,6 +448,7 @@ def _broadcast(builder: Builder, op: tt.Broadcast, operands: tuple[Value, ...]) 
 
 @_LOWERINGS.of(tt.AtomicRMW, tt.AtomicCAS)
 def _atomic(builder: Rewriter, op: Op, operands: tuple[Value, ...]) -> Outcome:
+    """Give the result to all threads that hold copies of it: one of them alone accesses memory."""
     if not op.result.uses:
         return None
     type_ = op.result.type
@@ -458,6 +459,7 @@ def _atomic(builder: Rewriter, op: Op, operands: tuple[Value, ...]) -> Outcome:
             return copy
         return _from_first(builder, copy, layout)
     assert isinstance(type_, ScalarType)
+    # A scalar is shared as a tensor of one element, which a reduction turns back.
     single = replicated(1, scope_of(op).warps)
     shared = _from_first(builder, builder.add(tt.Splat(copy, TensorType((1,), type_, single))), single)
     inner = builder.nested([type_, type_], type_)

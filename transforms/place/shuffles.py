@@ -166,9 +166,11 @@ def factored(columns: Sequence[int]) -> tuple[Factor, ...]:
     `columns` are the images of the bits. The image of a thread is the xor of the numbers of those factors in whose mask
     the thread has an odd number of bits. Each factor costs a select for each register.
     """
-    factors = extended((), columns)
-    span = Span(factors)
-    parts = [span.reduced(column)[1] for column in columns]
+    basis = extended((), columns)
+    span = Span(basis)
+    # For each bit, the vectors of the basis whose xor is its image, as a mask.
+    combinations = [span.reduced(column)[1] for column in columns]
     return tuple(
-        (number, sum(1 << bit for bit, mask in enumerate(parts) if mask >> at & 1)) for at, number in enumerate(factors)
+        (vector, sum(1 << bit for bit, combination in enumerate(combinations) if combination >> index & 1))
+        for index, vector in enumerate(basis)
     )
