@@ -284,7 +284,7 @@ class JITFunction(Kernel, JITCallable):
         """The values from outside that the model has, functions excepted, by name and by the identity of their dict."""
         if self._used_global_vals is not None:
             return self._used_global_vals
-        if cast("Any", self.fn) is None:
+        if self.fn is None:
             return {}
         _ = self.model
         return {
@@ -301,7 +301,7 @@ class JITFunction(Kernel, JITCallable):
     def __reduce__(self) -> Any:
         """A pickle has the qualified name, as for Python's functions. A compile worker of PyTorch sets `fn` to None
         first, as the other process has not imported the module: then the pickle has the source, and the parameters."""
-        if cast("Any", self.fn) is not None:
+        if self.fn is not None:
             return super().__reduce__()
         self._src = self._src or source_of(vars(self)["__wrapped__"])
         facts = {name: value for name, value in vars(self).items() if name in _FACTS}
