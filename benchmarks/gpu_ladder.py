@@ -128,7 +128,7 @@ def chosen(options: argparse.Namespace) -> tuple[list[str], dict[str, Any]]:
 
 
 def compiled(options: argparse.Namespace, end: float) -> dict[str, Any]:
-    """What each work's settings gave, of the works whose processes came to them in time."""
+    """The results by the settings of each work, of the works whose processes ended in time."""
     ready: dict[str, Any] = {}
     processes: list[subprocess.Popen[str]] = []
     command = [sys.executable, str(HERE), str(options.report), *(f"--only={text}" for text in options.only)]

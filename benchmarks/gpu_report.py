@@ -114,7 +114,7 @@ def tests(options: list[str]) -> dict[str, Any]:
 
 
 def sanitized() -> dict[str, Any]:
-    """What `sanitize.py` found, which is the last line that it prints; its output where it has none."""
+    """The last line that `sanitize.py` prints, which has its findings; all output where that is missing."""
     status, output, seconds = run([sys.executable, str(ROOT / "benchmarks" / "sanitize.py")])
     report: dict[str, Any] = {"status": status, "seconds": seconds}
     try:

@@ -214,7 +214,7 @@ GRIDS: list[Any] = [(1,), lambda meta: (meta["n"] // meta["n"],)]
 
 
 def verdict(launcher: Any, x: Any, n: Any, **options: Any) -> Any:
-    """What a launch has written; None if it raises an error of ours."""
+    """The array that a launch has written; None if it raises an error of ours."""
     y = np.full(N, -1, np.float32)
     try:
         with warnings.catch_warnings():

@@ -1,4 +1,4 @@
-"""What Python's syntax means in a kernel: the same by explicit calls, where `L` is `zg`, as in Triton's Python.
+"""Python's syntax in a kernel means the same by explicit calls, where `L` is `zg`, as in Triton's Python.
 
 Each case is a suite that makes `y` of 16 floats `x`, as many integers `i`, the pointer `x_ptr`, the scalar `n` = 5, and
 the indices `at`; and what NumPy makes of the same.
@@ -130,7 +130,7 @@ _numbers = itertools.count()
 
 
 def launched(language: str, suite: str) -> np.ndarray:
-    """What the kernel with this suite stores for `y`."""
+    """The value that the kernel with this suite stores for `y`."""
     lines = "".join(f"    {line}\n" for line in suite.splitlines())
     text = (
         f"{HELPERS}@kernel\ndef made(x_ptr, i_ptr, out_ptr, n, BLOCK: L.constexpr):\n"

@@ -42,5 +42,5 @@ def dispatcher_of(*kernel: Any) -> Dispatcher:
 
 
 def loaded_in(dispatcher: Dispatcher) -> list[Any]:
-    """What a dispatcher has loaded."""
+    """The kernels that a dispatcher has loaded."""
     return [values for code in dispatcher.kernel.compiled.values() for values in code.contexts.values()]

@@ -1,4 +1,4 @@
-"""Which tests the quick tier runs, by their times."""
+"""The tests that the quick tier runs, by their times."""
 
 from __future__ import annotations
 

@@ -73,7 +73,9 @@ def test_a_view_reaches_the_memory_that_it_is_a_view_of():
 
 def test_an_access_outside_of_the_memory_gives_a_warning():
     x, out = torch.ones(12), torch.full((20,), 5.0)
-    with pytest.warns(ZigguratWarning, match=r"\(0, 0, 0\) reads x_ptr\[12\], but x_ptr has 12 elements: 0, or `other`"):
+    with pytest.warns(
+        ZigguratWarning, match=r"\(0, 0, 0\) reads x_ptr\[12\], but x_ptr has 12 elements: 0, or `other`"
+    ):
         copy[(1,)](x, out, 0, 16)
     assert out.tolist() == [1.0] * 12 + [0.0] * 4 + [5.0] * 4
     with pytest.warns(ZigguratWarning, match=r"writes out_ptr\[12\], but out_ptr has 12 elements: nothing is written"):

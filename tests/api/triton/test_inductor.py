@@ -177,8 +177,8 @@ def told(folder: Path, text: str, *arguments: str, module: bool = False) -> list
 
 
 def test_workers_compile_for_the_cpu_and_for_a_gpu(tmp_path: Path):
-    """Also from the caches of another process. For the GPU the pickles load, and PyTorch's static launcher finds the
-    cubin; without it there is one too."""
+    """A kernel of the caches of another process is launched. For the GPU the pickles load, and PyTorch's static
+    launcher finds the cubin; without it there is one too."""
     kernel = tmp_path / "kernel.txt"
     kernel.write_text(_KERNEL)
     first, gpu = told(tmp_path, _HEAD + _PROGRAM + _FOR_GPU, "subprocess", str(kernel), module=True)
@@ -243,7 +243,7 @@ class Named:
 
 
 def prepare_for_pickle(fn):
-    """What PyTorch reads and sets before it pickles or copies a kernel."""
+    """PyTorch reads and sets attributes before it pickles or copies a kernel."""
     before = (fn.fn, fn.__globals__, fn.used_global_vals, fn.repr, getattr(fn, "_hash_lock", None))
     fn.fn = fn.__globals__ = fn.used_global_vals = None
     fn.repr, fn._hash_lock = Named(fn.repr(fn)), None

@@ -269,7 +269,7 @@ def test_grids(fake):
     [ValueError("x"), KeyError("x"), TypeError("x"), RuntimeError("x"), AttributeError("x"), [2], (np.int64(2),)],
 )
 def test_a_function_of_the_grid_is_called_once(fake, outcome, warm):
-    """Also one that raises an error, or gives a grid that the driver does not take as it is."""
+    """One of the functions raises an error, and one gives a grid that the driver does not take as it is."""
     kernel = dispatcher(fake, "x", "BLOCK")
     if warm:
         for _ in range(2):

@@ -651,7 +651,7 @@ def test_code_behind_the_loop_that_meets() -> None:
 
 @zg.kernel
 def deferred(q_desc, k_desc, v_desc, out_desc, n, USED: zg.constexpr):
-    """What comes after the softmax depends on the operand or on the accumulator of the dot that is deferred."""
+    """The part after the softmax depends on the operand or on the accumulator of the dot that is deferred."""
     q, shape = q_desc.load((0, 0)), (64, 32)
     top, total, acc = zg.full((64,), -1.0e30, zg.f32), zg.zeros((64, 32), zg.f32), zg.zeros(shape, zg.f32)
     for start in zg.range(0, n, 32, warp_specialize=True):

@@ -347,7 +347,7 @@ SHORT = {
 
 @pytest.mark.parametrize("name", SHORT)
 def test_short_functions_of_f32_at_many_numbers(name: str):
-    """Also at subnormal numbers and results, which are not flushed, and past the largest and the smallest."""
+    """The operands include subnormal numbers, which are not flushed, and numbers past the largest and the smallest."""
     if np.finfo(np.longdouble).nmant < 63:
         pytest.skip("NumPy has no float that is longer than f64 here")
     true, _, bound, _ = REAL[name]

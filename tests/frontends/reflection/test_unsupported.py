@@ -43,7 +43,12 @@ CASES = [
     ("a, *b = x", "a starred target", "*b", "every item"),
     ("a, (b, *c) = x", "a starred target", "*c", "every item"),
     ("while x:\n    pass\nelse:\n    y = 1", "else after a loop", "y = 1", "after the loop"),
-    ("for i in x:\n    v = i\n    if v:\n        break\nelse:\n    y = 1", "else after a loop", "y = 1", "after the loop"),
+    (
+        "for i in x:\n    v = i\n    if v:\n        break\nelse:\n    y = 1",
+        "else after a loop",
+        "y = 1",
+        "after the loop",
+    ),
     ("for a, *b in x:\n    pass", "a starred target", "*b", "every item"),
     ("for x.a in (1, 2):\n    pass", "assignment to an attribute", "x.a", "variable"),
     ("for i in {1, 2}:\n    pass", "a set", "{1, 2}", "(a, b)"),

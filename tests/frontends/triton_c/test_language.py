@@ -1,4 +1,4 @@
-"""What programs of Triton-C compute, on the interpreter against NumPy."""
+"""The results of programs of Triton-C, on the interpreter against NumPy."""
 
 import numpy as np
 import pytest

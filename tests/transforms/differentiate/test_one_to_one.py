@@ -1,4 +1,4 @@
-"""Which gradients are stored, and which are added to."""
+"""The choice between gradients that are stored and gradients that are added to."""
 
 from __future__ import annotations
 
