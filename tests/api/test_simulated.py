@@ -8,6 +8,7 @@ import pytest
 
 import ziggurat as zg
 from ziggurat.cli import main
+from ziggurat.launches.simulated import _changes
 
 F32, F64, I32 = zg.ptr(zg.f32), zg.ptr(zg.f64), zg.ptr(zg.i32)
 
@@ -411,3 +412,17 @@ def test_numbers_of_compiled_kernels_are_in_the_limits_of_their_types(scalar: zg
     for number in (low - 1, high + 1):
         with pytest.raises(zg.LaunchError, match=f"from {low} to {high}|fit in 64 bits|number of type {scalar}"):
             compiled.simulate[1](out, number)
+
+
+@pytest.mark.parametrize(
+    ("after", "expected", "text"),
+    [
+        ([1, 2, np.nan], [1, 2, np.nan], "unchanged"),
+        ([1, 3, np.nan], [1, 3, np.nan], "1 of 3 elements changed; largest difference from the interpreter: 0"),
+        ([1, 3, np.nan], [1, 2.5, np.nan], "1 of 3 elements changed; largest difference from the interpreter: 0.5"),
+        ([1, 2, np.nan], [3, 2, np.nan], "0 of 3 elements changed; largest difference from the interpreter: 2"),
+        ([1, np.inf, 0], [1, np.inf, 0], "2 of 3 elements changed; largest difference from the interpreter: 0"),
+    ],
+)
+def test_changes_of_an_array(after, expected, text) -> None:
+    assert _changes(np.array([1, 2, np.nan]), np.array(after, float), np.array(expected, float)) == text

@@ -1,5 +1,8 @@
 """Names of Triton's modules that libraries ask for."""
 
+import os
+
+import numpy as np
 import pytest
 
 import ziggurat.triton as triton
@@ -7,11 +10,11 @@ import ziggurat.triton.language as tl
 from ziggurat.codemodel.types import SCALARS, DescriptorType, PtrType, TupleType
 from ziggurat.triton import knobs
 from ziggurat.triton._C.libtriton import get_cache_invalidating_env_vars
-from ziggurat.triton._utils import find_paths_if, get_iterable_path
+from ziggurat.triton._utils import canonicalize_dtype, canonicalize_ptr_dtype, find_paths_if, get_iterable_path
 from ziggurat.triton.backends.nvidia.compiler import get_ptxas
 from ziggurat.triton.backends.nvidia.driver import libcuda_dirs
 from ziggurat.triton.compiler.signatures import type_of, type_text
-from ziggurat.triton.runtime.cache import _base32
+from ziggurat.triton.runtime.cache import _base32, get_cache_manager, get_dump_manager, get_override_manager
 from ziggurat.triton.runtime.jit import compute_cache_key, native_specialize_impl
 from ziggurat.triton.tools.disasm import extract, get_sass
 
@@ -108,3 +111,54 @@ def test_the_capability_of_the_target(monkeypatch, major, minor, holds):
     assert tl.target_info.cuda_capability_geq(major, minor) == holds
     monkeypatch.setattr(tl.target_info, "current_target", lambda: triton.backends.GPUTarget("cpu", 0, 32))
     assert not tl.target_info.cuda_capability_geq(0, 0) and not tl.target_info.is_cuda()
+
+
+def test_short_names_of_dtypes():
+    names = {
+        "bool int1 uint1 i1 u1": "u1", "int i32 int32": "i32", "int8": "i8", "int16": "i16", "int64": "i64",
+        "uint8": "u8", "uint16": "u16", "uint32": "u32", "uint64": "u64", "half float16 fp16": "fp16",
+        "bfloat16 bf16": "bf16", "float float32 fp32": "fp32", "double float64 fp64": "fp64",
+        "float8e4nv float8_e4m3fn": "fp8e4nv", "float8e5 float8_e5m2": "fp8e5", "float8e4b15": "fp8e4b15",
+        "float8e4b8 float8_e4m3fnuz": "fp8e4b8", "float8e5b16 float8_e5m2fnuz": "fp8e5b16", "void": "void",
+    }  # fmt: skip
+    for written, short in names.items():
+        for name in written.split():
+            assert canonicalize_dtype(name) == canonicalize_dtype(f"torch.{name}") == short
+            assert (
+                canonicalize_ptr_dtype(name, False) == f"*{short}"
+                and canonicalize_ptr_dtype(name, True) == f"*k{short}"
+            )
+
+
+def test_folders_of_files(tmp_path):
+    with knobs.cache.scope():
+        for name in ("dir", "dump_dir", "override_dir"):
+            setattr(knobs.cache, name, str(tmp_path / name))
+        managers = {"dir": get_cache_manager, "dump_dir": get_dump_manager}
+        for name, manager in managers.items():
+            path = manager("abcd").put(b"bytes", "kernel.bin")
+            assert path.startswith(str(tmp_path / name)) and open(path, "rb").read() == b"bytes"
+            path = manager("abcd").put("text", "kernel.txt", binary=False)
+            assert manager("abcd").get_file("kernel.txt") == path and open(path).read() == "text"
+        assert not get_override_manager("abcd").has_file("kernel.bin")
+
+
+def test_what_variables_say_that_are_not_set(monkeypatch):
+    for name in [name for name in os.environ if name.startswith("TRITON_")]:
+        monkeypatch.delenv(name)
+    assert knobs.language.default_fp_fusion and knobs.language.fp32_default is None
+    assert not knobs.compilation.always_compile and not knobs.runtime.interpret and not knobs.autotuning.print
+
+
+@triton.jit
+def combined(x, out, COMBINE: tl.constexpr):
+    tl.store(out, tl.reduce(tl.load(x + tl.arange(0, 4)), 0, COMBINE))
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"), [("sum", 3 + 5 + 6 + 7), ("prod", 3 * 5 * 6 * 7), ("xor", 3 ^ 5 ^ 6 ^ 7), ("or", 7)]
+)
+def test_functions_of_reductions(name, expected):
+    x, out = np.array([3, 5, 6, 7], np.int32), np.zeros(1, np.int32)
+    combined[(1,)](x, out, getattr(tl.standard, f"_{name}_combine"))
+    assert out[0] == expected

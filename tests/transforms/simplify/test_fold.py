@@ -195,3 +195,13 @@ def test_ops_are_computed_where_they_are_defined(name: str, kind: str, defined: 
         operands = " ".join(f"%{at}" for at in range(len(values)))
         model = parse(f'tt.func @"f" (){kind} -> {{ {constants} %r : {kind} = {name} {operands}; tt.return %r; }};')
         assert any(op.NAME == name for op in fold(model).walk()) == (numbers in others), numbers
+
+
+@pytest.mark.parametrize("kind", ["f32", "f16", "f8e5m2"])
+def test_infinities_are_constants_and_nans_are_not(kind: str) -> None:
+    for number, op in (("inf", "arith.negf"), ("-inf", "math.absf"), ("nan", "arith.negf")):
+        text = f"%0 : f32 = arith.constant @{number}; %1 : {kind} = arith.truncf %0;"
+        if kind == "f32":
+            text = f"%1 : f32 = arith.constant @{number};"
+        model = parse(f'tt.func @"f" (){kind} -> {{ {text} %r : {kind} = {op} %1; tt.return %r; }};')
+        assert (op not in {op.NAME for op in fold(fold(model)).walk()}) == (number != "nan"), number
