@@ -28,7 +28,7 @@ from ziggurat.lazy import lazily
 if TYPE_CHECKING:
     from ziggurat import testing
     from ziggurat.backend.cpu.runtime.native import get_num_threads, set_num_threads
-    from ziggurat.backend.cuda.memory import empty, to_device, to_host
+    from ziggurat.backend.cuda.device_memory import empty, to_device, to_host
     from ziggurat.backend.launch.descriptors import TensorDescriptor
     from ziggurat.backend.mlir import from_mlir, to_mlir
     from ziggurat.building import KernelBuilder, build, trace
@@ -51,7 +51,7 @@ __getattr__, __dir__ = lazily(
     ("testing", "transforms.kit"),
     {
         "backend.cpu.runtime.native": ("get_num_threads", "set_num_threads"),
-        "backend.cuda.memory": ("empty", "to_device", "to_host"),
+        "backend.cuda.device_memory": ("empty", "to_device", "to_host"),
         "backend.launch.descriptors": ("TensorDescriptor",),
         "backend.mlir": ("from_mlir", "to_mlir"),
         "building": ("KernelBuilder", "build", "trace"),

@@ -88,9 +88,9 @@ def passes_by_name(options: CompileOptions) -> dict[str, Pass]:
     """The passes of the Python model, of simplification, and of the way to the target of the options, by the names of
     their steps."""
     from ziggurat.transforms import simplify
-    from ziggurat.transforms.cpu.passes import LOWER
+    from ziggurat.transforms.cpu.cpu_passes import LOWER
     from ziggurat.transforms.early_exits import early_exits
-    from ziggurat.transforms.place.passes import PLACE, place
+    from ziggurat.transforms.place.gpu_passes import PLACE, place
 
     functions = (early_exits, *simplify.SIMPLIFY, simplify.lower_structured, simplify.remove_unused, simplify.simplify)
     by_name: dict[str, Pass] = {function.__name__: function for function in functions}

@@ -39,7 +39,7 @@ from ziggurat.backend.cpu.code import CpuOptions
 from ziggurat.backend.cpu.compile import compile_cpu, to_object
 from ziggurat.backend.cpu.runtime.kernels import NativeKernel
 from ziggurat.backend.cpu.runtime.loading import LinkedObject, host
-from ziggurat.compiler.native import code_of
+from ziggurat.compiler.cpu_code import code_of
 from ziggurat.launches.cpu import HostLaunches
 
 ROOT = Path(__file__).resolve().parent.parent

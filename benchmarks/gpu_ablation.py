@@ -47,7 +47,7 @@ import ziggurat as zg
 from ziggurat.backend.ptx import pairs, reductions
 from ziggurat.backend.ptx.sass import assembled, disassembled, tool
 from ziggurat.codemodel.dialects import tt
-from ziggurat.transforms.place import passes, specialize
+from ziggurat.transforms.place import gpu_passes, specialize
 from ziggurat.transforms.place.cost import cost_of
 from ziggurat.transforms.place.divide import whole
 from ziggurat.transforms.place.grid_cost import Launch, work_of_grid
@@ -234,9 +234,9 @@ def no_pairs(*_: Any) -> bool:
 # that cannot be left out, by functions that are replaced then: what TMA loads and stores, and loads for all CTAs of a
 # cluster, each store as the work of a consumer of its own, and arithmetic of 16 bits in pairs.
 WITHIN: dict[str, Sequence[tuple[Any, str, Any]]] = {
-    "tma": ((passes, "tma_accesses", no_accesses),),
-    "stores by tma": ((passes, "tma_accesses", loads_alone),),
-    "multicast": ((passes, "shared_blocks", no_accesses),),
+    "tma": ((gpu_passes, "tma_accesses", no_accesses),),
+    "stores by tma": ((gpu_passes, "tma_accesses", loads_alone),),
+    "multicast": ((gpu_passes, "shared_blocks", no_accesses),),
     "divide": ((specialize, "parts_of", one_part),),
     "pairs": ((pairs, "has_pairs", no_pairs), (reductions, "has_pairs", no_pairs)),
 }
@@ -245,7 +245,7 @@ NEEDED = (
     "prepare", "descriptors", "assign", "dots", "dce", "expand", "tma", "tensor_maps", "lower_channels", "clusters",
     "lower", "allocate", "barriers",
 )  # fmt: skip
-LEFT_OUT = (*WITHIN, *OPTIONS, *(step for step, _ in passes.PLACE if step not in NEEDED))
+LEFT_OUT = (*WITHIN, *OPTIONS, *(step for step, _ in gpu_passes.PLACE if step not in NEEDED))
 
 
 @attrs.frozen(slots=False)
@@ -355,9 +355,9 @@ def nothing(op: Any, _: Any) -> Any:
 def left_out(name: str | None) -> Iterator[None]:
     """Compile without a pass meanwhile."""
     # Its place in the tuple stays, as `place` looks for some passes by name.
-    fewer = tuple((step, nothing) if step == name else (step, run) for step, run in passes.PLACE)
+    fewer = tuple((step, nothing) if step == name else (step, run) for step, run in gpu_passes.PLACE)
     with ExitStack() as stack:
-        for module, function, other in WITHIN.get(name or "", ((passes, "PLACE", fewer),)):
+        for module, function, other in WITHIN.get(name or "", ((gpu_passes, "PLACE", fewer),)):
             stack.enter_context(patch.object(module, function, other))
         yield
 
@@ -385,7 +385,7 @@ def is_changed(name: str, without: str) -> bool:
     if without != "pairs" and without not in OPTIONS:  # Most passes change no kernel, and LLVM takes the most time.
         with left_out(without), warnings.catch_warnings():
             warnings.simplefilter("ignore", zg.ZigguratWarning)
-            if passes.place(kernel.stages["triton"], kernel.options) == kernel.stages["gpu"]:
+            if gpu_passes.place(kernel.stages["triton"], kernel.options) == kernel.stages["gpu"]:
                 return False
     return compiled(name, without).ptx != kernel.ptx
 

@@ -119,7 +119,7 @@ def child_parts(kernel: str) -> dict[str, float]:
     from ziggurat.backend.ptx import assemble as assembly
     from ziggurat.codemodel.gpu.options import CompileOptions
     from ziggurat.compiler.pipeline import compile_model
-    from ziggurat.transforms.place.passes import place
+    from ziggurat.transforms.place.gpu_passes import place
 
     part("import the lower half")
     warps = 4 if kernel == "add" else 8

@@ -27,7 +27,7 @@ import ladder_setup
 import ladder_works as works
 
 from ziggurat.codemodel.gpu.options import CompileOptions
-from ziggurat.triton.runtime import options as triton_options
+from ziggurat.triton.runtime import triton_options as triton_options
 
 ROUNDS = 9
 CHOSEN = ("num_warps", "num_stages", "ROLES")

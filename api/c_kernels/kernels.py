@@ -29,10 +29,10 @@ from ziggurat.codemodel.transform import transform
 from ziggurat.codemodel.types import ConstantType, ScalarType, Type
 from ziggurat.frontends.language import Function
 from ziggurat.frontends.language.signature import suggest
+from ziggurat.frontends.triton_c.c_words import TRITON_C, WORDS
 from ziggurat.frontends.triton_c.names import Header, headers, undeclared
 from ziggurat.frontends.triton_c.preprocess import Preprocessed, Token, preprocess
 from ziggurat.frontends.triton_c.reader import KernelSource, read_kernel
-from ziggurat.frontends.triton_c.words import TRITON_C, WORDS
 from ziggurat.kernels.arguments import KernelSignature
 from ziggurat.kernels.kernel import Kernel
 from ziggurat.kernels.models import Models

@@ -123,7 +123,7 @@ class Compiled:
 
         The tuple is empty if a GPU model was compiled."""
         self._require_gpu("passes")
-        from ziggurat.transforms.place.passes import place
+        from ziggurat.transforms.place.gpu_passes import place
 
         snapshots: list[Snapshot] = []
         if "triton" in self.stages:
@@ -171,7 +171,7 @@ class Compiled:
         arguments that it was not compiled for, for their number, their types, and the divisibility of their values; and
         the errors of programs.
         """
-        from ziggurat.launches.compiled import launch_here, launch_on_gpu
+        from ziggurat.launches.compiled_launches import launch_here, launch_on_gpu
 
         return functools.partial(launch_on_gpu if self.code is None else launch_here, self, grid)
 
@@ -240,7 +240,7 @@ class Compiled:
     @functools.cached_property
     def _of_gpu(self) -> tuple[int, int, int]:
         """Registers and bytes of local memory of a thread, and the largest number of threads of a CTA."""
-        from ziggurat.launches.compiled import resources
+        from ziggurat.launches.compiled_launches import resources
 
         self._require_gpu("registers")
         return resources(self)

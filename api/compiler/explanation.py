@@ -23,10 +23,10 @@ from ziggurat.compiler.compiled import Compiled
 from ziggurat.transforms.place.choose import choose_warps
 from ziggurat.transforms.place.chunks import DIVIDE_BLOCKS
 from ziggurat.transforms.place.cost import Cost, CostEntry, Work, cost_of
+from ziggurat.transforms.place.gpu_passes import CHOSEN_AFTER, place
 from ziggurat.transforms.place.loads_ahead import is_role
 from ziggurat.transforms.place.loop_plan import LoopPlan
 from ziggurat.transforms.place.obstacle import LIBRARY, Obstacle
-from ziggurat.transforms.place.passes import CHOSEN_AFTER, place
 from ziggurat.transforms.place.persist import is_persistent, why_not_persistent
 from ziggurat.transforms.place.prefetch import prefetch_plans
 from ziggurat.transforms.place.pressure import warn_of_registers

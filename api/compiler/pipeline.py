@@ -147,7 +147,7 @@ def compile_model(
         from ziggurat.backend.elementwise import RULES
         from ziggurat.backend.ptx.assemble import assemble
         from ziggurat.backend.ptx.emitter import EMITTERS
-        from ziggurat.transforms.place.passes import missing_pass, place
+        from ziggurat.transforms.place.gpu_passes import missing_pass, place
         from ziggurat.transforms.place.persist import is_persistent
         from ziggurat.transforms.place.pressure import warn_of_registers
 

@@ -22,7 +22,7 @@ from ziggurat.frameworks.xla import handler
 from ziggurat.kernels.kernel import Grid, Kernel
 
 if TYPE_CHECKING:
-    from ziggurat.backend.cuda.memory import DeviceArray
+    from ziggurat.backend.cuda.device_memory import DeviceArray
 
 jax: Any = importlib.import_module("jax")
 

@@ -17,7 +17,7 @@ import numpy as np
 from ziggurat.codemodel.types import ScalarType
 
 if TYPE_CHECKING:
-    from ziggurat.backend.cuda.memory import DeviceArray
+    from ziggurat.backend.cuda.device_memory import DeviceArray
 
 _METADATA = 1  # The type of the extension by which XLA asks for a handler's version.
 _INVALID_ARGUMENT = 3  # The code of an error.
@@ -133,8 +133,8 @@ def _in_memory(buffer: _Buffer, element: ScalarType) -> np.ndarray[Any, Any]:
 
 
 def _on_gpu(buffer: _Buffer, element: ScalarType) -> DeviceArray:
+    from ziggurat.backend.cuda.device_memory import DeviceArray
     from ziggurat.backend.cuda.driver import device_count, pointer_device
-    from ziggurat.backend.cuda.memory import DeviceArray
 
     address = buffer.data or 0
     device = pointer_device(address) if device_count() > 1 and address else 0

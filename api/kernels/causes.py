@@ -11,7 +11,7 @@ from ziggurat.codemodel.errors import KernelTypeError, ZigguratError, shown
 from ziggurat.codemodel.graphs import reached
 from ziggurat.codemodel.op import Op, OpResult, Value
 from ziggurat.codemodel.types import ConstantType, PtrType, Type
-from ziggurat.transforms.calls.constants import HostObject
+from ziggurat.transforms.calls.constant_arguments import HostObject
 
 _SUMS = ("zg.add", "zg.sub")
 

@@ -84,7 +84,7 @@ class Models:
 
     def identity(self, kernel: Function) -> str:
         """A text that is equal for equal kernels, under which the choices of tuning are kept."""
-        from ziggurat.backend.cuda.keys import structure
+        from ziggurat.backend.cuda.cache_keys import structure
 
         return structure(self.module(kernel))
 

@@ -9,7 +9,7 @@ from typing import Any
 import ziggurat
 from ziggurat.codemodel.errors import KernelSyntaxError, LaunchError, shown
 from ziggurat.codemodel.location import Location, register
-from ziggurat.frontends.triton.sources import digest
+from ziggurat.frontends.triton.function_sources import digest
 from ziggurat.kernels.kernel import Kernel
 from ziggurat.tuning.tuned import Tuned
 

@@ -24,7 +24,7 @@ from ziggurat.codemodel.errors import LaunchError, ZigguratError, warn
 from ziggurat.codemodel.gpu.options import SHARED_OPTIONS, default_of
 from ziggurat.codemodel.op import Op
 from ziggurat.codemodel.types import ConstantType, PtrType, ScalarType, i1
-from ziggurat.compiler.native import code_of, warn_interpreted
+from ziggurat.compiler.cpu_code import code_of, warn_interpreted
 from ziggurat.kernels.arguments import KernelSignature, bind, constexpr_names, leaves
 
 if TYPE_CHECKING:

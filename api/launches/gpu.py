@@ -146,7 +146,7 @@ def binary_for(kernel: Kernel, spec: Specialization, shape: Sequence[Any] = ()) 
     """The kernel compiled for the arguments and options of a launch, or as the cache on disk has it. `shape` says which
     of its parameters take tuples."""
     from ziggurat.backend.cuda.cache import Cache
-    from ziggurat.backend.cuda.keys import key
+    from ziggurat.backend.cuda.cache_keys import key
 
     options = options_of(kernel, spec)
     model = model_of(kernel, spec, shape)

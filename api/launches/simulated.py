@@ -24,7 +24,7 @@ from ziggurat.codemodel.text.parser import parse_values
 from ziggurat.codemodel.types import SCALARS, ScalarType, TensorType, Type
 from ziggurat.compiler.compiled import Compiled
 from ziggurat.kernels.arguments import bind
-from ziggurat.launches.compiled import checked
+from ziggurat.launches.compiled_launches import checked
 
 if TYPE_CHECKING:
     from ziggurat.kernels.kernel import Kernel

@@ -127,7 +127,7 @@ def _memory(value: Any, index: int) -> np.ndarray[Any, Any] | None:
 
 def _host(array: Any) -> np.ndarray[Any, Any]:
     """An array in memory, with the same element type."""
-    from ziggurat.backend.cuda.memory import DeviceArray
+    from ziggurat.backend.cuda.device_memory import DeviceArray
     from ziggurat.backend.launch.arrays import as_array
 
     if isinstance(array, DeviceArray):

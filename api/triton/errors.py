@@ -1,5 +1,5 @@
 """The errors that programs catch as Triton's. Errors of Triton functions are of these classes besides our own."""
 
-from ziggurat.frontends.triton.errors import TritonError
+from ziggurat.frontends.triton.triton_errors import TritonError
 
 __all__ = ["TritonError"]

@@ -53,7 +53,7 @@ def arrays_of(arguments: Mapping[str, Any], names: Iterable[str]) -> Iterator[tu
 
 def _zeroing(array: Any, name: str) -> Callable[[], Any]:
     if on_gpu(array):
-        from ziggurat.backend.cuda.memory import ArrayMemory
+        from ziggurat.backend.cuda.device_memory import ArrayMemory
 
         return array.detach().zero_ if _is_torch(array) else ArrayMemory(array, name).zero
     here = as_array(array, name)
@@ -67,7 +67,7 @@ def _zeroing(array: Any, name: str) -> Callable[[], Any]:
 
 def _restoring(array: Any, name: str) -> Callable[[], Any]:
     if on_gpu(array):
-        from ziggurat.backend.cuda.memory import Saved
+        from ziggurat.backend.cuda.device_memory import Saved
 
         if not _is_torch(array):
             return Saved(array, name).restore

@@ -21,12 +21,12 @@ from ziggurat.codemodel.errors import InternalError, TargetError, warn
 from ziggurat.codemodel.op import OpResult, Value
 from ziggurat.codemodel.types import DescriptorType
 from ziggurat.transforms.cpu.allocate import allocate
-from ziggurat.transforms.cpu.passes import lower
+from ziggurat.transforms.cpu.cpu_passes import lower
 
 # The modules that register emitters.
 PARTS = tuple(
     import_module(f"ziggurat.backend.cpu.{name}")
-    for name in ("casts", "control", "elementwise", "memory", "nest", "tiles")
+    for name in ("casts", "control", "elementwise_ops", "memory", "nest", "tiles")
 )
 
 

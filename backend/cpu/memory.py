@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 
 import attrs
 
-from ziggurat.backend.cpu.elementwise import combined
+from ziggurat.backend.cpu.elementwise_ops import combined
 from ziggurat.backend.cpu.emitter import CACHE_LINE, Coord, CpuEmitter, Index, indexed, memory_kind
 from ziggurat.backend.cpu.runtime.host import BOUNDS
 from ziggurat.backend.cpu.sites import READ_ONLY, STRAY

@@ -10,8 +10,8 @@ from typing import Any, Protocol, cast
 import attrs
 
 from ziggurat.backend.cuda import driver
-from ziggurat.backend.cuda.arrays import ON_GPU, device_in_use, device_of, reader_of, stream_in_use, view
 from ziggurat.backend.cuda.binary import POINTER, TENSOR_MAP, Binary
+from ziggurat.backend.cuda.device_arrays import ON_GPU, device_in_use, device_of, reader_of, stream_in_use, view
 from ziggurat.backend.cuda.failures import failure
 from ziggurat.backend.cuda.packing import fitted
 from ziggurat.backend.cuda.routes import Route

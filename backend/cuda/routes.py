@@ -5,9 +5,9 @@ it comes from outside of the process. A loop over functions in its place takes t
 which would break the limit of 1.5 times a bare launch (docs/results/gpu.md). There are two steps, each of which
 passes unknown arguments to the next.
 
-* `launch` lets machine code launch, where it knows such arguments (`native.py`). Otherwise it compares the arguments
-  with those of the launch before. The same object has the same type, so this is quick. An integer may differ if the
-  kernel for it is the same. If addresses and numbers are equal, the buffer that holds them is launched as it is;
+* `launch` lets machine code launch, where it knows such arguments (`native_launch.py`). Otherwise it compares the
+  arguments with those of the launch before. The same object has the same type, so this is quick. An integer may differ
+  if the kernel for it is the same. If addresses and numbers are equal, the buffer that holds them is launched as it is;
   otherwise it is written anew.
 * `seek` finds the kernel in a table, whose keys have one value for all integers that share a kernel.
 
@@ -24,10 +24,10 @@ from collections.abc import Callable, Iterable, Sequence
 from itertools import chain, count
 from typing import Any
 
-from ziggurat.backend.cuda import arrays
+from ziggurat.backend.cuda import device_arrays
 from ziggurat.backend.cuda.binary import POINTER, TENSOR_MAP, Binary
 from ziggurat.backend.cuda.driver import OWN_STREAM, STREAMS, Loaded, device_count, pointer_device, stream_address
-from ziggurat.backend.cuda.native import Plans
+from ziggurat.backend.cuda.native_launch import Plans
 from ziggurat.backend.cuda.packing import AS_BITS, Packing, fitted, new_slot
 from ziggurat.backend.cuda.specialize import (
     KernelParameter,
@@ -180,7 +180,7 @@ class Writer:
         self.types: dict[type, list[str]] = {}  # exact types, and the arguments that have them
         self.places: list[tuple[int, int]] = []  # the first field of each argument, and the number of its fields
         self.devices: list[str] = []  # the devices of arrays whose library tells them
-        self.reader: arrays.ArrayReader | None = None  # of an array whose library has a current stream
+        self.reader: device_arrays.ArrayReader | None = None  # of an array whose library has a current stream
         self.descriptors: list[str] = []
 
     def expect(self, value: str, condition: str) -> None:
@@ -243,14 +243,14 @@ class Writer:
         (self.whole if takes_any_width(kind.type) else self.identical).append(name)
         self.fields.append(kind.field)
 
-    def _array(self, name: str, reader: arrays.ArrayReader, parameter: KernelParameter) -> None:
+    def _array(self, name: str, reader: device_arrays.ArrayReader, parameter: KernelParameter) -> None:
         self._on_stream_of(reader)
         address = f"_z_{len(self.read)}"
         self.read.append(f"{address} = {reader.address.format(name)}")
         element = reader.element.format(name)
         self.key.append(element)
         self.expect(element, f"{element} is {{0}}")
-        if reader is not arrays.OWN:  # The key of our own arrays has device and alignment in it.
+        if reader is not device_arrays.OWN:  # The key of our own arrays has device and alignment in it.
             if parameter.specialize:
                 self.aligned.append(address)
             if self.several or not reader.asks:
@@ -259,7 +259,7 @@ class Writer:
         self.whole.append(address)
         self.fields.append(POINTER)
 
-    def _on_stream_of(self, reader: arrays.ArrayReader | None) -> None:
+    def _on_stream_of(self, reader: device_arrays.ArrayReader | None) -> None:
         if reader is not None and (self.reader is None or (reader.streams and not self.reader.streams)):
             self.reader = reader
 
@@ -314,7 +314,7 @@ class Writer:
             "were": (f"_z_w{i}" for i in range(len(self.identical))),
             "floats": self.identical,
         }
-        stream = "_z_own.address" if self.reader is arrays.OWN else "_z_stream(_z_device)"
+        stream = "_z_own.address" if self.reader is device_arrays.OWN else "_z_stream(_z_device)"
         values = ", ".join(names)
         stream = f"{stream} if _z_on is None else _z_stream_address(_z_on)"
         return _TEXT.format(
@@ -345,8 +345,8 @@ def _may_change(type_: Any) -> bool:
 # Functions and classes in the text, whose names parameters may have.
 _GLOBALS = (
     type, dict, tuple, AttributeError, Exception, IndexError, KeyError, OverflowError, TypeError, ValueError, fitted,
-    Meta, again, three, stream_address, integer_class, constant_class, arrays.protocol_address, arrays.protocol_element,
-    arrays.protocol_device, arrays.device_in_use, pointer_device,
+    Meta, again, three, stream_address, integer_class, constant_class, device_arrays.protocol_address,
+    device_arrays.protocol_element, device_arrays.protocol_device, device_arrays.device_in_use, pointer_device,
 )  # fmt: skip
 # An entry of the table: the driver's function that launches, the kernel, threads, bytes of shared memory, free buffers,
 # the function that makes another, the tiles of the descriptors, with `apart` as the last, and the result of the launch.
@@ -380,7 +380,7 @@ class Route:
         self._packing = Packing.of(writer.fields)
         self._places = [self._packing.offsets[at : at + n] for at, n in writer.places]
         self._nothing: list[Any] = [None] * (1 + len(writer.identical))
-        self.stream: Callable[[Any], int] = writer.reader.stream() if writer.reader else arrays.stream_in_use
+        self.stream: Callable[[Any], int] = writer.reader.stream() if writer.reader else device_arrays.stream_in_use
         self._table: dict[tuple[Any, ...], Found] = {}
         self.plans = Plans(parameters, self.kinds, self._places, self.stream)
         scope: dict[str, Any] = {

@@ -13,8 +13,8 @@ from typing import Any, Final, cast
 
 import attrs
 
-from ziggurat.backend.cuda.arrays import ArrayReader, reader_of, view
 from ziggurat.backend.cuda.binary import POINTER, TENSOR_MAP
+from ziggurat.backend.cuda.device_arrays import ArrayReader, reader_of, view
 from ziggurat.backend.launch.arrays import is_array, no_argument, number_type
 from ziggurat.backend.launch.descriptors import TensorDescriptor
 from ziggurat.codemodel.errors import LaunchError

@@ -144,7 +144,7 @@ def _facts(
 ) -> tuple[ScalarType, int, int | None, tuple[int, ...], tuple[int, ...], np.ndarray[Any, Any] | None]:
     """The element type, address, device, shape and strides in elements of an array, and the NumPy array of one in
     memory."""
-    from ziggurat.backend.cuda.arrays import layout, reader_of, view
+    from ziggurat.backend.cuda.device_arrays import layout, reader_of, view
 
     reader = reader_of(array)
     if reader is None and not is_array(array):

@@ -41,7 +41,7 @@ from ziggurat.transforms.place.pressure import registers_of_thread, value_regist
 PARTS = tuple(
     import_module(f"ziggurat.backend.ptx.{name}")
     for name in (
-        "atomics", "casts", "clusters", "control", "debug", "elementwise", "inline_asm", "matrix", "memory",
+        "atomics", "casts", "clusters", "control", "debug", "elementwise_ops", "inline_asm", "matrix", "memory",
         "reductions", "roles", "shared", "shuffles", "tensors", "tma",
     )
 )  # fmt: skip

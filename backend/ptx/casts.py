@@ -11,9 +11,9 @@ from functools import partial
 
 from ziggurat.backend.elementwise import Conversions, from_integer, half_of, narrow_to_8_bits, to_integer, to_odd
 from ziggurat.backend.ptx.emitter import Emitted, PtxEmitter, emits
+from ziggurat.backend.ptx.packed_words import pack, unpack
 from ziggurat.backend.ptx.pairs import halves
 from ziggurat.backend.ptx.routines import Number, Routine, llvm_type
-from ziggurat.backend.ptx.words import pack, unpack
 from ziggurat.codemodel.dialects import arith
 from ziggurat.codemodel.dialects.arith import Rounding
 from ziggurat.codemodel.types import ScalarType, bf16, f8e5m2, f16, f32, f64, scalar_element

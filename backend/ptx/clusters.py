@@ -6,8 +6,8 @@ An address in the shared memory of this CTA is that of the same place in another
 from __future__ import annotations
 
 from ziggurat.backend.ptx.emitter import EFFECT, Emitted, PtxEmitter, emits
+from ziggurat.backend.ptx.packed_words import SHARED, to_words
 from ziggurat.backend.ptx.tensors import special_register
-from ziggurat.backend.ptx.words import SHARED, to_words
 from ziggurat.codemodel.gpu import dialect as gpu
 from ziggurat.codemodel.types import TensorType
 from ziggurat.transforms.place.queries import layout_of, shared_of

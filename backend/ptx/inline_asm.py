@@ -10,12 +10,12 @@ from collections.abc import Iterable
 from itertools import islice
 
 from ziggurat.backend.ptx.emitter import EFFECT, Argument, Emitted, PtxEmitter, emits
-from ziggurat.backend.ptx.words import from_words, to_words
+from ziggurat.backend.ptx.packed_words import from_words, to_words
 from ziggurat.codemodel.assembly import LETTERS, parts_of
 from ziggurat.codemodel.dialects import tt
 from ziggurat.codemodel.errors import InternalError
 from ziggurat.codemodel.types import TensorType, Type, value_element
-from ziggurat.transforms.calls.assembly import per_register
+from ziggurat.transforms.calls.assembly_constraints import per_register
 from ziggurat.transforms.place.components import component_types
 
 _WIDTHS = {"float": 32, "double": 64}

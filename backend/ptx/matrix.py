@@ -17,6 +17,7 @@ from functools import reduce
 from itertools import product
 
 from ziggurat.backend.ptx.emitter import EFFECT, PURE, Argument, Emitted, PtxEmitter, emits, spread
+from ziggurat.backend.ptx.packed_words import SHARED, group
 from ziggurat.backend.ptx.routines import Join, Number, llvm_type, suffix
 from ziggurat.backend.ptx.shared import Rows, byte_rows
 from ziggurat.backend.ptx.shuffles import uniform
@@ -30,7 +31,6 @@ from ziggurat.backend.ptx.tiles import (
     registers_of,
     wgmma_group,
 )
-from ziggurat.backend.ptx.words import SHARED, group
 from ziggurat.codemodel.dialects import tt
 from ziggurat.codemodel.errors import InternalError
 from ziggurat.codemodel.gpu import dialect as gpu

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ziggurat.backend.ptx import words
+from ziggurat.backend.ptx import packed_words
 from ziggurat.backend.ptx.emitter import EFFECT_OF_THREAD, Emitted, PtxEmitter, emits
 from ziggurat.backend.ptx.shuffles import shared_out
 from ziggurat.codemodel.dialects import tt
@@ -28,21 +28,21 @@ def _load_masked(
     emitter: PtxEmitter, op: tt.Load, address: str, scalar: ScalarType, mask: str | None, others: Sequence[str] | None
 ) -> list[str]:
     """The loaded elements, or `others` where the mask is false."""
-    word = words.word_bytes(scalar.bytes, op.width)
+    word = packed_words.word_bytes(scalar.bytes, op.width)
     count = scalar.bytes * op.width // word
-    initial = ["0"] * count if others is None else words.to_words(emitter, others, scalar, word)
-    arguments = words.in_registers(emitter, initial, word)
-    suffix, target = words.vector(0, count)
+    initial = ["0"] * count if others is None else packed_words.to_words(emitter, others, scalar, word)
+    arguments = packed_words.in_registers(emitter, initial, word)
+    suffix, target = packed_words.vector(0, count)
     name = "ld.volatile.global" if op.volatile else f"ld.global{_modifiers(op)}"
     text = [f"mov.u{max(16, 8 * word)} ${index}, ${count + index};" for index in range(count)]
     text.append(f"@mask {name}{suffix}.b{8 * word} {target}, [ ${2 * count} + 0 ];")
     results = emitter.asm(
-        [kind for kind, _ in arguments], " ".join(text), *arguments, (words.GLOBAL, address), effect=EFFECT_OF_THREAD,
-        mask=mask, early=True,
+        [kind for kind, _ in arguments], " ".join(text), *arguments, (packed_words.GLOBAL, address),
+        effect=EFFECT_OF_THREAD, mask=mask, early=True,
     )  # fmt: skip
     if word == 1:
         results = [emitter.emit(f"trunc i16 {item} to i8") for item in results]
-    return words.from_words(emitter, results, scalar, word)
+    return packed_words.from_words(emitter, results, scalar, word)
 
 
 @emits(tt.Load)
@@ -59,7 +59,7 @@ def _load(emitter: PtxEmitter, op: tt.Load) -> Emitted:
         if by_one:
             mask = emitter.both(emitter.owner(type_), mask)
         if mask is None and not op.volatile and not _modifiers(op):
-            elements = words.load_elements(emitter, (words.GLOBAL, address), scalar, op.width)
+            elements = packed_words.load_elements(emitter, (packed_words.GLOBAL, address), scalar, op.width)
         else:
             others = None if op.other is None else [emitter.at(op.other, register) for register in group]
             elements = _load_masked(emitter, op, address, scalar, mask, others)
@@ -78,5 +78,5 @@ def _store(emitter: PtxEmitter, op: tt.Store) -> Emitted:
         done.update(group)
         mask = emitter.both(owner, emitter.mask(op.mask, first))
         values = [emitter.at(op.value, register) for register in group]
-        pointer = (words.GLOBAL, emitter.at(op.ptr, first))
-        words.store_elements(emitter, pointer, values, scalar, mask, modifiers=_modifiers(op))
+        pointer = (packed_words.GLOBAL, emitter.at(op.ptr, first))
+        packed_words.store_elements(emitter, pointer, values, scalar, mask, modifiers=_modifiers(op))

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from ziggurat.backend.ptx.emitter import EFFECT, READS, Argument, Emitted, PtxEmitter, emits, spread
-from ziggurat.backend.ptx.words import (
+from ziggurat.backend.ptx.packed_words import (
     GLOBAL,
     SHARED,
     from_words,

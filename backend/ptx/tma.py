@@ -10,8 +10,8 @@ import math
 from collections.abc import Sequence
 
 from ziggurat.backend.ptx.emitter import EFFECT, Argument, Emitted, PtxEmitter, emits
+from ziggurat.backend.ptx.packed_words import GLOBAL, SHARED
 from ziggurat.backend.ptx.tensors import special_register
-from ziggurat.backend.ptx.words import GLOBAL, SHARED
 from ziggurat.codemodel.gpu import dialect as gpu
 from ziggurat.codemodel.gpu.fragments import MAP_BYTES, box_and_swizzle
 from ziggurat.codemodel.gpu.scope import WARP_GROUP

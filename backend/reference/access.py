@@ -8,9 +8,16 @@ from typing import Any
 
 import numpy as np
 
+from ziggurat.backend.reference.argument_memory import (
+    READ,
+    WRITE,
+    ArgumentRegion,
+    ElementAccess,
+    order_of,
+    real_addresses,
+)
 from ziggurat.backend.reference.machine import Machine, triton
 from ziggurat.backend.reference.marks import elementwise, explained, marks
-from ziggurat.backend.reference.memory import READ, WRITE, ArgumentRegion, ElementAccess, order_of, real_addresses
 from ziggurat.backend.reference.tensors import full, require
 from ziggurat.backend.reference.values import Array, marked, marks_of, over, plain, undefined
 from ziggurat.codemodel.dialects import tt

@@ -11,8 +11,8 @@ from typing import Any, NoReturn
 import attrs
 import numpy as np
 
+from ziggurat.backend.reference.argument_memory import Conflict, ElementAccess, Memory, Sharing
 from ziggurat.backend.reference.marks import Sources, marks, marks_of, undefined_error
-from ziggurat.backend.reference.memory import Conflict, ElementAccess, Memory, Sharing
 from ziggurat.backend.reference.values import Array, Frame, Marked, element_dtype, is_tuple, plain
 from ziggurat.codemodel.dialects import arith
 from ziggurat.codemodel.dispatch import OpTable

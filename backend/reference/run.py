@@ -14,8 +14,8 @@ from ziggurat.backend.launch.descriptors import TensorDescriptor
 from ziggurat.backend.launch.grids import MAX_SIZE, padded, sizes_of
 from ziggurat.backend.launch.races import MAX_PROGRAMS, Races
 from ziggurat.backend.reference import access, buffers, control, reductions, tensors
+from ziggurat.backend.reference.argument_memory import ArrayArgument, Conflict, Memory
 from ziggurat.backend.reference.machine import Machine, triton
-from ziggurat.backend.reference.memory import ArrayArgument, Conflict, Memory
 from ziggurat.backend.reference.values import POINTER, Array, Frame, descriptor, is_array
 from ziggurat.codemodel import scalars
 from ziggurat.codemodel.dialects import arith, core, cpu, tt

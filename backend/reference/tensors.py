@@ -10,9 +10,9 @@ from typing import Any
 
 import numpy as np
 
+from ziggurat.backend.reference.argument_memory import real_addresses
 from ziggurat.backend.reference.machine import Machine, triton
 from ziggurat.backend.reference.marks import marks, where_marked
-from ziggurat.backend.reference.memory import real_addresses
 from ziggurat.backend.reference.values import Array, expand, is_array, marked, marks_of, over, plain
 from ziggurat.codemodel import scalars
 from ziggurat.codemodel.dialects import arith, cf, cpu, tt

@@ -2,8 +2,8 @@
 
 A scalar is an array of shape (P,), a tensor of shape S an array of shape (P, *S). An axis has size 1 instead if the
 value is the same along it: a splat or a broadcast costs nothing, and a value that is the same for all programs is held
-once. `expand` gives the inner axes their sizes. A pointer is an int64: see `memory.py`. A Tuple is a Python tuple, and
-so is a descriptor: the pointer, the size of each axis, and its stride in elements.
+once. `expand` gives the inner axes their sizes. A pointer is an int64: see `argument_memory.py`. A Tuple is a Python
+tuple, and so is a descriptor: the pointer, the size of each axis, and its stride in elements.
 
 A frame has the programs of a batch that run together, and their values. It is split where control diverges. The child
 has some of the programs, and takes a value of its parent for these programs at the first lookup.

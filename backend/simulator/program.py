@@ -13,8 +13,8 @@ import numpy as np
 from ziggurat.backend.launch.races import READ
 from ziggurat.backend.simulator import text, values
 from ziggurat.backend.simulator.host_calls import HOST_CALLS
-from ziggurat.backend.simulator.memory import SHIFT, USED, SimulatedMemory
 from ziggurat.backend.simulator.shared import Array, Shared, SimulationError
+from ziggurat.backend.simulator.simulated_memory import SHIFT, USED, SimulatedMemory
 from ziggurat.codemodel.errors import KernelRuntimeError, ZigguratError
 from ziggurat.codemodel.location import Location
 

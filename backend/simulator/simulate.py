@@ -25,16 +25,16 @@ from typing import Any
 import numpy as np
 
 from ziggurat.backend.launch.races import MAX_PROGRAMS, Races
-from ziggurat.backend.simulator import MAX_STEPS, assembly, clusters, matrix, tma
+from ziggurat.backend.simulator import MAX_STEPS, assembly, clusters, matrix_units, tma
 from ziggurat.backend.simulator.clusters import Cluster
-from ziggurat.backend.simulator.memory import SimulatedMemory
 from ziggurat.backend.simulator.program import Program
 from ziggurat.backend.simulator.shared import Array, SimulationError
+from ziggurat.backend.simulator.simulated_memory import SimulatedMemory
 from ziggurat.backend.simulator.text import TextPlaces, dtype_of, module_of
 from ziggurat.codemodel.location import Location
 
 # Each of these modules registers the instructions of one unit.
-UNITS = (assembly, clusters, matrix, tma)
+UNITS = (assembly, clusters, matrix_units, tma)
 
 
 def simulate(

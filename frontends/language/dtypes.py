@@ -13,7 +13,7 @@ from typing import Any, ClassVar, Final
 
 from ziggurat.codemodel.types import SCALARS, NamedType, PtrType, ScalarType, TensorType, Type, element_of
 from ziggurat.codemodel.types import void as void_type
-from ziggurat.frontends.language.words import TRITON_NAMES, long_name
+from ziggurat.frontends.language.wording import TRITON_NAMES, long_name
 
 # The bits of the mantissa, and the bias of the exponent.
 _FOREIGN: Final = {"fp8e4b15": (3, 15), "fp8e4b8": (3, 8), "fp8e5b16": (2, 16)}

@@ -12,8 +12,8 @@ from ziggurat.frontends.language.aggregates import is_constant_field
 from ziggurat.frontends.language.constants import constexpr
 from ziggurat.frontends.language.function import Function
 from ziggurat.frontends.reflection.functions import reader
+from ziggurat.frontends.triton.function_sources import JITCallable, digest, require_stable
 from ziggurat.frontends.triton.language import TRITON
-from ziggurat.frontends.triton.sources import JITCallable, digest, require_stable
 
 T = TypeVar("T")
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Final
 
 from ziggurat.frontends.language.languages import LANGUAGES, SWITCHES, Language
-from ziggurat.frontends.language.words import TRITON as WORDS
-from ziggurat.frontends.triton.errors import as_triton
+from ziggurat.frontends.language.wording import TRITON as WORDS
 from ziggurat.frontends.triton.spelling import METHODS, SPELLED
+from ziggurat.frontends.triton.triton_errors import as_triton
 
 TRITON: Final = Language("tl", WORDS, calls=SPELLED, methods=METHODS, error=as_triton, **dict.fromkeys(SWITCHES, True))
 LANGUAGES[TRITON.prefix] = TRITON

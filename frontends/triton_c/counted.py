@@ -14,8 +14,8 @@ import lark
 
 from ziggurat.codemodel.errors import warn
 from ziggurat.codemodel.types import ScalarType, i32
+from ziggurat.frontends.triton_c.c_library import CONSTANTS, EFFECTS, call_of
 from ziggurat.frontends.triton_c.grammar import Node
-from ziggurat.frontends.triton_c.library import CONSTANTS, EFFECTS, call_of
 from ziggurat.frontends.triton_c.trees import grouped, without_groups
 
 if TYPE_CHECKING:

@@ -21,9 +21,9 @@ from ziggurat.codemodel.op import Op, Value
 from ziggurat.codemodel.types import PtrType, ScalarType, VarType, pyobject
 from ziggurat.frontends.bodies import Bodies
 from ziggurat.frontends.language.signature import SIGNATURES, bind, nowhere, suggest
+from ziggurat.frontends.triton_c.c_library import BINARY, CONDITIONS, CONSTANTS, EFFECTS, NAMES, TO_POINTEES, call_of
 from ziggurat.frontends.triton_c.declared import Specifiers, scalar_of
 from ziggurat.frontends.triton_c.grammar import Node
-from ziggurat.frontends.triton_c.library import BINARY, CONDITIONS, CONSTANTS, EFFECTS, NAMES, TO_POINTEES, call_of
 from ziggurat.frontends.triton_c.literals import literal, static_value, unescaped
 from ziggurat.frontends.triton_c.source import CSource
 from ziggurat.frontends.triton_c.trees import grouped, without_groups

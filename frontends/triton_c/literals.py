@@ -8,8 +8,8 @@ from typing import Any
 
 from ziggurat.codemodel.errors import KernelValueError
 from ziggurat.codemodel.types import ScalarType, i64, u32, u64
+from ziggurat.frontends.triton_c.c_library import CONSTANTS
 from ziggurat.frontends.triton_c.grammar import Node
-from ziggurat.frontends.triton_c.library import CONSTANTS
 from ziggurat.frontends.triton_c.source import CSource
 from ziggurat.frontends.triton_c.trees import grouped
 

@@ -11,9 +11,9 @@ from collections.abc import Iterator, Sequence
 import attrs
 
 from ziggurat.frontends.language.signature import SIGNATURES
+from ziggurat.frontends.triton_c.c_library import ALIASES, CONSTANTS
 from ziggurat.frontends.triton_c.declared import TYPE_WORDS
 from ziggurat.frontends.triton_c.grammar import ATTRIBUTES, NOT_C, QUALIFIERS, WORDS
-from ziggurat.frontends.triton_c.library import ALIASES, CONSTANTS
 from ziggurat.frontends.triton_c.preprocess import IDENTIFIER, Token
 
 KEYWORDS = frozenset((*WORDS, *TYPE_WORDS, *QUALIFIERS, *ATTRIBUTES))

@@ -10,10 +10,10 @@ from ziggurat.codemodel.builder import Builder
 from ziggurat.codemodel.dialects import core
 from ziggurat.codemodel.errors import KernelErrors, KernelNameError, KernelSyntaxError, ZigguratError
 from ziggurat.codemodel.types import PtrType, ScalarType, pyobject
+from ziggurat.frontends.triton_c.c_library import EFFECTS, call_of
 from ziggurat.frontends.triton_c.declared import Specifiers
 from ziggurat.frontends.triton_c.expressions import CExpressions
 from ziggurat.frontends.triton_c.grammar import Node, merge_tokens, parse
-from ziggurat.frontends.triton_c.library import EFFECTS, call_of
 from ziggurat.frontends.triton_c.preprocess import preprocess
 from ziggurat.frontends.triton_c.source import CSource
 from ziggurat.frontends.triton_c.statements import CStatements

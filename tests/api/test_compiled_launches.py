@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import ziggurat as zg
-from ziggurat.backend.cuda.memory import DeviceArray
+from ziggurat.backend.cuda.device_memory import DeviceArray
 from ziggurat.backend.ptx import sass
 from ziggurat.codemodel.dialects import arith
 
@@ -177,15 +177,15 @@ def test_ptxas_says_it_where_no_gpu_can(monkeypatch, compiled):
     without_driver(monkeypatch)
     report = "ptxas info : Used 33 registers, 16 bytes stack frame, 8 bytes spill stores"
     resources = sass._resources(report)
-    monkeypatch.setattr("ziggurat.launches.compiled.tool", lambda name: "/usr/bin/ptxas")
-    monkeypatch.setattr("ziggurat.launches.compiled.assembled", lambda ptx, target: (b"", resources))
+    monkeypatch.setattr("ziggurat.launches.compiled_launches.tool", lambda name: "/usr/bin/ptxas")
+    monkeypatch.setattr("ziggurat.launches.compiled_launches.assembled", lambda ptx, target: (b"", resources))
     again = zg.compile(compiled.stages["gpu"])
     assert (again.registers, again.local_bytes, again.max_threads) == (33, 16, 64)
 
 
 def test_where_neither_is_it_is_said(monkeypatch, compiled):
     without_driver(monkeypatch)
-    monkeypatch.setattr("ziggurat.launches.compiled.tool", lambda name: None)
+    monkeypatch.setattr("ziggurat.launches.compiled_launches.tool", lambda name: None)
     again = zg.compile(compiled.stages["gpu"])
     with pytest.raises(zg.LaunchError, match="neither is here: there is no NVIDIA driver") as error:
         again.registers

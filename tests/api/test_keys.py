@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 import ziggurat as zg
-from ziggurat.backend.cuda import arrays
-from ziggurat.backend.cuda.memory import DeviceArray
+from ziggurat.backend.cuda import device_arrays
+from ziggurat.backend.cuda.device_memory import DeviceArray
 from ziggurat.tuning.keys import ChoiceKey, refused, types_of
 
 
@@ -33,7 +33,7 @@ def interface(typestr="<f4"):
 
 def capsule(bits=32, device=0, kind=2):
     """An array that has DLPack alone."""
-    tensor = arrays._Tensor(0x1000, kind, device, 1, 2, bits, 1, None, None, 0)
+    tensor = device_arrays._Tensor(0x1000, kind, device, 1, 2, bits, 1, None, None, 0)
     new = ctypes.pythonapi.PyCapsule_New
     new.restype, new.argtypes = ctypes.py_object, [ctypes.c_void_p, ctypes.c_char_p, ctypes.c_void_p]
     capsule_object = new(ctypes.addressof(tensor), b"dltensor", None)

@@ -23,7 +23,7 @@ from ziggurat.codemodel.text.parser import parse_values
 from ziggurat.codemodel.types import ConstantType, TensorType, TupleType, Type
 from ziggurat.frontends.language import SIGNATURES
 from ziggurat.transforms.attribution.attribute import Attributor
-from ziggurat.transforms.calls.constants import FunctionName
+from ziggurat.transforms.calls.constant_arguments import FunctionName
 from ziggurat.transforms.calls.promotion import NONE
 from ziggurat.transforms.mirror import mirror
 

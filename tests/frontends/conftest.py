@@ -12,7 +12,7 @@ import pytest
 import ziggurat as zg
 from ziggurat.codemodel.types import Type
 from ziggurat.transforms.attribution.attribute import Attributor
-from ziggurat.transforms.calls.constants import FunctionName
+from ziggurat.transforms.calls.constant_arguments import FunctionName
 
 # The names that expressions are written with: two pointers, two scalars, tensors, and a descriptor.
 PRELUDE = """\

@@ -205,7 +205,7 @@ def far_rows(x_ptr, out_ptr, stride: zg.i64, SIZE: zg.constexpr):
 
 def test_offsets_of_64_bits(rng):
     """Rows that lie 3 · 2³⁰ bytes apart: the second is out of reach of 32 bits."""
-    from ziggurat.backend.cuda.memory import DeviceArray
+    from ziggurat.backend.cuda.device_memory import DeviceArray
     from ziggurat.codemodel.types import u8
 
     apart, size = 3 << 30, 64

@@ -28,7 +28,7 @@ from ziggurat.backend.simulator.shared import SimulationError
 from ziggurat.backend.simulator.simulate import simulate
 from ziggurat.compiler.compiled import Compiled
 from ziggurat.kernels.arguments import bind
-from ziggurat.transforms.place import passes
+from ziggurat.transforms.place import gpu_passes
 from ziggurat.transforms.place.hazards import hazards
 
 Array = np.ndarray[Any, Any]
@@ -134,14 +134,14 @@ class Assembled:
 @contextmanager
 def random_layouts(seed: int | None) -> Iterator[None]:
     """Convert tensors to random layouts of this seed, if any, in kernels compiled inside the `with`."""
-    before = passes.PLACE
+    before = gpu_passes.PLACE
     if seed is not None:
         after = [name for name, _ in before].index("assign") + 1
-        passes.PLACE = (*before[:after], ("scatter", lambda op, _: scatter(op, seed)), *before[after:])
+        gpu_passes.PLACE = (*before[:after], ("scatter", lambda op, _: scatter(op, seed)), *before[after:])
     try:
         yield
     finally:
-        passes.PLACE = before
+        gpu_passes.PLACE = before
 
 
 MACHINES: dict[str, tuple[Callable[[], Machine], ...]] = {

@@ -22,9 +22,9 @@ import ziggurat.triton.language as tl
 from ziggurat.codemodel.messages import EXPLICIT_WORDS, Phrase, say
 from ziggurat.codemodel.types import TensorType, f32
 from ziggurat.frontends.language import phrases
-from ziggurat.frontends.language.words import TRITON
-from ziggurat.frontends.triton_c.library import call_of
-from ziggurat.frontends.triton_c.words import WORDS
+from ziggurat.frontends.language.wording import TRITON
+from ziggurat.frontends.triton_c.c_library import call_of
+from ziggurat.frontends.triton_c.c_words import WORDS
 
 TYPES = [zg.ptr(zg.f32), zg.ptr(zg.f16), zg.i32, zg.f32]
 LANGUAGES = ("zg", "tl", "c")

@@ -107,8 +107,8 @@ class Isolated:
 def _launched(
     binary: Binary, grid: tuple[int, ...], images: list[Array], starts: list[int], arguments: list[Any]
 ) -> list[Array]:
+    from ziggurat.backend.cuda.device_memory import to_device, to_host
     from ziggurat.backend.cuda.launch import Launcher
-    from ziggurat.backend.cuda.memory import to_device, to_host
 
     there = [to_device(image) for image in images]
     values: list[Any] = []

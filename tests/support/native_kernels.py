@@ -31,7 +31,7 @@ from ziggurat.backend.cpu.compile import HOST
 from ziggurat.backend.reference.run import run
 from ziggurat.codemodel.text.parser import parse
 from ziggurat.codemodel.verify import verify
-from ziggurat.transforms.cpu.passes import LOWER
+from ziggurat.transforms.cpu.cpu_passes import LOWER
 
 Array = np.ndarray[Any, Any]
 Shape = tuple[int, ...]

@@ -30,7 +30,7 @@ from ziggurat.frontends.language import Function
 from ziggurat.frontends.language.languages import EXPLICIT, Language
 from ziggurat.frontends.language.phrases import STORE_RESULTS
 from ziggurat.transforms.attribution.attribution import Attribution
-from ziggurat.transforms.calls.constants import FunctionName, describe, symbol_part
+from ziggurat.transforms.calls.constant_arguments import FunctionName, describe, symbol_part
 from ziggurat.transforms.calls.foreign_floats import check_supported
 from ziggurat.transforms.calls.lattice import ERROR, Unusable, join
 from ziggurat.transforms.calls.promotion import NONE

@@ -13,7 +13,7 @@ from ziggurat.codemodel.op import Op, Value
 from ziggurat.codemodel.text.writer import to_text
 from ziggurat.codemodel.types import ConstantType, TupleType, Type, VarType, void
 from ziggurat.frontends.language.languages import Language
-from ziggurat.transforms.calls.constants import describe
+from ziggurat.transforms.calls.constant_arguments import describe
 from ziggurat.transforms.calls.lattice import RangeType, Unusable, components, items_of
 from ziggurat.transforms.calls.promotion import constant
 from ziggurat.transforms.calls.rule import Rule

@@ -40,7 +40,14 @@ from ziggurat.transforms.attribution.objects import plain_constant, special_meth
 from ziggurat.transforms.attribution.operators import OPERATORS, SPECIAL, folded
 from ziggurat.transforms.calls import RULES, Typing
 from ziggurat.transforms.calls.builtins import property_of
-from ziggurat.transforms.calls.constants import CHOSEN_FUNCTION, HostObject, describe, describe_all, is_function, show
+from ziggurat.transforms.calls.constant_arguments import (
+    CHOSEN_FUNCTION,
+    HostObject,
+    describe,
+    describe_all,
+    is_function,
+    show,
+)
 from ziggurat.transforms.calls.lattice import (
     ERROR,
     UNASSIGNED,

@@ -33,7 +33,7 @@ from ziggurat.transforms.attribution.attribute import FunctionAttributor, State,
 from ziggurat.transforms.attribution.attribution import Scope, packed_values
 from ziggurat.transforms.attribution.expressions import truth
 from ziggurat.transforms.calls import RULES, Typing
-from ziggurat.transforms.calls.constants import CHOSEN_FUNCTION, describe, is_function
+from ziggurat.transforms.calls.constant_arguments import CHOSEN_FUNCTION, describe, is_function
 from ziggurat.transforms.calls.lattice import (
     ERROR,
     UNASSIGNED,

@@ -23,7 +23,7 @@ from ziggurat.transforms.attribution.attribute import FunctionAttributor
 from ziggurat.transforms.attribution.attribution import positional_values
 from ziggurat.transforms.attribution.functions import call_bound, check_used
 from ziggurat.transforms.attribution.operators import MAX_TEXT
-from ziggurat.transforms.calls.constants import FunctionName, HostObject, describe
+from ziggurat.transforms.calls.constant_arguments import FunctionName, HostObject, describe
 from ziggurat.transforms.calls.lattice import (
     ErrorType,
     Record,

@@ -14,7 +14,7 @@ from ziggurat.codemodel.messages import say
 from ziggurat.codemodel.op import Op
 from ziggurat.codemodel.types import ConstantType
 from ziggurat.frontends.language.host import MAX_BITS
-from ziggurat.transforms.calls.constants import HostObject, describe_all, show
+from ziggurat.transforms.calls.constant_arguments import HostObject, describe_all, show
 from ziggurat.transforms.calls.promotion import constant
 
 

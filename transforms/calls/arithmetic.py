@@ -40,7 +40,7 @@ from ziggurat.frontends.language.phrases import (
     NOT_INTEGERS,
 )
 from ziggurat.frontends.library import LIBRARY
-from ziggurat.transforms.calls.constants import describe, show
+from ziggurat.transforms.calls.constant_arguments import describe, show
 from ziggurat.transforms.calls.emit import Builds, Emitter, Operand, as_given
 from ziggurat.transforms.calls.promotion import (
     common_shape,

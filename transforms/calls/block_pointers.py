@@ -16,7 +16,7 @@ from ziggurat.codemodel.messages import say
 from ziggurat.codemodel.op import Value
 from ziggurat.codemodel.types import PtrType, Type, i64, shape_of, shaped
 from ziggurat.frontends.language.phrases import BLOCK_POINTER, CHECK_BY_MASK
-from ziggurat.transforms.calls.constants import describe, show
+from ziggurat.transforms.calls.constant_arguments import describe, show
 from ziggurat.transforms.calls.emit import Built, Emitter, Operand
 from ziggurat.transforms.calls.lattice import BlockPtrType
 from ziggurat.transforms.calls.rule import Rule, Typing, choice, scalar_integers, shape

@@ -32,7 +32,7 @@ from ziggurat.frontends.language.languages import EXPLICIT, Language
 from ziggurat.frontends.language.phrases import CAST_TENSOR, PRINT_CONSTANTS, PROPERTIES
 from ziggurat.frontends.language.spellings import of_attribute
 from ziggurat.transforms.calls import arithmetic
-from ziggurat.transforms.calls.constants import FunctionName, HostObject, describe, show
+from ziggurat.transforms.calls.constant_arguments import FunctionName, HostObject, describe, show
 from ziggurat.transforms.calls.emit import Built, Emitter, Operand, split_operand
 from ziggurat.transforms.calls.lattice import (
     BlockPtrType,

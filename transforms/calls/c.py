@@ -1,4 +1,4 @@
-"""Rules of the calls that only Triton-C has; see `ziggurat.frontends.triton_c.calls`.
+"""Rules of the calls that only Triton-C has; see `ziggurat.frontends.triton_c.c_calls`.
 
 Most defer to the rule of a call of the language, after the conversions of C.
 """
@@ -28,9 +28,9 @@ from ziggurat.codemodel.types import (
     u64,
     with_element,
 )
-from ziggurat.frontends.triton_c.calls import C_SIGNATURES, PARAMETERS, SIGNS, SPELLINGS
+from ziggurat.frontends.triton_c.c_calls import C_SIGNATURES, PARAMETERS, SIGNS, SPELLINGS
 from ziggurat.transforms.calls import RULES
-from ziggurat.transforms.calls.constants import describe
+from ziggurat.transforms.calls.constant_arguments import describe
 from ziggurat.transforms.calls.emit import Built, Emitter, Operand, number_as
 from ziggurat.transforms.calls.promotion import (
     NONE,

@@ -23,7 +23,7 @@ from ziggurat.codemodel.types import (
 from ziggurat.frontends.language.dtypes import E4B15
 from ziggurat.frontends.language.host import cast
 from ziggurat.frontends.language.phrases import CAST_BITS
-from ziggurat.transforms.calls.constants import describe, show
+from ziggurat.transforms.calls.constant_arguments import describe, show
 from ziggurat.transforms.calls.emit import Emitter, Operand
 from ziggurat.transforms.calls.foreign_floats import check_conversion, is_e4b15
 from ziggurat.transforms.calls.promotion import is_number, is_pointer, require_fits, scalar_type

@@ -26,7 +26,7 @@ from ziggurat.frontends.language.phrases import (
     DESCRIPTOR_ROW,
     GET_DESCRIPTOR,
 )
-from ziggurat.transforms.calls.constants import describe, one_of
+from ziggurat.transforms.calls.constant_arguments import describe, one_of
 from ziggurat.transforms.calls.emit import Emitter, Operand
 from ziggurat.transforms.calls.memory import PADDING, kind_of
 from ziggurat.transforms.calls.promotion import NONE, is_number, scalar_type

@@ -17,7 +17,7 @@ from ziggurat.codemodel.types import ConstantType, DescriptorType, PtrType, Scal
 from ziggurat.frontends.language import Function
 from ziggurat.frontends.language.constants import as_constant, unwrapped
 from ziggurat.frontends.language.languages import Language
-from ziggurat.transforms.calls.constants import HostObject, function_name
+from ziggurat.transforms.calls.constant_arguments import HostObject, function_name
 from ziggurat.transforms.calls.promotion import constant, is_number, promote_types, run_time_type, scalar_type
 
 

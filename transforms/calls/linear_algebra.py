@@ -25,7 +25,7 @@ from ziggurat.codemodel.types import (
 )
 from ziggurat.frontends.language.phrases import CAST_OPERANDS, DOT_PRECISION, FIRST_SUM, SCALE_SHAPE, TRANSPOSE
 from ziggurat.frontends.library import LIBRARY
-from ziggurat.transforms.calls.constants import describe, one_of, show
+from ziggurat.transforms.calls.constant_arguments import describe, one_of, show
 from ziggurat.transforms.calls.emit import Emitter, Operand
 from ziggurat.transforms.calls.foreign_floats import is_e4b15
 from ziggurat.transforms.calls.promotion import scalar_type

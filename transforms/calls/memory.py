@@ -30,7 +30,7 @@ from ziggurat.frontends.language.phrases import (
     UNLIKE_POINTER,
 )
 from ziggurat.transforms.calls.block_pointers import access, check_access
-from ziggurat.transforms.calls.constants import describe, one_of
+from ziggurat.transforms.calls.constant_arguments import describe, one_of
 from ziggurat.transforms.calls.emit import Emitter, Operand
 from ziggurat.transforms.calls.foreign_floats import check_conversion
 from ziggurat.transforms.calls.lattice import BlockPtrType

@@ -26,8 +26,8 @@ from ziggurat.codemodel.types import (
 )
 from ziggurat.frontends.language.dtypes import type_of
 from ziggurat.frontends.language.phrases import CONSTANT_BOUND, GRID_AXIS, STATIC_ASSERT
-from ziggurat.transforms.calls.assembly import MAX_PACK, check_assembly
-from ziggurat.transforms.calls.constants import describe, show
+from ziggurat.transforms.calls.assembly_constraints import MAX_PACK, check_assembly
+from ziggurat.transforms.calls.constant_arguments import describe, show
 from ziggurat.transforms.calls.emit import Built, Emitter, Operand, as_given, packed_type, split_operand
 from ziggurat.transforms.calls.lattice import RangeType, components
 from ziggurat.transforms.calls.promotion import (

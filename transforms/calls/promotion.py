@@ -38,7 +38,7 @@ from ziggurat.codemodel.types import (
 from ziggurat.frontends.language.host import MAX_BITS
 from ziggurat.frontends.language.languages import EXPLICIT, Language
 from ziggurat.frontends.language.phrases import ADD_AXIS, LITERAL_RANGE, NEGATIVE_LITERAL
-from ziggurat.transforms.calls.constants import describe
+from ziggurat.transforms.calls.constant_arguments import describe
 
 F32_MAX = (2 - 2**-23) * 2.0**127
 

@@ -32,7 +32,7 @@ from ziggurat.codemodel.types import (
 )
 from ziggurat.frontends.language.phrases import ANY_OF_BITS, AXIS_LAST
 from ziggurat.frontends.library import LIBRARY
-from ziggurat.transforms.calls.constants import describe, show, symbol_part
+from ziggurat.transforms.calls.constant_arguments import describe, show, symbol_part
 from ziggurat.transforms.calls.emit import Builds, Built, Emitter, Operand, packed_type, split_operand
 from ziggurat.transforms.calls.lattice import components
 from ziggurat.transforms.calls.promotion import scalar_type

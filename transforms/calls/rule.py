@@ -19,7 +19,7 @@ from ziggurat.frontends.language import CALLS, Function
 from ziggurat.frontends.language.languages import EXPLICIT, Language
 from ziggurat.frontends.language.phrases import AXIS_OUTSIDE, POWER_OF_TWO, SHAPE_SIZE
 from ziggurat.frontends.language.signature import Signature
-from ziggurat.transforms.calls.constants import FunctionName, describe, show
+from ziggurat.transforms.calls.constant_arguments import FunctionName, describe, show
 from ziggurat.transforms.calls.emit import Built
 from ziggurat.transforms.calls.lattice import components
 from ziggurat.transforms.calls.promotion import constant, is_number, is_pointer, of_descriptor, scalar_type

@@ -25,7 +25,7 @@ from ziggurat.codemodel.types import (
     with_element,
 )
 from ziggurat.frontends.language.phrases import AXES_REPEATED, MOVE_RANGE, RANGE_COUNT, RANGE_OF_TWO, RANGE_ORDER
-from ziggurat.transforms.calls.constants import describe, show
+from ziggurat.transforms.calls.constant_arguments import describe, show
 from ziggurat.transforms.calls.emit import Emitter, Operand, as_given
 from ziggurat.transforms.calls.foreign_floats import check_conversion
 from ziggurat.transforms.calls.promotion import (

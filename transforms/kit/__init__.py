@@ -14,11 +14,11 @@ from ziggurat.codemodel.ssa import ssa
 from ziggurat.codemodel.transform import DROP, Rewriter, rebuilt, transform, with_attributes
 from ziggurat.codemodel.types import element_of, shape_of, shaped, with_element
 from ziggurat.transforms.casts import cast
-from ziggurat.transforms.kit.calls import replace_calls
 from ziggurat.transforms.kit.dataflow import derived, origins, parameter_number, read_parameters, written_parameters
 from ziggurat.transforms.kit.difference import difference
 from ziggurat.transforms.kit.fuse import fuse, joined
 from ziggurat.transforms.kit.patterns import anything, capture, constant, either, match, op_
+from ziggurat.transforms.kit.replace_calls import replace_calls
 from ziggurat.transforms.kit.retype import retype
 from ziggurat.transforms.parameters import kernel_of, specialize, unspecialize
 from ziggurat.transforms.simplify import SIMPLIFY, inline, inline_call, lower_structured, simplify

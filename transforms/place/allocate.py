@@ -37,7 +37,7 @@ from ziggurat.codemodel.gpu.targets import TARGETS
 from ziggurat.codemodel.location import Location
 from ziggurat.codemodel.op import Block, Op, Value
 from ziggurat.codemodel.transform import Outcome, Rewriter, transform
-from ziggurat.transforms.place.flow import WAITS, allocation, users_of
+from ziggurat.transforms.place.memory_flow import WAITS, allocation, users_of
 from ziggurat.transforms.place.obstacle import LIBRARY
 from ziggurat.transforms.place.queries import shared_of
 

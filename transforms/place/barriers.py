@@ -28,7 +28,7 @@ from ziggurat.codemodel.gpu import dialect as gpu
 from ziggurat.codemodel.op import Op, Value
 from ziggurat.codemodel.transform import Outcome, Rewriter, transform
 from ziggurat.codemodel.types import SharedType
-from ziggurat.transforms.place.flow import (
+from ziggurat.transforms.place.memory_flow import (
     READERS,
     USERS,
     WAITS,

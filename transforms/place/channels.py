@@ -28,7 +28,7 @@ from ziggurat.codemodel.gpu.scope import WarpScope, scope_of
 from ziggurat.codemodel.op import Op, OpResult, Value
 from ziggurat.codemodel.traits import Loop
 from ziggurat.transforms.place.barriers import Hazard
-from ziggurat.transforms.place.flow import READERS, USERS, allocation, read_in_flight, slot_index, users_of
+from ziggurat.transforms.place.memory_flow import READERS, USERS, allocation, read_in_flight, slot_index, users_of
 from ziggurat.transforms.place.multicast import Ranks
 from ziggurat.transforms.place.queries import constant_of
 

@@ -58,7 +58,7 @@ from ziggurat.transforms.place.queries import (
     tensor_of,
 )
 from ziggurat.transforms.place.sectors import Sectors
-from ziggurat.transforms.place.shuffles import exchange
+from ziggurat.transforms.place.shuffle_rounds import exchange
 from ziggurat.transforms.place.swizzle import LINE, Moves, extended, moves, stores_matrices, vector_moves
 
 # What an SM of any target does in a cycle (CUDA programming guide, "Arithmetic Instructions").

@@ -27,7 +27,7 @@ from ziggurat.codemodel.transform import Outcome, Rewriter, transform
 from ziggurat.transforms.place.affine import Forms
 from ziggurat.transforms.place.apart import are_apart
 from ziggurat.transforms.place.components import Component, ComponentGroup, component_of, groups_of
-from ziggurat.transforms.place.flow import users_of
+from ziggurat.transforms.place.memory_flow import users_of
 from ziggurat.transforms.place.memory_order import MemoryOrder
 from ziggurat.transforms.place.obstacle import Obstacle
 from ziggurat.transforms.place.persist import is_persistent

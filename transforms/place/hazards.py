@@ -35,7 +35,16 @@ from ziggurat.codemodel.traits import BodyTerminator
 from ziggurat.codemodel.types import SharedType
 from ziggurat.transforms.place.barriers import BARRIERS, Hazard, missing_barriers
 from ziggurat.transforms.place.components import Component, ComponentGroup, component_of, groups_of
-from ziggurat.transforms.place.flow import READERS, USERS, WAITS, Graph, SharedAccess, allocation, interval, users_of
+from ziggurat.transforms.place.memory_flow import (
+    READERS,
+    USERS,
+    WAITS,
+    Graph,
+    SharedAccess,
+    allocation,
+    interval,
+    users_of,
+)
 from ziggurat.transforms.place.queries import shared_of
 
 __all__ = ["Hazard", "hazards"]

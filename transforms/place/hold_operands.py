@@ -31,8 +31,8 @@ from ziggurat.codemodel.op import Op, OpResult, Value
 from ziggurat.codemodel.transform import DROP, Outcome, Rewriter, transform
 from ziggurat.codemodel.types import TensorType
 from ziggurat.transforms.place.components import component_types
-from ziggurat.transforms.place.flow import last_of, users_of
 from ziggurat.transforms.place.loop_plan import LOOP_REGISTERS
+from ziggurat.transforms.place.memory_flow import last_of, users_of
 from ziggurat.transforms.place.pressure import MAX_REGISTERS, value_registers
 from ziggurat.transforms.place.queries import layout_of, role_split, shared_of, tensor_of
 

@@ -20,7 +20,7 @@ from ziggurat.codemodel.gpu.options import USUAL_STAGES
 from ziggurat.codemodel.layout import Layout, bits_of, combine, inverted
 from ziggurat.codemodel.op import Block, BlockParameter, Op, OpResult, Value
 from ziggurat.codemodel.types import SharedType, TensorType, i1, i32, i64, scalar_element
-from ziggurat.transforms.place.flow import allocation, read_in_flight, users_of
+from ziggurat.transforms.place.memory_flow import allocation, read_in_flight, users_of
 from ziggurat.transforms.place.memory_order import MemoryOrder
 from ziggurat.transforms.place.obstacle import Obstacle
 from ziggurat.transforms.place.queries import begun_by, constant_of, layout_of, op_in, shared_of

@@ -44,7 +44,7 @@ from ziggurat.codemodel.types import (
 from ziggurat.transforms.place.allocate import SMALL
 from ziggurat.transforms.place.components import component_types
 from ziggurat.transforms.place.queries import converted, layout_of, repacked, stored, tensor_of, unpacked, with_layout
-from ziggurat.transforms.place.shuffles import by_shuffles
+from ziggurat.transforms.place.shuffle_rounds import by_shuffles
 from ziggurat.transforms.place.swizzle import buffer_bases, conversion_buffer, row_major
 
 _LOWERINGS: OpTable[Callable[[Any, Any, tuple[Value, ...]], Outcome]] = OpTable("lowering")

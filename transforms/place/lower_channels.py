@@ -43,7 +43,7 @@ from ziggurat.codemodel.traits import Loop
 from ziggurat.codemodel.transform import DROP, Outcome, Rewriter, rebuilt, transform
 from ziggurat.codemodel.types import SharedType, i1, i32, i64
 from ziggurat.transforms.place.channels import ChannelProof, proofs_of
-from ziggurat.transforms.place.flow import read_in_flight
+from ziggurat.transforms.place.memory_flow import read_in_flight
 from ziggurat.transforms.place.queries import constant, shared_of, unpacked
 from ziggurat.transforms.place.schedule import carrying_loop
 

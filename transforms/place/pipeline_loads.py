@@ -48,8 +48,8 @@ from ziggurat.codemodel.gpu.targets import DRIVER_BYTES, REGISTERS_OF_SM, TARGET
 from ziggurat.codemodel.op import Op, OpResult, Value
 from ziggurat.codemodel.transform import Outcome, Rewriter, transform
 from ziggurat.codemodel.types import TensorType, i1, with_element
-from ziggurat.transforms.place.flow import allocation
 from ziggurat.transforms.place.loop_plan import TURNED_SLOTS, Copy, LoopPlan, planned
+from ziggurat.transforms.place.memory_flow import allocation
 from ziggurat.transforms.place.memory_order import ATOMICS
 from ziggurat.transforms.place.obstacle import Obstacle, warn
 from ziggurat.transforms.place.queries import constant, descriptor_of, shared_of, unpacked

@@ -20,7 +20,7 @@ from ziggurat.codemodel.dialects import core, scf
 from ziggurat.codemodel.gpu import dialect as gpu
 from ziggurat.codemodel.op import Op, OpResult, Value
 from ziggurat.codemodel.transform import DROP, Outcome, Rewriter, transform
-from ziggurat.transforms.place.flow import allocation, users_of
+from ziggurat.transforms.place.memory_flow import allocation, users_of
 
 
 @attrs.frozen(eq=False)

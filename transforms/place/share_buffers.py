@@ -20,7 +20,7 @@ from ziggurat.codemodel.gpu import dialect as gpu
 from ziggurat.codemodel.op import Block, Op, OpResult, Value
 from ziggurat.codemodel.transform import DROP, Outcome, Rewriter, transform
 from ziggurat.codemodel.types import SharedType
-from ziggurat.transforms.place.flow import READERS
+from ziggurat.transforms.place.memory_flow import READERS
 from ziggurat.transforms.place.queries import shared_of
 from ziggurat.transforms.place.tma import before_transposition
 

@@ -39,7 +39,6 @@ from ziggurat.codemodel.transform import DROP, Outcome, Rewriter, rebuilt, trans
 from ziggurat.codemodel.types import TensorType, i1, void
 from ziggurat.transforms.place.allocate import SPARE_BYTES, intervals_of, place
 from ziggurat.transforms.place.divide import KernelPart, parts_of, whole
-from ziggurat.transforms.place.flow import last_of, read_in_flight
 from ziggurat.transforms.place.loop_plan import (
     LOOP_REGISTERS,
     Copy,
@@ -49,6 +48,7 @@ from ziggurat.transforms.place.loop_plan import (
     deferred,
     planned,
 )
+from ziggurat.transforms.place.memory_flow import last_of, read_in_flight
 from ziggurat.transforms.place.memory_order import MemoryOrder
 from ziggurat.transforms.place.obstacle import Obstacle, warn_of
 from ziggurat.transforms.place.persist import is_persistent

@@ -13,11 +13,11 @@ from ziggurat.codemodel.errors import LaunchError
 from ziggurat.codemodel.gpu.options import DEFAULT_OPTIONS
 from ziggurat.codemodel.gpu.targets import target_for
 from ziggurat.triton.backends.compiler import BaseBackend, GPUTarget
-from ziggurat.triton.compiler.compiled import CompiledKernel, LazyDict
+from ziggurat.triton.compiler.compiled_kernel import CompiledKernel, LazyDict
 from ziggurat.triton.compiler.cubins import keep
 from ziggurat.triton.compiler.files import IRSource
 from ziggurat.triton.compiler.sources import ASTSource
-from ziggurat.triton.runtime import options as launch_options
+from ziggurat.triton.runtime import triton_options
 from ziggurat.triton.runtime.cache import get_cache_key, triton_key
 from ziggurat.triton.runtime.driver import driver
 
@@ -37,11 +37,11 @@ def compile(
         assert isinstance(src, str | os.PathLike), "source must be either AST or a filepath"
     source = src if isinstance(src, ASTSource | IRSource) else IRSource(src)
     settings = {**source.parse_options(), **(options or {})}
-    launch_options.check(settings, source.fn if isinstance(source, ASTSource) else None)
+    triton_options.check(settings, source.fn if isinstance(source, ASTSource) else None)
     # Programs may launch the code by themselves, and know of no tensor maps that a launch makes.
     name = _name_of(target)
     defaults = {"target": name or DEFAULT_OPTIONS.target, "raise_pointers": False}
-    ours = launch_options.compile_options({**defaults, **settings})
+    ours = triton_options.compile_options({**defaults, **settings})
     kernel = CompiledKernel(source.fn, source.compiled_signature(), ours, settings)
     kernel.demand()
     if name is not None:
@@ -71,8 +71,8 @@ class Backend(BaseBackend):
 
     def parse_options(self, options: Mapping[str, Any]) -> Any:
         """An object with all options of a launch: those that are given, and defaults."""
-        settings = {name: value for name, value in options.items() if name in launch_options.DEFAULTS}
-        return SimpleNamespace(**{**launch_options.DEFAULTS, **settings})
+        settings = {name: value for name, value in options.items() if name in triton_options.DEFAULTS}
+        return SimpleNamespace(**{**triton_options.DEFAULTS, **settings})
 
     def load_dialects(self, context: Any) -> None:
         """Do nothing: there is no context of MLIR."""

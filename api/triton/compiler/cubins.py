@@ -8,7 +8,7 @@ from typing import Final
 
 from ziggurat.codemodel.errors import ZigguratError
 from ziggurat.codemodel.types import SCALARS
-from ziggurat.triton.compiler.compiled import CompiledKernel
+from ziggurat.triton.compiler.compiled_kernel import CompiledKernel
 from ziggurat.triton.runtime.cache import get_cache_manager
 
 # The launcher passes arguments as C does: a float of 16 bits would be one of 32.

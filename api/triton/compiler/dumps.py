@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from ziggurat.triton import knobs
 
 if TYPE_CHECKING:
-    from ziggurat.triton.compiler.compiled import CompiledKernel
+    from ziggurat.triton.compiler.compiled_kernel import CompiledKernel
 
 
 def wanted(name: str) -> bool:

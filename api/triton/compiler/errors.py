@@ -1,5 +1,9 @@
 """The errors of compilation, under Triton's names."""
 
-from ziggurat.frontends.triton.errors import CompilationError, CompileTimeAssertionFailure, UnsupportedLanguageConstruct
+from ziggurat.frontends.triton.triton_errors import (
+    CompilationError,
+    CompileTimeAssertionFailure,
+    UnsupportedLanguageConstruct,
+)
 
 __all__ = ["CompilationError", "CompileTimeAssertionFailure", "UnsupportedLanguageConstruct"]

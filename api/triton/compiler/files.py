@@ -13,7 +13,7 @@ from ziggurat.codemodel.errors import LaunchError, ZigguratError
 from ziggurat.codemodel.gpu.options import COMPILE_OPTIONS, CompileOptions
 from ziggurat.codemodel.types import Type
 from ziggurat.compiler.compiled import Compiled
-from ziggurat.compiler.native import warn_interpreted
+from ziggurat.compiler.cpu_code import warn_interpreted
 from ziggurat.compiler.pipeline import compile_for_cpu
 from ziggurat.kernels.arguments import KernelSignature
 from ziggurat.transforms.simplify.demand import first_kernel

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 from ziggurat.codemodel.types import MAX_ELEMENTS
 from ziggurat.frontends.language import classes, dtypes
 from ziggurat.frontends.language.constants import constexpr
-from ziggurat.frontends.triton.library import SPELLED
+from ziggurat.frontends.triton.triton_library import SPELLED
 from ziggurat.lazy import listed
 
 TRITON_MAX_TENSOR_NUMEL: Final = MAX_ELEMENTS

@@ -8,7 +8,7 @@ from ziggurat.frontends.language import classes, dtypes
 from ziggurat.frontends.language.constants import constexpr as constexpr
 from ziggurat.frontends.triton.compile_time import TritonFunction as builtin
 from ziggurat.frontends.triton.compile_time import aggregate
-from ziggurat.frontends.triton.library import SPELLED
+from ziggurat.frontends.triton.triton_library import SPELLED
 
 globals().update({name: value for name, value in vars(classes).items() if isinstance(value, type)})
 globals().update({name: spelling for name, spelling in SPELLED.items() if "." not in name})

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ziggurat.frontends.triton.library import SPELLED
+from ziggurat.frontends.triton.triton_library import SPELLED
 from ziggurat.triton.language.extra.libdevice import __getattr__ as __getattr__
 
 _NAMES = (

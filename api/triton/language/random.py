@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ziggurat.frontends.language.constants import constexpr
-from ziggurat.frontends.triton.library import SPELLED
+from ziggurat.frontends.triton.triton_library import SPELLED
 
 N_ROUNDS_DEFAULT: constexpr = constexpr(10)
 

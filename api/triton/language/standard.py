@@ -7,9 +7,9 @@ from __future__ import annotations
 from typing import Any
 
 from ziggurat.frontends.language.dtypes import get_int_dtype
-from ziggurat.frontends.triton import calls as tl
+from ziggurat.frontends.triton import language_calls as tl
 from ziggurat.frontends.triton.compile_time import TritonFunction, constexpr_function
-from ziggurat.frontends.triton.library import SPELLED
+from ziggurat.frontends.triton.triton_library import SPELLED
 
 _NAMES = (
     "argmax", "argmin", "bitonic_merge", "cdiv", "cumprod", "cumsum", "flip", "interleave", "max", "min", "ravel",

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from concurrent.futures import Executor, Future
 
-    from ziggurat.triton.compiler.compiled import CompiledKernel
+    from ziggurat.triton.compiler.compiled_kernel import CompiledKernel
 
 active_mode: ContextVar[AsyncCompileMode | None] = ContextVar("async_compile_active_mode", default=None)
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final, cast
 
 from ziggurat.codemodel.errors import ResourceError, StaticAssertionError, TargetError, ZigguratError, warn
 from ziggurat.codemodel.types import ConstantType, TupleType
-from ziggurat.frontends.triton.errors import as_triton
+from ziggurat.frontends.triton.triton_errors import as_triton
 from ziggurat.triton import knobs
 from ziggurat.triton._C.libtriton import get_cache_invalidating_env_vars
 from ziggurat.triton.runtime.driver import driver
@@ -23,7 +23,7 @@ from ziggurat.tuning.tuned import Tuned, Tuning
 if TYPE_CHECKING:
     from ziggurat.backend.cuda.binary import Binary
     from ziggurat.backend.cuda.cache import Records
-    from ziggurat.triton.compiler.compiled import CompiledKernel
+    from ziggurat.triton.compiler.compiled_kernel import CompiledKernel
     from ziggurat.tuning.tuned import Measure
     from ziggurat.tuning.tuner import Compilation, Tuner
 
@@ -295,7 +295,7 @@ class Autotuner(_Decorated):
         return cast("Any", times)[0] if isinstance(times, (list, tuple)) else times
 
     def compilation(self, config: Any, arguments: Sequence[Any], keywords: Mapping[str, Any]) -> Compilation | None:
-        from ziggurat.triton.compiler.compiled import cache_of_knobs
+        from ziggurat.triton.compiler.compiled_kernel import cache_of_knobs
         from ziggurat.tuning.tuner import Compilation, Job
 
         if not hasattr(self.fn, "prepared"):
@@ -326,7 +326,7 @@ class Autotuner(_Decorated):
     def records(self) -> Records:
         """The choices on disk, beside the kernels."""
         from ziggurat.backend.cuda.cache import Records
-        from ziggurat.triton.compiler.compiled import cache_of_knobs
+        from ziggurat.triton.compiler.compiled_kernel import cache_of_knobs
 
         return Records(cache_of_knobs().directory / "choices")
 

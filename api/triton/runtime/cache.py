@@ -126,7 +126,7 @@ def get_dump_manager(key: str) -> CacheManager:
 @functools.cache
 def triton_key() -> str:
     """A text that is equal for equal versions of the compiler."""
-    from ziggurat.backend.cuda.keys import compiler_version
+    from ziggurat.backend.cuda.cache_keys import compiler_version
 
     return f"ziggurat {compiler_version()}"
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, Final
 
 from ziggurat.codemodel.errors import KernelRuntimeError, ResourceError, TargetError, ZigguratError
-from ziggurat.frontends.triton.errors import TritonError, as_triton
+from ziggurat.frontends.triton.triton_errors import TritonError, as_triton
 
 
 class InterpreterError(KernelRuntimeError, TritonError):

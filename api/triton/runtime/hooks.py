@@ -12,12 +12,12 @@ from ziggurat.codemodel.types import ConstantType, ScalarType, Type, find_scalar
 from ziggurat.kernels.arguments import KernelSignature, components_of, constant_of
 from ziggurat.triton import knobs
 from ziggurat.triton.backends.driver import torch_module
-from ziggurat.triton.runtime import options
+from ziggurat.triton.runtime import triton_options
 from ziggurat.triton.runtime.driver import CudaDriver, driver
 from ziggurat.triton.runtime.tensors import TensorWrapper
 
 if TYPE_CHECKING:
-    from ziggurat.triton.compiler.compiled import CompiledKernel
+    from ziggurat.triton.compiler.compiled_kernel import CompiledKernel
     from ziggurat.triton.runtime.jit import JITFunction
 
 
@@ -38,7 +38,7 @@ def tell(hook: Callable[..., Any] | None, fn: JITFunction, kernel: CompiledKerne
     """Tell a hook of compilations of a kernel. The result is the hook's."""
     if hook is None:
         return None
-    settings = {**options.DEFAULTS, **kernel.launch_options}
+    settings = {**triton_options.DEFAULTS, **kernel.launch_options}
     libraries: Any = settings["extern_libs"] or {}
     settings["extern_libs"] = tuple(dict(libraries).items())
     types = ", ".join(f"{name}: {type_}" for name, type_ in kernel.src.signature.items())
@@ -153,7 +153,7 @@ def any_array(argument: Any, name: str) -> tuple[Any, ScalarType, int] | None:
     if not is_pointer(argument):
         if not on_gpu(argument):
             return read_array(argument, name)
-        from ziggurat.backend.cuda.arrays import view
+        from ziggurat.backend.cuda.device_arrays import view
 
         array = view(argument, name)
         return None, array.element, array.address

@@ -25,16 +25,16 @@ from ziggurat.codemodel.transform import DROP, transform
 from ziggurat.codemodel.types import ConstantType, PtrType, TupleType, Type, is_hashable
 from ziggurat.frontends.language.function import ChangedGlobalError, Function
 from ziggurat.frontends.triton.compile_time import ConstexprFunction, constexpr_function
-from ziggurat.frontends.triton.errors import as_triton
+from ziggurat.frontends.triton.function_sources import JITCallable, digest, source_of
 from ziggurat.frontends.triton.language import TRITON
-from ziggurat.frontends.triton.sources import JITCallable, digest, source_of
+from ziggurat.frontends.triton.triton_errors import as_triton
 from ziggurat.kernels.arguments import KernelSignature, bind
 from ziggurat.kernels.kernel import Grid, Kernel
 from ziggurat.kernels.models import PythonModels
 from ziggurat.triton import knobs
 from ziggurat.triton._utils import type_canonicalisation_dict
 from ziggurat.triton.compiler.signatures import declared_of
-from ziggurat.triton.runtime import hooks, options
+from ziggurat.triton.runtime import hooks, triton_options
 from ziggurat.triton.runtime._async_compile import active_mode
 from ziggurat.triton.runtime.device_caches import DeviceCaches
 from ziggurat.triton.runtime.driver import driver
@@ -43,7 +43,7 @@ from ziggurat.triton.runtime.tensors import MockTensor, TensorWrapper, reinterpr
 
 if TYPE_CHECKING:
     from ziggurat.transforms.attribution import Attribution
-    from ziggurat.triton.compiler.compiled import CompiledKernel
+    from ziggurat.triton.compiler.compiled_kernel import CompiledKernel
 
 
 class KernelInterface:
@@ -139,7 +139,7 @@ class TritonModels(PythonModels):
 
         def num_warps() -> int:
             self.reads_warps = True
-            return signature.num_warps or options.DEFAULTS["num_warps"]
+            return signature.num_warps or triton_options.DEFAULTS["num_warps"]
 
         def dot_precision() -> str | None:
             default = kernel.fp32_default = knobs.language.fp32_default
@@ -432,7 +432,7 @@ class JITFunction(Kernel, JITCallable):
         launch_options = {name: kwargs.pop(name) for name in [*kwargs] if name not in self.by_name}
         if self._debugs(launch_options.get("debug")):
             launch_options["debug"] = True
-        options.check(launch_options, self)
+        triton_options.check(launch_options, self)
         bound = bind(self, args, kwargs, at_launch=True)
         wrapped = {
             name: value if self.by_name[name].is_constexpr else MockTensor.wrap_dtype(value)
@@ -456,7 +456,7 @@ class JITFunction(Kernel, JITCallable):
     ) -> CompiledKernel:
         """The compiled kernel for types of arguments and options of launches on the current device: the same object
         each time. Raises `NotCompiled` where a hook asks for that."""
-        from ziggurat.triton.compiler.compiled import CompiledKernel
+        from ziggurat.triton.compiler.compiled_kernel import CompiledKernel
 
         self.check_globals()
         target = target or hooks.default_target()
@@ -466,7 +466,9 @@ class JITFunction(Kernel, JITCallable):
         key = (signature, target, device, tuple(sorted(hashable.items(), key=itemgetter(0))))
         kernel = self.compiled.used(key)
         if kernel is None:
-            kernel = CompiledKernel(self, signature, options.compile_options({"target": target, **settings}), settings)
+            kernel = CompiledKernel(
+                self, signature, triton_options.compile_options({"target": target, **settings}), settings
+            )
             if hooks.tell(knobs.runtime.jit_cache_hook, self, kernel, str(key), is_warmup):
                 raise hooks.NotCompiled
             self.compiled[key] = kernel
@@ -480,7 +482,7 @@ class JITFunction(Kernel, JITCallable):
 
     def compilations(self) -> Iterator[tuple[str, int, CompiledKernel]]:
         """The key, the device and the kernel of each compilation that is kept."""
-        from ziggurat.triton.compiler.compiled import CompiledKernel
+        from ziggurat.triton.compiler.compiled_kernel import CompiledKernel
 
         for key, kernel in [*self.compiled.items()]:
             if isinstance(kernel, CompiledKernel):

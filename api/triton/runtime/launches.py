@@ -15,14 +15,14 @@ from ziggurat.triton.compiler import dumps
 from ziggurat.triton.runtime import hooks
 from ziggurat.triton.runtime.driver import CudaDriver, driver
 from ziggurat.triton.runtime.errors import as_raised
-from ziggurat.triton.runtime.options import check, compile_options
 from ziggurat.triton.runtime.tensors import is_host_tensor
+from ziggurat.triton.runtime.triton_options import check, compile_options
 
 if TYPE_CHECKING:
     from ziggurat.backend.cuda.binary import Binary
     from ziggurat.backend.cuda.driver import Loaded
     from ziggurat.backend.cuda.specialize import KernelParameter, Specialization
-    from ziggurat.triton.compiler.compiled import CompiledKernel
+    from ziggurat.triton.compiler.compiled_kernel import CompiledKernel
 
 
 def own_model(kernel: Any, signature: KernelSignature, options: Mapping[str, Any]) -> core.Module:

@@ -21,7 +21,7 @@ from ziggurat.backend.launch import regions
 from ziggurat.backend.launch.arrays import address, whole
 from ziggurat.backend.launch.descriptors import TensorDescriptor
 from ziggurat.backend.launch.grids import MAX_SIZE
-from ziggurat.backend.reference.memory import ArrayArgument
+from ziggurat.backend.reference.argument_memory import ArrayArgument
 from ziggurat.codemodel.errors import ForeignError, KernelRuntimeError, LaunchError, ResourceError, ZigguratError
 from ziggurat.codemodel.location import Location
 from ziggurat.codemodel.op import Op
@@ -81,7 +81,7 @@ class NativeKernel:
             return KernelRuntimeError(f"a thread that ran programs of '{self.name}' has ended in the middle of them")
         if record[0] == -2:
             return ResourceError(f"'{self.name}' needs {self.code.scratch} bytes of memory for each of its threads")
-        from ziggurat.backend.cpu.errors import error_of
+        from ziggurat.backend.cpu.error_records import error_of
         from ziggurat.backend.reference.run import explained
 
         error = error_of(self.code, record, grid, _given(names, values))
@@ -102,7 +102,7 @@ class NativeKernel:
         self, strays: Sequence[tuple[int, ...]], grid: tuple[int, int, int], names: Sequence[str], values: Sequence[Any]
     ) -> None:
         """Warn of what a tolerant launch has left out, once for each place in the kernel."""
-        from ziggurat.backend.cpu.errors import warn_of
+        from ziggurat.backend.cpu.error_records import warn_of
 
         for record in strays:
             warn_of(self.code, record, grid, _given(names, values))

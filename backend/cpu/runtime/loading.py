@@ -13,7 +13,7 @@ from functools import cache
 from typing import Any
 
 from ziggurat.backend.cpu.runtime.objects import Objects, StoredObject
-from ziggurat.backend.cuda.keys import compiler_version
+from ziggurat.backend.cuda.cache_keys import compiler_version
 from ziggurat.backend.llvm import llvm as bindings
 from ziggurat.codemodel.errors import InternalError
 

@@ -8,10 +8,10 @@ is used.
 from __future__ import annotations
 
 from ziggurat.frontends.language.function import Function
-from ziggurat.frontends.library.libdevice import bessel, errors, exponential, floats, gamma, integers, rounding
+from ziggurat.frontends.library.libdevice import bessel, error_functions, exponential, floats, gamma, integers, rounding
 from ziggurat.frontends.library.libdevice.table import FUNCTIONS
 
-__all__ = ["FUNCTIONS", "bessel", "errors", "exponential", "floats", "gamma", "integers", "rounding"]
+__all__ = ["FUNCTIONS", "bessel", "error_functions", "exponential", "floats", "gamma", "integers", "rounding"]
 
 
 def __getattr__(name: str) -> Function:

@@ -16,7 +16,7 @@ from ziggurat.backend.cpu.compile import compile_cpu
 from ziggurat.backend.cpu.runtime.loading import host, llvm
 from ziggurat.backend.reference.run import run
 from ziggurat.codemodel.errors import TargetError, ZigguratWarning
-from ziggurat.transforms.cpu.passes import lower
+from ziggurat.transforms.cpu.cpu_passes import lower
 
 WIDE = "+avx,+avx2,+fma,+f16c,+avx512f,+avx512bw,+avx512cd,+avx512dq,+avx512vl"
 MACHINES = {

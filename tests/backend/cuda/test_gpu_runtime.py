@@ -14,6 +14,7 @@ from launched import dispatcher_of as built_by
 from launched import loaded_in
 
 from ziggurat.backend.cuda.binary import Binary, PtxParameter
+from ziggurat.backend.cuda.device_memory import empty, to_device, to_host
 from ziggurat.backend.cuda.driver import (
     check,
     cuda,
@@ -25,9 +26,8 @@ from ziggurat.backend.cuda.driver import (
     using_stream,
 )
 from ziggurat.backend.cuda.launch import Launcher
-from ziggurat.backend.cuda.memory import empty, to_device, to_host
 from ziggurat.backend.cuda.specialize import KernelParameter
-from ziggurat.backend.cuda.testing import do_bench
+from ziggurat.backend.cuda.timing import do_bench
 from ziggurat.backend.launch.descriptors import TensorDescriptor
 from ziggurat.codemodel.errors import LaunchError, ResourceError, TargetError
 

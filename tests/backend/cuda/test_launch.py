@@ -13,11 +13,11 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from launched import dispatcher_of as built_by
 
-from ziggurat.backend.cuda import arrays
+from ziggurat.backend.cuda import device_arrays
 from ziggurat.backend.cuda.binary import Binary, PtxParameter
+from ziggurat.backend.cuda.device_memory import DeviceArray
 from ziggurat.backend.cuda.driver import using_stream
 from ziggurat.backend.cuda.launch import Dispatcher, Launcher
-from ziggurat.backend.cuda.memory import DeviceArray
 from ziggurat.backend.cuda.specialize import ConstantArgument, KernelParameter, RunTime
 from ziggurat.codemodel.errors import InternalError, LaunchError, MemoryAccessError, ResourceError
 from ziggurat.codemodel.location import Location
@@ -644,7 +644,7 @@ def test_errors_of_launches_show_where_the_kernel_stands(fake, failed):
 
 def by_dlpack(pointer, device, code=2, bits=32, failure=None):
     """An array that is known by DLPack alone."""
-    tensor = arrays._Tensor(pointer, 2, device, 1, code, bits, 1, None, None, 0)
+    tensor = device_arrays._Tensor(pointer, 2, device, 1, code, bits, 1, None, None, 0)
     new = ctypes.pythonapi.PyCapsule_New
     new.restype, new.argtypes = ctypes.py_object, [ctypes.c_void_p, ctypes.c_char_p, ctypes.c_void_p]
 

@@ -10,8 +10,8 @@ from launched import dispatcher_of as built_by
 
 from ziggurat.backend.cuda import tensormap
 from ziggurat.backend.cuda.binary import Binary, LaunchMap, PtxParameter
+from ziggurat.backend.cuda.device_memory import DeviceArray
 from ziggurat.backend.cuda.launch import Launcher
-from ziggurat.backend.cuda.memory import DeviceArray
 from ziggurat.backend.cuda.specialize import KernelParameter
 from ziggurat.codemodel.errors import LaunchError
 from ziggurat.codemodel.types import f16

@@ -8,10 +8,10 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from ziggurat.backend.cuda.arrays import ArrayReader
 from ziggurat.backend.cuda.binary import Binary, PtxParameter
+from ziggurat.backend.cuda.device_arrays import ArrayReader
+from ziggurat.backend.cuda.device_memory import DeviceArray
 from ziggurat.backend.cuda.driver import load
-from ziggurat.backend.cuda.memory import DeviceArray
 from ziggurat.backend.cuda.packing import fitted
 from ziggurat.backend.cuda.routes import Route, Writer, arranged
 from ziggurat.backend.cuda.specialize import (

@@ -7,7 +7,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from ziggurat.backend.cuda.memory import DeviceArray
+from ziggurat.backend.cuda.device_memory import DeviceArray
 from ziggurat.backend.cuda.specialize import (
     ConstantArgument,
     KernelParameter,

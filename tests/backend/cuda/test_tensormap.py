@@ -9,8 +9,8 @@ from launched import dispatcher_of as built_by
 import ziggurat as zg
 from ziggurat.backend.cuda import cache
 from ziggurat.backend.cuda.binary import Binary, PtxParameter
+from ziggurat.backend.cuda.device_memory import DeviceArray
 from ziggurat.backend.cuda.launch import Dispatcher, Launcher
-from ziggurat.backend.cuda.memory import DeviceArray
 from ziggurat.backend.cuda.specialize import KernelParameter
 from ziggurat.backend.launch.descriptors import TensorDescriptor
 from ziggurat.codemodel.errors import LaunchError

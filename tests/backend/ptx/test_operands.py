@@ -11,7 +11,7 @@ import ziggurat as zg
 from ziggurat.backend.ptx.emitter import PtxEmitter, kernel_of
 from ziggurat.backend.ptx.matrix import PackedOperand, operand_of
 from ziggurat.backend.ptx.tiles import Tiles, unit_of
-from ziggurat.backend.simulator.matrix import fragment_a, fragment_b
+from ziggurat.backend.simulator.matrix_units import fragment_a, fragment_b
 from ziggurat.backend.simulator.simulate import simulate
 from ziggurat.codemodel.gpu.fragments import UNITS, Panels, WarpGrid, byte_of, operand_a, operand_b
 from ziggurat.codemodel.op import Value

@@ -17,7 +17,7 @@ from random_layouts import scatter
 import ziggurat as zg
 from ziggurat.backend.simulator.simulate import simulate
 from ziggurat.compiler.compiled import Compiled
-from ziggurat.transforms.place import passes
+from ziggurat.transforms.place import gpu_passes
 from ziggurat.transforms.place.hazards import hazards
 
 SIZE = 64
@@ -87,9 +87,9 @@ def multiplied(a_ptr, b_ptr, c_ptr, N: zg.constexpr):
 
 def compiled(kernel: Any, types: list[Any], num_warps: int, seed: int, monkeypatch: pytest.MonkeyPatch) -> Compiled:
     """Place with the step that draws layouts after the one that assigns them."""
-    after = [name for name, _ in passes.PLACE].index("assign") + 1
+    after = [name for name, _ in gpu_passes.PLACE].index("assign") + 1
     drawing = ("scatter", lambda op, _: scatter(op, seed))
-    monkeypatch.setattr(passes, "PLACE", (*passes.PLACE[:after], drawing, *passes.PLACE[after:]))
+    monkeypatch.setattr(gpu_passes, "PLACE", (*gpu_passes.PLACE[:after], drawing, *gpu_passes.PLACE[after:]))
     binary = kernel.compile(*types, num_warps=num_warps)
     zg.verify(binary.stages["gpu"])
     assert hazards(binary.stages["gpu"]) == []

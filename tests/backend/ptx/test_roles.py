@@ -33,8 +33,8 @@ from ziggurat.codemodel.gpu.options import CompileOptions
 from ziggurat.codemodel.op import Op, Value
 from ziggurat.codemodel.transform import DROP, Outcome, Rewriter, transform
 from ziggurat.codemodel.verify import verify
+from ziggurat.transforms.place.gpu_passes import place
 from ziggurat.transforms.place.hazards import hazards
-from ziggurat.transforms.place.passes import place
 from ziggurat.transforms.place.pressure import ctas_by_registers
 from ziggurat.transforms.place.queries import role_split
 

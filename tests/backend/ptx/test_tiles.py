@@ -18,7 +18,7 @@ from ziggurat.backend.ptx.tiles import (
     wgmma_columns,
     wgmma_group,
 )
-from ziggurat.backend.simulator.matrix import fragment_a, fragment_b, fragment_c
+from ziggurat.backend.simulator.matrix_units import fragment_a, fragment_b, fragment_c
 from ziggurat.codemodel.gpu.fragments import (
     UNITS,
     Panels,

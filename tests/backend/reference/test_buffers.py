@@ -10,7 +10,7 @@ import pytest
 
 import ziggurat as zg
 from ziggurat.backend.reference.run import run
-from ziggurat.transforms.cpu.passes import lower
+from ziggurat.transforms.cpu.cpu_passes import lower
 
 
 def model(body: str, scratch: int = 0) -> Any:

@@ -8,7 +8,7 @@ import ziggurat as zg
 from ziggurat.codemodel.types import ConstantType, PtrType, TensorType, f32, i32, pyobject
 from ziggurat.transforms.attribution import attribute, constant
 from ziggurat.transforms.attribution.attribution import Scope
-from ziggurat.transforms.calls.constants import FunctionName, symbol_part
+from ziggurat.transforms.calls.constant_arguments import FunctionName, symbol_part
 
 
 @zg.kernel

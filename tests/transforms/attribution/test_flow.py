@@ -11,7 +11,7 @@ from ziggurat.codemodel.types import PtrType, TensorType, f32, i1, i16, i32, i64
 from ziggurat.transforms.attribution import attribute, constant
 from ziggurat.transforms.attribution.attribute import Attributor, FunctionAttributor
 from ziggurat.transforms.attribution.flow import index_type, stored_variables
-from ziggurat.transforms.calls.constants import FunctionName
+from ziggurat.transforms.calls.constant_arguments import FunctionName
 from ziggurat.transforms.calls.lattice import RangeType, Unusable
 from ziggurat.transforms.calls.promotion import NONE
 

@@ -8,7 +8,7 @@ from ziggurat.codemodel.errors import KernelErrors, KernelTypeError, KernelValue
 from ziggurat.codemodel.location import Location
 from ziggurat.codemodel.types import i32
 from ziggurat.transforms.attribution.attribute import Attributor, FunctionAttributor
-from ziggurat.transforms.calls.constants import FunctionName
+from ziggurat.transforms.calls.constant_arguments import FunctionName
 from ziggurat.transforms.calls.lattice import ERROR
 from ziggurat.transforms.calls.promotion import NONE
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ziggurat as zg
 from ziggurat.codemodel.types import ConstantType, pyobject
-from ziggurat.transforms.calls.constants import FunctionName
+from ziggurat.transforms.calls.constant_arguments import FunctionName
 
 MODEL = zg.parse('func @"f" (%0 : object)object -> { return %0; };')
 AGAIN = zg.parse(str(MODEL))

@@ -21,7 +21,7 @@ from ziggurat.codemodel.types import (
     u64,
 )  # fmt: skip
 from ziggurat.frontends.library import COMBINE
-from ziggurat.transforms.calls.constants import FunctionName
+from ziggurat.transforms.calls.constant_arguments import FunctionName
 from ziggurat.transforms.calls.reductions import accumulator, computing
 
 T = TensorType((4, 16), i32)

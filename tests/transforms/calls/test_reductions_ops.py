@@ -10,7 +10,7 @@ from ziggurat.codemodel.types import TensorType, TupleType, f16, f32, i1, i32
 from ziggurat.frontends.library import COMBINE
 from ziggurat.transforms.attribution import attribute
 from ziggurat.transforms.attribution.attribute import Attributor
-from ziggurat.transforms.calls.constants import FunctionName
+from ziggurat.transforms.calls.constant_arguments import FunctionName
 from ziggurat.transforms.calls.emit import Operand
 from ziggurat.transforms.mirror import mirror
 

@@ -7,7 +7,7 @@ import pytest
 from ziggurat.codemodel.types import ConstantType, PtrType, TensorType, TupleType, f32, i32, pyobject
 from ziggurat.frontends.language import CompareKind
 from ziggurat.frontends.library import COMBINE
-from ziggurat.transforms.calls.constants import FunctionName, describe, show
+from ziggurat.transforms.calls.constant_arguments import FunctionName, describe, show
 from ziggurat.transforms.calls.promotion import constant
 
 FUNCTION = FunctionName("combine", COMBINE["sum"].model)

@@ -11,7 +11,7 @@ from ziggurat.codemodel.types import PtrType, i32, void
 from ziggurat.transforms.attribution import attribute
 from ziggurat.transforms.attribution.attribution import Scope
 from ziggurat.transforms.calls.emit import Operand
-from ziggurat.transforms.mirror.flow import body_of
+from ziggurat.transforms.mirror.flow_ops import body_of
 from ziggurat.transforms.mirror.mirror import FunctionMirror, ModuleMirror
 
 

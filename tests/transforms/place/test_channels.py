@@ -19,9 +19,9 @@ from ziggurat.codemodel.text.parser import parse
 from ziggurat.codemodel.transform import DROP, Outcome, Rewriter, transform
 from ziggurat.codemodel.verify import verify
 from ziggurat.transforms.place.channels import ChannelProof, proofs_of
+from ziggurat.transforms.place.gpu_passes import PLACE
 from ziggurat.transforms.place.hazards import hazards
 from ziggurat.transforms.place.lower_channels import lower_channels
-from ziggurat.transforms.place.passes import PLACE
 
 Change = Callable[[Rewriter, tuple[Value, ...]], Outcome]
 NAMES = [step for step, _ in PLACE]

@@ -12,7 +12,7 @@ import ziggurat as zg
 from ziggurat.codemodel.gpu import dialect as gpu
 from ziggurat.codemodel.gpu.options import CompileOptions
 from ziggurat.transforms.place.choose import choose_warps
-from ziggurat.transforms.place.passes import place
+from ziggurat.transforms.place.gpu_passes import place
 from ziggurat.transforms.place.prepare import prepare_for_gpu
 
 F32, F16 = zg.divisible(zg.ptr(zg.f32)), zg.divisible(zg.ptr(zg.f16))
@@ -107,7 +107,7 @@ def test_what_is_given_stays():
 
 
 def test_triton_programs_have_tritons_numbers():
-    from ziggurat.triton.runtime.options import compile_options
+    from ziggurat.triton.runtime.triton_options import compile_options
 
     actual = compile_options({})
     assert (actual.num_warps, actual.num_stages, actual.warp_specialize) == (4, 3, None)

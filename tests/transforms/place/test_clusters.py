@@ -14,8 +14,8 @@ from ziggurat.codemodel.op import Op, Value
 from ziggurat.codemodel.passes import Snapshot
 from ziggurat.codemodel.transform import DROP, Outcome, Rewriter, transform
 from ziggurat.transforms.place.allocate import intervals_of
+from ziggurat.transforms.place.gpu_passes import place
 from ziggurat.transforms.place.hazards import hazards
-from ziggurat.transforms.place.passes import place
 from ziggurat.transforms.place.queries import shared_of
 
 

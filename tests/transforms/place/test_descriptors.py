@@ -22,8 +22,8 @@ from ziggurat.codemodel.gpu.options import CompileOptions
 from ziggurat.codemodel.types import DescriptorType, f32
 from ziggurat.codemodel.verify import verify
 from ziggurat.transforms.place.descriptors import lower_descriptors
+from ziggurat.transforms.place.gpu_passes import place
 from ziggurat.transforms.place.hazards import hazards
-from ziggurat.transforms.place.passes import place
 from ziggurat.transforms.place.prepare import prepare
 
 

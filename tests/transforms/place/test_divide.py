@@ -22,9 +22,9 @@ from ziggurat.codemodel.op import Op, Value
 from ziggurat.codemodel.transform import Outcome, Rewriter, transform
 from ziggurat.codemodel.verify import verify
 from ziggurat.transforms.place.divide import parts_of
+from ziggurat.transforms.place.gpu_passes import PLACE, place
 from ziggurat.transforms.place.hazards import hazards
 from ziggurat.transforms.place.obstacle import Obstacle
-from ziggurat.transforms.place.passes import PLACE, place
 from ziggurat.transforms.place.persist import is_persistent
 from ziggurat.transforms.place.queries import role_split
 from ziggurat.transforms.place.specialize import specialize

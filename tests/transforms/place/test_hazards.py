@@ -16,9 +16,9 @@ from ziggurat.codemodel.op import Op, Value
 from ziggurat.codemodel.text.parser import parse
 from ziggurat.codemodel.transform import DROP, Outcome, Rewriter, transform
 from ziggurat.codemodel.verify import verify
-from ziggurat.transforms.place import passes
+from ziggurat.transforms.place import gpu_passes
+from ziggurat.transforms.place.gpu_passes import place
 from ziggurat.transforms.place.hazards import hazards, used_too_early
-from ziggurat.transforms.place.passes import place
 
 # The ops that order others, without those that `lower_channels` derives from a proof (test_channels.py).
 ORDERING = (gpu.TmaStoreWait, gpu.Barrier, gpu.FenceAsync)
@@ -110,7 +110,7 @@ def test_each_map_has_memory_of_its_own() -> None:
 
 def test_the_option_verify_checks_for_hazards(monkeypatch: pytest.MonkeyPatch) -> None:
     """Without the pass that inserts barriers, the model is refused with the option, and passes without it."""
-    monkeypatch.setattr(passes, "PLACE", tuple(step for step in passes.PLACE if step[0] != "barriers"))
+    monkeypatch.setattr(gpu_passes, "PLACE", tuple(step for step in gpu_passes.PLACE if step[0] != "barriers"))
     model = by_pointers.triton(F16, F16, F16, I32)
     with pytest.raises(InternalError, match="no barrier between <gpu"):
         place(model, CompileOptions("sm_90a", verify=True))

@@ -14,8 +14,8 @@ from ziggurat.codemodel.gpu.options import CompileOptions
 from ziggurat.codemodel.op import Op
 from ziggurat.codemodel.types import SharedType, TensorType
 from ziggurat.codemodel.verify import verify
+from ziggurat.transforms.place.gpu_passes import PLACE
 from ziggurat.transforms.place.hold_operands import hold_operands
-from ziggurat.transforms.place.passes import PLACE
 from ziggurat.transforms.place.rescale import rescale
 
 

@@ -14,7 +14,7 @@ from ziggurat.codemodel.dialects import scf, tt
 from ziggurat.codemodel.gpu import dialect as gpu
 from ziggurat.codemodel.gpu.options import CompileOptions
 from ziggurat.codemodel.op import Op
-from ziggurat.transforms.place.passes import place
+from ziggurat.transforms.place.gpu_passes import place
 
 F16, F32, I32 = (zg.divisible(zg.ptr(type_)) for type_ in (zg.f16, zg.f32, zg.i32))
 N = zg.divisible(zg.i32)

@@ -11,9 +11,9 @@ from ziggurat.codemodel.dialects import scf, tt
 from ziggurat.codemodel.gpu import dialect as gpu
 from ziggurat.codemodel.gpu.options import CompileOptions
 from ziggurat.codemodel.op import Op
+from ziggurat.transforms.place.gpu_passes import PLACE
 from ziggurat.transforms.place.loop_plan import LoopPlan, Occupancy, planned
 from ziggurat.transforms.place.obstacle import Obstacle
-from ziggurat.transforms.place.passes import PLACE
 from ziggurat.transforms.place.queries import constant_of
 
 PLENTY = 200_000

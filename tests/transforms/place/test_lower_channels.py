@@ -17,9 +17,9 @@ from ziggurat.codemodel.op import Op, Value
 from ziggurat.codemodel.text.parser import parse
 from ziggurat.codemodel.types import i32
 from ziggurat.codemodel.verify import verify
-from ziggurat.transforms.place.flow import allocation, slot_index
+from ziggurat.transforms.place.gpu_passes import place
 from ziggurat.transforms.place.lower_channels import lower_channels
-from ziggurat.transforms.place.passes import place
+from ziggurat.transforms.place.memory_flow import allocation, slot_index
 
 BITS = '"1 2 4 8 16 32 72 144 288 512 1024 2048"'
 ACC = 'tensor<x64, x64, f32, "1 512 8 16 | 2 4 64 128 256 | 1024 2048 32">'

@@ -27,8 +27,8 @@ from ziggurat.codemodel.passes import Snapshot
 from ziggurat.codemodel.transform import DROP, Outcome, Rewriter, transform
 from ziggurat.codemodel.verify import verify
 from ziggurat.transforms.place.channels import proofs_of
+from ziggurat.transforms.place.gpu_passes import PLACE, place
 from ziggurat.transforms.place.hazards import hazards
-from ziggurat.transforms.place.passes import PLACE, place
 from ziggurat.transforms.place.queries import role_split
 
 STEPS = 20_000_000

@@ -9,7 +9,7 @@ import pytest
 
 import ziggurat as zg
 from ziggurat.codemodel.gpu.options import CompileOptions
-from ziggurat.transforms.place.passes import place
+from ziggurat.transforms.place.gpu_passes import place
 
 BLOCK = zg.divisible(zg.descriptor((64, 64), zg.f16))
 I32 = zg.divisible(zg.i32)

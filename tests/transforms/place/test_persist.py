@@ -22,7 +22,7 @@ from ziggurat.transforms.place.hazards import hazards
 from ziggurat.transforms.place.persist import is_persistent, make_persistent
 from ziggurat.transforms.place.prepare import prepare_for_gpu
 from ziggurat.transforms.place.raise_pointers import raise_pointers
-from ziggurat.triton.runtime.options import compile_options
+from ziggurat.triton.runtime.triton_options import compile_options
 
 OPTIONS: dict[str, Any] = {"target": "sm_90a", "num_warps": 8}
 

@@ -24,8 +24,8 @@ from ziggurat.codemodel.op import Op
 from ziggurat.codemodel.transform import DROP, transform
 from ziggurat.codemodel.types import SharedType
 from ziggurat.codemodel.verify import verify
+from ziggurat.transforms.place.gpu_passes import place
 from ziggurat.transforms.place.hazards import hazards
-from ziggurat.transforms.place.passes import place
 
 PTXAS = Path(sysconfig.get_paths()["purelib"]) / "nvidia/cu13/bin/ptxas"
 F16, F32 = zg.divisible(zg.ptr(zg.f16)), zg.divisible(zg.ptr(zg.f32))

@@ -7,7 +7,7 @@ import pytest
 import ziggurat as zg
 from ziggurat.codemodel.gpu import dialect as gpu
 from ziggurat.codemodel.gpu.options import CompileOptions
-from ziggurat.transforms.place.passes import place
+from ziggurat.transforms.place.gpu_passes import place
 from ziggurat.transforms.place.pressure import (
     MAX_VALUE_REGISTERS,
     check_registers,

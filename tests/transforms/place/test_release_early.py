@@ -15,7 +15,7 @@ from ziggurat.codemodel.gpu.options import CompileOptions
 from ziggurat.codemodel.op import Op
 from ziggurat.codemodel.verify import verify
 from ziggurat.transforms.place.channels import proofs_of
-from ziggurat.transforms.place.passes import PLACE
+from ziggurat.transforms.place.gpu_passes import PLACE
 from ziggurat.transforms.place.release_early import release_early
 
 M, N, D = 128, 64, 256

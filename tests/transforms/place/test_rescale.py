@@ -8,7 +8,7 @@ import ziggurat as zg
 from ziggurat.codemodel.gpu import dialect as gpu
 from ziggurat.codemodel.gpu.options import CompileOptions
 from ziggurat.codemodel.op import Op
-from ziggurat.transforms.place.passes import place
+from ziggurat.transforms.place.gpu_passes import place
 
 F16, N = zg.divisible(zg.ptr(zg.f16)), zg.divisible(zg.i32)
 BLOCK = zg.divisible(zg.descriptor((64, 64), zg.f16), 16)

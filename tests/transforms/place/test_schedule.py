@@ -25,7 +25,7 @@ from ziggurat.codemodel.transform import Outcome, Rewriter, transform
 from ziggurat.codemodel.types import i1
 from ziggurat.codemodel.verify import verify
 from ziggurat.transforms.place.channels import proofs_of
-from ziggurat.transforms.place.passes import PLACE
+from ziggurat.transforms.place.gpu_passes import PLACE
 from ziggurat.transforms.place.schedule import expand
 
 Golden = Callable[[str, object], None]

@@ -13,7 +13,7 @@ from ziggurat.codemodel.gpu.options import CompileOptions
 from ziggurat.codemodel.text.parser import parse
 from ziggurat.codemodel.types import SharedType, f32
 from ziggurat.transforms.place.allocate import shared_memory_error
-from ziggurat.transforms.place.passes import place
+from ziggurat.transforms.place.gpu_passes import place
 
 FILE = "test_shared_memory_error.py"
 F16, F32, I32 = (zg.divisible(zg.ptr(element)) for element in (zg.f16, zg.f32, zg.i32))

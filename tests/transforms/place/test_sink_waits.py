@@ -15,8 +15,8 @@ from ziggurat.codemodel.gpu import dialect as gpu
 from ziggurat.codemodel.gpu.options import CompileOptions
 from ziggurat.codemodel.op import Op
 from ziggurat.codemodel.verify import verify
+from ziggurat.transforms.place.gpu_passes import PLACE, place
 from ziggurat.transforms.place.hazards import hazards
-from ziggurat.transforms.place.passes import PLACE, place
 from ziggurat.transforms.place.sink_waits import sink_waits
 
 

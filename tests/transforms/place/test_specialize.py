@@ -19,7 +19,7 @@ from ziggurat.codemodel.passes import Snapshot
 from ziggurat.codemodel.text.parser import parse
 from ziggurat.codemodel.types import SharedType
 from ziggurat.codemodel.verify import verify
-from ziggurat.transforms.place.passes import PLACE, place
+from ziggurat.transforms.place.gpu_passes import PLACE, place
 from ziggurat.transforms.place.specialize import specialize
 
 Golden = Callable[[str, object], None]

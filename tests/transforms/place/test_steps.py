@@ -13,7 +13,7 @@ import pytest
 import ziggurat as zg
 from ziggurat.codemodel.gpu.options import CompileOptions
 from ziggurat.codemodel.passes import Snapshot
-from ziggurat.transforms.place.passes import PLACE, place
+from ziggurat.transforms.place.gpu_passes import PLACE, place
 
 F16, F32 = zg.divisible(zg.ptr(zg.f16), 16), zg.divisible(zg.ptr(zg.f32), 16)
 N = zg.divisible(zg.i32, 16)

@@ -16,7 +16,7 @@ from ziggurat.codemodel.op import BlockParameter, Op, OpResult
 from ziggurat.codemodel.text.parser import parse
 from ziggurat.codemodel.types import DescriptorType, SharedType
 from ziggurat.codemodel.verify import verify
-from ziggurat.transforms.place.passes import PLACE, place
+from ziggurat.transforms.place.gpu_passes import PLACE, place
 from ziggurat.transforms.place.prepare import prepare
 from ziggurat.transforms.place.tma import buffer_for, is_filled_by_tma, lower_tma, made_by, tma_accesses
 

@@ -11,7 +11,7 @@ from ziggurat.codemodel.location import Location
 from ziggurat.codemodel.op import Op
 from ziggurat.frontends.language.function import Function
 from ziggurat.frontends.language.languages import Language
-from ziggurat.frontends.triton.errors import as_triton
+from ziggurat.frontends.triton.triton_errors import as_triton
 from ziggurat.triton.experimental.gluon import language
 from ziggurat.triton.runtime.jit import JITFunction, TritonModels
 

@@ -9,7 +9,7 @@ import pytest
 
 import ziggurat as zg
 from ziggurat.backend.reference import run
-from ziggurat.backend.reference.memory import MASK_HINT
+from ziggurat.backend.reference.argument_memory import MASK_HINT
 
 WIDER = "compute the offset in 64 bits: zg.cast(…, zg.i64) of an operand"
 

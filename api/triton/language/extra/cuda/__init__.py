@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ziggurat.frontends.triton.library import SPELLED
+from ziggurat.frontends.triton.triton_library import SPELLED
 from ziggurat.triton.language.extra.cuda import libdevice as libdevice
 
 _NAMES = ("gdc_launch_dependents", "gdc_wait", "globaltimer", "num_threads", "num_warps", "smid")

@@ -15,7 +15,7 @@ from ziggurat.codemodel.assembly import LETTERS, parts_of, template_error
 from ziggurat.codemodel.errors import KernelValueError
 from ziggurat.codemodel.messages import say
 from ziggurat.codemodel.types import ConstantType, PtrType, ScalarType, Type, element_bytes, element_of
-from ziggurat.transforms.calls.constants import describe, show
+from ziggurat.transforms.calls.constant_arguments import describe, show
 from ziggurat.transforms.calls.promotion import scalar_type
 
 _KNOWN = "b (a predicate), c (8 bits), h (16), r (32), l (64), f (f32), d (f64) and n (a constant)"

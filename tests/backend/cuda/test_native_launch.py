@@ -8,7 +8,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from ziggurat.backend.cuda import native
+from ziggurat.backend.cuda import native_launch
 from ziggurat.backend.cuda.binary import Binary, LaunchMap, PtxParameter
 from ziggurat.backend.cuda.driver import load
 from ziggurat.backend.cuda.routes import Route
@@ -54,9 +54,9 @@ def driver(fake, monkeypatch):
 
     address = ctypes.cast(launch, ctypes.c_void_p).value
     fake.cuGetProcAddress = lambda symbol, version, flags: (type(fake.cuInit(0)[0])(0), address, 0)
-    native.start.cache_clear()
+    native_launch.start.cache_clear()
     yield fake
-    native.start.cache_clear()
+    native_launch.start.cache_clear()
 
 
 class Kernel:
@@ -93,7 +93,7 @@ def launches(fake):
 
 
 def test_machine_code_launches_what_python_launches(driver, monkeypatch):
-    monkeypatch.setattr(native, "_MADE", 10**6)
+    monkeypatch.setattr(native_launch, "_MADE", 10**6)
     names = ["x", "y", "n", "m", "free", "scale", "flag", "BLOCK", "none"]
     parameters = [
         KernelParameter(name, constexpr=name == "BLOCK", specialize=name not in ("y", "free")) for name in names
@@ -137,9 +137,9 @@ def ready(driver, *values, parameters=None, maps=()):
     """A kernel that was launched so often that machine code knows these arguments."""
     parameters = parameters or [KernelParameter(f"a{i}") for i in range(len(values))]
     kernel = Kernel(driver, parameters, maps).of(values)
-    for _ in range(native.BEFORE + 3):
+    for _ in range(native_launch.BEFORE + 3):
         kernel(*values)
-    assert len(driver.native) == 1 or len(driver.launches) > native.BEFORE
+    assert len(driver.native) == 1 or len(driver.launches) > native_launch.BEFORE
     driver.native.clear(), driver.launches.clear()
     return kernel
 
@@ -179,7 +179,7 @@ def test_a_dtype_that_changes_in_place_is_seen(driver):
         (lambda: {1}, lambda things: things.add(2)), (lambda: ([1], 2), lambda things: things[0].append(3)),
     ],
 )  # fmt: skip
-@pytest.mark.parametrize("before", [1, native.BEFORE + 3])
+@pytest.mark.parametrize("before", [1, native_launch.BEFORE + 3])
 def test_a_constant_that_changes_in_place_is_seen(driver, make, change, before):
     x, things = Tensor(0x1000), make()
     kernel = Kernel(driver, [KernelParameter("x"), KernelParameter("things", constexpr=True)]).of((x, things))
@@ -230,7 +230,7 @@ def test_tensor_maps_are_those_of_the_arguments(driver):
 def test_python_launches_where_there_is_no_machine_code(driver, monkeypatch):
     monkeypatch.setenv("CUDA_PYTHON_CUDA_PER_THREAD_DEFAULT_STREAM", "1")
     kernel = Kernel(driver, [KernelParameter("x")]).of([Tensor(0x1000)])
-    for _ in range(2 * native.BEFORE):
+    for _ in range(2 * native_launch.BEFORE):
         kernel(Tensor(0x1000))
     assert not driver.native and not kernel.route.plans.due
 

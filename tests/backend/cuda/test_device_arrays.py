@@ -7,9 +7,9 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from ziggurat.backend.cuda import arrays
-from ziggurat.backend.cuda.arrays import ArrayView, reader_of, view
-from ziggurat.backend.cuda.memory import DeviceArray
+from ziggurat.backend.cuda import device_arrays
+from ziggurat.backend.cuda.device_arrays import ArrayView, reader_of, view
+from ziggurat.backend.cuda.device_memory import DeviceArray
 from ziggurat.codemodel.errors import LaunchError
 from ziggurat.codemodel.types import SCALARS, bf16, f8e4m3, f8e5m2, f16, f32, i1, u8
 
@@ -64,10 +64,10 @@ def test_elements_that_kernels_lack(array):
 
 def dlpack_array(code, bits, *, kind=2, versioned=False, lanes=1, data=0x3000, offset=0x10):
     """An array on device 1."""
-    tensor = arrays._Tensor(data, kind, 1, 1, code, bits, lanes, None, None, offset)
+    tensor = device_arrays._Tensor(data, kind, 1, 1, code, bits, lanes, None, None, offset)
     values, name = tensor, b"dltensor"
     if versioned:
-        values, name = arrays._Versioned(1, 0, None, None, 0, tensor), b"dltensor_versioned"
+        values, name = device_arrays._Versioned(1, 0, None, None, 0, tensor), b"dltensor_versioned"
     new = ctypes.pythonapi.PyCapsule_New
     new.restype, new.argtypes = ctypes.py_object, [ctypes.c_void_p, ctypes.c_char_p, ctypes.c_void_p]
     capsule = new(ctypes.addressof(values), name, None)
@@ -89,15 +89,15 @@ def dlpack_array(code, bits, *, kind=2, versioned=False, lanes=1, data=0x3000, o
 def test_element_types(code, bits, element, versioned):
     """The address is that of the first element: the memory's, and the offset. Both forms of the structure are read."""
     array = dlpack_array(code, bits, versioned=versioned)
-    assert arrays.dlpack_view(array) == ArrayView(0x3010, element, 1)
-    assert arrays.view(array, "x") == ArrayView(0x3010, element, 1)
+    assert device_arrays.dlpack_view(array) == ArrayView(0x3010, element, 1)
+    assert device_arrays.view(array, "x") == ArrayView(0x3010, element, 1)
 
 
 @pytest.mark.parametrize(("kind", "values"), [(2, True), (13, True), (1, False), (10, False)])
 def test_only_the_memory_of_gpus_is_seen(kind, values):
     """CUDA's memory and managed memory count; the host's and that of other devices do not."""
     array = dlpack_array(2, 16, kind=kind)
-    assert arrays.dlpack_view(array) == (ArrayView(0x3010, f16, 1) if values else None)
+    assert device_arrays.dlpack_view(array) == (ArrayView(0x3010, f16, 1) if values else None)
     assert (reader_of(array) is not None) == values
 
 
@@ -105,22 +105,22 @@ def test_only_the_memory_of_gpus_is_seen(kind, values):
 def test_elements_of_capsules_that_kernels_lack(code, bits, lanes):
     """Complex numbers, floats and integers of other widths, the other floats of 8 bits, and vectors."""
     array = dlpack_array(code, bits, lanes=lanes)
-    assert arrays.dlpack_view(array) is None
+    assert device_arrays.dlpack_view(array) is None
     with pytest.raises(LaunchError, match=r"'x' is an array of .*, which kernels do not have"):
-        arrays.view(array, "x")
+        device_arrays.view(array, "x")
 
 
 def test_an_array_without_elements_has_no_address():
     array = dlpack_array(2, 32, data=None, offset=0)
-    assert arrays.dlpack_view(array) == ArrayView(0, f32, 1)
+    assert device_arrays.dlpack_view(array) == ArrayView(0, f32, 1)
 
 
 def test_an_array_is_asked_anew_each_time():
     """The capsule is released after each read."""
     array, other = dlpack_array(2, 32), dlpack_array(2, 32, data=0x5000)
-    assert arrays.dlpack_view(array) == ArrayView(0x3010, f32, 1)
+    assert device_arrays.dlpack_view(array) == ArrayView(0x3010, f32, 1)
     array.__dlpack__ = other.__dlpack__
-    assert arrays.dlpack_view(array) == ArrayView(0x5010, f32, 1)
+    assert device_arrays.dlpack_view(array) == ArrayView(0x5010, f32, 1)
 
 
 def test_a_library_that_exports_arrays_of_the_current_device_alone(fake):
@@ -135,11 +135,11 @@ def test_a_library_that_exports_arrays_of_the_current_device_alone(fake):
         return whole(**options)
 
     array.__dlpack__ = given
-    assert arrays.dlpack_view(array) == ArrayView(0x3010, f32, 1)
+    assert device_arrays.dlpack_view(array) == ArrayView(0x3010, f32, 1)
     assert len(requested) == 2 and requested[1] == 101 and fake.context != 101
     array.__dlpack_device__ = lambda: (2, 0)
     with pytest.raises(BufferError, match="another device"):
-        arrays.dlpack_view(array)
+        device_arrays.dlpack_view(array)
 
 
 @pytest.mark.parametrize(
@@ -148,7 +148,7 @@ def test_a_library_that_exports_arrays_of_the_current_device_alone(fake):
 )
 def test_the_stream_of_an_array_is_waited_for_unless_it_is_ours(monkeypatch, own, stream, waits):
     streams = []
-    monkeypatch.setattr(arrays.driver, "own_stream", lambda: own)
-    monkeypatch.setattr(arrays, "_after", streams.append)
-    assert arrays.protocol_address(Protocol("<f4", stream=stream)) == 0x1000
+    monkeypatch.setattr(device_arrays.driver, "own_stream", lambda: own)
+    monkeypatch.setattr(device_arrays, "_after", streams.append)
+    assert device_arrays.protocol_address(Protocol("<f4", stream=stream)) == 0x1000
     assert streams == [stream] * waits

@@ -8,8 +8,8 @@ import attrs
 
 from ziggurat.codemodel.messages import NOUNS, Words
 from ziggurat.frontends.language.languages import EXPLICIT, Language
+from ziggurat.frontends.triton_c.c_library import BINARY
 from ziggurat.frontends.triton_c.declared import spelled
-from ziggurat.frontends.triton_c.library import BINARY
 
 _OPERATORS: Final[dict[str, str]] = {
     **{call.removeprefix("zg."): sign for sign, call in BINARY.items() if call.startswith("zg.")},

@@ -23,7 +23,7 @@ def code_of(model: Op, name: str, *, check: bool, tolerant: bool, fast_math: boo
     from ziggurat.backend.cpu.runtime.kernels import restored, stored
     from ziggurat.backend.cpu.runtime.loading import host, linking
     from ziggurat.backend.cpu.runtime.objects import Objects
-    from ziggurat.backend.cuda.keys import compiler_version
+    from ziggurat.backend.cuda.cache_keys import compiler_version
 
     options = CpuOptions(*host(), check, tolerant, fast_math, line_info=bool(folder()))
     facts = f"{compiler_version()}\n{options}\n{to_text(model, locations=True)}"

@@ -11,8 +11,8 @@ from typing import Any, Final
 import numpy as np
 
 from ziggurat.backend.cuda import driver
-from ziggurat.backend.cuda.arrays import stream_in_use
-from ziggurat.backend.cuda.memory import empty
+from ziggurat.backend.cuda.device_arrays import stream_in_use
+from ziggurat.backend.cuda.device_memory import empty
 from ziggurat.backend.launch.timing import MODES, host_times
 from ziggurat.codemodel.errors import LaunchError
 from ziggurat.codemodel.types import u8

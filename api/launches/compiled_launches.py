@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from ziggurat.backend.cuda.arrays import reader_of, view
+from ziggurat.backend.cuda.device_arrays import reader_of, view
 from ziggurat.backend.cuda.launch import devices_of, one_device
 from ziggurat.backend.launch.arrays import address, as_array, elements, is_array, number_type, on_gpu
 from ziggurat.backend.launch.descriptors import TensorDescriptor

@@ -8,7 +8,7 @@ import ziggurat as zg
 from ziggurat.backend.reference.run import run
 from ziggurat.codemodel.dialects import cpu, tt
 from ziggurat.transforms.cpu.allocate import allocate
-from ziggurat.transforms.cpu.passes import LOWER, lower
+from ziggurat.transforms.cpu.cpu_passes import LOWER, lower
 
 K = zg.CompareKind
 

@@ -27,7 +27,7 @@ from ziggurat.triton.backends.compiler import GPUTarget
 from ziggurat.triton.compiler import dumps
 from ziggurat.triton.compiler.sources import ASTSource
 from ziggurat.triton.runtime.driver import CudaDriver, driver
-from ziggurat.triton.runtime.options import DEFAULTS
+from ziggurat.triton.runtime.triton_options import DEFAULTS
 
 if TYPE_CHECKING:
     from ziggurat.backend.cuda.binary import Binary
@@ -359,7 +359,7 @@ class CompiledKernel:
     @functools.cached_property
     def base_hash(self) -> str:
         """The hash of the kernel with its own stages: the folder of its files in `dump_dir` and `override_dir`."""
-        from ziggurat.backend.cuda.keys import key
+        from ziggurat.backend.cuda.cache_keys import key
 
         return key(self._own_model, self.options)
 

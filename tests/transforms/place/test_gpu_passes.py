@@ -23,7 +23,7 @@ from ziggurat.codemodel.gpu import dialect as gpu
 from ziggurat.codemodel.gpu.options import CompileOptions
 from ziggurat.codemodel.op import Op
 from ziggurat.codemodel.passes import Snapshot
-from ziggurat.transforms.place.passes import place
+from ziggurat.transforms.place.gpu_passes import place
 
 Shape = tuple[int, ...]
 # The type of a variable: (dtype, shape), with a dtype like "*f16" for pointers; of a tuple, the types of its parts.

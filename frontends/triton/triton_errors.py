@@ -9,7 +9,7 @@ from typing import Any
 
 from ziggurat.codemodel.errors import KernelErrors, KernelSyntaxError, StaticAssertionError, ZigguratError
 from ziggurat.codemodel.location import Location
-from ziggurat.frontends.language.words import TRITON
+from ziggurat.frontends.language.wording import TRITON
 
 
 class TritonError(Exception):

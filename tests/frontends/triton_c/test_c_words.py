@@ -7,7 +7,7 @@ import ziggurat as zg
 import ziggurat.triton as triton
 import ziggurat.triton.language as tl
 from ziggurat.codemodel.types import PtrType, TensorType, f16, f32, u8
-from ziggurat.frontends.triton_c.words import WORDS
+from ziggurat.frontends.triton_c.c_words import WORDS
 
 
 def test_a_launch_reports_errors_in_the_words_of_c():

@@ -12,7 +12,7 @@ from ziggurat.frontends.language.languages import Spelling
 from ziggurat.frontends.language.signature import signature_of
 from ziggurat.frontends.library import random
 from ziggurat.frontends.reflection import reader
-from ziggurat.frontends.triton import calls as tl
+from ziggurat.frontends.triton import language_calls as tl
 from ziggurat.frontends.triton.compile_time import constexpr_function
 from ziggurat.frontends.triton.language import TRITON
 from ziggurat.frontends.triton.spelling import METHODS, SPELLED, declare_spelling

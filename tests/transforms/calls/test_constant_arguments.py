@@ -11,7 +11,7 @@ from ziggurat.codemodel.errors import KernelTypeError
 from ziggurat.codemodel.types import PtrType, f32, i32
 from ziggurat.frontends.language import SIGNATURES, CompareKind
 from ziggurat.frontends.library import COMBINE
-from ziggurat.transforms.calls.constants import FunctionName, as_argument
+from ziggurat.transforms.calls.constant_arguments import FunctionName, as_argument
 
 FUNCTION = FunctionName("sum", COMBINE["sum"].model)
 
@@ -70,7 +70,7 @@ def test_what_is_not_a_constant_parameter_is_not_checked():
 
 def test_every_kind_of_constant_in_the_language_is_checked():
     kinds = {p.takes for signature in SIGNATURES.values() for p in signature.parameters if p.constexpr}
-    from ziggurat.transforms.calls.constants import _KINDS
+    from ziggurat.transforms.calls.constant_arguments import _KINDS
 
     assert kinds - set(_KINDS) == {"ConstAny"}
 

@@ -12,11 +12,11 @@ import pytest
 
 import ziggurat as zg
 from ziggurat.backend.ptx.assemble import to_llvm
-from ziggurat.backend.simulator.matrix import fragment_a, fragment_b, fragment_c
+from ziggurat.backend.simulator.matrix_units import fragment_a, fragment_b, fragment_c
 from ziggurat.backend.simulator.shared import SimulationError
 from ziggurat.backend.simulator.simulate import simulate
 from ziggurat.codemodel.gpu.options import CompileOptions
-from ziggurat.transforms.place.passes import place
+from ziggurat.transforms.place.gpu_passes import place
 
 
 @pytest.mark.parametrize("m, k, per", [

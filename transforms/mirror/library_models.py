@@ -9,7 +9,7 @@ from ziggurat.codemodel.op import expect
 from ziggurat.codemodel.types import Type
 from ziggurat.frontends.library import LIBRARY
 from ziggurat.transforms.attribution.attribute import Attributor
-from ziggurat.transforms.calls.constants import FunctionName
+from ziggurat.transforms.calls.constant_arguments import FunctionName
 from ziggurat.transforms.mirror.mirror import mirror
 from ziggurat.transforms.simplify.dce import remove_unused
 

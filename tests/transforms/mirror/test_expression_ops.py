@@ -9,7 +9,7 @@ from ziggurat.codemodel.builder import Builder
 from ziggurat.codemodel.types import PtrType, TupleType, f32, i1, i32, i64
 from ziggurat.transforms.attribution import attribute, constant
 from ziggurat.transforms.attribution.attribute import Attributor
-from ziggurat.transforms.calls.constants import FunctionName
+from ziggurat.transforms.calls.constant_arguments import FunctionName
 from ziggurat.transforms.calls.emit import flatten_types, packed_type
 from ziggurat.transforms.mirror import mirror
 from ziggurat.transforms.mirror.mirror import FunctionMirror, ModuleMirror

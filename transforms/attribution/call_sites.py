@@ -33,7 +33,7 @@ from ziggurat.transforms.attribution.objects import (
 )
 from ziggurat.transforms.calls import RULES, Rule, Typing
 from ziggurat.transforms.calls.builtins import BUILTINS
-from ziggurat.transforms.calls.constants import FunctionName, HostObject, as_argument, describe
+from ziggurat.transforms.calls.constant_arguments import FunctionName, HostObject, as_argument, describe
 from ziggurat.transforms.calls.foreign_floats import check_supported
 from ziggurat.transforms.calls.lattice import (
     ERROR,

@@ -6,7 +6,7 @@ import pytest
 
 from ziggurat.codemodel.errors import KernelValueError
 from ziggurat.codemodel.types import PtrType, ScalarType, TensorType, f16, f32, f64, i1, i8, i16, i32, i64, u8
-from ziggurat.transforms.calls.assembly import check_assembly, per_register
+from ziggurat.transforms.calls.assembly_constraints import check_assembly, per_register
 from ziggurat.transforms.calls.promotion import constant
 
 P = PtrType(f32)

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from ziggurat.backend.cuda.arrays import layout, place_of, reader_of, view
+from ziggurat.backend.cuda.device_arrays import layout, place_of, reader_of, view
 from ziggurat.backend.cuda.driver import STREAMS, check, cuda, current_device, on_device, own_stream
 from ziggurat.backend.launch.arrays import elements, on_gpu
 from ziggurat.codemodel.errors import LaunchError

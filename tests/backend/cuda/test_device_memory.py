@@ -8,9 +8,9 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from ziggurat.backend.cuda import arrays
+from ziggurat.backend.cuda import device_arrays
+from ziggurat.backend.cuda.device_memory import ArrayMemory, DeviceArray, Saved, element_type, empty, to_device, to_host
 from ziggurat.backend.cuda.driver import using_stream
-from ziggurat.backend.cuda.memory import ArrayMemory, DeviceArray, Saved, element_type, empty, to_device, to_host
 from ziggurat.codemodel.errors import KernelRuntimeError, LaunchError
 from ziggurat.codemodel.types import bf16, f8e4m3, f16, f32, i1
 
@@ -237,7 +237,7 @@ def dlpack_array(shape, strides):
         for n in (shape, None if strides is None else [stride // 4 for stride in strides])
     ]
     places = [None if n is None else ctypes.addressof(n) for n in numbers]
-    values = arrays._Tensor(0x5000, 2, 0, len(shape), 2, 32, 1, *places, 0)
+    values = device_arrays._Tensor(0x5000, 2, 0, len(shape), 2, 32, 1, *places, 0)
     new = ctypes.pythonapi.PyCapsule_New
     new.restype, new.argtypes = ctypes.py_object, [ctypes.c_void_p, ctypes.c_char_p, ctypes.c_void_p]
     capsule = new(ctypes.addressof(values), b"dltensor", None)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from ziggurat.backend.simulator.memory import SHIFT, SimulatedMemory
+from ziggurat.backend.simulator.simulated_memory import SHIFT, SimulatedMemory
 from ziggurat.codemodel.errors import SimulationError
 
 ALL = np.ones(64, np.bool_)

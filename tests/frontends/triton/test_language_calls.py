@@ -5,7 +5,7 @@ import pytest
 
 import ziggurat.triton as triton
 import ziggurat.triton.language as tl
-from ziggurat.frontends.triton.library import METHODS, SPELLED
+from ziggurat.frontends.triton.triton_library import METHODS, SPELLED
 from ziggurat.triton.language.extra import libdevice
 
 # The names of `triton.language.__all__` in release 3.6 that are calls.

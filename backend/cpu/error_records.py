@@ -8,8 +8,8 @@ import numpy as np
 
 from ziggurat.backend.cpu.code import CpuCode
 from ziggurat.backend.cpu.sites import READ_ONLY, STRAY
+from ziggurat.backend.reference.argument_memory import MASK_HINT, Array, ArrayArgument, outside, stray_outcome
 from ziggurat.backend.reference.control import WAITS
-from ziggurat.backend.reference.memory import MASK_HINT, Array, ArrayArgument, outside, stray_outcome
 from ziggurat.codemodel.errors import KernelRuntimeError, MemoryAccessError, warn
 from ziggurat.codemodel.types import SCALARS
 

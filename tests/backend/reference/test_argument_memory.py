@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from ziggurat.backend.reference import tensors
-from ziggurat.backend.reference.memory import ArgumentRegion, ArrayArgument, Memory, real_addresses
+from ziggurat.backend.reference.argument_memory import ArgumentRegion, ArrayArgument, Memory, real_addresses
 from ziggurat.backend.reference.run import run
 from ziggurat.codemodel import dialects  # noqa: F401
 from ziggurat.codemodel.errors import KernelRuntimeError, LaunchError, MemoryAccessError
