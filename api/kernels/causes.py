@@ -11,7 +11,6 @@ from ziggurat.codemodel.errors import KernelTypeError, ZigguratError, shown
 from ziggurat.codemodel.graphs import reached
 from ziggurat.codemodel.op import Op, OpResult, Value
 from ziggurat.codemodel.types import ConstantType, PtrType, Type
-from ziggurat.transforms.calls.constant_arguments import HostObject
 
 _SUMS = ("zg.add", "zg.sub")
 
@@ -45,6 +44,8 @@ def _summands(value: Value) -> Sequence[Value]:
 
 def _described(argument: Any, type_: Type) -> str:
     """An argument in a message."""
+    from ziggurat.transforms.calls.constant_arguments import HostObject  # `import ziggurat` loads no transforms.
+
     if isinstance(type_, PtrType):
         return f"an array of {type_.pointee}"
     if isinstance(type_, ConstantType) and type(argument) not in (list, bytes):
