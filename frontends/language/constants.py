@@ -93,16 +93,17 @@ class constexpr:
         return self.value(*arguments, **keywords)
 
 
-def _plain(value: Any) -> Any:
+def constexpr_value(value: Any) -> Any:
+    """The value in a `tl.constexpr`; any other object itself. A dtype of Triton's stays one: see `unwrapped`."""
     return value.value if isinstance(value, constexpr) else value  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType]
 
 
 def _binary(apply: Callable[[Any, Any], Any]) -> Callable[[constexpr, Any], constexpr]:
-    return lambda self, other: constexpr(apply(self.value, _plain(other)))
+    return lambda self, other: constexpr(apply(self.value, constexpr_value(other)))
 
 
 def _reflected(apply: Callable[[Any, Any], Any]) -> Callable[[constexpr, Any], constexpr]:
-    return lambda self, other: constexpr(apply(_plain(other), self.value))
+    return lambda self, other: constexpr(apply(constexpr_value(other), self.value))
 
 
 def _unary(apply: Callable[[Any], Any]) -> Callable[[constexpr], constexpr]:

@@ -79,31 +79,26 @@ class dtype:
     @property
     def int_bitwidth(self) -> int:
         """The number of bits of an integer."""
-        return self._of_int().bits
+        return self._scalar(is_float=False).bits
 
     @property
     def int_signedness(self) -> SIGNEDNESS:
         """Whether an integer has a sign. int1 has none."""
-        return self.SIGNEDNESS.SIGNED if self._of_int().signed else self.SIGNEDNESS.UNSIGNED
+        return self.SIGNEDNESS.SIGNED if self._scalar(is_float=False).signed else self.SIGNEDNESS.UNSIGNED
 
     @property
     def fp_mantissa_width(self) -> int:
         """The number of bits of a float's mantissa, without the leading one."""
-        return _FOREIGN[self.name][0] if self.name in _FOREIGN else self._of_float().format.mantissa_bits
+        return _FOREIGN[self.name][0] if self.name in _FOREIGN else self._scalar(is_float=True).format.mantissa_bits
 
     @property
     def exponent_bias(self) -> int:
         """The bias of a float's exponent."""
-        return _FOREIGN[self.name][1] if self.name in _FOREIGN else self._of_float().format.bias
+        return _FOREIGN[self.name][1] if self.name in _FOREIGN else self._scalar(is_float=True).format.bias
 
-    def _of_int(self) -> ScalarType:
-        if not isinstance(self.value, ScalarType) or self.value.is_float:
-            raise AttributeError(f"'{self}' is not an integer type")
-        return self.value
-
-    def _of_float(self) -> ScalarType:
-        if not isinstance(self.value, ScalarType) or self.value.is_int:
-            raise AttributeError(f"'{self}' is not a floating-point type")
+    def _scalar(self, is_float: bool) -> ScalarType:
+        if not isinstance(self.value, ScalarType) or (self.value.is_int if is_float else self.value.is_float):
+            raise AttributeError(f"'{self}' is not {'a floating-point' if is_float else 'an integer'} type")
         return self.value
 
     def is_fp8(self) -> bool:
@@ -140,11 +135,11 @@ class dtype:
 
     def get_int_max_value(self) -> int:
         """The largest integer of the type."""
-        return self._of_int().limits[1]
+        return self._scalar(is_float=False).limits[1]
 
     def get_int_min_value(self) -> int:
         """The smallest integer of the type."""
-        return self._of_int().limits[0]
+        return self._scalar(is_float=False).limits[0]
 
     def is_block(self) -> bool:
         """Whether it is the type of a tensor."""

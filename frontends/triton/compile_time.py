@@ -9,7 +9,7 @@ from collections.abc import Callable
 from typing import Any, TypeVar, cast
 
 from ziggurat.frontends.language.aggregates import is_constant_field
-from ziggurat.frontends.language.constants import constexpr
+from ziggurat.frontends.language.constants import constexpr, constexpr_value
 from ziggurat.frontends.language.function import Function
 from ziggurat.frontends.reflection.functions import reader
 from ziggurat.frontends.triton.function_sources import JITCallable, digest, require_stable
@@ -34,15 +34,12 @@ class ConstexprFunction(JITCallable):
         return digest(self.src)
 
     def __call__(self, *arguments: Any, **keywords: Any) -> Any:
-        return self.fn(*map(_value_of, arguments), **{name: _value_of(value) for name, value in keywords.items()})
+        return self.fn(
+            *map(constexpr_value, arguments), **{name: constexpr_value(value) for name, value in keywords.items()}
+        )
 
     def __get__(self, thing: Any, owner: type | None = None) -> Any:
         return self if thing is None else types.MethodType(self, thing)
-
-
-def _value_of(value: Any) -> Any:
-    """The value in a `tl.constexpr`. A dtype of Triton's stays one."""
-    return value.value if isinstance(value, constexpr) else value
 
 
 def constexpr_function(fn: Callable[..., Any]) -> ConstexprFunction:
@@ -76,8 +73,8 @@ class Initializer(TritonFunction):
 
     @functools.cached_property
     def signature(self) -> inspect.Signature:
-        plain = inspect.signature(self.fn)
-        return plain.replace(parameters=[*plain.parameters.values()][1:])
+        constexpr_value = inspect.signature(self.fn)
+        return constexpr_value.replace(parameters=[*constexpr_value.parameters.values()][1:])
 
 
 def aggregate(cls: type[T]) -> type[T]:

@@ -91,8 +91,7 @@ def show(value: Any) -> Part:
 
 def listed(values: Iterable[Any]) -> Part:
     """Constants as they are written in a kernel, with commas between them."""
-    items = tuple(values)
-    return Part(lambda words: ", ".join(_constant(value, words) for value in items))
+    return joined(", ", *map(show, values))
 
 
 def one_of(types: Iterable[Type], separator: str = ", ") -> Part:
@@ -102,8 +101,7 @@ def one_of(types: Iterable[Type], separator: str = ", ") -> Part:
 
 def describe_all(types: Iterable[Type]) -> Part:
     """Attributed types with "and" between them."""
-    items = tuple(types)
-    return Part(lambda words: " and ".join(_described(type_, words) for type_ in items))
+    return joined(" and ", *map(describe, types))
 
 
 def describe(type_: Type) -> Part:

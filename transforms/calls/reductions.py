@@ -265,17 +265,12 @@ def _best_index(name: str, emit: Emitter, result: Type, x: Operand, along: Any, 
     return _find(emit, name, x, along, tie_left, keep)[1]
 
 
-def _values(x: Operand) -> list[Value]:
-    return [part.value for part in split_operand(x)] if isinstance(x.value, tuple) else [x.value]
-
-
-def _reduce_by(emit: Emitter, result: Type, x: Operand, along: Any, function: Any, keep: bool) -> Built:
-    results = _along(emit, function.symbol.rsplit(".", 1)[-1], _values(x), along, keep)
-    return tuple(results) if isinstance(x.value, tuple) else results[0]
-
-
-def _scan_by(emit: Emitter, result: Type, x: Operand, along: Any, function: Any, reverse: bool) -> Built:
-    results = _scan(emit, function.symbol.rsplit(".", 1)[-1], _values(x), along, reverse)
+def _by_function(
+    apply: Callable[..., list[Value]], emit: Emitter, result: Type, x: Operand, along: Any, function: Any, flag: bool
+) -> Built:
+    """A reduction, whose flag keeps the axis, or a scan, whose flag reverses it, with a function of the kernel's."""
+    parts = [part.value for part in split_operand(x)] if isinstance(x.value, tuple) else [x.value]
+    results = apply(emit, function.symbol.rsplit(".", 1)[-1], parts, along, flag)
     return tuple(results) if isinstance(x.value, tuple) else results[0]
 
 
@@ -329,8 +324,8 @@ _FAMILIES: list[tuple[Callable[..., Type], Builds, tuple[str, ...]]] = [
 RULES = {
     **{name: Rule(type_of, partial(build, name)) for type_of, build, names in _FAMILIES for name in names},
     **{f"cum{name}": Rule(_running, partial(_run, name)) for name in (*_TOTALS, "max", "min")},
-    "reduce": Rule(_reduced_by, _reduce_by),
-    "associative_scan": Rule(_scanned_by, _scan_by),
+    "reduce": Rule(_reduced_by, partial(_by_function, _along)),
+    "associative_scan": Rule(_scanned_by, partial(_by_function, _scan)),
     "sort": Rule(_sorted, body=LIBRARY["sort"]),
     "argsort": Rule(_sorted, body=LIBRARY["argsort"]),
     "topk": Rule(_first, body=LIBRARY["topk"]),
