@@ -49,3 +49,23 @@ def test_a_truth_value_is_zero_or_one(element):
     out = np.zeros(1, element.dtype)
     zg.run(tt.Func("k", builder.finish()), 1, out, True)
     assert float(out[0]) == 1.0
+
+
+@pytest.mark.parametrize(
+    ("source", "number", "target", "expected"),
+    [
+        (zg.f32, 3e9, zg.u32, 3_000_000_000), (zg.f64, 1.5e19, zg.u64, 15_000_000_000_000_000_000),
+        (zg.f32, -3.7, zg.i8, -3), (zg.f32, 200.0, zg.u8, 200), (zg.u32, 3_000_000_000, zg.f64, 3e9),
+        (zg.i32, -5, zg.f32, -5.0), (zg.u8, 200, zg.i32, 200), (zg.i8, -56, zg.i32, -56), (zg.u8, 200, zg.u64, 200),
+        (zg.i8, -1, zg.u16, 65535), (zg.u32, (1 << 32) - 1, zg.i8, -1), (zg.f8e4m3, -3.5, zg.i32, -3),
+        (zg.bf16, 3.0, zg.f16, 3.0), (zg.i32, -1, zg.u32, (1 << 32) - 1),
+    ],
+)  # fmt: skip
+def test_a_cast_counts_as_the_types_do(source, number, target, expected):
+    builder = Builder.root([zg.ptr(target), zg.ptr(source)])
+    into, start = builder.parameters
+    builder.add(tt.Store(into, cast(builder, builder.add(tt.Load(start)), target)))
+    builder.add(tt.Return([]))
+    out = np.zeros(1, target.dtype)
+    zg.run(tt.Func("k", builder.finish()), 1, out, np.array([number]).astype(source.dtype))
+    assert out[0] == expected

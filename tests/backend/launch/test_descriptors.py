@@ -219,3 +219,12 @@ def test_types_that_no_kernel_takes(arguments, message, hint):
         zg.descriptor(*arguments)
     assert message in error.value.summary
     assert (hint is None and error.value.hint is None) or (hint is not None and hint in str(error.value.hint))
+
+
+def test_descriptors_have_up_to_five_axes():
+    for rank in range(1, 6):
+        x = np.zeros((2,) * (rank - 1) + (8,), np.float32)
+        assert TensorDescriptor(x, x.shape).shape == x.shape
+        assert TensorDescriptor(x, x.shape, shape=x.shape, strides=[s // 4 for s in x.strides]).strides[-1] == 1
+    with pytest.raises(LaunchError, match="1 to 5"):
+        TensorDescriptor(np.zeros((2,) * 5 + (8,), np.float32), (2,) * 5 + (8,))

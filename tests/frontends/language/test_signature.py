@@ -1,5 +1,6 @@
 """Binding arguments, and the errors of arguments that do not fit."""
 
+import inspect
 from typing import Any
 
 import pytest
@@ -8,6 +9,8 @@ import ziggurat as zg
 from ziggurat.codemodel.errors import KernelTypeError
 from ziggurat.frontends.language import SIGNATURES
 from ziggurat.frontends.language.signature import REQUIRED, active_recorder, call
+from ziggurat.frontends.library import LIBRARY
+from ziggurat.triton import language as tl
 
 
 def message(name: str, *arguments: object, **keywords: object) -> str:
@@ -102,3 +105,18 @@ def test_a_call_is_declared_once():
 def test_a_call_shows_its_signature_and_documentation():
     assert repr(zg.cdiv) == "<zg.cdiv(x, div)>"
     assert (zg.cdiv.__doc__ or "").startswith("The quotient rounded up")
+
+
+def test_all_signatures_with_their_defaults(golden):
+    golden("signatures", "\n".join(str(signature) for signature in SIGNATURES.values()))
+    functions = [(name, getattr(tl, name)) for name in sorted(dir(tl)) if not name.startswith("_")]
+    signatures = [f"{name}{inspect.signature(f)}" for name, f in functions if callable(f) and not isinstance(f, type)]
+    golden("signatures_of_triton", "\n".join(signatures))
+
+
+def test_functions_of_the_library_have_the_defaults_of_their_calls():
+    for name, function in LIBRARY.items():
+        defaults = {parameter.name: parameter.default for parameter in SIGNATURES[name].parameters}
+        for parameter in inspect.signature(function.fn).parameters.values():
+            if parameter.default is not inspect.Parameter.empty:
+                assert defaults[parameter.name] == parameter.default, (name, parameter.name)
