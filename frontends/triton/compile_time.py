@@ -73,8 +73,8 @@ class Initializer(TritonFunction):
 
     @functools.cached_property
     def signature(self) -> inspect.Signature:
-        constexpr_value = inspect.signature(self.fn)
-        return constexpr_value.replace(parameters=[*constexpr_value.parameters.values()][1:])
+        plain = inspect.signature(self.fn)
+        return plain.replace(parameters=[*plain.parameters.values()][1:])
 
 
 def aggregate(cls: type[T]) -> type[T]:

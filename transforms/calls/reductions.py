@@ -269,9 +269,10 @@ def _by_function(
     apply: Callable[..., list[Value]], emit: Emitter, result: Type, x: Operand, along: Any, function: Any, flag: bool
 ) -> Built:
     """A reduction, whose flag keeps the axis, or a scan, whose flag reverses it, with a function of the kernel's."""
-    parts = [part.value for part in split_operand(x)] if isinstance(x.value, tuple) else [x.value]
-    results = apply(emit, function.symbol.rsplit(".", 1)[-1], parts, along, flag)
-    return tuple(results) if isinstance(x.value, tuple) else results[0]
+    is_tuple = isinstance(x.value, tuple)
+    values: list[Value] = [part.value for part in split_operand(x)] if is_tuple else [x.value]
+    results = apply(emit, function.symbol.rsplit(".", 1)[-1], values, along, flag)
+    return tuple(results) if is_tuple else results[0]
 
 
 def _run(name: str, emit: Emitter, result: Type, x: Operand, along: Any, reverse: bool, _dtype: Any = None) -> Value:
