@@ -104,21 +104,19 @@ def intervals_of(module: gpu.Module) -> list[Interval]:
     """The live ranges of the buffers of a GPU model, in the order of the model."""
     ops = list(module.walk())
     # For each op: its number, and that of the last op inside it.
-    numbers: dict[Value, tuple[int, int]] = {
-        op.result: (at, at + sum(1 for _ in op.walk()) - 1) for at, op in enumerate(ops)
-    }
+    numbers: dict[Op, tuple[int, int]] = {op: (at, at + sum(1 for _ in op.walk()) - 1) for at, op in enumerate(ops)}
     loops = sorted(_loops(module, numbers))
     complete = [op for op in ops if isinstance(op, tuple(WAITS.values())) and not getattr(op, "pending", 0)]
     intervals: list[Interval] = []
     for op in ops:
         if isinstance(op, gpu.LocalAlloc):
-            start = numbers[op.result][0]
+            start = numbers[op][0]
             end = max([start, *_ends(op.result, numbers, ops[0], complete)])
             if any(isinstance(user, gpu.ClusterStore) for user in users_of(op.result)):
                 start, end = 0, len(ops)  # Other CTAs, which may be ahead or behind, write to it.
             intervals.append(Interval(op, start, end, scope_of(op)))
-    reads = [numbers[op.result][0] for op in ops if isinstance(op, gpu.LocalLoad | gpu.LocalGather)]
-    stores = [numbers[op.result][0] for op in ops if isinstance(op, gpu.LocalStore)]
+    reads = [numbers[op][0] for op in ops if isinstance(op, gpu.LocalLoad | gpu.LocalGather)]
+    stores = [numbers[op][0] for op in ops if isinstance(op, gpu.LocalStore)]
     for interval in intervals:
         _extend(interval, loops)
         if interval.size <= SMALL:
@@ -129,17 +127,17 @@ def intervals_of(module: gpu.Module) -> list[Interval]:
     return intervals
 
 
-def _loops(module: gpu.Module, numbers: dict[Value, tuple[int, int]]) -> Iterable[tuple[int, int]]:
+def _loops(module: gpu.Module, numbers: dict[Op, tuple[int, int]]) -> Iterable[tuple[int, int]]:
     """The numbers of the first and the last op of each loop."""
     for op in module.walk():
         if isinstance(op, scf.For | scf.While):
-            yield numbers[op.result]
+            yield numbers[op]
         for body in op.bodies:
             order: dict[Block, int] = {block: at for at, block in enumerate(body.blocks)}
             for block in body.blocks:
                 for following in block.successors:
                     if order[following] <= order[block]:  # In reverse postorder, that is a back edge.
-                        yield numbers[following.ops[0].result][0], numbers[block.terminator.result][1]
+                        yield numbers[following.ops[0]][0], numbers[block.terminator][1]
 
 
 def _extend(interval: Interval, loops: Sequence[tuple[int, int]]) -> None:
@@ -148,14 +146,14 @@ def _extend(interval: Interval, loops: Sequence[tuple[int, int]]) -> None:
         interval.end = max(ends)
 
 
-def _ends(buffer: Value, numbers: Mapping[Value, tuple[int, int]], root: Op, complete: Sequence[Op]) -> Iterable[int]:
+def _ends(buffer: Value, numbers: Mapping[Op, tuple[int, int]], root: Op, complete: Sequence[Op]) -> Iterable[int]:
     """The numbers of the ops after which uses of a buffer are over. `complete` has the ops that wait for all ops."""
-    last = numbers[root.result][1]
+    last = numbers[root][1]
     for user in users_of(buffer):
         if not user.NAME.startswith("gpu."):
             yield last  # Control flow passes it on, and it is not followed.
         else:
-            number = numbers[user.result][0]
+            number = numbers[user][0]
             waits = WAITS.get(type(user))
             if waits is None:
                 yield number
@@ -166,7 +164,7 @@ def _ends(buffer: Value, numbers: Mapping[Value, tuple[int, int]], root: Op, com
                 ends = [op for op in ends if allocation(op.operands[0]) is mine]
             # Every load of TMA is waited for: after it, or in the next iteration of its loop.
             never = number if isinstance(user, gpu.TmaLoad) else last
-            yield min((n for op in ends if (n := numbers[op.result][0]) > number), default=never)
+            yield min((n for op in ends if (n := numbers[op][0]) > number), default=never)
 
 
 def _at_worst(intervals: Sequence[Interval]) -> list[gpu.LocalAlloc]:

@@ -64,24 +64,24 @@ def lower(module: gpu.Module) -> Op:
     if not any(isinstance(op, gpu.ConvertLayout) for op in rewritten.walk()):
         return rewritten
     stmatrix = TARGETS[module.target].has_stmatrix
-    neighbours, buffers = _neighbours(rewritten), dict[Value, Value]()
+    neighbours, buffers = _neighbours(rewritten), dict[Op, Value]()
 
     def crossing(builder: Rewriter, op: Op, operands: tuple[Value, ...]) -> Outcome:
         if not isinstance(op, gpu.ConvertLayout):
             return None
-        for other in neighbours.get(op.result, ()):
+        for other in neighbours.get(op, ()):
             value, layout = builder.mapping.get(other.value), layout_of(other.type)
             if value is not None and not _is_within_warps(value, layout):
-                buffers[other.result] = _stored_for(builder, value, layout, stmatrix)
-        if op.result in buffers:
-            return builder.add(gpu.LocalLoad(buffers[op.result], with_layout(operands[0].type, layout_of(op.type))))
+                buffers[other] = _stored_for(builder, value, layout, stmatrix)
+        if op in buffers:
+            return builder.add(gpu.LocalLoad(buffers[op], with_layout(operands[0].type, layout_of(op.type))))
         return _across(builder, operands[0], layout_of(op.type), stmatrix)
 
     return transform(rewritten, crossing, pass_name="lower")
 
 
-def _neighbours(model: Op) -> dict[Value, list[gpu.ConvertLayout]]:
-    """Neighbouring conversions of small tensors, by the result of the first: one barrier is enough for all of them."""
+def _neighbours(model: Op) -> dict[Op, list[gpu.ConvertLayout]]:
+    """Neighbouring conversions of small tensors, by the first: one barrier is enough for all of them."""
 
     def is_small(op: Op) -> bool:
         if not isinstance(op, gpu.ConvertLayout):
@@ -89,12 +89,12 @@ def _neighbours(model: Op) -> dict[Value, list[gpu.ConvertLayout]]:
         type_ = tensor_of(op.value)
         return isinstance(type_.element, ScalarType) and type_.numel * element_bytes(type_) <= SMALL
 
-    neighbours: dict[Value, list[gpu.ConvertLayout]] = {}
+    neighbours: dict[Op, list[gpu.ConvertLayout]] = {}
     for block in (block for op in model.walk() for body in op.bodies for block in body.blocks):
         for small, run in groupby(block.ops, is_small):
             ops = [op for op in run if isinstance(op, gpu.ConvertLayout)] if small else []
             if len(ops) > 1 and not {op.value for op in ops} & {op.result for op in ops}:
-                neighbours[ops[0].result] = ops
+                neighbours[ops[0]] = ops
     return neighbours
 
 

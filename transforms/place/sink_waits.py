@@ -21,23 +21,23 @@ from ziggurat.codemodel.transform import DROP, Outcome, Rewriter, transform
 
 def sink_waits(module: Op) -> Op:
     """The GPU model whose waits for wgmma stand after other dots, and after what uses their results."""
-    follow: dict[Value, list[gpu.WgmmaWait]] = {}  # The waits that come after an op, by its result.
-    pending: dict[Value, int] = {}
+    follow: dict[Op, list[gpu.WgmmaWait]] = {}  # The waits that come after an op.
+    pending: dict[Op, int] = {}
     for block in (block for op in module.walk() for body in op.bodies for block in body.blocks):
         _plan(block, follow, pending)
     if not pending:
         return module
 
     def sunk(builder: Rewriter, op: Op, operands: tuple[Value, ...]) -> Outcome:
-        copy = DROP if op.result in pending else builder.copy(op, operands) if op.result in follow else None
-        for wait in follow.get(op.result, ()):
-            builder[wait.result] = builder.add(gpu.WgmmaWait(builder[wait.value], pending[wait.result]), wait.location)
+        copy = DROP if op in pending else builder.copy(op, operands) if op in follow else None
+        for wait in follow.get(op, ()):
+            builder[wait.result] = builder.add(gpu.WgmmaWait(builder[wait.value], pending[wait]), wait.location)
         return copy
 
     return transform(module, sunk, pass_name="sink_waits")
 
 
-def _plan(block: Block, follow: dict[Value, list[gpu.WgmmaWait]], pending: dict[Value, int]) -> None:
+def _plan(block: Block, follow: dict[Op, list[gpu.WgmmaWait]], pending: dict[Op, int]) -> None:
     """Find the new places of a block's waits.
 
     A wait moves after the last wgmma before the first use of its result, or after the last op before it that uses the
@@ -57,7 +57,7 @@ def _plan(block: Block, follow: dict[Value, list[gpu.WgmmaWait]], pending: dict[
         between = block.ops[at + 1 : use]
         ops = [op for op in between if isinstance(op, gpu.Wgmma) or earlier.intersection(op.operands)]
         if ops:
-            follow.setdefault(ops[-1].result, []).append(wait)
+            follow.setdefault(ops[-1], []).append(wait)
             begun = block.ops[at : order[ops[-1]] + 1]
-            pending[wait.result] = sum(isinstance(op, gpu.Wgmma) for op in begun)
+            pending[wait] = sum(isinstance(op, gpu.Wgmma) for op in begun)
         earlier.add(wait.result)

@@ -80,7 +80,7 @@ def tma_decisions(
     accesses = [op for op in ops if isinstance(op, Access)]
     if not accesses or not TARGETS[target].has_tma:
         return {}
-    order: dict[Value, int] = {op.result: at for at, op in enumerate(func.walk())}
+    order: dict[Op, int] = {op: at for at, op in enumerate(func.walk())}
     # A load that has to see a store through pointers comes after a barrier as well.
     ordering = [op for op in module.walk() if may_order(op)]
     memory = MemoryOrder(func)
@@ -157,15 +157,15 @@ def _no_map(op: Access, func: tt.Func, target: str) -> Obstacle | None:
     return None
 
 
-def _is_ordered(op: Access, ordering: Op, order: Mapping[Value, int]) -> bool:
+def _is_ordered(op: Access, ordering: Op, order: Mapping[Op, int]) -> bool:
     """Whether an atomic or a barrier may order an access: it runs before a load, or after a store.
 
     A CTA that sees the atomic of another one may load what that has stored. TMA does not keep to this order.
     """
-    if ordering.result not in order or _loops(op) & _loops(ordering):
+    if ordering not in order or _loops(op) & _loops(ordering):
         return True
     first, second = (ordering, op) if isinstance(op, _Read) else (op, ordering)
-    return order[first.result] < order[second.result]
+    return order[first] < order[second]
 
 
 def made_by(descriptor: Value) -> tt.MakeTensorDescriptor | None:
