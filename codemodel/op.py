@@ -174,7 +174,7 @@ class Block(_Part):
 
     @property
     def terminator(self) -> Op:
-        """The last op."""
+        """The last op, which ends the block: a branch, a yield or a return."""
         return self._ops[-1]
 
     @property

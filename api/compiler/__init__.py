@@ -40,7 +40,7 @@ class _Compiling:
         self._lock = threading.RLock()
         self._depth = 0
         self._collects = False
-        self._aged = 0  # The objects that were made old.
+        self._aged = 0  # The number of objects moved to the collector's old generation.
 
     def __enter__(self) -> None:
         self._lock.acquire()

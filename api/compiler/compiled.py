@@ -158,7 +158,7 @@ class Compiled:
         """The kernel's name for messages."""
         return self.name or self.symbol
 
-    __iter__ = None  # Python would ask for the items 0, 1, …: each is a launch.
+    __iter__ = None  # Otherwise `for` would launch the grids 0, 1, … by `__getitem__`.
 
     def __call__(self, *arguments: Any, **keywords: Any) -> NoReturn:
         raise LaunchError(f"'{self.title}' must be launched over a grid", hint="compiled[grid](…)")

@@ -49,7 +49,7 @@ class Simulation:
     def __init__(self, compiled: Compiled) -> None:
         self.compiled = compiled
 
-    __iter__ = None  # Python would ask for the items 0, 1, …: each is a launch.
+    __iter__ = None  # Otherwise `for` would launch the grids 0, 1, … by `__getitem__`.
 
     def __call__(self, *arguments: Any, **keywords: Any) -> NoReturn:
         raise LaunchError(f"'{self.compiled.title}' must be simulated over a grid", hint="compiled.simulate[grid](…)")

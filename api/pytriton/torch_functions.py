@@ -21,8 +21,8 @@ def apply(cls: type[function], arguments: tuple[Any, ...]) -> Any:
 def _make_autograd_function(cls: type[function]) -> bool:
     """Give the class its `torch.autograd.Function`, once.
 
-    `torch.compile` traces no definition of a class, so it calls this function while it traces. It finds the class as an
-    attribute: it has no guard for one that a function gives.
+    `torch.compile` traces no definition of a class, so it calls this function while it traces. The class is an
+    attribute, and not the result, because `torch.compile` can guard an attribute but not a result.
     """
     if "autograd_function" not in vars(cls):
 

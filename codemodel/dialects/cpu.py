@@ -127,8 +127,10 @@ class Alloc(Op, name="cpu.alloc"):
 
 
 class Waits(Op, name="cpu.waits"):
-    """The loop around this op, or that begins with its block, goes on until memory has another content, which another
-    program must write; or for ever, where `memory` is False."""
+    """The loop around this op, or the loop whose first block has it, waits for memory to change.
+
+    Only another program can write the content that ends the loop. Where `memory` is False, nothing ends it.
+    """
 
     memory: bool = attribute(bool, default=True)
 

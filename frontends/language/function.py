@@ -230,7 +230,7 @@ class Function:
             return recorder.call_function(self, arguments, keywords)
         return self.fn(*arguments, **keywords)
 
-    __iter__ = None  # Python would ask for the items 0, 1, …: each is a launch.
+    __iter__ = None  # Otherwise `for` would launch the grids 0, 1, … by `__getitem__`.
 
     def __getitem__(self, grid: Any) -> Any:
         raise LaunchError(

@@ -21,8 +21,9 @@ _NEUTRAL = (tt.AtomicKind.ADD, tt.AtomicKind.FADD, tt.AtomicKind.XOR)  # If thei
 
 
 def mark_waiting(module: Op) -> Op:
-    """The module with `cpu.waits` at the beginning of each loop that goes on until memory has another content, and does
-    not change it meanwhile; or that goes on for ever, as its conditions stay as they are whatever memory has.
+    """The module with `cpu.waits` at the beginning of each loop that only another program's write can end, or nothing.
+
+    Such a loop tests memory that it does not write itself, or conditions that it never changes.
 
     Programs with such a loop run in their order on one thread: a program sees what earlier ones have written. It cannot
     wait for a later one, so that the loop is an error after some iterations, as it is in the interpreter.
@@ -99,7 +100,7 @@ def _kind_of_blocks(blocks: Sequence[Block]) -> bool | None:
 
 
 def _kind(ops: Sequence[Op], incoming: Mapping[Value, Sequence[Value]], conditions: Sequence[Value]) -> bool | None:
-    """Whether a loop goes on until memory has another content (True), or for ever (False); None for any other loop."""
+    """Whether another program's write ends a loop (True), or nothing does (False); None for any other loop."""
     waits = _stays(ops, incoming, conditions, memory=True)
     if _stays(ops, incoming, conditions, memory=False) and not (waits and _from_memory(conditions)):
         return False

@@ -224,8 +224,10 @@ class _Pairing:
         return self.unpacked(builder, branch, len(op.value_types), numbers_by_place)
 
     def chosen(self, values: Iterable[tuple[Value, ...]]) -> dict[int, frozenset[int]]:
-        """The places of the results of a loop or a branch that point into arrays with a gradient, and these. `values`
-        has the values of the old kernel that each result may have."""
+        """The arrays with a gradient that results of a loop or a branch point into, by the number of the result.
+
+        `values` has, for each result, the values of the old kernel that it may be.
+        """
         groups: dict[int, frozenset[int]] = {}
         for place, several in enumerate(values):
             if _points(several[0].type):

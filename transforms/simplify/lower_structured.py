@@ -243,7 +243,10 @@ _RANGES = ("builtins.range", "zg.range", "zg.static_range")
 
 
 def _range_of(op: py.For) -> py.Invoke | None:
-    """The call of `range` that a `for` runs over, if it is one whose bounds are known to be bounds."""
+    """The call of `range` that a `for` iterates over, and nothing else uses; None if there is none.
+
+    A call that names a bound by its keyword is none either: only positional arguments are read as bounds.
+    """
     if len(op.iterable.blocks) > 1:
         return None
     terminator = op.iterable.entry.terminator

@@ -21,7 +21,7 @@ class DriverBase:
 
     @classmethod
     def is_active(cls) -> bool:
-        """Whether this machine is one of these."""
+        """Whether this process can use such a machine."""
         raise NotImplementedError
 
     def get_current_target(self) -> GPUTarget:

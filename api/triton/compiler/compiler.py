@@ -89,7 +89,7 @@ class Backend(BaseBackend):
 
 
 def make_backend(target: GPUTarget) -> Backend:
-    """The compiler for a target. Raises `RuntimeError` for one that ziggurat has none for."""
+    """The compiler for a target. Raises `RuntimeError` for a target that ziggurat has no compiler for."""
     if target.backend not in ("cuda", "cpu"):
         raise RuntimeError(f"0 compatible backends for target ({target.backend}). There should only be one.")
     return Backend(target)
