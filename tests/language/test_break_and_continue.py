@@ -387,3 +387,22 @@ def test_a_step_of_zero_is_an_error_when_the_kernel_runs(kernel):
     assert list(out) == [1, 0, 3, 0, 5, 0, 0, 0]
     with pytest.raises(zg.KernelRuntimeError, match="the step of a loop must not be zero"):
         test_kernel[1](out, 8, 0)
+
+
+@pytest.mark.parametrize("dtype", ["i32", "u32", "i64", "u64"])
+def test_a_loop_with_a_break_counts_as_its_type_does(kernel, launch, dtypes, dtype):
+    """Across the number at which signs change."""
+    middle = 1 << (int(dtype[1:]) - 1) if dtype[0] == "u" else 0
+    counts = kernel("""
+    def counts(ends, out, last):
+        rounds = 0
+        for i in range(zg.load(ends), zg.load(zg.add(ends, 1))):
+            rounds += 1
+            if rounds == last:
+                break
+        zg.store(out, rounds)
+    """)
+    for start, stop, last, expected in ((-3, 3, 9, 6), (-3, 3, 4, 4), (3, -3, 9, 0), (1, 1, 9, 0)):
+        out = np.zeros(1, np.int32)
+        launch(counts, 1, [np.array([middle + start, middle + stop], dtypes[dtype]), out, last])
+        assert out[0] == expected
