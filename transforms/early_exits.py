@@ -1,7 +1,7 @@
 """Early exits of functions and loops as flags and `if`s: a transform of the Python model.
 
 After it a function ends in its last `return`, and a body of an `if` or a loop at its end. A `break` makes the flag of
-its loop false. The ops after an `if` on one path of which control leaves move into the other path:
+its loop false. Where control leaves on one path of an `if`, the ops after it move into the other path:
 
     if n > 4:                if n > 4:
         return                   pass
@@ -35,7 +35,7 @@ from ziggurat.codemodel.traits import LeavesIteration
 from ziggurat.codemodel.transform import Outcome, Rewriter, rebuilt, transform
 from ziggurat.codemodel.types import VarType, constexpr_type, pyobject, void
 
-# Ops in parts: those of a body, then those after the `if` that the body is of, and so on outwards.
+# The ops of a body, then those after the `if` that the body belongs to, and so on outwards.
 Parts = Sequence[Sequence[Op]]
 
 # The largest number of ops that is copied into several paths rather than put under an `if` of a flag.

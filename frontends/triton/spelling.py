@@ -69,7 +69,7 @@ def spells(
     parameters.
 
     `renamed` gives the parameters of the call by Triton's where the names differ. Parameters of Triton's that the call
-    does not have say nothing to it. `adapt` gives the arguments of the call in place of that.
+    does not have are ignored. `adapt`, if it is given, computes the arguments of the call.
     """
 
     def declare(stub: Callable[..., Any]) -> Spelling:

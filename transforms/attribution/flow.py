@@ -55,13 +55,13 @@ _MAX_ITERATIONS = 1 << 15
 
 
 def flag_of(condition: Value) -> Value | None:
-    """The flag that a condition is."""
+    """The flag that a condition loads; None for another condition."""
     load = condition.op if isinstance(condition, OpResult) else None
     return load.var if isinstance(load, core.VarLoad) and is_flag(load.var) else None
 
 
 def cases(state: State, flag: Value | None) -> tuple[list[State], list[State]]:
-    """The states on the paths on which a flag is false, and on which it is true; without a flag it is true."""
+    """The states of the paths where a flag is false, and of those where it is true, which are all without a flag."""
     if flag is None:
         return [], [state]
     type_ = state[flag]
@@ -84,9 +84,9 @@ def where(state: State, flag: Value, value: bool) -> State:
     return {**{var: narrow(type_) for var, type_ in state.items()}, flag: constant(value)}
 
 
-def whole(type_: Type) -> list[Type]:
-    """The types that a variable has for any values of the flags."""
-    return [part for each in type_.components for part in whole(each)] if isinstance(type_, Split) else [type_]
+def all_types(type_: Type) -> list[Type]:
+    """All types of a variable, one for each combination of values of the flags that it depends on."""
+    return [part for each in type_.components for part in all_types(each)] if isinstance(type_, Split) else [type_]
 
 
 def join_states(
@@ -98,9 +98,9 @@ def join_states(
     loop: bool = False,
     at_end: bool = False,
 ) -> State:
-    """The state where control flow meets: each variable has a type above those that it has on the paths.
+    """The state where paths meet: the type of each variable is above its types on the paths.
 
-    Where the paths differ in a flag, other than the one that is `dropped`, the types depend on it. `at_end` says that
+    Where the paths differ in a flag other than `dropped`, the types depend on that flag. `at_end` says that
     the iteration of a loop ends here. Literals then take the type that the variable has on other paths to the same
     place.
     """
@@ -121,7 +121,7 @@ def join_states(
         return {**{var: split(flag, low[var], high[var]) for var in variables}, flag: i1}
 
     def type_of(var: Value) -> Type:
-        types = [type_ for state in states for type_ in whole(state.get(var, UNASSIGNED))]
+        types = [type_ for state in states for type_ in all_types(state.get(var, UNASSIGNED))]
         if at_end and all(isinstance(type_, ConstantType) for type_ in types):
             others = [other.get(var) for other in context.destinations]
             for above in [
@@ -242,8 +242,8 @@ def range_call(body: Body, branch_of: Callable[[Op], int | None]) -> tuple[list[
 
 
 def define_index(context: FunctionAttributor, op: py.For, index: Type) -> None:
-    """Give the index of a loop its type before the loop where it is read after the loop, and no type where it is not:
-    the loop then carries no value for it."""
+    """Give the index of a loop its type before the loop if it is read after the loop. If not, give it no type, so that
+    the loop carries no value for it."""
     item = op.suite.parameters[0]
     store = next((inner for inner in op.inner_ops() if isinstance(inner, core.VarStore) and inner.value is item), None)
     if store is None or store.var not in context.state:
@@ -354,7 +354,7 @@ def loop(context: FunctionAttributor, op: py.For | py.While, bodies: Sequence[Bo
         context.ops(bodies[-1].entry.ops)
         context.destinations = around
         breaks, ends = cases(context.state, op.flag)
-        # Of unlike types at the breaks, the next visit may find one for literals.
+        # Where types differ at the breaks, the next visit may give literals the type of another path.
         unlike = any(isinstance(type_, Unusable) and type_.types for state in breaks for type_ in state.values())
         # A variable in error after an iteration keeps its type at the head, so the next visit finds the error again.
         failed = {var: ERROR for var in targets if any(isinstance(end[var], ErrorType) for end in (*ends, *breaks))}

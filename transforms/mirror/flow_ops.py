@@ -1,4 +1,4 @@
-"""Building control flow: what branches and loops carry is in the attribution's joins."""
+"""Building control flow. The attribution's joins have the variables that branches and loops carry."""
 
 from __future__ import annotations
 
