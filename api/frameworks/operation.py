@@ -112,9 +112,11 @@ class Operation:
             raise LaunchError(
                 f"an operation must be made of a kernel; got {kernel!r}", hint="decorate it with @zg.kernel"
             )
+        self.kernel = kernel
+        # The kernel under its tuning, of which the facts are asked.
+        self.base = kernel = kernel.base if isinstance(kernel, Tuned) else kernel
         if backward not in (None, "auto") and not callable(backward):
             raise LaunchError(f"backward of '{kernel.name}' must be \"auto\" or a function; got {backward!r}")
-        self.kernel = kernel
         self.grid = grid
         self.name = kernel.name
         self.backward = backward
@@ -124,7 +126,7 @@ class Operation:
         # The operators or the functions that a library has for the operation, by the kinds of its arguments.
         self._definitions: dict[Any, Any] = {}
         self._accesses: dict[Any, ArrayAccesses] = {}
-        tuning = getattr(kernel, "tuning", None)
+        tuning = getattr(self.kernel, "tuning", None)
         if tuning is not None:
             self.configurations = [config.kwargs for config in tuning.configs]
         self.parameters = tuple(kernel.signature.parameters)
@@ -183,7 +185,7 @@ class Operation:
                 )
             for name in computed:
                 if name not in self.parameters:
-                    hint = suggest(name, self.parameters) or self.kernel.written
+                    hint = suggest(name, self.parameters) or self.base.written
                     raise LaunchError(f"backward of '{self.name}' gives a gradient of '{name}'", hint=hint)
             return computed
         cotangents = {name: gradient for name, gradient in cotangents.items() if name in accesses.writes}
@@ -243,14 +245,14 @@ class Operation:
         names = self.positional(len(positional), keywords)
         if len(positional) > len(names):
             raise LaunchError(
-                f"'{self.name}' takes {len(names)} arguments; got {len(positional)}", hint=self.kernel.written
+                f"'{self.name}' takes {len(names)} arguments; got {len(positional)}", hint=self.base.written
             )
         arguments: dict[str, Any] = dict(zip(names, positional, strict=False))
         for name in keywords:
             if name in arguments:
-                raise LaunchError(f"'{self.name}' got '{name}' twice", hint=self.kernel.written)
+                raise LaunchError(f"'{self.name}' got '{name}' twice", hint=self.base.written)
             if name not in LAUNCH_OPTIONS:
-                require_parameters(self.kernel, [name])
+                require_parameters(self.base, [name])
             arguments[name] = keywords[name]
         for name in self.parameters:
             if name not in arguments and name in self.defaults:
@@ -307,7 +309,7 @@ class Operation:
             if error.args[0] in arguments:
                 raise
             raise LaunchError(
-                f"the function of {what} asks for {error.args[0]!r}, which is no input", hint=self.kernel.written
+                f"the function of {what} asks for {error.args[0]!r}, which is no input", hint=self.base.written
             ) from None
 
     def accesses(self, kinds: Mapping[str, Any]) -> ArrayAccesses:
@@ -316,10 +318,10 @@ class Operation:
         if key not in self._accesses:
             # The accesses of the kernel do not depend on what is tuned.
             values = {**self.defaults, **self.configurations[0], **kinds}
-            declarations = self.kernel.models.declarations(self.kernel, values)
+            declarations = self.base.models.declarations(self.base, values)
             values |= {name: declarations[name] for name in declarations if isinstance(values[name], ScalarType)}
-            signature = signature_of(self.kernel, (), {name: values[name] for name in self.parameters})
-            kernel = kernel_of(self.kernel.model_for(signature))
+            signature = signature_of(self.base, (), {name: values[name] for name in self.parameters})
+            kernel = kernel_of(self.base.model_for(signature))
             typed = zip(self.parameters, signature.types, strict=True)
             names = [name for name, type_ in typed if not isinstance(type_, ConstantType)]
             # Only its name tells that a constexpr is a stride.
@@ -338,9 +340,9 @@ class Operation:
         """Raise `LaunchError` for options and a grid that a launch with these arguments by name cannot have."""
         bound = {name: value for name, value in arguments.items() if name in self.parameters}
         more = {name: value for name, value in arguments.items() if name not in bound and name != GRID}
-        check_options(self.kernel, more)
+        check_options(self.base, more)
         if GRID not in arguments:
-            self.kernel.sizes(self.grid, {**self.configurations[0], **bound})
+            self.base.sizes(self.grid, {**self.configurations[0], **bound})
 
     def launch(self, arguments: Mapping[str, Any]) -> None:
         """Run the kernel on arrays and numbers by name, over the operation's grid or over the call's `Sizes`."""
@@ -488,7 +490,7 @@ def kind_of(operation: Operation, name: str, value: Any) -> Any:
         return value
     if is_array(value):
         return PtrType(scalar_of(value.dtype))
-    return operation.kernel.number_type(name, value)
+    return operation.base.number_type(name, value)
 
 
 @attrs.frozen

@@ -213,10 +213,11 @@ class Expressions(ast.NodeVisitor, Bodies):
         return self.add(py.Format(tuple(values), text), node)
 
     def visit_ListComp(self, node: ast.ListComp) -> Value:
-        """A list comprehension is unrolled over the items of a tuple. Its variables are its own."""
+        """A list comprehension is unrolled over the items of a tuple or of a range. Its variables are its own."""
         if len(node.generators) != 1 or node.generators[0].is_async:
             raise self.unsupported(node)
         (generator,) = node.generators
+        self.heads = (generator.iter,)
         iterable = self.part(generator.iter)
         around, local = dict(self.variables), self.names.locals
 

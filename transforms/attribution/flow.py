@@ -223,12 +223,17 @@ def for_(context: FunctionAttributor, op: py.For) -> Type:
                 LOOP_BOUNDS(),
             )
         items = parts
-    if len(items) > _MAX_UNROLL:
-        raise KernelValueError(
-            f"an unrolled loop must have at most {_MAX_UNROLL} iterations; got more", hint="use range"
-        )
+    _require_few(items)
     unroll(context, op, items)
     return NONE
+
+
+def _require_few(items: Sequence[object]) -> None:
+    """Raise `KernelValueError` for more items than a loop is unrolled over."""
+    if len(items) > _MAX_UNROLL:
+        raise KernelValueError(
+            f"an unrolled loop must have at most {_MAX_UNROLL} iterations; got more", hint="use a loop over range"
+        )
 
 
 def range_call(body: Body, branch_of: Callable[[Op], int | None]) -> tuple[list[Op], Op]:
@@ -482,14 +487,20 @@ def logical(context: FunctionAttributor, parts: list[Type]) -> Type:
 def comprehension(context: FunctionAttributor, op: py.Comprehension) -> Type:
     """A list comprehension, unrolled: a tuple of the elements whose condition, a constant, is true."""
     iterable = expression(context, op.iterable)
-    parts = items_of(iterable)
+    if isinstance(iterable, ErrorType):
+        return ERROR
+    parts: Sequence[Type] | None = items_of(iterable)
+    got = describe(iterable)
     if isinstance(iterable, RangeType):
         ends = [known_value(bound) for bound in (iterable.start, iterable.stop, iterable.step)]
+        got = "a range whose bounds are not known at compile time"
         if all(is_constant for is_constant, _ in ends):
-            parts = tuple(map(constant, range(*(value for _, value in ends))))
+            items = range(*(value for _, value in ends))[: _MAX_UNROLL + 1]
+            _require_few(items)
+            parts = [constant(value) for value in items]
     if parts is None:
         raise KernelTypeError(
-            say("only tuple comprehensions are supported: it must run over a tuple; got {}", describe(iterable)),
+            say("only tuple comprehensions are supported: it must run over a tuple; got {}", got),
             context.place_of(op.iterable.entry.terminator.operands[0]),
         )
     around = context.scope

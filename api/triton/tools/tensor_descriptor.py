@@ -34,8 +34,9 @@ class TensorDescriptor(descriptors.TensorDescriptor):
 
     @staticmethod
     def from_tensor(tensor: Any, block_shape: Sequence[int], padding: str = "zero") -> TensorDescriptor:
-        """The descriptor of a whole tensor."""
-        return TensorDescriptor(tensor, tensor.shape, tensor.stride(), block_shape, padding)
+        """The descriptor of a whole tensor, or of an array of NumPy, whose strides are in bytes."""
+        strides = tensor.stride() if hasattr(tensor, "stride") else [s // tensor.itemsize for s in tensor.strides]
+        return TensorDescriptor(tensor, tensor.shape, strides, block_shape, padding)
 
     def _demand(self) -> None:
         rank = len(self.shape)

@@ -18,6 +18,8 @@ from framework_kernels import (
 )
 
 import ziggurat as zg
+import ziggurat.triton as triton
+import ziggurat.triton.language as tl
 
 WIDTH = 33
 
@@ -145,6 +147,21 @@ def test_the_derived_gradient_of_a_tuned_kernel():
         x = torch.arange(30.0, requires_grad=True)
         call(x, 30).sum().backward()
         assert torch.equal(x.grad, 2 * x)
+
+
+@triton.autotune([triton.Config({"SIZE": 8}), triton.Config({"SIZE": 16})], key=["n"])
+@triton.jit
+def squares(x, y, n, SIZE: tl.constexpr):
+    at = tl.program_id(0) * SIZE + tl.arange(0, SIZE)
+    values = tl.load(x + at, at < n)
+    tl.store(y + at, values * values, at < n)
+
+
+def test_a_kernel_that_triton_s_tuner_tunes():
+    op = zg.torch_op(squares, blocks, "y", backward="auto")
+    x = torch.arange(30.0, requires_grad=True)
+    op(x, 30).sum().backward()
+    assert torch.equal(x.grad, 2 * x)
 
 
 def test_the_derived_gradient_of_two_outputs():

@@ -255,3 +255,14 @@ def test_interpreted_launches_copy_tensors_in_tuples_and_descriptors_and_views_o
     )
     assert whole.tolist() == [*range(16), *range(1, 17)] and block.tolist() == [[2.0] * 8] * 4
     assert wrapped.tolist() == [-1] and len(copied) == 3
+
+
+@triton.jit
+def lower_half(x, out):
+    out.store([0, 0], x.load([8, 0]))
+
+
+def test_descriptors_of_arrays_of_numpy():
+    x, out = np.arange(256, dtype=np.float32).reshape(16, 16), np.zeros((8, 16), np.float32)
+    lower_half[(1,)](TensorDescriptor.from_tensor(x, [8, 16]), TensorDescriptor.from_tensor(out, [8, 16]))
+    np.testing.assert_array_equal(out, x[8:])
