@@ -1,5 +1,6 @@
 """`python -m ziggurat`."""
 
+import argparse
 import os
 import re
 import shlex
@@ -8,10 +9,12 @@ import sys
 import tomllib
 from pathlib import Path
 
+import attrs
 import pytest
 
 import ziggurat as zg
-from ziggurat.cli import main
+from ziggurat.cli import _add_options, main
+from ziggurat.codemodel.gpu.options import CompileOptions
 
 SOURCE = """
 import ziggurat as zg
@@ -358,3 +361,15 @@ def test_the_table_of_options_is_in_the_documents(capsys):
     assert main(["docs", "options"]) == 0
     document = Path(__file__).parents[2] / "docs" / "guides" / "compiling.md"
     assert capsys.readouterr().out in document.read_text(encoding="utf-8")
+
+
+def test_options_of_compilation_can_be_turned_to_what_is_not_the_default():
+    parser = argparse.ArgumentParser()
+    _add_options(parser)
+    for field in attrs.fields(CompileOptions):
+        flag = field.name.replace("_", "-")
+        assert getattr(parser.parse_args([]), field.name) == field.default
+        if field.default is True:
+            assert getattr(parser.parse_args([f"--no-{flag}"]), field.name) is False
+        if isinstance(field.default, bool):
+            assert getattr(parser.parse_args([f"--{flag}"]), field.name) is True
