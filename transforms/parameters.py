@@ -86,17 +86,17 @@ def _with_kernel(
     old = kernel.body.parameters
     indices = [index for index in range(len(old)) if index not in values]
     new_types = [constant.type for constant in constants[:1]]
-    replaced = {constant.result for constant in constants}
+    replaced = set[Op](constants)
 
     def transformer(builder: Rewriter, op: Op, operands: tuple[Value, ...]) -> Outcome:
         if op is not kernel:
-            return DROP if op.result in replaced else None
+            return DROP if op in replaced else None
         types = [*(old[index].type for index in indices), *new_types]
         inner = builder.inside(types, kernel.body.yield_type, isolated=True)
         for index, parameter in zip(indices, inner.parameters, strict=False):
             inner[old[index]] = parameter
         for constant in replaced:
-            inner[constant] = inner.parameters[-1]
+            inner[constant.result] = inner.parameters[-1]
         inner.location = kernel.location
         for index, value in values.items():
             if value is not None:

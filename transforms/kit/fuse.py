@@ -106,10 +106,10 @@ def fuse(
         raise BuildError("cannot fuse: the producer must store to the parameter, and the consumer load from it")
     dominance = Dominance()
     sources: dict[Op, tt.Store] = {load: _source(load, stores, dominance) for load in loads}
-    removed: set[Value] = set() if keep else {store.result for store in stores}
+    removed: set[Op] = set() if keep else {*stores}
 
     def fused(builder: Rewriter, op: Op, operands: tuple[Value, ...]) -> Outcome:
-        if op.result in removed:
+        if op in removed:
             return DROP
         store = sources.get(op)
         if store is None:

@@ -67,18 +67,18 @@ def parts_of(module: gpu.Module) -> Sequence[KernelPart] | Obstacle:
     if not all(map(_is_followed, func.walk())):
         return [whole(module)]
     groups = groups_of(func)
-    parts_and_dots: list[tuple[_Needs, set[OpResult]]] = []  # The needs of the stores of each part, and its dots.
+    parts_and_dots: list[tuple[_Needs, set[Op]]] = []  # The needs of the stores of each part, and its dots.
     for store in (op for op in func.walk() if isinstance(op, _STORES)):
         needs = _Needs(groups)
         needs.add(store)
-        dots = {op.result for op in func.walk() if isinstance(op, gpu.Wgmma) and op.result in needs.kept}
+        dots: set[Op] = {op for op in func.walk() if isinstance(op, gpu.Wgmma) and op.result in needs.kept}
         for part in [pair for pair in parts_and_dots if pair[1] & dots]:
             needs.join(part[0])
             dots |= part[1]
             parts_and_dots.remove(part)
         parts_and_dots.append((needs, dots))
     parts = [needs for needs, dots in parts_and_dots if dots]
-    if len(parts) < 2 or len({frozenset(dot.block for dot in dots) for _, dots in parts_and_dots if dots}) > 1:
+    if len(parts) < 2 or len({frozenset(dot.parent for dot in dots) for _, dots in parts_and_dots if dots}) > 1:
         return [whole(module)]
     memory = MemoryOrder(func)
     if (ordered := next((op for op in func.body.walk() if not _may_run_beside(op, memory)), None)) is not None:

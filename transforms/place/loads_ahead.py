@@ -192,8 +192,8 @@ def loads_ahead(
     """
     if isinstance(step := step_ahead(loop), Obstacle):
         return step
-    copied = {copy.load.result for copy in dots.copies} if isinstance(dots, LoopPlan) else set[Value]()
-    ops = [op for op in loop.body.entry.ops if isinstance(op, Load) and op.result not in copied]
+    copied = {copy.load for copy in dots.copies} if isinstance(dots, LoopPlan) else set[Load]()
+    ops = [op for op in loop.body.entry.ops if isinstance(op, Load) and op not in copied]
     writers, obstacles = kept_in_place(loop, ops), dict[Value, Obstacle]()
     if is_role(loop):
         obstacles = {op.result: Obstacle(_OF_CONSUMERS, op) for op in ops}
@@ -201,7 +201,7 @@ def loads_ahead(
         obstacles |= {op.result: Obstacle(DEPENDS, op) for op in ops if isinstance(op, tt.DescriptorLoad)}
     elif writers and len(writers) == len(ops):
         return Obstacle(WRITES, next(iter(writers.values())))
-    obstacles |= {value: Obstacle(_KEPT, op) for value, op in writers.items()}
+    obstacles |= {load.result: Obstacle(_KEPT, op) for load, op in writers.items()}
     for count in range(min(stages, _MAX_STAGES), 1, -1):
         plan = _planned(loop, ops, obstacles, count, dots)
         if plan.bytes <= limit:

@@ -150,12 +150,12 @@ def planned(
     if isinstance(step := step_ahead(loop), Obstacle):
         return step
     copies = [copy for op in loop.body.entry.ops if (copy := copy_of(op)) is not None]
-    stores = {copy.store.result for copy in copies}
+    stores = {copy.store for copy in copies}
     copies = [copy for copy in copies if _is_only_stored(copy.load.result, stores)]
     if not copies:
         return _too_narrow(loop) or Obstacle("no load in it goes only to a dot", loop)
     kept_loads = kept_in_place(loop, [copy.load for copy in copies])
-    copies = [copy for copy in copies if copy.load.result not in kept_loads]
+    copies = [copy for copy in copies if copy.load not in kept_loads]
     if not copies:
         return Obstacle(WRITES, next(iter(kept_loads.values())))
     traced = tuple(copy for copy in copies if ahead_of(loop, places_of(copy.load)) is not None)
@@ -219,8 +219,8 @@ def step_ahead(loop: scf.For) -> int | Obstacle:
     return step
 
 
-def kept_in_place(loop: scf.For, loads: Iterable[Load]) -> dict[Value, Op]:
-    """The loads of a loop that must not begin in an earlier iteration, by their results, with the op in the way.
+def kept_in_place(loop: scf.For, loads: Iterable[Load]) -> dict[Op, Op]:
+    """The loads of a loop that must not begin in an earlier iteration, with the op in the way.
 
     A load may begin before stores and relaxed atomics through pointers and descriptors that come from other arguments;
     and before stores by TMA if TMA loads, as no launch has both of the same memory (`tma.aliasing`)."""
@@ -228,13 +228,13 @@ def kept_in_place(loop: scf.For, loads: Iterable[Load]) -> dict[Value, Op]:
     if not writers:
         return {}
     memory = MemoryOrder(next(op for op in loop.path() if isinstance(op, tt.Func)))
-    obstacles: dict[Value, Op] = {}
+    obstacles: dict[Op, Op] = {}
     for load, op in product(loads, reversed(writers)):
         by_tma = isinstance(load, tt.DescriptorLoad)
         if by_tma and isinstance(op, tt.DescriptorStore | tt.DescriptorReduce):
             continue
         if memory.keeps_order(op, [load.descriptor if by_tma else load.ptr]):
-            obstacles[load.result] = op
+            obstacles[load] = op
     return obstacles
 
 
@@ -370,11 +370,10 @@ def consecutive(layout: Layout, shared: SharedType, width: int) -> int:
     return 1 << together
 
 
-def _is_only_stored(value: Value, stores: Container[Value]) -> bool:
+def _is_only_stored(value: Value, stores: Container[Op]) -> bool:
     """Whether a loaded tensor goes nowhere but into the buffers."""
     return all(
-        _is_only_stored(user.result, stores) if isinstance(user, tt.Trans) else user.result in stores
-        for user in value.uses
+        _is_only_stored(user.result, stores) if isinstance(user, tt.Trans) else user in stores for user in value.uses
     )
 
 

@@ -233,10 +233,10 @@ class StagedLoop:
                 place = to
                 inner.add(gpu.Stage(to[0], order=to[1]))
 
-        for op in sorted(loop.body.entry.ops[:-1], key=lambda op: places[op.result][0]):
+        for op in sorted(loop.body.entry.ops[:-1], key=lambda op: places[op][0]):
             if op.result in removed or allocation(op.result) in buffers:
                 continue
-            begin(places[op.result])
+            begin(places[op])
             for copies in self.channels:
                 if copies[0].by_tma and op is copies[0].reader:
                     self._wait(inner, copies)
@@ -246,18 +246,18 @@ class StagedLoop:
             for channel, over in released.items():
                 if over is op:
                     inner.add(gpu.ChannelRelease(channel))
-        begin(places[loop.body.entry.terminator.result])
+        begin(places[loop.body.entry.terminator])
         return ()
 
-    def _places(self) -> dict[Value, tuple[int, int]]:
+    def _places(self) -> dict[Op, tuple[int, int]]:
         """The stage and the order of each op of the loop's body."""
         plan, own, block = self.plan, self.plan.distance, self.loop.body.entry
         after = set(dropwhile(lambda op: op is not plan.after, block.ops))
-        places: dict[Value, tuple[int, int]] = {op.result: (own, 7 if op in after else 2) for op in block.ops}
+        places: dict[Op, tuple[int, int]] = {op: (own, 7 if op in after else 2) for op in block.ops}
         if plan.after is not None:
-            places[plan.after.result] = own, 2
+            places[plan.after] = own, 2
         if plan.late is not None:
-            places[plan.late.result] = own + 1, 1 if _starts_from_registers(plan) else 3
+            places[plan.late] = own + 1, 1 if _starts_from_registers(plan) else 3
         if plan.deferred is not None and plan.late is not None:
             # Of the ops after the first wait, only those come after the late one that depend on the accumulator, or on
             # the operand, which then takes the registers of the one before. What they write to memory stays in order.
@@ -270,8 +270,8 @@ class StagedLoop:
                     values.add(op.result)
                     wrote = wrote or writes
                 elif op in after and op.result not in values:
-                    places[op.result] = own, 4
-            places[plan.deferred.result], places[plan.late.result] = (own + 1, 3), (own + 1, 5)
+                    places[op] = own, 4
+            places[plan.deferred], places[plan.late] = (own + 1, 3), (own + 1, 5)
         return places
 
 

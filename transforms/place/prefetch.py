@@ -46,12 +46,12 @@ def prefetch_loads(module: gpu.Module, num_stages: int | None) -> Op:
 
     `num_stages` below 2 forbids it. A loop's own takes precedence; without dots, only this counts.
     """
-    plans: dict[Value, LoadsAhead] = {}
+    plans: dict[Op, LoadsAhead] = {}
     staged: dict[Value, tuple[SharedType, int]] = {}
     for loop, copies, plan in prefetch_plans(module, num_stages):
         _warn_of(loop, copies, plan, num_stages)
         if isinstance(plan, LoadsAhead):
-            plans |= {loop.result: plan} if plan.loads else {}
+            plans |= {loop: plan} if plan.loads else {}
             staged |= plan.staged
 
     def prefetched(builder: Rewriter, op: Op, operands: tuple[Value, ...]) -> Outcome:
@@ -60,7 +60,7 @@ def prefetch_loads(module: gpu.Module, num_stages: int | None) -> Op:
             buffer = builder.add(gpu.LocalAlloc(type_, alignment=alignment))
             builder.add(gpu.LocalStore(buffer, builder.copy(op, operands)))
             return builder.add(gpu.LocalLoad(buffer, op.result.type))
-        return plans[op.result].write(builder) if op.result in plans else None
+        return plans[op].write(builder) if op in plans else None
 
     return transform(module, prefetched, pass_name="prefetch_loads") if plans or staged else module
 
@@ -69,8 +69,8 @@ def prefetch_plans(module: gpu.Module, num_stages: int | None) -> Iterator[Plans
     """The plans for the loops of a model before `prefetch_loads`: those with dots, and those that ask for stages."""
     plans = [*plans_of(module, num_stages)]
     rings = [copies for _, _, copies in plans if isinstance(copies, LoopPlan)]
-    copied = {copy.load.result for ring in rings for copy in ring.copies}
-    ring_bytes = {ring.loop.result: ring.bytes for ring in rings}  # The bytes of the rings of loops.
+    copied = {copy.load for ring in rings for copy in ring.copies}
+    ring_bytes: dict[Op, int] = {ring.loop: ring.bytes for ring in rings}  # The bytes of the rings of loops.
     for loop, stages, copies in plans:
         has_dots = any(isinstance(op, _DOTS) for op in loop.body.entry.ops)
         if not has_dots and any(isinstance(op, _DOTS) for op in loop.walk()):
@@ -84,16 +84,16 @@ def prefetch_plans(module: gpu.Module, num_stages: int | None) -> Iterator[Plans
                 yield loop, copies, copies
             continue
         limit = room_for(module, loop)[1] - _passing_bytes(loop, copied)
-        limit -= sum(ring_bytes.get(value, 0) for value in {op.result for op in (*loop.path(), *loop.walk())})
+        limit -= sum(ring_bytes.get(op, 0) for op in {*loop.path(), *loop.walk()})
         stages = copies.stages if isinstance(copies, LoopPlan) else stages
         plan = loads_ahead(loop, stages or USUAL_STAGES, limit, copies if has_dots else None)
-        ring_bytes[loop.result] = ring_bytes.get(loop.result, 0) + (plan.bytes if isinstance(plan, LoadsAhead) else 0)
+        ring_bytes[loop] = ring_bytes.get(loop, 0) + (plan.bytes if isinstance(plan, LoadsAhead) else 0)
         yield loop, copies, plan
 
 
-def _passing_bytes(loop: scf.For, copied: Container[Value]) -> int:
+def _passing_bytes(loop: scf.For, copied: Container[Op]) -> int:
     """The bytes of the largest tensor for which later passes may allocate shared memory in a loop."""
-    passing = (op for op in loop.walk() if isinstance(op, _PASSING) and op.result not in copied)
+    passing = (op for op in loop.walk() if isinstance(op, _PASSING) and op not in copied)
     values = (value for op in passing for value in (*op.operands, op.result))
     return max((bytes_of(value) for value in values if isinstance(value.type, TensorType)), default=0)
 

@@ -245,9 +245,8 @@ def _consumer(part: KernelPart, sliced: _Slice, registers: int) -> _Consumer | O
 
 def _once(loops: Sequence[scf.For]) -> tuple[Copy, ...]:
     """The blocks that loops around these load in each iteration, and that only wgmma inside reads."""
-    around = {owner.result: owner for loop in loops for owner in loop.path() if isinstance(owner, scf.For)}
-    loop_results = {loop.result for loop in loops}
-    stores = (op for result, owner in around.items() if result not in loop_results for op in owner.body.entry.ops)
+    around = dict.fromkeys(owner for loop in loops for owner in loop.path() if isinstance(owner, scf.For))
+    stores = (op for owner in around if owner not in loops for op in owner.body.entry.ops)
     copies = [copy for op in stores if (copy := copy_of(op, inside=True)) is not None and _is_for_wgmma(copy)]
     return tuple(copy for copy in copies if not copy.transposed and len(copy.load.result.uses) == 1)
 
