@@ -115,6 +115,12 @@ class Operation:
         self.kernel = kernel
         # The kernel under its tuning, of which the facts are asked.
         self.base = kernel = kernel.base if isinstance(kernel, Tuned) else kernel
+        computed = _computed_parameters(self.kernel)
+        if computed:
+            raise LaunchError(
+                f"'{computed[0]}' of '{kernel.name}' is computed by heuristics, which an operation does not call",
+                hint=f"make the operation of the kernel without heuristics, and give it '{computed[0]}'",
+            )
         if backward not in (None, "auto") and not callable(backward):
             raise LaunchError(f"backward of '{kernel.name}' must be \"auto\" or a function; got {backward!r}")
         self.grid = grid
@@ -361,6 +367,15 @@ class Operation:
             if all(meta[name] == value for name, value in values.items() if name in self.parameters)
         )
         return tuple(sizes[3 * index : 3 * index + 3])
+
+
+def _computed_parameters(kernel: Kernel | Tuned) -> list[str]:
+    """The parameters that heuristics around a kernel compute."""
+    names: list[str] = []
+    while isinstance(kernel, Tuned):
+        names += kernel.heuristics
+        kernel = kernel.kernel
+    return names
 
 
 def as_list(value: Any) -> list[Any]:

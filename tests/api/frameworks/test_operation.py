@@ -84,3 +84,9 @@ def test_sizes_of_a_shape():
     for shape in ((4, "x"), ("x", 4), (None, 3), (2.0, 3), "4", None, 1.5):
         with pytest.raises(zg.LaunchError, match="x must have a shape of integers"):
             sizes_in(shape, "x")
+
+
+def test_heuristics_are_refused():
+    kernel = zg.heuristics({"BLOCK": lambda arguments: 64})(softmax)
+    with pytest.raises(zg.LaunchError, match="'BLOCK' of 'softmax' is computed by heuristics, which an operation does"):
+        ArrayOperation(kernel, one_a_row, "out")
