@@ -19,6 +19,6 @@ The tensors that a call gets decide the library: PyTorch, JAX, TensorFlow, CuPy 
 from __future__ import annotations
 
 from ziggurat.pytriton.functions import function
-from ziggurat.pytriton.kernels import Options, cdiv, empty, kernel, shape, zeros
+from ziggurat.pytriton.tensor_kernels import Options, cdiv, empty, kernel, shape, zeros
 
 __all__ = ["Options", "cdiv", "empty", "function", "kernel", "shape", "zeros"]

@@ -8,7 +8,7 @@ from typing import Any
 
 from ziggurat.codemodel.errors import LaunchError
 from ziggurat.frameworks.operation import as_list, is_array
-from ziggurat.pytriton.kernels import library_of
+from ziggurat.pytriton.tensor_kernels import library_of
 
 
 class Context:

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any
 from ziggurat.frameworks import torch_ops
 from ziggurat.frameworks.operation import GRID, Sizes, definers, single
 from ziggurat.frameworks.torch_ops import torch
-from ziggurat.pytriton.kernels import MACRO, sizes
+from ziggurat.pytriton.tensor_kernels import MACRO, sizes
 
 if TYPE_CHECKING:
-    from ziggurat.pytriton.kernels import kernel
+    from ziggurat.pytriton.tensor_kernels import kernel
 
 
 def call(of: kernel, macros: tuple[tuple[str, Any], ...], values: Sequence[Any], grid: Any) -> Any:

@@ -6,7 +6,7 @@ milliseconds = zg.testing.do_bench(lambda: kernel[grid](x, out, n))
 zg.testing.assert_close(out, 2 * x)
 """
 
-from ziggurat.backend.cuda.timing import do_bench
+from ziggurat.backend.cuda.gpu_timing import do_bench
 from ziggurat.testing.comparison import assert_close, assert_same
 from ziggurat.testing.reports import Benchmark, Report, Table, perf_report
 

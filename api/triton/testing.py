@@ -53,7 +53,7 @@ def _measured(
     quantiles: Sequence[float] | None,
     return_mode: str,
 ) -> Any:
-    from ziggurat.backend.cuda.timing import do_bench as bench
+    from ziggurat.backend.cuda.gpu_timing import do_bench as bench
 
     tensors = list(grad_to_none or ())
 

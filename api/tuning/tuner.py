@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import attrs
 
-from ziggurat.backend.cuda import timing
+from ziggurat.backend.cuda import gpu_timing
 from ziggurat.backend.cuda.binary import Binary
 from ziggurat.backend.cuda.cache import Cache, TuningRecord, chosen
 from ziggurat.backend.cuda.cache_keys import compiler_version, key
@@ -107,7 +107,7 @@ class Tuner:
     @contextmanager
     def _measuring(self, bound: Mapping[str, Any]) -> Generator[None]:
         """Make the device and the stream of the launch current."""
-        with on_device(next(iter(devices_of(bound.items())), None)), timing.on_stream(self._stream(bound)):
+        with on_device(next(iter(devices_of(bound.items())), None)), gpu_timing.on_stream(self._stream(bound)):
             yield
 
     def _device(self) -> str:
@@ -244,7 +244,7 @@ class Tuner:
         """The milliseconds of a call."""
         tuning = self.tuning
         times = (tuning.warmup or 0.0, tuning.rep or 0.0)
-        return timing.do_bench(run, *times, graph=tuning.use_cuda_graph, host=self.is_host)
+        return gpu_timing.do_bench(run, *times, graph=tuning.use_cuda_graph, host=self.is_host)
 
     def _milliseconds(self, result: Any, label: str) -> float:
         """The time that `measure` gave, which may be infinite or NaN. Raises `LaunchError` for anything else."""

@@ -177,7 +177,7 @@ def test_do_bench_measures_where_nothing_else_does(gpu, monkeypatch):
         calls.append((warmup, rep, graph, host))
         return float(len(calls))
 
-    monkeypatch.setattr("ziggurat.backend.cuda.timing.do_bench", do_bench)
+    monkeypatch.setattr("ziggurat.backend.cuda.gpu_timing.do_bench", do_bench)
     kernel = tuned(gpu, measure=None, warmup=1.0, rep=2.0, use_cuda_graph=True)
     record, config = tuner(kernel).choice(CONFIGS)
     assert calls == [(1.0, 2.0, True, False)] * 3

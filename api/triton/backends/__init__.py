@@ -24,10 +24,10 @@ class Backend:
 def __getattr__(name: str) -> Any:
     if name != "backends":
         raise AttributeError(f"module '{__name__}' has no attribute '{name}'")
-    from ziggurat.triton.compiler.compiler import Backend as Compiler
+    from ziggurat.triton.compiler.compiler import TargetCompiler
     from ziggurat.triton.runtime.driver import CudaDriver, HostDriver
 
-    table = {"nvidia": Backend(Compiler, CudaDriver), "cpu": Backend(Compiler, HostDriver)}
+    table = {"nvidia": Backend(TargetCompiler, CudaDriver), "cpu": Backend(TargetCompiler, HostDriver)}
     globals()["backends"] = table
     return table
 

@@ -60,7 +60,7 @@ def _name_of(target: GPUTarget | None) -> str | None:
     return target_for(arch // 10, arch % 10)
 
 
-class Backend(BaseBackend):
+class TargetCompiler(BaseBackend):
     """The compiler for a target, for programs that ask for its options."""
 
     binary_ext = "cubin"
@@ -88,11 +88,11 @@ class Backend(BaseBackend):
         return [["tt.divisibility", 16]] if "D" in text else []
 
 
-def make_backend(target: GPUTarget) -> Backend:
+def make_backend(target: GPUTarget) -> TargetCompiler:
     """The compiler for a target. Raises `RuntimeError` for a target that ziggurat has no compiler for."""
     if target.backend not in ("cuda", "cpu"):
         raise RuntimeError(f"0 compatible backends for target ({target.backend}). There should only be one.")
-    return Backend(target)
+    return TargetCompiler(target)
 
 
 @functools.cache

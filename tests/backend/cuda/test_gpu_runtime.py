@@ -25,9 +25,9 @@ from ziggurat.backend.cuda.driver import (
     synchronize,
     using_stream,
 )
+from ziggurat.backend.cuda.gpu_timing import do_bench
 from ziggurat.backend.cuda.launch import Launcher
 from ziggurat.backend.cuda.specialize import KernelParameter
-from ziggurat.backend.cuda.timing import do_bench
 from ziggurat.backend.launch.descriptors import TensorDescriptor
 from ziggurat.codemodel.errors import LaunchError, ResourceError, TargetError
 

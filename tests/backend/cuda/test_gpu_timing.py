@@ -7,17 +7,17 @@ from types import SimpleNamespace
 
 import pytest
 
-from ziggurat.backend.cuda import timing
+from ziggurat.backend.cuda import gpu_timing
 from ziggurat.backend.cuda.driver import own_stream
 from ziggurat.codemodel.errors import LaunchError
 
 
 def test_quantiles(timed, monkeypatch: pytest.MonkeyPatch):
     times = [1.0, 10.0, 3.0, 2.0]
-    monkeypatch.setattr(timing, "_times", lambda *_: list(times))
-    assert timing.do_bench(print, quantiles=(0.0, 0.5, 1.0)) == [1.0, 2.5, 10.0]
+    monkeypatch.setattr(gpu_timing, "_times", lambda *_: list(times))
+    assert gpu_timing.do_bench(print, quantiles=(0.0, 0.5, 1.0)) == [1.0, 2.5, 10.0]
     times = [4.0]
-    assert timing.do_bench(print, quantiles=[0.3]) == [4.0]
+    assert gpu_timing.do_bench(print, quantiles=[0.3]) == [4.0]
 
 
 def test_median_and_rounds(fake, monkeypatch: pytest.MonkeyPatch):
@@ -29,7 +29,7 @@ def test_median_and_rounds(fake, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(fake, "cuEventCreate", lambda flags: (ok, object()), raising=False)
     monkeypatch.setattr(fake, "cuEventElapsedTime", lambda start, end: (ok, next(elapsed)), raising=False)
     monkeypatch.setattr(fake, "cuMemsetD8Async", lambda *a: wipes.append(a[2]) or (ok,), raising=False)
-    assert timing.do_bench(lambda: calls.append(1), warmup=20, rep=90) == 5.0
+    assert gpu_timing.do_bench(lambda: calls.append(1), warmup=20, rep=90) == 5.0
     # One to compile, 5 to estimate, 2 to warm up, 9 that are timed.
     assert len(calls) == 1 + 5 + 2 + 9 and wipes == [256 << 20] * (5 + 9)
     assert fake.freed != []
@@ -70,21 +70,21 @@ def asked(fake, name):
 
 def test_without_flush_nothing_is_wiped_and_five_rounds_are_the_least(timed):
     calls = []
-    assert timing.do_bench(lambda: calls.append(1), warmup=0, rep=0, flush=False) == 2.0
+    assert gpu_timing.do_bench(lambda: calls.append(1), warmup=0, rep=0, flush=False) == 2.0
     assert len(calls) == 1 + 5 + 1 + 5 and timed.done == []
     assert len(asked(timed, "cuEventCreate")) == len(asked(timed, "cuEventDestroy")) == 2 * (1 + 5)
 
 
 def test_quantiles_are_given_in_the_order_asked_for(timed, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(timing, "_times", lambda *_: [3.0, 1.0, 2.0])
-    assert timing.do_bench(lambda: None, quantiles=(1.0, 0.0, 0.5)) == [3.0, 1.0, 2.0]
-    assert timing.do_bench(lambda: None) == 2.0
+    monkeypatch.setattr(gpu_timing, "_times", lambda *_: [3.0, 1.0, 2.0])
+    assert gpu_timing.do_bench(lambda: None, quantiles=(1.0, 0.0, 0.5)) == [3.0, 1.0, 2.0]
+    assert gpu_timing.do_bench(lambda: None) == 2.0
 
 
 def test_a_graph_is_captured_once_and_its_time_shared_among_its_calls(timed):
     calls = []
     # 5 calls took 2 ms: 25 of them are a tenth of 100 ms.
-    assert timing.do_bench(lambda: calls.append(own_stream()), warmup=25, rep=100, graph=True) == 2.0 / 25
+    assert gpu_timing.do_bench(lambda: calls.append(own_stream()), warmup=25, rep=100, graph=True) == 2.0 / 25
     assert calls == [77] * (1 + 5 + 25)  # on a stream of its own, which kernels find
     assert own_stream() == 0
     ((stream, mode),) = asked(timed, "cuStreamBeginCapture")
@@ -102,7 +102,7 @@ def test_a_capture_is_ended_where_a_call_fails(timed):
             raise ValueError("while captured")
 
     with pytest.raises(ValueError, match="while captured"):
-        timing.do_bench(run, graph=True)
+        gpu_timing.do_bench(run, graph=True)
     assert asked(timed, "cuStreamEndCapture") == [(("stream", 77),)] and asked(timed, "cuGraphLaunch") == []
     assert own_stream() == 0
 
@@ -112,16 +112,16 @@ def test_a_capture_is_ended_where_a_call_fails(timed):
     [("mean", 4.0), ("min", 1.0), ("max", 8.0), ("median", 3.0), ("all", [3.0, 1.0, 8.0])],
 )
 def test_what_is_made_of_the_times(timed, monkeypatch: pytest.MonkeyPatch, mode, expected):
-    monkeypatch.setattr(timing, "_times", lambda *_: [3.0, 1.0, 8.0])
-    assert timing.do_bench(lambda: None, return_mode=mode) == expected
-    assert timing.do_bench(lambda: None, return_mode=mode, quantiles=(0.5,)) == [3.0]  # which then say it all
+    monkeypatch.setattr(gpu_timing, "_times", lambda *_: [3.0, 1.0, 8.0])
+    assert gpu_timing.do_bench(lambda: None, return_mode=mode) == expected
+    assert gpu_timing.do_bench(lambda: None, return_mode=mode, quantiles=(0.5,)) == [3.0]  # which then say it all
 
 
 def test_milliseconds_stand_where_triton_has_them(timed, monkeypatch: pytest.MonkeyPatch):
     calls = []
-    monkeypatch.setattr(timing, "_times", lambda run, stream, *rest: calls.append(rest) or [1.0])
-    timing.do_bench(lambda: None, 3, 40)
-    timing.do_bench(lambda: None)
+    monkeypatch.setattr(gpu_timing, "_times", lambda run, stream, *rest: calls.append(rest) or [1.0])
+    gpu_timing.do_bench(lambda: None, 3, 40)
+    gpu_timing.do_bench(lambda: None)
     assert calls == [(3, 40, True), (25.0, 100.0, True)]
 
 
@@ -140,7 +140,7 @@ def test_milliseconds_stand_where_triton_has_them(timed, monkeypatch: pytest.Mon
 def test_what_cannot_be_measured_is_said_before_it_is(timed, argument, message):
     calls = []
     with pytest.raises(LaunchError, match=message):
-        timing.do_bench(**{"run": lambda: calls.append(1), **argument})
+        gpu_timing.do_bench(**{"run": lambda: calls.append(1), **argument})
     assert calls == [] and timed.events == []
 
 
@@ -154,7 +154,7 @@ def streams_of(fake):
 @pytest.mark.parametrize("graph", [False, True])
 def test_a_named_stream_is_the_one_that_is_timed(timed, stream, graph):
     calls = []
-    timing.do_bench(lambda: calls.append(own_stream()), 1, 1, stream=stream, graph=graph)
+    gpu_timing.do_bench(lambda: calls.append(own_stream()), 1, 1, stream=stream, graph=graph)
     assert set(calls) == {55} and own_stream() == 0
     assert streams_of(timed) == ({("stream", 55)}, [("stream", 55)] if graph else [])
 
@@ -208,7 +208,7 @@ def test_the_current_stream_of_a_library_is_the_one_that_is_timed(timed, monkeyp
     ok = timed.cuInit(0)[0]
     monkeypatch.setattr(timed, "cuStreamSynchronize", lambda stream: waited.append(stream) or (ok,))
     calls = []
-    timing.do_bench(lambda: calls.append((library.current, own_stream())), 1, 1, graph=graph)
+    gpu_timing.do_bench(lambda: calls.append((library.current, own_stream())), 1, 1, graph=graph)
     address = 77 if graph else 33
     assert set(calls) == {(address, address)}
     assert (library.current, own_stream()) == (33, 0)
@@ -220,6 +220,6 @@ def test_a_default_stream_that_is_named_is_the_current_one_of_libraries(timed, m
     libraries = {name: Library(33) for name in ("torch", "cupy")}
     for name, library in libraries.items():
         monkeypatch.setitem(sys.modules, name, library)
-    timing.do_bench(lambda: None, 1, 1, stream=0)
+    gpu_timing.do_bench(lambda: None, 1, 1, stream=0)
     assert [library.entered for library in libraries.values()] == [[0], [0]]
     assert streams_of(timed)[0] == {("stream", 0)}
