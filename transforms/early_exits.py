@@ -62,7 +62,7 @@ def _function(builder: Rewriter, op: Op, operands: tuple[Value, ...]) -> Outcome
     frame = _Frame()
     if any(isinstance(exit, core.Return) for exit in exits):
         inner.location = op.location
-        if any(end.values for end in (*exits, last) if isinstance(end, core.Return)):
+        if any(exit.operands for exit in (*exits, last) if isinstance(exit, core.Return)):
             frame.result = inner.add(py.Result(name="result", type=VarType(constexpr_type)))
             ops.append(last)
     _sequence(inner, [ops], [frame])

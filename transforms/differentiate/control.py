@@ -19,6 +19,7 @@ from collections.abc import Mapping, Sequence
 from ziggurat.codemodel.dialects import arith, scf, tt
 from ziggurat.codemodel.op import Body, Value
 from ziggurat.codemodel.structured import packed
+from ziggurat.codemodel.traits import BodyTerminator
 from ziggurat.transforms.differentiate.adjoint import Reverse, adjoint_type, component_types, gradients, no_gradient
 from ziggurat.transforms.differentiate.recurrences import steps_of, value_at
 from ziggurat.transforms.kit.dataflow import Node
@@ -75,8 +76,8 @@ def _only_added_to(op: scf.For, index: int) -> bool:
         if len(value.uses) != 1 or value.uses[0].operands.count(value) != 1:
             return False
         (user,) = value.uses
-        if user is end:
-            return end.handed[index] is value
+        if isinstance(user, BodyTerminator):
+            return user is end and end.handed[index] is value
         is_added = user.operands[-1] is value if isinstance(user, tt.Dot) else isinstance(user, arith.AddF)
         if user.parent is not op.body.entry or not is_added:
             return False
