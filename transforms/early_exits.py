@@ -54,7 +54,8 @@ def _function(builder: Rewriter, op: Op, operands: tuple[Value, ...]) -> Outcome
     if not isinstance(op, core.Func):
         return None
     *ops, last = op.body.entry.ops
-    exits = [inner for outer in ops for inner in outer.walk() if isinstance(inner, core.Return | LeavesIteration)]
+    nested = (inner for outer in ops for inner in outer.walk())
+    exits: list[Op] = [inner for inner in nested if isinstance(inner, core.Return | LeavesIteration)]
     if not exits:
         return None
     inner = builder.inside([value.type for value in op.body.parameters], op.body.yield_type, isolated=True)
