@@ -99,6 +99,7 @@ PROGRAMS = [
     ),
     Program("trans order", "y = zg.trans(v, (0, 0))", "y = tl.trans(v, 0, 0)", None),
     Program("condition", "y = 1 if v > 0 else 2", "y = 1 if v > 0 else 2", "if (v > 0) { *x = 1; }"),
+    Program("either a tensor or a constant", "zg.store(x + at, v or 1)", None, None),
     Program(
         "if of a tensor",
         "if v > 0:\n    zg.store(x, 1.0)",

@@ -465,8 +465,9 @@ def short_circuit(context: FunctionAttributor, op: Op) -> Type:
         return ERROR
     if len(parts.tested) > 1 or (parts.gives_tested and parts.gives_last):
         for index in parts.tested:
-            is_tensor = isinstance(types[index], TensorType) and is_number(types[index])
-            if not is_tensor:
+            # `and` and `or` of tensors are i1, element by element; a tensor or a constant cannot be chosen so.
+            is_logical = isinstance(types[index], TensorType) and is_number(types[index])
+            if not is_logical or parts.gives_last:
                 word = "and" if isinstance(op, py.CondAnd) else "or"
                 truth(context, types[index], word, op.bodies[index].entry.terminator.operands[0])
     if not parts.gives_tested:
