@@ -177,7 +177,7 @@ WRONG_CALLS: list[tuple[Callable[[], object], str, str]] = [
     (
         lambda: zg.kernel(do_not_specialize=["y"])(scale.fn),
         "'scale' has no parameter 'y' (in do_not_specialize)",
-        "",
+        "scale(x_ptr, out_ptr, n, factor, BLOCK: zg.constexpr)",
     ),
     (
         lambda: launch(lambda constants: constants["SIZE"]),
@@ -295,9 +295,9 @@ NO_GRIDS = [(-1,), (2.0,), (1, 1, 1, 1), (), "1", None, 1.5, {1: 2}, (2**40,), f
 
 @pytest.mark.parametrize("grid", NO_GRIDS, ids=repr)
 def test_objects_that_are_no_grids(grid: Any):
-    given = [grid, lambda _: grid] if grid is not object else [lambda _: grid]
-    for one in given:
-        error = failure(lambda one=one: launch(one))
+    grids = [grid, lambda _: grid] if grid is not object else [lambda _: grid]
+    for size in grids:
+        error = failure(lambda size=size: launch(size))
         assert error.summary.startswith(
             "the grid of 'scale' must be one to three sizes, integers from 0 to 2147483647; got "
         )
