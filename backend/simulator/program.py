@@ -228,7 +228,7 @@ class Program:
     def _aligned(self, addresses: Array, threads: Array, verb: str, size: int, align: int) -> None:
         wrong = addresses % (align or size) != 0
         if wrong.any():
-            at = int(addresses[wrong][0]) & ((1 << SHIFT) - 1)
+            at = int(addresses[wrong][0]) & ((1 << SHIFT - 1) - 1)
             raise SimulationError(
                 f"an access must be aligned to {align or size} bytes; "
                 f"thread {threads[wrong][0]} {verb} {size} bytes at {at:#x}"

@@ -32,7 +32,8 @@ class SimulatedRegion(regions.Region):
     def __init__(self, name: str, arrays: Sequence[Array], number: int) -> None:
         super().__init__(arrays)
         self.name = name
-        self.start = (number << SHIFT) + self.low % _ALIGNED
+        # In the middle of the region's addresses: accesses before the array are its own, too.
+        self.start = (number << SHIFT) + (1 << SHIFT - 1) + self.low % _ALIGNED
         self.writable = any(array.flags.writeable for array in arrays)
         # Accesses of each byte since the last barrier: the thread that wrote it, and a bit for each warp that read it.
         # `touched` has the bytes of each access, with the number of the load; None for a store.
