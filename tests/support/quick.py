@@ -20,7 +20,7 @@ import pytest
 
 TESTS = Path(__file__).resolve().parents[1]
 TABLE = TESTS / "times.json"
-LIMIT = 0.15  # Seconds of one core for each function.
+LIMIT = 0.12  # Seconds of one core for each function.
 LISTED = 0.05  # Functions that take less are not listed.
 ALL = "*"  # All functions of a file.
 MEASURED, COUNT = "processor seconds", "parameters"
