@@ -86,7 +86,7 @@ class Tuned:
 
     # A configuration whose launch raises one of these is left out.
     unfit: tuple[type[ZigguratError], ...] = (LaunchError, ResourceError, TargetError)
-    # Where no configuration is left: launch the first, which raises its own error. Otherwise the reasons are raised.
+    # With no configuration left, launch the first, which raises its own error; the reasons are raised otherwise.
     launches_unfit = False
     decorator = "zg.autotune"
     # The settings of the process that compiled code depends on.

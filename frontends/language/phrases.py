@@ -207,7 +207,7 @@ BY_INDEX: Final = Phrase(
     tl="loop over the index: for i in tl.static_range(len(a)), with the items a[i]",
 )
 
-# What is wrong, where programs of Triton look for its words.
+# Messages that programs of Triton look for by their words.
 AXIS_OUTSIDE: Final = Phrase(
     zg="{call}: axis {axis} is not one of the {rank} axes",
     tl="{call}: invalid axis {axis}. Expected -{rank} <= axis < {rank}",
