@@ -24,7 +24,7 @@ OURS: dict[str, tuple[str, ...]] = {
     "backend": ("ziggurat.backend", "ziggurat.codemodel", "ziggurat.transforms"),
     "api": ("ziggurat",),
 }
-# Imports that no module of a folder has, though its package may: Triton's Python and Triton-C are known at the edge alone.
+# Imports that no module of a folder has, though its package may: the languages are known at the edge alone.
 WINGS = ("ziggurat.frontends.triton", "ziggurat.frontends.triton_c")
 API_WINGS = ("ziggurat.c_kernels", "ziggurat.frameworks", "ziggurat.pytriton", "ziggurat.triton")
 NEVER: dict[str, tuple[str, ...]] = {
