@@ -60,6 +60,18 @@ def call_of(part: int) -> str:
     return f"{_CALL}{part}"
 
 
+def checked_call(status: str, call: str, after: str) -> list[str]:
+    """The lines of a call of a function that returns 0 or the code of an error: they go on at the label `after`, or
+    return the code, which is named `status`."""
+    return [
+        f"  %{status} = {call}",
+        f"  %{status}.good = icmp eq i64 %{status}, 0",
+        f"  br i1 %{status}.good, label %{after}, label %{status}.bad, !prof !2",
+        f"{status}.bad:",
+        f"  ret i64 %{status}",
+    ]
+
+
 def outlined(
     symbol: str, lines: Sequence[str], parts: Sequence[Sequence[str]], places: LineInfo | None
 ) -> tuple[list[str], list[str]]:
@@ -100,15 +112,7 @@ def outlined(
         if last == label:  # Nothing in it can end the kernel.
             kernel.append(f"  {call}")
         else:
-            status = f"%status{number}"
-            kernel += [
-                f"  {status} = {call}",
-                f"  {status}.good = icmp eq i64 {status}, 0",
-                f"  br i1 {status}.good, label %{last}, label %bad.part{number}, !prof !2",
-                f"bad.part{number}:",
-                f"  ret i64 {status}",
-                f"{last}:",
-            ]
+            kernel += [*checked_call(f"status{number}", call, last), f"{last}:"]
         kernel += [f"  %{value} = load {type_}, ptr %{value}.out" for value, type_ in results.items()]
         label = last
     return kernel, functions

@@ -14,7 +14,7 @@ from typing import Final
 
 import attrs
 
-from ziggurat.backend.cpu.outline import DEFINITION, type_of
+from ziggurat.backend.cpu.outline import DEFINITION, checked_call, type_of
 
 SLOW: Final = "slow"  # The labels of slow paths begin so.
 MIN_PATHS: Final = 4  # Fewer than these stay in the kernel.
@@ -64,14 +64,8 @@ def share(symbol: str, texts: Sequence[list[str]], attributes: str) -> list[str]
             arguments += [" ".join(path.constants[place]) for place in differing]
             calls.append((path, f"call preserve_mostcc i64 @{name}({', '.join(arguments)})"))
     for path, call in sorted(calls, key=lambda pair: pair[0].first, reverse=True):
-        status = f"%{texts[path.text][path.first - 1][:-1]}.status"
-        texts[path.text][path.first : path.end] = [
-            f"  {status} = {call}",
-            f"  {status}.good = icmp eq i64 {status}, 0",
-            f"  br i1 {status}.good, label %{path.after}, label {status}.bad",
-            f"{status[1:]}.bad:",
-            f"  ret i64 {status}",
-        ]
+        label = texts[path.text][path.first - 1][:-1]
+        texts[path.text][path.first : path.end] = checked_call(f"{label}.status", call, path.after)
     return functions
 
 

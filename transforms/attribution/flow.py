@@ -359,7 +359,7 @@ def loop(context: FunctionAttributor, op: py.For | py.While, bodies: Sequence[Bo
         context.ops(bodies[-1].entry.ops)
         context.destinations = around
         breaks, ends = cases(context.state, op.flag)
-        # Where types differ at the breaks, the next visit may give literals the type of another path.
+        # Types that differ at the breaks may be those of literals, which the next visit gives the type of another path.
         unlike = any(isinstance(type_, Unusable) and type_.types for state in breaks for type_ in state.values())
         # A variable in error after an iteration keeps its type at the head, so the next visit finds the error again.
         failed = {var: ERROR for var in targets if any(isinstance(end[var], ErrorType) for end in (*ends, *breaks))}
