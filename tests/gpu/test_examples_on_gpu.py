@@ -134,33 +134,6 @@ def test_attention(causal, d, blocks, warps, roles, rng):
     np.testing.assert_allclose(zg.to_host(out), example_of.reference(q, k, v, n, causal), rtol=4e-3, atol=4e-3)
 
 
-def test_histogram(rng):
-    n, bins = 5000, 16
-    values = rng.binomial(bins - 1, 0.4, n).astype(np.int32)
-    counts = zg.to_device(np.zeros(bins, np.int32))
-    kernel = example("histogram").histogram_kernel
-    kernel[(zg.cdiv(n, 256),)](zg.to_device(values), counts, n, BINS=bins, BLOCK_SIZE=256)
-    np.testing.assert_array_equal(zg.to_host(counts), np.bincount(values, minlength=bins))
-
-
-@pytest.mark.parametrize("block", [16, 32])
-def test_transpose_by_descriptors(block, rng):
-    source = rng.standard_normal((100, 44), np.float32)
-    target = zg.to_device(np.zeros((44, 100), np.float32))
-    kernel = example("tensor_descriptor").transpose_kernel
-    kernel[(zg.cdiv(100, block), zg.cdiv(44, block))](zg.to_device(source), target, 100, 44, BLOCK=block)
-    np.testing.assert_array_equal(zg.to_host(target), source.T)
-
-
-def test_while_loop():
-    count = 64
-    loop = example("while_loop")
-    steps, peaks = zg.to_device(np.zeros(count, np.int32)), zg.to_device(np.zeros(count, np.int64))
-    loop.collatz_kernel[(count,)](steps, peaks)
-    results = list(zip(zg.to_host(steps).tolist(), zg.to_host(peaks).tolist(), strict=True))
-    assert results == [loop.collatz(n) for n in range(1, count + 1)]
-
-
 def launch(model, grid, *arguments):
     """Run a model that no kernel object stands for."""
     from ziggurat.backend.cuda.launch import Launcher

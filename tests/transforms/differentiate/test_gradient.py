@@ -76,11 +76,6 @@ def test_polynomial(rng):
     check_gradient(model, 2, [*matrices(rng, (100,)), np.zeros(100), 100], [1], [0])
 
 
-def test_transpose(rng):
-    model = in_f64(example("tensor_descriptor").transpose_kernel.triton(f32, f32, i32, i32, 16))
-    check_gradient(model, (2, 3), [*matrices(rng, (20, 36)), np.zeros((36, 20)), 20, 36], [1], [0])
-
-
 def test_softmax(rng):
     model = in_f64(example("fused_softmax").softmax_kernel.triton(f32, f32, i32, i32, i32, 64))
     check_gradient(model, 5, [np.zeros((5, 50)), *matrices(rng, (5, 50)), 50, 50, 50], [0], [1])
