@@ -30,10 +30,34 @@ class Size:
     def twice(self) -> int:
         return 2 * self.n
 
+    def plus(self, number: int, times: int = 1) -> int:
+        return self.n + number * times
+
 
 class Pair(NamedTuple):
     a: int
     b: int
+
+    def plus(self, number: int, times: int = 1) -> int:
+        return self.a + self.b + number * times
+
+    @staticmethod
+    def larger(first: int, second: int) -> int:
+        return max(first, second)
+
+    @classmethod
+    def fields(cls, times: int) -> int:
+        return len(cls._fields) * times
+
+
+class Methods(NamedTuple):
+    combine: Any
+    number: int
+
+
+@triton.jit
+def difference(a, b):
+    return a - b
 
 
 @pytest.fixture
@@ -76,6 +100,19 @@ def value_of(kernel):
         ("C.index(8) + C.a", Pair(7, 8), 8),
         ("C._asdict()['b']", Pair(7, 8), 8),
         ("C.get('a')", {"a": 6}, 6),
+        ("C.get('b', 4)", {"a": 6}, 4),
+        ("C.plus(10)", Size(4), 14),
+        ("C.plus(10, times=2)", Size(4), 24),
+        ("C.plus(10)", Pair(7, 8), 25),
+        ("C.plus(10, times=2)", Pair(7, 8), 35),
+        ("C.larger(2, 5)", Pair(7, 8), 5),
+        ("C.larger(5, second=2)", Pair(7, 8), 5),
+        ("C.fields(3)", Pair(7, 8), 6),
+        ("C.combine(n, 10)", Methods(difference, 1), -7),
+        ("C.combine(b=n, a=10)", Methods(difference, 1), 7),
+        ("max(C, 0.5, -1.0) * 2", 0.25, 1),
+        ("min(C, 0.5, -1.0)", 0.25, -1),
+        ("C.zfill(70000 - 69998) == '07'", "7", 1),
         ("C.is_fp32()", tl.float32, 1),
         ("C.itemsize", tl.float16, 2),
         ("1 if C.endswith('h') else n", "gelu_tanh", 1),
@@ -95,6 +132,15 @@ def test_values(value_of, expression: str, constant: Any, value: int):
         ("C.append(3)", [1, 2], r"the tuple \(1, 2\) has no method 'append'(.|\n)*make another one"),
         ("C.pop('a')", {"a": 1}, "'pop' would change a dict from outside of the kernel"),
         ("C.add(3)", {1}, "'add' would change a set from outside of the kernel"),
+        ("C.number(3)", Methods(difference, 1), "'number' must be a function to be called; got the constant 1"),
+        ("C.combine(n)", Methods(difference, 1), "difference needs its argument 'b'"),
+        ("C.absent(3)", Pair(7, 8), "'Pair' has no attribute 'absent'"),
+        ("C.absent(3)", Size(4), "has no attribute 'absent'"),
+        ("C.append(3)", bytearray(b"a"), "'append' would change a bytearray from outside of the kernel"),
+        ("max(1.0, C)", -0.0, r"cannot compute max\(\): -0.0 is among the operands"),
+        ("min(C, 1.0)", float("nan"), r"cannot compute min\(\): a NaN is among the operands"),
+        ("max(1.0, C)", "a", "the operands must be numbers"),
+        ("C.ljust(65537)", "a", "'ljust' gives more than 65536 characters or items"),
         ("C.ljust(10**9)", "a", "'ljust' gives more than 65536 characters or items"),
         ("C.replace('a', 300 * 'b')", "a" * 300, "'replace' gives more than 65536 characters or items"),
         ("C.real", "a", "the constant 'a' has no property 'real' in a kernel"),

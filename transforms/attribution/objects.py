@@ -89,9 +89,9 @@ def host_method(context: FunctionAttributor, op: py.Invoke, name: str, receiver:
             return call_bound(context, op, function.value, positional[1:], keywords)
         raise KernelTypeError(say("'{}' must be a function to be called; got {}", name, describe(function)))
     cls = receiver.record.cls
-    plain = inspect.getattr_static(cls, name, None)
-    is_static = isinstance(plain, staticmethod)
-    return call_object(context, op, _member(cls, name), positional[is_static:], keywords)
+    # A static method and a class method, which the class binds, do not take the object.
+    first = int(isinstance(inspect.getattr_static(cls, name, None), staticmethod | classmethod))
+    return call_object(context, op, _member(cls, name), positional[first:], keywords)
 
 
 def special_method(context: FunctionAttributor, op: Op, name: str) -> Type:

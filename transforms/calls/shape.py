@@ -232,17 +232,15 @@ def _flip(emit: Emitter, result: Type, x: Operand, dim: int | None) -> Value:
     return emit.add(tt.Gather(x.value, emit.add(arith.SubI(last, numbers)), at))
 
 
-def _cat(emit: Emitter, result: Type, a: Operand, b: Operand, _can_reorder: bool = False) -> Value:
+def _cat(emit: Emitter, result: Type, a: Operand, b: Operand, *_: Any) -> Value:
     half = shaped(shape_of(a.type), element_of(result))  # pyright: ignore[reportArgumentType]
     return emit.add(tt.Cat(emit.convert(a, half), emit.convert(b, half)))
 
 
-def _concatenated(call: Typing, a: Type, b: Type, _can_reorder: bool = False) -> Type:
+def _concatenated(call: Typing, a: Type, b: Type, *_: Any) -> Type:
     x, y = tensor(call, a), tensor(call, b)
     element = x.element if x.element == y.element else promote(x, y)
-    result = call.op_type(lambda halves: tt.Cat(*halves), TensorType(x.shape, element), TensorType(y.shape, element))
-    shape(call, shape_of(result))
-    return result
+    return call.op_type(lambda halves: tt.Cat(*halves), TensorType(x.shape, element), TensorType(y.shape, element))
 
 
 def _gathered(call: Typing, source: Type, index: Type, along: int) -> Type:

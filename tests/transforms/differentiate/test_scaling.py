@@ -240,3 +240,141 @@ def test_the_gradient_of_attention_is_that_of_flash_attention():
     model = attention.attention_kernel.triton(*blocks, zg.i32, zg.f32, False, 32, 16, 16)
     gradient = differentiate(model, [3], [0, 1, 2])
     assert [sum(isinstance(op, tt.Dot) for op in loop.walk()) for loop in loops(gradient)] == [2, 5]
+
+
+def softmax_by(lines: str) -> Any:
+    """The model of a kernel that stores `y`, computed by these lines from a block and the maxima of its rows."""
+    text = f"""
+def kernel(x, out, n):
+    rows = zg.mul(zg.expand(zg.arange(0, 16), 1), 16)
+    at = zg.add(rows, zg.expand(zg.arange(0, 16), 0))
+    a = zg.load(zg.add(x, at))
+    top = zg.expand(zg.max(a, axis=1), 1)
+    e = zg.exp(zg.sub(a, top))
+    total = zg.expand(zg.sum(e, axis=1), 1)
+    {lines}
+    zg.store(zg.add(out, at), y)
+"""
+    return zg.kernel(source=text).triton(f64, f64, i32)
+
+
+@pytest.mark.parametrize(
+    "lines",
+    [
+        # Shifts that cancel, and powers of shifts that cancel.
+        "y = zg.exp(zg.add(zg.sub(a, top), zg.add(top, a)))",
+        "y = zg.mul(zg.mul(e, e), zg.exp(zg.mul(top, 2.0)))",
+        "y = zg.mul(e, zg.exp(top))",
+        "y = zg.div(zg.exp2(zg.sub(a, top)), zg.exp2(zg.neg(top)))",
+        "y = zg.div(zg.div(a, total), zg.exp(top)) * 0.0 if n > 3 else a",
+        "y = zg.add(zg.log(total), top)",
+        "y = zg.add(zg.log2(zg.exp2(zg.sub(a, top))), top)",
+        "y = zg.exp(zg.sub(zg.div(top, 2.0), zg.mul(0.5, top)))",
+        # Fused multiplication and addition.
+        "y = zg.mul(zg.exp(zg.fma(a, 2.0, zg.neg(top))), zg.exp(top))",
+        "y = zg.exp(zg.add(zg.fma(top, -2.0, a), zg.add(top, top)))",
+        "y = zg.fma(e, zg.exp(top), a)",
+        "y = zg.div(zg.fma(e, 2.0, e), total)",
+        # Zero stays zero when it is multiplied, and an infinity stays one when it is shifted.
+        "y = zg.div(zg.where(zg.less(a, 0.0), e, 0.0), total)",
+        "y = zg.div(zg.where(zg.less(a, 0.0), 0.0, e), total)",
+        "y = zg.div(zg.exp(zg.where(zg.less(a, 0.0), zg.sub(a, top), -float('inf'))), total)",
+        "y = zg.div(zg.add(e, 0.0), total)",
+        # Other shapes.
+        "y = zg.div(zg.trans(zg.trans(e)), total)",
+        "y = zg.div(e, zg.reshape(zg.sum(e, axis=1), (16, 1)))",
+        "y = zg.mul(e, zg.exp(zg.reshape(zg.reshape(top, (1, 16)), (16, 1))))",
+        "y = zg.div(zg.cast(zg.cast(e, zg.f32), zg.f64), total)",
+        "y = zg.cast(zg.div(zg.dot(zg.cast(e, zg.f32), zg.cast(a, zg.f32)), zg.cast(total, zg.f32)), zg.f64)",
+        # Control flow.
+        "y = zg.div(e if n > 0 else zg.mul(e, 2.0), total)",
+        "s = e\n    for i in range(n):\n        s = zg.add(s, e)\n    y = zg.div(s, total)",
+    ],
+)
+def test_results_that_do_not_depend_on_the_maximum(lines):
+    assert comparisons(differentiate(softmax_by(lines), [1], [0])) == 0
+
+
+@pytest.mark.parametrize(
+    "lines",
+    [
+        "y = zg.add(e, zg.mul(top, 0.0))",
+        "y = zg.add(e, 1.0)",
+        "y = zg.add(zg.sub(a, top), zg.sub(a, top))",
+        "y = zg.sub(zg.sub(a, top), zg.add(top, a))",
+        "y = zg.mul(e, zg.exp(zg.neg(top)))",
+        "y = zg.div(e, zg.exp(top))",
+        "y = zg.mul(zg.exp2(zg.sub(a, top)), zg.exp(top))",
+        "y = zg.mul(e, top)",
+        "y = zg.mul(zg.sub(a, top), zg.add(a, top))",
+        "y = zg.div(zg.sub(a, top), total)",
+        "y = zg.div(a, total)",
+        "y = zg.div(a, zg.add(top, a))",
+        "y = zg.add(zg.mul(a, zg.add(a, top)), 1.0)",
+        "y = zg.add(zg.log2(total), top)",
+        "y = zg.add(zg.log(zg.sub(a, top)), top)",
+        "y = zg.exp(zg.div(e, 2.0))",
+        "y = zg.fma(e, e, zg.mul(e, e))",
+        "y = zg.fma(e, zg.exp(top), e)",
+        "y = zg.fma(e, 1.0, 1.0)",
+        "y = zg.fma(a, 1.0, top)",
+        "y = zg.div(zg.where(zg.less(a, 0.0), e, 1.0), total)",
+        "y = zg.where(zg.less(e, 0.5), a, 0.0)",
+        "y = zg.div(zg.exp(zg.where(zg.less(a, 0.0), zg.sub(a, top), 0.0)), total)",
+        "y = zg.div(zg.maximum(e, 0.5), total)",
+        "y = zg.div(e, zg.expand(zg.sum(zg.trans(e), axis=1), 1))",
+        "y = zg.mul(e, zg.exp(zg.reshape(top, (1, 16))))",
+        "y = zg.div(e, zg.reshape(zg.sum(e, axis=1), (1, 16)))",
+        "y = zg.add(zg.expand(zg.sum(zg.sub(a, top), axis=1), 1), top)",
+        "y = zg.add(zg.expand(zg.max(zg.sub(a, top), axis=0), 1), top)",
+        "y = zg.div(zg.sin(e), total)",
+        "y = zg.cast(zg.div(zg.dot(zg.cast(a, zg.f32), zg.cast(e, zg.f32)), zg.cast(total, zg.f32)), zg.f64)",
+        "y = zg.div(e if n > 0 else a, total)",
+        "y = a if zg.sum(zg.sum(e, axis=0), axis=0) > 3.0 else zg.mul(a, 2.0)",
+        "s = e\n    for i in range(n):\n        s = zg.add(s, 1.0)\n    y = zg.div(s, total)",
+        "s = a\n    for i in range(n):\n        s = zg.add(s, e)\n    y = zg.div(s, total)",
+        "zg.atomic_add(zg.add(out, at), e)\n    y = zg.div(e, total)",
+    ],
+)
+def test_results_that_depend_on_the_maximum(lines):
+    assert comparisons(differentiate(softmax_by(lines), [1], [0])) > 0
+
+
+def test_maxima_beside_a_running_one(rng):
+    """Maxima in the loop and after it do not matter by themselves."""
+
+    @zg.kernel
+    def kernel(x, w, out, n, BLOCK: zg.constexpr):
+        at = zg.arange(0, BLOCK)
+        top = -float("inf")
+        total = 0.0
+        for row in range(n):
+            a = zg.load(zg.add(x + row * BLOCK, at))
+            b = zg.load(zg.add(w + row * BLOCK, at))
+            weights = zg.exp(zg.sub(b, zg.max(b, axis=0)))
+            weights = zg.div(weights, zg.sum(weights, axis=0))
+            higher = zg.maximum(top, zg.max(a, axis=0))
+            total = total * zg.exp(top - higher) + zg.sum(zg.mul(weights, zg.exp(zg.sub(a, higher))), axis=0)
+            top = higher
+        c = zg.load(zg.add(w, at))
+        powers = zg.exp(zg.sub(c, zg.max(c, axis=0)))
+        zg.store(zg.add(out, at), zg.mul(zg.div(powers, zg.sum(powers, axis=0)), top + zg.log(total)))
+
+    model = kernel.triton(f64, f64, f64, i32, 8)
+    check_gradient(model, 1, [rng.standard_normal((3, 8)), rng.standard_normal((3, 8)), np.zeros(8), 3], [2], [0, 1])
+    gradient = differentiate(model, [2], [0, 1])
+    assert comparisons(gradient) == 0 and depth(gradient) == 1
+
+
+@pytest.mark.parametrize(
+    ("lines", "count"),
+    [
+        ("y = zg.div(zg.maximum(zg.mul(e, 2.0), e), total)", 2),
+        ("y = zg.div(zg.maximum(zg.mul(e, 2.0), 0.5), total)", 3),
+        ("y = zg.exp(zg.add(zg.expand(zg.max(zg.sub(a, top), axis=1), 1), top))", 1),
+        ("y = zg.exp(zg.add(zg.expand(zg.max(zg.sub(a, zg.mul(top, 2.0)), axis=1), 1), top))", 2),
+    ],
+)
+def test_maxima_of_values_that_depend_on_another_one(lines, count):
+    """The outer maximum is compared in any case, the one of the rows where the result depends on it."""
+    assert comparisons(differentiate(softmax_by(lines), [1], [0])) == count
