@@ -69,6 +69,11 @@ class Value(_Part):
     type: Type
 
     @property
+    def op(self) -> Op | None:
+        """The op whose result this value is; None for a parameter of a block."""
+        return None
+
+    @property
     def block(self) -> Block | None:
         """The block that declares this value; None for the result of an op that is not placed."""
         raise NotImplementedError
@@ -88,7 +93,7 @@ class Value(_Part):
 class OpResult(Value):
     """The result of an op."""
 
-    __slots__ = ("op",)
+    __slots__ = ("op",)  # pyright: ignore[reportIncompatibleMethodOverride]
 
     op: Op
 
@@ -476,7 +481,7 @@ def same_model(a: Op, b: Op) -> bool:
 
 def constant_of(value: Value) -> Any:
     """The number of a constant (of a tensor: of each element); None for any other value."""
-    return value.op.attributes["value"] if isinstance(value, OpResult) and isinstance(value.op, Constant) else None
+    return value.op.attributes["value"] if isinstance(value.op, Constant) else None
 
 
 def require(condition: bool, message: str, hint: str | None = None) -> None:

@@ -1,7 +1,7 @@
 """Transforming models: a transformer says what replaces an op; where it says nothing, the op is copied.
 
     def double_negation(builder, op, operands):
-        if isinstance(op, NegF) and isinstance(inner := operands[0], OpResult) and isinstance(inner.op, NegF):
+        if isinstance(op, NegF) and isinstance((inner := operands[0]).op, NegF):
             return inner.op.operand            # uses of the op get this value instead
         return None                            # says nothing: the op is copied
 

@@ -9,7 +9,7 @@ from typing import Any
 from ziggurat.codemodel.dialects import core, py
 from ziggurat.codemodel.errors import KernelTypeError, ZigguratError, shown
 from ziggurat.codemodel.graphs import reached
-from ziggurat.codemodel.op import Op, OpResult, Value
+from ziggurat.codemodel.op import Op, Value
 from ziggurat.codemodel.types import ConstantType, PtrType, Type
 
 _SUMS = ("zg.add", "zg.sub")
@@ -35,7 +35,7 @@ def name_arguments(error: ZigguratError, model: Op, arguments: Mapping[str, Any]
 
 def _summands(value: Value) -> Sequence[Value]:
     """The values that a value is the sum of, or that a variable has."""
-    op = value.op if isinstance(value, OpResult) else None
+    op = value.op
     if isinstance(op, core.Var):
         return [*op.operands, *(use.value for use in value.uses if isinstance(use, core.VarStore))]
     adds = isinstance(op, core.VarLoad | py.Add | py.Sub) or (isinstance(op, py.Invoke) and op.callee in _SUMS)

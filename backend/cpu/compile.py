@@ -18,7 +18,7 @@ from ziggurat.backend.elementwise import RULES
 from ziggurat.codemodel.dialects import arith, core, cpu, tt
 from ziggurat.codemodel.dispatch import demand
 from ziggurat.codemodel.errors import InternalError, TargetError, warn
-from ziggurat.codemodel.op import OpResult, Value
+from ziggurat.codemodel.op import Value
 from ziggurat.codemodel.types import DescriptorType
 from ziggurat.transforms.cpu.allocate import allocate
 from ziggurat.transforms.cpu.cpu_passes import lower
@@ -85,7 +85,7 @@ def _demand_no_addresses(module: core.Module | cpu.Module) -> None:
 
 
 def _is_zero(value: Value) -> bool:
-    return isinstance(value, OpResult) and isinstance(value.op, arith.ConstantOp) and value.op.value == 0
+    return isinstance(value.op, arith.ConstantOp) and value.op.value == 0
 
 
 def _is_x86() -> bool:

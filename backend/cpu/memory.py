@@ -197,7 +197,7 @@ def root_of(value: Value, visited: frozenset[Value] = frozenset()) -> Value | No
 
 def _stays(value: Value, parameter: Value) -> bool:
     """Whether a pointer is one that a loop carries, moved."""
-    while isinstance(value, OpResult) and isinstance(value.op, tt.AddPtr):
+    while isinstance(value.op, tt.AddPtr):
         value = value.op.ptr
     return value is parameter
 

@@ -68,7 +68,7 @@ def _region(emitter: CpuEmitter, op: cpu.Region, index: Index) -> Any:
 
 def _reduction_of(value: Value) -> Value:
     """The reduction whose result, or a component of whose result, a value is."""
-    while isinstance(value, OpResult) and isinstance(value.op, core.TupleLoad):
+    while isinstance(value.op, core.TupleLoad):
         value = value.op.tuple
     return value
 
@@ -158,7 +158,7 @@ class Nest:
         busiest, order, accesses = shared
         if self.op is busiest:
             for value in accesses:
-                assert isinstance(value, OpResult) and isinstance(value.op, cpu.Access)
+                assert isinstance(value.op, cpu.Access)
                 step = step_of(self.emitter, value.op, block) if value in self.emitter.values else None
                 if step is not None:
                     start = self.emitter.values[value][0] + step

@@ -25,7 +25,7 @@ from ziggurat.backend.mlir.reader import MlirReader, plain, reads
 from ziggurat.backend.mlir.syntax import Statement
 from ziggurat.codemodel.dialects import arith, cf, core, scf, tt
 from ziggurat.codemodel.errors import TargetError
-from ziggurat.codemodel.op import Body, OpResult, Successor, Value, expect
+from ziggurat.codemodel.op import Body, Successor, Value, expect
 from ziggurat.codemodel.structured import packed
 from ziggurat.codemodel.types import ScalarType, Type, i64, scalar_element
 
@@ -201,7 +201,7 @@ def step_sign(step: Value) -> int:
     """1 for a step known to be positive, -1 for a negative step, 0 for a step of unknown sign."""
     if isinstance(step.type, ScalarType) and not step.type.signed:
         return 1
-    if isinstance(step, OpResult) and isinstance(step.op, arith.ConstantOp) and step.op.value != 0:
+    if isinstance(step.op, arith.ConstantOp) and step.op.value != 0:
         return 1 if step.op.value > 0 else -1
     return 0
 

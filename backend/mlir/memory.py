@@ -9,7 +9,7 @@ from ziggurat.backend.mlir.syntax import Raw, Statement
 from ziggurat.codemodel.dialects import tt
 from ziggurat.codemodel.dialects.tt import AtomicKind, CacheModifier, EvictionPolicy, MemScope, MemSemantic, Padding
 from ziggurat.codemodel.errors import TargetError
-from ziggurat.codemodel.op import OpResult, Value, constant_of, expect
+from ziggurat.codemodel.op import Value, constant_of, expect
 from ziggurat.codemodel.types import (
     DescriptorType,
     PtrType,
@@ -224,7 +224,7 @@ def descriptor_fact(e: MlirEmitter, op: tt.DescriptorFact) -> Names:
     """Triton has the sizes and strides beside a descriptor: where it is made, or as parameters of the kernel."""
     if op.descriptor in e.facts:
         return (e.facts[op.descriptor][type(op), op.axis],)
-    maker = op.descriptor.op if isinstance(op.descriptor, OpResult) else None
+    maker = op.descriptor.op
     if not isinstance(maker, tt.MakeTensorDescriptor):
         raise TargetError(
             f"{op.NAME} of a descriptor that a loop, a branch or a function hands on has no form in Triton's MLIR",

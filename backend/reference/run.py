@@ -22,7 +22,7 @@ from ziggurat.codemodel.dialects import arith, core, cpu, tt
 from ziggurat.codemodel.dispatch import demand
 from ziggurat.codemodel.errors import KernelRuntimeError, LaunchError, MemoryAccessError, shown
 from ziggurat.codemodel.messages import Phrase, say
-from ziggurat.codemodel.op import Op, OpResult, Value
+from ziggurat.codemodel.op import Op, Value
 from ziggurat.codemodel.printed import show
 from ziggurat.codemodel.subnormals import keep_subnormals
 from ziggurat.codemodel.types import DescriptorType, PtrType, ScalarType, TensorType, TupleType, Type, void
@@ -100,7 +100,7 @@ def _taken_as_nonnegative(functions: Iterable[Op]) -> set[Value]:
 
     facts = [fact for func in functions if isinstance(func, tt.Func) for fact in analyse(func).items()]
     classes = (arith.AddI, arith.MulI, arith.ShlI, arith.DivSI)
-    return {v for (v, _), i in facts if i.nonnegative and isinstance(v, OpResult) and isinstance(v.op, classes)}
+    return {v for (v, _), i in facts if i.nonnegative and isinstance(v.op, classes)}
 
 
 @keep_subnormals()

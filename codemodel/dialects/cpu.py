@@ -15,7 +15,7 @@ from ziggurat.codemodel import traits
 from ziggurat.codemodel.dialects.core import Unreachable
 from ziggurat.codemodel.dialects.tt import InputPrecision, Reduce, ScanReturn
 from ziggurat.codemodel.fields import attribute, body, operand, operands, result_type
-from ziggurat.codemodel.op import Body, Op, OpResult, Value, expect, require
+from ziggurat.codemodel.op import Body, Op, Value, expect, require
 from ziggurat.codemodel.structured import packed
 from ziggurat.codemodel.type_reader import TypeSyntaxError, read_shape, read_type, register_type
 from ziggurat.codemodel.types import (
@@ -235,7 +235,7 @@ class Access(Op, traits.Pure, name="cpu.access"):
 
 def _block(op: Op, access: Value, ptr: Value, mask: Value | None) -> None:
     type_ = expect(access.type, AccessType, f"{op.NAME} takes an access; got {access.type}")
-    is_access = isinstance(access, OpResult) and isinstance(access.op, Access)
+    is_access = isinstance(access.op, Access)
     require(is_access, f"{op.NAME}: the access must be the result of a cpu.access")
     require(
         ptr.type == shaped(type_.shape, PtrType(type_.element)), f"{op.NAME}: {ptr.type} are no pointers of {type_}"

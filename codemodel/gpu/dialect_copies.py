@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from ziggurat.codemodel.fields import attribute, operand, operands, result_type
 from ziggurat.codemodel.gpu.dialect_shared import buffer_of, laid_out, require_mbarriers, require_types
 from ziggurat.codemodel.gpu.fragments import MAP_BYTES
-from ziggurat.codemodel.op import Op, OpResult, Value, require
+from ziggurat.codemodel.op import Op, Value, require
 from ziggurat.codemodel.traits import MemoryRead, MemoryWrite
 from ziggurat.codemodel.types import DescriptorType, PtrType, TensorType, Type, channel, i1, i32, i64
 
@@ -309,5 +309,5 @@ class AcquireTensorMaps(Op, MemoryRead, MemoryWrite, name="gpu.acquire_tensor_ma
 
     def check(self) -> None:
         for map_ in self.maps:
-            good = isinstance(map_, OpResult) and isinstance(map_.op, MakeTensorMap)
+            good = isinstance(map_.op, MakeTensorMap)
             require(good, f"{self.NAME} takes results of {MakeTensorMap.NAME}; got a {map_.type}")

@@ -188,12 +188,12 @@ class FunctionAttributor:
 
 def is_flag(var: Value) -> bool:
     """True of a variable that says which way control has taken."""
-    return isinstance(var, OpResult) and isinstance(var.op, py.Flag)
+    return isinstance(var.op, py.Flag)
 
 
 def is_result(var: Value) -> bool:
     """True of the variable that holds what the function returns."""
-    return isinstance(var, OpResult) and isinstance(var.op, py.Result)
+    return isinstance(var.op, py.Result)
 
 
 def _follows(op: Op, other: Op) -> bool:

@@ -10,7 +10,7 @@ from typing import Any
 from ziggurat.codemodel.dialects import core, py
 from ziggurat.codemodel.errors import KernelTypeError
 from ziggurat.codemodel.messages import call_text, say
-from ziggurat.codemodel.op import OpResult, Value, expect
+from ziggurat.codemodel.op import Value, expect
 from ziggurat.codemodel.types import ConstantType, DescriptorType, PtrType, TupleType, Type, constexpr_type
 from ziggurat.frontends.language import CALLS, SIGNATURES, Function
 from ziggurat.frontends.language import METHODS as DESCRIPTOR_METHODS
@@ -342,7 +342,7 @@ def call_value(context: FunctionAttributor, op: py.Call) -> Type:
     if isinstance(function, HostObject):
         return call_object(context, op, function.value, *call_values(context, op))
     if not isinstance(function, FunctionName):
-        load = op.callee.op if isinstance(op.callee, OpResult) else None
+        load = op.callee.op
         name = context.names.get(load.var) if isinstance(load, core.VarLoad) else None
         what = f"'{name}'" if name is not None else "this"
         hint: str = CALL_FUNCTION()

@@ -56,7 +56,7 @@ _MAX_ITERATIONS = 1 << 15
 
 def flag_of(condition: Value) -> Value | None:
     """The flag that a condition loads; None for another condition."""
-    load = condition.op if isinstance(condition, OpResult) else None
+    load = condition.op
     return load.var if isinstance(load, core.VarLoad) and is_flag(load.var) else None
 
 

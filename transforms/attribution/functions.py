@@ -8,7 +8,7 @@ from typing import Any
 from ziggurat.codemodel.dialects import core, py
 from ziggurat.codemodel.errors import KernelNameError, KernelTypeError, ZigguratError
 from ziggurat.codemodel.messages import say
-from ziggurat.codemodel.op import Op, OpResult, Value
+from ziggurat.codemodel.op import Op, Value
 from ziggurat.codemodel.types import ConstantType, Type, pyobject
 from ziggurat.frontends.language.function import Default
 from ziggurat.transforms.attribution.attribute import FunctionAttributor, handles
@@ -66,7 +66,7 @@ def check_used(context: FunctionAttributor, op: Op, target: Any, name: str) -> N
     if not must_use or op.result.uses:
         return
     if isinstance(op, py.Invoke):  # A method: by the name of the variable that has the object.
-        receiver = op.operands[0].op if isinstance(op.operands[0], OpResult) else None
+        receiver = op.operands[0].op
         name = f"{context.names.get(receiver.var)}{op.callee}" if isinstance(receiver, core.VarLoad) else name
     more = f" {must_use}" if isinstance(must_use, str) else ""
     raise KernelTypeError(say("The result of {} is not being used.{}", name, more))

@@ -119,7 +119,7 @@ class Affine:
         element = scalar_element(value.type)
         if form is None or element.bits == 64:
             return form
-        scalar = isinstance(value, OpResult) and isinstance(value.op, tt.Splat)
+        scalar = isinstance(value.op, tt.Splat)
         if not scalar:
             low, high = self.range(form, shape_of(value.type))
             smallest, largest = element.limits

@@ -29,9 +29,9 @@ def raise_carried(module: Op) -> Op:
 
 def uniform_of(value: Value) -> Value | None:
     """The scalar that every element of a tensor is, if it was made from one."""
-    while isinstance(value, OpResult) and isinstance(value.op, tt.Broadcast | tt.ExpandDims | tt.Reshape | tt.Hint):
+    while isinstance(value.op, tt.Broadcast | tt.ExpandDims | tt.Reshape | tt.Hint):
         value = value.op.operands[0]
-    return value.op.value if isinstance(value, OpResult) and isinstance(value.op, tt.Splat) else None
+    return value.op.value if isinstance(value.op, tt.Splat) else None
 
 
 def steps_of(value: Value, parameter: BlockParameter) -> list[Value] | None:
@@ -57,7 +57,7 @@ def steps_of(value: Value, parameter: BlockParameter) -> list[Value] | None:
 
 
 def _is_uniform(value: Value) -> bool:
-    constant = isinstance(value, OpResult) and isinstance(value.op, arith.ConstantOp)
+    constant = isinstance(value.op, arith.ConstantOp)
     return constant or uniform_of(value) is not None
 
 
@@ -120,7 +120,7 @@ def _advanced(builder: Builder, offset: Value, steps: Sequence[Value]) -> Value:
     for step in steps:
         number = uniform_of(step)
         if number is None:
-            assert isinstance(step, OpResult) and isinstance(step.op, arith.ConstantOp)
+            assert isinstance(step.op, arith.ConstantOp)
             number = builder.add(arith.ConstantOp(step.op.value, scalar_element(step.type)))
         offset = builder.add(arith.AddI(offset, widened(builder, number, offset.type)))
     return offset

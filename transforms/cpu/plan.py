@@ -411,7 +411,7 @@ class NestPlan:
         value = op.c
         if len(value.uses) != 1 or op.operands.count(value) != 1:
             return None
-        if isinstance(value, OpResult) and isinstance(value.op, tt.Dot) and value.op.parent is op.parent:
+        if isinstance(value.op, tt.Dot) and value.op.parent is op.parent:
             return self.home((value, 0))
         for (source, index), same in self._needs(value)[0].items():
             is_carried = isinstance(source, BlockParameter) and isinstance(source.block.parent.parent, scf.For)
@@ -499,7 +499,7 @@ def _gives_scalars(op: Op) -> bool:
 def dot_operands(op: tt.Dot) -> tuple[Value, Value, Value]:
     """The operands of a dot, the second one without its transposition, if it has one."""
     b = op.b
-    transposed = isinstance(b, OpResult) and isinstance(b.op, tt.Trans) and tuple(b.op.order) == (1, 0)
+    transposed = isinstance(b.op, tt.Trans) and tuple(b.op.order) == (1, 0)
     return op.a, b.op.operands[0] if isinstance(b, OpResult) and transposed else b, op.c
 
 

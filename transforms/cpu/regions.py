@@ -19,7 +19,7 @@ from collections.abc import Sequence
 from ziggurat.codemodel.builder import Builder
 from ziggurat.codemodel.dialects import arith, cf, core, cpu, scf, tt
 from ziggurat.codemodel.errors import KernelTypeError
-from ziggurat.codemodel.op import Block, Body, Op, OpResult, Successor, Value, expect
+from ziggurat.codemodel.op import Block, Body, Op, Successor, Value, expect
 from ziggurat.codemodel.structured import Structured, packed
 from ziggurat.codemodel.traits import Pure
 from ziggurat.codemodel.transform import Rewriter
@@ -281,7 +281,7 @@ class _Region:
         component = component_of(value)
         if component in around.in_buffers and component[0] not in self._own:
             return self.inside.add(around.get(component, value))
-        assert isinstance(value, OpResult) and isinstance(value.op, Pure | core.TupleLoad), f"{value!r} has no home"
+        assert isinstance(value.op, Pure | core.TupleLoad), f"{value!r} has no home"
         return self.copy(value.op)
 
     def copy(self, op: Op) -> Value:

@@ -157,7 +157,7 @@ def _lasts(op: Op) -> bool:
 
 def _number(value: Value) -> object:
     """The value of a constant, or of a tensor of one."""
-    while isinstance(value, OpResult) and isinstance(value.op, tt.Splat):
+    while isinstance(value.op, tt.Splat):
         value = value.op.value
-    op = value.op if isinstance(value, OpResult) else None
+    op = value.op
     return op.value if isinstance(op, arith.ConstantOp) else None

@@ -155,7 +155,7 @@ class _Pairing:
 
     def pair(self, op: Op, value: Value, hint: str) -> Pair:
         """The pointer to the gradient for one of several pointers from which an op chooses."""
-        maker = value.op if isinstance(value, OpResult) else None
+        maker = value.op
         if isinstance(maker, tt.Poison) or (isinstance(maker, tt.IntToPtr) and constant_of(maker.value) == 0):
             return value, frozenset()  # A path on which the pointer is not used.
         paired = self.gradients.get(value)

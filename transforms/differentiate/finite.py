@@ -26,7 +26,7 @@ _EXTREMA: Final = (arith.MaxNumF, arith.MinNumF, arith.MaximumF, arith.MinimumF)
 
 def is_same_in_all_lanes(value: Value) -> bool:
     """Whether a value is a scalar or a splat: if it is infinite, it is so in the lanes that are stored as well."""
-    op = value.op if isinstance(value, OpResult) else None
+    op = value.op
     return not isinstance(value.type, TensorType) or isinstance(op, tt.Splat)
 
 

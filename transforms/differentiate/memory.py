@@ -11,7 +11,7 @@ from itertools import dropwhile
 
 from ziggurat.codemodel.dialects import scf, tt
 from ziggurat.codemodel.dialects.tt import AtomicKind, MemSemantic
-from ziggurat.codemodel.op import OpResult, Value, expect
+from ziggurat.codemodel.op import Value, expect
 from ziggurat.codemodel.types import DescriptorType, scalar_element, shape_of
 from ziggurat.transforms.differentiate.adjoint import Reverse, adjoint_type, gradients, no_gradient
 from ziggurat.transforms.differentiate.recurrences import is_inside
@@ -40,7 +40,7 @@ def _check_addable(op: tt.Load | tt.DescriptorLoad) -> None:
 def _add(at: Reverse, pointer: Value, adjoint: Value, mask: Value | None, op: tt.Load) -> None:
     """Add to the gradient, after a sum over the lanes whose pointers are known to be the same."""
     _check_addable(op)
-    producer = pointer.op if isinstance(pointer, OpResult) else None
+    producer = pointer.op
     if mask is None and isinstance(producer, tt.Splat):
         pointer, adjoint = producer.value, at.total_of_all(adjoint)
     elif mask is None and isinstance(producer, tt.Broadcast):

@@ -9,7 +9,7 @@ where p itself is not.
 from __future__ import annotations
 
 from ziggurat.codemodel.dialects import arith, scf, tt
-from ziggurat.codemodel.op import BlockParameter, Body, OpResult, Value
+from ziggurat.codemodel.op import BlockParameter, Body, Value
 from ziggurat.codemodel.types import PtrType, TensorType, element_of, i64, scalar_element, with_element
 from ziggurat.transforms.casts import cast
 from ziggurat.transforms.differentiate.adjoint import Reverse
@@ -28,7 +28,7 @@ def steps_of(loop: scf.For, index: int) -> list[Step] | None:
 def _steps(value: Value, parameter: BlockParameter, body: Body) -> list[Step] | None:
     if value is parameter:
         return []
-    op = value.op if isinstance(value, OpResult) else None
+    op = value.op
     match op:
         case tt.AddPtr() | arith.SubI():
             source, step = op.operands
@@ -69,7 +69,7 @@ def value_at(at: Reverse, loop: scf.For, index: int, steps: list[Step], number: 
 
 def _times(at: Reverse, step: Value, number: Value, wide: bool) -> Value:
     """step · number, in 64 bits if `wide`."""
-    op = step.op if isinstance(step, OpResult) else None
+    op = step.op
     if isinstance(op, tt.Splat):
         product = _times(at, op.value, number, wide)
         return at.emit(tt.Splat(product, with_element(step.type, scalar_element(product.type))))

@@ -111,7 +111,7 @@ def _index_of_chosen(op: tt.Reduce) -> int | None:
     count, parameters = len(op.values), op.combine.parameters
     conditions: set[tuple[Value, bool]] = set()
     for index, value in enumerate(_yielded(op)):
-        producer = value.op if isinstance(value, OpResult) else None
+        producer = value.op
         if not isinstance(producer, arith.Select):
             return None
         pair = parameters[index], parameters[count + index]
@@ -125,7 +125,7 @@ def _index_of_chosen(op: tt.Reduce) -> int | None:
 
 def _numbers_axis(value: Value, axis: int) -> bool:
     """Whether a tensor has the numbers of a range along an axis."""
-    op = value.op if isinstance(value, OpResult) else None
+    op = value.op
     match op:
         case tt.MakeRange():
             return axis == 0

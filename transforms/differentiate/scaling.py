@@ -27,7 +27,7 @@ import attrs
 
 from ziggurat.codemodel.dialects import arith, core, scf, tt
 from ziggurat.codemodel.dialects import math as maths
-from ziggurat.codemodel.op import Op, OpResult, Value, constant_of, expect
+from ziggurat.codemodel.op import Op, Value, constant_of, expect
 from ziggurat.codemodel.structured import Structured
 from ziggurat.codemodel.traits import MemoryWrite
 from ziggurat.codemodel.transform import Outcome, Rewriter, transform
@@ -345,7 +345,7 @@ def _carries_along(loop: scf.For) -> Rescaling | None:
     parameters = loop.entry_arguments(loop.body)
     (end,) = loop.terminators(loop.body)
     for place, value in enumerate(end.handed):
-        op = value.op if isinstance(value, OpResult) else None
+        op = value.op
         if not isinstance(op, MAXIMA) or op.parent is not loop.body.entry or parameters[place] not in op.operands:
             continue
         axes = _own_axes(value)

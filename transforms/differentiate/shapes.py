@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ziggurat.codemodel.dialects import arith, core, tt
-from ziggurat.codemodel.op import OpResult, Value, expect
+from ziggurat.codemodel.op import Value, expect
 from ziggurat.codemodel.types import ScalarType, TensorType, f16, i32, scalar_element, shape_of, with_element
 from ziggurat.transforms.differentiate.adjoint import Reverse, component_types, gradients
 from ziggurat.transforms.differentiate.finite import may_be_infinite
@@ -33,7 +33,7 @@ def summed_to(at: Reverse, value: Value, shape: Sequence[int]) -> Value:
 
 @gradients.of(tt.ExpandDims)
 def _expand_dims(at: Reverse, op: tt.ExpandDims, adjoint: Value) -> None:
-    producer = adjoint.op if isinstance(adjoint, OpResult) else None
+    producer = adjoint.op
     if isinstance(producer, tt.ExpandDims) and producer.axis == op.axis:
         at.add(op.value, producer.value)
     else:
@@ -144,14 +144,14 @@ def _dot(at: Reverse, op: tt.Dot, adjoint: Value) -> None:
         return at.emit(arith.Select(at.compare(nothing, zero, arith.FloatPredicate.OEQ), number, zero))
 
     def transposed(value: Value) -> Value:
-        op = value.op if isinstance(value, OpResult) else None
+        op = value.op
         if isinstance(op, tt.Trans) and tuple(op.order) == order:
             return op.value
         return at.emit(tt.Trans(value, order))
 
     def add(value: Value, a: Value, b: Value) -> None:
         """Add a · b to the adjoint. That of a transposed operand is added to what was transposed: bᵀ · aᵀ."""
-        dot = value.op if isinstance(value, OpResult) else None
+        dot = value.op
         if isinstance(dot, tt.Trans) and tuple(dot.order) == order:
             add(dot.value, transposed(b), transposed(a))
         elif at.wants((value, 0)):

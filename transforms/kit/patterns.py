@@ -28,7 +28,7 @@ from typing import Any
 import attrs
 
 from ziggurat.codemodel.declare import OPS
-from ziggurat.codemodel.op import OpResult, Value, require_argument
+from ziggurat.codemodel.op import Value, require_argument
 from ziggurat.codemodel.traits import Commutative, Constant
 from ziggurat.codemodel.types import constant_key
 
@@ -109,7 +109,7 @@ def op_(kind: type | tuple[type, ...], *operands: Pattern, **attributes: Any) ->
     _require_patterns("op_", *operands)
 
     def matches(value: Value, captured: Captures) -> Iterator[Captures]:
-        op = value.op if isinstance(value, OpResult) else None
+        op = value.op
         if op is None or not isinstance(op, kind) or len(op.operands) != len(operands):
             return
         actual = op.attributes

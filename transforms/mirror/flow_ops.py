@@ -9,7 +9,7 @@ from typing import Any
 from ziggurat.codemodel.dialects import arith, core, py, scf, tt
 from ziggurat.codemodel.errors import warn
 from ziggurat.codemodel.messages import call_text, say
-from ziggurat.codemodel.op import Body, Op, OpResult, Value
+from ziggurat.codemodel.op import Body, Op, Value
 from ziggurat.codemodel.types import ConstantType, DescriptorType, ScalarType, TensorType, TupleType, Type, i1, pyobject
 from ziggurat.transforms.attribution.attribute import is_flag, is_result
 from ziggurat.transforms.attribution.attribution import Scope
@@ -132,8 +132,9 @@ def function(context: FunctionMirror, op: core.Func) -> Built:
     *ops, end = op.body.entry.ops
     context.suite(ops)
     value = end.operands[0] if end.operands else None
-    if isinstance(value, OpResult) and isinstance(value.op, core.VarLoad) and is_result(value.op.var):
-        operand = context.variables.get(value.op.var)
+    load = None if value is None else value.op
+    if isinstance(load, core.VarLoad) and is_result(load.var):
+        operand = context.variables.get(load.var)
     else:
         operand = None if value is None else context.operand(value)
     context.emit.builder.location = end.location

@@ -185,7 +185,7 @@ class Forms:
         initial, stepped = self.form(owner.initial[value.index - 1]), Form({}, (Axis(),) * len(shape_of(value.type)))
         here: Value = owner.body.entry.terminator.operands[value.index - 1]
         while here is not value:
-            op = here.op if isinstance(here, OpResult) else None
+            op = here.op
             if isinstance(op, tt.AddPtr):
                 here, by = op.ptr, op.offset
             elif isinstance(op, arith.AddI):
@@ -214,7 +214,7 @@ class Forms:
         hold."""
         if mask is None:
             return [], True
-        op = mask.op if isinstance(mask, OpResult) else None
+        op = mask.op
         match op:
             case arith.ConstantOp():
                 return [], bool(op.value)

@@ -17,7 +17,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 
 from ziggurat.codemodel.dialects import arith, scf, tt
-from ziggurat.codemodel.op import Op, OpResult
+from ziggurat.codemodel.op import Op
 from ziggurat.codemodel.traits import Loop
 from ziggurat.codemodel.types import shape_of
 from ziggurat.transforms.place.affine import Form, Forms, Poly, product_of, sum_of
@@ -159,7 +159,7 @@ class _Iterations:
     def _part(self, number: int) -> Part:
         """The quotient or the remainder that an atom is; its number if it is another value."""
         value = self.forms.atoms[number]
-        op = value.op if isinstance(value, OpResult) else None
+        op = value.op
         if not isinstance(op, _PARTS):
             return number
         dividend, divisor = self.forms.form(op.lhs), self.forms.form(op.rhs)

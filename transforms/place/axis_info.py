@@ -301,11 +301,11 @@ def _mul(op: Op, x: AxisInfo, y: AxisInfo) -> AxisInfo:
 
 def _is_cdiv(value: Value) -> bool:
     """Whether a scalar is a number of blocks of a constant size, as `cdiv` computes it: `(x + size - 1) // size`."""
-    quotient = value.op if isinstance(value, OpResult) else None
+    quotient = value.op
     if not isinstance(quotient, arith.DivSI) or not isinstance(value.type, ScalarType):
         return False
     offset, term = 1, quotient.lhs
-    while isinstance(term, OpResult) and isinstance(term.op, arith.AddI | arith.SubI):
+    while isinstance(term.op, arith.AddI | arith.SubI):
         number = constant_of(term.op.rhs)
         if not isinstance(number, int):
             break
@@ -315,7 +315,7 @@ def _is_cdiv(value: Value) -> bool:
 
 def _is_count(value: Value) -> bool:
     """Whether a scalar is a number of blocks: one that `cdiv` computes, a positive constant, or a product of both."""
-    if isinstance(value, OpResult) and isinstance(value.op, arith.MulI):
+    if isinstance(value.op, arith.MulI):
         return all(map(_is_count, value.op.operands))
     return _is_cdiv(value) or (isinstance(number := constant_of(value), int) and number > 0)
 
@@ -325,13 +325,13 @@ def _is_group(value: Value) -> bool:
 
     The number of the group is a quotient, of the program's by the blocks of a group.
     """
-    least = value.op if isinstance(value, OpResult) else None
+    least = value.op
     for rest, size in ((least.lhs, least.rhs), (least.rhs, least.lhs)) if isinstance(least, arith.MinSI) else ():
-        if isinstance(rest, OpResult) and isinstance(rest.op, arith.SubI):
+        if isinstance(rest.op, arith.SubI):
             rows, first = rest.op.operands
-            product = first.op if isinstance(first, OpResult) and isinstance(first.op, arith.MulI) else None
+            product = first.op if isinstance(first.op, arith.MulI) else None
             factors = product.operands if product else (first,)
-            quotient = any(isinstance(factor, OpResult) and isinstance(factor.op, arith.DivSI) for factor in factors)
+            quotient = any(isinstance(factor.op, arith.DivSI) for factor in factors)
             sized = constant_of(size) in ({1} if product is None else {*map(constant_of, factors)} - {None})
             return quotient and sized and _is_count(rows) and _is_count(size)
     return False
@@ -540,7 +540,7 @@ class _Analysis:
         """The magnitude of a number whose sources have grown beyond `before`. A loop may count it up by steps."""
         start, distance = 0, 0
         for _, source in group.sources:
-            op = source[0].op if isinstance(source[0], OpResult) else None
+            op = source[0].op
             terms = op.operands if isinstance(op, arith.AddI) else ()
             steps = [term for term in terms if component_of(term) not in group.members]
             if len(steps) == 1 and (step := self._info(steps[0])) is not None:
@@ -620,7 +620,7 @@ class _Analysis:
 
 def _distance(step: Value, info: AxisInfo) -> int:
     """The distance of the numbers of two iterations. If it is the number of programs, they count as programs do."""
-    return 1 if isinstance(step, OpResult) and isinstance(step.op, tt.GetNumPrograms) else info.magnitude
+    return 1 if isinstance(step.op, tt.GetNumPrograms) else info.magnitude
 
 
 def _both(type_: Type, first: AxisInfo, second: AxisInfo) -> AxisInfo:

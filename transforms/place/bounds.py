@@ -27,7 +27,7 @@ from ziggurat.codemodel.dialects import arith, scf, tt
 from ziggurat.codemodel.dialects import math as functions
 from ziggurat.codemodel.errors import InternalError
 from ziggurat.codemodel.gpu import dialect as gpu
-from ziggurat.codemodel.op import Body, Op, OpResult, Value
+from ziggurat.codemodel.op import Body, Op, Value
 from ziggurat.codemodel.traits import Loop, Pure, Returns
 from ziggurat.codemodel.types import ScalarType, element_of
 from ziggurat.transforms.place.cost import CostEntry, Work, cost_of
@@ -181,7 +181,7 @@ def _runs(entry: CostEntry, runs: Runs, cycles: Mapping[Op, float], varying: dic
 
 def _slots(buffer: Value) -> int:
     """The slots of the ring that a buffer is one of."""
-    view = buffer.op if isinstance(buffer, OpResult) else None
+    view = buffer.op
     return shared_of(view.buffer).count if isinstance(view, gpu.LocalView) else 1
 
 

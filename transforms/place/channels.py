@@ -229,7 +229,7 @@ class ChannelProof:
                     self._note(self.loads.get(ring, self.op), op, "wait")
             return attrs.evolve(state, dots=(*state.dots, frozenset(read))) if isinstance(op, gpu.Wgmma) else state
         for ring, index in slots[:1]:
-            acquire = state.acquired.op if isinstance(state.acquired, OpResult) else None
+            acquire = None if state.acquired is None else state.acquired.op
             own = not isinstance(op, gpu.TmaLoad) or (
                 op.barrier is self.op.result
                 and isinstance(acquire, gpu.ChannelAcquire)
@@ -247,7 +247,7 @@ def runs(loop: Op) -> bool:
     owner = loop.parent_op
     if not isinstance(loop, scf.For) or not isinstance(owner, scf.If) or loop.parent is not owner.then.entry:
         return False
-    test, step = owner.condition.op if isinstance(owner.condition, OpResult) else None, constant_of(loop.step)
+    test, step = owner.condition.op, constant_of(loop.step)
     if not isinstance(test, arith.CmpI) or not isinstance(step, int) or test.operands != (loop.start, loop.stop):
         return False
     return test.predicate is (arith.IntPredicate.SLT if step > 0 else arith.IntPredicate.SGT)

@@ -19,7 +19,7 @@ import attrs
 from ziggurat.codemodel.dialects import core, scf, tt
 from ziggurat.codemodel.gpu.options import USUAL_WARPS
 from ziggurat.codemodel.gpu.targets import TARGETS
-from ziggurat.codemodel.op import Op, OpResult
+from ziggurat.codemodel.op import Op
 from ziggurat.codemodel.types import TensorType, scalar_element
 from ziggurat.transforms.place.tma import feeds_dot
 
@@ -71,6 +71,6 @@ def _accumulators(loop: scf.For) -> int:
 def _results(loop: scf.For) -> Iterator[TensorType]:
     for op in loop.body.entry.ops:
         if isinstance(op, tt.Dot) and isinstance(op.result.type, TensorType):
-            chained = isinstance(op.c, OpResult) and isinstance(op.c.op, tt.Dot) and op.c.op.parent_op is loop
+            chained = isinstance(op.c.op, tt.Dot) and op.c.op.parent_op is loop
             if not chained:
                 yield op.result.type

@@ -23,7 +23,7 @@ Component = tuple[Value, int]
 
 def component_of(value: Value) -> Component:
     """The component that a value which is no Tuple stands for, through the ops that make Tuples and load from them."""
-    while isinstance(value, OpResult) and isinstance(value.op, core.TupleLoad):
+    while isinstance(value.op, core.TupleLoad):
         load = value.op
         whole = load.tuple
         if not isinstance(whole, OpResult) or isinstance(whole.op, core.TupleLoad | core.TupleWith):

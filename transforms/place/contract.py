@@ -19,7 +19,7 @@ from __future__ import annotations
 
 from ziggurat.codemodel.dialects import arith
 from ziggurat.codemodel.dialects import math as maths
-from ziggurat.codemodel.op import Op, OpResult, Value
+from ziggurat.codemodel.op import Op, Value
 from ziggurat.codemodel.transform import Outcome, Rewriter, transform
 from ziggurat.codemodel.types import scalar_element
 from ziggurat.transforms.place.obstacle import LIBRARY
@@ -58,14 +58,14 @@ def _product(op: Op) -> tuple[int, arith.MulF] | None:
     products: list[tuple[int, arith.MulF]] = []
     for at, value in enumerate(op.operands):
         value = _before_negation(value)
-        inner = value.op if isinstance(value, OpResult) else None
+        inner = value.op
         if isinstance(inner, arith.MulF) and inner.parent is op.parent and not _is_library(inner):
             products.append((at, inner))
     return min(products, key=lambda item: len(op.operands[item[0]].uses), default=None)
 
 
 def _before_negation(value: Value) -> Value:
-    return value.op.operand if isinstance(value, OpResult) and isinstance(value.op, arith.NegF) else value
+    return value.op.operand if isinstance(value.op, arith.NegF) else value
 
 
 def _is_library(op: Op) -> bool:

@@ -363,7 +363,7 @@ class _Costs:
         reasons: dict[str, None] = {}
         unknown = ""
         for component in self._origins(value, lambda component: tensor_type(component) is not None):
-            op = component[0].op if isinstance(component[0], OpResult) else None
+            op = component[0].op
             infos = [self._info(each) for _, each, _ in tensor_operands(op)] if op is not None else []
             runs = [info.contiguity[max(axis, -len(info.contiguity))] for info in (self._info(component), *infos)]
             if op is not None and not is_shaping(op) and runs[0] < most <= max(runs):
@@ -458,7 +458,7 @@ class _Costs:
         return self.varies[value]
 
     def _found(self, value: Value) -> tuple[int, int]:
-        op, type_ = value.op if isinstance(value, OpResult) else None, value.type
+        op, type_ = value.op, value.type
         every = type_.numel - 1 if isinstance(type_, TensorType) else 0
         if self.at_least and (varying := self._certain(value, every)) is not None:
             return varying, varying
@@ -484,7 +484,7 @@ class _Costs:
         source, _ = component = component_of(value)
         if component in self.groups:
             return self._passed(self.groups[component])
-        match source.op if isinstance(source, OpResult) else None:
+        match source.op:
             case tt.MakeRange():
                 return 0
             case tt.Load() as op if every:
@@ -523,7 +523,7 @@ class _Costs:
         loads whose mask is such a value."""
 
         def follow(component: Component) -> bool:
-            op = component[0].op if isinstance(component[0], OpResult) else None
+            op = component[0].op
             return not (isinstance(op, tt.Load) and op.mask is not None and self._is_fixed(op.mask))
 
         roots = (tt.MakeRange, arith.ConstantOp, tt.Splat)

@@ -155,15 +155,15 @@ def _expanded(types: Iterable[Type]) -> list[Type]:
 
 def _maker(value: Value) -> tt.MakeTensorDescriptor:
     """The op that makes a descriptor of the new model, whose padding may be replaced."""
-    if isinstance(value, OpResult) and isinstance(value.op, tt.DescriptorPadding):
+    if isinstance(value.op, tt.DescriptorPadding):
         value = value.op.descriptor
-    assert isinstance(value, OpResult) and isinstance(value.op, tt.MakeTensorDescriptor)
+    assert isinstance(value.op, tt.MakeTensorDescriptor)
     return value.op
 
 
 def _chosen_padding(value: Value) -> list[Value]:
     """Whether a descriptor of the new model pads with NaN, if that is chosen at run time; otherwise nothing."""
-    return [value.op.nan] if isinstance(value, OpResult) and isinstance(value.op, tt.DescriptorPadding) else []
+    return [value.op.nan] if isinstance(value.op, tt.DescriptorPadding) else []
 
 
 def _parts(values: Sequence[Value]) -> list[Value]:

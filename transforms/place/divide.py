@@ -151,7 +151,7 @@ class _Needs:
 
     def _of_value(self, value: Value) -> Iterator[Op | Value]:
         """The ops and values that a value needs."""
-        if isinstance(value, OpResult) and isinstance(value.op, core.TupleLoad):
+        if isinstance(value.op, core.TupleLoad):
             self.kept.add(value)
         component = component_of(value)
         if component in self._visited:

@@ -297,7 +297,6 @@ def _invariant_stores(loop: scf.For | scf.While) -> list[Op]:
         for store in body.ops
         if isinstance(store, gpu.LocalStore)
         and store.value not in inside
-        and isinstance(store.buffer, OpResult)
         and isinstance(store.buffer.op, gpu.LocalAlloc)
         and store.buffer in inside
         and not any(isinstance(user, gpu.LocalStore) and user is not store for user in store.buffer.uses)
@@ -425,7 +424,7 @@ def is_chained(module: Op) -> bool:
         return value.op.operands
 
     dots = reached((op.a for op in module.walk() if isinstance(op, tt.Dot)), sources)
-    return any(isinstance(value, OpResult) and isinstance(value.op, tt.Dot) for value in dots)
+    return any(isinstance(value.op, tt.Dot) for value in dots)
 
 
 def _is_copied(value: Value, dot: tt.Dot, mma: MmaChoice) -> bool:
@@ -433,9 +432,9 @@ def _is_copied(value: Value, dot: tt.Dot, mma: MmaChoice) -> bool:
 
     Then it is not rounded to tf32: wgmma reads the upper bits. The loop is several times as fast.
     """
-    while isinstance(value, OpResult) and isinstance(value.op, tt.Trans | gpu.ConvertLayout):
+    while isinstance(value.op, tt.Trans | gpu.ConvertLayout):
         value = value.op.value
-    is_load = isinstance(value, OpResult) and isinstance(value.op, tt.Load | tt.DescriptorLoad)
+    is_load = isinstance(value.op, tt.Load | tt.DescriptorLoad)
     return isinstance(mma, Wgmma) and is_load and isinstance(dot.parent_op, scf.For) and value.block is dot.parent
 
 

@@ -88,7 +88,7 @@ def runs_of_bodies(func: tt.Func, launch: Launch, *, at_least: bool = False) -> 
 
 def alike(func: tt.Func) -> bool:
     """Whether all programs run each body as often, as far as a launch's numbers tell: nothing depends on their ids."""
-    return not any(isinstance(value, OpResult) and isinstance(value.op, tt.GetProgramId) for value in _decisive(func))
+    return not any(isinstance(value.op, tt.GetProgramId) for value in _decisive(func))
 
 
 class _Counts:

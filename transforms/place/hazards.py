@@ -96,7 +96,7 @@ def _computing(
     if component in visited:
         return None
     visited.add(component)
-    op = component[0].op if isinstance(component[0], OpResult) else None
+    op = component[0].op
     if isinstance(op, gpu.Wgmma):
         return op
     if isinstance(op, gpu.WgmmaWait):
@@ -109,7 +109,7 @@ def _computing(
 
 def _begun_between(wait: gpu.WgmmaWait) -> int:
     """The number of wgmma that a block begins between the one that a wait is for and the wait."""
-    first = wait.value.op if isinstance(wait.value, OpResult) else None
+    first = wait.value.op
     if not isinstance(first, gpu.Wgmma) or first.parent is None or first.parent is not wait.parent:
         return 0
     after = dropwhile(lambda op: op is not first, first.parent.ops)
@@ -349,7 +349,7 @@ def _loads_too_early(module: gpu.Module) -> Iterator[Hazard]:
 def _map_of(copy: Op) -> int | None:
     """The number of the map, made by the kernel, by which a copy of TMA goes; None for a map that is a parameter."""
     assert isinstance(copy, gpu.TmaLoad | gpu.TmaStore)
-    maker = copy.descriptor.op if isinstance(copy.descriptor, OpResult) else None
+    maker = copy.descriptor.op
     return maker.index if isinstance(maker, gpu.MakeTensorMap) else None
 
 

@@ -75,7 +75,7 @@ class _Numbers:
         return self.numbers[value]
 
     def _key(self, value: Value) -> Hashable:
-        if isinstance(value, OpResult) and isinstance(value.op, Pure) and not value.op.bodies:
+        if isinstance(value.op, Pure) and not value.op.bodies:
             op = value.op
             attributes = tuple(constant_key(attribute) for attribute in op.attributes.values())
             return op.NAME, value.type, attributes, tuple(self.of(operand) for operand in op.operands)
@@ -104,4 +104,4 @@ def _own(load: tt.Load) -> bool:
     values = reached([load.ptr], _computed_from)
     around = [op for op in load.path() if isinstance(op, Loop)]
     counted = all(isinstance(op, scf.For) and op.body.parameters[0] in values for op in around)
-    return counted and any(isinstance(source, OpResult) and isinstance(source.op, tt.GetProgramId) for source in values)
+    return counted and any(isinstance(source.op, tt.GetProgramId) for source in values)

@@ -295,9 +295,7 @@ class _Levels:
             return None
         before = [self.of(operand) for operand in op.operands]
         # A block that TMA copies comes to registers in the loop's own stage.
-        copied = (
-            isinstance(operand, OpResult) and isinstance(operand.op, tt.DescriptorLoad) for operand in op.operands
-        )
+        copied = (isinstance(operand.op, tt.DescriptorLoad) for operand in op.operands)
         if any(level is None for level in before) or any(copied):
             return None
         return max((level for level in before if level is not None), default=0) + is_load
@@ -305,7 +303,7 @@ class _Levels:
 
 def _op(value: Value) -> Load:
     """The load whose result a value is."""
-    assert isinstance(value, OpResult) and isinstance(value.op, Load)
+    assert isinstance(value.op, Load)
     return value.op
 
 
@@ -340,10 +338,7 @@ def _carried(loop: scf.For, values: Sequence[Value]) -> tuple[int, ...]:
 
 def _is_own(load: Load) -> bool:
     """Whether the number of the program decides what is loaded."""
-    return any(
-        isinstance(source, OpResult) and isinstance(source.op, tt.GetProgramId)
-        for source in reached([*load.operands], _sources)
-    )
+    return any(isinstance(source.op, tt.GetProgramId) for source in reached([*load.operands], _sources))
 
 
 def _ring_of(load: Load) -> tuple[SharedType, int] | None:

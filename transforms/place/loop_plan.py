@@ -204,7 +204,7 @@ def _chosen(loop: scf.For, copies: Sequence[Copy], occupancy: Occupancy) -> tupl
 
 def _continues(op: gpu.Wgmma | gpu.Mma) -> bool:
     """Whether the accumulator of a dot is that of a dot before it."""
-    return isinstance(op.c, OpResult) and isinstance(op.c.op, gpu.Wgmma | gpu.Mma)
+    return isinstance(op.c.op, gpu.Wgmma | gpu.Mma)
 
 
 def step_ahead(loop: scf.For) -> int | Obstacle:
@@ -242,7 +242,7 @@ def _too_narrow(loop: scf.For) -> Obstacle | None:
     """The obstacle if the loads for a loop's dots have fewer bytes than a copy takes."""
     for op in loop.body.entry.ops:
         value = before_transposition(op.value)[0] if isinstance(op, gpu.LocalStore) else None
-        if isinstance(value, OpResult) and isinstance(value.op, tt.Load):
+        if value is not None and isinstance(value.op, tt.Load):
             bits, least = 8 * bytes_at_once(value.op), 8 * CP_ASYNC_BYTES[0]
             if bits < least:
                 return Obstacle(f"a thread loads {bits} bits at once, and copies ahead take {least} or more", value.op)

@@ -14,7 +14,7 @@ import attrs
 
 from ziggurat.codemodel.gpu import dialect as gpu
 from ziggurat.codemodel.gpu.fragments import panels_of
-from ziggurat.codemodel.op import Block, Body, Op, OpResult, Value
+from ziggurat.codemodel.op import Block, Body, Op, Value
 from ziggurat.codemodel.structured import Structured
 from ziggurat.codemodel.traits import Loop
 from ziggurat.codemodel.types import SharedType
@@ -35,16 +35,16 @@ WAITS: dict[type[Op], type[Op]] = {
 
 def allocation(buffer: Value) -> Value:
     """The allocation that a buffer is part of."""
-    while isinstance(buffer, OpResult) and isinstance(buffer.op, gpu.LocalView | gpu.LocalTrans):
+    while isinstance(buffer.op, gpu.LocalView | gpu.LocalTrans):
         buffer = buffer.op.buffer
     return buffer
 
 
 def slot_index(buffer: Value) -> Value | None:
     """The index of the slot that a buffer is; None for a buffer that is no slot of a ring."""
-    while isinstance(buffer, OpResult) and isinstance(buffer.op, gpu.LocalTrans):
+    while isinstance(buffer.op, gpu.LocalTrans):
         buffer = buffer.op.buffer
-    return buffer.op.index if isinstance(buffer, OpResult) and isinstance(buffer.op, gpu.LocalView) else None
+    return buffer.op.index if isinstance(buffer.op, gpu.LocalView) else None
 
 
 def read_in_flight(op: Op) -> list[Value]:
@@ -82,7 +82,7 @@ def last_of(op: Op, readers: Iterable[Op]) -> Op:
 
 def interval(alloc: Value) -> tuple[int, int]:
     """The bytes of an allocation; all bytes if it is not known."""
-    if not isinstance(alloc, OpResult) or not isinstance(alloc.op, gpu.LocalAlloc):
+    if not isinstance(alloc.op, gpu.LocalAlloc):
         return 0, 1 << 40
     return alloc.op.offset, alloc.op.offset + shared_of(alloc).bytes
 

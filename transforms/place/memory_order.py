@@ -13,7 +13,7 @@ from collections.abc import Iterable
 from ziggurat.codemodel.dialects import tt
 from ziggurat.codemodel.gpu import dialect as gpu
 from ziggurat.codemodel.graphs import reached
-from ziggurat.codemodel.op import BlockParameter, Op, OpResult, Value
+from ziggurat.codemodel.op import BlockParameter, Op, Value
 from ziggurat.codemodel.traits import Pure
 from ziggurat.codemodel.types import DescriptorType, PtrType, element_of
 from ziggurat.transforms.place.components import Component, component_of, groups_of
@@ -52,7 +52,7 @@ class MemoryOrder:
         """The pointers that a pointer comes from; none for an origin."""
         if component in self.groups:
             return [source for _, source in self.groups[component].sources]
-        op = component[0].op if isinstance(component[0], OpResult) else None
+        op = component[0].op
         return [component_of(value) for value in op.operands if _points(value)] if isinstance(op, Pure) else []
 
     def keeps_order(self, op: Op, accesses: Iterable[Value], *, before: bool = True, after: bool = True) -> bool:

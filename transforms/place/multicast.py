@@ -40,7 +40,7 @@ class Ranks:
     def is_equal(self, *values: Value) -> bool:
         """Whether these values are the same in all CTAs."""
         components = reached(map(component_of, values), self._sources)
-        return not any(isinstance(value, OpResult) and isinstance(value.op, _DIFFERING) for value, _ in components)
+        return not any(isinstance(value.op, _DIFFERING) for value, _ in components)
 
     def runs_equally(self, op: Op) -> bool:
         """Whether an op runs equally often in all CTAs, by the control flow around it."""

@@ -297,7 +297,7 @@ def begin_copy(
     """Begin to copy what a load reads to a buffer, where a condition holds."""
     if isinstance(load, tt.DescriptorLoad):
         descriptor, *offsets = (builder[value] for value in load.operands)
-        assert isinstance(channel, OpResult) and isinstance(channel.op, gpu.Channel)
+        assert isinstance(channel.op, gpu.Channel)
         ctas = descriptor_of(descriptor).parts if channel.op.ctas > 1 else 1
         builder.add(gpu.TmaLoad(descriptor, buffer, channel, condition, offsets, ctas=ctas), load.location)
         return
@@ -328,7 +328,7 @@ def new_channels(builder: Builder, plan: LoopPlan, *, between_roles: bool = Fals
     Between roles, the CTAs of a cluster share a channel with blocks of which each loads a part."""
 
     def ring(buffer: Value, count: int) -> Value:
-        assert isinstance(buffer, OpResult) and isinstance(buffer.op, gpu.LocalAlloc)
+        assert isinstance(buffer.op, gpu.LocalAlloc)
         type_ = attrs.evolve(shared_of(buffer), count=count)
         return builder.add(gpu.LocalAlloc(type_, alignment=buffer.op.alignment), buffer.op.location)
 
@@ -347,7 +347,7 @@ def parts_of_load(copy: Copy) -> int:
 
 def rings_of(channel: Value) -> Sequence[Value]:
     """The rings of a channel."""
-    assert isinstance(channel, OpResult) and isinstance(channel.op, gpu.Channel)
+    assert isinstance(channel.op, gpu.Channel)
     return channel.op.rings
 
 

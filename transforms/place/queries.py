@@ -46,7 +46,7 @@ def is_contiguous(maker: tt.MakeTensorDescriptor) -> bool:
     if len(maker.shape) < 2:
         return False
     pitch = maker.strides[-2]
-    while isinstance(pitch, OpResult) and isinstance(pitch.op, arith.ExtSI):
+    while isinstance(pitch.op, arith.ExtSI):
         (pitch,) = pitch.op.operands
     return component_of(pitch) == component_of(maker.shape[-1])
 
@@ -101,9 +101,9 @@ def constant(builder: Builder, value: int | bool, type_: Type = i32) -> Value:
 
 def constant_of(value: Value) -> object:
     """The value of a constant, also of one that was splatted, broadcast or converted; None for other values."""
-    while isinstance(value, OpResult) and isinstance(value.op, tt.Splat | tt.Broadcast | gpu.ConvertLayout):
+    while isinstance(value.op, tt.Splat | tt.Broadcast | gpu.ConvertLayout):
         value = value.op.value
-    return value.op.value if isinstance(value, OpResult) and isinstance(value.op, arith.ConstantOp) else None
+    return value.op.value if isinstance(value.op, arith.ConstantOp) else None
 
 
 def op_in(op: Op, block: Block) -> Op:

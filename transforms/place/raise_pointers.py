@@ -31,7 +31,7 @@ import attrs
 
 from ziggurat.codemodel.dialects import arith, core, scf, tt
 from ziggurat.codemodel.gpu.options import CompileOptions
-from ziggurat.codemodel.op import Op, OpResult, Value
+from ziggurat.codemodel.op import Op, Value
 from ziggurat.codemodel.structured import Structured
 from ziggurat.codemodel.transform import DROP, Outcome, Rewriter, transform
 from ziggurat.codemodel.types import DescriptorType, ScalarType, TensorType, i1, i32, i64, shape_of
@@ -121,7 +121,7 @@ def _is_pipelined(loop: Op | None, num_stages: int | None) -> bool:
 
 
 def _is_made_at_launch(descriptor: Value) -> bool:
-    maker = descriptor.op if isinstance(descriptor, OpResult) else None
+    maker = descriptor.op
     return isinstance(maker, tt.MakeTensorDescriptor) and maker.at_launch
 
 

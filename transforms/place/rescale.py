@@ -17,7 +17,7 @@ from __future__ import annotations
 
 from ziggurat.codemodel.dialects import arith, math, scf, tt
 from ziggurat.codemodel.gpu import dialect as gpu
-from ziggurat.codemodel.op import Op, OpResult, Value
+from ziggurat.codemodel.op import Op, Value
 from ziggurat.codemodel.transform import Outcome, Rewriter, transform
 from ziggurat.codemodel.types import f32, scalar_element
 
@@ -42,7 +42,7 @@ def rescale(module: Op) -> Op:
 
 
 def _op(value: Value) -> Op | None:
-    return value.op if isinstance(value, OpResult) else None
+    return value.op
 
 
 def _copies_by_threads(op: Op) -> bool:

@@ -14,7 +14,7 @@ from functools import reduce
 from ziggurat.codemodel.dialects import arith, tt
 from ziggurat.codemodel.gpu import dialect as gpu
 from ziggurat.codemodel.layout import Layout, Span, axis_bases, bits_of, transposition
-from ziggurat.codemodel.op import Op, OpResult, Value
+from ziggurat.codemodel.op import Op, Value
 from ziggurat.codemodel.types import TensorType
 from ziggurat.transforms.place.axis_info import AxisInfo, unit_of
 from ziggurat.transforms.place.components import Component, ComponentGroup, component_of
@@ -76,7 +76,7 @@ class Sectors:
             self._differing.update(dict.fromkeys(group.members, runs))
             self._is_stale = True
             return runs
-        op = value.op if isinstance(value, OpResult) else None
+        op = value.op
         computed_strides = None if op is None or op.bodies else self._computed(op)
         return (
             runs
@@ -136,7 +136,7 @@ class Sectors:
 
 def _number(value: Value) -> int | None:
     """The integer that all elements of a value are."""
-    op = value.op if isinstance(value, OpResult) else None
+    op = value.op
     number = constant_of(op.value if isinstance(op, tt.Splat) else value)
     return number if isinstance(number, int) else None
 

@@ -29,7 +29,7 @@ from ziggurat.codemodel.builder import Builder
 from ziggurat.codemodel.dialects import arith, tt
 from ziggurat.codemodel.gpu import dialect as gpu
 from ziggurat.codemodel.gpu.fragments import MAP, MAP_BYTES, SCRATCH, STORED
-from ziggurat.codemodel.op import BlockParameter, Op, OpResult, Value
+from ziggurat.codemodel.op import BlockParameter, Op, Value
 from ziggurat.codemodel.traits import Pure
 from ziggurat.codemodel.transform import DROP, Outcome, Rewriter, transform
 from ziggurat.codemodel.types import PtrType, SharedType, i8, i32, i64
@@ -157,7 +157,7 @@ def _part_of(make: tt.MakeTensorDescriptor) -> str:
 
 def _source(value: Value) -> str:
     """The parameter or the constant that an operand of a descriptor is."""
-    while isinstance(value, OpResult) and isinstance(value.op, tt.Hint | arith.ExtSI):
+    while isinstance(value.op, tt.Hint | arith.ExtSI):
         (value,) = value.op.operands
     return str(value.index) if isinstance(value, BlockParameter) else f"={constant_of(value)}"
 

@@ -33,7 +33,7 @@ from ziggurat.codemodel.dialects import core, scf, tt
 from ziggurat.codemodel.gpu import dialect as gpu
 from ziggurat.codemodel.gpu.fragments import Panels, box_and_swizzle
 from ziggurat.codemodel.gpu.targets import TARGETS
-from ziggurat.codemodel.op import BlockParameter, Op, OpResult, Value
+from ziggurat.codemodel.op import BlockParameter, Op, Value
 from ziggurat.codemodel.traits import Loop
 from ziggurat.codemodel.transform import DROP, Outcome, Rewriter, transform
 from ziggurat.codemodel.types import DescriptorType, SharedType, bf16, f16, f32, i1
@@ -170,7 +170,7 @@ def _is_ordered(op: Access, ordering: Op, order: Mapping[Op, int]) -> bool:
 
 def made_by(descriptor: Value) -> tt.MakeTensorDescriptor | None:
     """The op of the kernel that makes a descriptor; None for one that is a parameter, or that control flow passes."""
-    op = descriptor.op if isinstance(descriptor, OpResult) else None
+    op = descriptor.op
     return op if isinstance(op, tt.MakeTensorDescriptor) else None
 
 
@@ -321,7 +321,7 @@ def is_filled_by_tma(value: Value, buffer: SharedType) -> bool:
     """
     inner = block_axis(value)
     load, _ = before_transposition(value)
-    if inner is None or not isinstance(load, OpResult) or not isinstance(load.op, tt.DescriptorLoad):
+    if inner is None or not isinstance(load.op, tt.DescriptorLoad):
         return False
     type_ = descriptor_of(load.op.descriptor)
     panels = _panels(type_)
@@ -331,7 +331,7 @@ def is_filled_by_tma(value: Value, buffer: SharedType) -> bool:
 def before_transposition(value: Value) -> tuple[Value, tuple[tt.Trans, ...]]:
     """The value that was transposed, and the transpositions in order."""
     steps: list[tt.Trans] = []
-    while isinstance(value, OpResult) and isinstance(value.op, tt.Trans):
+    while isinstance(value.op, tt.Trans):
         steps.insert(0, value.op)
         value = value.op.value
     return value, tuple(steps)
@@ -360,7 +360,7 @@ def lower_tma(module: Op) -> Op:
                 _fetch(builder, operands[0], operands[1:], buffer)
                 return builder.add(gpu.LocalLoad(buffer, op.result.type))
             old = direct[op.result][0].buffer
-            assert isinstance(old, OpResult) and isinstance(old.op, gpu.LocalAlloc)
+            assert isinstance(old.op, gpu.LocalAlloc)
             buffer = builder.add(gpu.LocalAlloc(old.type, alignment=old.op.alignment), op.location)
             builder[old] = buffer
             _fetch(builder, operands[0], operands[1:], buffer)

@@ -264,7 +264,7 @@ def _component(builder: Rewriter, source: Value, index: int) -> Value | None:
 
 def _fact(op: tt.DescriptorFact, descriptor: Value) -> Value | None:
     """The size or stride from which the descriptor is made, if it is made in the function."""
-    if not isinstance(descriptor, OpResult) or not isinstance(descriptor.op, tt.MakeTensorDescriptor):
+    if not isinstance(descriptor.op, tt.MakeTensorDescriptor):
         return None
     maker = descriptor.op
     return (maker.shape if isinstance(op, tt.DescriptorSize) else maker.strides)[op.axis]

@@ -42,7 +42,7 @@ def simpler(builder: Builder, op: Op, operands: Operands) -> Value | None:
 
 
 def _defining_op(value: Value) -> Op | None:
-    return value.op if isinstance(value, OpResult) else None
+    return value.op
 
 
 def _is(value: Value, number: Number) -> bool:

@@ -11,7 +11,7 @@ from functools import partial
 
 from ziggurat.codemodel.dialects import arith, cf, core, py, scf
 from ziggurat.codemodel.dispatch import OpTable
-from ziggurat.codemodel.op import Block, Body, Op, OpResult, Successor, Value, constant_of
+from ziggurat.codemodel.op import Block, Body, Op, Successor, Value, constant_of
 from ziggurat.codemodel.traits import PythonTier
 from ziggurat.codemodel.transform import DROP, Outcome, Rewriter, transform
 from ziggurat.codemodel.types import ScalarType, Type, pyobject
@@ -250,8 +250,7 @@ def _range_of(op: py.For) -> py.Invoke | None:
     if len(op.iterable.blocks) > 1:
         return None
     terminator = op.iterable.entry.terminator
-    iterable = terminator.operands[0] if terminator.operands else None
-    call = iterable.op if isinstance(iterable, OpResult) else None
+    call = terminator.operands[0].op if terminator.operands else None
     if not isinstance(call, py.Invoke) or call.callee not in _RANGES or call.parent is not op.iterable.entry:
         return None
     positional = len(call.arguments) - len(call.keywords)

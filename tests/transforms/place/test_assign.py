@@ -17,7 +17,7 @@ from ziggurat.codemodel.dialects import arith, core, scf, tt
 from ziggurat.codemodel.gpu import dialect as gpu
 from ziggurat.codemodel.gpu.options import CompileOptions
 from ziggurat.codemodel.layout import Layout, blocked, moved
-from ziggurat.codemodel.op import Op, OpResult, Value
+from ziggurat.codemodel.op import Op, Value
 from ziggurat.codemodel.types import PtrType, TensorType, element_of, shape_of
 from ziggurat.codemodel.verify import verify
 from ziggurat.transforms.place.assign import assign
@@ -377,7 +377,7 @@ def test_matmul_converts_only_its_result(numbers: Any) -> None:
     module = placed(matmul_kernel, types, 2, anchor=lambda op, _: dot if isinstance(op, tt.Dot) else None)
     (converted,) = conversions(module)
     assert element_of(converted.type) == zg.f16  # after it was narrowed
-    assert isinstance(converted.value, OpResult) and isinstance(converted.value.op, arith.TruncF)
+    assert isinstance(converted.value.op, arith.TruncF)
     (multiplied,) = ops_of(module, tt.Dot)
     assert multiplied.result.type.layout == dot
     assert [op.width for op in ops_of(module, tt.Load)] == [8, 8]
