@@ -325,7 +325,7 @@ class Kernel(Function):
 
         `read` gives an array's value, element type and address, and None for a thing that is no array.
         """
-        from ziggurat.backend.launch.arrays import read_array
+        from ziggurat.backend.launch.arrays import no_argument, number_type, read_array
         from ziggurat.backend.launch.descriptors import TensorDescriptor
 
         read = read or read_array
@@ -348,10 +348,13 @@ class Kernel(Function):
                 value, type_, number = argument, argument.type, argument.row_bytes
             elif (array := read(argument, name)) is not None:
                 value, type_, number = array[0], PtrType(array[1]), array[2]
-            elif parameter.compiles_in(argument):
-                return constant_of(self, name, argument)
             else:
-                value, type_ = argument, self.number_type(name, argument)
+                scalar = number_type(argument, f"'{name}' of '{self.name}': ")
+                if parameter.compiles_in(argument, scalar):
+                    return constant_of(self, name, argument)
+                if scalar is None:
+                    raise no_argument(name, self.name, argument)
+                value, type_ = argument, scalar
                 if name in declarations:
                     value, type_ = declared_number(self, name, argument, type_, declarations[name])
                 number = int(argument) if type_.is_int else 1
@@ -362,18 +365,6 @@ class Kernel(Function):
 
         types = [type_of(name, value, self.rules.parameter(self, name)) for name, value in bound.items()]
         return KernelSignature(tuple(types), tuple(divisibility)), names, values
-
-    def number_type(self, name: str, argument: Any) -> ScalarType:
-        """The type of a number that a launch gets as the argument `name`. Raises `LaunchError` for anything else."""
-        from ziggurat.backend.launch.arrays import no_argument, number_type
-
-        try:
-            scalar = number_type(argument)
-        except LaunchError as error:
-            raise type(error)(f"'{name}' of '{self.name}': {error.summary}") from None
-        if scalar is None:
-            raise no_argument(name, self.name, argument)
-        return scalar
 
     def sizes(self, grid: Grid, bound: Mapping[str, Any]) -> tuple[int, ...]:
         """The sizes of the grid for the arguments of a launch."""

@@ -23,7 +23,7 @@ from ziggurat.boundary import no_faults, public
 from ziggurat.codemodel.errors import LaunchError, ZigguratError, warn
 from ziggurat.codemodel.gpu.options import SHARED_OPTIONS, default_of
 from ziggurat.codemodel.op import Op
-from ziggurat.codemodel.types import ConstantType, PtrType, ScalarType, i1
+from ziggurat.codemodel.types import ConstantType, PtrType, ScalarType, i1, i32
 from ziggurat.compiler.cpu_code import code_of, warn_interpreted
 from ziggurat.kernels.arguments import KernelSignature, bind, constexpr_names, leaves
 
@@ -183,7 +183,7 @@ class HostLaunches:
                 number, stride = array[2], self._stride(array[0], name, bound)
             if (is_integer or isinstance(type_, PtrType)) and parameter.specialize and parameter.align:
                 rules |= checks.DIVISIBLE if parameter.divisor(number) != 1 else checks.NOT_DIVISIBLE
-            if is_integer and parameter.compiles_in(1):
+            if is_integer and parameter.compiles_in(1, i32):
                 rules |= checks.NOT_ONE
             run_time_type = None if isinstance(type_, ConstantType) else type_
             entries.append(Given(name, value, run_time_type, rules, name in explicit, name in declarations, stride))

@@ -324,8 +324,8 @@ class BinaryParameter(KernelParameter):
 
     kind: str = POINTER
 
-    def type_of(self, value: Any) -> ScalarType | None:
-        return None if number_type(value) is None else SCALARS.get(self.kind, u64)
+    def type_of(self, value: Any, owner: str = "") -> ScalarType | None:
+        return None if number_type(value, owner) is None else SCALARS.get(self.kind, u64)
 
     def require(self, value: Any, kind: Kind, kernel: str) -> None:
         """Raise `LaunchError` for an argument that the binary was not compiled for."""

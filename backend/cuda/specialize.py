@@ -53,10 +53,9 @@ class KernelParameter:
         declared = self.declared if self.typed else None
         return declared.limits if declared is not None and declared.is_int else None
 
-    def compiles_in(self, value: Any) -> bool:
-        """Whether an argument that is no array is compiled in as a constexpr."""
-        scalar = number_type(value) if self.as_triton else None
-        if scalar is None:
+    def compiles_in(self, value: Any, scalar: ScalarType | None) -> bool:
+        """Whether an argument that is no array is compiled in as a constexpr. `scalar` is its type as a number."""
+        if scalar is None or not self.as_triton:
             return self.as_triton
         return self.specialize and scalar.is_int and scalar != i1 and value == 1
 
@@ -64,9 +63,9 @@ class KernelParameter:
         """The number, 1 or 16, that is known to divide an argument."""
         return DIVISOR if self.specialize and self.align and number % DIVISOR == 0 else 1
 
-    def type_of(self, value: Any) -> ScalarType | None:
-        """The type that a number is passed as; None for anything but a number."""
-        scalar = number_type(value)
+    def type_of(self, value: Any, owner: str = "") -> ScalarType | None:
+        """The type that a number is passed as; None for anything but a number. `owner` is that of `number_type`."""
+        scalar = number_type(value, owner)
         if scalar is None or self.declared is None:
             return scalar
         are_floats = scalar.is_float and self.declared.is_float
@@ -160,7 +159,7 @@ def _exact_type(value: Any) -> type[Any]:
 
 
 def _kind_of_number(value: Any, parameter: KernelParameter, kernel: str) -> Kind:
-    scalar = parameter.type_of(value)
+    scalar = parameter.type_of(value, f"'{parameter.name}' of '{kernel}': ")
     if scalar is None:
         raise LaunchError(
             f"'{parameter.name}' of '{kernel}' must be a number of a type that kernels have; got {value!r}"

@@ -214,11 +214,12 @@ def on_gpu(thing: Any) -> bool:
         return False
 
 
-def number_type(value: Any) -> ScalarType | None:
+def number_type(value: Any, owner: str = "") -> ScalarType | None:
     """The type of a number given to a launch: the first of i32, i64, u64 that holds a Python int; f32 for a float.
 
     NumPy's default types, int64 and float64, count as Python numbers: `np.prod(shape)` returns one. A number of another
-    NumPy type has that type. None for anything but a number. Raises `IntegerRangeError` for an int beyond 64 bits.
+    NumPy type has that type. None for anything but a number. Raises `IntegerRangeError` for an int beyond 64 bits; its
+    text begins with `owner`, such as "'n' of 'kernel': ".
     """
     if isinstance(value, (bool, NUMPY.bool_)):
         return i1
@@ -229,7 +230,7 @@ def number_type(value: Any) -> ScalarType | None:
             low, high = scalar.limits
             if low <= value <= high:
                 return scalar
-        raise IntegerRangeError(f"an integer must fit in 64 bits; got {shown(value)}")
+        raise IntegerRangeError(f"{owner}an integer must fit in 64 bits; got {shown(value)}")
     if isinstance(value, float):
         return f32
     return None

@@ -381,7 +381,7 @@ def test_an_integer_of_more_than_64_bits_is_an_overflow():
         tl.store(out_ptr, n)
 
     for number in (2**64, -(2**63) - 1):
-        with pytest.raises(OverflowError, match="an integer must fit in 64 bits") as error:
+        with pytest.raises(OverflowError, match="'n' of 'keep': an integer must fit in 64 bits") as error:
             keep[(1,)](np.zeros(1, np.uint64), number)
         assert isinstance(error.value, LaunchError)
 

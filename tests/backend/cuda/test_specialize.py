@@ -82,7 +82,7 @@ def test_a_constexpr_takes_anything(value):
         ("relu", r"'p' of 'k' must be an array or a number; got str"),
         ([1, 2], r"'p' of 'k' must be an array or a number; got list"),
         (np.complex64(1), r"'p' of 'k' must be a number of a type that kernels have"),
-        (2**64, r"must fit in 64 bits"),
+        (2**64, r"'p' of 'k': an integer must fit in 64 bits"),
     ],
 )
 def test_what_no_kernel_takes(value, message):
