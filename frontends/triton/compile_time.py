@@ -12,7 +12,7 @@ from ziggurat.frontends.language.aggregates import is_constant_field
 from ziggurat.frontends.language.constants import constexpr, constexpr_value
 from ziggurat.frontends.language.function import Function
 from ziggurat.frontends.reflection.functions import reader
-from ziggurat.frontends.triton.function_sources import JITCallable, digest, require_stable
+from ziggurat.frontends.triton.function_sources import JITCallable, digest, require_stable, source_of
 from ziggurat.frontends.triton.language import TRITON
 
 T = TypeVar("T")
@@ -33,6 +33,19 @@ class ConstexprFunction(JITCallable):
         require_stable(self.fn, self.src)
         return digest(self.src)
 
+    @property
+    def identity(self) -> str:
+        """A text that is equal for functions with equal sources that read equal constants and call such functions."""
+        functions, texts = [self.fn], list[str]()
+        for function in functions:
+            texts.append(_text_of(function))
+            if isinstance(function, types.FunctionType):
+                outer = inspect.getclosurevars(function)
+                values = {name: getattr(v, "fn", v) for name, v in sorted({**outer.globals, **outer.nonlocals}.items())}
+                texts += [f"{name}={v!r}" for name, v in values.items() if isinstance(v, int | float | str | tuple)]
+                functions += [v for v in values.values() if isinstance(v, types.FunctionType) and v not in functions]
+        return digest(" ".join(texts))
+
     def __call__(self, *arguments: Any, **keywords: Any) -> Any:
         return self.fn(
             *map(constexpr_value, arguments), **{name: constexpr_value(value) for name, value in keywords.items()}
@@ -40,6 +53,14 @@ class ConstexprFunction(JITCallable):
 
     def __get__(self, thing: Any, owner: type | None = None) -> Any:
         return self if thing is None else types.MethodType(self, thing)
+
+
+def _text_of(function: Any) -> str:
+    """The source of a function; its name where it has none."""
+    try:
+        return source_of(function)
+    except (OSError, TypeError):
+        return str(getattr(function, "__qualname__", ""))
 
 
 def constexpr_function(fn: Callable[..., Any]) -> ConstexprFunction:

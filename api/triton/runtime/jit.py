@@ -25,7 +25,7 @@ from ziggurat.codemodel.transform import DROP, transform
 from ziggurat.codemodel.types import ConstantType, PtrType, TupleType, Type, is_hashable
 from ziggurat.frontends.language.function import ChangedGlobalError, Function
 from ziggurat.frontends.triton.compile_time import ConstexprFunction, constexpr_function
-from ziggurat.frontends.triton.function_sources import JITCallable, digest, source_of
+from ziggurat.frontends.triton.function_sources import JITCallable, digest, require_stable, source_of
 from ziggurat.frontends.triton.language import TRITON
 from ziggurat.frontends.triton.triton_errors import as_triton
 from ziggurat.kernels.arguments import KernelSignature, bind
@@ -112,6 +112,10 @@ class TritonModels(PythonModels):
 
     def key(self, signature: KernelSignature) -> KernelSignature:
         return signature if self.reads_warps else attrs.evolve(signature, num_warps=None)
+
+    def identity(self, kernel: Function) -> str:
+        """The text for the model, and for the functions of Python that compute constants in it."""
+        return f"{super().identity(kernel)} {[function.identity for function in compile_time_functions(kernel)]}"
 
     def python(self, kernel: Function) -> Op:
         """The Python code model. Raises `ChangedGlobalError` if a function that it may call was compiled with a global
@@ -266,18 +270,10 @@ class JITFunction(Kernel, JITCallable):
     @property
     def cache_key(self) -> str:
         """A text that is equal for functions with equal code, at the same line, that call such functions."""
-        computed = [function.cache_key for function in self._compile_time_functions()]
-        text = f"{self.models.identity(self)} {self.starting_line_number} {self.noinline} {computed}"
-        self.hash = digest(text)
+        for function in compile_time_functions(self):
+            require_stable(function.fn, function.src)
+        self.hash = digest(f"{self.models.identity(self)} {self.starting_line_number} {self.noinline}")
         return self.hash
-
-    def _compile_time_functions(self) -> Iterator[ConstexprFunction]:
-        """The functions under `@triton.constexpr_function` that this one and those that it calls use."""
-        reached: list[Function] = [self]
-        for function in reached:
-            assert function.model is not None
-            reached += [callee for callee in function.callees.values() if callee not in reached]
-            yield from (value for value in function.objects.values() if isinstance(value, ConstexprFunction))
 
     @property
     def used_global_vals(self) -> dict[tuple[str, int], tuple[Any, Any]]:
@@ -531,6 +527,15 @@ def _without_function(facts: dict[str, Any]) -> JITFunction:
     kernel = JITFunction.__new__(JITFunction)
     vars(kernel).update(facts, __globals__=None, _used_global_vals=None, _hash_lock=threading.RLock())
     return kernel
+
+
+def compile_time_functions(kernel: Function) -> Iterator[ConstexprFunction]:
+    """The functions under `@triton.constexpr_function` that a kernel and the functions that it calls use."""
+    reached: list[Function] = [kernel]
+    for function in reached:
+        assert function.model is not None
+        reached += [callee for callee in function.callees.values() if callee not in reached]
+        yield from (value for value in function.objects.values() if isinstance(value, ConstexprFunction))
 
 
 def _constant(type_: Type) -> Type:

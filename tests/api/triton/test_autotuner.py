@@ -645,3 +645,27 @@ def test_an_error_of_all_configurations_is_that_of_the_launch():
     tuned = kernel(configs=[triton.Config({"BLOCK": size}, num_warps=128) for size in (16, 32)], do_bench=measured)
     with pytest.raises(triton.OutOfResources, match="out of resource: threads"):
         tuned[grid](zeros(40), 40)
+
+
+def test_a_choice_on_disk_is_one_for_the_functions_that_compute_constants():
+    """A change of a `constexpr_function`, of a function it calls or of a constant it reads makes another kernel."""
+
+    def identity(factor: int, more: Callable[[int], int]) -> str:
+        @triton.constexpr_function
+        def scaled(size):
+            return more(size) * factor
+
+        @triton.jit
+        def fill(x_ptr, BLOCK: tl.constexpr):
+            tl.store(x_ptr + tl.arange(0, BLOCK), scaled(BLOCK))
+
+        return fill.models.identity(fill)
+
+    def doubled(size: int) -> int:
+        return 2 * size
+
+    def tripled(size: int) -> int:
+        return 3 * size
+
+    assert identity(2, doubled) == identity(2, doubled)
+    assert len({identity(2, doubled), identity(3, doubled), identity(2, tripled)}) == 3
