@@ -6,7 +6,7 @@ import inspect
 import itertools
 import sys
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import Any, NoReturn
 
 from ziggurat.boundary import no_faults, public
 from ziggurat.codemodel.builder import Builder
@@ -29,9 +29,6 @@ from ziggurat.kernels.kernel import Grid, Kernel
 from ziggurat.kernels.models import Models
 from ziggurat.transforms.parameters import kernel_of
 from ziggurat.tuning.tuned import Tuned
-
-if TYPE_CHECKING:
-    from ziggurat.tuning.tuned import Tuning
 
 __all__ = ["GradientKernel", "grad"]
 
@@ -202,7 +199,7 @@ class GradientKernel(Kernel):
     """The gradient of a kernel, as `zg.grad` makes it.
 
     A launch of the gradient of a tuned kernel has the configuration that was chosen for the kernel, unless the launch
-    gives a value to a tuned parameter.
+    gives a value to a tuned parameter. Parameters that heuristics of the kernel compute are computed, too.
     """
 
     def __init__(self, stub: _Gradient, do_not_specialize: Iterable[str], tuned: Tuned | None) -> None:
@@ -210,31 +207,21 @@ class GradientKernel(Kernel):
         # The tuned kernel whose gradient this is, of the first or a higher order; None for one that is not tuned.
         self.tuned = tuned
 
-    @property
-    def tuning(self) -> Tuning | None:
-        """The tuning of the kernel, None for one that is not tuned."""
-        return None if self.tuned is None else self.tuned.tuning
-
     def gradient(self, name: str) -> str:
         """The parameter for the gradient of an array of `wrt` or `of`."""
         assert isinstance(self.models, _Gradient)
         return self.models.gradient(name)
 
     def __getitem__(self, grid: Grid) -> Callable[..., None]:
-        run, tuned, tuning = super().__getitem__(grid), self.tuned, self.tuning
-        if tuned is None or tuning is None:
+        run, tuned = super().__getitem__(grid), self.tuned
+        if tuned is None:
             return run
         names, parameters = tuned.signature.parameters, self.signature.parameters
 
         def launch(*arguments: Any, **keywords: Any) -> None:
-            arguments_by_name = {**dict(zip(parameters, arguments, strict=False)), **keywords}
-            configuration: dict[str, Any] = {}
-            if not arguments_by_name.keys() & tuning.configs[0].kwargs:
-                own = {
-                    name: value for name, value in arguments_by_name.items() if name in names or name not in parameters
-                }
-                configuration = tuned.known_choice(own).keywords
-            run(*arguments, **{**configuration, **keywords})
+            by_name = {**dict(zip(parameters, arguments, strict=False)), **keywords}
+            own = {name: value for name, value in by_name.items() if name in names or name not in parameters}
+            run(*arguments, **{**tuned.known_settings(own), **keywords})
 
         return launch
 

@@ -13,6 +13,7 @@ from typing import Any, ClassVar, NamedTuple, Self, cast
 import attrs
 import numpy as np
 
+from ziggurat.backend.launch.arrays import no_argument, number_type
 from ziggurat.codemodel.errors import LaunchError, shown
 from ziggurat.codemodel.gpu.options import LAUNCH_OPTIONS
 from ziggurat.codemodel.types import ConstantType, PtrType, ScalarType, find_scalar
@@ -115,12 +116,8 @@ class Operation:
         self.kernel = kernel
         # The kernel under its tuning, of which the facts are asked.
         self.base = kernel = kernel.base if isinstance(kernel, Tuned) else kernel
-        computed = _computed_parameters(self.kernel)
-        if computed:
-            raise LaunchError(
-                f"'{computed[0]}' of '{kernel.name}' is computed by heuristics, which an operation does not call",
-                hint=f"make the operation of the kernel without heuristics, and give it '{computed[0]}'",
-            )
+        tuned = self.kernel if isinstance(self.kernel, Tuned) else getattr(kernel, "tuned", None)
+        self._layers: list[Tuned] = [] if tuned is None else [*tuned.layers]
         if backward not in (None, "auto") and not callable(backward):
             raise LaunchError(f"backward of '{kernel.name}' must be \"auto\" or a function; got {backward!r}")
         self.grid = grid
@@ -132,15 +129,17 @@ class Operation:
         # The operators or the functions that a library has for the operation, by the kinds of its arguments.
         self._definitions: dict[Any, Any] = {}
         self._accesses: dict[Any, ArrayAccesses] = {}
-        tuning = getattr(self.kernel, "tuning", None)
-        if tuning is not None:
-            self.configurations = [config.kwargs for config in tuning.configs]
+        for layer in self._layers:
+            if layer.tuning is not None:
+                self.configurations = [config.kwargs for config in layer.tuning.configs]
         self.parameters = tuple(kernel.signature.parameters)
-        # A launch does not give what is tuned, so its default is none of the arguments.
+        # The names that a launch does not give: they are tuned, or computed by heuristics.
+        self.computed = {name for layer in self._layers for name in layer.heuristics}
+        self.chosen = {*self.configurations[0], *self.computed}
         self.defaults = {
             name: p.default
             for name, p in kernel.signature.parameters.items()
-            if p.default is not p.empty and name not in self.configurations[0]
+            if p.default is not p.empty and name not in self.chosen
         }
         self.rules: dict[str, OutputRule] = {
             name: outputs[name] if isinstance(outputs, Mapping) else None for name in output_names(outputs)
@@ -200,7 +199,7 @@ class Operation:
         derived = self.derivative(tuple(cotangents), tuple(wrt))
         gradient = derived.kernel.gradient
         arguments = {
-            **values,
+            **{name: value for name, value in values.items() if name not in self.computed},
             **{gradient(name): value for name, value in cotangents.items()},
             **{gradient(name): zeros(values[name]) for name in wrt},
         }
@@ -221,7 +220,7 @@ class Operation:
         gradient = derived.kernel.gradient
         kinds = {**kinds, **{gradient(name): kinds[name] for name in (*of, *tangents)}}
         arguments = {
-            **values,
+            **{name: value for name, value in values.items() if name not in self.computed},
             **{gradient(name): ones(values[name]) for name in of},
             **{gradient(name): values[name] for name in tangents},
         }
@@ -263,9 +262,9 @@ class Operation:
         for name in self.parameters:
             if name not in arguments and name in self.defaults:
                 arguments[name] = self.defaults[name]
-        missing = [name for name in self.inputs if name not in arguments and name not in self.configurations[0]]
+        missing = [name for name in self.inputs if name not in arguments and name not in self.chosen]
         if missing:
-            parameters = [name for name in self.inputs if name not in self.configurations[0]]
+            parameters = [name for name in self.inputs if name not in self.chosen]
             raise LaunchError(f"'{self.name}' needs '{missing[0]}'", hint=f"{self.name}({', '.join(parameters)})")
         for name in self.constants:
             if name in arguments:
@@ -273,6 +272,15 @@ class Operation:
         for name in self.rules:
             if name not in arguments:
                 arguments[name] = self._output(name, arguments)
+        if self.computed:
+            # What the kernel accesses may depend on these values. A launch computes them for its configuration.
+            settings = dict(self.configurations[0])
+            for layer in self._layers:
+                settings |= layer.computed((), arguments, settings)
+            for name in self.computed:
+                value = settings[name]
+                # torch.compile takes a condition on a size that may change for a constant where the program branches.
+                arguments[name] = (True if value else False) if isinstance(value, bool) else frozen(name, value)  # noqa: SIM210
         return {
             **{name: arguments[name] for name in self.parameters if name in arguments},
             **{name: arguments[name] for name in arguments if name not in self.parameters},
@@ -353,11 +361,9 @@ class Operation:
     def launch(self, arguments: Mapping[str, Any]) -> None:
         """Run the kernel on arrays and numbers by name, over the operation's grid or over the call's `Sizes`."""
         sizes = arguments.get(GRID)
-        if sizes is None:
-            self.kernel[self.grid](**arguments)
-        else:
-            bound = {name: value for name, value in arguments.items() if name != GRID}
-            self.kernel[functools.partial(self._sizes_of_choice, sizes)](**bound)
+        grid = self.grid if sizes is None else functools.partial(self._sizes_of_choice, sizes)
+        bound = {name: value for name, value in arguments.items() if name != GRID and name not in self.computed}
+        self.kernel[grid](**bound)
 
     def _sizes_of_choice(self, sizes: Sequence[int], meta: Mapping[str, Any]) -> tuple[int, ...]:
         """The sizes of the grid of the configuration that a launch has."""
@@ -367,15 +373,6 @@ class Operation:
             if all(meta[name] == value for name, value in values.items() if name in self.parameters)
         )
         return tuple(sizes[3 * index : 3 * index + 3])
-
-
-def _computed_parameters(kernel: Kernel | Tuned) -> list[str]:
-    """The parameters that heuristics around a kernel compute."""
-    names: list[str] = []
-    while isinstance(kernel, Tuned):
-        names += kernel.heuristics
-        kernel = kernel.kernel
-    return names
 
 
 def as_list(value: Any) -> list[Any]:
@@ -505,7 +502,10 @@ def kind_of(operation: Operation, name: str, value: Any) -> Any:
         return value
     if is_array(value):
         return PtrType(scalar_of(value.dtype))
-    return operation.base.number_type(name, value)
+    scalar = number_type(value, f"'{name}' of '{operation.name}': ")
+    if scalar is None:
+        raise no_argument(name, operation.name, value)
+    return scalar
 
 
 @attrs.frozen

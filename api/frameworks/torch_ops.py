@@ -119,7 +119,7 @@ class TorchOperation(Operation):
             return definition.op(*[values[n] if n >= 0 else [*values[~n].shape] for n in places])
         bound = self.arguments(arguments, keywords)
         results = single(self.results(bound))
-        if None not in kinds:
+        if None not in kinds and not self.computed:
             self._remember(kinds, names, bound)
         return results
 

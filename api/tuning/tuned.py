@@ -10,7 +10,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import threading
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
@@ -127,6 +127,14 @@ class Tuned:
         while not isinstance(kernel, Kernel):
             kernel = kernel.fn
         return kernel
+
+    @property
+    def layers(self) -> Iterator[Tuned]:
+        """The decorators of the kernel, the outermost first."""
+        kernel = self
+        while isinstance(kernel, Tuned):
+            yield kernel
+            kernel = kernel.kernel
 
     def __reduce__(self) -> Any:
         return self.__qualname__
@@ -248,11 +256,9 @@ class Tuned:
 
     def added(self, arguments: Sequence[Any], keywords: Mapping[str, Any], config: Config) -> dict[str, Any]:
         """The keywords that a configuration and the heuristics add to a launch."""
-        settings = {**config.keywords, **self.computed(arguments, keywords, config.keywords)}
-        kernel = self.kernel
-        while isinstance(kernel, Tuned):
-            settings |= kernel.computed(arguments, {**keywords, **settings})
-            kernel = kernel.kernel
+        settings = dict(config.keywords)
+        for layer in self.layers:
+            settings |= layer.computed(arguments, keywords, settings)
         return settings
 
     def bound(self, arguments: Sequence[Any], keywords: Mapping[str, Any], config: Config) -> dict[str, Any]:
@@ -295,9 +301,20 @@ class Tuned:
         with contextlib.suppress(Exception):  # Tensors in this machine's memory may have no such key.
             self._keys[self._key(arguments, keywords)] = self.key_of(arguments, keywords)
 
-    def known_choice(self, arguments: Mapping[str, Any]) -> Config:
-        """The configuration that was chosen for these arguments by name, or the first where nothing was measured."""
-        return self._choice((), arguments) or self._pruned((), dict(arguments))[0]
+    def known_settings(self, arguments: Mapping[str, Any]) -> dict[str, Any]:
+        """The keywords that a launch with these arguments by name lacks: those of the configuration that was chosen
+        for them, or of the first where nothing was measured, and those that are computed. A launch that gives a tuned
+        parameter has no configuration."""
+        settings: dict[str, Any] = {}
+        for layer in self.layers:
+            tuning = layer.tuning
+            if tuning is not None and not arguments.keys() & tuning.configs[0].kwargs:
+                config = layer._choice((), arguments) or layer._pruned((), dict(arguments))[0]
+                settings |= config.keywords
+            if not layer.heuristics.keys() <= arguments.keys():
+                others = {name: value for name, value in arguments.items() if name not in layer.heuristics}
+                settings |= layer.computed((), others, settings)
+        return {name: value for name, value in settings.items() if name not in arguments}
 
     def _pruned(self, arguments: Sequence[Any], keywords: dict[str, Any]) -> list[Config]:
         """The configurations that the user's pruning keeps."""

@@ -86,7 +86,10 @@ def test_sizes_of_a_shape():
             sizes_in(shape, "x")
 
 
-def test_heuristics_are_refused():
-    kernel = zg.heuristics({"BLOCK": lambda arguments: 64})(softmax)
-    with pytest.raises(zg.LaunchError, match="'BLOCK' of 'softmax' is computed by heuristics, which an operation does"):
-        ArrayOperation(kernel, one_a_row, "out")
+def test_heuristics_compute_as_at_a_launch():
+    x = np.random.default_rng(0).standard_normal((5, 33))
+    expected = np.exp(x) / np.exp(x).sum(1, keepdims=True)
+    kernel = zg.heuristics({"BLOCK": lambda arguments: 1 << (arguments["columns"] - 1).bit_length()})(softmax)
+    np.testing.assert_allclose(ArrayOperation(kernel, one_a_row, "out")(x, 33, 33), expected)
+    with pytest.raises(zg.LaunchError, match=r"'BLOCK' of 'softmax' is computed by zg\.heuristics"):
+        ArrayOperation(kernel, one_a_row, "out")(x, 33, 33, BLOCK=64)

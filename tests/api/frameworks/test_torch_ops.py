@@ -157,6 +157,28 @@ def squares(x, y, n, SIZE: tl.constexpr):
     tl.store(y + at, values * values, at < n)
 
 
+@pytest.mark.parametrize("tuned", [False, True])
+@pytest.mark.parametrize("size", [24, 32])
+def test_heuristics_compute_as_at_a_launch(tuned: bool, size: int):
+    """`EVEN` leaves the masks out where the blocks fill the tensor, and the gradient computes it as well."""
+    configs = [triton.Config({"SIZE": 8}), triton.Config({"SIZE": 16})] if tuned else [triton.Config({"SIZE": 16})]
+
+    @triton.autotune(configs, key=["n"])
+    @triton.heuristics({"EVEN": lambda arguments: arguments["n"] % arguments["SIZE"] == 0})
+    @triton.jit
+    def cubes(x, y, n, SIZE: tl.constexpr, EVEN: tl.constexpr):
+        at = tl.program_id(0) * SIZE + tl.arange(0, SIZE)
+        values = tl.load(x + at) if EVEN else tl.load(x + at, at < n)
+        tl.store(y + at, values * values * values, None if EVEN else at < n)
+
+    op = zg.torch_op(cubes, blocks, "y", backward="auto")
+    for call in (op, op, torch.compile(op, fullgraph=True, backend="aot_eager")):
+        x = torch.arange(float(size), requires_grad=True)
+        y = call(x, size)
+        y.sum().backward()
+        assert torch.equal(y, x**3) and torch.equal(x.grad, 3 * x * x)
+
+
 def test_a_kernel_that_triton_s_tuner_tunes():
     op = zg.torch_op(squares, blocks, "y", backward="auto")
     x = torch.arange(30.0, requires_grad=True)
