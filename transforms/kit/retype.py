@@ -63,6 +63,12 @@ def _dtype(dtype: object) -> ScalarType:
     return scalar
 
 
+# The operands of accesses that are elements of memory; of other ops it is the second. Offsets may have the same type.
+_ELEMENTS: dict[type[Op], tuple[int, ...]] = {
+    tt.Load: (2,), tt.AtomicCAS: (1, 2), tt.DescriptorLoad: (), tt.DescriptorGather: (),
+}  # fmt: skip
+
+
 class _Retyping:
     """The transformer."""
 
@@ -99,10 +105,8 @@ class _Retyping:
         before, after = _in_memory(op.operands[0].type), _in_memory(operands[0].type)
         if before is None or after is None or before == after:
             return None
-        inputs = [
-            cast(builder, value, after) if element_of(old.type) == before else value
-            for old, value in zip(op.operands, operands, strict=True)
-        ]
+        elements = _ELEMENTS.get(type(op), (1,))
+        inputs = [cast(builder, value, after) if at in elements else value for at, value in enumerate(operands)]
         result = op.result.type
         if result == void or element_of(result) != before:
             return builder.copy(op, inputs)

@@ -177,3 +177,35 @@ def test_a_parameter_that_one_of_the_kernels_stores_to():
     x, out = np.arange(20, dtype=np.float32), np.zeros(20, np.float32)
     zg.run(fused, 2, x, 20, 2.0, out, 1.0)
     assert np.array_equal(out, 2 * x + 1)
+
+
+def divided(*divisors):
+    attribute = f"@divisibility={list(divisors)}" if divisors else ""
+    return zg.parse(
+        f"""tt.func @"k" {attribute} (%p : ptr<f32>, %n : i32, %x : f32)void -> {{
+            tt.store %p %x;
+            tt.return; }};"""
+    )
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "expected"),
+    [
+        ((16, 4, 1), (8, 16, 1), (16, 16, 1, 8)),
+        ((16, 4, 1), (), (16, 4, 1, 1)),
+        ((), (8, 16, 1), (1, 16, 1, 8)),
+        ((), (), ()),
+    ],
+)
+def test_divisors_of_parameters_are_kept(first, second, expected):
+    both = kit.joined(divided(*first), divided(*second), {1: 1, 2: 2})
+    zg.verify(both)
+    assert kit.kernel_of(both).divisibility == expected
+    assert kit.kernel_of(both).sym_name == "k_k"
+    assert kit.kernel_of(kit.joined(divided(), divided(), {}, "other")).sym_name == "other"
+
+
+@pytest.mark.parametrize("same", [{0: 3}, {3: 0}, {-1: 0}, {0: -1}, {0: 1}])
+def test_parameters_that_cannot_be_one_are_refused(same):
+    with pytest.raises(zg.BuildError, match="there must be two such parameters of one type"):
+        kit.joined(divided(), divided(), same)

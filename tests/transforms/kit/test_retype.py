@@ -151,3 +151,93 @@ def test_atomics_that_a_dtype_does_not_have():
     for dtype in (zg.i16, zg.u8):
         with pytest.raises(zg.BuildError, match=rf"the dtype in memory must be i32, i64, .* f64; got {dtype}"):
             kit.retype(count.triton(zg.ptr(zg.i32)), {zg.i32: dtype})
+
+
+HELPERS = """module ()void -> {
+    tt.func @"pick_tensor<x16, ptr<f32>>_ptr<f32>" (%t : tensor<x16, ptr<f32>>, %p : ptr<f32>)Tuple<ptr<f32>, f32> -> {
+        %v : tensor<x16, f32> = tt.load %t;
+        tt.store %t %v;
+        %w : f32 = tt.load %p;
+        %r : Tuple<ptr<f32>, f32> = tuple %p %w;
+        tt.return %r;
+    };
+    tt.func @"k_ptr<f32>_ptr<i32>_ptr<f32>" (%p : ptr<f32>, %n : ptr<i32>, %q : ptr<f32>)void -> {
+        %t : tensor<x16, ptr<f32>> = tt.splat %p;
+        %r : Tuple<ptr<f32>, f32> = tt.call %t %q @"pick_tensor<x16, ptr<f32>>_ptr<f32>";
+        %a : ptr<f32> = tuple.load %r @0;
+        %b : f32 = tuple.load %r @1;
+        tt.store %a %b;
+        %i : i32 = tt.load %n;
+        tt.print %i @"i";
+        tt.return;
+    };
+    unreachable;
+};"""
+
+
+def test_helper_functions_take_and_give_the_new_pointers():
+    narrow = kit.retype(zg.parse(HELPERS), {zg.f32: zg.bf16})
+    zg.verify(narrow)
+    assert [f.sym_name for f in narrow.walk() if isinstance(f, tt.Func)] == [
+        "pick_tensor<x16, ptr<f32>>_ptr<f32>",  # The calls have the name.
+        "k_ptr<bf16>_ptr<i32>_ptr<bf16>",
+    ]
+    assert [str(p.type) for f in narrow.walk() if isinstance(f, tt.Func) for p in f.body.parameters] == [
+        "tensor<x16, ptr<bf16>>", "ptr<bf16>", "ptr<bf16>", "ptr<i32>", "ptr<bf16>",
+    ]  # fmt: skip
+    (call,) = (op for op in narrow.walk() if isinstance(op, tt.Call))
+    assert str(call.result.type) == "Tuple<ptr<bf16>, f32>"
+    casts = [(op.NAME, str(op.result.type)) for op in narrow.walk() if isinstance(op, arith.Cast)]
+    assert casts == [
+        ("arith.extf", "tensor<x16, f32>"), ("arith.truncf", "tensor<x16, bf16>"), ("arith.extf", "f32"),
+        ("arith.truncf", "bf16"),
+    ]  # fmt: skip
+
+
+def test_helper_functions_without_the_type_stay():
+    model = zg.parse(HELPERS)
+    wide = kit.retype(model, {zg.i32: zg.i64})
+    zg.verify(wide)
+    first, second = (f for f in wide.walk() if isinstance(f, tt.Func))
+    assert zg.same_model(first, next(f for f in model.walk() if isinstance(f, tt.Func)))
+    assert second.sym_name == "k_ptr<f32>_ptr<i64>_ptr<f32>"
+    assert [op.result.type for op in wide.walk() if isinstance(op, arith.TruncI)] == [zg.i32]
+
+
+def test_chosen_parameters_of_several_functions_are_refused():
+    model = zg.parse(HELPERS)
+    loop = zg.parse(
+        """module ()void -> {
+            tt.func @"a" (%p : ptr<f32>)void -> { tt.return; };
+            tt.func @"b" (%p : ptr<f32>)void -> { tt.return; };
+            unreachable;
+        };"""
+    )
+    assert kit.retype(model, {zg.f32: zg.bf16}, parameters=[0]) is not model
+    with pytest.raises(zg.BuildError, match="to retype parameters, a model must have one function; got 2"):
+        kit.retype(loop, {zg.f32: zg.bf16}, parameters=[0])
+    with pytest.raises(zg.BuildError, match=r"the numbers 0 to 2; got \[-1, 3\]"):
+        kit.retype(total.triton(zg.ptr(zg.f32), zg.ptr(zg.f32), zg.i32), {zg.f32: zg.bf16}, parameters=[-1, 0, 2, 3])
+
+
+def test_offsets_masks_and_indices_keep_their_types():
+    model = zg.parse(
+        """tt.func @"k" (%p : ptr<i32>, %d : descriptor<x8, i32>, %i : i32, %c : i1)void -> {
+            %q : ptr<i32> = tt.addptr %p %i;
+            %x : i32 = tt.load %q %c %i;
+            tt.store %q %x %c;
+            %t : tensor<x8, i32> = tt.descriptor_load %d %i;
+            tt.descriptor_store %d %t %i;
+            %r : i32 = tt.atomic_cas %q %i %x;
+            tt.print %r @"r";
+            tt.return; };"""
+    )
+    wide = kit.retype(model, {zg.i32: zg.i64})
+    zg.verify(wide)
+    index = wide.bodies[0].parameters[2]
+    assert [str(p.type) for p in wide.bodies[0].parameters] == ["ptr<i64>", "descriptor<x8, i64>", "i32", "i1"]
+    assert all(op.operands[-1] is index for op in wide.walk() if op.NAME.startswith("tt.descriptor"))
+    assert [op.NAME for op in wide.walk() if isinstance(op, arith.Cast)] == [
+        "arith.extsi", "arith.trunci", "arith.extsi", "arith.trunci", "arith.extsi", "arith.extsi", "arith.extsi",
+        "arith.trunci",
+    ]  # fmt: skip
