@@ -2,12 +2,13 @@
 
 A row is `expression -> type: op; op` or `expression -> error: message`. Operands are written as their types: `i32[16]`
 is a tensor of 16 integers, and `ptr<f32>` a pointer. They are `%0`, `%1` … of the ops; the results of the ops are
-numbered on from there. `--bless` renews the rows, without `-n`, because the rows of a group share a file; a new row is
+numbered on from there. The calls of Triton-C, `c.load(…)`, stand in Python models that a program builds. `--bless` renews the rows, without `-n`, because the rows of a group share a file; a new row is
 written as its expression and ` -> `.
 """
 
 from __future__ import annotations
 
+import ast
 import itertools
 import linecache
 import re
@@ -17,14 +18,19 @@ from typing import Any
 import pytest
 
 import ziggurat as zg
-from ziggurat.codemodel.dialects import tt
+from ziggurat.codemodel.builder import Builder
+from ziggurat.codemodel.dialects import core, py, tt
 from ziggurat.codemodel.errors import ZigguratError
+from ziggurat.codemodel.op import Op, Value
 from ziggurat.codemodel.text.parser import parse_values
-from ziggurat.codemodel.types import ConstantType, TensorType, TupleType, Type
+from ziggurat.codemodel.types import ConstantType, TensorType, TupleType, Type, pyobject
 from ziggurat.frontends.language import SIGNATURES
+from ziggurat.frontends.triton_c.c_calls import C_SIGNATURES
 from ziggurat.transforms.attribution.attribute import Attributor
+from ziggurat.transforms.calls.c import C_CALLS
 from ziggurat.transforms.calls.constant_arguments import FunctionName
 from ziggurat.transforms.calls.promotion import NONE
+from ziggurat.transforms.calls.rule import TABLES
 from ziggurat.transforms.mirror import mirror
 
 HERE = Path(__file__).parent
@@ -71,16 +77,10 @@ def outcome(expression: str) -> str:
         return f"a{len(types) - 1}"
 
     body = _TYPE.sub(operand, expression)
-    parameters = ", ".join(f"a{index}" for index in range(len(types)))
-    text = f"def call({parameters}):\n    return {body}\n"
-    file = f"<call {next(_numbers)}>"
-    linecache.cache[file] = (len(text), None, text.splitlines(True), file)
-    space: dict[str, Any] = dict(NAMES)
-    exec(compile(text, file, "exec"), space)
     try:
-        function = zg.function(space["call"])
+        name = c_call(body, len(types)) if body.startswith("c.") else function(body, len(types))
         attributor = Attributor()
-        attribution = attributor.function(FunctionName("call", function.model, function), tuple(types), None)
+        attribution = attributor.function(name, tuple(types), None)
         if attributor.errors:
             raise attributor.errors[0]
         module = mirror(attribution)
@@ -89,6 +89,37 @@ def outcome(expression: str) -> str:
         return f"error: {error.summary}" + (f" (hint: {error.hint})" if error.hint else "")
     func = next(op for op in module.walk() if isinstance(op, tt.Func) and op.attributes["sym_name"].startswith("call_"))
     return f"{shown(attribution.result)}: {'; '.join(_ops(str(func)))}".strip()
+
+
+def function(body: str, count: int) -> FunctionName:
+    """A function of the language that returns the value of an expression of its parameters a0, a1 …"""
+    parameters = ", ".join(f"a{index}" for index in range(count))
+    text = f"def call({parameters}):\n    return {body}\n"
+    file = f"<call {next(_numbers)}>"
+    linecache.cache[file] = (len(text), None, text.splitlines(True), file)
+    space: dict[str, Any] = dict(NAMES)
+    exec(compile(text, file, "exec"), space)
+    call = zg.function(space["call"])
+    return FunctionName("call", call.model, call)
+
+
+def c_call(body: str, count: int) -> FunctionName:
+    """A Python model that returns the value of a call of Triton-C on its parameters a0, a1 …, and on constants."""
+    TABLES.setdefault("c", C_CALLS)
+    builder = Builder.root([pyobject] * count, pyobject)
+
+    def value(node: ast.expr) -> Value:
+        if isinstance(node, ast.Name) and re.fullmatch(r"a\d+", node.id):
+            return builder.parameters[int(node.id[1:])]
+        if isinstance(node, ast.Call):
+            values = [value(part) for part in (*node.args, *(keyword.value for keyword in node.keywords))]
+            keywords = tuple(str(keyword.arg) for keyword in node.keywords)
+            return builder.add(py.Invoke(values, ast.unparse(node.func), keywords=keywords))
+        return builder.add(core.ConstantOp(eval(ast.unparse(node), NAMES), type=pyobject))
+
+    builder.add(core.Return([value(ast.parse(body, mode="eval").body)]))
+    model: Op = core.Func("call", builder.finish())
+    return FunctionName("call", model)
 
 
 def shown(type_: Type) -> str:
@@ -126,8 +157,9 @@ def test_a_call(group: str, row: str, request: pytest.FixtureRequest) -> None:
 
 
 def test_each_call_has_rows() -> None:
-    calls = {match[1] for _, row in ROWS if (match := re.match(r"zg\.(\w+)\(", row))}
-    assert SIGNATURES.keys() - calls == LOOPS
+    calls = {match[1] for _, row in ROWS if (match := re.match(r"(zg\.\w+|c\.\w+)\(", row))}
+    names = {f"zg.{name}" for name in SIGNATURES} | {f"c.{name}" for name in C_SIGNATURES}
+    assert names - calls == LOOPS
 
 
-LOOPS = {"range", "static_range"}  # These are no expressions.
+LOOPS = {"zg.range", "zg.static_range"}  # These are no expressions.
