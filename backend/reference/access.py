@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -25,7 +25,7 @@ from ziggurat.codemodel.dialects.tt import AtomicKind
 from ziggurat.codemodel.interpret import Meaning
 from ziggurat.codemodel.op import Op, Value, expect
 from ziggurat.codemodel.scalars import bits_of, float_binary, int_binary
-from ziggurat.codemodel.types import DescriptorType, ScalarType, pointee_of, scalar_element, shape_of
+from ziggurat.codemodel.types import DescriptorType, ScalarType, Type, pointee_of, scalar_element, shape_of
 
 FARTHEST = 1 << 55  # Bytes of an offset: more lead out of the addresses of any process.
 Operands = tuple[Any, ...]
@@ -206,7 +206,7 @@ def _descriptor_stride(machine: Machine, op: tt.DescriptorStride, operands: Oper
     return operands[0][1 + len(_descriptor_type(op).block) + op.axis]
 
 
-def _block(descriptor: Operands, offsets: Operands, type_: DescriptorType) -> tuple[Array, Array]:
+def block_of(descriptor: Operands, offsets: Sequence[Array], type_: DescriptorType) -> tuple[Array, Array]:
     """The pointers to the elements of a block, and whether each element is inside of the tensor.
 
     `offsets` has the first index along each axis; or, with an axis besides that of the programs, all indices.
@@ -232,18 +232,24 @@ def _descriptor_type(op: _Read | _Written | tt.DescriptorFact | tt.DescriptorPad
 
 @triton.of(tt.DescriptorLoad, tt.DescriptorGather)
 def _descriptor_load(machine: Machine, op: _Read, operands: Operands) -> Array:
-    type_ = _descriptor_type(op)
-    pointers, inside = _block(operands[0], operands[1:], type_)
+    return load_block(machine, op, _descriptor_type(op), operands[0], operands[1:], op.result.type)
+
+
+def load_block(
+    machine: Machine, op: Op, type_: DescriptorType, descriptor: Operands, offsets: Sequence[Array], result: Type
+) -> Array:
+    """The block of a described tensor at these offsets, with padding outside of the tensor."""
+    pointers, inside = block_of(descriptor, offsets, type_)
     padding: Any = np.nan if type_.padding == "nan" else 0
     if type_.padding == "either":
-        padding = over(np.where(operands[0][-1], np.nan, 0), len(shape_of(op.result.type)))
-    return load_elements(machine, pointers, inside, padding, machine.access("reads", op, op.result.type))
+        padding = over(np.where(descriptor[-1], np.nan, 0), len(shape_of(result)))
+    return load_elements(machine, pointers, inside, padding, machine.access("reads", op, result))
 
 
 @triton.of(tt.DescriptorStore, tt.DescriptorScatter)
 def _descriptor_store(machine: Machine, op: tt.DescriptorStore | tt.DescriptorScatter, operands: Operands) -> None:
     type_ = _descriptor_type(op)
-    pointers, inside = _block(operands[0], operands[2:], type_)
+    pointers, inside = block_of(operands[0], operands[2:], type_)
     store_elements(machine, pointers, full(op.value, operands[1]), inside, machine.access("writes", op, op.value.type))
 
 
@@ -251,7 +257,7 @@ def _descriptor_store(machine: Machine, op: tt.DescriptorStore | tt.DescriptorSc
 def _marks_of_descriptor_store(meaning: Meaning, machine: Machine, op: _Written, operands: Operands) -> None:
     descriptor, value, *offsets = operands
     descriptor, *offsets = (machine.known(op, operand, "writes at") for operand in (descriptor, *offsets))
-    _, inside = _block(descriptor, tuple(offsets), _descriptor_type(op))
+    _, inside = block_of(descriptor, tuple(offsets), _descriptor_type(op))
     meaning(machine, op, (descriptor, machine.known(op, value, "stores", inside), *offsets))
 
 
@@ -293,15 +299,16 @@ def _sums_before(place: Array, values: Array, dtype: np.dtype[Any]) -> Array:
 
 
 def _update_in_order(
-    machine: Machine, op: Op, view: Array, index: Array, update: Callable[..., Array], operands: list[Array]
-) -> Array:
+    machine: Machine, kind: AtomicKind | None, view: Array, index: Array, update: Callable[..., Array],
+    operands: list[Array],
+) -> Array:  # fmt: skip
     """Update the elements at these indices one after the other. Returns the old element of each access."""
     addresses, place = np.unique(index, return_inverse=True)
     state = view[addresses]
     old = state[place]
     if len(addresses) == len(index):
         state[place] = update(old, *operands)
-    elif isinstance(op, tt.AtomicRMW) and op.kind is AtomicKind.ADD and view.dtype != np.bool_:
+    elif kind is AtomicKind.ADD and view.dtype != np.bool_:
         old += _sums_before(place, operands[0], view.dtype)
         np.add.at(state, place, operands[0])
     else:
@@ -320,32 +327,46 @@ def _swap(old: Array, expected: Array, new: Array) -> Array:
 @triton.of(tt.DescriptorReduce)
 def _descriptor_reduce(machine: Machine, op: tt.DescriptorReduce, operands: Operands) -> None:
     type_ = _descriptor_type(op)
-    pointers, inside = _block(operands[0], operands[2:], type_)
-    _atomic(machine, op, (pointers, full(op.value, operands[1]), inside))
+    pointers, inside = block_of(operands[0], operands[2:], type_)
+    update_elements(machine, op, op.kind, op.value.type, pointers, [full(op.value, operands[1])], inside)
 
 
 @triton.of(tt.AtomicRMW, tt.AtomicCAS)
-def _atomic(machine: Machine, op: tt.AtomicRMW | tt.AtomicCAS | tt.DescriptorReduce, operands: Operands) -> Array:
+def _atomic(machine: Machine, op: tt.AtomicRMW | tt.AtomicCAS, operands: Operands) -> Array:
     """`operands` are the pointers, the values, and the mask if there is one."""
-    scalar = scalar_element(op.value.type)
-    shape = (len(machine.frame), *shape_of(op.value.type))  # One access for each program and element.
-    pointers, *values = (np.broadcast_to(operand, shape) for operand in operands)
-    mask: Array | None = None
+    pointers, *values = operands
+    if isinstance(op, tt.AtomicCAS):
+        return update_elements(machine, op, None, op.value.type, pointers, values, None)
+    mask = values[1] if len(values) > 1 else None
+    return update_elements(machine, op, op.kind, op.value.type, pointers, values[:1], mask)
+
+
+def update_elements(
+    machine: Machine, op: Op, kind: AtomicKind | None, type_: Type, pointers: Array, values: Sequence[Array],
+    mask: Array | None,
+) -> Array:  # fmt: skip
+    """Update elements by an atomic of a kind, or, without one, by a comparison and a swap. Returns the old elements.
+
+    `type_` is that of the value.
+    """
+    scalar = scalar_element(type_)
+    shape = (len(machine.frame), *shape_of(type_))  # One access for each program and element.
+    pointers, *values = (np.broadcast_to(operand, shape) for operand in (pointers, *values))
+    mask = None if mask is None else np.broadcast_to(mask, shape)
     update: Callable[..., Array] = _swap
     use = WRITE
-    if not isinstance(op, tt.AtomicCAS):
-        mask = values.pop() if len(values) > 1 else None
-        update = functools.partial(_update, op.kind, scalar)
-        use = op.kind.value if op.kind not in _ORDERED and not op.result.uses else WRITE
+    if kind is not None:
+        update = functools.partial(_update, kind, scalar)
+        use = kind.value if kind not in _ORDERED and not op.result.uses else WRITE
     if order_of(op).releases:
         machine.sharing.barrier(machine.frame.programs)
-    access = machine.access("updates", op, op.value.type)
+    access = machine.access("updates", op, type_)
     result = np.zeros(shape, scalar.dtype)
     for target in machine.memory.locate(pointers, None if mask is None or mask.all() else mask, access):
         machine.sharing.touch(target, access, use)
         lanes = np.ones(shape, np.bool_) if target.lanes is None else target.lanes
         arguments = [value[lanes] for value in values]
         result[lanes] = _update_in_order(
-            machine, op, target.region.view(scalar.dtype), target.index[lanes], update, arguments
+            machine, kind, target.region.view(scalar.dtype), target.index[lanes], update, arguments
         )
     return result

@@ -75,6 +75,9 @@ class Machine(Interpreter):
     of iterations that a `while` loop may have. `strict` marks undefined elements and checks hints; `overflows` marks
     integers that overflow. `scratch` is the size of a thread's memory for the buffers of a CPU model, in bytes.
     Strict mode checks that no value in `nonnegative` is negative.
+
+    Each program of a GPU model is a cluster of `ctas` CTAs, which are rows of the frame, and each CTA has
+    `shared_bytes` of shared memory.
     """
 
     def __init__(
@@ -87,6 +90,8 @@ class Machine(Interpreter):
         overflows: bool = False,
         scratch: int = 0,
         nonnegative: Collection[Value] = (),
+        ctas: int = 1,
+        shared_bytes: int = 0,
     ) -> None:
         super().__init__(_WithMarks(nonnegative) if strict or overflows else triton)
         self.functions = functions
@@ -96,6 +101,9 @@ class Machine(Interpreter):
         self.limit = limit
         self.overflows = overflows
         self.scratch = np.full(scratch, UNWRITTEN, np.uint8)
+        self.ctas = ctas
+        self.shared = np.zeros((0, shared_bytes), np.uint8)
+        self.roles: Any = None  # The warp roles that run (`roles.RoleSchedule`).
         self.sources = Sources()
         self.printed: list[tuple[int, str]] = []
         self.frame = Frame(np.zeros(0, np.int32), np.zeros(0, np.int32))
@@ -104,6 +112,13 @@ class Machine(Interpreter):
         self._depth = 0
         self.until = math.inf  # The time after which `TimeoutError` is raised, at the next body.
         self._shared: dict[Body, dict[Block, list[Value]]] = {}
+
+    def begin(self, start: int, stop: int) -> None:
+        """Begin a batch of the programs `start` … `stop` - 1."""
+        programs = np.arange(start, stop, dtype=np.int32).repeat(self.ctas)
+        self.frame = Frame(np.arange(len(programs), dtype=np.int32), programs)
+        self.shared = np.full((len(programs), self.shared.shape[1]), UNWRITTEN, np.uint8)
+        self.sharing.begin(start, stop)
 
     def lookup(self, value: Value) -> Any:
         return self.frame.lookup(value)

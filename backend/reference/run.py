@@ -5,33 +5,35 @@ from __future__ import annotations
 import functools
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 
 from ziggurat.backend.launch.arrays import whole
-from ziggurat.backend.launch.descriptors import TensorDescriptor
 from ziggurat.backend.launch.grids import MAX_SIZE, padded, sizes_of
 from ziggurat.backend.launch.races import MAX_PROGRAMS, Races
-from ziggurat.backend.reference import access, buffers, control, reductions, tensors
-from ziggurat.backend.reference.argument_memory import ArrayArgument, Conflict, Memory
+from ziggurat.backend.reference import access, buffers, control, gpu_ops, reductions, roles, shared_memory, tensors
+from ziggurat.backend.reference.argument_memory import Conflict, Memory
+from ziggurat.backend.reference.kernel_arguments import values_of_parameters
 from ziggurat.backend.reference.machine import Machine, triton
-from ziggurat.backend.reference.values import POINTER, Array, Frame, descriptor, is_array
+from ziggurat.backend.reference.values import Array
 from ziggurat.codemodel import scalars
 from ziggurat.codemodel.dialects import arith, core, cpu, tt
 from ziggurat.codemodel.dispatch import demand
-from ziggurat.codemodel.errors import KernelRuntimeError, LaunchError, MemoryAccessError, shown
-from ziggurat.codemodel.messages import Phrase, say
+from ziggurat.codemodel.errors import KernelRuntimeError, LaunchError, MemoryAccessError
+from ziggurat.codemodel.gpu import dialect as gpu
+from ziggurat.codemodel.gpu.fragments import GRID
 from ziggurat.codemodel.op import Op, Value
 from ziggurat.codemodel.printed import show
 from ziggurat.codemodel.subnormals import keep_subnormals
-from ziggurat.codemodel.types import DescriptorType, PtrType, ScalarType, TensorType, TupleType, Type, void
+from ziggurat.codemodel.types import SharedType, TensorType, TupleType, Type, void
 from ziggurat.transforms.simplify import inline
 
-MEANINGS = (access, buffers, control, reductions, tensors)  # They fill the table.
+MEANINGS = (access, buffers, control, gpu_ops, reductions, roles, shared_memory, tensors)  # They fill the table.
 
 BATCH_ELEMENTS = 1 << 18  # Elements of the largest tensor in a batch: temporaries of 1 to 2 MB stay in the cache.
 LOOP_LIMIT = 1 << 20
+PERSISTENT_CTAS = 2  # The CTAs of a persistent kernel, each of which then runs several programs.
 _MAX_COPIED = 1 << 28  # Bytes of the arrays with which a program is run once more.
 
 # glibc maps each large block anew, and the first touch of every page of a temporary is a fault. Freeing a mapped block
@@ -54,7 +56,8 @@ def run(
 ) -> None:
     """Run the kernel `symbol` of a module, or a lone `tt.func`, once for each program of a grid of 1 to 3 axes.
 
-    The model is a Triton model, or the CPU model of one: its programs run one at a time.
+    The model is a Triton model, or any model on the way from one to a GPU or a CPU: programs of a CPU model, and of a
+    GPU model with warp roles, run one at a time.
 
     There is one argument for each parameter: a NumPy array of the pointer's type, with any strides, a
     `TensorDescriptor` of one, or a number. The arrays are changed in place. The result is that of running the programs
@@ -76,7 +79,9 @@ def run(
     x, y, z = padded(sizes_of(grid, str(kernel.attributes["sym_name"])))
     if x * y * z > MAX_SIZE:
         raise LaunchError(f"a grid must have at most {MAX_SIZE} programs; {grid} has {x * y * z}")
-    arrays, values = _arguments(kernel, arguments, names, whole if tolerant else _itself)
+    arrays, values = values_of_parameters(kernel, arguments, names, whole if tolerant else _itself, (x, y, z))
+    if isinstance(kernel, tt.Func) and any(part.startswith(GRID) for part in kernel.parts):
+        x, y, z = min(PERSISTENT_CTAS, x * y * z), 1, 1
     memory = Memory(arrays, (x, y, z), tolerant)
     if strict:
         memory.leave_out_read(kernel)
@@ -88,6 +93,12 @@ def run(
         machine = functools.partial(machine, nonnegative=_taken_as_nonnegative(functions_.values()))
     if isinstance(module, cpu.Module):
         machine, batch = functools.partial(machine, scratch=module.scratch), 1
+    if isinstance(kernel, tt.Func) and kernel.num_ctas > 1:
+        machine = functools.partial(machine, ctas=kernel.num_ctas)
+    if isinstance(module, gpu.Module):
+        machine = functools.partial(machine, shared_bytes=module.shared)
+        # Roles wait for each other: a batch would wait for the slowest of its programs.
+        batch = 1 if any(isinstance(op, gpu.WarpSpecialize) for op in module.walk()) else batch
     if batch is None:
         batch = BATCH_ELEMENTS // max(_numel(op.result.type) for f in functions_.values() for op in f.walk())
     with np.errstate(all="ignore"):
@@ -115,7 +126,7 @@ def explained(
     """
     try:
         functions_, kernel = _kernel(module, None)
-        arrays, values = _arguments(kernel, arguments, names, _itself)
+        arrays, values = values_of_parameters(kernel, arguments, names, _itself, grid)
         memory = Memory(arrays, grid)
         if sum(region.high - region.low for region in memory.regions) <= _MAX_COPIED:
             memory.detach()
@@ -161,9 +172,7 @@ def _run_all(new: Callable[..., Machine], kernel: Op, values: list[Any], total: 
 
 
 def _run_some(machine: Machine, kernel: Op, values: list[Any], start: int, stop: int) -> None:
-    programs = np.arange(start, stop, dtype=np.int32)
-    machine.frame = Frame(programs, programs)
-    machine.sharing.begin(start, stop)
+    machine.begin(start, stop)
     machine.call(kernel.bodies[0], values)
 
 
@@ -176,7 +185,7 @@ def _flush(machine: Machine) -> None:
 
 def _kernel(model: Op, symbol: str | None) -> tuple[Mapping[str, Op], Op]:
     """The functions of a model by name, and the one to run. Raises `LaunchError` for a model of another tier."""
-    if isinstance(model, core.Module | cpu.Module):
+    if isinstance(model, core.Module | cpu.Module | gpu.Module):
         functions_ = model.functions()
     else:
         functions_ = {str(model.attributes.get("sym_name", model.NAME)): model}
@@ -203,78 +212,9 @@ def _itself(array: Array) -> Array:
     return array
 
 
-def _arguments(
-    kernel: Op, objects: Sequence[object], names: Sequence[str] | None, memory: Callable[[Array], Array]
-) -> tuple[list[ArrayArgument], list[Any]]:
-    """The arrays of a launch with the memory of each, and the value of each parameter."""
-    parameters = kernel.bodies[0].parameters
-    if names is None:
-        names = [f"arg{index}" for index in range(len(parameters))]
-    if len(names) != len(parameters):
-        raise LaunchError(f"the kernel has {len(parameters)} parameters, but {len(names)} names are given")
-    if len(objects) != len(parameters):
-        raise LaunchError(f"the kernel takes {len(parameters)} argument(s); got {len(objects)}")
-    arrays: list[ArrayArgument] = []
-    values: list[Any] = []
-    for index, (parameter, value, name) in enumerate(zip(parameters, objects, names, strict=True)):
-        type_ = parameter.type
-        if isinstance(type_, PtrType):
-            array = _array(value, type_, name)
-            arrays.append(ArrayArgument(index, name, array, memory(array)))
-            values.append(np.full(1, arrays[-1].pointer, POINTER))
-        elif isinstance(type_, DescriptorType):
-            argument, array = _described(value, type_, name)
-            arrays.append(ArrayArgument(index, name, array, memory(array)))
-            values.append(descriptor(arrays[-1].pointer, argument.shape, argument.strides))
-        elif isinstance(type_, ScalarType):
-            values.append(_number(value, type_, name))
-        else:
-            raise LaunchError(f"{name} is of type {type_}, which cannot be passed to a kernel")
-    return arrays, values
-
-
-_DESCRIBE = Phrase(zg="zg.TensorDescriptor({name}, {block})", tl="TensorDescriptor.from_tensor({name}, {block})")
-
-
-def _described(value: object, type_: DescriptorType, name: str) -> tuple[TensorDescriptor, Array]:
-    """A descriptor and its array."""
-    if not isinstance(value, TensorDescriptor):
-        raise LaunchError(
-            say("{} must be a {TensorDescriptor} for {}; got {}", name, str(type_), type(value).__name__),
-            hint=_DESCRIBE(name=name, block=list(type_.block)) if is_array(value) else None,
-        )
-    if value.type != type_:
-        raise LaunchError(f"{name} must be of type {type_}; got {value.type}")
-    if value.host is None:
-        raise LaunchError(
-            f"{name} must describe an array in memory, as the kernel runs on the CPU; its array is on a GPU",
-            hint="copy the array to the CPU first: .cpu() or .get()",
-        )
-    return value, value.host
-
-
-def _array(value: object, type_: PtrType, name: str) -> Array:
-    expected = type_.pointee.dtype
-    if not is_array(value):
-        raise LaunchError(f"{name} must be a NumPy array of {expected} for {type_}; got {type(value).__name__}")
-    if value.dtype != expected or not value.dtype.isnative:
-        raise LaunchError(f"{name} must be an array of {expected} for {type_}; got {value.dtype}")
-    return value
-
-
-def _number(value: object, type_: ScalarType, name: str) -> Array:
-    if isinstance(value, np.generic):
-        is_plain = isinstance(value, np.number | np.bool_)  # bf16 and the 8-bit floats are not.
-        value = cast(object, value.item()) if is_plain else float(cast(Any, value))
-    if not isinstance(value, int | float if type_.is_float else int):
-        raise LaunchError(f"{name} must be a number of type {type_}; got {shown(value)}")
-    low, high = (-(1 << 1023), 1 << 1023) if type_.is_float else type_.limits
-    if isinstance(value, int) and not low <= value <= high:
-        raise LaunchError(f"{name} must fit in {type_}; got {shown(value)}")
-    return scalars.array_of(value, type_)
-
-
 def _numel(type_: Type) -> int:
     if isinstance(type_, TupleType):
         return max(map(_numel, type_.components), default=1)
+    if isinstance(type_, SharedType):
+        return type_.numel * type_.count
     return type_.numel if isinstance(type_, TensorType) else 1

@@ -114,8 +114,12 @@ def _cat(machine: Machine, op: tt.Cat, operands: Operands) -> Array:
 
 @triton.of(tt.Gather)
 def _gather(machine: Machine, op: tt.Gather, operands: Operands) -> Array:
-    source, index = full(op.source, operands[0]), full(op.index, operands[1])
-    size = source.shape[op.axis + 1]
+    return gathered(machine, full(op.source, operands[0]), full(op.index, operands[1]), op.axis)
+
+
+def gathered(machine: Machine, source: Array, index: Array, axis: int) -> Array:
+    """For each index, the element of `source` there along an axis."""
+    size = source.shape[axis + 1]
     wrong = (index < 0) | (index >= size)
     if wrong.any():
         place = np.argwhere(wrong)[0]
@@ -125,7 +129,7 @@ def _gather(machine: Machine, op: tt.Gather, operands: Operands) -> Array:
         )
     count = max(source.shape[0], index.shape[0])
     source, index = (np.broadcast_to(array, (count, *array.shape[1:])) for array in (source, index))
-    return np.take_along_axis(source, index.astype(np.int64), axis=op.axis + 1)
+    return np.take_along_axis(source, index.astype(np.int64), axis=axis + 1)
 
 
 @marks.of(tt.Gather)
