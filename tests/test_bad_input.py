@@ -558,11 +558,10 @@ def test_helpers_that_call_each_other_too_deeply_are_an_error():
     assert "nested too deeply" in error.summary
 
 
-def test_a_gpu_model_and_a_python_model_cannot_be_run():
-    gpu_model = zg.parse('gpu.module @target="sm_90a" @num_warps=4 ()void -> { unreachable; };')
-    for model in (gpu_model, zg.parse('func @"f" ()void -> { return; };')):
-        with pytest.raises(zg.LaunchError, match=f"must be a Triton model; '{model.NAME}' is an op of another tier"):
-            zg.run(model, 1)
+def test_a_python_model_cannot_be_run():
+    model = zg.parse('func @"f" ()void -> { return; };')
+    with pytest.raises(zg.LaunchError, match=r"must be a Triton model, or .*; 'func' is an op of another tier"):
+        zg.run(model, 1)
 
 
 # The family.

@@ -1,4 +1,4 @@
-"""Models on this machine: Triton models by the reference interpreter, Python models as Python runs them."""
+"""Models on this machine: Triton, GPU and CPU models by the interpreter, Python models as Python runs them."""
 
 from __future__ import annotations
 
@@ -18,13 +18,15 @@ from ziggurat.transforms.attribution import link
 
 @public
 def run(model: Op, grid: int | tuple[int, ...], *arguments: Any, strict: bool = False) -> None:
-    """Run a Triton model once for each program of a grid, on NumPy arrays and numbers.
+    """Run a Triton, GPU or CPU model once for each program of a grid, on NumPy arrays and numbers.
 
     `zg.run(model, (16,), x, y, n)` does for a traced, parsed or transformed model what `kernel[grid](arguments…)` does
     for a kernel. `model` is a `module` with one function that no other calls, or a lone `tt.func`. There is one
     argument for each of its parameters: for a pointer an array (NumPy's, or one with the array or the DLPack protocol)
     of that element type, which is read and written in place; for a descriptor a `zg.TensorDescriptor`; otherwise a
     number. With `strict`, a use of an undefined element is an error.
+
+    A model of `compiled.passes` takes the arguments of the Triton model; layouts, waits and barriers have no effect.
 
     Raises `VerifyError` for a model that breaks invariants, `LaunchError` when the grid or the arguments do not fit,
     and `KernelRuntimeError` when a program fails.

@@ -9,6 +9,7 @@ A cluster's CTAs run side by side, as rows of the frame that follow each other.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Sequence
 from typing import Any
 
@@ -26,11 +27,9 @@ from ziggurat.codemodel.dialects.tt import AtomicKind, InputPrecision
 from ziggurat.codemodel.errors import KernelRuntimeError
 from ziggurat.codemodel.gpu import dialect as gpu
 from ziggurat.codemodel.interpret import Meaning
-from ziggurat.codemodel.op import Op, Value
+from ziggurat.codemodel.op import Op, Value, expect
 from ziggurat.codemodel.structured import packed_values
 from ziggurat.codemodel.types import DescriptorType, SharedType, TensorType, scalar_element, shape_of
-from ziggurat.transforms.place.queries import descriptor_of
-from ziggurat.transforms.place.tma import buffer_for
 
 Operands = tuple[Any, ...]
 
@@ -98,8 +97,11 @@ def _numbers(offsets: Sequence[int]) -> Array:
     return numbers
 
 
+@functools.cache
 def _by_block(type_: DescriptorType, buffer: SharedType) -> Array:
     """For each element of a buffer, the number of the element of a block that TMA copies to its place."""
+    from ziggurat.transforms.place.tma import buffer_for
+
     numbers = np.empty(buffer.numel, int)
     numbers[_numbers(buffer.offsets)] = _numbers(buffer_for(type_)[0].offsets)
     return numbers
@@ -112,7 +114,7 @@ def _tma_load(machine: Machine, op: gpu.TmaLoad, operands: Operands) -> None:
     frame, outer = running(machine, predicate), machine.frame
     if frame is None:
         return
-    type_, target = descriptor_of(op.descriptor), shared(op.buffer)
+    type_, target = expect(op.descriptor.type, DescriptorType), shared(op.buffer)
     rows = outer.places(frame)
     machine.frame = frame
     try:
@@ -136,7 +138,7 @@ def _tma_load(machine: Machine, op: gpu.TmaLoad, operands: Operands) -> None:
 @triton.of(gpu.TmaStore)
 def _tma_store(machine: Machine, op: gpu.TmaStore, operands: Operands) -> None:
     descriptor, buffer, *offsets = operands
-    type_, source = descriptor_of(op.descriptor), shared(op.buffer)
+    type_, source = expect(op.descriptor.type, DescriptorType), shared(op.buffer)
     array = buffer.load(machine.frame).reshape(len(machine.frame), -1)
     block = np.empty_like(array)
     block[:, _by_block(type_, source)] = array

@@ -193,7 +193,7 @@ def _kernel(model: Op, symbol: str | None) -> tuple[Mapping[str, Op], Op]:
     for op in (op for function in functions_.values() for op in function.walk()):
         if type(op) not in triton and not isinstance(op, tt.Func):
             raise LaunchError(
-                f"the model must be a Triton model; '{op.NAME}' is an op of another tier",
+                f"the model must be a Triton model, or one that its passes give; '{op.NAME}' is an op of another tier",
                 op.location,
                 hint="run the Triton model that it was made from, or for a Python model kernel.triton(types…)",
             )
