@@ -18,6 +18,7 @@ import pytest
 import ziggurat as zg
 from ziggurat.backend.cpu.code import CpuOptions
 from ziggurat.backend.cpu.compile import compile_cpu
+from ziggurat.backend.cpu.runtime.jitdump import _places as line_places
 from ziggurat.backend.cpu.runtime.kernels import NativeKernel
 from ziggurat.codemodel.errors import ZigguratWarning
 
@@ -94,6 +95,49 @@ def test_code_without_lines_has_names(folder):
     _, actual = records((folder / f"jit-{os.getpid()}.dump").read_bytes())
     assert all(struct.unpack_from("=Q", content, 8) == (0,) for kind, content in actual if kind == 2)
     assert any(code.symbol.encode() in content for kind, content in actual if kind == 0)
+
+
+def lines(program: bytes, *, first: int = 13, version: int = 4) -> bytes:
+    """DWARF's table of lines (6.2.4) whose head has addresses in units of 2 bytes, lines from -3 on in a span of 12,
+    two folders, and three files; `first` is the first special opcode."""
+    folders = b"/a\0/b\0\0"
+    files = b"x.py\0\1\0\0" + b"y.py\0\2\x81\1\5" + b"/c/z.py\0\0\0\x80\1" + b"\0"
+    rest = struct.pack("=BBBbBB", 2, 1, 1, -3, 12, first) + bytes(first - 1) + folders + files
+    body = struct.pack("=HI", version, len(rest)) + rest + program
+    return struct.pack("=I", len(body)) + body
+
+
+def test_a_table_of_lines():
+    """Each operation of a table (DWARF 4, 6.2.5), whether LLVM writes it today or not."""
+    address = b"\0\x09\2" + bytes(8)
+    end = b"\0\1\1"
+    program = b"".join([
+        address,
+        b"\3\x89\1\1",  # Line + 137, and a row.
+        b"\2\x82\1\1",  # Address + 130 units.
+        b"\4\2\5\x88\1",  # File 2, column 136, which is not needed,
+        bytes([13 + 12 * 3 + 11]),  # and a row 3 units and 8 lines on.
+        b"\x08\1",  # Address + 20 units, those of opcode 255.
+        b"\x09" + struct.pack("=H", 300) + b"\1",  # Address + 300 bytes.
+        b"\3\x7b\1",  # Line - 5.
+        b"\6\7\x0a\x0b\4\3",  # Statements, blocks, prologues; file 3.
+        bytes([13]),  # A row 3 lines back.
+        b"\3\xf6\x7e\1",  # Line - 138: line 0 is no row.
+        b"\3\4\1",
+        end,
+        b"\1",  # The rows of another section.
+    ])  # fmt: skip
+    assert list(line_places(lines(program))) == [
+        (0, 138, b"/a/x.py"),
+        (260, 138, b"/a/x.py"),
+        (266, 146, b"/b/y.py"),
+        (306, 146, b"/b/y.py"),
+        (606, 146, b"/b/y.py"),
+        (606, 141, b"/b/y.py"),
+        (606, 138, b"/c/z.py"),
+        (606, 4, b"/c/z.py"),
+    ]
+    assert list(line_places(lines(program, version=5))) == list(line_places(b"")) == []
 
 
 def test_launches_compile_with_lines_only_if_a_folder_is_named(folder, monkeypatch):

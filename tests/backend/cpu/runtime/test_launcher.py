@@ -10,12 +10,14 @@ import attrs
 import numpy as np
 import pytest
 
+from ziggurat.backend.cpu.code import ArgumentSlot
 from ziggurat.backend.cpu.runtime import launcher
 from ziggurat.backend.cpu.runtime.kernels import NativeKernel
 from ziggurat.backend.cpu.runtime.native import native
 from ziggurat.backend.cpu.runtime.plans import Given, plan_of
+from ziggurat.backend.cpu.sites import Site
 from ziggurat.backend.launch import checks
-from ziggurat.codemodel.types import PtrType, f16, f32, f64, find_scalar, i1, i32, i64, u64
+from ziggurat.codemodel.types import PtrType, f16, f32, f64, find_scalar, i1, i16, i32, i64, u64
 
 Made = Callable[..., NativeKernel]
 ARRAYS = 4
@@ -289,3 +291,60 @@ def test_too_many_arguments_for_a_plan(made: Made):
     arguments = [Given(f"c{n}", n, None) for n in range(65)]
     assert plan_of(made("", ""), arguments, {}, None, failed) is None
     assert plan_of(made("", ""), arguments[:64], {}, None, failed) is not None
+
+
+def test_kernels_without_a_plan(made: Made):
+    """Those that print, and those that get two parts of one argument."""
+    arguments = [Given("n", 3, i32), Given("m", 3, i32)]
+    kernel = made("i32 i32", "")
+    assert plan_of(kernel, arguments, {}, None, failed) is not None
+    assert plan_of(made("i32 i32", "", sites=(Site("prints", None),)), arguments, {}, None, failed) is None
+    code = attrs.evolve(kernel.code, parameters=(ArgumentSlot("i32", 0), ArgumentSlot("i32", 0, "shape0")))
+    assert plan_of(NativeKernel(code, "parts"), arguments, {}, None, failed) is None
+
+
+def test_constants_of_a_plan(made: Made):
+    """Constants without a hash have no plan; those of types with other objects of equal value are compared by identity."""
+    kernel = made("", "")
+    assert plan_of(kernel, [Given("c", [1], None)], {}, None, failed) is None
+    assert plan_of(kernel, [], {"c": {}}, None, failed) is None
+    value = (1, 2.5)
+    launch = launch_of(kernel, [Given("c", value, None)])
+    assert [launch(value), launch((1, *[2.5]))] == ["done", "slow 1 []"]
+
+
+def test_a_number_that_the_kernel_does_not_read(made: Made):
+    """Its entry has no slot, and the numbers of the arguments after it are those of the launch."""
+    kernel = made("ptr<i64> i32", ECHO)
+    code = attrs.evolve(kernel.code, parameters=(ArgumentSlot("ptr<i64>", 0), ArgumentSlot("i32", 2)), bounds=(0,))
+    out = np.zeros(32, np.int64)
+    launch = launch_of(NativeKernel(code, "unread"), [of_array("out", out), Given("x", 0.5, f32), Given("n", 7, i32)])
+    assert launch(out, 1.5, 9) == "done"
+    assert out[1] == 9 and out[13:15].tolist() == [out.ctypes.data, out.ctypes.data + 256]
+
+
+@pytest.mark.parametrize(
+    ("value", "type_", "declared", "fit", "others"),
+    [
+        (3, i64, True, [2**40, -(2**63), 2**63 - 1], [2**63]),
+        (3, i32, True, [-(2**31), 2**31 - 1], [2**31]),
+        (np.int32(3), i32, False, [np.int32(-5)], [3, np.int64(3)]),
+        (np.int64(2**40), i64, False, [np.int64(2**50)], [np.int64(3), 2**40]),
+        (np.int16(3), i16, False, [np.int16(-5)], [np.int32(3)]),
+    ],
+)
+def test_declared_integers_and_those_of_numpy(
+    made: Made, value: Any, type_: Any, declared: bool, fit: list[Any], others: list[Any]
+):
+    """All numbers of a declared type, or of NumPy's, fit."""
+    launch = launch_of(made("", ""), [Given("n", value, type_, declared=declared)])
+    assert [launch(number) for number in (value, *fit)] == ["done"] * (1 + len(fit))
+    assert [launch(number) for number in others] == ["slow 1 []"] * len(others)
+
+
+def test_numbers_that_a_plan_cannot_hold(made: Made):
+    for given in (
+        Given("x", True, i32), Given("x", 3, f32), Given("x", 0.5, f16), Given("x", 1, i1), Given("x", "1", i32),
+        Given("x", 0.5, i32), Given("x", 3, u64, declared=True),
+    ):  # fmt: skip
+        assert plan_of(made("", ""), [given], {}, None, failed) is None
