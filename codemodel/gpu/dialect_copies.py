@@ -285,10 +285,10 @@ class MakeTensorMap(Op, MemoryRead, MemoryWrite, name="gpu.make_tensor_map"):
     warp: int = attribute(int, default=0)
 
     def check(self) -> None:
-        type_, rank = self.type, len(self.shape)
+        type_ = self.type
         good = isinstance(type_, DescriptorType) and self.base.type == PtrType(type_.element)
         require(good, f"{self.NAME} of {self.base.type} gives {type_}")
-        good = isinstance(type_, DescriptorType) and rank == len(self.strides) == len(type_.block)
+        good = isinstance(type_, DescriptorType) and len(self.shape) == len(type_.block)
         require(good, f"{self.NAME} of {type_} takes a size and a stride for each axis")
         good = all(value.type == i32 for value in self.shape) and all(value.type == i64 for value in self.strides)
         require(good, f"the sizes of {self.NAME} must be i32, and its strides i64")

@@ -52,6 +52,13 @@ def test_a_launcher_passes_one_too(fake):
     assert fake.launches[0]["values"][0] == struct.pack("=i", 7) and addresses(fake) == [fake.allocated]
 
 
+def test_memory_is_set_to_zero_where_that_is_asked_for(fake):
+    scratch.allocated(48)
+    assert fake.done == []
+    address = scratch.allocated(48, zero=True)
+    assert fake.done == [("set", address, 0, 48)]
+
+
 def test_attributes_of_launches_stay(fake):
     Launcher(binary(launched=("pdl",)))((4,), 7)
     assert addresses(fake) == [fake.allocated]

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Sequence
+from typing import Any
+
 import pytest
 
-from ziggurat.codemodel.dialects import arith
+from ziggurat.codemodel.dialects import arith, tt
 from ziggurat.codemodel.errors import BuildError
 from ziggurat.codemodel.gpu import dialect as gpu
 from ziggurat.codemodel.layout import blocked
 from ziggurat.codemodel.op import Op, Value
-from ziggurat.codemodel.types import SharedType, TensorType, Type, f32, i32, i64
+from ziggurat.codemodel.types import DescriptorType, PtrType, SharedType, TensorType, Type, f16, f32, i32, i64
 
 BITS = tuple(1 << bit for bit in range(6))
 BUFFER = SharedType((64,), f32, BITS)
@@ -18,8 +22,10 @@ PAIR = SharedType((1,), i64, (), 2)
 
 
 def value(type_: Type) -> Value:
-    """A value of a type: a buffer or a constant."""
-    return (gpu.LocalAlloc(type_) if isinstance(type_, SharedType) else arith.ConstantOp(0, type_)).result
+    """A value of a type: a buffer, a pointer or a constant."""
+    if isinstance(type_, SharedType):
+        return gpu.LocalAlloc(type_).result
+    return (tt.Poison(type_) if isinstance(type_, PtrType) else arith.ConstantOp(0, type_)).result
 
 
 WRONG: dict[str, tuple[type[Op], tuple[Type, ...], str]] = {
@@ -63,3 +69,39 @@ def test_an_operand_of_a_wrong_type_is_refused(case: str) -> None:
         values = [*map(value, types)]
         op(values) if op in (gpu.Channel, gpu.ChannelClose) else op(*values)
     assert message in str(error.value)
+
+
+MAP = SharedType((16,), i64, (1, 2, 4, 8))
+BLOCK = DescriptorType((16, 64), f16)
+POINTER = PtrType(f16)
+
+
+def tensor_map(
+    *, buffer: Type = MAP, scratch: Type = POINTER, base: Type = POINTER, shape: Sequence[Type] = (i32, i32),
+    strides: Sequence[Type] = (i64, i64), type_: Type = BLOCK, index: int = 0, warp: int = 0,
+) -> Op:  # fmt: skip
+    numbers = [[*map(value, types)] for types in (shape, strides)]
+    return gpu.MakeTensorMap(
+        value(buffer), value(scratch), value(base), *numbers, type_, index=index, warp=warp
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"type_": POINTER}, "gpu.make_tensor_map of ptr<f16> gives ptr<f16>"),
+        ({"base": PtrType(f32)}, "gpu.make_tensor_map of ptr<f32> gives descriptor<x16, x64, f16>"),
+        ({"shape": (i32,)}, "gpu.make_tensor_map: its groups of operands differ in length"),
+        ({"shape": (i32,), "strides": (i64,)}, "takes a size and a stride for each axis"),
+        ({"shape": (i32, i64)}, "the sizes of gpu.make_tensor_map must be i32, and its strides i64"),
+        ({"strides": (i32, i64)}, "the sizes of gpu.make_tensor_map must be i32, and its strides i64"),
+        ({"buffer": BUFFER}, "the buffer of gpu.make_tensor_map must have 128 bytes; got shared<x64, f32"),
+        ({"scratch": i64}, "the scratch of gpu.make_tensor_map must be a pointer"),
+        ({"index": -1}, "the index of gpu.make_tensor_map must not be negative"),
+        ({"warp": -1}, "the warp of gpu.make_tensor_map must not be negative"),
+    ],
+)
+def test_tensor_maps_that_are_refused(arguments: dict[str, Any], message: str) -> None:
+    assert tensor_map(index=1, warp=1).result.type == tensor_map().result.type == BLOCK
+    with pytest.raises(BuildError, match=re.escape(message)):
+        tensor_map(**arguments)
