@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import ziggurat as zg
-from ziggurat.backend.launch.arrays import as_array, elements, is_array, number_type, on_gpu
+from ziggurat.backend.launch.arrays import as_array, elements, is_array, number_type, on_gpu, tensor_at
 
 
 @zg.kernel
@@ -125,6 +125,42 @@ TORCH_REFUSED = {
     ),
     "fp8 of another kind": (lambda torch: torch.zeros(4, dtype=torch.float8_e4m3fnuz), "Float8_e4m3fnuz"),
 }
+
+
+class Pointer:
+    """An address of an array, as programs of PyTorch pass it."""
+
+    def __init__(self, place, dtype):
+        self.place, self.dtype = place, dtype
+
+    def data_ptr(self):
+        return self.place
+
+
+def test_a_pointer_is_the_rest_of_the_tensor_that_has_it(torch):
+    """To the last whole element, whatever tensors without memory there are."""
+    others = [torch.zeros(4, device="meta"), torch.zeros(4).to_sparse(), torch.zeros(0)]
+    x = torch.arange(8, dtype=torch.float32)
+    rest = as_array(Pointer(x.data_ptr() + 8, torch.float32), "x")
+    assert rest.dtype == np.float32 and rest.tolist() == [2, 3, 4, 5, 6, 7]
+    rest[0] = 9
+    assert x[2] == 9
+    wide = as_array(Pointer(x[1:].data_ptr(), torch.float64), "x")
+    assert wide.dtype == np.float64 and wide.ctypes.data == x.data_ptr() + 4 and len(wide) == 3
+    assert len(as_array(Pointer(x.data_ptr(), torch.float32), "x")) == 8
+    after = tensor_at(x.data_ptr() + 32)
+    assert after is None or after.ctypes.data != x.data_ptr()
+    before = tensor_at(x.data_ptr() - 1)
+    assert before is None or before.ctypes.data != x.data_ptr()
+    assert len(others) == 3
+
+
+def test_a_pointer_that_no_tensor_has(torch):
+    x, array = torch.zeros(8), np.zeros(8, np.float32)
+    message = "'x' cannot be seen as a NumPy array: no tensor of PyTorch has its address"
+    for pointer in (Pointer(array.ctypes.data, torch.float32), Pointer(x.data_ptr(), torch.complex64)):
+        with pytest.raises(zg.LaunchError, match=message):
+            as_array(pointer, "x")
 
 
 @pytest.mark.parametrize("kind", TORCH_REFUSED)

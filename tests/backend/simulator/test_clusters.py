@@ -128,6 +128,7 @@ def test_the_barrier_orders_accesses_of_memory(
         ((PUT,), (LOAD, USE)), ((PUT,), (PUT,)), ((PUT, MEET), (LOAD, MEET, USE)), ((PUT, MEET), (LOAD, USE, MEET)),
         ((PUT, ARRIVE, WAIT), (ARRIVE, WAIT, LOAD, USE)), ((RELEASE, PUT, WAIT), (RELEASE, WAIT, LOAD, USE)),
         ((RELEASE, WAIT, PUT), (RELEASE, LOAD, USE, WAIT)), ((MEET, PUT, MEET), (MEET, LOAD, MEET, USE)),
+        ((MEET, MEET, PUT), (MEET, MEET, LOAD, USE)),
     ],
 )  # fmt: skip
 def test_races_of_ctas(by_hand: Callable[..., None], first: tuple[str, ...], other: tuple[str, ...], seed: int) -> None:
