@@ -7,6 +7,7 @@ from run_cpu import run_cpu
 import ziggurat as zg
 from ziggurat.backend.reference.run import run
 from ziggurat.codemodel.dialects import cpu, tt
+from ziggurat.codemodel.verify import verify
 from ziggurat.transforms.cpu.allocate import allocate
 from ziggurat.transforms.cpu.cpu_passes import LOWER, lower
 
@@ -56,7 +57,8 @@ MODELS = {
 
 @pytest.mark.parametrize("name", MODELS)
 def test_the_model_of_a_kernel(golden, name):
-    model = lower(MODELS[name](), 64, verify=True)
+    model = lower(MODELS[name](), 64)
+    verify(model)
     assert zg.same_model(zg.parse(str(model)), model)
     golden(name, model)
 
