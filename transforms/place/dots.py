@@ -163,7 +163,7 @@ class Wgmma(MmaSync):
 
 
 def mma_of(
-    op: tt.Dot, target: str, num_warps: int, *, rows_first: bool = False,
+    op: tt.Dot, target: str, num_warps: int, *, rows_first: bool,
     inner: Callable[[Value], int | None] = lambda value: None,
 ) -> MmaChoice:  # fmt: skip
     """The unit for a dot on a target. With `rows_first`, each warp has whole rows, if there are enough rows.

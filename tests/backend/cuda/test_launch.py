@@ -61,6 +61,17 @@ def i64s(*values):
     return [struct.pack("=q", value) for value in values]
 
 
+def test_only_tuples_of_numbers_at_run_time_are_spread(fake):
+    """A tuple for a constexpr parameter is a constant."""
+    kernel, spread = dispatcher(fake, "n", "SHAPE"), []
+    kernel.kernel.spread = spread.append
+    kernel.at((1,))(5, (2, 3))
+    assert not spread and fake.launches[0]["values"] == i64s(5)
+    with pytest.raises(LaunchError):
+        kernel.at((1,))((5, 6), (2, 3))
+    assert spread == [((5, 6), (2, 3))]
+
+
 def test_arguments_reach_the_driver_as_bytes(fake):
     kernel = dispatcher(fake, "x", "n", "scale", "flag", "BLOCK")
     kernel.at((7,))(array(0x1230), -5, 0.5, True, 64)

@@ -18,7 +18,7 @@ import ziggurat as zg
 from ziggurat.backend.reference.machine import Machine
 from ziggurat.backend.reference.values import plain
 from ziggurat.codemodel.builder import Builder
-from ziggurat.codemodel.dialects import arith, tt
+from ziggurat.codemodel.dialects import arith, scf, tt
 from ziggurat.codemodel.op import Value
 from ziggurat.codemodel.text.parser import parse
 from ziggurat.codemodel.types import PtrType, TensorType, element_of, i32, shape_of, u8
@@ -425,6 +425,34 @@ def test_only_a_quotient_that_is_rounded_up_is_a_number_of_blocks() -> None:
         quotient = f"{text} %4 : i32 = arith.divsi %2 %3;"
         assert not fact(quotient).nonnegative and (fact(quotient).magnitude == 1024) is counts
         assert fact(f"{PID} {quotient} %5 : i32 = arith.divsi %0 %4;").nonnegative is counts
+
+
+def index_of(start: int, stop: str, step: str) -> AxisInfo:
+    """The facts about the index of a loop to `stop`, %n or a constant, whose step is a constant or a value."""
+    func = parse(f"""tt.func @"f" (%n : i32)void -> {{
+        %start : i32 = arith.constant @{start};
+        %stop : i32 = {f"arith.constant @{stop}" if stop != "%n" else "tt.multiple_of %n @[64]"};
+        %step : i32 = {f"arith.constant @{step}" if step.isdecimal() else step};
+        scf.for %start %stop %step (%i : i32)void -> {{ tt.print %i @""; scf.yield; }};
+        tt.return;
+    }};""")
+    assert isinstance(func, tt.Func)
+    (loop,) = (op for op in func.walk() if isinstance(op, scf.For))
+    return analyse(func)[(loop.body.parameters[0], 0)]
+
+
+def test_an_index_is_as_large_as_a_usual_number_of_iterations_makes_it() -> None:
+    """Unless the bounds are constants. A step of the number of programs counts as 1."""
+    results = [
+        index_of(*bounds)
+        for bounds in (
+            (0, "4096", "64"), (0, "%n", "64"), (96, "%n", "64"), (8192, "4096", "64"),
+            (0, "%n", "tt.get_num_programs @0"), (-64, "%n", "64"),
+        )
+    ]  # fmt: skip
+    assert [info.magnitude for info in results] == [4096, 64 * 1024, 96 + 64 * 1024, 8192, 1024, 64 + 64 * 1024]
+    assert [info.everywhere for info in results] == [64, 64, 32, 64, 1, 64]
+    assert [info.nonnegative for info in results] == [True, True, True, True, True, False]
 
 
 def test_casts_change_signs() -> None:

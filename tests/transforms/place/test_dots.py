@@ -64,7 +64,7 @@ CASES = [
 def test_before_and_after(element, shape, target, num_warps, kind):
     sum_ = "f64" if element == "f64" else "f32"
     before = model(element, shape, target, num_warps, sum_)
-    mma = mma_of(the_dot(before), target, num_warps)
+    mma = mma_of(the_dot(before), target, num_warps, rows_first=False)
     assert type(mma) is {"wgmma": Wgmma, "mma": MmaSync, "fma": Fma}[kind] and mma.layout.covers(shape[0] * shape[1])
     assert anchors(before, target, num_warps)(the_dot(before), Accesses(before, {}, num_warps)) == mma.layout
     after = place_dots(before)
@@ -86,6 +86,6 @@ def test_before_and_after(element, shape, target, num_warps, kind):
 def test_factors_of_8_bits(target):
     """The matrix units multiply 8-bit floats since sm_89; on older targets they are multiplied as f16."""
     result = model("f8e4m3", (64, 32, 64), target, 4)
-    mma = mma_of(the_dot(result), target, 4)
+    mma = mma_of(the_dot(result), target, 4, rows_first=False)
     assert str(mma.elements[0]) == ("f16" if target in ("sm_80", "sm_86", "sm_87") else "f8e4m3")
     zg.verify(place_dots(result))
