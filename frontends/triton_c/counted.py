@@ -14,6 +14,7 @@ import lark
 
 from ziggurat.codemodel.errors import warn
 from ziggurat.codemodel.types import ScalarType, i32
+from ziggurat.frontends.language.signature import SIGNATURES
 from ziggurat.frontends.triton_c.c_library import CONSTANTS, EFFECTS, call_of
 from ziggurat.frontends.triton_c.grammar import Node
 from ziggurat.frontends.triton_c.trees import grouped, without_groups
@@ -178,10 +179,9 @@ def _is_integer(reader: CStatements, tree: Node) -> bool:
         type_ = reader.specifiers(tree.children[1].children[0]).type
         return type_ is not None and type_.is_int
     if tree.data == "call" and tree.children[0].data == "name":
-        function = reader.program.functions.get(str(tree.children[0].children[0]))
-        if function is not None:
-            return isinstance(function.result, ScalarType) and function.result.is_int
-        return all(_is_integer(reader, child) for child in tree.children[1:] if child is not None)
+        call = call_of(str(tree.children[0].children[0]), len(_arguments(tree)))
+        if call == "cast" or (call in SIGNATURES and SIGNATURES[call].group == "Math" and call != "abs"):
+            return False
     return all(_is_integer(reader, child) for child in tree.children if child is not None)
 
 
@@ -194,8 +194,11 @@ def _is_fixed(reader: CStatements, tree: Node, changed: set[str]) -> bool:
             return False
         if part.data == "call":
             name = str(part.children[0].children[0]) if part.children[0].data == "name" else ""
-            count = sum(isinstance(child, lark.Tree) for child in part.children[1:])
-            call = call_of(name, count)
+            call = call_of(name, len(_arguments(part)))
             if name in reader.program.functions or call is None or call in EFFECTS:
                 return False
     return True
+
+
+def _arguments(call: Node) -> list[Node]:
+    return [child for child in call.children[1:] if isinstance(child, lark.Tree)]

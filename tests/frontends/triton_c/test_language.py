@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 import ziggurat as zg
+from ziggurat.frontends.triton_c.reader import read_kernel
 
 RANDOM = np.random.default_rng(0)
 
@@ -38,6 +39,13 @@ def scalar(expression: str, dtype: object = np.int32, inputs: str = "", *argumen
         ("(3 > 2) + (2 > 1)", 2), ("-(3 > 2)", -1), ("(3 > 2) << 3", 8), ("(2 > 1) / (2 > 1)", 1),
         ("INT_MAX", 2**31 - 1),
         ("(char)300", 44), ("(unsigned char)-1", 255), ("(bool)7", 1), ("(short)40000", -25536), ("(1, 2)", 2),
+        ("INT_MIN", -(2**31)), ("UINT_MAX == 4294967295", 1), ("LONG_MAX == 9223372036854775807", 1),
+        ("LONG_MIN == -LONG_MAX - 1", 1), ("true", 1), ("false", 0), ("'\\t'", 9), ("'\\r'", 13), ("'\\a'", 7),
+        ("'\\b'", 8), ("'\\f'", 12), ("'\\v'", 11), ("'\\\\'", 92), ("'\\''", 39), ("'\\101'", 65), ("'\\7'", 7),
+        ("5ull", 5), ("(2u << 31) == 0", 1), ("(2ul << 31) == 0", 0), ("0xFFFFFFFFFFu >> 36", 15), ("010 - 8", 0),
+        ("(1u - 2u) / 2u", 2**31 - 1), ("sizeof(short)", 2), ("sizeof(char)", 1), ("sizeof(unsigned long long)", 8),
+        ("sizeof(long int)", 8), ("sizeof(short int)", 2), ("sizeof(signed)", 4), ("sizeof(int unsigned)", 4),
+        ("(unsigned short)-1", 65535), ("(signed char)200", -56), ("(uint8_t)-1", 255), ("(int16_t)40000", -25536),
         ("cdiv(7, 2)", 4), ("1 ? 2 : 0 ? 3 : 4", 2), ("0 ? 2 : 0 ? 3 : 4", 4), ("!!7", 1), ("3 - -3", 6),
     ],
 )  # fmt: skip
@@ -85,6 +93,13 @@ def test_the_count_of_a_shift_does_not_decide_its_type(expression: str, value: i
         ("int i = 0; i < n; i++", "float n", 3.5, 4), ("int i = 0; i < (int)n; i++", "float n", 3.5, 3),
         ("int i = 0; i < halved(n); i++", "int n", 7, 4), ("int i = 0; i < 2.5f * n; i++", "int n", 1, 3),
         ("int i = -3; i < n; i++", "unsigned n", 10, 0), ("int i = -3; i < n; i++", "int n", 4, 7),
+        ("int i = 0; i < n; i += 2", "float n", 3.5, 2), ("int i = 0; i < 9; i += n", "float n", 2.5, 5),
+        ("int i = 0; i < max(n, 2.5f); i++", "int n", 1, 3), ("int i = 0; i < sqrtf(n + 0.5f); i++", "int n", 4, 3),
+        ("int i = 0; i < sqrtf(n); i++", "float n", 5, 3), ("int i = 0; i < cast(n, float); i++", "int n", 3, 3),
+        ("int i = 0; i < M_PI; i++", "int n", 0, 4), ("int i = 0; i < abs(n); i++", "int n", -3, 3),
+        ("int i = 5; i > n; i = i - 2", "int n", 0, 3), ("int i = 5; n < i; i -= 2", "int n", 0, 3),
+        ("int i = 5; i >= n; i--", "int n", 5, 1), ("int i = 0; i <= n; i += 3", "int n", 6, 3),
+        ("int i = n; i != 0; i--", "int n", 3, 3), ("int i = 0; n >= i; i++", "int n", 2, 3),
     ],
 )  # fmt: skip
 def test_a_loop_compares_its_counter_as_c_does(loop: str, inputs: str, argument: object, value: int):
@@ -92,6 +107,44 @@ def test_a_loop_compares_its_counter_as_c_does(loop: str, inputs: str, argument:
     source = "float halved(int n) { return n * 0.5f; }"
     run(f"{source} __global__ void f(int *out, {inputs}) {{ int s = 0; for ({loop}) s++; *out = s; }}", out, argument)
     assert out[0] == value
+
+
+@pytest.mark.parametrize(
+    ("expression", "value"),
+    [
+        ("M_PI", np.pi), ("M_E", np.e), ("FLT_MAX", np.finfo("f4").max), ("FLT_MIN", np.finfo("f4").tiny),
+        ("FLT_EPSILON", np.finfo("f4").eps), ("INFINITY", np.inf), ("-INFINITY", -np.inf), ("NAN", np.nan),
+        (".5e1", 5), ("1.e-1f", 0.1), ("0x1.8p1", 3), ("0x1p-1f", 0.5), ("2.5L", 2.5), ("7 / 2.0", 3.5), ("-0.0", -0.0),
+    ],
+)  # fmt: skip
+def test_constant_floats_are_those_of_c(expression: str, value: float):
+    actual = scalar(expression, np.float32)
+    np.testing.assert_array_equal(actual, np.float32(value))
+    assert np.signbit(actual) == np.signbit(value)
+
+
+@pytest.mark.parametrize(
+    ("expression", "divisor"),
+    [
+        ("16", 16), ("24", 8), ("-(-16)", 16), ("+8", 8), ("~-9", 8), ("!0 * 4", 4), ("!7 + 4", 4), ("3 << 3", 8),
+        ("64 >> 2", 16), ("100 / 6", 16), ("-100 / -6", 16), ("60 - -100 / 25", 64), ("36 % 20", 16),
+        ("32 + -20 % 16 * 4", 16), ("12 & 24", 8), ("8 | 16", 8), ("12 ^ 4", 8), ("(3 == 3) * 2", 2), ("(3 != 3) + 4", 4),
+        ("(2 < 3) * 2", 2), ("(3 < 3) + 2", 2), ("(3 > 3) + 2", 2), ("(3 <= 3) * 2", 2), ("(2 >= 2) * 4", 4),
+        ("(2 && 0) + 2", 2), ("(0 && 2) + 2", 2), ("(3 && 2) * 2", 2), ("(0 || 0) + 4", 4), ("(0 || 6) * 4", 4),
+        ("'@'", 64), ("true * 4", 4), ("1 << 40", 1 << 30), ("(1 << 31) * 2", 1 << 30), ("2 * 3 * 4", 8), ("1 << 63", 1 << 30),
+    ],
+)  # fmt: skip
+def test_divisors_are_expressions_of_constants(expression: str, divisor: int):
+    kernel = read_kernel(f"__global__ void f(int n __multipleof({expression})) {{ }}", "f.c", {})
+    assert [parameter.divisibility for parameter in kernel.parameters] == [divisor]
+
+
+@pytest.mark.parametrize(
+    "expression", ["0", "-4", "n", "4 / 0", "4 % 0", "1 << 64", "1 << -1", "2.0", "f(2)", "(4, 8)"]
+)
+def test_divisors_are_positive_constants(expression: str):
+    with pytest.raises(zg.KernelSyntaxError, match="__multipleof must have a positive number"):
+        read_kernel(f"__global__ void f(int n __multipleof({expression})) {{ }}", "f.c", {})
 
 
 def test_functions_of_floats_have_their_names_in_c():
@@ -234,7 +287,14 @@ def test_only_loops_that_count_become_ranges():
     assert op("int i = n; i > 0; i -= 4") == "scf.for"
     assert op("int i = 0; i < n; i++", "t += i; i++;") == "scf.while"
     assert op("int i = 0; i < n; i++", "n = n - 1; t += i;") == "scf.while"
+    assert op("int i = n; i > 0; i += -4") == op("int i = 0; i < ~-n; i++") == "scf.for"
+    assert op("int i = 0; i < cdiv(n, 4); i++") == op("int i = 0; i < (n); (i)++") == "scf.for"
+    assert op("int i = n; i != 0; i--") == op("int i = 0; n >= i; i = 1 + i") == "scf.for"
     assert op("int i = 0; i < *p; i++") == "scf.while"
+    assert op("int i = 0; i < n; i++", "t += i; n++;") == op("int i = 0; i < n; i++", "t += i; --n;") == "scf.while"
+    assert op("int i = 0; i < n; i++", "t += i; (i) = i;") == op("int i = 0; i != n; i += 2") == "scf.while"
+    assert op("int i = 0; i < i + n; i++", "t += i; if (i > 3) break;") == "scf.while"
+    assert op("int i = 0; i < n; i = 9 - i") == op("int i = 0; i < n; i = n - 1") == "scf.while"
     assert op("int i = 0; i > n; i++") == "scf.while"
     assert op("unsigned i = n; i > 0; i -= 2") == "scf.while"
 
@@ -244,6 +304,8 @@ def test_while_do_break_and_continue():
     assert outputs(body, "int n", 6, shape=(1,), dtype=np.int32)[0] == 1 + 2 + 4 + 5 + 6
     body = "int t = 0; for (int i = 0; i < 10; i++) { if (i % 2) continue; t += i; } *out = t;"
     assert outputs(body, shape=(1,), dtype=np.int32)[0] == 20
+    body = "int t = 0; for (int i = 0;; i++) { if (i == n) break; t++; } *out = t;"
+    assert outputs(body, "int n", 3, shape=(1,), dtype=np.int32)[0] == 3
     body = "int t = 0, i = 100; for (; i > 0; i /= 2) { if (i == 25) continue; t += i; } *out = t;"
     assert outputs(body, shape=(1,), dtype=np.int32)[0] == 100 + 50 + 12 + 6 + 3 + 1
     body = "int t = 0; do { t++; } while (t < n); *out = t;"
