@@ -228,25 +228,24 @@ class MlirReader:
         return any(name in self.steps for name in s.operands)
 
     def _bind(self, s: Statement, result: Value | None) -> None:
-        count = s.count
-        if result is not None and count == 1:
+        count, types = s.count, leaves(result.type) if result is not None else ()
+        if count not in (0, len(types)):
+            self.fail(f"{s.name} gives {len(types)} value(s); got names for {count}")
+        if result is None or count == 0:
+            return
+        if count == 1:
             result = self._hinted(s, result)
             if not self.in_steps(s) and OP not in s.attributes:
-                self._stated(s, [result])
+                self._stated(s, result)
             self._values[s.results[0][0]] = result
             return
-        parts = result.type.components if result is not None and isinstance(result.type, TupleType) else ()
-        if count == 0 and (result is None or not parts):
-            return
-        if result is None or count not in (0, len(parts)):
-            self.fail(f"{s.name} gives {len(parts) or int(result is not None)} value(s); got names for {count}")
         names = [f"{name}#{i}" if many > 1 else name for name, many in s.results for i in range(many)]
         for index, name in enumerate(names):
             self._values[name] = self.add(core.TupleLoad(result, index))
 
-    def _stated(self, s: Statement, values: Sequence[Value]) -> None:
-        """Require that the types of the results are those that the text states."""
-        for value, type_ in zip(values, s.result_types, strict=False):
+    def _stated(self, s: Statement, value: Value) -> None:
+        """Require that the type of the result is the one that the text states; without operands, it is the only one."""
+        for type_ in s.result_types or (() if s.operands else s.types):
             if value.type != type_ and plain(value.type) != plain(type_):
                 self.fail(f"{s.name} gives {value.type} here; the text says {type_}")
 

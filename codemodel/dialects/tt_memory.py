@@ -275,6 +275,10 @@ class MakeTensorDescriptor(Op, traits.Pure, name="tt.make_tensor_descriptor"):
         type_ = expect(self.type, DescriptorType, problem)
         require(self.base.type == PtrType(type_.element), problem)
         require(
+            self.padding is not Padding.NAN or type_.element.is_float,
+            f"only a descriptor of floats is padded with NaN; got {type_.element}",
+        )
+        require(
             self.padding.value == type_.padding,
             f"tt.make_tensor_descriptor with the padding {self.padding.value} gives {type_}, whose padding is "
             f"{type_.padding}",

@@ -276,6 +276,77 @@ def test_functions_of_libdevice(symbol: str, count: int, expected: float):
         ("scf.if %n {\n}", "the condition must be an i1; got i32"),
         ("%0 = arith.constant 1 : i32 loc(#none)", "the location #none is not defined"),
         ("%0 = arith.constant {", "this brace is never closed"),
+        ("}", "this brace closes nothing"),
+        ("%0:3 = tt.call @f(%p, %n, %x) : (!tt.ptr<i32>, i32, f32) -> ()", "tt.call gives 0 value(s); got names for 3"),
+        ("%0:2 = arith.addi %n, %n : i32", "arith.addi gives 1 value(s); got names for 2"),
+        ("tt.call @f(%p, %n) : (!tt.ptr<i32>, i32) -> ()", "tt.call must have 3 value(s) here; got 2"),
+        ("tt.call @f(%p, %x, %x) : (!tt.ptr<i32>, i32, f32) -> ()", "a value must be of type i32; got f32"),
+        ("tt.call @f(%q, %n, %x) : (!tt.ptr<i32>, i32, f32) -> ()", "the value %q is not defined"),
+        ("%0 = tt.trans %n : i32 -> i32", "tt.trans needs a list of integers as 'order'"),
+        ("%0 = tt.make_range {end = 4 : i32} : tensor<4xi32>", "tt.make_range needs an integer as 'start'"),
+        ("%0 = tt.make_range {end = 4 : i32, start = 0.5 : f32} : tensor<4xi32>", "needs an integer as 'start'"),
+        ("%0 = tt.make_range {end = 4 : i32, start = 0 : i32} : tensor<8xi32>", "gives tensor<x4, i32> here; the text"),
+        ("%0 = tt.get_program_id : i32", "tt.get_program_id needs 'axis'"),
+        ("%0 = tt.get_program_id {axis = 3 : i32} : i32", "axis must be one of x, y, z; got 3"),
+        ("%0 = tt.get_program_id {axis = -1 : i32} : i32", "axis must be one of x, y, z; got -1"),
+        ("%0 = tt.get_program_id w : i32", "axis must be one of x, y, z; got w"),
+        (
+            "scf.for %i = %n to %n step %n : i32 {\n^bb0(%j: i32):\nscf.yield\n^bb1:\nscf.yield\n}",
+            "must have one block"
+        ),
+        (
+            "scf.for %i = %n to %n step %n : i32 {\n^bb0(%j: i32, %k: i32):\n}",
+            "must have 1 parameter(s) of a region; got 2"
+        ),
+        ('"scf.for"(%n, %n) ({\n^bb0(%j: i32):\n}) : (i32, i32) -> ()', "scf.for needs a start, a stop and a step"),
+        ("%c = arith.constant true\n%0 = scf.if %c -> (i32) {\nscf.yield %x : f32\n}", "must be of type i32; got f32"),
+        ("%0 = tt.call @f(%p, %n, %x) : (!tt.ptr<i32>, i32, f32) -> ()", "tt.call gives 0 value(s); got names for 1"),
+        ("cf.br ^bb1(%n : i32)\n^bb1(%a: f32):", "cf.br: a value must be of type f32; got i32"),
+        ("cf.br ^bb1(%n : i32)\n^bb1(%a: i32, %b: i32):", "cf.br must have 2 value(s) here; got 1"),
+        ("cf.br %n", "expected a block such as '^bb1', got '%n'"),
+        ("cf.cond_br %n, %n", "expected a block such as '^bb1', got '%n'"),
+        ("tt.call %n : (i32) -> ()", "tt.call must name a function of the module; got ''"),
+        ("%0 = arith.constant #x.y : i32", "expected a number, got '#x.y'"),
+        ("%0 = arith.constant 1.5 : i32", "a constant of i32 must be an integer; got 1.5"),
+        ("%0 = arith.constant 256 : i8", "256 does not fit in i8"),
+        ("%0 = arith.constant -129 : i8", "-129 does not fit in i8"),
+        (
+            "%0 = arith.constant 1 : !tt.ptr<i32>",
+            "a constant must be a number, or 'dense<…>' for a tensor; got ptr<i32>"
+        ),
+        (
+            "%0 = arith.constant dense<1> : tensor<4x!tt.ptr<i32>>",
+            "a constant must be of numbers; got tensor<x4, ptr<i32>>",
+        ),
+        ('%0 = arith.constant dense<"0xZZ"> : tensor<4xi32>', "a constant in quotes must be hexadecimal"),
+        ('%0 = arith.constant dense<"0x0102"> : tensor<4xi8>', "one element, or tensor<x4, i8>'s number of them"),
+        ("%0 = tt.load %p : !tt.ptr<i32, 3>", "pointers must point to global memory (space 1)"),
+        ("%0 = tt.load %p : !tt.ptr<!tt.ptr<i32>>", "a block pointer, !tt.ptr<!tt.ptr<i32>>, is not supported"),
+        ("%0 = arith.addi %n, %n : tensor<i32>", "type tensor<i32> is not supported"),
+        ("%0 = arith.addi %n, %n : tensor<?xi32>", "type ?xi32 is not supported"),
+        ("%0 = tt.load %p {boundaryCheck = array<i32: 0>} : !tt.ptr<i32>", "a block pointer is not supported"),
+        ("%0 = tt.load %p cacheModifier = cx : !tt.ptr<i32>", "cacheModifier must be one of none, ca, cg"),
+        ("tt.store %p, %x : !tt.ptr<i32>", "tt.store: a value must be of type i32; got f32"),
+        ("%0 = tt.unsplat %n : i32", "tt.unsplat takes a tensor; got i32"),
+        (
+            "%0 = tt.atomic_rmw mul, acq_rel, gpu, %p, %n : (!tt.ptr<i32>, i32) -> i32",
+            "atomic_rmw_op must be one of none, and"
+        ),
+        ("%0 = tt.atomic_rmw add, weak, gpu, %p, %n : (!tt.ptr<i32>, i32) -> i32", "sem must be one of none, relaxed"),
+        ("%0 = tt.atomic_rmw add, acq_rel, all, %p, %n : (!tt.ptr<i32>, i32) -> i32", "scope must be one of none, gpu"),
+        ("%0 = arith.truncf %x, up : f32 to f16", "roundingmode must be one of to_nearest_even"),
+        ("%0 = arith.cmpi %n, %n : i32", "arith.cmpi needs 'predicate'"),
+        ("%0 = arith.cmpf 1, %x, %x : f32", "expected the types of arith.cmpf after ':', got '1'"),
+        ("scf.if %n", "expected a region of scf.if, in braces, got 'tt.return'"),
+        ("scf.for %n = %n to %n, %n", "expected 'step', got ','"),
+        ("%0 = arith.addi %n, %n {a = ?} : i32", "expected an attribute, got '?'"),
+        ("%0 = arith.addi %n, %n {a = 1 b = 2} : i32", "expected ',' or '}', got 'b'"),
+        ("%0 = arith.addi %n, %n {1 = 2} : i32", "expected the name of an attribute, got '1'"),
+        ("%0 = arith.addi %n, %n : i32 loc(5)", "expected a location, got '5'"),
+        ('%0 = arith.addi %n, %n : i32 loc("a":b:1)', "expected an integer, got 'b'"),
+        ("tt.print %n : i32", "expected a string, got '%n'"),
+        ("%0 %1 = arith.addi %n, %n : i32", "expected '=', got '%1'"),
+        ("%0 = 5", "expected an op, got '5'"),
     ],
 )  # fmt: skip
 def test_errors_name_the_place(lines: str, message: str):
@@ -291,6 +362,19 @@ def test_errors_name_the_place(lines: str, message: str):
         ("", "the module must have a function"), ("module {\n}", "the module must have a function"),
         ("func.func @f() {\n}", "expected a function, tt.func"), ("module { tt.func @f() }", "must have a body"),
         ("tt.func @f() {\ntt.return\n}\ntt.func @f() {\ntt.return\n}", "the function 'f' is defined twice"),
+        ("tt.func f() {\n}", "expected a symbol such as '@kernel', got 'f'"),
+        ("tt.func @f(i32) {\n}", "expected a value such as '%0', got 'i32'"),
+        ("tt.func @f(%a: i32 %b: i32) {\n}", "expected ',', got '%b'"),
+        ('"tt.func"() <{function_type = () -> (), sym_name = "f"}> (^a)', "a function must have a body, in"),
+        ("module attributes {a = 1 : i32}", "expected the body of the module, in braces, got the end of the text"),
+        ("tt.func @f(%n: i32 {zg.descriptor_size = 0 : i32}) {\n}", "parameter 0 of 'f' must follow a descriptor"),
+        ('tt.func @f(%n: i32 {zg.type = "9"}) {\n}', "zg.type must be a type such as 'u32'; got '9'"),
+        (
+            "tt.func @f(%n: i32, %n2: i32) {\n^bb0(%a: i32):\ntt.return\n}",
+            "must have 2 parameter(s) of a region; got 1"
+        ),
+        ("tt.func @f() -> i32 {\ntt.return\n}", "tt.return must have 1 value(s) here; got 0"),
+        ("tt.func @f() {\n%0 = tt.poison : i32\n}", "the op tt.poison is not supported"),
     ],
 )  # fmt: skip
 def test_errors_of_modules(text: str, message: str):
@@ -420,6 +504,16 @@ def test_texts_that_triton_printed(file: Path, golden: Callable[[str, object], N
     model = from_mlir(file.read_text(encoding="utf-8"), file.name)
     verify(model)
     golden(f"printed_{file.stem}.triton", model)
+
+
+def test_forms_of_ops(golden: Callable[[str, object], None]):
+    """An op of each name and form that Triton prints, and an operand of the other sign for each that takes one."""
+    text = (HERE / "forms.ttir").read_text(encoding="utf-8")
+    model = from_mlir(text, "forms.ttir")
+    verify(model)
+    own = re.findall(r"tt\.func (?:\w+ )?@(\w+)", text)
+    golden("forms.triton", "\n".join(str(model.functions()[name]) for name in own))
+    assert zg.same_model(from_mlir(to_mlir(model)), from_mlir(to_mlir(from_mlir(to_mlir(model)))))
 
 
 def printed(name: str) -> Op:

@@ -128,10 +128,12 @@ def test_constant_floats_are_those_of_c(expression: str, value: float):
     [
         ("16", 16), ("24", 8), ("-(-16)", 16), ("+8", 8), ("~-9", 8), ("!0 * 4", 4), ("!7 + 4", 4), ("3 << 3", 8),
         ("64 >> 2", 16), ("100 / 6", 16), ("-100 / -6", 16), ("60 - -100 / 25", 64), ("36 % 20", 16),
-        ("32 + -20 % 16 * 4", 16), ("12 & 24", 8), ("8 | 16", 8), ("12 ^ 4", 8), ("(3 == 3) * 2", 2), ("(3 != 3) + 4", 4),
+        ("32 + -20 % 16 * 4", 16), ("12 & 24", 8), ("8 | 16", 8), ("12 ^ 4", 8), ("(3 == 3) * 2", 2),
+        ("(3 != 3) + 4", 4),
         ("(2 < 3) * 2", 2), ("(3 < 3) + 2", 2), ("(3 > 3) + 2", 2), ("(3 <= 3) * 2", 2), ("(2 >= 2) * 4", 4),
         ("(2 && 0) + 2", 2), ("(0 && 2) + 2", 2), ("(3 && 2) * 2", 2), ("(0 || 0) + 4", 4), ("(0 || 6) * 4", 4),
-        ("'@'", 64), ("true * 4", 4), ("1 << 40", 1 << 30), ("(1 << 31) * 2", 1 << 30), ("2 * 3 * 4", 8), ("1 << 63", 1 << 30),
+        ("'@'", 64), ("true * 4", 4), ("1 << 40", 1 << 30), ("(1 << 31) * 2", 1 << 30),
+        ("2 * 3 * 4", 8), ("1 << 63", 1 << 30),
     ],
 )  # fmt: skip
 def test_divisors_are_expressions_of_constants(expression: str, divisor: int):
@@ -139,9 +141,7 @@ def test_divisors_are_expressions_of_constants(expression: str, divisor: int):
     assert [parameter.divisibility for parameter in kernel.parameters] == [divisor]
 
 
-@pytest.mark.parametrize(
-    "expression", ["0", "-4", "n", "4 / 0", "4 % 0", "1 << 64", "1 << -1", "2.0", "f(2)", "(4, 8)"]
-)
+@pytest.mark.parametrize("expression", ["0", "-4", "n", "4 / 0", "4 % 0", "1 << 64", "1 << -1", "2.0", "f(2)", "4 @ 4"])
 def test_divisors_are_positive_constants(expression: str):
     with pytest.raises(zg.KernelSyntaxError, match="__multipleof must have a positive number"):
         read_kernel(f"__global__ void f(int n __multipleof({expression})) {{ }}", "f.c", {})
