@@ -26,7 +26,6 @@ from ziggurat.codemodel.types import (
     PtrType,
     ScalarType,
     TensorType,
-    TupleType,
     Type,
     element_of,
     scalar_element,
