@@ -65,12 +65,12 @@ def _paragraphs(signature: Signature, text: str) -> Iterator[str]:
     """The rest of a docstring. Result and Errors become paragraphs; parameters that take constants are marked."""
     constants = {f"`{p.name}`" for p in signature.parameters if p.constexpr}
     for line in text.split("\n"):
-        label, colon, rest = line.partition(":")
-        if colon and label in ("Result", "Errors"):
+        label, _, rest = line.partition(":")
+        if label in ("Result", "Errors"):
             if label == "Errors":
                 yield ""
             yield f"**{label}:**{rest}"
-        elif colon and constants.issuperset(label.removeprefix("- ").split(", ")):
+        elif constants.issuperset(label.removeprefix("- ").split(", ")):
             yield f"{label} (constant):{rest}"
         else:
             yield line

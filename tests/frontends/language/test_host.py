@@ -42,6 +42,46 @@ def test_arithmetic_is_that_of_run_time():
     assert type(zg.add(2, 3)) is int
 
 
+@pytest.mark.parametrize(
+    ("name", "arguments", "value"),
+    [
+        ("add", (True, True), 2), ("add", (True, 1), 2), ("add", (1.5, True), 2.5), ("add", (2, 0.5), 2.5),
+        ("sub", (True, True), 0), ("sub", (1, 2.5), -1.5), ("mul", (True, True), 1), ("mul", (-3, 2**40), -3 * 2**40),
+        ("div", (1, 2), 0.5), ("div", (True, 2), 0.5), ("div", (-1.0, 0.0), -math.inf), ("div_rn", (1, 3), 1 / 3),
+        ("fdiv", (1.0, 4.0), 0.25), ("floordiv", (7, -2), -3), ("floordiv", (-8, -3), 2), ("mod", (7, -3), 1),
+        ("floordiv", (2**70, 3), 2**70 // 3), ("mod", (-7, 3), -1), ("mod", (7.5, -2.0), 1.5), ("mod", (-7.5, 2), -1.5),
+        ("and_", (True, False), False), ("and_", (True, True), True), ("or_", (False, True), True),
+        ("or_", (False, False), False), ("xor", (True, True), False), ("xor", (True, False), True),
+        ("and_", (True, 6), 0),
+        ("shl", (0, 10**9), 0), ("shl", (1, 13_999), 1 << 13_999), ("shl", (-1, 4), -16), ("shr", (-1, 100), -1),
+        ("shr", (5, 1), 2), ("shl", (3, 0), 3), ("neg", (0.0,), -0.0), ("neg", (-2,), 2), ("neg", (2.5,), -2.5),
+        ("abs", (-0.0,), 0.0), ("abs", (0,), 0), ("abs", (-7,), 7), ("abs", (7,), 7), ("abs", (-2.5,), 2.5),
+        ("invert", (0,), -1), ("invert", (False,), True), ("fma", (0.1, 10.0, -1.0), 2**-54), ("fma", (2, 3, 0.5), 6.5),
+        ("fma", (True, 2, 3), 5), ("fma", (2, 3, -4), 2), ("minimum", (True, False), False), ("maximum", (-3, True), 1),
+        ("minimum", (2, 1.5), 1.5), ("maximum", (2, 1.5), 2.0), ("minimum", (-1, -2), -2), ("clamp", (1.5, 0, 1), 1.0),
+        ("clamp", (math.nan, 0, 1), 0.0), ("clamp", (-1.5, -1, 1), -1.0), ("clamp", (3, 0, 10), 3),
+        ("where", (True, 1, 2.5), 1.0), ("where", (False, 1, 2.5), 2.5), ("where", (False, 1, True), 1),
+        ("next_power_of_2", (True,), 1), ("next_power_of_2", (5,), 8), ("next_power_of_2", (2**40 + 1,), 2**41),
+        ("cast", (300, u8), 44), ("cast", (-1, u8), 255), ("cast", (200, i8), -56), ("cast", (True, i8), 1),
+        ("cast", (2, i1), True), ("cast", (-0.5, i1), True), ("cast", (0, i1), False), ("cast", (True, f32), 1.0),
+        ("cast", (16777217, f32), 16777216.0), ("cast", (1e300, f64, "rtz"), 1e300), ("cast", (0.1, f64), 0.1),
+        ("cast", (-1 - 2**-11 - 2**-12, f16, "rtz"), -1.0), ("cast", (1 + 2**-11 + 2**-12, f16), 1 + 2**-10),
+        ("floor", (3,), 3.0), ("ceil", (-2,), -2.0), ("ceil", (1.25,), 2.0), ("sqrt_rn", (2,), math.sqrt(2)),
+        ("cdiv", (7, 2), 4), ("cdiv", (8, 2), 4), ("cdiv", (1, 8), 1), ("cdiv", (0, 8), 0),
+    ],
+)  # fmt: skip
+def test_numbers_are_promoted_and_keep_their_kind(name: str, arguments: tuple[Any, ...], value: Any):
+    actual = getattr(zg, name)(*arguments)
+    assert (type(actual), repr(actual)) == (type(value), repr(value))
+
+
+def test_nan_is_handed_on_where_that_is_said():
+    for a, b in ((math.nan, 1.0), (1.0, math.nan), (math.nan, math.nan)):
+        assert math.isnan(zg.minimum(a, b, True)) and math.isnan(zg.maximum(a, b, propagate_nan=True))
+    assert zg.minimum(1, 2, True) == 1 and zg.maximum(1.0, 2.0, True) == 2.0
+    assert math.isnan(zg.clamp(math.nan, 0, 1, True)) and zg.clamp(2.0, 0, 1, True) == 1.0
+
+
 def test_the_smaller_and_the_larger_pass_over_nan():
     assert zg.minimum(1, 2) == 1 and zg.maximum(1, 2) == 2
     for number, other in ((1.0, math.nan), (math.nan, 1.0)):
@@ -52,8 +92,9 @@ def test_the_smaller_and_the_larger_pass_over_nan():
 
 
 def test_comparison_and_choice():
-    kinds = [zg.compare(1, 2, kind) for kind in CompareKind]
-    assert kinds == [False, True, True, True, False, False]
+    kinds = [[zg.compare(a, b, kind) for kind in CompareKind] for a, b in ((1, 2), (2, 2.0), (True, 0))]
+    assert kinds[0] == [False, True, True, True, False, False]
+    assert kinds[1] == [True, False, False, True, False, True] and kinds[2] == [False, True, False, False, True, True]
     assert zg.compare(math.nan, math.nan, CompareKind.NOT_EQUAL) is True
     assert zg.where(True, 1, 2) == 1 and zg.where(np.bool_(False), 1, 2) == 2
 
@@ -105,7 +146,7 @@ def test_casts_to_narrower_floats_round_as_the_machine_does(x: float):
 
 def test_ranges():
     assert list(zg.range(3)) == [0, 1, 2] and list(zg.range(5, 0, -2, num_stages=3)) == [5, 3, 1]
-    assert list(zg.static_range(2, 4)) == [2, 3]
+    assert list(zg.static_range(2, 4)) == [2, 3] and list(zg.range(0, 5, 2)) == [0, 2, 4]
     with pytest.raises(KernelValueError, match="the step of a range is zero"):
         zg.static_range(0, 3, 0)
 
@@ -120,11 +161,18 @@ def test_assertions_and_printing(capsys: pytest.CaptureFixture[str]):
     zg.device_assert(True, "fine")
     with pytest.raises(KernelValueError, match="static assertion failed: too small"):
         zg.static_assert(1 > 2, "too small")
-    with pytest.raises(KernelRuntimeError, match="device-side assertion failed"):
+    with pytest.raises(KernelValueError, match=r"static assertion failed$"):
+        zg.static_assert(0)
+    with pytest.raises(KernelRuntimeError, match=r"device-side assertion failed$"):
         zg.device_assert(False)
+    with pytest.raises(KernelRuntimeError, match="device-side assertion failed: low"):
+        zg.device_assert(False, "low", mask=True)
+    zg.device_assert(False, "masked", mask=False)
+    zg.device_assert(True, "fine", mask=True)
     zg.static_print("n =", 3)
     zg.device_print("x", 255, 0.5, hex=True)
-    assert capsys.readouterr().out == "n = 3\nx 0xff 0.5\n"
+    zg.device_print("y", 255)
+    assert capsys.readouterr().out == "n = 3\nx 0xff 0.5\ny 255\n"
 
 
 @pytest.mark.parametrize(
@@ -135,8 +183,13 @@ def test_assertions_and_printing(capsys: pytest.CaptureFixture[str]):
             lambda: zg.shl(1, 10**9),
             r"cannot compute zg.shl\(1, 1000000000\): a constant integer must have at most 14000",
         ),
+        (lambda: zg.shl(1, 14_000), "a constant integer must have at most 14000 bits"),
         (lambda: zg.shl(1, -1), r"cannot compute zg.shl\(1, -1\): negative shift count"),
         (lambda: zg.and_(1.5, 2), r"zg.and_: the operands must be integers; got 1.5 and 2"),
+        (lambda: zg.xor(2, 1.5), r"zg.xor: the operands must be integers; got 2 and 1.5"),
+        (lambda: zg.floordiv(2.0, 1), r"zg.floordiv: the operands must be integers; got 2.0 and 1"),
+        (lambda: zg.multiple_of("a", 16), "zg.multiple_of: 'x' must be a number outside of a kernel; got 'a'"),
+        (lambda: zg.minimum(1, "a"), "zg.minimum: 'b' must be a number outside of a kernel; got 'a'"),
         (lambda: zg.neg(True), "zg.neg: the operands must be integers or floats; got True"),
         (lambda: zg.invert(1.0), "zg.invert: the operands must be integers; got 1.0"),
         (lambda: zg.popc(3), "zg.popc was called outside of a kernel"),
