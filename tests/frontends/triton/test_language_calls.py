@@ -1,5 +1,10 @@
 """Triton's names, and the values that they give."""
 
+import itertools
+import linecache
+from collections.abc import Callable
+from typing import Any
+
 import numpy as np
 import pytest
 
@@ -7,6 +12,9 @@ import ziggurat.triton as triton
 import ziggurat.triton.language as tl
 from ziggurat.frontends.triton.triton_library import METHODS, SPELLED
 from ziggurat.triton.language.extra import libdevice
+
+M = np.array([[3, -1, 4, 1], [-5, 9, 2, -6]], np.float32)
+_numbers = itertools.count()
 
 # The names of `triton.language.__all__` in release 3.6 that are calls.
 NAMES = """
@@ -81,3 +89,104 @@ def test_values() -> None:
     at = np.arange(8)
     expected = ((x > 0) ^ (x > 2)) + ((at - 8) >> (at & 1)) + np.floor(x.sum() + (x > 0).sum())
     np.testing.assert_array_equal(out, expected)
+
+
+def test_signatures(golden: Callable[[str, object], None]) -> None:
+    """The parameters of Triton's functions and their defaults, the call of ours that each is, and which are methods."""
+    lines = [
+        f"{spelling.signature}: {spelling.call or 'written in Triton'}{', a method' if name in METHODS else ''}"
+        for name, spelling in sorted(SPELLED.items())
+    ]
+    golden("spellings", "\n".join(lines))
+
+
+def applied(expression: str) -> Any:
+    """The value of an expression in Triton's Python, of a tensor m with the elements of M."""
+    text = f"""def kernel(m_ptr, out_ptr):
+    m = tl.load(m_ptr + tl.arange(0, 8)).reshape(2, 4)
+    result = ({expression}) + tl.zeros((1,), tl.float32)
+    tl.store(out_ptr + tl.arange(0, result.numel), result.reshape(result.numel))
+"""
+    file = f"<triton {next(_numbers)}>"
+    linecache.cache[file] = (len(text), None, text.splitlines(True), file)
+    space: dict[str, Any] = {"tl": tl, "triton": triton}
+    exec(compile(text, file, "exec"), space)
+    out = np.full(16, 77, np.float64)
+    triton.jit(space["kernel"])[(1,)](M, out)
+    return out
+
+
+@pytest.mark.parametrize(
+    ("expression", "expected"),
+    [
+        ("tl.cat(m, m + 1, can_reorder=True)", np.concatenate([M, M + 1])),
+        ("tl.cat(m, m + 1)", np.vstack([M, M + 1])),
+        ("tl.cat(m, m + 1, dim=1)", np.hstack([M, M + 1])),
+        ("tl.cat(m, m + 1, dim=-1)", np.hstack([M, M + 1])),
+        ("tl.flip(m)", M[:, ::-1]),
+        ("tl.flip(m, 0)", M[::-1]),
+        ("m.flip(1)", M[:, ::-1]),
+        ("tl.trans(m)", M.T),
+        ("tl.permute(m, 1, 0)", M.T),
+        ("tl.permute(m, (1, 0))", M.T),
+        ("m.trans(0, 1)", M),
+        ("m.permute((0, 1))", M),
+        ("tl.broadcast_to(tl.max(m, 1, keep_dims=True), 2, 4)", np.broadcast_to(M.max(1, keepdims=True), (2, 4))),
+        ("tl.broadcast_to(tl.max(m, 1, keep_dims=True), (2, 4))", np.broadcast_to(M.max(1, keepdims=True), (2, 4))),
+        ("tl.view(m, 4, 2)", M),
+        ("tl.view(m, (4, 2))", M),
+        ("m.view(8)", M),
+        ("tl.reshape(m, (4, 2)).trans()", M.reshape(4, 2).T),
+        ("tl.ravel(m)", M),
+        ("m.ravel()", M),
+        ("tl.sum(m, keep_dims=True).item()", M.sum()),
+        ("tl.sum(m)", M.sum()),
+        ("tl.sum(m, 0)", M.sum(0)),
+        ("m.sum(axis=1)", M.sum(1)),
+        ("m.max()", 9),
+        ("m.min(1)", [-1, -6]),
+        ("m.argmax(1)", [2, 1]),
+        ("m.argmin(0)", [1, 0, 1, 1]),
+        ("tl.sort(m)", np.sort(M)),
+        ("tl.topk(m, 2)", [[4, 3], [9, 2]]),
+        ("tl.sort(m, descending=True)", np.sort(M)[:, ::-1]),
+        ("tl.topk(m, 2, descending=False)", [[-1, 1], [-6, -5]]),
+        ("tl.standard.sort_impl(m)", np.sort(M)),
+        ("tl.standard.sort_impl(m, 1)", [[-1], [-6]]),
+        ("tl.standard.sort_impl(m, 1, 1, True)", [[4], [9]]),
+        ("tl.standard.sort_impl(m, None, 1, True)", np.sort(M)[:, ::-1]),
+        ("tl.bitonic_merge(m, None, True)", np.sort(M)[:, ::-1]),
+        ("tl.softmax(m)", np.exp(M) / np.exp(M).sum(0)),
+        ("tl.softmax(m, dim=1)", np.exp(M) / np.exp(M).sum(1, keepdims=True)),
+        ("m.softmax(1, True, True)", np.exp(M) / np.exp(M).sum(1, keepdims=True)),
+        ("tl.zeros_like(m) + 1", np.ones((2, 4))),
+        ("tl.broadcast(m, tl.max(m, 1, keep_dims=True))[1]", np.repeat(M.max(1), 4)),
+        ("tl.broadcast(tl.max(m, 0, keep_dims=True), m)[0]", np.tile(M.max(0), 2)),
+        ("(m > 0).logical_and(m < 4)", (M > 0) & (M < 4)),
+        ("(m > 3).logical_or(m < -1)", (M > 3) | (M < -1)),
+        ("tl.add(m, 1, sanitize_overflow=False)", M + 1),
+        ("tl.sub(m, 2)", M - 2),
+        ("tl.mul(3, m)", 3 * M),
+        ("tl.cast(m, tl.int32) // 2", np.trunc(M / 2)),
+        ("m.to(tl.int8)", M),
+        ("m.to(tl.int32, bitcast=True) == m.to(tl.int32)", M == 0),
+        ("tl.minimum(m, 2.0)", np.minimum(M, 2)),
+        ("tl.maximum(x=m, y=0.0)", np.maximum(M, 0)),
+        ("tl.fma(m, m, m)", M * M + M),
+        ("tl.expand_dims(m, 0)", M),
+        ("tl.where(m > 0, m, -m)", np.abs(M)),
+        ("tl.cumsum(m, 1)", np.cumsum(M, 1)),
+        ("tl.cumsum(m, 0, reverse=True)", np.cumsum(M[::-1], 0)[::-1]),
+        ("tl.cdiv(7, 2)", 4),
+        ("triton.next_power_of_2(9)", 16),
+        ("tl.reduce_or(m.to(tl.int32), 1)", [3 | -1 | 4 | 1, -5 | 9 | 2 | -6]),
+        ("tl.xor_sum(m.to(tl.int32), 1)", [3 ^ -1 ^ 4 ^ 1, -5 ^ 9 ^ 2 ^ -6]),
+        ("tl.reduce_or(m.to(tl.int32), 1, keep_dims=True).sum(0)", [-1 + (-5 | 9 | 2 | -6)]),
+        ("tl.condition(m)", M),
+    ],
+)
+def test_values_of_calls(expression: str, expected: Any) -> None:
+    expected = np.asarray(expected, np.float64).ravel()
+    actual = applied(expression)
+    np.testing.assert_allclose(actual[: expected.size], expected, rtol=1e-6)
+    assert (actual[expected.size :] == 77).all()
