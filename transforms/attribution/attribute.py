@@ -71,8 +71,8 @@ class FunctionAttributor:
         self.op: Op = func
         # The names of variables, for messages.
         self.names: dict[Value, str] = {}
-        # The variables that are stored to inside an op, by its result; see `stored_variables`.
-        self.stored_inside: dict[Value, list[Value]] = {}
+        # The variables that are stored to inside an op; see `stored_variables`.
+        self.stored_inside: dict[Op, list[Value]] = {}
 
     def run(self) -> Attribution:
         body = self.func.bodies[0]

@@ -62,10 +62,7 @@ def positional_values(scope: Scope, op: py.Invoke | py.Call) -> Sequence[Value]:
 
 
 class Scope:
-    """Findings about the ops of a function, or of one iteration of an unrolled loop (`parent` is the scope around it).
-
-    Tables about an op are keyed by its result.
-    """
+    """Findings about a function, or about one iteration of an unrolled loop (`parent` is the scope around it)."""
 
     __slots__ = (
         "arguments",
@@ -85,23 +82,23 @@ class Scope:
         # The type of each value.
         self.types: dict[Value, Type] = {}
         # The arguments of a call of the language by parameter; a Value of the Python model, or a constant.
-        self.arguments: dict[Value, dict[str, Any]] = {}
+        self.arguments: dict[Op, dict[str, Any]] = {}
         # The name and the rule of a call of the language.
-        self.rules: dict[Value, tuple[str, Rule]] = {}
+        self.rules: dict[Op, tuple[str, Rule]] = {}
         # The callee of a call, or the combining function of a reduction.
-        self.callees: dict[Value, Attribution] = {}
+        self.callees: dict[Op, Attribution] = {}
         # The body that runs, 0 or 1, of an `if` whose condition is known at compile time.
-        self.static_branches: dict[Value, int] = {}
+        self.static_branches: dict[Op, int] = {}
         # The types, where control flow joins, of the variables that are stored inside a loop or an `if`, in the order
         # of the first store. Those of a loop that a `break` may leave depend on its flag: the types after the loop, and
         # those at its head.
-        self.joins: dict[Value, dict[Value, Type]] = {}
+        self.joins: dict[Op, dict[Value, Type]] = {}
         # The iterations of an unrolled loop: the type of the item, and a scope.
-        self.unrolled: dict[Value, list[tuple[Type, Scope]]] = {}
+        self.unrolled: dict[Op, list[tuple[Type, Scope]]] = {}
         # The items, by index, that a comprehension takes, each with the scope of its element.
-        self.static_bodies: dict[Value, list[tuple[int, Scope]]] = {}
+        self.static_bodies: dict[Op, list[tuple[int, Scope]]] = {}
         # The range of a loop that counts.
-        self.ranges: dict[Value, RangeType] = {}
+        self.ranges: dict[Op, RangeType] = {}
 
     def type_of(self, value: Value) -> Type:
         """The attributed type of a value of the Python model."""

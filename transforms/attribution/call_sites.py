@@ -65,7 +65,7 @@ def combine(context: FunctionAttributor, function: FunctionName | str, types: Se
         raise KernelTypeError(
             say("{}: '{}' must give {}, as the elements; got {}", what, symbol, describe(expected), gives)
         )
-    context.scope.callees[context.op.result] = instance
+    context.scope.callees[context.op] = instance
 
 
 def attribute_function(
@@ -94,7 +94,7 @@ def attribute_function(
 def apply(context: FunctionAttributor, function: FunctionName, types: Sequence[Type], what: str) -> Type:
     """Attribute a function that a call applies to elements of these types; the type of its result."""
     instance = attribute_function(context, function, tuple(types), what, "one for each element")
-    context.scope.callees[context.op.result] = instance
+    context.scope.callees[context.op] = instance
     return instance.result
 
 
@@ -215,10 +215,10 @@ def call_spelled(
 ) -> Type:
     """A call of a function that Triton's language has, as of one of the kernel's author."""
     arguments = {name: value if isinstance(value, Value) else outer_constant(value) for name, value in bound.items()}
-    context.scope.arguments[op.result] = arguments
+    context.scope.arguments[op] = arguments
     types = tuple(context.scope.type_of(item) if isinstance(item, Value) else item for item in arguments.values())
     instance = library_function(context, f"{context.language.prefix}.{body.name}", body, types)
-    context.scope.callees[op.result] = instance
+    context.scope.callees[op] = instance
     return instance.result
 
 
@@ -244,8 +244,8 @@ def call_by_rule(
     values: Mapping[str, Any],
 ) -> Type:
     """A call with these arguments by parameter; one that is left out has its default."""
-    context.scope.rules[op.result] = typing.name, rule
-    context.scope.arguments[op.result], arguments = arguments_of(context, signature, typing, values)
+    context.scope.rules[op] = typing.name, rule
+    context.scope.arguments[op], arguments = arguments_of(context, signature, typing, values)
     if any(isinstance(argument, ErrorType) for argument in arguments):
         return ERROR
     arguments = operand_types(typing.name, typing.language, arguments)
@@ -312,7 +312,7 @@ def library_call(context: FunctionAttributor, op: py.Invoke | py.Call, rule: Rul
     if rule.in_floats:
         types[: len(values)] = in_floats(values)
     instance = library_function(context, f"zg.{rule.body.name}", rule.body, tuple(types))
-    context.scope.callees[op.result] = instance
+    context.scope.callees[op] = instance
     return rounded_type(instance.result, values) if rule.in_floats else instance.result
 
 

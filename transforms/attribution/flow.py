@@ -154,11 +154,11 @@ def expression(context: FunctionAttributor, body: Body) -> Type:
 def static_body(context: FunctionAttributor, op: py.If | py.CondExpression) -> Body | None:
     """The body that runs, if the condition is known at compile time; otherwise the condition must be a scalar."""
     condition = context.scope.type_of(op.condition)
-    context.scope.static_branches.pop(op.result, None)
+    context.scope.static_branches.pop(op, None)
     if not isinstance(condition, ConstantType):
         truth(context, condition, "if", op.condition)
         return None
-    index = context.scope.static_branches[op.result] = 0 if condition.value else 1
+    index = context.scope.static_branches[op] = 0 if condition.value else 1
     return op.bodies[index]
 
 
@@ -194,7 +194,7 @@ def record(context: FunctionAttributor, op: Op, before: State) -> None:
     flag."""
     stores = dict.fromkeys(var for var in stored_variables(context, op) if var in before)
     changed = dict.fromkeys(var for var, type_ in before.items() if context.state[var] != type_)
-    context.scope.joins[op.result] = {var: context.state[var] for var in (stores | changed)}
+    context.scope.joins[op] = {var: context.state[var] for var in (stores | changed)}
 
 
 @handles(py.For)
@@ -203,10 +203,10 @@ def for_(context: FunctionAttributor, op: py.For) -> Type:
     if isinstance(iterable, ErrorType):
         return context.in_error(op)
     if isinstance(iterable, RangeType):
-        _, call = range_call(op.iterable, lambda choice: context.scope.static_branches.get(choice.result))
+        _, call = range_call(op.iterable, lambda choice: context.scope.static_branches.get(choice))
         if not isinstance(call, py.Invoke):
             raise KernelSyntaxError("a range is written in the 'for' itself", op.location, "for i in range(…):")
-        context.scope.ranges[op.result] = iterable
+        context.scope.ranges[op] = iterable
         if not iterable.static:
             index = index_type(iterable)
             define_index(context, op, index)
@@ -314,14 +314,14 @@ def unroll(context: FunctionAttributor, op: py.For, items: Sequence[Type]) -> No
                 f"an unrolled loop and those inside it must have at most {_MAX_ITERATIONS} iterations in all; got more",
                 hint="use range for one of the loops",
             )
-    around.unrolled[op.result] = iterations
+    around.unrolled[op] = iterations
     at_end = context.state
     if op.flag is not None:
         context.state = join_states(
             context, [state for part in cases(at_end, op.flag) for state in part], before, op.location, op.flag
         )
         context.state[op.flag] = UNASSIGNED
-    around.joins[op.result] = {var: type_ for var, type_ in context.state.items() if type_ != at_end[var]}
+    around.joins[op] = {var: type_ for var, type_ in context.state.items() if type_ != at_end[var]}
 
 
 @handles(py.While)
@@ -349,12 +349,12 @@ def loop(context: FunctionAttributor, op: py.For | py.While, bodies: Sequence[Bo
             condition = expression(context, op.condition)
             if isinstance(condition, ConstantType):
                 if not condition.value:
-                    context.scope.joins[op.result] = {}
-                    context.scope.static_branches[op.result] = 1
+                    context.scope.joins[op] = {}
+                    context.scope.static_branches[op] = 1
                     return NONE
             elif not isinstance(condition, ErrorType):
                 truth(context, condition, "while", op.condition.entry.terminator.operands[0])
-        context.scope.static_branches.pop(op.result, None)
+        context.scope.static_branches.pop(op, None)
         around, context.destinations = context.destinations, [head, *breaks]
         context.ops(bodies[-1].entry.ops)
         context.destinations = around
@@ -385,7 +385,7 @@ def loop(context: FunctionAttributor, op: py.For | py.While, bodies: Sequence[Bo
         context.state = join_states(context, breaks if endless else [head, *breaks], entry, op.location, op.flag)
         after = {var: split(op.flag, context.state[var], type_) for var, type_ in joins.items()}
         joins = {op.flag: i1, **after}
-    context.scope.joins[op.result] = joins
+    context.scope.joins[op] = joins
     context.state = {**context.state, **failed}
     if op.flag is not None:
         context.state[op.flag] = UNASSIGNED
@@ -523,7 +523,7 @@ def comprehension(context: FunctionAttributor, op: py.Comprehension) -> Type:
                 static_items.append((index, context.scope))
         finally:
             context.scope = around
-    context.scope.static_bodies[op.result] = static_items
+    context.scope.static_bodies[op] = static_items
     return ERROR if any(isinstance(type_, ErrorType) for type_ in types) else packed_values(types)
 
 
@@ -579,7 +579,7 @@ def index_type(range_: RangeType) -> Type:
 
 def stored_variables(context: FunctionAttributor, op: Op) -> list[Value]:
     """The variables that ops inside `op` store to, in the order of the first store."""
-    variables = context.stored_inside.get(op.result)
+    variables = context.stored_inside.get(op)
     if variables is None:
         stores: dict[Value, None] = {}
         for inner in op.inner_ops():
@@ -587,5 +587,5 @@ def stored_variables(context: FunctionAttributor, op: Op) -> list[Value]:
                 stores.setdefault(inner.var)
             elif inner.bodies:
                 stores.update(dict.fromkeys(stored_variables(context, inner)))
-        variables = context.stored_inside[op.result] = list(stores)
+        variables = context.stored_inside[op] = list(stores)
     return variables

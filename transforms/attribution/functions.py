@@ -56,7 +56,7 @@ def call_function(context: FunctionAttributor, op: Op, function: FunctionName, t
     """A call of a function, with the types of its arguments in the order of the parameters."""
     check_used(context, op, function.function, function.symbol.rpartition(".")[-1])
     instance = context.program.function(function, types, context.place())
-    context.scope.callees[op.result] = instance
+    context.scope.callees[op] = instance
     return instance.result
 
 
@@ -87,7 +87,7 @@ def call_bound(
             arguments[name] = Packed(*value)
         else:
             arguments[name] = outer_constant(value.value) if isinstance(value, Default) else value
-    context.scope.arguments[op.result] = arguments
+    context.scope.arguments[op] = arguments
     types = tuple(context.scope.type_of(item) if isinstance(item, Value) else item for item in arguments.values())
     return call_function(context, op, function, types)
 

@@ -57,7 +57,6 @@ _REGISTER: Final = "register one with @ziggurat.transforms.differentiate.adjoint
 class GradientAccess:
     """An access of an array that has a gradient: the pointer or descriptor of the same place in the gradient."""
 
-    op: Op
     arrays: frozenset[int]
     """The numbers of the arrays that it may access, among the parameters of the forward kernel."""
     gradient: Value
@@ -67,20 +66,20 @@ class GradientAccess:
 class GradientPlan:
     """The facts about a forward kernel that the rules need."""
 
-    of: Mapping[Value, GradientAccess]
-    """The accesses that write an array whose adjoint is given, by the result of the op."""
-    wrt: Mapping[Value, GradientAccess]
-    """The accesses that read an array whose gradient is computed."""
+    of: Mapping[Op, GradientAccess]
+    """The ops that write an array whose adjoint is given."""
+    wrt: Mapping[Op, GradientAccess]
+    """The ops that read an array whose gradient is computed."""
     carrying: frozenset[Node]
     """The values that have an adjoint: computed from an array of `wrt`, and used for one of `of`."""
-    plain: frozenset[Value]
+    plain: frozenset[Op]
     """The reads whose gradients are stored, not added: each element is read by one lane of one program."""
     redirected: Mapping[Node, Node | None]
     """The values whose adjoints are those of other values, or zero where this is None: see `scaling`."""
 
     def writes(self, op: Op) -> bool:
         """Whether an op, or one inside it, writes an array whose adjoint is given."""
-        return any(inner.result in self.of for inner in op.walk())
+        return any(inner in self.of for inner in op.walk())
 
 
 def adjoint_type(type_: Type) -> Type:
@@ -131,7 +130,7 @@ class Reverse:
         """Apply the rules of ops of the forward kernel, the last first."""
         for op in reversed(ops):
             adjoints = [self.adjoints.pop(node, None) for node in nodes(op.result)]
-            if op.result in self.plan.plain:
+            if op in self.plan.plain:
                 adjoints = [adjoints[0] or self.zero(op.result.type)]  # Each element is stored, also a zero.
             elif all(adjoint is None for adjoint in adjoints) and not self.plan.writes(op):
                 continue

@@ -35,8 +35,8 @@ class Arrays:
     """A kernel that has the gradients of its arrays among its parameters."""
 
     kernel: tt.Func
-    of: dict[Value, GradientAccess]
-    wrt: dict[Value, GradientAccess]
+    of: dict[Op, GradientAccess]
+    wrt: dict[Op, GradientAccess]
     fixed: dict[Value, tuple[Value, int]]
     """`Scaled.fixed`, in this kernel."""
     free: frozenset[Value]
@@ -107,8 +107,8 @@ class _Pairing:
     def __init__(self, of: frozenset[int], wrt: frozenset[int]) -> None:
         self.numbers = {"of": of, "wrt": wrt}
         self.gradients: dict[Value, Pair] = {}
-        self.of: dict[Value, GradientAccess] = {}
-        self.wrt: dict[Value, GradientAccess] = {}
+        self.of: dict[Op, GradientAccess] = {}
+        self.wrt: dict[Op, GradientAccess] = {}
         self.outcomes: dict[Value, Value] = {}
         """The values of the new kernel for some of the old one, which are the keys before the transform."""
 
@@ -136,11 +136,11 @@ class _Pairing:
         copy = builder.copy(op, operands)
         paired = self.gradients.get(operands[0])
         if paired is not None:
-            access = GradientAccess(copy.op, paired[1], paired[0])
-            if isinstance(op, MemoryWrite) and paired[1] <= self.numbers["of"]:
-                self.of[copy] = access
-            if isinstance(op, MemoryRead) and paired[1] <= self.numbers["wrt"]:
-                self.wrt[copy] = access
+            gradient, arrays = paired
+            if isinstance(op, MemoryWrite) and arrays <= self.numbers["of"]:
+                self.of[copy.op] = GradientAccess(arrays, gradient)
+            if isinstance(op, MemoryRead) and arrays <= self.numbers["wrt"]:
+                self.wrt[copy.op] = GradientAccess(arrays, gradient)
         elif self.with_gradient(arrays_of(op)):
             raise KernelTypeError(
                 f"{op.NAME} accesses an array that has a gradient through a pointer that is not followed",

@@ -194,8 +194,8 @@ def _plan(arrays: Arrays) -> GradientPlan:
     for source, targets in edges.items():
         for target in targets:
             back.setdefault(target, []).append(source)
-    reads = [node for result in arrays.wrt for node in nodes(result)]
-    written_nodes = [node for access in arrays.of.values() for node in nodes(access.op.operands[1])]
+    reads = [node for op in arrays.wrt for node in nodes(op.result)]
+    written_nodes = [node for op in arrays.of for node in nodes(op.operands[1])]
     active = reached(reads, lambda node: edges.get(node, ()))
     carrying = active & reached(written_nodes, lambda node: back.get(node, ()))
     return GradientPlan(arrays.of, arrays.wrt, frozenset(carrying), plain_stores(arrays), redirected)

@@ -21,10 +21,10 @@ from ziggurat.transforms.differentiate.shapes import summed_to
 @gradients.of(tt.Load)
 def _load(at: Reverse, op: tt.Load, adjoint: Value) -> None:
     mask = None if op.mask is None else at.value(op.mask)
-    access = at.plan.wrt.get(op.result)
+    access = at.plan.wrt.get(op)
     if access is not None:
         pointer = at.value(access.gradient)
-        if op.result in at.plan.plain:
+        if op in at.plan.plain:
             at.emit(tt.Store(pointer, at.as_type(adjoint, op.result.type), mask))
         else:
             _add(at, pointer, adjoint, mask, op)
@@ -57,7 +57,7 @@ def _store(at: Reverse, op: tt.Store, adjoint: None) -> None:
             return
         condition = at.opposite(at.value(later.mask))
         mask = condition if mask is None else at.both(mask, condition)
-    at.add(op.value, _given(at, at.plan.of[op.result].gradient, op.value, mask))
+    at.add(op.value, _given(at, at.plan.of[op].gradient, op.value, mask))
 
 
 def _overwriting(op: tt.Store) -> list[tt.Store]:
@@ -88,12 +88,12 @@ def _atomic(at: Reverse, op: tt.AtomicRMW, adjoint: Value | None) -> None:
     if op.kind is not AtomicKind.FADD:
         raise no_gradient(op, f"'{op.kind.value}' keeps one of the values, which depends on all programs")
     mask = None if op.mask is None else at.value(op.mask)
-    at.add(op.value, _given(at, at.plan.of[op.result].gradient, op.value, mask))
+    at.add(op.value, _given(at, at.plan.of[op].gradient, op.value, mask))
 
 
 @gradients.of(tt.DescriptorStore)
 def _descriptor_store(at: Reverse, op: tt.DescriptorStore | tt.DescriptorReduce, adjoint: None) -> None:
-    descriptor = at.value(at.plan.of[op.result].gradient)
+    descriptor = at.value(at.plan.of[op].gradient)
     if expect(descriptor.type, DescriptorType).padding != "zero":
         raise no_gradient(op, "its block is padded with NaN, and so is that of the gradient", 'pad with "zero"')
     read = at.emit(tt.DescriptorLoad(descriptor, [at.value(offset) for offset in op.offsets]))
@@ -102,7 +102,7 @@ def _descriptor_store(at: Reverse, op: tt.DescriptorStore | tt.DescriptorReduce,
 
 @gradients.of(tt.DescriptorLoad)
 def _descriptor_load(at: Reverse, op: tt.DescriptorLoad, adjoint: Value) -> None:
-    access = at.plan.wrt.get(op.result)
+    access = at.plan.wrt.get(op)
     if access is not None:
         _check_addable(op)
         offsets = [at.value(offset) for offset in op.offsets]

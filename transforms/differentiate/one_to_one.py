@@ -16,7 +16,7 @@ no other op may read the array.
 from __future__ import annotations
 
 from ziggurat.codemodel.dialects import tt
-from ziggurat.codemodel.op import OpResult, Value
+from ziggurat.codemodel.op import Op, Value
 from ziggurat.codemodel.traits import Pure
 from ziggurat.codemodel.types import shape_of
 from ziggurat.transforms.differentiate.arrays import Arrays
@@ -27,7 +27,7 @@ def _is_the_same_everywhere(value: Value) -> bool:
     """Whether all programs are known to have the same value: it is computed from the kernel's arguments alone."""
     rest, visited = [value], {value}
     while rest:
-        op = value.op if isinstance(value := rest.pop(), OpResult) else None
+        op = rest.pop().op
         if op is None:
             continue  # A parameter of the kernel: bodies are not looked into.
         if not isinstance(op, Pure) or isinstance(op, tt.GetProgramId | tt.SmId | tt.Poison) or op.bodies:
@@ -52,7 +52,7 @@ def _is_one_to_one(kernel: tt.Func, pointer: Value, axes: set[int]) -> bool:
     programs = dict.fromkeys(axes, 0)
     for product, coefficient in form.base.items():
         atoms = [forms.atoms[number] for number in product]
-        only = atoms[0].op if len(atoms) == 1 and isinstance(atoms[0], OpResult) else None
+        only = atoms[0].op if len(atoms) == 1 else None
         if isinstance(only, tt.GetProgramId):
             programs[only.axis] += coefficient
         elif not all(map(_is_the_same_everywhere, atoms)):
@@ -65,15 +65,15 @@ def _is_one_to_one(kernel: tt.Func, pointer: Value, axes: set[int]) -> bool:
     return all(abs(coefficient) > reach for coefficient in programs.values())
 
 
-def plain_stores(arrays: Arrays) -> frozenset[Value]:
-    """The results of the reads whose gradients can be stored."""
+def plain_stores(arrays: Arrays) -> frozenset[Op]:
+    """The reads whose gradients can be stored."""
     axes = {op.axis for op in arrays.kernel.walk() if isinstance(op, tt.GetProgramId)}
     numbers = [number for access in arrays.wrt.values() for number in access.arrays]
     return frozenset(
-        result
-        for result, access in arrays.wrt.items()
-        if isinstance(access.op, tt.Load)
+        op
+        for op, access in arrays.wrt.items()
+        if isinstance(op, tt.Load)
         and len(access.arrays) == sum(map(numbers.count, access.arrays)) == 1
-        and access.op.parent_op is arrays.kernel
-        and _is_one_to_one(arrays.kernel, access.op.ptr, axes)
+        and op.parent_op is arrays.kernel
+        and _is_one_to_one(arrays.kernel, op.ptr, axes)
     )

@@ -45,17 +45,17 @@ class FunctionMirror:
         self.module.function(callee)
         return callee
 
-    def find_entry(self, table: Callable[[Scope], dict[Value, T]], op: Op) -> T | None:
+    def find_entry(self, table: Callable[[Scope], dict[Op, T]], op: Op) -> T | None:
         """The entry of an op in a table of the innermost scope that has one."""
         scope: Scope | None = self.scope
         while scope is not None:
-            entry = table(scope).get(op.result)
+            entry = table(scope).get(op)
             if entry is not None:
                 return entry
             scope = scope.parent
         return None
 
-    def entry(self, table: Callable[[Scope], dict[Value, T]], op: Op) -> T:
+    def entry(self, table: Callable[[Scope], dict[Op, T]], op: Op) -> T:
         """The entry of an op that attribution always makes."""
         entry = self.find_entry(table, op)
         assert entry is not None

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping
+from collections.abc import Hashable
 
 from ziggurat.codemodel.dominance import Dominance
 from ziggurat.codemodel.op import Block, Op, Value
@@ -29,13 +29,11 @@ def cse(op: Op) -> Op:
     same block, when nothing between them may write memory. Gives `op` itself where there is nothing to share.
     """
     same = _Sharing(op).same
-    return transform(op, lambda builder, inner, _: _counterpart(builder, same, inner)) if same else op
 
+    def counterpart(builder: Rewriter, inner: Op, _: tuple[Value, ...]) -> Value | None:
+        return builder[same[inner.result]] if inner.result in same else None
 
-def _counterpart(builder: Rewriter, same: Mapping[Value, Value], op: Op) -> Value | None:
-    """The new value for an op whose result is that of an earlier op."""
-    earlier = same.get(op.result)
-    return None if earlier is None else builder[earlier]
+    return transform(op, counterpart) if same else op
 
 
 Key = tuple[Hashable, ...]

@@ -53,8 +53,8 @@ class _Lowering:
     def __init__(self, predicate: Callable[[Op], bool]) -> None:
         self._predicate = predicate
         self._endings: dict[Body, Ending] = {}
-        # By the result of a Python loop that is being lowered: what its `continue` and its `break` become.
-        self._leaving: dict[Value | None, tuple[Ending, Ending]] = {}
+        # What `continue` and `break` become in a Python loop that is being lowered.
+        self._leaving: dict[Op | None, tuple[Ending, Ending]] = {}
         self._components: dict[Value, Sequence[Value]] = {}
 
     def __call__(self, builder: Rewriter, op: Op, operands: tuple[Value, ...]) -> Outcome:
@@ -94,7 +94,7 @@ class _Lowering:
             following(builder, values)
 
         ending = test if isinstance(op, py.For | py.While) and op.flag is not None else following
-        self._leaving[op.result] = ending, _go(op, rest)
+        self._leaving[op] = ending, _go(op, rest)
         self.into(builder, block, op.bodies[-1], parameters, ending)
         builder.move_to(rest)
 
@@ -111,9 +111,9 @@ class _Lowering:
 _LOWER: OpTable[Callable[..., Outcome]] = OpTable("lowering to blocks")
 
 
-def _loop_around(op: Op) -> Value | None:
-    """The result of the innermost Python loop around an op."""
-    return next((around.result for around in op.path() if isinstance(around, py.For | py.While)), None)
+def _loop_around(op: Op) -> Op | None:
+    """The innermost Python loop around an op."""
+    return next((around for around in op.path() if isinstance(around, py.For | py.While)), None)
 
 
 def _jump(op: Op, block: Block, values: Sequence[Value] = ()) -> Op:

@@ -39,7 +39,7 @@ def test_each_iteration_of_an_unrolled_loop_has_a_scope():
     ((loop, iterations),) = attribution.scope.unrolled.items()
     assert [item for item, _ in iterations] == [constant(0), constant(1), constant(2)]
     assert all(scope.parent is attribution.scope for _, scope in iterations)
-    item = loop.op.suite.parameters[0]
+    item = loop.suite.parameters[0]
     assert [scope.type_of(item) for _, scope in iterations] == [item for item, _ in iterations]
 
 

@@ -18,7 +18,7 @@ P = PtrType(f32)
 def calls(attribution, name):
     """The calls of a name in an attributed kernel: result and arguments by parameter."""
     arguments = attribution.scope.arguments
-    return [(attribution.scope.type_of(result), arguments[result]) for result in arguments if result.op.callee == name]
+    return [(attribution.scope.type_of(op.result), arguments[op]) for op in arguments if op.callee == name]
 
 
 @zg.kernel

@@ -21,7 +21,7 @@ P = PtrType(f32)
 def joins(attribution, cls):
     """The joins of the first op of a class: the types by the variables' names."""
     op = next(op for op in attribution.func.walk() if isinstance(op, cls))
-    return {var.op.name: type_ for var, type_ in attribution.scope.joins[op.result].items()}
+    return {var.op.name: type_ for var, type_ in attribution.scope.joins[op].items()}
 
 
 @zg.kernel
@@ -45,7 +45,7 @@ def test_an_if_joins_what_its_bodies_store():
     attribution = attribute(branches, (P, i32, constant(True)))
     assert joins(attribution, py.If) == {"a": i32, "c": i32, "b": Unusable((constant(2), P))}
     ifs = [op for op in branches.model.walk() if isinstance(op, py.If)]
-    assert attribution.scope.static_branches == {ifs[1].result: 0} and ifs[1].result not in attribution.scope.joins
+    assert attribution.scope.static_branches == {ifs[1]: 0} and ifs[1] not in attribution.scope.joins
 
 
 def test_the_body_that_is_not_taken_is_not_looked_at():

@@ -53,7 +53,7 @@ def test_findings_of_outer_scopes_are_seen(context):
         context.find_entry(lambda scope: scope.callees, call) is callee
         and context.find_entry(lambda scope: scope.static_branches, call) is None
     )
-    context.scope.static_branches[call.result] = 0
+    context.scope.static_branches[call] = 0
     assert context.find_entry(lambda scope: scope.static_branches, call) == 0
 
 
