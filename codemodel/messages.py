@@ -122,6 +122,11 @@ def call_text(name: str) -> Part:
     return Part(lambda words: words.call(name))
 
 
+def operator_text(sign: str) -> str:
+    """An operator of Python or C in messages."""
+    return f"the operator '{sign}'"
+
+
 def dtype_text(dtype: ScalarType | PtrType) -> Part:
     """A dtype as a kernel names it: `zg.f32`, `tl.float32`, `float`."""
     return Part(lambda words: words.dtype(dtype))

@@ -6,7 +6,7 @@ from typing import Final
 
 import attrs
 
-from ziggurat.codemodel.messages import NOUNS, Words
+from ziggurat.codemodel.messages import NOUNS, Words, operator_text
 from ziggurat.frontends.language.languages import EXPLICIT, Language
 from ziggurat.frontends.triton_c.c_library import BINARY
 from ziggurat.frontends.triton_c.declared import spelled
@@ -17,7 +17,7 @@ _OPERATORS: Final[dict[str, str]] = {
     "dot": "@",
 }  # fmt: skip
 _CALLS: Final[dict[str, str]] = {
-    **{name: f"the operator '{sign}'" for name, sign in _OPERATORS.items()},
+    **{name: operator_text(sign) for name, sign in _OPERATORS.items()},
     "maximum": "max", "minimum": "min", "arange": "the range", "cast": "the cast", "program_id": "get_program_id",
     "num_programs": "get_num_programs",
 }  # fmt: skip

@@ -23,17 +23,19 @@ from ziggurat.codemodel.errors import (
 )
 from ziggurat.codemodel.gpu.options import USUAL_WARPS
 from ziggurat.codemodel.location import Location
-from ziggurat.codemodel.messages import Words, in_words, say
+from ziggurat.codemodel.messages import Words, call_text, in_words, say
 from ziggurat.codemodel.op import Op, OpResult, Value
-from ziggurat.codemodel.types import Type, i1
+from ziggurat.codemodel.types import TupleType, Type, constexpr_type, i1
 from ziggurat.frontends.language import Function
 from ziggurat.frontends.language.languages import EXPLICIT, Language
 from ziggurat.frontends.language.phrases import STORE_RESULTS
+from ziggurat.frontends.library import COMBINE
 from ziggurat.transforms.attribution.attribution import Attribution
 from ziggurat.transforms.calls.constant_arguments import FunctionName, describe, symbol_part
 from ziggurat.transforms.calls.foreign_floats import check_supported
 from ziggurat.transforms.calls.lattice import ERROR, Unusable, join
 from ziggurat.transforms.calls.promotion import NONE
+from ziggurat.transforms.calls.rule import CallContext, Typing
 from ziggurat.transforms.early_exits import early_exits
 
 State = dict[Value, Type]
@@ -44,7 +46,7 @@ HANDLERS = OpTable[Handler]("type rule")
 handles = HANDLERS.of
 
 
-class FunctionAttributor:
+class FunctionAttributor(CallContext):
     """The attribution of one function at one list of argument types: the context that its handlers work in."""
 
     def __init__(
@@ -55,11 +57,11 @@ class FunctionAttributor:
         caller: Location | None,
         words: Words | None = None,
     ) -> None:
+        super().__init__(program.language if function.function is None else function.function.language)
         self.program = program
         self.function = function
         self.func = func = early_exits(function.model)
         self.caller = caller
-        self.language = program.language if function.function is None else function.function.language
         self.words = words or self.language.words
         self.attribution = Attribution(func, types, self.language)
         self.attribution.noinline = function.function is not None and function.function.noinline
@@ -177,6 +179,48 @@ class FunctionAttributor:
                 self.state[inner.var] = i1 if is_flag(inner.var) else ERROR
         self.ops(list(itertools.chain(*after)))
         return ERROR
+
+    def combine(self, call: Typing, function: FunctionName | str, types: Sequence[Type]) -> None:
+        if isinstance(function, FunctionName):
+            symbol = function.symbol
+            instance = self._argument(call, function, (*types, *types), "two for each tensor")
+        else:
+            symbol = COMBINE[function].name
+            instance = self.library_function(str(call), COMBINE[function], (*types, *types))
+        expected: Type = types[0] if len(types) == 1 else TupleType(tuple(types))
+        if join(instance.result, expected) not in (expected, ERROR):
+            gives = "nothing" if instance.result == NONE else describe(instance.result)
+            raise KernelTypeError(
+                say("{}: '{}' must give {}, as the elements; got {}", call, symbol, describe(expected), gives)
+            )
+        self.scope.callees[self.op] = instance
+
+    def apply(self, call: Typing, function: FunctionName, types: Sequence[Type]) -> Type:
+        instance = self.scope.callees[self.op] = self._argument(call, function, tuple(types), "one for each element")
+        return instance.result
+
+    def _argument(self, call: Typing, function: FunctionName, types: tuple[Type, ...], each: str) -> Attribution:
+        """The attribution, for parameters of these types, of a function that is an argument of a call."""
+        parameters = function.model.bodies[0].parameters
+        if len(parameters) != len(types):
+            text = "{}: '{}' must have {} parameters, {}; got {}"
+            raise KernelTypeError(say(text, call, function.symbol, len(types), each, len(parameters)))
+        if any(parameter.type == constexpr_type for parameter in parameters):
+            text = "{}: the parameters of '{}' must be run-time values; got a {}"
+            raise KernelTypeError(say(text, call, function.symbol, call_text("constexpr")))
+        return self.program.function(function, types, self.place())
+
+    def library_function(self, what: str, function: Function, types: tuple[Type, ...]) -> Attribution:
+        """The attribution of a function of the library. An error in it is one of the call `what`, not of our source."""
+        known_errors = len(self.program.errors)
+        name = FunctionName(function.name, function.model, function)
+        instance = self.program.function(name, types, self.place(), self.words)
+        if instance.errors:
+            del self.program.errors[known_errors:]
+            first = instance.errors[0]
+            is_named = first.summary.startswith(what)
+            raise type(first)(first.summary if is_named else say("{}: {}", what, first.summary), hint=first.hint)
+        return instance
 
     def returned(self, op: Op, type_: Type) -> None:
         """Note what a `return` gives, in the place of what it gave at an earlier visit."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from functools import partial
 from types import MappingProxyType
 from typing import Any
 
@@ -11,7 +10,7 @@ from ziggurat.codemodel.dialects import core, py
 from ziggurat.codemodel.errors import KernelTypeError
 from ziggurat.codemodel.messages import call_text, say
 from ziggurat.codemodel.op import Value, expect
-from ziggurat.codemodel.types import ConstantType, DescriptorType, PtrType, TupleType, Type, constexpr_type
+from ziggurat.codemodel.types import ConstantType, DescriptorType, PtrType, Type, constexpr_type
 from ziggurat.frontends.language import CALLS, SIGNATURES, Function
 from ziggurat.frontends.language import METHODS as DESCRIPTOR_METHODS
 from ziggurat.frontends.language.dtypes import type_of
@@ -19,9 +18,7 @@ from ziggurat.frontends.language.languages import LANGUAGES, Spelling
 from ziggurat.frontends.language.phrases import CALL_FUNCTION, LOAD_POINTER, MAKE_CONSTANT
 from ziggurat.frontends.language.signature import Call, Parameter, Signature, suggest
 from ziggurat.frontends.language.spellings import of_attribute
-from ziggurat.frontends.library import COMBINE
 from ziggurat.transforms.attribution.attribute import FunctionAttributor, handles
-from ziggurat.transforms.attribution.attribution import Attribution
 from ziggurat.transforms.attribution.expressions import attribute_of
 from ziggurat.transforms.attribution.functions import call_bound
 from ziggurat.transforms.attribution.objects import (
@@ -40,7 +37,6 @@ from ziggurat.transforms.calls.lattice import (
     ErrorType,
     components,
     is_host_value,
-    join,
     known_value,
     outer_constant,
 )
@@ -51,53 +47,6 @@ from ziggurat.transforms.calls.rule import TABLES
 NOTHING: Mapping[str, Any] = MappingProxyType({})
 
 
-def combine(context: FunctionAttributor, function: FunctionName | str, types: Sequence[Type], what: str) -> None:
-    """Attribute the function that a reduction applies: a `FunctionName`, or a reduction's name."""
-    if isinstance(function, FunctionName):
-        symbol = function.symbol
-        instance = attribute_function(context, function, (*types, *types), what, "two for each tensor")
-    else:
-        symbol = COMBINE[function].name
-        instance = library_function(context, what, COMBINE[function], (*types, *types))
-    expected: Type = types[0] if len(types) == 1 else TupleType(tuple(types))
-    if join(instance.result, expected) not in (expected, ERROR):
-        gives = "nothing" if instance.result == NONE else describe(instance.result)
-        raise KernelTypeError(
-            say("{}: '{}' must give {}, as the elements; got {}", what, symbol, describe(expected), gives)
-        )
-    context.scope.callees[context.op] = instance
-
-
-def attribute_function(
-    context: FunctionAttributor, function: FunctionName, types: tuple[Type, ...], what: str, each: str
-) -> Attribution:
-    """The attribution, for parameters of these types, of a function that is an argument of the call `what`."""
-    parameters = function.model.bodies[0].parameters
-    if len(parameters) != len(types):
-        raise KernelTypeError(
-            say(
-                "{}: '{}' must have {} parameters, {}; got {}", what, function.symbol, len(types), each, len(parameters)
-            )
-        )
-    if any(parameter.type == constexpr_type for parameter in parameters):
-        raise KernelTypeError(
-            say(
-                "{}: the parameters of '{}' must be run-time values; got a {}",
-                what,
-                function.symbol,
-                call_text("constexpr"),
-            )
-        )
-    return context.program.function(function, types, context.place())
-
-
-def apply(context: FunctionAttributor, function: FunctionName, types: Sequence[Type], what: str) -> Type:
-    """Attribute a function that a call applies to elements of these types; the type of its result."""
-    instance = attribute_function(context, function, tuple(types), what, "one for each element")
-    context.scope.callees[context.op] = instance
-    return instance.result
-
-
 @handles(py.Invoke)
 def invoke(context: FunctionAttributor, op: py.Invoke) -> Type:
     space, _, name = op.callee.rpartition(".")
@@ -105,14 +54,14 @@ def invoke(context: FunctionAttributor, op: py.Invoke) -> Type:
         return named_call(context, op, LANGUAGES[space].calls[name])
     if space in TABLES:
         table = TABLES[space]
-        typing = table.typing(name, context.language)
+        typing = Typing(name, context, table.written[name], table.parameters)
         return bound_call(context, op, table.signatures[name], table.rules[name], typing)
     types = [context.scope.type_of(operand) for operand in call_values(context, op)[0]]
     if space != "builtins":
         return method(context, op, name, types)
     if name in ("getattr", "hasattr"):
         return named_attribute(context, name, *types)
-    return expect(BUILTINS[name].type(Typing(name, language=context.language), *types), Type)
+    return expect(BUILTINS[name].type(Typing(name, context), *types), Type)
 
 
 def named_attribute(context: FunctionAttributor, call: str, x: Type, name: Type, default: Type | None = None) -> Type:
@@ -120,7 +69,7 @@ def named_attribute(context: FunctionAttributor, call: str, x: Type, name: Type,
     if not isinstance(name, ConstantType) or not isinstance(name.value, str):
         raise KernelTypeError(say("{}(): the name must be a constant string; got {}", call, describe(name)))
     try:
-        type_ = attribute_of(context.language, x, name.value)
+        type_ = attribute_of(context, x, name.value)
     except KernelTypeError:
         if call == "getattr" and default is None:
             raise
@@ -185,14 +134,8 @@ def named_call(
     """
     if isinstance(call, Spelling):
         return spelled_call(context, op, call, text)
-    typing = typing_of(context, call, text)
+    typing = Typing(call.signature.name, context, text)
     return bound_call(context, op, call.signature, RULES[typing.name], typing, constants)
-
-
-def typing_of(context: FunctionAttributor, call: Call[..., Any], spelling: str = "") -> Typing:
-    """The context in which the rule of a call is asked."""
-    name = call.signature.name
-    return Typing(name, partial(combine, context), spelling, context.language, partial(apply, context), context.warn)
 
 
 def spelled_call(context: FunctionAttributor, op: py.Invoke | py.Call, spelling: Spelling, text: str = "") -> Type:
@@ -203,7 +146,7 @@ def spelled_call(context: FunctionAttributor, op: py.Invoke | py.Call, spelling:
     if spelling.body is not None:
         return call_spelled(context, op, spelling.body, bound)
     call = CALLS[spelling.call]
-    typing = typing_of(context, call, text or f"{spelling.signature.prefix}.{spelling.name}")
+    typing = Typing(spelling.call, context, text or f"{spelling.signature.prefix}.{spelling.name}")
     arguments, _ = arguments_of(context, spelling.signature, typing, bound)
     if spelling.call == "dot" and arguments["input_precision"] is None:
         arguments["input_precision"] = context.program.dot_precision()
@@ -217,7 +160,7 @@ def call_spelled(
     arguments = {name: value if isinstance(value, Value) else outer_constant(value) for name, value in bound.items()}
     context.scope.arguments[op] = arguments
     types = tuple(context.scope.type_of(item) if isinstance(item, Value) else item for item in arguments.values())
-    instance = library_function(context, f"{context.language.prefix}.{body.name}", body, types)
+    instance = context.library_function(f"{context.language.prefix}.{body.name}", body, types)
     context.scope.callees[op] = instance
     return instance.result
 
@@ -311,24 +254,9 @@ def library_call(context: FunctionAttributor, op: py.Invoke | py.Call, rule: Rul
     values = [argument for argument in arguments if isinstance(argument, Type)]
     if rule.in_floats:
         types[: len(values)] = in_floats(values)
-    instance = library_function(context, f"zg.{rule.body.name}", rule.body, tuple(types))
+    instance = context.library_function(f"zg.{rule.body.name}", rule.body, tuple(types))
     context.scope.callees[op] = instance
     return rounded_type(instance.result, values) if rule.in_floats else instance.result
-
-
-def library_function(
-    context: FunctionAttributor, what: str, function: Function, types: tuple[Type, ...]
-) -> Attribution:
-    """The attribution of a function of the library. An error in it is one of the call `what`, not of our source."""
-    known_errors = len(context.program.errors)
-    name = FunctionName(function.name, function.model, function)
-    instance = context.program.function(name, types, context.place(), context.words)
-    if instance.errors:
-        del context.program.errors[known_errors:]
-        first = instance.errors[0]
-        is_named = first.summary.startswith(what)
-        raise type(first)(first.summary if is_named else say("{}: {}", what, first.summary), hint=first.hint)
-    return instance
 
 
 @handles(py.Call)

@@ -6,7 +6,7 @@ from typing import Any
 
 from ziggurat.codemodel.dialects import core, py
 from ziggurat.codemodel.errors import KernelNameError, KernelTypeError, KernelValueError, ZigguratError
-from ziggurat.codemodel.messages import call_text, say
+from ziggurat.codemodel.messages import call_text, operator_text, say
 from ziggurat.codemodel.op import Op, OpResult, Value, expect
 from ziggurat.codemodel.types import (
     ConstantType,
@@ -170,7 +170,7 @@ def operator(context: FunctionAttributor, op: Op) -> Type:
             "'**' is for constants in a kernel",
             hint=POWER(),
         )
-    typing = Typing(call, language=context.language, sign=OPERATORS[type(op)].sign)
+    typing = Typing(call, context, operator_text(OPERATORS[type(op)].sign))
     return expect(RULES[call].type(typing, *operand_types(call, context.language, types)), Type)
 
 
@@ -326,10 +326,10 @@ def axes_of(index: Any) -> tuple[Any, ...]:
 
 @handles(py.Attribute)
 def property(context: FunctionAttributor, op: py.Attribute) -> Type:
-    return attribute_of(context.language, context.scope.type_of(op.operands[0]), op.name)
+    return attribute_of(context, context.scope.type_of(op.operands[0]), op.name)
 
 
-def attribute_of(language: Language, value: Type, name: str) -> Type:
+def attribute_of(context: FunctionAttributor, value: Type, name: str) -> Type:
     """The type of `value.name`."""
     if isinstance(value, RecordType):
         index = value.field(name)
@@ -337,13 +337,13 @@ def attribute_of(language: Language, value: Type, name: str) -> Type:
     if isinstance(value, ConstantType) and isinstance(value.value, HostObject):
         return host_attribute(value.value.value, name)
     if name == "T":
-        transposed = RULES["trans"].type(Typing("trans", language=language), value, ())
+        transposed = RULES["trans"].type(Typing("trans", context), value, ())
         assert transposed is not None
         return transposed
     plain = plain_constant(value)
     if plain is not None and hasattr(plain, name):
         return host_attribute(plain, name)
-    return property_of(value, name, language)
+    return property_of(value, name, context.language)
 
 
 def host_attribute(thing: Any, name: str) -> Type:

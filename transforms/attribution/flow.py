@@ -480,7 +480,7 @@ def short_circuit(context: FunctionAttributor, op: Op) -> Type:
 def logical(context: FunctionAttributor, parts: list[Type]) -> Type:
     """The type of `and` or `or` of run-time values: of tensors it is computed element by element."""
     bools = [with_element(type_, i1) for type_ in parts]
-    typing = Typing("and_", spelling="and", language=context.language)
+    typing = Typing("and_", context, "and")
     return functools.reduce(lambda a, b: RULES["and_"].type(typing, a, b) or NONE, bools)
 
 

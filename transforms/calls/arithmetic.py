@@ -443,7 +443,7 @@ def _chosen(call: Typing, condition: Type, x: Type, y: Type) -> Type:
             hint=COMPARE(),
         )
     if scalar_type(condition) != i1 and call.language.is_triton:
-        call.warn(
+        call.context.warn(
             say(
                 "tl.where with a non-boolean condition is deprecated and will error out in a future "
                 "triton release. Got {}",

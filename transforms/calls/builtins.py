@@ -54,7 +54,7 @@ _CLASSES = {f"builtins.{cls.__name__}": cls for cls in (bool, int, float, str, t
 def _absolute(call: Typing, x: Type) -> Type:
     if isinstance(x, ConstantType) and is_number(x):
         return constant(abs(x.value))
-    return cast(Type, arithmetic.RULES["abs"].type(Typing("abs", language=call.language), x))
+    return cast(Type, arithmetic.RULES["abs"].type(Typing("abs", call.context), x))
 
 
 def _extreme(name: str, call: str) -> Rule:
@@ -73,7 +73,7 @@ def _extreme(name: str, call: str) -> Rule:
             if builtin.language.strict_operands:
                 _ordered(name, values)
             return constant(getattr(builtins, name)(*values))
-        typing = Typing(call, language=builtin.language)
+        typing = Typing(call, builtin.context)
         return reduce(lambda a, b: cast(Type, rule.type(typing, *operand_types(call, typing.language, [a, b]))), types)
 
     def build(emit: Emitter, result: Type, *operands: Operand) -> Built:

@@ -28,7 +28,7 @@ from ziggurat.codemodel.types import (
     u64,
     with_element,
 )
-from ziggurat.frontends.triton_c.c_calls import C_SIGNATURES, PARAMETERS, SIGNS, SPELLINGS
+from ziggurat.frontends.triton_c.c_calls import C_SIGNATURES, PARAMETERS, WRITTEN
 from ziggurat.transforms.calls import RULES
 from ziggurat.transforms.calls.constant_arguments import describe
 from ziggurat.transforms.calls.emit import Built, Emitter, Operand, number_as
@@ -220,7 +220,7 @@ def _declared(call: Typing, x: Type, dims: Any, declaration: tuple[ScalarType | 
     elif not is_number(x):
         raise KernelTypeError(say("{} must be a number of the type {}; got {}", what, type_, describe(x)))
     own_shape = shape_of(x)
-    shape = own_shape if dims is None else checked_shape(Typing("declare", spelling=what), dims)
+    shape = own_shape if dims is None else checked_shape(Typing("declare", written=what), dims)
     _check_broadcasts(what, own_shape, shape)
     if const and isinstance(x, ConstantType) and isinstance(type_, ScalarType) and not shape:
         return constant(number_as(x.value, type_))
@@ -401,4 +401,4 @@ C_RULES: Final[dict[str, Rule]] = {
     "dot": Rule(_product, _multiply),
     "ranked": Rule(_ranked, _itself),
 }
-C_CALLS: Final = CallTable(C_SIGNATURES, C_RULES, SPELLINGS, SIGNS, PARAMETERS)
+C_CALLS: Final = CallTable(C_SIGNATURES, C_RULES, WRITTEN, PARAMETERS)

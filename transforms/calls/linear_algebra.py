@@ -75,7 +75,7 @@ def _product(
 def _multiplied(call: Typing, x: Type) -> TensorType:
     """The type of an operand in the product: fp8e4b15 is converted to f16."""
     if is_e4b15(x):
-        call.warn(
+        call.context.warn(
             "the use of fp8e4b15 is deprecated on Hopper and later architectures and can cause significant slow down. "
             "It will be removed in a future triton release"
         )

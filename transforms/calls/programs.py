@@ -215,7 +215,7 @@ def _mapped(call: Typing, function: Any, args: Sequence[Type], pack: Any) -> Typ
         raise KernelTypeError(
             say("{}: an operand must be {a_tensor}; got scalars alone", call), hint="call the function"
         )
-    result = call.apply(function, [element for element in elements for _ in range(pack)])
+    result = call.context.apply(call, function, [element for element in elements for _ in range(pack)])
     parts = components(result) or (result,)
     if len(parts) % pack or not all(is_number(part) and not shape_of(part) for part in parts):
         raise KernelTypeError(

@@ -69,7 +69,7 @@ def _reduced(call: Typing, tensor: TensorType, along: int | None, keep: bool, el
 def _total(call: Typing, tensor: TensorType, dtype: Any = None) -> ScalarType:
     """The dtype of a sum or product of the elements of a tensor."""
     if dtype == i1 and call.language.plain_integers and call.name == "sum":
-        call.combine("xor_sum", [i1])
+        call.context.combine(call, "xor_sum", [i1])
         return i1
     if dtype is not None and (not isinstance(dtype, ScalarType) or dtype == i1):
         raise KernelValueError(
@@ -77,7 +77,7 @@ def _total(call: Typing, tensor: TensorType, dtype: Any = None) -> ScalarType:
             hint=ANY_OF_BITS(),
         )
     element = dtype or accumulator(scalar_type(tensor))
-    call.combine(call.name, [computing(element)])
+    call.context.combine(call, call.name, [computing(element)])
     return element
 
 
@@ -89,11 +89,11 @@ def _combined(call: Typing, x: Type, along: Any, keep: bool, dtype: Any = None) 
         element = _total(call, tensor, dtype)
     elif call.name in _DECISIONS:
         element = i1
-        call.combine(call.name, [element])
+        call.context.combine(call, call.name, [element])
     else:
         if call.name in _BITWISE and element.is_float:
             raise KernelTypeError(say("{}: the operands must be integers; got {}", call, describe(x)))
-        call.combine(call.name, [element])
+        call.context.combine(call, call.name, [element])
     return _reduced(call, tensor, along, keep, element)
 
 
@@ -105,7 +105,7 @@ def _place(name: str, tie_left: bool) -> str:
 def _found(call: Typing, x: Type, along: Any, tie_left: bool, keep: bool) -> tuple[Type, Type]:
     """The types of the element and of its index."""
     tensor = number_tensor(call, x)
-    call.combine(_place(call.name, tie_left), [tensor.element, i32])
+    call.context.combine(call, _place(call.name, tie_left), [tensor.element, i32])
     value = _reduced(call, tensor, 0 if along is None and tensor.rank == 1 else along, keep, tensor.element)
     return value, with_element(value, i32)
 
@@ -140,7 +140,7 @@ def _tensors(call: Typing, x: Type) -> list[TensorType]:
 
 def _reduced_by(call: Typing, x: Type, along: Any, function: Any, keep: bool) -> Type:
     tensors = _tensors(call, x)
-    call.combine(function, [tensor.element for tensor in tensors])
+    call.context.combine(call, function, [tensor.element for tensor in tensors])
     parts = tuple(_reduced(call, tensor, along, keep, tensor.element) for tensor in tensors)
     return parts[0] if isinstance(x, TensorType) else TupleType(parts)
 
@@ -148,7 +148,7 @@ def _reduced_by(call: Typing, x: Type, along: Any, function: Any, keep: bool) ->
 def _scanned_by(call: Typing, x: Type, along: Any, function: Any, _reverse: bool) -> Type:
     tensors = _tensors(call, x)
     axis(call, along, tensors[0].rank)
-    call.combine(function, [tensor.element for tensor in tensors])
+    call.context.combine(call, function, [tensor.element for tensor in tensors])
     return x if isinstance(x, TensorType) else TupleType(tuple(tensors))
 
 
@@ -159,7 +159,7 @@ def _running(call: Typing, x: Type, along: Any, _reverse: bool, dtype: Any = Non
         dtype = tensor.element
     if call.name.removeprefix("cum") in _TOTALS:
         return TensorType(tensor.shape, _total(call, tensor, dtype))
-    call.combine(call.name, [tensor.element])
+    call.context.combine(call, call.name, [tensor.element])
     return tensor
 
 

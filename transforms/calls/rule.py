@@ -25,53 +25,57 @@ from ziggurat.transforms.calls.lattice import components
 from ziggurat.transforms.calls.promotion import constant, is_number, is_pointer, of_descriptor, scalar_type
 
 
+class CallContext:
+    """The function that calls stand in, as their rules need it. By default there is none: `language` says the rules."""
+
+    def __init__(self, language: Language = EXPLICIT) -> None:
+        self.language = language
+
+    def combine(self, call: Typing, function: FunctionName | str, types: Sequence[Type]) -> None:
+        """Attribute the function by which a call combines two elements of each of `types`, or the reduction of a name.
+
+        Raises `KernelTypeError` unless it gives one element of each.
+        """
+        raise NotImplementedError
+
+    def apply(self, call: Typing, function: FunctionName, types: Sequence[Type]) -> Type:
+        """Attribute a function that a call applies to elements of these types; the type of its result.
+
+        Raises `KernelTypeError` for another number of parameters.
+        """
+        raise NotImplementedError
+
+    def warn(self, message: str) -> None:
+        """Issue a warning at the place of the call."""
+
+
+NO_FUNCTION: Final = CallContext()
+
+
 @attrs.frozen
 class Typing:
-    """The context of a type rule: the name of the call; `combiner`, which attributes the function of a reduction;
-    `applier`, which attributes a function for parameters of some types and gives the type of its result; and `warner`,
-    which issues a warning at the place of the call.
+    """A call whose type is derived: its name, and the function that it stands in.
 
-    Its `str` is the call as a kernel writes it: the operator with a `sign`, `spelling`, or by default the name in the
-    words of the language, whose rules `language` has.
+    Its `str` is the call as a kernel writes it: `written`, or by default the name in the words of the language.
     """
 
     name: str
-    combiner: Callable[[FunctionName | str, Sequence[Type], str], None] | None = None
-    spelling: str = ""
-    language: Language = EXPLICIT
-    applier: Callable[[FunctionName, Sequence[Type], str], Type] | None = None
-    warner: Callable[[str], None] | None = None
-    sign: str = ""
+    context: CallContext = NO_FUNCTION
+    written: str = ""
     # The words for parameters that its author does not name.
     parameters: Mapping[str, str] = attrs.field(factory=dict[str, str])
 
     def __str__(self) -> str:
-        return f"the operator '{self.sign}'" if self.sign else self.spelling or self.language.words.call(self.name)
+        return self.written or self.language.words.call(self.name)
+
+    @property
+    def language(self) -> Language:
+        """The language that the call is written in."""
+        return self.context.language
 
     def argument(self, name: str) -> str:
         """An argument in messages, by the name of its parameter."""
         return self.parameters.get(name) or f"{self}: '{name}'"
-
-    def combine(self, function: FunctionName | str, types: Sequence[Type]) -> None:
-        """Attribute the function that combines two elements of each of `types`: a function, or a reduction's name.
-
-        Raises `KernelTypeError` unless it gives one element of each.
-        """
-        assert self.combiner is not None
-        self.combiner(function, types, str(self))
-
-    def apply(self, function: FunctionName, types: Sequence[Type]) -> Type:
-        """Attribute a function for parameters of these types; the type of its result.
-
-        Raises `KernelTypeError` for another number of parameters.
-        """
-        assert self.applier is not None
-        return self.applier(function, types, str(self))
-
-    def warn(self, message: str) -> None:
-        """Issue a warning at the place of the call."""
-        if self.warner is not None:
-            self.warner(message)
 
     def computed(self, *types: Type) -> ConstantType | None:
         """The constant that the call gives for constants, as on the host; None where one is a run-time value."""
@@ -132,19 +136,13 @@ class Rule:
 class CallTable:
     """Calls that only one frontend has, which have a prefix of their own in Python code models: `c.div`.
 
-    `spellings`, `signs` and `parameters` have the words of messages for them; see `Typing`.
+    `written` and `parameters` have the words of messages for them; see `Typing`.
     """
 
     signatures: Mapping[str, Signature]
     rules: Mapping[str, Rule]
-    spellings: Mapping[str, str]
-    signs: Mapping[str, str]
+    written: Mapping[str, str]
     parameters: Mapping[str, str]
-
-    def typing(self, name: str, language: Language) -> Typing:
-        """The context in which the rule of a call is asked."""
-        spelling, sign = self.spellings[name], self.signs[name]
-        return Typing(name, spelling=spelling, sign=sign, language=language, parameters=self.parameters)
 
 
 # The tables by their prefixes. The side that makes such models adds its own.

@@ -4,6 +4,7 @@ import re
 from pathlib import Path
 
 import pytest
+from call_types import Types
 
 from ziggurat.codemodel.errors import ZigguratError
 from ziggurat.codemodel.types import SCALARS, TensorType, Type, i1
@@ -12,6 +13,7 @@ from ziggurat.frontends.triton.language import TRITON
 from ziggurat.transforms.calls import RULES, Typing
 from ziggurat.transforms.calls.operands import operand_types
 from ziggurat.transforms.calls.promotion import constant, scalar_type
+from ziggurat.transforms.calls.rule import CallContext
 
 LINES = Path(__file__).with_name("triton_types.txt").read_text("utf-8").splitlines()
 DTYPES = LINES[1].removeprefix("# ").split()
@@ -25,7 +27,7 @@ def tensor(name: str) -> Type:
 def result(call: str, *operands: Type, language: object = TRITON) -> str:
     try:
         types = operand_types(call, language, list(operands))
-        return str(scalar_type(RULES[call].type(Typing(call, language=language), *types)))
+        return str(scalar_type(RULES[call].type(Typing(call, CallContext(language)), *types)))
     except ZigguratError:
         return "-"
 
@@ -54,14 +56,14 @@ REDUCED = {
 
 @pytest.mark.parametrize(("name", "dtype"), REDUCED)
 def test_dtypes_of_reductions(name: str, dtype: str) -> None:
-    typing = Typing(name, lambda *_: None, language=TRITON)
+    typing = Typing(name, Types(TRITON))
     rest = {"max": (0, False, True, False), "cumsum": (0, False), "cumprod": (0, False)}.get(name, (0, False))
     types = operand_types(name, TRITON, [tensor(dtype), *rest])
     assert str(scalar_type(RULES[name].type(typing, *types))) == REDUCED[name, dtype]
 
 
 def test_a_dtype_that_is_asked_for_is_kept() -> None:
-    typing = Typing("sum", lambda *_: None, language=TRITON)
+    typing = Typing("sum", Types(TRITON))
     for dtype in ("i1", "i8", "bf16"):
         types = operand_types("sum", TRITON, [tensor("i1"), 0, False, SCALARS[dtype]])
         assert str(scalar_type(RULES["sum"].type(typing, *types))) == dtype
