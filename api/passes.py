@@ -90,13 +90,13 @@ def passes_by_name(options: CompileOptions) -> dict[str, Pass]:
     from ziggurat.transforms import simplify
     from ziggurat.transforms.cpu.cpu_passes import LOWER
     from ziggurat.transforms.early_exits import early_exits
-    from ziggurat.transforms.place.gpu_passes import PLACE, place
+    from ziggurat.transforms.place.gpu_passes import PHASES, place
 
     functions = (early_exits, *simplify.SIMPLIFY, simplify.lower_structured, simplify.remove_unused, simplify.simplify)
     by_name: dict[str, Pass] = {function.__name__: function for function in functions}
     if options.target == CPU:
         return by_name | {name: _with(step, _VECTOR) for name, step in LOWER}
-    by_name |= {name: _with(step, options) for name, step in PLACE}
+    by_name |= {name: _with(step, options) for phase in PHASES for name, step in phase.passes}
     return by_name | {"place": partial(place, options=options)}
 
 

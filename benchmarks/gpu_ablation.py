@@ -354,10 +354,10 @@ def nothing(op: Any, _: Any) -> Any:
 @contextmanager
 def left_out(name: str | None) -> Iterator[None]:
     """Compile without a pass meanwhile."""
-    # Its place in the tuple stays, as `place` looks for some passes by name.
-    fewer = tuple((step, nothing) if step == name else (step, run) for step, run in gpu_passes.PLACE)
+    # Its place stays, as `place` looks for some passes by name.
+    fewer = gpu_passes.replaced(name or "", (name or "", nothing))
     with ExitStack() as stack:
-        for module, function, other in WITHIN.get(name or "", ((gpu_passes, "PLACE", fewer),)):
+        for module, function, other in WITHIN.get(name or "", ((gpu_passes, "PHASES", fewer),)):
             stack.enter_context(patch.object(module, function, other))
         yield
 

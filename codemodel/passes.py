@@ -15,10 +15,11 @@ _PASS = "a pass must be a function from model to model"
 
 
 class Snapshot(NamedTuple):
-    """The model after a pass, by the name of the pass."""
+    """The model after a pass, by the name of the pass; and the phase from which it can be compiled further, if any."""
 
     name: str
     model: Op
+    phase: str | None = None
 
 
 def run_passes(

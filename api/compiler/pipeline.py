@@ -62,28 +62,34 @@ def triton_model(
 
 @public
 def compile(
-    model: Op, *, python: Op | None = None, examine: Callable[[gpu.Module], None] | None = None, **options: Any
+    model: Op,
+    *,
+    python: Op | None = None,
+    examine: Callable[[gpu.Module], None] | None = None,
+    phase: str | None = None,
+    **options: Any,
 ) -> Compiled:
     """Compile the kernel of a Triton model, of a GPU model (`compiled.stages["gpu"]`), or of a CPU model. No GPU is
     needed.
 
     `options` are those of docs/guides/compiling.md: `target`, `num_warps`, `num_stages`, `exact_math` and so on. A
-    GPU model has a target, warps and stages of its own, a CPU model the target "cpu". `python` is the Python model,
-    kept as a stage. `examine` gets the GPU model before code is made of it, and may raise an error that says why the
+    GPU model has a target, warps and stages of its own, a CPU model the target "cpu". `phase` names the phase of the
+    lowering for GPUs that comes first, for a model of `compiled.passes`. `python` is the Python model, kept as a stage.
+    `examine` gets the GPU model before code is made of it, and may raise an error that says why the
     model is rejected.
 
     Raises `LaunchError` for unknown options and their values, `ResourceError` where the kernel needs more than the
     target has, `KernelTypeError` for other models, and `VerifyError` for a model that breaks invariants.
     """
     model = _compilable(model)
-    settings = _options_for(model, options)
+    settings = _options_for(model, options, phase)
     verify(model)
     if settings.target == CPU:
         return compile_for_cpu(model, settings, python)
-    return compile_model(model, settings, python, examine)
+    return compile_model(model, settings, python, examine, phase=phase)
 
 
-def _options_for(model: Op, options: Mapping[str, Any]) -> CompileOptions:
+def _options_for(model: Op, options: Mapping[str, Any], phase: str | None) -> CompileOptions:
     """The options of a compilation, with those that a GPU model has decided. Raises `LaunchError` where they differ."""
     for name in options:
         if name not in COMPILE_OPTIONS:
@@ -101,7 +107,7 @@ def _options_for(model: Op, options: Mapping[str, Any]) -> CompileOptions:
                 f"{name}={options[name]!r}",
                 hint="compile the Triton model for that",
             )
-    if on_gpu and options.get("num_stages") is not None:
+    if on_gpu and phase is None and options.get("num_stages") is not None:
         raise LaunchError("num_stages is decided in a GPU model", hint="compile the Triton model with it")
     if any(isinstance(op, gpu.WarpSpecialize) for op in model.walk()):
         del own["num_warps"]  # The option is that of a kernel without roles: a power of two.
@@ -138,6 +144,7 @@ def compile_model(
     python: Op | None = None,
     examine: Callable[[gpu.Module], None] | None = None,
     name: str = "",
+    phase: str | None = None,
 ) -> Compiled:
     """Compile a Triton or GPU model that is known to be valid for a GPU; see `compile`. `name` is the kernel's, for
     messages."""
@@ -147,21 +154,13 @@ def compile_model(
         from ziggurat.backend.elementwise import RULES
         from ziggurat.backend.ptx.assemble import assemble
         from ziggurat.backend.ptx.emitter import EMITTERS
-        from ziggurat.transforms.place.gpu_passes import missing_pass, place
+        from ziggurat.transforms.place.gpu_passes import place
         from ziggurat.transforms.place.persist import is_persistent
         from ziggurat.transforms.place.pressure import warn_of_registers
 
         demand(model, {"backend.elementwise.RULES": RULES, "backend.ptx.emitter.EMITTERS": EMITTERS})
-        if isinstance(model, gpu.Module):
-            gpu_model = model
-            if missing := missing_pass(model, options):
-                raise LaunchError(
-                    f"the pass '{missing}' has not run on the GPU model",
-                    hint='compile the Triton model, or the GPU model after all passes: compiled.stages["gpu"]',
-                )
-        else:
-            stages["triton"] = model
-            gpu_model = place(model, options)
+        stages |= {} if isinstance(model, gpu.Module) else {"triton": model}
+        gpu_model = place(model, options, first=phase)
         (examine or warn_of_registers)(gpu_model)
         if options.isolate:
             from ziggurat.compiler.workers import assemble_apart

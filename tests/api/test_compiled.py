@@ -228,19 +228,36 @@ def blocks_product(a_ptr, b_ptr, c_ptr, n, B: zg.constexpr):
     zg.store(zg.add(c_ptr, at), total)
 
 
-def test_a_gpu_model_that_a_pass_is_missing_from_is_refused():
+@pytest.fixture(scope="module")
+def whole() -> Compiled:
     f16, f32 = zg.divisible(zg.ptr(zg.f16)), zg.divisible(zg.ptr(zg.f32))
-    whole = blocks_product.compile(f16, f16, f32, zg.divisible(zg.i32), 64, target="sm_90a")
-    missing = {}
+    return blocks_product.compile(f16, f16, f32, zg.divisible(zg.i32), 64, target="sm_90a")
+
+
+def test_a_model_after_a_pass_is_compiled_further(whole):
+    names = dict.fromkeys(snapshot.phase for snapshot in whole.passes)
+    assert list(names) == ["tiles", "layouts", "products", "schedule", "descriptors", "channels", "memory", None]
     for snapshot in whole.passes:
-        try:
-            compile(snapshot.model, **({} if snapshot.model.NAME == "gpu.module" else {"target": "sm_90a"}))
-        except zg.LaunchError as error:
-            missing[snapshot.name] = re.fullmatch("the pass '(.*)' has not run on the GPU model", error.summary)[1]
-    assert missing["assign"] == "dots" and missing["pipeline_loads"] == "expand"
-    assert missing["expand"] == "tensor_maps" and missing["tensor_maps"] == "lower_channels"
-    assert missing["lower_channels"] == missing["lower"] == "allocate"
-    assert "allocate" not in missing and "barriers" not in missing and "prepare" not in missing
+        options = {} if snapshot.model.NAME == "gpu.module" else {"target": "sm_90a"}
+        assert compile(snapshot.model, phase=snapshot.phase, **options).ptx == whole.ptx
+
+
+@pytest.mark.parametrize(
+    ("last", "phase", "message"),
+    [
+        ("pipeline_loads", None, "it has the op 'gpu.stage', which the phase 'schedule' removes"),
+        ("rescale", None, "it has the op 'tt.make_tensor_descriptor', which the phase 'descriptors' removes"),
+        ("release_early", None, "it has the op 'gpu.channel', which the phase 'channels' removes"),
+        ("release_early", "memory", "it has the op 'gpu.channel', which the phase 'channels' removes"),
+        ("lower", None, "it has the op 'gpu.local_alloc', which the phase 'memory' removes"),
+        ("descriptors", "products", "it has the op 'module', which the phase 'layouts' removes"),
+        ("lower", "last", "no phase is named 'last'\n  hint: phases: tiles, layouts, products, schedule"),
+    ],
+)
+def test_a_model_that_lacks_a_phase_is_refused(whole, last, phase, message):
+    model = next(snapshot.model for snapshot in whole.passes if snapshot.name == last)
+    with pytest.raises(zg.LaunchError, match=re.escape(message)):
+        compile(model, phase=phase, **({} if model.NAME == "gpu.module" else {"target": "sm_90a"}))
 
 
 def subtracted(builder, op, operands):

@@ -134,14 +134,14 @@ class Assembled:
 @contextmanager
 def random_layouts(seed: int | None) -> Iterator[None]:
     """Convert tensors to random layouts of this seed, if any, in kernels compiled inside the `with`."""
-    before = gpu_passes.PLACE
+    before = gpu_passes.PHASES
     if seed is not None:
-        after = [name for name, _ in before].index("assign") + 1
-        gpu_passes.PLACE = (*before[:after], ("scatter", lambda op, _: scatter(op, seed)), *before[after:])
+        assigning = ("assign", dict(gpu_passes.PLACE)["assign"])
+        gpu_passes.PHASES = gpu_passes.replaced("assign", assigning, ("scatter", lambda op, _: scatter(op, seed)))
     try:
         yield
     finally:
-        gpu_passes.PLACE = before
+        gpu_passes.PHASES = before
 
 
 MACHINES: dict[str, tuple[Callable[[], Machine], ...]] = {

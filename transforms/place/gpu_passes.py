@@ -1,18 +1,18 @@
-"""The passes from a Triton model to a GPU model that can be emitted, as one visible tuple."""
+"""The passes from a Triton model to a GPU model that can be emitted, as one visible tuple of phases."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
 import attrs
 
 from ziggurat.codemodel.dialects import core, tt
-from ziggurat.codemodel.errors import InternalError
+from ziggurat.codemodel.errors import InternalError, LaunchError
 from ziggurat.codemodel.gpu import dialect as gpu
 from ziggurat.codemodel.gpu.options import MAX_WARPS, USUAL_WARPS, CompileOptions
-from ziggurat.codemodel.op import Op, same_model
+from ziggurat.codemodel.op import Op
 from ziggurat.codemodel.passes import Snapshot, run_passes
 from ziggurat.transforms.place.allocate import allocate
 from ziggurat.transforms.place.assign import assign
@@ -59,85 +59,190 @@ def _descriptors(op: core.Module, options: CompileOptions) -> Op:
 
 Step = Callable[[Any, CompileOptions], Op]  # Takes a `core.Module` or, after `assign`, a `gpu.Module`.
 
-PLACE: tuple[tuple[str, Step], ...] = (
-    ("prepare", lambda op, _: prepare_for_gpu(op)),
-    # On the simplified model, whose products have the fewest uses.
-    ("contract", lambda op, options: contract(op) if options.contract and not options.exact_math else op),
-    # The passes after it see the part of a CTA.
-    ("spread", spread),
-    ("raise_pointers", raise_pointers),
-    # Loads that are raised no longer need an order; a loop over programs would have given them one.
-    ("persist", make_persistent),
-    ("last_reads", lambda op, _: mark_last_reads(op)),
-    ("divide_blocks", lambda op, options: divide_blocks(op, options.warps)),
-    # After inlining, which shows the descriptor of each access.
-    ("descriptors", _descriptors),
-    ("assign", _assign),
-    ("dots", lambda op, _: place_dots(op)),
-    ("sink_waits", lambda op, _: sink_waits(op)),
-    # Equal conversions become one before they go through shared memory.
-    ("cse", lambda op, _: cse(op)),
-    ("share_buffers", lambda op, _: share_buffers(op)),
-    ("dce", lambda op, _: dce(op)),
-    # Before the pipelining of other loops: a specialised loop has no loads left.
-    ("specialize", lambda op, o: specialize(op, o.num_stages, bool(o.warp_specialize), o.maxnreg)),
-    ("prefetch_loads", lambda op, options: prefetch_loads(op, options.num_stages)),
-    ("expand", lambda op, _: expand(op)),
-    ("pipeline_loads", lambda op, options: pipeline_loads(op, options.num_stages)),
-    ("expand", lambda op, _: expand(op)),
-    ("rescale", lambda op, _: rescale(op)),
-    # The loads and stores that no loop has pipelined.
-    ("tma", lambda op, _: lower_tma(op)),
-    # A descriptor that the kernel made is left only where TMA needs a tensor map.
-    ("tensor_maps", lambda op, _: make_tensor_maps(op)),
-    # The operands that TMA has loaded before a loop.
-    ("hold_operands", lambda op, _: hold_operands(op)),
-    # The operands that are left in shared memory.
-    ("release_early", lambda op, _: release_early(op)),
-    # Nothing after this fills slots; nothing before it knows their indices.
-    ("lower_channels", lambda op, _: lower_channels(op)),
-    ("clusters", lambda op, _: lower_clusters(op)),
-    ("lower", lambda op, _: lower(op)),
-    ("dce", lambda op, _: dce(op)),
-    # Nothing after this allocates shared memory.
-    ("defer_stores", lambda op, _: defer_stores(op)),
-    # Offsets decide which accesses conflict, so allocation comes before the barriers.
-    ("allocate", lambda op, _: allocate(op)),
-    ("barriers", lambda op, _: insert_barriers(op)),
+_DESCRIPTORS = (
+    tt.MakeTensorDescriptor,
+    tt.DescriptorPadding,
+    tt.DescriptorFact,
+    tt.DescriptorLoad,
+    tt.DescriptorStore,
+    tt.DescriptorReduce,
+    tt.DescriptorGather,
+    tt.DescriptorScatter,
+)
+_CHANNELS = (gpu.Channel, gpu.ChannelOp, gpu.ChannelClose, gpu.ClusterGather)
+
+
+def _is_unplaced(op: Op) -> bool:
+    return isinstance(op, gpu.LocalAlloc) and op.offset < 0
+
+
+@attrs.frozen
+class Phase:
+    """Passes that follow each other, by their names, and what no model has after them.
+
+    That is ops of the classes `removes`, and ops of which `is_left` is true.
+    """
+
+    name: str
+    passes: tuple[tuple[str, Step], ...]
+    removes: tuple[type[Op], ...] = ()
+    is_left: Callable[[Op], bool] = lambda op: False
+
+    def left(self, model: Op) -> Op | None:
+        """An op of a model that this phase would have removed, or changed."""
+        return next((op for op in model.walk() if isinstance(op, self.removes) or self.is_left(op)), None)
+
+
+PHASES: tuple[Phase, ...] = (
+    Phase(
+        "tiles",
+        (
+            ("prepare", lambda op, _: prepare_for_gpu(op)),
+            # On the simplified model, whose products have the fewest uses.
+            ("contract", lambda op, options: contract(op) if options.contract and not options.exact_math else op),
+            # The passes after it see the part of a CTA.
+            ("spread", spread),
+            ("raise_pointers", raise_pointers),
+            # Loads that are raised no longer need an order; a loop over programs would have given them one.
+            ("persist", make_persistent),
+            ("last_reads", lambda op, _: mark_last_reads(op)),
+            ("divide_blocks", lambda op, options: divide_blocks(op, options.warps)),
+            # After inlining, which shows the descriptor of each access.
+            ("descriptors", _descriptors),
+        ),
+        (tt.Call,),
+    ),
+    Phase("layouts", (("assign", _assign),), (core.Module,)),
+    Phase(
+        "products",
+        (
+            ("dots", lambda op, _: place_dots(op)),
+            ("sink_waits", lambda op, _: sink_waits(op)),
+            # Equal conversions become one before they go through shared memory.
+            ("cse", lambda op, _: cse(op)),
+            ("share_buffers", lambda op, _: share_buffers(op)),
+            ("dce", lambda op, _: dce(op)),
+        ),
+    ),
+    Phase(
+        "schedule",
+        (
+            # Before the pipelining of other loops: a specialised loop has no loads left.
+            ("specialize", lambda op, o: specialize(op, o.num_stages, bool(o.warp_specialize), o.maxnreg)),
+            ("prefetch_loads", lambda op, options: prefetch_loads(op, options.num_stages)),
+            ("expand", lambda op, _: expand(op)),
+            ("pipeline_loads", lambda op, options: pipeline_loads(op, options.num_stages)),
+            ("expand", lambda op, _: expand(op)),
+            ("rescale", lambda op, _: rescale(op)),
+        ),
+        (gpu.Stage,),
+    ),
+    Phase(
+        "descriptors",
+        (
+            # The loads and stores that no loop has pipelined.
+            ("tma", lambda op, _: lower_tma(op)),
+            # A descriptor that the kernel made is left only where TMA needs a tensor map.
+            ("tensor_maps", lambda op, _: make_tensor_maps(op)),
+            # The operands that TMA has loaded before a loop.
+            ("hold_operands", lambda op, _: hold_operands(op)),
+            # The operands that are left in shared memory.
+            ("release_early", lambda op, _: release_early(op)),
+        ),
+        _DESCRIPTORS,
+    ),
+    Phase(
+        "channels",
+        (
+            # Nothing after this fills slots; nothing before it knows their indices.
+            ("lower_channels", lambda op, _: lower_channels(op)),
+            ("clusters", lambda op, _: lower_clusters(op)),
+        ),
+        _CHANNELS,
+    ),
+    Phase(
+        "memory",
+        (
+            ("lower", lambda op, _: lower(op)),
+            ("dce", lambda op, _: dce(op)),
+            # Nothing after this allocates shared memory.
+            ("defer_stores", lambda op, _: defer_stores(op)),
+            # Offsets decide which accesses conflict, so allocation comes before the barriers.
+            ("allocate", lambda op, _: allocate(op)),
+            ("barriers", lambda op, _: insert_barriers(op)),
+        ),
+        (tt.Histogram,),
+        _is_unplaced,
+    ),
 )
 
-
+PLACE = tuple(step for phase in PHASES for step in phase.passes)
 CHOSEN_AFTER = "raise_pointers"  # Nothing before this depends on warps; it shows which loads TMA does.
 
 
-def missing_pass(model: gpu.Module, options: CompileOptions) -> str | None:
-    """The first pass that has not run on a GPU model, of those without which no code can be made."""
-    passes = ("dots", "expand", "tma", "tensor_maps", "lower_channels", "clusters", "lower")
-    for name, step in PLACE:
-        if name in passes and not same_model(step(model, options), model):
-            return name
-    return "allocate" if any(isinstance(op, gpu.LocalAlloc) and op.offset < 0 for op in model.walk()) else None
+def replaced(name: str, *passes: tuple[str, Step]) -> tuple[Phase, ...]:
+    """The phases with other passes in the place of those of a name."""
+    return tuple(
+        attrs.evolve(
+            phase, passes=tuple(new for step in phase.passes for new in (passes if step[0] == name else (step,)))
+        )
+        for phase in PHASES
+    )
 
 
-def place(model: Op, options: CompileOptions, snapshots: list[Snapshot] | None = None) -> gpu.Module:
-    """The GPU model of a Triton model. `snapshots` gets the model after each pass.
+def place(
+    model: Op, options: CompileOptions, snapshots: list[Snapshot] | None = None, first: str | None = None
+) -> gpu.Module:
+    """The GPU model of a Triton model, or of a GPU model that is to pass the phases from `first` on.
 
-    With `options.verify`, the model is verified after each pass, and what `hazards` finds in the last one is an
-    `InternalError`.
+    Without `first`, a Triton model passes all phases and a GPU model none. `snapshots` gets the model after each pass.
+    With `options.verify`, the model is verified after each pass, also against what earlier phases have removed, and
+    what `hazards` finds in the last one is an `InternalError`. Raises `LaunchError` for a model that lacks a phase
+    before.
     """
-    at = [name for name, _ in PLACE].index(CHOSEN_AFTER) + 1
-    for steps in (PLACE[:at], PLACE[at:]):
-        passes = [(name, partial(_run, step, options)) for name, step in steps]
-        model = run_passes(model, passes, verify=options.verify, snapshots=snapshots)
+    start = _start(model, first)
+    if start and isinstance(model, core.Module):
         options = _chosen(model, options)
-    current = model
-    assert isinstance(current, gpu.Module)
+    for number, phase in enumerate(PHASES[start:], start):
+        for name, step in phase.passes:
+            model = run_passes(model, [(name, partial(_run, step, options))], verify=options.verify)
+            done = number + (name == phase.passes[-1][0])
+            if options.verify and (left := _left(model, PHASES[:done])):
+                raise InternalError(f"after the pass '{name}', {left[1]}", str(model))
+            if snapshots is not None:
+                snapshots.append(Snapshot(name, model, PHASES[done].name if done < len(PHASES) else None))
+            if name == CHOSEN_AFTER:
+                options = _chosen(model, options)
+    assert isinstance(model, gpu.Module)
     if options.verify:
         from ziggurat.transforms.place.hazards import hazards
 
-        if faults := hazards(current):
-            raise InternalError("; ".join(map(str, faults)), str(current))
-    return current
+        if faults := hazards(model):
+            raise InternalError("; ".join(map(str, faults)), str(model))
+    return model
+
+
+def _start(model: Op, first: str | None) -> int:
+    """The number of the first phase that a model is to pass. Raises `LaunchError` where it lacks one before."""
+    names = [phase.name for phase in PHASES]
+    if first is not None and first not in names:
+        raise LaunchError(f"no phase is named '{first}'", hint=f"phases: {', '.join(names)}")
+    start = names.index(first) if first else 0 if isinstance(model, core.Module) else len(names)
+    if left := _left(model, PHASES[:start]):
+        phase, message = left
+        raise LaunchError(
+            f"the model is not complete: {message}",
+            hint=f"compile it with phase='{phase}', or the Triton model, or compiled.stages[\"gpu\"]",
+        )
+    return start
+
+
+def _left(model: Op, phases: Sequence[Phase]) -> tuple[str, str] | None:
+    """The first of these phases that would remove an op which a model has, and that as a clause."""
+    for phase in phases:
+        if (op := phase.left(model)) is not None:
+            return phase.name, f"it has the op '{op.NAME}', which the phase '{phase.name}' removes"
+    return None
 
 
 def _chosen(model: Op, options: CompileOptions) -> CompileOptions:

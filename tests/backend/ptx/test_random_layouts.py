@@ -87,9 +87,9 @@ def multiplied(a_ptr, b_ptr, c_ptr, N: zg.constexpr):
 
 def compiled(kernel: Any, types: list[Any], num_warps: int, seed: int, monkeypatch: pytest.MonkeyPatch) -> Compiled:
     """Place with the step that draws layouts after the one that assigns them."""
-    after = [name for name, _ in gpu_passes.PLACE].index("assign") + 1
+    assigning = ("assign", dict(gpu_passes.PLACE)["assign"])
     drawing = ("scatter", lambda op, _: scatter(op, seed))
-    monkeypatch.setattr(gpu_passes, "PLACE", (*gpu_passes.PLACE[:after], drawing, *gpu_passes.PLACE[after:]))
+    monkeypatch.setattr(gpu_passes, "PHASES", gpu_passes.replaced("assign", assigning, drawing))
     binary = kernel.compile(*types, num_warps=num_warps)
     zg.verify(binary.stages["gpu"])
     assert hazards(binary.stages["gpu"]) == []

@@ -50,11 +50,9 @@ def test_generated_kernels(seed: int) -> None:
 
 def _broken(monkeypatch: pytest.MonkeyPatch, name: str, change: Any) -> None:
     """Let a pass change its result further."""
-    steps = tuple(
-        (step, (lambda op, options, run=run: transform(run(op, options), change)) if step == name else run)
-        for step, run in PLACE
-    )
-    monkeypatch.setattr(gpu_passes, "PLACE", steps)
+    run = dict(PLACE)[name]
+    wrong = (name, lambda op, options: transform(run(op, options), change))
+    monkeypatch.setattr(gpu_passes, "PHASES", gpu_passes.replaced(name, wrong))
 
 
 def _without_mask(builder: Any, op: Any, operands: Any) -> Any:

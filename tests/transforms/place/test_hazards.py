@@ -110,7 +110,7 @@ def test_each_map_has_memory_of_its_own() -> None:
 
 def test_the_option_verify_checks_for_hazards(monkeypatch: pytest.MonkeyPatch) -> None:
     """Without the pass that inserts barriers, the model is refused with the option, and passes without it."""
-    monkeypatch.setattr(gpu_passes, "PLACE", tuple(step for step in gpu_passes.PLACE if step[0] != "barriers"))
+    monkeypatch.setattr(gpu_passes, "PHASES", gpu_passes.replaced("barriers"))
     model = by_pointers.triton(F16, F16, F16, I32)
     with pytest.raises(InternalError, match="no barrier between <gpu"):
         place(model, CompileOptions("sm_90a", verify=True))
