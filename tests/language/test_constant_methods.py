@@ -111,6 +111,8 @@ def value_of(kernel):
         ("C.combine(n, 10)", Methods(difference, 1), -7),
         ("C.combine(b=n, a=10)", Methods(difference, 1), 7),
         ("max(C, 0.5, -1.0) * 2", 0.25, 1),
+        ("len(C.ljust(65536))", "a", 65536),
+        ("len(C * 65536)", "a", 65536),
         ("min(C, 0.5, -1.0)", 0.25, -1),
         ("C.zfill(70000 - 69998) == '07'", "7", 1),
         ("C.is_fp32()", tl.float32, 1),

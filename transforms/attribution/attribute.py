@@ -93,7 +93,7 @@ class FunctionAttributor(CallContext):
 
     def report_returns(self, result: Type, type_: Type, op: Op) -> None:
         """Note that a `return` gives a value of another type than those before it."""
-        first, second = ("nothing" if part == NONE else describe(part) for part in (result, type_))
+        first, second = describe(result), describe(type_)
         hint = "return values of one type on every path"
         if not self.language.is_triton:
             name = self.func.attributes["sym_name"]

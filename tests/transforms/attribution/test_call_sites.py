@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math  # noqa: F401
+from typing import NamedTuple
 
 import pytest
 
@@ -11,6 +12,9 @@ from ziggurat.codemodel.errors import KernelErrors, KernelTypeError, ZigguratErr
 from ziggurat.codemodel.op import Value
 from ziggurat.codemodel.types import PtrType, TensorType, f32, i32, i64
 from ziggurat.transforms.attribution import attribute, constant
+from ziggurat.transforms.attribution.attribute import Attributor, FunctionAttributor
+from ziggurat.transforms.attribution.functions import bind
+from ziggurat.transforms.calls.constant_arguments import FunctionName
 
 P = PtrType(f32)
 
@@ -96,6 +100,11 @@ def nothing(a, b):
     zg.debug_barrier()
 
 
+class Pair(NamedTuple):
+    first: int
+    second: int = 2
+
+
 # By the body of the kernel, over a pointer, an integer and a tensor: what is said, and the hint.
 ERRORS = {
     "zg.arange(0, n)": ("zg.arange: 'end' must be known at compile time; got i32, a run-time value", "pass a literal"),
@@ -121,6 +130,14 @@ ERRORS = {
     "zg.reduce(t, 0, wrong_type)": ("zg.reduce: 'wrong_type' must give i32, as the elements; got f64", None),
     "zg.reduce(t, 0, nothing)": ("zg.reduce: 'nothing' must give i32, as the elements; got nothing", None),
     "zg.reduce(t, 0, with_constant)": ("zg.reduce: the parameters of 'with_constant' must be run-time values", None),
+    "Pair()": ("'Pair' takes first, second; got 0 arguments", None),
+    "Pair(n, 1, 2)": ("'Pair' takes first, second; got 3 arguments", None),
+    "Pair(n, third=2)": ("'Pair' takes first, second; got 2 arguments", None),
+    "Pair(second=2)": ("'Pair' takes first, second; got 1 arguments", None),
+    "zg.store(p, [i for i in range(5000)][0])": ("an unrolled loop must have at most 4096 iterations; got more", "use"),
+    "zg.store(p, [i for i in range(n)][0])": ("only tuple comprehensions are supported: it must run over a tuple", None),
+    "zg.store(p, [i for i in p][0])": ("only tuple comprehensions are supported: it must run over a tuple", None),
+    "zg.store(p, [i for i in (1, 2) if n][0])": ("the condition of a comprehension must be known at compile time", None),
     "zg.reduce(t, 0, 3)": ("zg.reduce: 'combine_fn' must be a function of the language; got 3", "decorate the"),
 }  # fmt: skip
 
@@ -143,6 +160,32 @@ def test_calls_that_are_none(text: str, tmp_path):
     assert error.summary.startswith(summary)
     assert (error.hint or "").startswith(hint) if hint else error.hint is None
     assert error.location is not None and error.location.line == 4
+
+
+FIRST = zg.parse('func @"first" (%0 : object, %1 : object)object -> { return %0; };')
+
+
+@pytest.mark.parametrize(
+    ("positional", "keywords", "is_right"),
+    [
+        ([0, 1], {}, True),
+        ([0], {"1": 1}, True),
+        ([], {"0": 0, "1": 1}, True),
+        ([0], {}, False),
+        ([0, 1], {"1": 1}, False),
+        ([0], {"0": 1, "1": 1}, False),
+        ([0, 1], {"2": 1}, False),
+    ],
+)
+def test_a_model_without_its_function_takes_each_parameter_once(positional, keywords, is_right):
+    context = FunctionAttributor(Attributor(), FunctionName("f", FIRST), (i32, f32), None)
+    values = FIRST.bodies[0].parameters
+    arguments = [values[index] for index in positional], {name: values[index] for name, index in keywords.items()}
+    if is_right:
+        assert list(bind(context, FunctionName("first", FIRST), *arguments).values()) == list(values)
+        return
+    with pytest.raises(KernelTypeError, match="'first' takes 2 arguments: 0, 1"):
+        bind(context, FunctionName("first", FIRST), *arguments)
 
 
 @zg.kernel

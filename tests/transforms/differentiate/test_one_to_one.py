@@ -95,9 +95,42 @@ def of_two_axes(x, n, BLOCK: zg.constexpr):
     return zg.add(x, zg.add(pid * (BLOCK * BLOCK), zg.arange(0, BLOCK * BLOCK)))
 
 
+@zg.function
+def column(x, n, BLOCK: zg.constexpr):
+    """An axis of size 1 adds nothing to the address."""
+    rows = zg.expand(zg.arange(0, BLOCK * BLOCK), 1)
+    return zg.add(x, zg.add(zg.program_id(0) * (BLOCK * BLOCK), zg.add(rows, zg.expand(zg.arange(0, 1), 0))))
+
+
+@zg.function
+def adjacent(x, n, BLOCK: zg.constexpr):
+    """The last element of a program is the first one of the next."""
+    return zg.add(x, zg.add(zg.program_id(0) * (BLOCK * BLOCK - 1), zg.arange(0, BLOCK * BLOCK)))
+
+
+@zg.function
+def downwards(x, n, BLOCK: zg.constexpr):
+    return zg.add(x + n, zg.mul(zg.add(zg.program_id(0) * (BLOCK * BLOCK), zg.arange(0, BLOCK * BLOCK)), -1))
+
+
+@zg.function
+def adjacent_rows(x, n, BLOCK: zg.constexpr):
+    """The last element of a row is the first one of the next."""
+    rows = zg.mul(zg.expand(zg.arange(0, BLOCK), 1), 2 * (BLOCK - 1))
+    at = zg.add(rows, zg.mul(zg.expand(zg.arange(0, BLOCK), 0), 2))
+    return zg.add(x, zg.add(zg.program_id(0) * (BLOCK * BLOCK * 4), at))
+
+
+@zg.function
+def of_two_programs(x, n, BLOCK: zg.constexpr):
+    pid = zg.program_id(0) * zg.program_id(0)
+    return zg.add(x, zg.add(pid * (BLOCK * BLOCK), zg.arange(0, BLOCK * BLOCK)))
+
+
 @pytest.mark.parametrize(
     ("address", "is_stored"),
     [
+        (column, True), (adjacent, False), (downwards, True), (adjacent_rows, False), (of_two_programs, False),
         (contiguous, True), (square, True), (transposed, True), (overlapping, False), (overlapping_rows, False),
         (strided, False), (repeated, False), (wrapped, False), (by_remainder_of_one, False),
         (by_number_of_program, False), (without_program, False), (of_two_axes, False),

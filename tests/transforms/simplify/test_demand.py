@@ -112,6 +112,25 @@ def test_calls_stay_for_what_the_function_does():
     assert calls == {"pure": False, "writes": True}
 
 
+def test_recursive_and_unknown_functions_may_do_anything():
+    model = parse(
+        """
+        module ()void -> {
+            tt.func @"ping" (%n : i32)i32 -> { %1 : i32 = tt.call %n @"pong"; tt.return %1; };
+            tt.func @"pong" (%n : i32)i32 -> { %1 : i32 = tt.call %n @"ping"; tt.return %1; };
+            tt.func @"kernel" (%n : i32)void -> {
+                %1 : i32 = tt.call %n @"ping";
+                %2 : i32 = tt.call %n @"unknown";
+                tt.return;
+            };
+            unreachable;
+        };"""
+    )
+    demand = Demand(model)
+    assert [op.result in demand.kept for op in model.functions()["kernel"].bodies[0].entry.ops] == [True, True, True]
+    assert [demand.has_effects(name) for name in ("ping", "pong", "unknown")] == [True, True, True]
+
+
 def test_functions_that_nothing_calls_are_the_roots():
     functions = MODULE.functions()
     assert [callees(op) for op in functions["kernel"].bodies[0].entry.ops] == [("pure",), ("writes",), ()]
