@@ -135,9 +135,9 @@ ERRORS = {
     "Pair(n, third=2)": ("'Pair' takes first, second; got 2 arguments", None),
     "Pair(second=2)": ("'Pair' takes first, second; got 1 arguments", None),
     "zg.store(p, [i for i in range(5000)][0])": ("an unrolled loop must have at most 4096 iterations; got more", "use"),
-    "zg.store(p, [i for i in range(n)][0])": ("only tuple comprehensions are supported: it must run over a tuple", None),
-    "zg.store(p, [i for i in p][0])": ("only tuple comprehensions are supported: it must run over a tuple", None),
-    "zg.store(p, [i for i in (1, 2) if n][0])": ("the condition of a comprehension must be known at compile time", None),
+    "zg.store(p, [i for i in range(n)][0])": ("only tuple comprehensions are supported", None),
+    "zg.store(p, [i for i in p][0])": ("only tuple comprehensions are supported", None),
+    "zg.store(p, [i for i in (1, 2) if n][0])": ("the condition of a comprehension must be known", None),
     "zg.reduce(t, 0, 3)": ("zg.reduce: 'combine_fn' must be a function of the language; got 3", "decorate the"),
 }  # fmt: skip
 
