@@ -13,9 +13,9 @@ from ziggurat.kernels.arguments import KernelSignature, check_options
 from ziggurat.kernels.models import PythonModels
 
 if TYPE_CHECKING:
-    from ziggurat.backend.cuda.binary import Binary
     from ziggurat.backend.cuda.driver import Loaded
     from ziggurat.backend.cuda.specialize import KernelParameter, Specialization
+    from ziggurat.compiler.builds import KernelBuild
     from ziggurat.kernels.kernel import Kernel
 
 
@@ -54,12 +54,13 @@ class LaunchRules:
         """The Triton model that a launch with these options runs on this machine."""
         return kernel.model_for(signature.with_options(options))
 
-    def binary(self, kernel: Kernel, spec: Specialization, shape: Sequence[Any]) -> Binary:
-        """The kernel compiled for a launch on a GPU; see `ziggurat.launches.gpu.binary_for`."""
-        from ziggurat.launches.gpu import binary_for
-
+    def build(self, kernel: Kernel, spec: Specialization, shape: Sequence[Any]) -> KernelBuild:
+        """The kernel to be compiled for a launch on a GPU; `shape` says which of its parameters take tuples."""
         with compiler.compiling:
-            return binary_for(kernel, spec, shape)
+            from ziggurat.compiler.builds import KernelBuild
+            from ziggurat.launches.gpu import model_of, options_of
+
+            return KernelBuild(model_of(kernel, spec, shape), options_of(kernel, spec), kernel.name)
 
     def result(
         self, kernel: Kernel, signature: KernelSignature, options: Mapping[str, Any], code: Loaded | None

@@ -14,7 +14,6 @@ from ziggurat.codemodel.gpu.options import LAUNCH_ONLY, SHARED_OPTIONS, CompileO
 from ziggurat.codemodel.op import Op
 from ziggurat.codemodel.recent import Recent
 from ziggurat.codemodel.types import ScalarType, Type
-from ziggurat.compiler.pipeline import compile_model
 from ziggurat.kernels.arguments import (
     MAX_SPECIALIZATIONS,
     KernelSignature,
@@ -30,6 +29,7 @@ if TYPE_CHECKING:
     from ziggurat.backend.cuda.driver import Loaded
     from ziggurat.backend.cuda.specialize import KernelParameter, Specialization
     from ziggurat.codemodel.numbers import Number
+    from ziggurat.compiler.builds import KernelBuild
     from ziggurat.kernels.kernel import Kernel
 
 
@@ -47,8 +47,12 @@ class GpuKernel(Launched):
         parameters = _parameters(kernel)
         self.parameters = _components(parameters, shape) if shape else parameters
 
+    def build(self, spec: Specialization, /) -> KernelBuild:
+        """The kernel to be compiled for arguments and options of a launch."""
+        return self.kernel.rules.build(self.kernel, spec, self.shape)
+
     def built(self, spec: Specialization, /) -> Binary:
-        return self.kernel.rules.binary(self.kernel, spec, self.shape)
+        return self.build(spec).binary
 
     def check_options(self, options: dict[str, Any], /) -> None:
         self.kernel.rules.check_options(self.kernel, options)
@@ -142,26 +146,6 @@ def _components(parameters: Sequence[KernelParameter], shape: Sequence[Any]) -> 
     return flat
 
 
-def binary_for(kernel: Kernel, spec: Specialization, shape: Sequence[Any] = ()) -> Binary:
-    """The kernel compiled for the arguments and options of a launch, or as the cache on disk has it. `shape` says which
-    of its parameters take tuples."""
-    from ziggurat.backend.cuda.cache import Cache
-    from ziggurat.backend.cuda.cache_keys import key
-
-    options = options_of(kernel, spec)
-    model = model_of(kernel, spec, shape)
-    cache = Cache()
-    digest = key(model, options)
-    binary = cache.get(digest)
-    if binary is None:
-        binary = compile_model(model, options, name=kernel.name).binary
-        cache.put(digest, binary)
-        return binary
-    from ziggurat.backend.cuda.places import placed_as
-
-    return placed_as(model, binary)
-
-
 def options_of(kernel: Kernel, spec: Specialization) -> CompileOptions:
     """The options of compilation of a launch. A constexpr parameter that has the name of an option is that option."""
     from ziggurat.backend.cuda.specialize import ConstantArgument
@@ -173,7 +157,7 @@ def options_of(kernel: Kernel, spec: Specialization) -> CompileOptions:
 
 
 def model_of(kernel: Kernel, spec: Specialization, shape: Sequence[Any] = ()) -> Op:
-    """The Triton model that is compiled for the arguments of a launch; `shape` is that of `binary_for`."""
+    """The Triton model that is compiled for the arguments of a launch; `shape` says which parameters take tuples."""
     signature, constants = signature_of(kernel, spec, shape)
     try:
         model = kernel.model_for(signature)

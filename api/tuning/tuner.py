@@ -7,15 +7,15 @@ import sys
 import time
 from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import closing, contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import attrs
 
 from ziggurat.backend.cuda import gpu_timing
 from ziggurat.backend.cuda.binary import Binary
-from ziggurat.backend.cuda.cache import Cache, TuningRecord, chosen
-from ziggurat.backend.cuda.cache_keys import compiler_version, key
-from ziggurat.backend.cuda.driver import current_device, on_device, stream_address
+from ziggurat.backend.cuda.cache import TuningRecord, chosen
+from ziggurat.backend.cuda.cache_keys import compiler_version
+from ziggurat.backend.cuda.driver import DriverCode, current_device, on_device, stream_address
 from ziggurat.backend.cuda.launch import devices_of, stream_of
 from ziggurat.backend.cuda.specialize import RunTime
 from ziggurat.backend.launch.grids import padded
@@ -23,7 +23,7 @@ from ziggurat.codemodel.errors import KernelRuntimeError, LaunchError, ZigguratE
 from ziggurat.codemodel.gpu.options import LAUNCH_ONLY, LAUNCH_OPTIONS
 from ziggurat.compiler.workers import LEAST, Job, compile_all
 from ziggurat.kernels.kernel import Grid, Kernel
-from ziggurat.launches.gpu import model_of, numbers_of, options_of
+from ziggurat.launches.gpu import GpuKernel, numbers_of
 from ziggurat.transforms.place.grid_cost import Launch
 from ziggurat.tuning.config import Config, labelled
 from ziggurat.tuning.keys import types_of
@@ -42,12 +42,11 @@ _NOT_MEASURED = ("stream", "check")
 
 @attrs.frozen
 class Compilation:
-    """A kernel to be compiled for a launch. `keep` takes the result, `values` are the run-time arguments where each is
-    one argument of the compiled code."""
+    """A kernel to be compiled for a launch. `keep` takes the result, `values` are the run-time arguments."""
 
     job: Job
     keep: Callable[[Binary], None]
-    values: Sequence[Any] | None
+    values: Sequence[Any]
 
 
 class Tuner:
@@ -188,7 +187,7 @@ class Tuner:
 
     def _job(self, label: str, compilation: Compilation) -> Job:
         """The job of a compilation, which computes the lower bound of the launch's time where times are comparable."""
-        if self.tuning.measure is not None or compilation.values is None:
+        if self.tuning.measure is not None:
             return compilation.job  # A measure need not be in milliseconds.
         sizes = self.kernel.sizes(self.grid, self.bounds[label])
         return attrs.evolve(
@@ -274,22 +273,23 @@ class Tuner:
 
 
 def compilation_of(kernel: Kernel, bound: Mapping[str, Any], options: dict[str, Any]) -> Compilation | None:
-    """The compilation of a kernel for a launch with these arguments and options; None if it is on disk."""
-    spec = kernel.dispatcher.specialization(tuple(bound.values()), options)
-    model, compile_options = model_of(kernel, spec), options_of(kernel, spec)
-    cache, digest = Cache(), key(model, compile_options)
-    if cache.get(digest) is not None:
+    """The compilation of a kernel for a launch with these arguments and options; None if it is on disk, or no worker
+    can compile it."""
+    launched, values, spec = kernel.dispatcher.specialization(tuple(bound.values()), options)
+    build = cast("GpuKernel", launched).build(spec)
+    if build.is_compiled or not build.is_own:
         return None
 
     def keep(binary: Binary) -> None:
-        cache.put(digest, binary)
-        kernel.dispatcher.offer(spec, binary)
+        build.keep(binary)
+        launched.compiled.setdefault(spec, DriverCode(binary))
 
-    values = None  # A tuple has several arguments.
-    if len(spec.arguments) == len(bound):
-        parts = zip(bound.values(), spec.arguments, strict=True)
-        values = [value for value, argument in parts if isinstance(argument, RunTime)]
-    return Compilation(Job(model, compile_options, kernel.name), keep, values)
+    parts = zip(values, spec.arguments, strict=True)
+    return Compilation(
+        Job(build.model, build.options, build.title),
+        keep,
+        [value for value, argument in parts if isinstance(argument, RunTime)],
+    )
 
 
 def _reason(error: ZigguratError) -> str:

@@ -166,16 +166,24 @@ class Dispatcher:
             self.kernel.launchers[grid] = launch
         return launch
 
-    def specialization(self, values: tuple[Any, ...], options: dict[str, Any]) -> Specialization:
-        """The specialization for arguments in the order of the parameters, and options."""
+    def specialization(
+        self, values: tuple[Any, ...], options: dict[str, Any]
+    ) -> tuple[Launched, tuple[Any, ...], Specialization]:
+        """The kernel that a launch with arguments in the order of the parameters, and options, runs; its arguments,
+        without tuples; and the specialization for them."""
         values = self._complete(values, ())
+        spread = self._spread(values)
+        if spread is not None:
+            return self._dispatcher_of(*spread[:2]).specialization(tuple(spread[2]), options)
         kinds = tuple(kind_of(v, p, self.name) for v, p in zip(values, self.parameters, strict=True))
         with driver.on_device(self._device_of(values)):
-            return self._specialization(values, kinds, options)
+            return self.kernel, values, self._specialization(values, kinds, options)
 
-    def offer(self, spec: Specialization, binary: Binary) -> None:
-        """Keep a kernel that was compiled elsewhere."""
-        self.kernel.compiled.setdefault(spec, driver.DriverCode(binary))
+    def _spread(self, values: tuple[Any, ...]) -> tuple[Any, Callable[[], Launched], list[Any]] | None:
+        """The result of `spread` for arguments with tuples; None where there are none."""
+        if any(isinstance(v, (tuple, list)) and not p.constexpr for v, p in zip(values, self.parameters, strict=True)):
+            return self.kernel.spread(values)
+        return None
 
     def _bind(self, x: Any, y: Any, z: Any, /, *arguments: Any, **keywords: Any) -> Any:
         names = [parameter.name for parameter in self.parameters]
@@ -207,12 +215,11 @@ class Dispatcher:
             name: tuple(cast("dict[str, Any]", x).items()) if type(x) is dict else x for name, x in options.items()
         }
         values = self._complete(values, more)
-        if any(isinstance(v, (tuple, list)) and not p.constexpr for v, p in zip(values, self.parameters, strict=True)):
-            spread = self.kernel.spread(values)
-            if spread is not None:
-                grid = computed_grid(x, self.name, self._named(values)) if y is None else (x, y, z)
-                keywords = options if stream is None else {**options, "stream": stream}
-                return self._dispatcher_of(*spread[:2]).at(grid)(*spread[2], **keywords)
+        spread = self._spread(values)
+        if spread is not None:
+            grid = computed_grid(x, self.name, self._named(values)) if y is None else (x, y, z)
+            keywords = options if stream is None else {**options, "stream": stream}
+            return self._dispatcher_of(*spread[:2]).at(grid)(*spread[2], **keywords)
         stream = options.pop("stream", stream)
         kinds = tuple(kind_of(v, p, self.name) for v, p in zip(values, self.parameters, strict=True))
         if any(kind.way == "host" for kind in kinds):

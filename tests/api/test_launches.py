@@ -8,7 +8,7 @@ import ziggurat as zg
 from ziggurat.backend.cuda import cache
 from ziggurat.backend.cuda.launch import Dispatcher
 from ziggurat.backend.cuda.specialize import MISSING, ConstantArgument, RunTime, Specialization
-from ziggurat.launches.gpu import GpuKernel, binary_for
+from ziggurat.launches.gpu import GpuKernel
 
 
 @pytest.fixture
@@ -36,7 +36,7 @@ def spec(n=None, block=32, **options):
 
 
 def test_a_kernel_is_compiled_for_the_arguments_and_the_options(kernel, store):
-    binary = binary_for(kernel, spec(num_warps=2))
+    binary = GpuKernel(kernel).built(spec(num_warps=2))
     assert (binary.name, binary.target, binary.num_warps) == ("shift", "sm_80", 2)
     assert [parameter.kind for parameter in binary.parameters] == ["ptr", "i32", "f32"]
     (signature,) = kernel._models
@@ -44,23 +44,23 @@ def test_a_kernel_is_compiled_for_the_arguments_and_the_options(kernel, store):
 
 
 def test_what_is_on_disk_is_not_compiled_again(kernel, store, monkeypatch):
-    first = binary_for(kernel, spec())
+    first = GpuKernel(kernel).built(spec())
     assert len(store.entries()) == 1
 
     def compiles(*_, **__):
         raise AssertionError("it was compiled again")
 
-    monkeypatch.setattr("ziggurat.launches.gpu.compile_model", compiles)
-    assert binary_for(kernel, spec()) == first
+    monkeypatch.setattr("ziggurat.compiler.pipeline.compile_model", compiles)
+    assert GpuKernel(kernel).built(spec()) == first
     with pytest.raises(AssertionError, match="compiled again"):
-        binary_for(kernel, spec(num_warps=8))
+        GpuKernel(kernel).built(spec(num_warps=8))
 
 
 def test_an_integer_whose_value_is_known_keeps_its_type_and_its_place(kernel, store):
-    binary = binary_for(kernel, spec(n=1))
+    binary = GpuKernel(kernel).built(spec(n=1))
     signatures = list(kernel._models)
     assert signatures[0].types[1] == zg.i32, "the model is that of any integer"
-    assert binary.code != binary_for(kernel, spec()).code
+    assert binary.code != GpuKernel(kernel).built(spec()).code
 
 
 def test_the_dispatcher_knows_the_parameters(kernel):

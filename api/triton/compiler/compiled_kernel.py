@@ -6,7 +6,7 @@ import functools
 import hashlib
 import itertools
 import re
-import time
+from collections import namedtuple
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -20,6 +20,7 @@ from ziggurat.codemodel.gpu.fragments import MAP_BYTES
 from ziggurat.codemodel.gpu.options import MAX_WARPS, CompileOptions, boolean
 from ziggurat.codemodel.op import Op
 from ziggurat.codemodel.types import ConstantType, TupleType
+from ziggurat.compiler.builds import KernelBuild
 from ziggurat.kernels.arguments import KernelSignature, leaves
 from ziggurat.kernels.kernel import run_time_names
 from ziggurat.triton import RELEASE, knobs
@@ -130,44 +131,31 @@ _STAGES: Final[dict[str, Callable[[CompiledKernel], Any]]] = {
 }
 
 
-@attrs.frozen
-class KernelMetadata:
-    """Facts about a compiled kernel. `shared` is in bytes."""
-
-    name: str
-    hash: str
-    target: GPUTarget
-    num_warps: int
-    num_stages: int
-    num_ctas: int
-    shared: int
-    maxnreg: int | None
-    enable_fp_fusion: bool
-    launch_pdl: bool
-    launch_cooperative_grid: bool
-    debug: bool
-    sanitize_overflow: bool
-    warp_size: int
-    backend_name: str
-    arch: str
-    cluster_dims: tuple[int, int, int] = (1, 1, 1)
-    tmem_size: int = 0
-    global_scratch_size: int = 0
-    global_scratch_align: int = 1
-    profile_scratch_size: int = 0
-    profile_scratch_align: int = 1
-    triton_version: str = RELEASE
-
-    def _asdict(self) -> dict[str, Any]:
-        return attrs.asdict(self, recurse=False)
+# The facts about a compiled kernel, with the defaults of those that no kernel has otherwise. `shared` is in bytes.
+_CONSTANT_FACTS: Final = {
+    "cluster_dims": (1, 1, 1), "tmem_size": 0, "global_scratch_size": 0, "global_scratch_align": 1,
+    "profile_scratch_size": 0, "profile_scratch_align": 1, "triton_version": RELEASE,
+}  # fmt: skip
+_SETTINGS: Final = (
+    "maxnreg", "launch_pdl", "launch_cooperative_grid", "debug", "sanitize_overflow", "warp_size", "backend_name",
+)  # fmt: skip
+_OWN_FACTS: Final = (
+    "name", "hash", "target", "num_warps", "num_stages", "num_ctas", "shared", "enable_fp_fusion", "arch",
+)  # fmt: skip
+KernelMetadata = namedtuple(
+    "KernelMetadata", (*_OWN_FACTS, *_SETTINGS, *_CONSTANT_FACTS), defaults=_CONSTANT_FACTS.values()
+)
 
 
-class CompiledKernel:
+class CompiledKernel(KernelBuild):
     """A kernel that is compiled for the types of its arguments and for options, as far as it is asked for.
 
     `asm` has the text of each stage: "ttir" (Triton's MLIR), "ttgir" (our GPU model), "llir", "ptx", "cubin" and
     "sass". `compiled[grid](…)` launches it with all arguments of the kernel.
     """
+
+    code: Loaded | None = None
+    announced = False  # Whether the hooks of loading were told.
 
     def __init__(
         self,
@@ -177,23 +165,23 @@ class CompiledKernel:
         launch_options: Mapping[str, Any],
     ) -> None:
         self.src = ASTSource.of(fn, signature)
-        self.options = options
-        self.launch_options = dict(launch_options)
+        self.options, self.launch_options = options, dict(launch_options)
         self.asm = TritonStages(self)
-        self.code: Loaded | None = None
-        # Whether the hooks of loading were told.
-        self.announced = False
         self.signature = signature
-        self._fn = fn
+        self._fn, self.title = fn, fn.name
 
     def __getstate__(self) -> dict[str, Any]:
         """A pickle has no stages and no launcher: they are made again where they are used."""
         return {name: value for name, value in vars(self).items() if name not in ("stages", "_launcher", "_native")}
 
     @functools.cached_property
-    def model(self) -> Op:
+    def model(self) -> Op:  # pyright: ignore[reportIncompatibleVariableOverride]
         """The Triton model, with the assertions that its options ask for; or the model of `ir_override`."""
         return self._own_model if self.override is None else self.override.model(self._own_model)
+
+    @property
+    def python(self) -> Op | None:  # pyright: ignore[reportIncompatibleVariableOverride]
+        return None if self._fn.fn is None else self._fn.model
 
     @property
     def model_to_run(self) -> core.Module:
@@ -225,37 +213,24 @@ class CompiledKernel:
 
     @functools.cached_property
     def stages(self) -> Compiled:
-        """The kernel with its models at every tier."""
-        from ziggurat.compiler.pipeline import compile_model
+        return super().stages if self.override is None else self.override.applied(super().stages)
 
-        python = None if self._fn.fn is None else self._fn.model
-        compiled = compile_model(self.model, self.options, python, name=self._fn.name)
-        return compiled if self.override is None else self.override.applied(compiled)
+    @property
+    def cache(self) -> Cache:
+        """The kernels on disk: in Triton's folder if a program names one, else in that of ziggurat."""
+        return cache_of_knobs()
 
-    @functools.cached_property
-    def binary(self) -> Binary:
-        """The kernel as the driver loads it, from the cache on disk or compiled now."""
-        from ziggurat.backend.cuda.places import placed_as
+    def kept(self) -> Binary | None:
+        return None if knobs.compilation.always_compile else super().kept()
 
-        times = [time.perf_counter()]
-        cache, _ = cache_of_knobs(), self.model
-        times.append(time.perf_counter())
-        entry = None if knobs.compilation.always_compile else cache.get(self.hash)
-        if entry is not None:
-            binary = placed_as(self.model, entry)
-        else:
-            binary = self.stages.binary
-            dumps.write(self)
-            if self._assembler:
-                from ziggurat.backend.ptx.sass import assembled
+    def compiled(self) -> Binary:
+        binary = super().compiled()
+        dumps.write(self)
+        if not self._assembler:
+            return binary
+        from ziggurat.backend.ptx.sass import assembled
 
-                code, _ = assembled(self.stages.ptx, binary.target, self._assembler)
-                binary = attrs.evolve(binary, code=code)
-            times.append(time.perf_counter())
-            cache.put(self.hash, binary)
-        times.append(time.perf_counter())
-        self._tell(times, entry is not None)
-        return binary
+        return attrs.evolve(binary, code=assembled(self.stages.ptx, binary.target, self._assembler)[0])
 
     @property
     def _assembler(self) -> tuple[str, ...]:
@@ -264,9 +239,8 @@ class CompiledKernel:
         return tuple(" ".join(text for text in texts if text).split())
 
     @property
-    def has_own_stages(self) -> bool:
-        """Whether options replace stages of the compiler."""
-        return bool(self._assembler) or self.override is not None
+    def is_own(self) -> bool:  # pyright: ignore[reportIncompatibleVariableOverride]
+        return not self._assembler and self.override is None
 
     def demand(self) -> None:
         """Compile now. Raises the errors of the kernel."""
@@ -329,26 +303,19 @@ class CompiledKernel:
 
         return Launcher(self.binary)
 
-    def _tell(self, times: Sequence[float], cache_hit: bool) -> None:
+    def note(self, times: Sequence[float], is_kept: bool) -> None:
         """Tell the listener of compilations how long the steps took."""
         listener = knobs.compilation.listener
         if listener is None:
             return
         steps = [round(1e6 * (end - start)) for start, end in itertools.pairwise(times)]
-        lowering = [] if cache_hit else [("ptx", steps[1])]
-        compile_times = knobs.CompileTimes(steps[0], lowering, 0 if cache_hit else steps[-1])
         listener(
             src=self.src,
             metadata={"hash": self.hash, "name": self.src.name, "target": _target(self.options.target)},
             metadata_group=self.metadata_group,
-            times=compile_times,
-            cache_hit=cache_hit,
+            times=knobs.CompileTimes(steps[0], [] if is_kept else [("ptx", steps[1])], 0 if is_kept else steps[2]),
+            cache_hit=is_kept,
         )
-
-    @property
-    def is_compiled(self) -> bool:
-        """Whether the kernel is compiled, in this process or on disk."""
-        return "binary" in vars(self) or cache_of_knobs().path(self.hash).exists()
 
     @functools.cached_property
     def hash(self) -> str:
@@ -372,10 +339,6 @@ class CompiledKernel:
     def metadata(self) -> KernelMetadata:
         """The name, the options, and the shared memory of the kernel."""
         binary, settings = self.binary, {**DEFAULTS, **self.launch_options}
-        names = (
-            "maxnreg", "launch_pdl", "launch_cooperative_grid", "debug",
-            "sanitize_overflow", "warp_size", "backend_name",
-        )  # fmt: skip
         return KernelMetadata(
             name=binary.symbol,
             hash=self.hash,
@@ -388,7 +351,7 @@ class CompiledKernel:
             global_scratch_size=binary.scratch,
             global_scratch_align=MAP_BYTES if binary.scratch else 1,
             arch=binary.target.removesuffix("a").replace("_", ""),
-            **{name: settings[name] for name in names},
+            **{name: settings[name] for name in _SETTINGS},
         )
 
     @property
@@ -400,7 +363,7 @@ class CompiledKernel:
     @property
     def metadata_group(self) -> dict[str, str]:
         """The files of the kernel in the cache on disk, by name."""
-        path = cache_of_knobs().path(self.hash)
+        path = self.cache.path(self.hash)
         return {f"{self.src.name}.kernel": str(path)} if path.exists() else {}
 
     @property
@@ -411,17 +374,17 @@ class CompiledKernel:
     @property
     def n_regs(self) -> int:
         """Registers of a thread."""
-        return self.stages.registers if self.code is None else self.code.registers
+        return (self.code or self.stages).registers
 
     @property
     def n_spills(self) -> int:
         """Registers of a thread that are spilled to local memory."""
-        return (self.stages.local_bytes if self.code is None else self.code.local_bytes) // 4
+        return (self.code or self.stages).local_bytes // 4
 
     @property
     def n_max_threads(self) -> int:
         """The largest number of threads that a CTA can have."""
-        return self.stages.max_threads if self.code is None else self.code.max_threads
+        return (self.code or self.stages).max_threads
 
     @property
     def function(self) -> int | None:

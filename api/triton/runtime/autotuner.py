@@ -8,7 +8,6 @@ from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final, cast
 
 from ziggurat.codemodel.errors import ResourceError, StaticAssertionError, TargetError, ZigguratError, warn
-from ziggurat.codemodel.types import ConstantType, TupleType
 from ziggurat.frontends.triton.triton_errors import as_triton
 from ziggurat.triton import knobs
 from ziggurat.triton._C.libtriton import get_cache_invalidating_env_vars
@@ -21,9 +20,7 @@ from ziggurat.tuning.pruning import check_top_k
 from ziggurat.tuning.tuned import Tuned, Tuning
 
 if TYPE_CHECKING:
-    from ziggurat.backend.cuda.binary import Binary
     from ziggurat.backend.cuda.cache import Records
-    from ziggurat.triton.compiler.compiled_kernel import CompiledKernel
     from ziggurat.tuning.tuned import Measure
     from ziggurat.tuning.tuner import Compilation, Tuner
 
@@ -295,28 +292,12 @@ class Autotuner(_Decorated):
         return cast("Any", times)[0] if isinstance(times, (list, tuple)) else times
 
     def compilation(self, config: Any, arguments: Sequence[Any], keywords: Mapping[str, Any]) -> Compilation | None:
-        from ziggurat.triton.compiler.compiled_kernel import cache_of_knobs
-        from ziggurat.tuning.tuner import Compilation, Job
-
-        if not hasattr(self.fn, "prepared"):
-            return None
-        settings = config.all_kwargs()
         if config.pre_hook is not None:
-            config.pre_hook(self.named(arguments, {**keywords, **settings}))
+            config.pre_hook(self.named(arguments, {**keywords, **config.all_kwargs()}))
         try:
-            compiled: CompiledKernel = self.fn.prepared(*arguments, **keywords, **settings)
+            return super().compilation(config, arguments, self.base.debugged(keywords))
         except (NotCompiled, TypeError, ValueError):  # The launch says the same.
             return None
-        if compiled.is_compiled or compiled.has_own_stages:
-            return None
-
-        def keep(binary: Binary) -> None:
-            cache_of_knobs().put(compiled.hash, binary)
-
-        typed = [*zip(self.bound(arguments, keywords, config).values(), compiled.signature.types, strict=True)]
-        has_tuples = any(isinstance(type_, TupleType) for _, type_ in typed)
-        values = None if has_tuples else [value for value, type_ in typed if not isinstance(type_, ConstantType)]
-        return Compilation(Job(compiled.model, compiled.options, compiled.src.name), keep, values)
 
     @property
     def is_quiet(self) -> bool:
@@ -386,10 +367,6 @@ class Heuristics(_Decorated):
         """Compile for arguments without a launch."""
         arguments = [*map(MockTensor.wrap_dtype, args)]
         return self.fn.run(*arguments, grid=grid, warmup=True, **{**kwargs, **self.computed(arguments, kwargs)})
-
-    def prepared(self, *args: Any, **kwargs: Any) -> CompiledKernel:
-        """The kernel for arguments, to be compiled; see `JITFunction.prepared`."""
-        return self.fn.prepared(*args, **{**kwargs, **self.computed(args, kwargs)})
 
 
 def heuristics(values: Mapping[str, Callable[[dict[str, Any]], Any]]) -> Callable[[Any], Heuristics]:

@@ -382,8 +382,7 @@ class JITFunction(Kernel, JITCallable):
         the kernel be compiled."""
         for hook in self.pre_run_hooks:
             hook(*args, **kwargs)
-        if "debug" not in self.by_name and self._debugs(kwargs.get("debug")):
-            kwargs["debug"] = True
+        kwargs = self.debugged(kwargs)
         sizes = _sizes(grid)
         if self.is_interpreted:
             return hooks.interpreted(functools.partial(self.launch, sizes), args, {**kwargs, "interpret": True})
@@ -410,7 +409,7 @@ class JITFunction(Kernel, JITCallable):
         A dtype of PyTorch stands for a tensor of it. Gives None if a hook does not let the kernel be compiled.
         """
         try:
-            kernel = self.prepared(*args, **kwargs)
+            kernel = self._prepared(args, kwargs, is_warmup=True)
         except hooks.NotCompiled:
             return None
         mode = active_mode.get()
@@ -419,17 +418,9 @@ class JITFunction(Kernel, JITCallable):
         kernel.demand()
         return kernel
 
-    def prepared(self, *args: Any, **kwargs: Any) -> CompiledKernel:
+    def _prepared(self, args: Sequence[Any], kwargs: Mapping[str, Any], is_warmup: bool) -> CompiledKernel:
         """The kernel for arguments, compiled when it is first needed. Raises `NotCompiled` as `compilation`."""
-        return self._prepared(args, kwargs, is_warmup=True)
-
-    def _prepared(self, args: Sequence[Any], kwargs: dict[str, Any], is_warmup: bool) -> CompiledKernel:
-        kwargs = dict(kwargs)
-        launch_options = {name: kwargs.pop(name) for name in [*kwargs] if name not in self.by_name}
-        if self._debugs(launch_options.get("debug")):
-            launch_options["debug"] = True
-        triton_options.check(launch_options, self)
-        bound = bind(self, args, kwargs, at_launch=True)
+        bound, launch_options = self._bound(args, self.debugged(kwargs))
         wrapped = {
             name: value if self.by_name[name].is_constexpr else MockTensor.wrap_dtype(value)
             for name, value in bound.items()
@@ -437,9 +428,11 @@ class JITFunction(Kernel, JITCallable):
         signature, _, _ = self.specialized(wrapped, hooks.any_array)
         return self.compilation(signature, launch_options, is_warmup)
 
-    def _debugs(self, option: bool | None) -> bool:
-        """Whether a launch with this option is debugged: by the process, the launch or else the kernel."""
-        return bool(knobs.runtime.debug or (self.debug if option is None else option))
+    def debugged(self, keywords: Mapping[str, Any]) -> dict[str, Any]:
+        """The keywords of a launch, with `debug=True` if the process, the launch or else the kernel asks for it."""
+        option = keywords.get("debug")
+        is_debugged = knobs.runtime.debug or (self.debug if option is None else option)
+        return {**keywords, **({"debug": True} if is_debugged and "debug" not in self.by_name else {})}
 
     # Compilations.
 

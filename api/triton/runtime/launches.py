@@ -19,7 +19,6 @@ from ziggurat.triton.runtime.tensors import is_host_tensor
 from ziggurat.triton.runtime.triton_options import check, compile_options
 
 if TYPE_CHECKING:
-    from ziggurat.backend.cuda.binary import Binary
     from ziggurat.backend.cuda.driver import Loaded
     from ziggurat.backend.cuda.specialize import KernelParameter, Specialization
     from ziggurat.triton.compiler.compiled_kernel import CompiledKernel
@@ -79,11 +78,11 @@ class TritonRules(LaunchRules):
             return own_model(kernel, signature, options)
         return kernel.compilation(signature, options).model_to_run
 
-    def binary(self, kernel: Any, spec: Specialization, shape: Sequence[Any]) -> Binary:
+    def build(self, kernel: Any, spec: Specialization, shape: Sequence[Any]) -> CompiledKernel:
         from ziggurat.launches.gpu import signature_of
 
         signature, _ = signature_of(kernel, spec, shape)
-        return kernel.compilation(signature, dict(spec.options), target=spec.target).binary
+        return kernel.compilation(signature, dict(spec.options), target=spec.target)
 
     def result(
         self, kernel: Any, signature: KernelSignature, options: Mapping[str, Any], code: Loaded | None
