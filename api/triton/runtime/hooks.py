@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 import attrs
 
 from ziggurat.codemodel.gpu.options import DEFAULT_OPTIONS
-from ziggurat.codemodel.types import ConstantType, ScalarType, Type, find_scalar
-from ziggurat.kernels.arguments import KernelSignature, components_of, constant_of
+from ziggurat.codemodel.types import ScalarType, Type, find_scalar
+from ziggurat.kernels.arguments import KernelSignature, components_of
 from ziggurat.triton import knobs
 from ziggurat.triton.backends.driver import torch_module
 from ziggurat.triton.runtime import triton_options
@@ -78,14 +78,11 @@ def written_specialization(fn: JITFunction, kernel: CompiledKernel, key: str) ->
     """The types and options that a kernel is compiled for as JSON, for `JITFunction.preload`."""
     import json
 
-    signature = kernel.signature
-    target = driver.active.get_current_target()
     return json.dumps(
         {
-            "name": fn.repr(None),
-            "target": attrs.asdict(target),
-            "types": [_text_of(type_) for type_ in signature.types],
-            "divisibility": signature.divisibility,
+            **_addressee(fn),
+            "types": [_text_of(type_) for type_ in kernel.signature.types],
+            "divisibility": kernel.signature.divisibility,
             "options": {name: value for name, value in kernel.launch_options.items() if name != "extern_libs"},
             "key": key,
         }
@@ -94,47 +91,40 @@ def written_specialization(fn: JITFunction, kernel: CompiledKernel, key: str) ->
 
 def read_specialization(fn: JITFunction, text: str) -> tuple[KernelSignature, dict[str, Any]]:
     """The signature and the options that `written_specialization` wrote. Raises `RuntimeError` for those of another
-    function or target."""
+    function or target, and for a function among the constants that another process has written."""
     import json
 
-    data = json.loads(text)
-    expected = {"name": fn.repr(None), "target": attrs.asdict(driver.active.get_current_target())}
-    for field, value in expected.items():
-        if data[field] != value:
-            raise RuntimeError(f"Specialization data is for {data[field]} but trying to preload for {value}")
-    types = tuple(_read(fn, name, type_) for name, type_ in zip(fn.arg_names, data["types"], strict=True))
-    return KernelSignature(types, tuple(data["divisibility"])), data["options"]
-
-
-# The functions that were written as constants, by their keys.
-_FUNCTIONS: dict[str, Any] = {}
-
-
-def _text_of(type_: Type) -> Any:
-    """The type of an argument as JSON: its text, or a constant in a dict."""
-    if not isinstance(type_, ConstantType):
-        return str(type_)
-    value = type_.value
-    if isinstance(value, Type):
-        function = getattr(value, "function", None)
-        if function is None:
-            return {"type": str(value)}
-        _FUNCTIONS[function.cache_key] = function
-        return {"function": function.cache_key}
-    return {"value": value}
-
-
-def _read(fn: JITFunction, name: str, text: Any) -> Type:
-    """The type that `_text_of` wrote. Raises `RuntimeError` for a function of another process."""
     from ziggurat.codemodel.text.parser import parse_values
 
-    if isinstance(text, str):
-        return parse_values(text)[0]
-    if "function" in text and text["function"] not in _FUNCTIONS:
-        raise RuntimeError(f"Specialization data has a function for '{name}' that this process does not know")
-    if "type" in text:
-        return constant_of(fn, name, parse_values(text["type"])[0])
-    return constant_of(fn, name, _FUNCTIONS[text["function"]] if "function" in text else text["value"])
+    data = json.loads(text)
+    for field, value in _addressee(fn).items():
+        if data[field] != value:
+            raise RuntimeError(f"Specialization data is for {data[field]} but trying to preload for {value}")
+    types: list[Type] = []
+    for name, text_of_type in zip(fn.arg_names, data["types"], strict=True):
+        if text_of_type.startswith("function ") and text_of_type not in _FUNCTIONS:
+            raise RuntimeError(f"Specialization data has a function for '{name}' that this process does not know")
+        types.append(_FUNCTIONS.get(text_of_type) or parse_values(text_of_type)[0])
+    return KernelSignature(tuple(types), tuple(data["divisibility"])), data["options"]
+
+
+def _addressee(fn: JITFunction) -> dict[str, Any]:
+    """The function and the target that specialization data is for."""
+    return {"name": fn.repr(None), "target": attrs.asdict(driver.active.get_current_target())}
+
+
+# The constants that are functions, by the texts that stand for them.
+_FUNCTIONS: dict[str, Type] = {}
+
+
+def _text_of(type_: Type) -> str:
+    """The type of an argument as text, which the parser reads unless it stands for a function."""
+    function = getattr(getattr(type_, "value", None), "function", None)
+    if function is None:
+        return str(type_)
+    text = f"function {function.cache_key}"
+    _FUNCTIONS[text] = type_
+    return text
 
 
 def default_target() -> str:

@@ -213,16 +213,23 @@ def test_what_was_compiled_is_compiled_again_from_its_record():
     calls: list[str] = []
 
     @triton.jit
-    def keep(out_ptr, n: tl.constexpr):
-        tl.store(out_ptr, n)
+    def negated(x):
+        return -x
+
+    @triton.jit
+    def keep(out_ptr, n: tl.constexpr, text: tl.constexpr, change: tl.constexpr, pair, scale):
+        tl.store(out_ptr, change(n + pair[0] + scale) if text == "a" else pair[1])
 
     triton.knobs.runtime.jit_cache_hook = lambda **arguments: calls.append(arguments["compile"]["specialization_data"])
     try:
-        compiled = keep.warmup(np.zeros(1, np.int32), 5, grid=(1,))
+        compiled = keep.warmup(np.zeros(1, np.float32), 5, "a", negated, (32, None), 0.5, grid=(1,), num_warps=2)
     finally:
         triton.knobs.runtime.jit_cache_hook = None
     keep.device_caches[0][0].clear()
-    assert keep.preload(calls[0]).hash == compiled.hash
+    again = keep.preload(calls[0])
+    assert again.hash == compiled.hash and again.signature == compiled.signature and again is not compiled
+    with pytest.raises(RuntimeError, match="has a function for 'change' that this process does not know"):
+        keep.preload(calls[0].replace("function ", "function 0"))
     with pytest.raises(RuntimeError, match="Specialization data is for"):
         scale.preload(calls[0])
 
