@@ -17,7 +17,7 @@ def torch_module() -> Any:
 
 
 class DriverBase:
-    """The functions of a machine. The current device and its stream are those of PyTorch."""
+    """The functions of a machine, which programs ask for. Those here are of a machine without a GPU."""
 
     @classmethod
     def is_active(cls) -> bool:
@@ -25,24 +25,24 @@ class DriverBase:
         raise NotImplementedError
 
     def get_current_target(self) -> GPUTarget:
-        raise NotImplementedError
+        return GPUTarget("cpu", 0, 32)
 
     def get_active_torch_device(self) -> Any:
         """The device of PyTorch that tensors are made on."""
-        raise NotImplementedError
+        return torch_module().device("cpu")
 
     def get_current_device(self) -> int:
-        raise NotImplementedError
+        return 0
 
     def set_current_device(self, device: int) -> None:
-        raise NotImplementedError
+        pass
 
     def get_current_stream(self, device: int | None = None) -> int:
         """The address of the current stream of a device."""
-        raise NotImplementedError
+        return 0
 
     def get_device_capability(self, device: int | None = None) -> tuple[int, int]:
-        raise NotImplementedError
+        return 0, 0
 
     def get_device_interface(self) -> Any:
         """A module with `synchronize` and `Event`, such as `torch.cuda`."""

@@ -63,30 +63,12 @@ class HostDriver(DriverBase):
     def is_active(cls) -> bool:
         return not _has_gpu()
 
-    def get_current_target(self) -> GPUTarget:
-        return GPUTarget("cpu", 0, 32)
-
-    def get_active_torch_device(self) -> Any:
-        return torch_module().device("cpu")
-
-    def get_current_device(self) -> int:
-        return 0
-
-    def set_current_device(self, device: int) -> None:
-        pass
-
-    def get_current_stream(self, device: int | None = None) -> int:
-        return 0
-
-    def get_device_capability(self, device: int | None = None) -> tuple[int, int]:
-        return 0, 0
-
     def get_device_interface(self) -> Any:
         return SimpleNamespace(synchronize=lambda: None, Event=HostEvent, current_device=self.get_current_device)
 
     @functools.cached_property
     def utils(self) -> Any:
-        return SimpleNamespace(get_device_properties=_host_properties)
+        return SimpleNamespace(get_device_properties=lambda device: dict(_H100))
 
 
 class HostEvent:
@@ -124,10 +106,6 @@ def _device_properties(device: int) -> dict[str, int]:
     """The properties of a GPU by the names that Triton gives them."""
     properties = _cuda().Device(device)
     return {name: properties.attribute(attribute) for name, attribute in _PROPERTIES.items()}
-
-
-def _host_properties(device: int) -> dict[str, int]:
-    return dict(_H100)
 
 
 def _has_gpu() -> bool:

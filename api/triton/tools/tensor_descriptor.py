@@ -63,7 +63,7 @@ class TensorDescriptor(descriptors.TensorDescriptor):
 
     def __setattr__(self, name: str, value: Any) -> None:
         own = vars(self)
-        if name in _FIELDS and not own.get("_making"):
+        if name in _FIELDS:
             fields = {field: own[field] for field in _FIELDS}
             own.clear()
             own.update(fields)
@@ -71,23 +71,15 @@ class TensorDescriptor(descriptors.TensorDescriptor):
 
     def __getattr__(self, name: str) -> Any:
         own = vars(self)
-        if name not in _MADE or own.get("_making") or "base" not in own:
+        if name not in _MADE or "base" not in own:
             raise AttributeError(name)
-        own["_making"] = True
-        fields = {field: own[field] for field in _FIELDS}
+        block, shape, strides = map(tuple, (self.block_shape, self.shape, self.strides))
+        plain = object.__new__(descriptors.TensorDescriptor)
         try:
-            descriptors.TensorDescriptor.__init__(
-                self,
-                self.base,
-                tuple(self.block_shape),
-                shape=tuple(self.shape),
-                strides=tuple(self.strides),
-                padding=self.padding,
-            )
-        finally:
-            own.update(fields)
-            del own["_making"]
-        return object.__getattribute__(self, name)
+            plain.__init__(self.base, block, shape=shape, strides=strides, padding=self.padding)
+        finally:  # The array is known even where the block does not fit.
+            own.update({**vars(plain), **{field: own[field] for field in _FIELDS}})
+        return own[name]
 
     def __repr__(self) -> str:
         return f"TensorDescriptor({', '.join(f'{field}={getattr(self, field)!r}' for field in _FIELDS[1:])})"
