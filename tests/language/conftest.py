@@ -21,7 +21,9 @@ from typing import Any
 
 import ml_dtypes
 import numpy as np
+import numpy_calls
 import pytest
+from numpy_calls import DTYPES
 
 import ziggurat as zg
 from ziggurat.backend.reference.run import run
@@ -33,13 +35,6 @@ from ziggurat.transforms.early_exits import early_exits
 
 Array = np.ndarray[Any, Any]
 
-DTYPES: dict[str, np.dtype[Any]] = {
-    "i1": np.dtype(np.bool_), "i8": np.dtype(np.int8), "i16": np.dtype(np.int16), "i32": np.dtype(np.int32),
-    "i64": np.dtype(np.int64), "u8": np.dtype(np.uint8), "u16": np.dtype(np.uint16), "u32": np.dtype(np.uint32),
-    "u64": np.dtype(np.uint64), "f16": np.dtype(np.float16), "bf16": np.dtype(ml_dtypes.bfloat16),
-    "f32": np.dtype(np.float32), "f64": np.dtype(np.float64), "f8e4m3": np.dtype(ml_dtypes.float8_e4m3fn),
-    "f8e5m2": np.dtype(ml_dtypes.float8_e5m2),
-}  # fmt: skip
 NAMES = {dtype: name for name, dtype in DTYPES.items()}
 
 _numbers = itertools.count()
@@ -294,30 +289,6 @@ def computed(
     return model
 
 
-def telling(name: str) -> Array:
-    """Test values of a dtype: all values of 8-bit types; the extremes and some others of wider types."""
-    dtype = DTYPES[name]
-    if name == "i1":
-        return np.array([False, True])
-    if dtype.itemsize == 1:
-        return np.arange(256, dtype=np.uint8).view(dtype)
-    if dtype.kind in "iu":
-        info = np.iinfo(dtype)
-        some = [0, 1, 2, 3, 7, 10, 100, info.max // 3, info.max - 1, info.max, info.min]
-        return np.array([*some, *([-1, -2, -3, -7, -100, info.min + 1] if info.min else [])], dtype)
-    info = ml_dtypes.finfo(dtype)
-    sizes = [float(x) for x in (info.smallest_subnormal, info.smallest_normal, info.max, info.eps)]
-    some = [0.0, 1.0, 1.5, 2.0, 3.0, 0.1, 7.25, 100.0, *sizes, 1 + sizes[3], 0.75 * sizes[2], np.inf, np.nan]
-    return np.array([*some, *(-x for x in some)], np.float64).astype(dtype)
-
-
-def padded(*arrays: Array, programs: int = 2) -> list[Array]:
-    """Arrays as rows, one for each program, of a power of two elements, padded with the first elements."""
-    count = max(len(array) for array in arrays)
-    width = 1 << max(0, -(-count // programs) - 1).bit_length()
-    return [np.resize(array, programs * width).reshape(programs, width) for array in arrays]
-
-
 @pytest.fixture(scope="session")
 def compute() -> Callable[..., Any]:
     """See `computed`."""
@@ -381,14 +352,14 @@ def without_exits(model: Op) -> Op:
 
 @pytest.fixture(scope="session")
 def values() -> Callable[[str], Array]:
-    """See `telling`."""
-    return telling
+    """See `numpy_calls.values`."""
+    return numpy_calls.values
 
 
 @pytest.fixture(scope="session")
 def rows() -> Callable[..., list[Array]]:
-    """See `padded`."""
-    return padded
+    """See `numpy_calls.rows`."""
+    return numpy_calls.rows
 
 
 @pytest.fixture(scope="session")

@@ -8,80 +8,59 @@ import pytest
 import ziggurat as zg
 
 
-@zg.function
-def affine(x, a=2, *, b=1):
-    return zg.add(zg.mul(x, a), b)
+def summing(number):
+    @zg.function
+    def combine(a, b):
+        return a + b + number
+
+    @zg.function
+    def summed(x):
+        return zg.reduce(x, 0, combine), zg.associative_scan(x, 0, combine)
+
+    return summed
 
 
-@zg.function
-def swap(pair, flag):
-    """Tuples in and out."""
-    first, second = pair
-    return (second, first) if flag else (first, second)
+def test_functions_of_one_name_get_different_symbols(compute):
+    """Two closures share their name and their argument types, and others are called as functions of the library."""
 
+    @zg.function
+    def sum(a, b):
+        return zg.maximum(a, b)
 
-@zg.function
-def combined(x, f: zg.constexpr, axis=0):
-    """A function of its own as an argument."""
-    return zg.reduce(x, axis, f)
-
-
-@zg.function
-def larger(a, b):
-    return zg.maximum(a, b)
-
-
-@zg.function
-def maximum_of(x):
-    """An argument of any shape, a scalar included."""
-    if x.shape == ():
-        return x
-    else:
+    @zg.function
+    def reduce_sum(x, axis: zg.constexpr):
         return zg.max(x)
 
+    by_one, ten = summing(1), summing(10)
 
-def test_functions(compute):
-    x = np.arange(16, dtype=np.float32).reshape(2, 8) - 3
-    s = np.array([3, -4], np.int32)
+    @zg.function
+    def first(x):
+        return by_one(x)
+
+    @zg.function
+    def second(x):
+        return ten(x)
+
+    x = np.arange(16, dtype=np.int32).reshape(2, 8)
+    running = np.cumsum(x, 1, np.int32)
     compute(
         """
-        a = affine(x)
-        b = affine(x, b=x, a=3)
-        c = affine(s, s, b=0.5)
-        d, e = swap((x, s), s > 0) if False else swap((s, 7), s > 0)
-        f = combined(x, larger)
-        g = maximum_of(x) + maximum_of(s) + maximum_of(zg.reshape(x, (2, 4)))
-        h = affine(zg.reshape(x, (4, 2)), b=zg.arange(0, 2))
-        i = combined(f=larger, axis=1, x=zg.reshape(x, (4, 2)))
-        """,
-        {"x": x, "s": s},
-        {
-            "a": x * 2 + 1, "b": x * 3 + x, "c": (s * s).astype(np.float32) + np.float32(0.5),
-            "d": np.where(s > 0, 7, s).astype(np.int32),
-            "e": np.where(s > 0, s, 7).astype(np.int32), "f": x.max(1), "g": (2 * x.max(1) + s).astype(np.float32),
-            "h": x.reshape(2, 4, 2) * 2 + np.arange(2, dtype=np.float32), "i": x.reshape(2, 4, 2).max(2),
-        },
-        affine=affine, swap=swap, combined=combined, larger=larger, maximum_of=maximum_of,
-    )  # fmt: skip
-
-
-def test_variables_of_other_dtypes_in_straight_lines(compute):
-    """A variable keeps its shape, not its dtype, where control flow does not meet."""
-    x = np.array([[3, -5, 7, 100]], np.int8)
-    compute(
-        """
-        y = x
-        y = zg.cast(y, zg.i32)
-        y = zg.mul(y, 100)
-        y = zg.mul(y, 0.5)
-        n = 3
-        n = n * 2.5
-        n = zg.cast(n, zg.i32)
-        z = zg.add(y, n)
+        a, e = first(x)
+        b, f = second(x)
+        c = zg.sum(x)
+        d = zg.reduce(x, 0, mine)
+        g = zg.associative_scan(x, 0, mine)
+        h = zg.cumsum(x)
+        i = reduce_sum(x, 0)
         """,
         {"x": x},
-        {"y": x.astype(np.float32) * 50, "z": x.astype(np.float32) * 50 + 7},
-    )
+        {
+            "a": running[:, -1] + 7, "b": running[:, -1] + 70, "c": running[:, -1], "d": x.max(1),
+            "e": running + np.arange(8, dtype=np.int32), "f": running + 10 * np.arange(8, dtype=np.int32), "g": x,
+            "h": running, "i": x.max(1),
+        },
+        first=first, second=second, mine=sum, reduce_sum=reduce_sum,
+    )  # fmt: skip
 
 
 def test_a_variable_of_different_types_is_an_error_only_where_it_is_read(kernel, launch):

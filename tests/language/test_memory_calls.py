@@ -223,19 +223,6 @@ def test_compare_and_swap(name, kernel, launch, dtypes):
     assert x.tobytes() == np.array(state, dtype).tobytes() and actual.tobytes() == old.tobytes()
 
 
-@pytest.mark.parametrize("op", [*ATOMICS, "cas"])
-def test_dtypes_that_atomics_lack(op, kernel, dtypes):
-    call = f"zg.atomic_{op}(x_ptr, {'zg.load(x_ptr), ' if op == 'cas' else ''}zg.load(x_ptr))"
-    try_it = kernel(f"def try_it(x_ptr):\n    {call}\n")
-    allowed = (*INTS, "i16", "u16", "f16", "bf16", "f32", "f64") if op == "cas" else atomic_dtypes(op)
-    for name in ALL:
-        if name not in allowed:
-            with pytest.raises(zg.KernelTypeError, match=f"atomic_{op}"):
-                try_it.triton(zg.ptr(getattr(zg, name)))
-        else:
-            zg.verify(try_it.triton(zg.ptr(getattr(zg, name))))
-
-
 def test_a_lock(kernel, launch):
     """Programs one after the other through a spinning lock, and a counter."""
     count = kernel("""
@@ -309,3 +296,27 @@ def test_masked_loads_of_an_empty_array(kernel):
         out = np.zeros(4, dtype)
         loads[(1,)](np.zeros(0, dtype), out, interpret=True)
         assert out.tolist() == [dtype(7)] * 4
+
+
+def test_pointers_are_reshaped_too(kernel, launch):
+    turn = kernel("""
+    def turn(x_ptr, y_ptr):
+        at = zg.add(zg.mul(zg.expand(zg.arange(0, 4), 1), 8), zg.expand(zg.arange(0, 8), 0))
+        sources = zg.add(x_ptr, at)
+        zg.store(zg.trans(zg.add(y_ptr, at)), zg.load(zg.trans(sources)))
+        cube = zg.load(zg.permute(zg.reshape(sources, (8, 2, 2)), 2, 0, 1))
+        zg.store(zg.add(zg.add(y_ptr, 32), zg.arange(0, 32)), zg.ravel(cube))
+    """)
+    x, y = np.arange(32, dtype=np.float64), np.zeros(64)
+    launch(turn, 1, [x, y])
+    assert (y[:32] == x).all() and (y[32:] == x.reshape(8, 2, 2).transpose(2, 0, 1).ravel()).all()
+
+
+def test_gather_out_of_range_names_the_index(kernel):
+    wrong = kernel("""
+    def wrong(i_ptr, y_ptr):
+        at = zg.arange(0, 4)
+        zg.store(zg.add(y_ptr, at), zg.gather(at, zg.load(zg.add(i_ptr, at)), 0))
+    """)
+    with pytest.raises(zg.KernelRuntimeError, match="gathers at index 4; it must be from 0 to 3"):
+        wrong[(1,)](np.array([0, 1, 4, 2], np.int32), np.zeros(4, np.int32))
