@@ -149,17 +149,21 @@ def applied_text(name: str, values: Sequence[str]) -> Part:
 class Phrase:
     """A sentence that languages have in words of their own, with `{name}` for a part. Calling it gives the message.
 
-    A language without words of its own has those of explicit calls. A dtype among the parts is written as a kernel
-    names it; a type of a run-time value is given as a text, such as that of `say`.
+    A language without words of its own has those of explicit calls, with its own prefix of calls. A dtype among the
+    parts is written as a kernel names it; a type of a run-time value is given as a text, such as that of `say`.
     """
 
     zg: str
     tl: str | None = None
     c: str | None = None
 
+    def text(self, words: Words) -> str:
+        """The sentence for a language, with the names of its parts."""
+        return getattr(self, words.language) or self.zg.replace("zg.", words.call(""))
+
     def __call__(self, **parts: Any) -> Part:
         def write(words: Words) -> str:
             named = {name: _written(part, words, words.dtype) for name, part in parts.items()}
-            return (getattr(self, words.language) or self.zg).format(**words.nouns, **named)
+            return self.text(words).format(**words.nouns, **named)
 
         return Part(write)

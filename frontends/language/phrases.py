@@ -70,35 +70,24 @@ INDEX_TENSOR: Final = Phrase(
     tl="use x[:, None] to add an axis, tl.gather to pick elements",
     c="use x[:, newaxis] to add an axis, gather to pick elements",
 )
-TRANSPOSE: Final = Phrase(
-    zg="exchange rows and columns with zg.trans", tl="exchange rows and columns with tl.trans",
-    c="exchange rows and columns with ^x",
-)  # fmt: skip
-AXIS_LAST: Final = Phrase(
-    zg="move the axis to the end with zg.trans", tl="move the axis to the end with tl.trans",
-    c="move the axis to the end with trans",
-)  # fmt: skip
+TRANSPOSE: Final = Phrase(zg="exchange rows and columns with zg.trans", c="exchange rows and columns with ^x")
+AXIS_LAST: Final = Phrase(zg="move the axis to the end with zg.trans")
 POWER_OF_TWO: Final = Phrase(
     zg="use {power} (zg.next_power_of_2({size})) and mask what is beyond",
     tl="use {power} (triton.next_power_of_2({size})) and mask what is beyond",
     c="use {power} and mask what is beyond",
 )
 RANGE_OF_TWO: Final = Phrase(
-    zg="use {call}({start}, {end}) and mask what is beyond", tl="use {call}({start}, {end}) and mask what is beyond",
-    c="use {start} ... {end} and mask what is beyond",
-)  # fmt: skip
+    zg="use {call}({start}, {end}) and mask what is beyond", c="use {start} ... {end} and mask what is beyond"
+)
 MOVE_RANGE: Final = Phrase(
     zg="add the start to smaller numbers: zg.add(zg.cast(zg.arange(0, {count}), zg.i64), {start})",
     tl="add the start to smaller numbers: tl.arange(0, {count}).to(tl.int64) + {start}",
     c="add the start to smaller numbers: (long)(0 ... {count}) + {start}",
 )
-FIRST_SUM: Final = Phrase(
-    zg="begin with zg.zeros({shape}, {dtype})", tl="begin with tl.zeros({shape}, {dtype})",
-    c="begin with {dtype} c{sizes} = 0",
-)  # fmt: skip
+FIRST_SUM: Final = Phrase(zg="begin with zg.zeros({shape}, {dtype})", c="begin with {dtype} c{sizes} = 0")
 FINAL_TYPE: Final = Phrase(
     zg="give it its final type before the loop: {name} = zg.full({shape}, {value}, {dtype})",
-    tl="give it its final type before the loop: {name} = tl.full({shape}, {value}, {dtype})",
     c="give it its final type before the loop: {dtype} {name}{sizes} = {value}",
 )
 ANY_OF_BITS: Final = Phrase(
@@ -124,12 +113,10 @@ BLOCK_POINTER: Final = Phrase(
 )
 CHECK_BY_MASK: Final = Phrase(
     zg="use a mask, and `other` for what it leaves out; or a block pointer (zg.make_block_ptr)",
-    tl="use a mask, and `other` for what it leaves out; or a block pointer (tl.make_block_ptr)",
     c="use a mask, *?(mask) p; or a block pointer (make_block_ptr)",
 )
 INDEX_POINTER: Final = Phrase(
     zg="write zg.load(p + i) to read an element, zg.store(p + i, x) to write one",
-    tl="write tl.load(p + i) to read an element, tl.store(p + i, x) to write one",
     c="write *(p + i) to read or write an element",
 )
 LOAD_POINTER: Final = Phrase(
@@ -142,19 +129,11 @@ GET_DESCRIPTOR: Final = Phrase(
     tl="launch with TensorDescriptor.from_tensor(array, block), or make one with tl.make_tensor_descriptor",
     c="make one with make_tensor_descriptor",
 )
-ATOMIC_ON_POINTERS: Final = Phrase(
-    zg="use zg.atomic_… on pointers to the elements", tl="use tl.atomic_… on pointers to the elements",
-    c="use atomic_… on pointers to the elements",
-)  # fmt: skip
-STORE_RESULTS: Final = Phrase(
-    zg="store results with zg.store", tl="store results with tl.store", c="store results: *p = x"
-)
+ATOMIC_ON_POINTERS: Final = Phrase(zg="use zg.atomic_… on pointers to the elements")
+STORE_RESULTS: Final = Phrase(zg="store results with zg.store", c="store results: *p = x")
 
 # Hints: constants, functions and loops.
-MAKE_CONSTANT: Final = Phrase(
-    zg="pass a literal, or make it a zg.constexpr parameter", tl="pass a literal, or make it a tl.constexpr parameter",
-    c="write a number, or a macro",
-)  # fmt: skip
+MAKE_CONSTANT: Final = Phrase(zg="pass a literal, or make it a zg.constexpr parameter", c="write a number, or a macro")
 CONSTANT_BOUND: Final = Phrase(
     zg="use range, or make the bound a zg.constexpr parameter", tl="use range, or make the bound a tl.constexpr",
     c="write a number, or a macro",
@@ -171,41 +150,24 @@ NAME_FUNCTION: Final = Phrase(
 )
 LOOP_BOUNDS: Final = Phrase(
     zg="use range(…), zg.range(…) or zg.static_range(…) to count, or a tuple to run over its items",
-    tl="use range(…), tl.range(…) or tl.static_range(…) to count, or a tuple to run over its items",
     c="write for (int i = 0; i < n; i += 1)",
 )
 STATIC_ASSERT: Final = Phrase(
-    zg="write zg.static_assert(condition, message), without a tuple",
-    tl="write tl.static_assert(condition, message), without a tuple",
-    c="write static_assert(condition, message)",
+    zg="write zg.static_assert(condition, message), without a tuple", c="write static_assert(condition, message)"
 )
-PRINT_CONSTANTS: Final = Phrase(
-    zg="use zg.static_print to print constants while the kernel is compiled",
-    tl="use tl.static_print to print constants while the kernel is compiled",
-    c="use static_print to print constants while the kernel is compiled",
-)
+PRINT_CONSTANTS: Final = Phrase(zg="use zg.static_print to print constants while the kernel is compiled")
 PROPERTIES: Final = Phrase(
     zg="values have .shape and .dtype, dtypes of pointers have .element_ty; calls are zg.<name>(x)",
-    tl="values have .shape and .dtype, dtypes of pointers have .element_ty; calls are tl.<name>(x)",
     c="a value has no members",
 )
 
 # Constructs of Python.
-NO_EXCEPTIONS: Final = Phrase(
-    zg="kernels have no exceptions; check with zg.device_assert or zg.static_assert",
-    tl="kernels have no exceptions; check with tl.device_assert or tl.static_assert",
-)
-RETURN_RESULT: Final = Phrase(
-    zg="return the value, or store it through a pointer with zg.store",
-    tl="return the value, or store it through a pointer with tl.store",
-)
+NO_EXCEPTIONS: Final = Phrase(zg="kernels have no exceptions; check with zg.device_assert or zg.static_assert")
+RETURN_RESULT: Final = Phrase(zg="return the value, or store it through a pointer with zg.store")
 NAME_TYPE: Final = Phrase(
     zg="name a type alone: zg.f32, zg.ptr(zg.f32) …", tl="name a type alone: tl.float32", c="name a type alone: float"
 )
-BY_INDEX: Final = Phrase(
-    zg="loop over the index: for i in zg.static_range(len(a)), with the items a[i]",
-    tl="loop over the index: for i in tl.static_range(len(a)), with the items a[i]",
-)
+BY_INDEX: Final = Phrase(zg="loop over the index: for i in zg.static_range(len(a)), with the items a[i]")
 
 # Messages that programs of Triton look for by their words.
 AXIS_OUTSIDE: Final = Phrase(

@@ -254,22 +254,14 @@ NAMED = dict(all_phrases())
 @pytest.mark.parametrize("name", NAMED)
 def test_a_phrase_names_calls_that_its_language_has(name: str):
     phrase = NAMED[name]
-    for text, prefix, module in ((phrase.zg, "zg", zg), (phrase.tl or phrase.zg, "tl", tl)):
+    for text, prefix, module in ((phrase.zg, "zg", zg), (phrase.text(TRITON), "tl", tl)):
         for member in re.findall(rf"\b{prefix}\.(\w+)", text):
             assert member.endswith("_") or hasattr(module, member), f"{prefix} has no {member}"
-    for member in re.findall(r"\btriton\.(\w+)", phrase.tl or ""):
+    for member in re.findall(r"\btriton\.(\w+)", phrase.text(TRITON)):
         assert hasattr(triton, member)
-    assert not FOREIGN["tl"].search(phrase.tl or phrase.zg) and not FOREIGN["zg"].search(phrase.zg)
+    assert not FOREIGN["tl"].search(phrase.text(TRITON)) and not FOREIGN["zg"].search(phrase.zg)
     for member in re.findall(r"(?<![.\w])([a-z]\w+)\((?![…)])", phrase.c or ""):
         assert call_of(member, 1) is not None, f"C has no {member}"
-
-
-@pytest.mark.parametrize("name", [name for name in NAMED if name.startswith(phrases.__name__)])
-def test_a_hint_that_names_calls_is_in_each_language(name: str):
-    phrase = NAMED[name]
-    is_of_python = name.rpartition(".")[2] in ("NO_EXCEPTIONS", "RETURN_RESULT", "BY_INDEX")
-    if "zg." in phrase.zg:
-        assert phrase.tl is not None and (phrase.c is not None or is_of_python)
 
 
 def test_a_message_keeps_its_parts_until_the_language_is_known():
@@ -279,6 +271,12 @@ def test_a_message_keeps_its_parts_until_the_language_is_known():
     assert error.summary == "a sum of a tensor, <[16], fp32> here" and error.hint == "use a / b"
     error.say_in(WORDS)  # The language that is nearer to the place came first.
     assert error.summary == "a sum of a tensor, <[16], fp32> here"
+
+
+def test_a_sentence_that_languages_share_has_the_prefix_of_each():
+    text = phrases.PRINT_CONSTANTS()
+    for words, call in ((EXPLICIT_WORDS, "zg.static_print"), (TRITON, "tl.static_print"), (WORDS, "static_print")):
+        assert text.in_words(words) == f"use {call} to print constants while the kernel is compiled"
 
 
 def test_the_text_of_a_message_is_that_of_explicit_calls():
