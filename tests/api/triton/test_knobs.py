@@ -1,0 +1,250 @@
+"""Settings by name, their environment variables, and the defaults of Triton's functions."""
+
+import inspect
+import os
+
+import numpy as np
+import pytest
+
+import ziggurat.triton as triton
+import ziggurat.triton.language as tl
+from ziggurat.codemodel.errors import ZigguratWarning
+from ziggurat.triton import knobs
+from ziggurat.triton.runtime import _async_compile, cache, jit
+from ziggurat.triton.runtime.driver import HostEvent
+
+
+class Settings(knobs.base_knobs):
+    text = knobs.env_str("ZIGGURAT_TEST_TEXT", "none")
+    number = knobs.env_int("ZIGGURAT_TEST_NUMBER", 3)
+    count = knobs.env_int("ZIGGURAT_TEST_COUNT")
+    flag = knobs.env_bool("ZIGGURAT_TEST_FLAG")
+    wish = knobs.env_opt_bool("ZIGGURAT_TEST_WISH")
+    path = knobs.env_str_callable_default("ZIGGURAT_TEST_PATH", lambda: "computed")
+    kind = knobs.env_class("ZIGGURAT_TEST_KIND", "CacheManager")
+
+
+@pytest.fixture
+def settings(monkeypatch: pytest.MonkeyPatch) -> Settings:
+    for knob in Settings().knob_descriptors.values():
+        monkeypatch.setenv(knob.key, "")  # The variables are as before after the test.
+        monkeypatch.delenv(knob.key)
+    return Settings()
+
+
+def test_defaults_variables_and_assigned_values(settings, monkeypatch):
+    defaults = {
+        "text": "none", "number": 3, "count": 0, "flag": False, "wish": None, "path": "computed", "kind": None,
+    }  # fmt: skip
+    assert settings.knobs == defaults
+    for name, text, value in (
+        ("text", "a", "a"), ("number", "-7", -7), ("flag", "On", True), ("flag", "0", False), ("wish", "yes", True),
+        ("wish", "no", False), ("path", "/p", "/p"), ("kind", f"{cache.__name__}:FileCacheManager", cache.FileCacheManager),
+    ):  # fmt: skip
+        monkeypatch.setenv(f"ZIGGURAT_TEST_{name.upper()}", text)
+        assert getattr(settings, name) == value
+    for name, value in (("text", "b"), ("number", 8), ("flag", True)):
+        setattr(settings, name, value)
+        assert getattr(settings, name) == value
+    assert [os.environ[f"ZIGGURAT_TEST_{name}"] for name in ("TEXT", "NUMBER", "FLAG")] == ["b", "8", "1"]
+    settings.number = knobs.env  # The variable counts again.
+    monkeypatch.setenv("ZIGGURAT_TEST_NUMBER", "11")
+    assert settings.number == 11
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "message"),
+    [
+        ("number", "many", "ZIGGURAT_TEST_NUMBER must be an integer; got 'many'"),
+        ("kind", "cache", "ZIGGURAT_TEST_KIND must be of the form MODULE:CLASS; got 'cache'"),
+        ("kind", f"{cache.__name__}:RemoteCacheBackend", "must name a class derived from CacheManager; got"),
+    ],
+)
+def test_texts_of_variables_that_are_refused(settings, monkeypatch, name, text, message):
+    monkeypatch.setenv(f"ZIGGURAT_TEST_{name.upper()}", text)
+    with pytest.raises(RuntimeError, match=message):
+        getattr(settings, name)
+
+
+def test_a_scope_ends_with_the_values_before_it(settings):
+    settings.text = "before"
+    with settings.scope():
+        settings.text, settings.number = "inside", 9
+        settings.kind = object  # A value without a text leaves the variable.
+        assert os.environ["ZIGGURAT_TEST_NUMBER"] == "9" and "ZIGGURAT_TEST_KIND" not in os.environ
+    assert settings.text == os.environ["ZIGGURAT_TEST_TEXT"] == "before"
+    assert settings.number == 3 and "ZIGGURAT_TEST_NUMBER" not in os.environ
+    copy = settings.copy()
+    assert copy.text == "before" and copy is not settings
+    settings.text = None
+    assert "ZIGGURAT_TEST_TEXT" not in os.environ and settings.text is None and copy.text == "before"
+    assert settings.reset() is settings and settings.text == "none"
+
+
+def test_assigned_values_stay_in_the_process(settings, monkeypatch):
+    monkeypatch.setattr(knobs, "propagate_env", False)
+    settings.text = "inside"
+    assert settings.text == "inside" and "ZIGGURAT_TEST_TEXT" not in os.environ
+
+
+def test_settings_without_variables():
+    """Those that Triton's documentation lists."""
+    for group, names in {
+        knobs.amd: {"use_buffer_ops": True, "use_buffer_atomics": True, "use_block_pingpong": None},
+        knobs.proton: {"disable": False, "enable_nvtx": True},
+        knobs.redis: {"key_format": "triton:{key}:{filename}", "host": "localhost", "port": 6379},
+        knobs.language: {"default_fp_fusion": True},
+    }.items():
+        with group.scope():
+            for name, value in names.items():
+                setattr(group, name, knobs.env)
+                assert os.environ.get(group.knob_descriptors[name].key) is None and getattr(group, name) == value
+    with knobs.build.scope():
+        knobs.build.cudart_path, knobs.build.cudacrt_path = "/one", None
+        assert knobs.build.backend_dirs == {"/one"} and knobs.build.impl is None
+
+
+def test_hooks_are_called_in_order_and_the_last_ones_in_reverse():
+    calls: list[tuple[str, int]] = []
+    for chain, order in ((knobs.HookChain(), "ab"), (knobs.HookChain(reversed=True), "ba")):
+        first, second = (lambda value, name=name: calls.append((name, value)) for name in "ab")
+        assert not chain
+        for function in (first, second, first):
+            chain.add(function)
+        chain(1)
+        assert chain and calls == [(name, 1) for name in order]
+        calls.clear()
+        for _ in range(2):
+            chain.remove(first)
+        chain(2)
+        assert calls == [("b", 2)]
+        calls.clear()
+    runtime = knobs.runtime
+    chains = (runtime.launch_enter_hook, runtime.launch_exit_hook)
+    assert [chain.reversed for chain in chains] == [False, True]
+    assert [chain.reversed for chain in (runtime.kernel_load_start_hook, runtime.kernel_load_end_hook)] == [False, True]
+    assert not knobs.watched
+    for chain in chains:
+        chain.add(print)
+        assert knobs.watched
+        chain.remove(print)
+        assert not knobs.watched
+
+
+def test_settings_of_launches_are_watched(monkeypatch):
+    with knobs.runtime.scope():
+        for name in ("debug", "jit_cache_hook"):
+            before = getattr(knobs.runtime, name)
+            setattr(knobs.runtime, name, True)
+            assert knobs.watched
+            setattr(knobs.runtime, name, before)
+            assert not knobs.watched
+        type(knobs.runtime)().debug = True  # Not those of the process.
+        assert not knobs.watched
+        with pytest.warns(ZigguratWarning, match="add_stages_inspection_hook is not called") as records:
+            knobs.runtime.add_stages_inspection_hook = print
+        assert records[0].filename == __file__
+        knobs.runtime.add_stages_inspection_hook = None
+
+
+def test_variables_of_the_process_are_read_again(monkeypatch):
+    try:
+        monkeypatch.setenv("TRITON_DEBUG", "1")
+        monkeypatch.setenv("TRITON_INSTRUMENTATION_MODE", "consan")
+        knobs.refresh_knobs()
+        assert knobs.runtime.debug is True and knobs.compilation.instrumentation_mode == "consan"
+    finally:
+        monkeypatch.delenv("TRITON_DEBUG")
+        monkeypatch.delenv("TRITON_INSTRUMENTATION_MODE")
+        knobs.refresh_knobs()
+    assert knobs.runtime.debug is False and knobs.compilation.instrumentation_mode == ""
+
+
+def test_programs_of_nvidia_s_toolkit(tmp_path, monkeypatch):
+    tool = tmp_path / "ptxas"
+    tool.write_text("#!/bin/sh\necho 'Cuda compilation tools, release 12.8, V12.8.93'\n")
+    tool.chmod(0o755)
+    failing = tmp_path / "failing"
+    failing.write_text("#!/bin/sh\necho 'release 12.8'\nexit 1\n")
+    failing.chmod(0o755)
+    other = tmp_path / "other"
+    other.write_text("#!/bin/sh\necho nothing\n")
+    other.chmod(0o755)
+    assert knobs.NvidiaTool.from_path(str(tool)) == knobs.NvidiaTool(str(tool), "12.8")
+    assert [knobs.NvidiaTool.from_path(str(path)) for path in (failing, other, tmp_path / "absent")] == [None] * 3
+    monkeypatch.setattr("ziggurat.backend.ptx.sass.tool", lambda name: {"ptxas": tool}.get(name))
+    with knobs.nvidia.scope():
+        knobs.nvidia.ptxas = str(other)  # It is no assembler: that of the machine is used.
+        assert knobs.nvidia.ptxas.path == str(tool)
+        monkeypatch.setenv("TRITON_PTXAS_BLACKWELL_PATH", str(tool))
+        assert knobs.nvidia.ptxas_blackwell.version == "12.8"
+        with pytest.raises(RuntimeError, match="cannot find cuobjdump"):
+            _ = knobs.nvidia.cuobjdump
+
+
+def test_times_of_a_compilation():
+    times = knobs.CompileTimes(5, [("ttir", 10), ("ptx", 20)], 7)
+    assert times.total_lowering == 30 and times.total == 42
+
+
+# The defaults of functions of Triton's that programs call without them.
+DEFAULTS = [
+    (cache.CacheManager, {"override": False, "dump": False}),
+    (cache.FileCacheManager, {"override": False, "dump": False}),
+    (cache.CacheManager.put, {"binary": True}),
+    (cache.FileCacheManager.put, {"binary": True}),
+    (knobs.HookChain, {"reversed": False}),
+    (triton.testing.Mark.run, {"show_plots": False, "print_data": False, "save_path": "", "return_df": False}),
+    (_async_compile.FutureKernel.result, {"ignore_errors": False}),
+    (triton.AsyncCompileMode, {"ignore_errors": False}),
+    (HostEvent, {"enable_timing": False}),
+    (jit.mangle_type, {"specialize": False}),
+    (triton.autotune, {
+        **dict.fromkeys((
+            "prune_configs_by", "reset_to_zero", "restore_value", "pre_hook", "post_hook", "warmup", "rep", "do_bench",
+        )),
+        "use_cuda_graph": False, "cache_results": False,
+    }),
+    (triton.Config, {
+        "num_warps": 4, "num_stages": 3, "num_ctas": 1, "maxnreg": None, "pre_hook": None, "ir_override": None,
+    }),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("function", "defaults"), DEFAULTS, ids=lambda value: getattr(value, "__qualname__", ""))
+def test_defaults_are_those_of_triton(function, defaults):
+    parameters = inspect.signature(function).parameters
+    assert {name: p.default for name, p in parameters.items() if p.default is not p.empty} == defaults
+
+
+def test_defaults_of_the_tuner_are_those_of_its_decorator():
+    names = ("use_cuda_graph", "cache_results", "warmup", "rep", "do_bench")
+    parameters, own = (
+        inspect.signature(function).parameters for function in (triton.autotune, triton.runtime.Autotuner)
+    )
+    assert [own[name].default for name in names] == [parameters[name].default for name in names]
+    for function in (triton.runtime.Autotuner.run, triton.runtime.Autotuner._bench):
+        assert inspect.signature(function).parameters["warmup"].default is False
+
+
+@triton.jit
+def wrong(x_ptr):
+    tl.static_assert(False, "wrong")
+    tl.store(x_ptr, 1.0)
+
+
+def test_errors_of_compilations_in_threads_are_raised_unless_they_are_ignored():
+    from concurrent.futures import ThreadPoolExecutor
+
+    x = np.zeros(1, np.float32)
+    with ThreadPoolExecutor(1) as pool:
+        with triton.AsyncCompileMode(pool, ignore_errors=True):
+            future = wrong.warmup(x, grid=(1,))
+        assert future.result(ignore_errors=True) is None
+        with pytest.raises(triton.CompilationError):
+            future.result()
+        with pytest.raises(triton.CompilationError), triton.AsyncCompileMode(pool):
+            wrong.warmup(x, grid=(1,))
+        with triton.AsyncCompileMode(pool):
+            with pytest.raises(RuntimeError, match="Another AsyncCompileMode is already active"):
+                triton.AsyncCompileMode(pool).__enter__()
