@@ -39,7 +39,7 @@ def test_defaults_variables_and_assigned_values(settings, monkeypatch):
     assert settings.knobs == defaults
     for name, text, value in (
         ("text", "a", "a"), ("number", "-7", -7), ("flag", "On", True), ("flag", "0", False), ("wish", "yes", True),
-        ("wish", "no", False), ("path", "/p", "/p"), ("kind", f"{cache.__name__}:FileCacheManager", cache.FileCacheManager),
+        ("wish", "no", False), ("path", "/p", "/p"), ("kind", f"{cache.__name__}:CacheManager", cache.CacheManager),
     ):  # fmt: skip
         monkeypatch.setenv(f"ZIGGURAT_TEST_{name.upper()}", text)
         assert getattr(settings, name) == value
