@@ -76,3 +76,65 @@ def test_arrays_of_other_libraries(fake):
         close(zg.to_device(x), x + 1)
     cupy = SimpleNamespace(__cuda_array_interface__={}, get=lambda: x)
     close(cupy, x)
+
+
+def test_differences_are_computed_in_float64():
+    one, far = np.ones(3), np.full(3, 1 + 2e-10)
+    for a, b in ((one, far), (far, one), (1.0, far), (far, 1.0)):
+        close(a, b, rtol=0, atol=3e-10)
+        with pytest.raises(AssertionError, match="3 of 3"):
+            close(a, b, rtol=0, atol=1e-10)
+
+
+def test_the_limit_itself_is_within():
+    close([1.5, -1.5], [1.0, -1.0], rtol=0, atol=0.5)
+    close([3.0, -3.0], [2.0, -2.0], rtol=0.5, atol=0)
+    with pytest.raises(AssertionError, match=r"1 of 2 .* rtol=0.25, atol=0.25; most at \[1\]: 3.0, and 2.0 is"):
+        close([1.5, 3.0], [1.0, 2.0], rtol=0.25, atol=0.25)
+    with pytest.raises(AssertionError, match=r"2 of 2 .*; most at \[0\]: nan"):
+        close([np.nan, 5.0], [0.0, 0.0])
+    close([np.inf, 1.0], [np.inf, 1.0], rtol=0.1, atol=0)
+    with pytest.raises(AssertionError, match="1 of 1"):
+        close([1.0], [np.inf], rtol=0.1, atol=0)
+
+
+def test_equal_numbers_without_a_tolerance():
+    close([np.nan, 1.0], [np.nan, 1.0], rtol=0, atol=0)
+    with pytest.raises(AssertionError, match="1 of 2"):
+        close([np.nan, 1.0], [np.nan, 1.0], rtol=0, atol=0, equal_nan=False)
+    for a, b in (([np.nan], [1.0]), ([1.0], [np.nan])):
+        with pytest.raises(AssertionError, match="1 of 1"):
+            close(a, b, rtol=0, atol=0)
+
+
+@pytest.mark.parametrize(("dtype", "rtol", "atol"), [
+    (np.float64, 1e-7, 1e-7), (np.float32, 1.3e-6, 1e-5), (np.float16, 1e-3, 1e-5), (ml_dtypes.bfloat16, 1.6e-2, 1e-5),
+    (ml_dtypes.float8_e4m3fn, 0.125, 1e-3), (ml_dtypes.float8_e5m2, 0.25, 1e-3), (np.int32, 0, 0),
+])  # fmt: skip
+def test_the_default_tolerances(dtype, rtol, atol):
+    with pytest.raises(AssertionError, match=f"by more than rtol={rtol:g}, atol={atol:g};"):
+        close(np.ones(1, dtype), np.full(1, 4, dtype))
+
+
+@pytest.mark.parametrize("tolerance", [-1, -1e-9, float("nan"), "1", [1]])
+@pytest.mark.parametrize("name", ["rtol", "atol"])
+def test_tolerances_that_are_no_numbers(name, tolerance):
+    with pytest.raises(zg.ZigguratError, match=f"assert_close: '{name}' must be a number of zero or more"):
+        close(1.0, 1.0, **{name: tolerance})
+    close(1.0, 1.0, **{name: np.float32(0)})
+
+
+@pytest.mark.parametrize("value", ["text", [None], np.array(["a"]), np.array([0], "datetime64[s]")])
+def test_things_that_are_no_arrays_of_numbers(value):
+    for name, pair in (("actual", (value, 1.0)), ("expected", (1.0, value))):
+        with pytest.raises(zg.ZigguratError, match=f"assert_close: '{name}' must be an array of numbers"):
+            close(*pair)
+
+
+def test_tensors_of_torch():
+    torch = pytest.importorskip("torch")
+    x = torch.arange(6.0).reshape(2, 3).t().requires_grad_()
+    close(x, x.detach().numpy())
+    close(torch.ones(2, dtype=torch.bfloat16), np.ones(2))
+    with pytest.raises(AssertionError, match=r"1 of 6 .*; most at \[2, 1\]: 5.0, and 6.0 is expected"):
+        close(x, torch.tensor([[0.0, 3], [1, 4], [2, 6]]))
