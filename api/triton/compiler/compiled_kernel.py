@@ -93,12 +93,11 @@ def _ttir(kernel: CompiledKernel) -> str:
     from ziggurat.backend.mlir import to_mlir
 
     text = to_mlir(kernel.model, release=RELEASE)
-    start = text.find("tt.func public")
-    end = text.find("tt.func private", start)
+    before, public, rest = text.partition("tt.func public")
+    own, private, after = rest.partition("tt.func private")
     names = dict(enumerate(kernel.run_time_names))
-    own = text[start : end if end > 0 else len(text)]
     own = re.sub(r"%arg(\d+)", lambda match: f"%{names.get(int(match[1]), match[0][1:])}", own)
-    return text[:start] + own + (text[end:] if end > 0 else "")
+    return "".join((before, public, own, private, after))
 
 
 def _ptx(kernel: CompiledKernel) -> str:

@@ -669,3 +669,110 @@ def test_a_choice_on_disk_is_one_for_the_functions_that_compute_constants():
 
     assert identity(2, doubled) == identity(2, doubled)
     assert len({identity(2, doubled), identity(3, doubled), identity(2, tripled)}) == 3
+
+
+# Settings and attributes.
+
+
+def test_the_time_of_a_tuning_and_its_timings(capsys, monkeypatch):
+    times = iter([[2.0, 1.0, 3.0], [1.0, 0.5, 9.0]])
+    tuned = kernel(do_bench=lambda call, quantiles: next(times))
+    assert tuned.configs_timings == {} and tuned.bench_time == 0.0
+    start = time.perf_counter()
+    tuned[grid](zeros(40), 40)
+    assert 0 < tuned.bench_time <= time.perf_counter() - start
+    first, second = tuned.configs
+    assert tuned.configs_timings == {first: [2.0, 1.0, 3.0], second: [1.0, 0.5, 9.0]}
+    assert tuned.best_config is second and capsys.readouterr().out == ""
+    monkeypatch.setattr(triton.knobs.autotuning, "print", True)
+    times = iter([[2.0, 1.0, 3.0], [1.0, 0.5, 9.0]])
+    tuned[grid](zeros(50), 50)
+    output = capsys.readouterr().out
+    assert output.startswith(
+        f"Autotuning kernel increment with config {first}\nAutotuning kernel increment with config"
+    )
+    summary = output.partition("Triton autotuning for ")[2]
+    assert summary.startswith("function increment,\nwith key as (50, 'float32'),\nfinished after ")
+    assert re.search(rf"after \d\.\d\ds,\nbest config selected: {re.escape(str(second))};\n$", summary)
+
+
+@pytest.mark.parametrize("knob", [False, True])
+@pytest.mark.parametrize("setting", [False, True])
+def test_the_process_may_have_choices_kept(monkeypatch, knob, setting):
+    monkeypatch.setattr(triton.knobs.autotuning, "cache", knob)
+    assert kernel(cache_results=setting).cache_results is (knob or setting)
+
+
+def test_settings_can_be_read_and_changed():
+    tuned = kernel(warmup=3, rep=4, use_cuda_graph=True, reset_to_zero=["x_ptr"], restore_value=["n"])
+    assert (tuned.num_warmups, tuned.num_reps, tuned.use_cuda_graph) == (3, 4, True)
+    assert (tuned.keys, tuned.reset_to_zero, tuned.restore_value) == (["n"], ["x_ptr"], ["n"])
+    assert tuned.perf_model is tuned.early_config_prune is None and tuned.configs_top_k == 1.0
+    assert not tuned.has_hooks and tuned.arg_names == ["x_ptr", "n", "BLOCK"]
+    tuned.num_reps, tuned.keys, tuned.configs_top_k = 9, ["x_ptr"], 2
+    assert (tuned.num_reps, tuned.keys, tuned.configs_top_k) == (9, ["x_ptr"], 2)
+    assert tuned.tuning.rep == 9 and tuned.tuning.prune_configs_by == {"top_k": 2}
+    assert kernel(pre_hook=print).has_hooks and kernel(post_hook=print).has_hooks
+    (config,) = kernel(configs=[]).configs
+    assert config == triton.Config({}) and kernel(configs=[]).num_warmups is None
+
+
+def test_the_function_that_measures_has_the_settings(monkeypatch):
+    calls = []
+
+    def do_bench(call, **settings):
+        calls.append(settings)
+        return [1.0] * 3
+
+    monkeypatch.setattr(triton.testing, "do_bench", do_bench)
+    monkeypatch.setattr(
+        triton.testing, "do_bench_cudagraph", lambda call, **settings: do_bench(call, graph=1, **settings)
+    )
+    quantiles = {"quantiles": (0.5, 0.2, 0.8)}
+    for settings, expected in (
+        ({}, {}), ({"warmup": 3}, {"warmup": 3, "rep": 100}), ({"rep": 7}, {"warmup": 25, "rep": 7}),
+        ({"use_cuda_graph": True}, {"graph": 1, "rep": 100}),
+        ({"use_cuda_graph": True, "warmup": 3, "rep": 7}, {"graph": 1, "rep": 7}),
+    ):  # fmt: skip
+        calls.clear()
+        kernel(**settings)[grid](zeros(40), 40)
+        assert calls == [{**expected, **quantiles}] * 2
+
+
+def test_heuristics_see_what_tuning_decides():
+    @triton.heuristics({"EVEN": lambda args: args["n"] % args["BLOCK"] == 0, "TWICE": lambda args: 2 * args["EVEN"]})
+    @triton.jit
+    def keep(out_ptr, n, BLOCK: tl.constexpr, EVEN: tl.constexpr, TWICE: tl.constexpr):
+        tl.store(out_ptr, n + TWICE)
+
+    out = np.zeros(1, np.int32)
+    assert keep.computed((out, 32), {}, {"BLOCK": 16}) == {"EVEN": True, "TWICE": 2}
+    assert keep.computed((out,), {"n": 33, "BLOCK": 1}, {"BLOCK": 16}) == {"EVEN": False, "TWICE": 0}
+    assert list(keep.values) == ["EVEN", "TWICE"]
+    compiled = keep.warmup(out, 32, BLOCK=16, grid=(1,), EVEN=False)
+    assert compiled.src.constants == {(2,): 16, (3,): True, (4,): 2}
+    tuned = triton.autotune([triton.Config({"BLOCK": size}) for size in (16, 32)], key=["n"], do_bench=measured)(keep)
+    tuned[(1,)](out, 48)
+    assert out[0] == 50 and tuned.last.about["computed"] if tuned.heuristics else out[0] == 50
+
+
+def test_a_bench_of_a_subclass_is_infinite_where_nothing_can_be_launched(monkeypatch, capsys):
+    tuned = kernel(do_bench=measured)
+    assert tuned._bench(zeros(40), 40, grid=grid, config=triton.Config({"BLOCK": 16})) == [1.0] * 3
+    wide = triton.Config({"BLOCK": 16}, num_warps=128)
+    assert tuned._bench(zeros(40), 40, grid=grid, config=wide) == [float("inf")] * 3
+    assert capsys.readouterr().out == ""
+    monkeypatch.setattr(triton.knobs.autotuning, "print", True)
+    tuned._bench(zeros(40), 40, grid=grid, config=wide)
+    assert "Autotuning failed with out of resource: threads" in capsys.readouterr().out
+
+
+def test_warming_up_compiles_every_configuration_that_is_kept():
+    keeps = {
+        "early_config_prune": lambda configs, arguments, **keywords: configs[:1] if keywords["n"] == 40 else configs
+    }
+    tuned = kernel(prune_configs_by=keeps)
+    (compiled,) = tuned.warmup(zeros(40), n=40, grid=grid)
+    assert compiled.src.constants == {(2,): 16} and compiled.metadata.num_warps == 4
+    assert [k.metadata.num_warps for k in tuned.run(zeros(20), n=20, grid=grid, warmup=True)] == [4, 8]
+    assert tuned.nargs is None and tuned.cache == {}

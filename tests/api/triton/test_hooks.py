@@ -90,7 +90,7 @@ def test_records_are_compiled_again(runtime):
     with pytest.raises(RuntimeError, match="has a function for 'function' that this process does not know"):
         applied.preload(json.dumps(data))
     for field, value in (("target", {"backend": "cuda", "arch": 90, "warp_size": 32}), ("name", "other")):
-        with pytest.raises(RuntimeError, match="Specialization data is for .* but trying to preload for"):
+        with pytest.raises(RuntimeError, match=r"Specialization data is for .* but trying to preload for"):
             applied.preload(json.dumps({**json.loads(text), field: value}))
 
 

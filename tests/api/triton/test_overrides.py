@@ -228,3 +228,65 @@ def test_models_are_printed_before_each_pass(tmp_path, capfd, monkeypatch):
             made(num_warps=num_warps)
             output = capfd.readouterr().err
             assert ("IR Dump Before contract" in output and "tt.func public @scale" in output) is printed
+
+
+def test_parameters_of_triton_s_own_are_left_out_where_nothing_reads_them(tmp_path):
+    own, file = made().asm["ptx"], tmp_path / "mine.ptx"
+    file.write_text(own.replace("\n)", ",\n\t.param .u64 first,\n\t.param .u64 second\n)", 1))
+    assert made(ir_override=file).asm["ptx"].count(".param .u64") == own.count(".param .u64")
+    for name in ("first", "second"):
+        read = file.read_text().replace("\tret;", f"\tld.param.u64 %rd1, [{name}];\n\tret;", 1)
+        assert read != file.read_text()
+        other = tmp_path / f"{name}.ptx"
+        other.write_text(read)
+        with pytest.raises(LaunchError, match="must have 3 parameters; got 5"):
+            made(ir_override=other)
+    file.write_text("// nothing")
+    with pytest.raises(LaunchError, match=r"must have a kernel, \.entry name"):
+        made(ir_override=file)
+
+
+def test_a_gpu_model_of_ours_in_a_file_is_that_model(tmp_path):
+    """It is recognized by its first word, and only in files of its stage."""
+    text, file = made().asm["ttgir"], tmp_path / "mine.ttgir"
+    file.write_text("\n  " + text)
+    assert str(made(ir_override=file).model) == text
+    other = tmp_path / "mine.ttir"
+    other.write_text(text)
+    with pytest.raises(Exception) as error:
+        made(ir_override=other)
+    assert "gpu.module" in str(error.value)
+
+
+def test_models_of_functions_keep_their_names_of_parameters(tmp_path):
+    @triton.jit(noinline=True)
+    def helper(value):
+        return value * 2
+
+    @triton.jit
+    def calls(out_ptr, n):
+        tl.store(out_ptr, helper(n))
+
+    text = calls.warmup(np.zeros(1, np.int32), 5, grid=(1,)).asm["ttir"]
+    private, _, own = text.partition("tt.func public")
+    assert "%out_ptr" in own and "%arg" not in own and "%arg0" in private and "%out_ptr" not in private
+    file = tmp_path / "mine.ttir"
+    head, _, tail = private.partition("tt.func private")
+    body = own[: own.rindex("}")]
+    file.write_text(f"{head}tt.func public{body}tt.func private{tail}}}")  # The kernel comes first.
+    turned = calls.warmup(np.zeros(1, np.int32), 5, grid=(1,), ir_override=file).asm["ttir"]
+    own, _, private = turned.partition("tt.func public")[2].partition("tt.func private")
+    assert "%out_ptr" in own and "%arg" not in own
+    assert "%arg0" in (private or turned.partition("tt.func public")[0])
+
+
+def test_the_first_stage_of_a_folder_counts(tmp_path):
+    from ziggurat.triton.compiler.overrides import Override
+
+    assert Override.in_folder(tmp_path, "scale") is None
+    for stage in (".ptx", ".ttgir", ".ttir"):
+        (tmp_path / f"scale{stage}").write_text(stage)
+        assert Override.in_folder(tmp_path, "scale").text == stage
+    assert Override.in_folder(tmp_path, "other") is None
+    digests = {Override(path, text).digest for path in (tmp_path / "a.ttir", tmp_path / "b.ptx") for text in "xy"}
+    assert len(digests) == 4
