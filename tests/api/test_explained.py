@@ -8,8 +8,10 @@ import attrs
 import pytest
 
 import ziggurat as zg
+from ziggurat import cli
 from ziggurat.cli import main
 from ziggurat.launches import explained
+from ziggurat.transforms.place.cost import Work
 
 SOURCE = """
 import ziggurat as zg
@@ -136,3 +138,34 @@ def test_tuples_of_arrays(file: str):
 
     text = explained.report(first, "[f32[64], f32[64]], 64", [1], {})
     assert "1 programs, cycles of an SM for each: L2 cache 8" in text
+
+
+def test_descriptors_and_tuples_are_measured_as_well(file: str, gpu: list[int], monkeypatch: pytest.MonkeyPatch):
+    moved: list[Any] = []
+    monkeypatch.setattr(explained, "to_device", lambda array: moved.append(array.shape) or array)
+    arguments = "f16[384, 512; 128, 64], f16[128, 512; 128, 64], f16[384, 128; 128, 128], 512, 128, 128, 64"
+    kernel = cli._find(f"{file}:product")
+    text = explained.report(kernel, arguments, [3], {"num_warps": 8, "target": "sm_90a"})
+    assert text.startswith("product for sm_80: 8 warps") and moved == [(384, 512), (128, 512), (384, 128)]
+    data = 2 * (384 * 512 + 128 * 512 + 384 * 128)
+    assert f"GPU of paper: 8.0 µs measured; device memory takes at least {data / 8000:.1f}, 973 % of it\n" in text
+    moved.clear()
+
+    @zg.kernel
+    def first(pair, n, B: zg.constexpr):
+        at = zg.arange(0, B)
+        zg.store(zg.add(pair[1], at), zg.load(zg.add(pair[0], at)), zg.less(at, n))
+
+    explained.report(first, "[f32[64], i32[64]], 60, 64", [1], {})
+    assert moved == [(64,), (64,)] and gpu == [1, 1]
+
+
+def test_the_least_time_of_a_launch(gpu: list[int]):
+    """Rounds of CTAs at the clock of the SMs; memory moves what is asked for, but no array twice."""
+    work = Work(issued=12_000.0, moved=64.0)
+    cycles = work.cycles["issue slots"]
+    for count, ctas, rounds in ((1, 1, 1), (2, 1, 1), (3, 1, 2), (3, 2, 3)):
+        least = explained._least(work, count, ctas, 10**6)
+        assert least["issue slots"] == pytest.approx(cycles / count * rounds / 1000)
+        assert least["device memory"] == pytest.approx(ctas * 64 / 8000)
+    assert explained._least(work, 1, 1, 40)["device memory"] == pytest.approx(40 / 8000)

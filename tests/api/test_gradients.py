@@ -268,3 +268,105 @@ def test_the_second_gradient_where_the_first_one_is_zero():
     twice[1](x, d2_x, np.zeros(5), ones, np.zeros(5), d_y, d_d_y, 5, BLOCK=8)
     np.testing.assert_allclose(d_d_y, np.exp(x) * (np.log(x) + 1 / x))
     np.testing.assert_allclose(d2_x, d_y * np.exp(x) * (np.log(x) + 2 / x - 1 / x**2), atol=1e-12)
+
+
+def tuned_scale(configs, **settings):
+    """A tuned kernel, and the values of BLOCK that launches of its gradient get, for arrays in memory."""
+    blocks = []
+
+    def grid(meta):
+        blocks.append(meta["BLOCK"])
+        return (zg.cdiv(20, meta["BLOCK"]),)
+
+    tuned = zg.autotune([zg.Config({"BLOCK": size}) for size in configs], key=["n"], quiet=True, **settings)(scale)
+    return tuned, blocks, grid
+
+
+def test_a_launch_may_give_what_is_tuned_or_leave_it_to_the_choice():
+    keeps = {"early_config_prune": lambda configs, arguments, **more: configs[1:]}
+    tuned, blocks, grid = tuned_scale((8, 16), prune_configs_by=keeps)
+    kernel = zg.grad(tuned, wrt="x_ptr", of="out_ptr")
+    assert kernel.tuned is tuned and kernel.tuning is tuned.tuning
+    x, w, d_out, d_x = *np.random.default_rng(0).standard_normal((3, 20), np.float32), np.zeros(20, np.float32)
+    launch = kernel[grid]
+    for arguments, keywords, block in (
+        ((x, d_x, w, x, d_out, 20), {}, 16),
+        ((x, d_x, w, x), {"d_out_ptr": d_out, "n": 20}, 16),
+        ((x, d_x, w, x, d_out, 20), {"BLOCK": 4}, 4),
+        ((x, d_x, w, x, d_out, 20, 32), {}, 32),
+        ((x, d_x, w, x, d_out, 20), {"FORM": "product", "strict": True}, 16),
+    ):
+        blocks.clear()
+        d_x[:] = 0
+        launch(*arguments, **keywords)
+        np.testing.assert_array_equal(d_x, d_out * w)
+        assert set(blocks) == {block}
+
+
+def test_the_options_of_the_choice_are_those_of_the_launch():
+    """Its keywords decide, and the arguments that select it are the kernel's own and the launch's options."""
+    calls, own = [], []
+    tuned = zg.autotune([zg.Config({"BLOCK": 8}, num_warps=2)], key=["n"])(scale)
+    kernel = zg.grad(tuned, wrt="x_ptr", of="out_ptr")
+    choose = tuned.known_choice
+    tuned.known_choice = lambda arguments: own.append(arguments) or choose(arguments)
+    run = zg.Kernel.__getitem__
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(zg.Kernel, "__getitem__", lambda kernel, grid: lambda *a, **k: calls.append((grid, a, k)))
+        kernel[(3,)]("x", "d_x", "w", "out", "d_out", 20)
+        kernel[(3,)]("x", "d_x", "w", "out", "d_out", n=20, num_warps=8)
+    arguments = ("x", "d_x", "w", "out", "d_out")
+    assert calls == [
+        ((3,), (*arguments, 20), {"BLOCK": 8, "num_warps": 2}),
+        ((3,), arguments, {"BLOCK": 8, "n": 20, "num_warps": 8}),
+    ]
+    first = {"x_ptr": "x", "w_ptr": "w", "out_ptr": "out", "n": 20}
+    assert own == [first, {**first, "num_warps": 8}] and zg.Kernel.__getitem__ is run
+
+
+def test_gradients_of_arguments_that_are_not_specialized_are_not_either():
+    kernel = zg.kernel(scale.fn, do_not_specialize=["x_ptr", "n"])
+    assert zg.grad(kernel, wrt="x_ptr", of="out_ptr").do_not_specialize == {"x_ptr", "d_x_ptr", "n"}
+    assert zg.grad(kernel, wrt="w_ptr", of="out_ptr").do_not_specialize == {"x_ptr", "n"}
+    assert zg.grad(scale, wrt="x_ptr", of="out_ptr").do_not_specialize == frozenset()
+
+
+def test_gradients_are_added_to_where_programs_share_elements():
+    @zg.kernel
+    def shared(x, w, out, n, BLOCK: zg.constexpr):
+        at = zg.add(zg.program_id(0) * BLOCK, zg.arange(0, BLOCK))
+        zg.store(zg.add(out, at), zg.mul(zg.load(zg.add(x, at)), zg.load(w)))
+
+    kernel = zg.grad(shared, wrt=("w", "x"), of="out")
+    assert kernel.accumulates(f32, f32, f32, f32, f32, f32, i32, 8) == {"d_w": True, "d_x": False}
+    assert kernel.gradient("w") == "d_w" and kernel.gradient("out") == "d_out"
+
+
+def test_divisors_are_those_of_the_parameters_and_of_their_gradients():
+    kernel = zg.grad(scale, wrt="x_ptr", of="out_ptr")
+    plain = kernel.triton(f32, f32, f32, f32, f32, i32, 8)
+    (function,) = plain.functions().values()
+    assert not function.divisibility
+    one = kernel.triton(f32, f32, f32, f32, f32, zg.divisible(i32, 16), 8)
+    (function,) = one.functions().values()
+    assert function.divisibility == (1, 1, 1, 1, 1, 16) and zg.verify(one) is None
+
+
+def test_arrays_in_tuples_have_no_gradient():
+    @zg.kernel
+    def pairs(pair, out, B: zg.constexpr):
+        zg.store(out, zg.load(pair[0]))
+
+    kernel = zg.grad(pairs, wrt="pair", of="out")
+    with pytest.raises(LaunchError, match=r"'pair' of 'pairs' must be an array; got"):
+        kernel.triton((f32, f32), (f32, f32), f32, f32, 8)
+
+
+@pytest.mark.parametrize("names", ["BLOCK", ("w_ptr", "BLOCK")])
+def test_what_is_compiled_in_has_no_gradient(names):
+    with pytest.raises(LaunchError, match="'BLOCK' of 'scale' must be an array; it is compiled in") as error:
+        zg.grad(scale, wrt=names, of="out_ptr")
+    assert error.value.hint.startswith("scale(x_ptr")
+    for wrt in ([], ("x_ptr", "w_ptr", "x_ptr")):
+        with pytest.raises(LaunchError, match=r"'wrt' of zg\.grad must name"):
+            zg.grad(scale, wrt=wrt, of="out_ptr")
