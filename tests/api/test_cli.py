@@ -1,6 +1,7 @@
 """`python -m ziggurat`."""
 
 import argparse
+import io
 import os
 import re
 import shlex
@@ -13,6 +14,7 @@ import attrs
 import pytest
 
 import ziggurat as zg
+from ziggurat.backend.ptx.sass import tool
 from ziggurat.cli import _add_options, main
 from ziggurat.codemodel.gpu.options import CompileOptions
 
@@ -373,3 +375,214 @@ def test_options_of_compilation_can_be_turned_to_what_is_not_the_default():
             assert getattr(parser.parse_args([f"--no-{flag}"]), field.name) is False
         if isinstance(field.default, bool):
             assert getattr(parser.parse_args([f"--{flag}"]), field.name) is True
+
+
+@pytest.mark.skipif(not tool("ptxas") or not tool("nvdisasm"), reason="needs NVIDIA's tools")
+def test_machine_code(file, capsys):
+    assert main(["show", file, "ptr<f32>, i32, 64", "--stage", "sass"]) == 0
+    text = capsys.readouterr().out
+    assert (
+        "EXIT" in text
+        and f"kernels.py:{SOURCE.splitlines().index('def add_one(x_ptr, n, B: zg.constexpr):') + 4}"
+        in (text.replace('", line ', ":"))
+    )
+
+
+@pytest.mark.parametrize("stage", ["cpu", "asm"])
+def test_stages_of_the_cpu_have_it_as_their_target(file, capsys, stage):
+    assert main(["show", file, "ptr<f32>, i32, 64", "--stage", stage]) == 0
+    text = capsys.readouterr().out
+    assert ("cpu.module" in text) is (stage == "cpu") and (".text" in text) is (stage == "asm")
+    assert main(["show", file, "ptr<f32>, i32, 64", "--stage", stage, "--target", "sm_80"]) == 0
+    assert capsys.readouterr().out == text
+
+
+@pytest.mark.parametrize(
+    "options", [["--stage", "gpu"], ["--stage", "ptx"], ["--stage", "sass"], ["--after", "assign"], ["--diff"]]
+)
+def test_stages_that_the_cpu_does_not_have(file, capsys, options):
+    assert main(["show", file, "ptr<f32>, i32, 64", "--target", "cpu", *options]) == 1
+    expected = "LaunchError: --target cpu has the stages python, triton, cpu, llvm, asm\n"
+    assert capsys.readouterr().err == expected
+
+
+def test_all_stages_of_the_cpu(file, capsys):
+    assert main(["show", file, "ptr<f32>, i32, 64", "--stage", "all", "--target", "cpu"]) == 0
+    text = capsys.readouterr().out
+    heads = re.findall(r"^// Stage (\w+)$", text, re.MULTILINE)
+    assert heads == ["python", "triton", "cpu", "llvm", "asm"] and "\n\n// Stage triton\n" in text
+    assert main(["show", file, "ptr<f32>, i32, 64", "--target", "cpu"]) == 0
+    assert "tt.store" in (alone := capsys.readouterr().out) and "// Stage" not in alone
+
+
+def test_locations_are_shown_where_they_are_asked_for(file, capsys):
+    for options in (["--stage", "python"], ["--stage", "gpu"], ["--after", "assign"], ["--stage", "mlir"]):
+        for more in ([], ["--locations"]):
+            assert main(["show", file, "ptr<f32>, i32, 64", *options, *more]) == 0
+            assert ("kernels.py" in capsys.readouterr().out) is bool(more)
+    assert main(["show", file, "ptr<f32>, i32, 64", "--stage", "all", "--locations"]) == 0
+    assert "kernels.py" in capsys.readouterr().out
+    for wrong in (["--after", "assign"], ["--diff"], ["--locations"]):
+        assert main(["show", file, "ptr<f32>, i32, 64", "--html", *wrong]) == 1
+        assert "--html must be given without --locations, --after and --diff" in capsys.readouterr().err
+    for wrong in (["--html"], ["--locations"]):
+        assert main(["show", file, "ptr<f32>, i32, 64", "--stage", "python", "--types", *wrong]) == 1
+        assert "--types must go with --stage python, as text" in capsys.readouterr().err
+
+
+def test_models_after_passes(file, capsys):
+    show = ["show", file, "ptr<f32>, i32, 64"]
+    assert main([*show, "--after", "early_exits"]) == 0
+    assert 'func @"add_one"' in capsys.readouterr().out
+    assert main([*show, "--diff"]) == 0
+    text = capsys.readouterr().out
+    names = re.findall(r"^// Pass (\S+)", text, re.MULTILINE)
+    assert names[:2] == ["early_exits", "prepare"] and len(set(names)) == len(names)
+    assert {name.partition(":")[2] for name in names if ":" in name} >= {"2"} and "dce" in names
+    assert main([*show, "--after", "early_exits", "--diff"]) == 0
+    assert capsys.readouterr().out == "// Pass early_exits changes nothing\n"
+    assert main([*show, "--after", "dce:99", "--diff"]) == 1
+    assert "there is no pass 'dce:99'" in capsys.readouterr().err
+
+
+C_SOURCE = """
+#ifndef TM
+#define TM 8
+#endif
+__global__ void fill(TYPE *x) { int i[TM] = 0 ... TM; *(x + i) = VALUE; }
+"""
+
+
+@pytest.mark.parametrize("ending", [".tc", ".c", ".h", ".cl", ".cu"])
+def test_macros_of_triton_c(tmp_path, capsys, ending):
+    path = tmp_path / f"kernels{ending}"
+    path.write_text(C_SOURCE)
+    for macros, words in (
+        (["-DTYPE=float", "-DVALUE=3"], ["tensor<x8, f32>", "3.0"]),
+        (["-DTYPE=int", "-DVALUE= -3 ", "-D", "TM=[32, 64]"], ["tensor<x32, i32>", "-3"]),
+        (["-DTYPE=int", "-DVALUE", "-DTM= 16 "], ["tensor<x16, i32>", "1"]),
+    ):
+        for place in (str(path), f"{path}:fill"):
+            assert main(["show", place, *macros]) == 0
+            text = capsys.readouterr().out
+            assert all(word in text for word in words), text
+    assert main(["show", f"{path}:other", "-DTYPE=float", "-DVALUE=3"]) == 1
+    assert "other" in capsys.readouterr().err
+
+
+def test_macros_are_of_triton_c_alone(file, capsys):
+    for command in (["show", file, "-DTM=3"], ["explain", file, "-DTM=3"], ["simulate", file, "f32[4]", "-DTM=3"]):
+        assert main(command) == 1
+        words = "-D must go with a Triton-C source; got '"
+        assert words in (error := capsys.readouterr().err) and "hint: give constexpr parameters as values" in error
+
+
+def test_a_tuned_kernel_is_shown_without_its_tuning(tmp_path, capsys):
+    path = tmp_path / "tuned.py"
+    path.write_text(SOURCE.replace("@zg.kernel", "@zg.autotune([zg.Config({'B': 64})])\n@zg.kernel", 1))
+    assert main(["show", f"{path}:add_one", "ptr<f32>, i32, 64"]) == 0
+    assert "tt.make_range" in capsys.readouterr().out
+    assert main(["show", f"{path}:missing", "ptr<f32>, i32, 64"]) == 1
+    assert "hint: it has add_one" in capsys.readouterr().err
+
+
+def test_a_kernel_that_is_refused_while_its_file_is_read(tmp_path, capsys):
+    path = tmp_path / "refused.py"
+    path.write_text("import ziggurat as zg\nzg.Config({'B': 1}, num_warps=3)\n")
+    assert main(["show", f"{path}:kernel"]) == 1
+    assert capsys.readouterr().err.startswith("LaunchError: num_warps must be an integer, a power of two")
+
+
+def test_imports_of_modules_beside_the_file(tmp_path, capsys, monkeypatch):
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    monkeypatch.setattr(sys, "modules", {**sys.modules})
+    (tmp_path / "size_of_block.py").write_text("B = 32\n")
+    path = tmp_path / "beside.py"
+    path.write_text(f"from size_of_block import B as SIZE\n{SOURCE}".replace("arange(0, B)", "arange(0, SIZE)"))
+    assert main(["show", f"{path}:add_one", "ptr<f32>, i32, 64"]) == 0
+    assert "@end=32" in capsys.readouterr().out and "beside" in sys.modules
+
+
+@pytest.mark.parametrize("grid", [["0"], ["2", "0"], ["-1"], ["2", "x"], ["1,,2"], ["1.5"]])
+def test_grids_that_are_refused(file, capsys, grid):
+    for command in (["explain", file, "f32[64], 64, 64"], ["simulate", file, "f32[64], 64, 64"]):
+        assert main([*command, "--grid", *grid] if "-1" not in grid else [*command, "--grid=-1"]) == 1
+        assert f"--grid must be sizes of one or more; got {' '.join(grid)}" in capsys.readouterr().err
+
+
+def test_programs_of_a_simulation(file, capsys):
+    for grid, count in ((["--grid", "2", "3"], 6), (["--grid", "2,3,1"], 6), ([], 1)):
+        assert main(["simulate", file, "f32[64], 0, 64", *grid, "--num-warps", "2"]) == 0
+        text = capsys.readouterr().out
+        assert text == f"add_one: {count} program(s) of 64 threads for sm_90a: no fault found\n  x_ptr: unchanged\n"
+    assert main(["simulate", file, "f32[64], 60, 64", "--seed", "-1"]) == 1
+    assert "seed must be an integer of 0 or more; got -1" in capsys.readouterr().err
+
+
+def test_passes_of_a_file(tmp_path, capsys):
+    assert main(["show", "nothing.py:k"]) == 1
+    capsys.readouterr()
+    file = tmp_path / "model.txt"
+    assert main(["pass", str(file), "cse"]) == 1
+    assert capsys.readouterr().err == f"LaunchError: there is no file {file}\n"
+
+
+def test_code_of_both_kinds_is_kept_and_removed(tmp_path, monkeypatch, capsys):
+    """Kernels for GPUs and code for this machine are in one list, and counted together."""
+    from ziggurat.backend.cpu.runtime.objects import Objects
+    from ziggurat.backend.cuda.binary import Binary
+    from ziggurat.backend.cuda.cache import Cache
+
+    monkeypatch.setenv("ZIGGURAT_CACHE_DIR", str(tmp_path))
+    assert main(["cache"]) == 0
+    assert capsys.readouterr().out == f"0 kernel(s) in {tmp_path}\n"
+    Cache().put("ab" * 32, Binary("k", "// ptx", 4, 0, (), "sm_90a", "first"))
+    Cache().put("cd" * 32, Binary("k", "// ptx", 4, 0, (), "sm_80", "second"))
+    assert main(["cache", "list"]) == 0
+    head, *lines = capsys.readouterr().out.splitlines()
+    assert head == f"2 kernel(s) in {tmp_path}" and sorted(line.split()[-1] for line in lines) == ["first", "second"]
+    assert all(re.fullmatch(r"(abababababababab|cdcdcdcdcdcdcdcd) +\d+ bytes  sm_\w+  \w+", line) for line in lines)
+    assert main(["cache", "clear"]) == 0
+    assert capsys.readouterr().out == f"removed 2 kernel(s) from {tmp_path}\n"
+    assert list(Objects(tmp_path).entries()) == []
+
+
+def test_choices_without_times_and_of_several_keys(tmp_path, monkeypatch, capsys):
+    from ziggurat.backend.cuda.cache import Records, TuningRecord
+
+    monkeypatch.setenv("ZIGGURAT_CACHE_DIR", str(tmp_path))
+    about = {"kernel": "add", "key": {"n": "1", "m": "2"}, "types": {"x": "f32", "y": "f16"}, "device": "GPU"}
+    Records().put(TuningRecord(about, "BLOCK=64", {}))
+    assert main(["choices"]) == 0
+    assert capsys.readouterr().out.splitlines()[1] == "add(n=1, m=2) of f32, f16 on GPU: BLOCK=64"
+    for arguments, words in ((["export"], "choices export: a file is missing"), (["list", "f"], "list takes no file")):
+        assert main(["choices", *arguments]) == 1
+        assert words in capsys.readouterr().err
+
+
+def test_output_that_cannot_be_written(monkeypatch, capsys):
+    class Closed(io.StringIO):
+        error: OSError = BrokenPipeError()
+
+        def write(self, text):
+            raise self.error
+
+    monkeypatch.setattr(sys, "stdout", stdout := Closed())
+    assert main(["docs", "options"]) == 0
+    Closed.error = OSError(28, "No space left on device")
+    assert main(["docs", "options"]) == 1 and stdout.getvalue() == ""
+    assert capsys.readouterr().err == "the output cannot be written: No space left on device\n"
+
+
+def test_the_program_of_the_usage(monkeypatch, capsys):
+    for program, name in (("/site/ziggurat/__main__.py", "python -m ziggurat"), ("/bin/ziggurat", "ziggurat")):
+        monkeypatch.setattr(sys, "argv", [program, "--version"])
+        with pytest.raises(SystemExit):
+            main(["--help"])
+        assert capsys.readouterr().out.startswith(f"usage: {name} [-h]")
+    with pytest.raises(SystemExit) as end:
+        main()
+    assert end.value.code == 0 and capsys.readouterr().out == f"ziggurat {zg.__version__}\n"
+    with pytest.raises(SystemExit) as end:
+        main([])
+    assert end.value.code == 2
