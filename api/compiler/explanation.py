@@ -161,17 +161,18 @@ def _notes(compiled: Compiled) -> tuple[dict[SourceLine, list[str]], str]:
             notes.setdefault(SourceLine.of(op.location), []).append(
                 f"each of {op.ctas} CTAs loads a part of a block, for all of them"
             )
+    has_warps, target = compiled.options.num_warps is not None, TARGETS[compiled.target]
     models = {after.name: before.model for before, after in pairwise(snapshots)}  # By the pass that comes next.
     plain = expect(models["raise_pointers"], core.Module)
     whole, before = (expect(models[name], gpu.Module) for name in ("specialize", "prefetch_loads"))
     for value, obstacle in why_not_raised(plain, compiled.options).items():
-        if isinstance(value, OpResult) and TARGETS[compiled.target].has_tma:
+        if isinstance(value, OpResult) and target.has_tma:
             reason = obstacle.reason(value.op)
             notes.setdefault(SourceLine.of(value.op.location), []).append(f"the threads load it, not TMA: {reason}")
-    has_warps = compiled.options.num_warps is not None
     roles = before.num_warps != whole.num_warps
     obstacle = None if roles else why_no_roles(whole, compiled.options.num_stages)
-    if obstacle is not None and TARGETS[compiled.target].has_tma:
+    could_split = target.has_roles and obstacle is None and has_warps
+    if obstacle is not None:
         notes.setdefault(SourceLine.of(obstacle.op.location), []).append(
             f"no roles for the dots' loops: {obstacle.why}"
         )
@@ -186,7 +187,7 @@ def _notes(compiled: Compiled) -> tuple[dict[SourceLine, list[str]], str]:
             notes.setdefault(SourceLine.of(op.location), []).append(f"no copies ahead of the dots: {reason.reason(op)}")
         if isinstance(plan, LoopPlan) and plan.why:
             notes.setdefault(SourceLine.of(loop.location), []).append(f"chosen: {plan.stages} stages; {plan.why}")
-        if obstacle is None and isinstance(plan, LoopPlan) and has_warps and not loop.warp_specialize:
+        if could_split and isinstance(plan, LoopPlan) and not loop.warp_specialize:
             notes.setdefault(SourceLine.of(loop.location), []).append(
                 "all warps fetch and compute: zg.range(…, warp_specialize=True) would split them"
             )
@@ -201,7 +202,7 @@ def _notes(compiled: Compiled) -> tuple[dict[SourceLine, list[str]], str]:
         text += (
             f"\nchosen: as many {runner}s as fit run the programs in turn, and load during the stores of the one before"
         )
-    elif any(isinstance(op, tt.Dot) for op in prepared.walk()) and TARGETS[compiled.target].has_roles:
+    elif any(isinstance(op, tt.Dot) for op in prepared.walk()) and target.has_roles:
         options = attrs.evolve(compiled.options, num_warps=whole.num_warps)
         text += f"\na {runner} runs one program: {why_not_persistent(prepared, options)}"
     return notes, text

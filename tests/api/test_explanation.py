@@ -180,3 +180,59 @@ def test_lines_without_a_place():
     compiled = add.compile(F32, F32, N, 1024)
     model = zg.parse(str(compiled.stages["triton"]))  # Text without locations.
     assert "   ?    4096" in zg.compile(model).explain()
+
+
+@pytest.fixture
+def assembler_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(explanation, "tool", lambda name: None)
+
+
+SPLIT = "^ all warps fetch and compute: zg.range(…, warp_specialize=True) would split them\n"
+
+
+def by_blocks(roles: bool, **options: Any) -> str:
+    types = [block(128, 64), block(256, 64), block(128, 256), N, N, N, 128, 256, 64, 8, roles]
+    return kernels.matmul_blocks.compile(*types, **options).explain()
+
+
+def test_roles_that_the_compiler_chooses_are_said(assembler_is_missing: None):
+    chosen = "\nchosen: 8 warps, as the accumulators take 128 registers of a thread"
+    for roles, options, has_words in (
+        (False, {}, True), (True, {"warp_specialize": False}, False), (False, {"warp_specialize": False}, False),
+    ):  # fmt: skip
+        text = by_blocks(roles, **options)
+        assert (f"{chosen}; and roles, as TMA loads all operands\n" in text) is has_words
+        assert chosen in text and SPLIT not in text
+        assert ("\n     ^ chosen: 3 stages; 3 hide the latency of loads, and" in text) is (roles is has_words is False)
+
+
+@zg.kernel
+def rolled(x_ptr, y_ptr, out_ptr, n, B: zg.constexpr):
+    at = zg.arange(0, B)
+    square = zg.add(zg.mul(zg.expand(at, 1), B), zg.expand(at, 0))
+    total = zg.zeros((B, B), zg.f32)
+    for _ in range(0, n):
+        total = zg.dot(zg.load(zg.add(x_ptr, square)), zg.load(zg.add(y_ptr, square)), total)
+        x_ptr = zg.add(x_ptr, B * B)
+    zg.store(zg.add(out_ptr, square), total)
+
+
+def test_why_there_are_no_roles(assembler_is_missing: None):
+    unaligned = [F16, zg.ptr(zg.f16), F32, zg.i32, 64]
+    text = rolled.compile(*unaligned, num_warps=4).explain()
+    for note in (
+        "the threads load it, not TMA: its base and the distance of its rows are not known to be multiples of 16 bytes",
+        "the threads load it, not TMA: another load for the dots of its loop is not done by TMA (tt.load at ",
+        "no roles for the dots' loops: the load is not done by TMA for wgmma alone\n",
+        "no copies ahead of the dots: all programs load it, so that it is in the L1, which copies do not read\n",
+    ):
+        assert f"     ^ {note}" in text
+    assert SPLIT not in text and "a CTA runs one program: its loads are not through descriptors" in text
+    assert SPLIT in rolled.compile(F16, F16, F32, N, 64, num_warps=4).explain()
+    assert SPLIT not in rolled.compile(F16, F16, F32, N, 64).explain()
+
+
+def test_a_gpu_without_tma_has_no_word_of_it(assembler_is_missing: None):
+    text = rolled.compile(F16, zg.ptr(zg.f16), F32, zg.i32, 64, target="sm_80", num_warps=4).explain()
+    assert "TMA" not in text and "roles" not in text and SPLIT not in text
+    assert "runs one program" not in text and "stages; " in text
