@@ -187,6 +187,13 @@ class Signature:
         bound = bind(self.called, lambda: self.written, self.by_name, arguments, keywords, place)
         return {name: bound.get(name, p.default) for name, p in self.by_name.items()}
 
+    def bind_method(self, method: str, arguments: Sequence[Any], keywords: Mapping[str, Any]) -> dict[str, Any]:
+        """As `bind`, of a call that is written as a method, `x.sum`, of its first argument."""
+        prefix, _, name = method.rpartition(".")
+        (receiver, _), *others = self.by_name.items()
+        signature = attrs.evolve(self, name=name, prefix=prefix, declare=lambda: dict(others))
+        return {receiver: arguments[0], **signature.bind(arguments[1:], keywords)}
+
 
 # The recorder of the trace that is going on in this context, if any. For calls of the language and of a `@zg.function`
 # it has `call` and `call_function`, which take a signature or a function, arguments and keywords.

@@ -46,6 +46,12 @@ def test_loops_that_count(three_ways, loop, suite):
     three_ways(function(lines), flags=(0, 1) if "FLAG" in suite else (0,))
 
 
+@pytest.mark.parametrize("loop", [loop for loop in LOOPS if loop != "for over run-time bounds"])
+@pytest.mark.parametrize("suite", ["if i > a: break", "if i == b: continue\nif i > a:\n    b = b + 1\n    break"])
+def test_the_index_of_a_loop_that_surely_runs_is_read_after_it(three_ways, loop, suite):
+    three_ways(function(f"{LOOPS[loop]}\n{textwrap.indent(suite, '    ')}\nreturn a * 10000 + b * 100 + i"))
+
+
 def test_while(three_ways):
     three_ways(
         function("""

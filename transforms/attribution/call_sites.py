@@ -54,8 +54,9 @@ def invoke(context: FunctionAttributor, op: py.Invoke) -> Type:
         return named_call(context, op, LANGUAGES[space].calls[name])
     if space in TABLES:
         table = TABLES[space]
-        typing = Typing(name, context, table.written[name], table.parameters)
-        return bound_call(context, op, table.signatures[name], table.rules[name], typing)
+        signature, typing = table.signatures[name], Typing(name, context, table.written[name], table.parameters)
+        bound = signature.bind(*call_values(context, op))
+        return call_by_rule(context, op, signature, table.rules[name], typing, bound)
     types = [context.scope.type_of(operand) for operand in call_values(context, op)[0]]
     if space != "builtins":
         return method(context, op, name, types)
@@ -86,16 +87,16 @@ def method(context: FunctionAttributor, op: py.Invoke, name: str, types: list[Ty
         return constant_method(context, op, name, value)
     if isinstance(receiver, ConstantType) and isinstance(receiver.value, Type):
         return dtype_method(receiver.value, name, types[1:])
+    load = op.operands[0].op
+    written = f"{context.names.get(load.var, '') if isinstance(load, core.VarLoad) else ''}.{name}"
     if isinstance(receiver, DescriptorType) and name in DESCRIPTOR_METHODS:
         spelling = DESCRIPTOR_METHODS[name]
-        return named_call(context, op, CALLS[spelling.call], constants=spelling.constants)
-    load = getattr(op.operands[0], "op", None)
+        return named_call(context, op, CALLS[spelling.call], written, spelling.constants)
     if isinstance(load, core.VarLoad) and context.names.get(load.var) == "zg" and name in SIGNATURES:
         hint = "'zg' is a variable of the kernel here; give the variable another name"
         raise KernelTypeError(say("{} has no method '{}'", describe(receiver), name), hint=hint)
     if name in context.language.methods:
-        variable = context.names.get(load.var, "") if isinstance(load, core.VarLoad) else ""
-        return named_call(context, op, context.language.methods[name], f"{variable}.{name}")
+        return named_call(context, op, context.language.methods[name], written)
     if value is not None and components(receiver) is None:
         hint = "compute it before the launch, and pass it as a constexpr"
         if not hasattr(value, name):
@@ -125,28 +126,32 @@ def named_call(
     context: FunctionAttributor,
     op: py.Invoke | py.Call,
     call: Call[..., Any] | Spelling,
-    text: str = "",
+    method: str = "",
     constants: Mapping[str, Any] = NOTHING,
 ) -> Type:
-    """A call by a name of a language; `text` is the method of a value that it is written as.
+    """A call by a name of a language; `method` is its text where it is written as one, `x.sum`.
 
     `constants` has arguments besides those that are written.
     """
+    positional, keywords = call_values(context, op)
+    signature, keywords = call.signature, {**keywords, **constants}
+    bound = signature.bind_method(method, positional, keywords) if method else signature.bind(positional, keywords)
     if isinstance(call, Spelling):
-        return spelled_call(context, op, call, text)
-    typing = Typing(call.signature.name, context, text)
-    return bound_call(context, op, call.signature, RULES[typing.name], typing, constants)
+        return spelled_call(context, op, call, method or f"{signature.prefix}.{signature.name}", bound)
+    typing = Typing(signature.name, context, method)
+    return call_by_rule(context, op, signature, RULES[signature.name], typing, bound)
 
 
-def spelled_call(context: FunctionAttributor, op: py.Invoke | py.Call, spelling: Spelling, text: str = "") -> Type:
+def spelled_call(
+    context: FunctionAttributor, op: py.Invoke | py.Call, spelling: Spelling, written: str, bound: Mapping[str, Any]
+) -> Type:
     """A call that is written with Triton's name and parameters."""
-    bound = spelling.signature.bind(*call_values(context, op))
     if spelling.per_warp:
         return constant(spelling.per_warp * context.program.num_warps())
     if spelling.body is not None:
         return call_spelled(context, op, spelling.body, bound)
     call = CALLS[spelling.call]
-    typing = Typing(spelling.call, context, text or f"{spelling.signature.prefix}.{spelling.name}")
+    typing = Typing(spelling.call, context, written)
     arguments, _ = arguments_of(context, spelling.signature, typing, bound)
     if spelling.call == "dot" and arguments["input_precision"] is None:
         arguments["input_precision"] = context.program.dot_precision()
@@ -163,19 +168,6 @@ def call_spelled(
     instance = context.library_function(f"{context.language.prefix}.{body.name}", body, types)
     context.scope.callees[op] = instance
     return instance.result
-
-
-def bound_call(
-    context: FunctionAttributor,
-    op: py.Invoke | py.Call,
-    signature: Signature,
-    rule: Rule,
-    typing: Typing,
-    constants: Mapping[str, Any] = NOTHING,
-) -> Type:
-    """A call with this signature and this rule, which is asked in the context `typing`."""
-    positional, keywords = call_values(context, op)
-    return call_by_rule(context, op, signature, rule, typing, signature.bind(positional, {**keywords, **constants}))
 
 
 def call_by_rule(

@@ -37,7 +37,7 @@ from ziggurat.frontends.language.phrases import UNASSIGNED as UNASSIGNED_NAME
 from ziggurat.transforms.attribution.attribute import FunctionAttributor, handles, is_result
 from ziggurat.transforms.attribution.attribution import packed_values
 from ziggurat.transforms.attribution.objects import plain_constant, special_method
-from ziggurat.transforms.attribution.operators import OPERATORS, SPECIAL, folded
+from ziggurat.transforms.attribution.operators import OPERATORS, SPECIAL, folded, sign_of
 from ziggurat.transforms.calls import RULES, Typing
 from ziggurat.transforms.calls.builtins import property_of
 from ziggurat.transforms.calls.constant_arguments import (
@@ -150,7 +150,7 @@ def operator(context: FunctionAttributor, op: Op) -> Type:
     if is_aggregate(types[0]) and not is_identity:
         return special_method(context, op, SPECIAL[type(op)])
     if len(constants) == len(types):
-        return folded(type(op), *(type_.value for type_ in constants))
+        return folded(type(op), *(type_.value for type_ in constants), written=sign_of(op))
     if isinstance(op, py.Pos):
         return types[0]
     if is_identity:  # A tensor is never None, so `bias is not None` is decided at compile time.
@@ -166,11 +166,8 @@ def operator(context: FunctionAttributor, op: Op) -> Type:
         return i1
     call = OPERATORS[type(op)].call
     if call is None:
-        raise KernelTypeError(
-            "'**' is for constants in a kernel",
-            hint=POWER(),
-        )
-    typing = Typing(call, context, operator_text(OPERATORS[type(op)].sign))
+        raise KernelTypeError(f"'{sign_of(op)}' is for constants in a kernel", hint=POWER())
+    typing = Typing(call, context, operator_text(sign_of(op)))
     return expect(RULES[call].type(typing, *operand_types(call, context.language, types)), Type)
 
 
@@ -178,7 +175,7 @@ def tuple_operator(op: Op, types: list[Type]) -> Type:
     """The type of an operator on tuples with run-time values in them."""
     constants = [known_value(type_) for type_ in types]
     if all(good for good, _ in constants):
-        return folded(type(op), *(value for _, value in constants))
+        return folded(type(op), *(value for _, value in constants), written=sign_of(op))
     parts = [items_of(type_) for type_ in types]
     if isinstance(op, py.Not):
         return constant(not parts[0])
@@ -188,9 +185,8 @@ def tuple_operator(op: Op, types: list[Type]) -> Type:
         return packed_values((parts[0] or ()) * types[1].value)
     if isinstance(op, py.Eq | py.Ne) and (None in parts or len(parts[0] or ()) != len(parts[1] or ())):
         return constant(isinstance(op, py.Ne))
-    sign = OPERATORS[type(op)].sign
     raise KernelTypeError(
-        say("'{}' does not work on {}", sign, describe_all(types)),
+        say("'{}' does not work on {}", sign_of(op), describe_all(types)),
         hint="compare or combine the items of the tuples",
     )
 

@@ -250,7 +250,7 @@ def define_index(context: FunctionAttributor, op: py.For, index: Type) -> None:
     """Give the index of a loop its type before the loop if it is read after the loop. If not, give it no type, so that
     the loop carries no value for it."""
     item = op.suite.parameters[0]
-    store = next((inner for inner in op.inner_ops() if isinstance(inner, core.VarStore) and inner.value is item), None)
+    store = next((user for user in item.uses if isinstance(user, core.VarStore)), None)
     if store is None or store.var not in context.state:
         return
     if not is_read_after(op, store.var):

@@ -8,7 +8,7 @@ from typing import Any, cast
 import attrs
 
 from ziggurat.codemodel import execute
-from ziggurat.codemodel.dialects import py
+from ziggurat.codemodel.dialects import core, py
 from ziggurat.codemodel.errors import KernelTypeError, KernelValueError, reason_of
 from ziggurat.codemodel.messages import say
 from ziggurat.codemodel.op import Op
@@ -78,6 +78,13 @@ OPERATORS: dict[type[Op], Operator] = {
 }
 
 
+def sign_of(op: Op) -> str:
+    """The sign of an operator as its author wrote it: `+=` where an assignment has it."""
+    place = op.location
+    stores = (user for user in op.result.uses if isinstance(user, core.VarStore))
+    return OPERATORS[type(op)].sign + "=" * (place is not None and any(store.location == place for store in stores))
+
+
 # The methods of objects that the operators call.
 SPECIAL: dict[type[Op], str] = {
     **{cls: f"__{function.__name__.rstrip('_')}__" for cls, function in execute.OPERATORS.items()},
@@ -85,8 +92,11 @@ SPECIAL: dict[type[Op], str] = {
 }
 
 
-def folded(cls: type[Op], *values: Any) -> ConstantType:
-    """The constant that Python computes. Raises `KernelTypeError` or `KernelValueError` where Python raises."""
+def folded(cls: type[Op], *values: Any, written: str = "") -> ConstantType:
+    """The constant that Python computes. Raises `KernelTypeError` or `KernelValueError` where Python raises.
+
+    `written` is the sign in messages, by default that of the operator.
+    """
     sign = OPERATORS[cls].sign
     values = tuple(value.value if isinstance(value, HostObject) else value for value in values)
     texts = [f"({text})" if text.startswith("-") else text for text in map(show, values)]
@@ -99,7 +109,7 @@ def folded(cls: type[Op], *values: Any) -> ConstantType:
         result = PYTHON[cls](*values)
     except TypeError:
         kinds = describe_all(map(constant, values))
-        raise KernelTypeError(say("'{}' does not work on {}", sign, kinds)) from None
+        raise KernelTypeError(say("'{}' does not work on {}", written or sign, kinds)) from None
     except (ValueError, ZeroDivisionError, OverflowError, MemoryError) as error:
         raise KernelValueError(say("cannot compute {}: {}", text, reason_of(error))) from None
     if isinstance(result, complex):
