@@ -371,7 +371,9 @@ class MapElementwise(Op, traits.Pure, name="tt.map_elementwise"):
         )
         types = [value.type for value in self.returned()]
         alike = all(type_ == types[at - at % self.pack] for at, type_ in enumerate(types))
-        require(alike, f"the elements of each result of {self.NAME} must be of one type; got {types}")
+        require(
+            alike, f"the elements of each result of {self.NAME} must be of one type; got {', '.join(map(str, types))}"
+        )
 
 
 class InlineAsm(Op, name="tt.elementwise_inline_asm"):

@@ -386,7 +386,8 @@ class DescriptorReduce(Op, traits.MemoryRead, traits.MemoryWrite, name="tt.descr
 
 def _gathered(op: DescriptorGather | DescriptorScatter) -> TensorType:
     """The type of the rows that an access moves: a row of the block for each row number."""
-    type_ = expect(op.descriptor.type, DescriptorType, f"{op.NAME}: the operand must be a descriptor")
+    source = op.descriptor.type
+    type_ = expect(source, DescriptorType, f"{op.NAME}: the operand must be a descriptor; got {source}")
     good = len(type_.block) == 2 and type_.block[0] == 1
     require_of(op, good, "{} takes a descriptor with blocks of one row, [1, columns]; got {}", type_)
     rows, column = op.rows.type, op.column.type
