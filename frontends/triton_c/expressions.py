@@ -308,14 +308,15 @@ class CExpressions(Bodies):
             raise self.source.syntax(f"{what}; got void", node)
         return PtrType(specifiers.type) if count else specifiers.type
 
-    def shape(self, dims: Node) -> Value | None:
-        """The sizes between brackets as a tuple; an empty one without brackets. None for `[...]`, any shape."""
+    def shape(self, dims: Node, node: Node) -> Value | None:
+        """The sizes between brackets as a tuple; an empty one without brackets. None for `[...]`, any shape. `node` is
+        what has the sizes."""
         if not dims.children:
             return self.scalar
         sizes: list[Value] = []
         for part in dims.children:
             if part is None:
-                raise self.source.syntax("an array must have sizes", dims, "write float x[64], or x[...] for any shape")
+                raise self.source.syntax("an array must have sizes", node, "write float x[64], or x[...] for any shape")
             for size in part.children:
                 if isinstance(size, lark.Token):
                     return None
@@ -330,7 +331,7 @@ class CExpressions(Bodies):
         value = self.invoke("c.cast", node, value, type_)
         if not dims.children:
             return value
-        return self.convert(value, self.pointer_to(target, stars, node), self.shape(dims), "the cast value", node)
+        return self.convert(value, self.pointer_to(target, stars, node), self.shape(dims, node), "the cast value", node)
 
     def sizeof(self, node: Node) -> Value:
         specifiers, stars, dims = node.children[2].children

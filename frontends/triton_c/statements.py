@@ -73,7 +73,7 @@ class CStatements(CExpressions):
         """Declare a parameter."""
         declaration, type_, name = self.function.declaration(self, node)
         dims = node.children[3]
-        shape = self.scalar if self.function.is_pointer(node) else self.shape(dims)
+        shape = self.scalar if self.function.is_pointer(node) else self.shape(dims, node)
         argument = self.convert(value, type_, shape, f"'{name}'", node)
         if not self.function.is_kernel:
             argument = self.with_hint(argument, declaration, type_, node)
@@ -142,7 +142,7 @@ class CStatements(CExpressions):
         declared_type = self.with_attributes(declared_type, attributes)
         name = str(token)
         type_ = self.pointer_to(declared_type, stars, node)
-        shape = self.shape(dims)
+        shape = self.shape(dims, node)
         if initial is None:
             self.declare(name, None, type_, shape, declared_type, node)
             return

@@ -201,6 +201,100 @@ def test_a_syntax_error_says_what_was_expected(body, summary):
     assert failure.location is not None and failure.location.line == 2
 
 
+MEMORY = NOT_ALWAYS.replace("'{}'", "a call of '{}', which uses memory,")
+READONLY = "nothing can be written through a pointer that is __readonly or to const"
+BRACES = "an array is initialised by one value for all elements: float x[16] = 3.14; of braces only {0}"
+
+
+@pytest.mark.parametrize(
+    ("body", "summary", "marked"),
+    [
+        ("float x[8] = {1};", BRACES, "1"),
+        ("float x[8] = {0, 0};", BRACES, "0, 0"),
+        ("float x[8] = {0, 1};", BRACES, "0, 1"),
+        ("void x;", "a value must have a type; got void", "x"),
+        ("void *x;", "a pointer must have a type; got void", "*x"),
+        ("int char y;", "'int char' is no type", "int char"),
+        ("signed unsigned y;", "'signed unsigned' is no type", "signed unsigned"),
+        ("int int y;", "'int int' is no type", "int int"),
+        ("long long long y;", "'long long long' is no type", "long long long"),
+        ("float x[] = 1;", "an array must have sizes", "x[] = 1"),
+        ("float x = *out; *out = x.y;", "Triton-C has no structures, and no members", "x.y"),
+        ("int n; *out = &n;", "Triton-C has no addresses of variables", "&n"),
+        ("*out = newaxis;", "newaxis must stand in a subscript", "newaxis"),
+        ("int n = 1; *out = n(3);", "only a function can be called", "n(3)"),
+        ("*out = (3)(4);", "only a function can be called", "(3)(4)"),
+        ("f(out);", "'f' is a kernel, which only a launch runs", "f(out)"),
+        ("float x[8] = zeros(8, float[4]);", "a type in a call must have no sizes", "float[4"),
+        ("int y = 18446744073709551616;", "the integer 18446744073709551616 does not fit in 64 bits", "1844"),
+        (f"int y = {'1' * 101};", "an integer must fit in 64 bits", "111"),
+        ("float y = 0x1p9999;", "the number 0x1p9999 is not a float", "0x1p9999"),
+        ("int y = '';", "a character literal must have one character; got 0", "''"),
+        ("*out = g(1);", "'g' takes 2 arguments; got 1", "g(1)"),
+        ("*out = h(1, 2);", "'h' takes 1 argument; got 2", "h(1, 2)"),
+        ("int n = *out; *out = n && put(out);", MEMORY.format("put"), "put(out)"),
+        ("int n = *out; *out = n && puts_twice(out);", MEMORY.format("puts_twice"), "puts_twice"),
+        ("int n = *out, a; *out = n ? (a = 1) : 2;", NOT_ALWAYS.replace("'{}'", "an assignment"), "a = 1"),
+        ("int y __aligned = 1;", "__aligned must have a positive number", "__aligned"),
+        ("const int *q = (int *)out; q = q + 1; *q = 1;", READONLY, "*q"),
+        ("const float *q = out; float *p; p = q; *p = 1;", READONLY, "*p"),
+        ("undeclared(1, 2, 3, 4, 5, 6);", "there is no function 'undeclared'", "undeclared"),
+        ("int n; n + 1;", "a statement must have an effect; this one only computes a value", "n + 1"),
+        ("*out += 1; 3, 4;", "a statement must have an effect; this one only computes a value", "3"),
+        ("(float) 3;", "a statement must have an effect; this one only computes a value", "(float) 3"),
+    ],
+)  # fmt: skip
+def test_more_that_is_refused(body, summary, marked):
+    before = (
+        "int g(int a, int b) { return a; } int h(int a) { return a; } int put(float *p) { *p = 1; return 1; } "
+        "int puts_twice(float *p) { return put(p) + put(p); } "
+    )
+    failure = error(body, before=before)
+    assert failure.summary == summary
+    place = failure.location
+    assert place is not None and place.line == 2 and body[place.column : place.end_column].startswith(marked)
+
+
+@pytest.mark.parametrize(
+    ("source", "message"),
+    [
+        ("void g() { } void g() { } __global__ void f(float *x) { }", "the function 'g' is defined twice"),
+        ("__global__ void f(float *x, int x) { }", "two parameters have the name 'x'"),
+        ("__global__ void f(float *) { }", "a name is expected; got ')'"),
+        ("__global__ void f(float *x, int) { }", "a parameter must have a name"),
+        ("__global__ void f(float x[4]) { }", "the parameter of a kernel must be a number or a pointer; got an array"),
+        ("__global__ void f(float *x[]) { }", "Triton-C has no pointers to pointers"),
+        ("__global__ int f(int *x) { return 1; }", "the kernel 'f' must return void"),
+        ("int f(int *x) { return 1; }", "the kernel 'f' must return void"),
+        ("int n = 4; __global__ void f(float *x) { }", "a variable outside of functions must be const"),
+        ("__global__ void f(float x __multipleof(8)) { }", "__multipleof must be on an integer or a pointer"),
+        ("const int n", "';' is expected; the source ends here"),
+        ("const int *", "a name is expected; the source ends here"),
+        ("int f(int n", "is expected; the source ends here"),
+    ],
+)
+def test_functions_that_are_refused(source, message):
+    with pytest.raises(zg.KernelSyntaxError) as error_info:
+        _ = zg.triton_c(source).model
+    assert message in error_info.value.summary
+
+
+def test_hints_for_names_of_functions():
+    for count, letters in ((1, "x"), (6, "x, y, z, u, v, w"), (7, "…")):
+        numbers = ", ".join(map(str, range(count)))
+        assert f"#define ODD({letters}) …" in error(f"*out = ODD({numbers});").hint
+    assert error("*out = sqroot(2);").hint == "did you mean sqrt?"
+    assert "did you mean twice" in error("*out = twise(2);", before="int twice(int n) { return 2 * n; } ").hint
+
+
+def test_an_error_shows_at_most_three_macros():
+    defines = "".join(f"#define M{n} {n}\n" for n in range(5))
+    failure = error("*out = nobody(M0 + M1 + M2 + M3 + M4);", before=defines)
+    assert str(failure).count("in the definition of the macro") in (0, 3)
+    failure = error("int x[3] = M0 + M1 + M2 + M3 + M4;", before=defines)
+    assert str(failure).count("in the definition of the macro") == 3
+
+
 def test_a_source_that_ends_too_early():
     with pytest.raises(zg.KernelSyntaxError, match="a statement or '}' is expected; the source ends here"):
         _ = zg.triton_c("__global__ void f(float *x) { *x = 1;").model

@@ -220,6 +220,73 @@ def test_logical_operators_mask_their_second_operand():
     assert list(outputs(body, "int *x, int n", x, 5, dtype=np.int32)) == [1, 0, 1, 0, 1, 1, 1, 1]
 
 
+@pytest.mark.parametrize(
+    ("value", "expected"),
+    [
+        ("i < n ? (i > 0 ? *(x + i - 1) : 7) : 9", [7, 1, 2, 3, 4, 9, 9, 9]),
+        ("i >= n ? 9 : i == 0 ? 7 : *(x + i - 1)", [7, 1, 2, 3, 4, 9, 9, 9]),
+        ("i < n ? *?(i > 0)(x + i - 1) : 9", [0, 1, 2, 3, 4, 9, 9, 9]),
+        ("*?(i < n) (x + *(at + i))", [5, 4, 3, 2, 1, 0, 0, 0]),
+        ("i < n && (i == 0 || *(x + i - 1) > 2)", [1, 0, 0, 1, 1, 0, 0, 0]),
+        ("i >= n || !(*(x + i) == 3)", [1, 1, 0, 1, 1, 1, 1, 1]),
+        ("i < n ? 60 / *(x + i) : -1", [60, 30, 20, 15, 12, -1, -1, -1]),
+        ("i < n ? 60 % *(x + i) + (i > 2 ? 7 / (i - 2) : 0) : -1", [0, 0, 0, 7, 3, -1, -1, -1]),
+        ("0 ? *(x + 100) : 3", [3] * 8), ("1 ? 4 : *(x + 100)", [4] * 8), ("0 && *(x + 100)", [0] * 8),
+        ("1 || *(x + 100)", [1] * 8), ("i < n ? *(x + i) : *(at + i - n)", [1, 2, 3, 4, 5, 4, 3, 2]),
+        ("i < n ? *(x + i) : 2.5", [1, 2, 3, 4, 5, 2, 2, 2]),
+    ],
+)  # fmt: skip
+def test_conditions_in_each_other_mask_what_they_guard(value: str, expected: list[int]):
+    x, at = np.array([1, 2, 3, 4, 5], np.int32), np.array([4, 3, 2, 1, 0], np.int32)
+    body = f"int i[8] = 0 ... 8; *(out + i) = {value};"
+    assert outputs(body, "int *x, int *at, int n", x, at, 5, dtype=np.int32).tolist() == expected
+
+
+@pytest.mark.parametrize(
+    ("body", "expected"),
+    [
+        ("int t[8, 2] = join(i, i * 2); *(out + i) = split(t)[1];", [0, 2, 4, 6, 8, 10, 12, 14]),
+        ("int t[8, 2] = join(i, i * 2); *(out + i) = split(t)[2 - 2];", [0, 1, 2, 3, 4, 5, 6, 7]),
+        ("*(out + i) = (i + i)[+];", [56] * 8), ("*(out + i) = zeros({8, 4}, int)[:, +] + i;", [*range(8)]),
+        ("*(out + i) = abs(i)[max];", [7] * 8),
+        ("*(out + i) = i; (void) atomic_add(out, 5);", [5, 1, 2, 3, 4, 5, 6, 7]),
+        ("*(out + i) = i, *out = 9;", [9, *range(1, 8)]),
+        ("int k[8] = {}; *(out + i) = k;", [0] * 8), ("int k[8] = {0}; *(out + i) = k + 1;", [1] * 8),
+        ("int k[8] = 3; k += i; *(out + i) = k;", [3, 4, 5, 6, 7, 8, 9, 10]),
+        ("*(out + i) = shaped(i) + 1;", [2, 3, 4, 5, 6, 7, 8, 9]), ("*(out + i) = any(i);", [*range(10, 18)]),
+        ("*(out + i) = none();", [4] * 8), ("*(out + i) = LIMIT + LEVELS;", [19] * 8),
+        ("int s = 0; { int s = 5; s++; } for (int s = 0; s < 3; s++) { int t = s; } *(out + i) = s;", [0] * 8),
+        ("*(out + i) = true ? 1, 2 : 3;", [2] * 8),
+    ],
+)  # fmt: skip
+def test_small_programs(body: str, expected: list[int]):
+    source = """
+    const int LIMIT = 1 << 4, LEVELS = 3;
+    int shaped(int x[8]) { return x + 1; }
+    int any(int x[...]) { return x + 10; }
+    int none(void) { return 4; }
+    """
+    out = np.zeros(8, np.int32)
+    run(f"{source} __global__ void f(int *out) {{ int i[8] = 0 ... 8; {body} }}", out)
+    assert out.tolist() == expected
+
+
+@pytest.mark.parametrize(
+    ("source", "hint"),
+    [
+        ("int g(int n __multipleof(8)) { return n; } __global__ void f(int *o, int n) { *o = g(n); }", "@[8]"),
+        ("__global__ void f(int *o, int n) { int k __multipleof(24) = n; *o = k; }", "@[8]"),
+        ("__global__ void f(int *o, int n) { int *p __aligned(32) = o + n; *p = 1; }", "@[32]"),
+        ("__global__ void f(int *o, int n) { int *p __multipleof(4) __aligned(64) = o + n; *p = 1; }", "@[64]"),
+        ("__global__ void f(int *o, int n) { int *p __aligned(4) __multipleof(64) = o + n; *p = 1; }", "@[64]"),
+        ("__global__ void f(int *o, int n) { int k __aligned(64) = n; *o = k; }", None),
+    ],
+)
+def test_hints_of_declarations(source: str, hint: str | None):
+    text = str(zg.triton_c(source).triton())
+    assert ("tt.multiple_of" in text) == (hint is not None) and (hint is None or hint in text)
+
+
 def test_a_division_that_c_would_not_evaluate_is_harmless():
     assert scalar("n ? 6 / n : -1", np.int32, "int n", 0) == -1
     assert scalar("n ? 6 / n : -1", np.int32, "int n", 4) == 1

@@ -148,6 +148,17 @@ def test_files_to_include(folder, name: str, message: str | None, in_a_file: boo
     assert "SECRET" not in str(error_info.value)
 
 
+@pytest.mark.parametrize(("limit", "refused"), [(2, False), (1, True)])
+def test_the_number_of_files_to_include(folder, monkeypatch: pytest.MonkeyPatch, limit: int, refused: bool):
+    monkeypatch.setattr(preprocess, "MAX_FILES", limit)
+    source = '#include "deeper/two.h"\n__global__ void f(int *o) { *o = ONE; }'
+    if refused:
+        with pytest.raises(zg.KernelSyntaxError, match="includes are nested too deeply"):
+            zg.triton_c(source)
+    else:
+        zg.triton_c(source)
+
+
 def test_a_source_is_a_regular_file(folder):
     for file in (folder / "pipe.h", folder / "deeper", folder / "bytes.h"):
         with pytest.raises(zg.LaunchError, match=r"zg\.triton_c cannot read the file"):
