@@ -212,9 +212,7 @@ def caller_location() -> Location | None:
     if frame is None:
         return None
     code = frame.f_code
-    positions = list(code.co_positions())
-    at = positions[frame.f_lasti // 2] if frame.f_lasti // 2 < len(positions) else (frame.f_lineno,) * 4
-    line, end_line, column, end_column = at
+    line, end_line, column, end_column = [*code.co_positions()][frame.f_lasti // 2]
     first = line or frame.f_lineno
     return Location(code.co_filename, first, column or 0, end_line or first, end_column or 0)
 

@@ -33,7 +33,8 @@ COMPARISONS = {name: getattr(operator, name) for name in ("eq", "ne", "lt", "le"
 def test_operators_record_their_ops(name):
     compute = {**BINARY, **COMPARISONS}[name]
     (op,) = recorded(compute)
-    assert op.NAME == name and len(op.operands) == 2
+    n, x = op.operands
+    assert op.NAME == name and (n.index, x.index) == (0, 1) and n.block is x.block
     constant, op = recorded(lambda n, x: compute(n, 3))
     assert (constant.NAME, op.NAME) == ("constant", name) and op.operands[1] is constant.result
     assert op.location.file == __file__
@@ -42,7 +43,7 @@ def test_operators_record_their_ops(name):
 @pytest.mark.parametrize("name", BINARY)
 def test_a_number_as_left_operand(name):
     constant, op = recorded(lambda n, x: BINARY[name](7, n))
-    assert op.NAME == name and op.operands[0] is constant.result
+    assert op.NAME == name and op.operands[0] is constant.result and op.operands[1].index == 0
 
 
 def test_comparisons_with_a_number_as_left_operand_are_swapped():
@@ -53,8 +54,22 @@ def test_comparisons_with_a_number_as_left_operand_are_swapped():
 def test_operators_of_one_operand():
     assert [op.NAME for op in recorded(lambda n, x: (-n, ~n, +n))] == ["neg", "invert"]
     (op,) = recorded(lambda n, x: abs(x))
-    assert op.callee == "builtins.abs"
-    assert [op.NAME for op in recorded(lambda n, x: divmod(n, x))] == ["floordiv", "mod"]
+    assert op.callee == "builtins.abs" and [value.index for value in op.operands] == [1]
+    ops = recorded(lambda n, x: divmod(n, x))
+    assert [(op.NAME, *(value.index for value in op.operands)) for op in ops] == [("floordiv", 0, 1), ("mod", 0, 1)]
+    for compute in (operator.neg, operator.invert):
+        (op,) = recorded(lambda n, x, compute=compute: compute(x))
+        assert op.operands[0].index == 1
+
+
+def test_tuples_of_symbols_and_numbers_are_packed():
+    *_, pack, subscript = recorded(lambda n, x: n[(x, 3)])
+    assert (pack.NAME, subscript.NAME) == ("pack", "subscript") and subscript.operands[1] is pack.result
+    assert pack.operands[0].index == 1 and pack.operands[1].op.value == 3
+    constant, subscript = recorded(lambda n, x: n[(2, 3)])
+    assert constant.value == (2, 3) and subscript.operands[1] is constant.result
+    *_, pack, subscript = recorded(lambda n, x: n[[n, x]])
+    assert [value.index for value in pack.operands] == [0, 1]
 
 
 def test_properties_subscripts_and_methods():
@@ -62,6 +77,9 @@ def test_properties_subscripts_and_methods():
     assert [op.attributes["name"] for op in ops if op.NAME == "attribute"] == ["shape", "dtype", "dtype", "element_ty"]
     assert [op.callee for op in ops if op.NAME == "invoke"] == [".load", ".store"]
     assert sum(op.NAME == "subscript" for op in ops) == 1
+    load, store = (op for op in ops if op.NAME == "invoke")
+    assert load.operands[0].index == 0 and load.operands[1].op.value == (0,)
+    assert (store.operands[0].index, store.operands[2].index) == (0, 1) and store.operands[1].op.value == (0,)
 
 
 NUMPY = {
@@ -110,6 +128,8 @@ def test_functions_of_python_numbers_are_refused_at_their_line(use):
 def test_divmod_of_a_number_by_a_symbol():
     *_, quotient, _, remainder = recorded(lambda n, x: divmod(7, n))
     assert (quotient.NAME, remainder.NAME) == ("floordiv", "mod")
+    for op in (quotient, remainder):
+        assert op.operands[0].op.value == 7 and op.operands[1].index == 0
 
 
 def test_a_numpy_number_leaves_operators_to_symbols():

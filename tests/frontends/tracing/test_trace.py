@@ -189,4 +189,5 @@ def test_locations_are_of_the_users_code_wherever_it_lies():
     scope = {"zg": zg, "__name__": "my_kernels"}
     exec(compile(text, file, "exec"), scope)
     store = next(op for op in trace_function(scope["body"], (F32,)).model.walk() if op.NAME == "invoke")
-    assert (store.location.file, store.location.line) == (file, 2)
+    place = store.location
+    assert (place.file, place.line, place.column, place.end_line, place.end_column) == (file, 2, 4, 2, 20)
