@@ -45,6 +45,8 @@ def test_views(array, expected):
         3,
         None,
         SimpleNamespace(data_ptr=lambda: 5, dtype="torch.float32", is_cuda=False, device="cpu"),
+        SimpleNamespace(element=f32),
+        SimpleNamespace(element="f32", pointer=5),
     ],
 )
 def test_what_is_not_on_a_gpu(array):

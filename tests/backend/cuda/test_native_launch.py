@@ -3,6 +3,7 @@
 import contextlib
 import ctypes
 import random
+import struct
 import sys
 from types import SimpleNamespace
 
@@ -160,6 +161,28 @@ def test_what_does_not_fit_is_left_to_python(driver, other):
     with contextlib.suppress(LaunchError, TypeError):
         kernel(*other)
     assert len(driver.native) == 1 and (kernel.slow > slow or len(driver.launches) == 1)
+
+
+@pytest.mark.parametrize(
+    ("value", "fit", "others"),
+    [
+        (5, (-(2**31), 2**31 - 1), (2**31, -(2**31) - 1)),
+        (1 << 40, (2**31, 2**63 - 1), (2**31 - 1, 2**63, -(1 << 40))),
+        (-(1 << 40), (-(2**31) - 1, -(2**63)), (-(2**31), -(2**63) - 1, 1 << 40)),
+    ],
+)
+def test_integers_of_one_width_are_launched_by_machine_code(driver, value, fit, others):
+    """From the least to the largest that has the width of the first."""
+    kernel = ready(
+        driver, Tensor(0x1000), value, parameters=[KernelParameter("x"), KernelParameter("n", specialize=False)]
+    )
+    for number in fit:
+        kernel(Tensor(0x1000), number)
+    assert [launch[-1][1] for launch in driver.native] == [struct.pack("=q", number) for number in fit]
+    for number in others:
+        with contextlib.suppress(LaunchError):
+            kernel(Tensor(0x1000), number)
+    assert len(driver.native) == len(fit)
 
 
 def test_a_dtype_that_changes_in_place_is_seen(driver):

@@ -49,6 +49,7 @@ def test_floats_that_are_carried_are_counted(block, dtype, warps, registers):
 
 def test_too_many_registers_are_an_error_at_the_loop():
     check_registers(placed(16384, zg.f32, 4))
+    check_registers(placed(65536, zg.f32, 32))  # 64 of 64.
     with pytest.raises(zg.ResourceError, match="carries 512 registers in each of 32 threads, which have 255") as error:
         check_registers(placed(16384, zg.f32, 1))
     assert "for i in range(0, n)" in str(error.value) and "more warps" in str(error.value)

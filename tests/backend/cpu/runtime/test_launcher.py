@@ -304,7 +304,7 @@ def test_kernels_without_a_plan(made: Made):
 
 
 def test_constants_of_a_plan(made: Made):
-    """Constants without a hash have no plan. A tuple that equals the one of the plan may have elements of other types."""
+    """Constants without a hash have no plan; tuples are compared by identity."""
     kernel = made("", "")
     assert plan_of(kernel, [Given("c", [1], None)], {}, None, failed) is None
     assert plan_of(kernel, [], {"c": {}}, None, failed) is None
