@@ -146,7 +146,7 @@ class _Counts:
             return
         if body not in self.ops:
             ops = (op for block in body.blocks for op in block.ops)
-            self.ops[body] = [op for op in ops if _decides(op) or (op.result in self.decisive and not op.bodies)]
+            self.ops[body] = [op for op in ops if _decides(op) or op.result in self.decisive]
         for op in self.ops[body]:
             if op.bodies:
                 self._follow(op, times, values, depth)

@@ -48,6 +48,9 @@ def test_axes_of_size_one_have_a_stride_that_tma_can_use():
     assert TensorDescriptor(np.zeros((1, 7), np.float32), (4, 4)).strides == (8, 1)
     assert TensorDescriptor(np.zeros((1, 3, 8), np.float32), (1, 4, 4)).strides == (24, 8, 1)
     assert TensorDescriptor(np.zeros((3, 8), np.float32)[:, ::8], (4, 4)).strides == (8, 1)
+    # One that TMA can use stays.
+    assert TensorDescriptor(np.zeros((2, 3, 8), np.float32)[:1, :1], (1, 4, 4)).strides == (24, 8, 1)
+    assert TensorDescriptor(np.zeros((4, 64), np.float32)[:1, :8], (4, 4)).strides == (64, 1)
     assert TensorDescriptor(np.zeros((4, 8), np.float32)[::-1][:1], (4, 4)).strides == (8, 1)
     with pytest.raises(LaunchError, match="stride 0 of a descriptor must be a multiple of 16 bytes"):
         TensorDescriptor(np.zeros((2, 7), np.float32), (4, 4))

@@ -1,11 +1,17 @@
 """Races between programs, reported by strict launches and by the simulator; and kernels without one."""
 
+import contextlib
+import re
+from functools import partial
+
 import numpy as np
 import pytest
 
 import ziggurat as zg
 import ziggurat.triton as triton
 import ziggurat.triton.language as tl
+from ziggurat.backend.launch.races import WRITE, Races
+from ziggurat.backend.launch.regions import Region
 
 F32, I32 = np.float32, np.int32
 
@@ -203,6 +209,43 @@ def test_simulated(kernel, grid, shapes, rest, element):
 def pointer(array):
     names = {"float32": zg.f32, "float16": zg.f16, "int32": zg.i32, "int64": zg.i64, "uint8": zg.u8}
     return zg.ptr(names[array.dtype.name])
+
+
+@pytest.mark.parametrize(
+    ("units", "programs", "values", "clash"),
+    [
+        ([2, 2], [0, 1], [5, 5], None),
+        ([2, 2], [0, 1], [5, 6], "program (0, 0, 0) writes x[2], which program (1, 0, 0) has written"),
+        ([2, 2], [1, 1], [5, 6], None),
+        ([2, 3], [0, 1], [5, 6], None),
+        (
+            [3, 2, 3, 2],
+            [0, 4, 0, 5],
+            [1, 7, 2, 8],
+            "program (0, 1, 0) writes x[2], which program (1, 1, 0) has written",
+        ),
+    ],
+)
+def test_programs_that_store_at_once(units, programs, values, clash):
+    """Only different values of different programs race."""
+    region = Region([np.zeros(4, I32)])
+    region.names = ["x"]
+    races = Races((4, 2, 1), lambda place: None, zg.KernelRuntimeError)
+    bits = np.array([values, [0] * len(values)])
+    arguments = region, np.array(units), np.array(programs), WRITE, None
+    with contextlib.nullcontext() if clash is None else pytest.raises(zg.KernelRuntimeError, match=re.escape(clash)):
+        races.note(*arguments, size=4, bits=lambda: bits)
+
+
+def test_a_later_store_of_another_program_races_if_it_changes_memory():
+    region = Region([np.zeros(4, I32)])
+    region.names = ["x"]
+    races = Races((4, 2, 1), lambda place: None, zg.KernelRuntimeError)
+    for program, *bits in ((3, [9], [0]), (2, [9], [9]), (2, [8], [9])):
+        races.note(region, np.array([2]), np.array([program]), WRITE, None, size=4, bits=partial(np.array, bits))
+    message = "program (1, 0, 0) writes x[2], which program (2, 0, 0) has written"
+    with pytest.raises(zg.KernelRuntimeError, match=re.escape(message)):
+        races.note(region, np.array([2]), np.array([1]), WRITE, None, size=4, bits=lambda: np.array([[9], [8]]))
 
 
 def test_other_launches_do_not_look_for_races():

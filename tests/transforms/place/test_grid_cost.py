@@ -48,6 +48,13 @@ def inner_bounds(x, out, n, B: zg.constexpr):
 
 
 @zg.kernel
+def far(x, out, n, B: zg.constexpr):
+    at = zg.arange(0, B)
+    for _ in range(-2000000000, n, 1000000):
+        zg.store(zg.add(out, at), zg.load(zg.add(x, at)))
+
+
+@zg.kernel
 def counted(x, out, n, B: zg.constexpr):
     at, count = zg.arange(0, B), n
     while count > 0:
@@ -66,6 +73,11 @@ def test_iterations_from_an_argument(n: int, iterations: int):
     actual = work(rows, [F32, F32, zg.i32, 1024], (3, 1, 1), n=n)
     assert actual is not None
     assert actual.read == 3 * iterations * 4096 and actual.written == 3 * 4096
+
+
+def test_bounds_whose_difference_has_no_32_bits():
+    actual = work(far, [F32, F32, zg.i32, 1024], (1, 1, 1), n=2000000000)
+    assert actual is not None and actual.read == actual.written == 4000 * 4096
 
 
 def test_iterations_from_the_number_of_the_program():
