@@ -345,7 +345,7 @@ class CpuEmitter(Code):
         self.line(f"store {value.typed}, ptr {slot}")
         return previous
 
-    def prefetch(self, address: Number, size: int, *, level: int = 1, writes: bool = False) -> None:
+    def prefetch(self, address: Number, size: int, *, level: int, writes: bool = False) -> None:
         """Fetch the cache lines of the `size` bytes at an address, which need not be that of any memory, to the cache
         of a level."""
         for line in range(0, size, CACHE_LINE):

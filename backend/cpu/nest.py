@@ -345,7 +345,9 @@ class Nest:
             def lines() -> None:
                 for head in self.heads.values():
                     if isinstance(head.op, cpu.Store):  # The stores around the caches would wait for these lines.
-                        emitter.prefetch(emitter.moved(head.base, past, head.size), step * head.size, writes=True)
+                        emitter.prefetch(
+                            emitter.moved(head.base, past, head.size), step * head.size, level=1, writes=True
+                        )
                 loop(stream.first, past, 1)
 
             self.streams = True

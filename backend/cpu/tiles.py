@@ -211,7 +211,7 @@ def _matmul(
         target = c + (row * columns + column) * size
         left = [a.base + (row + i) * a.pitch for i in range(high)]
         for line in left if a.direct else ():  # The processor does not prefetch the next rows.
-            emitter.prefetch(line + a.pitch * high, depth * size)
+            emitter.prefetch(line + a.pitch * high, depth * size, level=1)
         # Nor does it prefetch the rows of b that follow these.
         lines, all_lines, width = (
             (panel, columns, depth) if transposed else (depth * rows_per_step, depth * rows_per_step, panel)

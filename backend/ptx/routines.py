@@ -171,7 +171,7 @@ class Number:
         """The value of an instruction, by its text and the type of its result."""
         return Number(self.code, kind, self.code.emit(text), lanes)
 
-    def _operation(self, opcode: str, other: Number | float, swapped: bool = False) -> Number:
+    def _operation(self, opcode: str, other: Number | float, *, swapped: bool = False) -> Number:
         a, b = together(*((self.like(other), self) if swapped else (self, self.like(other))))
         prefix = "f" if self.kind in _FLOATS else "u" if opcode in ("div", "rem") else ""
         return self.made(self.kind, f"{prefix}{opcode} {a.type} {a}, {b}", a.lanes)

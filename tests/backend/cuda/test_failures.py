@@ -12,6 +12,7 @@ def test_words_for_statuses():
     certain = failure("CUDA_ERROR_ILLEGAL_ADDRESS", "waiting", "add", certain=True)
     assert isinstance(certain, KernelRuntimeError) and "the kernel 'add' accessed" in str(certain)
     assert "check=True" not in str(certain) and "mask" in str(certain)
+    assert "check=True" in str(failure("CUDA_ERROR_ILLEGAL_ADDRESS", "waiting", "add"))
     other = failure("CUDA_ERROR_SYSTEM_NOT_READY", "launching", "add")
     assert isinstance(other, LaunchError) and "launching of 'add' failed" in str(other)
 
@@ -43,8 +44,22 @@ def test_faults_say_what_to_do(status, what, advice):
 def test_too_many_threads_are_told_from_too_many_registers():
     few = out_of_resources("k", threads=1024, registers=64, shared=0, max_threads=512, **LIMITS)
     assert "1024 threads, where it can have 512" in str(few)
+    assert few.hint == "fewer warps"
     many = out_of_resources("k", threads=512, registers=168, shared=0, max_threads=384, **LIMITS)
-    assert "168 registers for each of 512 threads" in str(many)
+    assert "168 registers for each of 512 threads" in str(many) and many.hint == "fewer warps, or smaller blocks"
+    fits = {"threads": 128, "registers": 8, "max_threads": 1024, "register_file": 65536}
+    shared = out_of_resources("k", shared=1001, max_shared=1000, **fits)
+    assert "1001 bytes of shared memory, where the device has 1000" in str(shared)
+    assert shared.hint == "smaller blocks, or a lower num_stages"
+    other = out_of_resources("k", shared=1000, max_shared=1000, **fits)
+    assert "a CTA needs 128 threads of 8 registers and 1000 bytes" in str(other) and other.hint == "smaller blocks"
+    # 16 warps, of 16 units of 256 registers each, have the whole file.
+    assert "registers for each" not in str(
+        out_of_resources("k", threads=512, registers=128, shared=0, max_threads=384, **LIMITS)
+    )
+    assert "registers for each" in str(
+        out_of_resources("k", threads=512, registers=129, shared=0, max_threads=384, **LIMITS)
+    )
 
 
 @pytest.mark.parametrize("status", ["ILLEGAL_ADDRESS", "MISALIGNED_ADDRESS", "INVALID_ADDRESS_SPACE", "INVALID_PC"])

@@ -15,6 +15,7 @@ from ziggurat.backend.cuda.driver import load
 from ziggurat.backend.cuda.routes import Route
 from ziggurat.backend.cuda.specialize import KernelParameter, Specialization, described, kind_of
 from ziggurat.codemodel.errors import LaunchError
+from ziggurat.codemodel.types import f32, f64
 
 LAUNCH = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p, *[ctypes.c_uint] * 7, *[ctypes.c_void_p] * 3)
 
@@ -183,6 +184,15 @@ def test_integers_of_one_width_are_launched_by_machine_code(driver, value, fit, 
         with contextlib.suppress(LaunchError):
             kernel(Tensor(0x1000), number)
     assert len(driver.native) == len(fit)
+
+
+@pytest.mark.parametrize(("declared", "written"), [(f64, "=d"), (f32, "=f4x")])
+def test_floats_have_the_width_that_the_source_declares(driver, declared, written):
+    kernel = ready(
+        driver, Tensor(0x1000), 0.5, parameters=[KernelParameter("x"), KernelParameter("s", declared=declared)]
+    )
+    kernel(Tensor(0x1000), 0.1)
+    assert [launch[-1][1] for launch in driver.native] == [struct.pack(written, 0.1)]
 
 
 def test_a_dtype_that_changes_in_place_is_seen(driver):

@@ -116,3 +116,19 @@ def test_a_load_of_another_warp_comes_before_a_store_by_a_barrier_only() -> None
     memory.load(at(memory, 0, 1), 1, threads(0))
     with pytest.raises(SimulationError, match=r"thread 32 writes byte 1 .* warp 0 has read"):
         memory.store(at(memory, 0, 1), np.ones((1, 1), np.uint8), threads(32))
+
+
+@pytest.mark.parametrize(("meet", "races"), [((0, 1), False), ((2, 3), True)])
+def test_a_barrier_of_some_threads_orders_the_stores_of_these(meet: tuple[int, int], races: bool) -> None:
+    """Of thread 0 as of any other one."""
+    memory = SimulatedMemory([np.zeros(4, np.int32)], ["x"])
+    word = np.zeros((1, 4), np.uint8)
+    memory.store(at(memory, 0, 0), word, threads(0))
+    memory.barrier(
+        np.isin(np.arange(128), [*range(32 * meet[0], 32 * meet[0] + 32), *range(32 * meet[1], 32 * meet[1] + 32)])
+    )
+    if races:
+        with pytest.raises(SimulationError, match="thread 0"):
+            memory.load(at(memory, 0, 0), 4, threads(32))
+    else:
+        assert memory.load(at(memory, 0, 0), 4, threads(32)).tolist() == word.tolist()
