@@ -13,16 +13,19 @@ from pathlib import Path
 
 import attrs
 import pytest
+from asynchronous_kernels import KERNELS
 
 from ziggurat.backend.cpu.code import CpuOptions
 from ziggurat.backend.cpu.compile import to_llvm as cpu_llvm
 from ziggurat.backend.ptx.assemble import to_llvm as gpu_llvm
 from ziggurat.codemodel.dialects import cpu
 from ziggurat.codemodel.gpu import dialect as gpu
+from ziggurat.codemodel.gpu.options import CompileOptions
 from ziggurat.codemodel.op import expect
 from ziggurat.codemodel.text.parser import parse
 from ziggurat.passes import Case, cases
 from ziggurat.transforms.cpu.cpu_passes import lower
+from ziggurat.transforms.place.gpu_passes import place
 
 HASWELL = CpuOptions("haswell", "+avx,+avx2,+fma,+f16c")
 TESTS = Path(__file__).parents[1]
@@ -75,3 +78,13 @@ MODELS |= {
 @pytest.mark.parametrize("name", MODELS)
 def test_on_a_gpu(name: str, golden: Callable[[str, object], None]) -> None:
     golden(f"instructions/gpu.{name}", counted(gpu_llvm(expect(parse(MODELS[name]), gpu.Module))))
+
+
+@pytest.mark.parametrize("name", ["attention", "gradients by roles", "pointers, turned"])
+def test_kernels_on_a_gpu(name: str, golden: Callable[[str, object], None]) -> None:
+    """Asynchronous copies and dots that the models above have not."""
+    kernel, types, target, warps = KERNELS[name]
+    golden(
+        f"instructions/gpu.{slug(name)}",
+        counted(gpu_llvm(place(kernel.triton(*types), CompileOptions(target, warps, 3)))),
+    )
