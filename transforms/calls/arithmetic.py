@@ -8,7 +8,7 @@ from typing import Any
 
 from ziggurat.codemodel.dialects import arith, math, tt
 from ziggurat.codemodel.dialects.arith import FloatPredicate, IntPredicate
-from ziggurat.codemodel.errors import KernelTypeError, KernelValueError
+from ziggurat.codemodel.errors import KernelTypeError
 from ziggurat.codemodel.messages import say
 from ziggurat.codemodel.op import Value, expect
 from ziggurat.codemodel.types import (
@@ -100,13 +100,10 @@ def _of_one_sign(call: Typing, a: Type, b: Type) -> None:
     literals = isinstance(a, ConstantType), isinstance(b, ConstantType)
     takes_part = not any(literals) or (x.rank > y.rank if literals[0] else y.rank > x.rank)
     if call.language.plain_integers and takes_part and x.is_int and y.is_int and x.signed != y.signed:
-        raise KernelTypeError(
-            say(
-                "{}: Cannot use /, // or % with {} and {} because they have different signedness",
-                call,
-                x,
-                y,
-            ),
+        raise call.error(
+            "Cannot use /, // or % with {} and {} because they have different signedness",
+            x,
+            y,
             hint="cast them to the same signedness",
         )
 
@@ -124,7 +121,7 @@ def _float_quotient(call: Typing, a: Type, b: Type, ieee_rounding: bool = False)
     numbers(call, a, b)
     for type_ in (a, b):
         if not scalar_type(type_).is_float:
-            raise KernelTypeError(say("{}: the operands must be floats; got {}", call, describe(type_)), hint=DIVIDE())
+            raise call.error("the operands must be floats; got {}", type_, hint=DIVIDE())
     return call.computed(a, b, constant(ieee_rounding)) or promoted(str(call), a, b)
 
 
@@ -145,15 +142,14 @@ def bitwise(call: Typing, a: Type, b: Type) -> Type:
 def _moved(call: Typing, pointer: Type, offset: Type) -> Type:
     """Pointers moved by integers."""
     if is_pointer(offset):
-        raise KernelTypeError(
-            say("{}: one operand must be an integer; got two pointers, {} and {}", call, pointer, offset),
+        raise call.error(
+            "one operand must be an integer; got two pointers, {} and {}",
+            pointer,
+            offset,
             hint="move a pointer by an integer",
         )
     if not is_number(offset) or not scalar_type(offset).is_int:
-        raise KernelTypeError(
-            say("{}: the offset of the pointer {} must be an integer; got {}", call, pointer, describe(offset)),
-            hint=CAST_OFFSET(),
-        )
+        raise call.error("the offset of the pointer {} must be an integer; got {}", pointer, offset, hint=CAST_OFFSET())
     return shaped(common_shape(str(call), pointer, offset), expect(element_of(pointer), PtrType))
 
 
@@ -170,7 +166,7 @@ def _difference(call: Typing, a: Type, b: Type) -> Type:
 def _fused(call: Typing, a: Type, b: Type, c: Type) -> Type:
     result = arithmetic(call, a, b, c)
     if not isinstance(result, ConstantType) and not scalar_type(result).is_float:
-        raise KernelTypeError(say("{}: the operands must be floats; got {}", call, result), hint=MULTIPLY_ADD())
+        raise call.error("the operands must be floats; got {}", result, hint=MULTIPLY_ADD())
     return result
 
 
@@ -178,13 +174,10 @@ def _as_given(call: Typing, x: Type) -> Type:
     """The type of the operand."""
     numbers(call, x)
     if call.name == "invert" and scalar_type(x).is_float:
-        raise KernelTypeError(say("{}: the operands must be integers; got {}", call, describe(x)))
+        raise call.error("the operands must be integers; got {}", x)
     keeps_type = isinstance(x, ConstantType) or call.language.plain_integers
     if call.name == "neg" and not keeps_type and scalar_type(x) == i1:
-        raise KernelTypeError(
-            say("{}: the operands must be integers or floats; got {}", call, x),
-            hint=INVERT(),
-        )
+        raise call.error("the operands must be integers or floats; got {}", x, hint=INVERT())
     return call.computed(x) or x
 
 
@@ -192,21 +185,16 @@ def _upper_half(call: Typing, a: Type, b: Type) -> Type:
     literal = isinstance(a, ConstantType) and isinstance(b, ConstantType)
     result = None if literal else bitwise(call, a, b)
     if result is None or scalar_type(result).bits < 32:
-        raise KernelTypeError(
-            say("{}: the operands must be integers of 32 or 64 bits; got {} and {}", call, describe(a), describe(b))
-        )
+        raise call.error("the operands must be integers of 32 or 64 bits; got {} and {}", a, b)
     return result if call.language.typed_literals else with_element(result, scalar_type(result).unsigned)
 
 
 def _bits(call: Typing, x: Type) -> Type:
     """An integer whose width is known."""
     if isinstance(x, ConstantType):
-        raise KernelTypeError(
-            say("{}: the operand must be an integer of a known width; got {}", call, describe(x)),
-            hint=GIVE_WIDTH(),
-        )
+        raise call.error("the operand must be an integer of a known width; got {}", x, hint=GIVE_WIDTH())
     if not is_number(x) or scalar_type(x).kind != "int":
-        raise KernelTypeError(say("{}: the operands must be integers; got {}", call, describe(x)))
+        raise call.error("the operands must be integers; got {}", x)
     return x
 
 
@@ -388,7 +376,7 @@ def _directed(call: Typing, operation: str, rounding: str, operands: Sequence[Ty
     choice(f"{call}: 'rounding'", rounding, _DIRECTIONS)
     numbers(call, *operands)
     if not operands:
-        raise KernelTypeError(say("{}: '{}' takes operands; got none", call, operation))
+        raise call.error("'{}' takes operands; got none", operation)
     type_ = promoted(str(call), *operands)
     how = _OPERATIONS[operation], _DIRECTIONS[rounding]
     return call.op_type(lambda values: math.Directed(values, *how), *[type_] * len(operands))
@@ -438,10 +426,7 @@ def _compare(emit: Emitter, result: Type, a: Operand, b: Operand, kind: CompareK
 
 def _chosen(call: Typing, condition: Type, x: Type, y: Type) -> Type:
     if not is_number(condition):
-        raise KernelTypeError(
-            say("{}: the condition must be {} (true or false); got {}", call, i1, describe(condition)),
-            hint=COMPARE(),
-        )
+        raise call.error("the condition must be {} (true or false); got {}", i1, condition, hint=COMPARE())
     if scalar_type(condition) != i1 and call.language.is_triton:
         call.context.warn(
             say(
@@ -489,9 +474,8 @@ def _of_full_width(call: Typing, x: Type) -> None:
     if not call.language.strict_operands or isinstance(x, ConstantType) or call.name == "tanh":
         return
     if not scalar_type(x).is_float or scalar_type(x).bits < 32:
-        raise KernelTypeError(
-            say("{}: Expected dtype ['fp32', 'fp64'] but got {}", call, scalar_type(x)),
-            hint="convert it: x.to(tl.float32)",
+        raise call.error(
+            "Expected dtype ['fp32', 'fp64'] but got {}", scalar_type(x), hint="convert it: x.to(tl.float32)"
         )
 
 
@@ -531,7 +515,7 @@ def _random(call: Typing, *arguments: Any) -> None:
     *words, rounds = arguments
     _place(call, *words)
     if type(rounds) is not int or not 0 <= rounds <= 100:
-        raise KernelValueError(say("{}: 'n_rounds' must be an integer from 0 to 100; got {}", call, show(rounds)))
+        raise call.value_error("'n_rounds' must be an integer from 0 to 100; got {}", show(rounds))
 
 
 _RANDOM = ("philox", "rand", "randn", "randint", "rand4x", "randn4x", "randint4x")

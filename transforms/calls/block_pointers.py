@@ -11,12 +11,11 @@ from typing import Any
 import attrs
 
 from ziggurat.codemodel.dialects import arith, tt
-from ziggurat.codemodel.errors import KernelTypeError, KernelValueError
-from ziggurat.codemodel.messages import say
+from ziggurat.codemodel.errors import KernelValueError
 from ziggurat.codemodel.op import Value
 from ziggurat.codemodel.types import PtrType, Type, i64, shape_of, shaped
 from ziggurat.frontends.language.phrases import BLOCK_POINTER, CHECK_BY_MASK
-from ziggurat.transforms.calls.constant_arguments import describe, show
+from ziggurat.transforms.calls.constant_arguments import show
 from ziggurat.transforms.calls.emit import Built, Emitter, Operand
 from ziggurat.transforms.calls.lattice import BlockPtrType
 from ziggurat.transforms.calls.rule import Rule, Typing, choice, scalar_integers, shape
@@ -86,7 +85,7 @@ def _made(
     call: Typing, base: Type, sizes: Type, strides: Type, offsets: Type, block_shape: Any, order: Any
 ) -> BlockPtrType:
     if not isinstance(base, PtrType):
-        raise KernelTypeError(say("{}: 'base' must be the pointer to the tensor; got {}", call, describe(base)))
+        raise call.error("'base' must be the pointer to the tensor; got {}", base)
     block = shape(call, block_shape)
     if not block:
         raise KernelValueError(f"{call}: 'block_shape' must have an axis; got ()")
@@ -94,9 +93,7 @@ def _made(
         scalar_integers(call, f"the {name}", numbers, len(block))
     axes = axes_of(order)
     if sorted(axes) != list(range(len(block))):
-        raise KernelValueError(
-            say("{}: 'order' must be a permutation of the {} axes; got {}", call, len(block), show(order))
-        )
+        raise call.value_error("'order' must be a permutation of the {} axes; got {}", len(block), show(order))
     return BlockPtrType(block, base.pointee)
 
 
@@ -108,10 +105,7 @@ def _make(
 
 def _advanced(call: Typing, base: Type, offsets: Type) -> Type:
     if not isinstance(base, BlockPtrType):
-        raise KernelTypeError(
-            say("{}: 'base' must be a block pointer; got {}", call, describe(base)),
-            hint=BLOCK_POINTER(),
-        )
+        raise call.error("'base' must be a block pointer; got {}", base, hint=BLOCK_POINTER())
     scalar_integers(call, "the offsets", offsets, len(base.block))
     return base
 
@@ -132,25 +126,24 @@ def check_access(call: Typing, ptr: Type, boundary_check: Any, padding: Any, **f
     axes = axes_of(boundary_check)
     if not isinstance(ptr, BlockPtrType):
         if axes or padding:
-            raise KernelValueError(
-                say("{}: 'boundary_check' and 'padding_option' must be left out for {}", call, describe(ptr)),
-                hint=CHECK_BY_MASK(),
+            raise call.value_error(
+                "'boundary_check' and 'padding_option' must be left out for {}", ptr, hint=CHECK_BY_MASK()
             )
         return
     for name, argument in forbidden.items():
         if argument is not None:
-            raise KernelTypeError(
-                say("{}: '{}' must be left out for a block pointer; got {}", call, name, describe(argument)),
+            raise call.error(
+                "'{}' must be left out for a block pointer; got {}",
+                name,
+                argument,
                 hint="use boundary_check=(…) to leave out what is outside of the tensor",
             )
     if len(set(axes)) != len(axes) or not set(axes) <= set(range(len(ptr.block))):
-        raise KernelValueError(
-            say("{}: 'boundary_check' must name axes of the block, each once; got {}", call, show(boundary_check))
-        )
+        raise call.value_error("'boundary_check' must name axes of the block, each once; got {}", show(boundary_check))
     choice("padding_option", padding, PADDING)
     if padding == "nan" and not ptr.element.is_float:
-        raise KernelValueError(
-            say('{}: padding_option="nan" must be for floats; got {}', call, ptr.element), hint='padding_option="zero"'
+        raise call.value_error(
+            'padding_option="nan" must be for floats; got {}', ptr.element, hint='padding_option="zero"'
         )
 
 

@@ -33,9 +33,7 @@ from ziggurat.transforms.calls.rule import Rule, Typing, numbers
 def _converted(call: Typing, x: Type, dtype: Any, rounding: Any = None, bitcast: bool = False) -> Type:
     if not isinstance(dtype, ScalarType | PtrType):
         scalar = find_scalar(dtype) or f32
-        raise KernelTypeError(
-            say("{}: 'dtype' must be a dtype; got {}", call, show(dtype)), hint=say("write {}", show(scalar))
-        )
+        raise call.error("'dtype' must be a dtype; got {}", show(dtype), hint=say("write {}", show(scalar)))
     if isinstance(dtype, PtrType):
         return _pointers(x, dtype)
     if bitcast:

@@ -26,7 +26,7 @@ from ziggurat.frontends.language.phrases import (
     DESCRIPTOR_ROW,
     GET_DESCRIPTOR,
 )
-from ziggurat.transforms.calls.constant_arguments import describe, one_of
+from ziggurat.transforms.calls.constant_arguments import one_of
 from ziggurat.transforms.calls.emit import Emitter, Operand
 from ziggurat.transforms.calls.memory import PADDING, kind_of
 from ziggurat.transforms.calls.promotion import NONE, is_number, scalar_type
@@ -35,13 +35,14 @@ from ziggurat.transforms.calls.rule import Rule, Typing, choice, integers, scala
 
 def _described(call: Typing, base: Type, sizes: Type, strides: Type, block: Any, padding: Any) -> Type:
     if not isinstance(base, PtrType):
-        raise KernelTypeError(say("{}: 'base' must be the pointer to the tensor; got {}", call, describe(base)))
+        raise call.error("'base' must be the pointer to the tensor; got {}", base)
     dims = shape(call, block)
     scalar_integers(call, "the sizes", sizes, len(dims))
     last = scalar_integers(call, "the strides", strides, len(dims))[-1:]
     if last and isinstance(last[0], ConstantType) and last[0].value != 1:
-        raise KernelValueError(
-            say("{}: the last stride must be 1; got {}", call, last[0].value),
+        raise call.value_error(
+            "the last stride must be 1; got {}",
+            last[0].value,
             hint="make the last axis of the tensor contiguous in memory",
         )
     if dims[-1] * base.pointee.bytes < 16:
@@ -49,9 +50,7 @@ def _described(call: Typing, base: Type, sizes: Type, strides: Type, block: Any,
         raise KernelValueError(DESCRIPTOR_ROW(call=str(call), row=row, size=dims[-1], bytes=base.pointee.bytes))
     choice("padding_option", padding, PADDING)
     if PADDING[padding] is Padding.NAN and not base.pointee.is_float:
-        raise KernelValueError(
-            say("{}: only floats are padded with NaN; got {}", call, base.pointee), hint='padding_option="zero"'
-        )
+        raise call.value_error("only floats are padded with NaN; got {}", base.pointee, hint='padding_option="zero"')
     return DescriptorType(dims, base.pointee, PADDING[padding].value)
 
 
@@ -65,8 +64,9 @@ def _describe(
 def _descriptor(call: Typing, descriptor: Type) -> DescriptorType:
     """The type of an argument that is a descriptor."""
     if not isinstance(descriptor, DescriptorType):
-        raise KernelTypeError(
-            say("{}: 'desc' must be a tensor descriptor; got {}", call, describe(descriptor)),
+        raise call.error(
+            "'desc' must be a tensor descriptor; got {}",
+            descriptor,
             hint=GET_DESCRIPTOR() if isinstance(descriptor, PtrType) else None,
         )
     return descriptor
@@ -115,7 +115,7 @@ def _rows(call: Typing, descriptor: Type, x_offsets: Type, y_offset: Type) -> li
     type_ = _descriptor(call, descriptor)
     integers(call, x_offsets=x_offsets, y_offset=y_offset)
     if shape_of(y_offset):
-        raise KernelTypeError(say("{}: 'y_offset' must be a scalar; got {}", call, describe(y_offset)))
+        raise call.error("'y_offset' must be a scalar; got {}", y_offset)
     return [type_, with_element(tensor(call, x_offsets), i32), i32]
 
 

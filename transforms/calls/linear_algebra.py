@@ -54,9 +54,7 @@ def _product(
         hint = FIRST_SUM(shape=show(sum_type.shape), dtype=sums[0], sizes=[*sum_type.shape])
     acc_type = sum_type if acc is None else tensor(call, acc)
     if dtype is not None and acc_type.element != total:
-        raise KernelTypeError(
-            say("{}: the accumulator must be {}, as 'out_dtype' says; got {}", call, total, acc_type), hint=hint
-        )
+        raise call.error("the accumulator must be {}, as 'out_dtype' says; got {}", total, acc_type, hint=hint)
     types = (x, y, acc_type)
     if x.shape[:-2] == y.shape[:-2] == acc_type.shape[:-2]:
         types = tuple(map(_batch, types))
@@ -119,22 +117,17 @@ def _scaled(
     *batch, m, k = _unpacked(call, "lhs", lhs, lhs_format, lhs_k_pack, inner=-1)
     *other, depth, n = _unpacked(call, "rhs", rhs, rhs_format, rhs_k_pack, inner=-2)
     if (batch, k) != (other, depth):
-        raise KernelTypeError(
-            say(
-                "{}: 'lhs' and 'rhs' must have equal batches and equally many elements along K; got {} and {}",
-                call,
-                [*batch, m, k],
-                [*other, depth, n],
-            )
+        raise call.error(
+            "'lhs' and 'rhs' must have equal batches and equally many elements along K; got {} and {}",
+            [*batch, m, k],
+            [*other, depth, n],
         )
     for name, scale, size in (("lhs_scale", lhs_scale, m), ("rhs_scale", rhs_scale, n)):
         if scale is None:
             continue
         element = tensor(call, scale).element
         if element not in GROUPS:
-            raise KernelTypeError(
-                say("{}: '{}' must be {} or {} (exponents) or {}; got {}", call, name, u8, i8, f8e4m3, describe(scale))
-            )
+            raise call.error("'{}' must be {} or {} (exponents) or {}; got {}", name, u8, i8, f8e4m3, scale)
         expected = [*batch, size, k // GROUPS[element]]
         sizes = list(tensor(call, scale).shape)
         if sizes != expected:
@@ -149,11 +142,9 @@ def _unpacked(call: Typing, name: str, x: Type, format_: Any, along_k: Any, *, i
     choice(f"{name}_format", format_, FORMATS)
     if type_.element not in FORMATS[format_]:
         formats = one_of(FORMATS[format_], " or ")
-        raise KernelTypeError(
-            say("{}: '{}' of the format {} must be {}; got {}", call, name, show(format_), formats, type_)
-        )
+        raise call.error("'{}' of the format {} must be {}; got {}", name, show(format_), formats, type_)
     if type_.rank not in (2, 3):
-        raise KernelTypeError(say("{}: '{}' must be a matrix, or a batch of them; got {}", call, name, type_))
+        raise call.error("'{}' must be a matrix, or a batch of them; got {}", name, type_)
     sizes = list(type_.shape)
     if format_ == "e2m1":
         sizes[inner if along_k else -3 - inner] *= 2

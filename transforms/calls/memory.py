@@ -7,7 +7,6 @@ from typing import Any
 from ziggurat.codemodel.dialects import tt
 from ziggurat.codemodel.dialects.tt import AtomicKind, CacheModifier, EvictionPolicy, MemScope, MemSemantic, Padding
 from ziggurat.codemodel.errors import KernelTypeError, KernelValueError
-from ziggurat.codemodel.messages import say
 from ziggurat.codemodel.op import Value, expect
 from ziggurat.codemodel.types import (
     SCALARS,
@@ -91,8 +90,11 @@ def _fits(call: Typing, what: str, ptr: Type, value: Type) -> None:
         argument = what.removeprefix("the ").strip("`").capitalize()
         summary = UNLIKE_POINTER(call=str(call), what=what, argument=argument, shape=list(shape))
         raise KernelTypeError(summary, hint=POINTER_TENSOR())
-    raise KernelTypeError(
-        say("{}: the shapes of {} and the pointers do not match: {} and {}", call, what, list(shape), list(sizes)),
+    raise call.error(
+        "the shapes of {} and the pointers do not match: {} and {}",
+        what,
+        list(shape),
+        list(sizes),
         hint=f"make each size of {what} equal to that of the pointers, or 1, which is broadcast",
     )
 
@@ -112,10 +114,7 @@ def _masked(call: Typing, ptr: Type, mask: Type | None) -> None:
     if mask is None:
         return
     if not is_number(mask) or scalar_type(mask).kind != "bool":
-        raise KernelTypeError(
-            say("{}: the mask must be {} (true or false); got {}", call, i1, describe(mask)),
-            hint=COMPARE_OFFSETS(),
-        )
+        raise call.error("the mask must be {} (true or false); got {}", i1, mask, hint=COMPARE_OFFSETS())
     _fits(call, "the mask", ptr, mask)
 
 
@@ -123,7 +122,7 @@ def _written(call: Typing, what: str, ptr: Type, value: Type) -> None:
     """A value to be written has the pointee's type; another number is converted to it."""
     pointee = _pointee(call, ptr)
     if not is_number(value):
-        raise KernelTypeError(say("{}: {} must be a number; got {}", call, what, describe(value)))
+        raise call.error("{} must be a number; got {}", what, value)
     check_conversion(value, pointee)
     _fits(call, what, ptr, value)
 
@@ -210,8 +209,10 @@ def _store(
 def _atomic(call: Typing, dtypes: tuple[str, ...], ptr: Type, sem: Any, scope: Any) -> Type:
     pointee = _pointee(call, ptr)
     if pointee.name not in dtypes:
-        raise KernelTypeError(
-            say("{}: 'ptr' must point to {}; got {}", call, one_of(SCALARS[name] for name in dtypes), pointee),
+        raise call.error(
+            "'ptr' must point to {}; got {}",
+            one_of(SCALARS[name] for name in dtypes),
+            pointee,
             hint="use one of these types: the hardware has no such operation on others",
         )
     _writable(ptr)

@@ -81,7 +81,7 @@ def _range(call: Typing, first: Type, second: Type | None, step: Type | None, *o
     values = dict(zip(RANGE_OPTIONS, options, strict=False))
     for option, value in values.items():
         if value is not None and not 0 <= value < 1 << 31:
-            raise KernelValueError(say("{}: '{}' must be zero or more; got {}", call, option, show(value)))
+            raise call.value_error("'{}' must be zero or more; got {}", option, show(value))
     settings = tuple((name, value) for name, value in values.items() if value is not None and value is not False)
     return range_of(str(call), [first, second or NONE, step or NONE], False, settings)
 
@@ -97,13 +97,13 @@ def _hinted(call: Typing, x: Type, values: Any) -> Type:
     numbers = (values,) if isinstance(values, int) else tuple(values)
     rank = max(1, len(shape_of(x)))
     if not is_pointer(x) and (not is_number(x) or (scalar_type(x).is_float and call.name != "max_constancy")):
-        raise KernelTypeError(say("{}: the operands must be integers or pointers; got {}", call, describe(x)))
+        raise call.error("the operands must be integers or pointers; got {}", x)
     if not all(type(n) is int and n > 0 for n in numbers) or len(numbers) != rank:
-        raise KernelValueError(
-            say("{}: the values must be {} positive integer(s), one for each axis; got {}", call, rank, show(values))
+        raise call.value_error(
+            "the values must be {} positive integer(s), one for each axis; got {}", rank, show(values)
         )
     if call.name == "multiple_of" and not all(map(is_power_of_two, numbers)):
-        raise KernelValueError(say("{}: the values must be powers of two; got {}", call, show(values)))
+        raise call.value_error("the values must be powers of two; got {}", show(values))
     return x
 
 
@@ -117,7 +117,7 @@ def _hint(cls: type[tt.Hint], emit: Emitter, result: Type, x: Operand, values: A
 def _assumed(call: Typing, x: Type) -> Type:
     condition(call, x)
     if shape_of(x):
-        raise KernelTypeError(say("{}: the condition must be a scalar; got {}", call, x))
+        raise call.error("the condition must be a scalar; got {}", x)
     if isinstance(x, ConstantType) and not x.value:
         raise KernelValueError(f"{call} of a condition that is false")
     return NONE
@@ -178,7 +178,7 @@ def _checked(call: Typing, x: Type, message: Any = "", mask: Type | None = None)
     if mask is not None:
         common_shape(str(call), x, mask)
     if not isinstance(message, str):
-        raise KernelTypeError(say("{}: the message must be a constant string; got {}", call, show(message)))
+        raise call.error("the message must be a constant string; got {}", show(message))
     return NONE
 
 
@@ -198,34 +198,29 @@ def _elements(call: Typing, args: Sequence[Type]) -> tuple[tuple[int, ...], list
     """The common shape of the operands, and the type of an element of each."""
     for part in args:
         if not is_number(part) and not is_pointer(part):
-            raise KernelTypeError(say("{}: the operands must be {tensors} and numbers; got {}", call, describe(part)))
+            raise call.error("the operands must be {tensors} and numbers; got {}", part)
     elements = [element_of(part.type if isinstance(part, ConstantType) else part) for part in args]
     return common_shape(str(call), *args), [x for x in elements if isinstance(x, ScalarType | PtrType)]
 
 
 def _packing(call: Typing, pack: Any) -> None:
     if not is_power_of_two(pack) or pack > MAX_PACK:
-        raise KernelValueError(say("{}: 'pack' must be a power of two up to {}; got {}", call, MAX_PACK, show(pack)))
+        raise call.value_error("'pack' must be a power of two up to {}; got {}", MAX_PACK, show(pack))
 
 
 def _mapped(call: Typing, function: Any, args: Sequence[Type], pack: Any) -> Type:
     sizes, elements = _elements(call, args)
     _packing(call, pack)
     if not sizes:
-        raise KernelTypeError(
-            say("{}: an operand must be {a_tensor}; got scalars alone", call), hint="call the function"
-        )
+        raise call.error("an operand must be {a_tensor}; got scalars alone", hint="call the function")
     result = call.context.apply(call, function, [element for element in elements for _ in range(pack)])
     parts = components(result) or (result,)
     if len(parts) % pack or not all(is_number(part) and not shape_of(part) for part in parts):
-        raise KernelTypeError(
-            say(
-                "{}: '{}' must give {}; got {}",
-                call,
-                function.symbol,
-                "numbers" if pack == 1 else f"{pack} numbers of each result",
-                describe(result),
-            )
+        raise call.error(
+            "'{}' must give {}; got {}",
+            function.symbol,
+            "numbers" if pack == 1 else f"{pack} numbers of each result",
+            result,
         )
     results = [promoted(str(call), *parts[at : at + pack]) for at in range(0, len(parts), pack)]
     types = tuple(shaped(sizes, scalar_type(number)) for number in results)

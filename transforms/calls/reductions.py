@@ -12,8 +12,6 @@ from typing import Any
 
 from ziggurat.codemodel.builder import Builder
 from ziggurat.codemodel.dialects import tt
-from ziggurat.codemodel.errors import KernelTypeError, KernelValueError
-from ziggurat.codemodel.messages import say
 from ziggurat.codemodel.op import Body, Op, Value, expect
 from ziggurat.codemodel.types import (
     MAX_ELEMENTS,
@@ -32,7 +30,7 @@ from ziggurat.codemodel.types import (
 )
 from ziggurat.frontends.language.phrases import ANY_OF_BITS, AXIS_LAST
 from ziggurat.frontends.library import LIBRARY
-from ziggurat.transforms.calls.constant_arguments import describe, show, symbol_part
+from ziggurat.transforms.calls.constant_arguments import show, symbol_part
 from ziggurat.transforms.calls.emit import Builds, Built, Emitter, Operand, packed_type, split_operand
 from ziggurat.transforms.calls.lattice import components
 from ziggurat.transforms.calls.promotion import scalar_type
@@ -72,10 +70,7 @@ def _total(call: Typing, tensor: TensorType, dtype: Any = None) -> ScalarType:
         call.context.combine(call, "xor_sum", [i1])
         return i1
     if dtype is not None and (not isinstance(dtype, ScalarType) or dtype == i1):
-        raise KernelValueError(
-            say("{}: dtype must be an integer or a float; got {}", call, dtype),
-            hint=ANY_OF_BITS(),
-        )
+        raise call.value_error("dtype must be an integer or a float; got {}", dtype, hint=ANY_OF_BITS())
     element = dtype or accumulator(scalar_type(tensor))
     call.context.combine(call, call.name, [computing(element)])
     return element
@@ -92,7 +87,7 @@ def _combined(call: Typing, x: Type, along: Any, keep: bool, dtype: Any = None) 
         call.context.combine(call, call.name, [element])
     else:
         if call.name in _BITWISE and element.is_float:
-            raise KernelTypeError(say("{}: the operands must be integers; got {}", call, describe(x)))
+            raise call.error("the operands must be integers; got {}", x)
         call.context.combine(call, call.name, [element])
     return _reduced(call, tensor, along, keep, element)
 
@@ -122,18 +117,11 @@ def _tensors(call: Typing, x: Type) -> list[TensorType]:
     parts: Sequence[Type] = [x] if isinstance(x, TensorType) else components(x) or ()
     tensors = [part for part in parts if isinstance(part, TensorType)]
     if not tensors or len(tensors) != len(parts):
-        raise KernelTypeError(
-            say("{}: the operand must be {a_tensor}, or a tuple of {tensors}; got {}", call, describe(x))
-        )
+        raise call.error("the operand must be {a_tensor}, or a tuple of {tensors}; got {}", x)
     for tensor in tensors:
         if tensor.shape != tensors[0].shape:
-            raise KernelTypeError(
-                say(
-                    "{}: the {tensors} must be of one shape; got {} and {}",
-                    call,
-                    list(tensors[0].shape),
-                    list(tensor.shape),
-                )
+            raise call.error(
+                "the {tensors} must be of one shape; got {} and {}", list(tensors[0].shape), list(tensor.shape)
             )
     return tensors
 
@@ -286,29 +274,22 @@ def _run(name: str, emit: Emitter, result: Type, x: Operand, along: Any, reverse
 def _sorted(call: Typing, x: Type, dim: Any, *_options: Any) -> None:
     rank = number_tensor(call, x).rank
     if axis(call, -1 if dim is None else dim, rank) != rank - 1:
-        raise KernelValueError(
-            say("{}: the axis must be the last one; got axis {}", call, dim),
-            hint=AXIS_LAST(),
-        )
+        raise call.value_error("the axis must be the last one; got axis {}", dim, hint=AXIS_LAST())
 
 
 def _first(call: Typing, x: Type, k: Any, dim: Any, *_options: Any) -> None:
     _sorted(call, x, dim)
     size = number_tensor(call, x).shape[-1]
     if not is_power_of_two(k) or k > size:
-        raise KernelValueError(say("{}: k must be a power of two up to {}; got {}", call, size, show(k)))
+        raise call.value_error("k must be a power of two up to {}; got {}", size, show(k))
 
 
 def _counts(call: Typing, x: Type, bins: Any, mask: Type | None) -> Type:
     tensor = number_tensor(call, x)
     if not is_power_of_two(bins) or bins > MAX_ELEMENTS:
-        raise KernelValueError(
-            say("{}: 'num_bins' must be a power of two up to {}; got {}", call, MAX_ELEMENTS, show(bins))
-        )
+        raise call.value_error("'num_bins' must be a power of two up to {}; got {}", MAX_ELEMENTS, show(bins))
     if mask is not None and mask != TensorType(tensor.shape, i1):
-        raise KernelTypeError(
-            say("{}: the mask must be {}; got {}", call, TensorType(tensor.shape, i1), describe(mask))
-        )
+        raise call.error("the mask must be {}; got {}", TensorType(tensor.shape, i1), mask)
     return call.op_type(lambda values: tt.Histogram(values[0], bins=bins), tensor)
 
 

@@ -77,6 +77,17 @@ class Typing:
         """An argument in messages, by the name of its parameter."""
         return self.parameters.get(name) or f"{self}: '{name}'"
 
+    def error(self, text: str, *parts: Any, hint: str | None = None) -> KernelTypeError:
+        """An error of the call: after its name the text, with types among the parts as `describe` writes them."""
+        return KernelTypeError(self._about(text, parts), hint=hint)
+
+    def value_error(self, text: str, *parts: Any, hint: str | None = None) -> KernelValueError:
+        """As `error`, about a constant."""
+        return KernelValueError(self._about(text, parts), hint=hint)
+
+    def _about(self, text: str, parts: Sequence[Any]) -> str:
+        return say(f"{{}}: {text}", self, *(describe(part) if isinstance(part, Type) else part for part in parts))
+
     def computed(self, *types: Type) -> ConstantType | None:
         """The constant that the call gives for constants, as on the host; None where one is a run-time value."""
         values = [type_.value for type_ in types if isinstance(type_, ConstantType)]
@@ -154,63 +165,51 @@ def numbers(call: Typing, *types: Type) -> None:
     for type_ in types:
         if not is_number(type_):
             text = say("a pointer, {}", type_) if is_pointer(type_) else describe(type_)
-            raise KernelTypeError(
-                say("{}: the operands must be numbers; got {}", call, text), hint=of_descriptor(type_)
-            )
+            raise call.error("the operands must be numbers; got {}", text, hint=of_descriptor(type_))
 
 
 def integers(call: Typing, **arguments: Type) -> None:
     """Arguments by name that hold integers."""
     for name, type_ in arguments.items():
         if not is_number(type_) or scalar_type(type_).is_float:
-            raise KernelTypeError(
-                say("{}: '{}' must be an integer or {a_tensor} of integers; got {}", call, name, describe(type_))
-            )
+            raise call.error("'{}' must be an integer or {a_tensor} of integers; got {}", name, type_)
 
 
 def scalar_integers(call: Typing, what: str, type_: Type, count: int) -> tuple[Type, ...]:
     """The components of a tuple of `count` scalar integers. Raises `KernelTypeError` for another argument."""
     parts = components(type_)
     if parts is None or len(parts) != count:
-        raise KernelTypeError(
-            say(
-                "{}: {} must be a tuple of {}, one for each axis of the block; got {}",
-                call,
-                what,
-                count,
-                describe(type_),
-            )
-        )
+        raise call.error("{} must be a tuple of {}, one for each axis of the block; got {}", what, count, type_)
     for part in parts:
         if not is_number(part) or shape_of(part) or not scalar_type(part).is_int:
-            raise KernelTypeError(say("{}: {} must be integers; got {}", call, what, describe(part)))
+            raise call.error("{} must be integers; got {}", what, part)
     return parts
 
 
 def tensor(call: Typing, x: Type) -> TensorType:
     """A tensor of anything."""
     if not isinstance(x, TensorType):
-        raise KernelTypeError(say("{}: the operand must be {a_tensor}; got {}", call, describe(x)))
+        raise call.error("the operand must be {a_tensor}; got {}", x)
     return x
 
 
 def number_tensor(call: Typing, x: Type) -> TensorType:
     """A tensor of numbers."""
     if not isinstance(x, TensorType) or not is_number(x):
-        raise KernelTypeError(say("{}: the operand must be {a_tensor} of numbers; got {}", call, describe(x)))
+        raise call.error("the operand must be {a_tensor} of numbers; got {}", x)
     return x
 
 
 def condition(call: Typing, x: Type) -> None:
     """Something that is true or false."""
     if not is_number(x):
-        raise KernelTypeError(say("{}: the condition must be a number; got {}", call, describe(x)))
+        raise call.error("the condition must be a number; got {}", x)
 
 
 def scalar_dtype(call: Typing, dtype: Any) -> ScalarType:
     """A dtype that is no pointer."""
     if not isinstance(dtype, ScalarType):
-        raise KernelTypeError(say("{}: 'dtype' must be a dtype such as {}; got {}", call, show(f32), show(dtype)))
+        raise call.error("'dtype' must be a dtype such as {}; got {}", show(f32), show(dtype))
     return dtype
 
 
@@ -225,7 +224,7 @@ def shape(call: Typing, dims: Any) -> tuple[int, ...]:
     count = 1
     for place, size in enumerate(sizes):
         if type(size) is not int:
-            raise KernelTypeError(say("{}: a shape must be made of integers; got {}", call, show(size)))
+            raise call.error("a shape must be made of integers; got {}", show(size))
         if not is_power_of_two(size):
             raise KernelValueError(
                 SHAPE_SIZE(call=str(call), size=size, shape=list(sizes), place=place),
@@ -233,9 +232,7 @@ def shape(call: Typing, dims: Any) -> tuple[int, ...]:
             )
         count *= size
     if count > MAX_ELEMENTS:
-        raise KernelValueError(
-            say("{}: {a_tensor} of shape {} has more than {} elements", call, list(sizes), MAX_ELEMENTS)
-        )
+        raise call.value_error("{a_tensor} of shape {} has more than {} elements", list(sizes), MAX_ELEMENTS)
     return sizes
 
 

@@ -8,8 +8,8 @@ from functools import partial
 from typing import Any, cast
 
 from ziggurat.codemodel.dialects import arith, tt
-from ziggurat.codemodel.errors import KernelTypeError, KernelValueError
-from ziggurat.codemodel.messages import call_text, say
+from ziggurat.codemodel.errors import KernelValueError
+from ziggurat.codemodel.messages import call_text
 from ziggurat.codemodel.op import Value
 from ziggurat.codemodel.types import (
     MAX_ELEMENTS,
@@ -25,7 +25,7 @@ from ziggurat.codemodel.types import (
     with_element,
 )
 from ziggurat.frontends.language.phrases import AXES_REPEATED, MOVE_RANGE, RANGE_COUNT, RANGE_OF_TWO, RANGE_ORDER
-from ziggurat.transforms.calls.constant_arguments import describe, show
+from ziggurat.transforms.calls.constant_arguments import show
 from ziggurat.transforms.calls.emit import Emitter, Operand, as_given
 from ziggurat.transforms.calls.foreign_floats import check_conversion
 from ziggurat.transforms.calls.promotion import (
@@ -81,7 +81,7 @@ def _zeros(call: Typing, sizes: Any, dtype: Any) -> Type:
 
 def _full(call: Typing, sizes: Any, value: Type, dtype: Any) -> Type:
     if not is_number(value) or shape_of(value):
-        raise KernelTypeError(say("{}: 'value' must be a scalar; got {}", call, describe(value)))
+        raise call.error("'value' must be a scalar; got {}", value)
     target = scalar_dtype(call, dtype)
     check_conversion(value, target)
     return shaped(shape(call, sizes), target)
@@ -120,9 +120,9 @@ def _broadcasted(call: Typing, x: Type, other: Type) -> Type:
     elif not isinstance(other, ConstantType) and (is_number(other) or is_pointer(other)):
         target = shape_of(other)
     else:
-        raise KernelTypeError(say("{}: 'shape' must be a shape or {a_tensor}; got {}", call, describe(other)))
+        raise call.error("'shape' must be a shape or {a_tensor}; got {}", other)
     if broadcast_shapes(shape_of(x), target, str(call)) != target:
-        raise KernelTypeError(say("{}: the shape {} does not broadcast to {}", call, list(shape_of(x)), list(target)))
+        raise call.error("the shape {} does not broadcast to {}", list(shape_of(x)), list(target))
     return shaped(target, _element(x))
 
 
@@ -135,15 +135,8 @@ def _reshaped(call: Typing, x: Type, sizes: Any) -> Type:
             dims[dims.index(-1)] = source.numel // product
     target = shape(call, dims)
     if math.prod(target) != source.numel:
-        raise KernelTypeError(
-            say(
-                "{}: {} has {} elements, {} has {}",
-                call,
-                list(source.shape),
-                source.numel,
-                list(target),
-                math.prod(target),
-            )
+        raise call.error(
+            "{} has {} elements, {} has {}", list(source.shape), source.numel, list(target), math.prod(target)
         )
     return shaped(target, source.element)
 
@@ -156,7 +149,7 @@ def _squeezed(call: Typing, x: Type, dim: Any) -> Type:
     source = tensor(call, x)
     at = axis(call, dim, source.rank)
     if source.shape[at] != 1:
-        raise KernelValueError(say("{}: axis {} must have size 1; got {}", call, dim, source.shape[at]))
+        raise call.value_error("axis {} must have size 1; got {}", dim, source.shape[at])
     return shaped((*source.shape[:at], *source.shape[at + 1 :]), source.element)
 
 
@@ -175,10 +168,10 @@ def _permuted(call: Typing, x: Type, dims: Sequence[Any]) -> Type:
     order = _order(dims)
     if not order and call.name == "trans":
         if source.rank < 2:
-            raise KernelTypeError(say("{}: the operand must be {a_tensor} of at least two axes; got {}", call, source))
+            raise call.error("the operand must be {a_tensor} of at least two axes; got {}", source)
         order = _swap(source.rank)
     if not all(type(number) is int for number in order):
-        raise KernelValueError(say("{}: {} is not a permutation of the {} axes", call, show(order), source.rank))
+        raise call.value_error("{} is not a permutation of the {} axes", show(order), source.rank)
     return call.op_type(lambda values: tt.Trans(values[0], order), source, error=KernelValueError)
 
 
@@ -192,11 +185,9 @@ def _pair_element(call: Typing, a: Type, b: Type) -> ScalarType | PtrType:
         return _element(a)
     for part in (a, b):
         if not is_number(part):
-            raise KernelTypeError(
-                say("{}: the operands must be numbers, or pointers of one type; got {}", call, describe(part))
-            )
+            raise call.error("the operands must be numbers, or pointers of one type; got {}", part)
     if isinstance(a, ConstantType) and isinstance(b, ConstantType):
-        raise KernelTypeError(say("{}: the operands must be {tensors}; got two constants", call))
+        raise call.error("the operands must be {tensors}; got two constants")
     return promote(a, b)
 
 
