@@ -55,6 +55,20 @@ def test_every_half_is_rounded(launch: Any):
     assert (codes == narrowed(x)).all()
 
 
+@triton.jit
+def filled(codes, NUMBER: tl.constexpr):
+    tl.store(codes + tl.arange(0, 2), tl.full((2,), NUMBER, tl.float8e4b15).to(tl.uint8, bitcast=True))
+
+
+@pytest.mark.parametrize(
+    ("number", "code"), [(1.0624999, 0x78), (1.0625, 0x79), (-1.0, 0xF8), (2.0**-17, 1), (9.0, 126)]
+)
+def test_constants_are_cut_as_single_floats_are(launch: Any, number: float, code: int):
+    codes = np.zeros(2, np.uint8)
+    launch(filled, 1, [codes], NUMBER=number)
+    assert codes.tolist() == [code, code]
+
+
 def test_single_floats_are_cut_to_halves(launch: Any):
     x = np.array([*NUMBERS, 1.0624, 1.0625, 1.0626, 3e38, np.inf, -np.inf, np.nan, 1e-30], np.float32)
     x = np.resize(x, 320)

@@ -105,18 +105,18 @@ def fuse(
     if not stores or not loads:
         raise BuildError("cannot fuse: the producer must store to the parameter, and the consumer load from it")
     dominance = Dominance()
-    sources: dict[Op, tt.Store] = {load: _source(load, stores, dominance) for load in loads}
+    sources: dict[Op, tuple[tt.Load, tt.Store]] = {load: (load, _source(load, stores, dominance)) for load in loads}
     removed: set[Op] = set() if keep else {*stores}
 
     def fused(builder: Rewriter, op: Op, operands: tuple[Value, ...]) -> Outcome:
         if op in removed:
             return DROP
-        store = sources.get(op)
-        if store is None:
+        if op not in sources:
             return None
+        load, store = sources[op]
         value = builder[store.value]
-        if isinstance(op, tt.Load) and op.other is not None and op.mask is not None:
-            return builder.add(arith.Select(builder[op.mask], value, builder[op.other]))
+        if load.other is not None and load.mask is not None:
+            return builder.add(arith.Select(builder[load.mask], value, builder[load.other]))
         return value
 
     model = dce(transform(model, fused, pass_name="fuse"))

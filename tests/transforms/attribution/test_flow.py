@@ -219,12 +219,27 @@ def test_a_path_that_is_not_taken_returns_nothing():
     assert result_of(falls_off, i32, i32, i32).result == i32
 
 
+@zg.function
+def unrolled_over(n, COUNT: zg.constexpr, m):
+    for _ in zg.static_range(COUNT):
+        n = n
+    return n
+
+
+def test_a_loop_is_unrolled_over_4096_iterations_at_most():
+    assert result_of(unrolled_over, i32, constant(4096), i32).result == i32
+    with pytest.raises(KernelValueError, match="an unrolled loop must have at most 4096 iterations; got more"):
+        result_of(unrolled_over, i32, constant(4097), i32)
+
+
 def test_the_index_has_the_common_type_of_the_bounds():
     def of(start, stop):
         return index_type(RangeType(start, stop, constant(1)))
 
     assert of(constant(0), constant(10)) == i32 and of(constant(0), constant(2**31)) == u32
     assert of(constant(-1), constant(2**31)) == i64 and of(constant(0), constant(2**63)) == u64
+    assert of(constant(0), constant(2**32)) == i64 and of(constant(-1), constant(2**63)) == i64
+    assert of(constant(-(2**31)), constant(2**31 - 1)) == i32 and of(constant(0), constant(2**32 - 1)) == u32
     assert of(constant(0), i64) == i64 and of(i32, i64) == i64 and of(i32, u32) == u32
     with pytest.raises(KernelValueError, match="does not fit in i32"):
         of(constant(2**40), i32)

@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 import ziggurat as zg
-from ziggurat.codemodel.types import PtrType, TupleType, f32, i1, i32, void
+from ziggurat.codemodel.types import PtrType, ScalarType, TupleType, f32, i1, i32, i64, u32, u64, void
+from ziggurat.frontends.triton.language import TRITON
 from ziggurat.transforms.attribution import attribute, constant
 from ziggurat.transforms.mirror import mirror
 from ziggurat.transforms.simplify.dce import remove_unused
@@ -204,3 +205,75 @@ def test_an_assertion_of_what_is_known_is_gone():
     assert check.attributes["message"] == "n is positive"
     with pytest.raises(zg.KernelRuntimeError, match="n is positive"):
         zg.run(built(asserts, P, i32), 1, np.zeros(1, np.float32), 0)
+
+
+@zg.kernel
+def asserts_a_constant(p, FLAG: zg.constexpr):
+    assert FLAG, "the flag is set"
+
+
+def test_an_assertion_of_a_constant_that_is_false_fails_at_run_time_in_tritons_python():
+    def assertions(flag):
+        return mirror(attribute(asserts_a_constant.model, (P, constant(flag)), language=TRITON))
+
+    assert not ops(assertions(True), "tt.assert")
+    with pytest.warns(UserWarning, match="an assert that is false at compile time has no effect without debug=True"):
+        model = assertions(False)
+    (check,) = ops(model, "tt.assert")
+    assert check.attributes["message"] == "the flag is set"
+    with pytest.raises(zg.KernelRuntimeError, match="the flag is set"):
+        zg.run(model, 1, np.zeros(1, np.float32))
+
+
+@zg.kernel
+def comprehends(p, n, m):
+    values = [3 * x + 1 for x in (n, m, 5)]
+    others = [i + n for i in range(1, 6, 2) if i != 3]
+    zg.store(p, values[0] * 10000.0 + values[1] * 1000 + values[2] * 100 + others[0] * 10 + others[1] + len(others))
+
+
+def test_comprehensions_are_unrolled_over_values_and_numbers():
+    out = np.zeros(1, np.float32)
+    zg.run(built(comprehends, P, i32, i32), 1, out, 2, 3)
+    assert out[0] == 7 * 10000 + 10 * 1000 + 16 * 100 + 3 * 10 + 7 + 2
+
+
+@zg.kernel
+def bounds_in_order(p, q):
+    for i in range(zg.load(p), zg.load(q), zg.load(p)):
+        zg.store(q, i)
+    for i in range(2, zg.load(q)):
+        zg.store(q, i)
+
+
+def test_the_bounds_of_a_loop_are_start_stop_and_step():
+    model = built(bounds_in_order, PtrType(i32), PtrType(i32))
+    first, second = ops(model, "scf.for")
+    p, q = model.bodies[0].entry.ops[0].bodies[0].parameters
+    assert [bound.op.operands[0] for bound in first.operands[:3]] == [p, q, p]
+    start, stop, step = second.operands[:3]
+    assert (start.op.value, stop.op.operands[0], step.op.value) == (2, q, 1)
+
+
+@zg.kernel
+def breaks(p, n, m, s):
+    total = 0
+    for i in range(n, m, s):
+        if i > 9:
+            break
+        total += i
+    zg.store(p, total * 1.0)
+
+
+@pytest.mark.parametrize("type_", [i32, u32, i64, u64, constant(3), constant(-2)])
+def test_a_loop_with_a_break_asserts_that_a_step_at_run_time_is_not_zero(type_):
+    kind = type_ if isinstance(type_, ScalarType) else i32
+    model = built(breaks, P, kind, kind, type_)
+    is_signed = kind.signed
+    at_run_time = type_ is kind
+    assert [check.message for check in ops(model, "tt.assert")] == ["the step of a loop must not be zero"] * at_run_time
+    predicates = {op.predicate.value for op in ops(model, "arith.cmpi")} - {"ne"}
+    if at_run_time:
+        assert predicates == ({"slt", "sgt"} if is_signed else {"ult", "ugt"})
+    else:
+        assert predicates == ({"slt", "sgt"} if type_.value > 0 else {"sgt"})
