@@ -135,3 +135,15 @@ def test_an_op_of_another_tier_is_refused():
     model = zg.parse('func @"k" (%0 : object)object -> { %1 : i32 = tt.get_program_id @0; return; };')
     with pytest.raises(KernelSyntaxError, match=r"the op tt.get_program_id is not of the Python model"):
         attribute(model, (i32,))
+
+
+@zg.kernel
+def fails_and_returns(p):
+    zg.load(3)
+    return 5
+
+
+def test_what_a_kernel_with_errors_returns_is_not_one_more():
+    with pytest.raises(KernelTypeError) as error_info:
+        attribute(fails_and_returns, (F32,))
+    assert not isinstance(error_info.value, KernelErrors) and "zg.load" in error_info.value.summary

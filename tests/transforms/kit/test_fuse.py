@@ -97,7 +97,8 @@ def test_masked_elements_are_what_the_load_says():
     [
         (shift_next, {2: 2}, r"reads other offsets than are stored: tt\.addptr .*against tt\.addptr"),
         (shift_all, {2: 2}, r"another mask than is stored: none against arith\.cmpi"),
-        (shift, {}, r"another mask than is stored: arith\.cmpi .*against arith\.cmpi"),  # Nothing says that the two n are one.
+        # Nothing says that the two n are one.
+        (shift, {}, r"another mask than is stored: arith\.cmpi .*against arith\.cmpi"),
         (shift, {3: 2}, "there must be two such parameters of one type"),
     ],
 )

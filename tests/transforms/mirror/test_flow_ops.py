@@ -277,3 +277,16 @@ def test_a_loop_with_a_break_asserts_that_a_step_at_run_time_is_not_zero(type_):
         assert predicates == ({"slt", "sgt"} if is_signed else {"ult", "ugt"})
     else:
         assert predicates == ({"slt", "sgt"} if type_.value > 0 else {"sgt"})
+
+
+@zg.kernel
+def chooses_effects(p, n):
+    zg.store(p, 1.0) if n > 0 else None
+    None if n > 5 else zg.store(zg.add(p, 1), 2.0)
+
+
+@pytest.mark.parametrize(("n", "expected"), [(0, [0, 2]), (3, [1, 2]), (7, [1, 0])])
+def test_an_effect_of_a_conditional_expression_is_kept(n, expected):
+    out = np.zeros(2, np.float32)
+    zg.run(built(chooses_effects, P, i32), 1, out, n)
+    assert out.tolist() == expected
