@@ -6,7 +6,7 @@ import inspect
 import itertools
 import sys
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
-from typing import Any, NoReturn
+from typing import Any
 
 from ziggurat.boundary import no_faults, public
 from ziggurat.codemodel.builder import Builder
@@ -25,8 +25,8 @@ from ziggurat.codemodel.types import (
 from ziggurat.compiler import compiling
 from ziggurat.frontends.language import Function
 from ziggurat.kernels.arguments import KernelSignature, require_parameters, signature_of
-from ziggurat.kernels.kernel import Grid, Kernel
-from ziggurat.kernels.models import Models
+from ziggurat.kernels.kernel import Grid, Kernel, run_time_names
+from ziggurat.kernels.models import Models, Stub
 from ziggurat.transforms.parameters import kernel_of
 from ziggurat.tuning.tuned import Tuned
 
@@ -57,10 +57,10 @@ def grad(kernel: Kernel | Tuned, wrt: Names, of: Names) -> GradientKernel:
     kernel = kernel.base if isinstance(kernel, Tuned) else kernel
     if not isinstance(kernel, Kernel):  # pyright: ignore[reportUnnecessaryIsInstance]
         raise LaunchError(f"zg.grad takes a kernel; got {kernel!r}", hint="decorate the function with @zg.kernel")
-    stub = _Gradient(kernel, _name_list(kernel, wrt, "wrt"), _name_list(kernel, of, "of"))
+    models = _Gradient(kernel, _name_list(kernel, wrt, "wrt"), _name_list(kernel, of, "of"))
     unspecialized = kernel.do_not_specialize
-    gradients = {stub.gradient(name) for name in unspecialized.intersection((*stub.wrt, *stub.of))}
-    return GradientKernel(stub, unspecialized | gradients, tuned)
+    gradients = {models.gradient(name) for name in unspecialized.intersection((*models.wrt, *models.of))}
+    return GradientKernel(models, unspecialized | gradients, tuned)
 
 
 def _name_list(kernel: Kernel, choice: Names, what: str) -> tuple[str, ...]:
@@ -79,16 +79,11 @@ def _name_list(kernel: Kernel, choice: Names, what: str) -> tuple[str, ...]:
 
 
 class _Gradient(Models):
-    """The gradient of a kernel in the place of a Python function: a stub with a name and a signature, and its models.
-
-    It has slots, as a kernel takes over the `__dict__` of its function.
-    """
-
-    __slots__ = ("__name__", "__qualname__", "__signature__", "_gradients", "kernel", "of", "wrt")
+    """The models of the gradient of a kernel."""
 
     def __init__(self, kernel: Kernel, wrt: tuple[str, ...], of: tuple[str, ...]) -> None:
         self.kernel, self.wrt, self.of = kernel, wrt, of
-        self.__name__ = self.__qualname__ = f"d_{kernel.name}"
+        self.name = f"d_{kernel.name}"
         for name in wrt:
             if name in of:
                 raise LaunchError(f"'{name}' must be in 'of' or in 'wrt' of zg.grad; got it in both")
@@ -101,15 +96,7 @@ class _Gradient(Models):
             parameters.append(parameter)
             if name in self._gradients:
                 parameters.append(parameter.replace(name=self.gradient(name)))
-        self.__signature__ = inspect.Signature(parameters)
-
-    @property
-    def ziggurat_models(self) -> Models:
-        """The models of a kernel with this stub."""
-        return self
-
-    def __call__(self, *arguments: Any, **keywords: Any) -> NoReturn:
-        raise LaunchError(f"'{self.__name__}' is not a Python function", hint=f"launch it: {self.__name__}[grid](…)")
+        self.signature = inspect.Signature(parameters)
 
     def gradient(self, name: str) -> str:
         """The name of the gradient of an array."""
@@ -118,14 +105,14 @@ class _Gradient(Models):
     def python(self, kernel: Function) -> Op:
         """A function with the parameters whose body is an error: the gradient is made of the Triton model."""
         constexprs = self.kernel.models.constexprs(self.kernel)
-        types = [constexpr_type if name in constexprs else pyobject for name in self.__signature__.parameters]
+        types = [constexpr_type if name in constexprs else pyobject for name in self.signature.parameters]
         inner = Builder.root(types, pyobject)
-        for parameter, name in zip(inner.parameters, self.__signature__.parameters, strict=True):
+        for parameter, name in zip(inner.parameters, self.signature.parameters, strict=True):
             inner.add(core.Var(parameter, type=VarType(parameter.type), name=name))
-        error = KernelTypeError(f"'{self.__name__}' has no Python model: it is made of the Triton model of a kernel")
+        error = KernelTypeError(f"'{self.name}' has no Python model: it is made of the Triton model of a kernel")
         inner.add(py.Error.of(error))
         inner.add(core.Return([inner.add(core.ConstantOp(None, type=pyobject))]))
-        return core.Func(self.__name__, inner.finish())
+        return core.Func(self.name, inner.finish())
 
     def constexprs(self, kernel: Function) -> frozenset[str]:
         return self.kernel.models.constexprs(self.kernel)
@@ -145,7 +132,7 @@ class _Gradient(Models):
         for name in (*self.of, *self.wrt):
             if types[name] != types[self.gradient(name)]:
                 raise LaunchError(
-                    f"'{self.gradient(name)}' of '{self.__name__}' must be of the type of '{name}', {types[name]}; got "
+                    f"'{self.gradient(name)}' of '{self.name}' must be of the type of '{name}', {types[name]}; got "
                     f"{types[self.gradient(name)]}"
                 )
         from ziggurat.transforms.differentiate import differentiate
@@ -169,8 +156,8 @@ class _Gradient(Models):
     def _typed_parameters(self, signature: KernelSignature) -> list[tuple[str, Type, tuple[int, ...]]]:
         """The name and the type of each parameter, and the divisors of its run-time arguments."""
         divisors: Iterator[int] = iter(signature.divisibility)
-        typed = zip(self.__signature__.parameters, signature.types, strict=True)
-        return [(name, type_, tuple(next(divisors, 1) for _ in _run_time(type_))) for name, type_ in typed]
+        typed = zip(self.signature.parameters, signature.types, strict=True)
+        return [(name, type_, tuple(next(divisors, 1) for _ in run_time_names(name, type_))) for name, type_ in typed]
 
     def _forward(self, signature: KernelSignature) -> tuple[core.Module, list[int], list[int], list[str]]:
         """The Triton model of the kernel, the numbers of `of` and `wrt` among its parameters, and their names."""
@@ -178,7 +165,7 @@ class _Gradient(Models):
         own = [parameter for parameter in self._typed_parameters(signature) if parameter[0] in names_of_kernel]
         divisibility = tuple(number for _, _, numbers in own for number in numbers)
         model = self.kernel.model_for(KernelSignature(tuple(type_ for _, type_, _ in own), divisibility))
-        names = [name for name, type_, _ in own for _ in _run_time(type_)]
+        names = [part for name, type_, _ in own for part in run_time_names(name, type_)]
         types = {name: type_ for name, type_, _ in own}
         for name in (*self.of, *self.wrt):
             if isinstance(types[name], TupleType | ConstantType):
@@ -202,8 +189,8 @@ class GradientKernel(Kernel):
     gives a value to a tuned parameter. Parameters that heuristics of the kernel compute are computed, too.
     """
 
-    def __init__(self, stub: _Gradient, do_not_specialize: Iterable[str], tuned: Tuned | None) -> None:
-        super().__init__(stub, do_not_specialize)
+    def __init__(self, models: _Gradient, do_not_specialize: Iterable[str], tuned: Tuned | None) -> None:
+        super().__init__(Stub(models.name, models), do_not_specialize)
         # The tuned kernel whose gradient this is, of the first or a higher order; None for one that is not tuned.
         self.tuned = tuned
 
@@ -234,13 +221,6 @@ class GradientKernel(Kernel):
         the kernel reads. Raises the errors of `triton`.
         """
         return expect(self.models, _Gradient).accumulates(signature_of(self, arguments, keywords))
-
-
-def _run_time(type_: Type) -> list[Type]:
-    """The types of the run-time arguments of a parameter of this type."""
-    if isinstance(type_, TupleType):
-        return [leaf for component in type_.components for leaf in _run_time(component)]
-    return [] if isinstance(type_, ConstantType) else [type_]
 
 
 def _with_divisibility(model: core.Module, divisibility: Sequence[int]) -> core.Module:

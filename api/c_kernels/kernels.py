@@ -13,7 +13,7 @@ import os
 import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 from ziggurat import compiler
 from ziggurat.boundary import no_faults, public
@@ -35,7 +35,7 @@ from ziggurat.frontends.triton_c.preprocess import Preprocessed, Token, preproce
 from ziggurat.frontends.triton_c.reader import KernelSource, read_kernel
 from ziggurat.kernels.arguments import KernelSignature
 from ziggurat.kernels.kernel import Kernel
-from ziggurat.kernels.models import Models
+from ziggurat.kernels.models import Models, Stub
 from ziggurat.transforms.calls.c import C_CALLS
 from ziggurat.transforms.calls.rule import TABLES
 
@@ -84,7 +84,7 @@ def kernel_and_models(
         key: lists.pop(key, [macros[key]]) for key in _OPTIONS if key in macros and key not in models.macros
     }
     if not lists and not options:
-        return Kernel(cast(Any, models.stub)), models
+        return Kernel(Stub(models.header.name, models)), models
     from ziggurat.tuning.autotune import TunedKernel
     from ziggurat.tuning.config import Config
     from ziggurat.tuning.tuned import Tuning
@@ -94,23 +94,7 @@ def kernel_and_models(
         for values in itertools.product(*lists.values(), *options.values())
     ]
     tuning = Tuning(configs, key=models.tuning_key([*lists]))
-    return TunedKernel(Kernel(cast(Any, models.stub)), tuning, {}), models
-
-
-class _Stub:
-    """Stands in the place of a Python function."""
-
-    def __init__(self, models: TritonCModels) -> None:
-        self.__name__ = self.__qualname__ = models.header.name
-        self.__doc__ = None
-        self.ziggurat_models = models
-
-    @property
-    def __signature__(self) -> inspect.Signature:
-        return self.ziggurat_models.signature
-
-    def __call__(self, *arguments: Any, **keywords: Any) -> Any:
-        raise LaunchError(f"'{self.__name__}' is a kernel, which must be launched over a grid")
+    return TunedKernel(Kernel(Stub(models.header.name, models)), tuning, {}), models
 
 
 class TritonCModels(Models):
@@ -154,7 +138,6 @@ class TritonCModels(Models):
         self._uses = free
         self._preprocessed = preprocessed
         self._read: dict[tuple[tuple[str, str], ...], KernelSource] = {}
-        self.stub = _Stub(self)
 
     def _preprocess(self, texts: Mapping[str, str]) -> Preprocessed:
         with no_faults("reading", lambda: self.source, self.file), deep_recursion():
@@ -222,7 +205,7 @@ class TritonCModels(Models):
         return {python_name(name): name for name in self.header.parameters}
 
     @property
-    def signature(self) -> inspect.Signature:
+    def signature(self) -> inspect.Signature:  # pyright: ignore[reportIncompatibleVariableOverride]
         """The parameters of C, and the macros by keyword."""
         parameters = [inspect.Parameter(name, inspect.Parameter.POSITIONAL_OR_KEYWORD) for name in self.parameters]
         parameters += [

@@ -40,6 +40,7 @@ def _got(thing: Any) -> str:
 # constexpr, such as all lengths of a sequence, would fill the memory.
 MAX_SPECIALIZATIONS = 64
 _MAX_DEPTH = 100
+_EMPTY = inspect.Parameter.empty
 _PLAIN = Models()
 # Types as the command line has them, and as Triton, PyTorch and NumPy name them.
 _TYPE_TEXT = re.compile(r"(ptr|descriptor|tensor)<.*>|\*.+|[iu]\d+|b?fp?\d+\w*|(u?int|float)\d+\w*")
@@ -248,6 +249,18 @@ def constexpr_names(function: Function) -> frozenset[str]:
     return models_of(function).constexprs(function)
 
 
+def shared_options(function: Function) -> frozenset[str]:
+    """The names of the constexpr parameters that have the name of an option, and so are the option."""
+    return constexpr_names(function).intersection(SHARED_OPTIONS)
+
+
+def defaults_of(function: Function) -> dict[str, Any]:
+    """The defaults of the parameters by name; that of an option for a parameter that is one."""
+    defaults = {name: p.default for name, p in function.signature.parameters.items() if p.default is not _EMPTY}
+    options = (name for name in shared_options(function) if defaults.get(name) is None)
+    return {**defaults, **{name: default_of(name) for name in options}}
+
+
 def models_of(function: Function) -> Models:
     """The object that makes the models of a kernel or a function."""
     return getattr(function, "models", _PLAIN)
@@ -270,7 +283,7 @@ def bind(
 
 def _bind(function: Function, arguments: Sequence[Any], keywords: Mapping[str, Any]) -> dict[str, Any]:
     parameters = function.signature.parameters
-    constexprs = constexpr_names(function)  # The model's error comes first, such as that of * among the parameters.
+    constexpr_names(function)  # The model's error comes first, such as that of * among the parameters.
     if len(arguments) > len(parameters):
         takes = f"{len(parameters)} argument{'s' if len(parameters) != 1 else ''}"
         raise LaunchError(f"'{function.name}' takes {takes}; got {len(arguments)}", hint=function.written)
@@ -280,13 +293,12 @@ def _bind(function: Function, arguments: Sequence[Any], keywords: Mapping[str, A
         if name in arguments_by_name:
             raise LaunchError(f"'{function.name}' got '{name}' twice")
         arguments_by_name[name] = value
-    bound: dict[str, Any] = {name: arguments_by_name.get(name, p.default) for name, p in parameters.items()}
-    for name in sorted(constexprs.intersection(SHARED_OPTIONS)):
+    defaults = defaults_of(function)
+    bound: dict[str, Any] = {name: arguments_by_name.get(name, defaults.get(name, _EMPTY)) for name in parameters}
+    for name in sorted(shared_options(function)):
         # The parameter is the option: it has its default, and is checked as that.
-        value = bound[name]
-        none = value is None or value is inspect.Parameter.empty
-        bound[name] = default_of(name) if none else checked_option(name, value)
-    missing = [name for name, value in bound.items() if value is inspect.Parameter.empty]
+        bound[name] = default_of(name) if bound[name] is None else checked_option(name, bound[name])
+    missing = [name for name, value in bound.items() if value is _EMPTY]
     if missing:
         raise models_of(function).missing(function, missing, bound)
     return bound

@@ -15,7 +15,7 @@ from ziggurat.backend.launch.grids import MAX_LAUNCHERS, computed_grid, sizes_of
 from ziggurat.boundary import no_faults, public
 from ziggurat.codemodel.dialects import core
 from ziggurat.codemodel.errors import KernelErrors, KernelTypeError, LaunchError, ZigguratError
-from ziggurat.codemodel.gpu.options import COMPILE_OPTIONS, CPU, SHARED_OPTIONS, CompileOptions, default_of
+from ziggurat.codemodel.gpu.options import COMPILE_OPTIONS, CPU, CompileOptions, default_of
 from ziggurat.codemodel.location import Location
 from ziggurat.codemodel.op import Op, require_argument
 from ziggurat.codemodel.recent import Recent
@@ -36,6 +36,7 @@ from ziggurat.kernels.arguments import (
     leaves,
     parts_of,
     require_parameters,
+    shared_options,
     signature_of,
 )
 from ziggurat.kernels.causes import name_arguments
@@ -145,8 +146,7 @@ class Kernel(Function):
     ) -> Compiled:
         """The kernel compiled for `signature`, which must be the signature of `bound`, the arguments by name.
         `constants` has the values of run-time arguments, by number, that are compiled in."""
-        shared = constexpr_names(self).intersection(SHARED_OPTIONS)
-        settings = CompileOptions.of({**options, **{name: bound[name] for name in shared}})
+        settings = CompileOptions.of({**options, **{name: bound[name] for name in shared_options(self)}})
         model: Op = self.model_for(attrs.evolve(signature, num_warps=settings.num_warps))
         python = self.models.python_for(self, signature.types)
         if constants:

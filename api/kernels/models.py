@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from ziggurat import compiler
 from ziggurat.codemodel.dialects import core
@@ -21,15 +22,32 @@ if TYPE_CHECKING:
     from ziggurat.transforms.attribution import Attribution
 
 
+class Stub:
+    """Stands in the place of the Python function of a kernel that has none: a name, and the models of the kernel."""
+
+    def __init__(self, name: str, models: Models) -> None:
+        self.__name__ = self.__qualname__ = name
+        self.__doc__ = None  # A kernel takes over the attributes of its function.
+        self.ziggurat_models = models
+
+    @property
+    def __signature__(self) -> inspect.Signature:
+        return self.ziggurat_models.signature
+
+    def __call__(self, *arguments: Any, **keywords: Any) -> NoReturn:
+        raise LaunchError(f"'{self.__name__}' is not a Python function", hint=f"launch it: {self.__name__}[grid](…)")
+
+
 class Models:
     """Makes the models of a kernel. A kernel calls this object and keeps the results.
 
-    A kernel that is no Python function is made of a stub in its place: a callable with `__name__`, `__qualname__`,
-    `__signature__` and `ziggurat_models`, an object of a class derived from this one. What is not overridden works on
-    `kernel.model`, the Python code model. `words` are those of its language in messages.
+    A kernel that is no Python function is made of a `Stub` with an object of a class derived from this one, which has
+    the `signature`. What is not overridden works on `kernel.model`, the Python code model. `words` are those of its
+    language in messages.
     """
 
     words: Words = EXPLICIT_WORDS
+    signature: inspect.Signature
 
     def python(self, kernel: Function) -> Op:
         """The Python code model, `kernel.model`. A kernel with parameters that change it has that of their defaults."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import inspect
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, cast
@@ -21,11 +20,10 @@ from ziggurat.backend.launch.regions import NO_AXIS, known_stride
 from ziggurat.backend.llvm import has_llvm
 from ziggurat.boundary import no_faults, public
 from ziggurat.codemodel.errors import LaunchError, ZigguratError, warn
-from ziggurat.codemodel.gpu.options import SHARED_OPTIONS, default_of
 from ziggurat.codemodel.op import Op
 from ziggurat.codemodel.types import ConstantType, PtrType, ScalarType, i1, i32
 from ziggurat.compiler.cpu_code import code_of, warn_interpreted
-from ziggurat.kernels.arguments import KernelSignature, bind, constexpr_names, leaves
+from ziggurat.kernels.arguments import KernelSignature, bind, defaults_of, leaves
 
 if TYPE_CHECKING:
     from ziggurat.kernels.kernel import Grid, Kernel
@@ -41,13 +39,9 @@ class HostLaunches:
         self.kernel = kernel
         self._plans: list[Any] = []
         self._reasons: set[str] = set()  # Why the kernel is interpreted, as warnings have said.
-        parameters = kernel.signature.parameters
-        self._names = list(parameters)
+        self._names = list(kernel.signature.parameters)
         self._read_as_contiguous: set[str] = set()  # The arguments of which `_check_views` has warned.
-        self._defaults = {name: p.default for name, p in parameters.items() if p.default is not inspect.Parameter.empty}
-        for name in constexpr_names(kernel).intersection(SHARED_OPTIONS):  # As in `bind`.
-            if self._defaults.get(name) is None:
-                self._defaults[name] = default_of(name)
+        self._defaults = defaults_of(kernel)
 
     def forget(self) -> None:
         """Forget the plans. Launchers that were handed out go on by the slow path."""

@@ -10,7 +10,7 @@ import attrs
 from ziggurat.backend.cuda.launch import Launched
 from ziggurat.backend.launch.grids import MAX_LAUNCHERS
 from ziggurat.codemodel.errors import KernelErrors, KernelNameError, KernelTypeError, ZigguratError
-from ziggurat.codemodel.gpu.options import LAUNCH_ONLY, SHARED_OPTIONS, CompileOptions, default_of
+from ziggurat.codemodel.gpu.options import LAUNCH_ONLY, CompileOptions
 from ziggurat.codemodel.op import Op
 from ziggurat.codemodel.recent import Recent
 from ziggurat.codemodel.types import ScalarType, Type
@@ -19,7 +19,9 @@ from ziggurat.kernels.arguments import (
     KernelSignature,
     constant_of,
     constexpr_names,
+    defaults_of,
     is_tuple_of_arguments,
+    shared_options,
 )
 from ziggurat.kernels.causes import name_arguments
 from ziggurat.transforms.calls.lattice import type_of_tuple
@@ -84,17 +86,16 @@ def _parameters(kernel: Kernel) -> list[KernelParameter]:
     from ziggurat.backend.cuda.specialize import MISSING
 
     constexprs = constexpr_names(kernel)
-    # A constexpr parameter that has the name of an option is that option: see `options_of`.
-    options = {name: default_of(name) for name in constexprs.intersection(SHARED_OPTIONS)}
+    defaults = defaults_of(kernel)
     declarations = _declarations(kernel)
     return [
         attrs.evolve(
             kernel.rules.parameter(kernel, name),
             constexpr=name in constexprs,
-            default=options.get(name, MISSING) if parameter.default is parameter.empty else parameter.default,
+            default=defaults.get(name, MISSING),
             **({"declared": declarations[name]} if name in declarations else {}),
         )
-        for name, parameter in kernel.signature.parameters.items()
+        for name in kernel.signature.parameters
     ]
 
 
@@ -150,7 +151,7 @@ def options_of(kernel: Kernel, spec: Specialization) -> CompileOptions:
     """The options of compilation of a launch. A constexpr parameter that has the name of an option is that option."""
     from ziggurat.backend.cuda.specialize import ConstantArgument
 
-    shared = constexpr_names(kernel).intersection(SHARED_OPTIONS)
+    shared = shared_options(kernel)
     options: dict[str, Any] = {name: value for name, value in spec.options if name not in LAUNCH_ONLY}
     options |= {a.name: a.value for a in spec.arguments if isinstance(a, ConstantArgument) and a.name in shared}
     return kernel.rules.compile_options({"target": spec.target, **options})

@@ -141,9 +141,8 @@ _SETTINGS: Final = (
 _OWN_FACTS: Final = (
     "name", "hash", "target", "num_warps", "num_stages", "num_ctas", "shared", "enable_fp_fusion", "arch",
 )  # fmt: skip
-KernelMetadata = namedtuple(
-    "KernelMetadata", (*_OWN_FACTS, *_SETTINGS, *_CONSTANT_FACTS), defaults=_CONSTANT_FACTS.values()
-)
+_FACTS: Final = (*_OWN_FACTS, *_SETTINGS, *_CONSTANT_FACTS)
+KernelMetadata: Any = namedtuple("KernelMetadata", _FACTS, defaults=_CONSTANT_FACTS.values())  # pyright: ignore[reportUntypedNamedTuple]
 
 
 class CompiledKernel(KernelBuild):
@@ -335,7 +334,7 @@ class CompiledKernel(KernelBuild):
         return self.binary.symbol
 
     @functools.cached_property
-    def metadata(self) -> KernelMetadata:
+    def metadata(self) -> Any:
         """The name, the options, and the shared memory of the kernel."""
         binary, settings = self.binary, {**DEFAULTS, **self.launch_options}
         return KernelMetadata(

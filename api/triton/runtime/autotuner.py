@@ -294,8 +294,9 @@ class Autotuner(_Decorated):
     def compilation(self, config: Any, arguments: Sequence[Any], keywords: Mapping[str, Any]) -> Compilation | None:
         if config.pre_hook is not None:
             config.pre_hook(self.named(arguments, {**keywords, **config.all_kwargs()}))
+        kernel: Any = self.base
         try:
-            return super().compilation(config, arguments, self.base.debugged(keywords))
+            return super().compilation(config, arguments, kernel.debugged(keywords))
         except (NotCompiled, TypeError, ValueError):  # The launch says the same.
             return None
 

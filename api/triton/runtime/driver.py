@@ -68,7 +68,7 @@ class HostDriver(DriverBase):
 
     @functools.cached_property
     def utils(self) -> Any:
-        return SimpleNamespace(get_device_properties=lambda device: dict(_H100))
+        return SimpleNamespace(get_device_properties=_host_properties)
 
 
 class HostEvent:
@@ -106,6 +106,10 @@ def _device_properties(device: int) -> dict[str, int]:
     """The properties of a GPU by the names that Triton gives them."""
     properties = _cuda().Device(device)
     return {name: properties.attribute(attribute) for name, attribute in _PROPERTIES.items()}
+
+
+def _host_properties(device: int) -> dict[str, int]:
+    return dict(_H100)
 
 
 def _has_gpu() -> bool:
