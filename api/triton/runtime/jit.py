@@ -28,7 +28,7 @@ from ziggurat.frontends.triton.compile_time import ConstexprFunction, constexpr_
 from ziggurat.frontends.triton.function_sources import JITCallable, digest, require_stable, source_of
 from ziggurat.frontends.triton.language import TRITON
 from ziggurat.frontends.triton.triton_errors import as_triton
-from ziggurat.kernels.arguments import KernelSignature, bind
+from ziggurat.kernels.arguments import KernelSignature
 from ziggurat.kernels.kernel import Grid, Kernel
 from ziggurat.kernels.models import PythonModels
 from ziggurat.triton import knobs
@@ -182,7 +182,7 @@ _FACTS = (
 )  # fmt: skip
 
 
-class JITFunction(Kernel, JITCallable):
+class JITFunction(Kernel, JITCallable, KernelInterface):
     """A function of a Triton program: a kernel that is launched over a grid, or a helper that kernels call."""
 
     language = TRITON
@@ -356,9 +356,7 @@ class JITFunction(Kernel, JITCallable):
 
     def run(self, *args: Any, grid: Any, warmup: bool, **kwargs: Any) -> Any:
         """Launch over a grid, or compile only."""
-        if warmup:
-            return self.warmup(*args, grid=grid, **kwargs)
-        return (self[grid] if type(self).run is _RUN else functools.partial(self._run, grid))(*args, **kwargs)
+        return self.warmup(*args, grid=grid, **kwargs) if warmup else self._run(grid, *args, **kwargs)
 
     def __getitem__(self, grid: Grid) -> Callable[..., Any]:
         if type(self).run is not _RUN:  # That of a subclass, or of a tool that looks on.
@@ -389,8 +387,7 @@ class JITFunction(Kernel, JITCallable):
         try:
             if not knobs.runtime.launch_enter_hook and not knobs.runtime.launch_exit_hook:
                 return Kernel.__getitem__(self, sizes)(*args, **kwargs)
-            parameters = {name: value for name, value in kwargs.items() if name in self.by_name}
-            bound = bind(self, args, parameters, at_launch=True)
+            bound, _ = self._bound(args, kwargs)
             sizes = self.sizes(sizes, bound)
             compiled = self._prepared(args, kwargs, is_warmup=False)
         except hooks.NotCompiled:
