@@ -25,7 +25,8 @@ from ziggurat.codemodel.gpu.options import USUAL_WARPS
 from ziggurat.codemodel.location import Location
 from ziggurat.codemodel.messages import Words, call_text, in_words, say
 from ziggurat.codemodel.op import Op, OpResult, Value
-from ziggurat.codemodel.types import TupleType, Type, constexpr_type, i1
+from ziggurat.codemodel.structured import packed
+from ziggurat.codemodel.types import Type, constexpr_type, i1
 from ziggurat.frontends.language import Function
 from ziggurat.frontends.language.languages import EXPLICIT, Language
 from ziggurat.frontends.language.phrases import STORE_RESULTS
@@ -187,7 +188,7 @@ class FunctionAttributor(CallContext):
         else:
             symbol = COMBINE[function].name
             instance = self.library_function(str(call), COMBINE[function], (*types, *types))
-        expected: Type = types[0] if len(types) == 1 else TupleType(tuple(types))
+        expected = packed(types)
         if join(instance.result, expected) not in (expected, ERROR):
             gives = "nothing" if instance.result == NONE else describe(instance.result)
             raise KernelTypeError(

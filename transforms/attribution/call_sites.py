@@ -11,7 +11,7 @@ from ziggurat.codemodel.errors import KernelTypeError
 from ziggurat.codemodel.messages import call_text, say
 from ziggurat.codemodel.op import Value, expect
 from ziggurat.codemodel.types import ConstantType, DescriptorType, PtrType, Type, constexpr_type
-from ziggurat.frontends.language import CALLS, SIGNATURES, Function
+from ziggurat.frontends.language import CALLS, SIGNATURES
 from ziggurat.frontends.language import METHODS as DESCRIPTOR_METHODS
 from ziggurat.frontends.language.dtypes import type_of
 from ziggurat.frontends.language.languages import LANGUAGES, Spelling
@@ -20,7 +20,7 @@ from ziggurat.frontends.language.signature import Call, Parameter, Signature, su
 from ziggurat.frontends.language.spellings import of_attribute
 from ziggurat.transforms.attribution.attribute import FunctionAttributor, handles
 from ziggurat.transforms.attribution.expressions import attribute_of
-from ziggurat.transforms.attribution.functions import call_bound
+from ziggurat.transforms.attribution.functions import argument_types, call_bound, called
 from ziggurat.transforms.attribution.objects import (
     call_object,
     call_values,
@@ -148,26 +148,15 @@ def spelled_call(
     """A call that is written with Triton's name and parameters."""
     if spelling.per_warp:
         return constant(spelling.per_warp * context.program.num_warps())
-    if spelling.body is not None:
-        return call_spelled(context, op, spelling.body, bound)
+    if spelling.body is not None:  # As a function of the kernel's author.
+        types = argument_types(context, op, bound)
+        return called(context, op, context.library_function(written, spelling.body, types))
     call = CALLS[spelling.call]
     typing = Typing(spelling.call, context, written)
     arguments, _ = arguments_of(context, spelling.signature, typing, bound)
     if spelling.call == "dot" and arguments["input_precision"] is None:
         arguments["input_precision"] = context.program.dot_precision()
     return call_by_rule(context, op, call.signature, RULES[spelling.call], typing, spelling.adapt(arguments))
-
-
-def call_spelled(
-    context: FunctionAttributor, op: py.Invoke | py.Call, body: Function, bound: Mapping[str, Any]
-) -> Type:
-    """A call of a function that Triton's language has, as of one of the kernel's author."""
-    arguments = {name: value if isinstance(value, Value) else outer_constant(value) for name, value in bound.items()}
-    context.scope.arguments[op] = arguments
-    types = tuple(context.scope.type_of(item) if isinstance(item, Value) else item for item in arguments.values())
-    instance = context.library_function(f"{context.language.prefix}.{body.name}", body, types)
-    context.scope.callees[op] = instance
-    return instance.result
 
 
 def call_by_rule(
@@ -246,9 +235,8 @@ def library_call(context: FunctionAttributor, op: py.Invoke | py.Call, rule: Rul
     values = [argument for argument in arguments if isinstance(argument, Type)]
     if rule.in_floats:
         types[: len(values)] = in_floats(values)
-    instance = context.library_function(f"zg.{rule.body.name}", rule.body, tuple(types))
-    context.scope.callees[op] = instance
-    return rounded_type(instance.result, values) if rule.in_floats else instance.result
+    result = called(context, op, context.library_function(f"zg.{rule.body.name}", rule.body, tuple(types)))
+    return rounded_type(result, values) if rule.in_floats else result
 
 
 @handles(py.Call)

@@ -36,7 +36,7 @@ from ziggurat.frontends.language.phrases import (
 from ziggurat.frontends.language.phrases import UNASSIGNED as UNASSIGNED_NAME
 from ziggurat.transforms.attribution.attribute import FunctionAttributor, handles, is_result
 from ziggurat.transforms.attribution.attribution import packed_values
-from ziggurat.transforms.attribution.objects import plain_constant, special_method
+from ziggurat.transforms.attribution.objects import attribute_of_host, plain_constant, special_method
 from ziggurat.transforms.attribution.operators import OPERATORS, SPECIAL, folded, sign_of
 from ziggurat.transforms.calls import RULES, Typing
 from ziggurat.transforms.calls.builtins import property_of
@@ -329,23 +329,16 @@ def attribute_of(context: FunctionAttributor, value: Type, name: str) -> Type:
     """The type of `value.name`."""
     if isinstance(value, RecordType):
         index = value.field(name)
-        return host_attribute(value.record.cls, name) if index is None else value.components[index]
+        if index is not None:
+            return value.components[index]
+        return outer_constant(attribute_of_host(value.record.cls, name))
     if isinstance(value, ConstantType) and isinstance(value.value, HostObject):
-        return host_attribute(value.value.value, name)
+        return outer_constant(attribute_of_host(value.value.value, name))
     if name == "T":
         transposed = RULES["trans"].type(Typing("trans", context), value, ())
         assert transposed is not None
         return transposed
     plain = plain_constant(value)
     if plain is not None and hasattr(plain, name):
-        return host_attribute(plain, name)
+        return outer_constant(getattr(plain, name))
     return property_of(value, name, context.language)
-
-
-def host_attribute(thing: Any, name: str) -> Type:
-    """The type of an attribute of an object of Python's."""
-    try:
-        return outer_constant(getattr(thing, name))
-    except AttributeError:
-        text = getattr(thing, "__name__", None) or repr(thing)
-        raise KernelTypeError(f"'{text}' has no attribute '{name}'") from None

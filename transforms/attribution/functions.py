@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, cast
 
 from ziggurat.codemodel.dialects import core, py
 from ziggurat.codemodel.errors import KernelNameError, KernelTypeError, ZigguratError
@@ -12,7 +12,7 @@ from ziggurat.codemodel.op import Op, Value
 from ziggurat.codemodel.types import ConstantType, Type, pyobject
 from ziggurat.frontends.language.function import Default
 from ziggurat.transforms.attribution.attribute import FunctionAttributor, handles
-from ziggurat.transforms.attribution.attribution import Packed
+from ziggurat.transforms.attribution.attribution import Attribution, Packed
 from ziggurat.transforms.calls.constant_arguments import FunctionName
 from ziggurat.transforms.calls.lattice import ERROR, outer_constant
 
@@ -55,9 +55,13 @@ def function_call(context: FunctionAttributor, op: core.FuncCall) -> Type:
 def call_function(context: FunctionAttributor, op: Op, function: FunctionName, types: tuple[Type, ...]) -> Type:
     """A call of a function, with the types of its arguments in the order of the parameters."""
     check_used(context, op, function.function, function.symbol.rpartition(".")[-1])
-    instance = context.program.function(function, types, context.place())
-    context.scope.callees[op] = instance
-    return instance.result
+    return called(context, op, context.program.function(function, types, context.place()))
+
+
+def called(context: FunctionAttributor, op: Op, callee: Attribution) -> Type:
+    """The type of a call of this function, which is noted."""
+    context.scope.callees[op] = callee
+    return callee.result
 
 
 def check_used(context: FunctionAttributor, op: Op, target: Any, name: str) -> None:
@@ -80,16 +84,22 @@ def call_bound(
     keywords: Mapping[str, Value],
 ) -> Type:
     """A call of a function with these arguments."""
-    bound = bind(context, function, positional, keywords)
+    types = argument_types(context, op, bind(context, function, positional, keywords))
+    return call_function(context, op, function, types)
+
+
+def argument_types(context: FunctionAttributor, op: Op, bound: Mapping[str, Any]) -> tuple[Type, ...]:
+    """The types of the arguments of a call of a function by parameter, which are noted; a constant is its type."""
     arguments: dict[str, Any] = {}
     for name, value in bound.items():
-        if isinstance(value, tuple):
+        if isinstance(value, Value):
+            arguments[name] = value
+        elif isinstance(value, tuple) and all(isinstance(item, Value) for item in cast("tuple[Any, ...]", value)):
             arguments[name] = Packed(*value)
         else:
-            arguments[name] = outer_constant(value.value) if isinstance(value, Default) else value
+            arguments[name] = outer_constant(value.value if isinstance(value, Default) else value)
     context.scope.arguments[op] = arguments
-    types = tuple(context.scope.type_of(item) if isinstance(item, Value) else item for item in arguments.values())
-    return call_function(context, op, function, types)
+    return tuple(context.scope.type_of(item) if isinstance(item, Value) else item for item in arguments.values())
 
 
 def bind(

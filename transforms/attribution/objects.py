@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from types import FunctionType, MappingProxyType
 from typing import Any, cast
 
@@ -81,7 +81,7 @@ def host_method(context: FunctionAttributor, op: py.Invoke, name: str, receiver:
                     f"'{name}' would change a {cls.__name__} from outside of the kernel",
                     hint=f"change the {cls.__name__} before the launch",
                 )
-        return call_object(context, op, _member(receiver.value.value, name), positional[1:], keywords)
+        return call_object(context, op, attribute_of_host(receiver.value.value, name, member), positional[1:], keywords)
     index = receiver.field(name)
     if index is not None:
         function = receiver.components[index]
@@ -91,7 +91,7 @@ def host_method(context: FunctionAttributor, op: py.Invoke, name: str, receiver:
     cls = receiver.record.cls
     # A static method and a class method, which the class binds, do not take the object.
     first = int(isinstance(inspect.getattr_static(cls, name, None), staticmethod | classmethod))
-    return call_object(context, op, _member(cls, name), positional[first:], keywords)
+    return call_object(context, op, attribute_of_host(cls, name, member), positional[first:], keywords)
 
 
 def special_method(context: FunctionAttributor, op: Op, name: str) -> Type:
@@ -101,12 +101,13 @@ def special_method(context: FunctionAttributor, op: Op, name: str) -> Type:
     cls = receiver.record.cls
     if not any(name in vars(base) for base in cls.__mro__[:-1]):  # `object` has some of these names too.
         raise KernelTypeError(f"'{cls.__name__}' has no method '{name}'")
-    return call_object(context, op, _member(cls, name), op.operands, {})
+    return call_object(context, op, attribute_of_host(cls, name, member), op.operands, {})
 
 
-def _member(thing: Any, name: str) -> Any:
+def attribute_of_host(thing: Any, name: str, get: Callable[[Any, str], Any] = getattr) -> Any:
+    """An attribute of an object of Python's, as `get` finds it."""
     try:
-        return member(thing, name)
+        return get(thing, name)
     except AttributeError:
         text = getattr(thing, "__name__", None) or repr(thing)
         raise KernelTypeError(f"'{text}' has no attribute '{name}'") from None

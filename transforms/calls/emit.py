@@ -10,6 +10,7 @@ import attrs
 from ziggurat.codemodel.builder import Builder
 from ziggurat.codemodel.dialects import arith, core, tt
 from ziggurat.codemodel.op import Op, Value
+from ziggurat.codemodel.structured import packed
 from ziggurat.codemodel.types import (
     ConstantType,
     DescriptorType,
@@ -28,7 +29,6 @@ from ziggurat.codemodel.types import (
     shaped,
     u8,
     value_element,
-    void,
     with_element,
 )
 from ziggurat.frontends.language.dtypes import E4B15
@@ -275,10 +275,7 @@ def in_models(type_: Type) -> Type:
 def packed_type(type_: Type) -> Type:
     """The type of one value that holds all of `flatten_types(type_)`: a Tuple if they are several, void if there are
     none."""
-    flat = flatten_types(type_)
-    if not flat:
-        return void
-    return flat[0] if len(flat) == 1 else TupleType(tuple(flat))
+    return packed(flatten_types(type_))
 
 
 def rebuild(type_: Type, values: list[Value]) -> Built:

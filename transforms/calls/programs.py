@@ -10,6 +10,7 @@ from ziggurat.codemodel.dialects import arith, tt
 from ziggurat.codemodel.errors import KernelTypeError, KernelValueError, StaticAssertionError
 from ziggurat.codemodel.messages import say
 from ziggurat.codemodel.op import Value
+from ziggurat.codemodel.structured import packed
 from ziggurat.codemodel.types import (
     ConstantType,
     PtrType,
@@ -223,8 +224,7 @@ def _mapped(call: Typing, function: Any, args: Sequence[Type], pack: Any) -> Typ
             result,
         )
     results = [promoted(str(call), *parts[at : at + pack]) for at in range(0, len(parts), pack)]
-    types = tuple(shaped(sizes, scalar_type(number)) for number in results)
-    return types[0] if len(types) == 1 else TupleType(types)
+    return packed([shaped(sizes, scalar_type(number)) for number in results])
 
 
 def _map(emit: Emitter, result: Type, _function: Any, args: Sequence[Operand], pack: int) -> Built:
@@ -233,7 +233,7 @@ def _map(emit: Emitter, result: Type, _function: Any, args: Sequence[Operand], p
     values = [emit.spread(emit.runtime(part), shape_of(tensors[0])) for part in args]
     callee = emit.functions.callee()
     elements = [element_of(value.type) for value in values for _ in range(pack)]
-    inner = Emitter(emit.builder.nested(elements, TupleType(tuple(types)) if len(types) > 1 else types[0]))
+    inner = Emitter(emit.builder.nested(elements, packed(types)))
     inner_result = Operand(callee.result, inner.call(callee.symbol, list(inner.builder.parameters), callee.result))
     parts = split_operand(inner_result) if components(callee.result) is not None else [inner_result]
     inner.add(tt.MapReturn([inner.convert(part, to) for part, to in zip(parts, types, strict=True)]))

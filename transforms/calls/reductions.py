@@ -13,6 +13,7 @@ from typing import Any
 from ziggurat.codemodel.builder import Builder
 from ziggurat.codemodel.dialects import tt
 from ziggurat.codemodel.op import Body, Op, Value, expect
+from ziggurat.codemodel.structured import packed
 from ziggurat.codemodel.types import (
     MAX_ELEMENTS,
     ScalarType,
@@ -169,7 +170,7 @@ def _function(
     symbol = "_".join([name, *map(str, tensors), words, symbol_part(result)])
 
     def build(builder: Builder, parameters: Sequence[Value]) -> list[Value]:
-        combined = _together(types)
+        combined = packed(types)
         inner = Emitter(builder.nested([*types, *types], packed_type(combined)))
         both = Operand(callee.result, inner.call(callee.symbol, list(inner.builder.parameters), callee.result))
         inner.add(ends(inner.repack(both, combined)))
@@ -183,21 +184,16 @@ def _reduce(emit: Emitter, name: str, values: list[Value], at: int) -> list[Valu
     """Reduce tensors together along an axis."""
     sizes = shape_of(values[0].type)
     rest = (*sizes[:at], *sizes[at + 1 :])
-    result = _together([shaped(rest, element_of(value.type)) for value in values])  # pyright: ignore[reportArgumentType]
+    result = packed([shaped(rest, element_of(value.type)) for value in values])  # pyright: ignore[reportArgumentType]
     return _function(emit, f"reduce_{name}", values, str(at), result, lambda x, body: tt.Reduce(x, at, body))
 
 
 def _scan(emit: Emitter, name: str, values: list[Value], along: int, reverse: bool) -> list[Value]:
     """Scan tensors together along an axis."""
-    result = _together([value.type for value in values])
+    result = packed([value.type for value in values])
     at = axis(f"zg.{name}", along, len(shape_of(values[0].type)))
     words = f"{at}_reverse" if reverse else str(at)
     return _function(emit, f"scan_{name}", values, words, result, lambda x, body: tt.Scan(x, at, body, reverse=reverse))
-
-
-def _together(types: Sequence[Type]) -> Type:
-    """The type of one value, or of a tuple of several."""
-    return types[0] if len(types) == 1 else TupleType(tuple(types))
 
 
 def _flat(emit: Emitter, value: Value) -> Value:

@@ -10,6 +10,7 @@ from ziggurat.codemodel.dialects import arith, core, py, scf, tt
 from ziggurat.codemodel.errors import warn
 from ziggurat.codemodel.messages import call_text, say
 from ziggurat.codemodel.op import Body, Op, Value
+from ziggurat.codemodel.structured import packed
 from ziggurat.codemodel.types import ConstantType, DescriptorType, ScalarType, TensorType, TupleType, Type, i1, pyobject
 from ziggurat.transforms.attribution.attribute import is_flag, is_result
 from ziggurat.transforms.attribution.attribution import Scope
@@ -21,7 +22,6 @@ from ziggurat.transforms.calls.emit import (
     Emitter,
     Operand,
     flatten_types,
-    packed_type,
     rebuild,
     split_operand,
 )
@@ -160,8 +160,7 @@ def branch(
     context: FunctionMirror, condition: Value, parts: Sequence[Callable[[], list[Value]]], types: Sequence[Type]
 ) -> list[Value]:
     """The results of an `scf.if` whose bodies yield what the parts give, of these types."""
-    packed = _packed(types)
-    bodies = (body_of(context, [], packed, lambda _, p=part: scf.Yield(p())) for part in parts)
+    bodies = (body_of(context, [], packed(types), lambda _, p=part: scf.Yield(p())) for part in parts)
     return context.emit.parts(context.emit.add(scf.If(condition, *bodies)), len(types))
 
 
@@ -212,7 +211,7 @@ def for_(context: FunctionMirror, op: py.For) -> Built:
         context.suite(op.suite.entry.ops)
         return scf.Yield(variables.values())
 
-    body = body_of(context, [index, *variables.types], _packed(variables.types), suite)
+    body = body_of(context, [index, *variables.types], packed(variables.types), suite)
     context.emit.builder.location = op.location
     scf_loop = context.emit.add(scf.For(start, stop, step, initial, body, **dict[str, Any](range_.options)))
     variables.enter(context.emit.parts(scf_loop, len(variables.types)))
@@ -279,7 +278,7 @@ def while_loop(
 
     initial = [*heads, *variables.values()]
     types = [value.type for value in initial]
-    bodies = [body_of(context, types, _packed(types), part) for part in (condition, suite)]
+    bodies = [body_of(context, types, packed(types), part) for part in (condition, suite)]
     results = context.emit.parts(context.emit.add(scf.While(initial, *bodies)), len(types))
     variables.enter(results[count:])
     # The variables now have the types that they have after a `break`.
@@ -463,8 +462,3 @@ def _is_simple(body: Body) -> bool:
     simple = (core.ConstantOp, core.VarLoad, core.Yield, py.Not, py.Pos, *COMPARISONS)
     safe = (py.Add, py.Sub, py.Mul, py.Neg, py.And, py.Or, py.Xor, py.Invert)
     return all(isinstance(op, (*simple, *safe)) for op in body.entry.ops)
-
-
-def _packed(types: Sequence[Type]) -> Type:
-    """The type of what yields values of these types."""
-    return packed_type(TupleType(tuple(types)))

@@ -41,10 +41,6 @@ def simpler(builder: Builder, op: Op, operands: Operands) -> Value | None:
     return _shaped(builder, op, operands)
 
 
-def _defining_op(value: Value) -> Op | None:
-    return value.op
-
-
 def _is(value: Value, number: Number) -> bool:
     """Whether a value is this constant. Integers are compared by their bits: -1 has all of them set."""
     constant = constant_of(value)
@@ -119,7 +115,7 @@ _INVERSES: dict[type[Op], tuple[type[Op], ...]] = {
 
 def _undone(op: Op, operand: Value) -> Value | None:
     """The operand of the inner op, if the two lose nothing."""
-    inner, type_ = _defining_op(operand), op.result.type
+    inner, type_ = operand.op, op.result.type
     if not isinstance(inner, _INVERSES[type(op)]) or inner.operands[0].type != type_:
         return None
     return None if isinstance(op, arith.TruncF) and _saturates_infinities(type_) else inner.operands[0]
@@ -143,7 +139,7 @@ def _shaped(builder: Builder, op: Op, operands: Operands) -> Value | None:
     unmoved = not isinstance(op, tt.Trans) or list(op.order) == sorted(op.order)
     if source.type == type_ and unmoved and not (isinstance(op, tt.Reshape) and op.allow_reorder):
         return source
-    inner = _defining_op(source)
+    inner = source.op
     if isinstance(inner, tt.Splat):
         assert isinstance(type_, TensorType)
         return builder.add(tt.Splat(inner.value, type_))
