@@ -2,7 +2,7 @@
 
 A row is `expression -> type: op; op` or `expression -> error: message`. Operands are written as their types: `i32[16]`
 is a tensor of 16 integers, and `ptr<f32>` a pointer. They are `%0`, `%1` … of the ops; the results of the ops are
-numbered on from there. The calls of Triton-C, `c.load(…)`, stand in Python models that a program builds. `--bless`
+numbered on from there. Calls of `tl` stand in Triton's Python. The calls of Triton-C, `c.load(…)`, stand in Python models that a program builds. `--bless`
 renews the rows, without `-n`, because the rows of a group share a file; a new row is written as its expression and
 ` -> `.
 """
@@ -19,6 +19,8 @@ from typing import Any
 import pytest
 
 import ziggurat as zg
+import ziggurat.triton as triton
+import ziggurat.triton.language as tl
 from ziggurat.codemodel.builder import Builder
 from ziggurat.codemodel.dialects import core, py, tt
 from ziggurat.codemodel.errors import ZigguratError
@@ -58,6 +60,7 @@ def number_and_block(a):
 
 NAMES = {
     "zg": zg,
+    "tl": tl,
     "K": zg.CompareKind,
     "BYTES": zg.ptr(zg.i8),
     "FLOATS": zg.ptr(zg.f32),
@@ -100,7 +103,7 @@ def function(body: str, count: int) -> FunctionName:
     linecache.cache[file] = (len(text), None, text.splitlines(True), file)
     space: dict[str, Any] = dict(NAMES)
     exec(compile(text, file, "exec"), space)
-    call = zg.function(space["call"])
+    call = (triton.jit if "tl." in body else zg.function)(space["call"])
     return FunctionName("call", call.model, call)
 
 

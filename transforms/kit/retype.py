@@ -18,7 +18,6 @@ from ziggurat.codemodel.types import (
     Type,
     element_of,
     find_scalar,
-    void,
     with_element,
 )
 from ziggurat.transforms.calls.memory import atomic_dtypes
@@ -108,7 +107,7 @@ class _Retyping:
         elements = _ELEMENTS.get(type(op), (1,))
         inputs = [cast(builder, value, after) if at in elements else value for at, value in enumerate(operands)]
         result = op.result.type
-        if result == void or element_of(result) != before:
+        if element_of(result) != before:
             return builder.copy(op, inputs)
         if isinstance(op, tt.AtomicRMW | tt.AtomicCAS):
             names = ", ".join(atomic_dtypes(op))
