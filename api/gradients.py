@@ -28,7 +28,7 @@ from ziggurat.kernels.arguments import KernelSignature, require_parameters, sign
 from ziggurat.kernels.kernel import Grid, Kernel, run_time_names
 from ziggurat.kernels.models import Models, Stub
 from ziggurat.transforms.parameters import kernel_of
-from ziggurat.tuning.tuned import Tuned
+from ziggurat.tuning.tuned import Tuned, Tuning
 
 __all__ = ["GradientKernel", "grad"]
 
@@ -193,6 +193,11 @@ class GradientKernel(Kernel):
         super().__init__(Stub(models.name, models), do_not_specialize)
         # The tuned kernel whose gradient this is, of the first or a higher order; None for one that is not tuned.
         self.tuned = tuned
+
+    @property
+    def tuning(self) -> Tuning | None:
+        """The tuning of the kernel, None for one that is not tuned."""
+        return None if self.tuned is None else self.tuned.tuning
 
     def gradient(self, name: str) -> str:
         """The parameter for the gradient of an array of `wrt` or `of`."""

@@ -303,13 +303,41 @@ def test_a_launch_may_give_what_is_tuned_or_leave_it_to_the_choice():
         assert set(blocks) == {block}
 
 
+@pytest.mark.parametrize("size", [20, 32])
+def test_heuristics_of_the_kernel_compute_for_its_gradient_as_well(size: int):
+    """`SIZE` follows from the configuration and `EVEN` from both; a launch that gives them has its own values."""
+
+    @zg.kernel
+    def scaled(x, w, out, n, BLOCK: zg.constexpr, SIZE: zg.constexpr, EVEN: zg.constexpr):
+        at = zg.program_id(0) * SIZE + zg.arange(0, SIZE)
+        inside = None if EVEN else zg.less(at, n)
+        zg.store(out + at, zg.load(x + at, inside) * zg.load(w + at, inside), inside)
+
+    sizes: list[int] = []
+
+    def size_of(arguments):
+        sizes.append(2 * arguments["BLOCK"])
+        return sizes[-1]
+
+    computed = {"SIZE": size_of, "EVEN": lambda arguments: arguments["n"] % arguments["SIZE"] == 0}
+    tuned = zg.autotune([zg.Config({"BLOCK": 8}), zg.Config({"BLOCK": 4})], key=["n"])(zg.heuristics(computed)(scaled))
+    kernel = zg.grad(tuned, wrt="x", of="out")
+    x, w, d_out = np.random.default_rng(0).standard_normal((3, size), np.float32)
+    for keywords, expected in (({}, [16]), ({"BLOCK": 2}, [4]), ({"BLOCK": 2, "SIZE": 4, "EVEN": False}, [])):
+        d_x = np.zeros(size, np.float32)
+        sizes.clear()
+        kernel[lambda meta: (zg.cdiv(size, meta["SIZE"]),)](x, d_x, w, x, d_out, size, **keywords)
+        np.testing.assert_array_equal(d_x, d_out * w)
+        assert sizes == expected
+
+
 def test_the_options_of_the_choice_are_those_of_the_launch():
     """Its keywords decide, and the arguments that select it are the kernel's own and the launch's options."""
     calls, own = [], []
     tuned = zg.autotune([zg.Config({"BLOCK": 8}, num_warps=2)], key=["n"])(scale)
     kernel = zg.grad(tuned, wrt="x_ptr", of="out_ptr")
-    choose = tuned.known_choice
-    tuned.known_choice = lambda arguments: own.append(arguments) or choose(arguments)
+    choose = tuned.known_settings
+    tuned.known_settings = lambda arguments: own.append(arguments) or choose(arguments)
     run = zg.Kernel.__getitem__
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(zg.Kernel, "__getitem__", lambda kernel, grid: lambda *a, **k: calls.append((grid, a, k)))
