@@ -8,7 +8,11 @@ import numpy as np
 import pytest
 
 import ziggurat as zg
+import ziggurat.triton as triton
+import ziggurat.triton.language as tl
 from ziggurat.backend.cuda.cache import Records
+from ziggurat.compiler.workers import Job
+from ziggurat.tuning import tuner
 
 LESS = zg.CompareKind.LESS_THAN
 
@@ -438,3 +442,35 @@ def test_a_keyword_that_nothing_knows_is_named(gpu):
     assert "did you mean num_warps?" in str(error.value)
     kernel[(1,)](x, out, 1000, BLOCK=64, num_warps=2, strict=True)
     assert gpu.launches[-1]["threads"] == 64
+
+
+@pytest.mark.parametrize("as_triton", [False, True])
+def test_kernels_with_tuples_are_compiled_ahead(gpu, monkeypatch, as_triton):
+    """All configurations are compiled before the first is launched, and the launches find what was compiled."""
+
+    def add(pair, out_ptr, BLOCK: zg.constexpr):
+        at = zg.arange(0, BLOCK)
+        zg.store(zg.add(out_ptr, at), zg.add(zg.load(zg.add(pair[0], at)), zg.load(zg.add(pair[1], at))))
+
+    def add_in_triton(pair, out_ptr, BLOCK: tl.constexpr):
+        at = tl.arange(0, BLOCK)
+        tl.store(out_ptr + at, tl.load(pair[0] + at) + tl.load(pair[1] + at))
+
+    jobs: list[Job] = []
+    original = tuner.compile_all
+    monkeypatch.setattr(tuner, "compile_all", lambda work, *rest: jobs.extend(work) or original(work, *rest))
+    if as_triton:
+        monkeypatch.setitem(sys.modules, "torch", None)  # It would be asked for the current device.
+        monkeypatch.setattr(triton.runtime.driver, "active", triton.backends.backends["nvidia"].driver())
+        configs = [triton.Config({"BLOCK": size}) for size in (64, 128)]
+        kernel = triton.autotune(configs, [], do_bench=lambda run, quantiles: run() or [1.0] * 3)(
+            triton.jit(add_in_triton)
+        )
+    else:
+        kernel = tuned(gpu, [zg.Config({"BLOCK": size}) for size in (64, 128)], (), add)
+    monkeypatch.setattr("ziggurat.compiler.pipeline.compile_model", None)  # The child processes have their own.
+    x, out = arrays()
+    kernel[(1,)]((x, x), out)
+    kernel[(1,)]((x, x), out)
+    assert len(jobs) == 2 and len(gpu.launches) == 4
+    assert all(job.launch is None for job in jobs)  # The times of a measure need not be milliseconds.
