@@ -2,9 +2,9 @@
 
 A row is `expression -> type: op; op` or `expression -> error: message`. Operands are written as their types: `i32[16]`
 is a tensor of 16 integers, and `ptr<f32>` a pointer. They are `%0`, `%1` … of the ops; the results of the ops are
-numbered on from there. Calls of `tl` stand in Triton's Python. The calls of Triton-C, `c.load(…)`, stand in Python models that a program builds. `--bless`
-renews the rows, without `-n`, because the rows of a group share a file; a new row is written as its expression and
-` -> `.
+numbered on from there. Calls of `tl` stand in Triton's Python. The calls of Triton-C, `c.load(…)`, stand in Python
+models that a program builds. `--bless` renews the rows, without `-n`, because the rows of a group share a file; a new
+row is written as its expression and ` -> `.
 """
 
 from __future__ import annotations
