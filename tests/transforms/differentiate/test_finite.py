@@ -11,6 +11,7 @@ from finite_differences import check_gradient
 import ziggurat as zg
 from ziggurat.codemodel.dialects import arith
 from ziggurat.transforms.differentiate import differentiate
+from ziggurat.transforms.differentiate.finite import may_be_infinite
 
 f64, i32 = zg.ptr(zg.f64), zg.i32
 
@@ -115,3 +116,61 @@ def test_what_is_finite_is_not_guarded():
 
     gradient = differentiate(kernel.triton(f64, f64, f64), [2], [0, 1])
     assert not any(isinstance(op, arith.CmpF | arith.Select) for op in gradient.walk())
+
+
+VALUES = """tt.func @"k" (%s : f32, %c : i1, %p : tensor<x8, ptr<f32>>, %m : tensor<x8, i1>, %n : i32)void -> {
+    %zero : i32 = arith.constant @0;
+    %one : i32 = arith.constant @1;
+    %infinite : tensor<x8, f32> = arith.constant @inf;
+    %undefined : tensor<x8, f32> = arith.constant @nan;
+    %finite : tensor<x8, f32> = arith.constant @2.0;
+    %number : f32 = arith.constant @inf;
+    %splat : tensor<x8, f32> = tt.splat %number;
+    %load : tensor<x8, f32> = tt.load %p;
+    %masked : tensor<x8, f32> = tt.load %p %m %infinite;
+    %padded : tensor<x8, f32> = tt.load %p %m %finite;
+    %byload : tensor<x8, f32> = arith.divf %finite %load;
+    %bysplat : tensor<x8, f32> = arith.divf %load %splat;
+    %infinitebysplat : tensor<x8, f32> = arith.divf %infinite %splat;
+    %precise : tensor<x8, f32> = tt.precise_divf %finite %load;
+    %log : tensor<x8, f32> = math.log %load;
+    %scalarlog : f32 = math.log %s;
+    %least : tensor<x8, f32> = arith.minnumf %log %load;
+    %both : tensor<x8, f32> = arith.maxnumf %log %infinite;
+    %sum : tensor<x8, f32> = arith.addf %load %log;
+    %product : tensor<x8, f32> = arith.mulf %load %finite;
+    %pair : Tuple<tensor<x8, f32>, tensor<x8, f32>> = tuple %load %log;
+    %first : tensor<x8, f32> = tuple.load %pair @0;
+    %second : tensor<x8, f32> = tuple.load %pair @1;
+    %branch : tensor<x8, f32> = scf.if %c
+        ()tensor<x8, f32> -> { scf.yield %load; }
+        ()tensor<x8, f32> -> { scf.yield %log; };
+    %finitebranch : tensor<x8, f32> = scf.if %c
+        ()tensor<x8, f32> -> { scf.yield %load; }
+        ()tensor<x8, f32> -> { scf.yield %finite; };
+    %steady : tensor<x8, f32> = scf.for %zero %n %one %load (%i : i32, %a : tensor<x8, f32>)tensor<x8, f32> -> {
+        %b : tensor<x8, f32> = arith.addf %a %finite;
+        scf.yield %b;
+    };
+    %growing : tensor<x8, f32> = scf.for %zero %n %one %load (%i : i32, %a : tensor<x8, f32>)tensor<x8, f32> -> {
+        %b : tensor<x8, f32> = math.log %a;
+        scf.yield %b;
+    };
+    %begun : tensor<x8, f32> = scf.for %zero %n %one %log (%i : i32, %a : tensor<x8, f32>)tensor<x8, f32> -> {
+        %b : tensor<x8, f32> = arith.addf %a %finite;
+        scf.yield %b;
+    };
+    %waits : tensor<x8, f32> = scf.while %load
+        (%a : tensor<x8, f32>)tensor<x8, f32> -> { scf.condition %c %a; }
+        (%a : tensor<x8, f32>)tensor<x8, f32> -> { scf.yield %a; };
+    tt.return;
+};"""
+
+
+def test_values_that_may_be_infinite_in_some_lanes():
+    names = [line.split()[0][1:] for line in VALUES.splitlines() if line.startswith("    %")]
+    values = [op.result for op in zg.parse(VALUES).bodies[0].entry.ops]
+    assert {name for name, value in zip(names, values, strict=False) if may_be_infinite(value)} == {
+        "infinite", "undefined", "masked", "byload", "infinitebysplat", "precise", "log", "both", "sum", "second",
+        "branch", "growing", "begun", "waits",
+    }  # fmt: skip
