@@ -232,6 +232,19 @@ def test_a_loop_is_unrolled_over_4096_iterations_at_most():
         result_of(unrolled_over, i32, constant(4097), i32)
 
 
+@zg.function
+def unrolled_twice(n, COUNT: zg.constexpr, m):
+    for _ in zg.static_range(COUNT):
+        for _ in zg.static_range(COUNT):
+            pass
+    return n
+
+
+def test_unrolled_loops_have_32768_iterations_in_all_at_most():
+    with pytest.raises(KernelValueError, match="must have at most 32768 iterations in all; got more"):
+        result_of(unrolled_twice, i32, constant(181), i32)
+
+
 def test_the_index_has_the_common_type_of_the_bounds():
     def of(start, stop):
         return index_type(RangeType(start, stop, constant(1)))

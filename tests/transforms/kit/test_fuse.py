@@ -210,3 +210,38 @@ def test_divisors_of_parameters_are_kept(first, second, expected):
 def test_parameters_that_cannot_be_one_are_refused(same):
     with pytest.raises(zg.BuildError, match="there must be two such parameters of one type"):
         kit.joined(divided(), divided(), same)
+
+
+TWO_OUTPUTS = """tt.func @"producer" (%x : f32, %out : ptr<f32>, %rest : ptr<f32>)void -> {
+    tt.store %out %x;
+    tt.store %rest %x;
+    tt.return; };"""
+TWO_INPUTS = """tt.func @"consumer" (%in : ptr<f32>, %rest : ptr<f32>, %out : ptr<f32>)void -> {
+    %a : f32 = tt.load %in;
+    %b : f32 = tt.load %rest;
+    %c : f32 = arith.addf %a %b;
+    tt.store %out %c;
+    tt.return; };"""
+
+
+def test_a_consumer_that_reads_another_array_that_the_producer_stores_to():
+    with pytest.raises(zg.BuildError, match="both kernels use parameter 2 of the producer, and one stores to it"):
+        kit.fuse(zg.parse(TWO_OUTPUTS), zg.parse(TWO_INPUTS), through=(1, 0), same={1: 2})
+    fused = kit.fuse(zg.parse(TWO_OUTPUTS), zg.parse(TWO_INPUTS), through=(1, 0))
+    assert counts(fused) == [1, 2]
+
+
+@pytest.mark.parametrize(
+    ("store", "error"),
+    [
+        ("", "the producer must store to the parameter, and the consumer load from it"),
+        ("%y : f32 = tt.load %out; tt.store %out %y;", "must not load from the parameter that it stores to, number 1"),
+        ("%y : f32 = tt.atomic_rmw %out %x @fadd;", "cannot fuse through tt.atomic_rmw: only tt.store and tt.load can"),
+        ("tt.store %out %x; tt.store %out %x;", "2 stores write what .* reads"),
+        ("scf.if %c ()void -> { tt.store %out %x; scf.yield; } ()void -> { scf.yield; };", "on every path"),
+    ],
+)
+def test_producers_that_cannot_be_fused(store, error):
+    producer = zg.parse(f'tt.func @"p" (%x : f32, %out : ptr<f32>, %c : i1)void -> {{ {store} tt.return; }};')
+    with pytest.raises(zg.BuildError, match=error):
+        kit.fuse(producer, zg.parse(TWO_INPUTS), through=(1, 0))

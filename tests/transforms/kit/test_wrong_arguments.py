@@ -63,6 +63,19 @@ MISUSES: list[tuple[Callable[[], object], str]] = [
     (lambda: zg.kit.constant(3), "must be a string; got 3\n  hint: kit.constant(value=3) is a constant"),
     (lambda: zg.kit.shaped(zg.f32, (4,)), "must be a shape and an element type; got ScalarType and tuple"),
     (lambda: zg.kit.shaped((4,), "f32"), "must be a shape and an element type; got tuple and str"),
+    (lambda: zg.kit.retype(3, {zg.f32: zg.bf16}), "retype: the model must be an Op; got 3"),
+    (lambda: zg.kit.joined(3, MODEL, {}), "joined: the model must be an Op; got 3"),
+    (lambda: zg.kit.joined(MODEL, MODEL, {"a": 0}), "to those of the first; got 'a'"),
+    (lambda: zg.kit.fuse(MODEL, 3, (1, 0)), "fuse: the model must be an Op; got 3"),
+    (
+        lambda: zg.kit.fuse(MODEL, MODEL, (1, "a")),
+        "must be the numbers of two parameters, such as (1, 0); got (1, 'a')",
+    ),
+    (lambda: zg.kit.fuse(MODEL, MODEL, (1, 0, 2)), "must be the numbers of two parameters, such as (1, 0); got (1, 0"),
+    (lambda: zg.kit.difference("x", MODEL), "difference: the model must be an Op; got a string"),
+    (lambda: zg.kit.replace_calls(3, "x", print), "replace_calls: the model must be an Op; got 3"),
+    (lambda: zg.kit.kernel_of(3), "kernel_of: the model must be an Op; got 3"),
+    (lambda: zg.simplify(3), "simplify: the model must be an Op; got 3"),
     (lambda: zg.kit.retype(MODEL, {zg.f32: zg.bf16}, 3), "must be the numbers of parameters, such as [0]; got 3"),
 ]
 
