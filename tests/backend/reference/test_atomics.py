@@ -106,6 +106,14 @@ tt.func @"k" (%c : ptr<i32>, %out : ptr<i32>)void -> {
     assert (out == np.arange(5000)).all()
 
 
+def test_sums_of_bools_are_modulo_2():
+    memory, at, x, out = np.zeros(5, np.bool_), np.zeros(8, np.int32), np.ones(8, np.bool_), np.zeros(8, np.bool_)
+    at[5:] = 1
+    run(kernel("add", "i1", True), None, (1,), [memory, at, x, out])
+    assert memory.tolist() == [True, True, False, False, False]
+    assert out.tolist() == [False, True, False, True, False, False, True, False]
+
+
 def test_integer_sums_wrap_around():
     text = """
 tt.func @"k" (%c : ptr<i8>, %x : i8)void -> {

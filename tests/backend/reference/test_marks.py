@@ -382,6 +382,38 @@ def test_an_offset_that_overflows_is_named(size):
     assert "overflows" not in str(error.value)
 
 
+@zg.kernel
+def far(x, stride, out):
+    row = zg.add(zg.cast(zg.program_id(0), zg.i64), 2)
+    zg.store(zg.add(out, zg.mul(row, stride)), zg.load(x))
+
+
+def test_an_offset_that_overflows_64_bits_has_no_hint_to_widen_it():
+    x, out = np.zeros(1, np.int32), np.zeros(1, np.int32)
+    with pytest.raises(zg.MemoryAccessError, match="the product in its offset overflows i64") as error:
+        far[(4,)](x, (1 << 62) + 1, out, interpret=True)
+    assert "zg.i64" not in str(error.value.hint)
+
+
+@zg.kernel
+def hinted(out, n, by: zg.constexpr):
+    zg.store(out, zg.multiple_of(n, by))
+
+
+@pytest.mark.parametrize(
+    ("n", "by", "holds"),
+    [(1 << 32, 16, True), ((1 << 32) + 8, 16, False), (-32, 16, True), (-8, 16, False), (0, 16, True)],
+)
+def test_a_hint_on_64_bits_is_checked_with_all_of_them(n, by, holds):
+    out = np.zeros(1, np.int64)
+    if holds:
+        hinted[(1,)](out, np.int64(n), by, strict=True, interpret=True)
+        assert out[0] == n
+        return
+    with pytest.raises(zg.KernelRuntimeError, match=f"a value is not a multiple of {by}"):
+        hinted[(1,)](out, np.int64(n), by, strict=True, interpret=True)
+
+
 def test_every_op_that_is_not_elementwise_has_a_rule():
     ours = {cls for cls in triton._registered if cls not in marks._registered}
     elementwise = {cls for cls in ours if cls.__module__ in (arith.__name__, math.__name__)}

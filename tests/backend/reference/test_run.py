@@ -133,3 +133,29 @@ def test_a_loop_without_end_is_an_error():
     with pytest.raises(KernelRuntimeError):
         run(forever, None, (2,), [True], loop_limit=10)
     run(forever, None, (2,), [False], loop_limit=10)
+
+
+@pytest.mark.parametrize("batch", [None, 1, 2, 3, 5])
+def test_each_program_prints_once(batch, capsys: pytest.CaptureFixture[str]):
+    text = 'tt.func @"k" ()void -> { %0 : i32 = tt.get_program_id @0; tt.print %0 @"pid"; tt.return; };'
+    run(parse(text), None, (5,), [], batch=batch)
+    lines = capsys.readouterr().out.splitlines()
+    assert len(lines) == 5 and [line.split()[-1] for line in lines] == list("01234")
+
+
+@pytest.mark.parametrize(
+    ("type_", "low", "high"),
+    [
+        ("i8", -128, 127), ("u8", 0, 255), ("i32", -(2**31), 2**31 - 1), ("u32", 0, 2**32 - 1),
+        ("i64", -(2**63), 2**63 - 1), ("u64", 0, 2**64 - 1),
+    ],
+)  # fmt: skip
+def test_numbers_fit_in_their_types(type_: str, low: int, high: int):
+    model = parse(f'tt.func @"k" (%0 : ptr<{type_}>, %1 : {type_})void -> {{ tt.store %0 %1; tt.return; }};')
+    for number in (low, high, 1):
+        out = np.zeros(1, type_.replace("i", "int").replace("u", "uint"))
+        run(model, None, (1,), [out, number])
+        assert int(out[0]) == number
+    for number in (low - 1, high + 1):
+        with pytest.raises(LaunchError, match=f"{type_}"):
+            run(model, None, (1,), [out, number])
