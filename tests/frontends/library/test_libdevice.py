@@ -295,10 +295,19 @@ LIMITS: dict[str, tuple[float, ...]] = {
 }  # fmt: skip
 
 
+# Numbers where a function has no value.
+OUTSIDE: dict[str, tuple[float, ...]] = {
+    "y0": (-1.5, -1e-30), "y1": (-1.5, -1e-30), "log10": (-1.5,), "acosh": (0.5, -3), "atanh": (1.5, -2),
+    "erfinv": (1.5, -1.25), "erfcinv": (-0.5, 2.5), "normcdfinv": (-0.5, 1.5), "tgamma": (-2, -3),
+}  # fmt: skip
+
+
 def with_limits(name: str, dtype: Any, x: Array) -> tuple[Array, Array]:
-    """The function of numbers, after its values at the limits, if they are known, are compared in the same launch."""
-    limits = LIMITS.get(name, ())
-    at = np.array([0, -0.0, INF, -INF, NAN][: len(limits)], dtype)
+    """The function of numbers, after its values at the limits, if they are known, and where it has none are compared in
+    the same launch."""
+    limits, outside = LIMITS.get(name, ()), OUTSIDE.get(name, ())
+    at = np.array([*[0, -0.0, INF, -INF, NAN][: len(limits)], *outside], dtype)
+    limits = (*limits, *(NAN for _ in outside))
     actual = applied(FUNCTIONS[name], np.concatenate([at, x[len(at) :]]), out=dtype)
     assert_equal(actual[: len(at)], np.array(limits, dtype))
     return x[len(at) :], actual[len(at) :]
@@ -563,6 +572,7 @@ def test_bessel_functions_of_an_order(dtype: Any):
     n, arguments = orders.astype(I32), x.astype(dtype)
     tolerance = {"rtol": 1e-7 if dtype == F32 else 1e-13, "atol": 1e-15}
     np.testing.assert_allclose(applied(FUNCTIONS["yn"], n, arguments, out=dtype), second, **tolerance)
+    assert np.isnan(applied(FUNCTIONS["yn"], n, -arguments, out=dtype)).all()
     n[::5] *= -1
     first[::5] = NAN
     np.testing.assert_allclose(applied(FUNCTIONS["jn"], n, arguments, out=dtype), first, **tolerance)

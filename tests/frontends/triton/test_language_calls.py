@@ -2,7 +2,6 @@
 
 import itertools
 import linecache
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -89,15 +88,6 @@ def test_values() -> None:
     at = np.arange(8)
     expected = ((x > 0) ^ (x > 2)) + ((at - 8) >> (at & 1)) + np.floor(x.sum() + (x > 0).sum())
     np.testing.assert_array_equal(out, expected)
-
-
-def test_signatures(golden: Callable[[str, object], None]) -> None:
-    """The parameters of Triton's functions and their defaults, the call of ours that each is, and which are methods."""
-    lines = [
-        f"{spelling.signature}: {spelling.call or 'written in Triton'}{', a method' if name in METHODS else ''}"
-        for name, spelling in sorted(SPELLED.items())
-    ]
-    golden("spellings", "\n".join(lines))
 
 
 def applied(expression: str) -> Any:
