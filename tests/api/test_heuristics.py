@@ -169,7 +169,9 @@ def test_what_cannot_be_computed(values, target, message):
 def test_what_a_launch_does_wrong():
     x, out = hosted()
     kernel = computed()
-    for arguments, keywords in (((x, out, 1000, 64, True), {}), ((x, out, 1000, 64), {"EVEN": True})):
+    for arguments, keywords in (
+        ((x, out, 1000, 64, True), {}), ((x, out, 1000, 64), {"EVEN": True}), ((x, out, 1000, 64, True, 2), {}),
+    ):  # fmt: skip
         with pytest.raises(zg.LaunchError, match=r"'EVEN' of 'scale' is computed by zg\.heuristics") as error:
             kernel[grid](*arguments, **keywords)
         assert "leave it out" in error.value.hint

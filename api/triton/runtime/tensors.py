@@ -101,7 +101,7 @@ class MockTensor:
     def stride(self) -> tuple[int, ...]:
         """The strides of rows without gaps, in elements."""
         strides = [1]
-        for size in self.shape[1:]:
+        for size in reversed(self.shape[1:]):
             strides.append(strides[-1] * size)
         return tuple(reversed(strides))
 

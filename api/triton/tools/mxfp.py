@@ -55,7 +55,7 @@ class MXFP4Tensor(_Coded):
     def _from_float(self, values: Any) -> Any:
         """The codes of the nearest numbers, the even code of two that are as near; the largest for infinity and NaN."""
         torch = _torch()
-        magnitudes = torch.tensor(_MAGNITUDES, dtype=torch.float32, device=values.device)
+        magnitudes = torch.tensor(_MAGNITUDES, device=values.device)
         magnitude = values.abs().float()
         magnitude = torch.where(torch.isfinite(magnitude), magnitude, magnitudes[-1]).clamp(max=_MAGNITUDES[-1])
         above = torch.searchsorted(magnitudes, magnitude).clamp(max=len(_MAGNITUDES) - 1)

@@ -220,10 +220,13 @@ def test_a_top_k_that_is_refused(top_k):
 )
 def test_how_many_the_best_are(top_k, count: int):
     configs = [triton.Config({"BLOCK": size}) for size in (64, 16, 32)]
-    tuned = kernel(configs=configs, prune_configs_by={"perf_model": lambda BLOCK, **rest: BLOCK, "top_k": top_k})
+    calls: list[int] = []
+    model = lambda BLOCK, **rest: calls.append(BLOCK) or BLOCK  # noqa: E731
+    tuned = kernel(configs=configs, prune_configs_by={"perf_model": model, "top_k": top_k})
     tuned.nargs = {"x_ptr": None, "n": 40}
     blocks = [config.kwargs["BLOCK"] for config in tuned.prune_configs({})]
     assert blocks == ([64, 16, 32] if count == 3 else [16, 32][:count])
+    assert calls == ([] if count == 3 else [64, 16, 32])  # Where all are kept, nothing is estimated.
 
 
 @pytest.mark.parametrize("settings", [{}, {"do_bench": lambda call, quantiles: call()}])
