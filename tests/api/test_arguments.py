@@ -30,6 +30,7 @@ def test_pointers():
 
 def test_divisibility():
     assert zg.divisible(F32) == Divisible(F32, 16) and zg.divisible(i32, 4) == Divisible(i32, 4)
+    assert zg.divisible(i32, 1) == Divisible(i32, 1) and zg.divisible(i32, 1 << 30).by == 1 << 30
     for type_ in (f32, TensorType((4,), i32), 16):
         with pytest.raises(zg.LaunchError, match="must be an integer, a pointer or a descriptor"):
             zg.divisible(type_)

@@ -135,3 +135,13 @@ def test_what_no_launch_takes(fake):
     assert not refused({"x": own(device=1), "y": own(device=1)})
     for wrong in (host, zg.TensorDescriptor(host, (16, 16)), own(device=1), capsule(kind=1), capsule(device=1)):
         assert refused({"x": own(), "y": wrong}) and refused({"y": wrong, "x": own()})
+
+
+def test_a_default_that_cannot_be_hashed_has_a_text(fake):
+    def sized(x_ptr, shape: zg.constexpr = [1, 64], BLOCK: zg.constexpr = 64):  # noqa: B006
+        zg.store(zg.add(x_ptr, zg.arange(0, BLOCK)), shape[0])
+
+    kernel = zg.autotune([zg.Config({"BLOCK": 64})], ["shape"])(zg.kernel(sized))
+    first = asked(kernel, own())
+    assert hash(first) == hash(asked(kernel, own())) and first == asked(kernel, own(), [1, 64])
+    assert first != asked(kernel, own(), [2, 64])

@@ -426,3 +426,33 @@ def test_numbers_of_compiled_kernels_are_in_the_limits_of_their_types(scalar: zg
 )
 def test_changes_of_an_array(after, expected, text) -> None:
     assert _changes(np.array([1, 2, np.nan]), np.array(after, float), np.array(expected, float)) == text
+
+
+@zg.kernel
+def product_of_blocks(x_ptr, y_ptr, out_ptr, k, M: zg.constexpr, N: zg.constexpr, K: zg.constexpr):
+    row, at, inner = zg.program_id(0) * M, zg.arange(0, M), zg.arange(0, K)
+    total = zg.zeros((M, N), zg.f32)
+    for start in range(0, k, K):
+        x = zg.load(x_ptr + (row + zg.expand(at, 1)) * k + start + zg.expand(inner, 0))
+        y = zg.load(y_ptr + zg.expand(zg.arange(0, N), 0) * k + start + zg.expand(inner, 1))
+        total = zg.dot(x, y, total)
+    zg.store(out_ptr + (row + zg.expand(at, 1)) * N + zg.expand(zg.arange(0, N), 0), zg.cast(total, zg.f16))
+
+
+def test_ctas_of_a_persistent_kernel(monkeypatch) -> None:
+    """There are as many as `ctas`, at most one for each program, and each has the instructions of its programs."""
+    calls = []
+    monkeypatch.setattr("ziggurat.backend.simulator.simulate.simulate", lambda text, **call: calls.append(call))
+    halves = zg.divisible(zg.ptr(zg.f16), 16)
+    compiled = product_of_blocks.compile(halves, halves, halves, zg.divisible(zg.i32, 16), 128, 256, 64)
+    assert compiled.persistent and compiled.maps
+    for grid, ctas, sizes, turns in ((5, 2, (2, 1, 1), 3), (1, 4, (1, 1, 1), 1), (4, 4, (4, 1, 1), 1)):
+        x, y, out = (np.zeros(size, np.float16) for size in (128 * grid * 64, 256 * 64, 128 * grid * 256))
+        compiled.simulate[grid](x, y, out, 64, ctas=ctas, max_steps=1000)
+        call = calls.pop()
+        assert call["grid"] == sizes and call["max_steps"] == 1000 * turns
+        assert (call["seed"], call["promises"], call["num_warps"]) == (0, True, compiled.num_warps)
+        names, arrays = call["names"], {"x_ptr", "y_ptr", "out_ptr"}
+        assert names.count("the grid") == 3 and len(names) == len(call["arguments"])
+        at = names.index("the grid")
+        assert set(names[:at]) <= {*arrays, "k"} and set(names[at + 3 :]) <= arrays
