@@ -56,7 +56,8 @@ def test_lines_of_the_kernel_and_their_reasons():
     resources, table = text.split("\n\n")
     assert resources.startswith("add for sm_90a: 4 warps, 0 bytes of shared memory, ")
     assert "CTAs per SM: 16, limited by " in resources
-    assert table.startswith("A CTA, without its loops:\nline    read  written   used    bits")
+    head = "line    read  written   used    bits  shared      flop  issued  MUFU"
+    assert table.startswith(f"A CTA, without its loops:\n{head}\n")
     # The division of `cdiv`, a function of the language, counts for the line that calls it: 8 + 1 operations.
     # The load asks four times for each sector, as threads hold four neighbours for the store: 8192 bytes of 20480.
     assert row(table, "zg.store")[1:6] == ["4096", "4096", "40", "%", "32/128"]

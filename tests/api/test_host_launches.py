@@ -248,3 +248,14 @@ def test_a_warm_launch_takes_two_calls_of_python(make: Callable[[], Any]):
     finally:
         sys.setprofile(None)
     assert len(calls) <= 2, calls
+
+
+def test_integers_of_an_array_that_may_hold_strides():
+    from ziggurat.launches.cpu import _integers
+
+    whole = np.arange(1, 17)
+    assert _integers(whole) == [*range(2, 17)] and _integers(np.arange(1, 18)) == []
+    assert _integers(np.array([2, 0, 3])) == _integers(np.array([2, -1])) == _integers(np.array([2.0, 3.0])) == []
+    assert _integers(whole[::2]) == [] and _integers(np.array([3, 4], np.uint8)) == [3, 4]
+    assert _integers(5) == [5] and _integers(np.int64(5)) == [5] and _integers(1) == [1] and _integers(0) == [0]
+    assert _integers(True) == _integers(2.5) == _integers("5") == _integers(None) == []

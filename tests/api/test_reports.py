@@ -90,7 +90,13 @@ def test_a_plot(tmp_path, monkeypatch):
     assert [call[2]["color"] for call in drawn] == ["red", "blue"]
     assert drawn[0] == ("plot", ([1024, 2048], [10240.0, 20480.0]), {"label": "Ours", "color": "red", "linestyle": "-"})
     assert [call[0] for call in axes.calls].count("fill_between") == 1  # of the line that has a low and a high
-    assert ("set_xscale", ("log",), {}) in axes.calls
+    scales = [call for call in axes.calls if call[0] in ("set_xscale", "set_yscale")]
+    assert scales == [("set_xscale", ("log",), {}), ("set_yscale", ("linear",), {})]
+    axes.calls.clear()
+    perf_report(sizes(y_log=True, ylabel=""))(figure).run(show_plots=True)
+    assert ("set_xscale", ("linear",), {}) in axes.calls and ("set_yscale", ("log",), {}) in axes.calls
+    assert ("set_xlabel", ("n",), {}) in axes.calls and ("set_title", ("add",), {}) in axes.calls
+    figure_.calls[1:] = []
     assert figure_.calls == [("savefig", (tmp_path / "add.png",), {})]
 
 

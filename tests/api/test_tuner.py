@@ -516,3 +516,33 @@ def test_threads_may_advance_it():
         thread.join()
     assert failed == [] and progress.done == 40
     assert stream.getvalue().endswith("] 40/40\x1b[K")
+
+
+# The thresholds.
+
+
+@pytest.mark.parametrize(
+    ("times", "place"), [((1.019, 1.0, 1.0), 0), ((1.025, 1.019, 1.0), 1), ((1.025, 1.021, 1.0), 2)]
+)
+def test_a_difference_of_two_percent_is_noise(gpu, times, place):
+    record, config = tuner(tuned(gpu, measure=gpu.measure(dict(zip((64, 128, 256), times, strict=True))))).choice(
+        CONFIGS
+    )
+    assert config is CONFIGS[place] and record.config == NAMES[place]
+
+
+def test_a_bound_must_be_ten_percent_above_the_fastest(gpu):
+    request = tuner(tuned(gpu))
+    request.least = {"slow": 5.51, "near": 5.49, "equal": 5.0 * 1.1}
+    assert request._is_left_out("slow", 5.0) and not request._is_left_out("near", 5.0)
+    assert not request._is_left_out("equal", 5.0) and not request._is_left_out("unknown", 0.0)
+    assert list(request.left_out) == ["slow"]
+    assert request.left_out["slow"].summary == "it takes 5.51 ms at least, and another 5 ms"
+
+
+def test_the_time_of_compiling_and_measuring(gpu):
+    request = tuner(tuned(gpu, cache_results=False))
+    assert request.seconds == 0.0
+    start = time.perf_counter()
+    request.choice(CONFIGS)
+    assert 0 < request.seconds <= time.perf_counter() - start

@@ -138,3 +138,65 @@ print(codes)
 def test_a_fork_while_another_thread_compiles():
     done = subprocess.run([sys.executable, "-c", FORK], capture_output=True, text=True, timeout=200)
     assert done.stdout.strip() == "[0, 0, 0, 0, 0, 0]", done.stderr
+
+
+def test_the_number_of_processes_follows_from_the_jobs(monkeypatch):
+    """One for three jobs, or those that wait anyway; and no more than there are processors, or jobs."""
+    counts, timers = [], []
+
+    class Pool(workers.ThreadPoolExecutor):
+        def __init__(self, count):
+            counts.append(count)
+            super().__init__(count)
+
+    class Timer:
+        def __init__(self, seconds, function, arguments):
+            timers.append((seconds, function, arguments))
+            self.daemon = False
+
+        def start(self):
+            assert self.daemon, "the program's end does not wait for it"
+
+        def cancel(self):
+            timers.append("cancelled")
+
+    monkeypatch.setattr(workers, "ThreadPoolExecutor", Pool)
+    monkeypatch.setattr(workers.threading, "Timer", Timer)
+    monkeypatch.setattr(workers, "_in_child", lambda job: job)
+    monkeypatch.setattr(workers, "_idle", idle := [])
+    monkeypatch.setattr(workers, "_closing", [])
+    monkeypatch.setattr(workers.os, "cpu_count", lambda: 5)
+    cases = [(1, None, 0, 1), (3, None, 0, 1), (4, None, 0, 2), (7, None, 0, 3), (30, None, 0, 5), (3, None, 2, 2)]
+    cases += [(2, None, 4, 2), (4, 3, 0, 3), (2, 3, 0, 2), (30, 9, 0, 9)]
+    for jobs, processes, waiting, count in cases:
+        idle[:] = [None] * waiting
+        assert compile_all([*range(jobs)], processes) == [*range(jobs)] and counts.pop() == count
+    assert timers[:3] == [(60.0, workers.close_idle, (1,)), "cancelled", (60.0, workers.close_idle, (1,))]
+    assert compile_all([]) == [] and not counts
+    monkeypatch.setattr(workers.os, "cpu_count", lambda: None)
+    assert compile_all([1] * 30) and counts == [1]
+
+
+TALKS = """
+import os, sys
+from ziggurat.backend.ptx import assemble
+def crash(*given):
+    print("x" * 5000 + "end", file=sys.stderr, flush=True)
+    print("of the compiler", flush=True)
+    os._exit(3)
+assemble.to_ptx = crash
+from ziggurat.compiler import workers
+workers.serve()
+"""
+
+
+def test_the_end_of_what_a_process_wrote_is_shown(monkeypatch):
+    """What the compiler prints is no answer."""
+    workers.close_idle()
+    monkeypatch.setattr(workers, "_COMMAND", ("-c", TALKS))
+    (result,) = compile_all([job()])
+    workers.close_idle()
+    text = str(result)
+    assert "compiling 'add' crashed in the stage LLVM (exit status 3): xxx" in text
+    output = text.partition("exit status 3): ")[2]
+    assert output.partition("of the compiler")[0].count("x") == 2000 - len("end\nof the compiler\n")

@@ -72,6 +72,8 @@ def test_names_that_no_file_can_have_and_folders_that_cannot_be_made(folder: Pat
     long = "k" * 251
     scale_of_long_name = type(scale)(scale.__code__, {**globals()}, long)
     assert compiled(triton.jit(scale_of_long_name)).binary is not None and written(folder) == []
+    fits = type(scale)(scale.__code__, {**globals()}, "k" * 249)
+    assert compiled(triton.jit(fits)).binary is not None and len(written(folder)) == 1
     with triton.knobs.cache.scope():
         manager = triton.runtime.cache.FileCacheManager
         triton.knobs.cache.manager_class = lambda key: manager(f"{tmp_path / 'x'}/{key}")

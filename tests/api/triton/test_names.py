@@ -162,3 +162,41 @@ def test_functions_of_reductions(name, expected):
     x, out = np.array([3, 5, 6, 7], np.int32), np.zeros(1, np.int32)
     combined[(1,)](x, out, getattr(tl.standard, f"_{name}_combine"))
     assert out[0] == expected
+
+
+@pytest.mark.parametrize(
+    ("module", "names"),
+    [
+        (tl, "load store sum float16 constexpr"), (tl.core, "load store float16 tensor reduce"),
+        (tl.math, "exp exp2 sqrt_rn fma"), (tl.random, "rand randn randint4x philox"),
+        (tl.standard, "sum sort cdiv softmax"), (tl.extra.cuda, "num_threads num_warps globaltimer"),
+    ],
+)  # fmt: skip
+def test_names_of_calls_by_module(module, names):
+    for name in names.split():
+        assert hasattr(module, name), name
+
+
+def test_constants_of_the_language():
+    assert tl.random.N_ROUNDS_DEFAULT.value == 10 and tl.core.CONSTEXPR_0.value == 0
+
+
+def test_errors_of_resources_without_numbers():
+    from ziggurat.codemodel.errors import ResourceError
+    from ziggurat.triton.runtime.errors import OutOfResources, as_raised
+
+    error = as_raised(ResourceError("too many registers"))
+    assert isinstance(error, OutOfResources) and error.required == error.limit == 0 and error.name == "resources"
+
+
+def test_the_options_of_a_launch_and_their_defaults():
+    defaults = triton.compiler.make_backend(triton.backends.GPUTarget("cuda", 90, 32)).parse_options({})
+    assert vars(defaults) == {
+        "num_warps": 4, "num_stages": 3, "num_ctas": 1, "maxnreg": None, "launch_pdl": False,
+        "launch_cooperative_grid": False, "enable_fp_fusion": True, "extern_libs": None, "debug": False,
+        "sanitize_overflow": True, "ir_override": None, "ptx_options": None, "arch": None, "backend_name": "cuda",
+        "warp_size": 32, "ptx_version": None, "enable_reflect_ftz": True, "supported_fp8_dtypes": (),
+        "deprecated_fp8_dot_operand_dtypes": (), "default_dot_input_precision": "tf32",
+        "allowed_dot_input_precisions": (), "max_num_imprecise_acc_default": None, "instrumentation_mode": "",
+        "waves_per_eu": 0, "matrix_instr_nonkdim": 0, "kpack": 1,
+    }  # fmt: skip

@@ -47,3 +47,41 @@ def test_tensors_that_are_not_ragged():
         create_ragged_descriptor(torch.zeros(2, 2, 4, 16), [1, 1, 4, 16])
     with pytest.raises(ValueError, match="Shape element 2 must be a power of 2"):
         create_ragged_descriptor(torch.zeros(4, 16), [3, 16])
+
+
+@pytest.mark.parametrize("dim", [1, -2])
+def test_addresses_of_a_ragged_axis(dim):
+    """The index 2**30 of the first axis takes back what the end of the ragged axis adds, in 64 bits."""
+    x = torch.zeros(4, 6, 16)
+    descriptor = create_ragged_descriptor(x, [1, 2, 16], ragged_dim=dim)
+    assert descriptor.shape == [0x7FFF0000, 0x7FFF0000, 4, 1 << 30, 16] and descriptor.block_shape == [1, 1, 1, 2, 16]
+    assert descriptor.strides == [(1 << 34) - 16, 16, 96, 16, 1]
+    step, back = descriptor.strides[1], descriptor.strides[0]
+    assert ((1 << 30) * (back + step)) % (1 << 64) == 0
+    first = create_ragged_descriptor(x, [1, 2, 16])
+    assert first.shape[2:] == [1 << 30, 6, 16] and first.strides[:2] == [(1 << 34) - 96, 96]
+
+
+def test_axes_that_cannot_be_ragged():
+    for dim in (2, -1, -4, 3):
+        with pytest.raises(AssertionError, match="the last axis cannot be ragged; got"):
+            create_ragged_descriptor(torch.zeros(4, 6, 16), [1, 2, 16], ragged_dim=dim)
+    with pytest.raises(AssertionError, match=r"the block must have 2 sizes; got \[4\]"):
+        create_ragged_descriptor(torch.zeros(4, 16), [4])
+    for rows, fits in ((1 << 30, True), ((1 << 30) + 1, False)):
+        try:
+            create_ragged_descriptor(Rows(rows), [4, 16])
+        except AssertionError as error:
+            assert not fits and f"at most 2**30 rows; got {rows}" in str(error)
+        else:
+            assert fits
+
+
+class Rows:
+    """A tensor of many rows without memory."""
+
+    def __init__(self, rows):
+        self.shape, self.dtype = (rows, 16), torch.float32
+
+    def stride(self, axis):
+        return (16, 1)[axis]
