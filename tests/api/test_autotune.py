@@ -474,3 +474,11 @@ def test_kernels_with_tuples_are_compiled_ahead(gpu, monkeypatch, as_triton):
     kernel[(1,)]((x, x), out)
     assert len(jobs) == 2 and len(gpu.launches) == 4
     assert all(job.launch is None for job in jobs)  # The times of a measure need not be milliseconds.
+
+
+@pytest.mark.parametrize("setting", ["reset_to_zero", "restore_value"])
+def test_what_cannot_be_set_back_is_the_error_of_the_launch(gpu, setting):
+    kernel = tuned(gpu, quiet=True, **{setting: ["n"]})
+    with pytest.raises(zg.LaunchError, match="'n' must be an array, as reset_to_zero or restore_value names it; got"):
+        kernel[grid](*arrays(), 1000)
+    assert gpu.measured == gpu.launches == []

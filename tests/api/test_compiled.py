@@ -407,3 +407,35 @@ def test_compiling_does_not_import_numpy(tmp_path):
     file.write_text(KERNEL_WITHOUT_NUMPY)
     output = subprocess.run([sys.executable, str(file)], capture_output=True, text=True, check=True)
     assert output.stdout.split() == ["True", "False"]
+
+
+def test_when_the_collector_takes_objects_for_old(monkeypatch):
+    """Only the first ones, some 20 kernels' worth, and none where the program has frozen objects itself."""
+    calls: list[str] = []
+    for name in ("freeze", "unfreeze", "enable", "disable"):
+        monkeypatch.setattr(gc, name, lambda name=name: calls.append(name))
+    count = {"aged": 1000, "frozen": 0}
+    monkeypatch.setattr(gc, "get_count", lambda: (count["aged"], 5, 7))
+    monkeypatch.setattr(gc, "get_freeze_count", lambda: count["frozen"])
+    monkeypatch.setattr(gc, "isenabled", lambda: not calls or calls[-1] != "disable")
+    monkeypatch.setattr(compiling, "_aged", 0)
+
+    def compiles() -> list[str]:
+        calls.clear()
+        with compiling, compiling:
+            assert calls == ["disable"]
+        return calls[1:]
+
+    assert compiles() == ["freeze", "unfreeze", "enable"] and compiling._aged == 1000
+    count["frozen"] = 1
+    assert compiles() == ["enable"] and compiling._aged == 1000
+    count["frozen"], count["aged"] = 0, (1 << 18) - 1001
+    assert compiles() == ["freeze", "unfreeze", "enable"] and compiling._aged == (1 << 18) - 1
+    assert compiles() == ["freeze", "unfreeze", "enable"]
+    monkeypatch.setattr(compiling, "_aged", 1 << 18)
+    assert compiles() == ["enable"] and compiling._aged == 1 << 18
+    calls.clear()
+    calls.append("disable")  # The program itself has paused it.
+    with compiling:
+        pass
+    assert calls == ["disable", "disable"]

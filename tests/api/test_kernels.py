@@ -223,3 +223,25 @@ def test_attributes_of_compiled_kernels_say_how_to_get_them(double):
         double.simulate
     with pytest.raises(AttributeError, match="has no attribute 'simulat'"):
         double.simulat
+
+
+def test_models_that_gave_way_are_collected(monkeypatch):
+    """After as many models as a kernel keeps, unless the program has paused the collector."""
+    from ziggurat.kernels import kernel as module
+
+    collections, enabled = [], [True]
+    monkeypatch.setattr(module.gc, "collect", lambda: collections.append(1))
+    monkeypatch.setattr(module.gc, "isenabled", lambda: enabled[0])
+
+    @zg.kernel
+    def filled(x, VALUE: zg.constexpr):
+        zg.store(x, VALUE)
+
+    filled._since_collection = module.MAX_SPECIALIZATIONS - 2
+    for value, count in ((1, 0), (2, 1), (2, 1), (3, 1)):
+        filled.triton(zg.ptr(zg.i32), value)
+        assert len(collections) == count
+    assert filled._since_collection == 1
+    filled._since_collection, enabled[0] = module.MAX_SPECIALIZATIONS, False
+    filled.triton(zg.ptr(zg.i32), 4)
+    assert len(collections) == 1

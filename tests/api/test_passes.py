@@ -36,3 +36,26 @@ def test_passes_that_a_file_must_name(passes, message):
     (case,) = cases(f"// test: x\n// passes: {passes}\n{MODEL}")
     with pytest.raises(zg.LaunchError, match=message):
         case.results()
+
+
+def test_options_of_a_case():
+    """Each is a bool, an integer or a text."""
+    case = f"// test: x\n// passes: dce\n// options: exact_math=True num_warps=8 target=sm_80\n{MODEL}"
+    (model,) = cases(case)[0].results()
+    assert "arith.constant" in str(model)
+    for options, message in (
+        ("num_warps=7", "num_warps"),
+        ("target=sm_7", "target"),
+        ("exact_math=maybe", "exact_math"),
+    ):
+        with pytest.raises(zg.LaunchError, match=message):
+            cases(f"// test: x\n// passes: dce\n// options: {options}\n{MODEL}")[0].results()
+
+
+def test_passes_of_the_target():
+    from ziggurat.codemodel.gpu.options import CompileOptions
+    from ziggurat.passes import passes_by_name
+
+    gpu, cpu = (passes_by_name(CompileOptions(target=target)) for target in ("sm_90a", "cpu"))
+    assert {"dce", "fold", "early_exits"} <= {*gpu} & {*cpu}
+    assert "place" in gpu and "place" not in cpu and "assign" in gpu and "assign" not in cpu

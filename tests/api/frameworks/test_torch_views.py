@@ -162,3 +162,38 @@ def test_calls_of_one_form_take_turns():
             assert torch.equal(op(x, y, 8, BLOCK=8)[0], x + y)
         with pytest.raises(zg.LaunchError, match="must fit in 64 bits"):
             op(x, y, 2**70, BLOCK=8)
+
+
+@zg.kernel
+def both_incremented(x, y):
+    zg.store(x, zg.add(zg.load(x), 1.0))
+    zg.store(y, zg.add(zg.load(y), 1.0))
+
+
+def test_one_negated_view_among_those_that_are_written_is_refused():
+    op = zg.torch_op(both_incremented, (1,))
+    for views in ((torch._neg_view(torch.zeros(1)), torch.zeros(1)), (torch.zeros(1), torch._neg_view(torch.zeros(1)))):
+        with pytest.raises(zg.LaunchError, match="must be no negative view, as it is written"):
+            op(*views)
+
+
+def test_a_later_call_takes_the_route_of_the_first(monkeypatch):
+    op, x = zg.torch_op(sum_and_difference, (1,), ("total", "difference")), torch.randn(8)
+    assert op._routes == {}
+    op(x, x, 8, BLOCK=8)
+    assert len(op._routes) == 1
+    monkeypatch.setattr(op, "arguments", None)
+    assert torch.equal(op(x, x, 8, BLOCK=8)[0], 2 * x)
+    monkeypatch.undo()
+    total = torch.zeros(8)
+    op(x, x, n=8, total=total, BLOCK=8)  # The caller gives an output: no route.
+    assert len(op._routes) == 1 and torch.equal(total, 2 * x)
+    op(x, x, 8, BLOCK=16)
+    assert len(op._routes) == 2
+
+
+def test_numbers_have_the_types_that_launches_give_them():
+    op = zg.torch_op(increment, blocks)
+    op(torch.zeros(8), 8, 1.5, BLOCK=8)
+    (definition,) = op._definitions.values()
+    assert definition.kinds == {"x": zg.ptr(zg.f32), "n": zg.i32, "by": zg.f32, "BLOCK": 8}

@@ -690,3 +690,30 @@ def test_a_listener_of_compilations_is_told_of_hits(tmp_path):
     first, second = events
     assert not first["cache_hit"] and second["cache_hit"]
     assert [name for name, _ in first["times"].lowering_stages] == ["ptx"] and not second["times"].lowering_stages
+
+
+def test_each_list_of_exceptions_is_checked_for_constants():
+    for setting in ("do_not_specialize", "do_not_specialize_on_alignment"):
+
+        @triton.jit(**{setting: ["N"]})
+        def keep(out_ptr, N: tl.constexpr):
+            tl.store(out_ptr, N)
+
+        with pytest.raises(triton.CompilationError, match="N marked as constexpr and listed in do_not_specialize"):
+            keep[(1,)](np.zeros(1, np.int32), 5)
+
+
+def test_kernels_of_a_device_that_has_none():
+    @triton.jit
+    def keep(out_ptr):
+        tl.store(out_ptr, 1)
+
+    caches = keep.device_caches
+    assert len(caches) == 0 and caches[0][0] == caches[3][0] == caches["cpu"][0] == {}
+    compiled = keep.warmup(np.zeros(1, np.int32), grid=(1,))
+    kernels, options, target, *rest = keep.device_caches[0]
+    assert [*kernels.values()] == [compiled] == [*keep.device_caches["cpu"][0].values()] and options == {}
+    assert target.backend == "cpu" and rest == [None, None] and keep.device_caches[3][0] == {}
+    assert [(device, kernel) for _, device, kernel in keep.compilations()] == [(0, compiled)]
+    keep.device_caches.clear()
+    assert not [*keep.compilations()] and keep.warmup(np.zeros(1, np.int32), grid=(1,)) is not compiled

@@ -248,3 +248,52 @@ def test_errors_of_compilations_in_threads_are_raised_unless_they_are_ignored():
         with triton.AsyncCompileMode(pool):
             with pytest.raises(RuntimeError, match="Another AsyncCompileMode is already active"):
                 triton.AsyncCompileMode(pool).__enter__()
+
+
+def test_folders_of_the_home_folder(monkeypatch):
+    for variable in ("TRITON_CACHE_DIR", "TRITON_DUMP_DIR", "TRITON_OVERRIDE_DIR", "TRITON_HOME"):
+        monkeypatch.delenv(variable, raising=False)
+    with knobs.cache.scope():
+        for name in ("dir", "dump_dir", "override_dir"):
+            setattr(knobs.cache, name, knobs.env)
+        knobs.cache.home_dir = "/home/of"
+        folders = [knobs.cache.dir, knobs.cache.dump_dir, knobs.cache.override_dir]
+        assert folders == [f"/home/of/.triton/{name}" for name in ("cache", "dump", "override")]
+    assert knobs.proton.cupti_lib_dir.endswith(os.path.join("triton", "backends", "nvidia", "lib"))
+
+
+def test_groups_of_files(tmp_path):
+    with knobs.cache.scope():
+        knobs.cache.dir = knobs.cache.override_dir = str(tmp_path)
+        files = cache.get_cache_manager("abcd")
+        assert files.get_file("a.txt") is files.get_group("both") is None
+        paths = {name: files.put(name.encode(), name) for name in ("a.txt", "b.txt")}
+        files.put_group("both", {**paths, "c.txt": str(tmp_path / "absent")})
+        assert files.get_group("both") == paths and files.has_file("a.txt")
+        files.put('{"other": 1}', "__grp__none", binary=False)
+        assert files.get_group("none") is None
+        own = cache.FileCacheManager("key", override=True)
+        assert own.cache_dir == str(tmp_path / "key") and not os.path.exists(own.cache_dir)
+        assert os.path.exists(cache.FileCacheManager("other").cache_dir)
+        knobs.cache.dump_dir = str(tmp_path / "dump")
+        assert os.path.exists(cache.FileCacheManager("key", override=True, dump=True).cache_dir)
+        knobs.cache.dir = ""
+        with pytest.raises(RuntimeError, match="Could not create or locate cache dir"):
+            cache.FileCacheManager("key")
+        calls = []
+        knobs.cache.manager_class = lambda key, **settings: calls.append((key, settings))
+        for manager in (cache.get_cache_manager, cache.get_override_manager, cache.get_dump_manager):
+            manager("00ff")
+        assert calls == [("AD7Q", {}), ("AD7Q", {"override": True}), ("AD7Q", {"dump": True})]
+
+
+def test_keys_of_caches_tell_what_they_are_made_of_apart():
+    from types import SimpleNamespace
+
+    def key(text="a", target="sm_90", options=1, variables=None):
+        source, backend = SimpleNamespace(hash=lambda: text), SimpleNamespace(target=target)
+        return cache.get_cache_key(source, backend, options, variables or {})
+
+    keys = {key(), key("b"), key(target="sm_80"), key(options=2), key(variables={"A": "1"})}
+    assert len(keys) == 5 and key() in keys and all(len(text) == 64 for text in keys)
+    assert cache.triton_key().startswith("ziggurat ")

@@ -200,3 +200,15 @@ def test_the_options_of_a_launch_and_their_defaults():
         "allowed_dot_input_precisions": (), "max_num_imprecise_acc_default": None, "instrumentation_mode": "",
         "waves_per_eu": 0, "matrix_instr_nonkdim": 0, "kpack": 1,
     }  # fmt: skip
+
+
+def test_types_and_divisibility_of_arguments():
+    kinds = triton.runtime.jit.native_specialize_impl
+    assert kinds(None, 1, False, True, True) == ("constexpr", None) == kinds(None, None, False, True, True)
+    assert kinds(None, 1, False, False, True) == ("i32", None) and kinds(None, 16, False, False, True)[0] == "i32"
+    x = np.zeros(16, np.float32)
+    assert kinds(None, x, False, True, True)[0] == "*fp32" and kinds(None, x, True, True, True)[0] == "*kfp32"
+    assert kinds(None, (32, 5), False, True, True) == (("i32", "i32"), "D")
+    assert (
+        triton.runtime.jit.mangle_type(1) == "i32" and triton.runtime.jit.mangle_type(1, specialize=True) == "constexpr"
+    )
