@@ -31,7 +31,7 @@ from ziggurat.frontends.language import Function
 from ziggurat.frontends.language.languages import EXPLICIT, Language
 from ziggurat.frontends.language.phrases import STORE_RESULTS
 from ziggurat.frontends.library import COMBINE
-from ziggurat.transforms.attribution.attribution import Attribution
+from ziggurat.transforms.attribution.attribution import Attribution, Finding
 from ziggurat.transforms.calls.constant_arguments import FunctionName, describe, symbol_part
 from ziggurat.transforms.calls.foreign_floats import check_supported
 from ziggurat.transforms.calls.lattice import ERROR, Unusable, join
@@ -151,6 +151,7 @@ class FunctionAttributor(CallContext):
             if handler is None:
                 raise KernelSyntaxError(f"the op {op.NAME} is not of the Python model", op.location)
             self.op = op
+            self.scope.findings.pop(op, None)  # Those of an earlier visit.
             try:
                 if any(types.get(operand) is ERROR for operand in op.operands):
                     outcome = self.in_error(op)
@@ -164,6 +165,10 @@ class FunctionAttributor(CallContext):
                 self.report(op, error)
                 outcome = self.in_error(op)
             types[op.result] = outcome
+
+    def finding(self, op: Op) -> Finding:
+        """The facts about an op in the current scope, which are added to."""
+        return self.scope.findings.setdefault(op, Finding())
 
     def in_error(self, op: Op) -> Type:
         """Record the effects of an op that is in error or depends on one: they are unknown."""
@@ -194,10 +199,10 @@ class FunctionAttributor(CallContext):
             raise KernelTypeError(
                 say("{}: '{}' must give {}, as the elements; got {}", call, symbol, describe(expected), gives)
             )
-        self.scope.callees[self.op] = instance
+        self.finding(self.op).callee = instance
 
     def apply(self, call: Typing, function: FunctionName, types: Sequence[Type]) -> Type:
-        instance = self.scope.callees[self.op] = self._argument(call, function, tuple(types), "one for each element")
+        instance = self.finding(self.op).callee = self._argument(call, function, tuple(types), "one for each element")
         return instance.result
 
     def _argument(self, call: Typing, function: FunctionName, types: tuple[Type, ...], each: str) -> Attribution:

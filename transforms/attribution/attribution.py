@@ -6,6 +6,8 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Sequence
 from typing import Any
 
+import attrs
+
 from ziggurat.codemodel.dialects import core, py
 from ziggurat.codemodel.errors import KernelTypeError, ZigguratError
 from ziggurat.codemodel.messages import say
@@ -61,44 +63,49 @@ def positional_values(scope: Scope, op: py.Invoke | py.Call) -> Sequence[Value]:
     return values
 
 
+@attrs.define
+class Finding:
+    """The facts about an op besides the type of its result. An op has those of its kind."""
+
+    arguments: dict[str, Any] | None = None
+    """The arguments of a call by parameter: a Value of the Python model, or a constant."""
+    rule: tuple[str, Rule] | None = None
+    """The name and the rule of a call of the language."""
+    callee: Attribution | None = None
+    """The callee of a call, or the function that a call of the language applies to elements."""
+    static_branch: int | None = None
+    """The body that runs, 0 or 1, of an op whose condition is known at compile time."""
+    joins: dict[Value, Type] = attrs.field(factory=dict["Value", "Type"])
+    """The types, where control flow joins, of the variables that are stored inside a loop or an `if`, in the order of
+    the first store. Those of a loop that a `break` may leave depend on its flag: the types after the loop, and those at
+    its head."""
+    iterations: Sequence[tuple[Type, Scope]] | None = None
+    """The iterations of an unrolled loop: the type of the item, and a scope."""
+    items: Sequence[tuple[int, Scope]] = ()
+    """The items, by index, that a comprehension takes, each with the scope of its element."""
+    range: RangeType | None = None
+    """The range of a loop that counts."""
+
+
 class Scope:
     """Findings about a function, or about one iteration of an unrolled loop (`parent` is the scope around it)."""
 
-    __slots__ = (
-        "arguments",
-        "callees",
-        "joins",
-        "parent",
-        "ranges",
-        "rules",
-        "static_bodies",
-        "static_branches",
-        "types",
-        "unrolled",
-    )
+    __slots__ = ("findings", "parent", "types")
 
     def __init__(self, parent: Scope | None = None) -> None:
         self.parent = parent
         # The type of each value.
         self.types: dict[Value, Type] = {}
-        # The arguments of a call of the language by parameter; a Value of the Python model, or a constant.
-        self.arguments: dict[Op, dict[str, Any]] = {}
-        # The name and the rule of a call of the language.
-        self.rules: dict[Op, tuple[str, Rule]] = {}
-        # The callee of a call, or the combining function of a reduction.
-        self.callees: dict[Op, Attribution] = {}
-        # The body that runs, 0 or 1, of an `if` whose condition is known at compile time.
-        self.static_branches: dict[Op, int] = {}
-        # The types, where control flow joins, of the variables that are stored inside a loop or an `if`, in the order
-        # of the first store. Those of a loop that a `break` may leave depend on its flag: the types after the loop, and
-        # those at its head.
-        self.joins: dict[Op, dict[Value, Type]] = {}
-        # The iterations of an unrolled loop: the type of the item, and a scope.
-        self.unrolled: dict[Op, list[tuple[Type, Scope]]] = {}
-        # The items, by index, that a comprehension takes, each with the scope of its element.
-        self.static_bodies: dict[Op, list[tuple[int, Scope]]] = {}
-        # The range of a loop that counts.
-        self.ranges: dict[Op, RangeType] = {}
+        self.findings: dict[Op, Finding] = {}
+
+    def finding(self, op: Op) -> Finding:
+        """The facts about an op, of the innermost scope that has any."""
+        scope: Scope | None = self
+        while scope is not None:
+            if op in scope.findings:
+                return scope.findings[op]
+            scope = scope.parent
+        return Finding()
 
     def type_of(self, value: Value) -> Type:
         """The attributed type of a value of the Python model."""

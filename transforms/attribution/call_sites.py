@@ -168,8 +168,8 @@ def call_by_rule(
     values: Mapping[str, Any],
 ) -> Type:
     """A call with these arguments by parameter; one that is left out has its default."""
-    context.scope.rules[op] = typing.name, rule
-    context.scope.arguments[op], arguments = arguments_of(context, signature, typing, values)
+    context.finding(op).rule = typing.name, rule
+    context.finding(op).arguments, arguments = arguments_of(context, signature, typing, values)
     if any(isinstance(argument, ErrorType) for argument in arguments):
         return ERROR
     arguments = operand_types(typing.name, typing.language, arguments)

@@ -30,7 +30,7 @@ from ziggurat.codemodel.types import (
 from ziggurat.frontends.language.languages import Language
 from ziggurat.frontends.language.phrases import LOOP_BOUNDS, UNLIKE_CHOICES
 from ziggurat.transforms.attribution.attribute import FunctionAttributor, State, handles, is_flag, is_result
-from ziggurat.transforms.attribution.attribution import Scope, packed_values
+from ziggurat.transforms.attribution.attribution import Finding, Scope, packed_values
 from ziggurat.transforms.attribution.expressions import truth
 from ziggurat.transforms.calls import RULES, Typing
 from ziggurat.transforms.calls.constant_arguments import CHOSEN_FUNCTION, describe, is_function
@@ -154,11 +154,10 @@ def expression(context: FunctionAttributor, body: Body) -> Type:
 def static_body(context: FunctionAttributor, op: py.If | py.CondExpression) -> Body | None:
     """The body that runs, if the condition is known at compile time; otherwise the condition must be a scalar."""
     condition = context.scope.type_of(op.condition)
-    context.scope.static_branches.pop(op, None)
     if not isinstance(condition, ConstantType):
         truth(context, condition, "if", op.condition)
         return None
-    index = context.scope.static_branches[op] = 0 if condition.value else 1
+    index = context.finding(op).static_branch = 0 if condition.value else 1
     return op.bodies[index]
 
 
@@ -194,7 +193,7 @@ def record(context: FunctionAttributor, op: Op, before: State) -> None:
     flag."""
     stores = dict.fromkeys(var for var in stored_variables(context, op) if var in before)
     changed = dict.fromkeys(var for var, type_ in before.items() if context.state[var] != type_)
-    context.scope.joins[op] = {var: context.state[var] for var in (stores | changed)}
+    context.finding(op).joins = {var: context.state[var] for var in (stores | changed)}
 
 
 @handles(py.For)
@@ -203,10 +202,10 @@ def for_(context: FunctionAttributor, op: py.For) -> Type:
     if isinstance(iterable, ErrorType):
         return context.in_error(op)
     if isinstance(iterable, RangeType):
-        _, call = range_call(op.iterable, lambda choice: context.scope.static_branches.get(choice))
+        _, call = range_call(op.iterable, context.finding)
         if not isinstance(call, py.Invoke):
             raise KernelSyntaxError("a range is written in the 'for' itself", op.location, "for i in range(…):")
-        context.scope.ranges[op] = iterable
+        context.finding(op).range = iterable
         if not iterable.static:
             index = index_type(iterable)
             define_index(context, op, index)
@@ -236,11 +235,10 @@ def _require_few(items: Sequence[object]) -> None:
         )
 
 
-def range_call(body: Body, branch_of: Callable[[Op], int | None]) -> tuple[list[Op], Op]:
-    """The call of a range that a loop runs over, and the ops before it. `branch_of` tells which of two expressions a
-    condition has chosen at compile time."""
+def range_call(body: Body, finding: Callable[[Op], Finding]) -> tuple[list[Op], Op]:
+    """The call of a range that a loop runs over, and the ops before it, by what is known of conditions."""
     *ops, call, _ = body.entry.ops
-    while isinstance(call, py.CondExpression) and (index := branch_of(call)) is not None:
+    while isinstance(call, py.CondExpression) and (index := finding(call).static_branch) is not None:
         *more, call, _ = call.bodies[index].entry.ops
         ops += more
     return ops, call
@@ -314,14 +312,14 @@ def unroll(context: FunctionAttributor, op: py.For, items: Sequence[Type]) -> No
                 f"an unrolled loop and those inside it must have at most {_MAX_ITERATIONS} iterations in all; got more",
                 hint="use range for one of the loops",
             )
-    around.unrolled[op] = iterations
+    context.finding(op).iterations = iterations
     at_end = context.state
     if op.flag is not None:
         context.state = join_states(
             context, [state for part in cases(at_end, op.flag) for state in part], before, op.location, op.flag
         )
         context.state[op.flag] = UNASSIGNED
-    around.joins[op] = {var: type_ for var, type_ in context.state.items() if type_ != at_end[var]}
+    context.finding(op).joins = {var: type_ for var, type_ in context.state.items() if type_ != at_end[var]}
 
 
 @handles(py.While)
@@ -349,12 +347,11 @@ def loop(context: FunctionAttributor, op: py.For | py.While, bodies: Sequence[Bo
             condition = expression(context, op.condition)
             if isinstance(condition, ConstantType):
                 if not condition.value:
-                    context.scope.joins[op] = {}
-                    context.scope.static_branches[op] = 1
+                    context.finding(op).joins = {}
+                    context.finding(op).static_branch = 1
                     return NONE
             elif not isinstance(condition, ErrorType):
                 truth(context, condition, "while", op.condition.entry.terminator.operands[0])
-        context.scope.static_branches.pop(op, None)
         around, context.destinations = context.destinations, [head, *breaks]
         context.ops(bodies[-1].entry.ops)
         context.destinations = around
@@ -385,7 +382,7 @@ def loop(context: FunctionAttributor, op: py.For | py.While, bodies: Sequence[Bo
         context.state = join_states(context, breaks if endless else [head, *breaks], entry, op.location, op.flag)
         after = {var: split(op.flag, context.state[var], type_) for var, type_ in joins.items()}
         joins = {op.flag: i1, **after}
-    context.scope.joins[op] = joins
+    context.finding(op).joins = joins
     context.state = {**context.state, **failed}
     if op.flag is not None:
         context.state[op.flag] = UNASSIGNED
@@ -523,7 +520,7 @@ def comprehension(context: FunctionAttributor, op: py.Comprehension) -> Type:
                 static_items.append((index, context.scope))
         finally:
             context.scope = around
-    context.scope.static_bodies[op] = static_items
+    context.finding(op).items = static_items
     return ERROR if any(isinstance(type_, ErrorType) for type_ in types) else packed_values(types)
 
 

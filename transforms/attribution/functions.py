@@ -60,7 +60,7 @@ def call_function(context: FunctionAttributor, op: Op, function: FunctionName, t
 
 def called(context: FunctionAttributor, op: Op, callee: Attribution) -> Type:
     """The type of a call of this function, which is noted."""
-    context.scope.callees[op] = callee
+    context.finding(op).callee = callee
     return callee.result
 
 
@@ -98,7 +98,7 @@ def argument_types(context: FunctionAttributor, op: Op, bound: Mapping[str, Any]
             arguments[name] = Packed(*value)
         else:
             arguments[name] = outer_constant(value.value if isinstance(value, Default) else value)
-    context.scope.arguments[op] = arguments
+    context.finding(op).arguments = arguments
     return tuple(context.scope.type_of(item) if isinstance(item, Value) else item for item in arguments.values())
 
 

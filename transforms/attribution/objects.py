@@ -129,8 +129,6 @@ def call_object(
     if fields is not None:
         return make_record(context, op, target, fields, positional, keywords, getattr(target, "ziggurat_init", None))
     check_used(context, op, target, getattr(target, "__name__", ""))
-    context.scope.callees.pop(op, None)
-    context.scope.arguments.pop(op, None)
     arguments = [host_argument(target, context.scope.type_of(value)) for value in positional]
     keyword_arguments = {name: host_argument(target, context.scope.type_of(value)) for name, value in keywords.items()}
     if target in (tuple, list):
@@ -175,9 +173,8 @@ def make_record(
         raise KernelTypeError(
             say("'{}' takes {}; got {} arguments", cls.__name__, ", ".join(fields), len(positional) + len(keywords))
         )
-    context.scope.callees.pop(op, None)
     values = {name: bound[name] if name in bound else outer_constant(defaults[name]) for name in fields}
-    context.scope.arguments[op] = values
+    context.finding(op).arguments = values
     parts = [context.scope.type_of(item) if isinstance(item, Value) else item for item in values.values()]
     if record.is_aggregate:
         # A number in a field that is no constant is a run-time value.

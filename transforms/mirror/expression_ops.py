@@ -167,7 +167,7 @@ def invoke(context: FunctionMirror, op: py.Invoke) -> Built:
 @handles(py.Call)
 def call_by_rule(context: FunctionMirror, op: Op) -> Built:
     """A call of the language by its rule, or a call of a function."""
-    name, rule = context.find_entry(lambda scope: scope.rules, op) or ("", None)
+    name, rule = context.finding(op).rule or ("", None)
     if rule is None:
         return call(context, op)
     result = context.scope.type_of(op.result)
@@ -188,7 +188,7 @@ def build(rule: Rule, emit: Emitter, result: Type, *operands: Any) -> Built:
 
 def arguments(context: FunctionMirror, op: Op) -> Iterator[Any]:
     """The arguments of a call of the language, in the order of its signature."""
-    for argument in context.entry(lambda scope: scope.arguments, op).values():
+    for argument in (context.finding(op).arguments or {}).values():
         if isinstance(argument, Value):
             yield context.operand(argument)
         elif isinstance(argument, tuple) and argument and all(isinstance(item, Value) for item in argument):  # pyright: ignore[reportUnknownVariableType, reportUnknownArgumentType]
@@ -200,8 +200,8 @@ def arguments(context: FunctionMirror, op: Op) -> Iterator[Any]:
 @handles(core.FuncCall)
 def call(context: FunctionMirror, op: Op) -> Built:
     """Call a function of the model with the run-time parts of the arguments. A constant has none."""
-    bound = context.find_entry(lambda scope: scope.arguments, op)
-    if context.find_entry(lambda scope: scope.callees, op) is None:
+    bound = context.finding(op).arguments
+    if context.finding(op).callee is None:
         return build_record(context, op, bound or {})
     callee = context.callee()
     values: list[Value] = []

@@ -9,7 +9,7 @@ from typing import Any
 from ziggurat.codemodel.dialects import arith, core, py, scf, tt
 from ziggurat.codemodel.errors import warn
 from ziggurat.codemodel.messages import call_text, say
-from ziggurat.codemodel.op import Body, Op, Value
+from ziggurat.codemodel.op import Body, Op, Value, expect
 from ziggurat.codemodel.structured import packed
 from ziggurat.codemodel.types import ConstantType, DescriptorType, ScalarType, TensorType, TupleType, Type, i1, pyobject
 from ziggurat.transforms.attribution.attribute import is_flag, is_result
@@ -166,12 +166,12 @@ def branch(
 
 @handles(py.If)
 def if_(context: FunctionMirror, op: py.If) -> Built:
-    index = context.find_entry(lambda scope: scope.static_branches, op)
+    index = context.finding(op).static_branch
     if index is not None:
         context.suite(op.bodies[index].entry.ops)
         return None
     condition, flag = context.emit.truth(context.operand(op.condition)), flag_of(op.condition)
-    variables = JoinedVariables(context, context.entry(lambda scope: scope.joins, op))
+    variables = JoinedVariables(context, context.finding(op).joins)
 
     def suite(body: Body, value: bool) -> list[Value]:
         assume(context, flag, value)
@@ -187,14 +187,14 @@ def if_(context: FunctionMirror, op: py.If) -> Built:
 
 @handles(py.For)
 def for_(context: FunctionMirror, op: py.For) -> Built:
-    unrolled = context.find_entry(lambda scope: scope.unrolled, op)
+    unrolled = context.finding(op).iterations
     if unrolled is not None:
         unroll(context, op, unrolled)
         return None
-    range_ = context.entry(lambda scope: scope.ranges, op)
+    range_ = expect(context.finding(op).range, RangeType)
     index = index_type(range_)
     start, stop, step = bounds(context, op, range_, index)
-    joins = context.entry(lambda scope: scope.joins, op)
+    joins = context.finding(op).joins
     if op.flag in joins:
         ignored = [name for name, value in range_.options if value]
         if ignored:
@@ -220,8 +220,8 @@ def for_(context: FunctionMirror, op: py.For) -> Built:
 
 def bounds(context: FunctionMirror, op: py.For, range_: RangeType, index: Type) -> list[Value]:
     """Start, stop and step of a loop. A constant start stands before the ops that compute the others."""
-    ops, call = range_call(op.iterable, lambda choice: context.find_entry(lambda scope: scope.static_branches, choice))
-    arguments = context.find_entry(lambda scope: scope.arguments, call)
+    ops, call = range_call(op.iterable, context.finding)
+    arguments = context.finding(call).arguments
     values: list[Any] = list(call.operands if arguments is None else arguments.values())[:3]
     values += [None] * (3 - len(values))
     if values[1] is None:
@@ -247,7 +247,7 @@ def unroll(context: FunctionMirror, op: py.For, iterations: Sequence[tuple[Type,
         context.values[op.suite.parameters[0]] = item
         context.suite(op.suite.entry.ops)
     context.scope = around
-    after = JoinedVariables(context, context.entry(lambda scope: scope.joins, op))
+    after = JoinedVariables(context, context.finding(op).joins)
     after.enter(after.values())
 
 
@@ -262,7 +262,7 @@ def while_loop(
 
     `more` gives the condition. `advance` is called at the start of an iteration for the heads of the next one.
     """
-    joins = context.entry(lambda scope: scope.joins, op)
+    joins = context.finding(op).joins
     variables, count = JoinedVariables(context, joins), len(heads)
 
     def condition(parameters: list[Value]) -> Op:
@@ -292,7 +292,7 @@ def while_loop(
 @handles(py.While)
 def while_(context: FunctionMirror, op: py.While) -> None:
     """The condition is not computed after a `break`."""
-    if context.find_entry(lambda scope: scope.static_branches, op) is not None:
+    if context.finding(op).static_branch is not None:
         return
 
     def test() -> list[Value]:
@@ -357,7 +357,7 @@ def expression(context: FunctionMirror, body: Body) -> Operand:
 
 @handles(py.CondExpression)
 def conditional(context: FunctionMirror, op: py.CondExpression) -> Built:
-    index = context.find_entry(lambda scope: scope.static_branches, op)
+    index = context.finding(op).static_branch
     result = context.scope.type_of(op.result)
     if index is not None:
         return expression(context, op.bodies[index]).value
@@ -415,7 +415,7 @@ def comprehension(context: FunctionMirror, op: py.Comprehension) -> Built:
     iterable = expression(context, op.iterable)
     result = context.scope.type_of(op.result)
     around, values = context.scope, list[Built]()
-    for index, scope in context.entry(lambda scope: scope.static_bodies, op):
+    for index, scope in context.finding(op).items:
         context.scope = scope
         item = None if components(iterable.type) is None else split_operand(iterable)[index].value
         for body in (op.condition, op.element):

@@ -16,7 +16,7 @@ from ziggurat.codemodel.dispatch import OpTable
 from ziggurat.codemodel.errors import BuildError, InternalError
 from ziggurat.codemodel.op import Op, Value
 from ziggurat.codemodel.types import TupleType, Type
-from ziggurat.transforms.attribution.attribution import Attribution, Component, Packed, Scope
+from ziggurat.transforms.attribution.attribution import Attribution, Component, Finding, Packed
 from ziggurat.transforms.calls.emit import Built, Emitter, Operand, flatten_types, packed_type, split_operand
 
 Handler = Callable[[Any, Any], Built]
@@ -41,25 +41,14 @@ class FunctionMirror:
 
     def callee(self) -> Attribution:
         """The function that the current op calls, or that it combines elements with; added to the module."""
-        callee = self.entry(lambda scope: scope.callees, self.op)
+        callee = self.finding(self.op).callee
+        assert callee is not None
         self.module.function(callee)
         return callee
 
-    def find_entry(self, table: Callable[[Scope], dict[Op, T]], op: Op) -> T | None:
-        """The entry of an op in a table of the innermost scope that has one."""
-        scope: Scope | None = self.scope
-        while scope is not None:
-            entry = table(scope).get(op)
-            if entry is not None:
-                return entry
-            scope = scope.parent
-        return None
-
-    def entry(self, table: Callable[[Scope], dict[Op, T]], op: Op) -> T:
-        """The entry of an op that attribution always makes."""
-        entry = self.find_entry(table, op)
-        assert entry is not None
-        return entry
+    def finding(self, op: Op) -> Finding:
+        """The facts about an op that attribution has noted."""
+        return self.scope.finding(op)
 
     def operand(self, value: Value) -> Operand:
         """The attributed type of a value, and what was built for it."""

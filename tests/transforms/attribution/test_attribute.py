@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from findings import callees
 
 import ziggurat as zg
 from ziggurat.codemodel.errors import KernelErrors, KernelNameError, KernelSyntaxError, KernelTypeError
@@ -28,7 +29,7 @@ def calls_thrice(p, q, n, m):
 def test_a_function_is_attributed_once_for_a_list_of_types():
     types = (zg.ptr(i32), zg.ptr(i64), i32, i64)
     attribution = attribute(calls_thrice, types)
-    first, second, third = attribution.scope.callees.values()
+    first, second, third = callees(attribution)
     assert first is second and first is not third
     assert (first.parameter_types, first.result) == ((i32,), i32)
     assert (third.parameter_types, third.result) == ((i64,), i64)
@@ -62,7 +63,7 @@ def test_a_lone_model_calls_the_functions_that_it_is_given():
     kernel = zg.parse('func @"k" (%0 : object)object -> { %1 : object = func.call %0 @"helper"; return; };')
     helper = zg.parse('func @"helper" (%0 : object)object -> { %1 : object = add %0 %0; return %1; };')
     attribution = attribute(kernel, (f32,), {"helper": helper})
-    (callee,) = attribution.scope.callees.values()
+    (callee,) = callees(attribution)
     assert callee.func is helper and callee.result == f32
     with pytest.raises(KernelNameError, match="no function 'helper' in the module"):
         attribute(kernel, (f32,))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from findings import facts
 
 import ziggurat as zg
 from ziggurat.codemodel.types import ConstantType, PtrType, TensorType, f32, i32, pyobject
@@ -36,7 +37,7 @@ def test_a_scope_knows_what_the_scopes_around_it_know():
 
 def test_each_iteration_of_an_unrolled_loop_has_a_scope():
     attribution = attribute(unrolled, (PtrType(i32), i32, constant(3)))
-    ((loop, iterations),) = attribution.scope.unrolled.items()
+    ((loop, iterations),) = facts(attribution, "iterations").items()
     assert [item for item, _ in iterations] == [constant(0), constant(1), constant(2)]
     assert all(scope.parent is attribution.scope for _, scope in iterations)
     item = loop.suite.parameters[0]

@@ -6,6 +6,7 @@ import math  # noqa: F401
 from typing import NamedTuple
 
 import pytest
+from findings import callees, facts
 
 import ziggurat as zg
 from ziggurat.codemodel.errors import KernelErrors, KernelTypeError, ZigguratError
@@ -21,7 +22,7 @@ P = PtrType(f32)
 
 def calls(attribution, name):
     """The calls of a name in an attributed kernel: result and arguments by parameter."""
-    arguments = attribution.scope.arguments
+    arguments = facts(attribution, "arguments")
     return [(attribution.scope.type_of(op.result), arguments[op]) for op in arguments if op.callee == name]
 
 
@@ -57,7 +58,7 @@ def reduces(p):
 
 def test_a_reduction_has_the_function_that_combines_as_its_callee():
     attribution = attribute(reduces, (P,))
-    assert sorted(callee.symbol for callee in attribution.scope.callees.values()) == [
+    assert sorted(callee.symbol for callee in callees(attribution)) == [
         "larger_f32_f32_f32",
         "sum_f32_f32_f32",
     ]
@@ -221,7 +222,7 @@ def test_methods_of_descriptors_are_calls():
     attribution = attribute(methods, (P, i32))
     types = {op.callee: attribution.scope.type_of(op.result) for op in methods.model.walk() if hasattr(op, "callee")}
     assert types[".load"] == TensorType((8, 16), f32) and types[".store"] == constant(None)
-    bound = [list(names) for names in attribution.scope.arguments.values()]
+    bound = [list(names) for names in facts(attribution, "arguments").values()]
     assert ["desc", "offsets"] in bound and ["desc", "offsets", "value"] in bound
 
 
@@ -232,5 +233,5 @@ def calls_helper(p, n, m):
 
 def test_a_function_gives_what_it_gives_for_the_types_of_the_call():
     attribution = attribute(calls_helper, (PtrType(i64), i32, i64))
-    (callee,) = attribution.scope.callees.values()
+    (callee,) = callees(attribution)
     assert callee.result == i64 and callee.parameter_types == (i32, i64)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from findings import callees
 
 import ziggurat as zg
 from ziggurat.codemodel.errors import KernelNameError, KernelTypeError, KernelValueError
@@ -19,7 +20,7 @@ def result_of(ops: str, *types):
     values = " ".join(f"%{index}" for index in range(len(types)))
     call = f'%{len(types)} : object = func.call {values} @"f";'
     kernel = zg.parse(f'func @"k" ({parameters})object -> {{ {call} return; }};')
-    (callee,) = attribute(kernel, types, {"f": function}).scope.callees.values()
+    (callee,) = callees(attribute(kernel, types, {"f": function}))
     return callee.result
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from findings import callees, facts
 
 import ziggurat as zg
 from ziggurat.codemodel.dialects import core, py
@@ -21,7 +22,7 @@ P = PtrType(f32)
 def joins(attribution, cls):
     """The joins of the first op of a class: the types by the variables' names."""
     op = next(op for op in attribution.func.walk() if isinstance(op, cls))
-    return {var.op.name: type_ for var, type_ in attribution.scope.joins[op].items()}
+    return {var.op.name: type_ for var, type_ in attribution.scope.finding(op).joins.items()}
 
 
 @zg.kernel
@@ -45,7 +46,7 @@ def test_an_if_joins_what_its_bodies_store():
     attribution = attribute(branches, (P, i32, constant(True)))
     assert joins(attribution, py.If) == {"a": i32, "c": i32, "b": Unusable((constant(2), P))}
     ifs = [op for op in branches.model.walk() if isinstance(op, py.If)]
-    assert attribution.scope.static_branches == {ifs[1]: 0} and ifs[1] not in attribution.scope.joins
+    assert facts(attribution, "static_branch") == {ifs[1]: 0} and not attribution.scope.finding(ifs[1]).joins
 
 
 def test_the_body_that_is_not_taken_is_not_looked_at():
@@ -75,7 +76,7 @@ def test_a_loop_is_brought_to_a_fixpoint():
     attribution = attribute(carries, (P, i32))
     assert joins(attribution, py.While) == {"total": f32, "same": constant(5), "i": i32}
     assert joins(attribution, py.For) == {"total": f32}
-    (range_,) = attribution.scope.ranges.values()
+    (range_,) = facts(attribution, "range").values()
     assert range_ == RangeType(constant(0), i32, constant(1))
 
 
@@ -108,7 +109,7 @@ def too_long(p):
 
 def test_loops_that_are_known_at_the_start():
     attribution = attribute(never_runs, (P, i32))
-    assert list(attribution.scope.static_branches.values()) == [1] and list(attribution.scope.joins.values()) == [{}]
+    assert list(facts(attribution, "static_branch").values()) == [1]
     with pytest.raises(KernelSyntaxError, match="this loop never ends: its condition is always true"):
         attribute(never_ends, (P,))
 
@@ -130,7 +131,7 @@ def test_a_for_runs_over_a_tuple_and_nothing_else():
         'func @"k" (%0 : object)object -> { for ()object -> { yield %0; } (%1 : object)object -> { yield; }; return; };'
     )
     attribution = attribute(model, (constant((1, 2.5)),))
-    ((_, iterations),) = attribution.scope.unrolled.items()
+    ((_, iterations),) = facts(attribution, "iterations").items()
     assert [item for item, _ in iterations] == [constant(1), constant(2.5)]
     for type_ in (i32, TensorType((4,), i32), constant("ab")):
         with pytest.raises(KernelTypeError, match="'for' must run over a range or a tuple; got"):
@@ -169,7 +170,7 @@ def result_of(function, *types):
     kernel = zg.parse(
         'func @"k" (%0 : object, %1 : object, %2 : object)object -> { %3 : object = func.call %0 %1 %2 @"f"; return; };'
     )
-    (callee,) = attribute(kernel, types, {"f": function.model}).scope.callees.values()
+    (callee,) = callees(attribute(kernel, types, {"f": function.model}))
     return callee
 
 

@@ -9,7 +9,7 @@ from ziggurat.codemodel.builder import Builder
 from ziggurat.codemodel.dialects import core, py, scf, tt
 from ziggurat.codemodel.types import PtrType, i32, void
 from ziggurat.transforms.attribution import attribute
-from ziggurat.transforms.attribution.attribution import Scope
+from ziggurat.transforms.attribution.attribution import Finding, Scope
 from ziggurat.transforms.calls.emit import Operand
 from ziggurat.transforms.mirror.flow_ops import body_of
 from ziggurat.transforms.mirror.mirror import FunctionMirror, ModuleMirror
@@ -45,16 +45,12 @@ def test_an_operand_is_the_type_and_what_was_built(context):
 
 def test_findings_of_outer_scopes_are_seen(context):
     call = op(core.FuncCall)
-    callee = context.find_entry(lambda scope: scope.callees, call)
+    callee = context.finding(call).callee
     assert callee.symbol == "twice_i32_i32"
-    outer = context.scope
-    context.scope = Scope(outer)
-    assert (
-        context.find_entry(lambda scope: scope.callees, call) is callee
-        and context.find_entry(lambda scope: scope.static_branches, call) is None
-    )
-    context.scope.static_branches[call] = 0
-    assert context.find_entry(lambda scope: scope.static_branches, call) == 0
+    context.scope = Scope(context.scope)
+    assert context.finding(call).callee is callee and context.finding(call).static_branch is None
+    context.scope.findings[call] = Finding(static_branch=0)
+    assert context.finding(call) == Finding(static_branch=0)
 
 
 def test_a_callee_is_in_the_module_once_it_is_asked_for(context):
