@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import sys
+from collections import Counter
 from functools import reduce
 from pathlib import Path
 from random import Random
 from typing import Any
 
+import attrs
 import pytest
 from random_layouts import random_layout
 
@@ -51,6 +53,37 @@ def in_loop(actual: Cost, number: int) -> list[CostEntry]:
 def of(actual: Cost | list[CostEntry], kind: type[Op]) -> list[CostEntry]:
     entries = actual.entries if isinstance(actual, Cost) else actual
     return [entry for entry in entries if isinstance(entry.op, kind)]
+
+
+@zg.kernel
+def each_function(x, y, n, out):
+    at = zg.arange(0, 128)
+    a, b, i = zg.load(zg.add(x, at)), zg.load(zg.add(y, at)), zg.add(zg.load(zg.add(n, at)), 3)
+    a = zg.exp(zg.exp2(zg.log(zg.log2(zg.sqrt(zg.rsqrt(zg.sqrt_rn(a)))))))
+    a = zg.sin(zg.cos(zg.tanh(zg.erf(zg.abs(zg.neg(zg.div_rn(zg.div(a, b), zg.add(b, 1.0))))))))
+    a = zg.maximum(zg.minimum(zg.mod(a, b), b), zg.cast(zg.div(zg.mod(i, 7), zg.load(n)), zg.f32))
+    zg.store(zg.add(out, at), zg.div(a, zg.load(y)))
+
+
+HERE = Path(__file__).parent
+
+
+@pytest.mark.parametrize("name", ["functions", *(file.stem for file in sorted((HERE / "golden" / "placed").glob("*")))])
+def test_the_cost_of_each_op(name: str, golden: Any) -> None:
+    """What an op costs alone, and how many have this cost."""
+    if name == "functions":
+        actual = cost(each_function, [F32, F32, zg.divisible(zg.ptr(zg.i32), 16), F32], num_warps=1)
+    else:
+        module = parse((HERE / "golden" / "placed" / f"{name}.txt").read_text("utf-8"))
+        assert isinstance(module, gpu.Module)
+        actual = cost_of(module)
+    lines = Counter(
+        f"{entry.op.NAME} {' '.join(f'{key}={value:g}' for key, value in attrs.asdict(entry.work).items() if value)}"
+        f"{'' if entry.bits is None else f' of {entry.bits} bits'}"
+        for entry in actual.entries
+    )
+    rest = f"{actual.warps} warps, {actual.shared} bytes, {actual.carried} registers; CTAs {actual.ctas(64)}"
+    golden(f"costs/{name}", "\n".join([rest, *(f"{count:3} {line}" for line, count in sorted(lines.items()))]))
 
 
 # Figures.
