@@ -157,3 +157,40 @@ def test_each_element_is_added_once(layout: str, numel: int, num_warps: int, use
     number = np.arange(numel)
     np.testing.assert_array_equal(memory, number * 4 + 5)
     np.testing.assert_array_equal(old, number * 3 if uses else np.full(numel, -1))
+
+
+MASKED = [
+    ("f32", "fmax", np.float32), ("f64", "fmin", np.float64), ("f32", "fadd", np.float32), ("i32", "max", np.int32),
+    ("u64", "umin", np.uint64), ("i32", "xchg", np.int32),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("element", "kind", "dtype"), MASKED)
+def test_masked_lanes_leave_memory_as_it_is(element: str, kind: str, dtype: type[np.generic]) -> None:
+    """Each lane updates an element of its own, and gets what was there, with negative numbers and zeros of floats."""
+    layout = '"| 1 2 4 8 16 |"'
+    numbers = f"tensor<x32, {element}, {layout}>"
+    body = f"""
+        %at : tensor<x32, i32, {layout}> = tt.make_range @start=0 @end=32;
+        %p : tensor<x32, ptr<{element}>, {layout}> = tt.splat %x;
+        %x.at : tensor<x32, ptr<{element}>, {layout}> = tt.addptr %p %at;
+        %q : tensor<x32, ptr<{element}>, {layout}> = tt.splat %y;
+        %y.at : tensor<x32, ptr<{element}>, {layout}> = tt.addptr %q %at;
+        %o : tensor<x32, ptr<{element}>, {layout}> = tt.splat %out;
+        %out.at : tensor<x32, ptr<{element}>, {layout}> = tt.addptr %o %at;
+        %n : tensor<x32, i32, {layout}> = arith.constant @20;
+        %mask : tensor<x32, i1, {layout}> = arith.cmpi %at %n @slt;
+        %value : {numbers} = tt.load %y.at;
+        %old : {numbers} = tt.atomic_rmw %x.at %value %mask @{kind};
+        tt.store %out.at %old %mask;
+    """
+    module = kernel(f"%x : ptr<{element}>, %y : ptr<{element}>, %out : ptr<{element}>", body, num_warps=1)
+    random = np.random.default_rng(5)
+    low = 0 if element[0] == "u" else -5
+    x, y = (random.integers(low, 6, 32).astype(dtype) for _ in range(2))
+    before, out = x.copy(), np.full(32, 9, dtype)
+    simulate(to_llvm(module), num_warps=1, shared=0, arguments=[x, y, out])
+    function = {"max": np.maximum, "min": np.minimum, "add": np.add, "chg": lambda old, new: new}[kind[-3:]]
+    expected = np.concatenate([function(before, y)[:20], before[20:]])
+    np.testing.assert_array_equal(x, expected)
+    np.testing.assert_array_equal(out, np.concatenate([before[:20], np.full(12, 9, dtype)]))
