@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
+from collections.abc import Callable
+
 import numpy as np
 import pytest
 
@@ -132,3 +135,25 @@ def test_a_barrier_of_some_threads_orders_the_stores_of_these(meet: tuple[int, i
             memory.load(at(memory, 0, 0), 4, threads(32))
     else:
         assert memory.load(at(memory, 0, 0), 4, threads(32)).tolist() == word.tolist()
+
+
+LOAD_AND_STORE = """
+    %loaded = load i32, ptr addrspace(1) %p0
+    %is.other = icmp eq i32 %tid, 32
+    call void asm sideeffect "@$2 st.global.b32 [ $0 ], $1;", "l,r,b"(ptr addrspace(1) %p0, i32 7, i1 %is.other)
+    %c = icmp eq i32 %loaded, 5
+"""
+USES = {
+    "br i1 %c, label %one, label %two\n one:\n br label %two\n two:": True,
+    "switch i32 %loaded, label %two [ i32 5, label %one i32 6, label %two ]\n one:\n br label %two\n two:": True,
+    "br label %two\n two:": False,
+}
+
+
+@pytest.mark.parametrize(("end", "races"), USES.items())
+def test_a_branch_uses_what_it_depends_on(by_hand: Callable[..., None], end: str, races: bool) -> None:
+    """Another warp has overwritten what this one has loaded, and no barrier is between."""
+    x = np.zeros(1, np.int32)
+    with pytest.raises(SimulationError, match="barrier") if races else contextlib.nullcontext():
+        by_hand(f"{LOAD_AND_STORE}\n{end}", x, num_warps=2)
+    assert x[0] == 7
