@@ -68,18 +68,25 @@ def each_function(x, y, n, out):
 HERE = Path(__file__).parent
 
 
+def worded(work: Work) -> str:
+    return " ".join(f"{name}={value:g}" for name, value in attrs.asdict(work).items() if value)
+
+
 @pytest.mark.parametrize("name", ["functions", *(file.stem for file in sorted((HERE / "golden" / "placed").glob("*")))])
 def test_the_cost_of_each_op(name: str, golden: Any) -> None:
     """What an op costs alone, and how many have this cost."""
     if name == "functions":
-        actual = cost(each_function, [F32, F32, zg.divisible(zg.ptr(zg.i32), 16), F32], num_warps=1)
+        kernel = each_function.compile(F32, F32, zg.divisible(zg.ptr(zg.i32), 16), F32, num_warps=1)
+        module = kernel.stages["gpu"]
     else:
         module = parse((HERE / "golden" / "placed" / f"{name}.txt").read_text("utf-8"))
-        assert isinstance(module, gpu.Module)
-        actual = cost_of(module)
+    assert isinstance(module, gpu.Module)
+    actual = cost_of(module)
+    least = {entry.op: entry.work for entry in cost_of(module, at_least=True).entries}
     lines = Counter(
-        f"{entry.op.NAME} {' '.join(f'{key}={value:g}' for key, value in attrs.asdict(entry.work).items() if value)}"
+        f"{entry.op.NAME} {worded(entry.work)}"
         f"{'' if entry.bits is None else f' of {entry.bits} bits'}"
+        f"{'' if entry.work == least.get(entry.op) else f' at least {worded(least.get(entry.op, Work()))}'}"
         for entry in actual.entries
     )
     rest = f"{actual.warps} warps, {actual.shared} bytes, {actual.carried} registers; CTAs {actual.ctas(64)}"
