@@ -69,7 +69,7 @@ HERE = Path(__file__).parent
 
 
 def worded(work: Work) -> str:
-    return " ".join(f"{name}={value:g}" for name, value in attrs.asdict(work).items() if value)
+    return " ".join(f"{name}={value:g}" for name, value in attrs.asdict(work).items() if value) or "nothing"
 
 
 @pytest.mark.parametrize("name", ["functions", *(file.stem for file in sorted((HERE / "golden" / "placed").glob("*")))])
