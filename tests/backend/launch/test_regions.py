@@ -48,7 +48,7 @@ def test_the_elements_at_an_address() -> None:
     region.names = ["x", "y"]
     start = WIDE.ctypes.data
     assert region.elements(start) == ["x[0]"]
-    assert region.elements(start + 24) == ["x[3]", "y[0]"]
+    assert region.elements(start + 24) == ["x[6]", "y[0]"]
     assert region.elements(start + 24 + 7) == ["y[1]"]
 
 
