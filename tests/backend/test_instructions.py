@@ -67,6 +67,13 @@ def test_options_for_a_cpu(option: str, golden: Callable[[str, object], None]) -
     golden(f"instructions/cpu.{option}", counted(cpu_llvm(model, options)[1]))
 
 
+def test_wide_vectors_of_a_cpu(golden: Callable[[str, object], None]) -> None:
+    """With AVX-512, powers of f32 are computed in f32."""
+    (case,) = (case for case in CPU if case.title.startswith("dots with sums in place"))
+    options = CpuOptions("skylake-avx512", "+avx,+avx2,+fma,+f16c,+avx512f,+avx512bw,+avx512vl,+avx512dq")
+    golden("instructions/cpu.avx512", counted(cpu_llvm(lower(parse(case.before), 64), options)[1]))
+
+
 MODELS = {slug(case.title): case.after or "" for case in GPU}
 MODELS |= {
     file.stem: file.read_text("utf-8")

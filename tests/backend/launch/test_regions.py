@@ -49,7 +49,7 @@ def test_the_elements_at_an_address() -> None:
     start = WIDE.ctypes.data
     assert region.elements(start) == ["x[0]"]
     assert region.elements(start + 24) == ["x[6]", "y[0]"]
-    assert region.elements(start + 24 + 7) == ["y[1]"]
+    assert region.elements(start + 24 + 7) == ["x[7]", "y[1]"]
 
 
 @pytest.mark.parametrize("views", [False, True])

@@ -161,7 +161,8 @@ def test_each_element_is_added_once(layout: str, numel: int, num_warps: int, use
 
 MASKED = [
     ("f32", "fmax", np.float32), ("f64", "fmin", np.float64), ("f32", "fadd", np.float32), ("i32", "max", np.int32),
-    ("u64", "umin", np.uint64), ("i32", "xchg", np.int32),
+    ("u64", "umin", np.uint64), ("i32", "xchg", np.int32), ("f16", "fadd", np.float16), ("f64", "fadd", np.float64),
+    ("i64", "max", np.int64), ("u32", "umax", np.uint32), ("i64", "add", np.int64), ("i64", "xchg", np.int64),
 ]  # fmt: skip
 
 
