@@ -56,6 +56,7 @@ class OpSpec:
         unnamed = [f for f in self.attributes if f.unnamed]
         self.unnamed = unnamed[0] if unnamed else None
         self.by_name = {f.name: f for f in self.attributes}
+        self._typed = tuple(f for f in self.operands if f.type is not None)
         # The names of the operands of an op whose number of operands is fixed.
         self._single = tuple(f.name for f in self.operands) if not self.optional and not self.variadic else None
         # The fields that the constructor takes by place, and the values of those that a call may leave out.
@@ -149,7 +150,7 @@ class OpSpec:
         if (error := size_error(type_)) is not None:
             raise BuildError(f"{op.NAME}: {error}")
         fields["result"] = OpResult(type_, op)
-        op.check()
+        self.check(op)
         _adopt(op, bodies)
 
     def _require_groups(self, op: Op) -> None:
@@ -251,6 +252,15 @@ class OpSpec:
                 type_ = with_element(type_, getattr(element, "element", element))
             fields[self.result_type] = type_
         fill(op.result, "type", type_)
+        self.check(op)
+
+    def check(self, op: Op) -> None:
+        """Raise `BuildError` unless the operands have their declared types and the op's own check passes."""
+        for field in self._typed:
+            value = op.__dict__[field.name]
+            for item in value if field.role == "operands" else () if value is None else (value,):
+                if item.type != field.type:
+                    raise BuildError(f"operand '{field.name}' of {op.NAME} must be {field.type}; got {item.type}")
         op.check()
 
     def _set_operands(self, fields: dict[str, Any], operands: Sequence[Value]) -> None:

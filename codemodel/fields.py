@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
     from ziggurat.codemodel.op import Op
+    from ziggurat.codemodel.types import Type
 
 REQUIRED: Final = object()  # Marks an attribute without a default.
 
@@ -16,7 +17,7 @@ class Field:
     A field is a class attribute of the op, which gives it its name; each op has its own value of that name.
     """
 
-    __slots__ = ("default", "ends", "follows", "keyword", "kind", "name", "optional", "role", "unnamed")
+    __slots__ = ("default", "ends", "follows", "keyword", "kind", "name", "optional", "role", "type", "unnamed")
 
     def __init__(
         self,
@@ -29,23 +30,25 @@ class Field:
         keyword: bool = False,
         ends: type[Op] | None = None,
         follows: str | None = None,
+        type: Type | None = None,
     ) -> None:
         self.role, self.optional, self.kind, self.default = role, optional, kind, default
         self.unnamed, self.keyword, self.ends, self.follows = unnamed, keyword, ends, follows
+        self.type = type
         self.name = ""
 
     def __set_name__(self, owner: type[Op], name: str) -> None:
         self.name = name
 
 
-def operand(*, default: Any = REQUIRED) -> Any:
-    """A value. With `default=None` it may be absent, and is None then."""
-    return Field("operand", optional=default is not REQUIRED)
+def operand(*, default: Any = REQUIRED, type: Type | None = None) -> Any:
+    """A value, of this type if there is one. With `default=None` it may be absent, and is None then."""
+    return Field("operand", optional=default is not REQUIRED, type=type)
 
 
-def operands() -> Any:
-    """Any number of values."""
-    return Field("operands")
+def operands(type: Type | None = None) -> Any:
+    """Any number of values, of this type if there is one."""
+    return Field("operands", type=type)
 
 
 def attribute(kind: Any, default: Any = REQUIRED, *, unnamed: bool = False, kw_only: bool = False) -> Any:

@@ -302,6 +302,7 @@ class Op(_Part):
     NAME: ClassVar[str] = ""
     SPEC: ClassVar[OpSpec]
     FIELDS: ClassVar[tuple[roles.Field, ...]] = ()
+    RESULT: ClassVar[Type] = void  # The type of the result of an op that overrides neither it nor `infer_type`.
 
     operands: tuple[Value, ...]
     successors: tuple[Successor, ...]
@@ -326,7 +327,7 @@ class Op(_Part):
 
         Ops whose result type is a declared field (`result_type()`) do not have this.
         """
-        return void
+        return self.RESULT
 
     def derive_type(self) -> Type:
         """The declared result type, adapted to operands whose types a transform has changed."""

@@ -217,7 +217,7 @@ class _Verifier:
 
     def _types(self, op: Op) -> None:
         messages: dict[str, None] = {}
-        for rule in (lambda: _check_result(op), op.check, op.check_bodies):
+        for rule in (lambda: _check_result(op), lambda: op.SPEC.check(op), op.check_bodies):
             try:
                 rule()
             except Exception as error:  # A rule may rely on what a broken model lacks.

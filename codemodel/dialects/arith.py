@@ -118,10 +118,7 @@ class ConstantOp(Op, Pure, Constant, name="arith.constant"):
 class Conditional(Op):
     """An op that an i1 steers."""
 
-    condition: Value = operand()
-
-    def check(self) -> None:
-        require(self.condition.type == i1, f"{self.NAME}: the condition must be an i1; got {self.condition.type}")
+    condition: Value = operand(type=i1)
 
 
 class Elementwise(Op, Pure):

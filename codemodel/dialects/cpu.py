@@ -216,21 +216,16 @@ class Access(Op, traits.Pure, name="cpu.access"):
     """
 
     base: Value = operand()
-    guard: Value = operand()
-    strides: Sequence[Value] = operands()
-    counts: Sequence[Value] = operands()
+    guard: Value = operand(type=i1)
+    strides: Sequence[Value] = operands(i64)
+    counts: Sequence[Value] = operands(i64)
     type: Type = result_type()
     part: bool = attribute(bool, default=False)
 
     def check(self) -> None:
         type_ = expect(self.type, AccessType, f"cpu.access gives an access; got {self.type}")
         require(self.base.type == PtrType(type_.element), f"the base of {type_} cannot be {self.base.type}")
-        require(self.guard.type == i1, f"the guard of cpu.access must be i1; got {self.guard.type}")
         require(len(self.strides) == len(type_.shape), f"{type_} has {len(type_.shape)} strides and counts")
-        require(
-            all(value.type == i64 for value in (*self.strides, *self.counts)),
-            "strides and counts of cpu.access are i64",
-        )
 
 
 def _block(op: Op, access: Value, ptr: Value, mask: Value | None) -> None:

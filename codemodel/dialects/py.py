@@ -15,14 +15,13 @@ from ziggurat.codemodel.dialects.core import Yield
 from ziggurat.codemodel.fields import attribute, bodies, body, operand, operands
 from ziggurat.codemodel.op import Body, Op, Value, require
 from ziggurat.codemodel.traits import LeavesIteration, Loop, MayReturn, Pure, PythonTier
-from ziggurat.codemodel.types import Type, pyobject
+from ziggurat.codemodel.types import pyobject
 
 
 class Expression(Op, PythonTier):
     """An op that gives any Python object."""
 
-    def infer_type(self) -> Type:
-        return pyobject
+    RESULT = pyobject
 
 
 class UnaryExpression(Expression, Pure):

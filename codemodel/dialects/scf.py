@@ -92,7 +92,7 @@ class If(Structured, MayReturn, name="scf.if"):
 
     CONTROLS = 1
 
-    condition: Value = operand()
+    condition: Value = operand(type=i1)
     then: Body = body(ends=Yield)
     otherwise: Body = body(ends=Yield)
 
@@ -103,7 +103,6 @@ class If(Structured, MayReturn, name="scf.if"):
         return (self.then, self.otherwise) if body is None else (None,)
 
     def check(self) -> None:
-        require(self.condition.type == i1, f"scf.if: the condition must be an i1; got {self.condition.type}")
         require(not any(part.parameters for part in self.bodies), "the bodies of scf.if take no parameters")
         yields = _handed(self)
         for types in yields:

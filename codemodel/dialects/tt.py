@@ -103,8 +103,7 @@ class Grid(Op, traits.Pure):
 
     axis: int = attribute(int, unnamed=True)
 
-    def infer_type(self) -> Type:
-        return i32
+    RESULT = i32
 
     def check(self) -> None:
         axis_of(self, self.axis, 3)
@@ -121,15 +120,13 @@ class GetNumPrograms(Grid, name="tt.get_num_programs"):
 class SmId(Op, traits.Pure, name="tt.smid"):
     """The number of the multiprocessor that runs the program: PTX's `%smid`, an i32. 0 on a CPU."""
 
-    def infer_type(self) -> Type:
-        return i32
+    RESULT = i32
 
 
 class GlobalTimer(Op, name="tt.globaltimer"):
     """Nanoseconds, of a clock that the whole device shares: PTX's `%globaltimer`, an i64. Each thread reads it here."""
 
-    def infer_type(self) -> Type:
-        return i64
+    RESULT = i64
 
 
 # Computing.

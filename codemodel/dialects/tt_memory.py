@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Sequence
-from typing import ClassVar
 
 from ziggurat.codemodel import traits
 from ziggurat.codemodel.dialects import arith
@@ -258,8 +257,8 @@ class MakeTensorDescriptor(Op, traits.Pure, name="tt.make_tensor_descriptor"):
     """
 
     base: Value = operand()
-    shape: Sequence[Value] = operands()
-    strides: Sequence[Value] = operands()
+    shape: Sequence[Value] = operands(i32)
+    strides: Sequence[Value] = operands(i64)
     type: Type = result_type()
     padding: Padding = attribute(Padding, default=Padding.ZERO)
     at_launch: bool = attribute(bool, default=False)
@@ -286,8 +285,6 @@ class MakeTensorDescriptor(Op, traits.Pure, name="tt.make_tensor_descriptor"):
         require(
             len(self.shape) == len(type_.block), f"a descriptor of {type_} has {len(type_.block)} sizes and strides"
         )
-        require(all(v.type == i32 for v in self.shape), "the sizes of a descriptor are i32")
-        require(all(v.type == i64 for v in self.strides), "the strides of a descriptor are i64")
 
 
 def _described(op: Op, value: Value, indices: Sequence[Value]) -> DescriptorType:
@@ -318,11 +315,6 @@ class DescriptorFact(Op, traits.Pure):
     descriptor: Value = operand()
     axis: int = attribute(int, unnamed=True)
 
-    FACT: ClassVar[ScalarType]
-
-    def infer_type(self) -> Type:
-        return self.FACT
-
     def check(self) -> None:
         problem = f"{self.NAME}: the operand must be a descriptor; got {self.descriptor.type}"
         axis_of(self, self.axis, len(expect(self.descriptor.type, DescriptorType, problem).block))
@@ -331,13 +323,13 @@ class DescriptorFact(Op, traits.Pure):
 class DescriptorSize(DescriptorFact, name="tt.descriptor_size"):
     """The size of the tensor of a descriptor along an axis, as i32."""
 
-    FACT = i32
+    RESULT = i32
 
 
 class DescriptorStride(DescriptorFact, name="tt.descriptor_stride"):
     """The elements from one index of the tensor of a descriptor to the next along an axis, as i64."""
 
-    FACT = i64
+    RESULT = i64
 
 
 class DescriptorLoad(Op, traits.MemoryRead, name="tt.descriptor_load"):

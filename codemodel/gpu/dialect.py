@@ -77,8 +77,7 @@ class FenceAsync(Op, name="gpu.fence_async"):
 class ClusterRank(Op, Pure, name="gpu.cluster_rank"):
     """The number of this CTA in its cluster: PTX's `%cluster_ctarank`, an i32."""
 
-    def infer_type(self) -> Type:
-        return i32
+    RESULT = i32
 
 
 class ClusterGather(Op, name="gpu.cluster_gather"):

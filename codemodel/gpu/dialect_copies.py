@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ziggurat.codemodel.fields import attribute, operand, operands, result_type
-from ziggurat.codemodel.gpu.dialect_shared import buffer_of, laid_out, require_mbarriers, require_types
+from ziggurat.codemodel.gpu.dialect_shared import buffer_of, laid_out, require_mbarriers
 from ziggurat.codemodel.gpu.fragments import MAP_BYTES
 from ziggurat.codemodel.op import Op, Value, require
 from ziggurat.codemodel.traits import MemoryRead, MemoryWrite
@@ -42,7 +42,8 @@ class AsyncCopy(Op, MemoryRead, MemoryWrite, name="gpu.async_copy"):
         good = isinstance(pointers.element, PtrType) and pointers.element.pointee == target.element
         require(good and pointers.shape == target.shape, f"gpu.async_copy of {pointers} to {target}")
         if self.mask is not None:
-            require_types(self, mask=TensorType(pointers.shape, i1, pointers.layout))
+            expected = TensorType(pointers.shape, i1, pointers.layout)
+            require(self.mask.type == expected, f"the mask of {self.NAME} must be {expected}; got {self.mask.type}")
 
 
 class AsyncCommit(Op, name="gpu.async_commit"):
@@ -70,8 +71,7 @@ class Channel(Op, name="gpu.channel"):
     rings: Sequence[Value] = operands()
     ctas: int = attribute(int, default=1)
 
-    def infer_type(self) -> Type:
-        return channel
+    RESULT = channel
 
     def check(self) -> None:
         stages = {buffer_of(self, ring).count for ring in self.rings}
@@ -86,22 +86,15 @@ class Channel(Op, name="gpu.channel"):
 class ChannelOp(Op):
     """An op on the next slot of a channel."""
 
-    channel: Value = operand()
-
-    def check(self) -> None:
-        require_types(self, channel=channel)
+    channel: Value = operand(type=channel)
 
 
 class ChannelAcquire(ChannelOp, name="gpu.channel_acquire"):
     """The index of the next slot, once it is free. Where the predicate is false, no load fills it."""
 
-    predicate: Value = operand()
+    predicate: Value = operand(type=i1)
 
-    def infer_type(self) -> Type:
-        return i32
-
-    def check(self) -> None:
-        require_types(self, channel=channel, predicate=i1)
+    RESULT = i32
 
 
 class ChannelCommit(ChannelOp, name="gpu.channel_commit"):
@@ -116,8 +109,7 @@ class ChannelWait(ChannelOp, name="gpu.channel_wait"):
 
     predicate: Value | None = operand(default=None)
 
-    def infer_type(self) -> Type:
-        return i32
+    RESULT = i32
 
 
 class ChannelRelease(ChannelOp, name="gpu.channel_release"):
@@ -149,8 +141,7 @@ class Stage(Op, name="gpu.stage"):
     stage: int = attribute(int, unnamed=True)
     order: int = attribute(int, default=0)
 
-    def infer_type(self) -> Type:
-        return i1
+    RESULT = i1
 
 
 # Mbarriers: objects in shared memory that count arrivals and bytes, phase by phase.
@@ -191,22 +182,16 @@ class MbarrierArrive(Op, name="gpu.mbarrier_arrive"):
     condition holds: at this mbarrier, or at those in the same place of the `ctas` CTAs of the cluster."""
 
     barrier: Value = operand()
-    predicate: Value = operand()
+    predicate: Value = operand(type=i1)
     each_warp: bool = attribute(bool, default=False)
     ctas: int = attribute(int, default=1)
-
-    def check(self) -> None:
-        require_types(self, predicate=i1)
 
 
 class MbarrierWait(Op, name="gpu.mbarrier_wait"):
     """mbarrier.try_wait.parity until the phase of this parity has ended."""
 
     barrier: Value = operand()
-    parity: Value = operand()
-
-    def check(self) -> None:
-        require_types(self, parity=i32)
+    parity: Value = operand(type=i32)
 
 
 class TmaLoad(Op, MemoryRead, MemoryWrite, name="gpu.tma_load"):
@@ -221,7 +206,7 @@ class TmaLoad(Op, MemoryRead, MemoryWrite, name="gpu.tma_load"):
     descriptor: Value = operand()
     buffer: Value = operand()
     barrier: Value = operand()
-    predicate: Value = operand()
+    predicate: Value = operand(type=i1)
     offsets: Sequence[Value] = operands()
     ctas: int = attribute(int, default=1)
 
@@ -232,7 +217,6 @@ class TmaLoad(Op, MemoryRead, MemoryWrite, name="gpu.tma_load"):
         require(good, f"{self.ctas} CTAs load blocks of so many parts together; got {self.descriptor.type}")
         if self.barrier.type != channel:
             require_mbarriers(self, self.barrier)
-        require_types(self, predicate=i1)
 
 
 class TmaStore(Op, MemoryRead, MemoryWrite, name="gpu.tma_store"):
@@ -278,8 +262,8 @@ class MakeTensorMap(Op, MemoryRead, MemoryWrite, name="gpu.make_tensor_map"):
     buffer: Value = operand()
     scratch: Value = operand()
     base: Value = operand()
-    shape: Sequence[Value] = operands()
-    strides: Sequence[Value] = operands()
+    shape: Sequence[Value] = operands(i32)
+    strides: Sequence[Value] = operands(i64)
     type: Type = result_type()
     index: int = attribute(int, kw_only=True)
     warp: int = attribute(int, default=0)
@@ -290,8 +274,6 @@ class MakeTensorMap(Op, MemoryRead, MemoryWrite, name="gpu.make_tensor_map"):
         require(good, f"{self.NAME} of {self.base.type} gives {type_}")
         good = isinstance(type_, DescriptorType) and len(self.shape) == len(type_.block)
         require(good, f"{self.NAME} of {type_} takes a size and a stride for each axis")
-        good = all(value.type == i32 for value in self.shape) and all(value.type == i64 for value in self.strides)
-        require(good, f"the sizes of {self.NAME} must be i32, and its strides i64")
         shared = buffer_of(self, self.buffer)
         require(shared.bytes == MAP_BYTES, f"the buffer of {self.NAME} must have {MAP_BYTES} bytes; got {shared}")
         require(isinstance(self.scratch.type, PtrType), f"the scratch of {self.NAME} must be a pointer")

@@ -33,13 +33,6 @@ def buffer_of(op: Op, value: Value) -> SharedType:
     return value.type
 
 
-def require_types(op: Op, **types: Type) -> None:
-    """Check that the named operands have these types."""
-    for name, type_ in types.items():
-        actual_type = getattr(op, name).type
-        require(actual_type == type_, f"operand '{name}' of {op.NAME} must be {type_}; got {actual_type}")
-
-
 def require_mbarriers(op: Op, value: Value) -> None:
     require(buffer_of(op, value).element == i64, f"the mbarriers of {op.NAME} must be i64; got {value.type}")
 
@@ -59,11 +52,10 @@ class LocalView(Op, Pure, name="gpu.local_view"):
     """One of the buffers of an allocation."""
 
     buffer: Value = operand()
-    index: Value = operand()
+    index: Value = operand(type=i32)
 
     def infer_type(self) -> Type:
         type_ = buffer_of(self, self.buffer)
-        require_types(self, index=i32)
         return SharedType(type_.shape, type_.element, type_.offsets)
 
 

@@ -196,7 +196,7 @@ def test_a_body_is_free_after_an_op_refused_it():
     spare = b.nested()
     spare.add(scf.Yield([]))
     other = spare.finish()
-    with refused("scf.if: the condition must be an i1; got i32"):
+    with refused("operand 'condition' of scf.if must be i1; got i32"):
         scf.If(number, part, other)
     b.add(scf.If(b.parameters[0], part, other))
 

@@ -7,6 +7,7 @@ the highest power.
 
 from __future__ import annotations
 
+import math
 from typing import Any, Final
 
 from ziggurat.codemodel.types import f64
@@ -74,25 +75,10 @@ Q1: Final = (
     -7.151106024905128e-10, 6.42013257194729e-09, -8.291960708483611e-08, 1.8212018512277628e-06,
     -9.621458822054437e-05, 0.04677687402744898,
 )  # fmt: skip
-# I₀ and I₁ / x as polynomials in x², for x < 16; and √x e^-x times I₀ and I₁ in 32 / x - 1, for x ≥ 16.
-I0: Final = (
-    1.277646241261494e-79, -2.8652499925680887e-77, 6.896849951630139e-73, 1.1755534136829653e-69,
-    3.8122735465244615e-66, 9.169149575960654e-63, 2.1286966160927686e-59, 4.498558897265251e-56,
-    8.710889206745188e-53, 1.5365604944089702e-49, 2.4585048600771672e-46, 3.550079669086065e-43,
-    4.600903440252536e-40, 5.3186443546696305e-37, 5.44629182138043e-34, 4.901662639060639e-31,
-    3.8429035090360623e-28, 2.5978027721076637e-25, 1.4963343967340477e-22, 7.242258480192778e-20,
-    2.896903392077112e-17, 9.385966990329842e-15, 2.4028075495244395e-12, 4.709502797067901e-10,
-    6.781684027777778e-08, 6.781684027777777e-06, 0.00043402777777777775, 0.015625, 0.25, 1.0,
-)  # fmt: skip
-I1: Final = (
-    2.059649360698039e-81, -2.3081713219712488e-79, 1.1844593794197864e-74, 2.230213188726233e-71,
-    7.288636391024539e-68, 1.836405569890858e-64, 4.433566846065915e-61, 9.779938190919422e-58,
-    1.9797332072437159e-54, 3.65848104541323e-51, 6.146261363662407e-48, 9.342315059689772e-45,
-    1.278028731275735e-41, 1.5643071634085384e-38, 1.701966194152444e-35, 1.6338875463561495e-32,
-    1.3724655389412548e-29, 9.991549123491137e-27, 6.2347266530585254e-24, 3.291935672814899e-21,
-    1.4484516960385557e-18, 5.214426105738801e-16, 1.5017547184527747e-13, 3.363930569334215e-11,
-    5.651403356481481e-09, 6.781684027777778e-07, 5.425347222222222e-05, 0.0026041666666666665, 0.0625, 0.5,
-)  # fmt: skip
+# The first terms of the series of I₀ and I₁ / x in x², for x < 16; and √x e^-x times I₀ and I₁ as polynomials in
+# 32 / x - 1, for x ≥ 16.
+I0: Final = tuple(0.25**k / math.factorial(k) ** 2 for k in reversed(range(31)))
+I1: Final = tuple(0.5 * 0.25**k / (math.factorial(k) * math.factorial(k + 1)) for k in reversed(range(31)))
 I0_LARGE: Final = (
     -1.606225907076862e-15, -2.2021942080650418e-15, 5.7982165209922265e-15, 1.2866403164183685e-14,
     9.058334506621611e-15, 2.080210147873685e-14, 8.986703346789559e-14, 3.442011633376368e-13,
@@ -252,22 +238,24 @@ def y_scalar(n: Any, x: Any) -> Any:
     return result if n >= 0 else result * NAN
 
 
+@helper
+def of_each(n: Any, x: Any, scalar: zg.constexpr) -> Any:
+    """A function of an order and a number, of scalars or of tensors."""
+    wide = zg.cast(x, f64)
+    shape = zg.add(wide, zg.cast(n, f64)).shape
+    return zg.cast(scalar(n, wide) if shape == () else zg.map_elementwise(scalar, n, wide), x.dtype)
+
+
 @libdevice
 def jn(n: Any, x: Any) -> Any:
     """The first kind, order n; NaN for a negative order."""
-    wide = zg.cast(x, f64)
-    shape = zg.add(wide, zg.cast(n, f64)).shape
-    result = j_scalar(n, wide) if shape == () else zg.map_elementwise(j_scalar, n, wide)
-    return zg.cast(result, x.dtype)
+    return of_each(n, x, j_scalar)
 
 
 @libdevice
 def yn(n: Any, x: Any) -> Any:
     """The second kind, order n; NaN for a negative order."""
-    wide = zg.cast(x, f64)
-    shape = zg.add(wide, zg.cast(n, f64)).shape
-    result = y_scalar(n, wide) if shape == () else zg.map_elementwise(y_scalar, n, wide)
-    return zg.cast(result, x.dtype)
+    return of_each(n, x, y_scalar)
 
 
 # Modified functions.

@@ -273,7 +273,7 @@ def test_functions_of_libdevice(symbol: str, count: int, expected: float):
         ("%0 = arith.truncf %x upward : f32 to f16", "this rounding is not supported"),
         ('%0 = tt.extern_elementwise %x {symbol = "__nv_k0f"} : (f32) -> f32', "the function __nv_k0f of libdevice"),
         ('%0 = tt.extern_elementwise %n, %n {symbol = "__nv_umulhi"} : (i32, i32) -> i32', "the function __nv_umulhi"),
-        ("scf.if %n {\n}", "the condition must be an i1; got i32"),
+        ("scf.if %n {\n}", "operand 'condition' of scf.if must be i1; got i32"),
         ("%0 = arith.constant 1 : i32 loc(#none)", "the location #none is not defined"),
         ("%0 = arith.constant {", "this brace is never closed"),
         ("}", "this brace closes nothing"),
