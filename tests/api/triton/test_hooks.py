@@ -62,7 +62,7 @@ def test_a_hook_gets_the_record_of_a_compilation(runtime, is_warmup):
     assert data["name"] == f"{__name__}.scale" and data["key"] == before["key"]
     assert data["target"] == {"backend": "cpu", "arch": 0, "warp_size": 32}
     assert data["options"] == {"num_warps": 2, "num_stages": 5, "enable_fp_fusion": False}
-    assert data["types"][1:5] == ["i32", "f32", {"value": "form"}, {"type": "f32"}]
+    assert data["types"][1:5] == ["i32", "f32", 'constant<object, "form">', "constant<object, f32>"]
 
 
 @triton.jit
@@ -86,7 +86,7 @@ def test_records_are_compiled_again(runtime):
     assert again is not compiled and again.hash == compiled.hash and again.signature == compiled.signature
     assert again.launch_options == {"num_warps": 2} and again.is_compiled
     data = json.loads(text)
-    data["types"][1] = {"function": "of another process"}
+    data["types"][1] = "function of another process"
     with pytest.raises(RuntimeError, match="has a function for 'function' that this process does not know"):
         applied.preload(json.dumps(data))
     for field, value in (("target", {"backend": "cuda", "arch": 90, "warp_size": 32}), ("name", "other")):
