@@ -1,35 +1,11 @@
 """`triton.compiler`: compilation without a launch."""
 
-from typing import TYPE_CHECKING
+from typing import Final
 
 from ziggurat.lazy import lazily
 
-if TYPE_CHECKING:
-    from ziggurat.triton.compiler.compiler import (
-        ASTSource,
-        CompiledKernel,
-        IRSource,
-        LazyDict,
-        compile,
-        get_cache_key,
-        make_backend,
-        max_shared_mem,
-    )
-    from ziggurat.triton.compiler.errors import CompilationError
-
-__getattr__, __dir__ = lazily(
-    __name__,
-    ("compiler", "errors"),
-    {
-        "compiler": (
-            "ASTSource", "CompiledKernel", "IRSource", "LazyDict", "compile", "get_cache_key", "make_backend",
-            "max_shared_mem",
-        ),
-        "errors": ("CompilationError",),
-    },
+_NAMES: Final = (
+    "ASTSource", "CompiledKernel", "IRSource", "LazyDict", "compile", "get_cache_key", "make_backend", "max_shared_mem",
 )  # fmt: skip
-
-__all__ = [
-    "ASTSource", "CompilationError", "CompiledKernel", "IRSource", "LazyDict", "compile", "get_cache_key",
-    "make_backend", "max_shared_mem",
-]  # fmt: skip
+__getattr__, __dir__ = lazily(__name__, ("compiler", "errors"), {"compiler": _NAMES, "errors": ("CompilationError",)})
+__all__ = ["CompilationError", *_NAMES]  # pyright: ignore[reportUnsupportedDunderAll]

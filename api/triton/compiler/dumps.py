@@ -22,9 +22,10 @@ def write(kernel: CompiledKernel) -> None:
     """Print the model before each pass on the standard error, and write the stages to files, as far as asked for."""
     if wanted(kernel.src.name):
         before = kernel.asm["ttir"]
-        for name, model in kernel.stages.passes:
-            print(f"// -----// IR Dump Before {name} ({kernel.src.name}) //----- //\n{before}", file=sys.stderr)
-            before = str(model)
+        for snapshot in kernel.stages.passes:
+            head = f"// -----// IR Dump Before {snapshot.name} ({kernel.src.name}) //----- //"
+            print(f"{head}\n{before}", file=sys.stderr)
+            before = str(snapshot.model)
     if knobs.compilation.dump_ir:
         folder = Path(knobs.cache.dump_dir) / kernel.base_hash
         folder.mkdir(parents=True, exist_ok=True)

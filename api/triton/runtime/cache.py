@@ -33,11 +33,13 @@ class CacheManager:
 
     def get_group(self, filename: str) -> dict[str, str] | None:
         """The paths of the files of a group that are there, by name; None if there is no such group."""
-        raise NotImplementedError
+        path = self.get_file(f"__grp__{filename}")
+        paths: dict[str, str] | None = None if path is None else json.loads(Path(path).read_text()).get("child_paths")
+        return None if paths is None else {name: path for name, path in paths.items() if os.path.exists(path)}
 
     def put_group(self, filename: str, group: dict[str, str]) -> str:
         """Keep the paths of files by name as a group."""
-        raise NotImplementedError
+        return self.put(json.dumps({"child_paths": group}), f"__grp__{filename}", binary=False)
 
 
 class FileCacheManager(CacheManager):
@@ -60,20 +62,6 @@ class FileCacheManager(CacheManager):
 
     def get_file(self, filename: str) -> str | None:
         return self._path(filename) if self.has_file(filename) else None
-
-    def get_group(self, filename: str) -> dict[str, str] | None:
-        path = self.get_file(f"__grp__{filename}")
-        if path is None:
-            return None
-        paths: dict[str, str] | None = json.loads(Path(path).read_text()).get("child_paths")
-        return (
-            None
-            if paths is None
-            else {name: path_of_file for name, path_of_file in paths.items() if os.path.exists(path_of_file)}
-        )
-
-    def put_group(self, filename: str, group: dict[str, str]) -> str:
-        return self.put(json.dumps({"child_paths": group}), f"__grp__{filename}", binary=False)
 
     def put(self, data: Any, filename: str, binary: bool = True) -> str:
         content = data if isinstance(data, bytes) else str(data).encode()
