@@ -160,7 +160,7 @@ class CStatements(CExpressions):
         const = "const" in declared_type.qualifiers and is_scalar and isinstance(type_, ScalarType)
         value = self.convert(value, type_, shape, f"'{name}'", node, const=const)
         value = self.with_hint(value, declared_type, type_, node)
-        readonly = isinstance(type_, PtrType) and initial.data != "braces" and self.is_readonly(initial)
+        readonly = isinstance(type_, PtrType) and self.is_readonly(initial)
         self.declare(name, value, type_, shape, declared_type, node, is_readonly=readonly)
 
     def evaluate(self, node: Node) -> None:

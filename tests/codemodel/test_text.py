@@ -350,3 +350,18 @@ def test_the_samples_are_valid():
     for sample in SAMPLES:
         assert same_model(parse(str(parse(sample))), parse(sample))
     assert str(parse(SAMPLES[0])) == SAMPLES[0].replace(' @loc="1:2:3:4:a.py"', "")
+
+
+@pytest.mark.parametrize(
+    ("text", "place"),
+    [
+        ("3:4:5:6:a.py", ("a.py", 3, 4, 5, 6)), ("3:4:a.py", ("a.py", 3, 4, 3, 4)), ("3:4", ("<text>", 3, 4, 3, 4)),
+        ("3:4:5:6", ("<text>", 3, 4, 5, 6)), ("3:4:5:6:a:b", ("a:b", 3, 4, 5, 6)),
+    ],
+)  # fmt: skip
+def test_locations_may_lack_an_end_and_a_file(text: str, place: tuple[object, ...]):
+    location = (
+        parse(f'tt.func @"f" ()void -> {{ tt.barrier @loc="{text}"; tt.return; }};').bodies[0].entry.ops[0].location
+    )
+    assert location is not None
+    assert (location.file, location.line, location.column, location.end_line, location.end_column) == place

@@ -213,7 +213,7 @@ def j_scalar(n: Any, x: Any) -> Any:
     elif n == 1:
         result = j1(size)
     elif size == 0.0 or size == INFINITY:
-        result = size * 0.0 if size == 0.0 else x * 0.0
+        result = size if size == 0.0 else 1.0 / size
     elif size > zg.cast(n, f64):
         result = upward(n, size, j0(size), j1(size))
     else:

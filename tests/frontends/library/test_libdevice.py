@@ -573,6 +573,11 @@ def test_bessel_functions_of_an_order(dtype: Any):
     tolerance = {"rtol": 1e-7 if dtype == F32 else 1e-13, "atol": 1e-15}
     np.testing.assert_allclose(applied(FUNCTIONS["yn"], n, arguments, out=dtype), second, **tolerance)
     assert np.isnan(applied(FUNCTIONS["yn"], n, -arguments, out=dtype)).all()
+    limits = np.resize(np.array([0, -0.0, INF, -INF, NAN], dtype), N)
+    expected = np.where(np.isnan(limits), limits, np.zeros(N, dtype))
+    np.testing.assert_array_equal(applied(FUNCTIONS["jn"], n, limits, out=dtype), expected)
+    expected = np.resize(np.array([-INF, -INF, 0, NAN, NAN], dtype), N)
+    np.testing.assert_array_equal(applied(FUNCTIONS["yn"], n, limits, out=dtype), expected)
     n[::5] *= -1
     first[::5] = NAN
     np.testing.assert_allclose(applied(FUNCTIONS["jn"], n, arguments, out=dtype), first, **tolerance)

@@ -8,7 +8,8 @@ import pytest
 
 import ziggurat.triton as triton
 import ziggurat.triton.language as tl
-from ziggurat.codemodel.types import PtrType, TensorType, f16, i1, u8
+from ziggurat.codemodel.types import PtrType, TensorType, TupleType, f16, i1, u8
+from ziggurat.frontends.language.dtypes import type_of
 
 
 def test_scalars() -> None:
@@ -111,6 +112,8 @@ def test_dtypes_that_are_no_numbers() -> None:
         _ = pointer.int_bitwidth
     with pytest.raises(AssertionError):
         tl.str_to_ty("i7")
+    with pytest.raises(TypeError, match="is not a type of Triton's language"):
+        type_of(TupleType(()))
 
 
 @pytest.mark.parametrize(

@@ -269,6 +269,7 @@ def test_more_that_is_refused(body, summary, marked):
         ("int n = 4; __global__ void f(float *x) { }", "a variable outside of functions must be const"),
         ("__global__ void f(float x __multipleof(8)) { }", "__multipleof must be on an integer or a pointer"),
         ("const int n", "';' is expected; the source ends here"),
+        ("const int", "a name or '*' is expected; the source ends here"),
         ("const int *", "a name is expected; the source ends here"),
         ("int f(int n", "is expected; the source ends here"),
     ],
