@@ -123,7 +123,7 @@ def test_two_functions_of_one_name(lines, define):
         ("BLOK", "did you mean BLOCK?"),
         ("load(x)", "did you mean zg.load?"),
         ("arrange(0, 4)", "did you mean zg.arange?"),
-        ("getatr(x, 3)", "did you mean getattr?"),
+        ("tupel((1, 2))", "did you mean tuple?"),
         ("qqqqqq", ""),
         ("zg.laod(x)", "did you mean zg.load?"),
         ("zg.CompareKind.LES_THAN", "did you mean zg.CompareKind.LESS_THAN?"),
