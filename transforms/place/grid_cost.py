@@ -62,7 +62,7 @@ def work_of_grid(cost: Cost, launch: Launch) -> Work | None:
 
     A branch counts if its condition is not known; both parts of one then.
     """
-    runs = runs_of_bodies(cost.func, launch)
+    runs = runs_of_bodies(cost.func, launch, at_least=False)
     if runs is None:
         return None
     return sum((entry.work.times(runs.bodies.get(body_of(entry), 0)) for entry in cost.entries), Work())
@@ -76,7 +76,7 @@ def body_of(entry: CostEntry) -> Body:
     return entry.op.parent.parent
 
 
-def runs_of_bodies(func: tt.Func, launch: Launch, *, at_least: bool = False) -> Runs | None:
+def runs_of_bodies(func: tt.Func, launch: Launch, *, at_least: bool) -> Runs | None:
     """How often all programs run each body; None if the iterations of a loop are not known.
 
     With `at_least`, no program runs a body more seldom: what is not known does not run, and programs and iterations
