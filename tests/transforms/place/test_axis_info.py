@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+import re
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -11,11 +13,13 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from ziggurat.codemodel.builder import Builder
-from ziggurat.codemodel.dialects import arith, tt
+from ziggurat.codemodel.dialects import arith, core, tt
 from ziggurat.codemodel.dialects.arith import IntPredicate
-from ziggurat.codemodel.op import Value
+from ziggurat.codemodel.gpu import dialect as gpu
+from ziggurat.codemodel.op import OpResult, Value
 from ziggurat.codemodel.text.parser import parse
 from ziggurat.codemodel.types import PtrType, ScalarType, TensorType, Type, element_of, f32, i8, i16, i32, i64
+from ziggurat.passes import Case, cases
 from ziggurat.transforms.place.axis_info import AxisInfo, analyse
 
 SIGNED = ("slt", "sle", "sgt", "sge", "eq", "ne")
@@ -245,3 +249,27 @@ def test_a_reshape_keeps_the_runs_of_the_last_axis(shape: tuple[int, int], expec
     info = one(RANGE + f"%2 : {type_} = tt.reshape %0;")
     assert info.contiguity == expected
     assert math.prod(shape) == 64 and element_of(type_) == i32
+
+
+MODELS = Path(__file__).parents[2] / "models" / "place"
+CASES = [
+    case
+    for file in ("last_reads", "lower", "persist", "prefetch_loads", "raise_pointers", "spread")
+    for case in cases((MODELS / f"{file}.txt").read_text("utf-8"))
+]
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: "_".join(case.title.split()))
+def test_the_facts_of_a_model(case: Case, golden: Any) -> None:
+    """Facts may only be less than what holds; these are not."""
+    module = parse(case.before)
+    assert isinstance(module, core.Module | gpu.Module)
+    (func,) = (op for op in module.walk() if isinstance(op, tt.Func))
+    lines: dict[str, None] = {}
+    for (value, _), info in analyse(func).items():
+        axes = f"{list(info.contiguity)} {list(info.divisibility)} {list(info.constancy)}"
+        rest = f"{'' if info.constant is None else f' = {info.constant}'}{' not negative' * info.nonnegative}"
+        name = value.op.NAME if isinstance(value, OpResult) else "a parameter"
+        lines[f"{name} {value.type}: {axes}{rest}, up to {info.magnitude}"] = None
+    name = "_".join(re.findall(r"\w+", case.title))
+    golden(f"facts/{name}", "\n".join(lines))

@@ -19,7 +19,9 @@ from ziggurat.codemodel.gpu import dialect as gpu
 from ziggurat.codemodel.layout import Layout, combine, inverted
 from ziggurat.codemodel.op import Op
 from ziggurat.codemodel.text.parser import parse
+from ziggurat.transforms.place.bounds import least_cycles
 from ziggurat.transforms.place.cost import Cost, CostEntry, Work, cost_of
+from ziggurat.transforms.place.grid_cost import Launch
 from ziggurat.transforms.place.swizzle import Moves, conversion_buffer, row_major, vector_bits, vector_moves
 
 sys.path.insert(0, str(Path(__file__).parents[3] / "benchmarks"))
@@ -89,7 +91,10 @@ def test_the_cost_of_each_op(name: str, golden: Any) -> None:
         f"{'' if entry.work == least.get(entry.op) else f' at least {worded(least.get(entry.op, Work()))}'}"
         for entry in actual.entries
     )
-    rest = f"{actual.warps} warps, {actual.shared} bytes, {actual.carried} registers; CTAs {actual.ctas(64)}"
+    numbers = dict.fromkeys(actual.func.parts or map(str, range(len(actual.func.body.parameters))), 256)
+    bounds = [least_cycles(module, Launch((6, 1, 1), known), 2) for known in ({}, numbers)]
+    resources = f"{actual.warps} warps, {actual.shared} bytes, {actual.carried} registers"
+    rest = f"at least {bounds} cycles; {resources}; CTAs {actual.ctas(64)}"
     golden(f"costs/{name}", "\n".join([rest, *(f"{count:3} {line}" for line, count in sorted(lines.items()))]))
 
 
