@@ -20,11 +20,8 @@ from ziggurat.codemodel.types import (
     TupleType,
     Type,
     i1,
-    i32,
     i64,
     shape_of,
-    u32,
-    u64,
     with_element,
 )
 from ziggurat.frontends.language.languages import Language
@@ -46,7 +43,7 @@ from ziggurat.transforms.calls.lattice import (
     known_value,
     split,
 )
-from ziggurat.transforms.calls.promotion import NONE, constant, is_number, promote
+from ziggurat.transforms.calls.promotion import NONE, constant, integer_type, is_number, promote
 
 _MAX_VISITS = 12
 _MAX_UNROLL = 4096
@@ -569,8 +566,7 @@ def index_type(range_: RangeType) -> Type:
     bounds = (range_.start, range_.stop, range_.step)
     numbers = [bound.value for bound in bounds if isinstance(bound, ConstantType)]
     if len(numbers) == len(bounds):
-        low, high = min(numbers), max(numbers)
-        return next((t for t in (i32, u32, i64, u64) if t.limits[0] <= low and high <= t.limits[1]), i64)
+        return integer_type(*numbers) or i64
     return promote(*bounds)
 
 

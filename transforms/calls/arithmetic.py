@@ -56,10 +56,10 @@ from ziggurat.transforms.calls.rule import Rule, Typing, axis, choice, integers,
 # Types of results.
 
 
-def arithmetic(call: Typing, *operands: Type) -> Type:
-    """Take numbers of any kind and give the promoted dtype in the broadcast shape."""
+def arithmetic(call: Typing, *operands: Type, options: Sequence[Type] = ()) -> Type:
+    """Take numbers of any kind and give the promoted dtype in the broadcast shape. `options` are further constants."""
     numbers(call, *operands)
-    return call.computed(*operands) or promoted(str(call), *operands, language=call.language)
+    return call.computed(*operands, *options) or promoted(str(call), *operands, language=call.language)
 
 
 def counted(call: Typing, a: Type, b: Type) -> Type:
@@ -285,15 +285,11 @@ def _sub(emit: Emitter, result: Type, a: Operand, b: Operand) -> Any:
 
 
 def _extreme(call: Typing, a: Type, b: Type, propagates: bool = False) -> Type:
-    numbers(call, a, b)
-    return call.computed(a, b, constant(propagates)) or promoted(str(call), a, b, language=call.language)
+    return arithmetic(call, a, b, options=[constant(propagates)])
 
 
 def _clamped(call: Typing, x: Type, low: Type, high: Type, propagates: bool = False) -> Type:
-    numbers(call, x, low, high)
-    return call.computed(x, low, high, constant(propagates)) or promoted(
-        str(call), x, low, high, language=call.language
-    )
+    return arithmetic(call, x, low, high, options=[constant(propagates)])
 
 
 # The op of floats that gives NaN where an operand is NaN.
@@ -403,9 +399,8 @@ PREDICATES = {
 def _compared(call: Typing, a: Type, b: Type, kind: CompareKind | None = None) -> Type:
     if is_pointer(a) and a == b:
         return with_element(a, i1)
-    numbers(call, a, b)
-    computed = call.computed(a, b, *([] if kind is None else [ConstantType(kind, i1)]))
-    return computed or with_element(promoted(str(call), a, b, language=call.language), i1)
+    result = arithmetic(call, a, b, options=[] if kind is None else [ConstantType(kind, i1)])
+    return result if isinstance(result, ConstantType) else with_element(result, i1)
 
 
 def _compare(emit: Emitter, result: Type, a: Operand, b: Operand, kind: CompareKind) -> Value:
@@ -464,9 +459,7 @@ _WRITTEN_IN_THE_LANGUAGE = (
 
 
 def _float(call: Typing, x: Type) -> Type:
-    numbers(call, x)
-    _of_full_width(call, x)
-    return call.computed(x) or (x if scalar_type(x).is_float else with_element(x, f32))
+    return _constant_float(call, x) or (x if scalar_type(x).is_float else with_element(x, f32))
 
 
 def _of_full_width(call: Typing, x: Type) -> None:

@@ -52,10 +52,9 @@ def literal_type(value: Any) -> Type:
     if isinstance(value, bool):
         return i1
     if isinstance(value, int):
-        for scalar in (i32, u32, i64, u64):
-            low, high = scalar.limits
-            if low <= value <= high:
-                return scalar
+        scalar = integer_type(value)
+        if scalar is not None:
+            return scalar
         if value.bit_length() > MAX_BITS:
             raise KernelValueError(
                 say("a constant integer must have at most {} bits; got one of {} bits", MAX_BITS, value.bit_length())
@@ -63,6 +62,12 @@ def literal_type(value: Any) -> Type:
     if isinstance(value, float):
         return f32 if not math.isfinite(value) or abs(value) <= F32_MAX else f64
     return pyobject
+
+
+def integer_type(*values: int) -> ScalarType | None:
+    """The first of i32, u32, i64 and u64 that holds all of these integers."""
+    low, high = min(values), max(values)
+    return next((t for t in (i32, u32, i64, u64) if t.limits[0] <= low and high <= t.limits[1]), None)
 
 
 def constant(value: Any) -> ConstantType:

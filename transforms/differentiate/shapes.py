@@ -52,10 +52,9 @@ def _trans(at: Reverse, op: tt.Trans, adjoint: Value) -> None:
 
 
 @gradients.of(tt.Join)
-def _join(at: Reverse, op: tt.Join, adjoint: Value) -> None:
-    halves = at.emit(tt.Split(adjoint))
-    at.add(op.lhs, at.emit(core.TupleLoad(halves, 0)))
-    at.add(op.rhs, at.emit(core.TupleLoad(halves, 1)))
+def _join(at: Reverse, op: tt.Join | tt.Cat, adjoint: Value) -> None:
+    for operand, half in zip(op.operands, at.components(at.emit(tt.Split(adjoint)), 2), strict=True):
+        at.add(operand, half)
 
 
 @gradients.of(tt.Split)
@@ -70,9 +69,7 @@ def _cat(at: Reverse, op: tt.Cat, adjoint: Value) -> None:
     type_ = expect(adjoint.type, TensorType)
     rank = type_.rank
     stacked = at.emit(tt.Reshape(adjoint, TensorType((2, type_.shape[0] // 2, *type_.shape[1:]), type_.element)))
-    halves = at.emit(tt.Split(at.emit(tt.Trans(stacked, (*range(1, rank + 1), 0)))))
-    at.add(op.lhs, at.emit(core.TupleLoad(halves, 0)))
-    at.add(op.rhs, at.emit(core.TupleLoad(halves, 1)))
+    _join(at, op, at.emit(tt.Trans(stacked, (*range(1, rank + 1), 0))))
 
 
 @gradients.of(tt.Gather)

@@ -200,12 +200,13 @@ def arguments(context: FunctionMirror, op: Op) -> Iterator[Any]:
 @handles(core.FuncCall)
 def call(context: FunctionMirror, op: Op) -> Built:
     """Call a function of the model with the run-time parts of the arguments. A constant has none."""
-    bound = context.finding(op).arguments
-    if context.finding(op).callee is None:
-        return build_record(context, op, bound or {})
+    finding = context.finding(op)
+    if finding.callee is None:
+        return build_record(context, op, finding.arguments or {})
     callee = context.callee()
+    arguments = op.operands if finding.arguments is None else finding.arguments.values()
     values: list[Value] = []
-    for argument, type_ in zip(op.operands if bound is None else bound.values(), callee.parameter_types, strict=True):
+    for argument, type_ in zip(arguments, callee.parameter_types, strict=True):
         if isinstance(argument, Value):
             values += context.emit.repack(context.operand(argument), type_)
     return context.emit.call(callee.symbol, values, callee.result)
