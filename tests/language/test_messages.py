@@ -74,6 +74,7 @@ PROGRAMS = [
     Program("too many arguments of a method", "y = v.sum(0, 1, 2, 3, 4)", "y = v.sum(0, 1, 2, 3, 4)", None),
     Program("an unknown parameter of a method", "y = (v + 1).to(zoo=3)", "y = (v + 1).to(zoo=3)", None),
     Program("tuples", "y = (v, 1)\ny -= (1,)", "y = (v, 1)\ny -= (1,)", None),
+    Program("cat", "y = zg.cat(x + at, v, True)", "y = tl.cat(x + at, v, can_reorder=True)", None),
     Program("pointer and float", "y = zg.load(x + s)", "y = tl.load(x + s)", "float y = *(x + s);"),
     Program("and of floats", "y = v & v", "y = v & v", "int y[16] = v & v;"),
     Program("floor division", "y = v // 2.0", "y = v // 2.0", "float y[16] = v % 2.0f;"),

@@ -230,7 +230,7 @@ def _cat(emit: Emitter, result: Type, a: Operand, b: Operand, *_: Any) -> Value:
 
 def _concatenated(call: Typing, a: Type, b: Type, *_: Any) -> Type:
     x, y = tensor(call, a), tensor(call, b)
-    element = x.element if x.element == y.element else promote(x, y)
+    element = x.element if x.element == y.element else _pair_element(call, x, y)
     return call.op_type(lambda halves: tt.Cat(*halves), TensorType(x.shape, element), TensorType(y.shape, element))
 
 
