@@ -586,3 +586,18 @@ def test_the_program_of_the_usage(monkeypatch, capsys):
     with pytest.raises(SystemExit) as end:
         main([])
     assert end.value.code == 2
+
+
+def test_a_parameter_without_a_type_is_divisible_by_nothing(file, capsys):
+    for types, divisible in (("ptr<f32>", "n"), ("ptr<f32>, i32", "B"), ("", "x_ptr,n=4")):
+        assert main(["show", file, types, "--divisible", divisible]) == 1
+        assert "LaunchError: 'add_one' needs " in capsys.readouterr().err
+    assert main(["show", file, "ptr<f32>, i32, 64", "--divisible", " x_ptr , n = 8"]) == 0
+    assert "@divisibility=[8, 8]" in capsys.readouterr().out
+
+
+def test_one_stage_as_a_page_has_no_heading(file, capsys):
+    for stage in ("python", "triton", "gpu"):
+        assert main(["show", file, "ptr<f32>, i32, 64", "--html", "--stage", stage]) == 0
+        page = capsys.readouterr().out
+        assert page.startswith('<!DOCTYPE html>\n<meta charset="utf-8">\n<pre') and f"<b>{stage}</b>" not in page
