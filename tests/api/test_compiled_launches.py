@@ -223,3 +223,10 @@ def test_a_kernel_is_launched_on_a_gpu_and_here_in_turn(driver):
             launch(x, y, 32, 0.5, 64)
             assert (y[:32] == x[:32] / 2).all() and not y[32:].any()
         assert len(driver.launches) == 2 * count
+
+
+def test_arrays_on_two_devices_are_refused(driver, compiled):
+    far = DeviceArray(0x2000, (64,), zg.f32, 1)
+    with pytest.raises(zg.LaunchError, match="on several devices: 'x_ptr' on 0, "):
+        compiled[(1,)](DeviceArray(0x1000, (64,), zg.f32, 0), far, 16, 1.0)
+    assert not driver.launches

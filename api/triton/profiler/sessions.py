@@ -167,7 +167,6 @@ def deactivate(session: int | None = None) -> None:
 def finalize(session: int | None = None, output_format: str = "") -> None:
     """End one session or all, and write their files."""
     for entry in _sessions_of(session):
-        entry.active = False
         entry.settle()
         Path(f"{entry.name}.hatchet").write_text(json.dumps([entry.root.as_json()]))
         _SESSIONS.remove(entry)

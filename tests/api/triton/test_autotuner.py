@@ -254,6 +254,7 @@ def test_choices_are_kept_on_disk(tmp_path):
             tuned[grid](zeros(40), 40)
             assert tuned.best_config.kwargs == {"BLOCK": 32}
     assert len(calls) == 2
+    assert tuned.configs_timings == {} and tuned.bench_time == 0.0  # The second one has measured nothing.
 
 
 def test_heuristics_compute_parameters():

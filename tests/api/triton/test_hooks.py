@@ -82,7 +82,11 @@ def test_records_are_compiled_again(runtime):
     runtime.jit_cache_hook = None
     (text,) = texts
     applied.forget()
+    records = []
+    runtime.jit_post_compile_hook = lambda **record: records.append(record["is_manual_warmup"])
     again = applied.preload(text)
+    runtime.jit_post_compile_hook = None
+    assert records == [True]
     assert again is not compiled and again.hash == compiled.hash and again.signature == compiled.signature
     assert again.launch_options == {"num_warps": 2} and again.is_compiled
     data = json.loads(text)

@@ -717,3 +717,45 @@ def test_kernels_of_a_device_that_has_none():
     assert [(device, kernel) for _, device, kernel in keep.compilations()] == [(0, compiled)]
     keep.device_caches.clear()
     assert not [*keep.compilations()] and keep.warmup(np.zeros(1, np.int32), grid=(1,)) is not compiled
+
+
+def test_objects_that_are_launched_by_their_own_run():
+    calls = []
+
+    class Own(triton.runtime.jit.KernelInterface):
+        def run(self, *args, grid, warmup, **kwargs):
+            calls.append((args, grid, warmup, kwargs))
+            return warmup
+
+    assert Own()[(2,)](1, n=3) is False and Own().warmup(1, grid=(1,), n=3) is True
+    assert calls == [((1,), (2,), False, {"n": 3}), ((1,), (1,), True, {"n": 3})]
+
+
+PLAIN = 3
+
+
+def test_a_program_may_allow_plain_globals(monkeypatch):
+    def keep(out_ptr):
+        tl.store(out_ptr, PLAIN)
+
+    out = np.zeros(1, np.int32)
+    with pytest.raises(triton.CompilationError, match="PLAIN"):
+        triton.jit(keep)[(1,)](out)
+    monkeypatch.setattr(triton.knobs.compilation, "allow_non_constexpr_globals", True)
+    triton.jit(keep)[(1,)](out)
+    assert out[0] == 3
+
+
+def test_parameters_say_what_they_are():
+    @triton.jit(do_not_specialize=["b"], do_not_specialize_on_alignment=[0])
+    def keep(a, b: tl.const, c: tl.constexpr = 3, d: "tl.int64" = 4):  # noqa: UP037
+        tl.store(a, c)
+
+    facts = [(p.num, p.name, p.is_constexpr, p.is_const, p.has_default, p.annotation) for p in keep.params]
+    assert facts == [
+        (0, "a", False, False, False, ""), (1, "b", False, True, False, "const"),
+        (2, "c", True, False, True, "constexpr"), (3, "d", False, False, True, "tl.int64"),
+    ]  # fmt: skip
+    assert [p.do_not_specialize for p in keep.params] == [False, True, False, False]
+    assert [p.do_not_specialize_on_alignment for p in keep.params] == [True, False, False, False]
+    assert keep.defaults == {"c": 3, "d": 4} and keep.constexprs == [2]
