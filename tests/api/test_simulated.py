@@ -307,7 +307,7 @@ def test_the_command(tmp_path, capsys) -> None:
     ]  # fmt: skip
     assert main([arguments[0], arguments[1], "f32[100], f32[99], f32[100], 100, 64", "--grid", "2"]) == 1
     assert "of 'y', which has 396" in capsys.readouterr().err
-    for array in ("f31[100]", "f32[-4]", "f32[0]", "f32[4.5]"):
+    for array in ("f31[100]", "f32[-4]", "f32[0]", "f32[4.5]", "f32[4, 0]", "f32[x, 4]", "f32[4; 0]"):
         assert main(["simulate", f"{file}:add", array]) == 1
         assert f"'{array}' must be a dtype and a shape of sizes from 1 on" in capsys.readouterr().err
     assert main(["simulate", f"{file}:add", "f32[100000000000000]"]) == 1

@@ -227,3 +227,14 @@ def test_what_is_written_in_place_loses_no_derivative_silently():
 def test_a_batch_is_refused(transform):
     with pytest.raises(zg.LaunchError, match=r"'softmax' cannot run under torch\.vmap"):
         torch.vmap(transform(FUNCTIONS["softmax"][0]))(torch.randn(2, 3, 5))
+
+
+def test_jacobians_of_two_arguments_have_their_rows_first():
+    op = zg.torch_op(sum_and_difference, (1,), ("total", "difference"), backward="auto")
+    x, y = torch.randn(2, 4, dtype=torch.float64)
+    rolled = torch.eye(4, dtype=torch.float64).roll(1, 0)
+    for output, sign in ((0, 1), (1, -1)):
+        first, second = torch.func.jacrev(lambda x, y: op(x, y, 4, BLOCK=4)[output].roll(1), argnums=(0, 1))(x, y)  # noqa: B023
+        assert torch.equal(first, rolled) and torch.equal(second, sign * rolled)
+    first = torch.func.jacrev(lambda x: op(x, y, 4, BLOCK=4)[0].roll(1))(x)
+    assert torch.equal(first, rolled)

@@ -162,3 +162,38 @@ def test_functions_with_wrong_keywords():
 
     with pytest.raises(zg.LaunchError, match=r"same\.apply: got an unexpected keyword argument 'y'"):
         same.apply(1, y=2)
+
+
+def test_sizes_of_grids_by_combination_of_macros():
+    from ziggurat.pytriton.tensor_kernels import sizes
+
+    assert sizes([5], ()) == [5, 1, 1] and sizes((5, 2), ()) == [5, 2, 1] and sizes([5, 2, 3], ()) == [5, 2, 3]
+    macros = (("SIZE", (2, 4)), ("TYPE", "float"), ("T", (1, 3)))
+    assert sizes(lambda opt: [8 // opt["SIZE"], opt["T"]], macros) == [4, 1, 1, 4, 3, 1, 2, 1, 1, 2, 3, 1]
+
+
+def test_arrays_of_a_call_are_of_one_library():
+    from ziggurat.pytriton.tensor_kernels import library_of
+
+    torch = pytest.importorskip("torch")
+    x, y = np.zeros(1), torch.zeros(1)
+    assert library_of([1, x, x, None]) == library_of([]) == library_of([triton.empty([1], zg.f32)]) == "numpy"
+    assert library_of([x, y, y]) == library_of([y, 3, x]) == "torch"
+    cupy = type("ndarray", (), {"__module__": "cupy._core", "shape": (1,), "dtype": x.dtype})()
+    assert library_of([x, cupy, cupy]) == "cupy"
+    with pytest.raises(zg.LaunchError, match="the arrays of a call must be of one library; got cupy and torch"):
+        library_of([cupy, y])
+    other = type("array", (), {"shape": (1,), "dtype": x.dtype})()
+    with pytest.raises(
+        zg.LaunchError, match="the arrays must be of PyTorch, JAX, TensorFlow, CuPy or NumPy; got array"
+    ):
+        library_of([other])
+
+
+def test_what_names_macros():
+    from ziggurat.pytriton.tensor_kernels import _checked
+
+    assert _checked({"A": 1}) == {"A": 1} and _checked({}) == {}
+    for wrong in ({"A": 1, 2: 3}, {2: 3, "A": 1}, [("A", 1)], 3):
+        with pytest.raises(zg.LaunchError, match="macros must be a dictionary of values by name"):
+            _checked(wrong)

@@ -748,7 +748,7 @@ def test_a_program_may_allow_plain_globals(monkeypatch):
 
 def test_parameters_say_what_they_are():
     @triton.jit(do_not_specialize=["b"], do_not_specialize_on_alignment=[0])
-    def keep(a, b: tl.const, c: tl.constexpr = 3, d: "tl.int64" = 4):  # noqa: UP037
+    def keep(a, b: tl.const, c: tl.constexpr = 3, d: "tl.int64" = 4):
         tl.store(a, c)
 
     facts = [(p.num, p.name, p.is_constexpr, p.is_const, p.has_default, p.annotation) for p in keep.params]

@@ -208,6 +208,8 @@ def test_types_and_divisibility_of_arguments():
     assert kinds(None, 1, False, False, True) == ("i32", None) and kinds(None, 16, False, False, True)[0] == "i32"
     x = np.zeros(16, np.float32)
     assert kinds(None, x, False, True, True)[0] == "*fp32" and kinds(None, x, True, True, True)[0] == "*kfp32"
+    assert kinds(None, 5, True, True, True) == ("i32", None)
+    assert kinds(None, (x, 5), True, True, True)[0] == ("*kfp32", "i32")
     assert kinds(None, (32, 5), False, True, True) == (("i32", "i32"), "D")
     assert (
         triton.runtime.jit.mangle_type(1) == "i32" and triton.runtime.jit.mangle_type(1, specialize=True) == "constexpr"
