@@ -207,3 +207,34 @@ def test_a_global_that_has_changed_is_an_error_at_the_launch():
             out_of(kernel)
     finally:
         globals()["CHANGING"] = tl.constexpr(1)
+
+
+@triton.jit
+def of_a_wrong_type(p, n, m):
+    tl.store(n, 1)
+
+
+@triton.jit
+def of_a_wrong_value(p, n, m):
+    tl.store(p + tl.arange(0, 12), 1)
+
+
+@triton.jit
+def of_an_operator(p, n, m):
+    tl.store(p, n // m)
+
+
+@triton.jit
+def of_an_assertion(p, n, m):
+    tl.static_assert(1 > 2, "never")
+
+
+@pytest.mark.parametrize(
+    ("kernel", "cause"),
+    [(of_a_wrong_type, TypeError), (of_a_wrong_value, ValueError), (of_an_operator, None), (of_an_assertion, None)],
+)
+def test_errors_of_calls_have_the_exception_that_triton_raises_as_their_cause(kernel, cause):
+    with pytest.raises(triton.CompilationError) as error_info:
+        kernel.triton(zg.ptr(zg.i32), zg.i32, zg.u32)
+    actual = error_info.value.__cause__
+    assert actual is None if cause is None else type(actual) is cause and str(actual) in str(error_info.value)
