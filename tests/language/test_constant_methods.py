@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import enum
+import types
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -60,11 +61,27 @@ def difference(a, b):
     return a - b
 
 
+def kind_of(x: Any) -> str:
+    return type(x).__name__
+
+
+def total(*numbers: Any, scale: Any = 1) -> int:
+    return sum(int(number) for number in numbers) * int(scale)
+
+
+def fails(x: Any) -> int:
+    raise RuntimeError("no value")
+
+
+host: Any = types.ModuleType("host")
+vars(host).update(kind_of=kind_of, total=total, fails=fails)
+
+
 @pytest.fixture
 def value_of(kernel):
     def value_of(expression: str, constant: Any, prefix: str = "tl") -> int:
         source = f"def f(out, n, C: {prefix}.constexpr):\n    {prefix}.store(out, {expression})"
-        test_kernel = kernel(source, zg.kernel if prefix == "zg" else triton.jit, tl=tl, NAME=NAME)
+        test_kernel = kernel(source, zg.kernel if prefix == "zg" else triton.jit, tl=tl, np=np, NAME=NAME, host=host)
         out = np.full(1, -9, np.int32)
         test_kernel[(1,)](out, 3, constant)
         return int(out[0])
@@ -110,6 +127,17 @@ def value_of(kernel):
         ("C.fields(3)", Pair(7, 8), 6),
         ("C.combine(n, 10)", Methods(difference, 1), -7),
         ("C.combine(b=n, a=10)", Methods(difference, 1), 7),
+        ("np.dtype(C).itemsize", tl.float16, 2),
+        ("np.iinfo(C).max", tl.int8, 127),
+        ("host.kind_of(C) == 'constexpr'", 3, 1),
+        ("host.kind_of(C) == 'constexpr'", "a", 1),
+        ("host.kind_of(C) == 'tuple'", (1, 2), 1),
+        ("host.kind_of(C) == 'dtype'", tl.float32, 1),
+        ("host.kind_of(C) == 'Pair'", Pair(1, 2), 1),
+        ("host.total(C, 2, scale=10)", 3, 50),
+        ("len(tuple(C))", (1, 2, 3), 3),
+        ("len(list(C))", (1, 2), 2),
+        ("len(tuple())", 0, 0),
         ("max(C, 0.5, -1.0) * 2", 0.25, 1),
         ("len(C.ljust(65536))", "a", 65536),
         ("len(C * 65536)", "a", 65536),
@@ -142,6 +170,14 @@ def test_values(value_of, expression: str, constant: Any, value: int):
         ("max(1.0, C)", -0.0, r"cannot compute max\(\): -0.0 is among the operands"),
         ("min(C, 1.0)", float("nan"), r"cannot compute min\(\): a NaN is among the operands"),
         ("max(1.0, C)", "a", "the operands must be numbers"),
+        ("host.fails(C)", 3, "'fails' raised RuntimeError: no value"),
+        ("host.total(C, n)", 3, "'total' is a function of the host, which must be called with constants; got int32"),
+        (
+            "host.total(C, scale=n)",
+            3,
+            "'total' is a function of the host, which must be called with constants; got int32",
+        ),
+        ("np.exp(n)", 3, r"'exp' is a function of the host.*got int32(.|\n)*write tl.exp"),
         ("C.ljust(65537)", "a", "'ljust' gives more than 65536 characters or items"),
         ("C.ljust(10**9)", "a", "'ljust' gives more than 65536 characters or items"),
         ("C.replace('a', 300 * 'b')", "a" * 300, "'replace' gives more than 65536 characters or items"),
