@@ -159,7 +159,7 @@ def _static_text(call: Typing, value: Type) -> Any:
     return f"{type_of(element_of(value))}[{sizes}]"
 
 
-def _printing(call: Typing, prefix: str, values: Sequence[Type], _hex: bool = False) -> Type:
+def _printing(call: Typing, prefix: str, values: Sequence[Type], *_: Any) -> Type:
     for value in values:
         if not is_number(value) and not is_pointer(value):
             raise KernelTypeError(say("{} prints numbers and pointers; got {}", call, describe(value)))

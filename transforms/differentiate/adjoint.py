@@ -224,9 +224,10 @@ class Reverse:
 
     def where(self, condition: Value, then: Value | float, otherwise: Value | float) -> Value:
         """`arith.select` between two adjoints, or an adjoint and a number."""
-        type_ = then.type if isinstance(then, Value) else otherwise.type if isinstance(otherwise, Value) else f32
+        adjoint = then if isinstance(then, Value) else otherwise
+        assert isinstance(adjoint, Value)
         branches = [
-            branch if isinstance(branch, Value) else self.constant(branch, type_) for branch in (then, otherwise)
+            branch if isinstance(branch, Value) else self.constant(branch, adjoint.type) for branch in (then, otherwise)
         ]
         return self.emit(arith.Select(condition, *branches))
 

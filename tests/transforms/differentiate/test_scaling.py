@@ -280,6 +280,9 @@ def kernel(x, out, n):
         "y = zg.div(zg.where(zg.less(a, 0.0), 0.0, e), total)",
         "y = zg.div(zg.exp(zg.where(zg.less(a, 0.0), zg.sub(a, top), -float('inf'))), total)",
         "y = zg.div(zg.add(e, 0.0), total)",
+        "y = zg.div(zg.add(0.0, e), total)",
+        "y = zg.mul(zg.exp(zg.add(1.0, zg.sub(a, top))), zg.exp(top))",
+        "y = zg.mul(zg.exp(zg.sub(1.0, top)), zg.exp(top))",
         # Other shapes.
         "y = zg.div(zg.trans(zg.trans(e)), total)",
         "y = zg.div(e, zg.reshape(zg.sum(e, axis=1), (16, 1)))",
@@ -300,6 +303,13 @@ def test_results_that_do_not_depend_on_the_maximum(lines):
     [
         "y = zg.add(e, zg.mul(top, 0.0))",
         "y = zg.add(e, 1.0)",
+        "y = zg.add(1.0, e)",
+        "y = zg.sub(1.0, e)",
+        "y = zg.add(a, e)",
+        "y = zg.add(e, top)",
+        "y = zg.add(top, e)",
+        "y = zg.mul(top, e)",
+        "y = zg.exp(zg.sub(1.0, zg.sub(a, top)))",
         "y = zg.add(zg.sub(a, top), zg.sub(a, top))",
         "y = zg.sub(zg.sub(a, top), zg.add(top, a))",
         "y = zg.mul(e, zg.exp(zg.neg(top)))",
