@@ -92,7 +92,7 @@ def mirror(kernel: Attribution, divisibility: Sequence[int] = (), checks_overflo
 class ModuleMirror:
     """The building of a module. `reserved` are the symbols of the kernel and the functions that it calls."""
 
-    def __init__(self, reserved: Collection[str], checks_overflow: bool = False) -> None:
+    def __init__(self, reserved: Collection[str], checks_overflow: bool) -> None:
         self.builder = Builder.root()
         self.checks_overflow = checks_overflow
         self.symbols: set[str] = set()

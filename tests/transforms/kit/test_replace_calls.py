@@ -97,3 +97,23 @@ def test_a_name_of_several_functions_is_refused():
     with pytest.raises(zg.BuildError, match="calls several functions of that name as 'activation'") as error:
         kit.replace_calls(model, "activation", lambda b, arguments: arguments[0])
     assert "activation_f32_f32" in str(error.value.hint)
+
+
+@zg.function
+def constant_first(N: zg.constexpr, x):
+    return zg.mul(x, 2.0)
+
+
+@pytest.mark.parametrize("number", [3, -3, 2.5, True, None, (1, 2)])
+def test_an_instance_may_begin_with_the_value_of_a_constexpr(number):
+    @zg.kernel
+    def apply_constant(out, x, N: zg.constexpr):
+        zg.store(out, constant_first(N, zg.load(x)))
+
+    model = apply_constant.triton(zg.ptr(zg.f32), zg.ptr(zg.f32), number)
+    changed = kit.replace_calls(model, "constant_first", lambda b, arguments: arguments[0])
+    x, out = np.ones(1, np.float32), np.zeros(1, np.float32)
+    zg.run(changed, 1, out, x)
+    assert out[0] == 1.0
+    with pytest.raises(zg.BuildError, match="calls no such function as 'constant'"):
+        kit.replace_calls(model, "constant", lambda b, arguments: arguments[0])
