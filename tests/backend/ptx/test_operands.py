@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import ziggurat as zg
-from ziggurat.backend.ptx.emitter import PtxEmitter, kernel_of
+from ziggurat.backend.ptx.emitter import EFFECT, PURE, PtxEmitter, kernel_of
 from ziggurat.backend.ptx.matrix import PackedOperand, operand_of
 from ziggurat.backend.ptx.tiles import Tiles, unit_of
 from ziggurat.backend.simulator.matrix_units import fragment_a, fragment_b
@@ -203,3 +203,23 @@ def test_reads_are_not_merged_across_writes() -> None:
     binary = twice.compile(zg.ptr(zg.i8), zg.ptr(zg.i32), target="sm_90a", num_warps=1)
     emission, copies = (binary.stages[stage].count("ldmatrix.sync") for stage in ("llvm", "ptx"))
     assert emission == copies > 0
+
+
+@pytest.mark.parametrize(
+    ("options", "assembly"),
+    [
+        ({"effect": PURE}, 'asm "op $0, $1;", "=r,l"'),
+        ({"effect": PURE, "early": True}, 'asm "op $0, $1;", "=&r,l"'),
+        ({"effect": PURE, "tied": True}, 'asm "op $0, $1;", "=r,0"'),
+        ({"effect": PURE, "constraints": ["=r", "n"]}, 'asm "op $0, $1;", "=r,n"'),
+        ({"effect": EFFECT}, 'asm sideeffect "op $0, $1;", "=r,l,~{memory}"'),
+        ({"effect": EFFECT, "mask": "%m"}, 'asm sideeffect "@$2 op $0, $1;", "=r,l,b,~{memory}"'),
+    ],
+)
+def test_constraints_of_assembly(options, assembly: str, emission) -> None:
+    emitter, _ = parameter(emission, "i64")
+    (result,) = emitter.asm(
+        ["i32"], "@mask op $0, $1;" if "mask" in options else "op $0, $1;", ("i64", "%p0"), **options
+    )
+    mask = ", i1 %m" if "mask" in options else ""
+    assert emitter.lines[-1].strip() == f"{result} = call i32 {assembly}(i64 %p0{mask}) {options['effect']}"
