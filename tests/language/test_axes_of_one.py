@@ -1,63 +1,15 @@
-"""Axes of size 1: tensors of one element are not scalars, in every call that moves axes."""
+"""Chains of calls that move axes, with axes of size 1: tensors of one element are not scalars."""
 
 from __future__ import annotations
 
 import numpy as np
-import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-
-ONES = ((1,), (1, 1), (1, 2), (2, 1), (1, 1, 2), (1, 2, 1), (2, 1, 1), (1, 4, 1, 2))
 
 
 def whole(shape: tuple[int, ...]) -> np.ndarray:
     """Two programs' rows of different numbers."""
     return (np.arange(2 * int(np.prod(shape)), dtype=np.int32) * 7 % 23 - 5).reshape(2, *shape)
-
-
-@pytest.mark.parametrize("shape", [shape for shape in ONES if shape[-1] == 2])
-def test_split_gives_tensors_of_one_element(shape, compute):
-    """The halves of (1, 2) have the shape (1,); only those of (2,) are scalars."""
-    x = whole(shape)
-    compute(
-        "a, b = zg.split(x)\nc = zg.sub(a, b)\nd = zg.join(b, a)",
-        {"x": x},
-        {"a": x[..., 0], "b": x[..., 1], "c": x[..., 0] - x[..., 1], "d": x[..., ::-1]},
-    )
-
-
-@pytest.mark.parametrize("shape", ONES)
-def test_single_elements_through_every_shape_call(shape, compute):
-    x = whole(shape)
-    flat = x.reshape(2, -1)
-    last = len(shape) - 1
-    compute(
-        f"""
-        joined = zg.join(x, zg.neg(x))
-        a, b = zg.split(joined)
-        both = zg.cat(x, x)
-        flat = zg.ravel(x)
-        turned = zg.permute(x, {tuple(reversed(range(len(shape))))})
-        wide = zg.expand(x, (0, -1))
-        four = zg.broadcast(zg.expand(x, 0), {(4, *shape)})
-        total = zg.sum(x)
-        kept = zg.max(x, {last}, keep_dims=True)
-        most, at = zg.min(x, 0, return_indices=True)
-        runs = zg.cumsum(x, {last})
-        order = zg.sort(x)
-        top = zg.topk(x, 1)
-        picked = zg.gather(x, zg.zeros(x.shape, zg.i32), {last})
-        """,
-        {"x": x},
-        {
-            "joined": np.stack([x, -x], -1), "a": x, "b": -x, "both": np.concatenate([x, x], 1), "flat": flat,
-            "turned": x.transpose(0, *range(len(shape), 0, -1)), "wide": x[:, None, ..., None],
-            "four": np.broadcast_to(x[:, None], (2, 4, *shape)), "total": flat.sum(1, dtype=np.int32),
-            "kept": x.max(-1, keepdims=True), "most": x.min(1), "at": x.argmin(1).astype(np.int32),
-            "runs": np.cumsum(x, -1, dtype=np.int32), "order": np.sort(x, -1), "top": x.max(-1, keepdims=True),
-            "picked": np.broadcast_to(x[..., :1], x.shape),
-        },
-    )  # fmt: skip
 
 
 @st.composite

@@ -161,40 +161,6 @@ def test_roundings(source, compute, sample, expected, rows, dtypes):
     compute("\n".join(lines), {"x": x}, results)
 
 
-@pytest.mark.parametrize("bits", (8, 16, 32, 64))
-def test_bitcasts(bits, compute, rows, dtypes, values):
-    names = [n for n, dtype in dtypes.items() if dtype.itemsize * 8 == bits and n != "i1"]
-    for source in names:
-        (x,) = rows(values(source))
-        body = "\n".join(
-            f"{target} = zg.bitcast(x, zg.{target})\nalso_{target} = zg.cast(x, zg.{target}, bitcast=True)"
-            for target in names
-        )
-        compute(body, {"x": x}, {f"{p}{target}": x.view(dtypes[target]) for target in names for p in ("", "also_")})
-
-
-def test_casts_of_constants_and_scalars(compute, dtypes):
-    x = np.array([3, -200], np.int32)
-    compute(
-        """
-        a = zg.cast(3, zg.i8)
-        b = zg.cast(2.75, zg.i32)
-        c = zg.cast(-1, zg.f8e5m2)
-        d = zg.cast(True, zg.f16)
-        e = zg.cast(x, zg.u8)
-        f = zg.cast(x, zg.bf16)
-        g = zg.cast(7, zg.i1)
-        h = zg.bitcast(1.0, zg.i32)
-        """,
-        {"x": x},
-        {
-            "a": np.array([3, 3], np.int8), "b": np.array([2, 2], np.int32), "c": np.array([-1, -1], dtypes["f8e5m2"]),
-            "d": np.array([1, 1], np.float16), "e": x.astype(np.uint8), "f": x.astype(dtypes["bf16"]),
-            "g": np.array([True, True]), "h": np.array([0x3F800000] * 2, np.int32),
-        },
-    )  # fmt: skip
-
-
 def test_pointers_go_through_integers(kernel, launch):
     move = kernel(
         """
