@@ -108,7 +108,7 @@ class FunctionAttributor(CallContext):
         self.report(self.func, error)  # Triton's place is the function.
 
     def joined(self, first: Type, second: Type) -> Type:
-        """The type of what two returns give. A path may end without a value; the result of the call is undefined there."""
+        """The type of what two returns give. A path may end without a value; the call gives any value there."""
         if NONE in (first, second):
             return second if first == NONE else first
         return join(first, second)
