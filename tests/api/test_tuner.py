@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 import ziggurat as zg
-from ziggurat.backend.cuda.cache import Records
+from ziggurat.backend.cuda.cache import Cache, Records
 from ziggurat.backend.cuda.driver import own_stream
 from ziggurat.codemodel.errors import KernelErrors, ResourceError
 from ziggurat.tuning import tuner as module
@@ -376,7 +376,7 @@ def test_what_takes_longer_at_least_is_not_measured(gpu, monkeypatch):
     of_one = {"MULTIPROCESSOR_COUNT": 1, "CLOCK_RATE": 1000}  # A microsecond a cycle.
     gpu.attributes |= {f"CU_DEVICE_ATTRIBUTE_{name}": number for name, number in of_one.items()}
     measured, names, times = [], [], {256: 40.0, 128: 5.0}
-    monkeypatch.setattr(module.Cache, "put", lambda cache, key, binary: names.append(binary))
+    monkeypatch.setattr(Cache, "put", lambda cache, key, binary: names.append(binary))
 
     def bench(tuner, run):
         run()
