@@ -56,6 +56,7 @@ def test_lines_of_the_kernel_and_their_reasons():
     resources, table = text.split("\n\n")
     assert resources.startswith("add for sm_90a: 4 warps, 0 bytes of shared memory, ")
     assert "CTAs per SM: 16, limited by " in resources
+    assert "cluster" not in text
     head = "line    read  written   used    bits  shared      flop  issued  MUFU"
     assert table.startswith(f"A CTA, without its loops:\n{head}\n")
     # The division of `cdiv`, a function of the language, counts for the line that calls it: 8 + 1 operations.

@@ -120,3 +120,10 @@ def test_a_text_that_is_not_python():
     with pytest.raises(zg.KernelSyntaxError, match="the source is not Python") as error:
         zg.kernel(source="def f(x)\n    pass")
     assert (error.value.location.line, error.value.location.column) == (1, 8)
+
+
+def test_the_place_of_what_is_not_python():
+    for text, line, column in (("x = 1\n\ny = )\n", 3, 4), ("x = 1\nx = \0", 1, 0), ("x =", 1, 3)):
+        with pytest.raises(zg.KernelSyntaxError) as error:
+            zg.kernel(source=text)
+        assert (error.value.location.line, error.value.location.column) == (line, column)

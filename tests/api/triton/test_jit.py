@@ -289,6 +289,7 @@ def test_sizes_that_constants_give_are_integers():
         for block in (2, tl.constexpr(2)):
             assert type(triton.cdiv(size, block)) is int and triton.cdiv(size, block) == 4
         assert type(triton.next_power_of_2(size)) is int and triton.next_power_of_2(size) == 8
+    assert [triton.next_power_of_2(size) for size in (-3, 0, 1, 2, 3, 64, 65)] == [0, 0, 1, 2, 4, 64, 128]
 
 
 def test_all_registers_are_256():
