@@ -73,3 +73,15 @@ def test_the_dispatcher_knows_the_parameters(kernel):
     ]
     assert dispatcher.parameters[0].default is MISSING and dispatcher.parameters[3].default == 32
     assert dispatcher.name == "shift"
+
+
+def test_components_of_tuples_have_names_of_their_own(fake):
+    """None is that of a parameter or of another component."""
+    from ziggurat.launches.gpu import GpuKernel
+
+    def both(pair, pair_0, pair_1_):
+        zg.store(pair_0, pair[0])
+        zg.store(pair_1_, pair[1][0])
+
+    own = GpuKernel(zg.kernel(both), ((None, (None, None)), None, None))
+    assert [p.name for p in own.parameters] == ["pair_0_", "pair_1", "pair_2", "pair_0", "pair_1_"]
