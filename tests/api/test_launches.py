@@ -77,7 +77,6 @@ def test_the_dispatcher_knows_the_parameters(kernel):
 
 def test_components_of_tuples_have_names_of_their_own(fake):
     """None is that of a parameter or of another component."""
-    from ziggurat.launches.gpu import GpuKernel
 
     def both(pair, pair_0, pair_1_):
         zg.store(pair_0, pair[0])
