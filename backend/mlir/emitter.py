@@ -243,7 +243,7 @@ class MlirEmitter:
         for key, cls in FACTS.items():
             for axis in range(rank):
                 name = names[cls, axis] = f"{self.name(parameter)}.{_FACT_NAMES[cls]}.{axis}"
-                lines.append(f"{name}: {mlir_type(cls.FACT)}{dictionary({key: f'{axis} : i32'})}")
+                lines.append(f"{name}: {mlir_type(cls.RESULT)}{dictionary({key: f'{axis} : i32'})}")
         return lines
 
     def parameters(self, block: Block) -> list[tuple[str, str]]:
