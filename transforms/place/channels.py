@@ -22,15 +22,22 @@ from itertools import dropwhile
 
 import attrs
 
-from ziggurat.codemodel.dialects import arith, scf, tt
+from ziggurat.codemodel.dialects import tt
 from ziggurat.codemodel.gpu import dialect as gpu
 from ziggurat.codemodel.gpu.scope import WarpScope, scope_of
 from ziggurat.codemodel.op import Op, OpResult, Value
 from ziggurat.codemodel.traits import Loop
 from ziggurat.transforms.place.barriers import Hazard
-from ziggurat.transforms.place.memory_flow import READERS, USERS, allocation, read_in_flight, slot_index, users_of
+from ziggurat.transforms.place.memory_flow import (
+    READERS,
+    USERS,
+    allocation,
+    read_in_flight,
+    runs,
+    slot_index,
+    users_of,
+)
 from ziggurat.transforms.place.multicast import Ranks
-from ziggurat.transforms.place.queries import constant_of
 
 
 @attrs.frozen
@@ -240,17 +247,6 @@ class ChannelProof:
                 self._note(op, op, "acquire")
             state = attrs.evolve(state, filled=(*state.filled, ring))
         return state
-
-
-def runs(loop: Op) -> bool:
-    """Whether a loop is known to have an iteration: it stands in a branch that tests for it."""
-    owner = loop.parent_op
-    if not isinstance(loop, scf.For) or not isinstance(owner, scf.If) or loop.parent is not owner.then.entry:
-        return False
-    test, step = owner.condition.op, constant_of(loop.step)
-    if not isinstance(test, arith.CmpI) or not isinstance(step, int) or test.operands != (loop.start, loop.stop):
-        return False
-    return test.predicate is (arith.IntPredicate.SLT if step > 0 else arith.IntPredicate.SGT)
 
 
 def proofs_of(module: Op) -> dict[Value, ChannelProof]:

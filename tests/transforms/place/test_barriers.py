@@ -179,7 +179,8 @@ def test_copies_that_are_waited_for() -> None:
         %1 : {COLUMNS} = gpu.local_load %a;"""
     placed_exactly(kernel(lines), 1)
     early = lines.replace("gpu.async_wait @0;", "gpu.barrier;")
-    assert [h.missing for h in hazards(kernel(early))] == ["wait"]
+    kinds = [(h.missing, type(h.second)) for h in hazards(kernel(early))]
+    assert kinds == [("wait", gpu.LocalLoad), ("wait", gpu.AsyncCopy)]  # The other at the kernel's end.
 
 
 # TMA.
@@ -220,7 +221,7 @@ def missing(model: Op) -> set[tuple[str, type[Op], type[Op]]]:
 
 def test_mbarriers_are_initialised_before_a_barrier() -> None:
     """Other threads must not wait for an mbarrier before that, nor reuse its memory before it is invalidated."""
-    early = f"{BLOCK} {PHASE}"
+    early = f"{BLOCK} {PHASE} gpu.mbarrier_expect %m %yes @bytes=0;"
     assert missing(tma_kernel(f"{early} {WAIT}")) == {("barrier", gpu.MbarrierInit, gpu.MbarrierWait)}
     placed_exactly(tma_kernel(f"{early} {WAIT} gpu.mbarrier_inval %m;"), 2)
 

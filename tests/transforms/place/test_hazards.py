@@ -7,6 +7,7 @@ from functools import cache
 
 import pytest
 from asynchronous_kernels import F16, I32, KERNELS, by_pointers
+from pass_cases import CASES
 
 import ziggurat as zg
 from ziggurat.codemodel.errors import InternalError
@@ -14,11 +15,13 @@ from ziggurat.codemodel.gpu import dialect as gpu
 from ziggurat.codemodel.gpu.options import CompileOptions
 from ziggurat.codemodel.op import Op, Value
 from ziggurat.codemodel.text.parser import parse
+from ziggurat.codemodel.traits import Loop
 from ziggurat.codemodel.transform import DROP, Outcome, Rewriter, transform
 from ziggurat.codemodel.verify import verify
 from ziggurat.transforms.place import gpu_passes
 from ziggurat.transforms.place.gpu_passes import place
 from ziggurat.transforms.place.hazards import hazards, used_too_early
+from ziggurat.transforms.place.memory_flow import allocation, interval
 
 # The ops that order others, without those that `lower_channels` derives from a proof (test_channels.py).
 ORDERING = (gpu.TmaStoreWait, gpu.Barrier, gpu.FenceAsync)
@@ -45,6 +48,67 @@ def test_every_op_that_orders_others_is_needed(name: str, stages: int) -> None:
     closing = name.endswith("turned") and stages == 2
     missed = [bool(hazards(replaced(module, op, lambda _, operands: DROP))) for op in ordering]
     assert missed.count(False) <= closing, [op for op, actual in zip(ordering, missed, strict=True) if not actual]
+
+
+SYNCHRONISING = (
+    gpu.Barrier, gpu.FenceAsync, gpu.AsyncCommit, gpu.AsyncWait, gpu.TmaStoreWait, gpu.WgmmaWait, gpu.MbarrierInit,
+    gpu.MbarrierInval, gpu.MbarrierExpect, gpu.MbarrierArrive, gpu.MbarrierWait, gpu.ClusterArrive, gpu.ClusterWait,
+)  # fmt: skip
+
+
+def harmless(op: Op) -> str | None:
+    """The reason why a model without this op orders as much as the model with it."""
+    assert op.parent is not None
+    ops = op.parent.ops
+    at = ops.index(op)
+    if isinstance(op, gpu.WgmmaWait):
+        before = ops[at - 1]
+        accumulates = all(isinstance(user, gpu.Wgmma) and user.c is op.result for user in op.result.uses)
+        if isinstance(before, gpu.WgmmaWait) and before.pending <= op.pending and accumulates:
+            return "the wait before it is for as many groups"
+    if isinstance(op, gpu.FenceAsync):
+        later = (other for other in ops[at + 1 :] if isinstance(other, gpu.FenceAsync | gpu.Wgmma | gpu.TmaStore))
+        if isinstance(next(later, None), gpu.FenceAsync):
+            return "another fence stands before the matrix units and TMA read"
+    if isinstance(op, gpu.MbarrierInval):
+        start, end = interval(op.buffer)
+        others = [other.result for other in op.root().walk() if isinstance(other, gpu.LocalAlloc)]
+        others = [interval(other) for other in others if other is not allocation(op.buffer)]
+        in_loop = any(isinstance(outer, Loop) for outer in op.path())
+        if not in_loop and not any(start < last and first < end for first, last in others):
+            return "nothing else uses the memory of the mbarriers"
+    return None
+
+
+# The kernel, and the ops whose removal is harmless.
+COMPLETE: dict[str, dict[str, int]] = {
+    "grouped matmul, sm_80": {},
+    "in flight: pointers, mma": {},
+    "in flight: pointers, wgmma": {},
+    "attention, roles": {"gpu.mbarrier_inval": 1},
+    "softmax by blocks, sm_80": {},
+    "gathered products, sm_90a": {"gpu.fence_async": 1},
+    "grouped descriptors, roles": {},
+    "in flight: attention": {"gpu.wgmma_wait": 1},
+    "multicast": {},
+    "clusters: centred": {},
+}
+
+
+@pytest.mark.filterwarnings("ignore::ziggurat.ZigguratWarning")
+@pytest.mark.parametrize("name", COMPLETE)
+def test_each_synchronising_op_is_missed(name: str) -> None:
+    case = CASES[name]()
+    module = place(case.model, case.options)
+    assert hazards(module) == []
+    without: dict[str, int] = {}
+    for op in (op for op in module.walk() if isinstance(op, SYNCHRONISING)):
+        keep = [op.value] if isinstance(op, gpu.WgmmaWait) else []
+        changed = replaced(module, op, lambda _, operands, keep=keep: operands[0] if keep else DROP)
+        if not hazards(changed):
+            assert harmless(op), op
+            without[op.NAME] = without.get(op.NAME, 0) + 1
+    assert without == COMPLETE[name]
 
 
 # Tensor maps that the kernel makes.
