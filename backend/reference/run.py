@@ -53,6 +53,7 @@ def run(
     tolerant: bool = False,
     batch: int | None = None,
     loop_limit: int = LOOP_LIMIT,
+    persistent_ctas: int = PERSISTENT_CTAS,
 ) -> None:
     """Run the kernel `symbol` of a module, or a lone `tt.func`, once for each program of a grid of 1 to 3 axes.
 
@@ -63,7 +64,7 @@ def run(
     `TensorDescriptor` of one, or a number. The arrays are changed in place. The result is that of running the programs
     one after the other, the first axis of the grid counting fastest; up to `batch` programs run together where no two
     of them touch the same memory. `names` are the parameters' in messages. A loop that does not count may have
-    `loop_limit` iterations.
+    `loop_limit` iterations. A kernel whose CTAs run several programs each has at most `persistent_ctas` CTAs.
 
     In `strict` mode a program must not depend on undefined elements (`marks`), its accesses of one element must have a
     barrier between them where a GPU needs one (`memory`), and its hints and assumptions must hold,
@@ -81,7 +82,7 @@ def run(
         raise LaunchError(f"a grid must have at most {MAX_SIZE} programs; {grid} has {x * y * z}")
     arrays, values = values_of_parameters(kernel, arguments, names, whole if tolerant else _itself, (x, y, z))
     if isinstance(kernel, tt.Func) and any(part.startswith(GRID) for part in kernel.parts):
-        x, y, z = min(PERSISTENT_CTAS, x * y * z), 1, 1
+        x, y, z = min(persistent_ctas, x * y * z), 1, 1
     memory = Memory(arrays, (x, y, z), tolerant)
     if strict:
         memory.leave_out_read(kernel)

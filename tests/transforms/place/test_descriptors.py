@@ -129,7 +129,7 @@ def test_a_kernel_takes_the_parts_of_a_descriptor(padding: Padding) -> None:
     assert func.divisibility == (1, 16, 1, 4, 4, 1)
     assert func.parts == ("0", "1.base", "1.shape0", "1.shape1", "1.stride0", "2")
     x, y = np.arange(12, dtype=np.float32).reshape(3, 4), np.zeros(8, np.float32)
-    run(result, None, (1,), [2, x, 3, 4, 4, y])
+    run(result, None, (1,), [2, zg.TensorDescriptor(x, (2, 4)), y])
     outside = np.nan if padding is Padding.NAN else 0
     np.testing.assert_array_equal(y, [10, 11, outside, outside, *[outside] * 4])
 
@@ -163,7 +163,7 @@ def test_a_block_is_combined_with_memory_by_atomics() -> None:
     (atomic,) = (op for op in result.walk() if isinstance(op, tt.AtomicRMW))
     assert (atomic.kind, atomic.sem) == (tt.AtomicKind.FADD, tt.MemSemantic.RELAXED) and atomic.mask is not None
     x, y = np.arange(12, dtype=np.float32).reshape(3, 4), np.zeros(8, np.float32)
-    run(result, None, (1,), [2, x, 3, 4, 4, y])
+    run(result, None, (1,), [2, zg.TensorDescriptor(x, (2, 4)), y])
     np.testing.assert_array_equal(x, [[0, 1, 2, 3], [4, 5, 6, 7], [8, 9, 20, 22]])
 
 

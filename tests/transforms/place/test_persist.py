@@ -96,10 +96,7 @@ def test_the_model_before_and_after(sizes: tuple[int, int, int], grid: tuple[int
         for model in (before, after):
             arrays = matrices(m, n, k)
             inputs = arguments(m, n, k, arrays)
-            if model is after:
-                run(model, None, (min(ctas, grid[0] * grid[1] * grid[2]),), [*inputs, *grid])
-            else:
-                run(model, None, grid, inputs)
+            run(model, None, grid, inputs, persistent_ctas=ctas)
             results.append(arrays[2])
         np.testing.assert_array_equal(*results)
 
@@ -108,7 +105,7 @@ def test_an_empty_grid_stores_nothing() -> None:
     _, after = models(types())
     arrays = matrices(64, 64, 64)
     copies = arrays[2].copy()
-    run(after, None, (4,), [*arguments(64, 64, 64, arrays), 3, 0, 1])
+    run(after, None, (3, 0, 1), arguments(64, 64, 64, arrays))
     np.testing.assert_array_equal(arrays[2], copies)
 
 
