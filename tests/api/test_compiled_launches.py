@@ -230,3 +230,13 @@ def test_arrays_on_two_devices_are_refused(driver, compiled):
     with pytest.raises(zg.LaunchError, match="on several devices: 'x_ptr' on 0, "):
         compiled[(1,)](DeviceArray(0x1000, (64,), zg.f32, 0), far, 16, 1.0)
     assert not driver.launches
+
+
+def test_a_launch_waits_only_if_it_is_checked(driver, compiled, monkeypatch):
+    waits = []
+    original = driver.cuCtxSynchronize
+    monkeypatch.setattr(driver, "cuCtxSynchronize", lambda: waits.append(1) or original())
+    compiled[(1,)](array(0x1000), array(0x2000), 16, 1.0)
+    assert not waits
+    compiled[(1,)](array(0x1000), array(0x2000), 16, 1.0, check=True)
+    assert waits == [1]

@@ -238,3 +238,14 @@ def test_jacobians_of_two_arguments_have_their_rows_first():
         assert torch.equal(first, rolled) and torch.equal(second, sign * rolled)
     first = torch.func.jacrev(lambda x: op(x, y, 4, BLOCK=4)[0].roll(1))(x)
     assert torch.equal(first, rolled)
+
+
+@zg.kernel
+def signs(x, out):
+    zg.store(out, zg.cast(zg.less(0.0, zg.load(x)), zg.i32))
+
+
+def test_integers_that_are_written_lose_no_derivative():
+    out = torch.zeros(1, dtype=torch.int32)
+    zg.torch_op(signs, (1,))(torch.ones(1, requires_grad=True), out)
+    assert out.tolist() == [1]
