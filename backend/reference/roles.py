@@ -163,8 +163,10 @@ class _ChannelSlots:
 
 def _role_of(op: Op) -> Body | None:
     """The role that an op stands in; None outside of roles."""
-    pairs = itertools.pairwise(op.path())
-    return next((inner.parent.parent for inner, outer in pairs if isinstance(outer, gpu.WarpSpecialize)), None)
+    for inner, outer in itertools.pairwise(op.path()):
+        if isinstance(outer, gpu.WarpSpecialize) and inner.parent is not None:
+            return inner.parent.parent
+    return None
 
 
 @triton.of(gpu.Channel)

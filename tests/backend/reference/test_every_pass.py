@@ -36,13 +36,16 @@ def test_every_pass_keeps_the_results(name: str) -> None:
     assert difference(arrays, results(kernel.model, kernel), 0), "the kernel writes nothing"
 
 
-@pytest.mark.parametrize("seed", [*range(0, 14, 2), *range(1, 14, 2)])
-def test_generated_kernels(seed: int) -> None:
-    try:
-        fault = fault_of(seed)
-    except zg.KernelRuntimeError:
-        pytest.skip("the kernel itself fails, as by an index out of bounds")
-    assert fault is None
+@pytest.mark.parametrize("first", range(0, 60, 20))
+def test_generated_kernels(first: int) -> None:
+    complete = 0
+    for seed in range(first, first + 20):
+        try:
+            assert fault_of(seed) is None, seed
+            complete += 1
+        except zg.KernelRuntimeError:
+            pass  # The kernel itself fails, as by an index out of bounds.
+    assert complete > 10
 
 
 # Wrong passes are found, with their names.

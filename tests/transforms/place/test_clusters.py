@@ -57,7 +57,11 @@ def without(kind: type[Op]) -> Callable[[Rewriter, Op, tuple[Value, ...]], Outco
 
 @pytest.mark.parametrize(
     ("kind", "missing"),
-    [(gpu.ClusterWait, {"wait for the other CTAs"}), (gpu.MbarrierWait, {"wait", "wait for its phases"}), (gpu.Barrier, {"barrier"})],
+    [
+        (gpu.ClusterWait, {"wait for the other CTAs"}),
+        (gpu.MbarrierWait, {"wait", "wait for its phases"}),
+        (gpu.Barrier, {"barrier"}),
+    ],
 )
 def test_hazards(kind: type[Op], missing: set[str]) -> None:
     model = placed("normalised")
