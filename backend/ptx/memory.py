@@ -15,6 +15,7 @@ from ziggurat.backend.ptx.shuffles import shared_out
 from ziggurat.codemodel.dialects import tt
 from ziggurat.codemodel.dialects.tt import CacheModifier, EvictionPolicy
 from ziggurat.codemodel.types import ScalarType, TensorType
+from ziggurat.transforms.place.queries import registers_alike
 
 
 def _modifiers(op: tt.Load | tt.Store) -> str:
@@ -50,9 +51,13 @@ def _load(emitter: PtxEmitter, op: tt.Load) -> Emitted:
     type_, scalar = op.ptr.type, tt.pointee_of(op, op.ptr)
     # Another program may write between two reads of a volatile scalar, and send two threads into different branches.
     by_one = op.volatile and not isinstance(type_, TensorType)
+    alike = registers_alike(type_, op.runs) if isinstance(type_, TensorType) and op.runs else 0
     values: dict[int, str] = {}
     for first in emitter.layout(type_).unique_registers:
         if first in values:
+            continue
+        if first & alike:
+            values[first] = values[first & ~alike]
             continue
         group = range(first, first + op.width)
         address, mask = emitter.at(op.ptr, first), emitter.mask(op.mask, first)

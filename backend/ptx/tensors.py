@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import math
-
 from ziggurat.backend.ptx.emitter import EFFECT, EFFECT_OF_THREAD, Emitted, PtxEmitter, emits, kernel_of, spread
 from ziggurat.backend.ptx.routines import llvm_type
 from ziggurat.codemodel import layout as layouts
@@ -13,7 +11,7 @@ from ziggurat.codemodel.gpu import dialect as gpu
 from ziggurat.codemodel.layout import Layout
 from ziggurat.codemodel.op import Op
 from ziggurat.codemodel.types import TensorType
-from ziggurat.transforms.place.queries import layout_of, tensor_of
+from ziggurat.transforms.place.queries import layout_of, registers_alike, tensor_of
 
 _REGISTERS: dict[type[Op], str] = {tt.GetProgramId: "ctaid", tt.GetNumPrograms: "nctaid"}
 
@@ -146,13 +144,8 @@ def _max_constancy(emitter: PtxEmitter, op: tt.MaxConstancy) -> Emitted:
     type_ = op.value.type
     if not isinstance(type_, TensorType):
         return emitter.values[op.value]
-    layout, inside = layout_of(type_), 0
-    for axis, (run, size) in enumerate(zip(op.values, type_.shape, strict=True)):
-        # Runs begin at multiples of the largest power of two in them.
-        inside |= (min(run & -run, size) - 1) << layouts.bits_of(math.prod(type_.shape[axis + 1 :]))
-    same = sum(1 << bit for bit, basis in enumerate(layout.registers) if not basis & ~inside)
-    values = emitter.tensor(op.value)
-    return [values[register & ~same] for register in range(layout.num_registers)]
+    alike, values = registers_alike(type_, op.values), emitter.tensor(op.value)
+    return [values[register & ~alike] for register in range(layout_of(type_).num_registers)]
 
 
 @emits(tt.Assume)

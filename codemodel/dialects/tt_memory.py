@@ -156,7 +156,8 @@ class Load(Op, traits.MemoryRead, name="tt.load"):
     """Read what the pointers point to; where the mask is false nothing is read and the element is `other`.
 
     Without `other` such an element has no defined value. In a GPU model, `width` is the number of consecutive
-    registers whose pointers are adjacent, aligned together, and masked together.
+    registers whose pointers are adjacent, aligned together, and masked together. Along each axis, aligned runs of
+    `runs` elements have one pointer, one mask and one `other`: a thread reads once for those of a run.
     """
 
     ptr: Value = operand()
@@ -166,6 +167,7 @@ class Load(Op, traits.MemoryRead, name="tt.load"):
     eviction: EvictionPolicy = attribute(EvictionPolicy, default=EvictionPolicy.NORMAL)
     volatile: bool = attribute(bool, default=False)
     width: int = attribute(int, default=1)
+    runs: tuple[int, ...] = attribute([int], default=())
 
     def infer_type(self) -> Type:
         return with_element(self.ptr.type, pointee_of(self, self.ptr))

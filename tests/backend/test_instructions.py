@@ -39,9 +39,11 @@ GPU = [
 
 
 def counted(text: str) -> str:
-    """Each instruction with how often it occurs, in the order of the text of the instruction."""
+    """Each instruction with how often it occurs, in the order of the text of the instruction; no metadata."""
     lines = (
-        re.sub(r"^[\w.$-]+:$", "", re.sub(r"(?<![\w@])%[\w.$-]+", "%", line.strip())) for line in text.splitlines()
+        re.sub(r"^[\w.$-]+:$", "", re.sub(r"(?<![\w@])%[\w.$-]+", "%", line.strip()))
+        for line in text.splitlines()
+        if not line.startswith("!")
     )
     return "\n".join(f"{count:4} {line}" for line, count in sorted(Counter(filter(None, lines)).items()))
 

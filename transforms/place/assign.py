@@ -181,6 +181,8 @@ class _Rebuilding:
         type_ = packed([with_layout(type_, layout) for type_, layout in zip(types, layouts, strict=True)])
         if isinstance(op, tt.Load | tt.Store | tt.AtomicRMW) and isinstance(op.ptr.type, TensorType):
             attributes = {**op.attributes, "width": self.plan.accesses.width(op, required[0])}
+            if isinstance(op, tt.Load) and (runs := self.plan.accesses.runs(op)):
+                attributes["runs"] = runs
             new = op.SPEC.make(operands, (), attributes, (), type_)
         else:
             inners = [builder.nested([p.type for p in body.parameters], body.yield_type) for body in op.bodies]
@@ -189,11 +191,15 @@ class _Rebuilding:
         return self._in_runs(builder, op, builder.add(new, op.location))
 
     def _in_runs(self, builder: Builder, op: Op, value: Value) -> Value:
-        """A comparison, with a hint on its runs of equal results: a thread then computes one for all of a run.
+        """A comparison or a quotient, with a hint on its runs of equal results: a thread computes one for all of a run.
 
         Masks of accesses get no hint: an access looks at the mask of the first of its neighbours.
         """
-        if not isinstance(op, arith.CmpI) or not isinstance(value.type, TensorType) or _only_masks(op.result):
+        if (
+            not isinstance(op, arith.CmpI | arith.DivSI | arith.DivUI)
+            or not isinstance(value.type, TensorType)
+            or _only_masks(op.result)
+        ):
             return value
         constancy = self.plan.accesses.info(op.result).constancy
         if all(run == 1 for run in constancy):

@@ -54,6 +54,7 @@ from ziggurat.transforms.place.queries import (
     is_shaping,
     layout_of,
     operand_layouts,
+    registers_alike,
     shared_of,
     tensor_of,
 )
@@ -259,8 +260,10 @@ class _Costs:
         useful, sectors, requested, count = size, SECTOR, SECTOR, 1.0
         if isinstance(op.ptr.type, TensorType):
             layout = layout_of(op.ptr.type)
-            useful, count = op.ptr.type.numel * size, _unique(op.ptr.type) / width
-            sectors, requested = (SECTOR * count for count in self.sectors.of(op.ptr, layout, width))
+            registers = _registers_accessed(op, op.ptr.type)
+            useful, count = op.ptr.type.numel * size, (1 << sum(map(bool, registers))) / width
+            accessed = Layout(registers, layout.lanes, layout.warps)
+            sectors, requested = (SECTOR * count for count in self.sectors.of(op.ptr, accessed, width))
             reasons += self._why_narrow(op, layout, width, size)
             if requested > sectors:
                 times = requested // sectors
@@ -299,6 +302,8 @@ class _Costs:
         most = MAX_BYTES // size
         if width >= most or not isinstance(op, tt.Load | tt.Store | gpu.AsyncCopy):
             return
+        if isinstance(op, tt.Load) and op.runs:
+            return  # Neighbours have one address, which is read once.
         type_, info, threads = tensor_of(op.ptr), self.accesses.info(op.ptr), 32 * self.warps
         axis = self.accesses.order(op)[0]
         mask = most if op.mask is None else self.accesses.info(op.mask).constancy[axis]
@@ -570,7 +575,7 @@ def _needed(
         for op in reversed(ops):
             known_bases: dict[int, Sequence[int]] = {}
             if isinstance(op, tt.Load | tt.Store | gpu.AsyncCopy) and isinstance(op.ptr.type, TensorType):
-                first = layout_of(op.ptr.type).registers[bits_of(op.width) :]
+                first = _registers_accessed(op, op.ptr.type)[bits_of(op.width) :]
                 known_bases = {at: first for at, value in enumerate(op.operands) if value in (op.ptr, op.mask)}
             elif is_computable(op) and isinstance(op.result.type, TensorType):
                 layout = Layout(needs.get((op.result, 0), ()), (0,) * LANE_BITS, ())
@@ -603,6 +608,12 @@ def _source(op: Op) -> str:
 def _spread(axes: Sequence[tuple[int, int]], mask: int) -> int:
     """The bits of the axes of a broadcast tensor, of those whose bits in the narrow one are in a mask."""
     return sum(wide for narrow, wide in axes if mask & narrow)
+
+
+def _registers_accessed(op: Access, type_: TensorType) -> tuple[int, ...]:
+    """The register bases of the elements that a thread accesses: of each run with one pointer, the first."""
+    alike = registers_alike(type_, op.runs) if isinstance(op, tt.Load) and op.runs else 0
+    return tuple(basis for bit, basis in enumerate(layout_of(type_).registers) if not alike >> bit & 1)
 
 
 def _unique(type_: Type) -> int:

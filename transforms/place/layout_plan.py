@@ -141,6 +141,12 @@ class Accesses:
                 count //= 2
         return best
 
+    def runs(self, op: tt.Load) -> tuple[int, ...]:
+        """The lengths of runs of elements that one read gives, along each axis; empty where none is longer than one."""
+        infos = [self.info(value) for value in op.operands]
+        runs = tuple(map(min, *(info.constancy for info in infos))) if len(infos) > 1 else infos[0].constancy
+        return runs if max(runs) > 1 and not op.volatile else ()
+
     def traffic(self, op: Access, layout: Layout) -> int:
         """The number of sectors that all warps move, as far as it is known which elements are neighbours."""
         same = self._same(op)

@@ -9,7 +9,7 @@ from ziggurat.codemodel.builder import Builder
 from ziggurat.codemodel.dialects import arith, core, tt
 from ziggurat.codemodel.errors import InternalError
 from ziggurat.codemodel.gpu import dialect as gpu
-from ziggurat.codemodel.layout import Layout
+from ziggurat.codemodel.layout import Layout, bits_of
 from ziggurat.codemodel.op import Block, Op, OpResult, Value
 from ziggurat.codemodel.types import (
     DescriptorType,
@@ -55,6 +55,15 @@ def layout_of(type_: Type) -> Layout:
     """The layout of a tensor type of a GPU model."""
     assert isinstance(type_, TensorType) and type_.layout is not None, f"{type_} has no layout"
     return type_.layout
+
+
+def registers_alike(type_: TensorType, runs: Sequence[int]) -> int:
+    """The bits of a register's number that choose an element of a run; along each axis, runs have these lengths."""
+    inside = 0
+    for axis, (run, size) in enumerate(zip(runs, type_.shape, strict=True)):
+        # Runs begin at multiples of the largest power of two in them.
+        inside |= (min(run & -run, size) - 1) << bits_of(math.prod(type_.shape[axis + 1 :]))
+    return sum(1 << bit for bit, basis in enumerate(layout_of(type_).registers) if not basis & ~inside)
 
 
 def with_layout(type_: Type, layout: Layout | None) -> Type:
