@@ -90,7 +90,7 @@ def passes_by_name(options: CompileOptions) -> dict[str, Pass]:
     from ziggurat.transforms import simplify
     from ziggurat.transforms.cpu.cpu_passes import LOWER
     from ziggurat.transforms.early_exits import early_exits
-    from ziggurat.transforms.place.gpu_passes import PHASES, place
+    from ziggurat.transforms.gpu.gpu_passes import PHASES, place
 
     functions = (early_exits, *simplify.SIMPLIFY, simplify.lower_structured, simplify.remove_unused, simplify.simplify)
     by_name: dict[str, Pass] = {function.__name__: function for function in functions}

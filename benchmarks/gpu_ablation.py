@@ -47,11 +47,12 @@ import ziggurat as zg
 from ziggurat.backend.ptx import pairs, reductions
 from ziggurat.backend.ptx.sass import assembled, disassembled, tool
 from ziggurat.codemodel.dialects import tt
-from ziggurat.transforms.place import gpu_passes, specialize
-from ziggurat.transforms.place.cost import cost_of
-from ziggurat.transforms.place.divide import whole
-from ziggurat.transforms.place.grid_cost import Launch, work_of_grid
-from ziggurat.transforms.place.tma import tma_accesses
+from ziggurat.transforms.cost.cost import cost_of
+from ziggurat.transforms.cost.grid_cost import Launch, work_of_grid
+from ziggurat.transforms.gpu import gpu_passes
+from ziggurat.transforms.gpu.tma import tma_accesses
+from ziggurat.transforms.schedule import specialize
+from ziggurat.transforms.schedule.divide import whole
 
 TARGET = "sm_90a"
 TIMES = Path(__file__).resolve().parents[1] / "benchmarks/results/gpu-ablation.json"

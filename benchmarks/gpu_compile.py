@@ -119,13 +119,13 @@ def child_parts(kernel: str) -> dict[str, float]:
     from ziggurat.backend.ptx import assemble as assembly
     from ziggurat.codemodel.gpu.options import CompileOptions
     from ziggurat.compiler.pipeline import compile_model
-    from ziggurat.transforms.place.gpu_passes import place
+    from ziggurat.transforms.gpu.gpu_passes import place
 
     part("import the lower half")
     warps = 4 if kernel == "add" else 8
     placed_model = place(model, CompileOptions("sm_90a", warps, 3))
     part("placing: GPU model")
-    from ziggurat.backend.llvm import llvm
+    from ziggurat.backend.llvm.binding import llvm
 
     llvm()
     part("import llvmlite")

@@ -15,7 +15,7 @@ from ziggurat.codemodel.gpu.options import LAUNCH_ONLY, CompileOptions
 from ziggurat.codemodel.gpu.targets import TARGETS
 from ziggurat.kernels.arguments import bind
 from ziggurat.kernels.kernel import Kernel
-from ziggurat.transforms.place.gpu_passes import place
+from ziggurat.transforms.gpu.gpu_passes import place
 
 pytest.importorskip("torch")
 

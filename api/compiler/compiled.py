@@ -123,7 +123,7 @@ class Compiled:
 
         The tuple is empty if a GPU model was compiled."""
         self._require_gpu("passes")
-        from ziggurat.transforms.place.gpu_passes import place
+        from ziggurat.transforms.gpu.gpu_passes import place
 
         snapshots: list[Snapshot] = []
         if "triton" in self.stages:

@@ -151,12 +151,12 @@ def compile_model(
     stages: dict[str, Any] = {} if python is None else {"python": python}
     with compiling, no_faults("compiling", lambda: model, name or "the model"):
         # These imports are under the lock, too: see `compiling`.
-        from ziggurat.backend.elementwise import RULES
+        from ziggurat.backend.llvm.elementwise import RULES
         from ziggurat.backend.ptx.assemble import assemble
         from ziggurat.backend.ptx.emitter import EMITTERS
-        from ziggurat.transforms.place.gpu_passes import place
-        from ziggurat.transforms.place.persist import is_persistent
-        from ziggurat.transforms.place.pressure import warn_of_registers
+        from ziggurat.transforms.cost.pressure import warn_of_registers
+        from ziggurat.transforms.gpu.gpu_passes import place
+        from ziggurat.transforms.tiles.persist import is_persistent
 
         demand(model, {"backend.elementwise.RULES": RULES, "backend.ptx.emitter.EMITTERS": EMITTERS})
         stages |= {} if isinstance(model, gpu.Module) else {"triton": model}

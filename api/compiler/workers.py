@@ -34,7 +34,7 @@ from ziggurat.codemodel.text.writer import to_text
 
 if TYPE_CHECKING:
     from ziggurat.backend.ptx.assemble import Assembly
-    from ziggurat.transforms.place.grid_cost import Launch
+    from ziggurat.transforms.cost.grid_cost import Launch
 
 # The start of a process takes as long as about three compilations: processes that are running wait for more of them.
 _JOBS_A_PROCESS = 3
@@ -67,8 +67,8 @@ class Job:
         """
         from ziggurat.backend.ptx.assemble import assemble
         from ziggurat.compiler.pipeline import compile_model
-        from ziggurat.transforms.place.bounds import least_cycles
-        from ziggurat.transforms.place.pressure import check_registers
+        from ziggurat.transforms.cost.bounds import least_cycles
+        from ziggurat.transforms.cost.pressure import check_registers
 
         if isinstance(self.model, gpu.Module):
             begin("LLVM")

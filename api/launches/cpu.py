@@ -17,7 +17,7 @@ from ziggurat.backend.launch import checks
 from ziggurat.backend.launch.arrays import as_array, is_array, read_array
 from ziggurat.backend.launch.grids import MAX_SIZE, computed_grid, is_exact, padded, sizes_of
 from ziggurat.backend.launch.regions import NO_AXIS, known_stride
-from ziggurat.backend.llvm import has_llvm
+from ziggurat.backend.llvm.binding import has_llvm
 from ziggurat.boundary import no_faults, public
 from ziggurat.codemodel.errors import LaunchError, ZigguratError, warn
 from ziggurat.codemodel.op import Op

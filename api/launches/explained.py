@@ -18,8 +18,8 @@ from ziggurat.compiler.explanation import explanation
 from ziggurat.kernels.arguments import bind, is_tuple_of_arguments
 from ziggurat.launches.gpu import numbers_of
 from ziggurat.launches.simulated import array_of, drawn
-from ziggurat.transforms.place.cost import Work, cost_of
-from ziggurat.transforms.place.grid_cost import Launch, work_of_grid
+from ziggurat.transforms.cost.cost import Work, cost_of
+from ziggurat.transforms.cost.grid_cost import Launch, work_of_grid
 
 if TYPE_CHECKING:
     from ziggurat.kernels.kernel import Kernel

@@ -333,7 +333,7 @@ class Tuned:
     def _tuner(self, grid: Grid, arguments: Sequence[Any], keywords: dict[str, Any], config: Config) -> Tuner | None:
         """The tuner of a launch on a GPU or here; None where nothing is measured: by the interpreter, and for
         arguments that the launch refuses."""
-        from ziggurat.backend.llvm import has_llvm
+        from ziggurat.backend.llvm.binding import has_llvm
 
         bound, kernel = self.bound(arguments, keywords, config), self.base
         if kernel.rules.runs_here(kernel, leaves(bound.values())):

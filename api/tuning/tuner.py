@@ -24,7 +24,7 @@ from ziggurat.codemodel.gpu.options import LAUNCH_ONLY, LAUNCH_OPTIONS
 from ziggurat.compiler.workers import LEAST, Job, compile_all
 from ziggurat.kernels.kernel import Grid, Kernel
 from ziggurat.launches.gpu import GpuKernel, numbers_of
-from ziggurat.transforms.place.grid_cost import Launch
+from ziggurat.transforms.cost.grid_cost import Launch
 from ziggurat.tuning.config import Config, labelled
 from ziggurat.tuning.keys import types_of
 from ziggurat.tuning.measuring import Progress, arrays_of, zeroing

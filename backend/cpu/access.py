@@ -8,7 +8,7 @@ import attrs
 
 from ziggurat.backend.cpu import memory
 from ziggurat.backend.cpu.emitter import Coord, CpuEmitter, Index, memory_kind
-from ziggurat.backend.ptx.routines import Number, together
+from ziggurat.backend.llvm.routines import Number, together
 from ziggurat.codemodel import traits
 from ziggurat.codemodel.dialects import cpu, tt
 from ziggurat.codemodel.op import Block, BlockParameter, OpResult, Value, expect

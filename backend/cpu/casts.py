@@ -4,8 +4,8 @@ that do not fit an integer become the nearest one, and NaN 0."""
 from __future__ import annotations
 
 from ziggurat.backend.cpu.emitter import CpuEmitter, emits, kind_of
-from ziggurat.backend.elementwise import Conversions, from_integer, half_of, narrow_to_8_bits, to_integer, to_odd
-from ziggurat.backend.ptx.routines import Number
+from ziggurat.backend.llvm.elementwise import Conversions, from_integer, half_of, narrow_to_8_bits, to_integer, to_odd
+from ziggurat.backend.llvm.routines import Number
 from ziggurat.codemodel.dialects import arith
 from ziggurat.codemodel.dialects.arith import Rounding
 from ziggurat.codemodel.types import ScalarType, bf16, f16, f32, f64, scalar_element

@@ -14,7 +14,7 @@ from ziggurat.backend.cpu.outline import outlined
 from ziggurat.backend.cpu.runtime.loading import llvm
 from ziggurat.backend.cpu.shared import share
 from ziggurat.backend.cpu.streaming import FENCE
-from ziggurat.backend.elementwise import RULES
+from ziggurat.backend.llvm.elementwise import RULES
 from ziggurat.codemodel.dialects import arith, core, cpu, tt
 from ziggurat.codemodel.dispatch import demand
 from ziggurat.codemodel.errors import InternalError, TargetError, warn

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from ziggurat.backend.cpu.emitter import EMITTERS, INDEXED, CpuEmitter, emits, kind_of
-from ziggurat.backend.ptx.routines import Join, Number
+from ziggurat.backend.llvm.routines import Join, Number
 from ziggurat.codemodel.dialects import cf, core, cpu, scf, tt
 from ziggurat.codemodel.errors import InternalError
 from ziggurat.codemodel.op import Block, Body, Op, Successor, Value, constant_of

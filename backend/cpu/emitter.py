@@ -21,8 +21,8 @@ from ziggurat.backend.cpu import outline
 from ziggurat.backend.cpu.code import CpuOptions
 from ziggurat.backend.cpu.folding import folded
 from ziggurat.backend.cpu.sites import Site
+from ziggurat.backend.llvm.routines import Code, Number, literal
 from ziggurat.backend.ptx.lines import LineInfo, first_place
-from ziggurat.backend.ptx.routines import Code, Number, literal
 from ziggurat.codemodel.dialects import cpu, tt
 from ziggurat.codemodel.dispatch import OpTable
 from ziggurat.codemodel.op import Op, OpResult, Value

@@ -11,8 +11,8 @@ from collections.abc import Sequence
 from functools import cache
 
 from ziggurat.backend.cpu.emitter import CpuEmitter
-from ziggurat.backend.ptx.accurate import F32, F64, accurate
-from ziggurat.backend.ptx.routines import Number, Routine
+from ziggurat.backend.llvm.accurate import F32, F64, accurate
+from ziggurat.backend.llvm.routines import Number, Routine
 
 # e^x for |x| < ln(2)/2 and 2^x for |x| < 1/2, from the lowest power on: to 2^-51.5, by Remez.
 POWERS = {

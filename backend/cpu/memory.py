@@ -10,8 +10,8 @@ from ziggurat.backend.cpu.elementwise_ops import combined
 from ziggurat.backend.cpu.emitter import CACHE_LINE, Coord, CpuEmitter, Index, indexed, memory_kind
 from ziggurat.backend.cpu.runtime.host import BOUNDS
 from ziggurat.backend.cpu.sites import READ_ONLY, STRAY
-from ziggurat.backend.elementwise import extended
-from ziggurat.backend.ptx.routines import Number, by_lane, suffix, together
+from ziggurat.backend.llvm.elementwise import extended
+from ziggurat.backend.llvm.routines import Number, by_lane, suffix, together
 from ziggurat.codemodel.dialects import cpu, scf, tt
 from ziggurat.codemodel.dialects.tt import AtomicKind
 from ziggurat.codemodel.op import BlockParameter, Op, OpResult, Value, expect

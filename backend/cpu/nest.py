@@ -16,7 +16,7 @@ from ziggurat.backend.cpu.control import ASSERTION, apply, is_straight
 from ziggurat.backend.cpu.emitter import Coord, CpuEmitter, Index, emits, indexed
 from ziggurat.backend.cpu.reductions import Tree
 from ziggurat.backend.cpu.streaming import edges, stream_of
-from ziggurat.backend.ptx.routines import Number
+from ziggurat.backend.llvm.routines import Number
 from ziggurat.codemodel.dialects import core, cpu, tt
 from ziggurat.codemodel.op import Block, Op, OpResult, Value, expect
 from ziggurat.codemodel.structured import packed_values

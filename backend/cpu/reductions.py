@@ -14,7 +14,7 @@ from typing import Any
 from ziggurat.backend.cpu.control import apply
 from ziggurat.backend.cpu.emitter import CpuEmitter, memory_kind
 from ziggurat.backend.cpu.memory import from_memory, to_memory
-from ziggurat.backend.ptx.routines import Number, vector_type
+from ziggurat.backend.llvm.routines import Number, vector_type
 from ziggurat.codemodel.dialects import arith, tt
 from ziggurat.codemodel.op import Op
 from ziggurat.codemodel.structured import packed_values

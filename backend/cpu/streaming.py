@@ -13,7 +13,7 @@ import attrs
 
 from ziggurat.backend.cpu import memory
 from ziggurat.backend.cpu.emitter import CACHE_LINE
-from ziggurat.backend.ptx.routines import Number
+from ziggurat.backend.llvm.routines import Number
 from ziggurat.codemodel.dialects import cpu, tt
 from ziggurat.codemodel.traits import MayTrap
 from ziggurat.transforms.cpu.plan import moved_operands

@@ -17,7 +17,7 @@ from ziggurat.backend.cpu.casts import narrow, to_f64, widen
 from ziggurat.backend.cpu.control import apply, is_straight
 from ziggurat.backend.cpu.emitter import CpuEmitter, emits
 from ziggurat.backend.cpu.memory import read, write
-from ziggurat.backend.ptx.routines import Number
+from ziggurat.backend.llvm.routines import Number
 from ziggurat.codemodel.dialects import arith, cpu
 from ziggurat.codemodel.dialects.tt import InputPrecision
 from ziggurat.codemodel.op import Value, expect

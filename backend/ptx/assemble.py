@@ -21,10 +21,10 @@ from typing import Any
 
 import attrs
 
-from ziggurat.backend.llvm import has_llvm, llvm
+from ziggurat.backend.llvm.binding import has_llvm, llvm
+from ziggurat.backend.llvm.routines import llvm_type
 from ziggurat.backend.ptx import control, roles
 from ziggurat.backend.ptx.emitter import PtxEmitter, kernel_of, symbol_of
-from ziggurat.backend.ptx.routines import llvm_type
 from ziggurat.backend.ptx.tma import MAP_PARAMETER
 from ziggurat.codemodel.dialects import tt
 from ziggurat.codemodel.errors import InternalError, ResourceError
@@ -34,8 +34,8 @@ from ziggurat.codemodel.gpu.targets import TARGETS
 from ziggurat.codemodel.op import Op
 from ziggurat.codemodel.traits import Loop
 from ziggurat.codemodel.types import DescriptorType, PtrType, Type, i1
-from ziggurat.transforms.place.components import component_types
-from ziggurat.transforms.place.pressure import registers_of_thread, value_registers
+from ziggurat.transforms.analysis.components import component_types
+from ziggurat.transforms.cost.pressure import registers_of_thread, value_registers
 
 # The modules that register emitters.
 PARTS = tuple(

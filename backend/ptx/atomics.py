@@ -26,11 +26,11 @@ import math
 from collections.abc import Callable, Sequence
 from functools import partial
 
-from ziggurat.backend.elementwise import CHOICES, INSTRUCTIONS, in_f32
+from ziggurat.backend.llvm.elementwise import CHOICES, INSTRUCTIONS, in_f32
+from ziggurat.backend.llvm.routines import Join, Number, instruction, llvm_type
 from ziggurat.backend.ptx.casts import conversions
 from ziggurat.backend.ptx.emitter import EFFECT, Argument, Emitted, PtxEmitter, emits
 from ziggurat.backend.ptx.packed_words import GLOBAL, from_memory, pack, to_memory, unpack, vector
-from ziggurat.backend.ptx.routines import Join, Number, instruction, llvm_type
 from ziggurat.backend.ptx.shuffles import shared_out
 from ziggurat.codemodel.dialects import tt
 from ziggurat.codemodel.dialects.tt import AtomicKind

@@ -1,7 +1,7 @@
 """Emission of conversions: between floats, integers, and both; and of bits.
 
 Where the target has instructions for it, two floats at a time are converted to 16 or 8 bits, and from 8 bits. All else
-is in `backend/elementwise.py`.
+is in `backend/llvm/elementwise.py`.
 """
 
 from __future__ import annotations
@@ -9,11 +9,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import partial
 
-from ziggurat.backend.elementwise import Conversions, from_integer, half_of, narrow_to_8_bits, to_integer, to_odd
+from ziggurat.backend.llvm.elementwise import Conversions, from_integer, half_of, narrow_to_8_bits, to_integer, to_odd
+from ziggurat.backend.llvm.routines import Number, Routine, llvm_type
 from ziggurat.backend.ptx.emitter import Emitted, PtxEmitter, emits
 from ziggurat.backend.ptx.packed_words import pack, unpack
 from ziggurat.backend.ptx.pairs import halves
-from ziggurat.backend.ptx.routines import Number, Routine, llvm_type
 from ziggurat.codemodel.dialects import arith
 from ziggurat.codemodel.dialects.arith import Rounding
 from ziggurat.codemodel.types import ScalarType, bf16, f8e5m2, f16, f32, f64, scalar_element

@@ -10,7 +10,7 @@ from ziggurat.backend.ptx.packed_words import SHARED, to_words
 from ziggurat.backend.ptx.tensors import special_register
 from ziggurat.codemodel.gpu import dialect as gpu
 from ziggurat.codemodel.types import TensorType
-from ziggurat.transforms.place.queries import layout_of, shared_of
+from ziggurat.transforms.analysis.queries import layout_of, shared_of
 
 
 @emits(gpu.ClusterRank)

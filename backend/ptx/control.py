@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from ziggurat.backend.llvm.routines import Join, llvm_type
 from ziggurat.backend.ptx.emitter import Emitted, PtxEmitter, emits
-from ziggurat.backend.ptx.routines import Join, llvm_type
 from ziggurat.codemodel.dialects import cf, core, scf, tt
 from ziggurat.codemodel.op import Body, Op, Successor, Value, constant_of
 from ziggurat.codemodel.structured import packed_values

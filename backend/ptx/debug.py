@@ -5,9 +5,9 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 
+from ziggurat.backend.llvm.routines import encoded, escaped
 from ziggurat.backend.ptx.casts import widen
 from ziggurat.backend.ptx.emitter import Argument, Emitted, PtxEmitter, emits, kernel_of
-from ziggurat.backend.ptx.routines import encoded, escaped
 from ziggurat.backend.ptx.tensors import special_register
 from ziggurat.codemodel.dialects import cf, tt
 from ziggurat.codemodel.layout import bits_of

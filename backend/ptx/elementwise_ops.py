@@ -1,4 +1,4 @@
-"""Emission of arith and math: a rule of `backend/elementwise.py`, or the machine's own instruction, for each register.
+"""Emission of arith and math: for each register a rule of `backend/llvm/elementwise.py`, or an own instruction.
 
 exp, exp2, log, log2, sqrt and rsqrt of f32 are the machine's fast instructions, as in Triton; with `exact_math` they
 are accurate. sin, cos, tanh and erf are routines (`accurate.py`), and so are all functions of f64. Functions of smaller
@@ -11,16 +11,16 @@ from collections import Counter
 from collections.abc import Callable
 from functools import cache, partial
 
-from ziggurat.backend.elementwise import CHOICES, RULES, extended, in_f32
+from ziggurat.backend.llvm.accurate import F32
+from ziggurat.backend.llvm.elementwise import CHOICES, RULES, extended, in_f32
+from ziggurat.backend.llvm.routines import Number, literal, llvm_type
 from ziggurat.backend.ptx import pairs
-from ziggurat.backend.ptx.accurate import F32
 from ziggurat.backend.ptx.casts import conversions, narrow, narrowed, widen
 from ziggurat.backend.ptx.emitter import Emitted, PtxEmitter, emits
-from ziggurat.backend.ptx.routines import Number, literal, llvm_type
 from ziggurat.codemodel.dialects import arith, math, tt
 from ziggurat.codemodel.op import Op
 from ziggurat.codemodel.types import TensorType, f32, f64, pointee_of, scalar_element
-from ziggurat.transforms.place.queries import layout_of
+from ziggurat.transforms.analysis.queries import layout_of
 
 
 @emits(arith.ConstantOp)

@@ -12,8 +12,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cached_property, partial, reduce
 from typing import TYPE_CHECKING, Any, cast
 
+from ziggurat.backend.llvm.routines import Code, Number, escaped, llvm_type
 from ziggurat.backend.ptx.lines import LineInfo, first_place
-from ziggurat.backend.ptx.routines import Code, Number, escaped, llvm_type
 from ziggurat.codemodel.dialects import tt
 from ziggurat.codemodel.dispatch import OpTable
 from ziggurat.codemodel.errors import InternalError
@@ -23,8 +23,8 @@ from ziggurat.codemodel.gpu.targets import TARGETS
 from ziggurat.codemodel.layout import Layout, replicated
 from ziggurat.codemodel.op import Block, Op, Value
 from ziggurat.codemodel.types import PtrType, ScalarType, TensorType, Type, bf16, element_of, f16
-from ziggurat.transforms.place.components import component_types
-from ziggurat.transforms.place.queries import layout_of
+from ziggurat.transforms.analysis.components import component_types
+from ziggurat.transforms.analysis.queries import layout_of
 
 if TYPE_CHECKING:
     from ziggurat.backend.ptx.control import ValueJoin

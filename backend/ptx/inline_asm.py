@@ -15,8 +15,8 @@ from ziggurat.codemodel.assembly import LETTERS, parts_of
 from ziggurat.codemodel.dialects import tt
 from ziggurat.codemodel.errors import InternalError
 from ziggurat.codemodel.types import TensorType, Type, value_element
+from ziggurat.transforms.analysis.components import component_types
 from ziggurat.transforms.calls.assembly_constraints import per_register
-from ziggurat.transforms.place.components import component_types
 
 _WIDTHS = {"float": 32, "double": 64}
 _KINDS = {**{letter: f"i{bits}" for letter, bits in LETTERS.items()}, "f": "float", "d": "double"}

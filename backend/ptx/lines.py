@@ -12,7 +12,7 @@ from __future__ import annotations
 import os
 import re
 
-from ziggurat.backend.ptx.routines import encoded, escaped
+from ziggurat.backend.llvm.routines import encoded, escaped
 from ziggurat.codemodel.dialects import tt
 from ziggurat.codemodel.location import Location
 

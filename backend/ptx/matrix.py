@@ -16,9 +16,9 @@ from collections.abc import Callable, Sequence
 from functools import reduce
 from itertools import product
 
+from ziggurat.backend.llvm.routines import Join, Number, llvm_type, suffix
 from ziggurat.backend.ptx.emitter import EFFECT, PURE, Argument, Emitted, PtxEmitter, emits, spread
 from ziggurat.backend.ptx.packed_words import SHARED, group
-from ziggurat.backend.ptx.routines import Join, Number, llvm_type, suffix
 from ziggurat.backend.ptx.shared import Rows, byte_rows
 from ziggurat.backend.ptx.shuffles import uniform
 from ziggurat.backend.ptx.tiles import (
@@ -39,8 +39,8 @@ from ziggurat.codemodel.gpu.fragments import PAIRED_ROWS, Panels, byte_of, panel
 from ziggurat.codemodel.layout import bits_of, combine, inverted
 from ziggurat.codemodel.op import Value
 from ziggurat.codemodel.types import ScalarType, SharedType, TensorType, scalar_element
-from ziggurat.transforms.place.queries import layout_of, shared_of, tensor_of
-from ziggurat.transforms.place.swizzle import BYTE_DEPTHS
+from ziggurat.transforms.analysis.queries import layout_of, shared_of, tensor_of
+from ziggurat.transforms.gpu.swizzle import BYTE_DEPTHS
 
 _SUM = {"f32": "f32", "f64": "f64", "i32": "s32"}  # PTX's types of accumulators.
 _LINES = 512  # The limit on multiply-adds in the body of a loop along k, unless one step along k has more.

@@ -15,7 +15,7 @@ from ziggurat.backend.ptx.shuffles import shared_out
 from ziggurat.codemodel.dialects import tt
 from ziggurat.codemodel.dialects.tt import CacheModifier, EvictionPolicy
 from ziggurat.codemodel.types import ScalarType, TensorType
-from ziggurat.transforms.place.queries import registers_alike
+from ziggurat.transforms.analysis.queries import registers_alike
 
 
 def _modifiers(op: tt.Load | tt.Store) -> str:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
+from ziggurat.backend.llvm.routines import Number
 from ziggurat.backend.ptx.emitter import PtxEmitter
 from ziggurat.backend.ptx.packed_words import word_of
-from ziggurat.backend.ptx.routines import Number
 from ziggurat.codemodel.types import ScalarType, bf16, f16
 
 

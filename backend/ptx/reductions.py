@@ -10,10 +10,10 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from functools import partial
 
-from ziggurat.backend.elementwise import RULES
+from ziggurat.backend.llvm.elementwise import RULES
+from ziggurat.backend.llvm.routines import Number, llvm_type
 from ziggurat.backend.ptx.emitter import Emitted, PtxEmitter, canonical, emits
 from ziggurat.backend.ptx.pairs import applied, has_pairs
-from ziggurat.backend.ptx.routines import Number, llvm_type
 from ziggurat.backend.ptx.shuffles import shuffle, shuffled
 from ziggurat.codemodel.dialects import arith, tt
 from ziggurat.codemodel.errors import InternalError
@@ -21,7 +21,7 @@ from ziggurat.codemodel.layout import bits_of, combine
 from ziggurat.codemodel.op import Body
 from ziggurat.codemodel.traits import Commutative
 from ziggurat.codemodel.types import ScalarType
-from ziggurat.transforms.place.queries import layout_of, tensor_of
+from ziggurat.transforms.analysis.queries import layout_of, tensor_of
 
 Column = list[str]  # One value for each operand.
 

@@ -7,8 +7,8 @@ from ziggurat.backend.ptx.shuffles import uniform
 from ziggurat.codemodel.errors import InternalError
 from ziggurat.codemodel.gpu import dialect as gpu
 from ziggurat.codemodel.gpu.targets import REGISTERS_OF_SM
-from ziggurat.transforms.place.pressure import ctas_by_registers
-from ziggurat.transforms.place.queries import role_split
+from ziggurat.transforms.analysis.queries import role_split
+from ziggurat.transforms.cost.pressure import ctas_by_registers
 
 
 def registers_of(module: gpu.Module) -> int | None:

@@ -25,8 +25,8 @@ from ziggurat.codemodel.gpu import dialect as gpu
 from ziggurat.codemodel.layout import Layout, bits_of, combine, inverted
 from ziggurat.codemodel.op import Value
 from ziggurat.codemodel.types import ScalarType, SharedType, scalar_element
-from ziggurat.transforms.place.queries import layout_of, shared_of, tensor_of
-from ziggurat.transforms.place.swizzle import (
+from ziggurat.transforms.analysis.queries import layout_of, shared_of, tensor_of
+from ziggurat.transforms.gpu.swizzle import (
     VECTOR,
     MatrixView,
     matrix_view,

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from ziggurat.backend.llvm.routines import llvm_type
 from ziggurat.backend.ptx.emitter import EFFECT, EFFECT_OF_THREAD, Emitted, PtxEmitter, emits, kernel_of, spread
-from ziggurat.backend.ptx.routines import llvm_type
 from ziggurat.codemodel import layout as layouts
 from ziggurat.codemodel.dialects import tt
 from ziggurat.codemodel.errors import InternalError
@@ -11,7 +11,7 @@ from ziggurat.codemodel.gpu import dialect as gpu
 from ziggurat.codemodel.layout import Layout
 from ziggurat.codemodel.op import Op
 from ziggurat.codemodel.types import TensorType
-from ziggurat.transforms.place.queries import layout_of, registers_alike, tensor_of
+from ziggurat.transforms.analysis.queries import layout_of, registers_alike, tensor_of
 
 _REGISTERS: dict[type[Op], str] = {tt.GetProgramId: "ctaid", tt.GetNumPrograms: "nctaid"}
 

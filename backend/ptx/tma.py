@@ -17,7 +17,7 @@ from ziggurat.codemodel.gpu.fragments import MAP_BYTES, box_and_swizzle
 from ziggurat.codemodel.gpu.scope import WARP_GROUP
 from ziggurat.codemodel.op import Value
 from ziggurat.codemodel.types import DescriptorType, i32
-from ziggurat.transforms.place.queries import descriptor_of, shared_of
+from ziggurat.transforms.analysis.queries import descriptor_of, shared_of
 
 # The type and the attributes of a parameter that is a tensor map.
 MAP_PARAMETER = 'ptr byval([128 x i8]) align 64 "nvvm.grid_constant"'

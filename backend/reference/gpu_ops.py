@@ -1,7 +1,7 @@
 """The ops of the GPU model that compute, copy between memories, and exchange values in a cluster.
 
 Layouts are ignored: a tensor is its elements, whichever thread holds them, so a conversion is the identity.
-Asynchronous ops are complete at once. So waits, fences and barriers mean nothing; `transforms/place/hazards.py` finds
+Asynchronous ops are complete at once. So waits, fences and barriers mean nothing; `transforms/gpu/hazards.py` finds
 missing ones.
 
 A cluster's CTAs run side by side, as rows of the frame that follow each other.
@@ -100,7 +100,7 @@ def _numbers(offsets: Sequence[int]) -> Array:
 @functools.cache
 def _by_block(type_: DescriptorType, buffer: SharedType) -> Array:
     """For each element of a buffer, the number of the element of a block that TMA copies to its place."""
-    from ziggurat.transforms.place.tma import buffer_for
+    from ziggurat.transforms.gpu.tma import buffer_for
 
     numbers = np.empty(buffer.numel, int)
     numbers[_numbers(buffer.offsets)] = _numbers(buffer_for(type_)[0].offsets)

@@ -108,7 +108,7 @@ def run(
 
 def _taken_as_nonnegative(functions: Iterable[Op]) -> set[Value]:
     """The sums, products and quotients that code for GPUs takes not to be negative, though they may be."""
-    from ziggurat.transforms.place.axis_info import analyse
+    from ziggurat.transforms.analysis.axis_info import analyse
 
     facts = [fact for func in functions if isinstance(func, tt.Func) for fact in analyse(func).items()]
     classes = (arith.AddI, arith.MulI, arith.ShlI, arith.DivSI)

@@ -121,7 +121,7 @@ def test_a_fault_within_is_reported_with_the_model(monkeypatch):
     def fails(*_, **__):
         raise KeyError("lost")
 
-    monkeypatch.setattr("ziggurat.transforms.place.gpu_passes.place", fails)
+    monkeypatch.setattr("ziggurat.transforms.gpu.gpu_passes.place", fails)
     with pytest.raises(zg.InternalError, match="compiling 'the model' failed with KeyError") as error:
         compile(MODEL)
     assert "tt.make_range" in str(error.value)

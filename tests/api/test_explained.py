@@ -11,7 +11,7 @@ import ziggurat as zg
 from ziggurat import cli
 from ziggurat.cli import main
 from ziggurat.launches import explained
-from ziggurat.transforms.place.cost import Work
+from ziggurat.transforms.cost.cost import Work
 
 SOURCE = """
 import ziggurat as zg

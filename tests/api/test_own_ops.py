@@ -10,7 +10,7 @@ import pytest
 import ziggurat as zg
 import ziggurat.triton as triton
 import ziggurat.triton.language as tl
-from ziggurat.backend.elementwise import RULES as LLVM
+from ziggurat.backend.llvm.elementwise import RULES as LLVM
 from ziggurat.backend.mlir.emitter import EMITTERS as MLIR
 from ziggurat.codemodel import scalars
 from ziggurat.codemodel.declare import OPS

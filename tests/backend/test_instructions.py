@@ -25,15 +25,15 @@ from ziggurat.codemodel.op import expect
 from ziggurat.codemodel.text.parser import parse
 from ziggurat.passes import Case, cases
 from ziggurat.transforms.cpu.cpu_passes import lower
-from ziggurat.transforms.place.gpu_passes import place
+from ziggurat.transforms.gpu.gpu_passes import place
 
 HASWELL = CpuOptions("haswell", "+avx,+avx2,+fma,+f16c")
 TESTS = Path(__file__).parents[1]
-PLACED = sorted((TESTS / "transforms" / "place" / "golden").glob("**/*.txt"))
+PLACED = sorted((TESTS / "transforms").glob("*/golden/**/*.txt"))
 CPU = [case for file in sorted((TESTS / "models" / "cpu").glob("*.txt")) for case in cases(file.read_text("utf-8"))]
 GPU = [
     case
-    for case in cases((TESTS / "models" / "place" / "lower.txt").read_text("utf-8"))
+    for case in cases((TESTS / "models" / "gpu" / "lower.txt").read_text("utf-8"))
     if case.passes[0][-1] == "barriers"
 ]
 

@@ -28,8 +28,8 @@ from ziggurat.backend.simulator.shared import SimulationError
 from ziggurat.backend.simulator.simulate import simulate
 from ziggurat.compiler.compiled import Compiled
 from ziggurat.kernels.arguments import bind
-from ziggurat.transforms.place import gpu_passes
-from ziggurat.transforms.place.hazards import hazards
+from ziggurat.transforms.gpu import gpu_passes
+from ziggurat.transforms.gpu.hazards import hazards
 
 Array = np.ndarray[Any, Any]
 

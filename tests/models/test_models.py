@@ -56,7 +56,7 @@ def test_the_command_line_runs_the_passes_of_a_file(capsys: pytest.CaptureFixtur
     ("arguments", "error"),
     [
         (["no.txt"], "LaunchError: there is no file no.txt"),
-        ([str(HERE / "place" / "dots.txt"), "dotz"], "there is no pass 'dotz'\n  hint: did you mean dots?"),
+        ([str(HERE / "gpu" / "dots.txt"), "dotz"], "there is no pass 'dotz'\n  hint: did you mean dots?"),
         ([str(HERE.parent / "golden" / "stages" / "vector_add.gpu.txt")], "hint: write '// passes: cse dce' above"),
     ],
 )

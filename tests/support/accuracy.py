@@ -19,7 +19,7 @@ from ziggurat.codemodel.dialects import arith, core, math, scf, tt
 from ziggurat.codemodel.op import BlockParameter, Op, OpResult, Value
 from ziggurat.codemodel.traits import BodyTerminator, Loop
 from ziggurat.codemodel.types import DescriptorType, PtrType, ScalarType, TupleType, Type, element_of, f32, f64
-from ziggurat.transforms.place.prepare import prepare
+from ziggurat.transforms.tiles.prepare import prepare
 
 Array = np.ndarray[Any, Any]
 

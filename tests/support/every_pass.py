@@ -17,7 +17,7 @@ from ziggurat.backend.reference.run import run
 from ziggurat.codemodel.gpu.options import CompileOptions
 from ziggurat.codemodel.op import Op
 from ziggurat.codemodel.passes import Snapshot
-from ziggurat.transforms.place.gpu_passes import PLACE, place
+from ziggurat.transforms.gpu.gpu_passes import PLACE, place
 
 Arguments = Sequence[Any]
 

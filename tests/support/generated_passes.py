@@ -42,7 +42,7 @@ def _module(path: str) -> Any:
 
 
 small = _module("language/test_generated_kernels.py")
-wide = _module("transforms/place/test_gpu_passes.py")
+wide = _module("transforms/gpu/test_gpu_passes.py")
 
 
 def generated(seed: int) -> Case:

@@ -11,7 +11,7 @@ import ctypes
 from collections.abc import Sequence
 from typing import Any
 
-from ziggurat.backend.llvm import llvm as bindings
+from ziggurat.backend.llvm.binding import llvm as bindings
 
 # Not imported directly: LLVM looks at some of its options when a process compiles for the first time.
 llvm = bindings()

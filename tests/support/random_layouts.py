@@ -24,7 +24,7 @@ from ziggurat.codemodel.layout import LANE_BITS, Layout, bits_of
 from ziggurat.codemodel.op import Op, Value
 from ziggurat.codemodel.transform import Outcome, Rewriter, transform
 from ziggurat.codemodel.types import TensorType, TupleType, Type
-from ziggurat.transforms.place.queries import is_elementwise, is_root, with_layout
+from ziggurat.transforms.analysis.queries import is_elementwise, is_root, with_layout
 
 # Registers that a tensor may fill in each thread.
 _MANY_REGISTERS = 64

@@ -11,9 +11,9 @@ from ziggurat.codemodel.layout import blocked
 from ziggurat.codemodel.text.parser import parse
 from ziggurat.codemodel.types import DescriptorType, SharedType, TensorType, Type, f16, f32
 from ziggurat.codemodel.verify import verify
-from ziggurat.transforms.place.gpu_passes import PLACE
-from ziggurat.transforms.place.hazards import hazards
-from ziggurat.transforms.place.tma import buffer_for
+from ziggurat.transforms.gpu.gpu_passes import PLACE
+from ziggurat.transforms.gpu.hazards import hazards
+from ziggurat.transforms.gpu.tma import buffer_for
 
 K = 64  # Elements along k of a block.
 

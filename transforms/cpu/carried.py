@@ -19,7 +19,7 @@ from ziggurat.codemodel.op import BlockParameter, Op, OpResult, Value
 from ziggurat.codemodel.structured import packed
 from ziggurat.codemodel.transform import Outcome, Rewriter, transform
 from ziggurat.codemodel.types import PtrType, ScalarType, TensorType, Type, element_of, i64, scalar_element
-from ziggurat.transforms.place.queries import repacked, unpacked
+from ziggurat.transforms.analysis.queries import repacked, unpacked
 
 
 def raise_carried(module: Op) -> Op:

@@ -15,9 +15,9 @@ from ziggurat.transforms.cpu.carried import raise_carried
 from ziggurat.transforms.cpu.regions import make_regions
 from ziggurat.transforms.cpu.sorts import sort_in_loops
 from ziggurat.transforms.cpu.waiting import mark_waiting
-from ziggurat.transforms.place.descriptors import lower_descriptors
-from ziggurat.transforms.place.prepare import prepare
 from ziggurat.transforms.simplify import cse, dce, fold, hoist, simplify
+from ziggurat.transforms.tiles.descriptors import lower_descriptors
+from ziggurat.transforms.tiles.prepare import prepare
 
 Step = Callable[[Any, int], Op]  # Takes a `core.Module` or, after `regions`, a `cpu.Module`, and the bytes of a vector.
 

@@ -21,7 +21,7 @@ from ziggurat.codemodel.op import Block, BlockParameter, Body, Op, OpResult, Val
 from ziggurat.codemodel.structured import Structured
 from ziggurat.codemodel.traits import MayTrap, MemoryRead, MemoryWrite, Pure
 from ziggurat.codemodel.types import TensorType, Type, shape_of
-from ziggurat.transforms.place.components import Component, component_of, component_types
+from ziggurat.transforms.analysis.components import Component, component_of, component_types
 
 MAX_COST = 12  # Operations that are computed again rather than stored.
 # Statements of a loop nest. LLVM's time grows with the square of the values that a loop uses, and registers are few.

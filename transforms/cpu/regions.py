@@ -24,6 +24,7 @@ from ziggurat.codemodel.structured import Structured, packed
 from ziggurat.codemodel.traits import Pure
 from ziggurat.codemodel.transform import Rewriter
 from ziggurat.codemodel.types import TensorType, Type, i32, shape_of
+from ziggurat.transforms.analysis.components import Component, component_of, component_types
 from ziggurat.transforms.cpu.plan import (
     Edge,
     Item,
@@ -35,7 +36,6 @@ from ziggurat.transforms.cpu.plan import (
     dot_operands,
     holds_tensor,
 )
-from ziggurat.transforms.place.components import Component, component_of, component_types
 
 
 def make_regions(module: core.Module, vector: int) -> cpu.Module:

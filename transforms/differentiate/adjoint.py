@@ -32,10 +32,10 @@ from ziggurat.codemodel.types import (
     with_element,
 )
 from ziggurat.frontends.library import LIBRARY as FUNCTIONS
+from ziggurat.transforms.analysis.obstacle import LIBRARY
 from ziggurat.transforms.casts import cast
 from ziggurat.transforms.differentiate.finite import may_be_infinite
 from ziggurat.transforms.kit.dataflow import Node, nodes
-from ziggurat.transforms.place.obstacle import LIBRARY
 
 PASS: Final = "differentiate"
 

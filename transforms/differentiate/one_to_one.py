@@ -19,8 +19,8 @@ from ziggurat.codemodel.dialects import tt
 from ziggurat.codemodel.op import Op, Value
 from ziggurat.codemodel.traits import Pure
 from ziggurat.codemodel.types import shape_of
+from ziggurat.transforms.analysis.affine import ONE, Forms
 from ziggurat.transforms.differentiate.arrays import Arrays
-from ziggurat.transforms.place.affine import ONE, Forms
 
 
 def _is_the_same_everywhere(value: Value) -> bool:

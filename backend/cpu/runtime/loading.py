@@ -14,7 +14,7 @@ from typing import Any
 
 from ziggurat.backend.cpu.runtime.objects import Objects, StoredObject
 from ziggurat.backend.cuda.cache_keys import compiler_version
-from ziggurat.backend.llvm import llvm as bindings
+from ziggurat.backend.llvm.binding import llvm as bindings
 from ziggurat.codemodel.errors import InternalError
 
 _numbers = itertools.count()

@@ -7,7 +7,7 @@ import math
 import numpy as np
 import pytest
 
-from ziggurat.backend.ptx.accurate import ROUTINES
+from ziggurat.backend.llvm.accurate import ROUTINES
 from ziggurat.codemodel.scalars import erf
 
 # Overflows and NaN are compared as well.

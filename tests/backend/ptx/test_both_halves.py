@@ -9,7 +9,7 @@ import ziggurat as zg
 from ziggurat.backend.ptx.assemble import optimized, to_llvm
 from ziggurat.backend.simulator.simulate import simulate
 from ziggurat.codemodel.gpu.options import CompileOptions
-from ziggurat.transforms.place.gpu_passes import place
+from ziggurat.transforms.gpu.gpu_passes import place
 
 
 @zg.kernel

@@ -17,11 +17,11 @@ from ziggurat.codemodel.gpu.options import CompileOptions
 from ziggurat.codemodel.layout import Layout, blocked
 from ziggurat.codemodel.text.parser import parse
 from ziggurat.codemodel.verify import verify
-from ziggurat.transforms.place import lower as lowering
-from ziggurat.transforms.place.allocate import allocate
-from ziggurat.transforms.place.barriers import insert_barriers
-from ziggurat.transforms.place.hazards import hazards
-from ziggurat.transforms.place.shuffle_rounds import exchange
+from ziggurat.transforms.gpu import lower as lowering
+from ziggurat.transforms.gpu.allocate import allocate
+from ziggurat.transforms.gpu.barriers import insert_barriers
+from ziggurat.transforms.gpu.hazards import hazards
+from ziggurat.transforms.gpu.shuffle_rounds import exchange
 
 DTYPES = {
     "i1": np.bool_, "i8": np.int8, "i16": np.int16, "i32": np.int32, "i64": np.int64, "f8e5m2": ml_dtypes.float8_e5m2,

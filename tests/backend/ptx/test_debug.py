@@ -53,8 +53,8 @@ def asserting(n):
 
 
 def test_an_assertion_shows_the_source_line() -> None:
-    from ziggurat.transforms.place.assign import assign
-    from ziggurat.transforms.place.prepare import prepare
+    from ziggurat.transforms.gpu.assign import assign
+    from ziggurat.transforms.tiles.prepare import prepare
 
     llvm = assemble(assign(prepare(asserting.triton(zg.i32)))).llvm
     assert 'c"n is small; zg.device_assert(zg.compare(n, 3, zg.CompareKind.LESS_THAN), \\22n is small\\22)' in llvm

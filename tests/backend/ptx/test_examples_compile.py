@@ -14,7 +14,7 @@ import ziggurat as zg
 from ziggurat.codemodel.dialects import scf
 from ziggurat.codemodel.gpu import dialect as gpu
 from ziggurat.codemodel.gpu.targets import TARGETS
-from ziggurat.transforms.place.hazards import hazards
+from ziggurat.transforms.gpu.hazards import hazards
 
 ROOT = Path(__file__).resolve().parents[3]
 

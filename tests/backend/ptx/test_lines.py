@@ -14,8 +14,8 @@ from ziggurat.backend.ptx.sass import assembled, sass, tool
 from ziggurat.codemodel.errors import TargetError
 from ziggurat.codemodel.gpu.options import DEFAULT_OPTIONS, CompileOptions
 from ziggurat.codemodel.location import Location
-from ziggurat.transforms.place.assign import assign
-from ziggurat.transforms.place.prepare import prepare
+from ziggurat.transforms.gpu.assign import assign
+from ziggurat.transforms.tiles.prepare import prepare
 
 
 @zg.function

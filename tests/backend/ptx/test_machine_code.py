@@ -16,9 +16,9 @@ from asynchronous_kernels import SQUARE, gradients
 import ziggurat as zg
 from ziggurat.backend.ptx.sass import assembled, disassembled, tool
 from ziggurat.codemodel.errors import TargetError
-from ziggurat.transforms.place.bounds import certain
-from ziggurat.transforms.place.cost import cost_of
-from ziggurat.transforms.place.queries import role_split
+from ziggurat.transforms.analysis.queries import role_split
+from ziggurat.transforms.cost.bounds import certain
+from ziggurat.transforms.cost.cost import cost_of
 
 pytestmark = pytest.mark.skipif(not tool("ptxas") or not tool("nvdisasm"), reason="needs NVIDIA's tools")
 BENCHMARKS = Path(__file__).resolve().parents[3] / "benchmarks"

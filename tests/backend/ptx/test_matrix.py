@@ -26,8 +26,8 @@ from ziggurat.codemodel.gpu.options import CompileOptions
 from ziggurat.codemodel.text.parser import parse
 from ziggurat.codemodel.types import TensorType
 from ziggurat.codemodel.verify import verify
-from ziggurat.transforms.place.gpu_passes import place
-from ziggurat.transforms.place.hazards import hazards
+from ziggurat.transforms.gpu.gpu_passes import place
+from ziggurat.transforms.gpu.hazards import hazards
 
 DTYPES: dict[str, Any] = {
     "f16": np.float16, "bf16": ml_dtypes.bfloat16, "f32": np.float32, "f64": np.float64, "i8": np.int8, "u8": np.uint8,

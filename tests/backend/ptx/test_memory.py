@@ -8,11 +8,11 @@ from typing import Any
 import numpy as np
 import pytest
 
+from ziggurat.backend.llvm.routines import Routine
 from ziggurat.backend.ptx import assemble  # noqa: F401  (fills the table)
 from ziggurat.backend.ptx.assemble import to_llvm
 from ziggurat.backend.ptx.emitter import PtxEmitter
 from ziggurat.backend.ptx.packed_words import from_memory, pack, to_memory, unpack, word_bytes
-from ziggurat.backend.ptx.routines import Routine
 from ziggurat.backend.simulator.simulate import simulate
 from ziggurat.codemodel.gpu import dialect as gpu
 from ziggurat.codemodel.gpu.options import CompileOptions

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ziggurat.backend.ptx.routines import literal, llvm_type, suffix
+from ziggurat.backend.llvm.routines import literal, llvm_type, suffix
 from ziggurat.codemodel.types import (
     SCALARS,
     DescriptorType,

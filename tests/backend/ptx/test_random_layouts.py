@@ -17,8 +17,8 @@ from random_layouts import scatter
 import ziggurat as zg
 from ziggurat.backend.simulator.simulate import simulate
 from ziggurat.compiler.compiled import Compiled
-from ziggurat.transforms.place import gpu_passes
-from ziggurat.transforms.place.hazards import hazards
+from ziggurat.transforms.gpu import gpu_passes
+from ziggurat.transforms.gpu.hazards import hazards
 
 SIZE = 64
 DTYPES: dict[str, Any] = {

@@ -29,10 +29,10 @@ from ziggurat.codemodel.layout import Layout, blocked
 from ziggurat.codemodel.op import Body, Op, same_model
 from ziggurat.codemodel.text.parser import parse
 from ziggurat.codemodel.verify import verify
-from ziggurat.transforms.place.allocate import allocate
-from ziggurat.transforms.place.barriers import insert_barriers
-from ziggurat.transforms.place.hazards import hazards
-from ziggurat.transforms.place.lower import lower, run_of_warps
+from ziggurat.transforms.gpu.allocate import allocate
+from ziggurat.transforms.gpu.barriers import insert_barriers
+from ziggurat.transforms.gpu.hazards import hazards
+from ziggurat.transforms.gpu.lower import lower, run_of_warps
 
 PTXAS = Path(sysconfig.get_paths()["purelib"]) / "nvidia/cu13/bin/ptxas"
 DTYPES = {"i8": np.int8, "i16": np.int16, "i32": np.int32, "i64": np.int64, "u8": np.uint8, "f16": np.float16, "f32": np.float32, "f64": np.float64}  # fmt: skip  # noqa: E501

@@ -11,7 +11,7 @@ from ziggurat.backend.ptx.sass import assembled, tool
 from ziggurat.backend.simulator.simulate import simulate
 from ziggurat.codemodel.gpu import dialect as gpu
 from ziggurat.codemodel.gpu.options import CompileOptions
-from ziggurat.transforms.place.gpu_passes import place
+from ziggurat.transforms.gpu.gpu_passes import place
 
 I32 = zg.divisible(zg.i32)
 

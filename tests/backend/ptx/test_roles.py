@@ -33,10 +33,10 @@ from ziggurat.codemodel.gpu.options import CompileOptions
 from ziggurat.codemodel.op import Op, Value
 from ziggurat.codemodel.transform import DROP, Outcome, Rewriter, transform
 from ziggurat.codemodel.verify import verify
-from ziggurat.transforms.place.gpu_passes import place
-from ziggurat.transforms.place.hazards import hazards
-from ziggurat.transforms.place.pressure import ctas_by_registers
-from ziggurat.transforms.place.queries import role_split
+from ziggurat.transforms.analysis.queries import role_split
+from ziggurat.transforms.cost.pressure import ctas_by_registers
+from ziggurat.transforms.gpu.gpu_passes import place
+from ziggurat.transforms.gpu.hazards import hazards
 
 PTXAS = Path(sysconfig.get_paths()["purelib"]) / "nvidia/cu13/bin/ptxas"
 I32 = zg.divisible(zg.i32)

@@ -19,10 +19,10 @@ from ziggurat.codemodel.op import Op, Value
 from ziggurat.codemodel.text.parser import parse
 from ziggurat.codemodel.transform import DROP, Outcome, Rewriter, transform
 from ziggurat.codemodel.verify import verify
-from ziggurat.transforms.place.channels import proofs_of
-from ziggurat.transforms.place.hazards import hazards
-from ziggurat.transforms.place.lower_channels import lower_channels
-from ziggurat.transforms.place.queries import role_split
+from ziggurat.transforms.analysis.queries import role_split
+from ziggurat.transforms.gpu.channels import proofs_of
+from ziggurat.transforms.gpu.hazards import hazards
+from ziggurat.transforms.gpu.lower_channels import lower_channels
 
 
 def small(rows: int, columns: int, seed: int) -> np.ndarray:

@@ -6,7 +6,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from ziggurat.backend.elementwise import narrow_to_8_bits, to_odd, widen_e4m3
+from ziggurat.backend.llvm.elementwise import narrow_to_8_bits, to_odd, widen_e4m3
 from ziggurat.codemodel.dialects.arith import Rounding
 from ziggurat.codemodel.scalars import converted, to_odd_f32
 from ziggurat.codemodel.types import f8e4m3, f8e5m2, f32

@@ -31,8 +31,8 @@ from ziggurat.codemodel.op import Op, Value
 from ziggurat.codemodel.transform import DROP, Outcome, Rewriter, transform
 from ziggurat.codemodel.types import SharedType
 from ziggurat.codemodel.verify import verify
-from ziggurat.transforms.place.gpu_passes import place
-from ziggurat.transforms.place.hazards import hazards
+from ziggurat.transforms.gpu.gpu_passes import place
+from ziggurat.transforms.gpu.hazards import hazards
 
 NVDISASM = Path(sysconfig.get_paths()["purelib"]) / "nvidia/cu13/bin/nvdisasm"
 PTXAS = NVDISASM.with_name("ptxas")

@@ -11,7 +11,7 @@ import pytest
 
 import ziggurat as zg
 from ziggurat.backend.simulator.simulate import simulate
-from ziggurat.transforms.place.hazards import hazards
+from ziggurat.transforms.gpu.hazards import hazards
 
 PTXAS = Path(sysconfig.get_paths()["purelib"]) / "nvidia/cu13/bin/ptxas"
 F32, I32 = zg.ptr(zg.f32), zg.ptr(zg.i32)

@@ -18,8 +18,8 @@ from ziggurat.codemodel.dialects import arith, tt
 from ziggurat.codemodel.gpu import dialect as gpu
 from ziggurat.codemodel.passes import Snapshot
 from ziggurat.codemodel.transform import transform
-from ziggurat.transforms.place import gpu_passes
-from ziggurat.transforms.place.gpu_passes import PLACE
+from ziggurat.transforms.gpu import gpu_passes
+from ziggurat.transforms.gpu.gpu_passes import PLACE
 
 pytestmark = pytest.mark.filterwarnings("ignore::ziggurat.ZigguratWarning")
 

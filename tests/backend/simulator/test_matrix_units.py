@@ -16,7 +16,7 @@ from ziggurat.backend.simulator.matrix_units import fragment_a, fragment_b, frag
 from ziggurat.backend.simulator.shared import SimulationError
 from ziggurat.backend.simulator.simulate import simulate
 from ziggurat.codemodel.gpu.options import CompileOptions
-from ziggurat.transforms.place.gpu_passes import place
+from ziggurat.transforms.gpu.gpu_passes import place
 
 
 @pytest.mark.parametrize("m, k, per", [

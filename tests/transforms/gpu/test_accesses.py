@@ -1,0 +1,236 @@
+"""Accesses alone and in kernels: their widths reach the PTX, which ptxas accepts."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import sysconfig
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from random_layouts import random_layout
+
+import ziggurat as zg
+from ziggurat.codemodel.dialects import tt
+from ziggurat.codemodel.gpu import dialect as gpu
+from ziggurat.codemodel.gpu.options import CompileOptions
+from ziggurat.codemodel.layout import Layout, blocked
+from ziggurat.codemodel.text.parser import parse
+from ziggurat.transforms.analysis.axis_info import analyse
+from ziggurat.transforms.gpu.assign import assign
+from ziggurat.transforms.gpu.layout_plan import Accesses, pointee_bytes
+from ziggurat.transforms.gpu.lower import run_of_warps
+from ziggurat.transforms.tiles.prepare import prepare
+
+
+@zg.kernel
+def add_kernel(x, y, out, n, BLOCK: zg.constexpr):
+    index = zg.add(zg.program_id(0) * BLOCK, zg.arange(0, BLOCK))
+    mask = zg.compare(index, n, zg.CompareKind.LESS_THAN)
+    total = zg.add(zg.load(zg.add(x, index), mask), zg.load(zg.add(y, index), mask))
+    zg.store(zg.add(out, index), total, mask)
+
+
+@zg.kernel
+def scale_rows_kernel(out, x, stride, n, top, BLOCK: zg.constexpr):
+    index = zg.arange(0, BLOCK)
+    mask = zg.compare(index, n, zg.CompareKind.LESS_THAN)
+    row = zg.load(zg.add(x + zg.program_id(0) * stride, index), mask, other=-float("inf"))
+    zg.store(zg.add(out + zg.program_id(0) * stride, index), zg.exp2(zg.sub(row, top)), mask)
+
+
+def ptx_of(kernel: Any, types: list[Any], target: str) -> str:
+    pytest.importorskip("llvmlite")
+    from ziggurat.backend.ptx.assemble import assemble
+
+    module = assign(prepare(kernel.triton(*types)), CompileOptions(target))
+    assert isinstance(module, gpu.Module)
+    return assemble(module).ptx
+
+
+def ptxas() -> str | None:
+    package = Path(sysconfig.get_paths()["purelib"]) / "nvidia"
+    actual = sorted(package.glob("*/bin/ptxas"))
+    return str(actual[0]) if actual else shutil.which("ptxas")
+
+
+POINTER, NUMBER = zg.ptr(zg.f32), zg.i32
+WIDE, EVEN = zg.divisible(POINTER), zg.divisible(NUMBER)
+
+
+@pytest.mark.parametrize("target", ["sm_80", "sm_90a"])
+@pytest.mark.parametrize(("kernel", "types", "loads"), [
+    (add_kernel, [WIDE, WIDE, WIDE, EVEN, 1024], 4),
+    (scale_rows_kernel, [WIDE, WIDE, EVEN, EVEN, zg.f32, 1024], 2),
+])  # fmt: skip
+def test_aligned_accesses_are_of_128_bits(
+    tmp_path: Path, target: str, kernel: Any, types: list[Any], loads: int
+) -> None:
+    ptx = ptx_of(kernel, types, target)
+    assert ptx.count("ld.global.v4.b32") == loads
+    assert ptx.count("st.global.v4.b32") == 2
+    assembler = ptxas()
+    if assembler is None:
+        pytest.skip("ptxas is not installed (pip install nvidia-cuda-nvcc)")
+    file = tmp_path / "kernel.ptx"
+    file.write_text(ptx)
+    command = [assembler, f"-arch={target}", "-v", str(file), "-o", str(tmp_path / "kernel.cubin")]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert " 0 bytes spill" in done.stderr
+
+
+def test_without_divisibility_accesses_are_of_one_element() -> None:
+    ptx = ptx_of(add_kernel, [POINTER, POINTER, POINTER, NUMBER, 1024], "sm_80")
+    assert ".v4.b32" not in ptx and ptx.count("ld.global.b32") == 16
+
+
+# Accesses alone.
+
+
+def model(body: str, divisibility: str = "[16, 16]", num_warps: int = 4) -> tuple[tt.Func, Accesses]:
+    func = parse(f'tt.func @"f" @divisibility={divisibility} (%p : ptr<f32>, %n : i32)void -> {{ {body} tt.return; }};')
+    assert isinstance(func, tt.Func)
+    return func, Accesses(func, analyse(func), num_warps)
+
+
+def first(func: tt.Func, kind: Any = tt.Load) -> Any:
+    return next(op for op in func.walk() if isinstance(op, kind))
+
+
+def row(size: int) -> str:
+    return f"""%0 : tensor<x{size}, i32> = tt.make_range @start=0 @end={size};
+        %1 : tensor<x{size}, ptr<f32>> = tt.splat %p; %2 : tensor<x{size}, ptr<f32>> = tt.addptr %1 %0;"""
+
+
+def grid(stride: bool) -> str:
+    """Pointers to 32 × 64 elements: rows in memory, or columns with an unknown stride."""
+    kinds = {"a": "tensor<x32, x64, i32>", "p": "tensor<x32, x64, ptr<f32>>"}
+    text = f"""%s : {kinds["a"]} = tt.splat %n;
+        %i : tensor<x32, i32> = tt.make_range @start=0 @end=32; %j : tensor<x64, i32> = tt.make_range @start=0 @end=64;
+        %k : tensor<x32, x1, i32> = tt.expand_dims %i @axis=1; %l : tensor<x1, x64, i32> = tt.expand_dims %j @axis=0;
+        %x : {kinds["a"]} = tt.broadcast %k; %y : {kinds["a"]} = tt.broadcast %l;
+        %z : {kinds["a"]} = arith.muli {"%y" if stride else "%x"} %s;
+        %w : {kinds["a"]} = arith.addi {"%x" if stride else "%y"} %z;
+        %b : {kinds["p"]} = tt.splat %p; %q : {kinds["p"]} = tt.addptr %b %w;
+        %v : tensor<x32, x64, f32> = tt.load %q;"""
+    return text
+
+
+def test_the_axis_with_the_longest_runs_is_first() -> None:
+    for stride, order in ((False, (1, 0)), (True, (0, 1))):
+        func, accesses = model(grid(stride))
+        load = first(func)
+        assert accesses.order(load) == order and accesses.vector(load) == 4
+        assert accesses.coalesced(load) == blocked((32, 64), order, 4, 4)
+        assert accesses.widest == {((32, 64), order): 4}
+
+
+@pytest.mark.parametrize(("size", "divisibility", "vector"), [
+    (1024, "[16, 16]", 4), (256, "[16, 16]", 2), (128, "[16, 16]", 1), (64, "[16, 16]", 1), (1024, "[8, 16]", 2),
+    (1024, "[1, 16]", 1),
+])  # fmt: skip
+def test_a_thread_holds_as_many_elements_as_one_access_moves(size: int, divisibility: str, vector: int) -> None:
+    func, accesses = model(f"{row(size)} %3 : tensor<x{size}, f32> = tt.load %2;", divisibility)
+    assert accesses.vector(first(func)) == vector
+
+
+def test_a_mask_limits_the_width() -> None:
+    masked = f"""{row(1024)} %3 : tensor<x1024, i32> = tt.splat %n; %4 : tensor<x1024, i1> = arith.cmpi %0 %3 @slt;
+        %5 : tensor<x1024, f32> = tt.load %2 %4;"""
+    for divisibility, width in (("[16, 16]", 4), ("[16, 2]", 2), ("[16, 1]", 1)):
+        func, accesses = model(masked, divisibility)
+        layout = blocked((1024,), (0,), 4, 4)
+        assert accesses.vector(first(func)) == accesses.width(first(func), layout) == width
+
+
+def test_atomics_have_neighbours_in_neighbouring_lanes_unless_they_add_vectors() -> None:
+    body = row(1024) + "%3 : tensor<x1024, f32> = tt.load %2; %4 : tensor<x1024, f32> = tt.atomic_rmw %2 %3 @{};"
+    for kind, vector in (("fadd", 4), ("fmax", 1), ("xchg", 1)):
+        func, accesses = model(body.format(kind))
+        assert accesses.vector(first(func, tt.AtomicRMW)) == vector
+
+
+def test_the_width_is_the_number_of_neighbouring_registers() -> None:
+    func, accesses = model(f"{row(1024)} %3 : tensor<x1024, f32> = tt.load %2;")
+    load = first(func)
+    for layout, width in (
+        (blocked((1024,), (0,), 4, 4), 4), (blocked((1024,), (0,), 8, 4), 4), (blocked((1024,), (0,), 2, 4), 2),
+        (blocked((1024,), (0,), 1, 4), 1), (Layout((2, 1, 128), (4, 8, 16, 32, 64), (256, 512)), 1),
+        # Lane 1 begins in the middle of four elements of another lane.
+        (Layout((1, 2, 128), (4 | 2, 8, 16, 32, 64), (256, 512)), 2),
+    ):  # fmt: skip
+        assert layout.covers(1024) and accesses.width(load, layout) == width
+
+
+def test_traffic_counts_sectors() -> None:
+    """A sector has 8 elements of f32."""
+    func, accesses = model(grid(False))
+    load = first(func)
+    along, across = (accesses.traffic(load, blocked((32, 64), order, 4, 4)) for order in ((1, 0), (0, 1)))
+    assert along == 4 * (4 * 16)  # Four warps, four instructions of 4 elements in a row, 2 lanes to a sector.
+    assert across == 4 * (16 * 8)  # 16 instructions of one element, each with four columns of eight rows.
+    assert along == accesses.traffic(load, accesses.coalesced(load))
+
+
+@given(st.integers(0, 2**32), st.sampled_from([1, 2, 4, 8]))
+def test_traffic_is_that_of_the_first_warp_element_by_element(seed: int, num_warps: int) -> None:
+    func, accesses = model(grid(False), num_warps=num_warps)
+    load = first(func)
+    layout = random_layout(Random(seed), 32 * 64, num_warps)
+    width = accesses.width(load, layout)
+    step = width.bit_length() - 1
+    registers = [basis for basis in layout.registers[step:] if basis]
+    plain = Layout((*layout.registers[:step], *registers), layout.lanes, layout.warps)
+    sectors = sum(
+        len({plain.element(group * width, lane) // 8 for lane in range(32)}) for group in range(1 << len(registers))
+    )
+    copies = sum(1 for basis in layout.warps if not basis)
+    assert accesses.traffic(load, layout) == sectors * num_warps >> copies
+
+
+def test_traffic_of_a_large_tensor_takes_no_time() -> None:
+    """A tensor of 2^40 elements: an analysis element by element would not end."""
+    size = 1 << 40
+    func, accesses = model(f"{row(size)} %3 : tensor<x{size}, f32> = tt.load %2;")
+    assert accesses.traffic(first(func), blocked((size,), (0,), 4, 4)) == size // 8
+
+
+def test_the_default_layout_is_that_of_accesses_of_the_same_shape() -> None:
+    _, accesses = model(f"{row(1024)} %3 : tensor<x1024, f32> = tt.load %2;", "[8, 16]")
+    assert accesses.default((1024,)) == blocked((1024,), (0,), 2, 4)
+    assert accesses.default((2048,)) == blocked((2048,), (0,), 4, 4)
+    assert accesses.default((8, 16)) == blocked((8, 16), (1, 0), 1, 4)
+
+
+@pytest.mark.parametrize("axis", [0, 1])
+def test_each_warp_has_a_contiguous_part_of_a_scanned_tensor(axis: int) -> None:
+    """8 neighbouring rows of 32, which is as good for memory. Tensors of one axis and other shapes are as before."""
+    body = "(%c : f32, %d : f32)f32 -> { %e : f32 = arith.addf %c %d; tt.scan.return %e; };"
+    func, accesses = model(f"{grid(False)} %g : tensor<x32, x64, f32> = tt.scan %v @axis={axis} {body}")
+    before, plain = model(grid(False))
+    load, other = first(func), first(before)
+    layout, usual = accesses.coalesced(load), plain.coalesced(other)
+    assert layout.warps == (512, 1024) and usual.warps == (128, 256)
+    assert (layout.registers, layout.lanes) == ((1, 2, 128, 256), usual.lanes)
+    assert accesses.default((32, 64)) == layout and accesses.default((64, 32)) == plain.default((64, 32))
+    assert accesses.width(load, layout) == plain.width(other, usual) == 4
+    assert accesses.traffic(load, layout) == plain.traffic(other, usual)
+    assert run_of_warps(layout, (32, 64), 0) == 8 and run_of_warps(usual, (32, 64), 0) == 2
+    scan = f"%3 : tensor<x1024, f32> = tt.load %2; %4 : tensor<x1024, f32> = tt.scan %3 @axis=0 {body}"
+    func, accesses = model(f"{row(1024)} {scan}")
+    assert accesses.coalesced(first(func)) == blocked((1024,), (0,), 4, 4)
+
+
+def test_the_size_of_an_element_and_unknown_values() -> None:
+    func, accesses = model(row(64))
+    assert pointee_bytes(func.body.parameters[0]) == pointee_bytes(func.body.entry.ops[-2].result) == 4
+    with pytest.raises(AssertionError):
+        pointee_bytes(func.body.parameters[1])
+    stranger, _ = model(row(64))
+    assert accesses.info(stranger.body.parameters[0]).divisibility == (4,)
+    assert accesses.info(func.body.parameters[0]).divisibility == (16,)

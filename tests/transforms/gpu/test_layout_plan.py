@@ -1,0 +1,102 @@
+"""The layout plan: wanted layouts, lazy ops, and conversions."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ziggurat.codemodel.dialects import arith, scf, tt
+from ziggurat.codemodel.layout import blocked
+from ziggurat.codemodel.op import Op
+from ziggurat.codemodel.text.parser import parse
+from ziggurat.transforms.gpu.layout_plan import LayoutPlan
+
+INDEX = """%0 : tensor<x1024, i32> = tt.make_range @start=0 @end=1024; %1 : tensor<x1024, ptr<f32>> = tt.splat %p;
+    %2 : tensor<x1024, ptr<f32>> = tt.addptr %1 %0; %3 : tensor<x1024, f32> = tt.load %2;"""
+ROWS = blocked((1024,), (0,), 4, 4)
+TRANSPOSED = """%4 : tensor<x32, x32, f32> = tt.reshape %3; %5 : tensor<x32, x32, f32> = tt.trans %4 @order=[1, 0];
+    %6 : tensor<x1024, f32> = tt.reshape %5; tt.store %2 %6;"""
+
+
+def plan(body: str) -> tuple[tt.Func, LayoutPlan]:
+    func = parse(f'tt.func @"f" @divisibility=[16, 16] (%p : ptr<f32>, %n : i32)void -> {{ {body} tt.return; }};')
+    assert isinstance(func, tt.Func)
+    return func, LayoutPlan(func, 4, lambda op: None)
+
+
+def ops(func: tt.Func, kind: Any) -> list[Any]:
+    return [op for op in func.walk() if isinstance(op, kind)]
+
+
+def test_indices_are_wanted_where_they_are_used() -> None:
+    func, result = plan(INDEX + "tt.store %2 %3;")
+    (ramp,), (load,), (store,) = ops(func, tt.MakeRange), ops(func, tt.Load), ops(func, tt.Store)
+    assert result.is_lazy(ramp) and not result.is_lazy(load) and not result.is_lazy(store)
+    assert result.wanted((ramp.result, 0)) == [ROWS] == result.wanted((load.result, 0))
+    assert result.reads(store) == [(0, ROWS), (1, ROWS)] and result.reads(ramp, ROWS) == []
+    assert not result.is_late((ramp.result, 0), ROWS) and not result.is_late((load.result, 0), ROWS)
+    assert result.needs[store.result] == [((ops(func, tt.AddPtr)[0].result, 0), ROWS), ((load.result, 0), ROWS)]
+    assert result.wanted((store.result, 0)) == []
+
+
+def test_a_layout_other_than_the_primary_one_is_late_also_through_shapes() -> None:
+    """Shapes cost nothing: they are computed from a converted tensor, not converted themselves."""
+    func, result = plan(INDEX + TRANSPOSED)
+    (load,), (transposed,), (store,) = ops(func, tt.Load), ops(func, tt.Trans), ops(func, tt.Store)
+    assert all(result.is_lazy(op) for op in (*ops(func, tt.Reshape), transposed))
+    assert dict(result.reads(store))[1] == ROWS
+    (expected,) = result.wanted((load.result, 0))
+    assert expected == ROWS.transposed((32, 32), (1, 0)) != ROWS
+    assert result.is_late((load.result, 0), expected) and not result.is_late((load.result, 0), ROWS)
+    assert result.is_late((transposed.result, 0), ROWS)
+
+
+def test_a_widening_cast_is_after_the_conversion_and_other_arithmetic_before() -> None:
+    func, result = plan(f"""{INDEX} %h : tensor<x1024, f16> = arith.truncf %3; %w : tensor<x1024, f32> = arith.extf %h;
+        {TRANSPOSED.replace("%3", "%w")}""")
+    (narrowed,), (widened,) = ops(func, arith.TruncF), ops(func, arith.ExtF)
+    assert result.is_lazy(widened) and not result.is_lazy(narrowed)
+    (expected,) = result.wanted((narrowed.result, 0))
+    assert result.is_late((narrowed.result, 0), expected) and result.is_late((widened.result, 0), expected)
+
+
+def test_a_tensor_in_the_right_threads_is_broadcast_without_a_conversion() -> None:
+    """The sum of a row is in the threads that hold the row; the register numbers do not matter."""
+    func, result = plan(INDEX + """%4 : tensor<x8, x128, f32> = tt.reshape %3;
+        %5 : tensor<x8, f32> = tt.reduce %4 @axis=1 (%a : f32, %b : f32)f32 -> {
+            %s : f32 = arith.addf %a %b; tt.reduce.return %s; };
+        %6 : tensor<x8, x1, f32> = tt.expand_dims %5 @axis=1; %7 : tensor<x8, x128, f32> = tt.broadcast %6;
+        %8 : tensor<x8, x128, f32> = arith.subf %4 %7;
+        %9 : tensor<x1024, f32> = tt.reshape %8; tt.store %2 %9;""")  # fmt: skip
+    (sums,), (repeated,) = ops(func, tt.Reduce), ops(func, tt.Broadcast)
+    home = result.primary.of((sums.result, 0))
+    assert home == ROWS.dropped((8, 128), 1)
+    assert result.wanted((sums.result, 0)) == [home] and not result.is_late((repeated.result, 0), ROWS)
+
+
+LOOP = """%z : i32 = arith.constant @0; %o : i32 = arith.constant @1; %f : f32 = arith.constant @0.0;
+    %t : Tuple<tensor<x1024, ptr<f32>>, tensor<x1024, f32>, i32> = scf.for %z %n %o %2 %3 %z
+        (%i : i32, %q : tensor<x1024, ptr<f32>>, %a : tensor<x1024, f32>, %k : i32)
+        Tuple<tensor<x1024, ptr<f32>>, tensor<x1024, f32>, i32> -> {
+            %x : tensor<x1024, f32> = tt.load %q; %b : tensor<x1024, f32> = arith.addf %a %x;
+            %r : tensor<x1024, ptr<f32>> = tt.addptr %q %0; scf.yield %r %b %i; };
+    %y : tensor<x1024, f32> = tuple.load %t @1;"""
+
+
+def test_control_flow_carries_each_layout_that_is_used() -> None:
+    func, result = plan(f"{INDEX} {LOOP} tt.store %2 %y;")
+    (loop,) = ops(func, scf.For)
+    pointers, total, number = (result.carried((loop.result, index)) for index in range(3))
+    assert pointers == [ROWS] and total == [ROWS] and number == [None]
+    _, q, _, k = loop.body.parameters
+    assert result.carried((q, 0)) == pointers and result.carried((k, 0)) == [None]
+    # Ops that pass on groups read no layouts of their own.
+    ends: list[Op] = [loop, *ops(func, scf.Yield)]
+    assert all(result.reads(op) == [] for op in ends)
+
+
+def test_an_unused_value_is_not_carried() -> None:
+    func, result = plan(f"""{INDEX} %z : i32 = arith.constant @0; %o : i32 = arith.constant @1;
+        %t : tensor<x1024, i32> = scf.for %z %n %o %0 (%i : i32, %a : tensor<x1024, i32>)tensor<x1024, i32> -> {{
+            %b : tensor<x1024, i32> = arith.addi %a %a; scf.yield %b; }}; tt.store %2 %3;""")
+    (loop,) = ops(func, scf.For)
+    assert result.carried((loop.result, 0)) == []

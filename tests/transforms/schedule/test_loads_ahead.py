@@ -1,0 +1,304 @@
+"""Loads of loops without dots that ask for stages: they begin iterations ahead, with the same results."""
+
+from collections import Counter
+from contextlib import nullcontext
+from functools import cache
+from random import Random
+from typing import Any
+
+import numpy as np
+import pytest
+
+import ziggurat as zg
+from ziggurat.codemodel.dialects import scf, tt
+from ziggurat.codemodel.gpu import dialect as gpu
+from ziggurat.codemodel.gpu.options import CompileOptions
+from ziggurat.codemodel.op import Op
+from ziggurat.transforms.gpu.gpu_passes import place
+
+F16, F32, I32 = (zg.divisible(zg.ptr(type_)) for type_ in (zg.f16, zg.f32, zg.i32))
+N = zg.divisible(zg.i32)
+LESS = zg.CompareKind.LESS_THAN
+
+
+@zg.kernel
+def column_sums(x, out, rows, n, BLOCK: zg.constexpr, STAGES: zg.constexpr, STEP: zg.constexpr = 1):
+    """The sums of columns of a matrix of f32, and what the mask hides counts as 1."""
+    columns = zg.add(zg.mul(zg.program_id(0), BLOCK), zg.arange(0, BLOCK))
+    total = zg.zeros((BLOCK,), zg.f32)
+    for row in zg.range(0, rows, STEP, num_stages=STAGES):
+        at = zg.add(x, zg.add(zg.mul(row, n), columns))
+        total = zg.add(total, zg.load(at, zg.compare(columns, n, LESS), other=1.0))
+    zg.store(zg.add(out, columns), total)
+
+
+@zg.kernel
+def moved_pointers(x, w, out, count, BLOCK: zg.constexpr, STAGES: zg.constexpr):
+    """Σ x[i] · w[i] over blocks, through pointers that the loop moves, and a factor for each block."""
+    x_ptrs = zg.add(zg.add(x, zg.mul(zg.program_id(0), BLOCK)), zg.arange(0, BLOCK))
+    w_ptrs = w
+    total = zg.zeros((BLOCK,), zg.f32)
+    for _ in zg.range(0, count, 1, num_stages=STAGES):
+        total = zg.add(total, zg.mul(zg.cast(zg.load(x_ptrs), zg.f32), zg.load(w_ptrs)))
+        x_ptrs = zg.add(x_ptrs, BLOCK)
+        w_ptrs = zg.add(w_ptrs, 1)
+    zg.store(zg.add(out, zg.arange(0, BLOCK)), total)
+
+
+@zg.kernel
+def gathered_rows(x, places, scales, out, count, BLOCK: zg.constexpr, STAGES: zg.constexpr):
+    """Σ x[places[i]] · scales[places[i]]: the addresses depend on an earlier load."""
+    columns = zg.add(zg.arange(0, BLOCK), zg.mul(zg.program_id(0), BLOCK))
+    total = zg.zeros((BLOCK,), zg.f32)
+    for at in zg.range(0, count, 1, num_stages=STAGES):
+        place_ = zg.load(zg.add(places, at))
+        row = zg.load(zg.add(x, zg.add(zg.mul(place_, BLOCK), columns)))
+        total = zg.add(total, zg.mul(row, zg.load(zg.add(scales, place_))))
+    zg.store(zg.add(out, columns), total)
+
+
+@zg.kernel
+def chained(x, places, out, count, STAGES: zg.constexpr):
+    """Σ x[places[places[i]]], element by element."""
+    lanes = zg.arange(0, 128)
+    total = zg.zeros((128,), zg.f32)
+    for at in zg.range(0, count, 1, num_stages=STAGES):
+        first = zg.load(zg.add(places, zg.add(zg.mul(at, 128), lanes)))
+        second = zg.load(zg.add(places, first))
+        total = zg.add(total, zg.load(zg.add(x, second)))
+    zg.store(zg.add(out, lanes), total)
+
+
+@zg.kernel
+def doubled_rows(x, out, rows, step, BLOCK: zg.constexpr, STAGES: zg.constexpr):
+    """Rows to rows: the loop stores through another argument."""
+    for row in zg.range(zg.program_id(0), rows, step, num_stages=STAGES):
+        at = zg.add(zg.mul(row, BLOCK), zg.arange(0, BLOCK))
+        zg.store(zg.add(out, at), zg.mul(zg.load(zg.add(x, at)), 2.0))
+
+
+def placed(kernel: Any, *types: Any, **options: Any) -> gpu.Module:
+    return place(kernel.triton(*types), CompileOptions(verify=True, **options))
+
+
+def ops_of(model: Op) -> Counter[type]:
+    return Counter(type(op) for op in model.walk())
+
+
+def in_loop(model: Op) -> list[Op]:
+    loop = next(op for op in model.walk() if isinstance(op, scf.For))
+    return list(loop.body.entry.ops)
+
+
+RANDOM = np.random.default_rng(5)
+
+
+@pytest.mark.parametrize("stages", [1, 2, 3, 5])
+@pytest.mark.parametrize(("block", "step"), [(128, 1), (2048, 1), (2048, 3)])
+@pytest.mark.parametrize("rows", [0, 1, 2, 7])
+def test_sums_of_columns(stages: int, block: int, step: int, rows: int) -> None:
+    compiled = _compiled(column_sums, F32, F32, zg.i32, N, block, stages, step)
+    n = block - 48
+    x, out = RANDOM.integers(-9, 9, (rows, n)).astype(np.float32), np.full(block, np.nan, np.float32)
+    # The array ends with the last row: the simulation reports what is read beyond.
+    compiled.simulate[(1,)](x.ravel() if rows else np.zeros(1, np.float32), out, rows, n)
+    assert np.array_equal(out[:n], x[::step].sum(0))
+    assert np.array_equal(out[n:], np.full(48, len(range(0, rows, step)), np.float32))
+
+
+@cache
+def _compiled(kernel: Any, *types: Any) -> Any:
+    return kernel.compile(*types, verify=True)
+
+
+@pytest.mark.parametrize("stages", [2, 4])
+@pytest.mark.parametrize("count", [0, 1, 3, 6])
+def test_pointers_that_the_loop_moves(stages: int, count: int) -> None:
+    compiled = _compiled(moved_pointers, F16, F32, F32, zg.i32, 4096, stages)
+    x = RANDOM.integers(-9, 9, (count, 4096)).astype(np.float16)
+    w, out = RANDOM.integers(-9, 9, count + 1).astype(np.float32), np.full(4096, np.nan, np.float32)
+    compiled.simulate[(1,)](x.ravel() if count else np.zeros(8, np.float16), w[: max(count, 1)], out, count)
+    assert np.array_equal(out, (x.astype(np.float32) * w[:count, None]).sum(0))
+
+
+@pytest.mark.parametrize("stages", [2, 3, 4, 7])
+@pytest.mark.parametrize("count", [0, 1, 2, 9])
+@pytest.mark.filterwarnings("ignore:the load is not pipelined")
+def test_addresses_that_depend_on_a_load(stages: int, count: int) -> None:
+    x, scales = RANDOM.integers(-9, 9, (5, 2048)).astype(np.float32), RANDOM.integers(-9, 9, 5).astype(np.float32)
+    places, out = RANDOM.integers(0, 5, max(count, 1)).astype(np.int32), np.full(2048, np.nan, np.float32)
+    compiled = _compiled(gathered_rows, F32, I32, F32, F32, zg.i32, 2048, stages)
+    compiled.simulate[(1,)](x.ravel(), places, scales, out, count)
+    selection = places[:count]
+    assert np.array_equal(out, (x[selection] * scales[selection, None]).sum(0, dtype=np.float32))
+
+
+@pytest.mark.parametrize("stages", [2, 3, 4, 8])
+@pytest.mark.parametrize("count", [0, 1, 4])
+def test_chains_of_loads(stages: int, count: int) -> None:
+    x = RANDOM.integers(-9, 9, 640).astype(np.float32)
+    places, out = RANDOM.integers(0, 512, 640).astype(np.int32), np.full(128, np.nan, np.float32)
+    with pytest.warns(zg.ZigguratWarning, match="stages are too few for both") if stages < 4 else nullcontext():
+        compiled = chained.compile(F32, I32, F32, zg.i32, stages, verify=True)
+    compiled.simulate[(1,)](x, places, out, count)
+    first = places[: 128 * count].reshape(count, 128)
+    assert np.array_equal(out, x[places[first]].sum(0, dtype=np.float32))
+
+
+def test_a_thread_reads_what_it_has_copied() -> None:
+    model = placed(column_sums, F32, F32, zg.i32, N, 2048, 4)
+    inside = Counter(map(type, in_loop(model)))
+    assert inside[gpu.AsyncCopy] == inside[gpu.AsyncWait] == inside[gpu.LocalLoad] == 1
+    ring = next(op for op in model.walk() if isinstance(op, gpu.LocalAlloc))
+    assert ring.result.type.count == 3 and not ops_of(model)[gpu.Barrier] and not inside[tt.Load]
+
+
+def test_small_tensors_stay_in_registers() -> None:
+    model = placed(column_sums, F32, F32, zg.i32, N, 128, 4)
+    ops = in_loop(model)
+    (load,) = (op for op in ops if isinstance(op, tt.Load))
+    assert not ops_of(model)[gpu.LocalAlloc] and load.result in ops[-1].operands
+
+
+def test_the_option_of_the_kernel_is_for_dots() -> None:
+    model = placed(column_sums, F32, F32, zg.i32, N, 2048, None, num_stages=4)
+    (load,) = (op for op in in_loop(model) if isinstance(op, tt.Load))
+    assert load.result not in in_loop(model)[-1].operands
+
+
+@pytest.mark.parametrize("stages", [2, 4])
+@pytest.mark.parametrize("rows", [0, 1, 3, 8])
+def test_stores_through_another_argument(stages: int, rows: int) -> None:
+    compiled = _compiled(doubled_rows, F32, F32, zg.i32, zg.i32, 2048, stages)
+    x, out = RANDOM.standard_normal((rows, 2048)).astype(np.float32), np.zeros((rows, 2048), np.float32)
+    compiled.simulate[(2,)](x.ravel() if rows else np.zeros(4, np.float32), out if rows else x, rows, 2)
+    assert np.array_equal(out, 2 * x)
+    assert ops_of(placed(doubled_rows, F32, F32, zg.i32, zg.i32, 4096, stages))[gpu.AsyncCopy]
+
+
+@zg.kernel
+def in_place(x, rows, BLOCK: zg.constexpr, STAGES: zg.constexpr):
+    for row in zg.range(zg.program_id(0), rows, 1, num_stages=STAGES):
+        at = zg.add(zg.mul(row, BLOCK), zg.arange(0, BLOCK))
+        zg.store(zg.add(x, at), zg.mul(zg.load(zg.add(x, at)), 2.0))
+
+
+@zg.kernel
+def linked(x, out, count, STAGES: zg.constexpr):
+    place_ = zg.cast(0, zg.i32)
+    for _ in zg.range(0, count, 1, num_stages=STAGES):
+        place_ = zg.load(zg.add(x, place_))
+    zg.store(out, place_)
+
+
+@pytest.mark.parametrize(
+    ("kernel", "types", "why"),
+    [
+        (in_place, (F32, zg.i32, 2048, 3), "not pipelined in 3 stages: an op in it writes"),
+        (linked, (I32, I32, zg.i32, 3), "its address depends on what an earlier iteration loads"),
+    ],
+)
+def test_obstacles(kernel: Any, types: Any, why: str) -> None:
+    with pytest.warns(zg.ZigguratWarning, match=why):
+        place(kernel.triton(*types), CompileOptions())
+
+
+def test_fewer_stages_where_shared_memory_ends() -> None:
+    with pytest.warns(zg.ZigguratWarning, match="pipelined in 7 stages, not 9"):
+        model = place(column_sums.triton(F32, F32, zg.i32, N, 8192, 9), CompileOptions(num_warps=8))
+    ring = next(op for op in model.walk() if isinstance(op, gpu.LocalAlloc))
+    assert ring.result.type.count == 6
+
+
+@zg.kernel
+def weighted(x, weights, out, n, BLOCK: zg.constexpr, STAGES: zg.constexpr):
+    start = zg.mul(zg.program_id(0), n)
+    for column in zg.range(0, n, BLOCK, num_stages=STAGES):
+        columns = zg.add(column, zg.arange(0, BLOCK))
+        row = zg.load(zg.add(x, zg.add(start, columns)))
+        zg.store(zg.add(out, zg.add(start, columns)), zg.mul(row, zg.load(zg.add(weights, columns))))
+
+
+@zg.kernel
+def mixed(x, y, places, out, first, last, case: zg.constexpr):
+    """Loads of several kinds, chosen by `case`, whose masks, strides, fills and chains are random."""
+    block, step, stages = case[0], case[1], case[2]
+    masked, gathered, result, values, fill = case[3], case[4], case[5], case[6], case[7]
+    lanes = zg.arange(0, block)
+    own = zg.mul(zg.program_id(0), block)
+    total = zg.zeros((block,), zg.f32)
+    pointers = zg.add(zg.add(y, own), lanes)
+    for at in zg.range(first, last, step, num_stages=stages):
+        row = at
+        if gathered:
+            row = zg.load(zg.add(places, at))
+        columns = zg.add(own, lanes)
+        if masked:
+            mask = zg.compare(zg.add(lanes, zg.mul(row, 7)), block, LESS)
+            value = zg.load(zg.add(x, zg.add(zg.mul(row, 2 * block), columns)), mask, other=fill)
+        else:
+            value = zg.load(zg.add(x, zg.add(zg.mul(row, 2 * block), columns)))
+        total = zg.add(total, zg.cast(value, zg.f32))
+        if result:
+            total = zg.mul(total, zg.cast(zg.load(pointers), zg.f32))
+            pointers = zg.add(pointers, block)
+        if values:
+            zg.store(zg.add(out, zg.add(columns, zg.mul(zg.add(at, 1), 2 * block))), total)
+    zg.store(zg.add(zg.add(out, own), lanes), total)
+
+
+@pytest.mark.parametrize("seed", range(24))
+@pytest.mark.filterwarnings("ignore:the load is not pipelined")
+def test_random_loops(seed: int) -> None:
+    random = Random(seed)
+    case = (
+        random.choice((64, 512, 2048, 4096)),
+        random.choice((1, 1, 2, -1, -3)),
+        random.randint(2, 6),
+        *(random.random() < 0.5 for _ in range(4)),
+        random.choice((0.0, 1.0, -2.0)),
+    )
+    block, step, count = case[0], case[1], random.randint(0, 7)
+    element = random.choice((zg.f16, zg.f32))
+    dtype = np.float16 if element is zg.f16 else np.float32
+    values = np.random.default_rng(seed)
+    x = values.integers(-3, 4, (8, 2 * block)).astype(dtype)
+    y = values.choice(np.array([-1, 1], dtype), 10 * block)
+    places = values.integers(0, 8, 8).astype(np.int32)
+    first, last = (0, count) if step > 0 else (count, 0)
+    pointer = zg.divisible(zg.ptr(element))
+    compiled = mixed.compile(
+        pointer, pointer, I32, F32, zg.i32, zg.i32, case, num_warps=random.choice((1, 4)), verify=True
+    )
+    actual, expected = (np.zeros((9, 2 * block), np.float32) for _ in range(2))
+    compiled.simulate[(2,)](x, y, places, actual, first, last, seed=seed)
+    mixed[(2,)](x, y, places, expected, first, last, case, interpret=True)
+    assert np.array_equal(actual, expected)
+
+
+def test_what_all_programs_load_stays_in_place() -> None:
+    with pytest.warns(zg.ZigguratWarning, match="all programs load it"):
+        model = place(weighted.triton(F32, F32, F32, N, 4096, 3), CompileOptions())
+    assert Counter(map(type, in_loop(model)))[gpu.AsyncCopy] == 1
+
+
+BLOCK = zg.divisible(zg.descriptor((32, 64), zg.f16))
+
+
+@zg.kernel
+def sum_of_blocks(x, out, count, STAGES: zg.constexpr):
+    total = zg.zeros((32, 64), zg.f32)
+    for at in zg.range(0, count, 1, num_stages=STAGES):
+        total = zg.add(total, zg.cast(x.load((zg.mul(at, 32), zg.mul(zg.program_id(0), 64))), zg.f32))
+    rows, columns = zg.expand(zg.arange(0, 32), 1), zg.expand(zg.arange(0, 64), 0)
+    zg.store(zg.add(out, zg.add(zg.mul(rows, 64), columns)), total)
+
+
+@pytest.mark.parametrize("count", [1, 2, 5])
+def test_blocks_of_descriptors_by_tma(count: int) -> None:
+    x, out = RANDOM.integers(-9, 9, (32 * count, 64)).astype(np.float16), np.full((32, 64), np.nan, np.float32)
+    compiled = _compiled(sum_of_blocks, BLOCK, F32, zg.i32, 4)
+    compiled.simulate[(1,)](zg.TensorDescriptor(x, (32, 64)), out, count)
+    assert np.array_equal(out, x.reshape(count, 32, 64).astype(np.float32).sum(0))
+    inside = Counter(map(type, in_loop(placed(sum_of_blocks, BLOCK, F32, zg.i32, 4))))
+    assert inside[gpu.TmaLoad] == 1 and inside[gpu.Barrier] == 1

@@ -1,0 +1,1 @@
+"""Analyses of models that all ways down share."""

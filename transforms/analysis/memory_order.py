@@ -1,0 +1,92 @@
+"""The order of accesses to global memory: which ops an access must not be moved across.
+
+A barrier orders all accesses, a volatile load or an atomic that acquires those after it, and an atomic that releases
+those before it: other threads and CTAs rely on it. A store and a relaxed atomic matter only to accesses of the memory
+that they write. The argument that a pointer comes from tells which memory that is. Two arguments may be the same
+memory, but a program is sure to read there what it has stored only after a `debug_barrier`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from ziggurat.codemodel.dialects import tt
+from ziggurat.codemodel.gpu import dialect as gpu
+from ziggurat.codemodel.graphs import reached
+from ziggurat.codemodel.op import BlockParameter, Op, Value
+from ziggurat.codemodel.traits import Pure
+from ziggurat.codemodel.types import DescriptorType, PtrType, element_of
+from ziggurat.transforms.analysis.components import Component, component_of, groups_of
+from ziggurat.transforms.simplify.effects import may_write
+
+ATOMICS = (tt.AtomicRMW, tt.AtomicCAS)
+_STORES = (tt.Store, tt.DescriptorStore, tt.DescriptorReduce)
+_ACQUIRE = (tt.MemSemantic.ACQUIRE, tt.MemSemantic.ACQ_REL)
+_RELEASE = (tt.MemSemantic.RELEASE, tt.MemSemantic.ACQ_REL)
+Origins = frozenset[Component]
+
+
+def may_order(op: Op) -> bool:
+    """Whether an op may order accesses of other threads or CTAs: a barrier, an atomic, a volatile load, assembly."""
+    if isinstance(op, tt.Load):
+        return op.volatile or op.cache is tt.CacheModifier.CV
+    return isinstance(op, (tt.Barrier, gpu.ClusterBarrier, *ATOMICS)) or (
+        isinstance(op, tt.InlineAsm) and not op.is_pure
+    )
+
+
+class MemoryOrder:
+    """The origins of the pointers and descriptors of a function, and what must keep its place among accesses."""
+
+    def __init__(self, func: tt.Func) -> None:
+        self.func = func
+        self.groups = groups_of(func)
+
+    def origins(self, value: Value) -> Origins:
+        """The values that a pointer, tensor of pointers or descriptor is computed from, through control flow:
+        parameters of the function, or results of ops that compute pointers from no other ones."""
+        origins = reached([component_of(value)], self._sources)
+        return frozenset(origin for origin in origins if not self._sources(origin))
+
+    def _sources(self, component: Component) -> list[Component]:
+        """The pointers that a pointer comes from; none for an origin."""
+        if component in self.groups:
+            return [source for _, source in self.groups[component].sources]
+        op = component[0].op
+        return [component_of(value) for value in op.operands if _points(value)] if isinstance(op, Pure) else []
+
+    def keeps_order(self, op: Op, accesses: Iterable[Value], *, before: bool = True, after: bool = True) -> bool:
+        """Whether accesses through these pointers or descriptors have to stay `before` or `after` an op that stands so:
+        it orders all such accesses, or may write their memory."""
+        if not isinstance(op, (*_STORES, *ATOMICS)):
+            return after or not isinstance(op, tt.Load)
+        order = op.order if isinstance(op, ATOMICS) else tt.MemSemantic.RELAXED
+        if (before and order in _RELEASE) or (after and order in _ACQUIRE):
+            return True
+        origins = self.origins(op.descriptor if isinstance(op, tt.DescriptorStore | tt.DescriptorReduce) else op.ptr)
+        return any(self._may_share(origins, self.origins(access)) for access in accesses)
+
+    def stays(self, load: tt.Load) -> bool:
+        """Whether no op of the function may change what a load reads, or order it: it may be read at any time."""
+        return not any(self._changes(op, load) for op in self.func.walk())
+
+    def _changes(self, op: Op, load: tt.Load) -> bool:
+        if isinstance(op, tt.DescriptorStore | tt.DescriptorReduce):
+            return self._may_share(self.origins(op.descriptor), self.origins(load.ptr))
+        writes = not op.bodies and not op.NAME.startswith("gpu.") and may_write(op)
+        return (writes or may_order(op) or isinstance(op, tt.Call)) and self.keeps_order(op, [load.ptr])
+
+    def _may_share(self, first: Origins, other: Origins) -> bool:
+        """Whether memory of these origins may be the same. Only those of parameters are known to differ."""
+        numbers = [{self._argument(value) for value, _ in origins} for origins in (first, other)]
+        return None in numbers[0] | numbers[1] or not numbers[0].isdisjoint(numbers[1])
+
+    def _argument(self, value: Value) -> str | None:
+        """The number of the argument that a parameter of the function is a part of; None for another value."""
+        if not isinstance(value, BlockParameter) or value.block is not self.func.body.entry:
+            return None
+        return self.func.parts[value.index].partition(".")[0] if self.func.parts else str(value.index)
+
+
+def _points(value: Value) -> bool:
+    return isinstance(value.type, DescriptorType) or isinstance(element_of(value.type), PtrType)

@@ -1,0 +1,1 @@
+"""What a GPU model costs: registers, cycles and bytes."""

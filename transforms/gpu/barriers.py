@@ -1,0 +1,263 @@
+"""Barriers, exactly where two accesses of shared memory conflict on some path.
+
+    gpu.local_store %2 %1;
+    %3 : tensor<…> = gpu.local_load %2;
+
+becomes
+
+    gpu.local_store %2 %1;
+    gpu.barrier;
+    %3 : tensor<…> = gpu.local_load %2;
+
+Two accesses conflict if their intervals of shared memory overlap, at least one writes, and one thread may touch what
+another has touched. The accesses since the last barrier flow along the edges of a control-flow graph (`flow`), back
+edges of loops included. The matrix units and TMA access memory through another proxy: between a thread's writes and
+such a read there is a `gpu.fence_async` as well.
+
+An asynchronous access counts from the wait for it on; `hazards` checks that there is one in time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence, Set
+
+import attrs
+
+from ziggurat.codemodel.dialects import tt
+from ziggurat.codemodel.gpu import dialect as gpu
+from ziggurat.codemodel.op import Op, Value
+from ziggurat.codemodel.transform import Outcome, Rewriter, transform
+from ziggurat.codemodel.types import SharedType
+from ziggurat.transforms.analysis.memory_flow import (
+    READERS,
+    USERS,
+    WAITS,
+    Graph,
+    SharedAccess,
+    allocation,
+    interval,
+    read_in_flight,
+)
+from ziggurat.transforms.analysis.queries import layout_of, shared_of
+from ziggurat.transforms.gpu.swizzle import matrix_view
+
+READ, WRITE, COUNT = "read", "write", "count"
+
+
+@attrs.frozen
+class Hazard:
+    """Two ops between which something is missing on some path: a "barrier", "fence", "wait", "commit", "release" …
+
+    For what is missing at one op, both are this op.
+    """
+
+    first: Op
+    second: Op
+    missing: str
+
+    def __str__(self) -> str:
+        place = f"at {self.first!r}" if self.first is self.second else f"between {self.first!r} and {self.second!r}"
+        return f"no {self.missing} {place}"
+
+
+@attrs.frozen(eq=False)
+class _Access(SharedAccess):
+    """An access of one op, which may touch all bytes of an allocation.
+
+    `holder` says which thread touches which place, if each place has one thread; None where that is not known. `proxy`
+    is true of accesses that do not see plain writes without a fence. `wait` is the class of waits for it.
+    """
+
+    kind: str
+    holder: object
+    proxy: bool
+    wait: type[Op] | None
+
+    def conflicts(self, other: _Access) -> bool:
+        """Whether a barrier must order the two: they overlap, one writes, and they may be of different threads."""
+        if not self.overlaps(other) or self.kind == other.kind != WRITE:
+            return False
+        return self.holder is None or self.holder != other.holder
+
+
+_MBARRIERS = (gpu.MbarrierInit, gpu.MbarrierInval, gpu.MbarrierWait)
+
+
+def _accesses(op: Op | None) -> Iterator[_Access]:
+    """The accesses of an op to shared memory."""
+    if not isinstance(op, (*USERS, *_MBARRIERS)):
+        return
+    kind = READ if isinstance(op, (*READERS, gpu.MbarrierWait)) else WRITE
+    kind = COUNT if isinstance(op, gpu.LocalAtomicAdd) else kind
+    buffers = [value for value in op.operands if isinstance(value.type, SharedType)]
+    for buffer in buffers[:1] if isinstance(op, gpu.TmaLoad | gpu.ClusterStore) else buffers:
+        start, end = interval(allocation(buffer))
+        by_threads = isinstance(op, gpu.Wgmma) and allocation(buffer) not in read_in_flight(op)
+        by_proxy = isinstance(op, _BY_PROXY) and not by_threads
+        yield _Access(
+            op, start, end, kind, _holder(op, buffer, start), by_proxy, None if by_threads else WAITS.get(type(op))
+        )
+
+
+def _holder(op: Op, buffer: Value, start: int) -> object:
+    """The `holder` of an access to a buffer that starts at an offset."""
+    shared = shared_of(buffer)
+    if isinstance(op, gpu.MbarrierInit | gpu.MbarrierInval | gpu.MakeTensorMap):
+        return shared
+    if isinstance(op, gpu.AsyncCopy):
+        layout, together = layout_of(op.ptr.type), False
+    elif isinstance(op, gpu.LocalLoad | gpu.LocalStore):
+        layout = layout_of(op.result.type if isinstance(op, gpu.LocalLoad) else op.value.type)
+        # The lanes of a warp move a matrix together, so that a place does not belong to one thread.
+        together = matrix_view(layout, shared.offsets, shared.element.bytes) is not None
+    else:
+        return None
+    if together or any(layout.free[1:]):
+        return None
+    return start, attrs.evolve(shared, count=1), layout
+
+
+@attrs.frozen
+class _BarrierState:
+    """Sets of accesses, as masks: those since the last barrier, those in flight, plain writes since the last fence."""
+
+    pending: int = 0
+    in_flight: int = 0
+    unfenced: int = 0
+
+    def __or__(self, other: _BarrierState) -> _BarrierState:
+        return _BarrierState(
+            self.pending | other.pending, self.in_flight | other.in_flight, self.unfenced | other.unfenced
+        )
+
+
+BARRIERS = (gpu.Barrier, gpu.ClusterBarrier, tt.Barrier)
+# Threads that have waited for an mbarrier see what TMA has loaded: no barrier is needed for that.
+_WAITS = (gpu.AsyncWait, gpu.WgmmaWait, gpu.TmaStoreWait)
+_BY_PROXY = (gpu.Wgmma, gpu.TmaLoad, gpu.TmaStore)
+
+
+class _Flow:
+    """The accesses of a kernel, and how they flow along the paths of control."""
+
+    def __init__(self, module: gpu.Module) -> None:
+        (func,) = module.functions().values()
+        kinds = (*USERS, *_MBARRIERS, *BARRIERS, gpu.FenceAsync, *_WAITS)
+        self.nodes = Graph(func.bodies[0], kinds).nodes
+        self.accesses: list[_Access] = []
+        self.accesses_of: list[Sequence[int]] = []  # The numbers of the accesses of each node.
+        for node in self.nodes:
+            before = len(self.accesses)
+            self.accesses += _accesses(node.op)
+            self.accesses_of.append(range(before, len(self.accesses)))
+        numbered = list(enumerate(self.accesses))
+        self.conflicts = [sum(1 << at for at, other in numbered if access.conflicts(other)) for _, access in numbered]
+        self.until: dict[type[Op], int] = {}  # The asynchronous accesses that end at each class of waits.
+        for at, access in numbered:
+            if access.wait is not None:
+                self.until[access.wait] = self.until.get(access.wait, 0) | 1 << at
+        self.asynchronous = sum(self.until.values())
+        self.plain_writes = sum(1 << at for at, access in numbered if access.kind != READ and not access.proxy)
+        # The asynchronous accesses that each node begins, and its others.
+        masks = [sum(1 << at for at in those) for those in self.accesses_of]
+        self.begun = [masks & self.asynchronous for masks in masks]
+        self.done = [masks & ~self.asynchronous for masks in masks]
+
+    def states(self, barriers: Set[int], fences: Set[int]) -> list[_BarrierState]:
+        """The state at each node, with further barriers and fences before some of them."""
+        into = [_BarrierState()] * len(self.nodes)
+
+        def arriving(number: int) -> _BarrierState:
+            state = into[number]
+            if number not in barriers and number not in fences:
+                return state
+            pending = 0 if number in barriers else state.pending
+            return _BarrierState(pending, state.in_flight, 0 if number in fences else state.unfenced)
+
+        work = list(range(len(self.nodes) - 1, -1, -1))
+        waiting = set(work)
+        while work:
+            number = work.pop()
+            waiting.discard(number)
+            out = self._after(number, arriving(number))
+            for target in self.nodes[number].following:
+                state = into[target] | out
+                if state != into[target]:
+                    into[target] = state
+                    if target not in waiting:
+                        waiting.add(target)
+                        work.append(target)
+        return list(map(arriving, range(len(into))))
+
+    def _after(self, number: int, state: _BarrierState) -> _BarrierState:
+        op = self.nodes[number].op
+        if isinstance(op, BARRIERS):
+            return _BarrierState(0, state.in_flight, state.unfenced)
+        if isinstance(op, gpu.FenceAsync):
+            return _BarrierState(state.pending, state.in_flight)
+        if isinstance(op, _WAITS):
+            over = state.in_flight & self.until.get(type(op), 0)
+            in_flight = state.in_flight if op.pending else state.in_flight & ~over
+            # A fence before the wait does not count.
+            return _BarrierState(state.pending | over, in_flight, state.unfenced | over & self.plain_writes)
+        begun, done = self.begun[number], self.done[number]
+        if not begun and not done:
+            return state
+        return _BarrierState(state.pending | done, state.in_flight | begun, state.unfenced | done & self.plain_writes)
+
+    def missing(self, barriers: Set[int], fences: Set[int]) -> Iterator[tuple[int, Hazard]]:
+        """The accesses that conflict with those of a node, and what is missing between them, with the node's number."""
+        for number, state in enumerate(self.states(barriers, fences)):
+            for access, conflicts in ((self.accesses[at], self.conflicts[at]) for at in self.accesses_of[number]):
+                for other in _bits(conflicts & state.pending):
+                    yield number, Hazard(self.accesses[other].op, access.op, "barrier")
+                for other in _bits(conflicts & state.unfenced) if access.proxy else ():
+                    yield number, Hazard(self.accesses[other].op, access.op, "fence")
+
+
+def _bits(mask: int) -> Iterator[int]:
+    while mask:
+        low = mask & -mask
+        yield low.bit_length() - 1
+        mask ^= low
+
+
+# The passes.
+
+
+def missing_barriers(module: gpu.Module) -> list[Hazard]:
+    """The pairs of accesses that no barrier, or no fence, keeps apart; none are left after the pass."""
+    return [hazard for _, hazard in _Flow(module).missing(set(), set())]
+
+
+def insert_barriers(module: gpu.Module) -> Op:
+    """The GPU model with barriers and fences where they are needed, and no more."""
+    flow = _Flow(module)
+    required: dict[str, set[int]] = {"barrier": set(), "fence": set()}  # The nodes that one is needed before.
+    while (point := next(flow.missing(required["barrier"], required["fence"]), None)) is not None:
+        required[point[1].missing].add(point[0])
+    barriers, fences = required["barrier"], required["fence"]
+    if not barriers and not fences:
+        return module
+
+    def innermost_first(numbers: Set[int]) -> list[int]:
+        return sorted(numbers, key=lambda n: (-flow.nodes[n].depth, n))
+
+    # With the later ones, an earlier one may be superfluous.
+    for number in innermost_first(barriers):
+        if next(flow.missing(barriers - {number}, fences), None) is None:
+            barriers = barriers - {number}
+    for number in innermost_first(fences):
+        if next(flow.missing(barriers, fences - {number}), None) is None:
+            fences = fences - {number}
+    places = {node.op: number for number, node in enumerate(flow.nodes) if node.op is not None}
+
+    def with_barrier(builder: Rewriter, op: Op, operands: tuple[Value, ...]) -> Outcome:
+        number = places.get(op)
+        if number in fences:
+            builder.add(gpu.FenceAsync())
+        if number in barriers:
+            builder.add(gpu.Barrier())
+        return None
+
+    return transform(module, with_barrier, pass_name="barriers")

@@ -1,0 +1,453 @@
+"""Dots: each `tt.dot` gets the unit that computes it, and its operands go where that unit reads them.
+
+    %9 : tensor<x128, x128, f32, L> = tt.dot %6 %7 %8;
+
+becomes, on sm_90a,
+
+    %9 : shared<x128, x64, f16, …> = gpu.local_alloc @alignment=1024;
+    gpu.local_store %9 %6;
+    …
+    gpu.fence_async;
+    %11 : tensor<x128, x128, f32, L> = gpu.wgmma %9 %10 %8;
+    %12 : tensor<x128, x128, f32, L> = gpu.wgmma_wait %11 @0;
+
+On other targets, for smaller tiles and for batches, it becomes a `gpu.mma` that reads such buffers (for f64, and for a
+k of less than 32 bytes, a `tt.dot` whose operands are in the fragments of mma.sync); and if no matrix unit can do it, a
+`gpu.dot_fma`. `anchors` tells the layout assignment the layouts of the accumulators, so that they stay in registers
+through loops; `place_dots` converts those that have others.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from functools import partial
+from itertools import chain
+
+import attrs
+
+from ziggurat.codemodel.builder import Builder
+from ziggurat.codemodel.dialects import arith, scf, tt
+from ziggurat.codemodel.gpu import dialect as gpu
+from ziggurat.codemodel.gpu.fragments import (
+    Panels,
+    Unit,
+    WarpGrid,
+    accumulator,
+    operand_a,
+    operand_b,
+    unit_for,
+    warps_of,
+)
+from ziggurat.codemodel.gpu.scope import WARP_GROUP
+from ziggurat.codemodel.gpu.targets import TARGETS
+from ziggurat.codemodel.graphs import reached
+from ziggurat.codemodel.layout import LANE_BITS, Layout, axis_bases, bits_of, filled, inverted, moved
+from ziggurat.codemodel.op import Op, OpResult, Value
+from ziggurat.codemodel.transform import Outcome, Rewriter, transform
+from ziggurat.codemodel.types import ScalarType, SharedType, TensorType, bf16, f16, f32, scalar_element
+from ziggurat.transforms.analysis.queries import constant_of, converted, layout_of, stored, tensor_of
+from ziggurat.transforms.casts import cast
+from ziggurat.transforms.gpu.layout_plan import MAX_BYTES, Accesses, Anchor
+from ziggurat.transforms.gpu.swizzle import row_major
+from ziggurat.transforms.simplify.hoist import hoist
+
+_MAX_COLUMNS = 256  # The widest wgmma.
+_ROW_BYTES = 32  # Along k, which ldmatrix and wgmma read at once.
+# The type of the parts of an f32, where it is not tf32.
+_PARTS = {tt.InputPrecision.BF16X3: bf16, tt.InputPrecision.BF16X6: bf16}
+
+
+@attrs.frozen
+class MmaChoice:
+    """The unit for a dot: of the subclasses, one for each kind of unit.
+
+    The operands are multiplied as `elements`; the accumulator has the type `accumulator` and the layout `layout`.
+    `products` has the parts of f32 that are multiplied, where it is split into parts.
+    """
+
+    elements: tuple[ScalarType, ScalarType]
+    accumulator: ScalarType
+    layout: Layout
+    products: tuple[tuple[int, int], ...] = attrs.field(default=(), kw_only=True)
+
+    def operand(self, builder: Builder, value: Value, k_axis: int) -> Value:
+        """An operand where the unit reads it: a (with k_axis 1), or b (with k_axis 0)."""
+        raise NotImplementedError
+
+    def multiplied(self, builder: Builder, a: Value, b: Value, c: Value, *, accumulate: bool) -> Value:
+        """a · b + c; c is zero unless `accumulate`."""
+        raise NotImplementedError
+
+
+@attrs.frozen
+class Fma(MmaChoice):
+    """No matrix unit: the threads multiply, with both operands in shared memory."""
+
+    def operand(self, builder: Builder, value: Value, k_axis: int) -> Value:
+        type_ = tensor_of(value)
+        return stored(builder, value, _column_major(type_.shape) if k_axis == 1 else row_major(type_.numel))
+
+    def multiplied(self, builder: Builder, a: Value, b: Value, c: Value, *, accumulate: bool) -> Value:
+        return builder.add(gpu.DotFma(a, b, c))
+
+
+@attrs.frozen
+class MmaSync(MmaChoice):
+    """mma.sync, the matrix instruction of a warp. `by_rows` says that its operands are rows of 32 bytes along k, which
+    may be in shared memory."""
+
+    unit: Unit
+    warps: WarpGrid
+    by_rows: bool
+
+    def operand(self, builder: Builder, value: Value, k_axis: int) -> Value:
+        """a in registers if no element has to move, else in shared memory; b in shared memory, if its rows are long
+        enough for it."""
+        type_ = tensor_of(value)
+        fragment = (operand_a if k_axis == 1 else operand_b)(self.unit, type_.shape, self.warps)
+        stays = k_axis == 1 and block_axis(value) is None and moved(layout_of(type_), fragment, type_.numel) is not None
+        if (stays and not self.warps.paired) or not self.by_rows:
+            return converted(builder, value, fragment)
+        value, per_instruction = self.arranged(builder, value, k_axis)
+        panels = _panels_for(value, k_axis, per_instruction)
+        offsets = panels.offsets(type_.shape, k_axis, scalar_element(type_).bytes)
+        return stored(builder, value, offsets, panels.alignment)
+
+    def arranged(self, builder: Builder, value: Value, k_axis: int) -> tuple[Value, int]:
+        """An operand as it goes to shared memory, and its lines along m or n that an instruction reads."""
+        return value, tensor_of(value).shape[-1 - k_axis]
+
+    def multiplied(self, builder: Builder, a: Value, b: Value, c: Value, *, accumulate: bool) -> Value:
+        in_shared = isinstance(b.type, SharedType)
+        return builder.add(gpu.Mma(a, b, c) if in_shared else tt.Dot(a, b, c))
+
+
+@attrs.frozen
+class Wgmma(MmaSync):
+    """wgmma, the matrix instruction of a warp group.
+
+    `imprecise`, if it is not 0, is the size of the steps along k that are added in f32, as wgmma adds 8-bit floats with
+    fewer bits.
+    """
+
+    imprecise: int
+
+    def operand(self, builder: Builder, value: Value, k_axis: int) -> Value:
+        """As for mma.sync; the operand whose rows are paired in threads lies in shared memory as in global memory."""
+        if not self.warps.paired or self.warps.swapped != (k_axis == 0):
+            return super().operand(builder, value, k_axis)
+        type_ = tensor_of(value)
+        size = scalar_element(type_).bytes
+        panels = Panels.widest(type_.shape[-1 - k_axis] * size, k_major=False)
+        assert panels is not None
+        return stored(builder, value, panels.offsets(type_.shape, k_axis, size), panels.alignment)
+
+    def arranged(self, builder: Builder, value: Value, k_axis: int) -> tuple[Value, int]:
+        type_ = tensor_of(value)
+        if scalar_element(type_).bytes != 2 and not _is_k_major(value, k_axis):
+            value = _turned(builder, value, k_axis)
+        return value, 64 if k_axis == 1 else min(_MAX_COLUMNS, type_.shape[-1] // self.warps.columns)
+
+    def multiplied(self, builder: Builder, a: Value, b: Value, c: Value, *, accumulate: bool) -> Value:
+        builder.add(gpu.FenceAsync())
+        assert isinstance(b.type, SharedType)
+        k = b.type.shape[0]
+        parts: list[tuple[int, ...]] = [()]
+        if self.warps.paired and k > self.unit.k:
+            # Threads read one half while the matrix units multiply the other.
+            parts = [(0, k // 2), (k // 2, k)]
+        for part in parts:
+            c, accumulate = builder.add(gpu.Wgmma(a, b, c, accumulate=accumulate, within=part)), True
+        return builder.add(gpu.WgmmaWait(c, pending=0))
+
+
+def mma_of(
+    op: tt.Dot, target: str, num_warps: int, *, rows_first: bool,
+    inner: Callable[[Value], int | None] = lambda value: None,
+) -> MmaChoice:  # fmt: skip
+    """The unit for a dot on a target. With `rows_first`, each warp has whole rows, if there are enough rows.
+
+    `inner` says along which axis an operand has its neighbours in memory. Operand a of wgmma may come from registers,
+    so neighbours along m need no buffer in which they lie along k. If those of b lie along n, the transposed product
+    has b as its first operand.
+    """
+    a, c = tensor_of(op.a), tensor_of(op.c)
+    element, of_c = scalar_element(a), scalar_element(c)
+    total = f32 if of_c == f16 else of_c
+    m, n, k = c.shape[-2], c.shape[-1], a.shape[-1]
+    factors, products = (element,), ()
+    if element == f32:
+        precision, products = op.input_precision, op.input_precision.products
+        factors = () if precision is tt.InputPrecision.IEEE else (_PARTS.get(precision, f32),)
+    if element.is_fp8:
+        factors = (element, f16) if TARGETS[target].has_fp8_mma else (f16,)
+    for factor in factors:
+        unit = unit_for(factor, (m, n, k), target)
+        if unit is None:
+            continue
+        # The warps of a group share the rows of one wgmma, which does not suit a batch of small matrices.
+        by_rows = factor.bits < 64 and unit.k * factor.bytes == _ROW_BYTES
+        grouped = unit.m == 16 and m >= 64 and num_warps >= WARP_GROUP and by_rows and c.rank == 2
+        wgmma = TARGETS[target].has_wgmma and grouped
+        start = WarpGrid(WARP_GROUP if wgmma else 1, 1, num_warps, min(num_warps, math.prod(c.shape[:-2])))
+        if wgmma and factor.bytes != 2 and not products and not rows_first:
+            of_a, of_b = inner(op.a) == 0, inner(op.b) == 1 and n >= 64
+            # One of two such operands takes a buffer: the smaller one.
+            start = attrs.evolve(start, paired=of_a or of_b, swapped=of_b and not (of_a and m >= n))
+        down, across = (n, m) if start.swapped else (m, n)
+        warps = _divided(unit, down, across, start, rows_first=wgmma or rows_first)
+        layout = accumulator(unit, c.shape, warps)
+        elements = (factor, scalar_element(op.b.type) if factor.bits == 8 else factor)
+        if not wgmma:
+            return MmaSync(elements, total, layout, unit, warps, by_rows, products=products)
+        # 0 where the products along k may all be added at once; else a multiple of the k of an instruction.
+        steps = op.max_num_imprecise_acc if factor.is_fp8 and op.max_num_imprecise_acc <= k else 0
+        steps = max(unit.k, steps // unit.k * unit.k) if steps else 0
+        return Wgmma(elements, total, layout, unit, warps, by_rows, steps, products=products)
+    return Fma((total, total), total, fma_layout(c.shape, num_warps))
+
+
+def _divided(unit: Unit, m: int, n: int, warps: WarpGrid, *, rows_first: bool) -> WarpGrid:
+    """Share a tile among the warps, until each has the smallest tile: as square as possible, or with all columns."""
+    rows, columns = warps.rows, warps.columns
+    while rows * columns * warps.batches < warps.count:
+        down, across = m // rows > unit.m, n // columns > unit.n
+        if down and (rows_first or not across or m // rows >= n // columns):
+            rows *= 2
+        elif across:
+            columns *= 2
+        else:
+            break
+    return attrs.evolve(warps, rows=rows, columns=columns)
+
+
+def fma_layout(shape: tuple[int, ...], num_warps: int) -> Layout:
+    """A layout of an accumulator without matrix units: each thread has blocks of up to 4 × 4 neighbours."""
+    *batch, down, across = (axis_bases(shape, axis) for axis in range(len(shape)))
+    spare = max(0, sum(map(bits_of, shape)) - LANE_BITS - bits_of(num_warps))
+    of_n = min(2, len(across), (spare + 1) // 2)
+    of_m = min(2, len(down), spare - of_n)
+    threads = [*across[of_n : of_n + 3], *down[of_m:], *across[of_n + 3 :], *chain(*reversed(batch))]
+    return filled([*across[:of_n], *down[:of_m]], threads, num_warps)
+
+
+def anchors(module: Op, target: str, num_warps: int) -> Anchor:
+    """The layout of the result of each dot of a module, for the layout assignment; None for other ops."""
+    rows_first = is_chained(module)
+
+    def anchor(op: Op, accesses: Accesses) -> Layout | None:
+        if not isinstance(op, tt.Dot):
+            return None
+        return mma_of(op, target, num_warps, rows_first=rows_first, inner=partial(block_axis, accesses=accesses)).layout
+
+    return anchor
+
+
+def place_dots(module: gpu.Module) -> Op:
+    """The GPU model in which each dot can be emitted, with its operands where its unit reads them.
+
+    Every value keeps its type, so its uses do not change.
+    """
+    rows_first = is_chained(module)
+
+    def placed(builder: Rewriter, op: Op, operands: tuple[Value, ...]) -> Outcome:
+        if not isinstance(op, tt.Dot):
+            return None
+        mma = mma_of(op, module.target, module.num_warps, rows_first=rows_first)
+        layout = layout_of(op.result.type)
+        warps = warps_of(layout, mma.unit, tensor_of(op.c).shape) if isinstance(mma, Wgmma) else None
+        if warps is not None and warps.paired:
+            mma = attrs.evolve(mma, layout=layout, warps=warps)
+        a, b, c = operands
+        start = None
+        if not isinstance(mma, Wgmma) or constant_of(op.c) != 0:
+            start = cast(builder, converted(builder, c, mma.layout), mma.accumulator)
+        total = TensorType(tensor_of(c).shape, mma.accumulator, mma.layout)
+        if mma.products:
+            result = _in_parts(builder, mma, a, b, start, total)
+        else:
+            a, b = cast(builder, a, mma.elements[0]), cast(builder, b, mma.elements[1])
+            if mma.elements[0] == f32 and not isinstance(mma, Fma):
+                a, b = (
+                    new if _is_copied(old, op, mma) else builder.add(gpu.RoundTf32(new))
+                    for old, new in ((op.a, a), (op.b, b))
+                )
+            a, b = mma.operand(builder, a, 1), mma.operand(builder, b, 0)
+            if isinstance(mma, Wgmma) and mma.imprecise:
+                result = _in_steps(builder, mma, a, b, start, total)
+            else:
+                result = _multiplied(builder, mma, a, b, start, total)
+        return converted(builder, cast(builder, result, scalar_element(tensor_of(c))), layout_of(op.result.type))
+
+    return hoist(transform(module, placed, pass_name="dots"), _invariant_stores)
+
+
+def _invariant_stores(loop: scf.For | scf.While) -> list[Op]:
+    """The buffers of a loop's body, and the stores, that are filled once, with a value from before the loop.
+
+    All iterations share such an operand: attention's queries, for example.
+    """
+    if isinstance(loop, scf.While):
+        return []
+    body = loop.body.entry
+    inside = {*body.parameters, *(op.result for op in body.ops)}
+    return [
+        op
+        for store in body.ops
+        if isinstance(store, gpu.LocalStore)
+        and store.value not in inside
+        and isinstance(store.buffer.op, gpu.LocalAlloc)
+        and store.buffer in inside
+        and not any(isinstance(user, gpu.LocalStore) and user is not store for user in store.buffer.uses)
+        for op in (store.buffer.op, store)
+    ]
+
+
+def _in_parts(builder: Builder, mma: MmaChoice, a: Value, b: Value, start: Value | None, total: TensorType) -> Value:
+    """a · b of f32 as dots of tf32 or bf16: what rounding an operand leaves is a part of it, too."""
+    count = 1 + max(max(pair) for pair in mma.products)
+    parts = [_parts(builder, value, mma.elements[0], count) for value in (a, b)]
+    of_a = [mma.operand(builder, value, 1) for value in parts[0]]
+    of_b = [mma.operand(builder, value, 0) for value in parts[1]]
+    *smaller, (i, j) = mma.products
+    small: Value | None = None
+    for first, second in smaller:
+        small = _multiplied(builder, mma, of_a[first], of_b[second], small, total)
+    assert small is not None
+    # What rounding leaves of an infinity is a NaN: then the dot of the first parts alone is right.
+    zero = builder.add(arith.ConstantOp(0.0, total))
+    ordered = builder.add(arith.CmpF(small, small, arith.FloatPredicate.OEQ))
+    small = builder.add(arith.Select(ordered, small, zero))
+    if start is not None:
+        small = builder.add(arith.AddF(start, small))
+    return _multiplied(builder, mma, of_a[i], of_b[j], small, total)
+
+
+def _in_steps(builder: Builder, mma: Wgmma, a: Value, b: Value, start: Value | None, total: TensorType) -> Value:
+    """a · b + c by wgmma in steps along k, which are added in f32."""
+    assert isinstance(b.type, SharedType)
+    k, accumulator = b.type.shape[0], start
+    zero = builder.add(arith.ConstantOp(0.0, total))
+    for first in range(0, k, mma.imprecise):
+        within = (first, min(k, first + mma.imprecise))
+        builder.add(gpu.FenceAsync())
+        begun = builder.add(gpu.Wgmma(a, b, zero, accumulate=False, within=within))
+        step = builder.add(gpu.WgmmaWait(begun, pending=0))
+        accumulator = step if accumulator is None else builder.add(arith.AddF(accumulator, step))
+    assert accumulator is not None
+    return accumulator
+
+
+def _parts(builder: Builder, value: Value, element: ScalarType, count: int) -> list[Value]:
+    """Numbers of f32 as `count` parts of an element type (tf32, of f32): each is what the ones before it leave."""
+    parts: list[Value] = []
+    for _ in range(count):
+        parts.append(builder.add(gpu.RoundTf32(value)) if element == f32 else cast(builder, value, element))
+        value = builder.add(arith.SubF(value, cast(builder, parts[-1], f32)))
+    return parts
+
+
+def _multiplied(builder: Builder, mma: MmaChoice, a: Value, b: Value, c: Value | None, total: TensorType) -> Value:
+    """a · b + c by the chosen unit; without c, from zero."""
+    accumulate = c is not None
+    if c is None:
+        c = builder.add(arith.ConstantOp(0.0 if mma.accumulator.is_float else 0, total))
+    return mma.multiplied(builder, a, b, c, accumulate=accumulate)
+
+
+def _panels_for(value: Value, k_axis: int, per_instruction: int) -> Panels:
+    """The form of an operand, or a batch, in shared memory: neighbours in a thread or in a descriptor's block are
+    neighbours in the buffer. Only elements of 16 bits may have their neighbours along m or n."""
+    type_ = tensor_of(value)
+    first, size = type_.rank - 2, scalar_element(type_).bytes
+    forms = (True,) if size != 2 or _is_k_major(value, k_axis) else (False, True)
+    bytes_ = {True: type_.shape[first + k_axis] * size, False: per_instruction * size}
+    panels = (Panels.widest(bytes_[form], k_major=form) for form in forms)
+    return next(panels for panels in panels if panels is not None)  # k is long enough for the narrowest.
+
+
+def _is_k_major(value: Value, k_axis: int) -> bool:
+    """Whether an operand has its neighbours along k, in a descriptor's block or in a thread."""
+    type_ = tensor_of(value)
+    inner, first = block_axis(value), type_.rank - 2
+    if inner is not None:
+        return inner == first + k_axis
+    layout = layout_of(type_)
+    contiguous_sizes = [layout.contiguous(type_.shape, first + axis) for axis in (0, 1)]
+    if (
+        contiguous_sizes[0] == contiguous_sizes[1] and scalar_element(type_).bytes == 2
+    ):  # Elements of 16 bits may lie as the lanes hold them.
+        return not layout.lanes[0] or layout.lanes[0] in axis_bases(type_.shape, first + k_axis)
+    return contiguous_sizes[k_axis] >= contiguous_sizes[1 - k_axis]
+
+
+def _turned(builder: Builder, value: Value, k_axis: int) -> Value:
+    """An operand with neighbours along m or n, by way of a buffer, in a layout in which a thread holds words along k.
+
+    A thread reads 16 bytes of each of as many rows as elements fit in a word. Lanes that differ along k read other
+    banks, by the swizzle of the buffer, and write the words of one row. In a loop, `pipeline_loads` fills the buffer.
+    """
+    type_ = tensor_of(value)
+    size, num_warps = scalar_element(type_).bytes, layout_of(type_).num_warps
+    k, other = axis_bases(type_.shape, k_axis), axis_bases(type_.shape, 1 - k_axis)
+    panels = Panels.widest(type_.shape[1 - k_axis] * size, k_major=False)
+    if size == 1 and panels is not None:
+        # By ldmatrix and stmatrix: rows 8 apart go to other banks, as half of the lanes have the odd row first.
+        lanes = [*k[2:4], *other[1:3], other[3] ^ other[0]]
+        layout = filled([*k[:2], other[0], k[4]], [*lanes, *other[4:], *k[5:]], num_warps)
+        buffer = stored(builder, value, panels.offsets(type_.shape, k_axis, size), panels.alignment)
+        return builder.add(gpu.LocalLoad(buffer, TensorType(type_.shape, type_.element, layout)))
+    run, word = bits_of(MAX_BYTES // size), bits_of(4 // size)
+    layout = filled([*other[:run], *k[:word]], [*k[word:], *other[run:]], num_warps)
+    places = dict(zip(other, (1 << bit for bit in range(len(other))), strict=True))
+    for bit, basis in enumerate(k):
+        chunk = run + bit - word
+        swizzle = 1 << chunk if word <= bit < word + 3 and chunk < len(other) else 0
+        places[basis] = 1 << len(other) + bit | swizzle
+    buffer = stored(builder, value, inverted(tuple(places[1 << bit] for bit in range(len(places)))))
+    return builder.add(gpu.LocalLoad(buffer, TensorType(type_.shape, type_.element, layout)))
+
+
+def _column_major(shape: tuple[int, ...]) -> tuple[int, ...]:
+    """The offsets of a buffer of operand a with neighbours along m, because neighbouring threads read its rows."""
+    *batch, m, k = (axis_bases(shape, axis) for axis in range(len(shape)))
+    return (*m, *k, *chain(*reversed(batch)))
+
+
+def is_chained(module: Op) -> bool:
+    """Whether the first operand of a dot comes from another dot, so that each warp should have whole rows of both."""
+
+    def sources(value: Value) -> Sequence[Value]:
+        if not isinstance(value, OpResult) or isinstance(value.op, tt.Load | tt.DescriptorLoad | tt.Dot):
+            return ()
+        return value.op.operands
+
+    dots = reached((op.a for op in module.walk() if isinstance(op, tt.Dot)), sources)
+    return any(isinstance(value.op, tt.Dot) for value in dots)
+
+
+def _is_copied(value: Value, dot: tt.Dot, mma: MmaChoice) -> bool:
+    """Whether an operand of f32 can be copied from global memory to where wgmma reads it, without registers.
+
+    Then it is not rounded to tf32: wgmma reads the upper bits. The loop is several times as fast.
+    """
+    while isinstance(value.op, tt.Trans | gpu.ConvertLayout):
+        value = value.op.value
+    is_load = isinstance(value.op, tt.Load | tt.DescriptorLoad)
+    return isinstance(mma, Wgmma) and is_load and isinstance(dot.parent_op, scf.For) and value.block is dot.parent
+
+
+def block_axis(value: Value, accesses: Accesses | None = None) -> int | None:
+    """The axis along which a block of a descriptor has its neighbours in memory; None for other tensors.
+
+    With `accesses`, also that of a tensor that is loaded in vectors.
+    """
+    if not isinstance(value, OpResult):
+        return None
+    if isinstance(value.op, tt.Trans):
+        inner = block_axis(value.op.value, accesses)
+        return None if inner is None else list(value.op.order).index(inner)
+    if isinstance(value.op, tt.Load) and accesses is not None and accesses.vector(value.op) > 1:
+        return accesses.order(value.op)[0]
+    return tensor_of(value).rank - 1 if isinstance(value.op, tt.DescriptorLoad) else None

@@ -1,0 +1,510 @@
+"""The plan of a layout assignment: the layouts in which each tensor is used, and those in which it is computed.
+
+The primary layout of a tensor that is computed once is the layout in which its op gives it. Accesses to memory
+(coalesced) and dots are anchors: their layouts are given. From there, layouts spread forward through elementwise ops,
+reductions and control flow. A layout that comes from a dot outranks that of a sorting network, which outranks one from
+memory, which outranks that of a widened narrow tensor. Flexible tensors, such as indices, have no primary layout: they
+are computed in each layout in which they are needed.
+
+Both the layout in which an access to global memory is coalesced, and its width in a layout, follow from the facts of
+`axis_info`. The layout decides the speed; the width decides the correctness.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
+
+from ziggurat.codemodel.dialects import tt
+from ziggurat.codemodel.gpu import dialect as gpu
+from ziggurat.codemodel.graphs import reached
+from ziggurat.codemodel.layout import Layout, Span, bits_of, blocked, moved
+from ziggurat.codemodel.op import Op, OpResult, Value
+from ziggurat.codemodel.structured import Structured
+from ziggurat.codemodel.traits import BlockTerminator, BodyTerminator
+from ziggurat.codemodel.types import PtrType, TensorType, TupleType, Type, shape_of
+from ziggurat.transforms.analysis.axis_info import AxisInfo, analyse, unknown_component
+from ziggurat.transforms.analysis.components import (
+    Component,
+    ComponentGroup,
+    Propagation,
+    component_of,
+    component_types,
+    components_of,
+    groups_of,
+    tensor_operands,
+    tensor_type,
+)
+from ziggurat.transforms.analysis.queries import (
+    is_computable,
+    is_elementwise,
+    is_shaping,
+    is_widening,
+    operand_layouts,
+    tensor_of,
+)
+
+MAX_BYTES = 16
+SECTOR = 32  # Bytes that global memory moves at once.
+
+Access = tt.Load | tt.Store | tt.AtomicRMW | tt.AtomicCAS | gpu.AsyncCopy
+Key = tuple[tuple[int, ...], tuple[int, ...]]
+
+
+class Accesses:
+    """The accesses of a function, from all of its loads and stores.
+
+    `widest` has the widest vector of all accesses of the same shape and order. `scanned` are the shapes of tensors that
+    are scanned along one of several axes. Each warp holds a contiguous part of these, which is as good for memory: so
+    it has all of the axis, or a long run. `cubes` are the shapes of tensors that are reduced along several axes of two
+    elements, as sorting networks do, the last axes most often. Each thread holds a contiguous part of these.
+    """
+
+    def __init__(self, func: Op, infos: Mapping[Component, AxisInfo], num_warps: int) -> None:
+        self.infos, self.num_warps = infos, num_warps
+        self.widest: dict[Key, int] = {}
+        self.scanned: set[tuple[int, ...]] = set()
+        pairs: set[tuple[tuple[int, ...], int]] = set()
+        for op in func.walk():
+            if isinstance(op, tt.Scan) and len(shape := shape_of(op.values[0].type)) > 1:
+                self.scanned.add(shape)
+            if isinstance(op, tt.Reduce) and (shape := shape_of(op.values[0].type))[op.axis] == 2:
+                pairs.add((shape, op.axis))
+            if isinstance(op, tt.Load | tt.Store) and isinstance(op.ptr.type, TensorType):
+                key = (op.ptr.type.shape, self.order(op))
+                self.widest[key] = max(self.widest.get(key, 1), self.vector(op))
+        self.cubes = {shape for shape, count in Counter(shape for shape, _ in pairs).items() if count > 1}
+
+    def info(self, value: Value) -> AxisInfo:
+        """The facts about a value."""
+        component = component_of(value)
+        return self.infos.get(component) or unknown_component(component)
+
+    def order(self, op: Access) -> tuple[int, ...]:
+        """The axes by the length of their runs of neighbours, the longest first; of equal ones the last first."""
+        contiguity = self.info(op.ptr).contiguity
+        return tuple(sorted(range(len(contiguity)), key=lambda axis: (-contiguity[axis], -axis)))
+
+    def vector(self, op: Access) -> int:
+        """The number of neighbours that one thread should hold, up to what this access can move together."""
+        type_ = tensor_of(op.ptr)
+        if isinstance(op, tt.AtomicRMW | tt.AtomicCAS) and not _adds_neighbours(op):
+            return 1  # With neighbours in neighbouring lanes, the fewest sectors are touched.
+        axis = self.order(op)[0]
+        return min(self._together(op, axis), self._share(type_.numel), type_.shape[axis])
+
+    def _share(self, numel: int) -> int:
+        return max(1, numel // (32 * self.num_warps))
+
+    def _together(self, op: Access, axis: int) -> int:
+        """The number of elements along an axis that are neighbours, aligned, and masked together."""
+        size = pointee_bytes(op.ptr)
+        info = self.info(op.ptr)
+        count = min(MAX_BYTES // size, info.contiguity[axis], max(1, info.divisibility[axis] // size))
+        mask = getattr(op, "mask", None)
+        return count if mask is None else min(count, self.info(mask).constancy[axis])
+
+    def coalesced(self, op: Access) -> Layout:
+        """The layout in which the access moves whole sectors in the fewest instructions."""
+        type_ = tensor_of(op.ptr)
+        order = self.order(op)
+        vector = self.vector(op)
+        if isinstance(op, tt.Load | tt.Store):
+            vector = self.widest.get((type_.shape, order), vector)
+        return self._blocked(type_.shape, order, vector)
+
+    def default(self, shape: Sequence[int]) -> Layout:
+        """The layout of a tensor that no access decides: that of accesses of this shape, if there are any."""
+        order, share = tuple(reversed(range(len(shape)))), self._share(numel := math.prod(shape))
+        if tuple(shape) in self.cubes:
+            return blocked((numel,), (0,), share, self.num_warps)
+        vector = self.widest.get((tuple(shape), order), min(4, share))
+        return self._blocked(shape, order, vector)
+
+    def _blocked(self, shape: Sequence[int], order: Sequence[int], vector: int) -> Layout:
+        return blocked(shape, order, vector, self.num_warps, warps_last=tuple(shape) in self.scanned)
+
+    def width(self, op: Access, layout: Layout) -> int:
+        """The number of successive registers that point to neighbours which are aligned, and masked, together."""
+        type_ = tensor_of(op.ptr)
+        best = 1
+        for axis in range(type_.rank):
+            stride = math.prod(type_.shape[axis + 1 :])
+            count = min(layout.contiguous(type_.shape, axis), self._together(op, axis))
+            while count > best:
+                # The first element of each group must be at a multiple of the width: no other basis has those bits.
+                others = (*layout.registers[bits_of(count) :], *layout.threads)
+                if not any(basis & (count - 1) * stride for basis in others):
+                    best = count
+                count //= 2
+        return best
+
+    def runs(self, op: tt.Load) -> tuple[int, ...]:
+        """The lengths of runs of elements that one read gives, along each axis; empty where none is longer than one."""
+        infos = [self.info(value) for value in op.operands]
+        runs = tuple(map(min, *(info.constancy for info in infos))) if len(infos) > 1 else infos[0].constancy
+        return runs if max(runs) > 1 and not op.volatile else ()
+
+    def traffic(self, op: Access, layout: Layout) -> int:
+        """The number of sectors that all warps move, as far as it is known which elements are neighbours."""
+        same = self._same(op)
+        step = bits_of(self.width(op, layout))
+        # A layout is linear, so the lanes touch as many sectors in each instruction: two to the power of the rank.
+        instructions = sum(1 for basis in layout.registers[step:] if basis)
+        sectors = len(Span(basis & ~same for basis in layout.lanes))
+        warps = sum(1 for basis in layout.warps if basis)
+        return 1 << (instructions + sectors + warps)
+
+    def _same(self, op: Access) -> int:
+        """The bits of an element's number that differ within a sector, as far as it is known."""
+        axis, type_ = self.order(op)[0], tensor_of(op.ptr)
+        run = min(self.info(op.ptr).contiguity[axis], max(1, SECTOR // pointee_bytes(op.ptr)))
+        return (run - 1) * math.prod(type_.shape[axis + 1 :])
+
+
+def _adds_neighbours(op: tt.AtomicRMW | tt.AtomicCAS) -> bool:
+    """Whether some targets have an instruction that adds to several elements."""
+    return isinstance(op, tt.AtomicRMW) and op.kind is tt.AtomicKind.FADD and pointee_bytes(op.ptr) <= 4
+
+
+def pointee_bytes(ptr: Value) -> int:
+    """The size in bytes of the element that pointers point to."""
+    type_ = ptr.type
+    element = type_.element if isinstance(type_, TensorType) else type_
+    assert isinstance(element, PtrType)
+    return element.pointee.bytes
+
+
+# The primary layouts.
+
+Anchor = Callable[[Op, Accesses], Layout | None]
+Ranked = tuple[int, Layout]
+
+_PASSING_ON = (Structured, BodyTerminator, BlockTerminator)
+_TENSORS = (TensorType, TupleType)  # A Tuple may hold tensors.
+_DOT, _CUBE, _MEMORY, _WEAK, _FORCED = 4, 3, 2, 1, 0
+
+
+def flexible_components(func: Op, groups: Mapping[Component, ComponentGroup], num_warps: int) -> set[Component]:
+    """The tensors that may be computed again in any layout: from constants, ranges and scalars, by pure ops alone.
+
+    A load is flexible as well if it has no more elements than there are threads, or if it is only broadcast: another
+    load costs less than a conversion.
+    """
+    ops = list(func.walk())
+    components: set[Component] = {
+        (op.result, 0) for op in ops if is_computable(op) or _is_loaded_again(op, 32 * num_warps)
+    }
+    components.update(component for component in groups if tensor_type(component) is not None)
+
+    def visit(item: Op | ComponentGroup) -> tuple[Component, ...]:
+        if isinstance(item, ComponentGroup):
+            results, sources = item.members, [source for _, source in item.sources]
+        else:
+            results, sources = ((item.result, 0),), [source for _, source, _ in tensor_operands(item)]
+            if results[0] in groups:
+                return ()
+        if results[0] not in components or all(source in components for source in sources):
+            return ()
+        components.difference_update(results)
+        return results
+
+    Propagation([*ops, *dict.fromkeys(groups.values())]).run(visit)
+    return {component for component in components if tensor_type(component) is not None}
+
+
+def _is_loaded_again(op: Op, threads: int) -> bool:
+    if not isinstance(op, tt.Load) or not isinstance(op.ptr.type, TensorType) or op.volatile:
+        return False
+    return op.ptr.type.numel <= threads or _is_only_broadcast(op.result)
+
+
+def _is_only_broadcast(value: Value) -> bool:
+    """Whether only wider tensors are computed from a tensor."""
+
+    def as_wide(value: Value) -> Iterable[Value]:
+        return (user.result for user in value.uses if is_computable(user) and not isinstance(user, tt.Broadcast))
+
+    return all(is_computable(user) for each in reached([value], as_wide) for user in each.uses)
+
+
+class PrimaryLayouts:
+    """The primary layouts of a function's tensors, and the layouts in which ops that are not flexible read theirs."""
+
+    def __init__(
+        self,
+        func: Op,
+        groups: Mapping[Component, ComponentGroup],
+        flexible: set[Component],
+        accesses: Accesses,
+        anchor: Anchor,
+    ) -> None:
+        self.groups = groups
+        self.flexible = flexible
+        self.accesses = accesses
+        self.anchor = anchor
+        self.ranked: dict[Component, Ranked] = {}
+        self._reads: dict[Op, Layout] = {}
+        ops = (op for op in func.walk() if any(isinstance(v.type, _TENSORS) for v in (op.result, *op.operands)))
+        items = Propagation([*ops, *dict.fromkeys(groups.values())])
+        # First from inside of loops, then from before them, then by default.
+        for stage in range(3):
+            items.run(partial(self._visit, stage))
+
+    def of(self, component: Component) -> Layout | None:
+        """The primary layout of a component; None for scalars and flexible tensors."""
+        layout = self.ranked.get(component)
+        return None if layout is None else layout[1]
+
+    def is_weak(self, component: Component) -> bool:
+        """Whether a component has only the layout of narrower tensors that were widened."""
+        return component in self.ranked and self.ranked[component][0] == _WEAK
+
+    def reads(self, op: Op) -> list[tuple[int, Layout]]:
+        """The layouts in which an op that is computed once reads its tensor operands, by position."""
+        # The accumulator of a dot, and the index of a gather, have the layout of the result.
+        alike = 2 if isinstance(op, tt.Dot) else 1 if isinstance(op, tt.Gather) else None
+        own, read = self.of((op.result, 0)), self._reads.get(op)
+        return [
+            (at, read or (own if at == alike else None) or self.of(component) or self.accesses.default(type_.shape))
+            for at, component, type_ in tensor_operands(op)
+        ]
+
+    def _visit(self, stage: int, item: Op | ComponentGroup) -> Sequence[Component]:
+        """Note the layout of a group or of an op's results, if it is known by now and outranks the one known so far.
+
+        Returns the components for which it does.
+        """
+        whole = item.members if isinstance(item, ComponentGroup) else components_of(item.result)
+        components = [component for component in whole if tensor_type(component) is not None]
+        if components and components[0] in self.flexible:
+            return ()
+        if isinstance(item, ComponentGroup):
+            ranked = self._joined(item, stage)
+        elif item.bodies and not isinstance(item, tt.Reduce | tt.Scan | tt.MapElementwise):
+            return ()
+        else:
+            ranked = self._derived(item, stage)
+        if ranked is None:
+            return ()
+        changed = [c for c in components if c not in self.ranked or self.ranked[c][0] < ranked[0]]
+        self.ranked.update(dict.fromkeys(changed, ranked))
+        return changed
+
+    def _best(self, components: Sequence[Component], preferred: Layout | None = None) -> Ranked | None:
+        """The layout of the highest rank; of equal ones the preferred, or else the first."""
+        ranked = [self.ranked[component] for component in components if component in self.ranked]
+        return max(ranked, key=lambda ranked: (ranked[0], ranked[1] == preferred), default=None)
+
+    def _default(self, type_: Type, rank: int = _FORCED) -> Ranked:
+        return rank, self.accesses.default(shape_of(type_))
+
+    def _joined(self, group: ComponentGroup, stage: int) -> Ranked | None:
+        """The layout of the values that control flow joins: the best of its sources."""
+        type_ = tensor_type(group.members[0])
+        sources = [component for op, component in group.sources if stage > 0 or op.result != group.members[-1][0]]
+        best = self._best(sources)
+        return self._default(type_) if type_ is not None and best is None and stage == 2 else best
+
+    def _derived(self, op: Op, stage: int) -> Ranked | None:
+        """The layout of the results of an op, if it is known by now. Notes the layout that the op reads."""
+        operands = tensor_operands(op)
+        sources, own = [component for _, component, _ in operands], op.result.type
+        if isinstance(op, tt.Load | tt.Store | tt.AtomicRMW | tt.AtomicCAS):
+            return self._accessed(op, stage)
+        if isinstance(op, tt.Dot):
+            anchored = self.anchor(op, self.accesses)
+            return self._default(own, _DOT) if anchored is None else (_DOT, anchored)
+        if isinstance(op, tt.DescriptorLoad):
+            return self._default(own, _MEMORY)
+        if isinstance(op, gpu.ClusterGather):
+            ranked = self._read(op, stage) if operands else True
+            return None if ranked is None else self._default(component_types(own)[0], _MEMORY)
+        if isinstance(op, tt.Histogram):
+            return None if self._read(op, stage) is None else self._default(own, _MEMORY)
+        if not operands:
+            alone = isinstance(op, tt.Join | tt.InlineAsm) and isinstance(own, TensorType)
+            return self._default(own, _MEMORY) if alone else None
+        first = operands[0][2]
+        if isinstance(op, tt.Reshape) and shape_of(own) in self.accesses.cubes:
+            return self._default(own, _CUBE)
+        if is_elementwise(op) or is_shaping(op):
+            ranked = self._best(sources, self.accesses.default(first.shape))
+            if ranked is None:
+                return self._default(own) if stage == 2 else None
+            if isinstance(op, tt.Broadcast):
+                return _WEAK, ranked[1].widened(first.shape, shape_of(own))
+            return (ranked[0], ranked[1].transposed(first.shape, op.order)) if isinstance(op, tt.Trans) else ranked
+        if isinstance(op, tt.Gather):
+            ranked = self._best(sources[1:])
+            if ranked is None and stage < 2 and sources[1] not in self.flexible:
+                return None
+            return ranked or self._default(operands[1][2], _MEMORY)
+        ranked = self._read(op, stage)
+        if ranked is None or isinstance(op, tt.Scan | tt.InlineAsm | tt.MapElementwise):
+            return ranked
+        rank, layout = ranked
+        if isinstance(op, tt.Reduce):
+            return rank, layout.dropped(first.shape, op.axis)
+        if isinstance(op, tt.Join):
+            return rank, layout.joined()
+        if isinstance(op, tt.Split):
+            half = layout.split()
+            if half is None:
+                order = tuple(reversed(range(first.rank)))
+                layout = self._reads[op] = blocked(first.shape, order, 2, self.accesses.num_warps)
+                half = layout.split()
+            assert half is not None
+            return rank, half
+        if isinstance(op, tt.Cat):
+            return rank, Layout((*layout.registers, first.numel), layout.lanes, layout.warps)
+        return None
+
+    def _read(self, op: Op, stage: int) -> Ranked | None:
+        """The layout in which an op reads its operands: the best of theirs, or the default."""
+        operands = tensor_operands(op)
+        sources = [component for _, component, _ in operands]
+        layout = self._best(sources)
+        if layout is None and operands and (stage == 2 or self.flexible.issuperset(sources)):
+            layout = self._default(operands[0][2], _FORCED if stage == 2 else _MEMORY)
+        if layout is not None:
+            before = self._best(components_of(op.result)[:1])
+            if before is None or layout[0] > before[0] or op not in self._reads:
+                self._reads[op] = layout[1]
+        return layout
+
+    def _accessed(self, op: Access, stage: int) -> Ranked | None:
+        """The layout of an access: coalesced, unless the layout of its operand is as good."""
+        type_ = op.ptr.type
+        if not isinstance(type_, TensorType) or (op in self._reads and not isinstance(op, tt.Store)):
+            return None
+        pointers = [component_of(op.ptr)] if component_of(op.ptr) not in self.flexible else []
+        layout = self.accesses.coalesced(op)
+        if isinstance(op, tt.Load):
+            followed = pointers if self.accesses.vector(op) == 1 else []
+        else:
+            components = [component for position, component, _ in tensor_operands(op) if position > 0]
+            followed = [component for component in components if component not in self.flexible] or pointers
+        ranked = self._best(followed)
+        if ranked is None and followed and stage < 2:
+            return None
+        if ranked is not None and (isinstance(op, tt.Load) or self._is_as_good(op, ranked[1], layout)):
+            layout = ranked[1]
+        self._reads[op] = layout
+        return _MEMORY, layout
+
+    def _is_as_good(self, op: Access, layout: Layout, coalesced: Layout) -> bool:
+        small = math.prod(shape_of(op.ptr.type)) <= 32 * self.accesses.num_warps
+        if isinstance(op, tt.AtomicRMW | tt.AtomicCAS) or small:
+            return True
+        return self.accesses.traffic(op, layout) <= self.accesses.traffic(op, coalesced)
+
+
+# The plan.
+
+
+class LayoutPlan:
+    """The layouts in which the components of a function are used and computed."""
+
+    def __init__(self, func: tt.Func, num_warps: int, anchor: Anchor) -> None:
+        self.accesses = Accesses(func, analyse(func), num_warps)
+        self.groups: Mapping[Component, ComponentGroup] = groups_of(func)
+        self.flexible = flexible_components(func, self.groups, num_warps)
+        self.primary = PrimaryLayouts(func, self.groups, self.flexible, self.accesses, anchor)
+        self.needs: dict[Value, list[tuple[Component, Layout]]] = {}
+        self._requested: dict[Component, dict[Layout, None]] = {}
+        self._layouts_of_groups: dict[ComponentGroup, dict[Layout, None]] = {}
+        self._late: dict[tuple[Component, Layout], bool] = {}
+        self._work: list[tuple[Component, Layout]] = []
+        for op in func.walk():
+            if not self.is_lazy(op):
+                for position, layout in self.reads(op):
+                    self._want(op.result, component_of(op.operands[position]), layout)
+        for group in dict.fromkeys(self.groups.values()):
+            primary = self.primary.of(group.members[0])
+            if primary is not None:
+                for op, source in group.sources:
+                    self._want(op.result, source, primary)
+        while self._work:
+            self._follow(*self._work.pop())
+
+    # Answers for the rebuilding.
+
+    def is_lazy(self, op: Op) -> bool:
+        """Whether the op is computed in the layouts in which its result is wanted, not in a primary one."""
+        component = (op.result, 0)
+        if is_shaping(op) or (is_widening(op) and isinstance(op.result.type, TensorType)):
+            return True
+        # What comes from narrow tensors alone is computed again: they are converted for less than a wide one is.
+        again = component in self.flexible or (is_elementwise(op) and self.primary.is_weak(component))
+        return again and component not in self.groups
+
+    def reads(self, op: Op, layout: Layout | None = None) -> list[tuple[int, Layout]]:
+        """The layouts of the tensor operands of an op; for a lazy one, if its result is in `layout`."""
+        if layout is None:
+            if isinstance(op, _PASSING_ON):
+                return []  # Groups say the layouts.
+            primary = self.primary.of((op.result, 0))
+            return operand_layouts(op, primary) if is_elementwise(op) and primary else self.primary.reads(op)
+        if isinstance(op, tt.Load):
+            return [(position, layout) for position, _, _ in tensor_operands(op)]
+        operands = operand_layouts(op, layout)
+        if isinstance(op, tt.Broadcast):
+            # The primary layout will do if it has the elements in the same threads, in whichever registers.
+            primary = self.primary.of(component_of(op.value))
+            if primary and moved(primary, operands[0][1], math.prod(shape_of(op.value.type))):
+                return [(0, primary)]
+        return operands
+
+    def sources(self, component: Component, layout: Layout) -> list[tuple[Component, Layout]] | None:
+        """The components, with layouts, from which a lazy op computes this one; None for results of other ops."""
+        value, _ = component
+        if component in self.groups or not isinstance(value, OpResult) or not self.is_lazy(value.op):
+            return None
+        return [(component_of(value.op.operands[at]), layout_) for at, layout_ in self.reads(value.op, layout)]
+
+    def wanted(self, component: Component) -> list[Layout]:
+        """The layouts in which a component is used, in the order in which they were found."""
+        return list(self._requested.get(component, ()))
+
+    def carried(self, component: Component) -> list[Layout | None]:
+        """The layouts in which control flow carries a component of a group: [None] for a scalar."""
+        group = self.groups[component]
+        if tensor_type(component) is None:
+            return [None]
+        primary = self.primary.of(group.members[0])
+        return [primary] if primary is not None else list(self._layouts_of_groups.get(group, ()))
+
+    def is_late(self, component: Component, layout: Layout) -> bool:
+        """Whether a component in a layout comes from a conversion, and so is made only where it is needed."""
+        key = (component, layout)
+        if key not in self._late:
+            sources = self.sources(component, layout)
+            if component in self.flexible:
+                self._late[key] = False
+            elif sources is not None:
+                self._late[key] = any(self.is_late(source, required) for source, required in sources)
+            else:
+                self._late[key] = layout != self.primary.of(component)
+        return self._late[key]
+
+    # The search.
+
+    def _want(self, user: Value, component: Component, layout: Layout) -> None:
+        self.needs.setdefault(user, []).append((component, layout))
+        layouts = self._requested.setdefault(component, {})
+        if layout not in layouts:
+            layouts[layout] = None
+            self._work.append((component, layout))
+
+    def _follow(self, component: Component, layout: Layout) -> None:
+        group = self.groups.get(component)
+        if group is None:
+            for source, required in self.sources(component, layout) or ():
+                self._want(component[0], source, required)
+        elif component in self.flexible and layout not in self._layouts_of_groups.setdefault(group, {}):
+            self._layouts_of_groups[group][layout] = None
+            for op, source in group.sources:
+                self._want(op.result, source, layout)

@@ -1,0 +1,102 @@
+"""Sharing of buffers: a tensor that is stored to two buffers in one form is stored once.
+
+    %q : shared<x64, x32, f16, "32 64 …"> = gpu.local_alloc;
+    gpu.local_store %q %value;
+    %t = tt.trans %value @order=[1, 0];                  becomes    the first two ops, and
+    %r : shared<x32, x64, f16, "1 2 …"> = gpu.local_alloc;          %r : shared<…> = gpu.local_trans %q @order=[1, 0];
+    gpu.local_store %r %t;
+
+The matrix units read both a matrix and its transpose, so two dots often need one tensor in two orders of its axes. The
+backward pass of attention reads queries and the gradient of its result so.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import attrs
+
+from ziggurat.codemodel.gpu import dialect as gpu
+from ziggurat.codemodel.op import Block, Op, OpResult, Value
+from ziggurat.codemodel.transform import DROP, Outcome, Rewriter, transform
+from ziggurat.codemodel.types import SharedType
+from ziggurat.transforms.analysis.memory_flow import READERS
+from ziggurat.transforms.analysis.queries import shared_of
+from ziggurat.transforms.gpu.tma import before_transposition
+
+
+@attrs.frozen(eq=False)
+class _Stored:
+    """A buffer that is filled by one store, with axis i of it being axis `order[i]` of the tensor `value`."""
+
+    store: gpu.LocalStore
+    alloc: gpu.LocalAlloc
+    value: Value
+    order: tuple[int, ...]
+
+    def form(self) -> SharedType:
+        """The type of the buffer with the axes of the tensor."""
+        back = [self.order.index(axis) for axis in range(len(self.order))]
+        return gpu.transposed(shared_of(self.alloc.result), back)
+
+
+def share_buffers(module: Op) -> Op:
+    """The GPU model in which a tensor that several buffers hold in one form is in the first of them."""
+    # For the allocation of a buffer that is not needed: the one that holds the tensor, and what is stored to it itself.
+    instead: dict[Op, tuple[_Stored, _Stored]] = {}
+    alignments: dict[Op, int] = {}
+    for block in _blocks(module):
+        tiles: dict[tuple[Value, SharedType], _Stored] = {}
+        for tile in _stored_once(block):
+            first = tiles.setdefault((tile.value, tile.form()), tile)
+            if first is not tile and _is_before(first.alloc, tile.alloc):
+                instead[tile.alloc] = first, tile
+                best = alignments.get(first.alloc, first.alloc.alignment)
+                alignments[first.alloc] = max(best, tile.alloc.alignment)
+    if not instead:
+        return module
+    superfluous = {tile.store for _, tile in instead.values()}
+
+    def shared(builder: Rewriter, op: Op, operands: tuple[Value, ...]) -> Outcome:
+        if op in superfluous:
+            return DROP
+        if op in alignments:
+            return builder.add(gpu.LocalAlloc(op.result.type, alignment=alignments[op]), op.location)
+        if op not in instead:
+            return None
+        first, tile = instead[op]
+        buffer = builder[first.alloc.result]
+        order = [first.order.index(axis) for axis in tile.order]
+        return buffer if order == sorted(order) else builder.add(gpu.LocalTrans(buffer, order), op.location)
+
+    return transform(module, shared, pass_name="share_buffers")
+
+
+def _is_before(first: Op, second: Op) -> bool:
+    """Whether an op of a block comes before another one of it."""
+    assert first.parent is not None
+    return next(op for op in first.parent.ops if op is first or op is second) is first
+
+
+def _blocks(op: Op) -> Iterator[Block]:
+    for body in op.bodies:
+        for block in body.blocks:
+            yield block
+            for inner in block.ops:
+                yield from _blocks(inner)
+
+
+def _stored_once(block: Block) -> Iterator[_Stored]:
+    """The stores of a block to new buffers that no other op writes."""
+    for store in block.ops:
+        if not isinstance(store, gpu.LocalStore) or not isinstance(store.buffer, OpResult):
+            continue
+        alloc = store.buffer.op
+        if not isinstance(alloc, gpu.LocalAlloc) or alloc.parent is not block:
+            continue
+        if all(user is store or isinstance(user, READERS) for user in store.buffer.uses):
+            value, steps = before_transposition(store.value)
+            order = tuple(range(len(shared_of(store.buffer).shape)))
+            for step in steps:
+                order = tuple(order[axis] for axis in step.order)
+            yield _Stored(store, alloc, value, order)

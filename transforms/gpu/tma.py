@@ -1,0 +1,405 @@
+"""TMA, the bulk copies of tensors: which accesses through descriptors it does, and how.
+
+    %9 : tensor<x128, x64, f16, L> =          %9 : shared<x128, x64, f16, …> = gpu.local_alloc @alignment=1024;
+        tt.descriptor_load %0 %7 %8;          %10 : channel = gpu.channel %9;
+    %10 : shared<…> = gpu.local_alloc;        gpu.channel_acquire %10 %true;
+    gpu.local_store %10 %9;            becomes gpu.tma_load %0 %9 %10 %true %7 %8;
+    %11 : tensor<…> = gpu.wgmma %10 …;        gpu.channel_commit %10; gpu.channel_wait %10;
+                                              gpu.channel_close %10;
+                                              %11 : tensor<…> = gpu.wgmma %9 …;
+
+A store, or a block that is added to memory, goes through a buffer as well, which TMA then reads. `pipeline_loads` does
+loads in loops.
+
+TMA moves blocks of two axes between tensors and buffers in its own swizzled form, which is also the form of wgmma: so
+it does stores, loads that only feed wgmma, and loads of other loops that ask for stages (`loads_ahead`). It writes 16
+bytes at a time: the first column of a store must be a multiple of 16 bytes, and so must a row of the tensor. (For rows
+that are not, an H200 wrote zeros after them; for other columns it reported an illegal instruction.) All other accesses
+through descriptors are done with pointers (`descriptors`).
+
+The descriptor is a parameter of the kernel, one that the launch makes (`raise_pointers`), or one that the kernel makes
+(`tensor_maps`). Making a tensor map takes about as long as a load, so TMA does only accesses in loops that the
+descriptor is made before.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+from functools import partial
+from types import UnionType
+
+from ziggurat.codemodel.builder import Builder
+from ziggurat.codemodel.dialects import core, scf, tt
+from ziggurat.codemodel.gpu import dialect as gpu
+from ziggurat.codemodel.gpu.fragments import Panels, box_and_swizzle
+from ziggurat.codemodel.gpu.targets import TARGETS
+from ziggurat.codemodel.op import BlockParameter, Op, Value
+from ziggurat.codemodel.traits import Loop
+from ziggurat.codemodel.transform import DROP, Outcome, Rewriter, transform
+from ziggurat.codemodel.types import DescriptorType, SharedType, bf16, f16, f32, i1
+from ziggurat.transforms.analysis.axis_info import AxisInfo, analyse
+from ziggurat.transforms.analysis.components import Component, component_of
+from ziggurat.transforms.analysis.memory_order import ATOMICS, MemoryOrder, Origins, may_order
+from ziggurat.transforms.analysis.obstacle import Obstacle, warn_of
+from ziggurat.transforms.analysis.queries import constant, descriptor_of, is_contiguous, shared_of
+from ziggurat.transforms.gpu.dots import MmaChoice, Wgmma, block_axis, is_chained, mma_of
+
+_UNIT = 16  # Bytes that TMA writes at once.
+
+Access = tt.DescriptorLoad | tt.DescriptorStore | tt.DescriptorReduce
+_Stored = tt.DescriptorStore | tt.DescriptorReduce
+_Read = tt.DescriptorLoad | tt.DescriptorGather
+_Write = tt.DescriptorStore | tt.DescriptorScatter | tt.DescriptorReduce
+
+
+# The accesses that TMA does.
+
+
+def tma_accesses(module: core.Module, target: str, num_warps: int, launch_pdl: bool = False) -> dict[Value, bool]:
+    """The results of the loads and stores of a prepared module that TMA does.
+
+    The value is true for a store that TMA does only where the rows of the tensor turn out to be multiples of 16 bytes.
+    A warning says why TMA does not do a store, a sum in memory, or a load for a dot. With `launch_pdl` the memory for
+    tensor maps may still be in use by the launch before, so that the kernel makes none.
+    """
+    decisions: dict[Value, bool] = {}
+    for op, decision in tma_decisions(module, target, num_warps, launch_pdl).items():
+        if isinstance(decision, bool):
+            decisions[op] = decision
+        elif isinstance(decision[0], _Stored) or feeds_dot(op):
+            warn_of("the block is moved through pointers, not by TMA", *decision)
+    return decisions
+
+
+def tma_decisions(
+    module: core.Module, target: str, num_warps: int, launch_pdl: bool = False
+) -> dict[Value, bool | tuple[Access, Obstacle]]:
+    """The accesses as in `tma_accesses`, and those that TMA does not do, with the obstacle."""
+    (func,) = (op for op in module.functions().values() if isinstance(op, tt.Func))
+    ops = [op for op in func.walk() if isinstance(op, _Read | _Write)]
+    accesses = [op for op in ops if isinstance(op, Access)]
+    if not accesses or not TARGETS[target].has_tma:
+        return {}
+    order: dict[Op, int] = {op: at for at, op in enumerate(func.walk())}
+    # A load that has to see a store through pointers comes after a barrier as well.
+    ordering = [op for op in module.walk() if may_order(op)]
+    memory = MemoryOrder(func)
+
+    def origins(kind: type[Op] | UnionType) -> Origins:
+        return frozenset[Component]().union(*(own[op] for op in ops if isinstance(op, kind)))
+
+    own = {op: memory.origins(op.descriptor) for op in ops}
+    both = origins(tt.DescriptorLoad) & origins(tt.DescriptorStore)
+    # Sums need no order among themselves.
+    rows = origins(tt.DescriptorGather | tt.DescriptorScatter)
+    others = {True: rows | origins(tt.DescriptorLoad | tt.DescriptorStore), False: rows | origins(tt.DescriptorReduce)}
+    infos: Mapping[Component, AxisInfo] = {}
+    choice = partial(mma_of, target=target, num_warps=num_warps, rows_first=is_chained(module), inner=block_axis)
+    decisions: dict[Value, bool | tuple[Access, Obstacle]] = {}
+    for op in accesses:
+        obstacle: Obstacle | None = None
+        loads = isinstance(op, _Read)
+        between = (op_ for op_ in ordering if memory.keeps_order(op_, [op.descriptor], before=not loads, after=loads))
+        between = next((op_ for op_ in between if _is_ordered(op, op_, order)), None)
+        if (without := _no_map(op, func, target)) is not None:
+            obstacle = without
+        elif between is not None:
+            does, when = ("loads", "before") if loads else ("stores", "after")
+            why = f"an atomic or a debug_barrier may run {when} it, and orders no {does} of TMA"
+            if isinstance(between, ATOMICS) and between.order is not tt.MemSemantic.RELAXED:
+                why += '; with sem="relaxed", an atomic in other memory orders nothing'
+            obstacle = Obstacle(why, between)
+        elif own[op] & both:
+            obstacle = Obstacle("the kernel loads and stores through the same descriptor, or the same base", op)
+        elif own[op] & others[isinstance(op, tt.DescriptorReduce)]:
+            why = "the kernel moves rows or combines blocks through the same descriptor, or the same base"
+            obstacle = Obstacle(why, op)
+        elif launch_pdl and made_by(op.descriptor) is not None:
+            obstacle = Obstacle("with launch_pdl, the launch before may still use the memory of the tensor map", op)
+        elif isinstance(op, tt.DescriptorReduce) and not _adds(op):
+            obstacle = Obstacle("TMA adds f16, bf16, f32 and integers of 32 bits only", op)
+        elif not _is_movable(op.descriptor):
+            why = "a block must have two axes and 8 rows or more, each of 32, 64, or a multiple of 128 bytes"
+            obstacle = Obstacle(f"{why}, and padding of floats", op)
+        elif (
+            isinstance(op, tt.DescriptorLoad)
+            and not _begins_ahead(op)
+            and not _feeds_wgmma(op, op.result, (0, 1), choice)
+        ):
+            obstacle = Obstacle("the block is not read by wgmma alone, in the form that TMA gives it", op)
+        else:
+            infos = infos or analyse(func)
+            obstacle = _uneven(op, func, infos)
+        if obstacle is not None:
+            decisions[op.result] = op, obstacle
+        else:
+            decisions[op.result] = isinstance(op, tt.DescriptorStore) and not _has_whole_rows(op, func, infos)
+    return decisions
+
+
+def _no_map(op: Access, func: tt.Func, target: str) -> Obstacle | None:
+    """The obstacle if there is no tensor map for an access: it needs a parameter, a descriptor that the launch
+    makes, or one that is made before a loop around it."""
+    if op.descriptor in func.body.parameters:
+        return None
+    maker = made_by(op.descriptor)
+    if maker is None:
+        return Obstacle("control flow chooses the descriptor", op)
+    if maker.at_launch:
+        return None
+    if func.num_ctas > 1:
+        return Obstacle("the CTAs of a cluster make no tensor maps: they have the memory for them together", maker)
+    if not TARGETS[target].makes_tensor_maps:
+        return Obstacle(f"kernels for {target} make no tensor maps, as those for {target}a do", maker)
+    if not _loops(op) - _loops(maker):
+        why = "making a tensor map takes as long as an access, so the descriptor must be made before a loop around it"
+        return Obstacle(why, maker)
+    return None
+
+
+def _is_ordered(op: Access, ordering: Op, order: Mapping[Op, int]) -> bool:
+    """Whether an atomic or a barrier may order an access: it runs before a load, or after a store.
+
+    A CTA that sees the atomic of another one may load what that has stored. TMA does not keep to this order.
+    """
+    if ordering not in order or _loops(op) & _loops(ordering):
+        return True
+    first, second = (ordering, op) if isinstance(op, _Read) else (op, ordering)
+    return order[first] < order[second]
+
+
+def made_by(descriptor: Value) -> tt.MakeTensorDescriptor | None:
+    """The op of the kernel that makes a descriptor; None for one that is a parameter, or that control flow passes."""
+    op = descriptor.op
+    return op if isinstance(op, tt.MakeTensorDescriptor) else None
+
+
+def aliasing(module: core.Module, by_tma: Collection[Value]) -> tuple[int, ...]:
+    """The pairs of descriptor parameters, one after the other, that must not describe the same memory.
+
+    The kernel stores through the first of a pair and may load through the second afterwards, and TMA does one of the
+    two: nothing orders them.
+    """
+    (func,) = module.functions().values()
+    parameters = func.bodies[0].parameters
+    ops = [op for op in func.walk() if isinstance(op, _Read | _Write) and op.descriptor in parameters]
+    pairs: dict[tuple[int, int], None] = {}
+    for at, store in enumerate(ops):
+        for after, load in enumerate(ops):
+            if not isinstance(store, _Write) or not isinstance(load, _Read):
+                continue
+            assert isinstance(store.descriptor, BlockParameter) and isinstance(load.descriptor, BlockParameter)
+            if store.descriptor is load.descriptor or not (store.result in by_tma or load.result in by_tma):
+                continue
+            if at < after or _loops(store) & _loops(load):
+                pairs[store.descriptor.index, load.descriptor.index] = None
+    return tuple(number for pair in pairs for number in pair)
+
+
+def _loops(op: Op) -> set[Value]:
+    """The loops around an op; a function with jumps counts as one."""
+    return {
+        owner.result
+        for owner in op.path()
+        if isinstance(owner, Loop) or any(len(body.blocks) > 1 for body in owner.bodies)
+    }
+
+
+def _uneven(op: Access, func: tt.Func, infos: Mapping[Component, AxisInfo]) -> Obstacle | None:
+    """The obstacle if the first column of a block is no multiple of 16 bytes, or a row of a stored tensor that is a
+    parameter. (For a tensor that the kernel describes, the kernel can find out.)"""
+    has_maker = isinstance(op, tt.DescriptorStore) and made_by(op.descriptor) is not None
+    if isinstance(op, _Stored) and not has_maker and not _has_whole_rows(op, func, infos):
+        return Obstacle("the rows of the tensor are not known to be multiples of 16 bytes", op)
+    if _divisor(op.offsets[-1], infos) * descriptor_of(op.descriptor).element.bytes % _UNIT:
+        return Obstacle("the first column is not known to be a multiple of 16 bytes", op)
+    return None
+
+
+def _adds(op: tt.DescriptorReduce) -> bool:
+    """Whether TMA can combine a block with what is there."""
+    element = descriptor_of(op.descriptor).element
+    kinds = (tt.AtomicKind.FADD, tt.AtomicKind.ADD)
+    return op.kind in kinds and (element in (f16, bf16, f32) or (element.is_int and element.bits == 32))
+
+
+def _has_whole_rows(op: Access, func: tt.Func, infos: Mapping[Component, AxisInfo]) -> bool:
+    """Whether the rows of the tensor are known to be multiples of 16 bytes."""
+    maker, size = made_by(op.descriptor), descriptor_of(op.descriptor).element.bytes
+    if maker is None:
+        divisors: dict[Value, int] = dict(zip(func.body.parameters, func.divisibility, strict=False))
+        return divisors.get(op.descriptor, 1) % _UNIT == 0
+    return is_contiguous(maker) or _divisor(maker.shape[-1], infos) * size % _UNIT == 0
+
+
+def _divisor(value: Value, infos: Mapping[Component, AxisInfo]) -> int:
+    """A number that is known to divide an integer."""
+    info = infos.get(component_of(value))
+    return 1 if info is None else info.everywhere
+
+
+def _is_movable(descriptor: Value) -> bool:
+    """Whether the blocks of a descriptor lie in shared memory swizzled, and TMA can fill their padding."""
+    type_ = descriptor_of(descriptor)
+    # TMA takes elements of 8 bits for bytes, and fills with NaN only elements that it knows as floats.
+    fillable = type_.padding == "zero" or type_.element.bits > 8
+    return type_.element != i1 and fillable and len(type_.block) == 2 and _panels(type_) is not None
+
+
+def _panels(type_: DescriptorType) -> Panels | None:
+    """The form of a block in shared memory; None if a row is too short to be swizzled, or there are too few rows."""
+    _, swizzle = box_and_swizzle(type_)
+    return Panels(swizzle, k_major=True) if swizzle and type_.block[0] >= 8 else None
+
+
+def feeds_dot(value: Value) -> bool:
+    """Whether a dot reads a block, maybe transposed."""
+    users = value.uses
+    return any(isinstance(user, tt.Dot) or (isinstance(user, tt.Trans) and feeds_dot(user.result)) for user in users)
+
+
+def _begins_ahead(load: tt.DescriptorLoad) -> bool:
+    """Whether a load is in a loop without dots that asks for stages: threads read what TMA copies (`loads_ahead`)."""
+    loop = load.parent_op
+    if not isinstance(loop, scf.For) or (loop.num_stages or 0) < 2:
+        return False
+    return not any(isinstance(op, tt.Dot) for op in loop.walk())
+
+
+def _feeds_wgmma(
+    load: tt.DescriptorLoad, value: Value, order: tuple[int, int], choice: Callable[[tt.Dot], MmaChoice]
+) -> bool:
+    """Whether only wgmma reads a block, in the form in which TMA loads it.
+
+    `value` is the block of `load`, or that block transposed; `order` has the axis of the block for each of its axes.
+    """
+    type_ = descriptor_of(load.descriptor)
+    for user in value.uses:
+        if isinstance(user, tt.Trans):
+            transposed = (order[user.order[0]], order[user.order[1]])
+            if not _feeds_wgmma(load, user.result, transposed, choice):
+                return False
+            continue
+        if not isinstance(user, tt.Dot) or value is user.c or user.a is user.b:
+            return False
+        mma = choice(user)
+        if not isinstance(mma, Wgmma) or mma.elements[0 if value is user.a else 1] != type_.element:
+            return False
+        # Neighbours in memory go along k; or along m or n, for elements of 16 bits and an operand that threads read.
+        k_axis = 1 if value is user.a else 0
+        k_major = order[k_axis] == 1
+        other = block_axis(user.b if value is user.a else user.a)
+        read = mma.warps.paired and mma.warps.swapped == (value is user.b) and other == 1 - k_axis
+        # Of 8 bits, both may: threads read one of them, and turn the other.
+        read = read or (mma.warps.paired and type_.element.bytes == 1 and other is not None)
+        shape = (type_.block[order[0]], type_.block[order[1]])
+        at_once = 64 if value is user.a else min(256, shape[1] // mma.warps.columns)
+        panels = _panels(type_)
+        assert panels is not None
+        wide = shape[k_axis] if k_major else shape[1 - k_axis] if read else at_once
+        if not (k_major or read or type_.element.bytes == 2) or wide * type_.element.bytes < panels.width:
+            return False
+    return bool(value.uses)
+
+
+# Buffers in the form of TMA.
+
+
+def buffer_for(type_: DescriptorType) -> tuple[SharedType, int]:
+    """The type of a buffer for a block, its axes in order, and its alignment in bytes."""
+    panels = _panels(type_)
+    assert panels is not None
+    offsets = panels.offsets(type_.block, 1, type_.element.bytes)
+    return SharedType(type_.block, type_.element, offsets), panels.alignment
+
+
+def is_filled_by_tma(value: Value, buffer: SharedType) -> bool:
+    """Whether TMA can fill a buffer for `value` itself.
+
+    It can if `value` is a loaded block, or such a block transposed, and if the buffer has the elements in the places
+    where TMA puts them.
+    """
+    inner = block_axis(value)
+    load, _ = before_transposition(value)
+    if inner is None or not isinstance(load.op, tt.DescriptorLoad):
+        return False
+    type_ = descriptor_of(load.op.descriptor)
+    panels = _panels(type_)
+    return panels is not None and panels.offsets(buffer.shape, inner, type_.element.bytes) == buffer.offsets
+
+
+def before_transposition(value: Value) -> tuple[Value, tuple[tt.Trans, ...]]:
+    """The value that was transposed, and the transpositions in order."""
+    steps: list[tt.Trans] = []
+    while isinstance(value.op, tt.Trans):
+        steps.insert(0, value.op)
+        value = value.op.value
+    return value, tuple(steps)
+
+
+# The lowering of accesses that are in no pipelined loop.
+
+
+def lower_tma(module: Op) -> Op:
+    """The GPU model in which TMA does the loads and stores through descriptors that are left."""
+    if not any(isinstance(op, Access) for op in module.walk()):
+        return module
+    direct = _direct(module)
+    allocs = {store.buffer for store, _ in direct.values()}
+    removed = {op for store, steps in direct.values() for op in (store, *steps)}
+
+    def lowered(builder: Rewriter, op: Op, operands: tuple[Value, ...]) -> Outcome:
+        if op in removed:
+            # Up to that store, the value of a load or a transposition is mapped to the buffer that TMA fills.
+            return DROP if isinstance(op, gpu.LocalStore) else operands[0]
+        if isinstance(op, gpu.LocalAlloc) and op.result in allocs:
+            return builder[op.result]
+        if isinstance(op, tt.DescriptorLoad):
+            if op.result not in direct:
+                buffer = _buffer(builder, operands[0])
+                _fetch(builder, operands[0], operands[1:], buffer)
+                return builder.add(gpu.LocalLoad(buffer, op.result.type))
+            old = direct[op.result][0].buffer
+            assert isinstance(old.op, gpu.LocalAlloc)
+            buffer = builder.add(gpu.LocalAlloc(old.type, alignment=old.op.alignment), op.location)
+            builder[old] = buffer
+            _fetch(builder, operands[0], operands[1:], buffer)
+            return buffer
+        if isinstance(op, _Stored):
+            buffer = _buffer(builder, operands[0])
+            builder.add(gpu.LocalStore(buffer, operands[1]))
+            builder.add(gpu.TmaStore(operands[0], buffer, operands[2:], adds=isinstance(op, tt.DescriptorReduce)))
+            builder.add(gpu.TmaStoreWait(0))
+            return DROP
+        return None
+
+    return transform(module, lowered, pass_name="tma")
+
+
+def _direct(module: Op) -> dict[Value, tuple[gpu.LocalStore, tuple[tt.Trans, ...]]]:
+    """For loads of blocks, the stores to buffers that TMA can fill itself, and the transpositions in between."""
+    stores: dict[Value, tuple[gpu.LocalStore, tuple[tt.Trans, ...]]] = {}
+    for op in module.walk():
+        if isinstance(op, gpu.LocalStore) and is_filled_by_tma(op.value, shared_of(op.buffer)):
+            load, steps = before_transposition(op.value)
+            alone = all(len(value.uses) == 1 for value in (load, *(step.result for step in steps)))
+            if alone and sum(isinstance(user, gpu.LocalStore) for user in op.buffer.uses) == 1:
+                stores[load] = op, steps
+    return stores
+
+
+def _buffer(builder: Builder, descriptor: Value) -> Value:
+    """A new buffer for a block."""
+    type_, alignment = buffer_for(descriptor_of(descriptor))
+    return builder.add(gpu.LocalAlloc(type_, alignment=alignment))
+
+
+def _fetch(builder: Builder, descriptor: Value, offsets: Sequence[Value], buffer: Value) -> None:
+    """Fill a buffer and wait for it."""
+    always = constant(builder, True, i1)
+    channel = builder.add(gpu.Channel([buffer]))
+    builder.add(gpu.ChannelAcquire(channel, always))
+    builder.add(gpu.TmaLoad(descriptor, buffer, channel, always, offsets))
+    builder.add(gpu.ChannelCommit(channel))
+    builder.add(gpu.ChannelWait(channel))
+    builder.add(gpu.ChannelClose([channel]))

@@ -1,0 +1,365 @@
+"""Pipelining: the loads that feed the dots of a loop become copies, in flight while earlier ones are used.
+
+    scf.for … (%i, %acc, %p) {                        %c = gpu.channel %ring;
+        %a = tt.load %p @width=8;                     scf.for … (%i, %acc, %q) {
+        %b = gpu.local_alloc;                             %more = gpu.stage @0 @order=6;
+        gpu.local_store %b %a;                            %t = gpu.channel_acquire %c %more;
+        %d = gpu.wgmma %b … %acc;          becomes        gpu.async_copy %q %ring[%t] (if %more) @width=8;
+        %e = gpu.wgmma_wait %d @0;                        gpu.channel_commit %c;
+        scf.yield %e …;                                   gpu.stage @1;
+    }                                                     %s = gpu.channel_wait %c;
+                                                          %d = gpu.wgmma %ring[%s] … %acc;
+                                                          gpu.stage @2 @order=3;
+                                                          %e = gpu.wgmma_wait %d @0;
+                                                          gpu.channel_release %c;
+                                                          gpu.stage @1;
+                                                          scf.yield %e …; }
+                                                      gpu.channel_close %c;
+
+`expand` makes iterations of that which overlap. A ring has `num_stages` slots, and the copies of `num_stages - 1`
+iterations are in flight before the loop. Each iteration waits for its own copies, and begins those of a later
+iteration, into the slot that the iteration before has read. One barrier between the two, which `barriers` finds, orders
+both. Where there is no such later iteration, the copies' masks are false. The values that the addresses are computed
+from are carried a second time, as many iterations ahead. TMA copies the blocks of descriptors, `gpu.tma_load` in the
+place of `gpu.async_copy`.
+
+The last wgmma of an iteration need not be complete at its end. It is after the wait for all but one in the next
+iteration, or in attention's loop after the wait for the dot of queries and keys: then its slot can be filled
+again.
+
+Where threads copy, this takes a second barrier: the wgmma of the other warps must be complete as well. With one slot
+more, the slot that is filled was read two iterations before, and the barrier after the wait for the copies orders
+both: so the ring has one slot more where the occupancy stays the same. `loop_plan` decides all this.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Container, Iterator, Mapping, Sequence
+from functools import partial
+from itertools import dropwhile, pairwise, takewhile
+
+import attrs
+
+from ziggurat.codemodel.builder import Builder
+from ziggurat.codemodel.dialects import arith, scf, tt
+from ziggurat.codemodel.gpu import dialect as gpu
+from ziggurat.codemodel.gpu.options import USUAL_STAGES
+from ziggurat.codemodel.gpu.targets import DRIVER_BYTES, REGISTERS_OF_SM, TARGETS
+from ziggurat.codemodel.op import Op, OpResult, Value
+from ziggurat.codemodel.transform import Outcome, Rewriter, transform
+from ziggurat.codemodel.types import TensorType, i1, with_element
+from ziggurat.transforms.analysis.memory_flow import allocation
+from ziggurat.transforms.analysis.memory_order import ATOMICS
+from ziggurat.transforms.analysis.obstacle import Obstacle, warn
+from ziggurat.transforms.analysis.queries import constant, descriptor_of, shared_of, unpacked
+from ziggurat.transforms.schedule.loop_plan import TURNED_SLOTS, Copy, LoopPlan, planned
+from ziggurat.transforms.schedule.schedule import carrying_loop
+
+_LOWERING_BYTES = 8192  # Shared memory that is left for what `lower` allocates.
+# Those that loads may begin before.
+_WRITERS = (tt.DescriptorStore, tt.DescriptorReduce, tt.Store, *ATOMICS, tt.Print, tt.Assert)
+_UNCOUNTED_REGISTERS = 64  # Of a thread, beside those of the accumulator, operands included: an estimate.
+
+
+def pipeline_loads(module: gpu.Module, num_stages: int | None) -> Op:
+    """The GPU model whose loops with dots copy their operands ahead, in up to `num_stages` stages; 1 changes nothing.
+    With None, the plan of a loop has the stages that `stages_of` chooses.
+
+    A loop's own `num_stages` takes precedence. There are fewer stages if shared memory does not suffice for more; a
+    warning says so if the kernel asked for the number.
+    """
+    plans: dict[Op, LoopPlan] = {}
+    for op, stages, plan in plans_of(module, num_stages):
+        if isinstance(plan, LoopPlan):
+            _warn_of_stages(op, plan, stages)
+            plans[op] = plan
+
+    def pipelined(builder: Rewriter, op: Op, operands: tuple[Value, ...]) -> Outcome:
+        plan = plans.get(op)
+        if plan is None:
+            return None
+        loop = StagedLoop(plan, new_channels(builder, plan))
+        new = loop.write(builder)
+        builder.add(gpu.ChannelClose([*loop.channels.values(), *loop.channel_of_transpose.values()]))
+        return new
+
+    return transform(module, pipelined, pass_name="pipeline_loads") if plans else module
+
+
+def plans_of(module: gpu.Module, num_stages: int | None) -> Iterator[tuple[scf.For, int | None, LoopPlan | Obstacle]]:
+    """Each loop of a model before `pipeline_loads`, the stages that are asked for, and the plan or the obstacle."""
+    for op in module.walk():
+        if isinstance(op, scf.For):
+            others, limit = room_for(module, op)
+            stages = op.num_stages if op.num_stages is not None else num_stages
+            yield op, stages, planned(op, stages, limit, partial(_occupancy, module, others))
+
+
+def room_for(module: gpu.Module, loop: scf.For) -> tuple[int, int]:
+    """The bytes of shared memory that are in use while a loop runs, such as for operands that it does not change; and
+    those that are left for it."""
+    allocs = (op for op in module.walk() if isinstance(op, gpu.LocalAlloc))
+    others = sum(shared_of(alloc.result).bytes for alloc in allocs if _lives_with(alloc, loop))
+    return others, TARGETS[module.target].max_shared - _LOWERING_BYTES - others
+
+
+def _warn_of_stages(loop: scf.For, plan: LoopPlan, stages: int | None) -> None:
+    """Warn of a loop with fewer stages than were asked for."""
+    if stages is not None and plan.stages < stages and (loop.num_stages is not None or stages != USUAL_STAGES):
+        each = sum(copy.shared.bytes for copy in plan.copies)
+        why = f"there is no shared memory for more stages of {each} bytes"
+        warn(f"the loop is pipelined in {plan.stages} stages, not {stages}: {why}", loop.location)
+
+
+def _occupancy(module: gpu.Module, others: int, ring: int, registers: int) -> int:
+    """An estimate of the occupancy (CTAs per SM) if a loop's rings take `ring` bytes beside `others`, and its
+    accumulator `registers` of each thread."""
+    by_memory = TARGETS[module.target].shared_of_sm // (others + ring + DRIVER_BYTES)
+    by_registers = REGISTERS_OF_SM // (32 * module.num_warps * (registers + _UNCOUNTED_REGISTERS))
+    return max(1, min(by_memory, by_registers))
+
+
+def _lives_with(alloc: gpu.LocalAlloc, loop: scf.For) -> bool:
+    """Whether a buffer may be needed while a loop runs: it is made in it, or in a block that contains the loop."""
+    return any(op.parent is alloc.parent for op in loop.path()) or any(op is loop for op in alloc.path())
+
+
+# The annotated loop.
+
+
+class StagedLoop:
+    """The writer of a loop whose loads have become copies to the slots of these channels, annotated with stages.
+
+    Stage 0 fills the slots. The loop's own stage is later by the plan's distance. The late wait, and the release of the
+    slots that are read until then, are one stage later still. In a step, the late wait comes after the plan's `after`,
+    and the fetches come after the wait for copies, or after the late wait if they need the slot that it frees.
+    """
+
+    def __init__(self, plan: LoopPlan, channels: Sequence[Value]) -> None:
+        self.loop = plan.loop
+        self.plan = plan
+        self.channels = dict(zip(plan.channels(), channels, strict=False))
+        self.channel_of_transpose = dict(zip(plan.turned, channels[len(self.channels) :], strict=True))
+        pairs = ((copies, rings_of(channel)) for copies, channel in self.channels.items())
+        self.rings = {copy: ring for copies, rings in pairs for copy, ring in zip(copies, rings, strict=True)}
+
+    def of_part(self, plan: LoopPlan, origin: Mapping[Value, Value]) -> StagedLoop:
+        """The writer of the loop of a part of the kernel (`divide`), which reads some of these rings."""
+        order = {op: at for at, op in enumerate(plan.loop.body.entry.ops)}
+        own = {origin[copy.buffer.result]: copy for copy in plan.copies}
+        loop = StagedLoop(attrs.evolve(plan, turned=()), ())
+        for copies, channel in self.channels.items():
+            read = {own[copy.buffer.result]: self.rings[copy] for copy in copies if copy.buffer.result in own}
+            if read:
+                loop.channels[tuple(sorted(read, key=lambda copy: order[copy.reader]))] = channel
+                loop.rings.update(read)
+        return loop
+
+    def write(self, builder: Rewriter) -> Value:
+        """Add the loop; the value that stands for the old one's result."""
+        loop, plan = self.loop, self.plan
+        parameters, yielded = loop.body.parameters[1:], loop.body.entry.terminator.operands
+
+        def body(inner: Rewriter, ahead: Sequence[Value]) -> Sequence[Value]:
+            more = inner.add(gpu.Stage(0, order=1 if plan.ahead_of_late else 6))
+            later = inner.scoped()
+            for number, value in zip(plan.carried, ahead, strict=True):
+                later[parameters[number]] = value
+            later.rewrite_ops(plan.ahead)
+            self.fill(later, more)
+            self.compute(inner)
+            return [later[yielded[number]] for number in plan.carried]
+
+        # The addresses start from values of their own, which are carried after the others.
+        ahead, count = [builder[loop.initial[number]] for number in plan.carried], len(loop.initial)
+        new = carrying_loop(builder, loop, range(count), ahead, body, loop.attributes)
+        return unpacked(builder, new, count + len(ahead))[0] if count == 1 else new
+
+    def fill(self, builder: Rewriter, condition: Value) -> None:
+        """Begin to fill a slot of each channel where a condition holds."""
+        for copies, channel in self.channels.items():
+            slot = builder.add(gpu.ChannelAcquire(channel, condition))
+            for copy in copies:
+                view = builder.add(gpu.LocalView(self.rings[copy], slot))
+                begin_copy(builder, copy.load, view, channel, condition, width=copy.width, transposed=copy.transposed)
+            builder.add(gpu.ChannelCommit(channel))
+
+    def _wait(self, builder: Rewriter, copies: tuple[Copy, ...], predicate: Value | None = None) -> None:
+        """Wait for a slot of a channel: from now on, its buffers stand for those that the loads filled."""
+        channel = self.channels[copies]
+        slot = builder.add(gpu.ChannelWait(channel, predicate))
+        for copy in copies:
+            buffer = copy.buffer.result
+            builder[buffer] = builder.add(gpu.LocalView(self.rings[copy], slot), copy.buffer.location)
+            transposes = [op for op in self.loop.body.entry.ops if isinstance(op, gpu.LocalTrans)]
+            builder.rewrite_ops([op for op in transposes if allocation(op.result) is buffer])
+
+    def _turn(self, builder: Rewriter) -> None:
+        """Read the slots of operands that are turned, and store them to slots of their own, an iteration ahead."""
+        for store, channel in self.channel_of_transpose.items():
+            copies = next(copies for copies in self.channels if copies[0].reader.result is store.value)
+            self._wait(builder, copies, builder.add(gpu.Stage(self.plan.distance - 1, order=0)))
+            builder.add(gpu.Stage(self.plan.distance - 1, order=3))
+            builder.rewrite(copies[0].reader)
+            builder.add(gpu.ChannelRelease(self.channels[copies]))
+            slot = builder.add(gpu.ChannelAcquire(channel, constant(builder, True, i1)))
+            view = builder.add(gpu.LocalView(rings_of(channel)[0], slot))
+            builder.add(gpu.LocalStore(view, builder[store.value]), store.location)
+            builder.add(gpu.ChannelCommit(channel))
+
+    def compute(self, inner: Rewriter, _: Sequence[Value] = ()) -> Sequence[Value]:
+        """Add the other ops of the body, with the waits for slots and their release."""
+        loop, plan, own = self.loop, self.plan, self.plan.distance
+        buffers = {copy.buffer.result for copy in plan.copies}
+        removed = {op.result for copy in plan.copies for op in (copy.load, copy.store, *copy.transposed)}
+        removed |= {value for store in self.channel_of_transpose for value in (store.value, store.buffer, store.result)}
+        removed |= _superfluous_fences(loop, removed)
+        released = {channel: plan.released(copies) for copies, channel in self.channels.items()}
+        released |= dict.fromkeys(self.channel_of_transpose.values(), plan.late)
+        self._turn(inner)
+        inner.add(gpu.Stage(own, order=0))
+        for copies in self.channels:
+            if not copies[0].by_tma and copies[0].reader.result not in removed:
+                self._wait(inner, copies)
+        for store, channel in self.channel_of_transpose.items():
+            slot = inner.add(gpu.ChannelWait(channel))
+            inner[store.buffer] = inner.add(gpu.LocalView(rings_of(channel)[0], slot))
+        places, place = self._places(), (own, 2)
+        inner.add(gpu.Stage(own, order=2))
+
+        def begin(to: tuple[int, int]) -> None:
+            nonlocal place
+            if to != place:
+                place = to
+                inner.add(gpu.Stage(to[0], order=to[1]))
+
+        for op in sorted(loop.body.entry.ops[:-1], key=lambda op: places[op][0]):
+            if op.result in removed or allocation(op.result) in buffers:
+                continue
+            begin(places[op])
+            for copies in self.channels:
+                if copies[0].by_tma and op is copies[0].reader:
+                    self._wait(inner, copies)
+            inner.rewrite(op)
+            if op is plan.after or op is plan.late:
+                begin((own, 4) if op is plan.after else (own + 1, 5))
+            for channel, over in released.items():
+                if over is op:
+                    inner.add(gpu.ChannelRelease(channel))
+        begin(places[loop.body.entry.terminator])
+        return ()
+
+    def _places(self) -> dict[Op, tuple[int, int]]:
+        """The stage and the order of each op of the loop's body."""
+        plan, own, block = self.plan, self.plan.distance, self.loop.body.entry
+        after = set(dropwhile(lambda op: op is not plan.after, block.ops))
+        places: dict[Op, tuple[int, int]] = {op: (own, 7 if op in after else 2) for op in block.ops}
+        if plan.after is not None:
+            places[plan.after] = own, 2
+        if plan.late is not None:
+            places[plan.late] = own + 1, 1 if _starts_from_registers(plan) else 3
+        if plan.deferred is not None and plan.late is not None:
+            # Of the ops after the first wait, only those come after the late one that depend on the accumulator, or on
+            # the operand, which then takes the registers of the one before. What they write to memory stays in order.
+            at = block.terminator.operands.index(plan.late.result)
+            values: set[Value] = {block.parameters[at + 1], plan.deferred.a}
+            wrote = False
+            for op in block.ops:
+                writes = any(isinstance(inner, _WRITERS) for inner in op.walk())
+                if (wrote and writes) or any(values.intersection(inner.operands) for inner in op.walk()):
+                    values.add(op.result)
+                    wrote = wrote or writes
+                elif op in after and op.result not in values:
+                    places[op] = own, 4
+            places[plan.deferred], places[plan.late] = (own + 1, 3), (own + 1, 5)
+        return places
+
+
+def _starts_from_registers(plan: LoopPlan) -> bool:
+    """Whether threads write an accumulator while the wgmma of the late wait is in flight, for which ptxas waits."""
+    if not isinstance(plan.after, gpu.WgmmaWait):
+        return False
+    before = takewhile(lambda op: op is not plan.after, plan.loop.body.entry.ops)
+    started = [op for op in before if isinstance(op, gpu.Wgmma) and op.accumulate]
+    return any(isinstance(op.c, OpResult) and not isinstance(op.c.op, gpu.Wgmma) for op in started)
+
+
+def begin_copy(
+    builder: Rewriter,
+    load: tt.Load | tt.DescriptorLoad,
+    buffer: Value,
+    channel: Value,
+    condition: Value,
+    *,
+    width: int = 1,
+    transposed: Sequence[tt.Trans] = (),
+) -> None:
+    """Begin to copy what a load reads to a buffer, where a condition holds."""
+    if isinstance(load, tt.DescriptorLoad):
+        descriptor, *offsets = (builder[value] for value in load.operands)
+        assert isinstance(channel.op, gpu.Channel)
+        ctas = descriptor_of(descriptor).parts if channel.op.ctas > 1 else 1
+        builder.add(gpu.TmaLoad(descriptor, buffer, channel, condition, offsets, ctas=ctas), load.location)
+        return
+    pointers, mask = builder[load.ptr], mask_of(builder, load, condition)
+    for step in transposed:
+        pointers, mask = (builder.add(tt.Trans(value, step.order)) for value in (pointers, mask))
+    builder.add(gpu.AsyncCopy(pointers, buffer, mask, width=width), load.location)
+
+
+def load_where(builder: Rewriter, load: tt.Load, condition: Value) -> Value:
+    """Load where a condition holds."""
+    other = None if load.other is None else builder[load.other]
+    copy = tt.Load(builder[load.ptr], mask_of(builder, load, condition), other, **load.attributes)
+    return builder.add(copy, load.location)
+
+
+def mask_of(builder: Rewriter, load: tt.Load, condition: Value) -> Value:
+    """The mask of a load, and a condition."""
+    pointers = builder[load.ptr].type
+    if isinstance(pointers, TensorType):
+        condition = builder.add(tt.Splat(condition, with_element(pointers, i1)))
+    return condition if load.mask is None else builder.add(arith.AndI(builder[load.mask], condition))
+
+
+def new_channels(builder: Builder, plan: LoopPlan, *, between_roles: bool = False) -> list[Value]:
+    """The channels of a loop, with new rings: those of its copies, and those of its turned operands.
+
+    Between roles, the CTAs of a cluster share a channel with blocks of which each loads a part."""
+
+    def ring(buffer: Value, count: int) -> Value:
+        assert isinstance(buffer.op, gpu.LocalAlloc)
+        type_ = attrs.evolve(shared_of(buffer), count=count)
+        return builder.add(gpu.LocalAlloc(type_, alignment=buffer.op.alignment), buffer.op.location)
+
+    rings = {copy: ring(copy.buffer.result, plan.stages) for copy in plan.copies}
+    groups = [[rings[copy] for copy in copies] for copies in plan.channels()]
+    ctas = [max(map(parts_of_load, copies)) if between_roles else 1 for copies in plan.channels()]
+    groups += [[ring(store.buffer, TURNED_SLOTS)] for store in plan.turned]
+    ctas += [1] * len(plan.turned)
+    return [builder.add(gpu.Channel(group, ctas=count)) for group, count in zip(groups, ctas, strict=True)]
+
+
+def parts_of_load(copy: Copy) -> int:
+    """The CTAs of a cluster that load a block together, each a part of it; 1 for a block that one CTA loads."""
+    return descriptor_of(copy.load.descriptor).parts if isinstance(copy.load, tt.DescriptorLoad) else 1
+
+
+def rings_of(channel: Value) -> Sequence[Value]:
+    """The rings of a channel."""
+    assert isinstance(channel.op, gpu.Channel)
+    return channel.op.rings
+
+
+def _superfluous_fences(loop: scf.For, removed: Container[Value]) -> set[OpResult]:
+    """The fences directly before wgmma whose operands no store of the loop's body writes, stores in `removed` aside.
+
+    The fence at the beginning of the loop suffices for them, or TMA has brought the operands.
+    """
+    stores = [op for op in loop.body.walk() if isinstance(op, gpu.LocalStore)]
+    buffers = {op.buffer for op in stores if op.result not in removed}
+    return {
+        fence.result
+        for fence, op in pairwise(loop.body.entry.ops)
+        if isinstance(fence, gpu.FenceAsync) and isinstance(op, gpu.Wgmma) and not buffers & {op.a, op.b}
+    }
