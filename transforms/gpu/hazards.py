@@ -24,7 +24,7 @@ mbarrier, or where that is invalidated; a store is over after a wait.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from itertools import dropwhile, takewhile
+from itertools import combinations, dropwhile, takewhile
 
 import attrs
 
@@ -52,7 +52,7 @@ from ziggurat.transforms.analysis.memory_flow import (
     slot_index,
     users_of,
 )
-from ziggurat.transforms.analysis.queries import constant_of, shared_of
+from ziggurat.transforms.analysis.queries import constant_of, role_split, shared_of
 from ziggurat.transforms.gpu.barriers import BARRIERS, Hazard, missing_barriers
 
 __all__ = ["Hazard", "hazards"]
@@ -73,6 +73,7 @@ def hazards(module: gpu.Module) -> list[Hazard]:
     * a wait for what other CTAs of the cluster store;
     * an initialisation of an mbarrier, and its end before other uses of its memory;
     * the bytes that a phase of an mbarrier expects, which are those of the loads that follow;
+    * memory of its own for what other roles use, as nothing orders these uses;
     * a wait for a slot that another role fills, or releases, and a release of each slot that was waited for;
     * memory of its own for each tensor map that the kernel makes, and barriers and an acquire before its use;
     * as many arrivals in a phase of an mbarrier as it counts, from the scopes that arrive, in all CTAs of the cluster;
@@ -81,7 +82,8 @@ def hazards(module: gpu.Module) -> list[Hazard]:
     of_mbarriers = (
         *_wrong_arrivals(module), *_wrong_bytes(module), *_left_arrivals(module), *_loads_too_early(module)
     )  # fmt: skip
-    return [*missing_barriers(module), *used_too_early(module), *_wrong_maps(module), *of_mbarriers]
+    overlaps = _overlapping_in_roles(module)
+    return [*missing_barriers(module), *used_too_early(module), *_wrong_maps(module), *of_mbarriers, *overlaps]
 
 
 def used_too_early(module: gpu.Module) -> Iterator[Hazard]:
@@ -560,6 +562,22 @@ def _loads_too_early(module: gpu.Module) -> Iterator[Hazard]:
         arrivals = (user for buffer in waited for user in users_of(buffer) if isinstance(user, gpu.MbarrierArrive))
         if not any(user.ctas == op.ctas for user in arrivals):
             yield Hazard(op, op, "wait for the releases of all CTAs")
+
+
+def _overlapping_in_roles(module: gpu.Module) -> Iterator[Hazard]:
+    """The allocations that have bytes in common, though one role uses one of them, and another role the other."""
+    split = role_split(module)
+    if split is None:
+        return
+    roles: dict[gpu.LocalAlloc, set[int]] = {}
+    for number, role in enumerate(split.roles):
+        for value in (value for op in role.walk() for value in op.operands if isinstance(value.type, SharedType)):
+            if isinstance(alloc := allocation(value).op, gpu.LocalAlloc):
+                roles.setdefault(alloc, set()).add(number)
+    for (first, users), (second, others) in combinations(roles.items(), 2):
+        (start, end), (begin, last) = interval(first.result), interval(second.result)
+        if start < last and begin < end and len(users | others) > 1:
+            yield Hazard(first, second, "memory of its own")
 
 
 # Tensor maps.

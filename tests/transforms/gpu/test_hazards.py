@@ -111,6 +111,20 @@ def test_each_synchronising_op_is_missed(name: str) -> None:
     assert without == COMPLETE[name]
 
 
+def test_roles_have_memory_of_their_own() -> None:
+    """A block on its way out may not lie in a ring, which another role fills for the next tile."""
+    case = CASES["multicast of four"]()
+    module = place(case.model, case.options)
+    (stored,) = (allocation(op.buffer) for op in module.walk() if isinstance(op, gpu.TmaStore))
+    moved = transform(
+        module,
+        lambda builder, op, _: (
+            builder.add(gpu.LocalAlloc(op.type, offset=0, alignment=op.alignment)) if op is stored.op else None
+        ),
+    )
+    assert "memory of its own" in {hazard.missing for hazard in hazards(moved)}
+
+
 # Tensor maps that the kernel makes.
 
 
