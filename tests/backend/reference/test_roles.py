@@ -16,7 +16,7 @@ from ziggurat.codemodel.gpu.options import CompileOptions
 from ziggurat.codemodel.op import Op
 from ziggurat.codemodel.text.parser import parse
 from ziggurat.codemodel.transform import DROP, transform
-from ziggurat.transforms.place.gpu_passes import PLACE
+from ziggurat.transforms.gpu.gpu_passes import PLACE
 
 NAMES = [name for name, _ in PLACE]
 FIRST, AT = NAMES.index("specialize") + 1, NAMES.index("lower_channels")
