@@ -73,7 +73,7 @@ def hazards(module: gpu.Module) -> list[Hazard]:
     * a wait for what other CTAs of the cluster store;
     * an initialisation of an mbarrier, and its end before other uses of its memory;
     * the bytes that a phase of an mbarrier expects, which are those of the loads that follow;
-    * memory of its own for what other roles use, as nothing orders these uses;
+    * memory of its own for what other roles use, or other CTAs write, as nothing orders these uses;
     * a wait for a slot that another role fills, or releases, and a release of each slot that was waited for;
     * memory of its own for each tensor map that the kernel makes, and barriers and an acquire before its use;
     * as many arrivals in a phase of an mbarrier as it counts, from the scopes that arrive, in all CTAs of the cluster;
@@ -82,7 +82,7 @@ def hazards(module: gpu.Module) -> list[Hazard]:
     of_mbarriers = (
         *_wrong_arrivals(module), *_wrong_bytes(module), *_left_arrivals(module), *_loads_too_early(module)
     )  # fmt: skip
-    overlaps = _overlapping_in_roles(module)
+    overlaps = (*_overlapping_in_roles(module), *_overlapping_in_clusters(module))
     return [*missing_barriers(module), *used_too_early(module), *_wrong_maps(module), *of_mbarriers, *overlaps]
 
 
@@ -260,6 +260,8 @@ class _Run:
     def _use(self, op: Op, buffer: Value, slot: int | None) -> _Use:
         start, end = interval(buffer)
         if slot is not None:
+            if slot >= shared_of(buffer).count:
+                self._note(op, op, f"slot with the number {slot}")
             size = (end - start) // shared_of(buffer).count
             start, end = start + slot * size, start + (slot + 1) * size
         return _Use(op, start, end, buffer, slot)
@@ -578,6 +580,18 @@ def _overlapping_in_roles(module: gpu.Module) -> Iterator[Hazard]:
         (start, end), (begin, last) = interval(first.result), interval(second.result)
         if start < last and begin < end and len(users | others) > 1:
             yield Hazard(first, second, "memory of its own")
+
+
+def _overlapping_in_clusters(module: gpu.Module) -> Iterator[Hazard]:
+    """The allocations that have bytes in common with one that other CTAs write: one of these may be ahead."""
+    written = {allocation(op.buffer) for op in module.walk() if isinstance(op, gpu.ClusterStore)}
+    others = [op for op in module.walk() if isinstance(op, gpu.LocalAlloc)] if written else []
+    for buffer in written:
+        start, end = interval(buffer)
+        for other in (other for other in others if other.result is not buffer):
+            begin, last = interval(other.result)
+            if start < last and begin < end:
+                yield Hazard(next(op for op in others if op.result is buffer), other, "memory of its own")
 
 
 # Tensor maps.

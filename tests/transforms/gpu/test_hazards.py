@@ -10,6 +10,7 @@ from asynchronous_kernels import F16, I32, KERNELS, by_pointers
 from pass_cases import CASES
 
 import ziggurat as zg
+from ziggurat.codemodel.dialects import arith
 from ziggurat.codemodel.errors import InternalError
 from ziggurat.codemodel.gpu import dialect as gpu
 from ziggurat.codemodel.gpu.options import CompileOptions
@@ -19,6 +20,7 @@ from ziggurat.codemodel.traits import Loop
 from ziggurat.codemodel.transform import DROP, Outcome, Rewriter, transform
 from ziggurat.codemodel.verify import verify
 from ziggurat.transforms.analysis.memory_flow import allocation, interval
+from ziggurat.transforms.analysis.queries import constant_of
 from ziggurat.transforms.gpu import gpu_passes
 from ziggurat.transforms.gpu.gpu_passes import place
 from ziggurat.transforms.gpu.hazards import hazards, used_too_early
@@ -123,6 +125,38 @@ def test_roles_have_memory_of_their_own() -> None:
         ),
     )
     assert "memory of its own" in {hazard.missing for hazard in hazards(moved)}
+
+
+def test_memory_that_other_ctas_write_is_no_other_tensors() -> None:
+    case = CASES["clusters: largest"]()
+    module = place(case.model, case.options)
+    written = {allocation(op.buffer) for op in module.walk() if isinstance(op, gpu.ClusterStore)}
+    first = next(iter(written))
+    moved = transform(
+        module,
+        lambda builder, op, _: (
+            builder.add(gpu.LocalAlloc(op.type, offset=interval(first)[0], alignment=op.alignment))
+            if isinstance(op, gpu.LocalAlloc) and op.result not in written
+            else None
+        ),
+    )
+    assert "memory of its own" in {hazard.missing for hazard in hazards(moved)}
+
+
+def test_a_slot_is_one_of_its_ring() -> None:
+    """Here the slot after the last one is not the first."""
+    module = placed("pointers, mma", 3)
+    last = [op for op in module.walk() if isinstance(op, arith.CmpI) and constant_of(op.rhs) == 2]
+    assert last
+    changed = transform(
+        module,
+        lambda builder, op, operands: (
+            builder.add(arith.CmpI(operands[0], builder.add(arith.ConstantOp(3, operands[1].type)), op.predicate))
+            if op in last
+            else None
+        ),
+    )
+    assert "slot with the number 3" in {hazard.missing for hazard in hazards(changed)}
 
 
 # Tensor maps that the kernel makes.
