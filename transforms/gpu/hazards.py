@@ -350,7 +350,7 @@ class _Run:
                 return attrs.evolve(state, held=frozenset(), free=frozenset(), numbers=frozenset())
             case tt.Return():
                 # Another CTA may have the memory before these copies are complete.
-                for load in (load for load in state.loads if load.use.slot is not None):
+                for load in (load for load in self._loads_of_this_role(state) if load.use.slot is not None):
                     self._note(load.op, load.op, "wait")
                 for copy in (copy for group in (state.open, *state.copies) for copy in group):
                     self._note(copy.op, copy.op, "wait")
@@ -379,7 +379,11 @@ class _Run:
 
     def _meets_copies(self, uses: Iterable[_Use], state: _AsyncState) -> None:
         self._meets("commit", uses, (state.open,))
-        self._meets("wait", uses, (*state.copies, frozenset(load.use for load in state.loads)))
+        self._meets("wait", uses, (*state.copies, frozenset(load.use for load in self._loads_of_this_role(state))))
+
+    def _loads_of_this_role(self, state: _AsyncState) -> Iterator[_Load]:
+        """The loads in flight that no other role waits for."""
+        return (load for load in state.loads if load.mbarrier.buffer not in self.rings.mbarriers)
 
     # Mbarriers, and rings between roles.
 
