@@ -12,7 +12,7 @@ from typing import Any
 
 from ziggurat.backend.cpu.casts import CONVERSIONS, from_f64, to_f64, widen
 from ziggurat.backend.cpu.emitter import CpuEmitter, emits
-from ziggurat.backend.cpu.exponentials import POWERS, fast_power, power, wide_power
+from ziggurat.backend.cpu.exponentials import POWERS, fast_power, logarithm, power, wide_power
 from ziggurat.backend.llvm.elementwise import INSTRUCTIONS, RULES, extended, in_f32, is_known
 from ziggurat.backend.llvm.routines import Number, Routine, instruction, suffix, together
 from ziggurat.codemodel.dialects import arith, core, math, tt
@@ -117,6 +117,20 @@ def _choose(emitter: CpuEmitter, op: Op, a: Number, b: Number) -> Number:
     return combined(type(op), scalar_element(op.result.type), a, b)
 
 
+@emits(tt.MulHiUI)
+def _upper_half(emitter: CpuEmitter, op: tt.MulHiUI, a: Number, b: Number) -> Number:
+    """The upper halves of products. Vectors of u32 are multiplied where they are, the even lanes and the odd ones: LLVM
+    would move all to lanes of twice the width."""
+    lanes = max(a.lanes, b.lanes)
+    if a.kind != "i32" or not lanes or lanes % 8 or emitter.module.vector < 32:
+        return RULES[op](op, a, b)
+    type_, pairs = f"<{lanes} x i32>", f"<{lanes // 2} x i64>"
+    x, y = (emitter.made("i64", f"bitcast {number.spread(lanes).typed} to {pairs}", lanes // 2) for number in (a, b))
+    even = (x & 0xFFFFFFFF) * (y & 0xFFFFFFFF) >> 32
+    odd = (x >> 32) * (y >> 32) & 0xFFFFFFFF00000000
+    return emitter.made("i32", f"bitcast {(even | odd).typed} to {type_}", lanes)
+
+
 @emits(math.Exp, math.Exp2, math.Log, math.Log2, math.Sin, math.Cos, math.Tanh, math.Erf, math.Rsqrt)
 def _function(emitter: CpuEmitter, op: math.FloatUnary, a: Number) -> Number:
     scalar, name = scalar_element(op.operand.type), op.NAME.removeprefix("math.")
@@ -126,6 +140,8 @@ def _function(emitter: CpuEmitter, op: math.FloatUnary, a: Number) -> Number:
         return computed(type(op), scalar, rule, a)
     if name in POWERS and scalar == f32:
         return power(emitter, name, a)
+    if name in ("log", "log2") and scalar == f32 and a.lanes:
+        return logarithm(emitter, name, a)
     if name in POWERS and scalar != f64:
         a = widen(a, scalar)
         return from_f64(emitter.routine(wide_power(name, a.lanes), a), scalar)

@@ -2,7 +2,7 @@
 
 With AVX-512, most vectors of f32 need no f64: x is n/32 · ln 2 + r, and e^x is 2^⌊n/32⌋ · T · e^r, where T is one of 32
 powers of 2 in a register. T · e^r is computed as the sum of two f32, to 2^-35. Where that may not tell to which f32 it
-rounds, in about one lane of 1,000, the vector is computed in f64.
+rounds, in about one lane of 1,000, the vector is computed in f64. With AVX2, a register holds 8 powers of 2.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from functools import cache
 
 from ziggurat.backend.cpu.emitter import CpuEmitter
-from ziggurat.backend.llvm.accurate import F32, F64, accurate
+from ziggurat.backend.llvm.accurate import F32, F64, accurate, in_base_2
 from ziggurat.backend.llvm.routines import Number, Routine
 
 # e^x for |x| < ln(2)/2 and 2^x for |x| < 1/2, from the lowest power on: to 2^-51.5, by Remez.
@@ -44,19 +44,28 @@ _LOW = (
 )  # fmt: skip
 _STEP = (0.021660849452018738, -5.952044412893542e-11)  # ln(2)/32. The first part's last bit is 2^-29.
 _REST = (0.5, 0.16666752099990845, 0.0416669137775898)  # (e^r - 1 - r) / r² for |r| < ln(2)/64, to 2^-42 / r².
+# The same with every fourth power: ln(2)/8, whose first part's last bit is 2^-27, and (e^r - 1 - r - r²/2) / r³ for
+# |r| < ln(2)/16, to 2^-39.8 / r³.
+_STEP_8 = (0.08664339780807495, -2.380817765157417e-10)
+_REST_8 = (0.1666666716337204, 0.04166899994015694, 0.00833392795175314)
+_ERROR_8 = 2.0**-36
 _ERROR = 2.0**-35  # Above the relative error of the sum of two f32.
 _RANGES = {"exp": (87.3125, -104.0), "exp2": (126.0, -150.5)}  # |x| of normal powers; powers below are 0.
 
 
 def power(emitter: CpuEmitter, name: str, x: Number) -> Number:
     """e^x or 2^x of f32 as f32, correctly rounded but for results within 3 ulp of f64 of a midpoint."""
-    if emitter.module.vector < 64 or not x.lanes or x.lanes % 16 or emitter.level(x.name) < emitter.depth:
+    vector = emitter.module.vector
+    quick = {64: _quick, 32: _quick_by_8}.get(vector)
+    if quick is None or not x.lanes or x.lanes % (vector // 4) or emitter.level(x.name) < emitter.depth:
         return emitter.routine(wide_power(name, x.lanes), x).to("fptrunc", "float")
-    estimate, certain = _quick(emitter, name, x)
+    estimate, certain = quick(emitter, name, x)
     slow = _in_f64(name, x.lanes)
-    emitter.definitions[slow.symbol] = slow.text
+    # The callee keeps the registers that hold the constants of the quick way.
+    convention = "preserve_allcc " if vector == 32 else ""
+    emitter.definitions[slow.symbol] = slow.text.replace("define internal ", f"define internal {convention}")
     emitter.declarations.update(slow.declarations)
-    call = f"call {x.type} @{slow.symbol}({x.typed})"
+    call = f"call {convention}{x.type} @{slow.symbol}({x.typed})"
     before, values, end = emitter.aside(certain, lambda: emitter.effect(call), when=False, rare=True)
     phi = f"phi {x.type} [ {estimate}, %{before} ], [ {values}, %{end} ]"
     return emitter.number("float", emitter.effect(phi), x.lanes)
@@ -107,33 +116,72 @@ def _quick(emitter: CpuEmitter, name: str, x: Number) -> tuple[Number, Number]:
     return none.select(0.0, scaled), every
 
 
+def _quick_by_8(emitter: CpuEmitter, name: str, x: Number) -> tuple[Number, Number]:
+    """The same with a table of 8 powers, whose rests are longer: e^r is 1 + (r + r²/2) + the error of that sum and its
+    square, + r³ times a polynomial."""
+    number, count = _nearest_entry(x, name == "exp", 8)
+    high, low = (_entry(emitter, number, values[::4]) for values in (_HIGH, _LOW))
+    if name == "exp":
+        rest = _fma(count, -_STEP_8[0], x)  # Exact.
+        error = count * -_STEP_8[1]
+    else:
+        exact = _fma(count, -1.0 / 8, x)
+        rest = exact * F32.LN_2[0]
+        error = _fma(exact, F32.LN_2[1], _fma(exact, F32.LN_2[0], -rest))
+    square = rest * rest
+    small = _fma(square, 0.5, rest)
+    error = _fma(error, small, error)
+    cubic = rest * _fma(_fma(rest, _REST_8[2], _REST_8[1]), rest, _REST_8[0])
+    error = _fma(square, cubic, error)
+    error = _fma(_fma(rest, rest, -square), 0.5, error)
+    error = _fma(square, 0.5, rest - small) + error
+    near = _fma(high, small, high)
+    error = _fma(high, error, _fma(high, small, high - near))
+    upper, lower = (near + _fma(near, low + bound, error) for bound in (2 * _ERROR_8, -2 * _ERROR_8))
+    limit, _ = _RANGES[name]
+    doubtful: Number | None = None  # In eight lanes: masks of eight are quicker to combine than to pack.
+    for first in range(0, x.lanes, 8):
+        u, v, argument = (_part(emitter, value, first, 8) for value in (upper, lower, x))
+        mask = (u.test("une", v) | abs(argument).test("ugt", limit)).to("sext", "i32")
+        doubtful = mask if doubtful is None else doubtful | mask
+    assert doubtful is not None
+    certain = emitter.made("i8", f"bitcast {doubtful.test('slt', 0).typed} to i8").test("eq", 0)
+    return _scaled(upper, number, 8), certain
+
+
 def _fma(a: Number, b: Number | float, c: Number | float) -> Number:
     return a.call("llvm.fma", b, c)
 
 
-def _nearest_entry(x: Number, natural: bool) -> tuple[Number, Number]:
-    """The power as a count of 32nds of an octave, rounded: in the last bits of an integer, and as f32."""
+def _nearest_entry(x: Number, natural: bool, entries: int = _ENTRIES) -> tuple[Number, Number]:
+    """The power as a count of parts of an octave, rounded: in the last bits of an integer, and as f32."""
     anchor = 1.5 * 2.0**23
-    anchored = _fma(x, _ENTRIES * F32.LOG2_E[0] if natural else float(_ENTRIES), anchor)
+    anchored = _fma(x, entries * F32.LOG2_E[0] if natural else float(entries), anchor)
     return anchored.bits(), anchored - anchor
 
 
-def _scaled(power: Number, number: Number) -> Number:
-    """A number between 1 and 2, times 2 to the whole part of a count of 32nds."""
-    return (power.bits() + ((number << 18) & 0xFF800000)).to("bitcast", "float")
+def _scaled(power: Number, number: Number, entries: int = _ENTRIES) -> Number:
+    """A number between 1 and 2, times 2 to the whole part of a count of parts of an octave."""
+    return (power.bits() + ((number << 24 - entries.bit_length()) & 0xFF800000)).to("bitcast", "float")
 
 
 def _entry(emitter: CpuEmitter, index: Number, table: Sequence[int]) -> Number:
-    """The entries of a table of 32 f32, given by their bits, that the last five bits of integers number."""
-    lanes, parts = 16, list[Number]()
+    """The entries of a table of f32, given by their bits, that the last bits of integers number: 32 entries in two
+    registers of AVX-512, or 8 in one of AVX2."""
+    lanes = 16 if len(table) > 8 else 8
     vector = f"<{lanes} x i32>"
-    halves = [", ".join(f"i32 {entry}" for entry in table[first : first + lanes]) for first in (0, lanes)]
+    registers = [
+        (vector, f"<{', '.join(f'i32 {entry}' for entry in table[first : first + lanes])}>")
+        for first in range(0, len(table), lanes)
+    ]
+    parts = list[Number]()
     for first in range(0, index.lanes, lanes):
-        picks = ", ".join(f"i32 {first + lane}" for lane in range(lanes))
-        text = f"shufflevector {index.typed}, {index.type} poison, <{lanes} x i32> <{picks}>"
-        part = emitter.made("i32", text, lanes)
-        arguments = (vector, f"<{halves[0]}>"), part, (vector, f"<{halves[1]}>")
-        parts.append(emitter.made("i32", emitter.called(vector, "llvm.x86.avx512.vpermi2var.d.512", *arguments), lanes))
+        part = _part(emitter, index, first, lanes)
+        if lanes == 16:
+            text = emitter.called(vector, "llvm.x86.avx512.vpermi2var.d.512", registers[0], part, registers[1])
+        else:
+            text = emitter.called(vector, "llvm.x86.avx2.permd", registers[0], part)
+        parts.append(emitter.made("i32", text, lanes))
     while len(parts) > 1:
         lanes = 2 * parts[0].lanes
         picks = ", ".join(f"i32 {lane}" for lane in range(lanes))
@@ -144,11 +192,43 @@ def _entry(emitter: CpuEmitter, index: Number, table: Sequence[int]) -> Number:
     return parts[0].to("bitcast", "float")
 
 
+def _part(emitter: CpuEmitter, x: Number, first: int, lanes: int) -> Number:
+    """The lanes of a vector from a first one on."""
+    picks = ", ".join(f"i32 {first + lane}" for lane in range(lanes))
+    return emitter.made(x.kind, f"shufflevector {x.typed}, {x.type} poison, <{lanes} x i32> <{picks}>", lanes)
+
+
 @cache
 def wide_power(name: str, lanes: int) -> Routine:
     """e^x or 2^x of f32 as f64, to be rounded: fewer steps than for an f64, whose results reach further."""
     r = Routine(f"zg.{name}.wide", "double", ["float"], lanes)
     return r.done(_wide(r, name))
+
+
+def logarithm(emitter: CpuEmitter, name: str, x: Number) -> Number:
+    """The logarithm of f32 as f32, rounded once from that in f64."""
+    value = emitter.routine(wide_logarithm(name, x.lanes), x).to("fptrunc", "float")
+    value = x.test("oeq", float("inf")).select(float("inf"), value)
+    value = x.test("ult", 0.0).select(float("nan"), value)
+    return x.test("oeq", 0.0).select(-float("inf"), value)
+
+
+@cache
+def wide_logarithm(name: str, lanes: int) -> Routine:
+    """The logarithm of a positive, finite f32 as f64, which is never subnormal."""
+    r = Routine(f"zg.{name}.wide", "double", ["float"], lanes)
+    bits = r.argument().to("fpext", "double").bits()
+    field = bits - F64.LOWEST & -(1 << 52)
+    fraction = (bits - field).to("bitcast", "double") - 1.0
+    # The exponent, in the last bits of 2^52 + 1023 + e: there is no conversion of 64 bits before AVX-512.
+    exponent = ((field + (1023 << 52) >> 52) | 0x4330000000000000).to("bitcast", "double") - (2.0**52 + 1023)
+    s = fraction / (fraction + 2.0)
+    square, half = s * s, fraction * fraction * 0.5
+    inner = r.fma(square, r.poly(square, F64.LOG), half)
+    if name == "log2":
+        return r.done(in_base_2(r, exponent, fraction - r.fma(-s, inner, half), F64))
+    low = r.fma(s, inner, exponent * F64.LN_2[1])
+    return r.done(exponent * F64.LN_2[0] - (half - low - fraction))
 
 
 @cache

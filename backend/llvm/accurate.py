@@ -170,14 +170,14 @@ def _logarithm(of: Format, base_2: bool, lanes: int = 0) -> Routine:
         square = fraction * fraction
         tail = r.fma(r.poly(fraction, of.LOG), fraction, -0.5)
         natural = r.fma(square, tail, fraction)
-        result = _in_base_2(r, exponent, natural, of) if base_2 else r.fma(exponent, of.LN_2[0], natural)
+        result = in_base_2(r, exponent, natural, of) if base_2 else r.fma(exponent, of.LN_2[0], natural)
     else:
         s = fraction / (fraction + 2.0)
         square = s * s
         half = fraction * fraction * 0.5
         inner = r.fma(square, r.poly(square, of.LOG), half)
         if base_2:
-            result = _in_base_2(r, exponent, fraction - r.fma(-s, inner, half), of)
+            result = in_base_2(r, exponent, fraction - r.fma(-s, inner, half), of)
         else:
             low = r.fma(s, inner, exponent * of.LN_2[1])
             result = exponent * of.LN_2[0] - (half - low - fraction)
@@ -186,7 +186,7 @@ def _logarithm(of: Format, base_2: bool, lanes: int = 0) -> Routine:
     return r.done(x.test("oeq", 0.0).select(-_INFINITY, result))
 
 
-def _in_base_2(r: Routine, exponent: Number, natural: Number, of: Format) -> Number:
+def in_base_2(r: Routine, exponent: Number, natural: Number, of: Format) -> Number:
     """The logarithm to the base 2, from the exponent and the natural logarithm of the mantissa."""
     scaled = natural * of.LOG2_E[0]
     lost = r.fma(natural, of.LOG2_E[0], -scaled)
