@@ -223,9 +223,15 @@ class Statements(Expressions):
     def visit_While(self, node: ast.While) -> None:
         if node.orelse:
             self.report(self.unsupported(node.orelse[0], "loop else"), node.orelse[0])
-        condition = self.body(node.test, lambda: self.attempt(node.test))
+        test, statements = node.test, node.body
+        if any(isinstance(part, ast.NamedExpr) for part in ast.walk(test)):
+            # The body of a condition stores to no variable that outlives it, so `while (x := e): …` is read as
+            # `while True: if (x := e): … else: break`, with the statements after the `if`.
+            check = ast.copy_location(ast.If(test, [], [ast.copy_location(ast.Break(), test)]), test)
+            test, statements = ast.copy_location(ast.Constant(True), test), [check, *statements]
+        condition = self.body(test, lambda: self.attempt(test))
         self.loops += 1
-        suite = self.nested_suite(node, node.body)
+        suite = self.nested_suite(node, statements)
         self.loops -= 1
         self.add(py.While(condition, suite), node)
 

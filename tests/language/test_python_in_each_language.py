@@ -101,6 +101,10 @@ CASES: dict[str, tuple[str, Any]] = {
     "a comprehension": ("parts = [x * k for k in (1.0, 2.0) if k > 0.0]\ny = parts[0] + parts[1]", X * 3),
     "a comprehension over a range": ("parts = [x * k for k in range(3) if k != 1]\ny = parts[0] + parts[1]", X * 2),
     "an assignment in an expression": ("y = (z := x + 1.0) * z", (X + 1) ** 2),
+    "an assignment in an expression after choices": (
+        "k = 1.0 if n > 4 else 2.0\nm = n > 4 and n < 9\ny = (z := x + k) * z", (X + 1) ** 2
+    ),
+    "an assignment in the condition of a loop": ("k = 0\nwhile (m := k + 1) < n:\n    k = m\ny = x + k", X + 4),
     "a slice of a tuple": ("t = (1.0, 2.0, 3.0)[1:]\ny = x * t[0] + t[1]", X * 2 + 3),
     "a method of a text": ("y = x * len('a,b'.split(','))", X * 2),
     "texts that are joined": ("y = x * len('a' + 'bc')", X * 3),
