@@ -15,7 +15,7 @@ EXPLICIT: Final = EXPLICIT_WORDS
 # Triton's names of the dtypes by ours, as types of values have them.
 TRITON_NAMES: Final[dict[str, str]] = {
     **{name: f"int{scalar.bits}" for name, scalar in SCALARS.items() if scalar.is_int and scalar.signed},
-    **{name: f"uint{scalar.bits}" for name, scalar in SCALARS.items() if scalar.kind == "int" and not scalar.signed},
+    **{name: f"uint{scalar.bits}" for name, scalar in SCALARS.items() if not scalar.signed},
     "i1": "int1", "f16": "fp16", "bf16": "bf16", "f32": "fp32", "f64": "fp64", "f8e4m3": "fp8e4nv", "f8e5m2": "fp8e5",
     "void": "void",
 }  # fmt: skip

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import types
 from collections.abc import Callable, Sequence
+from math import inf
 from typing import Any, NoReturn
 
 import attrs
@@ -438,7 +439,7 @@ class Expressions(ast.NodeVisitor, Bodies):
         if any(isinstance(argument, ast.Starred) for argument in node.args):
             return
         if not least <= len(node.args) <= most:
-            count = str(least) if least == most else f"{least} to {most}" if most < 1000 else f"at least {least}"
+            count = str(least) if least == most else f"{least} to {most}" if most < inf else f"at least {least}"
             plural = "" if count.endswith("1") else "s"
             what = f"{name}() takes {count} argument{plural}; got {len(node.args)}"
             raise KernelTypeError(what, self.source.span(node))

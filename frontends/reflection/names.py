@@ -9,6 +9,7 @@ import inspect
 import operator
 import types
 from collections.abc import Callable
+from math import inf
 from typing import Any, Final, cast
 
 from ziggurat.codemodel.errors import KernelNameError, KernelSyntaxError
@@ -206,17 +207,17 @@ def _is_ours(owner: Any) -> bool:
 
 
 # The builtins that a kernel can call, with the least and the largest number of arguments.
-BUILTINS: Final[dict[str, tuple[int, int]]] = {
+BUILTINS: Final[dict[str, tuple[int, float]]] = {
     "range": (1, 3),
-    "min": (1, 1000),
-    "max": (1, 1000),
+    "min": (1, inf),
+    "max": (1, inf),
     "abs": (1, 1),
     "len": (1, 1),
     "int": (1, 1),
     "float": (1, 1),
     "bool": (1, 1),
     "isinstance": (2, 2),
-    "print": (0, 1000),
+    "print": (0, inf),
     "getattr": (2, 3),
     "hasattr": (2, 2),
     "str": (1, 1),

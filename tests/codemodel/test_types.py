@@ -190,6 +190,7 @@ def test_constant_keys(left: object, right: object):
 def test_scalars():
     assert [t.rank for t in (i1, i32, f32)] == [0, 1, 2]
     assert [t.is_int for t in (i1, u8, f16)] == [True, True, False]
+    assert [t.signed for t in (i8, i32, f32, u8, u32, i1)] == [True] * 3 + [False] * 3
     assert f8e4m3.is_fp8 and f8e5m2.is_fp8 and not f16.is_fp8 and not i8.is_fp8
     assert [t.bytes for t in (i1, i8, bf16, f64)] == [1, 1, 2, 8]
     assert i8.limits == (-128, 127) and u8.limits == (0, 255) and i1.limits == (0, 1) and u32.limits[1] == 2**32 - 1

@@ -126,6 +126,25 @@ def test_arguments_that_do_not_fit(fail, call, message, marked, hint):
     assert hint in failure.hint
 
 
+@pytest.mark.parametrize(
+    ("call", "count"),
+    [
+        ("min()", "at least 1 argument; got 0"), ("abs()", "1 argument; got 0"), ("len()", "1 argument; got 0"),
+        ("len(x, y)", "1 argument; got 2"), ("int(x, y)", "1 argument; got 2"), ("float(x, y)", "1 argument; got 2"),
+        ("float()", "1 argument; got 0"), ("int()", "1 argument; got 0"),
+        ("bool()", "1 argument; got 0"), ("bool(x, y)", "1 argument; got 2"), ("str()", "1 argument; got 0"),
+        ("str(x, y)", "1 argument; got 2"), ("repr()", "1 argument; got 0"), ("repr(x, y)", "1 argument; got 2"),
+        ("isinstance(x, int, y)", "2 arguments; got 3"), ("getattr(x)", "2 to 3 arguments; got 1"),
+        ("getattr(x, 'a', y, y)", "2 to 3 arguments; got 4"), ("hasattr(x)", "2 arguments; got 1"),
+        ("hasattr(x, 'a', y)", "2 arguments; got 3"), ("list(x, y)", "0 to 1 argument; got 2"),
+        ("tuple(x, y)", "0 to 1 argument; got 2"),
+    ],
+)  # fmt: skip
+def test_numbers_of_arguments_of_builtins(fail, call, count):
+    (failure,) = fail(f"a = {call}", **NAMES)
+    assert failure.summary == f"{call.partition('(')[0]}() takes {count}"
+
+
 def test_range_that_does_not_fit(fail):
     failures = fail("for i in range():\n    pass\nfor j in zg.range(1, stages=2):\n    pass")
     assert [f.summary for f in failures] == [

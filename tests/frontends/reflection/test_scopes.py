@@ -53,6 +53,9 @@ CASES = {
     ),
     "siblings at different depth": ("if p:\n    if q:\n        a = 1\nif q:\n    a = 2", ["a<1"]),
     "comparisons and calls are uses": ("if p:\n    a = 1\nf(x=(q if a else p))", ["a<1"]),
+    "assigned inside of an expression": ("f(a := p)\nf(a)", ["a<1"]),
+    "assigned by the condition of an if": ("if (a := p):\n    f(a)", ["a<1"]),
+    "assigned by the condition of a loop": ("while (a := p):\n    f(a)", ["a<1"]),
     "never assigned": ("f(a)", []),
 }
 

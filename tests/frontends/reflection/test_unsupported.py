@@ -11,6 +11,7 @@ from ziggurat.frontends.reflection.unsupported import CONSTRUCTS, FORMS
 # Suite, what the kernel cannot use, what is marked, part of the hint.
 CASES = [
     ("while x:\n    break\n    y = x", "a statement after break or continue", "y = x", "remove it"),
+    ("for i in x:\n    n = i\n    continue\n    y = x", "a statement after break or continue", "y = x", "remove it"),
     ("for i in range(n):\n    return x", "return inside of a loop", "return x", "after the loop"),
     ("while x:\n    if y:\n        return", "return inside of a loop", "return", "after the loop"),
     ("try:\n    x = 1\nfinally:\n    pass", "try", "try:", "zg.device_assert"),
