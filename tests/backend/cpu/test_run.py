@@ -61,6 +61,59 @@ def test_lanes_with_one_address(start, n):
     np.testing.assert_array_equal(mine, theirs)
 
 
+@zg.kernel
+def one_address_and_a_mask(x_ptr, out_ptr, start, n):
+    rows, columns = zg.expand(zg.arange(0, 4), 1), zg.expand(zg.arange(0, 16), 0)
+    at = zg.broadcast(rows, (4, 16))
+    x = zg.load(zg.add(x_ptr, at), zg.broadcast(zg.less(zg.add(columns, start), n), (4, 16)), other=9.0)
+    zg.store(zg.add(out_ptr, zg.add(zg.mul(rows, 16), columns)), x)
+
+
+@pytest.mark.parametrize("start", (0, 2**31 - 1, 2**31 - 5, 2**31 - 16))
+def test_lanes_with_one_address_and_a_mask_that_wraps_around(start):
+    """The first lane of a row does not tell what the others load."""
+    x = np.arange(4, dtype=np.float32)
+    mine, theirs = np.zeros(64, np.float32), np.zeros(64, np.float32)
+    model = one_address_and_a_mask.triton(F32, F32, zg.i32, zg.i32)
+    run_cpu(model, (1,), [x, mine, start, 8])
+    run(model, None, (1,), [x, theirs, start, 8])
+    np.testing.assert_array_equal(mine, theirs)
+
+
+@zg.kernel
+def chased(x_ptr, steps_ptr, out_ptr, n, SWAPPED: zg.constexpr):
+    """The sum of blocks, each as far after the one before as the array says."""
+    at = zg.arange(0, 16)
+    here, other, total = zg.add(x_ptr, at), zg.add(steps_ptr, at), zg.zeros((16,), zg.i32)
+    for number in range(n):
+        total = zg.add(total, zg.load(here))
+        here = zg.add(here, zg.load(zg.add(steps_ptr, number)))
+        if SWAPPED:
+            here, other = other, here
+    zg.store(zg.add(out_ptr, at), total)
+
+
+@pytest.mark.parametrize("swapped", (False, True))
+def test_pointers_that_a_loop_moves_by_what_it_loads(swapped):
+    """A stray access is the interpreter's error, or has an address where the pointer is of two arrays."""
+    I32 = zg.ptr(zg.i32)
+    model = chased.triton(I32, I32, I32, zg.i32, swapped)
+    x, steps = np.arange(64, dtype=np.int32), np.tile(np.array([3, 2, 8, 0], np.int32), 16)
+    mine, theirs = np.zeros(16, np.int32), np.zeros(16, np.int32)
+    run_cpu(model, (1,), [x, steps, mine, 4])
+    run(model, None, (1,), [x, steps, theirs, 4])
+    np.testing.assert_array_equal(mine, theirs)
+    messages = []
+    for runs in (run_cpu, lambda m, grid, a: run(m, None, grid, a)):
+        with pytest.raises(zg.MemoryAccessError) as error:
+            runs(model, (1,), [x, steps, mine, 40])
+        messages.append(str(error.value))
+    if swapped:
+        assert "reads address 0x" in messages[0] and "which is in no array of the launch" in messages[0]
+    else:
+        assert messages[0] == messages[1]
+
+
 @pytest.mark.parametrize("start", (-7, -1, 0, 1, 3, 16, 40))
 def test_a_store_that_overlaps_the_load_of_its_region(start):
     """The load sees what was there before the region, whichever way the two overlap."""

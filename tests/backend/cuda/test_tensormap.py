@@ -73,6 +73,10 @@ def test_encoding(fake):
         (lambda: TensorDescriptor(array(8, 8), (8, 4)), "must have at least 16 bytes"),
         (lambda: TensorDescriptor(array(8, 8), (8, 8)).maps[(8, 4), 0], "rows a multiple of 16 bytes"),
         (lambda: TensorDescriptor(array(8, 128), (8, 128)).maps[(8, 128), 128], "no longer than the swizzle"),
+        (lambda: TensorDescriptor(array(512, 8), (512, 8)).maps[(257, 8), 0], "sides are at most 256"),
+        (lambda: TensorDescriptor(array(8, 512), (8, 512)).maps[(8, 264), 0], "sides are at most 256"),
+        (lambda: TensorDescriptor(array(8, 8), (8, 8)).maps[(0, 8), 0], "sides are at most 256"),
+        (lambda: TensorDescriptor(array(8, 8), (8, 8)).maps[(8,), 0], "TMA cannot move boxes"),
         (
             lambda: TensorDescriptor(array(8, 16, element=f8e4m3), (8, 16), padding="nan").maps[(8, 16), 0],
             "cannot pad f8e4m3 with NaN",

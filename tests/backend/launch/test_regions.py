@@ -50,6 +50,8 @@ def test_the_elements_at_an_address() -> None:
     assert region.elements(start) == ["x[0]"]
     assert region.elements(start + 24) == ["x[6]", "y[0]"]
     assert region.elements(start + 24 + 7) == ["x[7]", "y[1]"]
+    assert region.elements(start + 47) == ["x[11]", "y[5]"] and region.elements(start + 48) == ["x[12]"]
+    assert region.elements(start + 92) == []
 
 
 @pytest.mark.parametrize("views", [False, True])

@@ -40,6 +40,25 @@ def test_a_kernel_that_carries_all_registers_is_register_limited(size: int, num_
     assert is_register_limited(added_up(size, num_warps)) == limited
 
 
+@zg.kernel
+def added_in_pairs(x, out, n, SIZE: zg.constexpr, OTHER: zg.constexpr):
+    """The sums of n tensors of two sizes, which a loop carries together."""
+    at, rest = zg.arange(0, SIZE), zg.arange(0, OTHER)
+    total, other = zg.zeros((SIZE,), zg.i32), zg.zeros((OTHER,), zg.i32)
+    for number in range(0, n):
+        total, other = zg.add(total, number), zg.sub(other, number)
+    zg.store(zg.add(out, at), total)
+    zg.store(zg.add(x, rest), other)
+
+
+@pytest.mark.parametrize(("sizes", "limited"), [((32768, 32768), True), ((32768, 16384), False)])
+def test_a_loop_that_carries_all_registers_together(sizes: tuple[int, int], limited: bool) -> None:
+    """16 warps have 128 registers a thread, of which 32768 elements take 64."""
+    pointer = zg.divisible(zg.ptr(zg.i32))
+    module = place(added_in_pairs.triton(pointer, pointer, I32, *sizes), CompileOptions("sm_80", 16, 3))
+    assert is_register_limited(module) == limited
+
+
 def test_a_register_limited_kernel_asks_for_one_cta_per_sm() -> None:
     module = added_up(8192, 1)
     assembly = assemble(module)

@@ -39,7 +39,7 @@ def test_arrays_that_overlap_are_one_region() -> None:
     assert whole[9] == 7
 
 
-@pytest.mark.parametrize("offset", [-4, 16, 1 << 20])
+@pytest.mark.parametrize("offset", [-4, -1, 13, 16, 1 << 20])
 def test_accesses_are_inside_of_their_array(offset: int) -> None:
     memory = SimulatedMemory([np.zeros(4, np.float32)], ["x"])
     with pytest.raises(SimulationError, match=f"thread 5 reads 4 byte.s. at byte {offset} of 'x', which has 16"):

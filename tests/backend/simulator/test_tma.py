@@ -11,6 +11,7 @@ import ziggurat as zg
 from ziggurat.backend.simulator.shared import SimulationError
 from ziggurat.backend.simulator.tma import TensorMap, in_parts
 from ziggurat.codemodel.dialects import tt
+from ziggurat.codemodel.errors import LaunchError, TargetError
 from ziggurat.codemodel.text.parser import parse
 
 SEEDS = (0, 1, 2, 3)
@@ -127,6 +128,8 @@ REFUSED = {
     "a box inside of shared memory": (BEGUN + expect(256) + fetch(to=2048 - 128), "inside of shared memory"),
     "a column that is no multiple of 16 bytes": (BEGUN + expect(256) + fetch(column=1), "a multiple of 16 bytes"),
     "a box over what others read": (LOADED + READ + expect(256) + fetch(), "another has touched since"),
+    "an instruction of all threads that is not known": (by_one("elect.sync;", first="1"), "does not know elect.sync"),
+    "an instruction of a warp for one thread": (ONE + by_one("elect.sync;"), "all lanes of a warp must come"),
     "a box over what was written unfenced": (BEGUN + WRITE + MEET + expect(256) + fetch(), "without a fence since"),
 }
 
@@ -134,7 +137,7 @@ REFUSED = {
 @pytest.mark.parametrize("name", REFUSED)
 def test_faults_of_loads_and_mbarriers(name: str, by_hand) -> None:
     text, expected = REFUSED[name]
-    with pytest.raises(SimulationError, match=expected):
+    with pytest.raises((SimulationError, TargetError), match=expected):
         ran(by_hand, text)
 
 
@@ -201,7 +204,7 @@ def test_rows_that_are_not_whole_16_bytes_are_not_stored(by_hand) -> None:
 
 
 def func(parts: str, count: int) -> tt.Func:
-    maps = [part.endswith('.map"') for part in parts.split(", ")] if parts else [False] * count
+    maps = [".map" in part or '"map ' in part for part in parts.split(", ")] if parts else [False] * count
     kinds = ["descriptor<x4, x16, f16, nan>" if is_map else "i64" for is_map in maps]
     parameters = ", ".join(f"%{at} : {kind}" for at, kind in zip(range(count), kinds, strict=True))
     arguments = f" @parts=[{parts}]" if parts else ""
@@ -226,3 +229,27 @@ def test_arguments_in_parts() -> None:
 
 def test_arguments_without_parts_are_as_they_are() -> None:
     assert in_parts(func("", 2), [3, 4]) == [3, 4]
+
+
+def test_arguments_of_which_the_launch_makes_a_map() -> None:
+    """A matrix without elements is one zero, so that all of a block is outside."""
+    array = np.ones((8, 32), np.float16)
+    model = func('"0", "1", "2", "3", "map 0 1 2 3", "map 0 =4 2 =64"', 6)
+    whole, fixed = in_parts(model, [array, 8, 20, 32])[4:]
+    assert whole.array is fixed.array is array
+    assert (whole.extent, whole.stride, fixed.extent, fixed.stride) == ((8, 20), 32, (4, 20), 64)
+    for sizes in ((0, 20), (8, 0), (0, 0), (-1, 20)):
+        empty = in_parts(model, [array, *sizes, -32])[4]
+        assert not empty.array.any() and (empty.extent, empty.stride) == ((1, 1), 8)
+
+
+@pytest.mark.parametrize("numbers, stored, expected", [
+    ((8, 20, 0), "", "rows 0 elements apart: the distance must be positive"),
+    ((8, 20, -32), " stored", "rows -32 elements apart"),
+    ((0, 20, 32), " stored", "0 by 20 elements: there is nothing to store to"),
+    ((8, 0, 32), " stored", "8 by 0 elements: there is nothing to store to"),
+])  # fmt: skip
+def test_matrices_that_have_no_map(numbers: tuple[int, int, int], stored: str, expected: str) -> None:
+    model = func(f'"0", "1", "2", "3", "map 0 1 2 3{stored}"', 5)
+    with pytest.raises(LaunchError, match=expected):
+        in_parts(model, [np.ones((8, 32), np.float16), *numbers])
