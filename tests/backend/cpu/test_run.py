@@ -81,10 +81,12 @@ def test_lanes_with_one_address_and_a_mask_that_wraps_around(start):
 
 
 @zg.kernel
-def chased(x_ptr, steps_ptr, out_ptr, n, SWAPPED: zg.constexpr):
-    """The sum of blocks, each as far after the one before as the array says."""
+def chased(x_ptr, steps_ptr, out_ptr, n, SIZE: zg.constexpr, SWAPPED: zg.constexpr):
+    """The sum of blocks or numbers, each as far after the one before as the array says."""
     at = zg.arange(0, 16)
-    here, other, total = zg.add(x_ptr, at), zg.add(steps_ptr, at), zg.zeros((16,), zg.i32)
+    here, other, total = x_ptr, steps_ptr, zg.zeros((16,), zg.i32)
+    if SIZE > 1:
+        here, other = zg.add(here, zg.arange(0, SIZE)), zg.add(other, zg.arange(0, SIZE))
     for number in range(n):
         total = zg.add(total, zg.load(here))
         here = zg.add(here, zg.load(zg.add(steps_ptr, number)))
@@ -94,10 +96,11 @@ def chased(x_ptr, steps_ptr, out_ptr, n, SWAPPED: zg.constexpr):
 
 
 @pytest.mark.parametrize("swapped", (False, True))
-def test_pointers_that_a_loop_moves_by_what_it_loads(swapped):
+@pytest.mark.parametrize("size", (1, 16))
+def test_pointers_that_a_loop_moves_by_what_it_loads(size, swapped):
     """A stray access is the interpreter's error, or has an address where the pointer is of two arrays."""
     I32 = zg.ptr(zg.i32)
-    model = chased.triton(I32, I32, I32, zg.i32, swapped)
+    model = chased.triton(I32, I32, I32, zg.i32, size, swapped)
     x, steps = np.arange(64, dtype=np.int32), np.tile(np.array([3, 2, 8, 0], np.int32), 16)
     mine, theirs = np.zeros(16, np.int32), np.zeros(16, np.int32)
     run_cpu(model, (1,), [x, steps, mine, 4])
