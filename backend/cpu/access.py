@@ -282,9 +282,8 @@ class Head:
         if run:
             pointer = emitter.emit(f"inttoptr i64 {address} to ptr")
             memory.store_run(emitter, pointer, value, mask, self.size, streams=emitter.nest.streams)
-        elif value.lanes or (mask is not None and mask.lanes):
-            memory.scatter(emitter, address, value, mask, self.size)
         else:
+            assert not value.lanes, "a vector is stored to one place"
 
             def store() -> None:
                 pointer = emitter.emit(f"inttoptr i64 {address} to ptr")
