@@ -94,6 +94,15 @@ def test_functions_of_f32(kernel, function, low: float, high: float):
     assert (np.abs(out - expected) / ulp).max() <= 1.1
 
 
+@pytest.mark.parametrize("kernel", [exp, exp2, log])
+def test_functions_of_f64_are_exact(kernel):
+    x = np.random.default_rng(1).uniform(0.1, 80, 4096)
+    exact, fast = np.empty_like(x), np.empty_like(x)
+    kernel[4,](x, exact, 1024)
+    kernel[4,](x, fast, 1024, fast_math=True)
+    np.testing.assert_array_equal(fast, exact)
+
+
 def test_special_numbers():
     x = np.array([np.inf, -np.inf, np.nan, 0.0, -0.0, 200.0, -200.0, 1.0] * 8, np.float32)
     out = np.empty_like(x)

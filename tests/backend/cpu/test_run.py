@@ -117,6 +117,22 @@ def test_pointers_that_a_loop_moves_by_what_it_loads(size, swapped):
         assert messages[0] == messages[1]
 
 
+@zg.kernel
+def partly_undefined(x_ptr, out_ptr):
+    at = zg.arange(0, 16)
+    first = zg.less(at, 8)
+    x = zg.where(first, zg.load(zg.add(x_ptr, at)), zg.load(zg.add(x_ptr, at), False))
+    zg.store(zg.add(out_ptr, at), x, first)
+
+
+@pytest.mark.parametrize("dtype", (zg.f32, zg.f16, zg.i64, zg.i8), ids=str)
+def test_values_that_are_not_defined_and_not_used(dtype):
+    """Loads that a mask of False leaves out."""
+    x, out = np.arange(16).astype(dtype.dtype), np.full(16, 77, dtype.dtype)
+    run_cpu(partly_undefined.triton(*[zg.ptr(dtype)] * 2), (1,), [x, out])
+    np.testing.assert_array_equal(out, [*x[:8], *[dtype.dtype.type(77)] * 8])
+
+
 @pytest.mark.parametrize("start", (-7, -1, 0, 1, 3, 16, 40))
 def test_a_store_that_overlaps_the_load_of_its_region(start):
     """The load sees what was there before the region, whichever way the two overlap."""

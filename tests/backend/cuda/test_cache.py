@@ -207,6 +207,20 @@ def test_a_folder_that_others_can_write_is_not_trusted(homeless):
     shutil.rmtree(directory)
 
 
+def test_a_folder_of_one_process_is_removed_at_its_end(homeless, monkeypatch):
+    """Also where it is no longer there: the end of the process reports nothing."""
+    ends = []
+    monkeypatch.setattr("atexit.register", lambda call, *arguments, **options: ends.append((call, arguments, options)))
+    (homeless / f"ziggurat-{os.getuid()}").mkdir()
+    (homeless / f"ziggurat-{os.getuid()}").chmod(0o777)
+    directory = default_directory()
+    assert directory.is_dir() and len(ends) == 1
+    for _ in range(2):
+        for call, arguments, options in ends:
+            call(*arguments, **options)
+        assert not directory.exists()
+
+
 # Entries and folders of others.
 
 

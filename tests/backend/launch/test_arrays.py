@@ -155,6 +155,19 @@ def test_a_pointer_is_the_rest_of_the_tensor_that_has_it(torch):
     assert len(others) == 3
 
 
+def test_tensors_whose_memory_cannot_be_asked_for_are_passed_over(torch, monkeypatch):
+    """A functional tensor of a tracer raises an error."""
+    x = torch.arange(4, dtype=torch.uint8)
+    traced = torch._to_functional_tensor(torch.zeros(64))
+    with pytest.raises(RuntimeError):
+        traced.untyped_storage().data_ptr()
+    for others in ([traced, x], [torch.zeros(0), traced, x], [None, x, traced]):
+        monkeypatch.setattr("gc.get_objects", lambda others=others: others)
+        assert tensor_at(x.data_ptr() + 3).tolist() == [0, 1, 2, 3]
+    monkeypatch.setattr("gc.get_objects", lambda: [torch.zeros(1), traced])
+    assert tensor_at(x.data_ptr()) is None
+
+
 def test_a_pointer_that_no_tensor_has(torch):
     x, array = torch.zeros(8), np.zeros(8, np.float32)
     message = "'x' cannot be seen as a NumPy array: no tensor of PyTorch has its address"

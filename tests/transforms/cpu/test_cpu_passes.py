@@ -6,7 +6,7 @@ from run_cpu import run_cpu
 
 import ziggurat as zg
 from ziggurat.backend.reference.run import run
-from ziggurat.codemodel.dialects import cpu, tt
+from ziggurat.codemodel.dialects import cpu, math, tt
 from ziggurat.codemodel.verify import verify
 from ziggurat.transforms.cpu.allocate import allocate
 from ziggurat.transforms.cpu.cpu_passes import LOWER, lower
@@ -76,6 +76,45 @@ def test_an_elementwise_kernel_is_one_region_without_buffers():
 def test_a_reduction_ends_a_region():
     model = lower(MODELS["softmax"](), 64)
     assert [any(isinstance(op, tt.Reduce) for op in region.walk()) for region in regions(model)] == [True, True, False]
+
+
+def test_a_reduction_is_where_its_operand_is_computed():
+    """Not in the last region of its shape, which would need a buffer for it."""
+
+    @zg.kernel
+    def sums(out_ptr, x_ptr, SIZE: zg.constexpr):
+        at = zg.arange(0, SIZE)
+        x = zg.load(zg.add(x_ptr, at))
+        powers = zg.exp(x)
+        scaled = zg.exp(zg.sub(x, zg.max(x, axis=0)))
+        zg.store(zg.add(out_ptr, at), scaled)
+        zg.store(zg.add(out_ptr, SIZE), zg.sum(powers, axis=0))
+
+    model = sums.triton(F32, F32, 256)
+    first, *others = regions(lower(model, 64))
+    assert [type(op) for op in first.walk() if isinstance(op, tt.Reduce | math.Exp)] == [math.Exp, tt.Reduce, tt.Reduce]
+    assert len(others) == 1 and not any(isinstance(op, tt.Reduce) for op in others[0].walk())
+    x = np.linspace(-1, 1, 256, dtype=np.float32)
+    native, expected = np.zeros(257, np.float32), np.zeros(257, np.float32)
+    run_cpu(model, (1,), [native, x])
+    run(model, None, (1,), [expected, x])
+    np.testing.assert_array_equal(native, expected)
+
+
+@pytest.mark.parametrize(("steps", "count"), [(62, 1), (63, 2), (130, 3)])
+def test_a_long_chain_of_statements_is_several_regions(steps, count):
+    """64 statements each: LLVM's time grows with the square of their number."""
+
+    @zg.kernel
+    def chain(x_ptr, STEPS: zg.constexpr):
+        at = zg.arange(0, 64)
+        x = zg.load(zg.add(x_ptr, at))
+        for _ in zg.static_range(STEPS):
+            x = zg.div(1.0, zg.add(x, 1.0))
+        zg.store(zg.add(x_ptr, at), x)
+
+    model = lower(chain.triton(F32, steps), 64)
+    assert len(regions(model)) == count
 
 
 def test_pointers_that_a_loop_moves_become_scalars_and_the_accumulator_stays_in_its_buffer():

@@ -7,11 +7,14 @@ from hypothesis import strategies as st
 from ziggurat.codemodel.layout import Layout, blocked, combine, inverted
 from ziggurat.transforms.gpu.swizzle import (
     MatrixView,
+    Moves,
     buffer_bases,
     conversion_buffer,
     matrix_view,
+    moves,
     row_major,
     stores_matrices,
+    turned_bytes,
     vector_bits,
     vector_moves,
     views,
@@ -175,3 +178,19 @@ def test_vectors_are_as_good_as_matrices() -> None:
     columns = Layout((1, 2, 4), (256, 512, 8, 16, 32), (64, 128))
     offsets = conversion_buffer(rows, columns, 1024, 2, True)
     assert matrix_view(rows, offsets, 2) is None and matrix_view(columns, offsets, 2) is None
+
+
+def test_bytes_whose_neighbours_in_memory_lie_along_m() -> None:
+    """A tile of 64 by 32 bytes for a wgmma of 4 warps: one ldmatrix moves the 16 bytes of a thread."""
+    lanes, warps = (256, 512, 2, 4, 8 | 1), (16, 32)
+    offsets = (1, 2, 4, 8, 16, 32, 64, 128 | 16, 256 | 32, 512, 1024)
+    tile = Layout((64, 128, 1, 1024), lanes, warps)
+    assert turned_bytes(tile, offsets, 1) == (64, 288, 656, 144, 1024, 16, 32)
+    assert moves(tile, offsets, 1, matrices=True) == Moves(1, 16, 4)
+    assert moves(tile, offsets, 1, matrices=False) == vector_moves(tile, offsets, 1) != Moves(1, 16, 4)
+    assert turned_bytes(tile, offsets, 2) is None, "words of two bytes have a transposing ldmatrix of their own"
+    assert turned_bytes(Layout((64, 128, 1), lanes, warps), offsets, 1) is None, "not the four depths of two rows"
+    assert turned_bytes(Layout((64, 128, 1, 0), lanes, warps), offsets, 1) is None, "copies of half of them"
+    assert turned_bytes(Layout((64, 128, 1, 1024), lanes, (16 | 2, 32)), offsets, 1) is None, "warps begin within a row"
+    assert turned_bytes(tile, tuple(1 << bit for bit in range(11)), 1) is not None, "without a swizzle as well"
+    assert turned_bytes(tile, (2, 1, *offsets[2:]), 1) is None, "other neighbours in the buffer"

@@ -89,6 +89,25 @@ def test_a_wgmma_that_adds_to_its_own_accumulator_stays_in_flight() -> None:
     assert plan.released(copies) is plan.late
 
 
+@zg.kernel
+def products_in_a_loop(a_desc, b_desc, c_desc, k, n, M: zg.constexpr, N: zg.constexpr, K: zg.constexpr):
+    """The product of a and each block of b, n times."""
+    acc = zg.zeros((M, N), zg.f32)
+    for start in range(0, k, K):
+        b = b_desc.load((start, 0))
+        for row in range(0, n):
+            acc = zg.dot(a_desc.load((row, start)), b, acc)
+    c_desc.store((0, 0), zg.cast(acc, zg.f16))
+
+
+def test_a_load_for_a_dot_of_an_inner_loop_is_not_pipelined() -> None:
+    """The inner loop reads its slot as often as it runs, which can be never."""
+    blocks = [zg.descriptor((64, 64), zg.f16)] * 3
+    outer, inner = loops_of(placed(products_in_a_loop.triton(*blocks, zg.i32, zg.i32, 64, 64, 64)))
+    assert planned(outer, 3, PLENTY) == Obstacle("no load in it goes only to a dot", outer)
+    assert [copy.by_tma for copy in sure(planned(inner, 3, PLENTY)).copies] == [True]
+
+
 @pytest.mark.parametrize(
     ("also", "copies", "why"),
     [
