@@ -244,6 +244,23 @@ def test_pointers_that_a_loop_moves_far(step: str, plan: int) -> None:
     assert count_of(I8, I8, zg.ptr(zg.i32), zg.i32, N, N, step, kernel=striding) == plan
 
 
+@zg.kernel
+def striding_index(a_ptr, b_ptr, c_ptr, k, am, bn, TYPE: zg.constexpr):
+    """The pointer moves by an index that the loop carries; one of 64 bits may exceed 32 bits."""
+    at = zg.arange(0, 64)
+    acc, start = zg.zeros((64, 64), zg.i32), zg.cast(0, TYPE)
+    for _ in range(0, k, 64):
+        a = zg.load(zg.add(a_ptr + start, zg.add(zg.mul(zg.expand(at, 1), am), zg.expand(at, 0))))
+        acc = zg.dot(a, zg.load(zg.add(b_ptr, zg.add(zg.expand(at, 1), zg.mul(zg.expand(at, 0), bn)))), acc)
+        start = start + 64
+    zg.store(zg.add(c_ptr, zg.add(zg.mul(zg.expand(at, 1), 64), zg.expand(at, 0))), acc)
+
+
+@pytest.mark.parametrize(("type_", "plan"), [(zg.i32, 2), (zg.i64, 0)])
+def test_indices_that_a_loop_moves(type_: Any, plan: int) -> None:
+    assert count_of(I8, I8, zg.ptr(zg.i32), zg.i32, N, N, type_, kernel=striding_index) == plan
+
+
 def test_squares_of_squares_are_not_multiplied_out() -> None:
     assert count_of(I8, I8, zg.ptr(zg.i32), zg.i32, N, N, "squares", kernel=far) == 0
 
