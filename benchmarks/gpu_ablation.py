@@ -59,7 +59,20 @@ TIMES = Path(__file__).resolve().parents[1] / "benchmarks/results/gpu-ablation.j
 N = zg.divisible(zg.i32, 16)
 NO_TIME = "not measured"
 Times = dict[str, dict[str, Any]]  # Of a kernel the card, the commit, and "ms" by what is left out.
-F16, BF16, F32, F8 = (zg.divisible(zg.ptr(element), 16) for element in (zg.f16, zg.bf16, zg.f32, zg.f8e4m3))
+F16, BF16, F32, I32, F8 = (
+    zg.divisible(zg.ptr(element), 16) for element in (zg.f16, zg.bf16, zg.f32, zg.i32, zg.f8e4m3)
+)
+
+
+@zg.kernel
+def largest(values_ptr, places_ptr, x_ptr, COUNT: zg.constexpr, BLOCK: zg.constexpr):
+    row, at = zg.program_id(0), zg.arange(0, BLOCK)
+    x = zg.load(x_ptr + row * BLOCK + at)
+    for k in zg.static_range(COUNT):
+        value, place = zg.max(x, 0, return_indices=True)
+        zg.store(values_ptr + row * COUNT + k, value)
+        zg.store(places_ptr + row * COUNT + k, place)
+        x = zg.where(at == place, -float("inf"), x)
 
 
 @zg.kernel
@@ -204,6 +217,9 @@ KERNELS: Table = {
     ),
     "softmax of 131072 in f32": Case(
         kernels.softmax, [F32, F32, N, N, 131072], (256,), [(256, 131072), (256, 131072), 131072, 131072], {}
+    ),
+    "top 8 of 1024 in f32": Case(
+        largest, [F32, I32, F32, 8, 1024], (SIZE,), [(SIZE, 8), (SIZE, 8), (SIZE, 1024)], {"num_warps": 4}
     ),
     "add f32, blocks of 65536": Case(
         kernels.add, [F32, F32, F32, N, 65536], (SIZE * SIZE // 65536,), [*[SQUARE] * 3, SIZE * SIZE], {"num_warps": 8}
@@ -403,7 +419,10 @@ def launched(name: str) -> tuple[Any, list[Any]]:
     """The grid and the arguments of a kernel, of N(0,1) data on a GPU."""
     import torch
 
-    dtypes = {zg.f16: torch.float16, zg.bf16: torch.bfloat16, zg.f32: torch.float32, zg.f8e4m3: torch.float8_e4m3fn}
+    dtypes = {
+        zg.f16: torch.float16, zg.bf16: torch.bfloat16, zg.f32: torch.float32, zg.i32: torch.int32,
+        zg.f8e4m3: torch.float8_e4m3fn,
+    }  # fmt: skip
     case, arguments = KERNELS[name], list[Any]()
     types = [type_ for type_ in case.types if not isinstance(type_, int | str | None)]
     for type_, argument in zip(types, case.argument_forms, strict=True):

@@ -57,19 +57,7 @@ def _argmin(a: Any, i: Any, b: Any, j: Any) -> Any:
     return zg.where(first, a, b), zg.where(first, i, j)
 
 
-@_combiner
-def _argmax_any(a: Any, i: Any, b: Any, j: Any) -> Any:
-    first = (a > b) | (b != b)
-    return zg.where(first, a, b), zg.where(first, i, j)
-
-
-@_combiner
-def _argmin_any(a: Any, i: Any, b: Any, j: Any) -> Any:
-    first = (a < b) | (b != b)
-    return zg.where(first, a, b), zg.where(first, i, j)
-
-
-# The functions by the call that uses them. `…_any` is for a call that need not take the first of equal elements.
+# The functions by the call that uses them.
 COMBINE: Final[dict[str, Function]] = {
     "sum": _sum,
     "max": _max,
@@ -77,8 +65,6 @@ COMBINE: Final[dict[str, Function]] = {
     "xor_sum": _xor,
     "argmax": _argmax,
     "argmin": _argmin,
-    "argmax_any": _argmax_any,
-    "argmin_any": _argmin_any,
     "cumsum": _sum,
     "cumprod": _mul,
     "prod": _mul,

@@ -115,6 +115,20 @@ def constant_of(value: Value) -> object:
     return value.op.value if isinstance(value.op, arith.ConstantOp) else None
 
 
+def number_of_axis(value: Value, axis: int) -> bool:
+    """Whether a tensor has the numbers of a range along an axis."""
+    op = value.op
+    match op:
+        case tt.MakeRange():
+            return axis == 0
+        case tt.Broadcast() if shape_of(value.type)[axis] == shape_of(op.value.type)[axis]:
+            return number_of_axis(op.value, axis)
+        case tt.ExpandDims() if op.axis != axis:
+            return number_of_axis(op.value, axis - (op.axis < axis))
+        case _:
+            return False
+
+
 def op_in(op: Op, block: Block) -> Op:
     """The op of a block that contains an op, or is it."""
     return next(inner for inner in op.path() if inner.parent is block)

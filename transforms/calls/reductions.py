@@ -93,25 +93,26 @@ def _combined(call: Typing, x: Type, along: Any, keep: bool, dtype: Any = None) 
     return _reduced(call, tensor, along, keep, element)
 
 
-def _place(name: str, tie_left: bool) -> str:
-    """The function that finds the largest or smallest element (of `max`, `argmax`, …) and its index."""
-    return f"arg{name.removeprefix('arg')}{'' if tie_left else '_any'}"
+def _place(name: str) -> str:
+    """The function that finds the largest or smallest element (of `max`, `argmax`, …) and its index: the first of equal
+    ones, also where the call may give any."""
+    return f"arg{name.removeprefix('arg')}"
 
 
-def _found(call: Typing, x: Type, along: Any, tie_left: bool, keep: bool) -> tuple[Type, Type]:
+def _found(call: Typing, x: Type, along: Any, keep: bool) -> tuple[Type, Type]:
     """The types of the element and of its index."""
     tensor = number_tensor(call, x)
-    call.context.combine(call, _place(call.name, tie_left), [tensor.element, i32])
+    call.context.combine(call, _place(call.name), [tensor.element, i32])
     value = _reduced(call, tensor, 0 if along is None and tensor.rank == 1 else along, keep, tensor.element)
     return value, with_element(value, i32)
 
 
-def _extreme(call: Typing, x: Type, along: Any, with_index: bool, tie_left: bool, keep: bool) -> Type:
-    return TupleType(_found(call, x, along, tie_left, keep)) if with_index else _combined(call, x, along, keep)
+def _extreme(call: Typing, x: Type, along: Any, with_index: bool, _tie_left: bool, keep: bool) -> Type:
+    return TupleType(_found(call, x, along, keep)) if with_index else _combined(call, x, along, keep)
 
 
-def _index(call: Typing, x: Type, along: Any, tie_left: bool, keep: bool) -> Type:
-    return _found(call, x, along, tie_left, keep)[1]
+def _index(call: Typing, x: Type, along: Any, _tie_left: bool, keep: bool) -> Type:
+    return _found(call, x, along, keep)[1]
 
 
 def _tensors(call: Typing, x: Type) -> list[TensorType]:
@@ -215,7 +216,7 @@ def _along(emit: Emitter, name: str, values: list[Value], along: int | None, kee
     return [emit.spread(x, (1,)) if rank == 1 else emit.add(tt.ExpandDims(x, at)) for x in results]
 
 
-def _find(emit: Emitter, name: str, x: Operand, along: Any, tie_left: bool, keep: bool) -> list[Value]:
+def _find(emit: Emitter, name: str, x: Operand, along: Any, keep: bool) -> list[Value]:
     """The largest or smallest element along an axis, and its index."""
     rank = len(shape_of(x.type))
     # Along all axes, the index counts elements in row-major order.
@@ -223,7 +224,7 @@ def _find(emit: Emitter, name: str, x: Operand, along: Any, tie_left: bool, keep
     sizes = shape_of(value.type)
     at = 0 if along is None else axis(f"zg.{name}", along, rank)
     pair = [value, emit.spread(emit.indices(sizes, at), sizes)]
-    pair_result = _along(emit, _place(name, tie_left), pair, at, keep and along is not None)
+    pair_result = _along(emit, _place(name), pair, at, keep and along is not None)
     return [emit.spread(v, (1,) * rank) for v in pair_result] if keep and along is None else pair_result
 
 
@@ -241,12 +242,12 @@ def _best(
     name: str, emit: Emitter, result: Type, x: Operand, along: Any, with_index: bool, tie_left: bool, keep: bool
 ) -> Built:
     if with_index:
-        return tuple(_find(emit, name, x, along, tie_left, keep))
+        return tuple(_find(emit, name, x, along, keep))
     return _combine(name, emit, result, x, along, keep)
 
 
-def _best_index(name: str, emit: Emitter, result: Type, x: Operand, along: Any, tie_left: bool, keep: bool) -> Value:
-    return _find(emit, name, x, along, tie_left, keep)[1]
+def _best_index(name: str, emit: Emitter, result: Type, x: Operand, along: Any, _tie_left: bool, keep: bool) -> Value:
+    return _find(emit, name, x, along, keep)[1]
 
 
 def _by_function(

@@ -12,7 +12,8 @@ from typing import Final
 from ziggurat.codemodel.dialects import arith, core, tt
 from ziggurat.codemodel.dialects.arith import FloatPredicate, IntPredicate
 from ziggurat.codemodel.op import Op, OpResult, Value
-from ziggurat.codemodel.types import TupleType, element_of, shape_of
+from ziggurat.codemodel.types import TupleType, element_of
+from ziggurat.transforms.analysis.queries import number_of_axis
 from ziggurat.transforms.differentiate.adjoint import Reverse, gradients, no_gradient
 
 
@@ -120,18 +121,4 @@ def _index_of_chosen(op: tt.Reduce) -> int | None:
         conditions.add((producer.condition, producer.then is pair[0]))
     if len(conditions) != 1:
         return None
-    return next((index for index, value in enumerate(op.values) if _numbers_axis(value, op.axis)), None)
-
-
-def _numbers_axis(value: Value, axis: int) -> bool:
-    """Whether a tensor has the numbers of a range along an axis."""
-    op = value.op
-    match op:
-        case tt.MakeRange():
-            return axis == 0
-        case tt.Broadcast() if shape_of(value.type)[axis] == shape_of(op.value.type)[axis]:
-            return _numbers_axis(op.value, axis)
-        case tt.ExpandDims() if op.axis != axis:
-            return _numbers_axis(op.value, axis - (op.axis < axis))
-        case _:
-            return False
+    return next((index for index, value in enumerate(op.values) if number_of_axis(value, op.axis)), None)

@@ -36,6 +36,7 @@ from ziggurat.transforms.schedule.sink_waits import sink_waits
 from ziggurat.transforms.schedule.specialize import specialize
 from ziggurat.transforms.simplify import cse, dce
 from ziggurat.transforms.simplify.demand import first_kernel
+from ziggurat.transforms.tiles.choices import divide_choices
 from ziggurat.transforms.tiles.chunks import divide_blocks
 from ziggurat.transforms.tiles.contract import contract
 from ziggurat.transforms.tiles.descriptors import lower_descriptors
@@ -98,6 +99,7 @@ PHASES: tuple[Phase, ...] = (
         "tiles",
         (
             ("prepare", lambda op, _: prepare_for_gpu(op)),
+            ("divide_choices", lambda op, _: divide_choices(op)),
             # On the simplified model, whose products have the fewest uses.
             ("contract", lambda op, options: contract(op) if options.contract and not options.exact_math else op),
             # The passes after it see the part of a CTA.

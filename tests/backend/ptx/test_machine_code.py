@@ -51,6 +51,7 @@ FIGURES: dict[str, tuple[tuple[int, int], int, int, int]] = {
     "layer norm f16, blocks of 2048": ((84, 84), 38, 0, 64),
     "softmax of 8192 in bf16": ((339, 339), 47, 2, 48),
     "softmax of 131072 in f32": ((271, 271), 48, 3, 208),
+    "top 8 of 1024 in f32": ((769, 769), 37, 16, 32),
     "add f32, blocks of 65536": ((235, 235), 118, 0, 0),
 }
 SLACK = 1.04  # By which a figure may be exceeded.
@@ -65,6 +66,7 @@ WON: dict[str, tuple[str, str]] = {
     "pairs": ("softmax of 8192 in bf16", ""),
     "maxnreg": ("attention f16 D64, three CTAs per SM", ""),
     "contract": ("layer norm f16, blocks of 2048", ""),
+    "divide_choices": ("top 8 of 1024 in f32", ""),
     "spread": ("softmax of 131072 in f32", ""),
     "raise_pointers": ("matmul f16 NN 128×128×64, 8 warps", ""),
     "persist": ("matmul f16 NN 128×256×64, programs in turn", ""),
@@ -99,6 +101,7 @@ LOOPS: dict[str, tuple[int | None, int]] = {
     "attention f16 D128, two blocks": (1, 1),
     "layer norm f16, blocks of 2048": (1, 2),
     "softmax of 8192 in bf16": (None, 1),
+    "top 8 of 1024 in f32": (None, 1),
 }
 
 

@@ -45,14 +45,6 @@ def test_of_equal_elements_the_first_wins_in_every_order(name, value, index):
         assert result == (value, index), order
 
 
-@pytest.mark.parametrize(("name", "value", "indices"), [("argmax_any", 3.0, {2, 3}), ("argmin_any", -2.0, {1})])
-def test_any_of_equal_elements_may_win_where_it_is_said(name, value, indices):
-    combine = COMBINE[name].fn
-    for order in itertools.permutations([(v, k) for k, v in enumerate(VALUES)]):
-        result, index = functools.reduce(lambda a, b: combine(*a, *b), order)
-        assert result == value and index in indices, order
-
-
 def test_among_nans_the_first_wins():
     value, index = COMBINE["argmax"].fn(NAN, 5, NAN, 2)
     assert math.isnan(value) and index == 2

@@ -242,13 +242,3 @@ def test_the_place_of_the_extreme_does_not_depend_on_the_order(values: list[floa
     ordered = [value for value in values if value == value]
     place = values.index(extreme(ordered)) if ordered else 0
     assert pairs[0][1] == place and repr(pairs[0][0]) == repr(values[place])
-
-
-@given(st.lists(NUMBER, min_size=1, max_size=8), st.sampled_from([max, min]))
-def test_without_ties_to_the_left_the_extreme_is_the_same(values: list[float], extreme: Any):
-    value, index = values[0], 0
-    for i in range(1, len(values)):
-        value, index = COMBINE[f"arg{extreme.__name__}_any"](value, index, values[i], i)
-    ordered = [value for value in values if value == value]
-    assert repr(values[index]) == repr(value)
-    assert value == extreme(ordered) if ordered else value != value
