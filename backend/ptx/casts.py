@@ -11,6 +11,7 @@ from functools import partial
 
 from ziggurat.backend.llvm.elementwise import Conversions, from_integer, half_of, narrow_to_8_bits, to_integer, to_odd
 from ziggurat.backend.llvm.routines import Number, Routine, llvm_type
+from ziggurat.backend.ptx.bytes_in_words import as_halves
 from ziggurat.backend.ptx.emitter import Emitted, PtxEmitter, emits
 from ziggurat.backend.ptx.packed_words import pack, unpack
 from ziggurat.backend.ptx.pairs import halves
@@ -165,6 +166,10 @@ def conversions(emitter: PtxEmitter) -> Conversions:
 
 @emits(arith.SIToFP, arith.UIToFP)
 def _to_float(emitter: PtxEmitter, op: arith.SIToFP | arith.UIToFP) -> Emitted:
+    source, target = scalar_element(op.operand.type), scalar_element(op.type)
+    if source.bits == 8 and target == f16:
+        make = partial(as_halves, emitter, signed=isinstance(op, arith.SIToFP))
+        return emitter.all(op.type, op.operands, make)
     return emitter.each(op.type, op.operands, partial(from_integer, conversions(emitter), op))
 
 

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import islice
 
 from ziggurat.backend.llvm.routines import Join, llvm_type
 from ziggurat.backend.ptx.emitter import Emitted, PtxEmitter, emits
+from ziggurat.backend.ptx.packed_words import pack, unpack
 from ziggurat.codemodel.dialects import cf, core, scf, tt
 from ziggurat.codemodel.op import Body, Op, Successor, Value, constant_of
 from ziggurat.codemodel.structured import packed_values
-from ziggurat.codemodel.types import TensorType, Type, scalar_element
+from ziggurat.codemodel.types import ScalarType, TensorType, Type, scalar_element
 from ziggurat.transforms.simplify.effects import is_pure
 
 _FIRST_NODE = 1 << 20  # Metadata nodes from this number on are not those of line information.
@@ -28,24 +30,41 @@ def function_body(emitter: PtxEmitter, body: Body) -> None:
 
 
 class ValueJoin(Join):
-    """A block that others branch to with values of these types of the model."""
+    """A block that others branch to with values of these types of the model. Bytes are handed on in words."""
 
     def __init__(self, emitter: PtxEmitter, hint: str, types: Sequence[Type]) -> None:
         self.emitter = emitter
         self.types = [(type_, emitter.layout(type_).unique_registers) for type_ in types]
-        super().__init__(emitter, hint, [llvm_type(type_) for type_, registers in self.types for _ in registers])
+        kinds: list[str] = []
+        for type_, registers in self.types:
+            in_words = _has_words(type_, registers)
+            kinds += ["i32"] * (len(registers) // 4) if in_words else [llvm_type(type_)] * len(registers)
+        super().__init__(emitter, hint, kinds)
 
     def of(self, values: Sequence[Emitted]) -> str:
         """The target, in a branch from the current block, with these values."""
-        typed = zip(self.types, values, strict=True)
-        return self.branch(v if isinstance(v, str) else v[r] for (_, registers), v in typed for r in registers)
+        names: list[str] = []
+        for (type_, registers), value in zip(self.types, values, strict=True):
+            held = [value if isinstance(value, str) else value[register] for register in registers]
+            names += pack(self.emitter, held, 1, 4) if _has_words(type_, registers) else held
+        return self.branch(names)
 
     def begin_with(self, parameters: Sequence[Value] = ()) -> list[Emitted]:
         """Begin the block; the values in it, those of these parameters first."""
-        names = iter(self.begin())
-        values = [self.emitter.value(type_, {r: next(names) for r in registers}) for type_, registers in self.types]
+        names, values = iter(self.begin()), list[Emitted]()
+        for type_, registers in self.types:
+            in_words = _has_words(type_, registers)
+            held = [*islice(names, len(registers) // 4 if in_words else len(registers))]
+            held = unpack(self.emitter, held, 1, 4) if in_words else held
+            values.append(self.emitter.value(type_, dict(zip(registers, held, strict=True))))
         self.emitter.values.update(zip(parameters, values, strict=False))
         return values
+
+
+def _has_words(type_: Type, registers: Sequence[int]) -> bool:
+    """Whether the elements of a tensor that a thread holds fill words of bytes."""
+    element = type_.element if isinstance(type_, TensorType) else None
+    return isinstance(element, ScalarType) and element.bits == 8 and len(registers) % 4 == 0
 
 
 def _region(emitter: PtxEmitter, body: Body) -> list[Emitted]:

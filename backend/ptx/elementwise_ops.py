@@ -8,13 +8,14 @@ floats are computed in f32. `docs/reference/accuracy.md` has the error bounds.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import cache, partial
 
 from ziggurat.backend.llvm.accurate import F32
 from ziggurat.backend.llvm.elementwise import CHOICES, RULES, extended, in_f32
 from ziggurat.backend.llvm.routines import Number, literal, llvm_type
 from ziggurat.backend.ptx import pairs
+from ziggurat.backend.ptx.bytes_in_words import in_fours
 from ziggurat.backend.ptx.casts import conversions, narrow, narrowed, widen
 from ziggurat.backend.ptx.emitter import Emitted, PtxEmitter, emits
 from ziggurat.codemodel.dialects import arith, math, tt
@@ -31,7 +32,14 @@ def _constant(emitter: PtxEmitter, op: arith.ConstantOp) -> Emitted:
 
 @emits(arith.Elementwise, arith.CmpI, arith.Select, arith.Cast)
 def _by_rule(emitter: PtxEmitter, op: Op) -> Emitted:
-    return emitter.each(op.result.type, op.operands, partial(RULES[op], op))
+    rule = partial(RULES[op], op)
+    if not isinstance(op, arith.IntBinary) or scalar_element(op.result.type).bits != 8:
+        return emitter.each(op.result.type, op.operands, rule)
+
+    def by_one(*columns: Sequence[str]) -> list[str]:
+        return [rule(*(emitter.of("i8", value) for value in row)).name for row in zip(*columns, strict=True)]
+
+    return emitter.all(op.result.type, op.operands, lambda *columns: in_fours(emitter, op, columns, by_one))
 
 
 @emits(tt.IntToPtr, tt.PtrToInt)
@@ -53,7 +61,7 @@ def _add(emitter: PtxEmitter, op: arith.AddI) -> Emitted:
             sums[x, y] = emitter.emit(f"add {kind} {x}, {y}")
         return emitter.offset(kind, sums[x, y], i + j)
 
-    return emitter.all(op.result.type, op.operands, partial(map, add))
+    return emitter.all(op.result.type, op.operands, lambda *columns: in_fours(emitter, op, columns, partial(map, add)))
 
 
 @emits(arith.MulI)
