@@ -1,4 +1,4 @@
-"""Loops with dots and stores: ziggurat against Triton in one process, launches in turn, results checked.
+"""Loops that the ladder has not: ziggurat against Triton in one process, launches in turn, results checked.
 
     benchmarks/on_device.sh python3 benchmarks/gpu_loops.py [name …]        (torch 2.11, Triton 3.6, one GPU)
 
@@ -172,6 +172,88 @@ def attention(q, k, v, o, N, scale, D: tl.constexpr, BM: tl.constexpr, BN: tl.co
             acc = acc * al[:, None] + tl.dot(p.to(tl.float16), b_v)
         m = mn
     tl.store(o + om[:, None] * D + od[None, :], (acc / l[:, None]).to(tl.float16))
+
+@triton.jit
+def w4(a, w, s, c, M, N, K, BM: tl.constexpr, BN: tl.constexpr, BK: tl.constexpr, G: tl.constexpr):
+    # Two weights of 4 bits a byte, with a scale for each G of them along K.
+    rm = tl.program_id(1) * BM + tl.arange(0, BM); rn = tl.program_id(0) * BN + tl.arange(0, BN)
+    rk = tl.arange(0, BK); rk2 = tl.arange(0, BK // 2)
+    acc = tl.zeros((BM, BN), tl.float32)
+    ap = a + rm[:, None] * K + rk[None, :]; wp = w + rn[:, None] * (K // 2) + rk2[None, :]
+    for k in range(0, K, BK):
+        x = tl.load(ap, mask=rm[:, None] < M, other=0.0)
+        q = tl.load(wp)
+        low = (q & 0xF).to(tl.int8) - 8; high = (q >> 4).to(tl.int8) - 8
+        scale = tl.load(s + (k // G) * N + rn)
+        b = tl.join(low, high).reshape(BN, BK).to(tl.float16) * scale[:, None]
+        acc = tl.dot(x, b.T, acc)
+        ap += BK; wp += BK // 2
+    tl.store(c + rm[:, None] * N + rn[None, :], acc.to(tl.float16), mask=rm[:, None] < M)
+
+@triton.jit
+def group_norm(x, y, weight, bias, HW, G, eps, B: tl.constexpr, GROUPS: tl.constexpr):
+    # A group of channels of one image, in two passes.
+    pid = tl.program_id(0)
+    x += pid * G; y += pid * G
+    channel = (pid % GROUPS) * (G // HW)
+    total = tl.zeros((B,), tl.float32); squares = tl.zeros((B,), tl.float32)
+    for i in range(0, G, B):
+        at = i + tl.arange(0, B)
+        v = tl.load(x + at, mask=at < G, other=0.0).to(tl.float32)
+        total += v; squares += v * v
+    mean = tl.sum(total) / G
+    rstd = 1 / tl.sqrt(tl.sum(squares) / G - mean * mean + eps)
+    for i in range(0, G, B):
+        at = i + tl.arange(0, B)
+        v = tl.load(x + at, mask=at < G, other=0.0).to(tl.float32)
+        w = tl.load(weight + channel + at // HW, mask=at < G, other=0.0).to(tl.float32)
+        b = tl.load(bias + channel + at // HW, mask=at < G, other=0.0).to(tl.float32)
+        tl.store(y + at, ((v - mean) * rstd * w + b).to(tl.bfloat16), mask=at < G)
+
+@triton.jit
+def gate(x, weights, experts, E: tl.constexpr, K: tl.constexpr, T: tl.constexpr):
+    # The softmax of each token's experts, and the first K of them.
+    rows = tl.program_id(0) * T + tl.arange(0, T); columns = tl.arange(0, E)
+    v = tl.load(x + rows[:, None] * E + columns[None, :]).to(tl.float32)
+    v = tl.exp(v - tl.max(v, 1)[:, None]); v = v / tl.sum(v, 1)[:, None]
+    for k in tl.static_range(K):
+        best = tl.argmax(v, 1); top = tl.max(v, 1)
+        tl.store(weights + rows * K + k, top); tl.store(experts + rows * K + k, best)
+        v = tl.where(columns[None, :] == best[:, None], -1.0, v)
+
+@triton.jit
+def combine(a1, h1, a2, h2):
+    return a1 * a2, a2 * h1 + h2
+
+@triton.jit
+def recurrence(a, x, h, T, C, BT: tl.constexpr, BC: tl.constexpr):
+    # h = a h + x along T, in blocks of BT steps.
+    c = tl.program_id(0) * BC + tl.arange(0, BC); b = tl.program_id(1)
+    a += b * T * C; x += b * T * C; h += b * T * C
+    last = tl.zeros((BC,), tl.float32)
+    for t in range(0, T, BT):
+        at = (t + tl.arange(0, BT))[:, None] * C + c[None, :]
+        va = tl.load(a + at).to(tl.float32); vx = tl.load(x + at).to(tl.float32)
+        pa, ph = tl.associative_scan((va, vx), 0, combine)
+        vh = ph + pa * last[None, :]
+        tl.store(h + at, vh.to(tl.float16))
+        last = tl.sum(tl.where((tl.arange(0, BT) == BT - 1)[:, None], vh, 0.0), 0)
+
+@triton.jit
+def conv(x, w, y, H, W, C, O, BM: tl.constexpr, BN: tl.constexpr, BK: tl.constexpr):
+    # 3×3, NHWC, padded by one: an implicit product of pixels and filters.
+    pixel = tl.program_id(0) * BM + tl.arange(0, BM); out = tl.program_id(1) * BN + tl.arange(0, BN)
+    ox = pixel % W; oy = pixel // W % H; image = pixel // (W * H)
+    acc = tl.zeros((BM, BN), tl.float32)
+    for k in range(0, 9 * C, BK):
+        tap = k // C; iy = oy + tap // 3 - 1; ix = ox + tap % 3 - 1
+        c = k % C + tl.arange(0, BK)
+        inside = (iy >= 0) & (iy < H) & (ix >= 0) & (ix < W)
+        at = ((image * H + iy) * W + ix)[:, None] * C + c[None, :]
+        a = tl.load(x + at, mask=inside[:, None], other=0.0)
+        b = tl.load(w + (k + tl.arange(0, BK))[:, None] * O + out[None, :])
+        acc = tl.dot(a, b, acc)
+    tl.store(y + pixel[:, None] * O + out[None, :], acc.to(tl.float16))
 
 @triton.jit
 def two(a, b, c, B: tl.constexpr):
@@ -391,6 +473,77 @@ def attention(d=128, bh=32, n=4096):
     )
 
 
+def w4(m, bm, bn, bk, warps, n=4096, k=4096, group=128):
+    a, scales = H(m, k), torch.rand(k // group, n, device="cuda", dtype=torch.float16) * 0.02
+    packed = torch.randint(0, 256, (n, k // 2), device="cuda", dtype=torch.uint8)
+
+    def ref():
+        both = torch.stack([(packed & 15).float() - 8, (packed >> 4).float() - 8], 2).view(n, k)
+        return [f(a) @ (both * f(scales).T.repeat_interleave(group, 1)).T]
+
+    blocks = {"BM": bm, "BN": bn, "BK": bk, "G": group}
+    grid = n // bn, -(-m // bm)
+    return "w4", grid, lambda o: (a, packed, scales, o[0], m, n, k), blocks, warps, lambda: [E(m, n)], ref
+
+
+def group_norm(hw=64 * 64, images=32, channels=512, groups=32):
+    x = torch.randn(images, channels, hw, device="cuda").bfloat16()
+    weight, bias = (torch.randn(channels, device="cuda").bfloat16() for _ in range(2))
+    size = channels // groups * hw
+
+    def ref():
+        return [torch.nn.functional.group_norm(f(x), groups, f(weight), f(bias))]
+
+    return (
+        "group_norm",
+        (images * groups,),
+        lambda o: (x, o[0], weight, bias, hw, size, 1e-5),
+        {"B": 4096, "GROUPS": groups},
+        16,
+        lambda: [E(images, channels, hw, dtype=torch.bfloat16)],
+        ref,
+    )
+
+
+def gate(tokens=65536, experts=256, k=8):
+    x = torch.randn(tokens, experts, device="cuda")
+
+    def ref():
+        top = torch.topk(torch.softmax(x, 1), k)
+        return [top.values, f(top.indices)]
+
+    def outs():
+        return [E(tokens, k, dtype=torch.float32), torch.zeros(tokens, k, device="cuda", dtype=torch.int32)]
+
+    return "gate", (tokens // 8,), lambda o: (x, *o), {"E": experts, "K": k, "T": 8}, 4, outs, ref
+
+
+def recurrence(batch=8, steps=4096, channels=2048):
+    a = torch.rand(batch, steps, channels, device="cuda", dtype=torch.float16) * 0.5
+    x = H(batch, steps, channels)
+
+    def ref():
+        state, states = torch.zeros(batch, channels, device="cuda"), []
+        for step in range(steps):
+            state = f(a[:, step]) * state + f(x[:, step])
+            states.append(state)
+        return [torch.stack(states, 1)]
+
+    blocks, grid = {"BT": 64, "BC": 32}, (channels // 32, batch)
+    return "recurrence", grid, lambda o: (a, x, o[0], steps, channels), blocks, 2, lambda: [E(*x.shape)], ref
+
+
+def conv(images=32, size=56, c=256, o=256):
+    x, w = H(images, size, size, c), H(3, 3, c, o, scale=0.05)
+
+    def ref():
+        y = torch.nn.functional.conv2d(f(x).permute(0, 3, 1, 2), f(w).permute(3, 2, 0, 1), padding=1)
+        return [y.permute(0, 2, 3, 1).contiguous()]
+
+    blocks, grid = {"BM": 128, "BN": 256, "BK": 64}, (images * size * size // 128, o // 256)
+    return "conv", grid, lambda q: (x, w, q[0], size, size, c, o), blocks, 8, lambda: [E(images, size, size, o)], ref
+
+
 CASES = {
     "s2, no store": lambda: s2(False),
     "s2, store": lambda: s2(True),
@@ -406,6 +559,13 @@ CASES = {
     "W8A16": w8,
     "silu(a) @ b": silu,
     "attention by pointers": attention,
+    "W4A16, 16 rows": lambda: w4(16, 16, 64, 128, 4),
+    "W4A16, 2048 rows": lambda: w4(2048, 128, 128, 64, 8),
+    "group norm": group_norm,
+    "group norm 63x63": lambda: group_norm(63 * 63),
+    "gate, 8 of 256": gate,
+    "recurrence": recurrence,
+    "conv 3x3": conv,
 }
 
 
