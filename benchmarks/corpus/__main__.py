@@ -1,0 +1,77 @@
+"""The code of other people's Triton programs, by our compiler and by Triton's, without a GPU.
+
+    python benchmarks/corpus record VARIANTS PROGRAM …        records the launches of a program
+    python benchmarks/corpus compile VARIANTS … [-o RESULTS] [--folder F] [--triton T] [--only TEXT] [--count N]
+    python benchmarks/corpus table RESULTS                    prints the table of a file of results again
+    python benchmarks/corpus explain VARIANTS NAME            says why our code of a variant is not better
+    python benchmarks/corpus time PROGRAM …                   times a program's launches with both, on a GPU
+
+README.md in this folder describes each step.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from pathlib import Path
+
+FILE = Path(__file__).resolve().parents[1] / "results" / "corpus.json"
+TRITON = "/opt/triton36"
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(prog="benchmarks/corpus", description=__doc__)
+    commands = parser.add_subparsers(dest="command", required=True)
+    recording = commands.add_parser("record")
+    recording.add_argument("variants")
+    recording.add_argument("program")
+    recording.add_argument("arguments", nargs=argparse.REMAINDER)
+    compiling = commands.add_parser("compile")
+    compiling.add_argument("variants", nargs="+")
+    compiling.add_argument("-o", "--output", default=str(FILE))
+    compiling.add_argument("--folder", action="append", default=[], help="a folder that modules are imported from")
+    compiling.add_argument("--triton", default=TRITON, help="the folder that has Triton 3.6")
+    compiling.add_argument("--only", default="", help="variants whose names have this text")
+    compiling.add_argument("--count", type=int, default=10**9, help="so many variants, spread over all")
+    tabling = commands.add_parser("table")
+    tabling.add_argument("results", nargs="?", default=str(FILE))
+    explaining = commands.add_parser("explain")
+    explaining.add_argument("variants")
+    explaining.add_argument("name")
+    explaining.add_argument("--folder", action="append", default=[])
+    timing = commands.add_parser("time")
+    timing.add_argument("--triton", default=TRITON)
+    timing.add_argument("program")
+    timing.add_argument("arguments", nargs=argparse.REMAINDER)
+    options = parser.parse_args()
+    if options.command == "record":
+        import record
+
+        record.record(options.variants, options.program, options.arguments)
+    elif options.command == "compile":
+        import compare
+
+        compare.compile(
+            options.variants, Path(options.output), options.folder, options.triton, options.only, options.count
+        )
+    elif options.command == "table":
+        import compare
+
+        print(compare.report(json.loads(Path(options.results).read_text("utf-8"))))
+    elif options.command == "explain":
+        import build
+        import variants
+
+        build.set_up("ours", options.folder)
+        for name, variant in variants.read([options.variants]):
+            if options.name in name:
+                print(name, build.explained(variants.source_of(variant), build.options_of(variant, "ours")), sep="\n")
+    else:
+        import clock
+
+        clock.time(options.program, options.arguments, options.triton)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

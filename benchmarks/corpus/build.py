@@ -1,0 +1,107 @@
+"""Compile variants with one of the two compilers, in a process of its own: `python build.py ours|theirs FOLDER OUTPUT`.
+
+The names of variants come from stdin, a JSON object a line. A line of the output is written before and after each, so
+that the parent knows which variant a process died of. Seconds are those of the process on a CPU, to the end of PTX:
+the assembler of NVIDIA's, which Triton runs in a process of its own, is not in them.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import sys
+import time
+import warnings
+from typing import Any
+
+import stand_in
+import variants
+
+LIMIT = 120  # Seconds for a variant.
+
+
+def compiled_by_triton(source: Any, options: dict[str, Any]) -> tuple[str, int]:
+    from triton.compiler import compile
+
+    kernel = compile(source, target=stand_in.gpu_target(), options=options)
+    return kernel.asm["ptx"], kernel.metadata.shared
+
+
+def compiled_by_us(source: Any, options: dict[str, Any]) -> tuple[str, int]:
+    """The code that a launch gets: with tensor maps, unlike that of `triton.compile`."""
+    from ziggurat.triton.compiler.compiled_kernel import CompiledKernel
+    from ziggurat.triton.runtime import triton_options
+
+    settings = triton_options.compile_options({"target": "sm_90a", **options})
+    kernel = CompiledKernel(source.fn, source.compiled_signature(), settings, options)
+    kernel.demand()
+    return kernel.asm["ptx"], kernel.binary.shared
+
+
+def explained(source: Any, options: dict[str, Any]) -> str:
+    from ziggurat.triton.compiler.compiled_kernel import CompiledKernel
+    from ziggurat.triton.runtime import triton_options
+
+    settings = triton_options.compile_options({"target": "sm_90a", **options})
+    return CompiledKernel(source.fn, source.compiled_signature(), settings, options).stages.explain()
+
+
+def options_of(variant: variants.Variant, side: str) -> dict[str, Any]:
+    options = {name: value for name, value in variant["options"].items() if value is not None}
+    return options if side == "theirs" else {k: v for k, v in options.items() if k != "enable_fp_fusion" or not v}
+
+
+def set_up(side: str, folders: list[str]) -> None:
+    sys.path[:0] = folders
+    if side != "theirs":
+        import ziggurat.triton
+
+        ziggurat.triton.install()
+    stand_in.set_up()
+    from triton import knobs
+
+    knobs.runtime.jit_cache_hook = None
+
+
+def out_of_time(*_: Any) -> None:
+    raise TimeoutError(f"not compiled in {LIMIT} s")
+
+
+def build(side: str, name: str, variant: variants.Variant) -> dict[str, Any]:
+    compile = compiled_by_us if side == "ours" else compiled_by_triton
+    signal.alarm(LIMIT)
+    try:
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            source = variants.source_of(variant)
+            start = time.process_time()
+            ptx, shared = compile(source, options_of(variant, side))
+            seconds = time.process_time() - start
+        words = sorted({str(warning.message) for warning in caught if "Ziggurat" in warning.category.__name__})
+        return {"name": name, "ptx": ptx, "shared": shared, "seconds": round(seconds, 3), "warnings": words}
+    except Exception as error:
+        return {"name": name, "error": f"{type(error).__name__}: {error}"[:2000]}
+    finally:
+        signal.alarm(0)
+
+
+def main() -> None:
+    side, output, *folders = sys.argv[1:]
+    set_up(side, folders)
+    signal.signal(signal.SIGALRM, out_of_time)
+    own = os.path.join(os.path.dirname(__file__), "warm_up.py")
+    first = {
+        "module": "warm_up", "kernel": "add", "file": own, "signature": {"x": "*fp32", "n": "i32", "B": "constexpr"},
+        "constants": {"B": 128}, "divisible": ["x"], "options": {},
+    }  # fmt: skip
+    build(side, "warm-up", first)
+    with open(output, "a", encoding="utf-8") as file:
+        for line in sys.stdin:
+            entry = json.loads(line)
+            print(json.dumps({"name": entry["name"], "started": True}), file=file, flush=True)
+            print(json.dumps(build(side, entry["name"], entry["variant"])), file=file, flush=True)
+
+
+if __name__ == "__main__":
+    main()

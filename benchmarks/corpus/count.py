@@ -1,0 +1,110 @@
+"""Counts of a kernel's machine code: of its whole, and of each of its loops."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterable
+from typing import Any
+
+import attrs
+
+from ziggurat.backend.ptx.sass import assembled, disassembled
+
+_BYTES = {"U8": 1, "S8": 1, "U16": 2, "S16": 2, "64": 8, "128": 16}
+_TMA = ("UTMALDG", "UBLKCP", "UTMASTG")
+
+
+@attrs.frozen
+class Code:
+    """Counts of some instructions. Bytes and products are those of a thread and a warp."""
+
+    instructions: int
+    copies: int  # LDGSTS
+    copy_bytes: int
+    tma: int  # UTMALDG, UTMASTG, UBLKCP: each is a whole tile
+    loads: int  # LDG
+    load_bytes: int
+    stores: int
+    store_bytes: int
+    barriers: int  # BAR.SYNC and BAR.RED
+    waits: int  # SYNCS: operations on mbarriers
+    products: int  # multiply-adds of a warp by matrix units
+    names: dict[str, int]  # the twelve most frequent instructions
+
+    @property
+    def load_width(self) -> float:
+        """Bytes of a load or copy from global memory, in the middle."""
+        count = self.loads + self.copies
+        return round((self.load_bytes + self.copy_bytes) / count, 1) if count else 0.0
+
+
+@attrs.frozen
+class Counts:
+    registers: int
+    spills: int
+    shared: int
+    seconds: float
+    whole: Code
+    loops: list[Code]
+    warnings: list[str]
+
+    @property
+    def main_loop(self) -> Code:
+        """The loop with most products an instruction, or else the largest; the whole kernel without a loop."""
+        return max(self.loops, key=lambda c: (c.products / c.instructions, c.instructions), default=self.whole)
+
+
+def width(name: str) -> int:
+    return next((_BYTES[part] for part in reversed(name.split(".")) if part in _BYTES), 4)
+
+
+def products_of(name: str) -> int:
+    """The multiply-adds of a warp that an instruction of a matrix unit makes."""
+    if shape := re.search(r"GMMA\.(?:SP\.)?64x(\d+)x(\d+)", name):
+        return 16 * int(shape[1]) * int(shape[2])
+    if shape := re.search(r"[HIQD]MMA\.(?:SP\.)?16(8)(\d+)", name):
+        return 16 * 8 * int(shape[2])
+    return 16 * 8 * 16 if "MMA" in name and name[0] in "HIQ" else 8 * 8 * 4 if name.startswith("DMMA") else 0
+
+
+def code_of(names: Iterable[str]) -> Code:
+    names = list(names)
+
+    def those(*starts: str) -> list[str]:
+        return [name for name in names if name.split(".")[0] in starts]
+
+    copies, loads, stores = those("LDGSTS"), those("LDG"), those("STG")
+    return Code(
+        len(names), len(copies), sum(map(width, copies)), len(those(*_TMA)), len(loads), sum(map(width, loads)),
+        len(stores), sum(map(width, stores)), sum(name.startswith(("BAR.SYNC", "BAR.RED")) for name in names),
+        len(those("SYNCS")), sum(map(products_of, names)),
+        dict(Counter(name.split(".")[0] for name in names).most_common(12)),
+    )  # fmt: skip
+
+
+def read(sass: str) -> tuple[Code, list[Code]]:
+    """The counts of a disassembled kernel, and of its loops: from a label to a jump back to it, inner loops included.
+    A loop that only waits for an mbarrier is none."""
+    names: list[str] = []
+    labels: dict[str, int] = {}
+    loops: dict[int, int] = {}
+    for line in sass.splitlines():
+        if label := re.match(r"\.(L_x_\d+):", line):
+            labels[label[1]] = len(names)
+        elif match := re.match(r"\s+/\*[0-9a-f]+\*/\s+(?:@!?U?P\d+ )?\s*(?!NOP)([A-Z][\w.]*)(.*)", line):
+            names.append(match[1])
+            jump = re.search(r"`\(\.(L_x_\d+)\)", match[2])
+            if match[1].startswith("BRA") and jump is not None and jump[1] in labels:
+                loops[labels[jump[1]]] = len(names)
+    bodies = [names[start:end] for start, end in loops.items() if end - start > 8]
+    return code_of(names), [code_of(body) for body in bodies]
+
+
+def counts(result: dict[str, Any]) -> Counts:
+    """The counts of a compiler's result. The machine code is by one assembler for both. Raises `TargetError`."""
+    binary, resources = assembled(result["ptx"], "sm_90a")
+    whole, loops = read(disassembled(binary))
+    return Counts(
+        resources.registers, resources.spills, result["shared"], result["seconds"], whole, loops, result["warnings"]
+    )
