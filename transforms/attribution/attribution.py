@@ -74,7 +74,7 @@ class Finding:
     callee: Attribution | None = None
     """The callee of a call, or the function that a call of the language applies to elements."""
     static_branch: int | None = None
-    """The body that runs, 0 or 1, of an op whose condition is known at compile time."""
+    """The body that runs, 0 or 1, of an op whose condition is known at compile time; 1 of `getattr` is the default."""
     joins: dict[Value, Type] = attrs.field(factory=dict["Value", "Type"])
     """The types, where control flow joins, of the variables that are stored inside a loop or an `if`, in the order of
     the first store. Those of a loop that a `break` may leave depend on its flag: the types after the loop, and those at

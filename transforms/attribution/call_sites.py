@@ -61,20 +61,23 @@ def invoke(context: FunctionAttributor, op: py.Invoke) -> Type:
     if space != "builtins":
         return method(context, op, name, types)
     if name in ("getattr", "hasattr"):
-        return named_attribute(context, name, *types)
+        return named_attribute(context, op, name, *types)
     return expect(BUILTINS[name].type(Typing(name, context), *types), Type)
 
 
-def named_attribute(context: FunctionAttributor, call: str, x: Type, name: Type, default: Type | None = None) -> Type:
-    """`getattr` or `hasattr`."""
+def named_attribute(
+    context: FunctionAttributor, op: Op, call: str, x: Type, name: Type, default: Type | None = None
+) -> Type:
+    """`getattr` or `hasattr`. The static branch of `getattr` is 1 where it gives the default."""
     if not isinstance(name, ConstantType) or not isinstance(name.value, str):
         raise KernelTypeError(say("{}(): the name must be a constant string; got {}", call, describe(name)))
+    finding = context.finding(op)
     try:
-        type_ = attribute_of(context, x, name.value)
+        type_, finding.static_branch = attribute_of(context, x, name.value), None
     except KernelTypeError:
         if call == "getattr" and default is None:
             raise
-        type_ = default
+        type_, finding.static_branch = default, 1
     return expect(type_, Type) if call == "getattr" else constant(type_ is not None)
 
 

@@ -156,8 +156,10 @@ def invoke(context: FunctionMirror, op: py.Invoke) -> Built:
     if isinstance(result, ConstantType) and result != NONE:
         return None
     if op.callee == "builtins.getattr":
-        name_type = expect(context.scope.type_of(op.operands[1]), ConstantType)
-        return build_attribute(context, op.operands[0], name_type.value)
+        value, attribute_name, *default = positional_values(context.scope, op)
+        if context.finding(op).static_branch == 1:
+            return context.operand(default[0]).value
+        return build_attribute(context, value, expect(context.scope.type_of(attribute_name), ConstantType).value)
     space, _, name = op.callee.rpartition(".")
     if space == "builtins":
         return build(BUILTINS[name], context.emit, result, *map(context.operand, positional_values(context.scope, op)))
