@@ -46,7 +46,7 @@ class Use:
     value: Any
     look_up: Callable[[Any], Any]
     key: Any
-    location: Location | None
+    location: Location
     # Whether the value is that of a `tl.constexpr`.
     wrapped: bool = False
 
@@ -280,8 +280,7 @@ def _warn(use: Use, value: Any, function: Function) -> None:
     else:
         now = "is gone" if value is GONE else f"is {shown(value)}"
         change = f"'{name}' was {shown(use.value)} when '{kernel}' was compiled, and {now} now"
-    text = f"{change}; '{kernel}' is compiled again"
-    lines = [text, place.excerpt()] if place is not None else [text]
+    lines = [f"{change}; '{kernel}' is compiled again", place.excerpt()]
     if not isinstance(use.value, Function):
         lines.append(
             f"  hint: take values that change as parameters: {name}: {function.language.words.call('constexpr')}"

@@ -22,6 +22,11 @@ def model(type_: ScalarType, step: int | None) -> tt.Func:
     return tt.Func("count", builder.finish())
 
 
+@pytest.mark.parametrize(("type_", "selects"), [(i32, 4), (u32, 1)])
+def test_an_unsigned_step_is_not_tested_for_its_sign(type_: ScalarType, selects: int):
+    assert sum(isinstance(op, arith.Select) for op in model(type_, None).walk()) == selects
+
+
 @pytest.mark.parametrize("type_", [i32, i64, u32, u64])
 @pytest.mark.parametrize("known", [False, True])
 def test_counts_wherever_they_fit_the_type(type_: ScalarType, known: bool):
