@@ -66,7 +66,7 @@ def invoke(context: FunctionAttributor, op: py.Invoke) -> Type:
 
 
 def named_attribute(
-    context: FunctionAttributor, op: Op, call: str, x: Type, name: Type, default: Type | None = None
+    context: FunctionAttributor, op: py.Invoke, call: str, x: Type, name: Type, default: Type | None = None
 ) -> Type:
     """`getattr` or `hasattr`. The static branch of `getattr` is 1 where it gives the default."""
     if not isinstance(name, ConstantType) or not isinstance(name.value, str):
