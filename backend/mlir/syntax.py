@@ -215,11 +215,10 @@ class Cursor:
         return unquoted(name) if name[:1] == '"' else name
 
     def integer(self) -> int:
-        """A number without a fraction."""
-        sign = -1 if self.take("-") else 1
+        """A number without a sign and a fraction."""
         if not self.token.isdecimal():
             self.fail(f"expected an integer, got {self.shown()}")
-        return sign * int(self.next())
+        return int(self.next())
 
     # Types.
 

@@ -63,6 +63,13 @@ def test_the_assembler_and_machine_code(tmp_path):
     assert extract(str(tmp_path / "kernel.cubin"), "stored") in text
 
 
+def test_the_machine_code_of_one_function(monkeypatch):
+    one, two = ("\t.section\t.text.one,ax\nEXIT\n", "\t.section\t.text.two,ax\nRET\n")
+    monkeypatch.setattr("ziggurat.triton.tools.disasm.disassembled", lambda cubin: f"head\n{one}{two}")
+    assert get_sass(b"", "one") == one and get_sass(b"", "two") == two and get_sass(b"", "on") == ""
+    assert get_sass(b"") == f"head\n{one}{two}"
+
+
 @triton.jit
 def stored(x_ptr):
     tl.store(x_ptr, 1.0)

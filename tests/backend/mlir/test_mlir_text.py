@@ -5,7 +5,9 @@ from __future__ import annotations
 import math
 import struct
 from collections.abc import Callable
+from importlib.metadata import MetadataPathFinder
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from hypothesis import given
@@ -14,6 +16,7 @@ from hypothesis import strategies as st
 import ziggurat.codemodel.dialects  # noqa: F401
 from ziggurat.backend.mlir import to_mlir
 from ziggurat.backend.mlir.emitter import EMITTERS, number, quoted, symbol
+from ziggurat.backend.mlir.releases import release_of
 from ziggurat.codemodel.declare import OPS
 from ziggurat.codemodel.dialects import core, cpu, py, tt
 from ziggurat.codemodel.errors import TargetError
@@ -104,6 +107,50 @@ def test_locations():
     text = 'tt.func @"f" ()void -> { %0 : i32 = tt.get_program_id @loc="3:4:3:9:a\\"b.py" @0; tt.return; };'
     assert '%0 = tt.get_program_id x : i32 loc("a\\22b.py":3:4)' in to_mlir(parse(text), locations=True)
     assert "loc(" not in to_mlir(parse(text))
+
+
+def test_only_the_last_line_of_an_op_has_its_location():
+    place = '@loc="3:4:3:9:a.py"'
+    text = f"""tt.func @"f" (%c : i1, %n : i32)void -> {{
+        scf.if %c {place}
+            ()void -> {{ tt.assert %c @message="a"; scf.yield; }} ()void -> {{ tt.assert %c @message="b"; scf.yield; }};
+        %0 : i32 = scf.while %n {place}
+            (%1 : i32)i32 -> {{ scf.condition %c %1; }} (%2 : i32)i32 -> {{ scf.yield %2; }};
+        tt.return;
+    }};"""
+    lines = [line.strip() for line in to_mlir(parse(text), locations=True).splitlines()]
+    assert "} else {" in lines and "} do {" in lines
+    assert lines.count('} loc("a.py":3:4)') == 2
+
+
+@pytest.mark.parametrize(
+    ("release", "type_"),
+    [
+        ("3.7", "!tt.tensordesc<tensor<8x16xf32>>"),
+        ("3.8", "!tt.tensordesc<8x16xf32>"),
+        (None, "!tt.tensordesc<8x16xf32>"),
+    ],
+)
+def test_blocks_of_descriptors_in_each_release(release, type_):
+    model = parse('tt.func @"f" (%d : descriptor<x8, x16, f32>)void -> { tt.return; };')
+    assert f"(%d: {type_}" in to_mlir(model, release=release).replace("%arg0", "%d")
+
+
+@pytest.mark.parametrize(
+    ("version", "release"),
+    [
+        ("3.5.1", (3, 5)),
+        ("3.6.0+git1234", (3, 6)),
+        ("2.1.0", (3, 4)),
+        ("3.10.0", (3, 9)),
+        ("unknown", (3, 9)),
+        (None, (3, 9)),
+    ],
+)
+def test_the_release_is_that_of_the_installed_triton(version, release, monkeypatch):
+    triton = [] if version is None else [SimpleNamespace(version=version)]
+    monkeypatch.setattr(MetadataPathFinder, "find_distributions", lambda context: iter(triton))
+    assert release_of(None) == release
 
 
 @pytest.mark.parametrize(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import linecache
 import math
+import re
 import subprocess
 import sys
 from collections.abc import Callable, Sequence
@@ -431,6 +432,9 @@ def test_powers(dtype: Any):
     fine = ~np.isnan(x)
     assert last_places(applied(FUNCTIONS["pow"], x, y, out=dtype)[fine], np.power(wide, y)[fine]) <= 1.0
     assert last_places(applied(FUNCTIONS["pow"], x, n, out=dtype)[fine], np.power(wide, n)[fine]) <= 1.0
+    # A float exponent of this size would lose its last bit.
+    odd = np.full(N, 2**24 + 1, I32)
+    assert_equal(applied(FUNCTIONS["pow"], np.full(N, -1, dtype), odd, out=dtype), np.full(N, -1, dtype))
     for name in ("fma", "fma_rn"):
         a, b, c = (np.random.default_rng(seed).integers(-99, 99, N).astype(dtype) for seed in range(3))
         assert_equal(applied(FUNCTIONS[name], a, b, c, out=dtype), a * b + c)
@@ -612,6 +616,9 @@ def test_every_function_is_tried():
     names_of_cases |= {f"{name}_{rounding}" for name in directed for rounding in ("rz", "rd", "ru")}
     conversions = {name for name in FUNCTIONS if "2" in name and name.rpartition("_")[2] in ROUNDINGS}
     assert names_of_cases | conversions == set(FUNCTIONS) and len(FUNCTIONS) == 197
+    # A double holds every integer of 32 bits, so that its conversion has one rounding.
+    directed_of_32_bits = {name for name in conversions if re.fullmatch(r"u?int2\w+_r[zdu]", name)}
+    assert directed_of_32_bits == {f"{kind}2float_{way}" for kind in ("int", "uint") for way in ("rz", "rd", "ru")}
 
 
 def test_compiled_functions_give_the_same_bits():
