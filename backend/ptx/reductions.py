@@ -22,6 +22,7 @@ from ziggurat.codemodel.op import Body
 from ziggurat.codemodel.traits import Commutative
 from ziggurat.codemodel.types import ScalarType
 from ziggurat.transforms.analysis.queries import layout_of, tensor_of
+from ziggurat.transforms.gpu.lower import is_in_lanes
 
 Column = list[str]  # One value for each operand.
 
@@ -239,7 +240,8 @@ def _scan(emitter: PtxEmitter, op: tt.Scan) -> Emitted:
                 if carry is not None:
                     prefix = chosen(lanes.is_first(), carry, axis.combine(carry, there))
                 else:
-                    sums = [chosen(lanes.is_first(), own, axis.combine(there, own)) for own in sums]
+                    # The lane's total is its last sum.
+                    sums = [*(chosen(lanes.is_first(), own, axis.combine(there, own)) for own in sums[:-1]), total]
             if prefix is not None:
                 sums = [axis.combine(prefix, own) for own in sums]
             results.update(zip(registers, sums, strict=True))
@@ -251,6 +253,21 @@ def _scan(emitter: PtxEmitter, op: tt.Scan) -> Emitted:
         return emitter.value(op.values[index].type, {register: column[index] for register, column in results.items()})
 
     return axis.results(result)
+
+
+@emits(tt.Gather)
+def _gather(emitter: PtxEmitter, op: tt.Gather) -> Emitted:
+    """A gather from lanes: lowering leaves it where the lanes of each warp hold the source."""
+    if not is_in_lanes(op.source.type, op.axis):
+        raise InternalError("a gather between warps is left; it should have been lowered", str(op.root()))
+    kind, source = llvm_type(op.source.type), emitter.at(op.source, 0)
+
+    def from_lane(register: int) -> str:
+        lane = emitter.at(op.index, register)
+        return shuffled(emitter, [source], kind, lambda word: shuffle(emitter, "idx", word, lane))[0]
+
+    registers = layout_of(op.result.type).unique_registers
+    return emitter.value(op.result.type, {register: from_lane(register) for register in registers})
 
 
 @emits(tt.MapElementwise)

@@ -331,8 +331,9 @@ def _scanned(builder: Rewriter, op: tt.Scan, values: list[Value], axis: int, *, 
 def _scan_of_runs(builder: Rewriter, op: tt.Scan, values: list[Value], run: int) -> list[Value]:
     """A scan of tensors of which each warp holds runs of `run` neighbours.
 
-    The runs are scanned first. Then the last values of all runs, which are few, go through shared memory to one warp
-    and are scanned; and go through it again to the next run, which is combined with them.
+    The runs are scanned first. Then the last values of all runs, which are few, go through shared memory to the lanes
+    of each warp and are scanned. From there they go to the next run, which is combined with them: by shuffles if the
+    lanes of a warp hold all of them, and through shared memory otherwise.
     """
     type_, axis, reverse = tensor_of(values[0]), op.axis, op.reverse
     layout, (before, after) = layout_of(type_), (type_.shape[:axis], type_.shape[axis + 1 :])
@@ -351,7 +352,12 @@ def _scan_of_runs(builder: Rewriter, op: tt.Scan, values: list[Value], run: int)
     mask = builder.add(arith.ConstantOp(count - 1, number.type))
     other = builder.add((arith.AddI if reverse else arith.SubI)(number, step))
     other = builder.add(arith.AndI(other, mask))
-    prefixes = [_gathered(builder, value, other, axis) for value in sums]
+    prefixes = [
+        builder.add(tt.Gather(value, other, axis))
+        if is_in_lanes(value.type, axis)
+        else _gathered(builder, value, other, axis)
+        for value in sums
+    ]
     pairs: list[Value] = []
     for prefix, value in zip(prefixes, values, strict=True):
         narrow = reshaped(builder, prefix, (*before, count, 1, *after))
@@ -391,10 +397,21 @@ def _number_along(builder: Builder, type_: Type, axis: int) -> Value:
 # Gathers and histograms.
 
 
+def is_in_lanes(type_: Type, axis: int) -> bool:
+    """Whether lane k of every warp holds element k along an axis, and no other: shuffles can gather from them."""
+    assert isinstance(type_, TensorType)
+    layout = layout_of(type_)
+    lanes = tuple(1 << bit if 1 << bit < type_.numel else 0 for bit in range(LANE_BITS))
+    is_alone = type_.shape[axis] == type_.numel
+    return is_alone and layout.lanes == lanes and not any((*layout.registers, *layout.warps))
+
+
 @_LOWERINGS.of(tt.Gather)
 def _gather(builder: Builder, op: tt.Gather, operands: tuple[Value, ...]) -> Outcome:
     source, index = operands
     type_ = tensor_of(source)
+    if is_in_lanes(type_, op.axis):
+        return None
     if isinstance(type_.element, PtrType):
         numbers = builder.add(tt.PtrToInt(source))
         gathered = _gathered(builder, numbers, index, op.axis)
