@@ -44,9 +44,10 @@ def test_encoding(fake):
     assert descriptor.type == DescriptorType((1, 128, 64), f16)
     data = descriptor.maps[(1, 128, 64), 128]
     assert data == bytes(range(128))
-    kind, rank, address, sizes, strides, box, steps, _, swizzle, _, fill = fake.encoded
+    kind, rank, address, sizes, strides, box, steps, interleave, swizzle, promotion, fill = fake.encoded
     assert (rank, address, sizes, strides) == (3, 0x1000, [64, 200, 100], [128, 25600])
     assert (box, steps) == ([64, 128, 1], [1, 1, 1])
+    assert (interleave, promotion) == ("CU_TENSOR_MAP_INTERLEAVE_NONE", "CU_TENSOR_MAP_L2_PROMOTION_L2_128B")
     assert (kind, swizzle, fill) == (
         "CU_TENSOR_MAP_DATA_TYPE_FLOAT16",
         "CU_TENSOR_MAP_SWIZZLE_128B",

@@ -13,7 +13,7 @@ class Clock:
     """A clock that stands but for calls, which take 2 ms each, and what comes before them, which takes 10 ms."""
 
     def __init__(self) -> None:
-        self.now, self.calls, self.preparations = 0.0, 0, 0
+        self.now, self.calls, self.preparations = 5.0, 0, 0
 
     def perf_counter(self) -> float:
         return self.now
@@ -45,3 +45,11 @@ def test_the_times_of_calls(
 def test_a_call_takes_a_microsecond_at_least(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(timing, "time", SimpleNamespace(perf_counter=lambda: 0.0))
     assert timing.host_times(lambda: None, 0, 2e-3) == [1e-3, 1e-3]
+
+
+@pytest.mark.parametrize(
+    ("mode", "result"), [("mean", 3.0), ("min", 1.0), ("max", 6.0), ("median", 2.5), ("all", [3.0, 1.0, 6.0, 2.0])]
+)
+def test_the_result_of_each_mode(mode: str, result: float | list[float]) -> None:
+    assert timing.MODES[mode]((3.0, 1.0, 6.0, 2.0)) == result
+    assert len(timing.MODES) == 5
