@@ -70,6 +70,8 @@ def test_spills_are_warned_of_and_too_large_values_refused():
     with pytest.raises(zg.ResourceError, match="a value of 131072 f32 takes 4096") as error:
         warn_of_registers(placed(131072, zg.f32, 1))
     assert "for i in range(0, n)" in str(error.value) and 4096 > MAX_VALUE_REGISTERS
+    with pytest.raises(zg.ResourceError, match="a value of 65536 f32 takes 2048"):
+        warn_of_registers(placed(65536, zg.f32, 1))
 
 
 def test_the_largest_value_is_named():

@@ -187,6 +187,27 @@ def test_the_hint_names_stages_if_there_are_any(counts: tuple[int, int], hint: s
     )
 
 
+def test_the_eight_largest_tensors_are_named() -> None:
+    error = shared_memory_error(
+        [buffer(count) for count in (1, 9, 2, 10, 3, 8, 4, 7, 6, 5)], 1 << 20, 1 << 10, "sm_90a"
+    )
+    assert error.summary.splitlines()[1:] == [f"  {4096 * n} bytes: {n} × 1024 of f32" for n in range(10, 2, -1)]
+
+
+@zg.kernel
+def lengthy(a, b, c, M: zg.constexpr, N: zg.constexpr, K: zg.constexpr):
+    the_first_operand_of_dot, the_other_operand_of_it = tile(a, M, K), tile(b, K, N)
+    total = zg.dot(zg.cast(the_first_operand_of_dot, zg.f16), zg.cast(the_other_operand_of_it, zg.f16))
+    zg.store(zg.add(c, zg.reshape(zg.arange(0, M * N), (M, N))), total)
+
+
+def test_an_expression_of_more_than_40_characters_is_not_quoted() -> None:
+    lines = said(lengthy, F16, F16, F32, 256, 256, 256)
+    first, second = (line.split(", at ")[0] for line in lines if " of f16" in line)
+    assert "zg.cast" not in first and first.endswith("the first operand of dot")
+    assert second.endswith(": zg.cast(the_other_operand_of_it, zg.f16), the second operand of dot")
+
+
 def test_a_model_from_text_has_no_names() -> None:
     text = str(product.triton(F16, F16, F32, 256, 256, 256))
     with pytest.raises(zg.ResourceError) as error:
