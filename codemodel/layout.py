@@ -213,6 +213,19 @@ class Layout:
         """The layout without an axis: threads whose elements differed along it hold copies."""
         return self.narrowed(shape, [*shape[:axis], 1, *shape[axis + 1 :]])
 
+    def in_runs(self, shape: Sequence[int], axis: int) -> Layout:
+        """The layout with the bits of an axis in order: the lowest in registers, then in lanes, the highest in warps.
+
+        So a thread holds a run along the axis, and a warp a longer one. Each basis must be one bit.
+        """
+        along = set(axis_bases(shape, axis))
+        bits = iter(sorted(along.intersection(self.bases)))
+
+        def ordered(bases: Sequence[int]) -> tuple[int, ...]:
+            return tuple(next(bits) if basis in along else basis for basis in bases)
+
+        return Layout(ordered(self.registers), ordered(self.lanes), ordered(self.warps))
+
     def widened(self, narrow: Sequence[int], wide: Sequence[int], *, in_warps: bool = True) -> Layout:
         """A layout of a broadcast tensor, from that of its narrow form: lanes with copies take the new axes, then warps
         if `in_warps`, and registers those that are left."""

@@ -182,6 +182,13 @@ def test_blocked_layouts_with_a_piece_for_each_warp():
     assert blocked((64,), (0,), 2, 8, warps_last=True) == blocked((64,), (0,), 2, 8)
 
 
+def test_runs_along_an_axis():
+    """16 rows of 32: of 4 rows in a thread, 2 in lanes and 2 in warps, those of a thread become neighbours."""
+    layout = Layout((1, 2, 256, 128), (4, 8, 16, 64, 0), (32, 0))
+    assert layout.in_runs((16, 32), 0) == Layout((1, 2, 32, 64), (4, 8, 16, 128, 0), (256, 0))
+    assert layout.in_runs((16, 32), 1) == layout
+
+
 def test_blocked_layouts_copy_what_is_left():
     small = blocked((8,), (0,), 4, 2)
     assert small.covers(8) and small.registers == (1, 2) and small.lanes == (4, 0, 0, 0, 0) and small.warps == (0,)

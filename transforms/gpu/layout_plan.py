@@ -56,20 +56,22 @@ Key = tuple[tuple[int, ...], tuple[int, ...]]
 class Accesses:
     """The accesses of a function, from all of its loads and stores.
 
-    `widest` has the widest vector of all accesses of the same shape and order. `scanned` are the shapes of tensors that
-    are scanned along one of several axes. Each warp holds a contiguous part of these, which is as good for memory: so
-    it has all of the axis, or a long run. `cubes` are the shapes of tensors that are reduced along several axes of two
-    elements, as sorting networks do, the last axes most often. Each thread holds a contiguous part of these.
+    `widest` has the widest vector of all accesses of the same shape and order. `scanned` has the axes along which
+    tensors of several axes are scanned, by their shape. Each warp holds a contiguous part of these, which is as good
+    for memory: so it has all of the axis, or a long run. Along other axes than that of the neighbours in memory, each
+    thread holds a run as well: the sectors that an instruction moves are whole, and need not follow each other. `cubes`
+    are the shapes of tensors that are reduced along several axes of two elements, as sorting networks do, the last axes
+    most often. Each thread holds a contiguous part of these.
     """
 
     def __init__(self, func: Op, infos: Mapping[Component, AxisInfo], num_warps: int) -> None:
         self.infos, self.num_warps = infos, num_warps
         self.widest: dict[Key, int] = {}
-        self.scanned: set[tuple[int, ...]] = set()
+        self.scanned: dict[tuple[int, ...], set[int]] = {}
         pairs: set[tuple[tuple[int, ...], int]] = set()
         for op in func.walk():
             if isinstance(op, tt.Scan) and len(shape := shape_of(op.values[0].type)) > 1:
-                self.scanned.add(shape)
+                self.scanned.setdefault(shape, set()).add(op.axis)
             if isinstance(op, tt.Reduce) and (shape := shape_of(op.values[0].type))[op.axis] == 2:
                 pairs.add((shape, op.axis))
             if isinstance(op, tt.Load | tt.Store) and isinstance(op.ptr.type, TensorType):
@@ -124,7 +126,12 @@ class Accesses:
         return self._blocked(shape, order, vector)
 
     def _blocked(self, shape: Sequence[int], order: Sequence[int], vector: int) -> Layout:
-        return blocked(shape, order, vector, self.num_warps, warps_last=tuple(shape) in self.scanned)
+        axes = self.scanned.get(tuple(shape), set())
+        layout = blocked(shape, order, vector, self.num_warps, warps_last=bool(axes))
+        if axes and shape[order[0]] >= SECTOR:
+            for axis in axes.difference(order[:1]):
+                layout = layout.in_runs(shape, axis)
+        return layout
 
     def width(self, op: Access, layout: Layout) -> int:
         """The number of successive registers that point to neighbours which are aligned, and masked, together."""

@@ -209,18 +209,24 @@ def test_the_default_layout_is_that_of_accesses_of_the_same_shape() -> None:
 
 @pytest.mark.parametrize("axis", [0, 1])
 def test_each_warp_has_a_contiguous_part_of_a_scanned_tensor(axis: int) -> None:
-    """8 neighbouring rows of 32, which is as good for memory. Tensors of one axis and other shapes are as before."""
+    """8 neighbouring rows of 32, which is as good for memory; 4 of a thread, for a scan along columns. Tensors of one axis
+    and other shapes are as before."""
     body = "(%c : f32, %d : f32)f32 -> { %e : f32 = arith.addf %c %d; tt.scan.return %e; };"
     func, accesses = model(f"{grid(False)} %g : tensor<x32, x64, f32> = tt.scan %v @axis={axis} {body}")
     before, plain = model(grid(False))
     load, other = first(func), first(before)
     layout, usual = accesses.coalesced(load), plain.coalesced(other)
     assert layout.warps == (512, 1024) and usual.warps == (128, 256)
-    assert (layout.registers, layout.lanes) == ((1, 2, 128, 256), usual.lanes)
+    if axis == 0:
+        assert (layout.registers, layout.lanes) == ((1, 2, 64, 128), (4, 8, 16, 32, 256))
+    else:
+        assert (layout.registers, layout.lanes) == ((1, 2, 128, 256), usual.lanes)
     assert accesses.default((32, 64)) == layout and accesses.default((64, 32)) == plain.default((64, 32))
     assert accesses.width(load, layout) == plain.width(other, usual) == 4
     assert accesses.traffic(load, layout) == plain.traffic(other, usual)
     assert run_of_warps(layout, (32, 64), 0) == 8 and run_of_warps(usual, (32, 64), 0) == 2
+    accesses.scanned[64, 16] = {0}  # Rows that may be less than a sector.
+    assert accesses.default((64, 16)) == blocked((64, 16), (1, 0), 4, 4, warps_last=True)
     scan = f"%3 : tensor<x1024, f32> = tt.load %2; %4 : tensor<x1024, f32> = tt.scan %3 @axis=0 {body}"
     func, accesses = model(f"{row(1024)} {scan}")
     assert accesses.coalesced(first(func)) == blocked((1024,), (0,), 4, 4)
