@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 
 import attrs
@@ -10,7 +11,7 @@ from ziggurat.backend.cpu import memory
 from ziggurat.backend.cpu.emitter import Coord, CpuEmitter, Index, memory_kind
 from ziggurat.backend.llvm.routines import Number, together
 from ziggurat.codemodel import traits
-from ziggurat.codemodel.dialects import cpu, tt
+from ziggurat.codemodel.dialects import arith, cpu, tt
 from ziggurat.codemodel.op import Block, BlockParameter, OpResult, Value, expect
 from ziggurat.codemodel.types import element_bytes
 
@@ -321,22 +322,36 @@ def _varies(value: Value, varying: dict[Value, bool]) -> bool:
 
 @attrs.frozen
 class Matrix:
-    """A matrix in memory: the address, the bytes from a row to the next, and whether that is where an access has it,
-    and not a buffer."""
+    """A matrix in memory: the address, and the bytes from a row to the next.
+
+    For the matrix of an access, `direct` tells whether that is where the access has it, and not a buffer; `origin` is
+    the matrix there, and `counts` are the numbers of rows and columns beyond which all elements are +0, if masked ones
+    are.
+    """
 
     base: Number
     pitch: Number
     direct: Number | None = None
+    origin: Matrix | None = None
+    counts: tuple[Number, Number] | None = None
 
     @classmethod
     def of(cls, head: Head, buffer: Number) -> Matrix:
         """The matrix of an access: where it is if no element is masked, and else in a buffer."""
+        op, (rows, columns) = expect(head.op, cpu.Load), head.counts
         direct = head.good
         for count, size in zip(head.counts, head.shape, strict=True):
             if count.name != str(size):
                 direct = direct & count.test("eq", size)
-        stride, columns = head.strides[0], head.shape[1]
-        pitch = head.emitter.i64(columns * head.size)
-        if stride.name != str(columns):
-            pitch = direct.select(stride * head.size, pitch)
-        return cls(direct.select(head.base, buffer), pitch, direct)
+        stride, width = head.strides[0], head.shape[1]
+        origin = cls(head.base, stride * head.size)
+        pitch = head.emitter.i64(width * head.size)
+        if stride.name != str(width):
+            pitch = direct.select(origin.pitch, pitch)
+        counts = (rows, columns) if op.other is None or _is_positive_zero(op.other) else None
+        return cls(direct.select(head.base, buffer), pitch, direct, origin, counts)
+
+
+def _is_positive_zero(value: Value) -> bool:
+    """Whether a value is a constant 0, but not -0.0."""
+    return isinstance(value.op, arith.ConstantOp) and value.op.value == 0 and math.copysign(1, value.op.value) > 0

@@ -15,14 +15,15 @@ import attrs
 from ziggurat.backend.cpu.access import Matrix
 from ziggurat.backend.cpu.casts import narrow, to_f64, widen
 from ziggurat.backend.cpu.control import apply, is_straight
-from ziggurat.backend.cpu.emitter import CpuEmitter, emits
-from ziggurat.backend.cpu.memory import read, write
+from ziggurat.backend.cpu.emitter import CACHE_LINE, CpuEmitter, emits
+from ziggurat.backend.cpu.memory import guarded, read, write
 from ziggurat.backend.llvm.routines import Number
 from ziggurat.codemodel.dialects import arith, cpu
 from ziggurat.codemodel.dialects.tt import InputPrecision
 from ziggurat.codemodel.op import Value, expect
 from ziggurat.codemodel.types import ScalarType, bf16, f16, f32, f64, i32
 
+SET_STRIDE = 1024  # Rows that lie a multiple of so many bytes apart share few sets of the first cache.
 SUMS = {64: (16, 4), 32: (8, 2), 16: (8, 2)}  # Vectors of a block, and of one of its rows, by the bytes of a vector.
 # Instructions for pairs of bf16, by lanes, and the feature that has them. To an f32 they add the product of the second
 # numbers by a fused multiply-add, then that of the first ones; subnormal numbers count as zeros.
@@ -200,8 +201,20 @@ def _matmul(
     emitter.lanes = lanes if lanes > 1 else 0
     run = emitter.lanes > 0
     pack = transposed or rows_per_step > 1 or (rows > high and b.pitch.name != str(panel * size))
-    packed = emitter.scratch_address(emitter.temporary(depth * panel * size)) if pack else b.base
+    # All panels are packed at once, which reads whole rows of b; those of a transposed b are packed one by one. A line
+    # between two panels keeps their rows from sharing a set.
+    whole = pack and not transposed
+    between = depth * panel * size + CACHE_LINE
+    room = columns // panel * between if whole else depth * panel * size
+    packed = emitter.scratch_address(emitter.temporary(room)) if pack else b.base
     pitch = emitter.i64(panel * size) if pack else b.pitch
+    all_rows, all_columns, all_k = rows, columns, depth
+    if type_.is_float and run and not (transposed or paired or zero):
+        all_rows, all_columns, all_k = _extent(emitter, a, b, c, sizes, (high, panel), type_)
+    # Processors without AVX-512 have a first cache of 8 ways, in which such rows displace each other.
+    spread = vector == 32 and a.origin is not None and columns > panel and run and depth % lanes == 0
+    if spread:
+        a = _spread_rows(emitter, a, rows, depth, lanes, factor, align)
 
     def vectors(base: Number, type_: ScalarType = factor) -> list[Number]:
         return [read(emitter, base, j * lanes, run, type_) for j in range(wide)]
@@ -210,17 +223,20 @@ def _matmul(
         """The sums of `high` rows and `wide` vectors."""
         target = c + (row * columns + column) * size
         left = [a.base + (row + i) * a.pitch for i in range(high)]
-        for line in left if a.direct else ():  # The processor does not prefetch the next rows.
+        for line in left if a.origin else ():  # The processor does not prefetch the next rows.
             emitter.prefetch(line + a.pitch * high, depth * size, level=1)
+        for i in range(high if spread and a.origin else 0):  # Nor the numbers that follow in these rows.
+            line = a.origin.base + (row + i) * a.origin.pitch + depth * size
+            emitter.prefetch(line + column * depth / columns * size, 1, level=2)
         # Nor does it prefetch the rows of b that follow these.
         lines, all_lines, width = (
             (panel, columns, depth) if transposed else (depth * rows_per_step, depth * rows_per_step, panel)
         )
-        for part in range(-(-lines * high // rows) if b.direct else 0):
+        for part in range(-(-lines * high // rows) if b.origin else 0):
             number = row * lines / rows + (part + all_lines)
-            start = b.base + column * (b.pitch if transposed else element.bytes)
-            emitter.prefetch(start + number * b.pitch, width * element.bytes, level=2)
-        right = packed if pack else packed + column * size
+            start = b.origin.base + column * (b.origin.pitch if transposed else element.bytes)
+            emitter.prefetch(start + number * b.origin.pitch, width * element.bytes, level=2)
+        right = packed + column / panel * between if whole else packed if pack else packed + column * size
         places = [i * columns + j * lanes for i in range(high) for j in range(wide)]
         nothing = emitter.constant(0.0 if type_.is_float else 0, type_).spread(emitter.lanes)
         before = [nothing if zero else read(emitter, target, place, run, type_) for place in places]
@@ -230,39 +246,124 @@ def _matmul(
             x = [read(emitter, line, k, False, factor, align) for line in left]
             return [_multiplied(emitter, x[n // wide], y[n % wide], z) for n, z in enumerate(sums)]
 
-        after = emitter.folding_loop(depth, step, before)
+        after = emitter.folding_loop(all_k, step, before)
         for place, value in zip(places, after, strict=True):
             write(emitter, target, place, run, value, type_)
 
+    def copy_row(k: Number) -> None:
+        """Copy a row of b to all panels."""
+        for number in range(columns // panel):
+            lines = [
+                b.base + (k * rows_per_step + at) * b.pitch + number * panel * element.bytes
+                for at in range(rows_per_step)
+            ]
+            target = packed + k * pitch + number * between
+            for j, (value, *second) in enumerate(zip(*(vectors(line, element) for line in lines), strict=True)):
+                for other in second:
+                    value = value.to("zext", "i32") | other.to("zext", "i32") << 16
+                write(emitter, target, j * lanes, run, value, factor)
+
     def panel_of(column: Number) -> None:
-        if pack:  # All rows then find the panel in the cache. In the matrix, its lines would share few sets.
+        def copy_square(number: Number) -> None:
+            """Copy a square of `lanes` rows of b to as many columns."""
+            across = depth // lanes
+            line, k = column + number / across * lanes, number % across * lanes
+            starts = [b.base + (line + i) * b.pitch + k * size for i in range(lanes)]
+            vectors_of_rows = [read(emitter, start, 0, run, factor, align) for start in starts]
+            for i, value in enumerate(_transposed(emitter, vectors_of_rows)):
+                write(emitter, packed + (k + i) * pitch, line - column, run, value, factor)
 
-            def copy(k: Number) -> None:
-                lines = [
-                    b.base + (k * rows_per_step + at) * b.pitch + column * element.bytes for at in range(rows_per_step)
-                ]
-                for j, (number, *second) in enumerate(zip(*(vectors(line, element) for line in lines), strict=True)):
-                    for other in second:
-                        number = number.to("zext", "i32") | other.to("zext", "i32") << 16
-                    write(emitter, packed + k * pitch, j * lanes, run, number, factor)
+        if transposed:
+            emitter.loop(0, depth * panel // lanes**2, 1, copy_square)
+        emitter.loop(0, all_rows, high, lambda row: block(row, column))
 
-            def copy_square(number: Number) -> None:
-                """Copy a square of `lanes` rows of b to as many columns."""
-                across = depth // lanes
-                line, k = column + number / across * lanes, number % across * lanes
-                starts = [b.base + (line + i) * b.pitch + k * size for i in range(lanes)]
-                vectors_of_rows = [read(emitter, start, 0, run, factor, align) for start in starts]
-                for i, value in enumerate(_transposed(emitter, vectors_of_rows)):
-                    write(emitter, packed + (k + i) * pitch, line - column, run, value, factor)
-
-            if transposed:
-                emitter.loop(0, depth * panel // lanes**2, 1, copy_square)
-            else:
-                emitter.loop(0, depth, 1, copy)
-        emitter.loop(0, rows, high, lambda row: block(row, column))
-
-    emitter.loop(0, columns, panel, panel_of)
+    if whole:
+        emitter.loop(0, all_k, 1, copy_row)
+    emitter.loop(0, all_columns, panel, panel_of)
     emitter.lanes = 0
+
+
+def _extent(
+    emitter: CpuEmitter,
+    a: Matrix,
+    b: Matrix,
+    c: Number,
+    sizes: tuple[int, int, int],
+    steps: tuple[int, int],
+    type_: ScalarType,
+) -> tuple[Number | int, Number | int, Number | int]:
+    """The rows, columns and numbers of k to compute, in whole `steps` of rows and columns: the rest change no bit of c.
+
+    Where a and b are both masked, one product is enough: adding +0 makes +0 of -0, and adding it again changes nothing.
+    Masked rows and columns of c that are +0 remain so unless a or b has an infinity or a NaN; that is tested.
+    """
+    rows, depth, columns = sizes
+    k: Number | int = depth
+    if a.counts and b.counts and (a.counts[1].name, b.counts[0].name) != (str(depth), str(depth)):
+        after_masked = (a.counts[1] + 1).call("llvm.smin", depth)
+        k = a.counts[1].test("eq", b.counts[0]).select(after_masked, depth)
+    row, column = (
+        (matrix.counts[axis] + (step - 1)) & -step if matrix.counts else emitter.i64(size)
+        for axis, (matrix, step, size) in enumerate(zip((a, b), steps, (rows, columns), strict=True))
+    )
+    if (row.name, column.name) == (str(rows), str(columns)) or depth % emitter.lanes:
+        return rows, columns, k
+
+    def changes() -> Number:
+        """Whether a masked row or column of c may change."""
+        bits = emitter.number("i64" if type_ == f64 else "i32", "zeroinitializer", emitter.lanes)
+        sums = Matrix(c, emitter.i64(columns * type_.bytes))
+        bits = _bits_of(emitter, a, (0, rows), (0, depth), type_, bits, lambda x: abs(x * 0.0))  # NaN, or 0.
+        bits = _bits_of(emitter, b, (0, depth), (0, columns), type_, bits, lambda x: abs(x * 0.0))
+        bits = _bits_of(emitter, sums, (row, rows), (0, columns), type_, bits, lambda x: x)
+        bits = _bits_of(emitter, sums, (0, rows), (column, columns), type_, bits, lambda x: x)
+        return bits.test("ne", 0).any()
+
+    masked = row.test("ult", rows) | column.test("ult", columns)
+    before, changed, end = emitter.aside(masked, changes)
+    changed = emitter.number("i1", emitter.effect(f"phi i1 [ false, %{before} ], [ {changed}, %{end} ]"))
+    return changed.select(rows, row), changed.select(columns, column), k
+
+
+def _bits_of(
+    emitter: CpuEmitter,
+    matrix: Matrix,
+    rows: tuple[Number | int, int],
+    columns: tuple[Number | int, int],
+    type_: ScalarType,
+    bits: Number,
+    function: Callable[[Number], Number],
+) -> Number:
+    """Bits, or those of a function of any element in ranges of rows and columns, by lanes."""
+
+    def row(number: Number, bits_of_rows: list[Number]) -> list[Number]:
+        start = matrix.base + number * matrix.pitch
+
+        def step(at: Number, bits_of_row: list[Number]) -> list[Number]:
+            return [bits_of_row[0] | function(read(emitter, start, at, True, type_)).bits()]
+
+        return emitter.folding_loop(columns[1], step, bits_of_rows, columns[0], emitter.lanes)
+
+    return emitter.folding_loop(rows[1], row, [bits], rows[0])[0]
+
+
+def _spread_rows(
+    emitter: CpuEmitter, matrix: Matrix, rows: int, columns: int, lanes: int, type_: ScalarType, align: int
+) -> Matrix:
+    """A copy of a matrix whose rows share few sets of the first cache where they are; else the matrix."""
+    width = columns * type_.bytes
+    pitch = width + (0 if width % SET_STRIDE else CACHE_LINE)
+    copy = emitter.scratch_address(emitter.temporary(rows * pitch))
+    shared = (matrix.pitch % SET_STRIDE).test("eq", 0)
+
+    def row(number: Number) -> None:
+        start, target = matrix.base + number * matrix.pitch, copy + number * pitch
+        for at in range(0, columns, lanes):
+            write(emitter, target, at, True, read(emitter, start, at, True, type_, align), type_)
+
+    guarded(emitter, shared, lambda: emitter.loop(0, rows, 1, row))
+    base, distance = shared.select(copy, matrix.base), shared.select(pitch, matrix.pitch)
+    return attrs.evolve(matrix, base=base, pitch=distance)
 
 
 def _transposed(emitter: CpuEmitter, rows: Sequence[Number]) -> list[Number]:

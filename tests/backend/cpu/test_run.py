@@ -284,6 +284,49 @@ def test_a_dot_of_blocks_where_they_are_in_memory(strides, sizes, late):
     np.testing.assert_array_equal(*results)
 
 
+@zg.kernel
+def masked_blocks(a_ptr, b_ptr, c_ptr, out_ptr, m, k, n, k_of_b):
+    """c + a · b, whose masked rows, columns and numbers of k are 0."""
+    rows, inner, columns = zg.arange(0, 16), zg.arange(0, 32), zg.arange(0, 128)
+    rest, across, down, below = zg.expand(rows, 1), zg.expand(inner, 0), zg.expand(inner, 1), zg.expand(columns, 0)
+    mask = zg.and_(zg.compare(rest, m, K.LESS_THAN), zg.compare(across, k, K.LESS_THAN))
+    a = zg.load(zg.add(a_ptr, zg.add(zg.mul(rest, 32), across)), mask, other=0.0)
+    mask = zg.and_(zg.compare(down, k_of_b, K.LESS_THAN), zg.compare(below, n, K.LESS_THAN))
+    b = zg.load(zg.add(b_ptr, zg.add(zg.mul(down, 128), below)), mask, other=0.0)
+    at = zg.add(zg.mul(rest, 128), below)
+    zg.store(zg.add(out_ptr, at), zg.dot(a, b, zg.load(zg.add(c_ptr, at)), input_precision="ieee"))
+
+
+@pytest.mark.parametrize("machine", MACHINES)
+@pytest.mark.parametrize("sizes", ((16, 20, 128, 20), (16, 20, 128, 32), (5, 32, 40, 32), (5, 7, 40, 7), (0, 0, 0, 0)))
+@pytest.mark.parametrize("kind", ("zeros", "negative zeros", "numbers", "infinity in a", "NaN in b"))
+def test_masked_parts_of_a_dot_keep_their_bits(machine, sizes, kind):
+    """Products with masked elements are left out where they change no bit: -0 + 0 is 0, and inf · 0 is NaN."""
+    rng = np.random.default_rng(6)
+    a, b = rng.standard_normal((16, 32)).astype(np.float32), rng.standard_normal((32, 128)).astype(np.float32)
+    c = np.zeros((16, 128), np.float32)
+    if kind == "negative zeros":
+        c[:] = -0.0
+        a[:, ::2], b[::2] = 1e-30, -1e-30  # Their products round to -0.
+        a[:, 1::2] = 0
+    elif kind == "numbers":
+        c[:] = rng.standard_normal(c.shape)
+    elif kind == "infinity in a":
+        a[3, 4] = np.inf
+    elif kind == "NaN in b":
+        b[3, 4] = np.nan
+    model, m, k, n, k_of_b = masked_blocks.triton(*(F32,) * 4, *(zg.i32,) * 4), *sizes
+    rows, inner, columns = np.arange(16), np.arange(32), np.arange(128)
+    x = np.where((rows[:, None] < m) & (inner < k), a, np.float32(0))
+    y = np.where((inner[:, None] < k_of_b) & (columns < n), b, np.float32(0))
+    results = [np.ones_like(c) for _ in range(2)]
+    run_cpu(model, (1,), [a, b, c, results[0], *sizes], options=MACHINES[machine])
+    run_cpu(model, (1,), [x, y, c, results[1], 16, 32, 128, 32], options=MACHINES[machine])
+    nan = np.isnan(results[1])
+    np.testing.assert_array_equal(np.isnan(results[0]), nan)
+    np.testing.assert_array_equal(*(np.where(nan, 0, result).view(np.int32) for result in results))
+
+
 def test_a_printing_kernel_prints_what_the_interpreter_prints(capsys):
     @zg.kernel
     def shows(x_ptr, BLOCK: zg.constexpr):
