@@ -63,8 +63,7 @@ def _not_negative(meaning: Meaning, machine: Machine, op: Op, operands: tuple[An
         expected, hint = "an index must not wrap around", "compute the index in i64"
         if isinstance(op, arith.DivSI):
             expected, hint = "a block's number must not be negative", "launch no programs beyond the last block"
-        program = machine.program(int(place[0]) if wrong.shape[0] > 1 else 0)
-        raise KernelRuntimeError(f"{program}: {expected} on GPUs; got {plain(result)[place]}", hint=hint)
+        raise KernelRuntimeError(f"{machine.program(0)}: {expected} on GPUs; got {plain(result)[place]}", hint=hint)
     return result
 
 
@@ -134,7 +133,8 @@ class Machine(Interpreter):
         return ElementAccess(op, verb, element_dtype(type_), shape_of(type_), self.frame.programs)
 
     def program(self, place: int) -> str:
-        """The name of the program at a place of the frame, for messages."""
+        """The name of the program at a place of the frame, for messages: 0 in the error of a batch, whose programs are
+        run again one by one."""
         return self.memory.program(int(self.frame.programs[place]))
 
     def stuck(self, message: str) -> None:
@@ -155,8 +155,7 @@ class Machine(Interpreter):
         marks = value.marks if mask is None else np.where(mask, value.marks, 0)
         if (marks > 0).any():
             place = tuple(np.argwhere(marks > 0)[0])
-            program = self.program(int(place[0]) if marks.shape[0] > 1 else 0)
-            raise undefined_error(program, use, *self.sources.of(int(marks[place])), op)
+            raise undefined_error(self.program(0), use, *self.sources.of(int(marks[place])), op)
         return value.array
 
     def fail(self, op: Op, error: Exception) -> NoReturn:
