@@ -300,7 +300,7 @@ def rebuilt(
     result = op.result.type if type_ is None else type_
     before, had = op.operands, op.bodies
     fits = len(operands) == len(before)
-    if fits and ((not bodies and not had) or len(bodies) == len(had)) and len(successors) == len(op.successors):
+    if fits and len(bodies) == len(had) and len(successors) == len(op.successors):
         copy = op.SPEC.copy(op, tuple(operands), successors, bodies, result)
     else:
         copy = op.SPEC.make(operands, successors, dict(op.attributes), bodies, result)

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ziggurat.codemodel.builder import Builder
-from ziggurat.codemodel.dialects import arith, core, scf, tt
+from ziggurat.codemodel.dialects import arith, core, py, scf, tt
 from ziggurat.codemodel.errors import BuildError, KernelTypeError
 from ziggurat.codemodel.location import Location
 from ziggurat.codemodel.op import Op, OpResult, Successor, Value, same_model
@@ -18,7 +18,7 @@ from ziggurat.codemodel.passes import compose
 from ziggurat.codemodel.text.parser import parse
 from ziggurat.codemodel.text.writer import to_text
 from ziggurat.codemodel.transform import DROP, Rewriter, rebuilt, transform, with_attributes
-from ziggurat.codemodel.types import PtrType, TensorType, TupleType, bf16, f32, f64, i1, i32, i64, u32
+from ziggurat.codemodel.types import PtrType, TensorType, TupleType, bf16, f32, f64, i1, i32, i64, pyobject, u32
 from ziggurat.codemodel.verify import verify
 
 NESTED = """
@@ -339,6 +339,22 @@ def test_rebuilt_with_bodies_of_another_type():
     choice = scf.If(flag, give(x), give(x))
     assert choice.result.type == i32
     assert rebuilt(choice, (flag,), [give(wide), give(wide)]).result.type == i64
+
+
+def test_rebuilt_with_another_number_of_bodies():
+    b = Builder.root([pyobject])
+
+    def give():
+        inner = b.nested([], pyobject)
+        inner.add(core.Yield(b.parameters))
+        return inner.finish()
+
+    op = py.CondAnd([give() for _ in range(3)])
+    for count in (2, 4):
+        result = rebuilt(op, (), [give() for _ in range(count)])
+        assert len(result.bodies) == len(result.parts) == count  # type: ignore[attr-defined]
+    with pytest.raises(BuildError, match=r"cexpression takes 2 body\(s\), got 1"):
+        rebuilt(py.CondExpression(b.parameters[0], give(), give()), b.parameters, [give()], type_=pyobject)
 
 
 def test_declared_types_follow_the_operand_where_it_determines_them():
