@@ -23,7 +23,7 @@ from ziggurat.codemodel.text.parser import parse
 from ziggurat.codemodel.types import TensorType, f8e4m3, f8e5m2
 
 _NUMPY: dict[str, Any] = {
-    "float": np.float32, "double": np.float64, "half": np.float16, "i1": np.bool_,
+    "float": np.float32, "double": np.float64, "half": np.float16, "bfloat": np.uint16, "i1": np.bool_,
     "i8": np.uint8, "i16": np.uint16, "i32": np.uint32, "i64": np.uint64,
 }  # fmt: skip
 

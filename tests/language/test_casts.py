@@ -118,9 +118,26 @@ def sample(values, dtypes):
             array = np.concatenate([middles, -middles]).astype(dtypes[name])
         if name in ("i32", "i64", "u32", "u64"):
             top = int(np.iinfo(dtypes[name]).max)
-            more = [2**24 + 1, 2**24 + 3, 2049, 2051, 257, 259, 2**12 + 1, 65519, 65520, 65535, top - 2**8, 465, 464]
+            # The first numbers would round to a number midway between two of bf16 if they rounded to f32 or f64 before.
+            more = [
+                2**24 + 2**16 + 1,
+                2**24 + 1,
+                2**24 + 3,
+                2049,
+                2051,
+                257,
+                259,
+                2**12 + 1,
+                65519,
+                65520,
+                65535,
+                top - 2**8,
+                465,
+                464,
+            ]
             if name[1:] == "64":
                 more += [
+                    2**53 + 2**45 + 1,
                     2**53 + 1,
                     2**53 + 3,
                     2**60 + 1,

@@ -34,13 +34,19 @@ def test_widening(source: str, target: str, emission_on_host, same) -> None:
 
 
 @pytest.mark.parametrize("source", ["i8", "u8", "i32", "u32", "i64", "u64", "i1"])
-@pytest.mark.parametrize("target", ["f8e4m3", "f8e5m2", "f16", "f32", "f64"])
+@pytest.mark.parametrize("target", ["f8e4m3", "f8e5m2", "f16", "bf16", "f32", "f64"])
 def test_integers_to_floats(source: str, target: str, emission_on_host, same) -> None:
     scalar = SCALARS[source]
     random = np.random.default_rng(7)
     dtype = scalar.dtype
     low, high = scalar.limits
-    near = [n + d for n in (0, 1 << 24, 1 << 53, 65504, 448, -(1 << 24), -(1 << 53), low, high) for d in range(-3, 4)]
+    # The numbers midway between two of bf16 are those to which rounding to f32 or f64 first would lead.
+    midway = ((1 << 24) + (1 << 16), (1 << 53) + (1 << 45), -(1 << 24) - (1 << 16), -(1 << 53) - (1 << 45))
+    near = [
+        n + d
+        for n in (*midway, 0, 1 << 24, 1 << 53, 65504, 448, -(1 << 24), -(1 << 53), low, high)
+        for d in range(-3, 4)
+    ]
     x = np.array([n for n in near if low <= n <= high]).astype(dtype)
     spread = random.integers(0, 1 << 64, 5000, dtype=np.uint64) >> random.integers(0, 64, 5000).astype(np.uint64)
     x = np.concatenate([x, spread.astype(f"u{dtype.itemsize}").view(dtype) if source != "i1" else spread > 1])

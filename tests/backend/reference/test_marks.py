@@ -116,6 +116,19 @@ def looked_up(x, n, out):
     zg.store(zg.add(out, zg.sub(0, zg.add(index, 1))), index, mask)
 
 
+@zg.kernel
+def other_where_undefined(x, n, out):
+    at = zg.arange(0, 8)
+    row = zg.load(zg.add(x, at), zg.compare(at, n, LESS))
+    first = zg.compare(at, 4, LESS)
+    zg.store(zg.add(out, at), zg.load(zg.add(out, at), zg.compare(at, n, zg.CompareKind.GREATER_THAN_OR_EQUAL), row))
+    zg.store(zg.add(out, at), zg.load(zg.add(x, at), first, row), zg.compare(at, n, LESS))
+
+
+def test_other_is_undefined_only_where_the_mask_is_false():
+    assert rows(other_where_undefined, FLOATS, np.full(8, 9, np.float32)).tolist() == [*FLOATS, 9, 9, 9]
+
+
 def test_a_mask_clears_what_it_leaves_out():
     expected = np.exp(FLOATS + 1) / np.exp(FLOATS + 1).sum()
     np.testing.assert_allclose(rows(right_softmax, FLOATS, np.zeros(N, np.float32)), expected, rtol=1e-6)
@@ -245,7 +258,7 @@ def test_the_first_program_is_named():
         at = zg.add(zg.mul(zg.program_id(0), 4), zg.arange(0, 4))
         zg.store(zg.add(out, at), zg.load(zg.add(x, at), zg.compare(at, n, LESS)))
 
-    with pytest.raises(zg.KernelRuntimeError, match=r"program \(2, 0, 0\) stores an undefined element"):
+    with pytest.raises(zg.KernelRuntimeError, match=r"^program \(2, 0, 0\) stores an undefined element"):
         shifted[(4,)](np.zeros(10, np.float32), 10, np.zeros(16, np.float32), strict=True)
 
 

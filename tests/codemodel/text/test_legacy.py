@@ -65,3 +65,12 @@ def test_a_product_of_two_operands_has_an_accumulator_of_zeros():
     zero, dot, _ = model.bodies[0].entry.ops
     assert isinstance(dot, Dot) and dot.operands[2] is zero.result and zero.attributes["value"] == 0.0
     assert same_model(parse(str(model)), model)
+
+
+@pytest.mark.parametrize(
+    ("type_", "text", "value"),
+    [("f32", "0.5", "0.5"), ("f32", "2.0f", "2.0"), ("i64", "7L", "7"), ("i1", "true", "true"), ("i32", "-3", "-3")],
+)
+def test_a_constant_may_be_written_as_a_string_in_any_model(type_: str, text: str, value: str):
+    model = parse(f'tt.func @"f" ()void -> {{ %0 : {type_} = arith.constant @"{text}"; tt.return; }};')
+    assert f"%0 : {type_} = arith.constant @{value};" in str(model)

@@ -7,7 +7,9 @@ import pickle
 import pytest
 
 import ziggurat as zg
+import ziggurat.triton as triton
 from ziggurat.frontends.language import Function, constexpr
+from ziggurat.frontends.language.function import usable
 from ziggurat.frontends.reflection import function, reader
 
 
@@ -15,6 +17,16 @@ from ziggurat.frontends.reflection import function, reader
 def scaled(x: int, factor: constexpr = 2) -> int:
     """Multiply."""
     return x * factor  # pyright: ignore
+
+
+def test_what_a_kernel_can_use_from_outside():
+    assert usable(1) and usable(scaled) and usable((1, (2.0, scaled)))
+    assert not usable(object()) and not usable((1, object())) and not usable((1, (scaled, object())))
+
+
+def test_calls_of_a_function_are_inlined_unless_it_says_otherwise():
+    assert not scaled.noinline
+    assert triton.jit(scaled.fn, noinline=True).noinline and not triton.jit(scaled.fn).noinline
 
 
 def test_a_call_from_python_runs_as_python():
