@@ -21,7 +21,7 @@ from ziggurat.codemodel.layout import bits_of, combine
 from ziggurat.codemodel.op import Body
 from ziggurat.codemodel.traits import Commutative
 from ziggurat.codemodel.types import ScalarType
-from ziggurat.transforms.analysis.queries import layout_of, tensor_of
+from ziggurat.transforms.analysis.queries import layout_of, tensor_of, warp_reduction
 from ziggurat.transforms.gpu.lower import is_in_lanes
 
 Column = list[str]  # One value for each operand.
@@ -132,7 +132,12 @@ def _reduce(emitter: PtxEmitter, op: tt.Reduce) -> Emitted:
         own = [bit for bit in along if bit or axis.pairs is None]
         for bit in own:
             rows = axis.joined(rows, bit)
-        for bit in lanes:
+        redux = warp_reduction(op)
+        if redux is not None:
+            name = f"llvm.nvvm.redux.sync.{redux}"
+            words = {row: emitter.call("i32", name, ("i32", word), ("i32", "-1")) for row, (word,) in rows.items()}
+            rows = {row: [word] for row, word in words.items()}
+        for bit in lanes if redux is None else ():
             other = axis.shuffled([*rows.values()], "bfly", str(1 << bit))
             rows = dict(zip(rows, axis.combine_all([*rows.values()], other), strict=True))
         if len(own) < len(along):

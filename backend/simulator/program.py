@@ -23,6 +23,10 @@ _T = TypeVar("_T")
 _EXPRESSION = re.compile(r"([a-z]+) (?:(?:inbounds|nuw|nsw|nusw|disjoint|exact) )*\((.*)\)", re.DOTALL)
 
 _NONE = frozenset[int]()
+_REDUX: dict[str, np.ufunc] = {
+    "add": np.add, "and": np.bitwise_and, "or": np.bitwise_or, "xor": np.bitwise_xor, "min": np.minimum,
+    "max": np.maximum,
+}  # fmt: skip
 
 Unit = Callable[[Any, re.Match[str], list[Any]], None]
 _UNITS: list[tuple[re.Pattern[str], Unit]] = []
@@ -517,6 +521,8 @@ class Program:
         function = values.function_named(name)
         if short.startswith("shfl.sync."):
             function = partial(self._shuffle, short.split(".")[2])
+        elif short.startswith("redux.sync."):
+            function = partial(self._redux, short.removeprefix("redux.sync."))
         elif short in HOST_CALLS:
             function = partial(HOST_CALLS[short], self)
         elif name in self.module.functions:
@@ -554,6 +560,12 @@ class Program:
         source = {"bfly": lane ^ by, "idx": by & 31, "up": lane - by, "down": lane + by}[how]
         source = np.where((source < 0) | (source > 31), lane, source)
         return word[warp + source]
+
+    def _redux(self, how: str, word: Array, _mask: Array) -> Array:
+        self.together("a reduction of a warp")
+        words = word.astype(np.uint32) if how.startswith("u") else word.astype(np.uint32).view(np.int32)
+        combined = _REDUX[how.removeprefix("u")].reduce(words.reshape(-1, 32), axis=1, dtype=words.dtype)
+        return np.repeat(combined, 32).astype(words.dtype).view(word.dtype)
 
     def _asm(self, rest: str) -> Any:
         match = re.match(r'.*? asm (?:sideeffect )?"(.*?)", "(.*?)"\((.*)\)', rest)

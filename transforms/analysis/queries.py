@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from ziggurat.codemodel.builder import Builder
 from ziggurat.codemodel.dialects import arith, core, tt
 from ziggurat.codemodel.errors import InternalError
 from ziggurat.codemodel.gpu import dialect as gpu
-from ziggurat.codemodel.layout import Layout, bits_of
+from ziggurat.codemodel.layout import Layout, axis_bases, bits_of
 from ziggurat.codemodel.op import Block, Op, OpResult, Value
 from ziggurat.codemodel.types import (
     DescriptorType,
@@ -20,8 +20,14 @@ from ziggurat.codemodel.types import (
     i32,
     scalar_element,
     shape_of,
+    u32,
 )
 from ziggurat.transforms.analysis.components import component_of, tensor_operands
+
+_REDUX: Mapping[type[Op], str] = {
+    arith.AddI: "add", arith.AndI: "and", arith.OrI: "or", arith.XOrI: "xor",
+    arith.MinSI: "min", arith.MaxSI: "max", arith.MinUI: "umin", arith.MaxUI: "umax",
+}  # fmt: skip
 
 
 def bytes_of(value: Value) -> int:
@@ -127,6 +133,17 @@ def number_of_axis(value: Value, axis: int) -> bool:
             return number_of_axis(op.value, axis - (op.axis < axis))
         case _:
             return False
+
+
+def warp_reduction(op: tt.Reduce) -> str | None:
+    """The name in PTX of the `redux` that reduces a whole warp: of integers of 32 bits, along all bits of the lanes."""
+    type_, (combiner, *others) = tensor_of(op.values[0]), op.combine.entry.ops
+    name = _REDUX.get(type(combiner))
+    is_whole = all(basis & sum(axis_bases(type_.shape, op.axis)) for basis in layout_of(type_).lanes)
+    if name is None or type_.element not in (i32, u32) or not is_whole or len(op.combine.blocks) != 1:
+        return None
+    is_plain = set(combiner.operands) == set(op.combine.parameters) and len(op.combine.parameters) == 2
+    return name if is_plain and [other.operands for other in others] == [(combiner.result,)] else None
 
 
 def op_in(op: Op, block: Block) -> Op:

@@ -55,6 +55,7 @@ from ziggurat.transforms.analysis.queries import (
     registers_alike,
     shared_of,
     tensor_of,
+    warp_reduction,
 )
 from ziggurat.transforms.analysis.sectors import Sectors
 from ziggurat.transforms.cost.pressure import pressure
@@ -548,6 +549,8 @@ class _Costs:
             return 0, 0
         bases = [basis & (self._varies(op.values[0])[1] if self.at_least else -1) for basis in layout.registers]
         every, rows = (1 << len(Span(basis & of for basis in bases)) for of in (-1, ~mask))
+        if isinstance(op, tt.Reduce) and warp_reduction(op) is not None:
+            return every, 0  # One instruction for all bits of the lanes.
         combined = every - rows + lanes * rows
         if isinstance(op, tt.Scan) and lanes:
             combined += every  # All registers are combined with what other lanes give.

@@ -51,7 +51,7 @@ FIGURES: dict[str, tuple[tuple[int, int], int, int, int]] = {
     "layer norm f16, blocks of 2048": ((84, 84), 38, 0, 64),
     "softmax of 8192 in bf16": ((339, 339), 47, 2, 48),
     "softmax of 131072 in f32": ((271, 271), 48, 3, 208),
-    "top 8 of 1024 in f32": ((769, 769), 37, 16, 32),
+    "top 8 of 1024 in f32": ((705, 705), 37, 16, 32),
     "add f32, blocks of 65536": ((235, 235), 118, 0, 0),
 }
 SLACK = 1.04  # By which a figure may be exceeded.
@@ -105,9 +105,9 @@ LOOPS: dict[str, tuple[int | None, int]] = {
 }
 
 
-# Kernels whose estimate is further off: registers for masked loads are zeroed first, and maxima of three are one
-# instruction.
-OFF = ("add f32, blocks of 65536", "softmax of 131072 in f32")
+# Kernels whose estimate is further off: registers for masked loads are zeroed first, maxima of three are one
+# instruction, and so are an index and the sign after it.
+OFF = ("add f32, blocks of 65536", "softmax of 131072 in f32", "top 8 of 1024 in f32")
 
 COUNTED = ("QGMMA", "LDSM", "WARPGROUP.DEPBAR", "STS", "BAR")
 

@@ -35,7 +35,7 @@ from ziggurat.transforms.gpu.hazards import hazards
 from ziggurat.transforms.gpu.lower import lower, run_of_warps
 
 PTXAS = Path(sysconfig.get_paths()["purelib"]) / "nvidia/cu13/bin/ptxas"
-DTYPES = {"i8": np.int8, "i16": np.int16, "i32": np.int32, "i64": np.int64, "u8": np.uint8, "f16": np.float16, "f32": np.float32, "f64": np.float64}  # fmt: skip  # noqa: E501
+DTYPES = {"i8": np.int8, "i16": np.int16, "i32": np.int32, "i64": np.int64, "u8": np.uint8, "u32": np.uint32, "f16": np.float16, "f32": np.float32, "f64": np.float64}  # fmt: skip  # noqa: E501
 WARPS = st.sampled_from([1, 4, 8])
 
 
@@ -249,6 +249,29 @@ def store_composed(
     both = text.add(f"Tuple<{type_}, {type_}>", f"tt.scan {values[0]} {values[1]} @axis={axis}{more} {COMPOSE}")
     for number in range(2):
         text.store(text.add(type_, f"tuple.load {both} @{number}"), "i32", shape, layout)
+
+
+@pytest.mark.parametrize("element", ["i32", "u32"])
+@pytest.mark.parametrize("op", ["addi", "andi", "ori", "xori", "min", "max"])
+def test_one_instruction_reduces_the_lanes_of_a_warp(op: str, element: str) -> None:
+    op = f"arith.{op}{'' if op.endswith('i') else element[0].replace('i', 's') + 'i'}"
+    layout = Layout((1, 64), (2, 4, 8, 16, 32), (0,))
+    text = Text(2)
+    value = text.load(element, [128], layout)
+    total = text.add(element, f"tt.reduce {value} @axis=0 {single('tt.reduce', op, element)}")
+    text.store(text.add(tensor([128], element, layout), f"tt.splat {total}"), element, [128], layout)
+    code = to_llvm(placed(text))
+    assert code.count("call i32 @llvm.nvvm.redux.sync") == 1 and "shfl" not in code
+    agree(text, [noise(element, 128)], [np.zeros(128, DTYPES[element])])
+
+
+def test_gathers_from_the_lanes_of_each_warp() -> None:
+    source, layout = Layout((), (1, 2, 4, 0, 0), (0, 0)), blocked((256,), (0,), 2, 4)
+    text = Text(4)
+    value, index = text.load("i16", [8], source), text.load("i32", [256], layout)
+    text.store(text.add(tensor([256], "i16", layout), f"tt.gather {value} {index} @axis=0"), "i16", [256], layout)
+    assert placed(text).shared == 0
+    agree(text, [noise("i16", 8), noise("i32", 256) & 7], [np.zeros(256, np.int16)])
 
 
 @settings(max_examples=60)
