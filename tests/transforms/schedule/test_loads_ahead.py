@@ -153,6 +153,13 @@ def test_a_thread_reads_what_it_has_copied() -> None:
     assert ring.result.type.count == 3 and not ops_of(model)[gpu.Barrier] and not inside[tt.Load]
 
 
+@pytest.mark.parametrize(("columns", "stages", "copied"), [(512, 3, False), (512, 4, True), (1024, 2, False)])
+def test_eight_registers_of_a_thread_are_in_flight_at_most(columns: int, stages: int, copied: bool) -> None:
+    """Loads with more values in flight are copied to shared memory."""
+    model = placed(column_sums, F32, F32, zg.i32, N, columns, stages)
+    assert any(isinstance(op, gpu.AsyncCopy) for op in in_loop(model)) == copied
+
+
 def test_small_tensors_stay_in_registers() -> None:
     model = placed(column_sums, F32, F32, zg.i32, N, 128, 4)
     ops = in_loop(model)

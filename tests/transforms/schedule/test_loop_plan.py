@@ -89,6 +89,13 @@ def test_a_wgmma_that_adds_to_its_own_accumulator_stays_in_flight() -> None:
     assert plan.released(copies) is plan.late
 
 
+@pytest.mark.parametrize(("n", "stages"), [(32, 6), (64, 6), (128, 3)])
+def test_few_accumulators_have_six_stages(n: int, stages: int) -> None:
+    """32 registers a thread are multiplied faster than the next blocks arrive."""
+    (loop,) = loops_of(placed(product_of(n=n)))
+    assert sure(planned(loop, None, PLENTY)).stages == stages
+
+
 @zg.kernel
 def products_in_a_loop(a_desc, b_desc, c_desc, k, n, M: zg.constexpr, N: zg.constexpr, K: zg.constexpr):
     """The product of a and each block of b, n times."""

@@ -102,3 +102,4 @@ def test_small_blocks_stay_whole() -> None:
     prepared, model = models(gelu, 4096)
     assert model is prepared and not any(isinstance(op, scf.For) for op in model.walk())
     assert sum(isinstance(op, tt.Load) for op in model.walk()) == 2
+    assert any(isinstance(op, scf.For) for op in models(gelu, 8192)[1].walk()), "256 elements a thread are divided"

@@ -61,6 +61,15 @@ def test_forms(form: str, name: str) -> None:
         judged(binary, 2, arguments, 2, expected, seed)
 
 
+@pytest.mark.parametrize(
+    ("tile", "ctas", "count"), [((128, 64, 16), 2, 1), ((256, 64, 16), 4, 0), ((256, 64, 32), 4, 1)]
+)
+def test_parts_of_a_block_have_eight_rows_at_least(tile: tuple[int, int, int], ctas: int, count: int) -> None:
+    """The swizzle of shared memory repeats after as many rows. A CTA loads blocks of fewer for itself."""
+    model, _, _ = product_of(264, 72, 136, tile, "NN")
+    assert multicasts(zg.compile(model, num_warps=4, num_ctas=ctas, verify=True).stages["gpu"]) == count
+
+
 def test_bytes_and_four_ctas() -> None:
     model, arguments, expected = product_of(300, 48, 160, (256, 64, 128), "NT", zg.f8e4m3)
     binary = zg.compile(model, num_warps=4, num_ctas=4, verify=True)

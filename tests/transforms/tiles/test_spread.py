@@ -233,6 +233,7 @@ def test_targets_without_clusters_and_short_rows() -> None:
         assert zg.compile(model, num_ctas=16, target="sm_120").num_ctas == 1
     with pytest.warns(ZigguratWarning, match="num_ctas=16: its longest axis has only 256 elements"):
         assert zg.compile(model, num_ctas=16).num_ctas == 1
+    assert zg.compile(model, num_ctas=8).num_ctas == 8, "32 elements a CTA"
 
 
 def test_a_model_of_a_cluster_is_text_and_compiles_again() -> None:
