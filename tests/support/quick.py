@@ -128,13 +128,14 @@ class Measurement:
         if hasattr(session.config, "workerinput"):  # The process that started the workers gets all reports.
             return
         rows = {file: times for file, times in table().items() if (TESTS / file).exists()}
-        rows |= {file: {} for file, _ in self.functions}
+        measured: dict[str, dict[str, Times]] = {file: {} for file, _ in self.functions}
         for (file, name), seconds in sorted(self.functions.items()):
             ran = [s for s in seconds if s is not None]
             count = self.counts[file, name]
             whole = sum(ran) / len(ran) * count if ran else 0.0
-            rows[file][name] = (round(ran[0], 2), round(whole, 2), count) if ran else None
-        write({file: listed(times) for file, times in rows.items()})
+            measured[file][name] = (round(ran[0], 2), round(whole, 2), count) if ran else None
+        # The rows of other files lack the quick functions: `listed` would take these files for slow ones.
+        write(rows | {file: listed(times) for file, times in measured.items()})
 
 
 def _function(nodeid: str) -> tuple[str, str]:
