@@ -225,17 +225,18 @@ def _matmul(
         left = [a.base + (row + i) * a.pitch for i in range(high)]
         for line in left if a.origin else ():  # The processor does not prefetch the next rows.
             emitter.prefetch(line + a.pitch * high, depth * size, level=1)
-        for i in range(high if spread and a.origin else 0):  # Nor the numbers that follow in these rows.
-            line = a.origin.base + (row + i) * a.origin.pitch + depth * size
-            emitter.prefetch(line + column * depth / columns * size, 1, level=2)
-        # Nor does it prefetch the rows of b that follow these.
-        lines, all_lines, width = (
-            (panel, columns, depth) if transposed else (depth * rows_per_step, depth * rows_per_step, panel)
-        )
-        for part in range(-(-lines * high // rows) if b.origin else 0):
-            number = row * lines / rows + (part + all_lines)
+        if spread and a.origin:  # Nor the numbers that follow in these rows.
+            for i in range(high):
+                line = a.origin.base + (row + i) * a.origin.pitch + depth * size
+                emitter.prefetch(line + column * depth / columns * size, 1, level=2)
+        if b.origin:  # Nor the rows of b that follow these.
             start = b.origin.base + column * (b.origin.pitch if transposed else element.bytes)
-            emitter.prefetch(start + number * b.origin.pitch, width * element.bytes, level=2)
+            lines, all_lines, width = panel, columns, depth
+            if not transposed:
+                lines, all_lines, width = depth * rows_per_step, depth * rows_per_step, panel
+            for part in range(-(-lines * high // rows)):
+                number = row * lines / rows + (part + all_lines)
+                emitter.prefetch(start + number * b.origin.pitch, width * element.bytes, level=2)
         right = packed + column / panel * between if whole else packed if pack else packed + column * size
         places = [i * columns + j * lanes for i in range(high) for j in range(wide)]
         nothing = emitter.constant(0.0 if type_.is_float else 0, type_).spread(emitter.lanes)
