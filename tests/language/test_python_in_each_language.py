@@ -104,6 +104,9 @@ CASES: dict[str, tuple[str, Any]] = {
     "an assignment in an expression after choices": (
         "k = 1.0 if n > 4 else 2.0\nm = n > 4 and n < 9\ny = (z := x + k) * z", (X + 1) ** 2
     ),
+    "a loop over values that a constant ends": (
+        "y = x\nfor v in (x, x + 1.0, x + 2.0):\n    y = y + v\n    if BLOCK == 16:\n        break", X * 2
+    ),
     "an assignment in the condition of a loop": ("k = 0\nwhile (m := k + 1) < n:\n    k = m\ny = x + k", X + 4),
     "a slice of a tuple": ("t = (1.0, 2.0, 3.0)[1:]\ny = x * t[0] + t[1]", X * 2 + 3),
     "a method of a text": ("y = x * len('a,b'.split(','))", X * 2),
