@@ -209,8 +209,8 @@ def test_the_default_layout_is_that_of_accesses_of_the_same_shape() -> None:
 
 @pytest.mark.parametrize("axis", [0, 1])
 def test_each_warp_has_a_contiguous_part_of_a_scanned_tensor(axis: int) -> None:
-    """8 neighbouring rows of 32, which is as good for memory; 4 of a thread, for a scan along columns. Tensors of one axis
-    and other shapes are as before."""
+    """8 neighbouring rows of 32, which is as good for memory; 4 of a thread, for a scan along columns. Tensors of one
+    axis and other shapes are as before."""
     body = "(%c : f32, %d : f32)f32 -> { %e : f32 = arith.addf %c %d; tt.scan.return %e; };"
     func, accesses = model(f"{grid(False)} %g : tensor<x32, x64, f32> = tt.scan %v @axis={axis} {body}")
     before, plain = model(grid(False))

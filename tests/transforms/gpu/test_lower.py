@@ -88,8 +88,8 @@ def test_reductions_within_warps_stay() -> None:
 
 
 def test_scans_exchange_one_number_for_each_run_of_a_warp() -> None:
-    """One number goes to the lanes that scan the runs, by shared memory, and one from there to the next run, by shuffles.
-    512 numbers, 128 of them in a warp."""
+    """One number goes to the lanes that scan the runs, by shared memory, and one from there to the next run, by
+    shuffles. 512 numbers, 128 of them in a warp."""
     ops = lowered(f"%y : {tensor(ROWS)} = tt.scan %x @axis=0 {BODY.replace('NAME', 'tt.scan')};")
     allocs = [op.type for op in ops if isinstance(op, gpu.LocalAlloc)]
     assert [isinstance(type_, SharedType) and type_.bytes for type_ in allocs] == [16]
