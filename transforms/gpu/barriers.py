@@ -26,7 +26,7 @@ import attrs
 from ziggurat.codemodel.dialects import tt
 from ziggurat.codemodel.gpu import dialect as gpu
 from ziggurat.codemodel.op import Op, Value
-from ziggurat.codemodel.transform import Outcome, Rewriter, transform
+from ziggurat.codemodel.transform import DROP, Outcome, Rewriter, transform
 from ziggurat.codemodel.types import SharedType
 from ziggurat.transforms.analysis.memory_flow import (
     READERS,
@@ -38,7 +38,7 @@ from ziggurat.transforms.analysis.memory_flow import (
     interval,
     read_in_flight,
 )
-from ziggurat.transforms.analysis.queries import layout_of, shared_of
+from ziggurat.transforms.analysis.queries import layout_of, role_split, shared_of
 from ziggurat.transforms.gpu.swizzle import matrix_view
 
 READ, WRITE, COUNT = "read", "write", "count"
@@ -162,6 +162,7 @@ class _Flow:
         masks = [sum(1 << at for at in those) for those in self.accesses_of]
         self.begun = [masks & self.asynchronous for masks in masks]
         self.done = [masks & ~self.asynchronous for masks in masks]
+        self.left_out: Set[int] = frozenset()  # The fences that are taken not to be there.
 
     def states(self, barriers: Set[int], fences: Set[int]) -> list[_BarrierState]:
         """The state at each node, with further barriers and fences before some of them."""
@@ -194,7 +195,7 @@ class _Flow:
         if isinstance(op, BARRIERS):
             return _BarrierState(0, state.in_flight, state.unfenced)
         if isinstance(op, gpu.FenceAsync):
-            return _BarrierState(state.pending, state.in_flight)
+            return state if number in self.left_out else _BarrierState(state.pending, state.in_flight)
         if isinstance(op, _WAITS):
             over = state.in_flight & self.until.get(type(op), 0)
             in_flight = state.in_flight if op.pending else state.in_flight & ~over
@@ -231,14 +232,16 @@ def missing_barriers(module: gpu.Module) -> list[Hazard]:
 
 
 def insert_barriers(module: gpu.Module) -> Op:
-    """The GPU model with barriers and fences where they are needed, and no more."""
+    """The GPU model with barriers and fences where they are needed, and no more.
+
+    Of the fences in loops that are there, those go for which another one is enough. Those of roles stay: what they
+    write, other roles read.
+    """
     flow = _Flow(module)
     required: dict[str, set[int]] = {"barrier": set(), "fence": set()}  # The nodes that one is needed before.
     while (point := next(flow.missing(required["barrier"], required["fence"]), None)) is not None:
         required[point[1].missing].add(point[0])
     barriers, fences = required["barrier"], required["fence"]
-    if not barriers and not fences:
-        return module
 
     def innermost_first(numbers: Set[int]) -> list[int]:
         return sorted(numbers, key=lambda n: (-flow.nodes[n].depth, n))
@@ -250,6 +253,13 @@ def insert_barriers(module: gpu.Module) -> Op:
     for number in innermost_first(fences):
         if next(flow.missing(barriers, fences - {number}), None) is None:
             fences = fences - {number}
+    if role_split(module) is None:
+        for number in innermost_first({n for n, node in enumerate(flow.nodes) if isinstance(node.op, gpu.FenceAsync)}):
+            flow.left_out |= {number} if flow.nodes[number].depth else frozenset()
+            if next(flow.missing(barriers, fences), None) is not None:
+                flow.left_out -= {number}
+    if not barriers and not fences and not flow.left_out:
+        return module
     places = {node.op: number for number, node in enumerate(flow.nodes) if node.op is not None}
 
     def with_barrier(builder: Rewriter, op: Op, operands: tuple[Value, ...]) -> Outcome:
@@ -258,6 +268,6 @@ def insert_barriers(module: gpu.Module) -> Op:
             builder.add(gpu.FenceAsync())
         if number in barriers:
             builder.add(gpu.Barrier())
-        return None
+        return DROP if number in flow.left_out else None
 
     return transform(module, with_barrier, pass_name="barriers")

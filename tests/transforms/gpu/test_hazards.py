@@ -68,10 +68,6 @@ def harmless(op: Op) -> str | None:
         accumulates = all(isinstance(user, gpu.Wgmma) and user.c is op.result for user in op.result.uses)
         if isinstance(before, gpu.WgmmaWait) and before.pending <= op.pending and accumulates:
             return "the wait before it is for as many groups"
-    if isinstance(op, gpu.FenceAsync):
-        later = (other for other in ops[at + 1 :] if isinstance(other, gpu.FenceAsync | gpu.Wgmma | gpu.TmaStore))
-        if isinstance(next(later, None), gpu.FenceAsync):
-            return "another fence stands before the matrix units and TMA read"
     if isinstance(op, gpu.MbarrierInval):
         start, end = interval(op.buffer)
         others = [other.result for other in op.root().walk() if isinstance(other, gpu.LocalAlloc)]
@@ -89,7 +85,7 @@ COMPLETE: dict[str, dict[str, int]] = {
     "in flight: pointers, wgmma": {},
     "attention, roles": {"gpu.mbarrier_inval": 1},
     "softmax by blocks, sm_80": {},
-    "gathered products, sm_90a": {"gpu.fence_async": 1},
+    "gathered products, sm_90a": {},
     "grouped descriptors, roles": {},
     "in flight: attention": {"gpu.wgmma_wait": 1},
     "multicast": {},
