@@ -57,23 +57,28 @@ def is_complete(row: Row) -> bool:
 
 
 def scale(row: Row) -> float:
-    """How many times the work of Triton's main loop ours does: one may be unrolled more, or have a larger step."""
+    """How many times the work of Triton's main loop ours does: one may be unrolled more, or have a larger step.
+
+    Bytes tell it where loads and stores agree; where they do not, a layout has several threads load the same.
+    """
     ours, theirs = row["ours"]["main"], row["theirs"]["main"]
-    for measure in ("products", "bytes"):
-        mine, other = (
-            code["products"]
-            if measure == "products"
-            else sum(code[f"{kind}_bytes"] for kind in ("load", "copy", "store"))
-            for code in (ours, theirs)
-        )
-        if mine and other and not (measure == "bytes" and (ours["tma"] or theirs["tma"])):
-            return mine / other
-    return 1.0
+    if ours["products"] and theirs["products"]:
+        return ours["products"] / theirs["products"]
+    loads, stores = (
+        [sum(code[kind] for kind in kinds) for code in (ours, theirs)]
+        for kinds in (("load_bytes", "copy_bytes"), ("store_bytes",))
+    )
+    ratios = {mine / other for mine, other in (loads, stores) if mine and other}
+    return ratios.pop() if len(ratios) == 1 and not ours["tma"] and not theirs["tma"] else 1.0
 
 
 def ratio(row: Row) -> float:
-    """Instructions of our main loop for those of Triton's, for equal work."""
-    return row["ours"]["main"]["instructions"] / row["theirs"]["main"]["instructions"] / scale(row)
+    """Instructions of our main loop for those of Triton's, for equal work. Those of the whole kernels, where one has
+    its work in a loop and the other has not."""
+    sides = [row[side] for side in compilers.SIDES]
+    if bool(sides[0]["main"]["products"]) != bool(sides[1]["main"]["products"]):
+        return sides[0]["whole"]["instructions"] / sides[1]["whole"]["instructions"]
+    return sides[0]["main"]["instructions"] / sides[1]["main"]["instructions"] / scale(row)
 
 
 def behind(row: Row) -> Iterator[tuple[str, float]]:
@@ -84,9 +89,8 @@ def behind(row: Row) -> Iterator[tuple[str, float]]:
         return
     ours, theirs = row["ours"], row["theirs"]
     mine, other = ours["whole"], theirs["whole"]
-    if mine["copy_bytes"] < other["copy_bytes"] and (
-        not mine["tma"] or ours["main"]["load_bytes"] > theirs["main"]["load_bytes"] * scale(row)
-    ):
+    loads = [side["main"]["load_bytes"] for side in (ours, theirs)]
+    if mine["copy_bytes"] < other["copy_bytes"] and loads[0] > loads[1] * scale(row):
         yield "copies", round(mine["copy_bytes"] / other["copy_bytes"], 2)
     has_loops = ours["loops"] and theirs["loops"]
     barriers = [side["main"]["barriers"] + side["main"]["waits"] for side in (ours, theirs)] if has_loops else [

@@ -51,8 +51,12 @@ class Counts:
 
     @property
     def main_loop(self) -> Code:
-        """The loop with most products an instruction, or else the largest; the whole kernel without a loop."""
-        return max(self.loops, key=lambda c: (c.products / c.instructions, c.instructions), default=self.whole)
+        """The smallest loop that has most products, or else the largest; the whole kernel without a loop."""
+        return max(
+            self.loops,
+            key=lambda code: (code.products, -code.instructions if code.products else code.instructions),
+            default=self.whole,
+        )
 
 
 def width(name: str) -> int:
@@ -61,11 +65,11 @@ def width(name: str) -> int:
 
 def products_of(name: str) -> int:
     """The multiply-adds of a warp that an instruction of a matrix unit makes."""
-    if shape := re.search(r"GMMA\.(?:SP\.)?64x(\d+)x(\d+)", name):
+    if shape := re.match(r"[HIQB]GMMA\.(?:SP\.)?64x(\d+)x(\d+)", name):
         return 16 * int(shape[1]) * int(shape[2])
-    if shape := re.search(r"[HIQD]MMA\.(?:SP\.)?16(8)(\d+)", name):
-        return 16 * 8 * int(shape[2])
-    return 16 * 8 * 16 if "MMA" in name and name[0] in "HIQ" else 8 * 8 * 4 if name.startswith("DMMA") else 0
+    if shape := re.match(r"[HIQD]MMA\.(?:SP\.)?168(\d+)", name):
+        return 16 * 8 * int(shape[1])
+    return 8 * 8 * 4 if name.startswith("DMMA") else 0
 
 
 def code_of(names: Iterable[str]) -> Code:
