@@ -115,7 +115,9 @@ def _signed_index(builder: Builder, x: Value, index: Value) -> Value:
 
 
 def _compared(builder: Builder, a: Value, b: Value, predicate: FloatPredicate | IntPredicate) -> Value:
-    return builder.add((arith.CmpF if isinstance(predicate, FloatPredicate) else arith.CmpI)(a, b, predicate))
+    if isinstance(predicate, FloatPredicate):
+        return builder.add(arith.CmpF(a, b, predicate))
+    return builder.add(arith.CmpI(a, b, predicate))
 
 
 def _extreme(element: ScalarType, choice: _Choice) -> type[arith.BinaryElementwise]:
