@@ -51,7 +51,7 @@ class KernelBuild:
     def binary(self) -> Binary:
         """The kernel as the driver loads it, from disk or compiled now. Raises the errors of the kernel."""
         times = [time.perf_counter()]
-        model = self.model
+        model = self.model  # A kernel of a Triton program makes it here.
         times.append(time.perf_counter())
         with compiling:  # Imports are under the lock, too.
             from ziggurat.backend.cuda.places import placed_as

@@ -158,7 +158,7 @@ def compile_model(
         from ziggurat.transforms.gpu.gpu_passes import place
         from ziggurat.transforms.tiles.persist import is_persistent
 
-        demand(model, {"backend.elementwise.RULES": RULES, "backend.ptx.emitter.EMITTERS": EMITTERS})
+        demand(model, {"backend.llvm.elementwise.RULES": RULES, "backend.ptx.emitter.EMITTERS": EMITTERS})
         stages |= {} if isinstance(model, gpu.Module) else {"triton": model}
         gpu_model = place(model, options, first=phase)
         (examine or warn_of_registers)(gpu_model)

@@ -36,7 +36,7 @@ HOST = CpuOptions()
 def compile_cpu(module: core.Module | cpu.Module, options: CpuOptions = HOST) -> CpuCode:
     """Compile the kernel of a Triton model, or a CPU model, whose buffers get new places. Raises the errors of the
     kernel, `TargetError` for a CPU model with wider vectors, and `InternalError` where LLVM rejects the text."""
-    demand(module, {"backend.elementwise.RULES": RULES, "backend.cpu.emitter.EMITTERS": EMITTERS})
+    demand(module, {"backend.llvm.elementwise.RULES": RULES, "backend.cpu.emitter.EMITTERS": EMITTERS})
     options = options.resolved()
     if options.tolerant:
         _demand_no_addresses(module)

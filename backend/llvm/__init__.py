@@ -1,1 +1,4 @@
-"""LLVM text that code for GPUs and for CPUs shares: a typed writer, elementwise ops, accurate functions."""
+"""LLVM text that code for GPUs and for CPUs shares, and llvmlite's binding to LLVM.
+
+The text has a typed writer (`routines`), elementwise ops and accurate functions.
+"""

@@ -30,7 +30,7 @@ def function_body(emitter: PtxEmitter, body: Body) -> None:
 
 
 class ValueJoin(Join):
-    """A block that others branch to with values of these types of the model. Bytes are handed on in words."""
+    """A block that others branch to with values of these types of the model. Bytes are passed in words of four."""
 
     def __init__(self, emitter: PtxEmitter, hint: str, types: Sequence[Type]) -> None:
         self.emitter = emitter
@@ -45,8 +45,8 @@ class ValueJoin(Join):
         """The target, in a branch from the current block, with these values."""
         names: list[str] = []
         for (type_, registers), value in zip(self.types, values, strict=True):
-            held = [value if isinstance(value, str) else value[register] for register in registers]
-            names += pack(self.emitter, held, 1, 4) if _has_words(type_, registers) else held
+            elements = [value if isinstance(value, str) else value[register] for register in registers]
+            names += pack(self.emitter, elements, 1, 4) if _has_words(type_, registers) else elements
         return self.branch(names)
 
     def begin_with(self, parameters: Sequence[Value] = ()) -> list[Emitted]:
@@ -54,9 +54,9 @@ class ValueJoin(Join):
         names, values = iter(self.begin()), list[Emitted]()
         for type_, registers in self.types:
             in_words = _has_words(type_, registers)
-            held = [*islice(names, len(registers) // 4 if in_words else len(registers))]
-            held = unpack(self.emitter, held, 1, 4) if in_words else held
-            values.append(self.emitter.value(type_, dict(zip(registers, held, strict=True))))
+            elements = [*islice(names, len(registers) // 4 if in_words else len(registers))]
+            elements = unpack(self.emitter, elements, 1, 4) if in_words else elements
+            values.append(self.emitter.value(type_, dict(zip(registers, elements, strict=True))))
         self.emitter.values.update(zip(parameters, values, strict=False))
         return values
 

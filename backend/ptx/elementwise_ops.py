@@ -1,4 +1,4 @@
-"""Emission of arith and math: for each register a rule of `backend/llvm/elementwise.py`, or an own instruction.
+"""Emission of arith and math: for each register a rule of `backend/llvm/elementwise.py`, or a machine instruction.
 
 exp, exp2, log, log2, sqrt and rsqrt of f32 are the machine's fast instructions, as in Triton; with `exact_math` they
 are accurate. sin, cos, tanh and erf are routines (`accurate.py`), and so are all functions of f64. Functions of smaller
@@ -36,10 +36,10 @@ def _by_rule(emitter: PtxEmitter, op: Op) -> Emitted:
     if not isinstance(op, arith.IntBinary) or scalar_element(op.result.type).bits != 8:
         return emitter.each(op.result.type, op.operands, rule)
 
-    def by_one(*columns: Sequence[str]) -> list[str]:
+    def element_by_element(*columns: Sequence[str]) -> list[str]:
         return [rule(*(emitter.of("i8", value) for value in row)).name for row in zip(*columns, strict=True)]
 
-    return emitter.all(op.result.type, op.operands, lambda *columns: in_fours(emitter, op, columns, by_one))
+    return emitter.all(op.result.type, op.operands, lambda *columns: in_fours(emitter, op, columns, element_by_element))
 
 
 @emits(tt.IntToPtr, tt.PtrToInt)

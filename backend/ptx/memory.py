@@ -56,7 +56,7 @@ def _load(emitter: PtxEmitter, op: tt.Load) -> Emitted:
     for first in emitter.layout(type_).unique_registers:
         if first in values:
             continue
-        if first & alike:
+        if first & alike:  # The address of the first element of its run.
             values[first] = values[first & ~alike]
             continue
         group = range(first, first + op.width)

@@ -18,7 +18,7 @@ import numpy as np
 from ziggurat.backend.reference import access, tensors
 from ziggurat.backend.reference.machine import Machine, triton
 from ziggurat.backend.reference.marks import marks
-from ziggurat.backend.reference.roles import completes, running
+from ziggurat.backend.reference.roles import complete_bytes, running
 from ziggurat.backend.reference.shared_memory import loaded, shared
 from ziggurat.backend.reference.tensors import full
 from ziggurat.backend.reference.values import Array, chosen, is_tuple, plain
@@ -132,7 +132,7 @@ def _tma_load(machine: Machine, op: gpu.TmaLoad, operands: Operands) -> None:
         buffer.store(frame, array.reshape(len(frame), *target.shape))
     finally:
         machine.frame = outer
-    completes(machine, barrier, frame, target.bytes)
+    complete_bytes(machine, barrier, frame, target.bytes)
 
 
 @triton.of(gpu.TmaStore)
@@ -192,7 +192,7 @@ def _gather(machine: Machine, op: gpu.ClusterGather, operands: Operands) -> Any:
 def _cluster_store(machine: Machine, op: gpu.ClusterStore, operands: Operands) -> None:
     buffer, barrier, content = operands
     buffer.store(machine.frame, _of_cluster(machine, op, op.value, content))
-    completes(machine, barrier, machine.frame, shared(op.buffer).bytes)
+    complete_bytes(machine, barrier, machine.frame, shared(op.buffer).bytes)
 
 
 def _plain(value: Any) -> Any:

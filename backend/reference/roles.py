@@ -255,8 +255,8 @@ def mbarriers_of(buffer: SharedBuffer) -> Mbarriers:
     return mbarriers
 
 
-def completes(machine: Machine, barrier: Any, frame: Frame, size: int) -> None:
-    """Count the bytes of a copy at its mbarrier; a channel knows its loads complete by their order."""
+def complete_bytes(machine: Machine, barrier: Any, frame: Frame, size: int) -> None:
+    """Count the bytes of a copy at its mbarrier. The loads of a channel are complete in their order, without counts."""
     if isinstance(barrier, SharedBuffer):
         mbarriers_of(barrier).complete(barrier.place(frame), size)
 

@@ -116,9 +116,8 @@ def _count(machine: Machine, op: gpu.LocalAtomicAdd, operands: Operands) -> None
     """Indices outside of the counters count nowhere."""
     buffer, rows = operands[0], len(machine.frame)
     counts = buffer.load(machine.frame)
-    index = np.broadcast_to(full(op.index, operands[1]), (rows, *full(op.index, operands[1]).shape[1:])).astype(
-        np.int64
-    )
+    index = full(op.index, operands[1]).astype(np.int64)
+    index = np.broadcast_to(index, (rows, *index.shape[1:]))
     inside = (index >= 0) & (index < counts.shape[1])
     if op.mask is not None:
         inside = inside & full(op.mask, operands[2])

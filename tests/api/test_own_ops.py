@@ -122,7 +122,7 @@ def model_with(cls: type[Op], kernel=tensors) -> Op:
 
 TIERS = {
     "run": (lambda model: zg.run(model, (1,), X, X.copy()), "meaning on numbers", "codemodel.scalars.MEANINGS"),
-    "gpu": (lambda model: zg.compile(model), "rule for LLVM text", "backend.elementwise.RULES"),
+    "gpu": (lambda model: zg.compile(model), "rule for LLVM text", "backend.llvm.elementwise.RULES"),
     "isolated": (lambda model: zg.compile(model, isolate=True), "rule for LLVM text", "backend.ptx.emitter.EMITTERS"),
     "cpu": (lambda model: zg.compile(model, target="cpu"), "rule for LLVM text", "backend.cpu.emitter.EMITTERS"),
     "mlir": (lambda model: zg.to_mlir(model), "emitter for MLIR", "backend.mlir.emitter.EMITTERS"),

@@ -204,7 +204,7 @@ def _handed(op: Structured, before: Body | None, after: Body | None) -> tuple[tu
 # The indices of slots.
 
 Numbers = frozenset[tuple[Component, int]]  # The numbers that are known at a point of a path.
-_MAX_NUMBER = 64  # More slots has no ring: a counter that goes on is not followed further.
+_MAX_NUMBER = 64  # No ring has more slots. A counter that grows is not followed further.
 
 
 class SlotNumbers:

@@ -159,10 +159,10 @@ class _Flow:
         self.asynchronous = sum(self.until.values())
         self.plain_writes = sum(1 << at for at, access in numbered if access.kind != READ and not access.proxy)
         # The asynchronous accesses that each node begins, and its others.
-        masks = [sum(1 << at for at in those) for those in self.accesses_of]
-        self.begun = [masks & self.asynchronous for masks in masks]
-        self.done = [masks & ~self.asynchronous for masks in masks]
-        self.left_out: Set[int] = frozenset()  # The fences that are taken not to be there.
+        masks = [sum(1 << at for at in numbers) for numbers in self.accesses_of]
+        self.begun = [mask & self.asynchronous for mask in masks]
+        self.done = [mask & ~self.asynchronous for mask in masks]
+        self.removed_fences: Set[int] = frozenset()
 
     def states(self, barriers: Set[int], fences: Set[int]) -> list[_BarrierState]:
         """The state at each node, with further barriers and fences before some of them."""
@@ -195,7 +195,7 @@ class _Flow:
         if isinstance(op, BARRIERS):
             return _BarrierState(0, state.in_flight, state.unfenced)
         if isinstance(op, gpu.FenceAsync):
-            return state if number in self.left_out else _BarrierState(state.pending, state.in_flight)
+            return state if number in self.removed_fences else _BarrierState(state.pending, state.in_flight)
         if isinstance(op, _WAITS):
             over = state.in_flight & self.until.get(type(op), 0)
             in_flight = state.in_flight if op.pending else state.in_flight & ~over
@@ -234,8 +234,8 @@ def missing_barriers(module: gpu.Module) -> list[Hazard]:
 def insert_barriers(module: gpu.Module) -> Op:
     """The GPU model with barriers and fences where they are needed, and no more.
 
-    Of the fences in loops that are there, those go for which another one is enough. Those of roles stay: what they
-    write, other roles read.
+    A fence that the model has in a loop is removed where the other fences are enough. A kernel with roles keeps its
+    fences: other roles read what a role has written, and the flow graph has no path between roles.
     """
     flow = _Flow(module)
     required: dict[str, set[int]] = {"barrier": set(), "fence": set()}  # The nodes that one is needed before.
@@ -254,11 +254,12 @@ def insert_barriers(module: gpu.Module) -> Op:
         if next(flow.missing(barriers, fences - {number}), None) is None:
             fences = fences - {number}
     if role_split(module) is None:
-        for number in innermost_first({n for n, node in enumerate(flow.nodes) if isinstance(node.op, gpu.FenceAsync)}):
-            flow.left_out |= {number} if flow.nodes[number].depth else frozenset()
+        in_loops = {n for n, node in enumerate(flow.nodes) if isinstance(node.op, gpu.FenceAsync) and node.depth}
+        for number in innermost_first(in_loops):
+            flow.removed_fences |= {number}
             if next(flow.missing(barriers, fences), None) is not None:
-                flow.left_out -= {number}
-    if not barriers and not fences and not flow.left_out:
+                flow.removed_fences -= {number}
+    if not barriers and not fences and not flow.removed_fences:
         return module
     places = {node.op: number for number, node in enumerate(flow.nodes) if node.op is not None}
 
@@ -268,6 +269,6 @@ def insert_barriers(module: gpu.Module) -> Op:
             builder.add(gpu.FenceAsync())
         if number in barriers:
             builder.add(gpu.Barrier())
-        return DROP if number in flow.left_out else None
+        return DROP if number in flow.removed_fences else None
 
     return transform(module, with_barrier, pass_name="barriers")

@@ -79,19 +79,19 @@ def _is_unplaced(op: Op) -> bool:
 
 @attrs.frozen
 class Phase:
-    """Passes that follow each other, by their names, and what no model has after them.
+    """Passes that follow each other, by their names, and the ops that no model has after them.
 
-    That is ops of the classes `removes`, and ops of which `is_left` is true.
+    These are the ops of the classes `removes`, and those for which `is_unfinished` is true.
     """
 
     name: str
     passes: tuple[tuple[str, Step], ...]
     removes: tuple[type[Op], ...] = ()
-    is_left: Callable[[Op], bool] = lambda op: False
+    is_unfinished: Callable[[Op], bool] = lambda op: False
 
-    def left(self, model: Op) -> Op | None:
-        """An op of a model that this phase would have removed, or changed."""
-        return next((op for op in model.walk() if isinstance(op, self.removes) or self.is_left(op)), None)
+    def survivor(self, model: Op) -> Op | None:
+        """An op of a model that this phase would have removed, or changed; None if there is none."""
+        return next((op for op in model.walk() if isinstance(op, self.removes) or self.is_unfinished(op)), None)
 
 
 PHASES: tuple[Phase, ...] = (
@@ -209,8 +209,8 @@ def place(
         for name, step in phase.passes:
             model = run_passes(model, [(name, partial(_run, step, options))], verify=options.verify)
             done = number + (name == phase.passes[-1][0])
-            if options.verify and (left := _left(model, PHASES[:done])):
-                raise InternalError(f"after the pass '{name}', {left[1]}", str(model))
+            if options.verify and (survivor := _survivor(model, PHASES[:done])):
+                raise InternalError(f"after the pass '{name}', {survivor[1]}", str(model))
             if snapshots is not None:
                 snapshots.append(Snapshot(name, model, PHASES[done].name if done < len(PHASES) else None))
             if name == CHOSEN_AFTER:
@@ -230,8 +230,8 @@ def _start(model: Op, first: str | None) -> int:
     if first is not None and first not in names:
         raise LaunchError(f"no phase is named '{first}'", hint=f"phases: {', '.join(names)}")
     start = names.index(first) if first else 0 if isinstance(model, core.Module) else len(names)
-    if left := _left(model, PHASES[:start]):
-        phase, message = left
+    if survivor := _survivor(model, PHASES[:start]):
+        phase, message = survivor
         raise LaunchError(
             f"the model is not complete: {message}",
             hint=f"compile it with phase='{phase}', or the Triton model, or compiled.stages[\"gpu\"]",
@@ -239,10 +239,10 @@ def _start(model: Op, first: str | None) -> int:
     return start
 
 
-def _left(model: Op, phases: Sequence[Phase]) -> tuple[str, str] | None:
-    """The first of these phases that would remove an op which a model has, and that as a clause."""
+def _survivor(model: Op, phases: Sequence[Phase]) -> tuple[str, str] | None:
+    """The first of these phases whose ops a model still has, by its name, and a clause that says so."""
     for phase in phases:
-        if (op := phase.left(model)) is not None:
+        if (op := phase.survivor(model)) is not None:
             return phase.name, f"it has the op '{op.NAME}', which the phase '{phase.name}' removes"
     return None
 

@@ -5,12 +5,12 @@
     gpu.tma_store %C %c …;
     gpu.tma_store_wait @0;                          before an op writes %c
 
-It derives the order of accesses anew from the finished model, so that it judges all passes before it. `barriers` finds
+It derives the order of accesses anew from the finished model, so that it checks all passes before it. `barriers` finds
 missing barriers. Missing waits are found by running the model with abstract states. A state holds the groups of copies,
 of wgmma and of stores in flight, in the order in which they began. There are few states, and all of them are visited:
 each trip count of each loop, and both ways of each branch. Warp roles are run one by one.
 
-The numbers of slots are computed on the way (`SlotNumbers`), so the slots of one ring are judged apart. Where a number
+The numbers of slots are computed on the way (`SlotNumbers`), so the slots of one ring are told apart. Where a number
 is not known, they are the responsibility of the proof of their channel (`channels`).
 
 A load of TMA is complete after a wait for its mbarrier; an mbarrier is used after its initialisation, and its memory by
@@ -318,7 +318,7 @@ class _Run:
             case gpu.MakeTensorMap():
                 for copy in (
                     *(load.op for load in state.loads),
-                    *(map_.op for group in state.stores for map_ in group),
+                    *(use.op for group in state.stores for use in group),
                 ):
                     if _map_of(copy) == op.index:
                         self._note(copy, op, "wait")
@@ -399,15 +399,15 @@ class _Run:
 
     def _after_mbarrier(self, op: Op, use: _Use, state: _AsyncState) -> _AsyncState:
         """The state after an op on mbarriers, with regard to these, and to the slots that they are about."""
-        known = state.mbarriers
+        initialised = state.mbarriers
         if isinstance(op, gpu.MbarrierInit):
-            if use.buffer in known:
+            if use.buffer in initialised:
                 self._note(op, op, "end of an mbarrier")
-            return attrs.evolve(state, mbarriers=known | {use.buffer})
-        if use.buffer not in known:
+            return attrs.evolve(state, mbarriers=initialised | {use.buffer})
+        if use.buffer not in initialised:
             self._note(op, op, "initialisation of an mbarrier")
         if isinstance(op, gpu.MbarrierInval):
-            return attrs.evolve(state, mbarriers=known - {use.buffer})
+            return attrs.evolve(state, mbarriers=initialised - {use.buffer})
         if isinstance(op, gpu.MbarrierWait) and use.buffer in self.rings.released_at.values():
             free = frozenset(slot for slot in state.free if slot[0] is not use.buffer)
             return attrs.evolve(state, free=free | {use.place})
@@ -581,8 +581,7 @@ def _overlapping_in_roles(module: gpu.Module) -> Iterator[Hazard]:
             if isinstance(alloc := allocation(value).op, gpu.LocalAlloc):
                 roles.setdefault(alloc, set()).add(number)
     for (first, users), (second, others) in combinations(roles.items(), 2):
-        (start, end), (begin, last) = interval(first.result), interval(second.result)
-        if start < last and begin < end and len(users | others) > 1:
+        if _have_common_bytes(first.result, second.result) and len(users | others) > 1:
             yield Hazard(first, second, "memory of its own")
 
 
@@ -591,11 +590,14 @@ def _overlapping_in_clusters(module: gpu.Module) -> Iterator[Hazard]:
     written = {allocation(op.buffer) for op in module.walk() if isinstance(op, gpu.ClusterStore)}
     others = [op for op in module.walk() if isinstance(op, gpu.LocalAlloc)] if written else []
     for buffer in written:
-        start, end = interval(buffer)
         for other in (other for other in others if other.result is not buffer):
-            begin, last = interval(other.result)
-            if start < last and begin < end:
+            if _have_common_bytes(buffer, other.result):
                 yield Hazard(next(op for op in others if op.result is buffer), other, "memory of its own")
+
+
+def _have_common_bytes(first: Value, second: Value) -> bool:
+    (start, end), (other_start, other_end) = interval(first), interval(second)
+    return start < other_end and other_start < end
 
 
 # Tensor maps.
