@@ -121,18 +121,18 @@ def constant_of(value: Value) -> object:
     return value.op.value if isinstance(value.op, arith.ConstantOp) else None
 
 
-def number_of_axis(value: Value, axis: int) -> bool:
-    """Whether a tensor has the numbers of a range along an axis."""
+def range_along(value: Value, axis: int) -> tt.MakeRange | None:
+    """The range whose numbers a tensor has along an axis; None if it has other ones."""
     op = value.op
     match op:
-        case tt.MakeRange():
-            return axis == 0
+        case tt.MakeRange() if axis == 0:
+            return op
         case tt.Broadcast() if shape_of(value.type)[axis] == shape_of(op.value.type)[axis]:
-            return number_of_axis(op.value, axis)
+            return range_along(op.value, axis)
         case tt.ExpandDims() if op.axis != axis:
-            return number_of_axis(op.value, axis - (op.axis < axis))
+            return range_along(op.value, axis - (op.axis < axis))
         case _:
-            return False
+            return None
 
 
 def warp_reduction(op: tt.Reduce) -> str | None:

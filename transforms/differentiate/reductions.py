@@ -13,7 +13,7 @@ from ziggurat.codemodel.dialects import arith, core, tt
 from ziggurat.codemodel.dialects.arith import FloatPredicate, IntPredicate
 from ziggurat.codemodel.op import Op, OpResult, Value
 from ziggurat.codemodel.types import TupleType, element_of
-from ziggurat.transforms.analysis.queries import number_of_axis
+from ziggurat.transforms.analysis.queries import range_along
 from ziggurat.transforms.differentiate.adjoint import Reverse, gradients, no_gradient
 
 
@@ -121,4 +121,4 @@ def _index_of_chosen(op: tt.Reduce) -> int | None:
         conditions.add((producer.condition, producer.then is pair[0]))
     if len(conditions) != 1:
         return None
-    return next((index for index, value in enumerate(op.values) if number_of_axis(value, op.axis)), None)
+    return next((index for index, value in enumerate(op.values) if range_along(value, op.axis) is not None), None)

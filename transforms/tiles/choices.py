@@ -42,7 +42,7 @@ from ziggurat.codemodel.types import (
     scalar_element,
     with_element,
 )
-from ziggurat.transforms.analysis.queries import constant, number_of_axis, repacked
+from ziggurat.transforms.analysis.queries import constant, range_along, repacked
 
 _LOGIC: Final = (arith.AndI, arith.OrI, arith.XOrI, arith.Select)
 _SIGNED: Final = {type_.bits: type_ for type_ in (i8, i16, i32, i64)}
@@ -169,8 +169,9 @@ def _choice(op: tt.Reduce) -> _Choice | None:
         conditions.append((selection.condition, selection.then is pair[0]))
     if conditions[0] != conditions[1]:
         return None
-    # Of numbers of an axis, the first is 0, and twice a number does not overflow.
-    if element.is_float and not number_of_axis(op.values[1], op.axis):
+    numbers = range_along(op.values[1], op.axis)
+    # The result for an axis of NaN alone is the index 0, and twice an index must not overflow (`_divided`).
+    if element.is_float and (numbers is None or numbers.start != 0):
         return None
     condition, of_first = conditions[0]
     orders = [*_ORDERS, *_NANS] if element.is_float else _ORDERS

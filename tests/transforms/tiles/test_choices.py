@@ -147,6 +147,31 @@ def test_an_order_is_recognised_by_its_results(combine, dtype, first, divided):
             np.testing.assert_array_equal(result, expected)
 
 
+@pytest.mark.parametrize(("start", "divided"), [(0, True), (8, False), (2**31 - 17, False)])
+def test_the_indices_of_floats_count_from_0(start, divided):
+    """An axis of NaN gives its first index, and indices are doubled: neither holds for ranges that begin elsewhere."""
+
+    @zg.function
+    def larger_number(a, i, b, j):
+        is_before = ((a == b) | ((a != a) & (b != b))) & (i < j)
+        first = (a > b) | ((a == a) & (b != b)) | is_before
+        return zg.where(first, a, b), zg.where(first, i, j)
+
+    @zg.kernel
+    def kernel(x, value, place, START: zg.constexpr, END: zg.constexpr):
+        places = zg.arange(START, END)
+        v, i = zg.reduce((zg.load(x + (places - START)), places), 0, larger_number)
+        zg.store(value, v)
+        zg.store(place, i)
+
+    before = prepare_for_gpu(kernel.triton(zg.ptr(zg.f32), zg.ptr(zg.f32), zg.ptr(zg.i32), start, start + 16))
+    after = divide_choices(before)
+    assert (after is not before) == divided
+    for numbers in (np.full(16, NAN, np.float32), np.arange(16, dtype=np.float32) % 12):
+        for expected, result in zip(results(before, numbers), results(after, numbers), strict=True):
+            np.testing.assert_array_equal(result, expected)
+
+
 def test_the_index_carries_no_sign_where_only_the_index_is_used():
     _, after = models(smallest_place, zg.f32, 1)
     assert "arith.shli" not in str(simplify(after))
