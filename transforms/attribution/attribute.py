@@ -167,7 +167,7 @@ class FunctionAttributor(CallContext):
             types[op.result] = outcome
 
     def finding(self, op: Op) -> Finding:
-        """The facts about an op in the current scope, which are added to."""
+        """The record of facts about an op in the current scope, which callers fill in."""
         return self.scope.findings.setdefault(op, Finding())
 
     def in_error(self, op: Op) -> Type:

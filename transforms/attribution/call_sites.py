@@ -20,7 +20,7 @@ from ziggurat.frontends.language.signature import Call, Parameter, Signature, su
 from ziggurat.frontends.language.spellings import of_attribute
 from ziggurat.transforms.attribution.attribute import FunctionAttributor, handles
 from ziggurat.transforms.attribution.expressions import attribute_of
-from ziggurat.transforms.attribution.functions import argument_types, call_bound, called
+from ziggurat.transforms.attribution.functions import argument_types, call_bound, note_callee
 from ziggurat.transforms.attribution.objects import (
     call_object,
     call_values,
@@ -153,7 +153,7 @@ def spelled_call(
         return constant(spelling.per_warp * context.program.num_warps())
     if spelling.body is not None:  # As a function of the kernel's author.
         types = argument_types(context, op, bound)
-        return called(context, op, context.library_function(written, spelling.body, types))
+        return note_callee(context, op, context.library_function(written, spelling.body, types))
     call = CALLS[spelling.call]
     typing = Typing(spelling.call, context, written)
     arguments, _ = arguments_of(context, spelling.signature, typing, bound)
@@ -238,7 +238,7 @@ def library_call(context: FunctionAttributor, op: py.Invoke | py.Call, rule: Rul
     values = [argument for argument in arguments if isinstance(argument, Type)]
     if rule.in_floats:
         types[: len(values)] = in_floats(values)
-    result = called(context, op, context.library_function(f"zg.{rule.body.name}", rule.body, tuple(types)))
+    result = note_callee(context, op, context.library_function(f"zg.{rule.body.name}", rule.body, tuple(types)))
     return rounded_type(result, values) if rule.in_floats else result
 
 

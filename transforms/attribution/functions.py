@@ -55,11 +55,11 @@ def function_call(context: FunctionAttributor, op: core.FuncCall) -> Type:
 def call_function(context: FunctionAttributor, op: Op, function: FunctionName, types: tuple[Type, ...]) -> Type:
     """A call of a function, with the types of its arguments in the order of the parameters."""
     check_used(context, op, function.function, function.symbol.rpartition(".")[-1])
-    return called(context, op, context.program.function(function, types, context.place()))
+    return note_callee(context, op, context.program.function(function, types, context.place()))
 
 
-def called(context: FunctionAttributor, op: Op, callee: Attribution) -> Type:
-    """The type of a call of this function, which is noted."""
+def note_callee(context: FunctionAttributor, op: Op, callee: Attribution) -> Type:
+    """Record the function that an op calls; the type of its result."""
     context.finding(op).callee = callee
     return callee.result
 
@@ -89,7 +89,7 @@ def call_bound(
 
 
 def argument_types(context: FunctionAttributor, op: Op, bound: Mapping[str, Any]) -> tuple[Type, ...]:
-    """The types of the arguments of a call of a function by parameter, which are noted; a constant is its type."""
+    """Record the arguments of a call of a function by parameter; their types. A constant is its own type."""
     arguments: dict[str, Any] = {}
     for name, value in bound.items():
         if isinstance(value, Value):
