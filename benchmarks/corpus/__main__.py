@@ -60,13 +60,17 @@ def main() -> None:
 
         print(compare.report(json.loads(Path(options.results).read_text("utf-8"))))
     elif options.command == "explain":
-        import build
+        import one_compiler
         import variants
 
-        build.set_up("ours", options.folder)
+        one_compiler.set_up("ours", options.folder)
         for name, variant in variants.read([options.variants]):
             if options.name in name:
-                print(name, build.explained(variants.source_of(variant), build.options_of(variant, "ours")), sep="\n")
+                print(
+                    name,
+                    one_compiler.explained(variants.source_of(variant), one_compiler.options_of(variant, "ours")),
+                    sep="\n",
+                )
     else:
         import clock
 

@@ -29,7 +29,7 @@ def results_of(side: str, named: dict[str, variants.Variant], folders: list[str]
         rest = dict(named)
         while rest:
             lines = "".join(json.dumps({"name": name, "variant": variant}) + "\n" for name, variant in rest.items())
-            command = [sys.executable, str(HERE / "build.py"), side, str(output), *folders]
+            command = [sys.executable, str(HERE / "one_compiler.py"), side, str(output), *folders]
             process = subprocess.run(
                 command, input=lines, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True,
                 check=False,
