@@ -1,4 +1,6 @@
-"""Compile variants with one of the two compilers, in a process of its own: `python one_compiler.py ours|theirs FOLDER OUTPUT`.
+"""Compile variants with one of the two compilers, in a process of its own.
+
+    python one_compiler.py ours|theirs FOLDER OUTPUT
 
 The names of variants come from stdin, a JSON object a line. A line of the output is written before and after each, so
 that the parent knows which variant a process died of. Seconds are those of the process on a CPU, to the end of PTX:

@@ -45,6 +45,7 @@ from ziggurat.codemodel.dialects import arith, scf, tt
 from ziggurat.codemodel.gpu import dialect as gpu
 from ziggurat.codemodel.gpu.options import USUAL_STAGES
 from ziggurat.codemodel.gpu.targets import DRIVER_BYTES, REGISTERS_OF_SM, TARGETS
+from ziggurat.codemodel.graphs import reached
 from ziggurat.codemodel.op import Op, OpResult, Value
 from ziggurat.codemodel.transform import Outcome, Rewriter, transform
 from ziggurat.codemodel.types import TensorType, i1, with_element
@@ -54,6 +55,7 @@ from ziggurat.transforms.analysis.obstacle import Obstacle, warn
 from ziggurat.transforms.analysis.queries import constant, descriptor_of, shared_of, unpacked
 from ziggurat.transforms.schedule.loop_plan import TURNED_SLOTS, Copy, LoopPlan, planned
 from ziggurat.transforms.schedule.schedule import carrying_loop
+from ziggurat.transforms.simplify.effects import is_pure
 
 _LOWERING_BYTES = 8192  # Shared memory that is left for what `lower` allocates.
 # Those that loads may begin before.
@@ -218,6 +220,8 @@ class StagedLoop:
         released |= dict.fromkeys(self.channel_of_transpose.values(), plan.late)
         self._turn(inner)
         inner.add(gpu.Stage(own, order=0))
+        first = _begun_for_later(loop)
+        inner.rewrite_ops(first)
         for copies in self.channels:
             if not copies[0].by_tma and copies[0].reader.result not in removed:
                 self._wait(inner, copies)
@@ -234,7 +238,7 @@ class StagedLoop:
                 inner.add(gpu.Stage(to[0], order=to[1]))
 
         for op in sorted(loop.body.entry.ops[:-1], key=lambda op: places[op][0]):
-            if op.result in removed or allocation(op.result) in buffers:
+            if op.result in removed or allocation(op.result) in buffers or op in first:
                 continue
             begin(places[op])
             for copies in self.channels:
@@ -273,6 +277,18 @@ class StagedLoop:
                     places[op] = own, 4
             places[plan.deferred], places[plan.late] = (own + 1, 3), (own + 1, 5)
         return places
+
+
+def _begun_for_later(loop: scf.For) -> list[Op]:
+    """The loads to registers whose values only a later iteration uses, and what computes their addresses.
+
+    They begin before the iteration waits for its copies: as the loop hands on their values, it waits for them itself.
+    """
+    block = loop.body.entry
+    loads = [op for op in block.ops if isinstance(op, tt.Load) and {*op.result.uses} == {block.terminator}]
+    needed = reached([op.result for op in loads], lambda value: value.op.operands if value.op is not None else ())
+    ops = [op for op in block.ops if op.result in needed]
+    return ops if all(is_pure(op) or op in loads for op in ops) else []
 
 
 def _starts_from_registers(plan: LoopPlan) -> bool:
