@@ -1,4 +1,4 @@
-"""Loops that the ladder has not: ziggurat against Triton in one process, launches in turn, results checked.
+"""Loops that the ladder lacks: ziggurat against Triton in one process, launches in turn, results checked.
 
     benchmarks/on_device.sh python3 benchmarks/gpu_loops.py [name …]        (torch 2.11, Triton 3.6, one GPU)
 

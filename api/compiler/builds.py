@@ -18,13 +18,13 @@ if TYPE_CHECKING:
 
 
 class KernelBuild:
-    """A kernel of a model for some options, compiled as far as it is asked for. `name` is the kernel's."""
+    """A kernel of a model for some options, compiled as far as it is asked for. `title` is its name in messages."""
 
     is_own = True  # Whether all of its stages are those of this compiler, so that a worker can compile it.
     python: Op | None = None
 
-    def __init__(self, model: Op, options: CompileOptions, name: str) -> None:
-        self.model, self.options, self.title = model, options, name
+    def __init__(self, model: Op, options: CompileOptions, title: str) -> None:
+        self.model, self.options, self.title = model, options, title
 
     @property
     def cache(self) -> Cache:

@@ -75,16 +75,17 @@ def compile(
     `options` are those of docs/guides/compiling.md: `target`, `num_warps`, `num_stages`, `exact_math` and so on. A
     GPU model has a target, warps and stages of its own, a CPU model the target "cpu". `phase` names the phase of the
     lowering for GPUs that comes first, for a model of `compiled.passes`. `python` is the Python model, kept as a stage.
-    `examine` gets the GPU model before code is made of it, and may raise an error that says why the
-    model is rejected.
+    `examine` gets the GPU model before code is made of it, and may raise an error that says why the model is rejected.
 
-    Raises `LaunchError` for unknown options and their values, `ResourceError` where the kernel needs more than the
-    target has, `KernelTypeError` for other models, and `VerifyError` for a model that breaks invariants.
+    Raises `LaunchError` for unknown options, phases and their values, `ResourceError` where the kernel needs more than
+    the target has, `KernelTypeError` for other models, and `VerifyError` for a model that breaks invariants.
     """
     model = _compilable(model)
     settings = _options_for(model, options, phase)
     verify(model)
     if settings.target == CPU:
+        if phase is not None:
+            raise LaunchError(f"the target 'cpu' has no phases; got phase={phase!r}", hint="leave out phase")
         return compile_for_cpu(model, settings, python)
     return compile_model(model, settings, python, examine, phase=phase)
 

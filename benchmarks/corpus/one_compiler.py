@@ -30,23 +30,23 @@ def compiled_by_triton(source: Any, options: dict[str, Any]) -> tuple[str, int]:
     return kernel.asm["ptx"], kernel.metadata.shared
 
 
-def compiled_by_us(source: Any, options: dict[str, Any]) -> tuple[str, int]:
-    """The code that a launch gets: with tensor maps, unlike that of `triton.compile`."""
+def kernel_of(source: Any, options: dict[str, Any]) -> Any:
+    """Our kernel as a launch compiles it: with tensor maps, unlike that of `triton.compile`."""
     from ziggurat.triton.compiler.compiled_kernel import CompiledKernel
     from ziggurat.triton.runtime import triton_options
 
     settings = triton_options.compile_options({"target": "sm_90a", **options})
-    kernel = CompiledKernel(source.fn, source.compiled_signature(), settings, options)
+    return CompiledKernel(source.fn, source.compiled_signature(), settings, options)
+
+
+def compiled_by_us(source: Any, options: dict[str, Any]) -> tuple[str, int]:
+    kernel = kernel_of(source, options)
     kernel.demand()
     return kernel.asm["ptx"], kernel.binary.shared
 
 
 def explained(source: Any, options: dict[str, Any]) -> str:
-    from ziggurat.triton.compiler.compiled_kernel import CompiledKernel
-    from ziggurat.triton.runtime import triton_options
-
-    settings = triton_options.compile_options({"target": "sm_90a", **options})
-    return CompiledKernel(source.fn, source.compiled_signature(), settings, options).stages.explain()
+    return kernel_of(source, options).stages.explain()
 
 
 def options_of(variant: variants.Variant, side: str) -> dict[str, Any]:

@@ -260,6 +260,11 @@ def test_a_model_that_lacks_a_phase_is_refused(whole, last, phase, message):
         compile(model, phase=phase, **({} if model.NAME == "gpu.module" else {"target": "sm_90a"}))
 
 
+def test_code_for_a_cpu_has_no_phases(whole):
+    with pytest.raises(zg.LaunchError, match=r"the target 'cpu' has no phases; got phase='tiles'"):
+        compile(whole.passes[0].model, phase="tiles", target="cpu")
+
+
 def subtracted(builder, op, operands):
     if isinstance(op, zg.dialects.arith.AddF):
         return builder.add(zg.dialects.arith.SubF(*operands))
