@@ -286,7 +286,8 @@ def _begun_for_later(loop: scf.For) -> list[Op]:
     """
     block = loop.body.entry
     loads = [op for op in block.ops if isinstance(op, tt.Load) and {*op.result.uses} == {block.terminator}]
-    needed = reached([op.result for op in loads], lambda value: value.op.operands if value.op is not None else ())
+    results: list[Value] = [op.result for op in loads]
+    needed = reached(results, lambda value: () if value.op is None else value.op.operands)
     ops = [op for op in block.ops if op.result in needed]
     return ops if all(is_pure(op) or op in loads for op in ops) else []
 
