@@ -53,7 +53,7 @@ from ziggurat.transforms.analysis.memory_flow import allocation
 from ziggurat.transforms.analysis.memory_order import ATOMICS
 from ziggurat.transforms.analysis.obstacle import Obstacle, warn
 from ziggurat.transforms.analysis.queries import constant, descriptor_of, shared_of, unpacked
-from ziggurat.transforms.schedule.loop_plan import TURNED_SLOTS, Copy, LoopPlan, planned
+from ziggurat.transforms.schedule.loop_plan import TURNED_SLOTS, Copy, LoopPlan, kept_in_place, planned
 from ziggurat.transforms.schedule.schedule import carrying_loop
 from ziggurat.transforms.simplify.effects import is_pure
 
@@ -283,9 +283,12 @@ def _begun_for_later(loop: scf.For) -> list[Op]:
     """The loads to registers whose values only a later iteration uses, and what computes their addresses.
 
     They begin before the iteration waits for its copies: as the loop hands on their values, it waits for them itself.
+    A load stays where it is if an op of the loop may write what it reads.
     """
     block = loop.body.entry
     loads = [op for op in block.ops if isinstance(op, tt.Load) and {*op.result.uses} == {block.terminator}]
+    kept_loads = kept_in_place(loop, loads)
+    loads = [op for op in loads if op not in kept_loads]
     results: list[Value] = [op.result for op in loads]
     needed = reached(results, lambda value: () if value.op is None else value.op.operands)
     ops = [op for op in block.ops if op.result in needed]

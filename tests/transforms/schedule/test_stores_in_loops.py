@@ -108,6 +108,32 @@ def test_which_stores_keep_loads_in_place(kind: str, count: int, target: str) ->
     assert len(saved) == 2 - count + (kind in ("volatile load", "a loaded pointer")), issued
 
 
+@zg.kernel
+def counted(a, b, row, out, steps):
+    """Σ a[t] · b[t] + row, where each iteration adds 1 to the row and reads it for the next iteration."""
+    i = zg.arange(0, 32)
+    at = zg.add(zg.mul(zg.expand(i, 1), 32), zg.expand(i, 0))
+    total, offset = zg.zeros((32, 32), zg.f32), zg.load(zg.add(row, i))
+    for t in zg.range(0, steps):
+        place = zg.add(at, zg.mul(t, 1024))
+        total = zg.add(zg.dot(zg.load(zg.add(a, place)), zg.load(zg.add(b, place)), total), zg.expand(offset, 0))
+        zg.store(zg.add(row, i), zg.add(offset, 1.0))
+        offset = zg.load(zg.add(row, i))
+    zg.store(zg.add(out, at), total)
+
+
+@pytest.mark.parametrize("target", ["sm_80", "sm_90a"])
+def test_a_load_for_the_next_iteration_stays_after_a_store_to_its_memory(target: str) -> None:
+    model, _ = placed(counted, F16, F16, F32, F32, zg.i32, target=target)
+    assert copies(model) == 2
+    random, steps = np.random.default_rng(0), 4
+    a, b = (random.integers(-2, 3, (steps, 32, 32)).astype(np.float16) for _ in range(2))
+    row, out = np.zeros(32, np.float32), np.zeros((32, 32), np.float32)
+    zg.run(model, 1, a, b, row, out, steps)
+    np.testing.assert_array_equal(out, (a.astype(np.float32) @ b).sum(0) + sum(range(steps)))
+    np.testing.assert_array_equal(row, steps)
+
+
 @pytest.mark.parametrize("kind", ["another argument", "in a branch", "relaxed atomic", "barrier"])
 @pytest.mark.parametrize("steps", [0, 1, 2, 5])
 def test_results_with_stores(kind: str, steps: int) -> None:
