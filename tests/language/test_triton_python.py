@@ -601,3 +601,14 @@ def test_a_scalar_has_new_axes_where_none_stands():
 @triton.jit
 def too_deep(out):
     tl.store(out, tl.arange(0, 1)[:, :, None])
+
+
+@pytest.mark.parametrize("n", [20, 50, 200])
+def test_a_tuple_among_conditions_is_true_if_it_has_elements(n):
+    @triton.jit
+    def kernel(out, n):
+        both = (n, n)
+        if n > 32 and both and n < 100:
+            tl.store(out, 1)
+
+    assert run(kernel, n)[0] == (32 < n < 100)

@@ -427,15 +427,19 @@ def comprehension(context: FunctionMirror, op: py.Comprehension) -> Built:
 
 
 def _chain(context: FunctionMirror, bodies: list[Body], is_and: bool) -> Value:
-    operand = expression(context, bodies[0])
-    constant_truth = known_truth(operand.type, context.emit.language)
-    first = context.emit.truth(operand) if constant_truth is None else context.emit.constant(constant_truth, i1)
+    """`and` or `or` of scalars as an i1: the others are computed only where they decide, unless they are simple."""
+
+    def truth(body: Body) -> Value:
+        operand = expression(context, body)
+        constant_truth = known_truth(operand.type, context.emit.language)
+        return context.emit.truth(operand) if constant_truth is None else context.emit.constant(constant_truth, i1)
+
+    first = truth(bodies[0])
     if len(bodies) == 1:
         return first
     if all(_is_simple(body) for body in bodies[1:]):
         for body in bodies[1:]:
-            other = context.emit.truth(expression(context, body))
-            first = context.emit.add((arith.AndI if is_and else arith.OrI)(first, other))
+            first = context.emit.add((arith.AndI if is_and else arith.OrI)(first, truth(body)))
         return first
 
     def more() -> list[Value]:

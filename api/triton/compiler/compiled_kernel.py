@@ -242,7 +242,7 @@ class CompiledKernel(KernelBuild):
 
     def demand(self) -> None:
         """Compile now. Raises the errors of the kernel."""
-        assert self.binary is not None
+        _ = self.binary
 
     def _init_handles(self) -> None:
         """Load the kernel on the current GPU, if there is one. Programs call this before they read `n_regs`."""
