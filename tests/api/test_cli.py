@@ -137,7 +137,7 @@ def test_what_is_wrong_is_said_without_a_traceback(file, capsys):
         (["--stage", "ptx", "--after", "assign"], "--stage must be left out with --after and --diff"),
         (
             ["--after", "nothing"],
-            "there is no pass 'nothing'\n  hint: the passes are early_exits, prepare, contract, spread, raise_pointers",
+            "there is no pass 'nothing'\n  hint: the passes are early_exits, prepare, divide_choices, contract, spread",
         ),
     ],
 )

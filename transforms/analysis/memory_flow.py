@@ -18,7 +18,6 @@ from ziggurat.codemodel.gpu import dialect as gpu
 from ziggurat.codemodel.gpu.fragments import panels_of
 from ziggurat.codemodel.graphs import reached
 from ziggurat.codemodel.op import Block, Body, Op, Value
-from ziggurat.codemodel.scalars import MEANINGS, array_of
 from ziggurat.codemodel.structured import Structured
 from ziggurat.codemodel.traits import Loop
 from ziggurat.codemodel.types import SharedType, i32, scalar_element
@@ -265,6 +264,8 @@ class SlotNumbers:
             return None
         key = op, tuple(number for number in operands if number is not None)
         if key not in self._results:
+            from ziggurat.codemodel.scalars import MEANINGS, array_of  # It imports NumPy.
+
             arrays = [array_of(n, scalar_element(v.type)) for n, v in zip(key[1], op.operands, strict=True)]
             self._results[key] = int(MEANINGS[op](op, *arrays)[0])
         return self._results[key]

@@ -27,7 +27,6 @@ from ziggurat.codemodel.builder import Builder
 from ziggurat.codemodel.dialects import arith, core, tt
 from ziggurat.codemodel.dialects.arith import FloatPredicate, IntPredicate
 from ziggurat.codemodel.op import Op, OpResult, Value
-from ziggurat.codemodel.scalars import on_arrays
 from ziggurat.codemodel.transform import Outcome, Rewriter, transform
 from ziggurat.codemodel.types import (
     ScalarType,
@@ -186,6 +185,8 @@ def _choice(op: tt.Reduce) -> _Choice | None:
 def _on_numbers(value: Value, numbers: dict[Value, Any]) -> Any:
     """The value of a condition, which compares only an element with an element and an index with an index; None for
     other conditions."""
+    from ziggurat.codemodel.scalars import on_arrays  # It imports NumPy.
+
     if not isinstance(value, OpResult):
         return None
     op = value.op

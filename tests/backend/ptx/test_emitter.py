@@ -31,7 +31,6 @@ LOWERED = {
     "tt.descriptor_padding": "descriptors has the padding at hand",
     "tt.descriptor_size": "descriptors has the number at hand",
     "tt.descriptor_stride": "descriptors has the number at hand",
-    "tt.gather": "lower: gpu.local_gather",
     "tt.histogram": "lower: gpu.local_atomic_add",
     "gpu.cluster_gather": "clusters",
     **dict.fromkeys(
