@@ -297,9 +297,9 @@ def s2(stores, k=8192):
         return [parts[-1], parts.sum(2).reshape(-1)] if stores else [parts[-1]]
 
     def outs():
-        return [E(64, 64, dtype=torch.float32), E(k, dtype=torch.float32)]
+        return [E(64, 64, dtype=torch.float32), *([E(k, dtype=torch.float32)] if stores else [])]
 
-    return "s2", (1,), lambda o: (a, b, o[1], o[0], k), {"S": stores}, 4, outs, ref
+    return "s2", (1,), lambda o: (a, b, o[-1], o[0], k), {"S": stores}, 4, outs, ref
 
 
 def state(c=64, dk=64, dv=64, bh=128, nt=64):

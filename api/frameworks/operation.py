@@ -273,7 +273,7 @@ class Operation:
             if name not in arguments:
                 arguments[name] = self._output(name, arguments)
         if self.computed:
-            # What the kernel accesses may depend on these values. A launch computes them for its configuration.
+            # The accesses of the kernel may depend on these values. A launch computes them for its configuration.
             settings = dict(self.configurations[0])
             for layer in self._layers:
                 settings |= layer.computed((), arguments, settings)

@@ -34,26 +34,26 @@ class ValueJoin(Join):
 
     def __init__(self, emitter: PtxEmitter, hint: str, types: Sequence[Type]) -> None:
         self.emitter = emitter
-        self.types = [(type_, emitter.layout(type_).unique_registers) for type_ in types]
+        # Each type with the registers of its elements, and whether these are passed in words.
+        layouts = [(type_, emitter.layout(type_).unique_registers) for type_ in types]
+        self.types = [(type_, registers, _has_words(type_, registers)) for type_, registers in layouts]
         kinds: list[str] = []
-        for type_, registers in self.types:
-            in_words = _has_words(type_, registers)
+        for type_, registers, in_words in self.types:
             kinds += ["i32"] * (len(registers) // 4) if in_words else [llvm_type(type_)] * len(registers)
         super().__init__(emitter, hint, kinds)
 
     def of(self, values: Sequence[Emitted]) -> str:
         """The target, in a branch from the current block, with these values."""
         names: list[str] = []
-        for (type_, registers), value in zip(self.types, values, strict=True):
+        for (_, registers, in_words), value in zip(self.types, values, strict=True):
             elements = [value if isinstance(value, str) else value[register] for register in registers]
-            names += pack(self.emitter, elements, 1, 4) if _has_words(type_, registers) else elements
+            names += pack(self.emitter, elements, 1, 4) if in_words else elements
         return self.branch(names)
 
     def begin_with(self, parameters: Sequence[Value] = ()) -> list[Emitted]:
         """Begin the block; the values in it, those of these parameters first."""
         names, values = iter(self.begin()), list[Emitted]()
-        for type_, registers in self.types:
-            in_words = _has_words(type_, registers)
+        for type_, registers, in_words in self.types:
             elements = [*islice(names, len(registers) // 4 if in_words else len(registers))]
             elements = unpack(self.emitter, elements, 1, 4) if in_words else elements
             values.append(self.emitter.value(type_, dict(zip(registers, elements, strict=True))))

@@ -170,7 +170,7 @@ def _require_clusters(machine: Machine, op: Op) -> None:
 
 
 def _of_cluster(machine: Machine, op: Op, value: Value, content: Array) -> Array:
-    """What the CTAs of the cluster of each CTA have, along a new last axis."""
+    """The values of the CTAs in the cluster of each CTA, along a new last axis."""
     _require_clusters(machine, op)
     shape = shape_of(value.type)
     whole = np.broadcast_to(full(value, content), (len(machine.frame), *shape)).reshape(-1, machine.ctas, *shape)

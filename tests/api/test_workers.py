@@ -191,7 +191,7 @@ workers.serve()
 
 
 def test_the_end_of_what_a_process_wrote_is_shown(monkeypatch):
-    """What the compiler prints is no answer."""
+    """Lines that the compiler prints are no answer."""
     workers.close_idle()
     monkeypatch.setattr(workers, "_COMMAND", ("-c", TALKS))
     (result,) = compile_all([job()])

@@ -339,7 +339,7 @@ def tf32(x: Array) -> Array:
 
 
 def bf16_twice(x: Array) -> Array:
-    """What is left of f32 numbers beyond their bf16 part, as bf16."""
+    """The rest of f32 numbers beyond their bf16 part, as bf16."""
     return f64((x - f32(to(x, "bf16"))).astype(DTYPES["bf16"]))
 
 

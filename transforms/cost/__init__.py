@@ -1,1 +1,1 @@
-"""What a GPU model costs: registers, cycles and bytes."""
+"""The cost of a GPU model: registers, cycles and bytes."""

@@ -123,7 +123,7 @@ def test_a_load_of_another_warp_comes_before_a_store_by_a_barrier_only() -> None
 
 @pytest.mark.parametrize(("meet", "races"), [((0, 1), False), ((2, 3), True)])
 def test_a_barrier_of_some_threads_orders_the_stores_of_these(meet: tuple[int, int], races: bool) -> None:
-    """Of thread 0 as of any other one."""
+    """Thread 0 is treated as any other one."""
     memory = SimulatedMemory([np.zeros(4, np.int32)], ["x"])
     word = np.zeros((1, 4), np.uint8)
     memory.store(at(memory, 0, 0), word, threads(0))

@@ -76,7 +76,7 @@ def worded(work: Work) -> str:
 
 @pytest.mark.parametrize("name", ["functions", *(file.stem for file in sorted((HERE / "golden" / "placed").glob("*")))])
 def test_the_cost_of_each_op(name: str, golden: Any) -> None:
-    """What an op costs alone, and how many have this cost."""
+    """The cost of each op alone, and how many have this cost."""
     if name == "functions":
         kernel = each_function.compile(F32, F32, zg.divisible(zg.ptr(zg.i32), 16), F32, num_warps=1)
         module = kernel.stages["gpu"]

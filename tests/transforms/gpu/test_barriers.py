@@ -161,7 +161,7 @@ def test_fences_before_the_matrix_units() -> None:
     placed_exactly(kernel(lines, 4), 1, 1)
     # In a loop, the next iteration's stores come after all threads have waited for the wgmma.
     placed_exactly(kernel(loop(lines), 4), 2, 1)
-    # Of two fences, the one is left that comes after all writes.
+    # The later of two fences is left: it comes after all writes.
     first, second = "gpu.local_store %a %v;", "gpu.local_store %b %v;"
     twice = lines.replace(first, f"{first} gpu.fence_async;").replace(second, f"{second} gpu.fence_async;")
     placed = insert_barriers(kernel(loop(twice), 4))
