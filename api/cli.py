@@ -375,8 +375,8 @@ def _pass(options: argparse.Namespace) -> str:
 
 def _cache(options: argparse.Namespace) -> str:
     """The list of kept kernels, or the number of removed ones."""
-    from ziggurat.backend.cpu.runtime.objects import Objects
     from ziggurat.backend.cuda.cache import Cache
+    from ziggurat.backend.jit.objects import Objects
 
     kernels = Cache()
     directory = kernels.directory
@@ -389,7 +389,7 @@ def _cache(options: argparse.Namespace) -> str:
 
 def _choices(options: argparse.Namespace) -> str:
     """The list of kept choices of tuning, or the number of those removed, exported or imported."""
-    from ziggurat.backend.cuda.cache import Records
+    from ziggurat.backend.cache.records import Records
 
     records = Records()
     if options.file is not None and options.what in ("list", "clear"):

@@ -38,7 +38,7 @@ import ziggurat as zg
 from ziggurat.backend.cpu.code import CpuOptions
 from ziggurat.backend.cpu.compile import compile_cpu, to_object
 from ziggurat.backend.cpu.runtime.kernels import NativeKernel
-from ziggurat.backend.cpu.runtime.loading import LinkedObject, host
+from ziggurat.backend.jit.loading import LinkedObject, host
 from ziggurat.compiler.cpu_code import code_of
 from ziggurat.launches.cpu import HostLaunches
 

@@ -67,7 +67,7 @@ def child_ours(kernel: str) -> dict[str, float]:
 
     imported = time.perf_counter()
     launch(kernel, kernels_ours, arrays)
-    from ziggurat.backend.cuda.driver import synchronize
+    from ziggurat.backend.devices.driver import synchronize
 
     synchronize()
     end = time.perf_counter()
@@ -139,8 +139,8 @@ def child_parts(kernel: str) -> dict[str, float]:
 
     assembly.to_ptx = timed
     compiled = compile_model(placed_model, CompileOptions("sm_90a", warps))
-    from ziggurat.backend.cuda.driver import synchronize
     from ziggurat.backend.cuda.launch import Launcher
+    from ziggurat.backend.devices.driver import synchronize
 
     part("import the runtime")
     binary = compiled.binary

@@ -19,10 +19,10 @@ import numpy as np
 
 from ziggurat.backend.cuda.binary import Binary, PtxParameter
 from ziggurat.backend.cuda.device_memory import empty
-from ziggurat.backend.cuda.driver import cuda, synchronize
 from ziggurat.backend.cuda.launch import Dispatcher, Launched
 from ziggurat.backend.cuda.packing import Packing, new_slot
 from ziggurat.backend.cuda.specialize import KernelParameter, Specialization
+from ziggurat.backend.devices.driver import cuda, synchronize
 from ziggurat.backend.launch.grids import MAX_LAUNCHERS
 from ziggurat.codemodel.recent import Recent
 

@@ -50,7 +50,7 @@ def main() -> int:
 
 def surroundings() -> dict[str, Any]:
     """The date, the machine, the card, the driver and the versions."""
-    from ziggurat.backend.cuda.driver import current_device, device_count, driver_version
+    from ziggurat.backend.devices.driver import current_device, device_count, driver_version
 
     device = current_device()
     return {

@@ -4,6 +4,8 @@ import ast
 import subprocess
 import sys
 from collections.abc import Iterator
+from graphlib import CycleError, TopologicalSorter
+from itertools import accumulate
 from pathlib import Path
 
 import pytest
@@ -105,6 +107,51 @@ def test_the_core_knows_no_other_language(folder: str):
         if any(f"{name}.".startswith(f"{prefix}.") for prefix in NEVER[folder])
     ]
     assert not found, "\n".join(found)
+
+
+def packages_of(folder: Path) -> dict[str, set[str]]:
+    """For each package at or below a folder, the others that its sources import, also inside functions.
+
+    A package is a folder with sources. An import of something in a package below counts for that one alone.
+    """
+    packages = {
+        f"ziggurat.{path.parent.relative_to(ROOT).as_posix().replace('/', '.')}" for path in folder.rglob("*.py")
+    }
+    arrows: dict[str, set[str]] = {package: set() for package in packages}
+    for file in sorted(folder.rglob("*.py")):
+        own = f"ziggurat.{file.parent.relative_to(ROOT).as_posix().replace('/', '.')}"
+        for _, name in imported(ast.parse(file.read_text(encoding="utf-8"), filename=str(file))):
+            parents = accumulate(name.split("."), "{}.{}".format)
+            package = next((parent for parent in reversed([*parents]) if parent in arrows), own)
+            arrows[own] |= {package} - {own}
+    return arrows
+
+
+@pytest.mark.parametrize("folder", ["frontends", "backend", "api"])
+def test_packages_import_each_other_in_no_circle(folder: str):
+    arrows = packages_of(ROOT / folder)
+    assert len(arrows) > 1
+    try:
+        TopologicalSorter(arrows).prepare()
+    except CycleError as error:
+        pytest.fail("packages import each other: " + " → ".join(reversed(error.args[1])))
+
+
+def test_the_circle_checker_sees_imports_in_functions(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(sys.modules[__name__], "ROOT", tmp_path)
+    sources = {
+        "backend/a/one.py": "import ziggurat.backend.a.b.two",
+        "backend/a/b/two.py": "from ziggurat.backend.c import three",
+        "backend/c/three.py": "def f():\n    from ziggurat.backend.a.one import g",
+    }
+    for name, source in sources.items():
+        file = tmp_path / name
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(source)
+    a, b, c = (f"ziggurat.backend.{name}" for name in ("a", "a.b", "c"))
+    assert packages_of(tmp_path / "backend") == {a: {b}, b: {c}, c: {a}}
+    with pytest.raises(pytest.fail.Exception, match="packages import each other: ziggurat"):
+        test_packages_import_each_other_in_no_circle("backend")
 
 
 EXPLICIT_KERNEL = """\

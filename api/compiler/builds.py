@@ -36,7 +36,7 @@ class KernelBuild:
     @functools.cached_property
     def hash(self) -> str:
         """64 hexadecimal digits for the model, the options and the compiler: the key on disk."""
-        from ziggurat.backend.cuda.cache_keys import key
+        from ziggurat.backend.cache.keys import key
 
         return key(self.model, self.options)
 

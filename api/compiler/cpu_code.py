@@ -18,12 +18,12 @@ if TYPE_CHECKING:
 
 def code_of(model: Op, name: str, *, check: bool, tolerant: bool, fast_math: bool) -> CpuCode:
     """The native code of a Triton model, from the cache on disk or made now. Raises the errors of `compile_cpu`."""
+    from ziggurat.backend.cache.keys import compiler_version
     from ziggurat.backend.cpu.code import CpuOptions
-    from ziggurat.backend.cpu.runtime.jitdump import folder
     from ziggurat.backend.cpu.runtime.kernels import restored, stored
-    from ziggurat.backend.cpu.runtime.loading import host, linking
-    from ziggurat.backend.cpu.runtime.objects import Objects
-    from ziggurat.backend.cuda.cache_keys import compiler_version
+    from ziggurat.backend.jit.jitdump import folder
+    from ziggurat.backend.jit.loading import host, linking
+    from ziggurat.backend.jit.objects import Objects
 
     options = CpuOptions(*host(), check, tolerant, fast_math, line_info=bool(folder()))
     facts = f"{compiler_version()}\n{options}\n{to_text(model, locations=True)}"

@@ -156,7 +156,7 @@ def _clear(buffer: np.ndarray[Any, Any] | DeviceArray, stream: int | None) -> No
     if isinstance(buffer, np.ndarray):
         buffer[...] = 0
         return
-    from ziggurat.backend.cuda.driver import check, cuda
+    from ziggurat.backend.devices.driver import check, cuda
 
     if buffer.nbytes:
         check(cuda().cuMemsetD8Async(buffer.pointer, 0, buffer.nbytes, stream), "clearing an array")

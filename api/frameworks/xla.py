@@ -134,7 +134,7 @@ def _in_memory(buffer: _Buffer, element: ScalarType) -> np.ndarray[Any, Any]:
 
 def _on_gpu(buffer: _Buffer, element: ScalarType) -> DeviceArray:
     from ziggurat.backend.cuda.device_memory import DeviceArray
-    from ziggurat.backend.cuda.driver import device_count, pointer_device
+    from ziggurat.backend.devices.driver import device_count, pointer_device
 
     address = buffer.data or 0
     device = pointer_device(address) if device_count() > 1 and address else 0

@@ -102,7 +102,7 @@ class Models:
 
     def identity(self, kernel: Function) -> str:
         """A text that is equal for equal kernels, under which the choices of tuning are kept."""
-        from ziggurat.backend.cuda.cache_keys import structure
+        from ziggurat.backend.cache.keys import structure
 
         return structure(self.module(kernel))
 

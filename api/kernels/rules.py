@@ -13,7 +13,7 @@ from ziggurat.kernels.arguments import KernelSignature, check_options
 from ziggurat.kernels.models import PythonModels
 
 if TYPE_CHECKING:
-    from ziggurat.backend.cuda.driver import Loaded
+    from ziggurat.backend.cuda.loaded import Loaded
     from ziggurat.backend.cuda.specialize import KernelParameter, Specialization
     from ziggurat.compiler.builds import KernelBuild
     from ziggurat.kernels.kernel import Kernel

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from ziggurat.backend.cuda.device_arrays import reader_of, view
 from ziggurat.backend.cuda.launch import devices_of, one_device
 from ziggurat.backend.launch.arrays import address, as_array, elements, is_array, number_type, on_gpu
 from ziggurat.backend.launch.descriptors import TensorDescriptor
+from ziggurat.backend.launch.device_arrays import reader_of, view
 from ziggurat.backend.launch.grids import computed_grid, padded, sizes_of
 from ziggurat.backend.ptx.sass import assembled, tool
 from ziggurat.boundary import no_faults, public

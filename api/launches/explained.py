@@ -7,8 +7,8 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from ziggurat.backend.cuda.device_memory import to_device
-from ziggurat.backend.cuda.driver import Device, current_device, is_here
 from ziggurat.backend.cuda.gpu_timing import do_bench
+from ziggurat.backend.devices.driver import Device, current_device, is_here
 from ziggurat.backend.launch.arrays import is_array
 from ziggurat.backend.launch.descriptors import TensorDescriptor
 from ziggurat.backend.launch.grids import gpu_sizes

@@ -28,7 +28,7 @@ from ziggurat.transforms.calls.lattice import type_of_tuple
 
 if TYPE_CHECKING:
     from ziggurat.backend.cuda.binary import Binary
-    from ziggurat.backend.cuda.driver import Loaded
+    from ziggurat.backend.cuda.loaded import Loaded
     from ziggurat.backend.cuda.specialize import KernelParameter, Specialization
     from ziggurat.codemodel.numbers import Number
     from ziggurat.compiler.builds import KernelBuild

@@ -6,8 +6,8 @@ from collections.abc import Generator, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-from ziggurat.backend.cpu.runtime.loading import host
 from ziggurat.backend.cpu.runtime.native import get_num_threads
+from ziggurat.backend.jit.loading import host
 from ziggurat.codemodel.errors import LaunchError, MemoryAccessError, ZigguratError
 from ziggurat.tuning.tuner import Tuner
 

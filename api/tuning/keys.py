@@ -6,10 +6,10 @@ from collections.abc import Callable, Mapping, Sequence
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
-from ziggurat.backend.cuda.device_arrays import device_of, place_of, reader_of, view
 from ziggurat.backend.cuda.launch import devices_of
 from ziggurat.backend.launch.arrays import as_array, elements, is_array, on_gpu
 from ziggurat.backend.launch.descriptors import TensorDescriptor
+from ziggurat.backend.launch.device_arrays import device_of, place_of, reader_of, view
 from ziggurat.codemodel.errors import LaunchError
 from ziggurat.codemodel.gpu.options import LAUNCH_ONLY, LAUNCH_OPTIONS
 from ziggurat.codemodel.types import ScalarType, is_hashable

@@ -27,7 +27,7 @@ from ziggurat.tuning.measuring import alone, restoring, zeroing
 from ziggurat.tuning.pruning import pruned
 
 if TYPE_CHECKING:
-    from ziggurat.backend.cuda.cache import Records, TuningRecord
+    from ziggurat.backend.cache.records import Records, TuningRecord
     from ziggurat.tuning.tuner import Compilation, Tuner
 
 Heuristic = Callable[[dict[str, Any]], Any]
@@ -422,7 +422,7 @@ class Tuned:
 
     @property
     def records(self) -> Records:
-        from ziggurat.backend.cuda.cache import Records
+        from ziggurat.backend.cache.records import Records
 
         return Records()
 

@@ -11,13 +11,14 @@ from typing import TYPE_CHECKING, Any, cast
 
 import attrs
 
+from ziggurat.backend.cache.keys import compiler_version
+from ziggurat.backend.cache.records import TuningRecord, chosen
 from ziggurat.backend.cuda import gpu_timing
 from ziggurat.backend.cuda.binary import Binary
-from ziggurat.backend.cuda.cache import TuningRecord, chosen
-from ziggurat.backend.cuda.cache_keys import compiler_version
-from ziggurat.backend.cuda.driver import DriverCode, current_device, on_device, stream_address
 from ziggurat.backend.cuda.launch import devices_of, stream_of
+from ziggurat.backend.cuda.loaded import DriverCode
 from ziggurat.backend.cuda.specialize import RunTime
+from ziggurat.backend.devices.driver import current_device, on_device, stream_address
 from ziggurat.backend.launch.grids import padded
 from ziggurat.codemodel.errors import KernelRuntimeError, LaunchError, ZigguratError
 from ziggurat.codemodel.gpu.options import LAUNCH_ONLY, LAUNCH_OPTIONS

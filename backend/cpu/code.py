@@ -2,10 +2,19 @@
 
 from __future__ import annotations
 
+import struct
+from typing import Final
+
 import attrs
 
-from ziggurat.backend.cpu.runtime.loading import host
 from ziggurat.backend.cpu.sites import Site
+from ziggurat.backend.jit.loading import host
+
+# The head of the description of a launch: the grid, 0, the host, the function that prints (or 0), and the notes of a
+# tolerant kernel (or 0). The bounds of arrays follow.
+HEAD: Final = struct.Struct("=iiiiQQQ")
+HOST: Final = 16  # The place of the host there.
+BOUNDS: Final = HEAD.size
 
 
 @attrs.frozen

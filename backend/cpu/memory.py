@@ -6,9 +6,9 @@ from collections.abc import Callable, Sequence
 
 import attrs
 
+from ziggurat.backend.cpu.code import BOUNDS
 from ziggurat.backend.cpu.elementwise_ops import combined
 from ziggurat.backend.cpu.emitter import CACHE_LINE, Coord, CpuEmitter, Index, indexed, memory_kind
-from ziggurat.backend.cpu.runtime.host import BOUNDS
 from ziggurat.backend.cpu.sites import READ_ONLY, STRAY
 from ziggurat.backend.llvm.elementwise import extended
 from ziggurat.backend.llvm.routines import Number, by_lane, suffix, together

@@ -12,9 +12,9 @@ from typing import Any
 
 import numpy as np
 
-from ziggurat.backend.cuda.device_arrays import layout, place_of, reader_of, view
-from ziggurat.backend.cuda.driver import STREAMS, check, cuda, current_device, on_device, own_stream
+from ziggurat.backend.devices.driver import STREAMS, check, cuda, current_device, on_device, own_stream
 from ziggurat.backend.launch.arrays import elements, on_gpu
+from ziggurat.backend.launch.device_arrays import layout, place_of, reader_of, view
 from ziggurat.codemodel.errors import LaunchError
 from ziggurat.codemodel.types import ScalarType, u8
 

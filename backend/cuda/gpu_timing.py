@@ -10,9 +10,9 @@ from typing import Any, Final
 
 import numpy as np
 
-from ziggurat.backend.cuda import driver
-from ziggurat.backend.cuda.device_arrays import stream_in_use
 from ziggurat.backend.cuda.device_memory import empty
+from ziggurat.backend.devices import driver
+from ziggurat.backend.launch.device_arrays import stream_in_use
 from ziggurat.backend.launch.timing import MODES, host_times
 from ziggurat.codemodel.errors import LaunchError
 from ziggurat.codemodel.types import u8

@@ -9,15 +9,16 @@ from typing import Any, Protocol, cast
 
 import attrs
 
-from ziggurat.backend.cuda import driver
 from ziggurat.backend.cuda.binary import POINTER, TENSOR_MAP, Binary
-from ziggurat.backend.cuda.device_arrays import ON_GPU, device_in_use, device_of, reader_of, stream_in_use, view
-from ziggurat.backend.cuda.failures import failure
+from ziggurat.backend.cuda.loaded import DriverCode, Loaded
 from ziggurat.backend.cuda.packing import fitted
 from ziggurat.backend.cuda.routes import Route
 from ziggurat.backend.cuda.specialize import MISSING, KernelParameter, Kind, RunTime, Specialization, described, kind_of
+from ziggurat.backend.devices import driver
+from ziggurat.backend.devices.failures import failure
 from ziggurat.backend.launch.arrays import HostArrayError, number_type
 from ziggurat.backend.launch.descriptors import TensorDescriptor, check_disjoint
+from ziggurat.backend.launch.device_arrays import ON_GPU, device_in_use, device_of, reader_of, stream_in_use, view
 from ziggurat.backend.launch.grids import MAX_LAUNCHERS, computed_grid, gpu_sizes, is_exact
 from ziggurat.codemodel.errors import LaunchError, ZigguratError, shown
 from ziggurat.codemodel.location import Location
@@ -49,7 +50,7 @@ class Launched(Protocol):
     def check_options(self, options: dict[str, Any], /) -> None:
         """Raise the error of an unknown option of a launch: of a keyword that is no parameter."""
 
-    def launched(self, spec: Specialization, loaded: driver.Loaded, /) -> Any:
+    def launched(self, spec: Specialization, loaded: Loaded, /) -> Any:
         """The result of launches."""
 
     def explained(self, error: ZigguratError, /) -> ZigguratError:
@@ -65,7 +66,7 @@ class Launched(Protocol):
         return None
 
 
-def start(loaded: driver.Loaded, sizes: tuple[int, int, int], slot: Sequence[Any], stream: Any, check: bool) -> None:
+def start(loaded: Loaded, sizes: tuple[int, int, int], slot: Sequence[Any], stream: Any, check: bool) -> None:
     """Launch, and raise the error for a status of the driver. `check` waits for the end, so that a fault is known to be
     this kernel's. `slot` has the buffer of the arguments, and the address of the pointers into it."""
     if 0 in sizes:
@@ -311,7 +312,7 @@ class Dispatcher:
         arguments = tuple(map(described, values, kinds, self.parameters))
         return Specialization(arguments, driver.current_device().target, tuple(options.items()))
 
-    def _load(self, spec: Specialization, context: int) -> driver.Loaded:
+    def _load(self, spec: Specialization, context: int) -> Loaded:
         """The kernel for a specialization in the current context."""
         compiled = self.kernel.compiled
         code = compiled.used(spec)
@@ -319,7 +320,7 @@ class Dispatcher:
             with self._compiling:  # Threads that need the same kernel wait for the one that compiles it.
                 code = compiled.used(spec)
                 if code is None:
-                    code = compiled[spec] = driver.DriverCode(self.kernel.built(spec))
+                    code = compiled[spec] = DriverCode(self.kernel.built(spec))
                 plain = attrs.evolve(spec, options=(*spec.options, ("raise_pointers", False)))
                 return code.loaded(context, lambda: self._load(plain, context))
         return code.contexts[context]
@@ -364,18 +365,18 @@ class Launcher(Dispatcher):
     def __init__(self, binary: Binary) -> None:
         super().__init__(CodeKernel(binary))
         self.binary = binary
-        self._code = driver.DriverCode(binary)
+        self._code = DriverCode(binary)
 
     def __call__(self, grid: Grid, *arguments: Any, stream: Any = None, check: bool = False) -> None:
         options: dict[str, Any] = {} if stream is None else {"stream": stream}
         self.at(grid)(*arguments, **options, **({"check": True} if check else {}))
 
-    def in_context(self) -> driver.Loaded:
+    def in_context(self) -> Loaded:
         """The kernel in the current context."""
         with self._compiling:
             return self._code.loaded(int(driver.current_context()))
 
-    def _load(self, spec: Specialization, context: int) -> driver.Loaded:
+    def _load(self, spec: Specialization, context: int) -> Loaded:
         return self.in_context()
 
     def _complete(self, values: tuple[Any, ...], more: tuple[Any, ...]) -> tuple[Any, ...]:

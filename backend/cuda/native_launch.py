@@ -24,9 +24,9 @@ from functools import cache
 from itertools import count
 from typing import Any, Final, cast
 
-from ziggurat.backend.cuda import driver
 from ziggurat.backend.cuda.specialize import KernelParameter, Kind
 from ziggurat.backend.cuda.tensormap import Described
+from ziggurat.backend.devices import driver
 from ziggurat.backend.launch import checks
 from ziggurat.backend.launch.checks import BOOLEAN, CONSTANT, DIVISIBLE, F32, F64, INTEGER, NOT_DIVISIBLE, NOT_ONE
 from ziggurat.codemodel.types import is_hashable
@@ -319,7 +319,7 @@ class Start:
     """`zg_start` in this process, and the address of the driver's function that it calls."""
 
     def __init__(self, address: int) -> None:
-        from ziggurat.backend.cpu.runtime.loading import Builtin, LinkedObject, linking, object_of
+        from ziggurat.backend.jit.loading import Builtin, LinkedObject, linking, object_of
 
         with linking:
             code = LinkedObject(object_of(TEXT), ["zg_start"])
@@ -330,7 +330,7 @@ class Start:
 @cache
 def start() -> Start | None:
     """None where machine code would not know Python's objects, and where cuda.bindings has other streams by default."""
-    from ziggurat.backend.cpu.runtime.loading import is_known_python
+    from ziggurat.backend.jit.loading import is_known_python
 
     if not is_known_python() or os.environ.get("CUDA_PYTHON_CUDA_PER_THREAD_DEFAULT_STREAM", "0") != "0":
         return None

@@ -24,9 +24,8 @@ from collections.abc import Callable, Iterable, Sequence
 from itertools import chain, count
 from typing import Any
 
-from ziggurat.backend.cuda import device_arrays
 from ziggurat.backend.cuda.binary import POINTER, TENSOR_MAP, Binary
-from ziggurat.backend.cuda.driver import OWN_STREAM, STREAMS, Loaded, device_count, pointer_device, stream_address
+from ziggurat.backend.cuda.loaded import Loaded
 from ziggurat.backend.cuda.native_launch import Plans
 from ziggurat.backend.cuda.packing import AS_BITS, Packing, fitted, new_slot
 from ziggurat.backend.cuda.specialize import (
@@ -38,6 +37,8 @@ from ziggurat.backend.cuda.specialize import (
     integer_class,
     takes_any_width,
 )
+from ziggurat.backend.devices.driver import OWN_STREAM, STREAMS, device_count, pointer_device, stream_address
+from ziggurat.backend.launch import device_arrays
 from ziggurat.backend.launch.descriptors import NO_TILE, field_of, share_memory
 from ziggurat.backend.launch.grids import Meta, again, three
 from ziggurat.codemodel.errors import InternalError

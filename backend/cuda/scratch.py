@@ -13,7 +13,7 @@ import threading
 from collections.abc import Callable
 from typing import Any
 
-from ziggurat.backend.cuda.driver import STREAMS, check, cuda
+from ziggurat.backend.devices.driver import STREAMS, check, cuda
 from ziggurat.backend.launch.allocation import ALLOCATOR, UNSET
 from ziggurat.codemodel.gpu.fragments import MAP_BYTES
 

@@ -14,9 +14,9 @@ from typing import Any, Final, cast
 import attrs
 
 from ziggurat.backend.cuda.binary import POINTER, TENSOR_MAP
-from ziggurat.backend.cuda.device_arrays import ArrayReader, reader_of, view
 from ziggurat.backend.launch.arrays import is_array, no_argument, number_type
 from ziggurat.backend.launch.descriptors import TensorDescriptor
+from ziggurat.backend.launch.device_arrays import ArrayReader, reader_of, view
 from ziggurat.codemodel.errors import LaunchError
 from ziggurat.codemodel.types import NUMPY, DescriptorType, PtrType, ScalarType, constant_key, i1
 

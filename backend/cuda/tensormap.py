@@ -1,8 +1,4 @@
-"""Tensor maps: descriptors made on the host as TMA (sm_90 and later) takes them.
-
-The driver encodes a descriptor into 128 bytes, for a box and a swizzle that the compiler has chosen.
-`TensorDescriptor` checks addresses, sizes and strides as `cuTensorMapEncodeTiled` does.
-"""
+"""Launches of kernels that get tensor maps of their arguments: descriptors as TMA (sm_90 and later) takes them."""
 
 from __future__ import annotations
 
@@ -12,13 +8,11 @@ from collections.abc import Callable, Mapping
 from functools import cache
 from typing import Any
 
-import attrs
-
-from ziggurat.backend.cuda.driver import Loaded, check, cuda
+from ziggurat.backend.cuda.loaded import Loaded
 from ziggurat.backend.cuda.scratch import allocated
-from ziggurat.backend.launch.descriptors import TensorDescriptor
+from ziggurat.backend.launch.descriptors import TensorMapMatrix, encode
 from ziggurat.codemodel.errors import LaunchError, ZigguratError
-from ziggurat.codemodel.types import SCALARS, ScalarType
+from ziggurat.codemodel.types import SCALARS
 
 _NUMBER = struct.Struct("=q")
 _GRID = struct.Struct("=3q")  # The sizes of a grid, which a kernel reads as i32.
@@ -26,18 +20,6 @@ _Sizes = ctypes.c_ubyte * _GRID.size
 _MOST_PROGRAMS = (1 << 31) - (1 << 20)  # A CTA counts in 32 bits, and beyond the last by the number of CTAs.
 _ZEROS = 16  # Bytes: the least that a tensor map takes.
 _KEPT = 256  # Sets of tensor maps, and buffers, that a kernel keeps for launches with equal arguments.
-_SWIZZLES = {0: "NONE", 32: "32B", 64: "64B", 128: "128B"}
-
-
-@attrs.frozen
-class TensorMapMatrix:
-    """A matrix in memory, with the fields of a descriptor that `encode` reads."""
-
-    element: ScalarType
-    address: int
-    shape: tuple[int, ...]
-    strides: tuple[int, ...]
-    padding: str = "zero"
 
 
 class Described:
@@ -142,39 +124,3 @@ def _address_at(place: int) -> int:
 def _zeros(context: int) -> int:
     """The address of zeros in a context, the current one."""
     return allocated(_ZEROS, zero=True)
-
-
-def encode(descriptor: TensorDescriptor | TensorMapMatrix, box: tuple[int, ...], swizzle: int) -> bytes:
-    """The 128 bytes that stand for a descriptor in the machine, for a box (outermost axis first) and a swizzle in
-    bytes."""
-    width, rank = descriptor.element.bytes, len(descriptor.shape)
-    row = box[-1] * width
-    if len(box) != rank or not all(1 <= size <= 256 for size in box) or row % 16 or (swizzle and row > swizzle):
-        raise LaunchError(
-            f"TMA cannot move boxes of {box} {descriptor.element} with a swizzle of {swizzle} bytes: "
-            "sides are at most 256, rows a multiple of 16 bytes, and no longer than the swizzle",
-            hint="make the last block size larger" if row % 16 else None,
-        )
-    if descriptor.padding == "nan" and descriptor.element.is_fp8:
-        raise LaunchError(
-            f"TMA cannot pad {descriptor.element} with NaN: it treats floats of 8 bits as integers",
-            hint='padding="zero"',
-        )
-    driver = cuda()
-    wide, narrow = driver.cuuint64_t, driver.cuuint32_t
-    fill = "NAN_REQUEST_ZERO_FMA" if descriptor.padding == "nan" else "NONE"
-    result = driver.cuTensorMapEncodeTiled(
-        getattr(driver.CUtensorMapDataType, f"CU_TENSOR_MAP_DATA_TYPE_{descriptor.element.tensor_map}"),
-        rank,
-        descriptor.address,
-        [wide(size) for size in reversed(descriptor.shape)],
-        [wide(stride * width) for stride in reversed(descriptor.strides[:-1])],
-        [narrow(size) for size in reversed(box)],
-        [narrow(1)] * rank,
-        driver.CUtensorMapInterleave.CU_TENSOR_MAP_INTERLEAVE_NONE,
-        getattr(driver.CUtensorMapSwizzle, f"CU_TENSOR_MAP_SWIZZLE_{_SWIZZLES[swizzle]}"),
-        driver.CUtensorMapL2promotion.CU_TENSOR_MAP_L2_PROMOTION_L2_128B,
-        getattr(driver.CUtensorMapFloatOOBfill, f"CU_TENSOR_MAP_FLOAT_OOB_FILL_{fill}"),
-    )
-    encoded = check(result, f"describing {descriptor!r}")
-    return ctypes.string_at(encoded.getPtr(), 128)

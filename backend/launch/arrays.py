@@ -207,7 +207,7 @@ def on_gpu(thing: Any) -> bool:
         device = getattr(thing, "device", None)
         if device is not None or not is_pointer(thing):
             return str(device).startswith("cuda")
-        from ziggurat.backend.cuda.driver import pointer_device
+        from ziggurat.backend.devices.driver import pointer_device
 
         return pointer_device(int(thing.data_ptr())) is not None
     except Exception:  # Code of other libraries again.

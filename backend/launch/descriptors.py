@@ -1,14 +1,23 @@
-"""Tensor descriptors made on the host: arguments that a kernel moves in blocks."""
+"""Tensor descriptors made on the host: arguments that a kernel moves in blocks.
+
+`TensorDescriptor` checks addresses, sizes and strides as `cuTensorMapEncodeTiled` does, by which the driver encodes a
+descriptor into the 128 bytes that TMA (sm_90 and later) takes, for a box and a swizzle that the compiler has chosen.
+"""
 
 from __future__ import annotations
 
+import ctypes
 import functools
 import math
 import operator
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+import attrs
+
+from ziggurat.backend.devices.driver import check, cuda
 from ziggurat.backend.launch.arrays import address, as_array, elements, is_array
+from ziggurat.backend.launch.device_arrays import layout, reader_of, view
 from ziggurat.codemodel.errors import LaunchError, shown
 from ziggurat.codemodel.gpu.fragments import Tile
 from ziggurat.codemodel.types import MAX_ELEMENTS, DescriptorType, ScalarType
@@ -16,6 +25,7 @@ from ziggurat.codemodel.types import MAX_ELEMENTS, DescriptorType, ScalarType
 if TYPE_CHECKING:
     import numpy as np
 
+_SWIZZLES = {0: "NONE", 32: "32B", 64: "64B", 128: "128B"}
 NO_TILE: Tile = ((), 0)  # of a kernel that does not use the map
 _MAX_SIZE = (1 << 31) - 1  # Sizes are i32 in kernels.
 _UNIT = 16  # Bytes: strides for TMA are multiples of this.
@@ -60,8 +70,6 @@ class _Maps(dict[Tile, bytes]):
         self.descriptor = descriptor
 
     def __missing__(self, tile: Tile) -> bytes:
-        from ziggurat.backend.cuda.tensormap import encode
-
         encoded = self[tile] = bytes(128) if tile == NO_TILE else encode(self.descriptor, *tile)
         return encoded
 
@@ -132,6 +140,53 @@ class TensorDescriptor:
         return f"<TensorDescriptor of {self.element} {list(self.shape)} in blocks of {list(self.block)}>"
 
 
+@attrs.frozen
+class TensorMapMatrix:
+    """A matrix in memory, with the fields of a descriptor that `encode` reads."""
+
+    element: ScalarType
+    address: int
+    shape: tuple[int, ...]
+    strides: tuple[int, ...]
+    padding: str = "zero"
+
+
+def encode(descriptor: TensorDescriptor | TensorMapMatrix, box: tuple[int, ...], swizzle: int) -> bytes:
+    """The 128 bytes that stand for a descriptor in the machine, for a box (outermost axis first) and a swizzle in
+    bytes."""
+    width, rank = descriptor.element.bytes, len(descriptor.shape)
+    row = box[-1] * width
+    if len(box) != rank or not all(1 <= size <= 256 for size in box) or row % 16 or (swizzle and row > swizzle):
+        raise LaunchError(
+            f"TMA cannot move boxes of {box} {descriptor.element} with a swizzle of {swizzle} bytes: "
+            "sides are at most 256, rows a multiple of 16 bytes, and no longer than the swizzle",
+            hint="make the last block size larger" if row % 16 else None,
+        )
+    if descriptor.padding == "nan" and descriptor.element.is_fp8:
+        raise LaunchError(
+            f"TMA cannot pad {descriptor.element} with NaN: it treats floats of 8 bits as integers",
+            hint='padding="zero"',
+        )
+    driver = cuda()
+    wide, narrow = driver.cuuint64_t, driver.cuuint32_t
+    fill = "NAN_REQUEST_ZERO_FMA" if descriptor.padding == "nan" else "NONE"
+    result = driver.cuTensorMapEncodeTiled(
+        getattr(driver.CUtensorMapDataType, f"CU_TENSOR_MAP_DATA_TYPE_{descriptor.element.tensor_map}"),
+        rank,
+        descriptor.address,
+        [wide(size) for size in reversed(descriptor.shape)],
+        [wide(stride * width) for stride in reversed(descriptor.strides[:-1])],
+        [narrow(size) for size in reversed(box)],
+        [narrow(1)] * rank,
+        driver.CUtensorMapInterleave.CU_TENSOR_MAP_INTERLEAVE_NONE,
+        getattr(driver.CUtensorMapSwizzle, f"CU_TENSOR_MAP_SWIZZLE_{_SWIZZLES[swizzle]}"),
+        driver.CUtensorMapL2promotion.CU_TENSOR_MAP_L2_PROMOTION_L2_128B,
+        getattr(driver.CUtensorMapFloatOOBfill, f"CU_TENSOR_MAP_FLOAT_OOB_FILL_{fill}"),
+    )
+    encoded = check(result, f"describing {descriptor!r}")
+    return ctypes.string_at(encoded.getPtr(), 128)
+
+
 def field_of(part: str, rank: int) -> int:
     """The number of a part among a descriptor's fields: the map, the base, the shape and the strides."""
     if part in ("", "map", "base"):
@@ -144,8 +199,6 @@ def _facts(
 ) -> tuple[ScalarType, int, int | None, tuple[int, ...], tuple[int, ...], np.ndarray[Any, Any] | None]:
     """The element type, address, device, shape and strides in elements of an array, and the NumPy array of one in
     memory."""
-    from ziggurat.backend.cuda.device_arrays import layout, reader_of, view
-
     reader = reader_of(array)
     if reader is None and not is_array(array):
         raise LaunchError(

@@ -157,7 +157,7 @@ def test_the_cache_is_listed_and_cleared(tmp_path, monkeypatch, capsys):
     from ziggurat.backend.cuda import cache
     from ziggurat.backend.cuda.binary import Binary, PtxParameter
 
-    monkeypatch.setattr(cache, "default_directory", lambda: tmp_path)
+    monkeypatch.setattr("ziggurat.backend.cache.records.default_directory", lambda: tmp_path)
     entries = cache.Cache(tmp_path)
     entries.put("ab" * 32, Binary("k", "// ptx", 4, 0, (PtxParameter("ptr"),), "sm_90a", "add"))
     monkeypatch.setattr("ziggurat.backend.cuda.cache.Cache", lambda: entries)
@@ -263,7 +263,7 @@ def test_the_command_of_the_document_shows_what_it_says(capsys, monkeypatch):
 
 
 def test_choices_of_tuning_are_listed_shared_and_cleared(tmp_path, monkeypatch, capsys):
-    from ziggurat.backend.cuda.cache import Records, TuningRecord
+    from ziggurat.backend.cache.records import Records, TuningRecord
 
     monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.delenv("ZIGGURAT_CACHE_DIR", raising=False)
@@ -347,8 +347,9 @@ def test_a_full_disk():
 
 
 def test_names_in_files_do_not_command_the_terminal(tmp_path, monkeypatch, capsys):
+    from ziggurat.backend.cache.records import Records, TuningRecord
     from ziggurat.backend.cuda.binary import Binary
-    from ziggurat.backend.cuda.cache import Cache, Records, TuningRecord
+    from ziggurat.backend.cuda.cache import Cache
 
     monkeypatch.setenv("ZIGGURAT_CACHE_DIR", str(tmp_path))
     title = "\x1b]0;title\x07"
@@ -529,9 +530,9 @@ def test_passes_of_a_file(tmp_path, capsys):
 
 def test_code_of_both_kinds_is_kept_and_removed(tmp_path, monkeypatch, capsys):
     """Kernels for GPUs and code for this machine are in one list, and counted together."""
-    from ziggurat.backend.cpu.runtime.objects import Objects
     from ziggurat.backend.cuda.binary import Binary
     from ziggurat.backend.cuda.cache import Cache
+    from ziggurat.backend.jit.objects import Objects
 
     monkeypatch.setenv("ZIGGURAT_CACHE_DIR", str(tmp_path))
     assert main(["cache"]) == 0
@@ -548,7 +549,7 @@ def test_code_of_both_kinds_is_kept_and_removed(tmp_path, monkeypatch, capsys):
 
 
 def test_choices_without_times_and_of_several_keys(tmp_path, monkeypatch, capsys):
-    from ziggurat.backend.cuda.cache import Records, TuningRecord
+    from ziggurat.backend.cache.records import Records, TuningRecord
 
     monkeypatch.setenv("ZIGGURAT_CACHE_DIR", str(tmp_path))
     about = {"kernel": "add", "key": {"n": "1", "m": "2"}, "types": {"x": "f32", "y": "f16"}, "device": "GPU"}

@@ -169,8 +169,8 @@ def without_driver(monkeypatch):
     def load(binary, otherwise):
         raise zg.LaunchError("there is no NVIDIA driver here")
 
-    monkeypatch.setattr("ziggurat.backend.cuda.driver.load", load)
-    monkeypatch.setattr("ziggurat.backend.cuda.driver.current_context", lambda: 0)
+    monkeypatch.setattr("ziggurat.backend.cuda.loaded.load", load)
+    monkeypatch.setattr("ziggurat.backend.devices.driver.current_context", lambda: 0)
 
 
 def test_ptxas_says_it_where_no_gpu_can(monkeypatch, compiled):

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import ziggurat as zg
-from ziggurat.backend.cuda.cache import Records
+from ziggurat.backend.cache.records import Records
 from ziggurat.tuning.tuned import Tuned
 
 LESS = zg.CompareKind.LESS_THAN

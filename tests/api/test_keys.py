@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 import ziggurat as zg
-from ziggurat.backend.cuda import device_arrays
 from ziggurat.backend.cuda.device_memory import DeviceArray
+from ziggurat.backend.launch import device_arrays
 from ziggurat.tuning.keys import ChoiceKey, refused, types_of
 
 

@@ -22,7 +22,7 @@ import ziggurat as zg
 import ziggurat.triton as triton
 import ziggurat.triton.language as tl
 from ziggurat.backend.cpu.runtime.native import native
-from ziggurat.backend.cpu.runtime.objects import Objects
+from ziggurat.backend.jit.objects import Objects
 from ziggurat.cli import main
 from ziggurat.codemodel.errors import ZigguratWarning
 

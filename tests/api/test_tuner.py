@@ -14,8 +14,9 @@ import numpy as np
 import pytest
 
 import ziggurat as zg
-from ziggurat.backend.cuda.cache import Cache, Records
-from ziggurat.backend.cuda.driver import own_stream
+from ziggurat.backend.cache.records import Records
+from ziggurat.backend.cuda.cache import Cache
+from ziggurat.backend.devices.driver import own_stream
 from ziggurat.codemodel.errors import KernelErrors, ResourceError
 from ziggurat.tuning import tuner as module
 from ziggurat.tuning.measuring import Progress

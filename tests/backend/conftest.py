@@ -1,4 +1,4 @@
-"""Fixtures of emission tests: NVIDIA's assembler, and emitted text run on the host."""
+"""Fixtures of emission tests: NVIDIA's assembler, and emitted text run on the host; and those of the fake driver."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
+import fake_driver
 import numpy as np
 import pytest
 from host_jit import compiled, each
@@ -22,6 +23,7 @@ from ziggurat.codemodel.gpu.options import CompileOptions
 from ziggurat.codemodel.text.parser import parse
 from ziggurat.codemodel.types import TensorType, f8e4m3, f8e5m2
 
+fake, failed = fake_driver.fake, fake_driver.failed
 _NUMPY: dict[str, Any] = {
     "float": np.float32, "double": np.float64, "half": np.float16, "bfloat": np.uint16, "i1": np.bool_,
     "i8": np.uint8, "i16": np.uint16, "i32": np.uint32, "i64": np.uint64,

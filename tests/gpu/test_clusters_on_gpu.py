@@ -10,7 +10,7 @@ import pytest
 from cluster_kernels import NAMES, arguments, normalised
 
 import ziggurat as zg
-from ziggurat.backend.cuda.driver import current_device
+from ziggurat.backend.devices.driver import current_device
 
 pytestmark = pytest.mark.gpu
 OPTIONS: dict[str, Any] = {"exact_math": True, "check": True}  # Quotients to the bit.

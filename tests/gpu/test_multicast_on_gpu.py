@@ -12,7 +12,7 @@ from multicast_kernels import attended, integers, three_blocks, tiles
 from persistent_products import arguments, matrices, product
 
 import ziggurat as zg
-from ziggurat.backend.cuda.driver import current_device
+from ziggurat.backend.devices.driver import current_device
 
 pytestmark = pytest.mark.gpu
 

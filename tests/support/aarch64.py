@@ -22,10 +22,9 @@ import native_kernels
 
 from ziggurat.backend.cpu import compile as compiler
 from ziggurat.backend.cpu import run as runner
-from ziggurat.backend.cpu.code import CpuCode, CpuOptions
+from ziggurat.backend.cpu.code import HEAD, CpuCode, CpuOptions
 from ziggurat.backend.cpu.runtime import kernels
-from ziggurat.backend.cpu.runtime.host import HEAD
-from ziggurat.backend.cpu.runtime.loading import llvm
+from ziggurat.backend.jit.loading import llvm
 from ziggurat.backend.launch import regions
 from ziggurat.backend.launch.arrays import whole
 

@@ -33,8 +33,8 @@ from ziggurat.triton.runtime.triton_options import DEFAULTS
 if TYPE_CHECKING:
     from ziggurat.backend.cuda.binary import Binary
     from ziggurat.backend.cuda.cache import Cache
-    from ziggurat.backend.cuda.driver import Loaded
     from ziggurat.backend.cuda.launch import Launcher
+    from ziggurat.backend.cuda.loaded import Loaded
     from ziggurat.compiler.compiled import Compiled
     from ziggurat.triton.compiler.files import FileFunction
     from ziggurat.triton.compiler.overrides import Override
@@ -324,7 +324,7 @@ class CompiledKernel(KernelBuild):
     @functools.cached_property
     def base_hash(self) -> str:
         """The hash of the kernel with its own stages: the folder of its files in `dump_dir` and `override_dir`."""
-        from ziggurat.backend.cuda.cache_keys import key
+        from ziggurat.backend.cache.keys import key
 
         return key(self._own_model, self.options)
 

@@ -20,7 +20,7 @@ from ziggurat.tuning.pruning import check_top_k
 from ziggurat.tuning.tuned import Tuned, Tuning
 
 if TYPE_CHECKING:
-    from ziggurat.backend.cuda.cache import Records
+    from ziggurat.backend.cache.records import Records
     from ziggurat.tuning.tuned import Measure
     from ziggurat.tuning.tuner import Compilation, Tuner
 
@@ -307,7 +307,7 @@ class Autotuner(_Decorated):
     @property
     def records(self) -> Records:
         """The choices on disk, beside the kernels."""
-        from ziggurat.backend.cuda.cache import Records
+        from ziggurat.backend.cache.records import Records
         from ziggurat.triton.compiler.compiled_kernel import cache_of_knobs
 
         return Records(cache_of_knobs().directory / "choices")

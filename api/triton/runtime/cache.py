@@ -1,6 +1,6 @@
 """`triton.runtime.cache`: files by key on disk, for programs that keep something of their own there.
 
-Compiled kernels and choices of tuning are kept by `ziggurat.backend.cuda.cache`, in the same folder if a program has
+Compiled kernels and choices of tuning are kept by `ziggurat.backend.cache`, in the same folder if a program has
 named one by `TRITON_CACHE_DIR` or `knobs.cache.dir`.
 """
 
@@ -114,7 +114,7 @@ def get_dump_manager(key: str) -> CacheManager:
 @functools.cache
 def triton_key() -> str:
     """A text that is equal for equal versions of the compiler."""
-    from ziggurat.backend.cuda.cache_keys import compiler_version
+    from ziggurat.backend.cache.keys import compiler_version
 
     return f"ziggurat {compiler_version()}"
 

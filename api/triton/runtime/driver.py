@@ -15,7 +15,7 @@ from ziggurat.triton.backends.driver import DriverBase, torch_module
 
 def _cuda() -> Any:
     """CUDA's driver, imported where a GPU is asked about."""
-    from ziggurat.backend.cuda import driver
+    from ziggurat.backend.devices import driver
 
     return driver
 

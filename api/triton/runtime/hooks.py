@@ -130,7 +130,7 @@ def _text_of(type_: Type) -> str:
 def default_target() -> str:
     """The target of the current GPU; that of an H100 on a machine without one."""
     if isinstance(driver.active, CudaDriver):
-        from ziggurat.backend.cuda.driver import current_device
+        from ziggurat.backend.devices.driver import current_device
 
         return current_device().target
     return DEFAULT_OPTIONS.target
@@ -143,7 +143,7 @@ def any_array(argument: Any, name: str) -> tuple[Any, ScalarType, int] | None:
     if not is_pointer(argument):
         if not on_gpu(argument):
             return read_array(argument, name)
-        from ziggurat.backend.cuda.device_arrays import view
+        from ziggurat.backend.launch.device_arrays import view
 
         array = view(argument, name)
         return None, array.element, array.address

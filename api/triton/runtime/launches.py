@@ -19,7 +19,7 @@ from ziggurat.triton.runtime.tensors import is_host_tensor
 from ziggurat.triton.runtime.triton_options import check, compile_options
 
 if TYPE_CHECKING:
-    from ziggurat.backend.cuda.driver import Loaded
+    from ziggurat.backend.cuda.loaded import Loaded
     from ziggurat.backend.cuda.specialize import KernelParameter, Specialization
     from ziggurat.triton.compiler.compiled_kernel import CompiledKernel
 

@@ -12,15 +12,9 @@ The ticker ends its ticks after two seconds without launches; the next launch wa
 
 from __future__ import annotations
 
-import struct
 import sys
 from typing import Final
 
-# The head of the description of a launch: the grid, 0, the host, the function that prints (or 0), and the notes of a
-# tolerant kernel (or 0).
-HEAD: Final = struct.Struct("=iiiiQQQ")
-HOST: Final = 16
-BOUNDS: Final = HEAD.size
 STOP: Final = 2  # The first word of the host of a launch that must end.
 
 # For each system: its clock that only moves on.

@@ -10,13 +10,12 @@ from typing import Any, Final, cast
 import attrs
 import numpy as np
 
-from ziggurat.backend.cpu.code import ArgumentSlot, CpuCode
-from ziggurat.backend.cpu.runtime import jitdump
-from ziggurat.backend.cpu.runtime.host import HEAD
-from ziggurat.backend.cpu.runtime.loading import LinkedObject
+from ziggurat.backend.cpu.code import HEAD, ArgumentSlot, CpuCode
 from ziggurat.backend.cpu.runtime.native import native
-from ziggurat.backend.cpu.runtime.objects import StoredObject
 from ziggurat.backend.cpu.sites import STRAY, Site
+from ziggurat.backend.jit import jitdump
+from ziggurat.backend.jit.loading import LinkedObject
+from ziggurat.backend.jit.objects import StoredObject
 from ziggurat.backend.launch import regions
 from ziggurat.backend.launch.arrays import address, whole
 from ziggurat.backend.launch.descriptors import TensorDescriptor

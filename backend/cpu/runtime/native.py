@@ -14,8 +14,9 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
+from ziggurat.backend.cpu.code import HOST
 from ziggurat.backend.cpu.runtime import host, launcher, pool
-from ziggurat.backend.cpu.runtime.loading import Builtin, LinkedObject, is_known_python, linking, object_of
+from ziggurat.backend.jit.loading import Builtin, LinkedObject, is_known_python, linking, object_of
 from ziggurat.backend.launch import checks
 from ziggurat.codemodel.errors import LaunchError, shown
 
@@ -142,7 +143,7 @@ class Native:
         starts = itertools.count(0, chunk)
         failures: list[list[int]] = []
         own = _HOST(*self._host)
-        ctypes.c_uint64.from_address(launch + host.HOST).value = ctypes.addressof(own)
+        ctypes.c_uint64.from_address(launch + HOST).value = ctypes.addressof(own)
 
         def work() -> None:
             record = (ctypes.c_int64 * 5)()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from ziggurat.backend.cpu.runtime.host import BOUNDS
+from ziggurat.backend.cpu.code import BOUNDS
 
 TEXT: Final = """
 %span = type { i64, i64, ptr, i64, i64 }        ; low, high, the owner, whether it may be written, number of the bounds

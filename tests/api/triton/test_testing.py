@@ -217,7 +217,7 @@ def test_the_machine_is_chosen_at_its_first_use(monkeypatch):
         return count
 
     for count, kind in ((0, HostDriver), (1, CudaDriver), (None, HostDriver)):
-        monkeypatch.setattr("ziggurat.backend.cuda.driver.device_count", lambda count=count: without(count))
+        monkeypatch.setattr("ziggurat.backend.devices.driver.device_count", lambda count=count: without(count))
         assert type(type(config)().active) is kind
     own = HostDriver()
     config.set_active(own)

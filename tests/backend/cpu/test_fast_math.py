@@ -11,7 +11,7 @@ import ziggurat as zg
 from ziggurat.backend.cpu.code import CpuOptions
 from ziggurat.backend.cpu.compile import compile_cpu, to_assembly
 from ziggurat.backend.cpu.runtime.kernels import NativeKernel
-from ziggurat.backend.cpu.runtime.loading import host
+from ziggurat.backend.jit.loading import host
 
 ROWS, SIZE = 64, 1024
 

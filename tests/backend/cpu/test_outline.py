@@ -13,7 +13,7 @@ import ziggurat as zg
 from ziggurat.backend.cpu import outline
 from ziggurat.backend.cpu.code import CpuOptions
 from ziggurat.backend.cpu.compile import compile_cpu
-from ziggurat.backend.cpu.runtime.loading import llvm
+from ziggurat.backend.jit.loading import llvm
 from ziggurat.backend.reference.run import run
 
 F32 = zg.ptr(zg.f32)

@@ -13,7 +13,7 @@ from ziggurat.backend.cpu import streaming
 from ziggurat.backend.cpu.code import CpuOptions
 from ziggurat.backend.cpu.compile import compile_cpu, vector_bytes
 from ziggurat.backend.cpu.runtime.kernels import NativeKernel
-from ziggurat.backend.cpu.runtime.loading import host
+from ziggurat.backend.jit.loading import host
 from ziggurat.backend.launch.grids import padded
 from ziggurat.codemodel.errors import MemoryAccessError
 

@@ -13,7 +13,7 @@ import ziggurat as zg
 from ziggurat.backend.cpu import compile as compiler
 from ziggurat.backend.cpu.code import CpuOptions
 from ziggurat.backend.cpu.compile import compile_cpu
-from ziggurat.backend.cpu.runtime.loading import host, llvm
+from ziggurat.backend.jit.loading import host, llvm
 from ziggurat.backend.reference.run import run
 from ziggurat.codemodel.errors import TargetError, ZigguratWarning
 from ziggurat.transforms.cpu.cpu_passes import lower

@@ -11,7 +11,7 @@ from run_cpu import run_cpu
 
 import ziggurat as zg
 from ziggurat.backend.cpu.code import CpuOptions
-from ziggurat.backend.cpu.runtime.loading import host
+from ziggurat.backend.jit.loading import host
 
 AVX2 = CpuOptions("haswell", "+avx,+avx2,+fma,+f16c")
 HAS_AVX2 = platform.machine() in ("x86_64", "AMD64") and {*AVX2.features.split(",")} <= {*host()[1].split(",")}

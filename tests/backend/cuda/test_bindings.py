@@ -7,7 +7,7 @@ import pytest
 
 from ziggurat.codemodel.types import SCALARS
 
-SOURCES = Path(__file__).parents[3] / "backend" / "cuda"
+SOURCES = [Path(__file__).parents[3] / "backend" / package for package in ("cuda", "devices", "launch")]
 FILLED = {
     "CU_DEVICE_ATTRIBUTE_": ("CUdevice_attribute", r'attribute\("(\w+)"\)'),
     "CU_FUNC_ATTRIBUTE_": ("CUfunction_attribute", r'_ask\("(\w+)"\)'),
@@ -17,7 +17,8 @@ FILLED = {
 
 def test_names_of_the_driver():
     driver = pytest.importorskip("cuda.bindings.driver")
-    text = "\n".join(file.read_text(encoding="utf-8") for file in sorted(SOURCES.glob("*.py")))
+    files = [file for folder in SOURCES for file in sorted(folder.glob("*.py"))]
+    text = "\n".join(file.read_text(encoding="utf-8") for file in files)
     names = set(re.findall(r"(?:driver|library|cuda\(\))\.(cu[A-Z]\w+|CU\w+|cuuint\w+)", text))
     assert len(names) > 40
     assert [name for name in sorted(names) if not hasattr(driver, name)] == []

@@ -8,9 +8,9 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from ziggurat.backend.cuda import device_arrays
 from ziggurat.backend.cuda.device_memory import ArrayMemory, DeviceArray, Saved, element_type, empty, to_device, to_host
-from ziggurat.backend.cuda.driver import using_stream
+from ziggurat.backend.devices.driver import using_stream
+from ziggurat.backend.launch import device_arrays
 from ziggurat.codemodel.errors import KernelRuntimeError, LaunchError
 from ziggurat.codemodel.types import bf16, f8e4m3, f16, f32, i1
 

@@ -15,19 +15,19 @@ from launched import loaded_in
 
 from ziggurat.backend.cuda.binary import Binary, PtxParameter
 from ziggurat.backend.cuda.device_memory import empty, to_device, to_host
-from ziggurat.backend.cuda.driver import (
+from ziggurat.backend.cuda.gpu_timing import do_bench
+from ziggurat.backend.cuda.launch import Launcher
+from ziggurat.backend.cuda.loaded import load
+from ziggurat.backend.cuda.specialize import KernelParameter
+from ziggurat.backend.devices.driver import (
     check,
     cuda,
     current_device,
     device_count,
-    load,
     on_device,
     synchronize,
     using_stream,
 )
-from ziggurat.backend.cuda.gpu_timing import do_bench
-from ziggurat.backend.cuda.launch import Launcher
-from ziggurat.backend.cuda.specialize import KernelParameter
 from ziggurat.backend.launch.descriptors import TensorDescriptor
 from ziggurat.codemodel.errors import LaunchError, ResourceError, TargetError
 

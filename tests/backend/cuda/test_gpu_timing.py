@@ -8,7 +8,7 @@ from types import SimpleNamespace
 import pytest
 
 from ziggurat.backend.cuda import gpu_timing
-from ziggurat.backend.cuda.driver import own_stream
+from ziggurat.backend.devices.driver import own_stream
 from ziggurat.codemodel.errors import LaunchError
 
 

@@ -13,12 +13,12 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from launched import dispatcher_of as built_by
 
-from ziggurat.backend.cuda import device_arrays
 from ziggurat.backend.cuda.binary import Binary, PtxParameter
 from ziggurat.backend.cuda.device_memory import DeviceArray
-from ziggurat.backend.cuda.driver import using_stream
 from ziggurat.backend.cuda.launch import Dispatcher, Launcher
 from ziggurat.backend.cuda.specialize import ConstantArgument, KernelParameter, RunTime
+from ziggurat.backend.devices.driver import using_stream
+from ziggurat.backend.launch import device_arrays
 from ziggurat.codemodel.errors import InternalError, LaunchError, MemoryAccessError, ResourceError
 from ziggurat.codemodel.location import Location
 from ziggurat.codemodel.types import SCALARS, f32, f64, i32

@@ -11,7 +11,7 @@ import pytest
 
 from ziggurat.backend.cuda import native_launch
 from ziggurat.backend.cuda.binary import Binary, LaunchMap, PtxParameter
-from ziggurat.backend.cuda.driver import load
+from ziggurat.backend.cuda.loaded import load
 from ziggurat.backend.cuda.routes import Route
 from ziggurat.backend.cuda.specialize import KernelParameter, Specialization, described, kind_of
 from ziggurat.codemodel.errors import LaunchError

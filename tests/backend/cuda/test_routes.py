@@ -9,9 +9,8 @@ import numpy as np
 import pytest
 
 from ziggurat.backend.cuda.binary import Binary, PtxParameter
-from ziggurat.backend.cuda.device_arrays import ArrayReader
 from ziggurat.backend.cuda.device_memory import DeviceArray
-from ziggurat.backend.cuda.driver import load
+from ziggurat.backend.cuda.loaded import load
 from ziggurat.backend.cuda.packing import fitted
 from ziggurat.backend.cuda.routes import Route, Writer, arranged
 from ziggurat.backend.cuda.specialize import (
@@ -26,6 +25,7 @@ from ziggurat.backend.cuda.specialize import (
     kind_of,
 )
 from ziggurat.backend.launch.descriptors import NO_TILE, TensorDescriptor
+from ziggurat.backend.launch.device_arrays import ArrayReader
 from ziggurat.codemodel.errors import InternalError
 from ziggurat.codemodel.types import DescriptorType, PtrType, f32, i32
 

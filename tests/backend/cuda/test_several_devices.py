@@ -8,7 +8,7 @@ import pytest
 from launched import loaded_in
 
 import ziggurat as zg
-from ziggurat.backend.cuda.driver import current_device, device_count, on_device, synchronize
+from ziggurat.backend.devices.driver import current_device, device_count, on_device, synchronize
 
 pytestmark = pytest.mark.gpu
 

@@ -9,7 +9,7 @@ import pytest
 
 from ziggurat.backend.cpu.code import ArgumentSlot, CpuCode
 from ziggurat.backend.cpu.runtime.kernels import NativeKernel
-from ziggurat.backend.cpu.runtime.loading import llvm
+from ziggurat.backend.jit.loading import llvm
 
 _TEXT = """
 {more}

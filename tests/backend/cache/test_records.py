@@ -6,7 +6,7 @@ import os
 import pytest
 
 import ziggurat as zg
-from ziggurat.backend.cuda.cache import Records, TuningRecord, chosen, digest_of
+from ziggurat.backend.cache.records import Records, TuningRecord, chosen, digest_of
 
 ABOUT = {"kernel": "add", "key": {"n": "4"}, "types": {}, "device": "GPU"}
 RECORD = TuningRecord(ABOUT, "a", {"a": 1.0, "b": 2.0}, {"c": "too large"})

@@ -19,7 +19,7 @@ from collections.abc import Iterator
 from functools import lru_cache, partial
 from typing import Final
 
-from ziggurat.backend.cpu.runtime.loading import linking, llvm
+from ziggurat.backend.jit.loading import linking, llvm
 from ziggurat.codemodel.errors import warn
 
 _LOAD, _LINES = 0, 2  # The kinds of records.

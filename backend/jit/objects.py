@@ -1,4 +1,4 @@
-"""Object files on disk, with the guarantees of the GPU's kernels (`backend/cuda/cache.py`)."""
+"""Object files on disk, with the guarantees of the GPU's kernels (`backend/cache`)."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 import attrs
 from attrs.validators import instance_of
 
-from ziggurat.backend.cuda.cache import Kernels
+from ziggurat.backend.cache.kernels import Kernels
 
 
 @attrs.frozen

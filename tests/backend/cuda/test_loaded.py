@@ -1,14 +1,12 @@
 """Loading kernels, and the messages for kernels that the driver refuses."""
 
 import ctypes
-import sys
 
 import pytest
 
-from ziggurat.backend.cuda import driver
 from ziggurat.backend.cuda.binary import Binary, PtxParameter
-from ziggurat.backend.cuda.driver import Device, current_context, current_device, load, on_device, synchronize
-from ziggurat.codemodel.errors import LaunchError, MemoryAccessError, ResourceError, TargetError
+from ziggurat.backend.cuda.loaded import load
+from ziggurat.codemodel.errors import LaunchError, ResourceError, TargetError
 
 BINARY = Binary("entry", "// PTX", 4, 0, (PtxParameter("ptr"),), "sm_90a", "add")
 
@@ -30,17 +28,6 @@ def test_lines_of_the_source_are_kept_where_the_ptx_has_them(fake, monkeypatch):
         f"CU_JIT_ERROR_LOG_BUFFER{s}" for s in ("", "_SIZE_BYTES")
     ]
     assert all_keys[2] == "CU_JIT_GENERATE_LINE_INFO" and all_values[2] == 1 and len(values) == 2
-
-
-def test_the_primary_context_is_made_current_where_there_is_none(fake):
-    assert fake.context == 0
-    assert int(current_context()) == 100 and fake.context == 100
-    with on_device(1) as context:
-        assert int(context) == 101 == fake.context and current_device() == Device(1)
-        with on_device(1):
-            assert fake.stack == [100]  # It is current: nothing is pushed.
-    assert fake.context == 100
-    assert current_device().target == "sm_90a" and current_device().name == "FAKE GPU"
 
 
 def test_much_shared_memory_is_asked_for(fake):
@@ -110,22 +97,3 @@ def test_what_the_driver_refuses_to_load(fake, failed, status, log, target, erro
     fake.load_failure = failed(status), log
     with pytest.raises(error, match=text):
         load(Binary("entry", "", 4, 0, (), target, "add"))
-
-
-def test_waiting_shows_faults(fake, failed):
-    fake.launch_status = [failed("CUDA_ERROR_MISALIGNED_ADDRESS")]
-    with pytest.raises(MemoryAccessError, match="a kernel launched before accessed memory at a misaligned address"):
-        synchronize()
-
-
-def test_without_a_driver_or_its_bindings(fake, monkeypatch: pytest.MonkeyPatch):
-    def absent(flags):
-        raise RuntimeError("libcuda.so.1 is not there")
-
-    monkeypatch.setattr(fake, "cuInit", absent)
-    with pytest.raises(LaunchError, match=r"the NVIDIA driver cannot be loaded: libcuda.so.1"):
-        driver.device_count()
-    for name in ("cuda", "cuda.bindings", "cuda.bindings.driver"):
-        monkeypatch.setitem(sys.modules, name, None)
-    with pytest.raises(LaunchError, match="pip install cuda-bindings"):
-        driver.device_count()

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 import ziggurat as zg
-from ziggurat.backend.cuda import cache_keys
-from ziggurat.backend.cuda.cache_keys import key
+from ziggurat.backend.cache import keys
+from ziggurat.backend.cache.keys import key
 from ziggurat.codemodel.gpu.options import CompileOptions
 
 OPTIONS = CompileOptions()
@@ -68,14 +68,14 @@ def test_what_is_compiled_counts():
 
 def test_the_compiler_counts(monkeypatch: pytest.MonkeyPatch):
     before = key(scale.triton(*TYPES), OPTIONS)
-    monkeypatch.setattr(cache_keys, "compiler_version", lambda **_: "another")
+    monkeypatch.setattr(keys, "compiler_version", lambda **_: "another")
     assert key(scale.triton(*TYPES), OPTIONS) != before
 
 
 def test_the_key_is_the_same_in_another_process():
     text = str(scale.triton(*TYPES))
     program = (
-        "import sys, ziggurat as zg; from ziggurat.backend.cuda.cache_keys import key;"
+        "import sys, ziggurat as zg; from ziggurat.backend.cache.keys import key;"
         "from ziggurat.codemodel.gpu.options import CompileOptions;"
         "print(key(zg.parse(sys.stdin.read()), CompileOptions()))"
     )

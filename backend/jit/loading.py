@@ -12,8 +12,8 @@ from collections.abc import Callable, Sequence
 from functools import cache
 from typing import Any
 
-from ziggurat.backend.cpu.runtime.objects import Objects, StoredObject
-from ziggurat.backend.cuda.cache_keys import compiler_version
+from ziggurat.backend.cache.keys import compiler_version
+from ziggurat.backend.jit.objects import Objects, StoredObject
 from ziggurat.backend.llvm.binding import llvm as bindings
 from ziggurat.codemodel.errors import InternalError
 

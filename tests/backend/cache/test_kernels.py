@@ -11,10 +11,11 @@ from pathlib import Path
 import pytest
 
 import ziggurat as zg
-from ziggurat.backend.cuda import cache as folder
+from ziggurat.backend.cache import folder
+from ziggurat.backend.cache.folder import default_directory
+from ziggurat.backend.cache.kernels import _head as cache_head
 from ziggurat.backend.cuda.binary import Binary, PtxParameter
-from ziggurat.backend.cuda.cache import Cache, default_directory
-from ziggurat.backend.cuda.cache import _head as cache_head
+from ziggurat.backend.cuda.cache import Cache
 
 
 def binary(number: int, size: int = 100) -> Binary:

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from ziggurat.backend.cuda import driver
+from ziggurat.backend.devices import driver
 
 
 class Status(int):

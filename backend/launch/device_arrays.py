@@ -16,7 +16,7 @@ from typing import Any
 
 import attrs
 
-from ziggurat.backend.cuda import driver
+from ziggurat.backend.devices import driver
 from ziggurat.backend.launch.arrays import CUDA_KINDS, element_named, on_gpu
 from ziggurat.codemodel.errors import LaunchError
 from ziggurat.codemodel.messages import Phrase, say

@@ -2,7 +2,7 @@
 
 import pytest
 
-from ziggurat.backend.cuda.failures import failure, out_of_resources
+from ziggurat.backend.devices.failures import failure, out_of_resources
 from ziggurat.codemodel.errors import KernelRuntimeError, LaunchError, MemoryAccessError
 
 LIMITS = {"register_file": 65536, "max_shared": 1000}

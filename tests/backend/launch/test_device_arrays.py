@@ -7,9 +7,9 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from ziggurat.backend.cuda import device_arrays
-from ziggurat.backend.cuda.device_arrays import ArrayView, reader_of, view
 from ziggurat.backend.cuda.device_memory import DeviceArray
+from ziggurat.backend.launch import device_arrays
+from ziggurat.backend.launch.device_arrays import ArrayView, reader_of, view
 from ziggurat.codemodel.errors import LaunchError
 from ziggurat.codemodel.types import SCALARS, bf16, f8e4m3, f8e5m2, f16, f32, i1, u8
 

@@ -18,8 +18,8 @@ import pytest
 import ziggurat as zg
 from ziggurat.backend.cpu.code import CpuOptions
 from ziggurat.backend.cpu.compile import compile_cpu
-from ziggurat.backend.cpu.runtime.jitdump import _places as line_places
 from ziggurat.backend.cpu.runtime.kernels import NativeKernel
+from ziggurat.backend.jit.jitdump import _places as line_places
 from ziggurat.codemodel.errors import ZigguratWarning
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="the format is Linux's")

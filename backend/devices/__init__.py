@@ -1,0 +1,1 @@
+"""GPUs of this machine: the CUDA driver, and errors for its statuses."""
