@@ -26,7 +26,8 @@ class Target:
     """An architecture: the PTX version that a kernel for it is written in, and the bytes of shared memory that a
     CTA can have.
 
-    An SM holds up to `max_warps` warps and `max_ctas` CTAs (CUDA programming guide, table of technical specifications).
+    An SM holds up to `max_warps` warps and `max_ctas` CTAs. These and the shared memory of a CTA (99 KiB of 12.0)
+    are in the tables of the CUDA programming guide, "Compute Capabilities".
     Its matrix units make `flops` operations of f16 a cycle, accumulated in f32: the peak rate ÷ (SMs × boost clock) of
     the largest card. (For sm_80, sm_90 and sm_100: A100, H100 SXM and B200; the others were not compared with a card.)
     Device memory gives an SM about `memory_bytes` a cycle, as well by the peak of such a card.
@@ -56,21 +57,17 @@ class Target:
         return self.name == "sm_90a"
 
     @property
-    def has_tma(self) -> bool:
-        """Whether blocks of tensors are copied by TMA: so far only on Hopper."""
-        return self.capability == 90
-
-    @property
     def makes_tensor_maps(self) -> bool:
-        """Whether kernels can make tensor maps for TMA: by an architecture-specific instruction."""
+        """Whether kernels can make tensor maps for TMA: `tensormap.replace` is an architecture-specific instruction."""
         return self.has_tma and self.is_specific
 
     @property
     def has_roles(self) -> bool:
         """Whether a warp group fetches blocks by TMA while others compute with them, and gives them its registers: so
-        far only on Hopper."""
-        return self.has_wgmma and self.has_tma
+        far only for wgmma."""
+        return self.has_wgmma
 
+    has_tma = _since(90, "Whether TMA copies blocks of tensors: since Hopper.")
     has_stmatrix = _since(90, "Whether a warp can store matrices to shared memory: since Hopper.")
     has_fp8_mma = _since(89, "Whether the matrix units multiply 8-bit floats: since Ada.")
     converts_fp8 = _since(89, "Whether instructions convert 8-bit floats: since Ada.")

@@ -123,6 +123,7 @@ KERNELS: dict[str, tuple[Any, list[Any], str, int]] = {
     "pointers, read": (by_bytes, [F8, F8, F16, I32, False], "sm_90a", 4),
     "pointers, turned": (by_bytes, [F8, F8, F16, I32, True], "sm_90a", 4),
     "descriptors": (by_descriptors, [SQUARE, SQUARE, SQUARE, I32], "sm_90a", 4),
+    "descriptors, mma": (by_descriptors, [SQUARE, SQUARE, SQUARE, I32], "sm_120a", 4),
     "descriptors, turned": (by_blocks_of_bytes, [BYTES, BYTES, SQUARE, I32], "sm_90a", 4),
     "attention": (attention, [SQUARE, SQUARE, SQUARE, SQUARE, I32], "sm_90a", 4),
     "tiles": (tiles, [*BLOCKS, zg.i32, I32], "sm_90a", 8),

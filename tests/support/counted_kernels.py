@@ -18,6 +18,7 @@ class CountedKernel:
     kernel: Any
     types: tuple[Any, ...]
     options: dict[str, int]
+    target: str
 
 
 KERNELS: dict[str, CountedKernel] = {}
@@ -27,8 +28,8 @@ F16, BF16, F32, FP8, I8, I32, I64 = (
 )
 
 
-def add(name: str, kernel: Any, *types: Any, warps: int = 4, stages: int = 3) -> None:
-    KERNELS[name] = CountedKernel(kernel, types, {"num_warps": warps, "num_stages": stages})
+def add(name: str, kernel: Any, *types: Any, warps: int = 4, stages: int = 3, target: str = "sm_90a") -> None:
+    KERNELS[name] = CountedKernel(kernel, types, {"num_warps": warps, "num_stages": stages}, target)
 
 
 @triton.jit
@@ -67,13 +68,16 @@ def matmul(
         tl.store(where, total.to(c.dtype.element_ty), mask=mask)
 
 
-for name, a, b, c, m, n, k, warps in (
+for name, a, b, c, m, n, k, warps, *target in (
     ("plain", F16, F16, F16, 128, 128, 64, 8),
+    ("plain sm_100a", F16, F16, F16, 128, 128, 64, 8, "sm_100a"),
+    ("plain sm_120a", F16, F16, F16, 128, 128, 32, 8, "sm_120a"),
     ("plain small", BF16, BF16, BF16, 16, 64, 128, 4),
     ("plain f32", F32, F32, F32, 64, 64, 32, 4),
     ("plain fp8", FP8, FP8, F16, 128, 128, 128, 8),
     ("masked", F16, F16, F16, 128, 128, 64, 8),
     ("transposed", F16, F16, F16, 128, 128, 64, 8),
+    ("transposed fp8 sm_120a", FP8, FP8, F16, 128, 128, 64, 8, "sm_120a"),
     ("gathered", F16, F16, F16, 64, 128, 64, 4),
     ("activated", F16, F16, F16, 128, 128, 64, 8),
     ("weights", F16, I8, F16, 64, 128, 64, 4),
@@ -81,7 +85,7 @@ for name, a, b, c, m, n, k, warps in (
     ("split", F16, F16, F32, 128, 128, 64, 8),
 ):
     types = (a, b, c, N, N, N, N, N, N, I32, m, n, k, name.split()[0])
-    add(f"matmul, {name}", matmul, *types, warps=warps)
+    add(f"matmul, {name}", matmul, *types, warps=warps, target="".join(target) or "sm_90a")
 
 
 @triton.jit

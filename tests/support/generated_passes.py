@@ -29,7 +29,7 @@ from ziggurat.codemodel.transform import Outcome, Rewriter, transform
 from ziggurat.codemodel.types import scalar_element
 
 TESTS = Path(__file__).resolve().parents[1]
-TARGETS = ("sm_80", "sm_90a")
+TARGETS = ("sm_80", "sm_90a", "sm_120a")
 _numbers = itertools.count()
 
 

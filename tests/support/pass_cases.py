@@ -278,6 +278,7 @@ CASES: dict[str, Callable[[], Case]] = {
     "grouped descriptors, sm_80": _grouped_descriptors(target="sm_80"),
     "grouped descriptors, roles": _grouped_descriptors(num_warps=4, warp_specialize=True),
     "attention, sm_80": _attention(target="sm_80"),
+    "attention, sm_120a": _attention(target="sm_120a"),
     "attention, roles": _attention(roles=True, num_warps=4),
     "softmax by blocks, sm_80": _softmax(target="sm_80"),
     "softmax by blocks, sm_90a": _softmax(),

@@ -109,14 +109,19 @@ class MmaSync(MmaChoice):
         stays = k_axis == 1 and block_axis(value) is None and moved(layout_of(type_), fragment, type_.numel) is not None
         if (stays and not self.warps.paired) or not self.by_rows:
             return converted(builder, value, fragment)
-        value, per_instruction = self.arranged(builder, value, k_axis)
-        panels = _panels_for(value, k_axis, per_instruction)
+        value = self.arranged(builder, value, k_axis)
+        panels = _panels_for(value, k_axis, self.lines(type_.shape[-1 - k_axis], k_axis))
         offsets = panels.offsets(type_.shape, k_axis, scalar_element(type_).bytes)
         return stored(builder, value, offsets, panels.alignment)
 
-    def arranged(self, builder: Builder, value: Value, k_axis: int) -> tuple[Value, int]:
-        """An operand as it goes to shared memory, and its lines along m or n that an instruction reads."""
-        return value, tensor_of(value).shape[-1 - k_axis]
+    def arranged(self, builder: Builder, value: Value, k_axis: int) -> Value:
+        """An operand as it goes to shared memory."""
+        return value
+
+    def lines(self, count: int, k_axis: int) -> int:
+        """Of the `count` lines of an operand along m or n, those that must be in one panel if its neighbours lie along
+        them: all, as every warp reads its own by ldmatrix."""
+        return count
 
     def multiplied(self, builder: Builder, a: Value, b: Value, c: Value, *, accumulate: bool) -> Value:
         in_shared = isinstance(b.type, SharedType)
@@ -143,11 +148,13 @@ class Wgmma(MmaSync):
         assert panels is not None
         return stored(builder, value, panels.offsets(type_.shape, k_axis, size), panels.alignment)
 
-    def arranged(self, builder: Builder, value: Value, k_axis: int) -> tuple[Value, int]:
-        type_ = tensor_of(value)
-        if scalar_element(type_).bytes != 2 and not _is_k_major(value, k_axis):
-            value = _turned(builder, value, k_axis)
-        return value, 64 if k_axis == 1 else min(_MAX_COLUMNS, type_.shape[-1] // self.warps.columns)
+    def arranged(self, builder: Builder, value: Value, k_axis: int) -> Value:
+        turns = scalar_element(tensor_of(value)).bytes != 2 and not _is_k_major(value, k_axis)
+        return _turned(builder, value, k_axis) if turns else value
+
+    def lines(self, count: int, k_axis: int) -> int:
+        """Those that an instruction reads."""
+        return 64 if k_axis == 1 else min(_MAX_COLUMNS, count // self.warps.columns)
 
     def multiplied(self, builder: Builder, a: Value, b: Value, c: Value, *, accumulate: bool) -> Value:
         builder.add(gpu.FenceAsync())
@@ -270,8 +277,8 @@ def place_dots(module: gpu.Module) -> Op:
             a, b = cast(builder, a, mma.elements[0]), cast(builder, b, mma.elements[1])
             if mma.elements[0] == f32 and not isinstance(mma, Fma):
                 a, b = (
-                    new if _is_copied(old, op, mma) else builder.add(gpu.RoundTf32(new))
-                    for old, new in ((op.a, a), (op.b, b))
+                    new if _is_copied(old, k_axis, op, mma) else builder.add(gpu.RoundTf32(new))
+                    for old, new, k_axis in ((op.a, a, 1), (op.b, b, 0))
                 )
             a, b = mma.operand(builder, a, 1), mma.operand(builder, b, 0)
             if isinstance(mma, Wgmma) and mma.imprecise:
@@ -427,15 +434,17 @@ def is_chained(module: Op) -> bool:
     return any(isinstance(value.op, tt.Dot) for value in dots)
 
 
-def _is_copied(value: Value, dot: tt.Dot, mma: MmaChoice) -> bool:
-    """Whether an operand of f32 can be copied from global memory to where wgmma reads it, without registers.
+def _is_copied(value: Value, k_axis: int, dot: tt.Dot, mma: MmaChoice) -> bool:
+    """Whether an operand of f32 can be copied from global memory to where the matrix units read it, without registers.
 
-    Then it is not rounded to tf32: wgmma reads the upper bits. The loop is several times as fast.
+    Then it is not rounded to tf32: the matrix units read the upper bits. The loop is several times as fast.
     """
+    # Threads that copy across k copy 4 bytes at a time, to a line of the buffer each.
+    copies_rows = isinstance(mma, Wgmma) or (isinstance(mma, MmaSync) and _is_k_major(value, k_axis))
     while isinstance(value.op, tt.Trans | gpu.ConvertLayout):
         value = value.op.value
     is_load = isinstance(value.op, tt.Load | tt.DescriptorLoad)
-    return isinstance(mma, Wgmma) and is_load and isinstance(dot.parent_op, scf.For) and value.block is dot.parent
+    return copies_rows and is_load and isinstance(dot.parent_op, scf.For) and value.block is dot.parent
 
 
 def block_axis(value: Value, accesses: Accesses | None = None) -> int | None:

@@ -11,11 +11,11 @@
 A store, or a block that is added to memory, goes through a buffer as well, which TMA then reads. `pipeline_loads` does
 loads in loops.
 
-TMA moves blocks of two axes between tensors and buffers in its own swizzled form, which is also the form of wgmma: so
-it does stores, loads that only feed wgmma, and loads of other loops that ask for stages (`loads_ahead`). It writes 16
-bytes at a time: the first column of a store must be a multiple of 16 bytes, and so must a row of the tensor. (For rows
-that are not, an H200 wrote zeros after them; for other columns it reported an illegal instruction.) All other accesses
-through descriptors are done with pointers (`descriptors`).
+TMA moves blocks of two axes between tensors and buffers in its own swizzled form, which wgmma and ldmatrix read: so it
+does stores, loads that only feed matrix units, and loads of other loops that ask for stages (`loads_ahead`). It writes
+16 bytes at a time: the first column of a store must be a multiple of 16 bytes, and so must a row of the tensor. (For
+rows that are not, an H200 wrote zeros after them; for other columns it reported an illegal instruction.) All other
+accesses through descriptors are done with pointers (`descriptors`).
 
 The descriptor is a parameter of the kernel, one that the launch makes (`raise_pointers`), or one that the kernel makes
 (`tensor_maps`). Making a tensor map takes about as long as a load, so TMA does only accesses in loops that the
@@ -42,7 +42,7 @@ from ziggurat.transforms.analysis.components import Component, component_of
 from ziggurat.transforms.analysis.memory_order import ATOMICS, MemoryOrder, Origins, may_order
 from ziggurat.transforms.analysis.obstacle import Obstacle, warn_of
 from ziggurat.transforms.analysis.queries import constant, descriptor_of, is_contiguous, shared_of
-from ziggurat.transforms.gpu.dots import MmaChoice, Wgmma, block_axis, is_chained, mma_of
+from ziggurat.transforms.gpu.dots import MmaChoice, MmaSync, Wgmma, block_axis, is_chained, mma_of
 
 _UNIT = 16  # Bytes that TMA writes at once.
 
@@ -124,9 +124,9 @@ def tma_decisions(
         elif (
             isinstance(op, tt.DescriptorLoad)
             and not _begins_ahead(op)
-            and not _feeds_wgmma(op, op.result, (0, 1), choice)
+            and not _feeds_mma(op, op.result, (0, 1), choice)
         ):
-            obstacle = Obstacle("the block is not read by wgmma alone, in the form that TMA gives it", op)
+            obstacle = Obstacle("the block is not read by matrix units alone, in the form that TMA gives it", op)
         else:
             infos = infos or analyse(func)
             obstacle = _uneven(op, func, infos)
@@ -266,10 +266,10 @@ def _begins_ahead(load: tt.DescriptorLoad) -> bool:
     return not any(isinstance(op, tt.Dot) for op in loop.walk())
 
 
-def _feeds_wgmma(
+def _feeds_mma(
     load: tt.DescriptorLoad, value: Value, order: tuple[int, int], choice: Callable[[tt.Dot], MmaChoice]
 ) -> bool:
-    """Whether only wgmma reads a block, in the form in which TMA loads it.
+    """Whether only matrix units read a block, in the form in which TMA loads it.
 
     `value` is the block of `load`, or that block transposed; `order` has the axis of the block for each of its axes.
     """
@@ -277,26 +277,29 @@ def _feeds_wgmma(
     for user in value.uses:
         if isinstance(user, tt.Trans):
             transposed = (order[user.order[0]], order[user.order[1]])
-            if not _feeds_wgmma(load, user.result, transposed, choice):
+            if not _feeds_mma(load, user.result, transposed, choice):
                 return False
             continue
         if not isinstance(user, tt.Dot) or value is user.c or user.a is user.b:
             return False
         mma = choice(user)
-        if not isinstance(mma, Wgmma) or mma.elements[0 if value is user.a else 1] != type_.element:
+        if not isinstance(mma, MmaSync) or not mma.by_rows:
+            return False
+        if mma.elements[0 if value is user.a else 1] != type_.element:
             return False
         # Neighbours in memory go along k; or along m or n, for elements of 16 bits and an operand that threads read.
         k_axis = 1 if value is user.a else 0
-        k_major = order[k_axis] == 1
-        other = block_axis(user.b if value is user.a else user.a)
-        read = mma.warps.paired and mma.warps.swapped == (value is user.b) and other == 1 - k_axis
-        # Of 8 bits, both may: threads read one of them, and turn the other.
-        read = read or (mma.warps.paired and type_.element.bytes == 1 and other is not None)
+        k_major, read = order[k_axis] == 1, False
+        if isinstance(mma, Wgmma) and mma.warps.paired:
+            other = block_axis(user.b if value is user.a else user.a)
+            # Of 8 bits, both may: threads read one of them, and turn the other.
+            of_bytes = type_.element.bytes == 1 and other is not None
+            read = of_bytes or (mma.warps.swapped == (value is user.b) and other == 1 - k_axis)
         shape = (type_.block[order[0]], type_.block[order[1]])
-        at_once = 64 if value is user.a else min(256, shape[1] // mma.warps.columns)
         panels = _panels(type_)
         assert panels is not None
-        wide = shape[k_axis] if k_major else shape[1 - k_axis] if read else at_once
+        lines = shape[1 - k_axis]
+        wide = shape[k_axis] if k_major else lines if read else mma.lines(lines, k_axis)
         if not (k_major or read or type_.element.bytes == 2) or wide * type_.element.bytes < panels.width:
             return False
     return bool(value.uses)

@@ -25,12 +25,13 @@ For values that no map can have (a stride that is not positive) it takes the ker
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import attrs
 
 from ziggurat.codemodel.dialects import arith, core, scf, tt
 from ziggurat.codemodel.gpu.options import CompileOptions
+from ziggurat.codemodel.graphs import reached
 from ziggurat.codemodel.op import Op, Value
 from ziggurat.codemodel.structured import Structured
 from ziggurat.codemodel.transform import DROP, Outcome, Rewriter, transform
@@ -40,6 +41,7 @@ from ziggurat.transforms.analysis.axis_info import analyse
 from ziggurat.transforms.analysis.components import component_of
 from ziggurat.transforms.analysis.obstacle import Obstacle
 from ziggurat.transforms.analysis.queries import constant, constant_of, is_elementwise, tensor_of
+from ziggurat.transforms.gpu.dots import Wgmma, is_chained, mma_of
 from ziggurat.transforms.gpu.tma import feeds_dot, tma_decisions
 from ziggurat.transforms.simplify import simplify
 from ziggurat.transforms.simplify.effects import is_read, may_write
@@ -77,6 +79,7 @@ def _raised(module: core.Module, options: CompileOptions, obstacles: dict[Value,
     analysis = _Analysis(func)
     loads = [op for op in func.walk() if isinstance(op, tt.Load) and feeds_dot(op.result)]
     loads = [op for op in loads if _is_pipelined(op.parent_op, options.num_stages)]
+    converted = [] if _has_wgmma(module, options) else _converted_loads(func)
     plans: dict[Value, _Raised] = {}
     for op in [*loads, *analysis.lone_store()]:
         plan = analysis.raised(op)
@@ -86,7 +89,7 @@ def _raised(module: core.Module, options: CompileOptions, obstacles: dict[Value,
             obstacles[op.result] = plan
     while any(isinstance(plan.access, tt.Load) for plan in plans.values()):
         # The loads of a loop are pipelined alike.
-        others = {op.parent_op: op for op in loads if op.result not in plans}
+        others = {op.parent_op: op for op in [*loads, *converted] if op.result not in plans}
         for value, plan in [*plans.items()]:
             if (other := others.get(plan.access.parent_op)) is not None:
                 obstacles[value] = Obstacle("another load for the dots of its loop is not done by TMA", other)
@@ -111,6 +114,25 @@ def _raised(module: core.Module, options: CompileOptions, obstacles: dict[Value,
                 access = plans.pop(value).access
                 obstacles[value] = Obstacle("the target has no TMA", access) if decision is None else decision[1]
     return module
+
+
+def _has_wgmma(module: core.Module, options: CompileOptions) -> bool:
+    """Whether wgmma computes a dot."""
+    dots = (op for op in module.walk() if isinstance(op, tt.Dot))
+    units = (mma_of(op, options.target, options.warps, rows_first=is_chained(module)) for op in dots)
+    return any(isinstance(unit, Wgmma) for unit in units)
+
+
+def _converted_loads(func: tt.Func) -> list[tt.Load]:
+    """The loads of blocks that threads compute operands of dots from: they copy these themselves. Beside them, mma.sync
+    would gain nothing by TMA, and wait for two kinds of copies."""
+
+    def following(value: Value) -> Sequence[Value]:
+        return [user.result for user in value.uses if not isinstance(user, tt.Dot) and not user.bodies]
+
+    loads = [op for op in func.walk() if isinstance(op, tt.Load) and not feeds_dot(op.result)]
+    blocks = [op for op in loads if isinstance(op.result.type, TensorType) and op.result.type.rank == 2]
+    return [op for op in blocks if any(feeds_dot(value) for value in reached([op.result], following))]
 
 
 def _is_pipelined(loop: Op | None, num_stages: int | None) -> bool:

@@ -43,7 +43,7 @@ def main_loop(ptx: str) -> tuple[list[str], list[str]]:
 def counts(name: str) -> tuple[int, int, int]:
     """The copies, the barriers and the instructions of a kernel."""
     case = KERNELS[name]
-    instructions, loop = main_loop(case.kernel.compile(*case.types, target="sm_90a", **case.options).ptx)
+    instructions, loop = main_loop(case.kernel.compile(*case.types, target=case.target, **case.options).ptx)
     copies = sum(COPY.match(line) is not None for line in instructions)
     return copies, sum(BARRIER.match(line) is not None for line in loop), len(loop)
 

@@ -59,8 +59,8 @@ def stored(block: tuple[int, int]) -> Any:
     return zg.divisible(zg.descriptor(block, zg.f16))
 
 
-def placed(model: Op, num_warps: int = 4, num_stages: int = 3, **options: Any) -> gpu.Module:
-    module = place(model, CompileOptions("sm_90a", num_warps, num_stages, **options))
+def placed(model: Op, num_warps: int = 4, num_stages: int = 3, target: str = "sm_90a", **options: Any) -> gpu.Module:
+    module = place(model, CompileOptions(target, num_warps, num_stages, **options))
     verify(module)
     assert hazards(module) == []
     return module
@@ -110,6 +110,7 @@ DTYPES: dict[str, tuple[Any, Any]] = {
     "bf16": (zg.bf16, ml_dtypes.bfloat16),
     "e4m3": (zg.f8e4m3, ml_dtypes.float8_e4m3fn),
     "e5m2": (zg.f8e5m2, ml_dtypes.float8_e5m2),
+    "f32": (zg.f32, np.float32),
 }
 
 
@@ -161,6 +162,30 @@ def test_products(
     assert count(module, gpu.TmaLoad) == 2 * stages and count(module, gpu.TmaStore) == 1
     assert not count(module, tt.Load) and not count(module, gpu.LocalLoad)
     judged(model, module, arguments, grid)
+
+
+@pytest.mark.parametrize(
+    ("target", "tile", "sizes", "name", "form", "warps", "stages"),
+    [
+        ("sm_120a", (32, 32, 32), (40, 40, 96), "f16", "NN", 4, 2),
+        ("sm_120", (128, 64, 64), (100, 56, 136), "bf16", "NN", 8, 3),
+        ("sm_100a", (64, 32, 64), (72, 40, 136), "f16", "TN", 4, 3),
+        ("sm_90", (16, 32, 16), (16, 32, 80), "f16", "TT", 2, 4),
+        ("sm_120a", (64, 16, 128), (65, 24, 257), "e4m3", "NT", 4, 3),
+        ("sm_103a", (32, 32, 32), (40, 32, 100), "f32", "NT", 4, 3),
+    ],
+)
+def test_products_of_mma_sync(
+    target: str, tile: tuple[int, int, int], sizes: tuple[int, int, int], name: str, form: str, warps: int, stages: int,
+    ptxas: Any,
+) -> None:  # fmt: skip
+    """ldmatrix reads the slots that TMA has filled, with each swizzle, of each target with TMA."""
+    model, arguments, grid = product(tile, sizes, name, form)
+    module = placed(model, warps, stages, target)
+    assert count(module, gpu.TmaLoad) == 2 * stages and count(module, gpu.TmaStore) == count(module, gpu.Mma) == 1
+    assert not any(count(module, kind) for kind in (tt.Load, gpu.LocalLoad, gpu.AsyncCopy, gpu.Wgmma))
+    judged(model, module, arguments, grid, (0, 1))
+    ptxas(assemble(module).ptx, target)
 
 
 def test_blocks_outside_are_nan_where_they_are_padded_so() -> None:

@@ -46,10 +46,11 @@ def test_every_op_that_orders_others_is_needed(name: str, stages: int) -> None:
     assert hazards(module) == []
     ordering = [op for op in module.walk() if isinstance(op, ORDERING)]
     assert ordering
-    # In two stages, the loop's barrier for a turned operand also comes after the last wait for an mbarrier.
-    closing = name.endswith("turned") and stages == 2
+    # In two stages, the loop's barrier for a turned operand also comes after the last wait for an mbarrier. That for
+    # operands of mma.sync comes between the initialisation of the mbarriers and the first wait as well.
+    superfluous = name == "descriptors, mma" or (name.endswith("turned") and stages == 2)
     missed = [bool(hazards(replaced(module, op, lambda _, operands: DROP))) for op in ordering]
-    assert missed.count(False) <= closing, [op for op, actual in zip(ordering, missed, strict=True) if not actual]
+    assert missed.count(False) <= superfluous, [op for op, actual in zip(ordering, missed, strict=True) if not actual]
 
 
 SYNCHRONISING = (

@@ -89,10 +89,20 @@ def tma_does(model: Op, target: str = "sm_90a", num_warps: int = 4) -> str:
     [
         ({}, "abc"),
         ({"also": "turned"}, "abc"),
-        ({"num_warps": 2}, "c"),  # No warp group: no wgmma.
+        ({"num_warps": 2}, "abc"),  # No warp group: no wgmma, but mma.sync.
+        ({"m": 32}, "abc"),
         ({"target": "sm_80"}, ""),
-        ({"target": "sm_90"}, "c"),  # TMA, but not wgmma.
-        ({"m": 32}, "c"),
+        ({"target": "sm_90"}, "abc"),  # TMA, but not wgmma.
+        ({"target": "sm_100a"}, "abc"),
+        ({"target": "sm_120a"}, "abc"),
+        ({"target": "sm_120a", "also": "turned"}, "abc"),
+        ({"target": "sm_120a", "also": "square"}, "c"),
+        ({"target": "sm_120a", "element": zg.f8e4m3}, "ac"),  # Of 8 bits, ldmatrix reads rows along k.
+        ({"target": "sm_120a", "element": zg.f8e4m3, "also": "turned"}, "abc"),
+        ({"target": "sm_120a", "element": zg.f32}, "ac"),  # Of 32 bits as well.
+        ({"target": "sm_120a", "element": zg.f32, "also": "turned"}, "abc"),
+        ({"target": "sm_120a", "element": zg.f32, "also": "turned", "precision": "ieee"}, "c"),
+        ({"target": "sm_120a", "m": 8}, "c"),  # Fewer rows than mma.sync has.
         ({"n": 8}, "a"),  # A row of 16 bytes has no swizzle.
         ({"n": 16}, "abc"),
         ({"also": "changed"}, "bc"),
@@ -182,7 +192,8 @@ def test_descriptors_that_the_kernel_makes(mode: str, expected: dict[str, bool],
     model = made_here.triton(F16, F16, F16, zg.i32, zg.i32, zg.i32, mode)
     with pytest.warns(zg.ZigguratWarning, match=warning) if warning else contextlib.nullcontext():
         assert chosen(model) == expected
-    for target in ("sm_80", "sm_90", "sm_100a"):
+    assert chosen(model, "sm_100a") == chosen(model, "sm_120a") == expected
+    for target in ("sm_80", "sm_90", "sm_100", "sm_120"):
         assert not chosen(model, target)
 
 
