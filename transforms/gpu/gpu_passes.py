@@ -40,7 +40,6 @@ from ziggurat.transforms.tiles.choices import divide_choices
 from ziggurat.transforms.tiles.chunks import divide_blocks
 from ziggurat.transforms.tiles.contract import contract
 from ziggurat.transforms.tiles.descriptors import lower_descriptors
-from ziggurat.transforms.tiles.last_reads import mark_last_reads
 from ziggurat.transforms.tiles.multicast import shared_blocks
 from ziggurat.transforms.tiles.persist import make_persistent
 from ziggurat.transforms.tiles.prepare import prepare_for_gpu
@@ -107,7 +106,6 @@ PHASES: tuple[Phase, ...] = (
             ("raise_pointers", raise_pointers),
             # Loads that are raised no longer need an order; a loop over programs would have given them one.
             ("persist", make_persistent),
-            ("last_reads", lambda op, _: mark_last_reads(op)),
             ("divide_blocks", lambda op, options: divide_blocks(op, options.warps)),
             # After inlining, which shows the descriptor of each access.
             ("descriptors", _descriptors),

@@ -56,8 +56,8 @@ FIGURES: dict[str, tuple[tuple[int, int], int, int, int]] = {
 }
 SLACK = 1.04  # By which a figure may be exceeded.
 
-# For each pass a kernel whose figures are missed without it; and, of a pass that hides latency or tells a cache what is
-# read again, what only its code has: the order of instructions, or one of them.
+# For each pass a kernel whose figures are missed without it; and, of a pass that hides latency,
+# what only its code has: the order of instructions, or one of them.
 WON: dict[str, tuple[str, str]] = {
     "tma": ("matmul f16 NN 128×128×64, 8 warps", ""),
     "stores by tma": ("attention f16 D128 causal, 8 warps", ""),
@@ -70,8 +70,6 @@ WON: dict[str, tuple[str, str]] = {
     "spread": ("softmax of 131072 in f32", ""),
     "raise_pointers": ("matmul f16 NN 128×128×64, 8 warps", ""),
     "persist": ("matmul f16 NN 128×256×64, programs in turn", ""),
-    # The hint "evict first".
-    "last_reads": ("layer norm f16, blocks of 2048", r"LDG\.E\.EF"),
     "divide_blocks": ("add f32, blocks of 65536", ""),
     # Two dots stay in flight.
     "sink_waits": ("attention backward f16 D64, keys", r"DEPBAR\.LE gsb0, 0x2"),
