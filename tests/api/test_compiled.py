@@ -247,8 +247,8 @@ def test_a_model_after_a_pass_is_compiled_further(whole):
     [
         ("pipeline_loads", None, "it has the op 'gpu.stage', which the phase 'schedule' removes"),
         ("rescale", None, "it has the op 'tt.make_tensor_descriptor', which the phase 'descriptors' removes"),
-        ("release_early", None, "it has the op 'gpu.channel', which the phase 'channels' removes"),
-        ("release_early", "memory", "it has the op 'gpu.channel', which the phase 'channels' removes"),
+        ("hold_operands", None, "it has the op 'gpu.channel', which the phase 'channels' removes"),
+        ("hold_operands", "memory", "it has the op 'gpu.channel', which the phase 'channels' removes"),
         ("lower", None, "it has the op 'gpu.local_alloc', which the phase 'memory' removes"),
         ("descriptors", "products", "it has the op 'module', which the phase 'layouts' removes"),
         ("lower", "last", "no phase is named 'last'\n  hint: phases: tiles, layouts, products, schedule"),

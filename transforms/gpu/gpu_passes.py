@@ -29,7 +29,6 @@ from ziggurat.transforms.schedule.defer_stores import defer_stores
 from ziggurat.transforms.schedule.hold_operands import hold_operands
 from ziggurat.transforms.schedule.pipeline_loads import pipeline_loads
 from ziggurat.transforms.schedule.prefetch import prefetch_loads
-from ziggurat.transforms.schedule.release_early import release_early
 from ziggurat.transforms.schedule.rescale import rescale
 from ziggurat.transforms.schedule.schedule import expand
 from ziggurat.transforms.schedule.sink_waits import sink_waits
@@ -146,8 +145,6 @@ PHASES: tuple[Phase, ...] = (
             ("tensor_maps", lambda op, _: make_tensor_maps(op)),
             # The operands that TMA has loaded before a loop.
             ("hold_operands", lambda op, _: hold_operands(op)),
-            # The operands that are left in shared memory.
-            ("release_early", lambda op, _: release_early(op)),
         ),
         _DESCRIPTORS,
     ),

@@ -82,8 +82,6 @@ WON: dict[str, tuple[str, str]] = {
     "rescale": ("attention f16 D128, roles", r"(FSETP\.NEU\S* ){2}"),
     # The queries are loaded to registers.
     "hold_operands": ("attention f16 D64, three CTAs per SM", "LDSM"),
-    # The queries of a tile are free before the last dot with the values.
-    "release_early": ("attention f16 D256, tiles", r"FSETP\S+ SYNCS\.ARRIVE HGMMA"),
     # One store is in flight while the next block is put there.
     "defer_stores": ("attention f16 D256, tiles", r"DEPBAR\.LE SB0, 0x1"),
 }

@@ -354,7 +354,7 @@ def changed(model: Op, change: Any) -> Any:
 
 
 def test_the_proof_of_a_channel_of_a_cluster() -> None:
-    model = after("release_early")
+    model = after("hold_operands")
     (proof,) = proofs_of(model).values()
     assert proof.op.ctas == 2 and proof.hazards == []
 
