@@ -31,7 +31,6 @@ from ziggurat.transforms.schedule.pipeline_loads import pipeline_loads
 from ziggurat.transforms.schedule.prefetch import prefetch_loads
 from ziggurat.transforms.schedule.rescale import rescale
 from ziggurat.transforms.schedule.schedule import expand
-from ziggurat.transforms.schedule.sink_waits import sink_waits
 from ziggurat.transforms.schedule.specialize import specialize
 from ziggurat.transforms.simplify import cse, dce
 from ziggurat.transforms.simplify.demand import first_kernel
@@ -116,7 +115,6 @@ PHASES: tuple[Phase, ...] = (
         "products",
         (
             ("dots", lambda op, _: place_dots(op)),
-            ("sink_waits", lambda op, _: sink_waits(op)),
             # Equal conversions become one before they go through shared memory.
             ("cse", lambda op, _: cse(op)),
             ("share_buffers", lambda op, _: share_buffers(op)),
