@@ -48,6 +48,7 @@ class Shared:
         self.parts = np.zeros(threads, np.int64)
         self.reading = np.zeros(size, np.int32)  # The number of TMA stores in flight that read it.
         self.unfenced = np.full(size, -1)  # The thread that wrote it without a fence since.
+        self.fenced = np.zeros(threads, np.int64)  # The times of the threads' last fences.
 
     # Order.
 
@@ -115,8 +116,10 @@ class Shared:
         self.known = np.concatenate([self.known, np.ones(((ctas - 1) * threads, agents), np.int64)])
 
     def fence(self, threads: Array) -> None:
-        """Make the writes of these threads visible to the asynchronous proxy."""
+        """Order the accesses of these threads before those of the asynchronous proxy."""
         self.unfenced[np.isin(self.unfenced, threads)] = -1
+        self.fenced[threads] = self.time
+        self.time += 1
 
     # Checks.
 
@@ -157,6 +160,20 @@ class Shared:
         if (self.unfenced[places] != -1).any():
             raise SimulationError(
                 f"{what} what a thread has written without a fence since: a fence.proxy.async is missing"
+            )
+
+    def check_reads_fenced(self, places: Array, what: str) -> None:
+        """Raise `SimulationError` unless each thread that has read one of these bytes has had a fence since; `what`
+        begins the message."""
+        time, agent = np.divmod(np.unique(self.reader[places]), _AGENTS)
+        own = agent < len(self.roles)
+        late = (time[own] > self.fenced[agent[own]]).any()
+        for read, by in zip(time[~own], agent[~own], strict=True):
+            others = (by >= self.by_role.start) & (by - self.by_role.start != self.roles)
+            late |= (np.where(others, 0, np.minimum(read, self.parts)) > self.fenced).any()
+        if late:
+            raise SimulationError(
+                f"{what} what a thread has read without a fence since: a fence.proxy.async is missing"
             )
 
     # Accesses.

@@ -395,6 +395,7 @@ class _Tma:
         shared, places = self.program.shared, self._places(tensor, address, offsets)
         shared.check_free(places, row, "a TMA load writes")
         shared.check_fenced(places, "a TMA load overwrites")
+        shared.check_reads_fenced(places, "a TMA load overwrites")
         mbarrier = self.mbarrier(barrier, np.array([row]))
         if not mbarrier.fenced:
             raise SimulationError(

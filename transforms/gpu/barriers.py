@@ -11,8 +11,9 @@ becomes
 
 Two accesses conflict if their intervals of shared memory overlap, at least one writes, and one thread may touch what
 another has touched. The accesses since the last barrier flow along the edges of a control-flow graph (`flow`), back
-edges of loops included. The matrix units and TMA access memory through another proxy: between a thread's writes and
-such a read there is a `gpu.fence_async` as well.
+edges of loops included. The matrix units and TMA access memory through another proxy: between a thread's access and
+one of theirs there is a `gpu.fence_async` as well (PTX manual, "Async proxy"). This includes a thread's read of what
+TMA then overwrites: without a fence, TMA may be ahead of the read (triton-lang/triton#7262, deepseek-ai/DeepEP#642).
 
 An asynchronous access counts from the wait for it on; `hazards` checks that there is one in time.
 """
@@ -65,7 +66,7 @@ class _Access(SharedAccess):
     """An access of one op, which may touch all bytes of an allocation.
 
     `holder` says which thread touches which place, if each place has one thread; None where that is not known. `proxy`
-    is true of accesses that do not see plain writes without a fence. `wait` is the class of waits for it.
+    is true of accesses that only a fence orders with those of threads. `wait` is the class of waits for it.
     """
 
     kind: str
@@ -119,7 +120,7 @@ def _holder(op: Op, buffer: Value, start: int) -> object:
 
 @attrs.frozen
 class _BarrierState:
-    """Sets of accesses, as masks: those since the last barrier, those in flight, plain writes since the last fence."""
+    """Sets of accesses, as masks: those since the last barrier, those in flight, a thread's since its last fence."""
 
     pending: int = 0
     in_flight: int = 0
@@ -157,7 +158,7 @@ class _Flow:
             if access.wait is not None:
                 self.until[access.wait] = self.until.get(access.wait, 0) | 1 << at
         self.asynchronous = sum(self.until.values())
-        self.plain_writes = sum(1 << at for at, access in numbered if access.kind != READ and not access.proxy)
+        self.by_threads = sum(1 << at for at, access in numbered if not access.proxy)
         # The asynchronous accesses that each node begins, and its others.
         masks = [sum(1 << at for at in numbers) for numbers in self.accesses_of]
         self.begun = [mask & self.asynchronous for mask in masks]
@@ -200,11 +201,11 @@ class _Flow:
             over = state.in_flight & self.until.get(type(op), 0)
             in_flight = state.in_flight if op.pending else state.in_flight & ~over
             # A fence before the wait does not count.
-            return _BarrierState(state.pending | over, in_flight, state.unfenced | over & self.plain_writes)
+            return _BarrierState(state.pending | over, in_flight, state.unfenced | over & self.by_threads)
         begun, done = self.begun[number], self.done[number]
         if not begun and not done:
             return state
-        return _BarrierState(state.pending | done, state.in_flight | begun, state.unfenced | done & self.plain_writes)
+        return _BarrierState(state.pending | done, state.in_flight | begun, state.unfenced | done & self.by_threads)
 
     def missing(self, barriers: Set[int], fences: Set[int]) -> Iterator[tuple[int, Hazard]]:
         """The accesses that conflict with those of a node, and what is missing between them, with the node's number."""

@@ -15,7 +15,8 @@ is not known, they are the responsibility of the proof of their channel (`channe
 
 A load of TMA is complete after a wait for its mbarrier; an mbarrier is used after its initialisation, and its memory by
 others after it is invalidated. Of a ring between roles, a role reads the slots that it has waited for and not released,
-and releases each of them once; another one fills a slot that it has found free (`_RingBetweenRoles`).
+and releases each of them once, after a fence if its threads have read what TMA will overwrite; another one fills a slot
+that it has found free (`_RingsBetweenRoles`).
 
 A tensor map is made anew only where no copy in flight reads the one before: a load is over after a wait for its
 mbarrier, or where that is invalidated; a store is over after a wait.
@@ -62,7 +63,7 @@ _MBARRIERS = (
     gpu.MbarrierInit, gpu.MbarrierInval, gpu.MbarrierExpect, gpu.MbarrierArrive, gpu.MbarrierWait
 )  # fmt: skip
 _CLUSTERS = (gpu.ClusterArrive, gpu.ClusterWait)
-_ASYNCHRONOUS = (*WAITS, *WAITS.values(), gpu.AsyncCommit, *_MBARRIERS, *_CLUSTERS)
+_ASYNCHRONOUS = (*WAITS, *WAITS.values(), gpu.AsyncCommit, gpu.FenceAsync, *_MBARRIERS, *_CLUSTERS)
 
 
 def hazards(module: gpu.Module) -> list[Hazard]:
@@ -177,8 +178,8 @@ class _AsyncState:
     `open` are the copies that no commit has made a group yet. `loads` are the loads of TMA in flight.
 
     `numbers` are the known numbers of slots, and `mbarriers` those that are initialised. Of the rings between roles,
-    `held` are the slots, by their mbarriers, that this role has waited for and not released, and `free` those that it
-    has found free last.
+    `held` are the slots, by their mbarriers, that this role has waited for and not released, `read` those that its
+    threads have read since the last fence, and `free` those that it has found free last.
 
     Of these maps, `made` are those that the elected thread has not acquired, `apart` those that another warp has made
     since the last barrier, and `used` are the copies by maps that the elected thread has begun since.
@@ -195,6 +196,7 @@ class _AsyncState:
     numbers: Numbers = frozenset()
     mbarriers: frozenset[Value] = frozenset()
     held: frozenset[_Slot] = frozenset()
+    read: frozenset[_Slot] = frozenset()
     free: frozenset[_Slot] = frozenset()
     made: frozenset[gpu.MakeTensorMap] = frozenset()
     apart: frozenset[gpu.MakeTensorMap] = frozenset()
@@ -226,6 +228,7 @@ class _Run:
         self.loads: dict[tuple[_Use, _Use], _Load] = {}
         self.rings = _rings_between_roles(func)
         self.initialised = {op.buffer: op for op in func.walk() if isinstance(op, gpu.MbarrierInit)}
+        self.loaded = {allocation(op.buffer) for op in func.walk() if isinstance(op, gpu.TmaLoad)}
         self.stores = [op for op in func.walk() if isinstance(op, gpu.ClusterStore)]
         self.gathered = {allocation(store.buffer) for store in self.stores}  # What other CTAs write.
 
@@ -277,6 +280,8 @@ class _Run:
         if isinstance(op, USERS):
             self._uses_memory_of_mbarriers(op, uses, state)
             self._uses_rings_between_roles(op, uses, state)
+        if isinstance(op, READERS) and (read := self._read_by_threads(op, uses)) - state.read:
+            state = attrs.evolve(state, read=state.read | read)
         if isinstance(op, gpu.TmaLoad | gpu.MbarrierArrive) and op.ctas > 1 and not state.started:
             self._note(op, op, "wait for the other CTAs")
         if isinstance(op, _MBARRIERS):
@@ -297,6 +302,8 @@ class _Run:
                     if store not in state.arrived and allocation(store.buffer) is uses[0].buffer:
                         self._note(store, op, "wait")
                 return state
+            case gpu.FenceAsync():
+                return attrs.evolve(state, read=frozenset())
             case gpu.AsyncCopy():
                 return attrs.evolve(state, open=state.open | {*uses})
             case gpu.AsyncCommit():
@@ -347,7 +354,7 @@ class _Run:
             case gpu.WarpSpecialize():
                 for mbarriers, _ in state.held:
                     self._note(self.initialised.get(mbarriers, op), op, "release")
-                return attrs.evolve(state, held=frozenset(), free=frozenset(), numbers=frozenset())
+                return attrs.evolve(state, held=frozenset(), read=frozenset(), free=frozenset(), numbers=frozenset())
             case tt.Return():
                 # Another CTA may have the memory before these copies are complete.
                 for load in (load for load in self._loads_of_this_role(state) if load.use.slot is not None):
@@ -425,11 +432,19 @@ class _Run:
         for place in ((mbarriers, use.slot) for mbarriers in filled):
             if place not in state.held and constant_of(op.predicate):
                 self._note(op, op, "wait")
+            if place in state.read:
+                self._note(op, op, "fence")
             for dot in (dot for group in state.dots for dot in group):
                 if self.rings.mbarriers_of.get(dot.buffer) is place[0] and dot.slot == use.slot:
                     self._note(dot.op, op, "wait")
             state = attrs.evolve(state, held=state.held - {place})
         return state
+
+    def _read_by_threads(self, op: Op, uses: Iterable[_Use]) -> frozenset[_Slot]:
+        """The slots of rings between roles that threads read by an op, and that TMA fills."""
+        rings = self.rings.mbarriers_of
+        reads = [use for use in uses if use.buffer in self.loaded and use.buffer not in read_in_flight(op)]
+        return frozenset((rings[use.buffer], use.slot) for use in reads if use.buffer in rings)
 
     def _uses_rings_between_roles(self, op: Op, uses: Sequence[_Use], state: _AsyncState) -> None:
         """Note a read of a slot that the role does not hold, and a write to one that it has not found free."""

@@ -213,6 +213,8 @@ class _Lowering:
             condition = builder.add(arith.CmpI(index, start, arith.IntPredicate.NE))
         slot, _ = self._at(builder, channel, -op.held - 1)
         mbarrier, each_warp = _of_slot(builder, self.empty[channel], slot), proof.by_threads(scope_of(op))
+        if each_warp and proof.by_tma:
+            builder.add(gpu.FenceAsync())  # TMA fills the slot after these reads (see `barriers`).
         builder.add(gpu.MbarrierArrive(mbarrier, condition, each_warp=each_warp, ctas=proof.op.ctas))
 
     def _close(self, builder: Rewriter, op: gpu.ChannelClose) -> None:

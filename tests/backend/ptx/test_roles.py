@@ -401,6 +401,19 @@ def test_each_warp_releases_what_its_threads_read() -> None:
     assert is_missed(model, module, arguments, (2,), rtol=4e-3, atol=4e-3)
 
 
+def test_what_threads_read_is_fenced_before_the_producer_loads() -> None:
+    model, arguments = tiles_of_attention(4)
+    module = placed(model, 4, 2)
+    (arrive,) = (op for op in module.walk() if isinstance(op, gpu.MbarrierArrive) and op.each_warp)
+    assert arrive.parent is not None
+    fence = arrive.parent.ops[arrive.parent.ops.index(arrive) - 1]
+    assert isinstance(fence, gpu.FenceAsync)
+    module = changed(module, fence, lambda *_: DROP)
+    assert {hazard.missing for hazard in hazards(module)} == {"fence"}
+    with pytest.raises(SimulationError, match="a TMA load overwrites what a thread has read without a fence"):
+        simulated(module, arguments()[1], (2,))
+
+
 @pytest.mark.parametrize("roles", [False, True])
 def test_gradients_of_attention(roles: bool) -> None:
     """Four dots. The wait for the first one is followed by that for the last one of the iteration before."""

@@ -426,6 +426,17 @@ def test_the_barrier_between_a_dot_and_a_fetch_is_needed() -> None:
                 simulated(less, arguments()[1], seed=seed)
 
 
+def test_the_fence_between_reads_of_threads_and_a_fetch_is_needed() -> None:
+    model, arguments, _ = product((64, 16, 64), (64, 16, 320))
+    module = placed(model, target="sm_120a")
+    fences = [op for op in module.walk() if isinstance(op, gpu.FenceAsync)]
+    (number,) = [number for number, op in enumerate(fences) if _is_in_loop(op)]
+    less = without(module, number, (gpu.FenceAsync,))
+    assert {hazard.missing for hazard in hazards(less)} == {"fence"}
+    with pytest.raises(SimulationError, match="a TMA load overwrites what a thread has read without a fence"):
+        simulated(less, arguments()[1])
+
+
 def _is_in_loop(op: Op) -> bool:
     owner = op.parent.parent.parent if op.parent is not None else None
     return owner is not None and (owner.NAME == "scf.for" or _is_in_loop(owner))
