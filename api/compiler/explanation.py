@@ -25,9 +25,8 @@ from ziggurat.transforms.cost.choose import choose_warps
 from ziggurat.transforms.cost.cost import Cost, CostEntry, Work, cost_of
 from ziggurat.transforms.cost.pressure import warn_of_registers
 from ziggurat.transforms.gpu.gpu_passes import CHOSEN_AFTER, place
-from ziggurat.transforms.schedule.loads_ahead import is_role
+from ziggurat.transforms.schedule.latency import is_role, plans_of
 from ziggurat.transforms.schedule.loop_plan import LoopPlan
-from ziggurat.transforms.schedule.prefetch import prefetch_plans
 from ziggurat.transforms.schedule.specialize import why_no_roles
 from ziggurat.transforms.tiles.chunks import DIVIDE_BLOCKS
 from ziggurat.transforms.tiles.persist import is_persistent, why_not_persistent
@@ -164,7 +163,7 @@ def _notes(compiled: Compiled) -> tuple[dict[SourceLine, list[str]], str]:
     has_warps, target = compiled.options.num_warps is not None, TARGETS[compiled.target]
     models = {after.name: before.model for before, after in pairwise(snapshots)}  # By the pass that comes next.
     plain = expect(models["raise_pointers"], core.Module)
-    whole, before = (expect(models[name], gpu.Module) for name in ("specialize", "prefetch_loads"))
+    whole, before = (expect(models[name], gpu.Module) for name in ("specialize", "latency"))
     for value, obstacle in why_not_raised(plain, compiled.options).items():
         if isinstance(value, OpResult) and target.has_tma:
             reason = obstacle.reason(value.op)
@@ -176,14 +175,11 @@ def _notes(compiled: Compiled) -> tuple[dict[SourceLine, list[str]], str]:
         notes.setdefault(SourceLine.of(obstacle.op.location), []).append(
             f"no roles for the dots' loops: {obstacle.why}"
         )
-    for loop, plan, others in prefetch_plans(before, compiled.options.num_stages):
+    for loop, plan in plans_of(before, compiled.options.num_stages):
         dots = [op for op in loop.body.entry.ops if isinstance(op, gpu.MatrixProduct)]
         if not dots or is_role(loop):
             continue
-        obstacles: list[tuple[Op, Obstacle]] = [(loop, others)] if isinstance(others, Obstacle) else [*others.left]
-        if isinstance(plan, Obstacle) and not isinstance(others, Obstacle) and not others.moves:
-            obstacles.append((loop, plan))
-        for op, reason in obstacles:
+        for op, reason in [(loop, plan)] if isinstance(plan, Obstacle) else plan.left:
             notes.setdefault(SourceLine.of(op.location), []).append(f"no copies ahead of the dots: {reason.reason(op)}")
         if isinstance(plan, LoopPlan) and plan.why:
             notes.setdefault(SourceLine.of(loop.location), []).append(f"chosen: {plan.stages} stages; {plan.why}")

@@ -158,6 +158,8 @@ class Load(Op, traits.MemoryRead, name="tt.load"):
     Without `other` such an element has no defined value. In a GPU model, `width` is the number of consecutive
     registers whose pointers are adjacent, aligned together, and masked together. Along each axis, aligned runs of
     `runs` elements have one pointer, one mask and one `other`: a thread reads once for those of a run.
+
+    In a loop, the load begins `ahead` iterations before the one that uses it; None lets the compiler choose.
     """
 
     ptr: Value = operand()
@@ -168,6 +170,7 @@ class Load(Op, traits.MemoryRead, name="tt.load"):
     volatile: bool = attribute(bool, default=False)
     width: int = attribute(int, default=1)
     runs: tuple[int, ...] = attribute([int], default=())
+    ahead: int | None = attribute(object, default=None)
 
     def infer_type(self) -> Type:
         return with_element(self.ptr.type, pointee_of(self, self.ptr))
@@ -335,12 +338,14 @@ class DescriptorStride(DescriptorFact, name="tt.descriptor_stride"):
 
 
 class DescriptorLoad(Op, traits.MemoryRead, name="tt.descriptor_load"):
-    """Read the block at these offsets; outside of the tensor it holds the descriptor's padding."""
+    """Read the block at these offsets; outside of the tensor it holds the descriptor's padding. `ahead` is as in
+    `tt.load`."""
 
     descriptor: Value = operand()
     offsets: Sequence[Value] = operands()
     cache: CacheModifier = attribute(CacheModifier, default=CacheModifier.NONE)
     eviction: EvictionPolicy = attribute(EvictionPolicy, default=EvictionPolicy.NORMAL)
+    ahead: int | None = attribute(object, default=None)
 
     def infer_type(self) -> Type:
         type_ = _described(self, self.descriptor, self.offsets)

@@ -47,10 +47,14 @@ class Wgmma(MatrixProduct, name="gpu.wgmma"):
 
 
 class WgmmaWait(Op, name="gpu.wgmma_wait"):
-    """wgmma.wait_group: the value, after at most `pending` groups are in flight."""
+    """wgmma.wait_group: the value, after at most `pending` groups are in flight.
+
+    A `late` one takes place in the next iteration of its loop (`latency`).
+    """
 
     value: Value = operand()
     pending: int = attribute(int, unnamed=True)
+    late: bool = attribute(bool, default=False)
 
     def infer_type(self) -> Type:
         return self.value.type

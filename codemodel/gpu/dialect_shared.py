@@ -38,11 +38,15 @@ def require_mbarriers(op: Op, value: Value) -> None:
 
 
 class LocalAlloc(Op, name="gpu.local_alloc"):
-    """A buffer in shared memory, alive until its last use; `offset` is its place in bytes, -1 until allocation."""
+    """A buffer in shared memory, alive until its last use; `offset` is its place in bytes, -1 until allocation.
+
+    With `slots`, its loop is scheduled to have a ring of so many of it (`latency`).
+    """
 
     type: Type = result_type()
     offset: int = attribute(int, default=-1)
     alignment: int = attribute(int, default=16)
+    slots: int = attribute(int, default=1)
 
     def check(self) -> None:
         require(isinstance(self.type, SharedType), f"gpu.local_alloc gives a buffer; got {self.type}")
@@ -90,10 +94,11 @@ class LocalLoad(Op, name="gpu.local_load"):
 
 
 class LocalStore(Op, name="gpu.local_store"):
-    """Write a tensor to a buffer."""
+    """Write a tensor to a buffer, so many iterations `ahead` of the one that reads it (`latency`)."""
 
     buffer: Value = operand()
     value: Value = operand()
+    ahead: int = attribute(int, default=0)
 
     def check(self) -> None:
         target, source = buffer_of(self, self.buffer), laid_out(self, self.value.type)

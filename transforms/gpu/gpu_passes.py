@@ -25,10 +25,10 @@ from ziggurat.transforms.gpu.lower_channels import lower_channels
 from ziggurat.transforms.gpu.share_buffers import share_buffers
 from ziggurat.transforms.gpu.tensor_maps import make_tensor_maps
 from ziggurat.transforms.gpu.tma import aliasing, lower_tma, tma_accesses
+from ziggurat.transforms.schedule.copies import make_copies
 from ziggurat.transforms.schedule.defer_stores import defer_stores
 from ziggurat.transforms.schedule.hold_operands import hold_operands
-from ziggurat.transforms.schedule.pipeline_loads import pipeline_loads
-from ziggurat.transforms.schedule.prefetch import prefetch_loads
+from ziggurat.transforms.schedule.latency import latency
 from ziggurat.transforms.schedule.rescale import rescale
 from ziggurat.transforms.schedule.schedule import expand
 from ziggurat.transforms.schedule.specialize import specialize
@@ -124,11 +124,10 @@ PHASES: tuple[Phase, ...] = (
     Phase(
         "schedule",
         (
-            # Before the pipelining of other loops: a specialised loop has no loads left.
+            # Before the schedules of other loops: a specialised loop has no loads for dots left.
             ("specialize", lambda op, o: specialize(op, o.num_stages, bool(o.warp_specialize), o.maxnreg)),
-            ("prefetch_loads", lambda op, options: prefetch_loads(op, options.num_stages)),
-            ("expand", lambda op, _: expand(op)),
-            ("pipeline_loads", lambda op, options: pipeline_loads(op, options.num_stages)),
+            ("latency", lambda op, options: latency(op, options.num_stages)),
+            ("copies", lambda op, _: make_copies(op)),
             ("expand", lambda op, _: expand(op)),
             ("rescale", lambda op, _: rescale(op)),
         ),

@@ -34,7 +34,7 @@ from ziggurat.transforms.analysis.components import component_types
 from ziggurat.transforms.analysis.memory_flow import last_of, users_of
 from ziggurat.transforms.analysis.queries import layout_of, role_split, shared_of, tensor_of
 from ziggurat.transforms.cost.pressure import MAX_REGISTERS, value_registers
-from ziggurat.transforms.schedule.loop_plan import LOOP_REGISTERS
+from ziggurat.transforms.schedule.latency import LOOP_REGISTERS
 
 _Key = tuple[Value, WarpScope]
 

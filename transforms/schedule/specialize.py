@@ -43,23 +43,10 @@ from ziggurat.transforms.analysis.obstacle import Obstacle, warn_of
 from ziggurat.transforms.analysis.queries import bytes_of, constant
 from ziggurat.transforms.cost.pressure import loop_registers, registers_of_thread
 from ziggurat.transforms.gpu.allocate import SPARE_BYTES, intervals_of, place
+from ziggurat.transforms.schedule.copies import StagedLoop, begin_copy, new_channels, parts_of_load, rings_of
 from ziggurat.transforms.schedule.divide import KernelPart, parts_of, whole
-from ziggurat.transforms.schedule.loop_plan import (
-    LOOP_REGISTERS,
-    Copy,
-    LoopPlan,
-    computed_from,
-    copy_of,
-    deferred,
-    planned,
-)
-from ziggurat.transforms.schedule.pipeline_loads import (
-    StagedLoop,
-    begin_copy,
-    new_channels,
-    parts_of_load,
-    rings_of,
-)
+from ziggurat.transforms.schedule.latency import LOOP_REGISTERS, deferred, operands_ahead
+from ziggurat.transforms.schedule.loop_plan import Copy, LoopPlan, computed_from, copy_of
 from ziggurat.transforms.schedule.schedule import carrying_loop
 from ziggurat.transforms.simplify.effects import is_pure
 from ziggurat.transforms.tiles.persist import is_persistent
@@ -172,7 +159,7 @@ def _planned(
     plans: Plans = {}
     for loop in loops:
         stages = loop.num_stages if loop.num_stages is not None else num_stages
-        plan = planned(loop, stages, limit)
+        plan = operands_ahead(loop, stages, limit)
         if isinstance(plan, Obstacle):
             return plan
         other = next((copy for copy in plan.copies if not _is_for_wgmma(copy)), None)
@@ -181,7 +168,7 @@ def _planned(
         plans[loop.result] = plan
     # All channels live from the beginning of the kernel to its end.
     for most, once in product(range(max(plan.stages for plan in plans.values()), 1, -1), (_once(loops), ())):
-        fewer = {result: attrs.evolve(plan, stages=min(plan.stages, most)) for result, plan in plans.items()}
+        fewer = {result: plan.with_stages(most) for result, plan in plans.items()}
         shapes = {_shape_of(plan): plan for plan in fewer.values()}
         copies = [copy for plan in fewer.values() for copy in plan.copies] + [*once]
         size = sum(plan.stages * copy.shared.bytes for plan in shapes.values() for copy in plan.copies)
@@ -232,13 +219,13 @@ def _consumer(part: KernelPart, sliced: _Slice, registers: int) -> _Consumer | O
         if origin not in sliced.plans or not isinstance(op, scf.For):
             continue
         kernel = sliced.plans[origin]
-        plan = planned(op, kernel.stages, 1 << 30)
+        plan = operands_ahead(op, kernel.stages, 1 << 30)
         buffers = {copy.buffer.result for copy in kernel.copies}
         if isinstance(plan, Obstacle):
             return plan
         if not buffers.issuperset(part.origin[copy.buffer.result] for copy in plan.copies):
             return Obstacle("parts of the kernel read different loads of it", kernel.loop)
-        plan = attrs.evolve(plan, stages=kernel.stages)
+        plan = plan.with_stages(kernel.stages)
         plans[op.result] = attrs.evolve(plan, deferred=deferred(plan, registers))
     return _Consumer(part, plans, once)
 

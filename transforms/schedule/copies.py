@@ -1,11 +1,11 @@
-"""Pipelining: the loads that feed the dots of a loop become copies, in flight while earlier ones are used.
+"""Copies: loads that go through buffers ahead of their use become copies into the slots of channels.
 
     scf.for … (%i, %acc, %p) {                        %c = gpu.channel %ring;
-        %a = tt.load %p @width=8;                     scf.for … (%i, %acc, %q) {
-        %b = gpu.local_alloc;                             %more = gpu.stage @0 @order=6;
+        %a = tt.load %p @ahead=1 @width=8;            scf.for … (%i, %acc, %q) {
+        %b = gpu.local_alloc @slots=2;                    %more = gpu.stage @0 @order=6;
         gpu.local_store %b %a;                            %t = gpu.channel_acquire %c %more;
         %d = gpu.wgmma %b … %acc;          becomes        gpu.async_copy %q %ring[%t] (if %more) @width=8;
-        %e = gpu.wgmma_wait %d @0;                        gpu.channel_commit %c;
+        %e = gpu.wgmma_wait %d @0 @late=true;             gpu.channel_commit %c;
         scf.yield %e …;                                   gpu.stage @1;
     }                                                     %s = gpu.channel_wait %c;
                                                           %d = gpu.wgmma %ring[%s] … %acc;
@@ -16,26 +16,19 @@
                                                           scf.yield %e …; }
                                                       gpu.channel_close %c;
 
-`expand` makes iterations of that which overlap. A ring has `num_stages` slots, and the copies of `num_stages - 1`
-iterations are in flight before the loop. Each iteration waits for its own copies, and begins those of a later
-iteration, into the slot that the iteration before has read. One barrier between the two, which `barriers` finds, orders
-both. Where there is no such later iteration, the copies' masks are false. The values that the addresses are computed
-from are carried a second time, as many iterations ahead. TMA copies the blocks of descriptors, `gpu.tma_load` in the
-place of `gpu.async_copy`.
+`latency` has written the attributes, or a user has. `expand` makes iterations of the result overlap. Each iteration
+waits for its own copies, and begins those of a later iteration, into the slot that the iteration before has read. One
+barrier between the two, which `barriers` finds, orders both. Where there is no such later iteration, the copies' masks
+are false. The values that the addresses are computed from are carried a second time, as many iterations ahead. TMA
+copies the blocks of descriptors, `gpu.tma_load` in the place of `gpu.async_copy`.
 
-The last wgmma of an iteration need not be complete at its end. It is after the wait for all but one in the next
-iteration, or in attention's loop after the wait for the dot of queries and keys: then its slot can be filled
-again.
-
-Where threads copy, this takes a second barrier: the wgmma of the other warps must be complete as well. With one slot
-more, the slot that is filled was read two iterations before, and the barrier after the wait for the copies orders
-both: so the ring has one slot more where the occupancy stays the same. `loop_plan` decides all this.
+A load that is ahead and goes through no buffer stays a load, to registers that the loop then carries. It begins before
+the iteration waits for its copies.
 """
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterator, Mapping, Sequence
-from functools import partial
+from collections.abc import Container, Mapping, Sequence
 from itertools import dropwhile, pairwise, takewhile
 
 import attrs
@@ -43,103 +36,63 @@ import attrs
 from ziggurat.codemodel.builder import Builder
 from ziggurat.codemodel.dialects import arith, scf, tt
 from ziggurat.codemodel.gpu import dialect as gpu
-from ziggurat.codemodel.gpu.options import USUAL_STAGES
-from ziggurat.codemodel.gpu.targets import DRIVER_BYTES, REGISTERS_OF_SM, TARGETS
 from ziggurat.codemodel.graphs import reached
 from ziggurat.codemodel.op import Op, OpResult, Value
 from ziggurat.codemodel.transform import Outcome, Rewriter, transform
 from ziggurat.codemodel.types import TensorType, i1, with_element
 from ziggurat.transforms.analysis.memory_flow import allocation
 from ziggurat.transforms.analysis.memory_order import ATOMICS
-from ziggurat.transforms.analysis.obstacle import Obstacle, warn
 from ziggurat.transforms.analysis.queries import constant, descriptor_of, shared_of, unpacked
-from ziggurat.transforms.schedule.loop_plan import TURNED_SLOTS, Copy, LoopPlan, kept_in_place, planned
+from ziggurat.transforms.schedule.loop_plan import (
+    TURNED_SLOTS,
+    Copy,
+    Load,
+    LoopPlan,
+    carried,
+    computing,
+    kept_in_place,
+    places_of,
+    plan_of,
+)
 from ziggurat.transforms.schedule.schedule import carrying_loop
 from ziggurat.transforms.simplify.effects import is_pure
 
-_LOWERING_BYTES = 8192  # Shared memory that is left for what `lower` allocates.
 # Those that loads may begin before.
 _WRITERS = (tt.DescriptorStore, tt.DescriptorReduce, tt.Store, *ATOMICS, tt.Print, tt.Assert)
-_UNCOUNTED_REGISTERS = 64  # Of a thread, beside those of the accumulator, operands included: an estimate.
 
 
-def pipeline_loads(module: gpu.Module, num_stages: int | None) -> Op:
-    """The GPU model whose loops with dots copy their operands ahead, in up to `num_stages` stages; 1 changes nothing.
-    With None, the plan of a loop has the stages that `stages_of` chooses.
+def make_copies(module: gpu.Module) -> Op:
+    """The GPU model whose loops begin the loads that are ahead, divided into stages."""
+    loops = [op for op in module.walk() if isinstance(op, scf.For)]
+    plans = {loop: plan for loop in loops if (plan := plan_of(loop)).ahead}
 
-    A loop's own `num_stages` takes precedence. There are fewer stages if shared memory does not suffice for more; a
-    warning says so if the kernel asked for the number.
-    """
-    plans: dict[Op, LoopPlan] = {}
-    for op, stages, plan in plans_of(module, num_stages):
-        if isinstance(plan, LoopPlan):
-            _warn_of_stages(op, plan, stages)
-            plans[op] = plan
-
-    def pipelined(builder: Rewriter, op: Op, operands: tuple[Value, ...]) -> Outcome:
+    def staged(builder: Rewriter, op: Op, operands: tuple[Value, ...]) -> Outcome:
         plan = plans.get(op)
         if plan is None:
             return None
         loop = StagedLoop(plan, new_channels(builder, plan))
         new = loop.write(builder)
-        builder.add(gpu.ChannelClose([*loop.channels.values(), *loop.channel_of_transpose.values()]))
+        channels = [*loop.channels.values(), *loop.channel_of_transpose.values()]
+        if channels:
+            builder.add(gpu.ChannelClose(channels))
         return new
 
-    return transform(module, pipelined, pass_name="pipeline_loads") if plans else module
-
-
-def plans_of(module: gpu.Module, num_stages: int | None) -> Iterator[tuple[scf.For, int | None, LoopPlan | Obstacle]]:
-    """Each loop of a model before `pipeline_loads`, the stages that are asked for, and the plan or the obstacle."""
-    for op in module.walk():
-        if isinstance(op, scf.For):
-            others, limit = room_for(module, op)
-            stages = op.num_stages if op.num_stages is not None else num_stages
-            yield op, stages, planned(op, stages, limit, partial(_occupancy, module, others))
-
-
-def room_for(module: gpu.Module, loop: scf.For) -> tuple[int, int]:
-    """The bytes of shared memory that are in use while a loop runs, such as for operands that it does not change; and
-    those that are left for it."""
-    allocs = (op for op in module.walk() if isinstance(op, gpu.LocalAlloc))
-    others = sum(shared_of(alloc.result).bytes for alloc in allocs if _lives_with(alloc, loop))
-    return others, TARGETS[module.target].max_shared - _LOWERING_BYTES - others
-
-
-def _warn_of_stages(loop: scf.For, plan: LoopPlan, stages: int | None) -> None:
-    """Warn of a loop with fewer stages than were asked for."""
-    if stages is not None and plan.stages < stages and (loop.num_stages is not None or stages != USUAL_STAGES):
-        each = sum(copy.shared.bytes for copy in plan.copies)
-        why = f"there is no shared memory for more stages of {each} bytes"
-        warn(f"the loop is pipelined in {plan.stages} stages, not {stages}: {why}", loop.location)
-
-
-def _occupancy(module: gpu.Module, others: int, ring: int, registers: int) -> int:
-    """An estimate of the occupancy (CTAs per SM) if a loop's rings take `ring` bytes beside `others`, and its
-    accumulator `registers` of each thread."""
-    by_memory = TARGETS[module.target].shared_of_sm // (others + ring + DRIVER_BYTES)
-    by_registers = REGISTERS_OF_SM // (32 * module.num_warps * (registers + _UNCOUNTED_REGISTERS))
-    return max(1, min(by_memory, by_registers))
-
-
-def _lives_with(alloc: gpu.LocalAlloc, loop: scf.For) -> bool:
-    """Whether a buffer may be needed while a loop runs: it is made in it, or in a block that contains the loop."""
-    return any(op.parent is alloc.parent for op in loop.path()) or any(op is loop for op in alloc.path())
-
-
-# The annotated loop.
+    return transform(module, staged, pass_name="copies") if plans else module
 
 
 class StagedLoop:
     """The writer of a loop whose loads have become copies to the slots of these channels, annotated with stages.
 
-    Stage 0 fills the slots. The loop's own stage is later by the plan's distance. The late wait, and the release of the
-    slots that are read until then, are one stage later still. In a step, the late wait comes after the plan's `after`,
-    and the fetches come after the wait for copies, or after the late wait if they need the slot that it frees.
+    The loop's own stage is as many stages after that of a load as the load is ahead. The late wait, and the release of
+    the slots that are read until then, are one stage later still. In a step, loads to registers come first, the late
+    wait comes after the plan's `after`, and the fetches come after the wait for copies, or after the late wait if they
+    need the slot that it frees.
     """
 
     def __init__(self, plan: LoopPlan, channels: Sequence[Value]) -> None:
         self.loop = plan.loop
         self.plan = plan
+        self.values: dict[Value, Value] = {}  # The results of loads to registers.
         self.channels = dict(zip(plan.channels(), channels, strict=False))
         self.channel_of_transpose = dict(zip(plan.turned, channels[len(self.channels) :], strict=True))
         pairs = ((copies, rings_of(channel)) for copies, channel in self.channels.items())
@@ -159,27 +112,56 @@ class StagedLoop:
 
     def write(self, builder: Rewriter) -> Value:
         """Add the loop; the value that stands for the old one's result."""
-        loop, plan = self.loop, self.plan
+        loop, own = self.loop, self.plan.distance
         parameters, yielded = loop.body.parameters[1:], loop.body.entry.terminator.operands
+        # The addresses start from values of their own, which are carried after the others.
+        numbers = carried(loop, [value for load in self.plan.ahead for value in self._needed(load)])
 
         def body(inner: Rewriter, ahead: Sequence[Value]) -> Sequence[Value]:
-            more = inner.add(gpu.Stage(0, order=1 if plan.ahead_of_late else 6))
-            later = inner.scoped()
-            for number, value in zip(plan.carried, ahead, strict=True):
-                later[parameters[number]] = value
-            later.rewrite_ops(plan.ahead)
-            self.fill(later, more)
+            for stage in sorted({0, *(own - count for count in self.plan.ahead.values())}):
+                later = inner.scoped()
+                later.mapping.values.update(self.values)
+                for number, value in zip(numbers, ahead, strict=True):
+                    later[parameters[number]] = value
+                if not stage:
+                    first = later
+                self._begin(inner, later, stage, [yielded[number] for number in numbers] if not stage else [])
             self.compute(inner)
-            return [later[yielded[number]] for number in plan.carried]
+            return [first[yielded[number]] for number in numbers]
 
-        # The addresses start from values of their own, which are carried after the others.
-        ahead, count = [builder[loop.initial[number]] for number in plan.carried], len(loop.initial)
-        new = carrying_loop(builder, loop, range(count), ahead, body, loop.attributes)
-        return unpacked(builder, new, count + len(ahead))[0] if count == 1 else new
+        initial, count = [builder[loop.initial[number]] for number in numbers], len(loop.initial)
+        new = carrying_loop(builder, loop, range(count), initial, body, loop.attributes)
+        return unpacked(builder, new, count + len(initial))[0] if count == 1 else new
 
-    def fill(self, builder: Rewriter, condition: Value) -> None:
-        """Begin to fill a slot of each channel where a condition holds."""
+    def _needed(self, load: Load) -> Sequence[Value]:
+        """The operands that a load needs when it begins: copies fill with zeros."""
+        return load.operands if load in self.plan.others else places_of(load)
+
+    def _begin(self, inner: Rewriter, later: Rewriter, stage: int, values: Sequence[Value]) -> None:
+        """Begin the loads of a stage, and compute these values."""
+        own, loads = self.plan.distance, self.plan.ahead
+        registers = [load for load, begin in self.plan.others.items() if own - begin.ahead == stage]
+        groups = [copies for copies in self.channels if own - copies[0].ahead == stage]
+        early = [copies for copies in groups if self.plan.fills_before_late(copies)]
+        begun = (([], registers, 0), (early, [], 1), ([group for group in groups if group not in early], [], 6))
+        parts = [part for part in begun if part[0] or part[1]] or [begun[0]]
+        for at, (copied, loaded, order) in enumerate(parts):
+            more = inner.add(gpu.Stage(stage, order=order))
+            begun_loads = [*loaded, *(copy.load for copies in copied for copy in copies)]
+            needed = [value for load in begun_loads for value in self._needed(load)]
+            needed += values if at == len(parts) - 1 else []
+            ops = computing(self.loop, needed, loads)
+            later.rewrite_ops([op for op in ops if op.result not in later.mapping.values])
+            for load in loaded:
+                assert isinstance(load, tt.Load)
+                self.values[load.result] = later[load.result] = load_where(later, load, more)
+            self.fill(later, more, copied)
+
+    def fill(self, builder: Rewriter, condition: Value, groups: Container[tuple[Copy, ...]] | None = None) -> None:
+        """Begin to fill a slot of each channel, or of those of these copies, where a condition holds."""
         for copies, channel in self.channels.items():
+            if groups is not None and copies not in groups:
+                continue
             slot = builder.add(gpu.ChannelAcquire(channel, condition))
             for copy in copies:
                 view = builder.add(gpu.LocalView(self.rings[copy], slot))
@@ -214,16 +196,24 @@ class StagedLoop:
         loop, plan, own = self.loop, self.plan, self.plan.distance
         buffers = {copy.buffer.result for copy in plan.copies}
         removed = {op.result for copy in plan.copies for op in (copy.load, copy.store, *copy.transposed)}
+        removed |= {load.result for load in plan.others}
         removed |= {value for store in self.channel_of_transpose for value in (store.value, store.buffer, store.result)}
         removed |= _superfluous_fences(loop, removed)
         released = {channel: plan.released(copies) for copies, channel in self.channels.items()}
         released |= dict.fromkeys(self.channel_of_transpose.values(), plan.late)
         self._turn(inner)
+        inner.mapping.values.update(self.values)
         inner.add(gpu.Stage(own, order=0))
-        first = _begun_for_later(loop)
+        first = _begun_for_later(plan)
         inner.rewrite_ops(first)
-        for copies in self.channels:
-            if not copies[0].by_tma and copies[0].reader.result not in removed:
+        for copies, channel in self.channels.items():
+            if copies[0].is_read_first:
+                self._wait(inner, copies)
+                inner.rewrite_ops([copy.reader for copy in copies])
+                inner.add(gpu.ChannelRelease(channel))
+                removed |= {copy.reader.result for copy in copies}
+                del released[channel]
+            elif not copies[0].by_tma and copies[0].reader.result not in removed:
                 self._wait(inner, copies)
         for store, channel in self.channel_of_transpose.items():
             slot = inner.add(gpu.ChannelWait(channel))
@@ -241,8 +231,8 @@ class StagedLoop:
             if op.result in removed or allocation(op.result) in buffers or op in first:
                 continue
             begin(places[op])
-            for copies in self.channels:
-                if copies[0].by_tma and op is copies[0].reader:
+            for copies, channel in self.channels.items():
+                if copies[0].by_tma and op is copies[0].reader and channel in released:
                     self._wait(inner, copies)
             inner.rewrite(op)
             if op is plan.after or op is plan.late:
@@ -279,15 +269,16 @@ class StagedLoop:
         return places
 
 
-def _begun_for_later(loop: scf.For) -> list[Op]:
+def _begun_for_later(plan: LoopPlan) -> list[Op]:
     """The loads to registers whose values only a later iteration uses, and what computes their addresses.
 
     They begin before the iteration waits for its copies: as the loop hands on their values, it waits for them itself.
     A load stays where it is if an op of the loop may write what it reads.
     """
-    block = loop.body.entry
+    block = plan.loop.body.entry
     loads = [op for op in block.ops if isinstance(op, tt.Load) and {*op.result.uses} == {block.terminator}]
-    kept_loads = kept_in_place(loop, loads)
+    loads = [op for op in loads if op not in plan.ahead]
+    kept_loads = kept_in_place(plan.loop, loads)
     loads = [op for op in loads if op not in kept_loads]
     results: list[Value] = [op.result for op in loads]
     needed = reached(results, lambda value: () if value.op is None else value.op.operands)
@@ -330,7 +321,7 @@ def begin_copy(
 def load_where(builder: Rewriter, load: tt.Load, condition: Value) -> Value:
     """Load where a condition holds."""
     other = None if load.other is None else builder[load.other]
-    copy = tt.Load(builder[load.ptr], mask_of(builder, load, condition), other, **load.attributes)
+    copy = tt.Load(builder[load.ptr], mask_of(builder, load, condition), other, **{**load.attributes, "ahead": None})
     return builder.add(copy, load.location)
 
 
@@ -352,7 +343,7 @@ def new_channels(builder: Builder, plan: LoopPlan, *, between_roles: bool = Fals
         type_ = attrs.evolve(shared_of(buffer), count=count)
         return builder.add(gpu.LocalAlloc(type_, alignment=buffer.op.alignment), buffer.op.location)
 
-    rings = {copy: ring(copy.buffer.result, plan.stages) for copy in plan.copies}
+    rings = {copy: ring(copy.buffer.result, copy.slots) for copy in plan.copies}
     groups = [[rings[copy] for copy in copies] for copies in plan.channels()]
     ctas = [max(map(parts_of_load, copies)) if between_roles else 1 for copies in plan.channels()]
     groups += [[ring(store.buffer, TURNED_SLOTS)] for store in plan.turned]

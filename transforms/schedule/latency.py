@@ -1,0 +1,588 @@
+"""The latency of loads: each load of a loop that can begins iterations before its value is used.
+
+    scf.for … (%i, %acc, %p, %q) @num_stages=3 {       scf.for … (%i, %acc, %p, %q) @num_stages=3 {
+        %a = tt.load %p @width=8;                          %a = tt.load %p @ahead=2 @width=8;
+        %b = gpu.local_alloc;                              %b = gpu.local_alloc @slots=3;
+        gpu.local_store %b %a;                             gpu.local_store %b %a;
+        %s = tt.load %q;                       becomes     %s = tt.load %q @ahead=1;
+        %d = gpu.wgmma %b …;                               %d = gpu.wgmma %b …;
+        %e = gpu.wgmma_wait %d @0;                         %e = gpu.wgmma_wait %d @0 @late=true;
+        … %s …; scf.yield %e …; }                          … %s …; scf.yield %e …; }
+
+This is one rule for all loops with dots, and for the others that ask for stages. The loads of a loop have levels: one
+whose address needs another load has the next level. With n stages, the loads of the first level are n - 1 iterations
+ahead of the use, and those of the others fewer, divided evenly. A load begins earlier only if its address follows from
+values that the loop carries, and if no op in the loop keeps it in its place (`kept_in_place`).
+
+A load goes to one of three places:
+
+* **A ring**: an operand of a dot through the buffer that it has (`copy_of`), another tensor through a buffer that this
+  pass adds. `copies` makes copies to slots of it.
+* **Registers**, which the loop carries: small tensors, tensors with fewer than 4 bytes of neighbours in memory, and
+  numbers that other addresses depend on. In a loop with dots they are one iteration ahead.
+* **Its iteration**: larger tensors that all programs load, such as weights, without dots: the L1 has them, which copies
+  do not read. A warning says it of loads that ask for stages.
+
+The last wgmma of an iteration need not be complete at its end, if its operands stay in their slots (`late`). Where
+threads copy, this takes a second barrier: the wgmma of the other warps must be complete as well. With one slot more,
+the slot that is filled was read two iterations before, and the barrier after the wait for the copies orders both: so
+the ring has one slot more where the occupancy stays the same.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Container, Iterator, Mapping, Sequence
+from functools import partial
+
+import attrs
+
+from ziggurat.codemodel.dialects import arith, scf, tt
+from ziggurat.codemodel.gpu import dialect as gpu
+from ziggurat.codemodel.gpu.options import USUAL_STAGES
+from ziggurat.codemodel.gpu.targets import DRIVER_BYTES, REGISTERS_OF_SM, TARGETS
+from ziggurat.codemodel.graphs import reached
+from ziggurat.codemodel.op import BlockParameter, Op, OpResult, Value
+from ziggurat.codemodel.traits import BodyTerminator
+from ziggurat.codemodel.transform import Outcome, Rewriter, transform
+from ziggurat.codemodel.types import ScalarType, SharedType, TensorType, Type, i1, scalar_element
+from ziggurat.transforms.analysis.memory_flow import allocation
+from ziggurat.transforms.analysis.obstacle import Obstacle, warn, warn_of
+from ziggurat.transforms.analysis.queries import begun_by, bytes_of, descriptor_of, layout_of, op_in, shared_of
+from ziggurat.transforms.cost.pressure import value_registers
+from ziggurat.transforms.gpu.swizzle import buffer_bases
+from ziggurat.transforms.gpu.tma import before_transposition, buffer_for
+from ziggurat.transforms.schedule.loop_plan import (
+    CP_ASYNC_BYTES,
+    DEPENDS,
+    TURNED_SLOTS,
+    WRITES,
+    Begin,
+    Copy,
+    Load,
+    LoopPlan,
+    bytes_at_once,
+    computing,
+    consecutive,
+    copy_of,
+    fill_of,
+    in_flight,
+    is_only_stored,
+    is_zero_or_undefined,
+    kept_in_place,
+    may_be_computed_ahead,
+    places_of,
+    step_ahead,
+)
+from ziggurat.transforms.simplify.effects import is_pure, may_trap
+
+LOOP_REGISTERS = 25  # Of a thread, where its accumulators and operands are counted apart.
+# Registers of a thread for values in flight: those of a load that are not copied to shared memory, and those of a loop.
+# (For 8 registers and two stages on an H200, registers were faster by 1.3; for more of either, copies.)
+_IN_REGISTERS, _OF_A_LOOP = 8, 96
+_BESIDE_DOTS, _CARRIED = 16, 192  # Of a loop with dots: registers for small loads, and those that the loop may carry.
+_UNCOUNTED_REGISTERS = 64  # Of a thread, beside those of the accumulator, operands included: an estimate.
+_LOWERING_BYTES = 8192  # Shared memory that is left for what `lower` allocates.
+_CTAS = 2  # The CTAs that share an SM, if they can: one computes while the other waits.
+_FEW_ACCUMULATORS = 32  # Registers a thread: those of 64×64 f32 by 4 warps.
+_DEEPEST = 6  # The stages of a loop with few accumulators.
+_MAX_STAGES = 32
+_OF_CONSUMERS = "the producer of a loop with roles loads only what goes to dots, by TMA"
+_KEPT = "an op in its loop writes to the same memory or orders accesses"
+_SHARED = "all programs load it, so that it is in the L1, which copies do not read"
+_FULL = "there is no shared memory for a second stage"
+
+_DOTS = (tt.Dot, gpu.MatrixProduct)
+_ACCESSES = tt.DescriptorLoad | tt.DescriptorStore | tt.DescriptorReduce
+_PASSING = gpu.ConvertLayout | tt.Reshape | tt.Scan | tt.Gather | tt.Histogram | _ACCESSES  # Through shared memory.
+
+# The occupancy (CTAs per SM), given the bytes of a loop's buffers and the registers a thread of its accumulator.
+Occupancy = Callable[[int, int], int]
+
+
+def latency(module: gpu.Module, num_stages: int | None) -> Op:
+    """The GPU model whose loads, buffers and waits say what begins or ends in another iteration; a warning for each
+    load that asks for it and does not.
+
+    A loop with dots has up to `num_stages` stages; below 2 forbids it, and None lets the compiler choose. A loop's own
+    number takes precedence; without dots, only this counts.
+    """
+    plans: list[LoopPlan] = []
+    for loop, plan in plans_of(module, num_stages):
+        _warn_of(loop, plan, num_stages)
+        if isinstance(plan, LoopPlan):
+            plans.append(plan)
+    ahead = {load: count for plan in plans for load, count in plan.ahead.items()}
+    buffers = {load: begin.buffer for plan in plans for load, begin in plan.others.items()}
+    slots = {copy.buffer: copy.slots for plan in plans for copy in plan.copies}
+    slots |= {store.buffer.op: TURNED_SLOTS for plan in plans for store in plan.turned}
+    turned = {store for plan in plans for store in plan.turned}
+    late = {plan.late for plan in plans}
+
+    def annotated(builder: Rewriter, op: Op, operands: tuple[Value, ...]) -> Outcome:
+        if isinstance(op, Load) and (op in ahead or op.ahead is not None):
+            buffer = buffers.get(op)
+            if buffer is not None:
+                return _through(builder, op, operands, buffer, ahead[op])
+            return _changed(builder, op, operands, ahead=ahead.get(op))
+        if op in slots:
+            return _changed(builder, op, operands, slots=slots[op])
+        if op in turned:
+            return _changed(builder, op, operands, ahead=1)
+        return _changed(builder, op, operands, late=True) if op in late else None
+
+    asked = any(isinstance(op, Load) and op.ahead is not None for op in module.walk())
+    return transform(module, annotated, pass_name="latency") if ahead or asked else module
+
+
+def _changed(builder: Rewriter, op: Op, operands: tuple[Value, ...], **attributes: object) -> Value:
+    """Add an op like `op`, with other attributes."""
+    new = op.SPEC.make(operands, (), {**op.attributes, **attributes}, (), op.result.type)
+    return builder.add(new, op.location)
+
+
+def _through(
+    builder: Rewriter, load: Load, operands: tuple[Value, ...], buffer: gpu.LocalAlloc, ahead: int
+) -> Value:  # fmt: skip
+    """Add a load that goes through a buffer, which a copy fills with zeros where the mask does not hold."""
+    fill = fill_of(load)
+    fills = is_zero_or_undefined(fill)
+    alloc = builder.add(buffer.evolve(), load.location)
+    if fills:
+        value = _changed(builder, load, operands, ahead=ahead)
+    else:
+        assert isinstance(load, tt.Load)
+        attributes = {**load.attributes, "ahead": ahead}
+        value = builder.add(tt.Load(builder[load.ptr], load.mask and builder[load.mask], **attributes), load.location)
+    builder.add(gpu.LocalStore(alloc, value), load.location)
+    value = builder.add(gpu.LocalLoad(alloc, load.result.type), load.location)
+    if fills:
+        return value
+    assert isinstance(load, tt.Load) and load.mask is not None and fill is not None
+    return builder.add(arith.Select(builder[load.mask], value, builder[fill]), load.location)
+
+
+# The plans of loops.
+
+
+def plans_of(module: gpu.Module, num_stages: int | None) -> Iterator[tuple[scf.For, LoopPlan | Obstacle]]:
+    """The plans for the loops of a model before `latency`: those with dots, and those that ask for stages."""
+    loops = [op for op in module.walk() if isinstance(op, scf.For)]
+    stages = {loop: loop.num_stages if loop.num_stages is not None else num_stages for loop in loops}
+    operands = {loop: operands_ahead(loop, stages[loop], *_room(module, loop)) for loop in loops}
+    rings: dict[Op, int] = {loop: plan.bytes for loop, plan in operands.items() if isinstance(plan, LoopPlan)}
+    copied = {copy.load for plan in operands.values() if isinstance(plan, LoopPlan) for copy in plan.copies}
+    for loop, plan in operands.items():
+        has_dots = any(isinstance(op, _DOTS) for op in loop.body.entry.ops)
+        if not has_dots and any(isinstance(op, _DOTS) for op in loop.walk()):
+            if loop.num_stages and isinstance(plan, Obstacle):
+                yield loop, plan  # Only the dots of a loop inside are pipelined.
+            continue
+        if not any(isinstance(op, Load) for op in loop.body.entry.ops) or not (has_dots or loop.num_stages):
+            continue
+        if not ((number := stages[loop]) is not None and number < 2 and isinstance(plan, Obstacle)):
+            limit = _room(module, loop)[0] - _passing_bytes(loop, copied)
+            limit -= sum(rings.get(op, 0) for op in {*loop.path(), *loop.walk()} - {loop})
+            plan = planned(loop, number or USUAL_STAGES, limit, plan if has_dots else None)
+            rings[loop] = plan.bytes if isinstance(plan, LoopPlan) else 0
+            yield loop, plan
+        elif has_dots:
+            yield loop, plan
+
+
+def _room(module: gpu.Module, loop: scf.For) -> tuple[int, Occupancy]:
+    """The bytes of shared memory for the rings of a loop, beside what is in use while it runs, such as operands that it
+    does not change; and the occupancy."""
+    target = TARGETS[module.target]
+    allocs = (op for op in module.walk() if isinstance(op, gpu.LocalAlloc))
+    others = sum(shared_of(alloc.result).bytes for alloc in allocs if _lives_with(alloc, loop))
+
+    def occupancy(ring: int, registers: int) -> int:
+        by_memory = target.shared_of_sm // (others + ring + DRIVER_BYTES)
+        by_registers = REGISTERS_OF_SM // (32 * module.num_warps * (registers + _UNCOUNTED_REGISTERS))
+        return max(1, min(by_memory, by_registers))
+
+    return target.max_shared - _LOWERING_BYTES - others, occupancy
+
+
+def _lives_with(alloc: gpu.LocalAlloc, loop: scf.For) -> bool:
+    """Whether a buffer may be needed while a loop runs: it is made in it, or in a block that contains the loop."""
+    return any(op.parent is alloc.parent for op in loop.path()) or any(op is loop for op in alloc.path())
+
+
+def _passing_bytes(loop: scf.For, copied: Container[Op]) -> int:
+    """The bytes of the largest tensor for which later passes may allocate shared memory in a loop."""
+    passing = (op for op in loop.walk() if isinstance(op, _PASSING) and op not in copied)
+    values = (value for op in passing for value in (*op.operands, op.result))
+    return max((bytes_of(value) for value in values if isinstance(value.type, TensorType)), default=0)
+
+
+# The operands of dots.
+
+
+def operands_ahead(
+    loop: scf.For, requested: int | None, limit: int, occupancy: Occupancy = lambda bytes_, registers: 1
+) -> LoopPlan | Obstacle:
+    """The plan for the operands of a loop's dots, with up to `requested` stages and `limit` bytes for further buffers;
+    or the obstacle.
+
+    With None, as many stages are chosen.
+    """
+    if requested is not None and requested < 2:
+        return Obstacle("it has one stage", loop)
+    if isinstance(step := step_ahead(loop), Obstacle):
+        return step
+    copies = _operand_copies(loop)
+    if not copies:
+        return _too_narrow(loop) or Obstacle("no load in it goes only to a dot", loop)
+    kept_loads = kept_in_place(loop, [copy.load for copy in copies])
+    copies = [copy for copy in copies if copy.load not in kept_loads]
+    if not copies:
+        return Obstacle(WRITES, next(iter(kept_loads.values())))
+    traced = tuple(copy for copy in copies if may_be_computed_ahead(loop, places_of(copy.load)))
+    if not traced:
+        return Obstacle(DEPENDS, copies[0].load)
+    stage_bytes = sum(copy.shared.bytes for copy in traced)
+    for turned in (_turned(loop, traced), ()):
+        late, spare = _late_wait(loop, traced, turned), False
+        most = (limit - (TURNED_SLOTS - 1) * sum(shared_of(store.buffer).bytes for store in turned)) // stage_bytes + 1
+        wanted, why = _chosen(loop, traced, occupancy) if requested is None else (requested, "")
+        slots = min(wanted, most)
+        if late is not None and not any(copy.by_tma for copy in traced) and in_flight(traced):
+            registers = layout_of(late.result.type).num_registers
+            more, same = (partial(occupancy, count * stage_bytes, registers) for count in (wanted, wanted - 1))
+            if wanted < most and more() == same():
+                slots, spare = wanted + 1, True
+            elif slots == 2:
+                late = None  # Copies that begin after the late wait would overlap with nothing.
+        if not turned or (late is not None and slots - spare > 2):
+            break  # Else there is no stage for turning.
+    if slots < 2 or abs(step) * slots >= 1 << 30:
+        return Obstacle(f"{_FULL} of {stage_bytes} bytes", loop)
+    copies = [attrs.evolve(copy, ahead=slots - 1 - spare, slots=slots) for copy in traced]
+    return LoopPlan(loop, tuple(copies), late=late, turned=turned, why=why)
+
+
+def _operand_copies(loop: scf.For) -> list[Copy]:
+    """The copies that could take the place of loads of a loop which go only to buffers."""
+    copies = [copy for op in loop.body.entry.ops if (copy := copy_of(op)) is not None]
+    stores = {copy.store for copy in copies}
+    return [copy for copy in copies if is_only_stored(copy.load.result, stores)]
+
+
+def _too_narrow(loop: scf.For) -> Obstacle | None:
+    """The obstacle if the loads for a loop's dots have fewer bytes than a copy takes."""
+    for op in loop.body.entry.ops:
+        value = before_transposition(op.value)[0] if isinstance(op, gpu.LocalStore) else None
+        if value is not None and isinstance(value.op, tt.Load):
+            bits, least = 8 * bytes_at_once(value.op), 8 * CP_ASYNC_BYTES[0]
+            if bits < least:
+                return Obstacle(f"a thread loads {bits} bits at once, and copies ahead take {least} or more", value.op)
+    return None
+
+
+def _chosen(loop: scf.For, copies: Sequence[Copy], occupancy: Occupancy) -> tuple[int, str]:
+    """The stages of a loop that asks for no number, and why: three, or two where a third leaves no room for a second
+    CTA.
+
+    With few accumulators an iteration computes for a shorter time than a load takes: up to six stages, if TMA loads.
+    """
+    stage_bytes = sum(copy.shared.bytes for copy in copies)
+    dots = (op for op in loop.body.entry.ops if isinstance(op, gpu.Wgmma | gpu.Mma) and not _continues(op))
+    registers = sum(layout_of(op.result.type).num_registers for op in dots)
+    if registers <= _FEW_ACCUMULATORS and all(copy.by_tma for copy in copies):
+        return _DEEPEST, f"{registers} registers of accumulators a thread are multiplied faster than loaded"
+    # The buffers of one stage are counted already.
+    of_two, of_three = (occupancy((count - 1) * stage_bytes, registers) for count in (2, USUAL_STAGES))
+    if of_three >= min(_CTAS, of_two):
+        return USUAL_STAGES, f"{USUAL_STAGES} hide the latency of loads, and leave room for {of_three} CTA(s) per SM"
+    return 2, f"a third leaves room for {of_three} CTA(s) per SM, not {of_two}"
+
+
+def _continues(op: gpu.Wgmma | gpu.Mma) -> bool:
+    """Whether the accumulator of a dot is that of a dot before it."""
+    return isinstance(op.c.op, gpu.Wgmma | gpu.Mma)
+
+
+def _turned(loop: scf.For, copies: Sequence[Copy]) -> tuple[gpu.LocalStore, ...]:
+    """The stores of what is read from the buffers of copies, to buffers of the loop's body that only wgmma reads."""
+    loads = {copy.reader.result for copy in copies if isinstance(copy.reader, gpu.LocalLoad)}
+    loads = {load for load in loads if len(load.uses) == 1 and len([*load.op.operands[0].uses]) == 2}
+    return tuple(
+        op
+        for op in loop.body.entry.ops
+        if isinstance(op, gpu.LocalStore) and op.value in loads and op.buffer.block is loop.body.entry
+        if all(user is op or isinstance(user, gpu.Wgmma) for user in op.buffer.uses)
+    )
+
+
+def _late_wait(loop: scf.For, copies: Sequence[Copy], turned: Sequence[gpu.LocalStore]) -> gpu.WgmmaWait | None:
+    """The wait for the last wgmma of a loop's body, if it can take place in the next iteration.
+
+    Only its accumulator may be carried, and its operands must stay: in slots that are all filled in the same way, in
+    those of the stores that transpose, or in buffers from before the loop.
+    """
+    block = loop.body.entry
+    waits = [op for op in block.ops if isinstance(op, gpu.WgmmaWait)]
+    if not waits or len({copy.by_tma for copy in copies}) > 1:
+        return None
+    wait, end = waits[-1], block.terminator
+    if not isinstance(wait.value, OpResult) or wait.pending or len(wait.value.uses) > 1:
+        return None
+    wgmma = wait.value.op
+    positions = [at for at, value in enumerate(end.operands) if value is wait.result]
+    if not isinstance(wgmma, gpu.Wgmma) or len(wait.result.uses) > 1 or len(positions) != 1:
+        return None
+    buffers = {copy.buffer.result for copy in copies} | {store.buffer for store in turned}
+    read = [allocation(value) for value in (wgmma.a, wgmma.b) if isinstance(value.type, SharedType)]
+    if any(value not in buffers and value.block is block for value in read):
+        return None
+    accumulator = loop.body.parameters[positions[0] + 1]
+    order = {op: at for at, op in enumerate(block.ops)}
+    uses = [order[op_in(user, block)] for user in accumulator.uses]
+    if begun_by(wgmma)[-1].c is accumulator and len(uses) == 1 and len(waits) == 1:
+        return wait
+    covered = waits[0]
+    return None if covered is wait or any(at <= order[covered] for at in uses) else wait
+
+
+def deferred(plan: LoopPlan, registers: int) -> gpu.Wgmma | None:
+    """The last wgmma of a loop, if it can take place in the next iteration, while the first one's result is used.
+
+    Attention's dot with the values, for example: only it reads its slot, and its accumulator is scaled after the wait
+    for the scores. Scores, powers and accumulator then have registers at the same time, of `registers` a thread.
+    """
+    after = plan.after
+    if plan.late is None or not isinstance(after, gpu.WgmmaWait) or not isinstance(plan.late.value, OpResult):
+        return None
+    wgmma = plan.late.value.op
+    assert isinstance(wgmma, gpu.Wgmma)
+    alone = any(all(user is wgmma for copy in copies for user in copy.readers) for copies in plan.channels())
+    scaled = isinstance(wgmma.c, OpResult) and not isinstance(wgmma.c.op, gpu.Wgmma)
+    if not alone or not scaled or wgmma.c.block is not plan.loop.body.entry:
+        return None
+    accumulator_registers = sum(layout_of(value.type).num_registers for value in (after.value, wgmma.c))
+    if isinstance(wgmma.a.type, TensorType):
+        accumulator_registers += layout_of(wgmma.a.type).num_registers * scalar_element(wgmma.a.type).bytes // 4
+    return wgmma if accumulator_registers + LOOP_REGISTERS <= registers else None
+
+
+# All loads.
+
+
+def planned(
+    loop: scf.For, stages: int, limit: int, operands: LoopPlan | Obstacle | None
+) -> LoopPlan | Obstacle:  # fmt: skip
+    """The plan for all loads of a loop, with up to `stages` stages and `limit` bytes for further buffers; or the
+    obstacle to all of them.
+
+    A loop with dots has the plan for their operands.
+    """
+    if isinstance(step := step_ahead(loop), Obstacle):
+        return step
+    first = operands if isinstance(operands, LoopPlan) else LoopPlan(loop, ())
+    loads = [op for op in loop.body.entry.ops if isinstance(op, Load) and op not in first.ahead]
+    writers, obstacles = kept_in_place(loop, loads), dict[Value, Obstacle]()
+    if is_role(loop):
+        obstacles = {op.result: Obstacle(_OF_CONSUMERS, op) for op in loads}
+    elif operands is None and len(writers) == len(loads):
+        return Obstacle(WRITES, next(iter(writers.values())))
+    obstacles |= {load.result: Obstacle(_KEPT, op) for load, op in writers.items()}
+    assigned = partial(_assigned, loop, loads, first=first, has_dots=operands is not None)
+    most = first.distance + 1 if first.copies else min(stages, _MAX_STAGES)
+    for count in range(most, 1 if not first.copies else most - 1, -1):
+        plan = assigned(obstacles, count)
+        if plan.bytes <= limit:
+            break
+    else:
+        full = Obstacle(_FULL, loop)
+        if operands is None:
+            return full
+        large = {op.result: full for op in loads if _registers(op.result.type) > _IN_REGISTERS}
+        plan = assigned(obstacles | large, most if first.copies else 2)
+    if isinstance(operands, Obstacle) and not plan.ahead:
+        return attrs.evolve(plan, left=(*plan.left, (loop, operands)))
+    return plan if plan.ahead or operands is not None else plan.left[0][1]
+
+
+def is_role(loop: scf.For) -> bool:
+    """Whether a loop belongs to a role of warps: its producer loads ahead."""
+    return any(isinstance(owner, gpu.WarpSpecialize) for owner in loop.path())
+
+
+def _assigned(
+    loop: scf.For,
+    loads: Sequence[Load],
+    obstacles: Mapping[Value, Obstacle],
+    stages: int,
+    *,
+    first: LoopPlan,
+    has_dots: bool,
+) -> LoopPlan:
+    """The plan with this number of stages for loads without obstacles, beside those of the `first` plan."""
+    own, levels = stages - 1, _Levels(loop, obstacles)
+    level_of = {op: level for op in loads if (level := levels.of(op.result)) is not None}
+    left = [(op, obstacles.get(op.result) or Obstacle(DEPENDS, op)) for op in loads if op not in level_of]
+    deepest = min(max(level_of.values(), default=1), own) - 1
+    why = f"it waits for another load, and {stages} stages are too few for both"
+    left += [(op, Obstacle(why, op)) for op, level in level_of.items() if level - 1 > deepest]
+    level_of = {op: level for op, level in level_of.items() if level - 1 <= deepest}
+    each = own // (deepest + 1)
+    feeding = {op for load in level_of for op in computing(loop, load.operands) if isinstance(op, Load)} & {*level_of}
+    ahead = {op: own - each * (level - 1 if op in feeding else deepest) for op, level in level_of.items()}
+    copies = {copy.load: copy for copy in _operand_copies(loop) if copy.load in ahead and copy.load not in feeding}
+    copies = copies if has_dots else {}
+    by_threads = [copy for copy in (*first.copies, *copies.values()) if not copy.by_tma]
+    carried_registers = sum(value_registers(value.type) for value in loop.initial)
+    most = min(_BESIDE_DOTS, _CARRIED - carried_registers) if has_dots else _OF_A_LOOP
+    others, used = dict[Load, Begin](), 0
+    for load in [*feeding, *(op for op in ahead if op not in feeding and op not in copies)]:
+        count = ahead[load]
+        if has_dots and load not in feeding and _registers(load.result.type) <= _IN_REGISTERS:
+            count = 1  # The dots need registers as well.
+        cost = _registers(load.result.type) * count
+        small = load in feeding or (cost <= _IN_REGISTERS and isinstance(load, tt.Load))
+        why = None if small or _is_own(load) else _SHARED
+        ring = None if small or why else _ring_of(load)
+        if has_dots and isinstance(load, tt.DescriptorLoad):
+            why = DEPENDS
+        elif why is None and ring is None and used + cost > most:
+            why = f"its values in flight would take {cost} registers of a thread"
+        elif ring is not None and has_dots and not by_threads and _is_replicated(load):
+            why = "several threads load each of its elements, which no copy for the dots orders"
+        if why is not None and load in feeding:
+            more = {**obstacles, load.result: Obstacle(why, load)}
+            return _assigned(loop, loads, more, stages, first=first, has_dots=has_dots)
+        if why is not None:
+            left.append((load, Obstacle(why, load)))
+        elif ring is None:
+            others[load], used = Begin(count), used + cost
+        else:
+            # Threads that copy nothing for dots read what they have copied themselves, before they fill a slot again.
+            slots = max((copy.slots for copy in first.copies if not copy.by_tma), default=count + bool(by_threads))
+            others[load] = Begin(count, gpu.LocalAlloc(ring[0], alignment=ring[1], slots=slots))
+    if not copies:
+        return attrs.evolve(first, others=others, left=tuple(left))
+    # All copies of threads belong to one stage, so that their groups come in order.
+    count = own - each * deepest
+    moved = {load: attrs.evolve(copy, ahead=count, slots=count + 1) for load, copy in copies.items()}
+    moved |= {copy.load: attrs.evolve(copy, ahead=count, slots=count + 1) for copy in by_threads}
+    every = {copy.load: copy for copy in first.copies} | moved
+    operand_copies = tuple(every[op] for op in loop.body.entry.ops if isinstance(op, Load) and op in every)
+    late = _late_wait(loop, operand_copies, ()) if count > 1 else None
+    return LoopPlan(loop, operand_copies, others, late, left=tuple(left), why=first.why)
+
+
+class _Levels:
+    """The number of loads, one after the other, that it takes to compute the values of an iteration."""
+
+    def __init__(self, loop: scf.For, blocked_values: Container[Value]) -> None:
+        self.loop = loop
+        self.obstacles = blocked_values
+        self.levels: dict[Value, int | None] = {}
+
+    def of(self, value: Value) -> int | None:
+        """The number for a value; None for one that may not be computed in an earlier iteration."""
+        block = self.loop.body.entry
+        if value.block is not block:
+            return 0
+        if value not in self.levels:
+            if not isinstance(value, OpResult):
+                self.levels[value] = 0 if may_be_computed_ahead(self.loop, [value]) else None
+            else:
+                self.levels[value] = self._of_op(value.op)
+        return self.levels[value]
+
+    def _of_op(self, op: Op) -> int | None:
+        is_load = isinstance(op, Load) and _may_move(op) and op.result not in self.obstacles
+        if not is_load and (not is_pure(op) or op.bodies or may_trap(op)):
+            return None
+        before = [self.of(operand) for operand in op.operands]
+        # A block that TMA copies comes to registers in the loop's own stage.
+        copied = (isinstance(operand.op, tt.DescriptorLoad) for operand in op.operands)
+        if any(level is None for level in before) or any(copied):
+            return None
+        return max((level for level in before if level is not None), default=0) + is_load
+
+
+def _may_move(load: Load) -> bool:
+    return isinstance(load, tt.DescriptorLoad) or not (load.volatile or load.cache is tt.CacheModifier.CV)
+
+
+def _is_own(load: Load) -> bool:
+    """Whether the number of the program decides what is loaded."""
+    return any(isinstance(source.op, tt.GetProgramId) for source in reached([*load.operands], _sources))
+
+
+def _ring_of(load: Load) -> tuple[SharedType, int] | None:
+    """The type and the alignment of a slot for what a load reads; None if no copy can bring it there."""
+    if isinstance(load, tt.DescriptorLoad):
+        return buffer_for(descriptor_of(load.descriptor))
+    type_ = load.result.type
+    if not isinstance(type_, TensorType) or not isinstance(element := type_.element, ScalarType) or element == i1:
+        return None
+    if bytes_at_once(load) not in CP_ASYNC_BYTES or (load.mask is None and load.other is not None):
+        return None
+    layout = layout_of(type_)
+    shared = SharedType(type_.shape, element, buffer_bases(layout, layout, layout.numel, element.bytes))
+    return (shared, 16) if consecutive(layout, shared, load.width) == load.width else None
+
+
+def _is_replicated(load: Load) -> bool:
+    """Whether several threads load each element."""
+    layout = layout_of(load.result.type)
+    return not all((*layout.lanes, *layout.warps))
+
+
+def _registers(type_: Type) -> int:
+    return value_registers(type_, lambda element: True)
+
+
+def _sources(value: Value) -> Sequence[Value]:
+    """The values that one is computed from; of a loop's parameters, what they begin with, and what follows."""
+    if isinstance(value, OpResult):
+        ends = [body.entry.terminator.operands for body in value.op.bodies]
+        return [*value.op.operands, *(operand for operands in ends for operand in operands)]
+    owner = value.block.parent.parent if isinstance(value, BlockParameter) else None
+    if not isinstance(owner, scf.For) or not isinstance(value, BlockParameter):
+        return ()
+    number = value.index - 1
+    return (owner.start,) if number < 0 else (owner.initial[number], owner.body.entry.terminator.operands[number])
+
+
+# Warnings.
+
+
+def _warn_of(loop: scf.For, plan: LoopPlan | Obstacle, num_stages: int | None) -> None:
+    """Warn of the loads that are asked to begin ahead and do not, and of fewer stages than are asked for.
+
+    If the loop asks, that is of all its loads; if the launch asks for another number than the usual one, of those from
+    which dots are computed."""
+    asks = (loop.num_stages or 0) > 1 or loop.warp_specialize
+    stages = loop.num_stages if loop.num_stages is not None else USUAL_STAGES if num_stages is None else num_stages
+    if stages < 2 or (not asks and (num_stages or 0) in (0, 1, USUAL_STAGES)):
+        return
+    loads = {load for load in _loads_of(loop) if asks or _goes_to_dot(load)}
+    if isinstance(plan, LoopPlan) and plan.ahead and plan.stages < stages and not is_role(loop):
+        why = f"there is no shared memory for more stages of {plan.bytes // plan.distance} bytes"
+        warn(f"the loop is pipelined in {plan.stages} stages, not {stages}: {why}", loop.location)
+    for op, reason in [(loop, plan)] if isinstance(plan, Obstacle) else plan.left:
+        if op in loads:
+            warn_of("the load is not pipelined", op, reason)
+        elif op is loop and (asks or loads) and not is_role(loop):
+            warn_of(f"the loop is not pipelined in {stages} stages", op, reason)
+
+
+def _loads_of(loop: scf.For) -> list[Load]:
+    return [op for op in loop.body.entry.ops if isinstance(op, Load)]
+
+
+def _goes_to_dot(load: Load) -> bool:
+    """Whether an operand of a dot in the same loop is computed from what a load reads."""
+
+    def following(value: Value) -> Sequence[Value]:
+        users = [user for user in value.uses if not isinstance(user, gpu.MatrixProduct | BodyTerminator)]
+        return [user.buffer if isinstance(user, gpu.LocalStore) else user.result for user in users]
+
+    values = reached([load.result], following)
+    dots = (user for value in values for user in value.uses if isinstance(user, gpu.MatrixProduct))
+    return any(not values.isdisjoint((dot.a, dot.b)) for dot in dots)
