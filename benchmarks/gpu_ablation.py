@@ -259,8 +259,8 @@ WITHIN: dict[str, Sequence[tuple[Any, str, Any]]] = {
 }
 OPTIONS = ("maxnreg",)
 NEEDED = (
-    "prepare", "descriptors", "assign", "dots", "dce", "expand", "tma", "tensor_maps", "lower_channels", "clusters",
-    "lower", "allocate", "barriers",
+    "prepare", "descriptors", "assign", "dots", "dce", "copies", "expand", "tma", "tensor_maps", "lower_channels",
+    "clusters", "lower", "allocate", "barriers",
 )  # fmt: skip
 LEFT_OUT = (*WITHIN, *OPTIONS, *(step for step, _ in gpu_passes.PLACE if step not in NEEDED))
 

@@ -245,7 +245,7 @@ def test_a_model_after_a_pass_is_compiled_further(whole):
 @pytest.mark.parametrize(
     ("last", "phase", "message"),
     [
-        ("pipeline_loads", None, "it has the op 'gpu.stage', which the phase 'schedule' removes"),
+        ("copies", None, "it has the op 'gpu.stage', which the phase 'schedule' removes"),
         ("rescale", None, "it has the op 'tt.make_tensor_descriptor', which the phase 'descriptors' removes"),
         ("hold_operands", None, "it has the op 'gpu.channel', which the phase 'channels' removes"),
         ("hold_operands", "memory", "it has the op 'gpu.channel', which the phase 'channels' removes"),

@@ -393,7 +393,7 @@ def _turned(builder: Builder, value: Value, k_axis: int) -> Value:
     """An operand with neighbours along m or n, by way of a buffer, in a layout in which a thread holds words along k.
 
     A thread reads 16 bytes of each of as many rows as elements fit in a word. Lanes that differ along k read other
-    banks, by the swizzle of the buffer, and write the words of one row. In a loop, `pipeline_loads` fills the buffer.
+    banks, by the swizzle of the buffer, and write the words of one row. In a loop, `copies` fills the buffer.
     """
     type_ = tensor_of(value)
     size, num_warps = scalar_element(type_).bytes, layout_of(type_).num_warps

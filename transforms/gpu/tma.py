@@ -8,11 +8,11 @@
                                               gpu.channel_close %10;
                                               %11 : tensor<…> = gpu.wgmma %9 …;
 
-A store, or a block that is added to memory, goes through a buffer as well, which TMA then reads. `pipeline_loads` does
+A store, or a block that is added to memory, goes through a buffer as well, which TMA then reads. `copies` does
 loads in loops.
 
 TMA moves blocks of two axes between tensors and buffers in its own swizzled form, which wgmma and ldmatrix read: so it
-does stores, loads that only feed matrix units, and loads of other loops that ask for stages (`loads_ahead`). It writes
+does stores, loads that only feed matrix units, and loads of other loops that ask for stages (`latency`). It writes
 16 bytes at a time: the first column of a store must be a multiple of 16 bytes, and so must a row of the tensor. (For
 rows that are not, an H200 wrote zeros after them; for other columns it reported an illegal instruction.) All other
 accesses through descriptors are done with pointers (`descriptors`).
@@ -259,7 +259,7 @@ def feeds_dot(value: Value) -> bool:
 
 
 def _begins_ahead(load: tt.DescriptorLoad) -> bool:
-    """Whether a load is in a loop without dots that asks for stages: threads read what TMA copies (`loads_ahead`)."""
+    """Whether a load is in a loop without dots that asks for stages: threads read what TMA copies (`latency`)."""
     loop = load.parent_op
     if not isinstance(loop, scf.For) or (loop.num_stages or 0) < 2:
         return False

@@ -64,7 +64,7 @@ _WRITERS = (tt.DescriptorStore, tt.DescriptorReduce, tt.Store, *ATOMICS, tt.Prin
 def make_copies(module: gpu.Module) -> Op:
     """The GPU model whose loops begin the loads that are ahead, divided into stages."""
     loops = [op for op in module.walk() if isinstance(op, scf.For)]
-    plans = {loop: plan for loop in loops if (plan := plan_of(loop)).ahead}
+    plans: dict[Op, LoopPlan] = {loop: plan for loop in loops if (plan := plan_of(loop)).ahead}
 
     def staged(builder: Rewriter, op: Op, operands: tuple[Value, ...]) -> Outcome:
         plan = plans.get(op)
@@ -118,16 +118,16 @@ class StagedLoop:
         numbers = carried(loop, [value for load in self.plan.ahead for value in self._needed(load)])
 
         def body(inner: Rewriter, ahead: Sequence[Value]) -> Sequence[Value]:
+            views: list[Rewriter] = []
             for stage in sorted({0, *(own - count for count in self.plan.ahead.values())}):
-                later = inner.scoped()
-                later.mapping.values.update(self.values)
+                view = inner.scoped()
+                view.mapping.values.update(self.values)
                 for number, value in zip(numbers, ahead, strict=True):
-                    later[parameters[number]] = value
-                if not stage:
-                    first = later
-                self._begin(inner, later, stage, [yielded[number] for number in numbers] if not stage else [])
+                    view[parameters[number]] = value
+                self._begin(inner, view, stage, [yielded[number] for number in numbers] if not stage else [])
+                views.append(view)
             self.compute(inner)
-            return [first[yielded[number]] for number in numbers]
+            return [views[0][yielded[number]] for number in numbers]
 
         initial, count = [builder[loop.initial[number]] for number in numbers], len(loop.initial)
         new = carrying_loop(builder, loop, range(count), initial, body, loop.attributes)
@@ -137,25 +137,29 @@ class StagedLoop:
         """The operands that a load needs when it begins: copies fill with zeros."""
         return load.operands if load in self.plan.others else places_of(load)
 
-    def _begin(self, inner: Rewriter, later: Rewriter, stage: int, values: Sequence[Value]) -> None:
-        """Begin the loads of a stage, and compute these values."""
-        own, loads = self.plan.distance, self.plan.ahead
-        registers = [load for load, begin in self.plan.others.items() if own - begin.ahead == stage]
+    def _begin(self, inner: Rewriter, view: Rewriter, stage: int, values: Sequence[Value]) -> None:
+        """Begin the loads of a stage, and compute these values, as the stage sees them.
+
+        Loads to registers come first in a step, and copies to the slot that the late wait frees come last.
+        """
+        own, plan = self.plan.distance, self.plan
+        loads: list[Load] = [load for load, begin in plan.others.items() if own - begin.ahead == stage]
         groups = [copies for copies in self.channels if own - copies[0].ahead == stage]
-        early = [copies for copies in groups if self.plan.fills_before_late(copies)]
-        begun = (([], registers, 0), (early, [], 1), ([group for group in groups if group not in early], [], 6))
-        parts = [part for part in begun if part[0] or part[1]] or [begun[0]]
-        for at, (copied, loaded, order) in enumerate(parts):
+        early = [copies for copies in groups if plan.fills_before_late(copies)]
+        late = [copies for copies in groups if copies not in early]
+        nothing = list[Load](), list[tuple[Copy, ...]]()
+        parts = [(0, loads, nothing[1]), (1, nothing[0], early), (6, nothing[0], late)]
+        for order, begun, copied in [part for part in parts if part[1] or part[2]] or [(1, *nothing)]:
             more = inner.add(gpu.Stage(stage, order=order))
-            begun_loads = [*loaded, *(copy.load for copies in copied for copy in copies)]
-            needed = [value for load in begun_loads for value in self._needed(load)]
-            needed += values if at == len(parts) - 1 else []
-            ops = computing(self.loop, needed, loads)
-            later.rewrite_ops([op for op in ops if op.result not in later.mapping.values])
-            for load in loaded:
+            every = [*begun, *(copy.load for copies in copied for copy in copies)]
+            needed = [value for load in every for value in self._needed(load)] + [*values]
+            view.rewrite_ops(
+                computing(self.loop, needed, {*view.mapping.values, *(load.result for load in plan.ahead)})
+            )
+            for load in begun:
                 assert isinstance(load, tt.Load)
-                self.values[load.result] = later[load.result] = load_where(later, load, more)
-            self.fill(later, more, copied)
+                self.values[load.result] = view[load.result] = load_where(view, load, more)
+            self.fill(view, more, copied)
 
     def fill(self, builder: Rewriter, condition: Value, groups: Container[tuple[Copy, ...]] | None = None) -> None:
         """Begin to fill a slot of each channel, or of those of these copies, where a condition holds."""
@@ -321,8 +325,8 @@ def begin_copy(
 def load_where(builder: Rewriter, load: tt.Load, condition: Value) -> Value:
     """Load where a condition holds."""
     other = None if load.other is None else builder[load.other]
-    copy = tt.Load(builder[load.ptr], mask_of(builder, load, condition), other, **{**load.attributes, "ahead": None})
-    return builder.add(copy, load.location)
+    mask = mask_of(builder, load, condition)
+    return builder.add(load.evolve(ptr=builder[load.ptr], mask=mask, other=other, ahead=None), load.location)
 
 
 def mask_of(builder: Rewriter, load: tt.Load, condition: Value) -> Value:

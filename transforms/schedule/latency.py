@@ -43,7 +43,7 @@ from ziggurat.codemodel.gpu.targets import DRIVER_BYTES, REGISTERS_OF_SM, TARGET
 from ziggurat.codemodel.graphs import reached
 from ziggurat.codemodel.op import BlockParameter, Op, OpResult, Value
 from ziggurat.codemodel.traits import BodyTerminator
-from ziggurat.codemodel.transform import Outcome, Rewriter, transform
+from ziggurat.codemodel.transform import Outcome, Rewriter, rebuilt, transform
 from ziggurat.codemodel.types import ScalarType, SharedType, TensorType, Type, i1, scalar_element
 from ziggurat.transforms.analysis.memory_flow import allocation
 from ziggurat.transforms.analysis.obstacle import Obstacle, warn, warn_of
@@ -64,7 +64,6 @@ from ziggurat.transforms.schedule.loop_plan import (
     computing,
     consecutive,
     copy_of,
-    fill_of,
     in_flight,
     is_only_stored,
     is_zero_or_undefined,
@@ -136,29 +135,23 @@ def latency(module: gpu.Module, num_stages: int | None) -> Op:
 
 def _changed(builder: Rewriter, op: Op, operands: tuple[Value, ...], **attributes: object) -> Value:
     """Add an op like `op`, with other attributes."""
-    new = op.SPEC.make(operands, (), {**op.attributes, **attributes}, (), op.result.type)
-    return builder.add(new, op.location)
+    return builder.add(rebuilt(op.evolve(**attributes), operands, ()), op.location)
 
 
 def _through(
     builder: Rewriter, load: Load, operands: tuple[Value, ...], buffer: gpu.LocalAlloc, ahead: int
 ) -> Value:  # fmt: skip
-    """Add a load that goes through a buffer, which a copy fills with zeros where the mask does not hold."""
-    fill = fill_of(load)
-    fills = is_zero_or_undefined(fill)
+    """Add a load that goes through a buffer. A copy fills it with zeros where the mask does not hold."""
     alloc = builder.add(buffer.evolve(), load.location)
-    if fills:
+    if not isinstance(load, tt.Load) or is_zero_or_undefined(load.other):
         value = _changed(builder, load, operands, ahead=ahead)
-    else:
-        assert isinstance(load, tt.Load)
-        attributes = {**load.attributes, "ahead": ahead}
-        value = builder.add(tt.Load(builder[load.ptr], load.mask and builder[load.mask], **attributes), load.location)
-    builder.add(gpu.LocalStore(alloc, value), load.location)
+        builder.add(gpu.LocalStore(alloc, value), load.location)
+        return builder.add(gpu.LocalLoad(alloc, load.result.type), load.location)
+    assert load.mask is not None and load.other is not None
+    masked = load.evolve(ptr=builder[load.ptr], mask=builder[load.mask], other=None, ahead=ahead)
+    builder.add(gpu.LocalStore(alloc, builder.add(masked, load.location)), load.location)
     value = builder.add(gpu.LocalLoad(alloc, load.result.type), load.location)
-    if fills:
-        return value
-    assert isinstance(load, tt.Load) and load.mask is not None and fill is not None
-    return builder.add(arith.Select(builder[load.mask], value, builder[fill]), load.location)
+    return builder.add(arith.Select(builder[load.mask], value, builder[load.other]), load.location)
 
 
 # The plans of loops.
@@ -383,10 +376,10 @@ def planned(
     loads = [op for op in loop.body.entry.ops if isinstance(op, Load) and op not in first.ahead]
     writers, obstacles = kept_in_place(loop, loads), dict[Value, Obstacle]()
     if is_role(loop):
-        obstacles = {op.result: Obstacle(_OF_CONSUMERS, op) for op in loads}
+        obstacles.update((op.result, Obstacle(_OF_CONSUMERS, op)) for op in loads)
     elif operands is None and len(writers) == len(loads):
         return Obstacle(WRITES, next(iter(writers.values())))
-    obstacles |= {load.result: Obstacle(_KEPT, op) for load, op in writers.items()}
+    obstacles.update((load.result, Obstacle(_KEPT, op)) for load, op in writers.items())
     assigned = partial(_assigned, loop, loads, first=first, has_dots=operands is not None)
     most = first.distance + 1 if first.copies else min(stages, _MAX_STAGES)
     for count in range(most, 1 if not first.copies else most - 1, -1):
@@ -397,7 +390,7 @@ def planned(
         full = Obstacle(_FULL, loop)
         if operands is None:
             return full
-        large = {op.result: full for op in loads if _registers(op.result.type) > _IN_REGISTERS}
+        large: dict[Value, Obstacle] = {op.result: full for op in loads if _registers(op.result.type) > _IN_REGISTERS}
         plan = assigned(obstacles | large, most if first.copies else 2)
     if isinstance(operands, Obstacle) and not plan.ahead:
         return attrs.evolve(plan, left=(*plan.left, (loop, operands)))

@@ -292,13 +292,13 @@ def fill_of(load: Load) -> Value | None:
     return load.other if isinstance(load, tt.Load) else None
 
 
-def computing(loop: scf.For, values: Sequence[Value], available: Container[Op] = ()) -> list[Op]:
-    """The ops of a loop's body, in order, from which values are computed; not the `available` ones."""
+def computing(loop: scf.For, values: Sequence[Value], available: Container[Value] = ()) -> list[Op]:
+    """The ops of a loop's body, in order, from which values are computed; not those of the `available` values."""
     results: set[Value] = set()
     work = list(values)
     while work:
         value = work.pop()
-        if value.block is loop.body.entry and value not in results and value.op not in available:
+        if value.block is loop.body.entry and value not in results and value not in available:
             results.add(value)
             work += value.op.operands if value.op is not None else ()
     return [op for op in loop.body.entry.ops if op.result in results]

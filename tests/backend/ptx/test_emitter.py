@@ -23,7 +23,7 @@ LOWERED = {
     "tuple.with": "prepare folds it: tuples are taken apart where they are made",
     "tt.make_tensor_descriptor": "descriptors makes pointers of it, or tensor_maps a tensor map",
     "gpu.stage": "expand",
-    "tt.descriptor_load": "descriptors, pipeline_loads or tma",
+    "tt.descriptor_load": "descriptors, copies or tma",
     "tt.descriptor_reduce": "descriptors makes atomic ops of it",
     "tt.descriptor_store": "descriptors or tma",
     "tt.descriptor_gather": "descriptors makes a load of it",

@@ -72,9 +72,7 @@ WON: dict[str, tuple[str, str]] = {
     "divide_blocks": ("add f32, blocks of 65536", ""),
     "share_buffers": ("attention f16 D128 causal, 8 warps", ""),
     "specialize": ("matmul f16 by TMA 128×256×64, roles", ""),
-    # Two loads of scales before the loop, and two in it.
-    "prefetch_loads": ("matmul f16 by TMA 128×128×64, scales", r"LDG\S+ SYNCS.*LDG\S+ .*HGMMA"),
-    "pipeline_loads": ("matmul f16 NN 128×128×64, 8 warps", ""),
+    "latency": ("matmul f16 NN 128×128×64, 8 warps", ""),
     # A branch around the scaling of each of two rows.
     "rescale": ("attention f16 D128, roles", r"(FSETP\.NEU\S* ){2}"),
     # The queries are loaded to registers.

@@ -254,7 +254,7 @@ def test_a_reshape_keeps_the_runs_of_the_last_axis(shape: tuple[int, int], expec
 MODELS = Path(__file__).parents[2] / "models" / "gpu"
 CASES = [
     case
-    for file in ("lower", "persist", "prefetch_loads", "raise_pointers", "spread")
+    for file in ("lower", "persist", "latency", "raise_pointers", "spread")
     for case in cases((MODELS / f"{file}.txt").read_text("utf-8"))
 ]
 

@@ -115,7 +115,7 @@ KERNELS: dict[str, tuple[Any, list[Any], str, int, str]] = {
         [F16, F16, F32, N, 64, 64, 32],
         "sm_90a",
         4,
-        "prepare raise_pointers descriptors assign dots pipeline_loads expand "
+        "prepare raise_pointers descriptors assign dots latency copies expand "
         "tensor_maps lower_channels dce allocate barriers",
     ),
     "products_by_mma": (
@@ -123,14 +123,14 @@ KERNELS: dict[str, tuple[Any, list[Any], str, int, str]] = {
         [F16, F16, F32, N, 16, 16, 16],
         "sm_80",
         1,
-        "prepare assign dots pipeline_loads expand lower_channels dce allocate barriers",
+        "prepare assign dots latency copies expand lower_channels dce allocate barriers",
     ),
     "products_by_fma": (
         products,
         [F32, F32, F32, N, 4, 4, 4],
         "sm_80",
         1,
-        "prepare assign dots pipeline_loads expand lower_channels dce allocate barriers",
+        "prepare assign dots latency copies expand lower_channels dce allocate barriers",
     ),
     "batches": (batches, [F16, F16, F32, 4, 32], "sm_80", 8, "assign dots allocate barriers"),
     "running_sums": (
@@ -145,14 +145,14 @@ KERNELS: dict[str, tuple[Any, list[Any], str, int, str]] = {
         [A, B, F16, N, 64, 64],
         "sm_90a",
         4,
-        "prepare descriptors assign dots cse pipeline_loads expand lower_channels lower dce allocate barriers",
+        "prepare descriptors assign dots cse latency copies expand lower_channels lower dce allocate barriers",
     ),
     "by_descriptors_on_sm_80": (
         by_descriptors,
         [C, zg.divisible(zg.descriptor((64, 16), zg.f16)), F16, N, 16, 64],
         "sm_80",
         4,
-        "prepare descriptors assign dots cse pipeline_loads expand lower_channels dce allocate barriers",
+        "prepare descriptors assign dots cse latency copies expand lower_channels dce allocate barriers",
     ),
     "by_engine": (
         by_engine,
@@ -166,7 +166,7 @@ KERNELS: dict[str, tuple[Any, list[Any], str, int, str]] = {
         [F16, F16, F16, zg.ptr(zg.i32), N],
         "sm_90a",
         4,
-        "prepare descriptors assign dots cse pipeline_loads expand "
+        "prepare descriptors assign dots cse latency copies expand "
         "tma tensor_maps lower_channels lower dce allocate barriers",
     ),
     "by_roles": (

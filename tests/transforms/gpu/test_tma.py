@@ -302,7 +302,7 @@ def after(name: str, model: Op, num_stages: int = 3) -> Op:
 
 def test_which_buffers_tma_can_fill() -> None:
     """Buffers in its own form, whose axes are permuted like the block's."""
-    before = after("pipeline_loads", model_of(also="turned"))
+    before = after("copies", model_of(also="turned"))
     stores = [op for op in before.walk() if isinstance(op, gpu.LocalStore)]
     assert len(stores) == 2
     for store in stores:
@@ -394,7 +394,7 @@ def test_a_buffer_that_is_stored_twice_is_not_filled_directly() -> None:
 
 
 def test_a_module_without_descriptors_stays() -> None:
-    module = after("pipeline_loads", made_plain.triton(zg.ptr(zg.f16)))
+    module = after("copies", made_plain.triton(zg.ptr(zg.f16)))
     assert lower_tma(module) is module
 
 

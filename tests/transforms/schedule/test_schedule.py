@@ -198,7 +198,7 @@ def annotated(name: str, stages: int) -> gpu.Module:
     """The model of a kernel with annotated loops."""
     kernel, types, target, num_warps = KERNELS[name]
     model: Any = kernel.triton(*types)
-    for step, arguments in PLACE[: NAMES.index("pipeline_loads") + 1]:
+    for step, arguments in PLACE[: NAMES.index("copies") + 1]:
         model = arguments(model, CompileOptions(target, num_warps, stages))
         if step == "specialize" and any(isinstance(op, gpu.WarpSpecialize) for op in model.walk()):
             break
@@ -241,7 +241,7 @@ def test_other_schedules_of_a_pipelined_loop(distance: int, order: int) -> None:
     model: Any = product.triton(F16, F16, F32, zg.i32)
     for name, step in PLACE:
         model = step(model, CompileOptions("sm_90a", 4, 3, raise_pointers=False))
-        if name == "pipeline_loads":
+        if name == "copies":
             break
 
     def other(builder: Rewriter, op: Op, operands: tuple[Value, ...]) -> Outcome:
@@ -253,7 +253,7 @@ def test_other_schedules_of_a_pipelined_loop(distance: int, order: int) -> None:
     model = transform(model, other)
     (stages,) = {op.stages for op in model.walk() if isinstance(op, gpu.Channel)}
     assert stages == 4
-    finish = PLACE[NAMES.index("pipeline_loads") + 1 :]
+    finish = PLACE[NAMES.index("copies") + 1 :]
     if distance + (order == 1) >= stages:
         with pytest.raises(InternalError, match="release"):
             for _, step in finish:
