@@ -135,7 +135,7 @@ def latency(module: gpu.Module, num_stages: int | None) -> Op:
 
 def _changed(builder: Rewriter, op: Op, operands: tuple[Value, ...], **attributes: object) -> Value:
     """Add an op like `op`, with other attributes."""
-    return builder.add(rebuilt(op.evolve(**attributes), operands, ()), op.location)
+    return builder.add(rebuilt(op.evolve(**attributes), operands, (), type_=op.result.type), op.location)
 
 
 def _through(
