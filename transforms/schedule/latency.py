@@ -376,7 +376,8 @@ def planned(
     loads = [op for op in loop.body.entry.ops if isinstance(op, Load) and op not in first.ahead]
     writers, obstacles = kept_in_place(loop, loads), dict[Value, Obstacle]()
     if is_role(loop):
-        obstacles.update((op.result, Obstacle(_OF_CONSUMERS, op)) for op in loads)
+        reasons = ((op, DEPENDS if isinstance(op, tt.DescriptorLoad) else _OF_CONSUMERS) for op in loads)
+        obstacles.update((op.result, Obstacle(why, op)) for op, why in reasons)
     elif operands is None and len(writers) == len(loads):
         return Obstacle(WRITES, next(iter(writers.values())))
     obstacles.update((load.result, Obstacle(_KEPT, op)) for load, op in writers.items())

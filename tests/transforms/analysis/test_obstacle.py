@@ -85,7 +85,7 @@ def warned(kernel: Any, *types: Any, target: str = "sm_90a", num_warps: int = 4,
             zg.i32,
             "the loop is not specialised for warps: it is inside of a branch (of an early return, too)",
         ),
-        (loads_an_index, zg.ptr(zg.i32), "the load is not pipelined: its address depends on what an earlier iteration loads"),
+        (loads_an_index, zg.ptr(zg.i32), "the load is not pipelined: its address depends on what an earlier"),
         (
             stores,
             zg.ptr(zg.i32),
