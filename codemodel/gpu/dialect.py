@@ -12,7 +12,9 @@ from collections.abc import Sequence
 from ziggurat.codemodel.dialects.core import Unreachable
 from ziggurat.codemodel.dialects.scf import Yield, packed
 from ziggurat.codemodel.fields import attribute, bodies, body, operand, operands, result_type
+from ziggurat.codemodel.gpu.asynchronous import Asynchronous
 from ziggurat.codemodel.gpu.dialect_copies import *
+from ziggurat.codemodel.gpu.dialect_copies import MbarrierWait
 from ziggurat.codemodel.gpu.dialect_matrix import *
 from ziggurat.codemodel.gpu.dialect_shared import *
 from ziggurat.codemodel.gpu.dialect_shared import buffer_of, laid_out, require_mbarriers
@@ -98,11 +100,13 @@ class ClusterGather(Op, name="gpu.cluster_gather"):
         return TensorType((*shape_of(type_), self.ctas), element)
 
 
-class ClusterStore(Op, name="gpu.cluster_store"):
+class ClusterStore(Asynchronous, name="gpu.cluster_store"):
     """st.async: begin to write a value to its place along the last axis of a buffer, in every CTA of the cluster.
 
     All CTAs must have started. The mbarrier of each CTA counts the bytes that its buffer gets.
     """
+
+    WRITES, WAIT, MBARRIER = ("buffer",), MbarrierWait, "barrier"
 
     buffer: Value = operand()
     barrier: Value = operand()

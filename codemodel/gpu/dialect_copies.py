@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ziggurat.codemodel.fields import attribute, operand, operands, result_type
+from ziggurat.codemodel.gpu.asynchronous import Asynchronous, BufferOp, GroupWait
 from ziggurat.codemodel.gpu.dialect_shared import buffer_of, laid_out, require_mbarriers
 from ziggurat.codemodel.gpu.fragments import MAP_BYTES
 from ziggurat.codemodel.op import Op, Value, require
@@ -17,19 +18,31 @@ from ziggurat.codemodel.types import DescriptorType, PtrType, TensorType, Type, 
 __all__ = [
     "AcquireTensorMaps", "AsyncCommit", "AsyncCopy", "AsyncWait", "Channel", "ChannelAcquire", "ChannelClose",
     "ChannelCommit", "ChannelOp", "ChannelRelease", "ChannelWait", "MakeTensorMap", "MbarrierArrive", "MbarrierExpect",
-    "MbarrierInit", "MbarrierInval", "MbarrierWait", "Stage", "TmaLoad", "TmaStore", "TmaStoreWait"
+    "MbarrierInit", "MbarrierInval", "MbarrierOp", "MbarrierWait", "Stage", "TmaLoad", "TmaStore", "TmaStoreWait"
 ]  # fmt: skip
 
 
 # Asynchronous copies.
 
 
-class AsyncCopy(Op, MemoryRead, MemoryWrite, name="gpu.async_copy"):
+class AsyncCommit(Op, name="gpu.async_commit"):
+    """cp.async.commit_group: the copies begun since the last commit form a group."""
+
+
+class AsyncWait(Op, GroupWait, name="gpu.async_wait"):
+    """cp.async.wait_group: wait until at most `pending` of this thread's groups are in flight."""
+
+    pending: int = attribute(int, unnamed=True)
+
+
+class AsyncCopy(Asynchronous, MemoryRead, MemoryWrite, name="gpu.async_copy"):
     """cp.async: begin to copy what the pointers point to into a buffer; where the mask is false, zeros.
 
     `width` is the number of consecutive registers whose pointers are adjacent, aligned and masked together, and whose
     elements are adjacent in the buffer: 4, 8 or 16 bytes.
     """
+
+    WRITES, WAIT, COMMIT = ("buffer",), AsyncWait, AsyncCommit
 
     ptr: Value = operand()
     buffer: Value = operand()
@@ -44,16 +57,6 @@ class AsyncCopy(Op, MemoryRead, MemoryWrite, name="gpu.async_copy"):
         if self.mask is not None:
             expected = TensorType(pointers.shape, i1, pointers.layout)
             require(self.mask.type == expected, f"the mask of {self.NAME} must be {expected}; got {self.mask.type}")
-
-
-class AsyncCommit(Op, name="gpu.async_commit"):
-    """cp.async.commit_group: the copies begun since the last commit form a group."""
-
-
-class AsyncWait(Op, name="gpu.async_wait"):
-    """cp.async.wait_group: wait until at most `pending` of this thread's groups are in flight."""
-
-    pending: int = attribute(int, unnamed=True)
 
 
 # Channels: rings of slots that loads fill ahead of their readers (docs/design/009-channels-schedules-scopes.md).
@@ -147,7 +150,11 @@ class Stage(Op, name="gpu.stage"):
 # Mbarriers: objects in shared memory that count arrivals and bytes, phase by phase.
 
 
-class MbarrierInit(Op, name="gpu.mbarrier_init"):
+class MbarrierOp(Op):
+    """An op on mbarriers, which are its first operand."""
+
+
+class MbarrierInit(MbarrierOp, name="gpu.mbarrier_init"):
     """mbarrier.init of all mbarriers of a buffer of i64, each for this number of arrivals a phase. One thread runs it.
 
     TMA sees them from then on; other threads do after a barrier.
@@ -160,7 +167,7 @@ class MbarrierInit(Op, name="gpu.mbarrier_init"):
         require_mbarriers(self, self.buffer)
 
 
-class MbarrierInval(Op, name="gpu.mbarrier_inval"):
+class MbarrierInval(MbarrierOp, name="gpu.mbarrier_inval"):
     """mbarrier.inval of all mbarriers of a buffer, which is ordinary memory from then on. One thread runs it."""
 
     buffer: Value = operand()
@@ -169,7 +176,7 @@ class MbarrierInval(Op, name="gpu.mbarrier_inval"):
         require_mbarriers(self, self.buffer)
 
 
-class MbarrierExpect(Op, name="gpu.mbarrier_expect"):
+class MbarrierExpect(MbarrierOp, name="gpu.mbarrier_expect"):
     """mbarrier.arrive.expect_tx: arrive, and end the phase only after so many bytes. One thread runs it."""
 
     barrier: Value = operand()
@@ -177,7 +184,7 @@ class MbarrierExpect(Op, name="gpu.mbarrier_expect"):
     bytes: int = attribute(int, kw_only=True)
 
 
-class MbarrierArrive(Op, name="gpu.mbarrier_arrive"):
+class MbarrierArrive(MbarrierOp, name="gpu.mbarrier_arrive"):
     """mbarrier.arrive by one thread of each warp group of the scope, or of each warp after the others, where the
     condition holds: at this mbarrier, or at those in the same place of the `ctas` CTAs of the cluster."""
 
@@ -187,14 +194,14 @@ class MbarrierArrive(Op, name="gpu.mbarrier_arrive"):
     ctas: int = attribute(int, default=1)
 
 
-class MbarrierWait(Op, name="gpu.mbarrier_wait"):
+class MbarrierWait(MbarrierOp, name="gpu.mbarrier_wait"):
     """mbarrier.try_wait.parity until the phase of this parity has ended."""
 
     barrier: Value = operand()
     parity: Value = operand(type=i32)
 
 
-class TmaLoad(Op, MemoryRead, MemoryWrite, name="gpu.tma_load"):
+class TmaLoad(Asynchronous, MemoryRead, MemoryWrite, name="gpu.tma_load"):
     """cp.async.bulk.tensor: where the condition holds, begin to copy a block of a tensor into a buffer, in boxes.
 
     The mbarrier counts the bytes. One thread runs it. Before `lower_channels`, `barrier` is the channel of the buffer.
@@ -202,6 +209,8 @@ class TmaLoad(Op, MemoryRead, MemoryWrite, name="gpu.tma_load"):
     With several `ctas`, those of the cluster load the same block together: the one of rank r loads part r of it, into
     the buffers in the same place of all of them, whose mbarriers count the bytes (`.multicast::cluster`).
     """
+
+    WRITES, WAIT, MBARRIER, BY_PROXY = ("buffer",), MbarrierWait, "barrier", True
 
     descriptor: Value = operand()
     buffer: Value = operand()
@@ -219,11 +228,19 @@ class TmaLoad(Op, MemoryRead, MemoryWrite, name="gpu.tma_load"):
             require_mbarriers(self, self.barrier)
 
 
-class TmaStore(Op, MemoryRead, MemoryWrite, name="gpu.tma_store"):
+class TmaStoreWait(Op, GroupWait, name="gpu.tma_store_wait"):
+    """cp.async.bulk.wait_group.read: wait until at most `pending` stores still read their buffers."""
+
+    pending: int = attribute(int, unnamed=True)
+
+
+class TmaStore(Asynchronous, MemoryRead, MemoryWrite, name="gpu.tma_store"):
     """cp.async.bulk.tensor: begin to copy a buffer to a block of a described tensor, in boxes; one thread.
 
     If it `adds`, each element is added to what is there, atomically (cp.reduce.async.bulk.tensor).
     """
+
+    READS, WAIT, BY_PROXY = ("buffer",), TmaStoreWait, True
 
     descriptor: Value = operand()
     buffer: Value = operand()
@@ -245,19 +262,15 @@ def _boxed(op: Op, descriptor: Value, buffer: Value) -> None:
     require(good, f"{op.NAME} moves blocks of a descriptor to a buffer of their size; got {type_} and {shared}")
 
 
-class TmaStoreWait(Op, name="gpu.tma_store_wait"):
-    """cp.async.bulk.wait_group.read: wait until at most `pending` stores still read their buffers."""
-
-    pending: int = attribute(int, unnamed=True)
-
-
-class MakeTensorMap(Op, MemoryRead, MemoryWrite, name="gpu.make_tensor_map"):
+class MakeTensorMap(BufferOp, MemoryRead, MemoryWrite, name="gpu.make_tensor_map"):
     """tensormap.replace, tensormap.cp_fenceproxy: make map number `index` of this program.
 
     Warp `warp` fills `buffer`, and copies that to the map's 128 bytes of `scratch`, the memory that the launch provides
     for this program. `gpu.acquire_tensor_maps` must come before its use. Nothing in flight may read the map that was
     there before. `shape` is i32; `strides`, in elements, are i64, and the last of them is 1.
     """
+
+    WRITES = ("buffer",)
 
     buffer: Value = operand()
     scratch: Value = operand()

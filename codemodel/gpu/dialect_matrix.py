@@ -8,18 +8,22 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ziggurat.codemodel.fields import attribute, operand
+from ziggurat.codemodel.gpu.asynchronous import Asynchronous, BufferOp, GroupWait
 from ziggurat.codemodel.gpu.dialect_shared import buffer_of, laid_out
+from ziggurat.codemodel.gpu.fragments import panels_of
 from ziggurat.codemodel.op import Op, Value, require
 from ziggurat.codemodel.traits import Pure
-from ziggurat.codemodel.types import Type, f32
+from ziggurat.codemodel.types import SharedType, Type, f32
 
 __all__ = [
     "DotFma", "Keep", "MatrixProduct", "Mma", "Rescale", "RoundTf32", "Wgmma", "WgmmaWait"
 ]  # fmt: skip
 
 
-class MatrixProduct(Op):
+class MatrixProduct(BufferOp):
     """a · b + c, in the layout of c."""
+
+    READS = ("a", "b")
 
     a: Value = operand()
     b: Value = operand()
@@ -32,21 +36,7 @@ class MatrixProduct(Op):
         buffer_of(self, self.b)
 
 
-class Wgmma(MatrixProduct, name="gpu.wgmma"):
-    """wgmma.mma_async: begin a · b + c. `a` is a buffer or a tensor in the layout of an operand; `b` is a buffer.
-
-    The layout of c may say that the transposed product is computed, and that threads read its first operand from the
-    buffer, whose neighbours are not along k (`Warps`). Before that, they wait for all groups but the last one.
-
-    The result is complete after a `gpu.wgmma_wait` of it; until then only another wgmma may use it, as its c.
-    `within` is the part along k that is multiplied, its start and end; all of it where there is none.
-    """
-
-    accumulate: bool = attribute(bool, default=True)
-    within: Sequence[int] = attribute([int], default=())
-
-
-class WgmmaWait(Op, name="gpu.wgmma_wait"):
+class WgmmaWait(Op, GroupWait, name="gpu.wgmma_wait"):
     """wgmma.wait_group: the value, after at most `pending` groups are in flight.
 
     A `late` one takes place in the next iteration of its loop (`latency`).
@@ -58,6 +48,37 @@ class WgmmaWait(Op, name="gpu.wgmma_wait"):
 
     def infer_type(self) -> Type:
         return self.value.type
+
+
+class Wgmma(MatrixProduct, Asynchronous, name="gpu.wgmma"):
+    """wgmma.mma_async: begin a · b + c. `a` is a buffer or a tensor in the layout of an operand; `b` is a buffer.
+
+    The layout of c may say that the transposed product is computed, and that threads read its first operand from the
+    buffer, whose neighbours are not along k (`Warps`). Before that, they wait for all groups but the last one.
+
+    The result is complete after a `gpu.wgmma_wait` of it; until then only another wgmma may use it, as its c.
+    `within` is the part along k that is multiplied, its start and end; all of it where there is none.
+    """
+
+    WAIT, BY_PROXY, ACCUMULATOR = WgmmaWait, True, "c"
+
+    accumulate: bool = attribute(bool, default=True)
+    within: Sequence[int] = attribute([int], default=())
+
+    @property
+    def in_flight(self) -> list[Value]:
+        """The buffers without those that threads read: of operands of 8 or 32 bits whose neighbours are not along k."""
+        pairs = ((self.a, 1), (self.b, 0))
+        return [
+            value
+            for value, k_axis in pairs
+            if isinstance(type_ := value.type, SharedType) and _is_read_by_units(type_, k_axis)
+        ]
+
+
+def _is_read_by_units(shared: SharedType, k_axis: int) -> bool:
+    panels = panels_of(shared, k_axis)
+    return panels is None or panels.k_major or shared.element.bytes == 2
 
 
 class Rescale(Op, Pure, name="gpu.rescale"):

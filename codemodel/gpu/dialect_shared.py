@@ -9,6 +9,7 @@ from collections.abc import Sequence
 
 from ziggurat.codemodel.errors import BuildError
 from ziggurat.codemodel.fields import attribute, operand, result_type
+from ziggurat.codemodel.gpu.asynchronous import BufferOp
 from ziggurat.codemodel.layout import transposition
 from ziggurat.codemodel.op import Op, Value, require
 from ziggurat.codemodel.traits import Pure
@@ -82,8 +83,10 @@ def transposed(type_: SharedType, order: Sequence[int]) -> SharedType:
     return SharedType(shape, type_.element, tuple(map(renumbered, type_.offsets)), type_.count)
 
 
-class LocalLoad(Op, name="gpu.local_load"):
+class LocalLoad(BufferOp, name="gpu.local_load"):
     """The tensor in a buffer, in the given layout."""
+
+    READS = ("buffer",)
 
     buffer: Value = operand()
     type: Type = result_type(follows="buffer")
@@ -93,8 +96,10 @@ class LocalLoad(Op, name="gpu.local_load"):
         require(source.shape == target.shape, f"gpu.local_load of {source} as {target}")
 
 
-class LocalStore(Op, name="gpu.local_store"):
+class LocalStore(BufferOp, name="gpu.local_store"):
     """Write a tensor to a buffer, so many iterations `ahead` of the one that reads it (`latency`)."""
+
+    WRITES = ("buffer",)
 
     buffer: Value = operand()
     value: Value = operand()
@@ -105,8 +110,10 @@ class LocalStore(Op, name="gpu.local_store"):
         require(source.shape == target.shape, f"gpu.local_store of {source} to {target}")
 
 
-class LocalAtomicAdd(Op, name="gpu.local_atomic_add"):
+class LocalAtomicAdd(BufferOp, name="gpu.local_atomic_add"):
     """Increment the counters of a buffer at the indices, where the mask holds: a histogram."""
+
+    WRITES = ("buffer",)
 
     buffer: Value = operand()
     index: Value = operand()
@@ -117,8 +124,10 @@ class LocalAtomicAdd(Op, name="gpu.local_atomic_add"):
         laid_out(self, self.index.type)
 
 
-class LocalGather(Op, name="gpu.local_gather"):
+class LocalGather(BufferOp, name="gpu.local_gather"):
     """For each element of `index`, the element at that index along `axis` of the tensor in a buffer."""
+
+    READS = ("buffer",)
 
     buffer: Value = operand()
     index: Value = operand()

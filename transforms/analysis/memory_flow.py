@@ -15,26 +15,14 @@ import attrs
 
 from ziggurat.codemodel.dialects import arith, scf
 from ziggurat.codemodel.gpu import dialect as gpu
-from ziggurat.codemodel.gpu.fragments import panels_of
+from ziggurat.codemodel.gpu.asynchronous import Asynchronous
 from ziggurat.codemodel.graphs import reached
 from ziggurat.codemodel.op import Block, Body, Op, Value
 from ziggurat.codemodel.structured import Structured
 from ziggurat.codemodel.traits import Loop
-from ziggurat.codemodel.types import SharedType, i32, scalar_element
+from ziggurat.codemodel.types import i32, scalar_element
 from ziggurat.transforms.analysis.components import Component, component_of, components_of, groups_of
 from ziggurat.transforms.analysis.queries import constant_of, shared_of
-
-# Ops that read buffers, and ops that read or write buffers, without those that access only mbarriers.
-READERS = (gpu.Wgmma, gpu.Mma, gpu.DotFma, gpu.LocalLoad, gpu.LocalGather, gpu.TmaStore)
-USERS = (*READERS, gpu.LocalStore, gpu.LocalAtomicAdd, gpu.ClusterStore, gpu.AsyncCopy, gpu.TmaLoad, gpu.MakeTensorMap)
-# Asynchronous ops, and the op that waits for each.
-WAITS: dict[type[Op], type[Op]] = {
-    gpu.Wgmma: gpu.WgmmaWait,
-    gpu.AsyncCopy: gpu.AsyncWait,
-    gpu.TmaStore: gpu.TmaStoreWait,
-    gpu.TmaLoad: gpu.MbarrierWait,
-    gpu.ClusterStore: gpu.MbarrierWait,
-}
 
 
 def allocation(buffer: Value) -> Value:
@@ -52,19 +40,8 @@ def slot_index(buffer: Value) -> Value | None:
 
 
 def read_in_flight(op: Op) -> list[Value]:
-    """The allocations that matrix units read, until the wait for an op.
-
-    Only a wgmma has any. Before it begins, threads read an operand of 8 or 32 bits whose neighbours are not along k.
-    """
-    if not isinstance(op, gpu.Wgmma):
-        return []
-    values: list[Value] = []
-    for value, k_axis in ((op.a, 1), (op.b, 0)):
-        if isinstance(type_ := value.type, SharedType):
-            panels = panels_of(type_, k_axis)
-            if panels is None or panels.k_major or type_.element.bytes == 2:
-                values.append(allocation(value))
-    return values
+    """The allocations that an asynchronous op reads until the wait for it."""
+    return [allocation(buffer) for buffer in op.in_flight if buffer in op.reads] if isinstance(op, Asynchronous) else []
 
 
 def users_of(buffer: Value) -> Iterator[Op]:
@@ -124,7 +101,7 @@ class Graph:
     node of the `gpu.warp_specialize`.
     """
 
-    def __init__(self, body: Body, kinds: tuple[type[Op], ...]) -> None:
+    def __init__(self, body: Body, kinds: tuple[type, ...]) -> None:
         self.kinds = kinds
         self.nodes: list[Node] = []
         self._body(body, self._add(None, 0), 0)

@@ -27,6 +27,7 @@ from ziggurat.codemodel.dialects import arith, scf, tt
 from ziggurat.codemodel.dialects import math as functions
 from ziggurat.codemodel.errors import InternalError
 from ziggurat.codemodel.gpu import dialect as gpu
+from ziggurat.codemodel.gpu.asynchronous import BufferOp
 from ziggurat.codemodel.op import Body, Op, Value
 from ziggurat.codemodel.traits import Loop, Pure, Returns
 from ziggurat.codemodel.types import ScalarType, element_of
@@ -51,10 +52,6 @@ _FUNCTIONS = (
 _NEUTRAL = (0, 1, -1)  # Constants that an operation may be removed with.
 _COMBINED = 0.5  # The share of the issue slots of a reduction of floats: maxima of three, as above.
 _PAIRS = 100  # From this capability on, one instruction computes two elements of f32 (add.f32x2).
-# Ops that read or write shared memory in each run: what they ask of it follows from the layouts.
-_SHARED = (
-    gpu.TmaLoad, gpu.LocalLoad, gpu.LocalStore, gpu.LocalGather, gpu.LocalAtomicAdd, gpu.AsyncCopy,
-)  # fmt: skip
 _MOVABLE = (Pure, tt.Load, gpu.LocalLoad, gpu.LocalGather, tt.Reduce, tt.Scan)
 
 
@@ -94,7 +91,7 @@ def certain(entry: CostEntry, wide: bool) -> Work:
         return Work(issued=sums * share / (1 + wide))
     if isinstance(op, gpu.MatrixProduct):
         return Work(tensor=work.tensor, wavefronts=work.wavefronts)
-    if isinstance(op, _SHARED):
+    if isinstance(op, BufferOp):
         return Work(wavefronts=work.wavefronts)
     element = element_of(op.result.type)
     if isinstance(op, tt.Reduce | tt.Scan):

@@ -32,12 +32,13 @@ import attrs
 from ziggurat.codemodel.dialects import scf, tt
 from ziggurat.codemodel.errors import ResourceError
 from ziggurat.codemodel.gpu import dialect as gpu
+from ziggurat.codemodel.gpu.asynchronous import Asynchronous, GroupWait
 from ziggurat.codemodel.gpu.scope import WarpScope, scope_of
 from ziggurat.codemodel.gpu.targets import TARGETS
 from ziggurat.codemodel.location import Location
 from ziggurat.codemodel.op import Block, Op, Value
 from ziggurat.codemodel.transform import Outcome, Rewriter, transform
-from ziggurat.transforms.analysis.memory_flow import WAITS, allocation, users_of
+from ziggurat.transforms.analysis.memory_flow import allocation, users_of
 from ziggurat.transforms.analysis.obstacle import LIBRARY
 from ziggurat.transforms.analysis.queries import shared_of
 
@@ -106,7 +107,7 @@ def intervals_of(module: gpu.Module) -> list[Interval]:
     # For each op: its number, and that of the last op inside it.
     numbers: dict[Op, tuple[int, int]] = {op: (at, at + sum(1 for _ in op.walk()) - 1) for at, op in enumerate(ops)}
     loops = sorted(_loops(module, numbers))
-    complete = [op for op in ops if isinstance(op, tuple(WAITS.values())) and not getattr(op, "pending", 0)]
+    complete = [op for op in ops if (isinstance(op, GroupWait) and not op.pending) or isinstance(op, gpu.MbarrierWait)]
     intervals: list[Interval] = []
     for op in ops:
         if isinstance(op, gpu.LocalAlloc):
@@ -154,16 +155,15 @@ def _ends(buffer: Value, numbers: Mapping[Op, tuple[int, int]], root: Op, comple
             yield last  # Control flow passes it on, and it is not followed.
         else:
             number = numbers[user][0]
-            waits = WAITS.get(type(user))
-            if waits is None:
+            if not isinstance(user, Asynchronous):
                 yield number
                 continue
-            ends = [op for op in complete if isinstance(op, waits)]
-            if isinstance(user, gpu.TmaLoad):
-                mine = allocation(user.barrier)
+            ends = [op for op in complete if isinstance(op, user.WAIT)]
+            if user.mbarrier is not None:
+                mine = allocation(user.mbarrier)
                 ends = [op for op in ends if allocation(op.operands[0]) is mine]
-            # Every load of TMA is waited for: after it, or in the next iteration of its loop.
-            never = number if isinstance(user, gpu.TmaLoad) else last
+            # What an mbarrier completes is waited for: after it, or in the next iteration of its loop.
+            never = last if user.mbarrier is None else number
             yield min((n for op in ends if (n := numbers[op][0]) > number), default=never)
 
 

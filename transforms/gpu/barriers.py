@@ -26,19 +26,10 @@ import attrs
 
 from ziggurat.codemodel.dialects import tt
 from ziggurat.codemodel.gpu import dialect as gpu
+from ziggurat.codemodel.gpu.asynchronous import Asynchronous, BufferOp, GroupWait
 from ziggurat.codemodel.op import Op, Value
 from ziggurat.codemodel.transform import DROP, Outcome, Rewriter, transform
-from ziggurat.codemodel.types import SharedType
-from ziggurat.transforms.analysis.memory_flow import (
-    READERS,
-    USERS,
-    WAITS,
-    Graph,
-    SharedAccess,
-    allocation,
-    interval,
-    read_in_flight,
-)
+from ziggurat.transforms.analysis.memory_flow import Graph, SharedAccess, allocation, interval
 from ziggurat.transforms.analysis.queries import layout_of, role_split, shared_of
 from ziggurat.transforms.gpu.swizzle import matrix_view
 
@@ -86,18 +77,18 @@ _MBARRIERS = (gpu.MbarrierInit, gpu.MbarrierInval, gpu.MbarrierWait)
 
 def _accesses(op: Op | None) -> Iterator[_Access]:
     """The accesses of an op to shared memory."""
-    if not isinstance(op, (*USERS, *_MBARRIERS)):
-        return
-    kind = READ if isinstance(op, (*READERS, gpu.MbarrierWait)) else WRITE
-    kind = COUNT if isinstance(op, gpu.LocalAtomicAdd) else kind
-    buffers = [value for value in op.operands if isinstance(value.type, SharedType)]
-    for buffer in buffers[:1] if isinstance(op, gpu.TmaLoad | gpu.ClusterStore) else buffers:
-        start, end = interval(allocation(buffer))
-        by_threads = isinstance(op, gpu.Wgmma) and allocation(buffer) not in read_in_flight(op)
-        by_proxy = isinstance(op, _BY_PROXY) and not by_threads
-        yield _Access(
-            op, start, end, kind, _holder(op, buffer, start), by_proxy, None if by_threads else WAITS.get(type(op))
-        )
+    if isinstance(op, _MBARRIERS):
+        yield _access(op, op.operands[0], READ if isinstance(op, gpu.MbarrierWait) else WRITE)
+    elif isinstance(op, BufferOp):
+        yield from (_access(op, buffer, READ) for buffer in op.reads)
+        yield from (_access(op, buffer, COUNT if isinstance(op, gpu.LocalAtomicAdd) else WRITE) for buffer in op.writes)
+
+
+def _access(op: Op, buffer: Value, kind: str) -> _Access:
+    start, end = interval(allocation(buffer))
+    begun = op if isinstance(op, Asynchronous) and buffer in op.in_flight else None
+    proxy, wait = (False, None) if begun is None else (begun.BY_PROXY, begun.WAIT)
+    return _Access(op, start, end, kind, _holder(op, buffer, start), proxy, wait)
 
 
 def _holder(op: Op, buffer: Value, start: int) -> object:
@@ -133,9 +124,6 @@ class _BarrierState:
 
 
 BARRIERS = (gpu.Barrier, gpu.ClusterBarrier, tt.Barrier)
-# Threads that have waited for an mbarrier see what TMA has loaded: no barrier is needed for that.
-_WAITS = (gpu.AsyncWait, gpu.WgmmaWait, gpu.TmaStoreWait)
-_BY_PROXY = (gpu.Wgmma, gpu.TmaLoad, gpu.TmaStore)
 
 
 class _Flow:
@@ -143,7 +131,7 @@ class _Flow:
 
     def __init__(self, module: gpu.Module) -> None:
         (func,) = module.functions().values()
-        kinds = (*USERS, *_MBARRIERS, *BARRIERS, gpu.FenceAsync, *_WAITS)
+        kinds = (BufferOp, *_MBARRIERS, *BARRIERS, gpu.FenceAsync, GroupWait)
         self.nodes = Graph(func.bodies[0], kinds).nodes
         self.accesses: list[_Access] = []
         self.accesses_of: list[Sequence[int]] = []  # The numbers of the accesses of each node.
@@ -197,7 +185,7 @@ class _Flow:
             return _BarrierState(0, state.in_flight, state.unfenced)
         if isinstance(op, gpu.FenceAsync):
             return state if number in self.removed_fences else _BarrierState(state.pending, state.in_flight)
-        if isinstance(op, _WAITS):
+        if isinstance(op, GroupWait):  # Threads that have waited for an mbarrier need no barrier.
             over = state.in_flight & self.until.get(type(op), 0)
             in_flight = state.in_flight if op.pending else state.in_flight & ~over
             # A fence before the wait does not count.

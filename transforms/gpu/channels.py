@@ -17,27 +17,22 @@ later iterations, and on all paths to an op; otherwise the channel is refused.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import dropwhile
 
 import attrs
 
 from ziggurat.codemodel.dialects import tt
 from ziggurat.codemodel.gpu import dialect as gpu
+from ziggurat.codemodel.gpu.asynchronous import Asynchronous, BufferOp, GroupWait
 from ziggurat.codemodel.gpu.scope import WarpScope, scope_of
-from ziggurat.codemodel.op import Op, OpResult, Value
+from ziggurat.codemodel.op import Op, Value
 from ziggurat.codemodel.traits import Loop
-from ziggurat.transforms.analysis.memory_flow import (
-    READERS,
-    USERS,
-    allocation,
-    read_in_flight,
-    runs,
-    slot_index,
-    users_of,
-)
+from ziggurat.transforms.analysis.memory_flow import allocation, read_in_flight, runs, slot_index, users_of
 from ziggurat.transforms.gpu.barriers import Hazard
 from ziggurat.transforms.tiles.multicast import Ranks
+
+_Groups = tuple[frozenset[tuple[Op, int]], ...]
 
 
 @attrs.frozen
@@ -46,14 +41,15 @@ class _ChannelState:
 
     `in_flight` slots are committed and not waited for. `waits` has the results of the waits whose slots are not
     released. `acquired` is the result of the acquire whose slot is not committed, and `filled` has the rings that are
-    loaded in it. `dots` has the wgmmas in flight, by groups, each with the slot that it reads: 0 is the last one held.
+    loaded in it. `readers` has the readers in flight, by the class of waits for them and by groups, each with the slot
+    that it reads: 0 is the last one held.
     """
 
     in_flight: int = 0
     waits: tuple[Value, ...] = ()
     acquired: Value | None = None
     filled: tuple[Value, ...] = ()
-    dots: tuple[frozenset[tuple[Value, int]], ...] = ()
+    readers: Mapping[type, _Groups] = attrs.field(factory=dict[type, _Groups])
 
     def counts(self) -> object:
         """The part of the state that must be the same on all paths."""
@@ -71,18 +67,19 @@ class ChannelProof:
         self.op = channel
         self.stages = channel.stages
         self.loads: dict[Value, Op] = {}  # The first load into each ring.
-        self.readers: list[Op] = []
+        self.readers: list[BufferOp] = []
         for ring in channel.rings:
-            for user in users_of(ring):
-                if isinstance(user, gpu.AsyncCopy | gpu.TmaLoad | gpu.LocalStore):
+            for user in (user for user in users_of(ring) if isinstance(user, BufferOp)):
+                if ring in map(allocation, user.writes):
                     self.loads.setdefault(ring, user)
-                elif isinstance(user, READERS):
+                else:
                     self.readers.append(user)
         uses = channel.result.uses
         self.acquires = [op for op in uses if isinstance(op, gpu.ChannelAcquire)]
         self.waits = [op for op in uses if isinstance(op, gpu.ChannelWait)]
-        self.by_copies = any(isinstance(load, gpu.AsyncCopy) for load in self.loads.values())
-        self.by_tma = any(isinstance(op, gpu.TmaLoad) for op in uses)
+        asynchronous = [load for load in self.loads.values() if isinstance(load, Asynchronous)]
+        self.by_copies = any(load.COMMIT for load in asynchronous)
+        self.by_tma = any(load.MBARRIER for load in asynchronous)
         self.between_roles = self.op.ctas > 1 or not any(isinstance(op, gpu.ChannelClose) for op in uses)
         self.in_flight: dict[Op, int] = {}
         self._frees: dict[tuple[Value, bool], bool] = {}
@@ -102,7 +99,7 @@ class ChannelProof:
     def by_threads(self, scope: WarpScope) -> bool:
         """Whether threads of a role read the slots, and not only its matrix units."""
         return any(
-            {*map(allocation, reader.operands)}.intersection(self.op.rings).difference(read_in_flight(reader))
+            {*map(allocation, reader.reads)}.intersection(self.op.rings).difference(read_in_flight(reader))
             for reader in self.readers
             if scope_of(reader) == scope
         )
@@ -170,9 +167,9 @@ class ChannelProof:
         """The state where paths meet, which must agree."""
         if len({state.counts() for state in states}) > 1:
             self._note(op, op, "same number of slots on all paths")
-        depth = max(len(state.dots) for state in states)
-        groups = [[state.dots[-at] for state in states if at <= len(state.dots)] for at in range(depth, 0, -1)]
-        return attrs.evolve(states[0], dots=tuple(frozenset[tuple[Value, int]]().union(*group) for group in groups))
+        waits = dict.fromkeys(wait for state in states for wait in state.readers)
+        readers = {wait: _merged([state.readers.get(wait, ()) for state in states]) for wait in waits}
+        return attrs.evolve(states[0], readers=readers)
 
     def _op(self, op: Op, state: _ChannelState, first: bool) -> _ChannelState:
         """The state after an op without bodies."""
@@ -196,16 +193,20 @@ class ChannelProof:
                 if len(state.waits) == self.stages:
                     self._note(op, op, "release")
                 self._count(op, state)
-                dots = tuple(frozenset((dot, slot + 1) for dot, slot in group) for group in state.dots)
+                readers = {
+                    wait: tuple(frozenset((reader, slot + 1) for reader, slot in group) for group in groups)
+                    for wait, groups in state.readers.items()
+                }
                 in_flight = max(state.in_flight - 1, 0)
-                return attrs.evolve(state, in_flight=in_flight, waits=(*state.waits, op.result), dots=dots)
+                return attrs.evolve(state, in_flight=in_flight, waits=(*state.waits, op.result), readers=readers)
             case gpu.ChannelRelease() if op.channel is channel:
                 return self._release(op, state, first)
             case gpu.ChannelClose() if channel in op.channels:
                 return attrs.evolve(state, in_flight=0)
-            case gpu.WgmmaWait():
-                return attrs.evolve(state, dots=state.dots[-op.pending :] if op.pending else ())
-            case _ if isinstance(op, USERS):
+            case _ if isinstance(op, GroupWait):
+                groups = state.readers.get(type(op), ())[-op.pending :] if op.pending else ()
+                return attrs.evolve(state, readers={**state.readers, type(op): groups})
+            case BufferOp():
                 return self._use(op, state)
             case _:
                 return state
@@ -218,24 +219,24 @@ class ChannelProof:
         freed = max(len(state.waits) - op.held, 0)
         if freed > 1 or self._frees.setdefault((op.result, first), freed > 0) != freed > 0:
             self._note(op, op, "same number of slots on all paths")
-        for dot in (dot for group in state.dots for dot, slot in group if slot >= op.held):
-            assert isinstance(dot, OpResult)
-            self._note(dot.op, op, "wait")
+        in_flight = (each for groups in state.readers.values() for group in groups for each in group)
+        for reader in (reader for reader, slot in in_flight if slot >= op.held):
+            self._note(reader, op, "wait")
         return attrs.evolve(state, waits=state.waits[freed:])
 
-    def _use(self, op: Op, state: _ChannelState) -> _ChannelState:
+    def _use(self, op: BufferOp, state: _ChannelState) -> _ChannelState:
         """The state after an access to shared memory."""
-        slots = [(ring, slot_index(value)) for value in op.operands if (ring := allocation(value)) in self.op.rings]
-        if isinstance(op, READERS):
-            read, in_flight = set[tuple[Value, int]](), read_in_flight(op)
-            for ring, index in slots:
-                waits = [at for at, wait in enumerate(reversed(state.waits)) if index is None or wait is index]
-                if waits and ring in in_flight:
-                    read.add((op.result, waits[0]))
-                elif not waits:
-                    self._note(self.loads.get(ring, self.op), op, "wait")
-            return attrs.evolve(state, dots=(*state.dots, frozenset(read))) if isinstance(op, gpu.Wgmma) else state
-        for ring, index in slots[:1]:
+        reading, in_flight = set[tuple[Op, int]](), read_in_flight(op)
+        for ring, index in self._slots(op.reads):
+            waits = [at for at, wait in enumerate(reversed(state.waits)) if index is None or wait is index]
+            if waits and ring in in_flight:
+                reading.add((op, waits[0]))
+            elif not waits:
+                self._note(self.loads.get(ring, self.op), op, "wait")
+        if isinstance(op, Asynchronous) and op.READS:
+            groups = (*state.readers.get(op.WAIT, ()), frozenset(reading))
+            state = attrs.evolve(state, readers={**state.readers, op.WAIT: groups})
+        for ring, index in self._slots(op.writes):
             acquire = None if state.acquired is None else state.acquired.op
             own = not isinstance(op, gpu.TmaLoad) or (
                 op.barrier is self.op.result
@@ -247,6 +248,19 @@ class ChannelProof:
                 self._note(op, op, "acquire")
             state = attrs.evolve(state, filled=(*state.filled, ring))
         return state
+
+    def _slots(self, buffers: Iterable[Value]) -> list[tuple[Value, Value | None]]:
+        """The rings of the channel among some buffers, with the index of the slot."""
+        return [(ring, slot_index(value)) for value in buffers if (ring := allocation(value)) in self.op.rings]
+
+
+def _merged(paths: Sequence[_Groups]) -> _Groups:
+    """The groups in flight where paths meet: the last groups of all paths are one, and so on."""
+    depth = max(map(len, paths))
+    return tuple(
+        frozenset[tuple[Op, int]]().union(*(groups[-at] for groups in paths if at <= len(groups)))
+        for at in range(depth, 0, -1)
+    )
 
 
 def proofs_of(module: Op) -> dict[Value, ChannelProof]:

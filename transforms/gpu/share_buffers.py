@@ -17,10 +17,10 @@ from collections.abc import Iterator
 import attrs
 
 from ziggurat.codemodel.gpu import dialect as gpu
+from ziggurat.codemodel.gpu.asynchronous import BufferOp
 from ziggurat.codemodel.op import Block, Op, OpResult, Value
 from ziggurat.codemodel.transform import DROP, Outcome, Rewriter, transform
 from ziggurat.codemodel.types import SharedType
-from ziggurat.transforms.analysis.memory_flow import READERS
 from ziggurat.transforms.analysis.queries import shared_of
 from ziggurat.transforms.gpu.tma import before_transposition
 
@@ -94,7 +94,7 @@ def _stored_once(block: Block) -> Iterator[_Stored]:
         alloc = store.buffer.op
         if not isinstance(alloc, gpu.LocalAlloc) or alloc.parent is not block:
             continue
-        if all(user is store or isinstance(user, READERS) for user in store.buffer.uses):
+        if all(user is store or (isinstance(user, BufferOp) and not user.writes) for user in store.buffer.uses):
             value, steps = before_transposition(store.value)
             order = tuple(range(len(shared_of(store.buffer).shape)))
             for step in steps:

@@ -23,7 +23,8 @@ from ziggurat.transforms.analysis.memory_flow import allocation, interval
 from ziggurat.transforms.analysis.queries import constant_of
 from ziggurat.transforms.gpu import gpu_passes
 from ziggurat.transforms.gpu.gpu_passes import place
-from ziggurat.transforms.gpu.hazards import hazards, used_too_early
+from ziggurat.transforms.gpu.hazards import hazards
+from ziggurat.transforms.gpu.in_flight import used_too_early
 
 # The ops that order others, without those that `lower_channels` derives from a proof (test_channels.py).
 ORDERING = (gpu.TmaStoreWait, gpu.Barrier, gpu.FenceAsync)
