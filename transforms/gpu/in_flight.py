@@ -117,6 +117,7 @@ def _begun_between(value: Value, wait: Op) -> int:
 class _Use(SharedAccess):
     """An access of an op to a slot of an allocation, whose number may not be known: then the bytes are those of all."""
 
+    value: Value
     buffer: Value
     slot: int | None
     writes: bool
@@ -235,7 +236,7 @@ class _Run:
                     self._note(op, op, f"slot with the number {slot}")
                 size = (end - start) // shared_of(buffer).count
                 start, end = start + slot * size, start + (slot + 1) * size
-            self.uses[key] = _Use(op, start, end, buffer, slot, writes)
+            self.uses[key] = _Use(op, start, end, value, buffer, slot, writes)
         return self.uses[key]
 
     def _step(self, op: Op, state: _AsyncState) -> _AsyncState:
@@ -282,9 +283,8 @@ class _Run:
 
     def _access(self, op: BufferOp, state: _AsyncState) -> _AsyncState:
         """The state after an access to shared memory, with what it begins."""
-        reads = {value: self._use(op, value, state) for value in op.reads}
-        writes = {value: self._use(op, value, state, writes=True) for value in op.writes}
-        uses = (*reads.values(), *writes.values())
+        uses = [self._use(op, value, state) for value in op.reads]
+        uses += [self._use(op, value, state, writes=True) for value in op.writes]
         self._meets("commit", uses, state.open)
         self._meets("wait", uses, self._in_flight(state))
         self._uses_memory_of_mbarriers(op, uses, state)
@@ -304,8 +304,7 @@ class _Run:
             case gpu.MakeTensorMap():
                 return self._make_map(op, state)
             case Asynchronous():
-                begun = (use for each in (reads, writes) for value, use in each.items() if value in op.in_flight)
-                return self._begin(op, frozenset(begun), state)
+                return self._begin(op, frozenset(use for use in uses if use.value in op.in_flight), state)
             case _:
                 return state
 

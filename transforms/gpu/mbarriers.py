@@ -6,7 +6,7 @@ gpu.tma_load %A %a[%slot] %full[%slot] %more …;             which are those of
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from itertools import takewhile
 
 import attrs
@@ -81,71 +81,67 @@ def _rings_of_block(block: Block, inside: Collection[Value], rings: RingsBetween
 
 def wrong_mbarriers(module: gpu.Module) -> Iterator[Hazard]:
     """The arrivals and bytes that mbarriers miss, and the waits that are missing for arrivals of other CTAs."""
-    yield from _wrong_arrivals(module)
-    yield from _wrong_bytes(module)
-    yield from _left_arrivals(module)
+    for init in (op for op in module.walk() if isinstance(op, gpu.MbarrierInit)):
+        users = list(users_of(init.buffer))
+        yield from _wrong_arrivals(init, users)
+        yield from _wrong_bytes(init, users)
+        yield from _left_arrivals(init, users)
     yield from _loads_too_early(module)
 
 
-def _wrong_arrivals(module: gpu.Module) -> Iterator[Hazard]:
-    """The mbarriers that count other arrivals than there are. A scope arrives once in a phase, by some of its ops."""
-    for init in (op for op in module.walk() if isinstance(op, gpu.MbarrierInit)):
-        arrivals: dict[WarpScope, int] = {}
-        users = list(users_of(init.buffer))
-        for op in users:
-            if isinstance(op, gpu.MbarrierExpect | gpu.MbarrierArrive):
-                scope, count = scope_of(op), 1
-                if isinstance(op, gpu.MbarrierArrive):
-                    count = op.ctas * (scope.warps if op.each_warp else scope.warp_groups)
-                if arrivals.setdefault(scope, count) != count:
-                    yield Hazard(init, op, "equal arrivals in all phases")
-        waits = [op for op in users if isinstance(op, gpu.MbarrierWait)]
-        if arrivals and not waits:
-            yield Hazard(init, init, "wait for its phases")
-        if waits and sum(arrivals.values()) != init.arrivals:
-            yield Hazard(init, init, f"count of {sum(arrivals.values())} arrivals")
+def _wrong_arrivals(init: gpu.MbarrierInit, users: Sequence[Op]) -> Iterator[Hazard]:
+    """The mbarrier if it counts other arrivals than there are. A scope arrives once in a phase, by some of its ops."""
+    arrivals: dict[WarpScope, int] = {}
+    for op in users:
+        if isinstance(op, gpu.MbarrierExpect | gpu.MbarrierArrive):
+            scope, count = scope_of(op), 1
+            if isinstance(op, gpu.MbarrierArrive):
+                count = op.ctas * (scope.warps if op.each_warp else scope.warp_groups)
+            if arrivals.setdefault(scope, count) != count:
+                yield Hazard(init, op, "equal arrivals in all phases")
+    waits = [op for op in users if isinstance(op, gpu.MbarrierWait)]
+    if arrivals and not waits:
+        yield Hazard(init, init, "wait for its phases")
+    if waits and sum(arrivals.values()) != init.arrivals:
+        yield Hazard(init, init, f"count of {sum(arrivals.values())} arrivals")
 
 
-def _wrong_bytes(module: gpu.Module) -> Iterator[Hazard]:
-    """The loads of TMA, and stores to other CTAs, whose bytes no phase of their mbarrier expects.
+def _wrong_bytes(init: gpu.MbarrierInit, users: Sequence[Op]) -> Iterator[Hazard]:
+    """The loads of TMA, and stores to other CTAs, whose bytes no phase of the mbarrier expects.
 
     The loads of a phase follow the op that expects their bytes, in its block. An mbarrier of stores has one phase.
     """
-    for init in (op for op in module.walk() if isinstance(op, gpu.MbarrierInit)):
-        users = list(users_of(init.buffer))
-        expects = [op for op in users if isinstance(op, gpu.MbarrierExpect)]
-        stores = [op for op in users if isinstance(op, gpu.ClusterStore)]
-        for store in stores[:1]:
-            if sum(op.bytes for op in expects) != sum(shared_of(op.buffer).bytes for op in stores):
-                yield Hazard(init, store, "count of bytes")
-        for block in dict.fromkeys(op.parent for op in users if isinstance(op, gpu.TmaLoad | gpu.MbarrierExpect)):
-            assert block is not None
-            open_: dict[Value | None, tuple[Op, int]] = {}  # The bytes that are expected still, by the slot's index.
-            for op in (op for op in block.ops if op in users and isinstance(op, gpu.TmaLoad | gpu.MbarrierExpect)):
-                index = slot_index(op.barrier)
-                last, size = open_.get(index, (op, 0))
-                if isinstance(op, gpu.MbarrierExpect):
-                    if size:
-                        yield Hazard(last, op, "count of bytes")
-                    open_[index] = op, op.bytes
-                else:
-                    open_[index] = op, size - shared_of(op.buffer).bytes
-            for last, size in open_.values():
-                if size and not stores:
-                    yield Hazard(last, last, "count of bytes")
+    expects = [op for op in users if isinstance(op, gpu.MbarrierExpect)]
+    stores = [op for op in users if isinstance(op, gpu.ClusterStore)]
+    for store in stores[:1]:
+        if sum(op.bytes for op in expects) != sum(shared_of(op.buffer).bytes for op in stores):
+            yield Hazard(init, store, "count of bytes")
+    for block in dict.fromkeys(op.parent for op in users if isinstance(op, gpu.TmaLoad | gpu.MbarrierExpect)):
+        assert block is not None
+        open_: dict[Value | None, tuple[Op, int]] = {}  # The bytes that are expected still, by the slot's index.
+        for op in (op for op in block.ops if op in users and isinstance(op, gpu.TmaLoad | gpu.MbarrierExpect)):
+            index = slot_index(op.barrier)
+            last, size = open_.get(index, (op, 0))
+            if isinstance(op, gpu.MbarrierExpect):
+                if size:
+                    yield Hazard(last, op, "count of bytes")
+                open_[index] = op, op.bytes
+            else:
+                open_[index] = op, size - shared_of(op.buffer).bytes
+        for last, size in open_.values():
+            if size and not stores:
+                yield Hazard(last, last, "count of bytes")
 
 
-def _left_arrivals(module: gpu.Module) -> Iterator[Hazard]:
-    """The mbarriers at which other CTAs may arrive when this one has ended: no role ends with a wait for each."""
-    for init in (op for op in module.walk() if isinstance(op, gpu.MbarrierInit)):
-        users = list(users_of(init.buffer))
-        if not any(isinstance(op, gpu.MbarrierArrive) and op.ctas > 1 for op in users):
-            continue
-        waits = [op for op in users if isinstance(op, gpu.MbarrierWait)]
-        roles = [op.parent for op in waits[-1:] if op.parent and isinstance(op.parent_op, gpu.WarpSpecialize)]
-        last = [op for block in roles for op in takewhile(lambda op: not op.bodies, reversed(block.ops))]
-        if sum(op in waits for op in last) < shared_of(init.buffer).count:
-            yield Hazard(init, init, "wait for the last arrivals of other CTAs")
+def _left_arrivals(init: gpu.MbarrierInit, users: Sequence[Op]) -> Iterator[Hazard]:
+    """The mbarrier if other CTAs may arrive at it when this one has ended: no role ends with a wait for each."""
+    if not any(isinstance(op, gpu.MbarrierArrive) and op.ctas > 1 for op in users):
+        return
+    waits = [op for op in users if isinstance(op, gpu.MbarrierWait)]
+    roles = [op.parent for op in waits[-1:] if op.parent and isinstance(op.parent_op, gpu.WarpSpecialize)]
+    last = [op for block in roles for op in takewhile(lambda op: not op.bodies, reversed(block.ops))]
+    if sum(op in waits for op in last) < shared_of(init.buffer).count:
+        yield Hazard(init, init, "wait for the last arrivals of other CTAs")
 
 
 def _loads_too_early(module: gpu.Module) -> Iterator[Hazard]:
