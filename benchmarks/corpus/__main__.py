@@ -2,9 +2,13 @@
 
     python benchmarks/corpus record VARIANTS PROGRAM …        records the launches of a program
     python benchmarks/corpus compile VARIANTS … [-o RESULTS] [--folder F] [--triton T] [--only TEXT] [--count N]
+                                               [--keep F]
     python benchmarks/corpus table RESULTS                    prints the table of a file of results again
     python benchmarks/corpus explain VARIANTS NAME            says why our code of a variant is not better
-    python benchmarks/corpus time PROGRAM …                   times a program's launches with both, on a GPU
+    python benchmarks/corpus judge VARIANTS … [--folder F] [--only TEXT] [--count N] [--keep FILE]
+                                                              interprets variants after each pass
+    python benchmarks/corpus time VARIANTS … [-o TIMES] [--folder F] [--seconds S] [--dry]
+                                                              times recorded launches with both, on a GPU
 
 README.md in this folder describes each step.
 """
@@ -14,6 +18,7 @@ from __future__ import annotations
 import argparse
 import json
 import sys
+import tempfile
 from pathlib import Path
 
 FILE = Path(__file__).resolve().parents[1] / "results" / "corpus.json"
@@ -24,6 +29,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="benchmarks/corpus", description=__doc__)
     commands = parser.add_subparsers(dest="command", required=True)
     recording = commands.add_parser("record")
+    recording.add_argument("--configurations", type=int, default=2, help="so many of an autotuner's")
     recording.add_argument("variants")
     recording.add_argument("program")
     recording.add_argument("arguments", nargs=argparse.REMAINDER)
@@ -33,6 +39,7 @@ def main() -> None:
     compiling.add_argument("--folder", action="append", default=[], help="a folder that modules are imported from")
     compiling.add_argument("--triton", default=TRITON, help="the folder that has Triton 3.6")
     compiling.add_argument("--only", default="", help="variants whose names have this text")
+    compiling.add_argument("--keep", default="", help="a folder that keeps results, for a call that goes on")
     compiling.add_argument("--count", type=int, default=10**9, help="so many variants, spread over all")
     tabling = commands.add_parser("table")
     tabling.add_argument("results", nargs="?", default=str(FILE))
@@ -40,21 +47,33 @@ def main() -> None:
     explaining.add_argument("variants")
     explaining.add_argument("name")
     explaining.add_argument("--folder", action="append", default=[])
+    judging = commands.add_parser("judge")
+    judging.add_argument("variants", nargs="+")
+    judging.add_argument("--folder", action="append", default=[])
+    judging.add_argument("--only", default="", help="variants whose names have this text")
+    judging.add_argument("--count", type=int, default=10**9, help="so many variants, spread over all")
+    judging.add_argument("--keep", type=Path, help="a file that keeps outcomes, for a call that goes on")
     timing = commands.add_parser("time")
-    timing.add_argument("--triton", default=TRITON)
-    timing.add_argument("program")
-    timing.add_argument("arguments", nargs=argparse.REMAINDER)
+    timing.add_argument("variants", nargs="+")
+    timing.add_argument("-o", "--output", type=Path, help="a file for the times")
+    timing.add_argument("--folder", action="append", default=[], help="a folder that modules are imported from")
+    timing.add_argument("--triton", default=TRITON, help="the folder that has Triton 3.6, if it is not installed")
+    timing.add_argument("--only", default="", help="variants whose names have this text")
+    timing.add_argument("--seconds", type=float, default=float("inf"), help="no new variant after so many")
+    timing.add_argument("--dry", action="store_true", help="compile and launch nothing, without a GPU")
     options = parser.parse_args()
     if options.command == "record":
         import record
 
-        record.record(options.variants, options.program, options.arguments)
+        record.record(options.variants, options.program, options.arguments, options.configurations)
     elif options.command == "compile":
         import compare
 
-        compare.compile(
-            options.variants, Path(options.output), options.folder, options.triton, options.only, options.count
-        )
+        with tempfile.TemporaryDirectory() as scratch:
+            compare.compile(
+                options.variants, Path(options.output), options.folder, options.triton, options.only, options.count,
+                Path(options.keep or scratch),
+            )  # fmt: skip
     elif options.command == "table":
         import compare
 
@@ -71,10 +90,16 @@ def main() -> None:
                     one_compiler.explained(variants.source_of(variant), one_compiler.options_of(variant, "ours")),
                     sep="\n",
                 )
+    elif options.command == "judge":
+        import judge
+        import one_compiler
+
+        one_compiler.set_up("ours", options.folder)
+        judge.judge(options.variants, options.only, options.count, options.keep)
     else:
         import clock
 
-        clock.time(options.program, options.arguments, options.triton)
+        clock.time(options)
 
 
 if __name__ == "__main__":

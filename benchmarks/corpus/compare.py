@@ -6,27 +6,23 @@ import json
 import math
 from collections import Counter
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
-import attrs
 import compilers
-import count
 import variants
 
 RATIO = 1.1  # A loop of more instructions than this times Triton's is listed.
 Row = dict[str, Any]
 
 
-def compile(paths: list[str], output: Path, folders: list[str], triton: str, only: str, limit: int) -> None:
+def compile(paths: list[str], output: Path, folders: list[str], triton: str, only: str, limit: int, kept: Path) -> None:
     """Compile variants with both, write their counts, and print the table."""
     named = {name: variant for name, variant in variants.read(paths) if only in name}
     step = max(1, math.ceil(len(named) / limit))
     named = dict([*named.items()][::step])
-    results = compilers.both(named, folders, triton)
-    with ThreadPoolExecutor(2) as pool:
-        rows = [*pool.map(lambda name: row_of(name, results), named)]
+    results = compilers.both(named, folders, triton, kept)
+    rows = [row_of(name, results) for name in named]
     output.parent.mkdir(exist_ok=True)
     text = ",\n".join(json.dumps(row) for row in rows)
     output.write_text(f"[\n{text}\n]\n", encoding="utf-8")
@@ -40,14 +36,8 @@ def row_of(name: str, results: dict[str, dict[str, Any]]) -> Row:
         if "error" in result:
             row[side] = {"error": result["error"].splitlines()[0][:300]}
             continue
-        try:
-            counts = count.counts(result)
-            row[side] = {**attrs.asdict(counts), "main": attrs.asdict(counts.main_loop)}
-            row[side]["loops"] = [[loop.instructions, loop.products] for loop in counts.loops]
-            if side == "theirs":
-                row[side].pop("warnings")
-        except Exception as error:
-            row[side] = {"error": f"{type(error).__name__}: {error}"[:300]}
+        row[side] = {key: value for key, value in result.items() if key != "name" and (value or key != "warnings")}
+        row[side]["loops"] = [[loop["instructions"], loop["products"]] for loop in result["loops"]]
     row["behind"] = dict(behind(row))
     return row
 

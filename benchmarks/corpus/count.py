@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterable
-from typing import Any
 
 import attrs
 
@@ -51,9 +50,10 @@ class Counts:
 
     @property
     def main_loop(self) -> Code:
-        """The smallest loop that has most products, or else the largest; the whole kernel without a loop."""
+        """The smallest loop that has most products, or else the largest; the whole kernel without a loop that has
+        products or accesses global memory, as a loop that only divides has not."""
         return max(
-            self.loops,
+            (code for code in self.loops if code.products or code.tma or code.load_bytes or code.store_bytes),
             key=lambda code: (code.products, -code.instructions if code.products else code.instructions),
             default=self.whole,
         )
@@ -105,10 +105,8 @@ def read(sass: str) -> tuple[Code, list[Code]]:
     return code_of(names), [code_of(body) for body in bodies]
 
 
-def counts(result: dict[str, Any]) -> Counts:
-    """The counts of a compiler's result. The machine code is by one assembler for both. Raises `TargetError`."""
-    binary, resources = assembled(result["ptx"], "sm_90a")
+def counts(ptx: str, shared: int, seconds: float, warnings: list[str]) -> Counts:
+    """The counts of a compiler's code. The machine code is by one assembler for both. Raises `TargetError`."""
+    binary, resources = assembled(ptx, "sm_90a")
     whole, loops = read(disassembled(binary))
-    return Counts(
-        resources.registers, resources.spills, result["shared"], result["seconds"], whole, loops, result["warnings"]
-    )
+    return Counts(resources.registers, resources.spills, shared, seconds, whole, loops, warnings)

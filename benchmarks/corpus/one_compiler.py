@@ -1,10 +1,10 @@
 """Compile variants with one of the two compilers, in a process of its own.
 
-    python one_compiler.py ours|theirs FOLDER OUTPUT
+    python one_compiler.py ours|theirs OUTPUT FOLDER …
 
-The names of variants come from stdin, a JSON object a line. A line of the output is written before and after each, so
-that the parent knows which variant a process died of. Seconds are those of the process on a CPU, to the end of PTX:
-the assembler of NVIDIA's, which Triton runs in a process of its own, is not in them.
+The variants come from stdin, a JSON object a line. A line of the output is written before and after each, so that the
+parent knows which variant a process died of. Seconds are those of the process on a CPU, to the end of PTX: NVIDIA's
+assembler, which Triton runs in a process of its own, is not in them.
 """
 
 from __future__ import annotations
@@ -17,15 +17,19 @@ import time
 import warnings
 from typing import Any
 
+import attrs
+import count
 import stand_in
 import variants
 
-LIMIT = 120  # Seconds for a variant.
+LIMIT = 120  # Seconds of the process on a CPU for a variant.
 
 
 def compiled_by_triton(source: Any, options: dict[str, Any]) -> tuple[str, int]:
+    from triton.backends.nvidia.compiler import CUDABackend
     from triton.compiler import compile
 
+    CUDABackend.make_cubin = lambda *_: b""  # One assembler, that of `count`, assembles both.
     kernel = compile(source, target=stand_in.gpu_target(), options=options)
     return kernel.asm["ptx"], kernel.metadata.shared
 
@@ -72,7 +76,7 @@ def out_of_time(*_: Any) -> None:
 
 def build(side: str, name: str, variant: variants.Variant) -> dict[str, Any]:
     compile = compiled_by_us if side == "ours" else compiled_by_triton
-    signal.alarm(LIMIT)
+    signal.setitimer(signal.ITIMER_PROF, LIMIT)
     try:
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always")
@@ -81,17 +85,18 @@ def build(side: str, name: str, variant: variants.Variant) -> dict[str, Any]:
             ptx, shared = compile(source, options_of(variant, side))
             seconds = time.process_time() - start
         words = sorted({str(warning.message) for warning in caught if "Ziggurat" in warning.category.__name__})
-        return {"name": name, "ptx": ptx, "shared": shared, "seconds": round(seconds, 3), "warnings": words}
+        counts = count.counts(ptx, shared, round(seconds, 3), words)
+        return {"name": name, **attrs.asdict(counts), "main": attrs.asdict(counts.main_loop)}
     except Exception as error:
         return {"name": name, "error": f"{type(error).__name__}: {error}"[:2000]}
     finally:
-        signal.alarm(0)
+        signal.setitimer(signal.ITIMER_PROF, 0)
 
 
 def main() -> None:
     side, output, *folders = sys.argv[1:]
     set_up(side, folders)
-    signal.signal(signal.SIGALRM, out_of_time)
+    signal.signal(signal.SIGPROF, out_of_time)
     own = os.path.join(os.path.dirname(__file__), "warm_up.py")
     first = {
         "module": "warm_up", "kernel": "add", "file": own, "signature": {"x": "*fp32", "n": "i32", "B": "constexpr"},

@@ -6,6 +6,10 @@
 Recordings are files of such lines, and so are tables of signatures that are written by hand. `signature` has Triton's
 text for the type of each parameter; `divisible` lists the parameters that 16 divides. A constant that is no number and
 no text is a dict: {"dtype": "float32"}, {"function": "tanh", "module": "…"}, {"tuple": […]}.
+
+A recording also has the `launch` that a variant was compiled for: {"grid": [64, 8], "arguments": {"q": {"dtype":
+"bfloat16", "elements": 65536}, "T": 1024, …}}, with the values of tensors of integers. `tuned` is the same for the
+variants of one launch through an autotuner.
 """
 
 from __future__ import annotations
@@ -101,7 +105,8 @@ def read(paths: list[str]) -> Iterator[tuple[str, Variant]]:
             if not line.strip() or line.startswith("#"):
                 continue
             variant: Variant = json.loads(line)
-            identity = json.dumps(variant, sort_keys=True)
+            code = {key: value for key, value in variant.items() if key not in ("launch", "tuned")}
+            identity = json.dumps(code, sort_keys=True)
             digest = hashlib.sha256(identity.encode()).hexdigest()[:8]
             if digest not in digests:
                 digests.add(digest)
