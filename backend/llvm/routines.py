@@ -152,7 +152,7 @@ class Number:
         if isinstance(value, Number):
             return value
         scalar = _FLOATS.get(self.kind)
-        text = str(value).lower() if isinstance(value, bool) else str(value)
+        text = str(value).lower() if isinstance(value, bool) else "null" if self.kind == "ptr" else str(value)
         return Number(self.code, self.kind, text if scalar is None else literal(value, scalar))
 
     def spread(self, lanes: int) -> Number:
@@ -192,6 +192,9 @@ class Number:
     def ashr(self, by: int) -> Number:
         """A signed integer shifted to the right."""
         return self._operation("ashr", by)
+
+    def __invert__(self) -> Number:
+        return self ^ (True if self.kind == "i1" else -1)
 
     def __neg__(self) -> Number:
         return self.made(self.kind, f"fneg {self.typed}", self.lanes) if self.kind in _FLOATS else 0 - self
