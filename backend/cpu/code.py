@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-import struct
 from typing import Final
 
 import attrs
 
 from ziggurat.backend.cpu.sites import Site
 from ziggurat.backend.jit.loading import host
+from ziggurat.backend.llvm.functions import Struct
 
 # The head of the description of a launch: the grid, 0, the host, the function that prints (or 0), and the notes of a
 # tolerant kernel (or 0). The bounds of arrays follow.
-HEAD: Final = struct.Struct("=iiiiQQQ")
-HOST: Final = 16  # The place of the host there.
-BOUNDS: Final = HEAD.size
+LAUNCH: Final = Struct(x="i32", y="i32", z="i32", zero="i32", host="ptr", printer="ptr", notes="ptr")
+HEAD: Final = LAUNCH.packer
+BOUNDS: Final = LAUNCH.size
+BOUND: Final = Struct(low="i64", high="i64", writable="i64")
 
 
 @attrs.frozen

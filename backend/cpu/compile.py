@@ -7,7 +7,7 @@ from functools import cache, lru_cache
 from importlib import import_module
 from typing import Any
 
-from ziggurat.backend.cpu import control, halves
+from ziggurat.backend.cpu import control, halves, notes
 from ziggurat.backend.cpu.code import ArgumentSlot, CpuCode, CpuOptions
 from ziggurat.backend.cpu.emitter import EMITTERS, METADATA, CpuEmitter, kind_of, memory_kind, symbol_of
 from ziggurat.backend.cpu.outline import outlined
@@ -166,58 +166,15 @@ def to_llvm(module: cpu.Module, options: CpuOptions) -> tuple[CpuEmitter, str]:
         *emitter.declarations,
         *(text.replace(" addrspace(4)", "") for text in emitter.variables.values()),
         *map(_inlined, emitter.definitions.values()),
-        *([_NOTE.format(3 * len(emitter.sites))] if options.tolerant else ()),
+        *([notes.text(len(emitter.sites))] if options.tolerant else ()),
         f"attributes #0 = {{ {attributes} }}",
         *([f"attributes #1 = {{ noinline {attributes} }}"] if functions else ()),
         *([f"attributes #2 = {{ noinline cold {attributes} }}"] if slow else ()),
-        *([halves.TEXT] if _is_x86() and "+f16c" not in options.features.split(",") else ()),
+        *([halves.text()] if _is_x86() and "+f16c" not in options.features.split(",") else ()),
         *(f"!{number} = {text}" for number, text in enumerate(METADATA)),
         *(emitter.places.metadata() if emitter.places is not None else ()),
     ]
     return emitter, "\n".join(lines) + "\n"
-
-
-# `zg_note` notes what a tolerant kernel leaves out: for each site 1 + the lowest program (0 for none), the address and
-# the value. The notes are the launch's, which frees them; without memory for them there are none.
-_NOTE = """
-@lock = internal global i32 0
-define internal void @zg_note(i64 %site, i64 %program, i64 %address, i64 %value, ptr %launch) noinline cold nounwind {{
-  %notes.at = getelementptr i64, ptr %launch, i64 4
-  br label %try
-try:
-  %claimed = cmpxchg ptr @lock, i32 0, i32 1 seq_cst seq_cst
-  %mine = extractvalue {{ i32, i1 }} %claimed, 1
-  br i1 %mine, label %locked, label %try
-locked:
-  %known = load ptr, ptr %notes.at
-  %is.known = icmp ne ptr %known, null
-  br i1 %is.known, label %have, label %make
-make:
-  %made = call ptr @calloc(i64 {0}, i64 8)
-  store ptr %made, ptr %notes.at
-  %none = icmp eq ptr %made, null
-  br i1 %none, label %unlock, label %have
-have:
-  %notes = phi ptr [ %known, %locked ], [ %made, %make ]
-  %row = mul i64 %site, 3
-  %note = getelementptr i64, ptr %notes, i64 %row
-  %before = load i64, ptr %note
-  %now = add i64 %program, 1
-  %earlier = sub i64 %before, 1
-  %keep = icmp uge i64 %program, %earlier
-  br i1 %keep, label %unlock, label %store
-store:
-  store i64 %now, ptr %note
-  %address.at = getelementptr i64, ptr %note, i64 1
-  store i64 %address, ptr %address.at
-  %value.at = getelementptr i64, ptr %note, i64 2
-  store i64 %value, ptr %value.at
-  br label %unlock
-unlock:
-  store atomic i32 0, ptr @lock seq_cst, align 4
-  ret void
-}}
-declare ptr @calloc(i64, i64)"""
 
 
 def _inlined(text: str) -> str:

@@ -5,52 +5,38 @@ There, LLVM calls functions of the compiler's own library, which Python's proces
 
 from __future__ import annotations
 
-from typing import Final
+from ziggurat.backend.llvm.functions import Function, define, module
+from ziggurat.backend.llvm.routines import Number
 
-TEXT: Final = """
-define weak float @__extendhfsf2(half %x) nounwind {
-  %bits.16 = bitcast half %x to i16
-  %bits = zext i16 %bits.16 to i32
-  %magnitude = and i32 %bits, 32767
-  %high = and i32 %bits, 32768
-  %sign = shl i32 %high, 16
-  %moved = shl i32 %magnitude, 13
-  %is.special = icmp uge i32 %magnitude, 31744
-  %bias = select i1 %is.special, i32 1879048192, i32 939524096
-  %normal = add i32 %moved, %bias
-  %count = uitofp i32 %magnitude to float
-  %small = fmul float %count, 0x3E70000000000000
-  %subnormal = bitcast float %small to i32
-  %is.small = icmp ult i32 %magnitude, 1024
-  %found = select i1 %is.small, i32 %subnormal, i32 %normal
-  %signed = or i32 %found, %sign
-  %result = bitcast i32 %signed to float
-  ret float %result
-}
+_INFINITY_16, _NAN_16, _NORMAL_16 = 0x7C00, 0x7E00, 0x0400  # Bits of f16: ∞, a NaN, and the least normal number.
+_SIGN_16 = 0x8000
+_INFINITY, _BEYOND_16, _LEAST_16, _HALF = 0x7F800000, 0x47800000, 0x38800000, 0x3F000000  # Of f32: ∞, 2^16, 2^-14, 1/2.
+_REBIAS = 0x38000000  # The difference of the exponents' biases, among the bits of an f32.
 
-define weak half @__truncsfhf2(float %x) nounwind {
-  %bits = bitcast float %x to i32
-  %magnitude = and i32 %bits, 2147483647
-  %high = lshr i32 %bits, 16
-  %sign = and i32 %high, 32768
-  %last = lshr i32 %magnitude, 13
-  %odd = and i32 %last, 1
-  %biased = sub i32 %magnitude, 939520001
-  %rounded = add i32 %biased, %odd
-  %normal = lshr i32 %rounded, 13
-  %positive = bitcast i32 %magnitude to float
-  %sum = fadd float %positive, 5.0e-01
-  %sum.bits = bitcast float %sum to i32
-  %subnormal = sub i32 %sum.bits, 1056964608
-  %is.small = icmp ult i32 %magnitude, 947912704
-  %finite = select i1 %is.small, i32 %subnormal, i32 %normal
-  %is.large = icmp uge i32 %magnitude, 1199570944
-  %bounded = select i1 %is.large, i32 31744, i32 %finite
-  %is.nan = icmp ugt i32 %magnitude, 2139095040
-  %found = select i1 %is.nan, i32 32256, i32 %bounded
-  %signed = or i32 %found, %sign
-  %result.16 = trunc i32 %signed to i16
-  %result = bitcast i16 %result.16 to half
-  ret half %result
-}
-"""
+
+@define("float", "half", symbol="__extendhfsf2", linkage="weak", attributes="nounwind")
+def _extended(f: Function, x: Number) -> None:
+    bits = x.bits().to("zext", "i32")
+    magnitude, sign = bits & _SIGN_16 - 1, (bits & _SIGN_16) << 16
+    bias = magnitude.test("uge", _INFINITY_16).select(2 * _REBIAS, _REBIAS, "i32")
+    subnormal = (magnitude.to("uitofp", "float") * 2.0**-24).bits()
+    result = magnitude.test("ult", _NORMAL_16).select(subnormal, (magnitude << 13) + bias)
+    f.give((result | sign).to("bitcast", "float"))
+
+
+@define("half", "float", symbol="__truncsfhf2", linkage="weak", attributes="nounwind")
+def _truncated(f: Function, x: Number) -> None:
+    bits = x.bits()
+    magnitude, sign = bits & (1 << 31) - 1, bits >> 16 & _SIGN_16
+    # Rounded to nearest, ties to even: by adding half of the last bit, less one unless that bit is odd.
+    normal = magnitude - (_REBIAS - 0xFFF) + (magnitude >> 13 & 1) >> 13
+    subnormal = (magnitude.to("bitcast", "float") + 0.5).bits() - _HALF
+    finite = magnitude.test("ult", _LEAST_16).select(subnormal, normal)
+    bounded = magnitude.test("uge", _BEYOND_16).select(_INFINITY_16, finite)
+    result = magnitude.test("ugt", _INFINITY).select(_NAN_16, bounded) | sign
+    f.give(result.to("trunc", "i16").to("bitcast", "half"))
+
+
+def text() -> str:
+    """The LLVM text of the conversions."""
+    return module([_extended, _truncated], {})

@@ -27,21 +27,44 @@ from typing import Any, Final, cast
 from ziggurat.backend.cuda.specialize import KernelParameter, Kind
 from ziggurat.backend.cuda.tensormap import Described
 from ziggurat.backend.devices import driver
-from ziggurat.backend.launch import checks
-from ziggurat.backend.launch.checks import BOOLEAN, CONSTANT, DIVISIBLE, F32, F64, INTEGER, NOT_DIVISIBLE, NOT_ONE
+from ziggurat.backend.launch.checks import (
+    BOOLEAN,
+    CONSTANT,
+    DIVISIBLE,
+    F32,
+    F64,
+    INTEGER,
+    NOT_DIVISIBLE,
+    NOT_ONE,
+    OWN,
+    check,
+    each_plan,
+    equal,
+    give_result,
+    number_of,
+    refuse,
+)
+from ziggurat.backend.llvm.functions import Function, Place, Record, Struct, define, module, moved
+from ziggurat.backend.llvm.routines import Number
 from ziggurat.codemodel.types import is_hashable
 
 # The head of a table: the driver's function, the kernel, threads, bytes of shared memory and of the buffer, numbers of
 # arguments and parameters, whether all addresses and integers must be those of the buffer, the options, the function
 # that gives the current stream for a device, the device, and of tensors the name of the element type's attribute, and
 # the functions that give address and device.
-HEAD: Final = struct.Struct("=QQqqqqqqQQQ3Q")
+HEAD: Final = Struct(
+    start="ptr", kernel="ptr", threads="i64", shared="i64", bytes="i64", entries="i64", parameters="i64", exact="i64",
+    options="ptr", stream_of="ptr", device="ptr", dtype="ptr", address_of="ptr", device_of="ptr",
+)  # fmt: skip
 _DTYPE: Final = sys.intern("dtype")
 # An entry: the kind, the type, the constant or dtype, the least and the largest integer, the place in the buffer, rules
 # for the value, the device, and the number of the argument. Tensors come last, as they take the longest. The entries
 # are followed by the places of the parameters, and by the buffer.
-ENTRY: Final = struct.Struct("=qQQqqqqqq")
-TENSOR: Final = checks.OWN
+ENTRY: Final = Struct(
+    kind="i64", type="ptr", expected="ptr", low="i64", high="i64", place="i64", rules="i64", device="i64",
+    argument="i64",
+)  # fmt: skip
+TENSOR: Final = OWN
 SEVERAL_DEVICES: Final = 8  # A rule besides those of `checks`.
 _FLOATS: Final = {"f32": F32, "f64": F64}
 # A constant of these types may be another object with an equal value.
@@ -54,152 +77,83 @@ BEFORE: Final = 50
 _MADE: Final = 32
 _KEPT: Final = 4
 
-_CHECKED: Final = checks.value_checks(
-    own="%as.tensor",
-    limits=checks.loads("entry", "e", low=3, high=4),
-    boolean="""
-  %is.true = call i32 @PyObject_IsTrue(ptr %value)
-  %bit = trunc i32 %is.true to i8
-  store i8 %bit, ptr %slot, align 1""",
-)
+_GIVEN: Final = 4  # Three sizes of the grid, and the options, are given before the arguments.
+_MAX_SIZE: Final = (1 << 31) - 1
 
-_TEXT: Final = f"""
-%head = type {{ ptr, ptr, i64, i64, i64, i64, i64, i64, ptr, ptr, ptr, ptr, ptr, ptr }}
-%entry = type {{ i64, ptr, ptr, i64, i64, i64, i64, i64, i64 }}
 
-define ptr @zg_start(ptr %plans, ptr %given, i64 %count) {{
-{checks.each_plan("@start(ptr %table, ptr %given, i64 %count)", "%none")}
-run:
-{checks.RESULT}
-none:
-  call void @Py_IncRef(ptr %plans)
-  ret ptr %plans
-}}
+@define("ptr", "ptr ptr i64", linkage="external")
+def zg_start(f: Function, plans: Number, given: Number, count: Number) -> None:
+    """Launch by the first plan that fits: three sizes of the grid, the options, and the arguments."""
+    with each_plan(f, plans, lambda table: f.call(_start, table, given, count)) as (plan, _):
+        give_result(f, plan)
+    f.call("Py_IncRef", plans)
+    f.give(plans)
 
-; Launch by a table: three sizes of the grid, the options, and the arguments. False if they do not fit, or an error.
-define internal i1 @start(ptr %table, ptr %given, i64 %count) noinline {{
-  %overflow = alloca i32
-  %receiver = alloca ptr
-{checks.loads("head", "table", entries=5)}
-  %expected.count = add i64 %entries, 4
-  %right.count = icmp eq i64 %count, %expected.count
-  br i1 %right.count, label %options, label %no
-options:
-  %options.given.at = getelementptr ptr, ptr %given, i64 3
-  %options.given = load ptr, ptr %options.given.at
-{checks.loads("head", "table", wanted="ptr 8")}
-  %options.same = call i32 @PyObject_RichCompareBool(ptr %options.given, ptr %wanted, i32 2)
-  %options.fit = icmp eq i32 %options.same, 1
-  br i1 %options.fit, label %grid, label %no
-grid:
-  %x = call i64 @size(ptr %given, i64 0)
-  %y = call i64 @size(ptr %given, i64 1)
-  %z = call i64 @size(ptr %given, i64 2)
-  %xy = call i64 @llvm.smin.i64(i64 %x, i64 %y)
-  %xyz = call i64 @llvm.smin.i64(i64 %xy, i64 %z)
-  %is.grid = icmp sgt i64 %xyz, 0
-  br i1 %is.grid, label %begin, label %no
-begin:
-{checks.loads("head", "table", bytes=4, parameters=6, exact=7, name="ptr 11", address_of="ptr 12", device_of="ptr 13")}
-  %is.exact = icmp ne i64 %exact, 0
-  %first = getelementptr %head, ptr %table, i64 1
-  %order = getelementptr %entry, ptr %first, i64 %entries
-  %template = getelementptr i64, ptr %order, i64 %parameters
-  %buffer = alloca i8, i64 %bytes, align 64
-  %pointers = alloca ptr, i64 %parameters, align 8
-  call void @llvm.memcpy.p0.p0.i64(ptr %buffer, ptr %template, i64 %bytes, i1 false)
-  br label %each
 
-each:
-  %number = phi i64 [ 0, %begin ], [ %number.next, %next ]
-  %left = icmp slt i64 %number, %entries
-  br i1 %left, label %one, label %point
-one:
-  %e = getelementptr %entry, ptr %first, i64 %number
-{checks.loads("entry", "e", argument=8)}
-  %value.number = add i64 %argument, 4
-  %value.at = getelementptr ptr, ptr %given, i64 %value.number
-  %value = load ptr, ptr %value.at
-{checks.loads("entry", "e", **{"kind": 0, "type.wanted": "ptr 1", "expected": "ptr 2", "place": 5, "rules": 6})}
-  %slot = getelementptr i8, ptr %buffer, i64 %place
-{_CHECKED}
-as.tensor:
-  %dtype = call ptr @PyObject_GetAttr(ptr %value, ptr %name)
-  %same.dtype = icmp eq ptr %dtype, %expected
-  call void @Py_DecRef(ptr %dtype)
-  br i1 %same.dtype, label %address, label %no
-address:
-  store ptr %value, ptr %receiver
-  %address.object = call ptr @PyObject_Vectorcall(ptr %address_of, ptr %receiver, i64 1, ptr null)
-  %address.number = call i64 @number(ptr %address.object)
-  %is.address = icmp sge i64 %address.number, 0
-  br i1 %is.address, label %moved, label %no
-; With one device, an address that was on it before still is.
-moved:
-  %address.before = load i64, ptr %slot, align 1
-  %is.elsewhere = icmp ne i64 %address.before, %address.number
-  %several = and i64 %rules, {SEVERAL_DEVICES}
-  %is.several = icmp ne i64 %several, 0
-  %is.moved = or i1 %is.elsewhere, %is.several
-  br i1 %is.moved, label %other, label %rule
-other:
-  %device.object = call ptr @PyObject_Vectorcall(ptr %device_of, ptr %receiver, i64 1, ptr null)
-  %device = call i64 @number(ptr %device.object)
-{checks.loads("entry", "e", elsewhere=7)}
-  %same.device = icmp eq i64 %device, %elsewhere
-  br i1 %same.device, label %rule, label %no
-{checks.rule("[ %address.number, %moved ], [ %address.number, %other ]", exact=True)}
-point:
-  %p = phi i64 [ 0, %each ], [ %p.next, %pointing ]
-  %p.left = icmp slt i64 %p, %parameters
-  br i1 %p.left, label %pointing, label %on
-pointing:
-  %offset.at = getelementptr i64, ptr %order, i64 %p
-  %offset = load i64, ptr %offset.at, align 1
-  %points = getelementptr i8, ptr %buffer, i64 %offset
-  %pointer.at = getelementptr ptr, ptr %pointers, i64 %p
-  store ptr %points, ptr %pointer.at
-  %p.next = add i64 %p, 1
-  br label %point
-on:
-{checks.loads("head", "table", **{"current": "ptr 9", "on.device": "ptr 10"})}
-  store ptr %on.device, ptr %receiver
-  %stream.object = call ptr @PyObject_Vectorcall(ptr %current, ptr %receiver, i64 1, ptr null)
-  %stream.number = call i64 @number(ptr %stream.object)
-  %is.stream = icmp sge i64 %stream.number, 0
-  br i1 %is.stream, label %launch, label %no
-launch:
-  %stream = inttoptr i64 %stream.number to ptr
-  %start = load ptr, ptr %table, align 1
-{checks.loads("head", "table", **{"kernel": "ptr 1", "threads.64": 2, "shared.64": 3})}
-  %threads = trunc i64 %threads.64 to i32
-  %shared = trunc i64 %shared.64 to i32
-  %x.32 = trunc i64 %x to i32
-  %y.32 = trunc i64 %y to i32
-  %z.32 = trunc i64 %z to i32
-  %lock = call ptr @PyEval_SaveThread()
-  %status = call i32 %start(
-    ptr %kernel, i32 %x.32, i32 %y.32, i32 %z.32, i32 %threads, i32 1, i32 1, i32 %shared, ptr %stream, ptr %pointers,
-    ptr null)
-  call void @PyEval_RestoreThread(ptr %lock)
-  %fine = icmp eq i32 %status, 0
-  ret i1 %fine
-no:
-  ret i1 false
-}}
+@define("i1", "ptr ptr i64", attributes="noinline")
+def _start(f: Function, table: Number, given: Number, count: Number) -> None:
+    """Launch by a table. False if the arguments do not fit, or for an error."""
+    head = HEAD.at(table, align=1)
+    entries, parameters, size = head["entries"], head["parameters"], head["bytes"]
+    refuse(f, count.test("ne", entries + _GIVEN))
+    refuse(f, ~equal(f, f.load("ptr", given, 24), head["options"]))
+    x, y, z = (_size(f, given, axis) for axis in range(3))
+    refuse(f, x.call("llvm.smin", y).call("llvm.smin", z).test("sle", 0))
+    first = moved(table, HEAD.size)
+    order = moved(first, entries * ENTRY.size)
+    buffer, pointers = f.room(size, 64), f.room(parameters << 3)
+    f.copy(buffer, moved(order, parameters << 3), size)
+    with f.count(entries) as loop:
+        entry = ENTRY.at(moved(first, loop.index * ENTRY.size), align=1)
+        value = f.load("ptr", given, entry["argument"] + _GIVEN << 3)
+        slot = moved(buffer, entry["place"])
 
-; A size of the grid; 0 for what is none.
-define internal i64 @size(ptr %given, i64 %axis) {{
-  %at = getelementptr ptr, ptr %given, i64 %axis
-  %object = load ptr, ptr %at
-  %number = call i64 @PyLong_AsLongLong(ptr %object)
-  %small = icmp sle i64 %number, 2147483647
-  %size = select i1 %small, i64 %number, i64 0
-  ret i64 %size
-}}
-{checks.NUMBER}
-"""
-TEXT: Final = checks.declared(_TEXT)
+        def store_bool(value: Number = value, slot: Number = slot) -> None:
+            Place(slot, "i8", 1).set(f.call("PyObject_IsTrue", value).to("trunc", "i8"))
+
+        def address(entry: Record = entry, value: Number = value, slot: Number = slot) -> Number:
+            return _address(f, head, entry, value, Place(slot, "i64", 1))
+
+        check(f, loop, entry, value, slot, {TENSOR: address}, store_bool, head["exact"].test("ne", 0))
+    with f.count(parameters) as loop:
+        place = Place(moved(order, loop.index << 3), "i64", 1).get()
+        Place(moved(pointers, loop.index << 3), "ptr", 8).set(moved(buffer, place))
+    receiver = f.local("ptr")
+    receiver.set(head["device"])
+    stream = f.call(number_of, f.call("PyObject_Vectorcall", head["stream_of"], receiver.pointer, 1, None))
+    refuse(f, stream.test("slt", 0))
+    numbers = [number.to("trunc", "i32") for number in (x, y, z, head["threads"], head["shared"])]
+    one, null = f.value("i32", 1), f.value("ptr", None)
+    lock = f.call("PyEval_SaveThread")
+    status = f.call_at(
+        "i32", head["start"], head["kernel"], *numbers[:4], one, one, numbers[4], stream.to("inttoptr", "ptr"),
+        pointers, null,
+    )  # fmt: skip
+    f.call("PyEval_RestoreThread", lock)
+    f.give(status.test("eq", 0))
+
+
+def _size(f: Function, given: Number, axis: int) -> Number:
+    """A size of the grid; 0 for a number that is too large, and -1 for an object that is none."""
+    number = f.call("PyLong_AsLongLong", f.load("ptr", given, 8 * axis))
+    return number.test("sle", _MAX_SIZE).select(number, 0)
+
+
+def _address(f: Function, head: Record, entry: Record, value: Number, slot: Place) -> Number:
+    """The address of a tensor that fits an entry."""
+    dtype = f.call("PyObject_GetAttr", value, head["dtype"])
+    f.call("Py_DecRef", dtype)
+    refuse(f, dtype.test("ne", entry["expected"]))
+    receiver = f.local("ptr")
+    receiver.set(value)
+    address = f.call(number_of, f.call("PyObject_Vectorcall", head["address_of"], receiver.pointer, 1, None))
+    refuse(f, address.test("slt", 0))
+    # With one device, an address that was on it before still is.
+    is_several = (entry["rules"] & SEVERAL_DEVICES).test("ne", 0)
+    with f.when(slot.get().test("ne", address) | is_several):
+        device = f.call(number_of, f.call("PyObject_Vectorcall", head["device_of"], receiver.pointer, 1, None))
+        refuse(f, device.test("ne", entry["device"]))
+    return address
 
 
 class Plans:
@@ -258,11 +212,12 @@ class Plans:
         references: list[Any] = [dict(options), device, methods, kernel, self.stream]
         for kind, value in zip(self.kinds, values, strict=True):  # A tensor itself is not kept.
             references += [type(value), value.dtype if kind.way == "array" else value]
-        head = HEAD.pack(
+        head = HEAD.packer.pack(
             plan.address, int(kernel), threads, shared, len(buffer), len(rows), len(order), exact, id(references[0]),
             id(self.stream), id(device), id(_DTYPE), *map(id, methods),
         )  # fmt: skip
-        table = b"".join([head, *(ENTRY.pack(*row) for row in rows), struct.pack(f"={len(order)}q", *order), buffer])
+        entries = [ENTRY.packer.pack(*row) for row in rows]
+        table = b"".join([head, *entries, struct.pack(f"={len(order)}q", *order), buffer])
         self.known.insert(0, (table, result, references))
         del self.known[_KEPT:]
         if not self.function:
@@ -320,9 +275,10 @@ class Start:
 
     def __init__(self, address: int) -> None:
         from ziggurat.backend.jit.loading import Builtin, LinkedObject, linking, object_of
+        from ziggurat.backend.jit.symbols import SYMBOLS
 
         with linking:
-            code = LinkedObject(object_of(TEXT), ["zg_start"])
+            code = LinkedObject(object_of("zg_start", lambda: module([zg_start], SYMBOLS)), ["zg_start"])
         self.address = address
         self.bound: Callable[[Any], Callable[..., Any]] = Builtin(b"start", code, "zg_start")
 

@@ -65,16 +65,17 @@ class LinkedObject:
         self.addresses: dict[str, int] = {symbol: self._tracker[symbol] for symbol in symbols}
 
 
-def object_of(text: str) -> bytes:
-    """The object file of LLVM text of the runtime for this machine, kept on disk."""
+def object_of(name: str, write: Callable[[], str]) -> bytes:
+    """The object file of LLVM text of the runtime for this machine, kept on disk. `write` gives the text, which depends
+    on the name, the machine and the package's sources alone."""
     binding = llvm()
-    facts = f"{compiler_version()}\n{binding.get_host_cpu_name()}\n{text}"
+    facts = f"{compiler_version()}\n{binding.get_host_cpu_name()}\n{name}"
     key = hashlib.sha256(facts.encode()).hexdigest()
     cache = Objects()
     stored_object = cache.get(key)
     if stored_object is None:
         machine = binding.Target.from_default_triple().create_target_machine(opt=2, reloc="pic", codemodel="default")
-        module = binding.parse_assembly(text)
+        module = binding.parse_assembly(write())
         builder = binding.create_pass_builder(machine, binding.create_pipeline_tuning_options(speed_level=2))
         builder.getModulePassManager().run(module, builder)
         stored_object = StoredObject("runtime", binding.get_host_cpu_name(), machine.emit_object(module))

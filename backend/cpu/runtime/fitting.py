@@ -7,353 +7,226 @@ from __future__ import annotations
 
 from typing import Final
 
-from ziggurat.backend.launch import checks
+from ziggurat.backend.cpu.runtime.spans import SPAN, span_at, write_bounds
+from ziggurat.backend.launch.checks import OWN, TYPE, check, number_of, refuse
+from ziggurat.backend.llvm.functions import Function, Place, Record, Struct, define, moved
+from ziggurat.backend.llvm.routines import Number
 
-_FIELDS: Final = {
-    "kind": 2, "type.wanted": "ptr 3", "expected": "ptr 4", "low": 5, "high": 6, "slot.number": 7, "bound": 8,
-    "rules": 9, "v.axis": 10, "v.entry": 11, "v.constant": 12,
-}  # fmt: skip
-_CHECKED: Final = checks.value_checks(
-    own="%as.numpy %as.torch",
-    boolean=f"""
-{checks.loads("table", "table", true="ptr 6")}
-  %is.true = icmp eq ptr %value, %true
-  %bit = zext i1 %is.true to i64
-  store i64 %bit, ptr %slot""",
-)
+# The head of a table: the entry; bytes of scratch memory; whether programs run in order; numbers of parameters and
+# entries; whether a program may reach all memory that an array is a view of; `True`; of torch's tensors the name of the
+# element type's attribute, the methods of tensors and storages, and functions: those of attributes, and of the layout.
+METHODS: Final = ("is_contiguous", "is_neg", "numel", "data_ptr", "untyped_storage")
+STORAGE_METHODS: Final = ("nbytes", "data_ptr")
+ATTRIBUTES: Final = ("is_cpu", "is_nested")
+TABLE: Final = Struct(
+    entry="ptr", scratch="i64", ordered="i64", parameters="i64", entries="i64", whole="i64", true="ptr", dtype="ptr",
+    **dict.fromkeys(METHODS, "ptr"), **{f"storage_{name}": "ptr" for name in STORAGE_METHODS},
+    **dict.fromkeys(ATTRIBUTES, "ptr"), layout="ptr",
+)  # fmt: skip
+# An entry: the name of the parameter or option, its value where the launch leaves it out (or 0), the kind, the type,
+# the constant or dtype, the least and the largest integer (of an array, the size of its elements in bytes), the slot,
+# the number among the bounds (or -1), and rules for the value. Of an array also the axis whose stride is a number
+# of the launch, where the array is not contiguous (-1 if that is not asked, `NO_AXIS` if it must be), the entry of that
+# number (or -1), and the number where the launch leaves it out.
+ENTRY: Final = Struct(
+    name="ptr", default="ptr", kind="i64", type="ptr", expected="ptr", low="i64", high="i64", slot="i64", bound="i64",
+    rules="i64", axis="i64", stride_entry="i64", stride="i64",
+)  # fmt: skip
+NUMPY, TORCH = OWN, OWN + 1
+# Launches with more parameters or arrays have no plan.
+MAX_ENTRIES: Final = 64
+MAX_ARRAYS: Final = 24
+
+# NumPy's array, and two of its flags: its rows follow each other, and its elements are aligned.
+_ARRAY: Final = Struct(
+    references="i64", type="ptr", data="i64", axes="i32", gap="i32", sizes="ptr", strides="ptr", base="ptr",
+    dtype="ptr", flags="i32",
+)  # fmt: skip
+_CONTIGUOUS, _ALIGNED, _WRITABLE = 1, 256, 1024
 
 
-def _answers(receiver: str, **methods: int) -> str:
-    """Calls of methods of an object, by their places in the table. They give integers or bools, and -1 for errors."""
-    return "\n".join(
-        f"""  %t.{name}.at = getelementptr ptr, ptr %t.names, i64 {place}
-  %t.{name}.method = load ptr, ptr %t.{name}.at, align 1
-  %t.{name}.object = call ptr @answer(ptr %t.{name}.method, ptr %{receiver})
-  %t.{name} = call i64 @number(ptr %t.{name}.object)"""
-        for name, place in methods.items()
-    )
+@define("i1", "ptr ptr i64 ptr ptr ptr")
+def fit(
+    f: Function, table_at: Number, arguments: Number, count: Number, names: Number, slots: Number, launch: Number
+) -> None:
+    """Whether the arguments of a call fit a table. If so, their values are in the slots, and the bounds in the
+    description."""
+    table = TABLE.at(table_at, align=1)
+    values, spans, arrays = f.room(8 * MAX_ENTRIES), f.room(SPAN.size * MAX_ARRAYS), f.local("i64", 0)
+    entries, is_whole = table["entries"], table["whole"].test("ne", 0)
+    refuse(f, count.test("sgt", table["parameters"]))
+    f.clear(values, entries << 3)
+    f.copy(values, arguments, count << 3)
+    with f.when(names.test("ne", 0)):
+        _place_keywords(f, table_at, values, arguments, count, names)
+    with f.count(entries) as loop:
+        entry = _entry_at(table_at, loop.index)
+        argument = f.load("ptr", values, loop.index << 3)
+        value = argument.test("ne", 0).select(argument, entry["default"])
+        refuse(f, value.test("eq", 0))
+        slot = moved(slots, entry["slot"] << 3)
+        array = _Array(f, table, entry, value, values, is_whole, spans, arrays)
+
+        def store_bool(value: Number = value, slot: Number = slot) -> None:
+            Place(slot, "i64", 8).set(value.test("eq", table["true"]).to("zext", "i64"))
+
+        check(f, loop, entry, value, slot, {NUMPY: array.of_numpy, TORCH: array.of_torch}, store_bool)
+    f.call(write_bounds, spans, arrays.get(), launch)
+    f.give(True)
 
 
-TEXT: Final = f"""
-; Whether the arguments of a call fit a table. If so, their values are in the slots, and the bounds in the description.
-define internal i1 @fit(ptr %table, ptr %given, i64 %count, ptr %names, ptr %slots, ptr %launch) {{
-  %values = alloca [64 x ptr], align 8
-  %spans = alloca [24 x %span], align 8
-  %arrays = alloca i64
-  %overflow = alloca i32
-  store i64 0, ptr %arrays
-{checks.loads("table", "table", parameters=3, entries=4, whole=5)}
-  %is.whole = icmp ne i64 %whole, 0
-  %too.many = icmp sgt i64 %count, %parameters
-  br i1 %too.many, label %no, label %begin
-begin:
-  %bytes = shl i64 %entries, 3
-  call void @llvm.memset.p0.i64(ptr %values, i8 0, i64 %bytes, i1 false)
-  %given.bytes = shl i64 %count, 3
-  call void @llvm.memcpy.p0.p0.i64(ptr %values, ptr %given, i64 %given.bytes, i1 false)
-  %no.names = icmp eq ptr %names, null
-  br i1 %no.names, label %each, label %named
+def _entry_at(table: Number, number: Number) -> Record:
+    return ENTRY.at(moved(table, number * ENTRY.size + TABLE.size), align=1)
 
-; The entry of each keyword. Names are interned, so that equal ones are the same object.
-named:
-  %named.count = call i64 @PyTuple_Size(ptr %names)
-  br label %each.name
-each.name:
-  %name.number = phi i64 [ 0, %named ], [ %name.next, %place ]
-  %name.left = icmp slt i64 %name.number, %named.count
-  br i1 %name.left, label %find, label %each
-find:
-  %name = call ptr @PyTuple_GetItem(ptr %names, i64 %name.number)
-  br label %search
-search:
-  %where = phi i64 [ 0, %find ], [ %where.next, %compare ]
-  %where.left = icmp slt i64 %where, %entries
-  br i1 %where.left, label %compare, label %no
-compare:
-  %known.at = getelementptr %table, ptr %table, i32 0, i32 8, i64 %where
-  %known = load ptr, ptr %known.at, align 1
-  %where.next = add i64 %where, 1
-  %found = icmp eq ptr %known, %name
-  br i1 %found, label %place.it, label %search
-place.it:
-  %place.at = getelementptr ptr, ptr %values, i64 %where
-  %placed = load ptr, ptr %place.at
-  %is.placed = icmp ne ptr %placed, null
-  br i1 %is.placed, label %no, label %place
-place:
-  %value.number = add i64 %count, %name.number
-  %named.at = getelementptr ptr, ptr %given, i64 %value.number
-  %named.value = load ptr, ptr %named.at
-  store ptr %named.value, ptr %place.at
-  %name.next = add i64 %name.number, 1
-  br label %each.name
 
-; Each entry with its value.
-each:
-  %number = phi i64 [ 0, %begin ], [ 0, %each.name ], [ %number.next, %next ]
-  %left = icmp slt i64 %number, %entries
-  br i1 %left, label %one, label %merge
-one:
-  %e = getelementptr %table, ptr %table, i32 0, i32 8, i64 %number
-  %value.at = getelementptr ptr, ptr %values, i64 %number
-  %value.given = load ptr, ptr %value.at
-{checks.loads("entry", "e", default="ptr 1")}
-  %is.given = icmp ne ptr %value.given, null
-  %value = select i1 %is.given, ptr %value.given, ptr %default
-  %missing = icmp eq ptr %value, null
-  br i1 %missing, label %no, label %present
-present:
-{checks.loads("entry", "e", **_FIELDS)}
-  %slot = getelementptr i64, ptr %slots, i64 %slot.number
-{_CHECKED}
-; NumPy's array: data 16, number of axes 24, sizes 32, strides 40, base 48, dtype 56, flags 64.
-as.numpy:
-  %descr.at = getelementptr i8, ptr %value, i64 56
-  %descr = load ptr, ptr %descr.at
-  %same.descr = icmp eq ptr %descr, %expected
-  %flags.at = getelementptr i8, ptr %value, i64 64
-  %flags = load i32, ptr %flags.at
-  %aligned = and i32 %flags, 256
-  %is.aligned = icmp ne i32 %aligned, 0
-  %known.array = and i1 %same.descr, %is.aligned
-  br i1 %known.array, label %measure, label %no
-measure:
-  %writable = and i32 %flags, 1024
-  %is.writable = icmp ne i32 %writable, 0
-  %data.at = getelementptr i8, ptr %value, i64 16
-  %data = load i64, ptr %data.at
-  %width.mask = sub i64 %low, 1
-  %c.order = and i32 %flags, 1
-  %is.c.order = icmp ne i32 %c.order, 0
-  %v.none = icmp slt i64 %v.axis, 0
-  %v.fine = or i1 %is.c.order, %v.none
-  br i1 %v.fine, label %own, label %view
-; A view that is not contiguous: the stride of an axis must be a number of the launch.
-view:
-  %v.axes.at = getelementptr i8, ptr %value, i64 24
-  %v.axes.32 = load i32, ptr %v.axes.at
-  %v.axes = sext i32 %v.axes.32 to i64
-  %v.has = icmp slt i64 %v.axis, %v.axes
-  br i1 %v.has, label %view.stride, label %no
-view.stride:
-  %v.strides.at = getelementptr i8, ptr %value, i64 40
-  %v.strides = load ptr, ptr %v.strides.at
-  %v.stride.at = getelementptr i64, ptr %v.strides, i64 %v.axis
-  %v.stride = load i64, ptr %v.stride.at
-  %v.number = call i64 @passed(ptr %values, i64 %v.entry, i64 %v.constant)
-  %v.bytes = mul i64 %v.number, %low
-  %v.same = icmp eq i64 %v.bytes, %v.stride
-  br i1 %v.same, label %own, label %no
-own:
-  br label %owner
-owner:
-  %owned.by = phi ptr [ %value, %own ], [ %base, %base.array ]
-  %base.at = getelementptr i8, ptr %owned.by, i64 48
-  %base = load ptr, ptr %base.at
-  %no.base = icmp eq ptr %base, null
-  br i1 %no.base, label %owned, label %base.kind
-base.kind:
-  %base.type.at = getelementptr ptr, ptr %base, i64 1
-  %base.type = load ptr, ptr %base.type.at
-  %base.is.array = icmp eq ptr %base.type, %type.wanted
-  br i1 %base.is.array, label %base.array, label %owned
-base.array:
-  br label %owner
-owned:
-  %the.owner = phi ptr [ %owned.by, %owner ], [ %base, %base.kind ]
-  br i1 %is.whole, label %whole.array, label %extent.of
+def _place_keywords(
+    f: Function, table: Number, values: Number, arguments: Number, count: Number, names: Number
+) -> None:
+    """Place the value of each keyword by its entry. Names are interned, so that equal ones are the same object."""
+    entries = TABLE.at(table, align=1)["entries"]
+    with f.count(f.call("PyTuple_Size", names)) as loop:
+        name, number = f.call("PyTuple_GetItem", names, loop.index), f.local("i64", 0)
+        with f.loop() as search:
+            refuse(f, number.get().test("sge", entries))
+            search.stop(_entry_at(table, number.get())["name"].test("eq", name))
+            number.set(number.get() + 1)
+        place = Place(moved(values, number.get() << 3), "ptr", 8)
+        refuse(f, place.get().test("ne", 0))
+        place.set(f.load("ptr", arguments, count + loop.index << 3))
 
-; The memory is that of the owner, which must be an array of the same dtype.
-whole.array:
-  %owner.is.array = icmp eq ptr %the.owner, %owned.by
-  %owner.descr.at = getelementptr i8, ptr %owned.by, i64 56
-  %owner.descr = load ptr, ptr %owner.descr.at
-  %owner.same = icmp eq ptr %owner.descr, %expected
-  %owner.fits = and i1 %owner.is.array, %owner.same
-  br i1 %owner.fits, label %extent.of, label %no
 
-; The strides of the array must be whole elements; the span is that of the array or its owner.
-extent.of:
-  %measured = phi ptr [ %value, %owned ], [ %owned.by, %whole.array ]
-  %own.axes.at = getelementptr i8, ptr %value, i64 24
-  %own.axes.32 = load i32, ptr %own.axes.at
-  %own.axes = sext i32 %own.axes.32 to i64
-  %own.strides.at = getelementptr i8, ptr %value, i64 40
-  %own.strides = load ptr, ptr %own.strides.at
-  br label %own.axis
-own.axis:
-  %o = phi i64 [ 0, %extent.of ], [ %o.next, %own.stride ]
-  %o.left = icmp slt i64 %o, %own.axes
-  br i1 %o.left, label %own.stride, label %span.begin
-own.stride:
-  %own.step.at = getelementptr i64, ptr %own.strides, i64 %o
-  %own.step = load i64, ptr %own.step.at
-  %own.rest = and i64 %own.step, %width.mask
-  %own.whole = icmp eq i64 %own.rest, 0
-  %o.next = add i64 %o, 1
-  br i1 %own.whole, label %own.axis, label %no
-span.begin:
-  %start.at = getelementptr i8, ptr %measured, i64 16
-  %start = load i64, ptr %start.at
-  %axes.at = getelementptr i8, ptr %measured, i64 24
-  %axes.32 = load i32, ptr %axes.at
-  %axes = sext i32 %axes.32 to i64
-  %sizes.at = getelementptr i8, ptr %measured, i64 32
-  %sizes = load ptr, ptr %sizes.at
-  %strides.at = getelementptr i8, ptr %measured, i64 40
-  %strides = load ptr, ptr %strides.at
-  br label %axis
-axis:
-  %a = phi i64 [ 0, %span.begin ], [ %a.next, %stretch ]
-  %from = phi i64 [ %start, %span.begin ], [ %from.next, %stretch ]
-  %to = phi i64 [ %start, %span.begin ], [ %to.next, %stretch ]
-  %extent = phi i64 [ %low, %span.begin ], [ %extent.next, %stretch ]
-  %a.left = icmp slt i64 %a, %axes
-  br i1 %a.left, label %stretch, label %spanned
-stretch:
-  %size.at = getelementptr i64, ptr %sizes, i64 %a
-  %size = load i64, ptr %size.at
-  %step.at = getelementptr i64, ptr %strides, i64 %a
-  %step = load i64, ptr %step.at
-  %size.less = sub i64 %size, 1
-  %reach = mul i64 %size.less, %step
-  %down = call i64 @llvm.smin.i64(i64 %reach, i64 0)
-  %up = call i64 @llvm.smax.i64(i64 %reach, i64 0)
-  %from.next = add i64 %from, %down
-  %to.next = add i64 %to, %up
-  %size.zero = icmp eq i64 %size, 0
-  %extent.next = select i1 %size.zero, i64 0, i64 %extent
-  %a.next = add i64 %a, 1
-  br label %axis
-spanned:
-  %empty = icmp eq i64 %extent, 0
-  %to.last = add i64 %to, %extent
-  %span.low = select i1 %empty, i64 %start, i64 %from
-  %span.high = select i1 %empty, i64 %start, i64 %to.last
-  br label %span
+class _Array:
+    """The check of an argument that is an array: its address, and its span among those of a launch."""
 
-; A tensor of torch, in memory, with its own elements. A storage may have been made smaller, or be gone.
-as.torch:
-  %t.names = getelementptr %table, ptr %table, i32 0, i32 7
-  %t.dtype.name = load ptr, ptr %t.names, align 1
-  %t.dtype = call ptr @PyObject_GetAttr(ptr %value, ptr %t.dtype.name)
-  %t.same = icmp eq ptr %t.dtype, %expected
-  call void @Py_DecRef(ptr %t.dtype)
-  br i1 %t.same, label %t.layout, label %no
-t.layout:
-{_answers("value", plain=1, negative=2, count=3, data=4, here=8, nested=9)}
-  %t.away = xor i64 %t.here, 1
-  %t.data.bad = sub i64 %t.data, 1
-  %t.mask = sub i64 %low, 1
-  %t.rest = and i64 %t.data, %t.mask
-  %t.bad.1 = or i64 %t.nested, %t.negative
-  %t.bad.2 = or i64 %t.count, %t.data.bad
-  %t.bad.3 = or i64 %t.rest, %t.away
-  %t.bad = or i64 %t.bad.1, %t.bad.3
-  %t.odd = icmp ne i64 %t.bad, 0
-  %t.failed = icmp slt i64 %t.bad.2, 0
-  %t.refused = or i1 %t.odd, %t.failed
-  br i1 %t.refused, label %no, label %t.order
-t.order:
-  %t.is.plain = icmp eq i64 %t.plain, 1
-  br i1 %t.is.plain, label %t.memory, label %t.view
-t.view:
-  %t.view.at = getelementptr ptr, ptr %t.names, i64 10
-  %t.view.function = load ptr, ptr %t.view.at, align 1
-  %t.view.of = call ptr @answer(ptr %t.view.function, ptr %value)
-  %t.view.none = icmp eq ptr %t.view.of, null
-  br i1 %t.view.none, label %no, label %t.stride
-t.stride:
-  %t.reach = call i64 @item(ptr %t.view.of, i64 0)
-  %t.place.of = add i64 %v.axis, 1
-  %t.step = call i64 @item(ptr %t.view.of, i64 %t.place.of)
-  call void @Py_DecRef(ptr %t.view.of)
-  %t.number = call i64 @passed(ptr %values, i64 %v.entry, i64 %v.constant)
-  %t.known = icmp eq i64 %t.step, %t.number
-  %t.unasked = icmp slt i64 %v.axis, 0
-  %t.fine = or i1 %t.known, %t.unasked
-  br i1 %t.fine, label %t.memory, label %no
-t.memory:
-  %t.elements = phi i64 [ %t.count, %t.order ], [ %t.reach, %t.stride ]
-  %t.storage.at = getelementptr ptr, ptr %t.names, i64 5
-  %t.storage.method = load ptr, ptr %t.storage.at, align 1
-  %t.storage = call ptr @answer(ptr %t.storage.method, ptr %value)
-  %t.none = icmp eq ptr %t.storage, null
-  br i1 %t.none, label %no, label %t.extent
-t.extent:
-{_answers("t.storage", nbytes=6, base=7)}
-  call void @Py_DecRef(ptr %t.storage)
-  %t.bytes = mul i64 %t.elements, %low
-  %t.high = add i64 %t.data, %t.bytes
-  %t.end = add i64 %t.base, %t.nbytes
-  %t.before = icmp slt i64 %t.data, %t.base
-  %t.beyond = icmp sgt i64 %t.high, %t.end
-  %t.outside = or i1 %t.before, %t.beyond
-  %t.low.reach = select i1 %is.whole, i64 %t.base, i64 %t.data
-  %t.high.reach = select i1 %is.whole, i64 %t.end, i64 %t.high
-  br i1 %t.outside, label %no, label %span
+    def __init__(
+        self, f: Function, table: Record, entry: Record, value: Number, values: Number, is_whole: Number, spans: Number,
+        arrays: Place,
+    ) -> None:  # fmt: skip
+        self.f, self.table, self.entry, self.value = f, table, entry, value
+        self.values, self.is_whole, self.spans, self.arrays = values, is_whole, spans, arrays
 
-span:
-  %s.data = phi i64 [ %data, %spanned ], [ %t.data, %t.extent ]
-  %s.low = phi i64 [ %span.low, %spanned ], [ %t.low.reach, %t.extent ]
-  %s.high = phi i64 [ %span.high, %spanned ], [ %t.high.reach, %t.extent ]
-  %s.owner = phi ptr [ %the.owner, %spanned ], [ %value, %t.extent ]
-  %s.writable = phi i1 [ %is.writable, %spanned ], [ true, %t.extent ]
-  %s.writable.64 = zext i1 %s.writable to i64
-  %s.number = load i64, ptr %arrays
-  %s.next = add i64 %s.number, 1
-  store i64 %s.next, ptr %arrays
-  %s = getelementptr %span, ptr %spans, i64 %s.number
-  store i64 %s.low, ptr %s
-  %s.1 = getelementptr %span, ptr %s, i32 0, i32 1
-  store i64 %s.high, ptr %s.1
-  %s.2 = getelementptr %span, ptr %s, i32 0, i32 2
-  store ptr %s.owner, ptr %s.2
-  %s.3 = getelementptr %span, ptr %s, i32 0, i32 3
-  store i64 %s.writable.64, ptr %s.3
-  %s.4 = getelementptr %span, ptr %s, i32 0, i32 4
-  store i64 %bound, ptr %s.4
-  br label %rule
-{checks.rule("[ %s.data, %span ]", exact=False)}
+    def _refuse(self, condition: Number) -> None:
+        refuse(self.f, condition)
 
-merge:
-  %n = load i64, ptr %arrays
-  call void @bounds(ptr %spans, i64 %n, ptr %launch)
-  ret i1 true
-no:
-  ret i1 false
-}}
+    def _add_span(self, low: Number, high: Number, owner: Number, writable: Number | int) -> None:
+        number = self.arrays.get()
+        self.arrays.set(number + 1)
+        span = span_at(self.spans, number)
+        span["low"], span["high"], span["owner"], span["writable"] = low, high, owner, writable
+        span["bound"] = self.entry["bound"]
 
-; The number of a launch: that of an entry, or a constant where there is none, or the launch leaves it out.
-define internal i64 @passed(ptr %values, i64 %entry, i64 %constant) {{
-  %is.entry = icmp sge i64 %entry, 0
-  br i1 %is.entry, label %find, label %none
-find:
-  %at = getelementptr ptr, ptr %values, i64 %entry
-  %object = load ptr, ptr %at
-  %is.left.out = icmp eq ptr %object, null
-  br i1 %is.left.out, label %none, label %read
-read:
-  %number = call i64 @PyLong_AsLongLong(ptr %object)
-  ret i64 %number
-none:
-  ret i64 %constant
-}}
+    def _stride(self) -> Number:
+        """The number of the launch that a stride must be."""
+        return self.f.call(_passed, self.values, self.entry["stride_entry"], self.entry["stride"])
 
-; An integer in a tuple; -1 for an error.
-define internal i64 @item(ptr %tuple, i64 %place) {{
-  %object = call ptr @PyTuple_GetItem(ptr %tuple, i64 %place)
-  call void @Py_IncRef(ptr %object)
-  %item = call i64 @number(ptr %object)
-  ret i64 %item
-}}
+    def of_numpy(self) -> Number:
+        """The address of a NumPy array."""
+        f, entry, value = self.f, self.entry, self.value
+        array, width = _ARRAY.at(value), entry["low"]
+        flags, strides, axes = array["flags"], array["strides"], array["axes"].to("sext", "i64")
+        self._refuse(array["dtype"].test("ne", entry["expected"]) | (flags & _ALIGNED).test("eq", 0))
+        axis = entry["axis"]
+        # A view that is not contiguous: the stride of an axis must be a number of the launch.
+        with f.unless((flags & _CONTIGUOUS).test("ne", 0) | axis.test("slt", 0)):
+            self._refuse(axis.test("sge", axes))
+            self._refuse(f.load("i64", strides, axis << 3).test("ne", self._stride() * width))
+        owner, owner_array = self._owner()
+        measured = f.local("ptr")
+        measured.set(value)
+        with f.when(self.is_whole):  # The memory is that of the owner, which must be an array of the same dtype.
+            self._refuse(owner.test("ne", owner_array))
+            self._refuse(_ARRAY.at(owner_array)["dtype"].test("ne", entry["expected"]))
+            measured.set(owner_array)
+        with f.count(axes) as loop:
+            self._refuse((f.load("i64", strides, loop.index << 3) & width - 1).test("ne", 0))
+        low, high = self._extent(_ARRAY.at(measured.get()), width)
+        self._add_span(low, high, owner, (flags & _WRITABLE).test("ne", 0).to("zext", "i64"))
+        return array["data"]
 
-; What a method of an object without arguments gives.
-define internal ptr @answer(ptr %method, ptr %object) {{
-  %receiver = alloca ptr
-  store ptr %object, ptr %receiver
-  %answer = call ptr @PyObject_Vectorcall(ptr %method, ptr %receiver, i64 1, ptr null)
-  ret ptr %answer
-}}
-{checks.NUMBER}
-"""
+    def _owner(self) -> tuple[Number, Number]:
+        """The object that owns the memory of a NumPy array, and the last array on the way to it."""
+        f = self.f
+        owner, array = f.local("ptr"), f.local("ptr")
+        array.set(self.value)
+        with f.loop() as loop:
+            owner.set(array.get())
+            base = _ARRAY.at(array.get())["base"]
+            loop.stop(base.test("eq", 0))
+            owner.set(base)
+            loop.stop(f.load("ptr", base, TYPE).test("ne", self.entry["type"]))
+            array.set(base)
+        return owner.get(), array.get()
+
+    def _extent(self, array: Record, width: Number) -> tuple[Number, Number]:
+        """The addresses of the lowest byte of an array's elements, and of the one after the highest."""
+        f, start = self.f, array["data"]
+        low, high, extent = f.local("i64", start), f.local("i64", start), f.local("i64", width)
+        sizes, strides = array["sizes"], array["strides"]
+        with f.count(array["axes"].to("sext", "i64")) as loop:
+            size = f.load("i64", sizes, loop.index << 3)
+            reach = (size - 1) * f.load("i64", strides, loop.index << 3)
+            low.set(low.get() + reach.call("llvm.smin", 0))
+            high.set(high.get() + reach.call("llvm.smax", 0))
+            extent.set(size.test("eq", 0).select(0, extent.get()))
+        is_empty = extent.get().test("eq", 0)
+        return is_empty.select(start, low.get()), is_empty.select(start, high.get() + extent.get())
+
+    def of_torch(self) -> Number:
+        """The address of a tensor of torch, in memory, with its own elements. A storage may have been made smaller, or
+        be gone."""
+        f, table, entry, value = self.f, self.table, self.entry, self.value
+
+        def ask(name: str, receiver: Number) -> Number:
+            """The integer or bool that a method of an object gives, and -1 for an error."""
+            return f.call(number_of, f.call(_answer, table[name], receiver))
+
+        dtype = f.call("PyObject_GetAttr", value, table["dtype"])
+        f.call("Py_DecRef", dtype)
+        self._refuse(dtype.test("ne", entry["expected"]))
+        width, axis = entry["low"], entry["axis"]
+        names = ("is_contiguous", "is_neg", "numel", "data_ptr", "is_cpu", "is_nested")
+        is_plain, is_negative, count, data, is_here, is_nested = (ask(name, value) for name in names)
+        self._refuse((is_nested | is_negative | data & width - 1 | is_here ^ 1).test("ne", 0))
+        self._refuse((count | data - 1).test("slt", 0))
+        elements = f.local("i64", count)
+        with f.unless(is_plain.test("eq", 1)):
+            layout = f.call(_answer, table["layout"], value)
+            self._refuse(layout.test("eq", 0))
+            elements.set(f.call(_item, layout, 0))
+            stride = f.call(_item, layout, axis + 1)
+            f.call("Py_DecRef", layout)
+            self._refuse(stride.test("ne", self._stride()) & axis.test("sge", 0))
+        storage = f.call(_answer, table["untyped_storage"], value)
+        self._refuse(storage.test("eq", 0))
+        size, begin = ask("storage_nbytes", storage), ask("storage_data_ptr", storage)
+        f.call("Py_DecRef", storage)
+        high, end = data + elements.get() * width, begin + size
+        self._refuse(data.test("slt", begin) | high.test("sgt", end))
+        self._add_span(self.is_whole.select(begin, data), self.is_whole.select(end, high), value, 1)
+        return data
+
+
+@define("i64", "ptr i64 i64")
+def _passed(f: Function, values: Number, entry: Number, constant: Number) -> None:
+    """The number of a launch: that of an entry, or a constant where there is none, or the launch leaves it out."""
+    with f.when(entry.test("sge", 0)):
+        number = f.load("ptr", values, entry << 3)
+        with f.when(number.test("ne", 0)):
+            f.give(f.call("PyLong_AsLongLong", number))
+    f.give(constant)
+
+
+@define("i64", "ptr i64")
+def _item(f: Function, values: Number, place: Number) -> None:
+    """An integer in a tuple; -1 for an error."""
+    item = f.call("PyTuple_GetItem", values, place)
+    f.call("Py_IncRef", item)
+    f.give(f.call(number_of, item))
+
+
+@define("ptr", "ptr ptr")
+def _answer(f: Function, method: Number, value: Number) -> None:
+    """The result of a method of an object without arguments."""
+    receiver = f.local("ptr")
+    receiver.set(value)
+    f.give(f.call("PyObject_Vectorcall", method, receiver.pointer, 1, None))

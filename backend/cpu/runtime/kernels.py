@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import ctypes
-import struct
 from collections.abc import Callable, Sequence
-from typing import Any, Final, cast
+from typing import Any, cast
 
 import attrs
 import numpy as np
 
-from ziggurat.backend.cpu.code import HEAD, ArgumentSlot, CpuCode
+from ziggurat.backend.cpu.code import BOUND, HEAD, ArgumentSlot, CpuCode
 from ziggurat.backend.cpu.runtime.native import native
 from ziggurat.backend.cpu.sites import STRAY, Site
 from ziggurat.backend.jit import jitdump
@@ -27,7 +26,6 @@ from ziggurat.codemodel.op import Op
 from ziggurat.codemodel.scalars import array_of
 from ziggurat.codemodel.types import SCALARS
 
-_BOUNDS: Final = struct.Struct("=QQQ")
 Array = np.ndarray[Any, np.dtype[Any]]
 
 
@@ -58,7 +56,7 @@ class NativeKernel:
         memories = {number: whole(array) for number, array in arrays.items()} if self.code.tolerant else arrays
         slots = b"".join(_slot(parameter, values[parameter.argument], arrays) for parameter in code.parameters)
         printer = self._printer(grid) if self.prints else None
-        bounds = b"".join(_BOUNDS.pack(*bound) for bound in _bounds(code.bounds, memories))
+        bounds = b"".join(BOUND.packer.pack(*bound) for bound in _bounds(code.bounds, memories))
         head = HEAD.pack(*grid, 0, 0, id(printer) if printer is not None else 0, 0)
         launch = ctypes.create_string_buffer(head + bounds)
         place = ctypes.addressof(launch)

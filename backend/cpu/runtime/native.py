@@ -6,7 +6,6 @@ import ctypes
 import itertools
 import os
 import struct
-import sys
 import threading
 from collections.abc import Callable
 from functools import cache
@@ -14,20 +13,21 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
-from ziggurat.backend.cpu.code import HOST
-from ziggurat.backend.cpu.runtime import host, launcher, pool
+from ziggurat.backend.cpu.code import LAUNCH
+from ziggurat.backend.cpu.runtime import host, launcher, pool, ticker
+from ziggurat.backend.cpu.runtime.threads import HAS_THREADS
 from ziggurat.backend.jit.loading import Builtin, LinkedObject, is_known_python, linking, object_of
-from ziggurat.backend.launch import checks
+from ziggurat.backend.jit.symbols import SYMBOLS
+from ziggurat.backend.llvm.functions import module
 from ziggurat.codemodel.errors import LaunchError, shown
 
 if TYPE_CHECKING:
     from concurrent.futures import ThreadPoolExecutor
 
 # The pool sleeps on futexes. Elsewhere, threads of Python run the chunks of a launch.
-HAS_POOL: Final = sys.platform == "linux" and pool.SUPPORTED
+HAS_POOL: Final = HAS_THREADS
 MAX_THREADS: Final = 1024
 RECORD: Final = struct.Struct("=6q")  # That of the entry, and the address of notes.
-JOB: Final = struct.Struct("=QQqQqqQ")
 # They release Python's lock themselves, and may leave an exception set.
 _ENTRY: Final = ctypes.PYFUNCTYPE(ctypes.c_int64, ctypes.c_void_p)
 _RANGE: Final = ctypes.PYFUNCTYPE(ctypes.c_int64, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64)
@@ -35,6 +35,7 @@ _RANGE: Final = ctypes.PYFUNCTYPE(ctypes.c_int64, ctypes.c_void_p, ctypes.c_int6
 _SHARES: Final = 4
 _TICK: Final = 0.05
 _HOST: Final = ctypes.c_int64 * 4
+_POOL: Final = [ticker.zg_unlocked, ticker.zg_forked, pool.zg_set_threads, pool.zg_alive]
 
 Launch = Callable[..., Any]
 
@@ -70,17 +71,15 @@ def set_num_threads(count: int) -> None:
 
 
 class Native:
-    """The compiled functions of `pool.py` and `launcher.py`."""
+    """The compiled functions of `pool.py`, `ticker.py` and `launcher.py`."""
 
     def __init__(self) -> None:
         self._has_launcher = HAS_POOL and is_known_python() and _is_known_numpy()
-        names = ["zg_unlocked", "zg_set_main", "zg_free"]
-        names += ["zg_set_threads", "zg_alive", "zg_forked"] if HAS_POOL else ["zg_other_host"]
-        if self._has_launcher:
-            names += ["zg_launch", "zg_new"]
-        text = pool.text(pool=HAS_POOL) + host.text(pool=HAS_POOL)
-        text += checks.declared(launcher.TEXT, text) if self._has_launcher else ""
-        self._loaded = LinkedObject(object_of(text), names)
+        roots = [host.zg_set_main, host.zg_free]
+        roots += _POOL if HAS_POOL else [ticker.unlocked_range, host.OTHER_HOST]
+        roots += [launcher.zg_launch, launcher.zg_new] if self._has_launcher else []
+        names = [root.symbol for root in roots]
+        self._loaded = LinkedObject(object_of(" ".join(names), lambda: module(roots, SYMBOLS)), names)
         at = self._loaded.addresses
         ctypes.CFUNCTYPE(None, ctypes.c_int64)(at["zg_set_main"])(threading.main_thread().ident or 0)
         self.free: Callable[[int], None] = ctypes.CFUNCTYPE(None, ctypes.c_void_p)(at["zg_free"])
@@ -130,7 +129,7 @@ class Native:
         if not HAS_POOL:
             return self._run_in_threads(entry, arguments, total, launch, scratch, threads)
         record = (ctypes.c_int64 * 5)()
-        job = JOB.pack(entry, arguments, total, launch, scratch, threads, ctypes.addressof(record))
+        job = pool.JOB.packer.pack(entry, arguments, total, launch, scratch, threads, ctypes.addressof(record))
         code = self._run(job)
         return [code, *record[1:]]
 
@@ -143,11 +142,11 @@ class Native:
         starts = itertools.count(0, chunk)
         failures: list[list[int]] = []
         own = _HOST(*self._host)
-        ctypes.c_uint64.from_address(launch + HOST).value = ctypes.addressof(own)
+        ctypes.c_uint64.from_address(launch + LAUNCH.offsets["host"]).value = ctypes.addressof(own)
 
         def work() -> None:
             record = (ctypes.c_int64 * 5)()
-            job = JOB.pack(entry, arguments, total, launch, scratch, 1, ctypes.addressof(record))
+            job = pool.JOB.packer.pack(entry, arguments, total, launch, scratch, 1, ctypes.addressof(record))
             while not failures and own[0] != host.STOP and (first := next(starts)) < total:
                 code = self._range(job, first, min(first + chunk, total))
                 if code:
@@ -155,9 +154,10 @@ class Native:
 
         from concurrent.futures import ThreadPoolExecutor, wait  # They cannot be imported while Python ends.
 
-        if self._executor is None:
-            self._executor = ThreadPoolExecutor(get_num_threads(), "ziggurat")
-        running = [self._executor.submit(work) for _ in range(threads)]
+        # A handler of a signal that launches while this thread submits would wait for the executor's lock for ever.
+        executor, self._executor, size = self._executor, None, get_num_threads()
+        executor = executor or ThreadPoolExecutor(size, "ziggurat")
+        running = [executor.submit(work) for _ in range(threads)]
         try:
             while wait(running, _TICK).not_done:
                 pass
@@ -165,6 +165,8 @@ class Native:
             own[0] = host.STOP
             wait(running)
             raise
+        if size == get_num_threads():
+            self._executor = executor
         for future in running:
             future.result()
         return min(failures, key=lambda record: (record[0] > 0, record[1]), default=[0] * 5)

@@ -10,7 +10,7 @@ from typing import Any, Final, cast
 import attrs
 import numpy as np
 
-from ziggurat.backend.cpu.runtime import launcher
+from ziggurat.backend.cpu.runtime import fitting, launcher
 from ziggurat.backend.cpu.runtime.kernels import NativeKernel
 from ziggurat.backend.launch import checks
 from ziggurat.codemodel.types import PtrType, ScalarType, Type, f32, f64, i1, i32, is_hashable
@@ -55,9 +55,9 @@ def plan_of(
     code = kernel.code
     slots = {parameter.argument: slot for slot, parameter in enumerate(code.parameters)}
     typed = [argument for argument in arguments if argument.type is not None]
-    if kernel.prints or len(every) > launcher.MAX_ENTRIES or len(slots) < len(code.parameters):
+    if kernel.prints or len(every) > fitting.MAX_ENTRIES or len(slots) < len(code.parameters):
         return None
-    if sum(isinstance(argument.type, PtrType) for argument in typed) > launcher.MAX_ARRAYS:
+    if sum(isinstance(argument.type, PtrType) for argument in typed) > fitting.MAX_ARRAYS:
         return None
     rows: list[bytes] = []
     objects: list[Any] = [kernel, *every]
@@ -75,12 +75,12 @@ def plan_of(
         name = sys.intern(argument.name)
         objects.append(name)
         rows.append(
-            launcher.ENTRY.pack(
+            fitting.ENTRY.packer.pack(
                 id(name), 0 if argument.passed else id(argument.value), *row, *places, argument.rules, *argument.stride
             )
         )
     methods = _methods(sys.modules.get("torch"))
-    head = launcher.TABLE.pack(
+    head = fitting.TABLE.packer.pack(
         kernel.entry, code.scratch, code.ordered, len(arguments), len(every), code.tolerant, id(True),
         *map(id, (_DTYPE, *methods)),
     )  # fmt: skip
@@ -90,9 +90,9 @@ def plan_of(
 def _methods(torch: Any) -> list[Any]:
     """The functions of tensors and storages that a table names; `None` in the places of torch's methods without it."""
     owners = (None, None) if torch is None else (torch.Tensor, torch.UntypedStorage)
-    names = (launcher.METHODS, launcher.STORAGE_METHODS)
+    names = (fitting.METHODS, fitting.STORAGE_METHODS)
     methods = [getattr(owner, name, None) for owner, each in zip(owners, names, strict=True) for name in each]
-    return [*methods, *map(attrgetter, launcher.ATTRIBUTES), _layout]
+    return [*methods, *map(attrgetter, fitting.ATTRIBUTES), _layout]
 
 
 def _layout(tensor: Any) -> tuple[int, ...]:
@@ -120,10 +120,10 @@ def _run_time(argument: Given, objects: list[Any]) -> _Row | None:
         objects.append(dtype)
         row = id(kind), id(dtype), type_.pointee.bytes, 0
         if kind is np.ndarray:
-            return launcher.NUMPY, *row
+            return fitting.NUMPY, *row
         torch = sys.modules.get("torch")
         is_tensor = torch is not None and kind in (torch.Tensor, torch.nn.Parameter)
-        return (launcher.TORCH, *row) if is_tensor else None
+        return (fitting.TORCH, *row) if is_tensor else None
     if not isinstance(type_, ScalarType):
         return None
     if kind is bool:

@@ -12,455 +12,266 @@ its thread-specific value, and the launch fails.
 
 from __future__ import annotations
 
-import platform
 from typing import Final
 
-# For each machine: the statements that save the floating-point control register, set it to its default (round to
-# nearest, keep subnormals, no traps), and restore it; the declarations they need; the number of the futex system call;
-# the instruction of a waiting loop.
-_X86 = (
-    "  %mxcsr = alloca i32\n  %plain = alloca i32\n  store i32 8064, ptr %plain\n"
-    "  call void @llvm.x86.sse.stmxcsr(ptr %mxcsr)\n  call void @llvm.x86.sse.ldmxcsr(ptr %plain)",
-    "  call void @llvm.x86.sse.ldmxcsr(ptr %mxcsr)",
-    "declare void @llvm.x86.sse.stmxcsr(ptr)\ndeclare void @llvm.x86.sse.ldmxcsr(ptr)\n"
-    "declare void @llvm.x86.sse2.pause()",
-    202,
-    "call void @llvm.x86.sse2.pause()",
-)
-_ARM = (
-    "  %fpcr = call i64 @llvm.aarch64.get.fpcr()\n  call void @llvm.aarch64.set.fpcr(i64 0)",
-    "  call void @llvm.aarch64.set.fpcr(i64 %fpcr)",
-    "declare i64 @llvm.aarch64.get.fpcr()\ndeclare void @llvm.aarch64.set.fpcr(i64)\n"
-    "declare void @llvm.aarch64.hint(i32)",
-    98,
-    "call void @llvm.aarch64.hint(i32 1)",
-)
-_MACHINES: Final = {"x86_64": _X86, "AMD64": _X86, "aarch64": _ARM, "arm64": _ARM}
-SUPPORTED: Final = platform.machine() in _MACHINES
+from ziggurat.backend.cpu.code import LAUNCH
+from ziggurat.backend.cpu.runtime.host import HOST, poll
+from ziggurat.backend.cpu.runtime.threads import now, pause, plain_floats, start, wait, wake
+from ziggurat.backend.llvm.functions import Function, Global, Struct, define
+from ziggurat.backend.llvm.routines import Number
 
-# %job: 0 the entry, 1 its arguments, 2 the number of programs, 3 the description of the launch, 4 the bytes of scratch
-# memory, 5 the number of threads, 6 the record of an error.
-_SERIAL = """
-%job = type { ptr, ptr, i64, ptr, i64, i64, ptr }
+# The entry and its arguments, the number of programs, the description of the launch, the bytes of scratch memory, the
+# number of threads, and the record of an error.
+JOB: Final = Struct(
+    entry="ptr", arguments="ptr", total="i64", launch="ptr", scratch="i64", threads="i64", record="ptr"
+)  # fmt: skip
+RECORD_BYTES: Final = 40
+_PROGRAM: Final = 8  # The place of the program's number in a record.
+_SCRATCH: Final = 8192  # Bytes on the stack.
+_LINE: Final = 64
+ENDED, NO_MEMORY = -1, -2  # Codes of the pool.
 
-; Run the programs from %first to %end on this thread, in order. The result is that of the entry.
-define i64 @zg_range(ptr %job, i64 %first, i64 %end) {
-  %scratch.at = getelementptr %job, ptr %job, i32 0, i32 4
-  %bytes = load i64, ptr %scratch.at
-  %record.at = getelementptr %job, ptr %job, i32 0, i32 6
-  %record = load ptr, ptr %record.at
-  %few = alloca [8192 x i8], align 64
-  %small = icmp ule i64 %bytes, 8192
-  br i1 %small, label %run, label %large
-large:
-  %more = add i64 %bytes, 64
-  %block = call ptr @malloc(i64 %more)
-  %none = icmp eq ptr %block, null
-  br i1 %none, label %full, label %align
-full:
-  ret i64 -2
-align:
-  %block.address = ptrtoint ptr %block to i64
-  %block.next = add i64 %block.address, 63
-  %aligned = and i64 %block.next, -64
-  %inside = inttoptr i64 %aligned to ptr
-  br label %run
-run:
-  %scratch = phi ptr [ %few, %0 ], [ %inside, %align ]
-  %allocated = phi ptr [ null, %0 ], [ %block, %align ]
-SAVE
-  %entry = load ptr, ptr %job
-  %arguments.at = getelementptr %job, ptr %job, i32 0, i32 1
-  %arguments = load ptr, ptr %arguments.at
-  %launch.at = getelementptr %job, ptr %job, i32 0, i32 3
-  %launch = load ptr, ptr %launch.at
-  %code = call i64 %entry(ptr %arguments, i64 %first, i64 %end, ptr %launch, ptr %scratch, ptr %record)
-RESTORE
-  br i1 %small, label %done, label %release
-release:
-  call void @free(ptr %allocated)
-  br label %done
-done:
-  ret i64 %code
-}
-
-define void @zg_free(ptr %block) {
-  call void @free(ptr %block)
-  ret void
-}
-
-declare ptr @malloc(i64)
-declare void @free(ptr)
-"""
+_ALONE: Final = 20_000  # Nanoseconds in which the launching thread runs programs alone.
+_CHUNK: Final = 50_000  # Nanoseconds of a chunk, about; a thread has at least four.
+_SPINS: Final = 500
 
 # The state of a round is one word: bits 0-15 count the workers in it, bits 16-31 those that have entered; bit 32 is
 # set while it is open.
-_POOL = """
-@state = internal global i64 0
-@epoch = internal global i32 0           ; the number of rounds; workers sleep on it
-@sleeping = internal global i32 0
-@done = internal global i32 0            ; the launching thread sleeps on it
-@busy = internal global i32 0            ; whether a thread has the pool
-@alive = internal global i64 0           ; workers
-@threads = internal global i64 1         ; threads of a launch
-@round = internal global %job zeroinitializer
-@next = internal global i64 0            ; the first program that is not handed out
-@chunk = internal global i64 1           ; programs handed out at once
-@limit = internal global i64 0           ; workers that may enter
-@failed = internal global i64 0          ; the code of the error with the lowest program
-@error = internal global [5 x i64] zeroinitializer
-@lock = internal global i32 0            ; of the error
-@key = internal global i32 0             ; of the value whose destructor tells that a worker has ended
-@has_key = internal global i32 0
-
-define void @zg_set_threads(i64 %count) {
-  store atomic i64 %count, ptr @threads seq_cst, align 8
-  ret void
-}
-
-define i64 @zg_alive() {
-  %count = load atomic i64, ptr @alive seq_cst, align 8
-  ret i64 %count
-}
-
-; Forget the workers, the ticker and the round: a child process has only the thread that was forked.
-define void @zg_forked() {
-  store i32 0, ptr @ticking
-  store i32 0, ptr @has_ticker
-  %main = load i64, ptr @main
-  %this = call i64 @PyThread_get_thread_ident()
-  %is.main = icmp eq i64 %main, %this
-  %before = load i64, ptr @active
-  %active = select i1 %is.main, i64 %before, i64 0
-  store i64 %active, ptr @active
-  store i64 %this, ptr @main
-  store i64 0, ptr @state
-  store i32 0, ptr @sleeping
-  store i32 0, ptr @busy
-  store i64 0, ptr @alive
-  store i32 0, ptr @lock
-  ret void
-}
-
-; Run all programs of a job on its threads. The result is the code of the error with the lowest program, with its record
-; in that of the job; 0 if there is none; -1 if a worker has ended in the middle; -2 without memory.
-define i64 @zg_run(ptr %job) {
-  %threads.at = getelementptr %job, ptr %job, i32 0, i32 5
-  %threads = load i64, ptr %threads.at
-  %total.at = getelementptr %job, ptr %job, i32 0, i32 2
-  %total = load i64, ptr %total.at
-  %serial.a = icmp sle i64 %threads, 1
-  %serial.b = icmp sle i64 %total, 1
-  %serial = or i1 %serial.a, %serial.b
-  br i1 %serial, label %alone, label %begin
-alone:
-  %code.alone = call i64 @zg_range(ptr %job, i64 0, i64 %total)
-  ret i64 %code.alone
-begin:
-  %start = call i64 @now()
-  br label %first
-
-; Programs on this thread alone, twice as many each time, for 20 microseconds.
-first:
-  %from = phi i64 [ 0, %begin ], [ %to, %timed ]
-  %count = phi i64 [ 1, %begin ], [ %twice, %timed ]
-  %far = add i64 %from, %count
-  %to = call i64 @llvm.umin.i64(i64 %far, i64 %total)
-  %code = call i64 @zg_range(ptr %job, i64 %from, i64 %to)
-  %is.error = icmp ne i64 %code, 0
-  %is.end = icmp eq i64 %to, %total
-  %stop = or i1 %is.error, %is.end
-  br i1 %stop, label %stopped, label %timed
-stopped:
-  ret i64 %code
-timed:
-  %twice = shl i64 %count, 1
-  %time = call i64 @now()
-  %spent = sub i64 %time, %start
-  %long = icmp ugt i64 %spent, 20000
-  br i1 %long, label %rest, label %first
-
-rest:
-  %claimed = cmpxchg ptr @busy, i32 0, i32 1 seq_cst seq_cst
-  %mine = extractvalue { i32, i1 } %claimed, 1
-  br i1 %mine, label %open, label %other
-other:
-  %code.other = call i64 @zg_range(ptr %job, i64 %to, i64 %total)
-  ret i64 %code.other
-
-; Chunks of about 50 microseconds, at least four for each thread.
-open:
-  %left = sub i64 %total, %to
-  %nanoseconds = call i64 @llvm.umax.i64(i64 %spent, i64 1)
-  %scaled = mul i64 %to, 50000
-  %by.time = udiv i64 %scaled, %nanoseconds
-  %shares = shl i64 %threads, 2
-  %by.share = udiv i64 %left, %shares
-  %smaller = call i64 @llvm.umin.i64(i64 %by.time, i64 %by.share)
-  %chunk = call i64 @llvm.umax.i64(i64 %smaller, i64 1)
-  %wanted = sub i64 %threads, 1
-  call void @llvm.memcpy.p0.p0.i64(ptr @round, ptr %job, i64 56, i1 false)
-  store i64 %chunk, ptr @chunk
-  store i64 %wanted, ptr @limit
-  store i64 0, ptr @failed
-  store atomic i64 %to, ptr @next seq_cst, align 8
-  call void @spawn(i64 %wanted)
-  store atomic i64 4294967296, ptr @state seq_cst, align 8
-  %old.epoch = atomicrmw add ptr @epoch, i32 1 seq_cst
-  %sleepers = load atomic i32, ptr @sleeping seq_cst, align 4
-  %any = icmp sgt i32 %sleepers, 0
-  br i1 %any, label %wake, label %join
-wake:
-  %chunks.less = udiv i64 %left, %chunk
-  %useful = call i64 @llvm.umin.i64(i64 %wanted, i64 %chunks.less)
-  call void @wake(ptr @epoch, i64 %useful)
-  br label %join
-join:
-  call void @work()
-  %closing = atomicrmw and ptr @state, i64 4294967295 seq_cst
-  br label %spin
-
-; Wait for the workers that have entered: a moment without sleep, then asleep.
-spin:
-  %turn = phi i64 [ 0, %join ], [ %turn.next, %spin.more ]
-  %now = load atomic i64, ptr @state seq_cst, align 8
-  %inside = and i64 %now, 65535
-  %over = icmp eq i64 %inside, 0
-  br i1 %over, label %closed, label %spin.more
-spin.more:
-  PAUSE
-  %turn.next = add i64 %turn, 1
-  %patient = icmp ult i64 %turn.next, 500
-  br i1 %patient, label %spin, label %asleep
-asleep:
-  store atomic i32 0, ptr @done seq_cst, align 4
-  %state.now = load atomic i64, ptr @state seq_cst, align 8
-  %inside.now = and i64 %state.now, 65535
-  %over.now = icmp eq i64 %inside.now, 0
-  br i1 %over.now, label %closed, label %wait.done
-wait.done:
-  call void @wait(ptr @done, i32 0, ptr @tick)
-  %launch.at = getelementptr %job, ptr %job, i32 0, i32 3
-  %launch = load ptr, ptr %launch.at
-  %host.at = getelementptr i64, ptr %launch, i64 2
-  %host = load ptr, ptr %host.at
-  %word = load atomic i64, ptr %host monotonic, align 8
-  %quiet = icmp eq i64 %word, 0
-  br i1 %quiet, label %asleep, label %poll
-poll:
-  %told = call i64 @poll(ptr %launch)
-  br label %asleep
-closed:
-  %failed = load i64, ptr @failed
-  %record.at = getelementptr %job, ptr %job, i32 0, i32 6
-  %record = load ptr, ptr %record.at
-  call void @llvm.memcpy.p0.p0.i64(ptr %record, ptr @error, i64 40, i1 false)
-  store atomic i32 0, ptr @busy seq_cst, align 4
-  ret i64 %failed
-}
-
-; Run chunks of the round until none is left.
-define internal void @work() {
-  %record = alloca [5 x i64]
-  %job = alloca %job
-  call void @llvm.memcpy.p0.p0.i64(ptr %job, ptr @round, i64 56, i1 false)
-  %record.at = getelementptr %job, ptr %job, i32 0, i32 6
-  store ptr %record, ptr %record.at
-  %total.at = getelementptr %job, ptr %job, i32 0, i32 2
-  %total = load i64, ptr %total.at
-  %chunk = load i64, ptr @chunk
-  br label %take
-take:
-  %from = atomicrmw add ptr @next, i64 %chunk seq_cst
-  %some = icmp ult i64 %from, %total
-  br i1 %some, label %run, label %out
-run:
-  %far = add i64 %from, %chunk
-  %to = call i64 @llvm.umin.i64(i64 %far, i64 %total)
-  %code = call i64 @zg_range(ptr %job, i64 %from, i64 %to)
-  %fine = icmp eq i64 %code, 0
-  br i1 %fine, label %take, label %error
-error:
-  call void @fail(i64 %code, ptr %record)
-  br label %out
-out:
-  ret void
-}
-
-; Hand out no further programs, and keep the error unless there is one of a program with a lower number. Errors of the
-; pool itself, which are negative, count before those of programs.
-define internal void @fail(i64 %code, ptr %record) {
-  %ignored = atomicrmw umax ptr @next, i64 4611686018427387904 seq_cst
-  br label %try
-try:
-  %claimed = cmpxchg ptr @lock, i32 0, i32 1 seq_cst seq_cst
-  %mine = extractvalue { i32, i1 } %claimed, 1
-  br i1 %mine, label %locked, label %again
-again:
-  PAUSE
-  br label %try
-locked:
-  %before = load i64, ptr @failed
-  %is.first = icmp eq i64 %before, 0
-  %is.grave = icmp slt i64 %code, 0
-  %take.it = or i1 %is.first, %is.grave
-  br i1 %take.it, label %keep, label %compare
-compare:
-  %was.grave = icmp slt i64 %before, 0
-  %program.at = getelementptr i64, ptr %record, i64 1
-  %program = load i64, ptr %program.at
-  %lowest = load i64, ptr getelementptr (i64, ptr @error, i64 1)
-  %lower = icmp slt i64 %program, %lowest
-  %is.lower = select i1 %was.grave, i1 false, i1 %lower
-  br i1 %is.lower, label %keep, label %unlock
-keep:
-  store i64 %code, ptr @failed
-  br i1 %is.grave, label %unlock, label %copy
-copy:
-  call void @llvm.memcpy.p0.p0.i64(ptr @error, ptr %record, i64 40, i1 false)
-  br label %unlock
-unlock:
-  store atomic i32 0, ptr @lock seq_cst, align 4
-  ret void
-}
-
-; The life of a worker. Its thread-specific value is 1 outside of rounds and 2 in one.
-define internal ptr @worker(ptr %unused) {
-  %key = load i32, ptr @key
-  %set = call i32 @pthread_setspecific(i32 %key, ptr inttoptr (i64 1 to ptr))
-  br label %look
-look:
-  %epoch = load atomic i32, ptr @epoch seq_cst, align 4
-  br label %enter
-enter:
-  %state = load atomic i64, ptr @state seq_cst, align 8
-  %open = icmp uge i64 %state, 4294967296
-  %high = lshr i64 %state, 16
-  %entered = and i64 %high, 65535
-  %limit = load i64, ptr @limit
-  %room = icmp ult i64 %entered, %limit
-  %may = and i1 %open, %room
-  br i1 %may, label %try, label %sleep
-try:
-  %more = add i64 %state, 65537
-  %claimed = cmpxchg ptr @state, i64 %state, i64 %more seq_cst seq_cst
-  %inside = extractvalue { i64, i1 } %claimed, 1
-  br i1 %inside, label %run, label %enter
-run:
-  %set.2 = call i32 @pthread_setspecific(i32 %key, ptr inttoptr (i64 2 to ptr))
-  call void @work()
-  %set.3 = call i32 @pthread_setspecific(i32 %key, ptr inttoptr (i64 1 to ptr))
-  call void @leave()
-  br label %sleep
-sleep:
-  %more.sleep = atomicrmw add ptr @sleeping, i32 1 seq_cst
-  call void @wait(ptr @epoch, i32 %epoch, ptr null)
-  %less.sleep = atomicrmw sub ptr @sleeping, i32 1 seq_cst
-  br label %look
-}
-
-; Leave the round. The last one of a closed round wakes the launching thread.
-define internal void @leave() {
-  %state = atomicrmw sub ptr @state, i64 1 seq_cst
-  %low = and i64 %state, 4295032831
-  %is.last = icmp eq i64 %low, 1
-  br i1 %is.last, label %tell, label %out
-tell:
-  store atomic i32 1, ptr @done seq_cst, align 4
-  call void @wake(ptr @done, i64 1)
-  br label %out
-out:
-  ret void
-}
-
-; The destructor of a worker's value, when its thread ends.
-define internal void @ended(ptr %value) {
-  %less = atomicrmw sub ptr @alive, i64 1 seq_cst
-  %number = ptrtoint ptr %value to i64
-  %inside = icmp eq i64 %number, 2
-  br i1 %inside, label %abandon, label %out
-abandon:
-  call void @fail(i64 -1, ptr null)
-  call void @leave()
-  br label %out
-out:
-  ret void
-}
-
-; Start workers until there are %wanted of them, or the system refuses one.
-define internal void @spawn(i64 %wanted) {
-  br label %each
-each:
-  %now = load atomic i64, ptr @alive seq_cst, align 8
-  %more = icmp slt i64 %now, %wanted
-  br i1 %more, label %key, label %out
-key:
-  %known = load i32, ptr @has_key
-  %is.known = icmp ne i32 %known, 0
-  br i1 %is.known, label %create, label %make.key
-make.key:
-  %made = call i32 @pthread_key_create(ptr @key, ptr @ended)
-  store i32 1, ptr @has_key
-  br label %create
-create:
-  %counted = atomicrmw add ptr @alive, i64 1 seq_cst
-  %started = call i1 @start(ptr @worker)
-  br i1 %started, label %each, label %refused
-refused:
-  %uncounted = atomicrmw sub ptr @alive, i64 1 seq_cst
-  br label %out
-out:
-  ret void
-}
-
-; Start a thread that gets no signals. The result tells whether the system has let it.
-define internal i1 @start(ptr %function) {
-  %thread = alloca i64
-  %all = alloca [128 x i8], align 8
-  %before = alloca [128 x i8], align 8
-  %filled = call i32 @sigfillset(ptr %all)
-  %blocked = call i32 @pthread_sigmask(i32 0, ptr %all, ptr %before)
-  %status = call i32 @pthread_create(ptr %thread, ptr null, ptr %function, ptr null)
-  %restored = call i32 @pthread_sigmask(i32 2, ptr %before, ptr null)
-  %started = icmp eq i32 %status, 0
-  br i1 %started, label %detach, label %out
-detach:
-  %id = load i64, ptr %thread
-  %detached = call i32 @pthread_detach(i64 %id)
-  br label %out
-out:
-  ret i1 %started
-}
-
-; Sleep while a word has this value; no longer than %time, if it is not null.
-define internal void @wait(ptr %word, i32 %value, ptr %time) {
-  %ignored = call i64 (i64, ...) @syscall(i64 FUTEX, ptr %word, i32 128, i32 %value, ptr %time, ptr null, i32 0)
-  ret void
-}
-
-define internal void @wake(ptr %word, i64 %count) {
-  %number = trunc i64 %count to i32
-  %ignored = call i64 (i64, ...) @syscall(i64 FUTEX, ptr %word, i32 129, i32 %number, ptr null, ptr null, i32 0)
-  ret void
-}
-
-declare i64 @llvm.umin.i64(i64, i64)
-declare i64 @llvm.umax.i64(i64, i64)
-declare void @llvm.memcpy.p0.p0.i64(ptr, ptr, i64, i1)
-declare i64 @syscall(i64, ...)
-declare i32 @pthread_create(ptr, ptr, ptr, ptr)
-declare i32 @pthread_detach(i64)
-declare i32 @pthread_key_create(ptr, ptr)
-declare i32 @pthread_setspecific(i32, ptr)
-declare i32 @pthread_sigmask(i32, ptr, ptr)
-declare i32 @sigfillset(ptr)
-"""
+_OPEN: Final = 1 << 32
+_ENTERED: Final = 1 << 16
+_INSIDE: Final = _ENTERED - 1
+_STATE: Final = Global("state", "i64")
+_EPOCH: Final = Global("epoch", "i32")  # The number of rounds; workers sleep on it.
+_SLEEPING: Final = Global("sleeping", "i32")
+_DONE: Final = Global("done", "i32")  # The launching thread sleeps on it.
+_BUSY: Final = Global("busy", "i32")  # Whether a thread has the pool.
+_ALIVE: Final = Global("alive", "i64")  # Workers.
+THREADS: Final = Global("threads", "i64", 1)  # Threads of a launch.
+_ROUND: Final = Global("round", JOB)
+_NEXT: Final = Global("next", "i64")  # The first program that is not handed out.
+_CHUNK_SIZE: Final = Global("chunk", "i64", 1)  # Programs handed out at once.
+_LIMIT: Final = Global("limit", "i64")  # Workers that may enter.
+_FAILED: Final = Global("failed", "i64")  # The code of the error with the lowest program.
+_ERROR: Final = Global("error", "[5 x i64]")
+_LOCK: Final = Global("lock", "i32")  # Of the error.
+_KEY: Final = Global("key", "i32")  # Of the value whose destructor tells that a worker has ended.
+_HAS_KEY: Final = Global("has_key", "i32")
+_OUTSIDE, _IN_ROUND = 1, 2  # The thread-specific values of a worker.
+TICK: Final = Global("tick", Struct(seconds="i64", nanoseconds="i64"), 0, 50_000_000, constant=True)
 
 
-def text(*, pool: bool) -> str:
-    """The LLVM text of `zg_range`, which runs programs on the calling thread; and of the pool."""
-    save, restore, declarations, futex, pause = _MACHINES.get(platform.machine(), ("", "", "", 0, ""))
-    whole = _SERIAL.replace("SAVE\n", f"{save}\n").replace("RESTORE\n", f"{restore}\n") + declarations
-    if pool:
-        whole += _POOL.replace("PAUSE", pause).replace("FUTEX", str(futex))
-    return whole
+@define("i64", "ptr i64 i64")
+def run_programs(f: Function, at: Number, first: Number, end: Number) -> None:
+    """Run the programs from `first` to `end` on this thread, in order. The result is that of the entry."""
+    job = JOB.at(at)
+    size = job["scratch"]
+    scratch, block = f.local("ptr"), f.local("ptr")
+    scratch.set(f.room(_SCRATCH, _LINE))
+    is_large = size.test("ugt", _SCRATCH)
+    with f.when(is_large):
+        block.set(f.call("malloc", size + _LINE))
+        with f.when(block.get().test("eq", 0)):
+            f.give(NO_MEMORY)
+        aligned = block.get().to("ptrtoint", "i64") + (_LINE - 1) & -_LINE
+        scratch.set(aligned.to("inttoptr", "ptr"))
+    restore = plain_floats(f)
+    code = f.call_at(
+        "i64", job["entry"], job["arguments"], first, end, job["launch"], scratch.get(), job["record"]
+    )  # fmt: skip
+    restore()
+    with f.when(is_large):
+        f.call("free", block.get())
+    f.give(code)
+
+
+@define("void", "i64", linkage="external")
+def zg_set_threads(f: Function, count: Number) -> None:
+    """Use as many threads from now on."""
+    f.place(THREADS).store(count)
+
+
+@define("i64", linkage="external")
+def zg_alive(f: Function) -> None:
+    """Count the workers."""
+    f.give(f.place(_ALIVE).load())
+
+
+def forget(f: Function) -> None:
+    """Forget the workers and the round: a child process has only the thread that was forked."""
+    for variable in (_STATE, _SLEEPING, _BUSY, _ALIVE, _LOCK):
+        f.place(variable).set(0)
+
+
+@define("i64", "ptr")
+def run(f: Function, at: Number) -> None:
+    """Run all programs of a job on its threads. The result is the code of the error with the lowest program, with its
+    record in that of the job; 0 if there is none; `ENDED` if a worker has ended in the middle; or `NO_MEMORY`."""
+    job = JOB.at(at)
+    threads, total = job["threads"], job["total"]
+    with f.when(threads.test("sle", 1) | total.test("sle", 1)):
+        f.give(f.call(run_programs, at, 0, total))
+    done, spent = _alone(f, at, total)
+    with f.unless(f.place(_BUSY).claim(0, 1)):
+        f.give(f.call(run_programs, at, done, total))
+    _open(f, at, threads, done, total - done, spent)
+    f.call(_work)
+    f.place(_STATE).update("and", _OPEN - 1)
+    _wait_for_workers(f, job["launch"])
+    failed = f.place(_FAILED).get()
+    f.copy(job["record"], f.value("ptr", _ERROR), RECORD_BYTES)
+    f.place(_BUSY).store(0)
+    f.give(failed)
+
+
+def _alone(f: Function, at: Number, total: Number) -> tuple[Number, Number]:
+    """Run programs on this thread, twice as many each time, for a moment. The number of those that ran, and the
+    nanoseconds."""
+    begin = f.call(now)
+    done, count, spent = f.local("i64", 0), f.local("i64", 1), f.local("i64", 0)
+    with f.loop() as loop:
+        first = done.get()
+        end = (first + count.get()).call("llvm.umin", total)
+        code = f.call(run_programs, at, first, end)
+        with f.when(code.test("ne", 0) | end.test("eq", total)):
+            f.give(code)
+        done.set(end)
+        count.set(count.get() << 1)
+        spent.set(f.call(now) - begin)
+        loop.stop(spent.get().test("ugt", _ALONE))
+    return done.get(), spent.get()
+
+
+def _open(f: Function, at: Number, threads: Number, done: Number, left: Number, spent: Number) -> None:
+    """Open a round for the programs that are left."""
+    by_time = done * _CHUNK / spent.call("llvm.umax", 1)
+    chunk = by_time.call("llvm.umin", left / (threads << 2)).call("llvm.umax", 1)
+    wanted = threads - 1
+    f.copy(f.value("ptr", _ROUND), at, JOB.size)
+    f.place(_CHUNK_SIZE).set(chunk)
+    f.place(_LIMIT).set(wanted)
+    f.place(_FAILED).set(0)
+    f.place(_NEXT).store(done)
+    f.call(_spawn, wanted)
+    f.place(_STATE).store(_OPEN)
+    f.place(_EPOCH).update("add", 1)
+    with f.when(f.place(_SLEEPING).load().test("sgt", 0)):
+        f.call(wake, _EPOCH, wanted.call("llvm.umin", left / chunk))
+
+
+def _wait_for_workers(f: Function, launch: Number) -> None:
+    """Wait for the workers that have entered: a moment without sleep, then asleep."""
+    turns = f.local("i64", 0)
+    is_over = f.local("i1", False)
+    with f.loop() as loop:
+        is_over.set((f.place(_STATE).load() & _INSIDE).test("eq", 0))
+        loop.stop(is_over.get())
+        pause(f)
+        turns.set(turns.get() + 1)
+        loop.stop(turns.get().test("uge", _SPINS))
+    with f.unless(is_over.get()), f.loop() as loop:
+        f.place(_DONE).store(0)
+        loop.stop((f.place(_STATE).load() & _INSIDE).test("eq", 0))
+        f.call(wait, _DONE, 0, TICK)
+        word = HOST.at(LAUNCH.at(launch)["host"]).place("word").load("monotonic")
+        with f.when(word.test("ne", 0)):
+            f.call(poll, launch)
+
+
+@define("void")
+def _work(f: Function) -> None:
+    """Run chunks of the round until none is left."""
+    record, at = f.room(RECORD_BYTES), f.room(JOB.size)
+    f.copy(at, f.value("ptr", _ROUND), JOB.size)
+    job = JOB.at(at)
+    job["record"] = record
+    total, chunk = job["total"], f.place(_CHUNK_SIZE).get()
+    with f.loop() as loop:
+        first = f.place(_NEXT).update("add", chunk)
+        loop.stop(first.test("uge", total))
+        code = f.call(run_programs, at, first, (first + chunk).call("llvm.umin", total))
+        loop.next(code.test("eq", 0))
+        f.call(_fail, code, record)
+        loop.stop()
+
+
+@define("void", "i64 ptr")
+def _fail(f: Function, code: Number, record: Number) -> None:
+    """Hand out no further programs, and keep the error unless there is one of a program with a lower number. Errors of
+    the pool itself, which are negative, count before those of programs."""
+    f.place(_NEXT).update("umax", 1 << 62)
+    with f.loop() as loop:
+        loop.stop(f.place(_LOCK).claim(0, 1))
+        pause(f)
+    failed = f.place(_FAILED)
+    before, is_grave, is_kept = failed.get(), code.test("slt", 0), f.local("i1")
+    is_kept.set(before.test("eq", 0) | is_grave)
+    with f.unless(is_kept.get()), f.unless(before.test("slt", 0)):
+        lowest = f.load("i64", f.value("ptr", _ERROR), _PROGRAM)
+        is_kept.set(f.load("i64", record, _PROGRAM).test("slt", lowest))
+    with f.when(is_kept.get()):
+        failed.set(code)
+        with f.unless(is_grave):
+            f.copy(f.value("ptr", _ERROR), record, RECORD_BYTES)
+    f.place(_LOCK).store(0)
+
+
+@define("ptr", "ptr")
+def _worker(f: Function, unused: Number) -> None:
+    """The life of a worker."""
+    key, state = f.place(_KEY).get(), f.place(_STATE)
+    _mark(f, key, _OUTSIDE)
+    with f.loop() as life:
+        epoch = f.place(_EPOCH).load()
+        with f.loop() as entering:
+            before = state.load()
+            has_room = (before >> 16 & _INSIDE).test("ult", f.place(_LIMIT).get())
+            entering.stop(~(before.test("uge", _OPEN) & has_room))
+            entering.next(~state.claim(before, before + (_ENTERED + 1)))
+            _mark(f, key, _IN_ROUND)
+            f.call(_work)
+            _mark(f, key, _OUTSIDE)
+            f.call(_leave)
+            entering.stop()
+        f.place(_SLEEPING).update("add", 1)
+        f.call(wait, _EPOCH, epoch, None)
+        f.place(_SLEEPING).update("sub", 1)
+        life.next()
+
+
+def _mark(f: Function, key: Number, value: int) -> None:
+    """Set the thread-specific value of a worker."""
+    f.call("pthread_setspecific", key, f.value("i64", value).to("inttoptr", "ptr"))
+
+
+@define("void")
+def _leave(f: Function) -> None:
+    """Leave the round. The last one of a closed round wakes the launching thread."""
+    state = f.place(_STATE).update("sub", 1)
+    with f.when((state & (_OPEN | _INSIDE)).test("eq", 1)):
+        f.place(_DONE).store(1)
+        f.call(wake, _DONE, 1)
+
+
+@define("void", "ptr")
+def _ended(f: Function, value: Number) -> None:
+    """The destructor of a worker's value, when its thread ends."""
+    f.place(_ALIVE).update("sub", 1)
+    with f.when(value.to("ptrtoint", "i64").test("eq", _IN_ROUND)):
+        f.call(_fail, ENDED, None)
+        f.call(_leave)
+
+
+@define("void", "i64")
+def _spawn(f: Function, wanted: Number) -> None:
+    """Start workers until there are as many as are wanted, or the system refuses one."""
+    alive = f.place(_ALIVE)
+    with f.loop() as loop:
+        loop.stop(alive.load().test("sge", wanted))
+        has_key = f.place(_HAS_KEY)
+        with f.when(has_key.get().test("eq", 0)):
+            f.call("pthread_key_create", _KEY, _ended)
+            has_key.set(1)
+        alive.update("add", 1)
+        loop.next(f.call(start, _worker))
+        alive.update("sub", 1)
+        loop.stop()
