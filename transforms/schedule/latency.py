@@ -9,17 +9,17 @@
         %e = gpu.wgmma_wait %d @0;                         %e = gpu.wgmma_wait %d @0 @late=true;
         … %s …; scf.yield %e …; }                          … %s …; scf.yield %e …; }
 
-This is one rule for all loops with dots, and for the others that ask for stages. The loads of a loop have levels: one
-whose address needs another load has the next level. With n stages, the loads of the first level are n - 1 iterations
-ahead of the use, and those of the others fewer, divided evenly. A load begins earlier only if its address follows from
-values that the loop carries, and if no op in the loop keeps it in its place (`kept_in_place`).
+This is one rule for all loops with dots, and for the others that ask for stages. With n stages, loads to rings are
+n - 1 iterations ahead of their use, and a load that the address of another one needs is an iteration ahead of that. A
+load begins earlier only if its address follows from values that the loop carries, and from such loads, and if no op in
+the loop keeps it in its place (`kept_in_place`).
 
 A load goes to one of three places:
 
 * **A ring**: an operand of a dot through the buffer that it has (`copy_of`), another tensor through a buffer that this
   pass adds. `copies` makes copies to slots of it.
-* **Registers**, which the loop carries: small tensors, tensors with fewer than 4 bytes of neighbours in memory, and
-  numbers that other addresses depend on. In a loop with dots they are one iteration ahead.
+* **Registers**, which the loop carries: small tensors where threads copy no operands, tensors with fewer than 4 bytes
+  of neighbours in memory, and numbers that other addresses depend on. In a loop with dots they are one iteration ahead.
 * **Its iteration**: larger tensors that all programs load, such as weights, without dots: the L1 has them, which copies
   do not read. A warning says it of loads that ask for stages.
 
@@ -161,10 +161,11 @@ def plans_of(module: gpu.Module, num_stages: int | None) -> Iterator[tuple[scf.F
     """The plans for the loops of a model before `latency`: those with dots, and those that ask for stages."""
     loops = [op for op in module.walk() if isinstance(op, scf.For)]
     stages = {loop: loop.num_stages if loop.num_stages is not None else num_stages for loop in loops}
-    operands = {loop: operands_ahead(loop, stages[loop], *_room(module, loop)) for loop in loops}
-    rings: dict[Op, int] = {loop: plan.bytes for loop, plan in operands.items() if isinstance(plan, LoopPlan)}
-    copied = {copy.load for plan in operands.values() if isinstance(plan, LoopPlan) for copy in plan.copies}
-    for loop, plan in operands.items():
+    operands = {loop: partial(operands_ahead, loop, stages[loop], *_room(module, loop)) for loop in loops}
+    plans = {loop: plan(()) for loop, plan in operands.items()}
+    rings: dict[Op, int] = {loop: plan.bytes for loop, plan in plans.items() if isinstance(plan, LoopPlan)}
+    copied = {copy.load for plan in plans.values() if isinstance(plan, LoopPlan) for copy in plan.copies}
+    for loop, plan in plans.items():
         has_dots = any(isinstance(op, _DOTS) for op in loop.body.entry.ops)
         if not has_dots and any(isinstance(op, _DOTS) for op in loop.walk()):
             if loop.num_stages and isinstance(plan, Obstacle):
@@ -175,7 +176,7 @@ def plans_of(module: gpu.Module, num_stages: int | None) -> Iterator[tuple[scf.F
         if not ((number := stages[loop]) is not None and number < 2 and isinstance(plan, Obstacle)):
             limit = _room(module, loop)[0] - _passing_bytes(loop, copied)
             limit -= sum(rings.get(op, 0) for op in {*loop.path(), *loop.walk()} - {loop})
-            plan = planned(loop, number or USUAL_STAGES, limit, plan if has_dots else None)
+            plan = planned(loop, number or USUAL_STAGES, limit, operands[loop] if has_dots else None)
             rings[loop] = plan.bytes if isinstance(plan, LoopPlan) else 0
             yield loop, plan
         elif has_dots:
@@ -213,12 +214,17 @@ def _passing_bytes(loop: scf.For, copied: Container[Op]) -> int:
 
 
 def operands_ahead(
-    loop: scf.For, requested: int | None, limit: int, occupancy: Occupancy = lambda bytes_, registers: 1
+    loop: scf.For,
+    requested: int | None,
+    limit: int,
+    occupancy: Occupancy = lambda bytes_, registers: 1,
+    blocked: Container[Value] | None = None,
 ) -> LoopPlan | Obstacle:
     """The plan for the operands of a loop's dots, with up to `requested` stages and `limit` bytes for further buffers;
     or the obstacle.
 
-    With None, as many stages are chosen.
+    With None, as many stages are chosen. Addresses may need other loads of the loop but those in `blocked`; none, if
+    this is None.
     """
     if requested is not None and requested < 2:
         return Obstacle("it has one stage", loop)
@@ -231,7 +237,7 @@ def operands_ahead(
     copies = [copy for copy in copies if copy.load not in kept_loads]
     if not copies:
         return Obstacle(WRITES, next(iter(kept_loads.values())))
-    traced = tuple(copy for copy in copies if may_be_computed_ahead(loop, places_of(copy.load)))
+    traced = tuple(copy for copy in copies if _may_begin(loop, places_of(copy.load), blocked))
     if not traced:
         return Obstacle(DEPENDS, copies[0].load)
     stage_bytes = sum(copy.shared.bytes for copy in traced)
@@ -363,17 +369,19 @@ def deferred(plan: LoopPlan, registers: int) -> gpu.Wgmma | None:
 
 
 def planned(
-    loop: scf.For, stages: int, limit: int, operands: LoopPlan | Obstacle | None
-) -> LoopPlan | Obstacle:  # fmt: skip
+    loop: scf.For,
+    stages: int,
+    limit: int,
+    operands: Callable[[Container[Value]], LoopPlan | Obstacle] | None,
+) -> LoopPlan | Obstacle:
     """The plan for all loads of a loop, with up to `stages` stages and `limit` bytes for further buffers; or the
     obstacle to all of them.
 
-    A loop with dots has the plan for their operands.
+    `operands` gives the plan for the operands of its dots, if it has any, without loads that are not ahead.
     """
     if isinstance(step := step_ahead(loop), Obstacle):
         return step
-    first = operands if isinstance(operands, LoopPlan) else LoopPlan(loop, ())
-    loads = [op for op in loop.body.entry.ops if isinstance(op, Load) and op not in first.ahead]
+    loads = _loads_of(loop)
     writers, obstacles = kept_in_place(loop, loads), dict[Value, Obstacle]()
     if is_role(loop):
         reasons = ((op, DEPENDS if isinstance(op, tt.DescriptorLoad) else _OF_CONSUMERS) for op in loads)
@@ -381,21 +389,24 @@ def planned(
     elif operands is None and len(writers) == len(loads):
         return Obstacle(WRITES, next(iter(writers.values())))
     obstacles.update((load.result, Obstacle(_KEPT, op)) for load, op in writers.items())
-    assigned = partial(_assigned, loop, loads, first=first, has_dots=operands is not None)
-    most = first.distance + 1 if first.copies else min(stages, _MAX_STAGES)
-    for count in range(most, 1 if not first.copies else most - 1, -1):
-        plan = assigned(obstacles, count)
-        if plan.bytes <= limit:
+    number = min(stages, _MAX_STAGES)
+    while True:
+        plan = None if operands is None else operands(obstacles)
+        first = plan if isinstance(plan, LoopPlan) else LoopPlan(loop, ())
+        chosen = _assigned(first, obstacles, first.distance or number - 1, has_dots=operands is not None)
+        if not isinstance(chosen, LoopPlan):
+            obstacles.update(chosen)
+            continue
+        rings = [load for load, begin in chosen.others.items() if begin.buffer is not None]
+        if chosen.bytes <= limit or not rings:
             break
-    else:
-        full = Obstacle(_FULL, loop)
-        if operands is None:
-            return full
-        large: dict[Value, Obstacle] = {op.result: full for op in loads if _registers(op.result.type) > _IN_REGISTERS}
-        plan = assigned(obstacles | large, most if first.copies else 2)
-    if isinstance(operands, Obstacle) and not plan.ahead:
-        return attrs.evolve(plan, left=(*plan.left, (loop, operands)))
-    return plan if plan.ahead or operands is not None else plan.left[0][1]
+        if first.copies or number == 2:
+            obstacles.update((load.result, Obstacle(_FULL, loop)) for load in rings)
+        else:
+            number -= 1
+    if isinstance(plan, Obstacle) and not chosen.ahead:
+        return attrs.evolve(chosen, left=(*chosen.left, (loop, plan)))
+    return chosen if chosen.ahead or operands is not None else chosen.left[0][1]
 
 
 def is_role(loop: scf.For) -> bool:
@@ -404,102 +415,80 @@ def is_role(loop: scf.For) -> bool:
 
 
 def _assigned(
-    loop: scf.For,
-    loads: Sequence[Load],
-    obstacles: Mapping[Value, Obstacle],
-    stages: int,
-    *,
-    first: LoopPlan,
-    has_dots: bool,
-) -> LoopPlan:
-    """The plan with this number of stages for loads without obstacles, beside those of the `first` plan."""
-    own, levels = stages - 1, _Levels(loop, obstacles)
-    level_of = {op: level for op in loads if (level := levels.of(op.result)) is not None}
-    left = [(op, obstacles.get(op.result) or Obstacle(DEPENDS, op)) for op in loads if op not in level_of]
-    deepest = min(max(level_of.values(), default=1), own) - 1
-    why = f"it waits for another load, and {stages} stages are too few for both"
-    left += [(op, Obstacle(why, op)) for op, level in level_of.items() if level - 1 > deepest]
-    level_of = {op: level for op, level in level_of.items() if level - 1 <= deepest}
-    each = own // (deepest + 1)
-    feeding = {op for load in level_of for op in computing(loop, load.operands) if isinstance(op, Load)} & {*level_of}
-    ahead = {op: own - each * (level - 1 if op in feeding else deepest) for op, level in level_of.items()}
-    copies = {copy.load: copy for copy in _operand_copies(loop) if copy.load in ahead and copy.load not in feeding}
-    copies = copies if has_dots else {}
-    by_threads = [copy for copy in (*first.copies, *copies.values()) if not copy.by_tma]
+    first: LoopPlan, obstacles: Mapping[Value, Obstacle], own: int, *, has_dots: bool
+) -> LoopPlan | Mapping[Value, Obstacle]:
+    """The plan for all loads of a loop, with `first` for its operands, and rings that are `own` iterations ahead; or
+    further obstacles: to loads that others need for their addresses."""
+    loop = first.loop
+    by_threads = [copy for copy in first.copies if not copy.by_tma]
     carried_registers = sum(value_registers(value.type) for value in loop.initial)
     most = min(_BESIDE_DOTS, _CARRIED - carried_registers) if has_dots else _OF_A_LOOP
-    others, used = dict[Load, Begin](), 0
-    for load in [*feeding, *(op for op in ahead if op not in feeding and op not in copies)]:
-        count = ahead[load]
-        if has_dots and load not in feeding and _registers(load.result.type) <= _IN_REGISTERS:
-            count = 1  # The dots need registers as well.
+    others, left, used, least = dict[Load, Begin](), list[tuple[Op, Obstacle]](), 0, dict[Op, int]()
+
+    def feed(load: Load, count: int) -> None:
+        """The loads that the address of a load needs begin before it."""
+        for op in computing(loop, load.operands):
+            if isinstance(op, Load):
+                least[op] = max(least.get(op, 0), count + 1)
+
+    for load in reversed(_loads_of(loop)):
+        if load in first.ahead:
+            feed(load, first.ahead[load])
+            continue
+        is_own, is_feeding = _is_own(load), load in least
+        # A tensor that joins the copies for dots takes no further wait. In registers, the loop would wait for it at its
+        # end, where it hands it on.
+        joins = bool(by_threads) and is_own and not is_feeding and _ring_of(load) is not None
+        few = has_dots and not joins and _registers(load.result.type) <= _IN_REGISTERS
+        count = least.get(load, 1 if few else own)
         cost = _registers(load.result.type) * count
-        small = load in feeding or (cost <= _IN_REGISTERS and isinstance(load, tt.Load))
-        why = None if small or _is_own(load) else _SHARED
-        ring = None if small or why else _ring_of(load)
-        if has_dots and isinstance(load, tt.DescriptorLoad):
+        small = not joins and (is_feeding or (cost <= _IN_REGISTERS and isinstance(load, tt.Load)))
+        ring = None if small or not is_own else _ring_of(load)
+        why = None if small or is_own else _SHARED
+        if load.result in obstacles:
+            why = obstacles[load.result]
+        elif (
+            not _may_begin(loop, load.operands, obstacles)
+            or (isinstance(load, tt.Load) and not _may_move(load))
+            or (has_dots and isinstance(load, tt.DescriptorLoad))
+        ):
             why = DEPENDS
         elif why is None and ring is None and used + cost > most:
             why = f"its values in flight would take {cost} registers of a thread"
         elif ring is not None and has_dots and not by_threads and _is_replicated(load):
             why = "several threads load each of its elements, which no copy for the dots orders"
-        if why is not None and load in feeding:
-            more = {**obstacles, load.result: Obstacle(why, load)}
-            return _assigned(loop, loads, more, stages, first=first, has_dots=has_dots)
         if why is not None:
-            left.append((load, Obstacle(why, load)))
-        elif ring is None:
+            obstacle = why if isinstance(why, Obstacle) else Obstacle(why, load)
+            if is_feeding and load.result not in obstacles:
+                return {load.result: obstacle}
+            left.append((load, obstacle))
+            continue
+        feed(load, count)
+        if ring is None:
             others[load], used = Begin(count), used + cost
         else:
             # Threads that copy nothing for dots read what they have copied themselves, before they fill a slot again.
-            slots = max((copy.slots for copy in first.copies if not copy.by_tma), default=count + bool(by_threads))
+            slots = max((copy.slots for copy in by_threads), default=count)
             others[load] = Begin(count, gpu.LocalAlloc(ring[0], alignment=ring[1], slots=slots))
-    if not copies:
-        return attrs.evolve(first, others=others, left=tuple(left))
-    # All copies of threads belong to one stage, so that their groups come in order.
-    count = own - each * deepest
-    moved = {load: attrs.evolve(copy, ahead=count, slots=count + 1) for load, copy in copies.items()}
-    moved |= {copy.load: attrs.evolve(copy, ahead=count, slots=count + 1) for copy in by_threads}
-    every = {copy.load: copy for copy in first.copies} | moved
-    operand_copies = tuple(every[op] for op in loop.body.entry.ops if isinstance(op, Load) and op in every)
-    late = _late_wait(loop, operand_copies, ()) if count > 1 else None
-    return LoopPlan(loop, operand_copies, others, late, left=tuple(left), why=first.why)
+    return attrs.evolve(first, others=dict(reversed(others.items())), left=tuple(reversed(left)))
 
 
-class _Levels:
-    """The number of loads, one after the other, that it takes to compute the values of an iteration."""
-
-    def __init__(self, loop: scf.For, blocked_values: Container[Value]) -> None:
-        self.loop = loop
-        self.obstacles = blocked_values
-        self.levels: dict[Value, int | None] = {}
-
-    def of(self, value: Value) -> int | None:
-        """The number for a value; None for one that may not be computed in an earlier iteration."""
-        block = self.loop.body.entry
-        if value.block is not block:
-            return 0
-        if value not in self.levels:
-            if not isinstance(value, OpResult):
-                self.levels[value] = 0 if may_be_computed_ahead(self.loop, [value]) else None
-            else:
-                self.levels[value] = self._of_op(value.op)
-        return self.levels[value]
-
-    def _of_op(self, op: Op) -> int | None:
-        is_load = isinstance(op, Load) and _may_move(op) and op.result not in self.obstacles
+def _may_begin(loop: scf.For, values: Sequence[Value], blocked: Container[Value] | None) -> bool:
+    """Whether values may be computed in an earlier iteration: from what the loop carries, and from loads of the same
+    iteration but the `blocked` ones, which may begin earlier themselves; from none, if that is None."""
+    ops = computing(loop, values)
+    operands = [*values, *(operand for op in ops for operand in op.operands)]
+    if not may_be_computed_ahead(loop, [value for value in operands if isinstance(value, BlockParameter)]):
+        return False
+    for op in ops:
+        is_load = isinstance(op, tt.Load) and blocked is not None and op.result not in blocked and _may_move(op)
         if not is_load and (not is_pure(op) or op.bodies or may_trap(op)):
-            return None
-        before = [self.of(operand) for operand in op.operands]
-        # A block that TMA copies comes to registers in the loop's own stage.
-        copied = (isinstance(operand.op, tt.DescriptorLoad) for operand in op.operands)
-        if any(level is None for level in before) or any(copied):
-            return None
-        return max((level for level in before if level is not None), default=0) + is_load
+            return False
+    return True
 
 
-def _may_move(load: Load) -> bool:
-    return isinstance(load, tt.DescriptorLoad) or not (load.volatile or load.cache is tt.CacheModifier.CV)
+def _may_move(load: tt.Load) -> bool:
+    return not (load.volatile or load.cache is tt.CacheModifier.CV)
 
 
 def _is_own(load: Load) -> bool:
