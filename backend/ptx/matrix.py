@@ -177,6 +177,11 @@ def _fence(emitter: PtxEmitter, op: gpu.FenceAsync) -> Emitted:
     emitter.asm((), "fence.proxy.async.shared::cta;", effect=EFFECT)
 
 
+@emits(gpu.FenceGlobal)
+def _fence_global(emitter: PtxEmitter, op: gpu.FenceGlobal) -> Emitted:
+    emitter.asm((), "fence.proxy.async.global;", effect=EFFECT)
+
+
 @emits(gpu.Rescale)
 def _rescale(emitter: PtxEmitter, op: gpu.Rescale) -> Emitted:
     values = list(emitter.tensor(op.value))

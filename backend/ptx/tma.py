@@ -129,7 +129,7 @@ def _store(emitter: PtxEmitter, op: gpu.TmaStore) -> Emitted:
 @emits(gpu.TmaStoreWait)
 def _store_wait(emitter: PtxEmitter, op: gpu.TmaStoreWait) -> Emitted:
     # Threads that have started no stores do not wait.
-    emitter.asm((), f"cp.async.bulk.wait_group.read {op.pending};", effect=EFFECT)
+    emitter.asm((), f"cp.async.bulk.wait_group{'' if op.written else '.read'} {op.pending};", effect=EFFECT)
 
 
 # Tensor maps that the kernel makes.

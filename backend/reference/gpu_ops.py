@@ -35,8 +35,8 @@ Operands = tuple[Any, ...]
 
 
 @triton.of(
-    gpu.Barrier, gpu.FenceAsync, gpu.Keep, gpu.AsyncCommit, gpu.AsyncWait, gpu.TmaStoreWait, gpu.ChannelClose,
-    gpu.AcquireTensorMaps, gpu.ClusterBarrier, gpu.ClusterArrive, gpu.ClusterWait,
+    gpu.Barrier, gpu.FenceAsync, gpu.FenceGlobal, gpu.Keep, gpu.AsyncCommit, gpu.AsyncWait, gpu.TmaStoreWait,
+    gpu.ChannelClose, gpu.AcquireTensorMaps, gpu.ClusterBarrier, gpu.ClusterArrive, gpu.ClusterWait,
 )  # fmt: skip
 def _nothing(machine: Machine, op: Op, operands: Operands) -> None:
     """Ops take effect one after the other here."""

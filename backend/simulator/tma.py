@@ -571,6 +571,11 @@ def _wait_group(program: Any, match: re.Match[str], operands: list[Any]) -> None
         tma.wait_stores(thread, int(match[2]), read=match[1] is not None)
 
 
+@unit(r"fence\.proxy\.async\.global")
+def _fence_global(program: Any, match: re.Match[str], operands: list[Any]) -> None:
+    """Loads of TMA read global memory when they begin here: `hazards` finds a missing fence."""
+
+
 @unit(r"fence\.proxy\.async\.shared::cta")
 def _fence(program: Any, match: re.Match[str], operands: list[Any]) -> None:
     program.unit(_Tma).fence(np.flatnonzero(program.active))

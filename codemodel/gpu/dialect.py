@@ -73,6 +73,11 @@ class FenceAsync(Op, name="gpu.fence_async"):
     """fence.proxy.async: TMA and the matrix units see this thread's earlier writes to shared memory."""
 
 
+class FenceGlobal(Op, name="gpu.fence_global"):
+    """fence.proxy.async.global: accesses of global memory by this thread, and those that it has learned of by an
+    acquire, come before those of TMA after the fence."""
+
+
 # Clusters of CTAs: a program whose function has `num_ctas` (docs/design/010-clusters.md).
 
 

@@ -229,9 +229,11 @@ class TmaLoad(Asynchronous, MemoryRead, MemoryWrite, name="gpu.tma_load"):
 
 
 class TmaStoreWait(Op, GroupWait, name="gpu.tma_store_wait"):
-    """cp.async.bulk.wait_group.read: wait until at most `pending` stores still read their buffers."""
+    """cp.async.bulk.wait_group.read: wait until at most `pending` stores still read their buffers; or, without .read,
+    until their blocks are `written` to memory."""
 
     pending: int = attribute(int, unnamed=True)
+    written: bool = attribute(bool, default=False)
 
 
 class TmaStore(Asynchronous, MemoryRead, MemoryWrite, name="gpu.tma_store"):

@@ -35,6 +35,16 @@ def may_order(op: Op) -> bool:
     )
 
 
+def acquires(op: Op) -> bool:
+    """Whether an op orders all accesses after it, of any memory."""
+    return op.order in _ACQUIRE if isinstance(op, ATOMICS) else may_order(op)
+
+
+def releases(op: Op) -> bool:
+    """Whether an op orders all accesses before it, of any memory."""
+    return op.order in _RELEASE if isinstance(op, ATOMICS) else may_order(op) and not isinstance(op, tt.Load)
+
+
 class MemoryOrder:
     """The origins of the pointers and descriptors of a function, and what must keep its place among accesses."""
 
@@ -60,8 +70,7 @@ class MemoryOrder:
         it orders all such accesses, or may write their memory."""
         if not isinstance(op, (*_STORES, *ATOMICS)):
             return after or not isinstance(op, tt.Load)
-        order = op.order if isinstance(op, ATOMICS) else tt.MemSemantic.RELAXED
-        if (before and order in _RELEASE) or (after and order in _ACQUIRE):
+        if (before and releases(op)) or (after and acquires(op)):
             return True
         origins = self.origins(op.descriptor if isinstance(op, tt.DescriptorStore | tt.DescriptorReduce) else op.ptr)
         return any(self._may_share(origins, self.origins(access)) for access in accesses)

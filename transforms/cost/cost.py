@@ -172,8 +172,8 @@ _SHARED_DIVISOR = 3  # Issue slots of a division by what a thread divides severa
 # Issue slots of a warp for ops of all elements at once, or of an elected thread.
 _OTHERS: dict[type[Op], float] = {
     gpu.Barrier: 1, gpu.ClusterBarrier: 2, gpu.ClusterArrive: 2, gpu.ClusterWait: 1, gpu.FenceAsync: 2,
-    gpu.AsyncCommit: 1, gpu.AsyncWait: 1, gpu.WgmmaWait: 1, gpu.MbarrierWait: 3, gpu.MbarrierArrive: 3,
-    gpu.MbarrierExpect: 4, gpu.MbarrierInit: 4, gpu.MbarrierInval: 4, gpu.TmaStoreWait: 1,
+    gpu.FenceGlobal: 2, gpu.AsyncCommit: 1, gpu.AsyncWait: 1, gpu.WgmmaWait: 1, gpu.MbarrierWait: 3,
+    gpu.MbarrierArrive: 3, gpu.MbarrierExpect: 4, gpu.MbarrierInit: 4, gpu.MbarrierInval: 4, gpu.TmaStoreWait: 1,
     gpu.LocalView: 1, tt.Barrier: 1, scf.For: 0, scf.If: 2, scf.Yield: 0,
 }  # fmt: skip
 _LOOP_SLOTS = 3  # An addition, a comparison and a jump for each iteration.

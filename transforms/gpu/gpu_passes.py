@@ -51,7 +51,7 @@ def _assign(op: core.Module, options: CompileOptions) -> Op:
 
 
 def _descriptors(op: core.Module, options: CompileOptions) -> Op:
-    by_tma = tma_accesses(op, options.target, options.warps, options.launch_pdl)
+    by_tma = tma_accesses(op, options.target, options.warps, options.launch_pdl, bool(options.warp_specialize))
     return lower_descriptors(op, by_tma, aliasing(op, by_tma), shared_blocks(first_kernel(op), by_tma))
 
 

@@ -45,6 +45,7 @@ from ziggurat.transforms.analysis.memory_flow import (
     interval,
     read_in_flight,
 )
+from ziggurat.transforms.analysis.memory_order import acquires, may_order, releases
 from ziggurat.transforms.analysis.queries import constant_of, shared_of
 from ziggurat.transforms.gpu.barriers import BARRIERS, Hazard
 from ziggurat.transforms.gpu.mbarriers import rings_between_roles
@@ -158,6 +159,9 @@ class _AsyncState:
     `held` are the slots, by their mbarriers, that this role has waited for and not released, `read` those that its
     threads have read since the last fence, and `free` those that it has found free last.
 
+    `unwritten` are the stores of TMA that may not be in global memory yet, and `acquired` the ops since the last fence
+    that order later accesses of it.
+
     Of these maps, `made` are those that the elected thread has not acquired, `apart` those that another warp has made
     since the last barrier, and `used` are the copies by maps that the elected thread has begun since.
 
@@ -173,6 +177,8 @@ class _AsyncState:
     held: frozenset[_Slot] = frozenset()
     read: frozenset[_Slot] = frozenset()
     free: frozenset[_Slot] = frozenset()
+    unwritten: frozenset[gpu.TmaStore] = frozenset()
+    acquired: frozenset[Op] = frozenset()
     made: frozenset[gpu.MakeTensorMap] = frozenset()
     apart: frozenset[gpu.MakeTensorMap] = frozenset()
     used: frozenset[Op] = frozenset()
@@ -209,6 +215,8 @@ class _Run:
         followed = (BufferOp, *_ORDERED, *self.commits, tt.Return)
         if any(isinstance(op, gpu.MakeTensorMap) for op in self.func.walk()):
             followed += (*BARRIERS, gpu.AcquireTensorMaps)
+        if any(isinstance(op, gpu.TmaLoad | gpu.TmaStore) for op in self.func.walk()):
+            followed += (gpu.FenceGlobal, *(type(op) for op in self.func.walk() if may_order(op)))
         nodes = Graph(self.func.bodies[0], followed).nodes
 
         def following(place: tuple[int, _AsyncState]) -> Iterable[tuple[int, _AsyncState]]:
@@ -241,6 +249,7 @@ class _Run:
 
     def _step(self, op: Op, state: _AsyncState) -> _AsyncState:
         """The state after an op without bodies."""
+        state = self._in_order(op, state)
         match op:
             case BufferOp():
                 return self._access(op, state)
@@ -276,6 +285,29 @@ class _Run:
                 number = self.waits[type(op)]
                 pending = state.groups[number][-op.pending :] if op.pending else ()
                 return attrs.evolve(state, groups=_with(state.groups, number, pending))
+            case _:
+                return state
+
+    def _in_order(self, op: Op, state: _AsyncState) -> _AsyncState:
+        """The state after an op, with regard to the order of global memory between TMA and what releases or acquires.
+
+        Each role is a run of its own: no load of one that TMA does is ordered by an op of another one.
+        """
+        if may_order(op):
+            for store in state.unwritten if releases(op) else ():
+                self._note(store, op, "wait for what is written")
+            return attrs.evolve(state, acquired=state.acquired | {op}) if acquires(op) else state
+        match op:
+            case gpu.TmaStore():
+                return attrs.evolve(state, unwritten=state.unwritten | {op})
+            case gpu.TmaStoreWait() if op.written and not op.pending:
+                return attrs.evolve(state, unwritten=frozenset())
+            case gpu.TmaLoad():
+                for other in state.acquired:
+                    self._note(other, op, "fence")
+                return state
+            case gpu.FenceGlobal():
+                return attrs.evolve(state, acquired=frozenset())
             case _:
                 return state
 

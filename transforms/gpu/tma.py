@@ -17,6 +17,17 @@ does stores, loads that only feed matrix units, and loads of other loops that as
 rows that are not, an H200 wrote zeros after them; for other columns it reported an illegal instruction.) All other
 accesses through descriptors are done with pointers (`descriptors`).
 
+TMA reads and writes global memory by a proxy of its own. What other threads have released to an acquire of this kernel,
+or what it has written before a barrier, TMA reads after a fence; and its stores are written before a release or a
+barrier (PTX manual, "Async proxy": "accessing the same memory location across multiple proxies needs a cross-proxy
+fence"; the completion of a store has one, without .read):
+
+    %7 = tt.atomic_rmw %flag …;                        gpu.fence_global; %7 = tt.atomic_rmw %flag …;
+    %8 = tt.descriptor_load …;                         gpu.barrier; gpu.fence_global;
+                                            becomes    … gpu.tma_load …
+    tt.descriptor_store …;                             … gpu.tma_store …; gpu.tma_store_wait @0;
+    tt.atomic_rmw %flag … @sem=release;                gpu.tma_store_wait @0 @written=true; tt.atomic_rmw %flag …;
+
 The descriptor is a parameter of the kernel, one that the launch makes (`raise_pointers`), or one that the kernel makes
 (`tensor_maps`). Making a tensor map takes about as long as a load, so TMA does only accesses in loops that the
 descriptor is made before.
@@ -39,7 +50,7 @@ from ziggurat.codemodel.transform import DROP, Outcome, Rewriter, transform
 from ziggurat.codemodel.types import DescriptorType, SharedType, bf16, f16, f32, i1
 from ziggurat.transforms.analysis.axis_info import AxisInfo, analyse
 from ziggurat.transforms.analysis.components import Component, component_of
-from ziggurat.transforms.analysis.memory_order import ATOMICS, MemoryOrder, Origins, may_order
+from ziggurat.transforms.analysis.memory_order import ATOMICS, MemoryOrder, Origins, acquires, may_order, releases
 from ziggurat.transforms.analysis.obstacle import Obstacle, warn_of
 from ziggurat.transforms.analysis.queries import constant, descriptor_of, is_contiguous, shared_of
 from ziggurat.transforms.gpu.dots import MmaChoice, MmaSync, Wgmma, block_axis, is_chained, mma_of
@@ -55,15 +66,18 @@ _Write = tt.DescriptorStore | tt.DescriptorScatter | tt.DescriptorReduce
 # The accesses that TMA does.
 
 
-def tma_accesses(module: core.Module, target: str, num_warps: int, launch_pdl: bool = False) -> dict[Value, bool]:
+def tma_accesses(
+    module: core.Module, target: str, num_warps: int, launch_pdl: bool = False, roles: bool = False
+) -> dict[Value, bool]:
     """The results of the loads and stores of a prepared module that TMA does.
 
     The value is true for a store that TMA does only where the rows of the tensor turn out to be multiples of 16 bytes.
     A warning says why TMA does not do a store, a sum in memory, or a load for a dot. With `launch_pdl` the memory for
-    tensor maps may still be in use by the launch before, so that the kernel makes none.
+    tensor maps may still be in use by the launch before, so that the kernel makes none. With `roles`, loads may be in
+    another one than what orders them.
     """
     decisions: dict[Value, bool] = {}
-    for op, decision in tma_decisions(module, target, num_warps, launch_pdl).items():
+    for op, decision in tma_decisions(module, target, num_warps, launch_pdl, roles).items():
         if isinstance(decision, bool):
             decisions[op] = decision
         elif isinstance(decision[0], _Stored) or feeds_dot(op):
@@ -72,7 +86,7 @@ def tma_accesses(module: core.Module, target: str, num_warps: int, launch_pdl: b
 
 
 def tma_decisions(
-    module: core.Module, target: str, num_warps: int, launch_pdl: bool = False
+    module: core.Module, target: str, num_warps: int, launch_pdl: bool = False, roles: bool = False
 ) -> dict[Value, bool | tuple[Access, Obstacle]]:
     """The accesses as in `tma_accesses`, and those that TMA does not do, with the obstacle."""
     (func,) = (op for op in module.functions().values() if isinstance(op, tt.Func))
@@ -84,6 +98,7 @@ def tma_decisions(
     # A load that has to see a store through pointers comes after a barrier as well.
     ordering = [op for op in module.walk() if may_order(op)]
     memory = MemoryOrder(func)
+    roles = roles or any(isinstance(op, scf.For) and op.warp_specialize for op in func.walk())
 
     def origins(kind: type[Op] | UnionType) -> Origins:
         return frozenset[Component]().union(*(own[op] for op in ops if isinstance(op, kind)))
@@ -100,7 +115,8 @@ def tma_decisions(
         obstacle: Obstacle | None = None
         loads = isinstance(op, _Read)
         between = (op_ for op_ in ordering if memory.keeps_order(op_, [op.descriptor], before=not loads, after=loads))
-        between = next((op_ for op_ in between if _is_ordered(op, op_, order)), None)
+        between = (op_ for op_ in between if _is_ordered(op, op_, order))
+        between = next((op_ for op_ in between if roles or not _may_fence(op, op_)), None)
         if (without := _no_map(op, func, target)) is not None:
             obstacle = without
         elif between is not None:
@@ -157,15 +173,27 @@ def _no_map(op: Access, func: tt.Func, target: str) -> Obstacle | None:
     return None
 
 
-def _is_ordered(op: Access, ordering: Op, order: Mapping[Op, int]) -> bool:
+def _is_ordered(op: Op, ordering: Op, order: Mapping[Op, int]) -> bool:
     """Whether an atomic or a barrier may order an access: it runs before a load, or after a store.
 
-    A CTA that sees the atomic of another one may load what that has stored. TMA does not keep to this order.
+    A CTA that sees the atomic of another one may load what that has stored.
     """
     if ordering not in order or _loops(op) & _loops(ordering):
         return True
-    first, second = (ordering, op) if isinstance(op, _Read) else (op, ordering)
+    first, second = (ordering, op) if isinstance(op, _Read | gpu.TmaLoad) else (op, ordering)
     return order[first] < order[second]
+
+
+def _may_fence(op: Access, ordering: Op) -> bool:
+    """Whether a fence, or a wait, puts an access in the order that an atomic or a barrier asks for.
+
+    In a loop with loads that would be one in each iteration, and no load begins ahead. A relaxed atomic orders only
+    accesses of its own memory, and acquires nothing.
+    """
+    if not isinstance(op, _Read):
+        return releases(ordering)
+    loop = next((owner for owner in op.path() if isinstance(owner, Loop)), None)
+    return acquires(ordering) and (loop is None or loop not in ordering.path())
 
 
 def made_by(descriptor: Value) -> tt.MakeTensorDescriptor | None:
@@ -345,6 +373,7 @@ def before_transposition(value: Value) -> tuple[Value, tuple[tt.Trans, ...]]:
 
 def lower_tma(module: Op) -> Op:
     """The GPU model in which TMA does the loads and stores through descriptors that are left."""
+    module = _fenced(module)
     if not any(isinstance(op, Access) for op in module.walk()):
         return module
     direct = _direct(module)
@@ -377,6 +406,36 @@ def lower_tma(module: Op) -> Op:
         return None
 
     return transform(module, lowered, pass_name="tma")
+
+
+def _fenced(module: Op) -> Op:
+    """The model with fences where accesses of TMA follow an acquire or a barrier, and with waits for what it stores
+    before a release or a barrier."""
+    ops = list(module.walk())
+    order = {op: at for at, op in enumerate(ops)}
+    loads = [op for op in ops if isinstance(op, tt.DescriptorLoad | gpu.TmaLoad)]
+    stores = [op for op in ops if isinstance(op, _Stored)]
+    ordering = [op for op in ops if may_order(op)] if loads or stores else []
+    acquiring = {op for op in ordering if acquires(op) and any(_is_ordered(load, op, order) for load in loads)}
+    releasing = {op for op in ordering if releases(op) and any(_is_ordered(store, op, order) for store in stores)}
+
+    def fenced(builder: Rewriter, op: Op, operands: tuple[Value, ...]) -> Outcome:
+        if op not in acquiring and op not in releasing:
+            return None
+        if op in releasing:
+            builder.add(gpu.TmaStoreWait(0, written=True))
+        if op in releasing and isinstance(op, tt.InlineAsm):
+            builder.add(gpu.Barrier())  # The emission of a releasing atomic has one.
+        if op in acquiring and releases(op):
+            builder.add(gpu.FenceGlobal())  # For what other CTAs load by TMA after an acquire.
+        copy = builder.copy(op, operands)
+        if op in acquiring:
+            if not isinstance(op, tt.Barrier | gpu.ClusterBarrier):
+                builder.add(gpu.Barrier())
+            builder.add(gpu.FenceGlobal())
+        return copy
+
+    return transform(module, fenced, pass_name="tma") if acquiring or releasing else module
 
 
 def _direct(module: Op) -> dict[Value, tuple[gpu.LocalStore, tuple[tt.Trans, ...]]]:

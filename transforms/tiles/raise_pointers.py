@@ -95,7 +95,7 @@ def _raised(module: core.Module, options: CompileOptions, obstacles: dict[Value,
                 obstacles[value] = Obstacle("another load for the dots of its loop is not done by TMA", other)
                 del plans[value]
         rewritten = _rewritten(module, analysis, plans)
-        decisions = tma_decisions(rewritten, options.target, options.warps, options.launch_pdl)
+        decisions = tma_decisions(rewritten, options.target, options.warps, options.launch_pdl, roles=True)
         accesses = [op for op in rewritten.walk() if isinstance(op, tt.DescriptorLoad | tt.DescriptorStore)]
         through = [op for op in accesses if _is_made_at_launch(op.descriptor)]
         unserved = [

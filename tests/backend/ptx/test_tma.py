@@ -442,6 +442,73 @@ def _is_in_loop(op: Op) -> bool:
     return owner is not None and (owner.NAME == "scf.for" or _is_in_loop(owner))
 
 
+@zg.kernel
+def handed_over(x_desc, mid, mid_desc, b_desc, out_desc, out, sums, flags):
+    """The first program hands a block to the second one, which reads its own result again as well."""
+    rows, columns = zg.expand(zg.arange(0, 64), 1), zg.expand(zg.arange(0, 64), 0)
+    square = zg.add(zg.mul(rows, 64), columns)
+    if zg.program_id(0) == 0:
+        block = zg.dot(x_desc.load((0, 0)), b_desc.load((0, 0)))
+        zg.store(zg.add(mid, square), zg.cast(block, zg.f16))
+        zg.atomic_xchg(flags, 1)
+    else:
+        seen = zg.atomic_cas(flags, 1, 1, sem="acquire")
+        while seen == 0:
+            seen = zg.atomic_cas(flags, 1, 1, sem="acquire")
+        total = zg.zeros((64, 64), zg.f32)
+        for at in range(0, 64, 32):
+            total = zg.dot(mid_desc.load((0, at)), b_desc.load((0, 0)), total)
+        out_desc.store((0, 0), zg.cast(total, zg.f16))
+        zg.debug_barrier()
+        zg.store(zg.add(sums, zg.arange(0, 64)), zg.sum(zg.cast(zg.load(zg.add(out, square)), zg.f32), 1))
+        zg.atomic_add(zg.add(flags, 1), 1, sem="release")
+
+
+def blocks_handed_over() -> tuple[Op, Callable[[], tuple[np.ndarray, list[Any]]]]:
+    blocks = [(64, 32), (64, 32), (32, 64), (64, 64)]
+    x, mid, b, out = (zg.divisible(zg.descriptor(block, zg.f16)) for block in blocks)
+    f16, f32 = zg.divisible(zg.ptr(zg.f16)), zg.divisible(zg.ptr(zg.f32))
+
+    def given() -> tuple[np.ndarray, list[Any]]:
+        rng = np.random.default_rng(1)
+        arrays = [rng.integers(-1, 2, shape).astype(np.float16) for shape in ((64, 32), (64, 64), (32, 64), (64, 64))]
+        described = [zg.TensorDescriptor(array, block) for array, block in zip(arrays, blocks, strict=True)]
+        sums = np.zeros(64, np.float32)
+        return sums, [described[0], arrays[1], *described[1:], arrays[3], sums, np.zeros(2, np.int32)]
+
+    return handed_over.triton(x, f16, mid, b, out, f16, f32, zg.ptr(zg.i32)), given
+
+
+def test_tma_after_an_acquire_and_before_a_release() -> None:
+    model, arguments = blocks_handed_over()
+    for target in ("sm_90a", "sm_120a"):
+        module = placed(model, 4, 2, target)
+        assert count(module, gpu.TmaLoad) == 5 and count(module, gpu.TmaStore) == 1
+        judged(model, module, arguments, (2,), (0, 1))
+        text = assemble(module).ptx
+        assert "fence.proxy.async.global;" in text and "cp.async.bulk.wait_group 0;" in text
+
+
+def test_the_order_of_tma_and_of_other_accesses_is_checked() -> None:
+    """A wait for what is written comes before a barrier and a release, and a fence after an acquire."""
+    model, arguments = blocks_handed_over()
+    module = placed(model, 4, 2)
+    waits = [op for op in module.walk() if isinstance(op, gpu.TmaStoreWait)]
+    assert [wait.written for wait in waits] == [False, True, True]
+    less = without(module, 1, (gpu.TmaStoreWait,))
+    assert {hazard.missing for hazard in hazards(less)} == {"wait for what is written"}
+    expected, values = arguments()
+    run(model, None, (2,), values)
+    actual, values = arguments()
+    simulated(less, values, (2,))
+    assert not np.array_equal(actual, expected)
+    missing = [
+        {hazard.missing for hazard in hazards(without(module, number, (gpu.FenceGlobal,)))}
+        for number in range(count(module, gpu.FenceGlobal))
+    ]
+    assert missing == [set(), set(), {"fence"}, {"fence"}]  # The first program loads nothing afterwards.
+
+
 def test_a_phase_that_never_ends_is_an_error() -> None:
     """An mbarrier that expects two arrivals and gets one is an error, not a hang."""
     model, arguments, _ = product((64, 16, 64), (64, 16, 128))

@@ -52,10 +52,12 @@ def many_stages(a, b, c, k, n):
 
 
 @zg.kernel
-def adds_atomically(a, b, c, k, count):
-    total = zg.dot(a.load((0, 0)), b.load((0, 0)))
-    c.store((0, 0), zg.cast(total, zg.f16))  # asks
-    zg.atomic_add(count, 1)
+def acquires_each_time(a, b, c, k, count):
+    total = zg.zeros((64, 64), zg.f32)
+    for at in range(0, k, 64):
+        total = zg.mul(total, zg.cast(zg.atomic_add(count, 1), zg.f32))
+        total = zg.dot(a.load((0, at)), b.load((at, 0)), total)  # asks
+    c.store((0, 0), zg.cast(total, zg.f16))
 
 
 @zg.kernel
@@ -92,7 +94,7 @@ def warned(kernel: Any, *types: Any, target: str = "sm_90a", num_warps: int = 4,
             "the loop is not pipelined in 3 stages: an op in it writes to global memory or orders",
         ),
         (many_stages, zg.i32, "the loop is pipelined in 13 stages, not 40: there is no shared memory for more stages"),
-        (adds_atomically, zg.ptr(zg.i32), "an atomic or a debug_barrier may run after it, and orders no stores"),
+        (acquires_each_time, zg.ptr(zg.i32), "an atomic or a debug_barrier may run before it, and orders no loads"),
         (in_place, zg.i32, "the kernel loads and stores through the same descriptor"),
         (uneven, zg.i32, "the first column is not known to be a multiple of 16 bytes"),
     ],

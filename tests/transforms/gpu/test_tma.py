@@ -71,10 +71,10 @@ def model_of(
     )
 
 
-def tma_does(model: Op, target: str = "sm_90a", num_warps: int = 4) -> str:
+def tma_does(model: Op, target: str = "sm_90a", num_warps: int = 4, roles: bool = False) -> str:
     """The letters of the descriptors, a, b and c, whose accesses TMA does."""
     module = prepare(model)
-    choice = tma_accesses(module, target, num_warps)
+    choice = tma_accesses(module, target, num_warps, roles=roles)
     results: set[str] = set()
     for op in module.walk():
         if isinstance(op, tt.DescriptorLoad | tt.DescriptorStore) and op.result in choice:
@@ -111,11 +111,14 @@ def tma_does(model: Op, target: str = "sm_90a", num_warps: int = 4) -> str:
         ({"also": "barrier"}, "abc"),  # What is loaded before, or stored after, is not ordered by it.
         ({"also": "atomic"}, "abc"),
         ({"also": "first"}, "abc"),  # Its value is not used: it acquires nothing.
-        ({"also": "acquires"}, "c"),
-        ({"also": "waits"}, "c"),
-        ({"also": "releases"}, "ab"),
+        ({"also": "acquires"}, "abc"),
+        ({"also": "waits"}, "abc"),
+        ({"also": "releases"}, "abc"),
+        ({"also": "acquires", "roles": True}, "c"),  # The producer would load before.
+        ({"also": "waits", "roles": True}, "c"),
+        ({"also": "releases", "roles": True}, "ab"),
         ({"also": "relaxed"}, "abc"),
-        ({"also": "last"}, "ab"),
+        ({"also": "last"}, "abc"),
         ({"padding": "nan"}, "abc"),
         ({"element": zg.f8e4m3}, "abc"),
         ({"element": zg.f8e4m3, "also": "both"}, "abc"),
@@ -128,7 +131,7 @@ def tma_does(model: Op, target: str = "sm_90a", num_warps: int = 4) -> str:
     ],
 )
 def test_which_accesses_tma_does(argument: dict[str, Any], expected: str) -> None:
-    options = {key: argument[key] for key in ("target", "num_warps") if key in argument}
+    options = {key: argument[key] for key in ("target", "num_warps", "roles") if key in argument}
     model = model_of(**{key: value for key, value in argument.items() if key not in options})
     assert tma_does(model, **options) == expected
 
