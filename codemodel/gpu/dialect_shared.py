@@ -47,7 +47,7 @@ class LocalAlloc(Op, name="gpu.local_alloc"):
     type: Type = result_type()
     offset: int = attribute(int, default=-1)
     alignment: int = attribute(int, default=16)
-    slots: int = attribute(int, default=1)
+    slots: int = attribute(int, default=0)
 
     def check(self) -> None:
         require(isinstance(self.type, SharedType), f"gpu.local_alloc gives a buffer; got {self.type}")

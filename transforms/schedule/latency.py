@@ -63,9 +63,8 @@ from ziggurat.transforms.schedule.loop_plan import (
     bytes_at_once,
     computing,
     consecutive,
-    copy_of,
+    copies_of,
     in_flight,
-    is_only_stored,
     is_zero_or_undefined,
     kept_in_place,
     may_be_computed_ahead,
@@ -230,7 +229,7 @@ def operands_ahead(
         return Obstacle("it has one stage", loop)
     if isinstance(step := step_ahead(loop), Obstacle):
         return step
-    copies = _operand_copies(loop)
+    copies = copies_of(loop)
     if not copies:
         return _too_narrow(loop) or Obstacle("no load in it goes only to a dot", loop)
     kept_loads = kept_in_place(loop, [copy.load for copy in copies])
@@ -259,13 +258,6 @@ def operands_ahead(
         return Obstacle(f"{_FULL} of {stage_bytes} bytes", loop)
     copies = [attrs.evolve(copy, ahead=slots - 1 - spare, slots=slots) for copy in traced]
     return LoopPlan(loop, tuple(copies), late=late, turned=turned, why=why)
-
-
-def _operand_copies(loop: scf.For) -> list[Copy]:
-    """The copies that could take the place of loads of a loop which go only to buffers."""
-    copies = [copy for op in loop.body.entry.ops if (copy := copy_of(op)) is not None]
-    stores = {copy.store for copy in copies}
-    return [copy for copy in copies if is_only_stored(copy.load.result, stores)]
 
 
 def _too_narrow(loop: scf.For) -> Obstacle | None:

@@ -178,8 +178,8 @@ def plan_of(loop: scf.For) -> LoopPlan:
     ops = loop.body.entry.ops
     copies = tuple(
         attrs.evolve(copy, ahead=copy.load.ahead, slots=copy.buffer.slots)
-        for op in ops
-        if (copy := copy_of(op)) is not None and copy.load.ahead
+        for copy in copies_of(loop)
+        if copy.load.ahead and copy.buffer.slots
     )
     copied = {copy.load for copy in copies}
     others: dict[Load, Begin] = {
@@ -265,6 +265,13 @@ def copy_of(op: Op, *, inside: bool = False) -> Copy | None:
     return Copy(load, steps, op, alloc, width, reader) if width * shared.element.bytes in CP_ASYNC_BYTES else None
 
 
+def copies_of(loop: scf.For) -> list[Copy]:
+    """The copies that could take the place of loads of a loop which go only to buffers."""
+    copies = [copy for op in loop.body.entry.ops if (copy := copy_of(op)) is not None]
+    stores = {copy.store for copy in copies}
+    return [copy for copy in copies if _is_only_stored(copy.load.result, stores)]
+
+
 def consecutive(layout: Layout, shared: SharedType, width: int) -> int:
     """The number of consecutive elements of one access of `width` that are consecutive in a buffer as well."""
     places = inverted(shared.offsets)
@@ -275,10 +282,10 @@ def consecutive(layout: Layout, shared: SharedType, width: int) -> int:
     return 1 << together
 
 
-def is_only_stored(value: Value, stores: Container[Op]) -> bool:
+def _is_only_stored(value: Value, stores: Container[Op]) -> bool:
     """Whether a loaded tensor goes nowhere but into the buffers."""
     return all(
-        is_only_stored(user.result, stores) if isinstance(user, tt.Trans) else user in stores for user in value.uses
+        _is_only_stored(user.result, stores) if isinstance(user, tt.Trans) else user in stores for user in value.uses
     )
 
 

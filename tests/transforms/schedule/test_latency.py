@@ -307,3 +307,30 @@ def test_blocks_of_descriptors_by_tma(count: int) -> None:
     assert np.array_equal(out, x.reshape(count, 32, 64).astype(np.float32).sum(0))
     inside = Counter(map(type, in_loop(placed(sum_of_blocks, BLOCK, F32, zg.i32, 4))))
     assert inside[gpu.TmaLoad] == 1 and inside[gpu.Barrier] == 1
+
+
+@zg.kernel
+def squares(x, out, count):
+    """Σ x[i] · x[i]ᵀ and the sums of rows: both operands of the dot, and another op, use one small load."""
+    rows, columns = zg.arange(0, 16), zg.arange(0, 32)
+    at = zg.add(zg.add(zg.mul(zg.expand(rows, 1), 32), zg.expand(columns, 0)), zg.mul(zg.program_id(0), 512 * count))
+    total = zg.zeros((16, 16), zg.f32)
+    for i in zg.range(0, count):
+        tile = zg.load(zg.add(x, zg.add(at, i * 512)))
+        total = zg.add(zg.dot(tile, zg.trans(tile), total), zg.expand(zg.sum(zg.cast(tile, zg.f32), axis=1), 1))
+    places = zg.add(zg.mul(zg.expand(rows, 1), 16), zg.expand(rows, 0))
+    zg.store(zg.add(out, zg.add(places, zg.mul(zg.program_id(0), 256))), total)
+
+
+@pytest.mark.parametrize("warps", [1, 4])
+@pytest.mark.parametrize("stages", [2, 3])
+@pytest.mark.parametrize("count", [0, 1, 5])
+def test_a_load_that_a_dot_and_another_op_use(warps: int, stages: int, count: int) -> None:
+    compiled = squares.compile(F16, F32, zg.i32, num_warps=warps, num_stages=stages, verify=True)
+    x, out = (
+        RANDOM.integers(-3, 4, (2, max(count, 1), 16, 32)).astype(np.float16),
+        np.full((2, 16, 16), np.nan, np.float32),
+    )
+    compiled.simulate[(2,)](x, out, count)
+    tiles = x[:, :count].astype(np.float32)
+    assert np.array_equal(out, np.einsum("pnik,pnjk->pij", tiles, tiles) + tiles.sum((1, 3))[:, :, None])
