@@ -37,6 +37,7 @@ from ziggurat.transforms.analysis.components import (
     tensor_operands,
     tensor_type,
 )
+from ziggurat.transforms.analysis.neighbours import steps_by_one
 from ziggurat.transforms.analysis.queries import (
     is_computable,
     is_elementwise,
@@ -85,9 +86,15 @@ class Accesses:
         return self.infos.get(component) or unknown_component(component)
 
     def order(self, op: Access) -> tuple[int, ...]:
-        """The axes by the length of their runs of neighbours, the longest first; of equal ones the last first."""
+        """The axes by the length of their runs of neighbours, the longest first. Of equal ones, those come first along
+        which the pointers mostly step by one element, and then the last."""
         contiguity = self.info(op.ptr).contiguity
-        return tuple(sorted(range(len(contiguity)), key=lambda axis: (-contiguity[axis], -axis)))
+
+        def rank(axis: int) -> tuple[int, bool, int]:
+            is_tied = contiguity.count(contiguity[axis]) > 1
+            return -contiguity[axis], not (is_tied and steps_by_one(op.ptr, axis)), -axis
+
+        return tuple(sorted(range(len(contiguity)), key=rank))
 
     def vector(self, op: Access) -> int:
         """The number of neighbours that one thread should hold, up to what this access can move together."""

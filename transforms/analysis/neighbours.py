@@ -1,0 +1,100 @@
+"""The axes along which pointers mostly step from an element to its neighbour, as their arithmetic shows.
+
+    %4 = arith.remsi %pixel %width;    along the pixels, a column steps by 1, but at the ends of rows
+    %5 = arith.divsi %pixel %width;    and a row seldom steps
+    %6 = arith.muli %5 %stride;
+    %7 = arith.addi %4 %6;             so the offset mostly steps by 1
+
+This is a guess, for choices that are right either way, such as layouts. `axis_info` has what is certain.
+"""
+
+from __future__ import annotations
+
+from enum import IntEnum
+
+from ziggurat.codemodel.dialects import arith, scf, tt
+from ziggurat.codemodel.op import BlockParameter, Op, OpResult, Value
+from ziggurat.codemodel.types import TensorType
+from ziggurat.transforms.analysis.queries import constant_of
+
+_ADDS = arith.AddI | arith.SubI | tt.AddPtr
+_CLAMPS = arith.MinSI | arith.MaxSI | arith.MinUI | arith.MaxUI
+_QUOTIENTS = arith.DivSI | arith.DivUI | arith.ShrSI | arith.ShrUI
+_CASTS = arith.ExtSI | arith.ExtUI | arith.TruncI | tt.Broadcast
+
+
+class Step(IntEnum):
+    """The difference of the elements of a tensor along an axis: none, seldom one, mostly 1, or another."""
+
+    NONE = 0
+    SELDOM = 1
+    UNIT = 2
+    OTHER = 3
+
+
+def steps_by_one(pointers: Value, axis: int) -> bool:
+    """Whether a tensor of pointers mostly steps by one element along an axis."""
+    return _Steps().of(pointers, axis) is Step.UNIT
+
+
+class _Steps:
+    """The steps of values along their axes."""
+
+    def __init__(self) -> None:
+        self.steps: dict[tuple[Value, int], Step] = {}
+
+    def of(self, value: Value, axis: int) -> Step:
+        """The step of a value along one of its axes."""
+        if not isinstance(value.type, TensorType) or value.type.shape[axis] == 1:
+            return Step.NONE
+        key = value, axis
+        if key not in self.steps:
+            self.steps[key] = Step.OTHER  # Of a value that is computed from itself.
+            self.steps[key] = self._of(value, axis)
+        return self.steps[key]
+
+    def _of(self, value: Value, axis: int) -> Step:
+        if isinstance(value, BlockParameter):
+            loop = value.block.parent.parent
+            if not isinstance(loop, scf.For):
+                return Step.OTHER
+            return self.of(loop.initial[value.index - 1], axis)  # The index is no tensor.
+        assert isinstance(value, OpResult)
+        op: Op = value.op
+        match op:
+            case tt.MakeRange():
+                return Step.UNIT
+            case tt.Splat() | arith.Constant():
+                return Step.NONE
+            case tt.ExpandDims(axis=new):
+                return self.of(op.operands[0], axis - (axis > new))
+            case tt.Trans(order=order):
+                return self.of(op.operands[0], order[axis])
+            case arith.MulI() | arith.ShlI():
+                return self._product(op, axis)
+            case op if isinstance(op, _ADDS | _CLAMPS | arith.OrI):
+                return self._sum(*(self.of(operand, axis) for operand in op.operands))
+            case _ if isinstance(op, _QUOTIENTS):
+                first, second = (self.of(operand, axis) for operand in op.operands)
+                return Step.OTHER if second or first is Step.OTHER else min(first, Step.SELDOM)
+            case arith.RemSI() | arith.RemUI():
+                first, second = (self.of(operand, axis) for operand in op.operands)
+                return Step.OTHER if second else first
+            case arith.Select():
+                return self._sum(*(self.of(operand, axis) for operand in op.operands[1:]))
+            case _ if isinstance(op, _CASTS):
+                return self.of(op.operands[0], axis)
+            case _:
+                return Step.OTHER
+
+    def _product(self, op: arith.MulI | arith.ShlI, axis: int) -> Step:
+        first, second = (self.of(operand, axis) for operand in op.operands)
+        least, most = sorted((first, second))
+        is_one = any(constant_of(operand) == (0 if isinstance(op, arith.ShlI) else 1) for operand in op.operands)
+        return most if least is Step.NONE and (most is not Step.UNIT or is_one) else Step.OTHER
+
+    @staticmethod
+    def _sum(*steps: Step) -> Step:
+        """The step of a sum, or of a choice: one part at most steps by 1, and the others seldom do."""
+        most = max(steps)
+        return Step.OTHER if most is Step.UNIT and sorted(steps)[-2] is Step.UNIT else most
