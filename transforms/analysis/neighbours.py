@@ -13,7 +13,7 @@ from __future__ import annotations
 from enum import IntEnum
 
 from ziggurat.codemodel.dialects import arith, scf, tt
-from ziggurat.codemodel.op import BlockParameter, Op, OpResult, Value
+from ziggurat.codemodel.op import BlockParameter, OpResult, Value
 from ziggurat.codemodel.types import TensorType
 from ziggurat.transforms.analysis.queries import constant_of
 
@@ -60,32 +60,27 @@ class _Steps:
                 return Step.OTHER
             return self.of(loop.initial[value.index - 1], axis)  # The index is no tensor.
         assert isinstance(value, OpResult)
-        op: Op = value.op
-        match op:
-            case tt.MakeRange():
-                return Step.UNIT
-            case tt.Splat() | arith.Constant():
-                return Step.NONE
-            case tt.ExpandDims(axis=new):
-                return self.of(op.operands[0], axis - (axis > new))
-            case tt.Trans(order=order):
-                return self.of(op.operands[0], order[axis])
-            case arith.MulI() | arith.ShlI():
-                return self._product(op, axis)
-            case op if isinstance(op, _ADDS | _CLAMPS | arith.OrI):
-                return self._sum(*(self.of(operand, axis) for operand in op.operands))
-            case _ if isinstance(op, _QUOTIENTS):
-                first, second = (self.of(operand, axis) for operand in op.operands)
-                return Step.OTHER if second or first is Step.OTHER else min(first, Step.SELDOM)
-            case arith.RemSI() | arith.RemUI():
-                first, second = (self.of(operand, axis) for operand in op.operands)
-                return Step.OTHER if second else first
-            case arith.Select():
-                return self._sum(*(self.of(operand, axis) for operand in op.operands[1:]))
-            case _ if isinstance(op, _CASTS):
-                return self.of(op.operands[0], axis)
-            case _:
-                return Step.OTHER
+        op = value.op
+        if isinstance(op, tt.MakeRange):
+            return Step.UNIT
+        if isinstance(op, tt.Splat | arith.Constant):
+            return Step.NONE
+        if isinstance(op, tt.ExpandDims):
+            return self.of(op.value, axis - (axis > op.axis))
+        if isinstance(op, tt.Trans):
+            return self.of(op.value, op.order[axis])
+        if isinstance(op, _CASTS):
+            return self.of(op.operands[0], axis)
+        if isinstance(op, arith.MulI | arith.ShlI):
+            return self._product(op, axis)
+        steps = [self.of(operand, axis) for operand in op.operands]
+        if isinstance(op, _ADDS | _CLAMPS | arith.OrI):
+            return self._sum(*steps)
+        if isinstance(op, arith.Select):
+            return self._sum(*steps[1:])
+        if isinstance(op, _QUOTIENTS) and not steps[1] and steps[0] is not Step.OTHER:
+            return min(steps[0], Step.SELDOM)
+        return steps[0] if isinstance(op, arith.RemSI | arith.RemUI) and not steps[1] else Step.OTHER
 
     def _product(self, op: arith.MulI | arith.ShlI, axis: int) -> Step:
         first, second = (self.of(operand, axis) for operand in op.operands)
