@@ -10,10 +10,10 @@ import attrs
 from ziggurat.backend.cpu import memory
 from ziggurat.backend.cpu.emitter import Coord, CpuEmitter, Index, memory_kind
 from ziggurat.backend.llvm.routines import Number, together
-from ziggurat.codemodel import traits
-from ziggurat.codemodel.dialects import arith, cpu, tt
-from ziggurat.codemodel.op import Block, BlockParameter, OpResult, Value, expect
+from ziggurat.codemodel.dialects import arith, cpu
+from ziggurat.codemodel.op import Value, expect
 from ziggurat.codemodel.types import element_bytes
+from ziggurat.transforms.cpu.traffic import access_of, root_of
 
 
 class Head:
@@ -23,7 +23,7 @@ class Head:
     def __init__(self, emitter: CpuEmitter, op: cpu.Load | cpu.Store) -> None:
         self.emitter = emitter
         self.op = op
-        self.access = expect(expect(op.access, OpResult).op, cpu.Access)
+        self.access = access_of(op)
         type_ = expect(self.access.type, cpu.AccessType)
         self.shape = type_.shape
         self.element = type_.element
@@ -41,7 +41,6 @@ class Head:
         self.good = self.guard
         self._tile = -1
         self._equal = False  # Whether the lanes have one address; those of the copy are neighbours.
-        self.step: Number | None = None  # To the row that this access prefetches, in bytes.
         self._span: tuple[Number, Number] | None = None
 
     @property
@@ -70,7 +69,7 @@ class Head:
 
     def _in_bounds(self) -> Number:
         emitter = self.emitter
-        root = memory.root_of(self.op.ptr)
+        root = root_of(self.op.ptr)
         if root is None:
             return emitter.number("i1", "false")
         bounds = memory.bounds_of(emitter, root)
@@ -107,10 +106,6 @@ class Head:
             good = good & self.strides[lane].test("eq", 1)
             self.strides[lane] = emitter.i64(1)
         self.good = good
-        region = self.op.parent_op
-        assert region is not None
-        if isinstance(self.op, cpu.Load):
-            self.step = step_of(emitter, self.access, region.parent)
         if good.name == "true":
             return
         self._tile = emitter.temporary(self.size * cpu.row_major((1, *self.shape))[0])
@@ -134,8 +129,8 @@ class Head:
         """Run code for each element, in row-major order, without vectors."""
         emitter = self.emitter
         outer, emitter.lanes = emitter.lanes, 0
-        masked, emitter.nest.masked = emitter.nest.masked, True
         coords = [Coord(emitter.i64(0)) for _ in self.shape]
+        coords[-1] = Coord(emitter.i64(0), limit=emitter.i64(self.shape[-1]))
 
         def nest(axis: int) -> None:
             if axis == len(self.shape):
@@ -145,13 +140,13 @@ class Head:
             else:
 
                 def body(number: Number) -> None:
-                    coords[axis] = Coord(number)
+                    coords[axis] = attrs.evolve(coords[axis], base=number)
                     nest(axis + 1)
 
                 emitter.loop(0, self.shape[axis], 1, body)
 
         nest(0)
-        emitter.lanes, emitter.nest.masked = outer, masked
+        emitter.lanes = outer
 
     def _number(self, index: Index) -> Number:
         """The row-major number of the element of the first lane."""
@@ -204,10 +199,10 @@ class Head:
             full = last.test("ult", count).select(full, 0)
         return full
 
-    def _address(self, index: Index, base: Number | None = None) -> tuple[Number, bool]:
+    def _address(self, index: Index) -> tuple[Number, bool]:
         """The address of the first lane, and whether the lanes are neighbours there; if not, all have this address."""
         emitter = self.emitter
-        address, run = base or self.base, False
+        address, run = self.base, False
         for coord, stride in zip(index, self.strides, strict=True):
             if stride.name == "0" or (coord.base.name == "0" and not coord.run):
                 continue
@@ -217,16 +212,18 @@ class Head:
             address = emitter.moved(address, part, self.size)
         return address, run
 
-    def mask(self, index: Index, masked: bool) -> Number | None:
+    def mask(self, index: Index) -> Number | None:
         """The lanes that are inside; None for all."""
         emitter, op = self.emitter, self.op
         if not self.exact:
             assert op.mask is not None
             return emitter.at(op.mask, index)
-        if not masked:
+        if not is_masked(index):
             return None
         condition: Number | None = None
         for coord, count, size in zip(index, self.counts, self.shape, strict=True):
+            if coord.limit is not None and coord.limit.name != str(size):
+                count = count.call("llvm.umin", coord.limit)
             if count.name == str(size):
                 continue
             if coord.run:
@@ -236,21 +233,18 @@ class Head:
             condition = within if condition is None else condition & within
         return condition
 
-    def load(self, index: Index, masked: bool) -> Number:
+    def load(self, index: Index) -> Number:
         """The elements at an index."""
         emitter, op = self.emitter, self.op
         assert isinstance(op, cpu.Load)
         type_ = op.result.type
-        mask = self.mask(index, masked)
+        mask = self.mask(index)
         other = None
         if op.other is not None and mask is not None:
             other = memory.to_memory(emitter, emitter.at(op.other, index), type_)
         address, run = self._address(index)
         with emitter.at_level(emitter.level(f"{address} {mask} {other}")):
             if run:
-                if self.step is not None and not masked:
-                    next_row, _ = self._address(index, self.base + self.step)
-                    emitter.prefetch(next_row, emitter.lanes * self.size, level=2)
                 pointer = emitter.emit(f"inttoptr i64 {address} to ptr")
                 value = memory.load_run(emitter, pointer, type_, mask, other)
             elif mask is not None and mask.lanes:
@@ -273,16 +267,16 @@ class Head:
         value, copy = together(value, copy)
         return self.good.select(value, copy)
 
-    def store(self, index: Index, masked: bool) -> None:
-        """Store the elements at an index."""
+    def store(self, index: Index, streams: bool = False) -> None:
+        """Store the elements at an index, around the caches if it `streams`."""
         emitter, op = self.emitter, self.op
         assert isinstance(op, cpu.Store)
         value = memory.to_memory(emitter, emitter.at(op.value, index), op.value.type)
-        mask = self.mask(index, masked)
+        mask = self.mask(index)
         address, run = self._address(index)
         if run:
             pointer = emitter.emit(f"inttoptr i64 {address} to ptr")
-            memory.store_run(emitter, pointer, value, mask, self.size, streams=emitter.nest.streams)
+            memory.store_run(emitter, pointer, value, mask, self.size, streams=streams)
         else:
             assert not value.lanes, "a vector is stored to one place"
 
@@ -293,31 +287,18 @@ class Head:
             memory.guarded(emitter, mask, store)
 
 
-def step_of(emitter: CpuEmitter, access: cpu.Access, block: Block | None) -> Number | None:
-    """The bytes from a row to the one that the next program will need, if that is as far as this row from the one
-    before it. Rows are too short, and pages too small, for the hardware to prefetch them. None for a block that is not
-    a row, or is the same one in all programs, or from around the block of the region."""
-    assert isinstance(access.type, cpu.AccessType)
-    if sum(size > 1 for size in access.type.shape) != 1 or not _varies(access.base, emitter.varying):
-        return None
-    if access.parent is not block:  # What is computed here is not known in another loop that has the access.
-        return None
+def is_masked(index: Index) -> bool:
+    """Whether lanes at an index may be outside of an access."""
+    return any(coord.limit is not None for coord in index)
+
+
+def row_ahead(emitter: CpuEmitter, access: cpu.Access) -> Number:
+    """The address of the row that the next program will need, if that is as far from this one as this is from the one
+    before it."""
+    base = emitter.values[access.result][0]
     if access.result not in emitter.steps:
-        base = emitter.values[access.result][0]
         emitter.steps[access.result] = base - emitter.previous(base)
-    return emitter.steps[access.result]
-
-
-def _varies(value: Value, varying: dict[Value, bool]) -> bool:
-    """Whether a scalar may differ between programs. `varying` has the answers for other values, and gets new ones."""
-    if isinstance(value, BlockParameter):
-        return not isinstance(value.block.parent.parent, tt.Func)
-    answer = varying.get(value)
-    if answer is None:
-        op = expect(value, OpResult).op
-        pure = isinstance(op, traits.Pure) and not isinstance(op, tt.GetProgramId) and not op.bodies
-        answer = varying[value] = not pure or any(_varies(operand, varying) for operand in op.operands)
-    return answer
+    return base + emitter.steps[access.result]
 
 
 @attrs.frozen
@@ -336,13 +317,9 @@ class Matrix:
     counts: tuple[Number, Number] | None = None
 
     @classmethod
-    def of(cls, head: Head, buffer: Number) -> Matrix:
-        """The matrix of an access: where it is if no element is masked, and else in a buffer."""
+    def of(cls, head: Head, buffer: Number, direct: Number) -> Matrix:
+        """The matrix of an access: where it is if that is `direct`, and else in a buffer."""
         op, (rows, columns) = expect(head.op, cpu.Load), head.counts
-        direct = head.good
-        for count, size in zip(head.counts, head.shape, strict=True):
-            if count.name != str(size):
-                direct = direct & count.test("eq", size)
         stride, width = head.strides[0], head.shape[1]
         origin = cls(head.base, stride * head.size)
         pitch = head.emitter.i64(width * head.size)

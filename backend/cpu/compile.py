@@ -22,11 +22,12 @@ from ziggurat.codemodel.op import Value
 from ziggurat.codemodel.types import DescriptorType
 from ziggurat.transforms.cpu.allocate import allocate
 from ziggurat.transforms.cpu.cpu_passes import lower
+from ziggurat.transforms.cpu.traffic import demand_sound
 
 # The modules that register emitters.
 PARTS = tuple(
     import_module(f"ziggurat.backend.cpu.{name}")
-    for name in ("casts", "control", "elementwise_ops", "memory", "nest", "tiles")
+    for name in ("casts", "control", "elementwise_ops", "indices", "memory", "nest", "tiles")
 )
 
 
@@ -46,7 +47,11 @@ def compile_cpu(module: core.Module | cpu.Module, options: CpuOptions = HOST) ->
             f"the model is for vectors of {module.vector} bytes; those of this processor have {vector}",
             hint="make the CPU model of the Triton model again, for this processor",
         )
-    model = allocate(module) if isinstance(module, cpu.Module) else lower(module, vector)
+    if isinstance(module, cpu.Module):
+        demand_sound(module)
+        model = allocate(module)
+    else:
+        model = lower(module, vector)
     emitter, text = to_llvm(model, options)
     if "@llvm.fma." in text and _is_x86() and "+fma" not in options.features.split(","):
         warn_of_slow_fma()

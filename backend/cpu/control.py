@@ -68,14 +68,9 @@ def in_place(emitter: CpuEmitter, body: Body, arguments: Sequence[Any] = ()) -> 
     return [emitter.values[value] for value in terminator.operands]
 
 
-def is_straight(body: Body) -> bool:
-    """Whether a body has no control flow, so that it may run on vectors."""
-    return len(body.blocks) == 1 and not any(op.bodies for op in body.entry.ops)
-
-
 def apply(emitter: CpuEmitter, body: Body, arguments: Sequence[Number]) -> list[Number]:
     """The results of a body that combines elements."""
-    if is_straight(body):
+    if cpu.is_straight(body):
         return in_place(emitter, body, arguments)
     outer, emitter.pinned = emitter.pinned, True
     try:

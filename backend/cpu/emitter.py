@@ -27,6 +27,7 @@ from ziggurat.codemodel.dialects import cpu, tt
 from ziggurat.codemodel.dispatch import OpTable
 from ziggurat.codemodel.op import Op, OpResult, Value
 from ziggurat.codemodel.types import PtrType, ScalarType, TensorType, Type, bf16, element_of, i1, scalar_element
+from ziggurat.transforms.cpu.traffic import CACHE_LINE
 
 T = TypeVar("T")
 
@@ -35,7 +36,6 @@ emits = EMITTERS.of
 INDEXED: OpTable[Callable[..., Any]] = OpTable("CPU emitter at an index")
 indexed = INDEXED.of
 
-CACHE_LINE = 64  # Bytes.
 INTERRUPTED = 10  # The code that a kernel returns when the host wants its end.
 # Nodes that instructions name, in their order: !0 is for branches to rare code, !2 for those around it, !3 for stores
 # around the caches.
@@ -81,15 +81,20 @@ def memory_kind(type_: Type) -> str:
 
 @attrs.frozen(eq=False)
 class Coord:
-    """The index along an axis: an i64, or with `run` the neighbours from it on, one for each lane."""
+    """The index along an axis: an i64, or with `run` the neighbours from it on, one for each lane.
+
+    With a `limit`, accesses at this index are masked: their elements are those below their counts, and at this axis
+    below the limit. Without one, all lanes of all affine accesses are inside.
+    """
 
     base: Number
     run: bool = False
+    limit: Number | None = None
 
     @property
-    def key(self) -> tuple[str, bool]:
+    def key(self) -> tuple[str, bool, bool]:
         """Equal for equal coordinates."""
-        return self.base.name, self.run
+        return self.base.name, self.run, self.limit is not None
 
 
 Index = tuple[Coord, ...]

@@ -8,13 +8,13 @@ import attrs
 
 from ziggurat.backend.cpu.code import BOUNDS
 from ziggurat.backend.cpu.elementwise_ops import combined
-from ziggurat.backend.cpu.emitter import CACHE_LINE, Coord, CpuEmitter, Index, indexed, memory_kind
+from ziggurat.backend.cpu.emitter import Coord, CpuEmitter, Index, indexed, memory_kind
 from ziggurat.backend.cpu.sites import READ_ONLY, STRAY
 from ziggurat.backend.llvm.elementwise import extended
 from ziggurat.backend.llvm.routines import Number, by_lane, suffix, together
-from ziggurat.codemodel.dialects import cpu, scf, tt
+from ziggurat.codemodel.dialects import cpu, tt
 from ziggurat.codemodel.dialects.tt import AtomicKind
-from ziggurat.codemodel.op import BlockParameter, Op, OpResult, Value, expect
+from ziggurat.codemodel.op import BlockParameter, Op, Value, expect
 from ziggurat.codemodel.types import (
     PtrType,
     ScalarType,
@@ -27,6 +27,7 @@ from ziggurat.codemodel.types import (
     scalar_element,
     shape_of,
 )
+from ziggurat.transforms.cpu.traffic import CACHE_LINE, root_of
 
 # Numbers in memory.
 
@@ -169,37 +170,6 @@ def write(emitter: CpuEmitter, base: Number, place: Number | int, run: bool, val
 
 
 # Checks.
-
-
-def root_of(value: Value, visited: frozenset[Value] = frozenset()) -> Value | None:
-    """The parameter that a pointer was computed from; None where it is not known."""
-    while True:
-        if isinstance(value, BlockParameter):
-            owner = value.block.parent.parent
-            if isinstance(owner, tt.Func):
-                return value if value.block is owner.body.entry else None
-            if not isinstance(owner, scf.For) or value in visited or value.index == 0:
-                return None
-            number = value.index - 1
-            root = root_of(owner.initial[number], visited | {value})
-            last = owner.body.entry.terminator.operands[number]
-            return root if _stays(last, value) else None
-        if not isinstance(value, OpResult):
-            return None
-        op = value.op
-        if isinstance(op, tt.AddPtr):
-            value = op.ptr
-        elif isinstance(op, tt.Splat | tt.Broadcast | tt.ExpandDims | tt.Trans | tt.Reshape | tt.Bitcast | tt.Hint):
-            value = op.operands[0]
-        else:
-            return None
-
-
-def _stays(value: Value, parameter: Value) -> bool:
-    """Whether a pointer is one that a loop carries, moved."""
-    while isinstance(value.op, tt.AddPtr):
-        value = value.op.ptr
-    return value is parameter
 
 
 @attrs.frozen

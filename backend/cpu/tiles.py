@@ -14,14 +14,15 @@ import attrs
 
 from ziggurat.backend.cpu.access import Matrix
 from ziggurat.backend.cpu.casts import narrow, to_f64, widen
-from ziggurat.backend.cpu.control import apply, is_straight
-from ziggurat.backend.cpu.emitter import CACHE_LINE, CpuEmitter, emits
+from ziggurat.backend.cpu.control import apply
+from ziggurat.backend.cpu.emitter import CpuEmitter, emits
 from ziggurat.backend.cpu.memory import guarded, read, write
 from ziggurat.backend.llvm.routines import Number
 from ziggurat.codemodel.dialects import arith, cpu
 from ziggurat.codemodel.dialects.tt import InputPrecision
 from ziggurat.codemodel.op import Value, expect
 from ziggurat.codemodel.types import ScalarType, bf16, f16, f32, f64, i32
+from ziggurat.transforms.cpu.traffic import CACHE_LINE
 
 SET_STRIDE = 1024  # Rows that lie a multiple of so many bytes apart share few sets of the first cache.
 SUMS = {64: (16, 4), 32: (8, 2), 16: (8, 2)}  # Vectors of a block, and of one of its rows, by the bytes of a vector.
@@ -421,7 +422,7 @@ def _scan(emitter: CpuEmitter, op: cpu.Scan, *bases: Number) -> None:
     types = [_buffer(value).element for value in op.buffers]
     size, stride = shape[op.axis], cpu.row_major(shape)[op.axis]
     outer = cpu.row_major((1, *shape))[0] // (size * stride)
-    lanes = _power(emitter.module.vector // 4, stride) if is_straight(op.combine) else 1
+    lanes = _power(emitter.module.vector // 4, stride) if cpu.is_straight(op.combine) else 1
     emitter.lanes, run, in_order = lanes if lanes > 1 else 0, lanes > 1, _sequential(op)
 
     def at(line: Number, column: Number, number: Number) -> Number:

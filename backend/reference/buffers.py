@@ -88,6 +88,11 @@ def _waits(machine: Machine, op: cpu.Waits, operands: Operands) -> None:
     """Programs run in order here."""
 
 
+@triton.of(cpu.Prefetch)
+def _prefetch(machine: Machine, op: cpu.Prefetch, operands: Operands) -> None:
+    """Nothing is computed with a cache."""
+
+
 @triton.of(cpu.Count)
 def _count(machine: Machine, op: cpu.Count, operands: Operands) -> None:
     shape = shape_of(op.value.type)
@@ -166,7 +171,7 @@ def _store(machine: Machine, op: cpu.Store, operands: Operands) -> None:
 
 @marks.of(
     cpu.Alloc, cpu.Region, cpu.End, cpu.Get, cpu.Put, cpu.Copy, cpu.Count, cpu.Dot, cpu.Scan, cpu.Access, cpu.Load,
-    cpu.Store, cpu.Waits,
+    cpu.Store, cpu.Waits, cpu.Prefetch,
 )  # fmt: skip
 def _unmarked(meaning: Meaning, machine: Machine, op: Op, operands: Operands) -> Any:
     """Buffers and accesses hold no marks: a Triton model is what strict mode is for."""

@@ -90,6 +90,11 @@ def buffer_of(op: Op, value: Value) -> BufferType:
     return expect(value.type, BufferType, f"{op.NAME}: the operand must be a buffer; got {value.type}")
 
 
+def is_straight(body: Body) -> bool:
+    """Whether a body has no control flow, so that it may run on vectors."""
+    return len(body.blocks) == 1 and not any(op.bodies for op in body.entry.ops)
+
+
 def row_major(shape: Sequence[int]) -> tuple[int, ...]:
     """The stride of each axis of a row-major array, in elements.
 
@@ -109,6 +114,9 @@ class Module(Op, traits.Isolated, traits.SymbolTable, name="cpu.module"):
     def check(self) -> None:
         require(self.vector in (16, 32, 64), f"cpu.module: vectors have 16, 32 or 64 bytes; got {self.vector}")
         for op in self.walk():
+            if isinstance(op, Region):
+                most = self.vector // 2
+                require(op.lanes <= most, f"cpu.region: a vector has {most} lanes at most here; got {op.lanes}")
             if isinstance(op, Alloc) and isinstance(op.type, BufferType):
                 fits = op.offset == -1 or (op.offset % 64 == 0 and 0 <= op.offset <= self.scratch - op.type.bytes)
                 require(
@@ -147,11 +155,39 @@ class Region(Op, name="cpu.region"):
 
     Indices come in row-major order, or with `axis`, along which the region reduces, as the innermost one. A load that
     comes before a store has the elements from before the region. The results are the scalars that `cpu.end` names.
+
+    Statements run on vectors of `lanes` neighbours along the last axis of more than one element, and an iteration of
+    the innermost loop computes `unroll` vectors. With `rows`, which is then as many as the lanes, the reductions of so
+    many rows share their last steps: the vectors of the rows are combined as one square.
     """
 
     shape: tuple[int, ...] = attribute([int])
     body: Body = body(ends=End)
     axis: int = attribute(int, default=-1)
+    lanes: int = attribute(int, default=1)
+    unroll: int = attribute(int, default=1)
+    rows: int = attribute(int, default=1)
+
+    @property
+    def lane_axis(self) -> int:
+        """The axis along which the lanes of a vector are neighbours."""
+        return max((axis for axis, size in enumerate(self.shape) if size > 1), default=len(self.shape) - 1)
+
+    @property
+    def inner_axis(self) -> int:
+        """The axis of the innermost loop."""
+        return self.axis if self.axis >= 0 else self.lane_axis
+
+    @property
+    def outer_axes(self) -> list[int]:
+        """The axes of the loops around those of the lanes and of the reductions."""
+        inner = (self.lane_axis, self.inner_axis)
+        return [axis for axis, size in enumerate(self.shape) if size > 1 and axis not in inner]
+
+    @property
+    def vectors(self) -> int:
+        """The vectors, or numbers, along the innermost axis."""
+        return self.shape[self.inner_axis] // (self.lanes if self.inner_axis == self.lane_axis else 1)
 
     def infer_type(self) -> Type:
         return packed([value.type for value in self.body.entry.terminator.operands])
@@ -162,6 +198,7 @@ class Region(Op, name="cpu.region"):
         rank = len(self.shape)
         require(-1 <= self.axis < rank, f"cpu.region: the axis must be one of {rank}, or -1; got {self.axis}")
         rest = (*self.shape[: self.axis], *self.shape[self.axis + 1 :]) if self.axis >= 0 else self.shape
+        self._check_vectors()
         for op in self.body.entry.ops:
             if isinstance(op, Reduce):
                 fits = shape_of(op.values[0].type) == self.shape and op.axis == self.axis
@@ -170,6 +207,21 @@ class Region(Op, name="cpu.region"):
                 shape = shape_of(op.result.type if isinstance(op, Load) else op.value.type)
                 allowed = (self.shape, rest) if isinstance(op, Put) else (self.shape,)
                 require(shape in allowed, f"{op.NAME} in cpu.region must be of {self.shape}; got {shape}")
+
+    def _check_vectors(self) -> None:
+        ops = self.body.entry.ops
+        for name, number, whole in (("lanes", self.lanes, self.shape[self.lane_axis]), ("unroll", self.unroll, 0)):
+            whole = whole or self.vectors
+            fits = number > 0 and number & (number - 1) == 0 and whole % number == 0
+            require(fits, f"cpu.region: {name} must be a power of two that divides {whole}; got {number}")
+        straight = all(is_straight(inner) for op in ops for inner in op.bodies)
+        require(self.lanes == 1 or straight, "cpu.region: a body with control flow has no vectors; lanes must be 1")
+        require(self.rows in (1, self.lanes), f"cpu.region: rows must be 1, or the {self.lanes} lanes; got {self.rows}")
+        if self.rows > 1:
+            reduces, outer = any(isinstance(op, Reduce) for op in ops), self.outer_axes
+            square = reduces and self.axis == self.lane_axis and len(outer) == 1
+            fits = square and self.shape[outer[0]] % self.rows == 0
+            require(fits, f"cpu.region: {self.rows} rows of {self.shape} cannot be reduced at once")
 
 
 class _View(Op):
@@ -198,12 +250,17 @@ class Get(_View, name="cpu.get"):
 
 
 class Put(_View, name="cpu.put"):
-    """Store a tensor to a buffer. In a region that reduces, the tensor may lack the axis."""
+    """Store a tensor to a buffer. In a region that reduces, the tensor may lack the axis.
+
+    With `in_place`, the tensor is an affine load, and nothing is stored if all of its elements are there, as they are
+    until the last use of the buffer: what uses the buffer then reads the memory of the load.
+    """
 
     buffer: Value = operand()
     value: Value = operand()
     start: int = attribute(int, default=0)
     strides: tuple[int, ...] = attribute([int], default=())
+    in_place: bool = attribute(bool, default=False)
 
     def check(self) -> None:
         self._check_view(buffer_of(self, self.buffer), self.value.type, self.start, self.strides)
@@ -257,17 +314,36 @@ class Load(Op, traits.MemoryRead, name="cpu.load"):
 
 
 class Store(Op, traits.MemoryWrite, name="cpu.store"):
-    """`tt.store` of pointers and a mask that are those of the access where its guard holds."""
+    """`tt.store` of pointers and a mask that are those of the access where its guard holds.
+
+    If the array has `stream` bytes or more, and `stream` is not 0, whole cache lines are stored around the caches.
+    """
 
     access: Value = operand()
     ptr: Value = operand()
     value: Value = operand()
     mask: Value | None = operand(default=None)
+    stream: int = attribute(int, default=0)
 
     def check(self) -> None:
+        require(self.stream >= 0, f"cpu.store: stream must be a number of bytes, or 0; got {self.stream}")
         _block(self, self.access, self.ptr, self.mask)
         expected = shaped(shape_of(self.ptr.type), expect(self.access.type, AccessType, "").element)
         require(self.value.type == expected, f"cpu.store stores {expected}; got {self.value.type}")
+
+
+class Prefetch(Op, name="cpu.prefetch"):
+    """A statement of a region: fetch what the access will have at this index in the next program to the first or the
+    second cache. It is taken to be as far from here as this is from the program before."""
+
+    access: Value = operand()
+    cache: int = attribute(int, default=2)
+
+    def check(self) -> None:
+        type_ = expect(self.access.type, AccessType, f"cpu.prefetch takes an access; got {self.access.type}")
+        require(isinstance(self.access.op, Access), "cpu.prefetch: the access must be the result of a cpu.access")
+        require(sum(size > 1 for size in type_.shape) == 1, f"cpu.prefetch takes the access of a row; got {type_}")
+        require(self.cache in (1, 2), f"cpu.prefetch: the cache must be 1 or 2; got {self.cache}")
 
 
 class Count(Op, name="cpu.count"):

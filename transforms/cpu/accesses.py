@@ -32,7 +32,7 @@ def _raised(builder: Rewriter, op: Op, operands: tuple[Value, ...]) -> Outcome:
         return None
     if isinstance(op, tt.Load):
         return builder.add(cpu.Load(access, *operands))
-    builder.add(cpu.Store(access, *operands))
+    builder.add(cpu.Store(access, operands[0], operands[1], operands[2] if op.mask is not None else None))
     return DROP
 
 

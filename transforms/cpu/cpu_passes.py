@@ -14,6 +14,7 @@ from ziggurat.transforms.cpu.allocate import allocate
 from ziggurat.transforms.cpu.carried import raise_carried
 from ziggurat.transforms.cpu.regions import make_regions
 from ziggurat.transforms.cpu.sorts import sort_in_loops
+from ziggurat.transforms.cpu.vectorize import vectorize
 from ziggurat.transforms.cpu.waiting import mark_waiting
 from ziggurat.transforms.simplify import cse, dce, fold, hoist, simplify
 from ziggurat.transforms.tiles.descriptors import lower_descriptors
@@ -38,6 +39,7 @@ LOWER: tuple[tuple[str, Step], ...] = (
     ("cse", lambda op, _: cse(op)),
     ("dce", lambda op, _: dce(op)),
     ("regions", make_regions),
+    ("vectorize", lambda op, _: vectorize(op)),
     ("allocate", lambda op, _: allocate(op)),
 )
 

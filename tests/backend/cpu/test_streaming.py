@@ -9,13 +9,13 @@ import pytest
 from run_cpu import run_cpu
 
 import ziggurat as zg
-from ziggurat.backend.cpu import streaming
 from ziggurat.backend.cpu.code import CpuOptions
 from ziggurat.backend.cpu.compile import compile_cpu, vector_bytes
 from ziggurat.backend.cpu.runtime.kernels import NativeKernel
 from ziggurat.backend.jit.loading import host
 from ziggurat.backend.launch.grids import padded
 from ziggurat.codemodel.errors import MemoryAccessError
+from ziggurat.transforms.cpu import vectorize
 
 pytestmark = pytest.mark.skipif(vector_bytes(host()[1]) < 32, reason="stores that stream come with AVX2")
 TYPES = {np.float32: zg.f32, np.float16: zg.f16, np.float64: zg.f64, np.int8: zg.i8}
@@ -42,7 +42,7 @@ MODEL = scaled.triton(zg.ptr(zg.f32), zg.ptr(zg.f32), zg.i32, 1024)
 
 @pytest.fixture(autouse=True)
 def always(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(streaming, "STREAMED", 0)
+    monkeypatch.setattr(vectorize, "STREAMED", 1)
 
 
 def placed(size: int, dtype: Any, offset: int) -> tuple[Any, Any]:
