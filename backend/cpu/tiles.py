@@ -8,7 +8,9 @@ of them: a number is then two neighbours along k.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
+from functools import partial
 
 import attrs
 
@@ -67,8 +69,9 @@ def _dot(emitter: CpuEmitter, op: cpu.Dot, a: Number, b: Number, c: Number) -> N
     columns = result.shape[-1]
     paired = emitter.fast_math and PAIRED_FEATURE in emitter.features and source == _buffer(op.b).element == bf16
     paired = paired and accumulator == f32 and depth % 2 == 0
+    unroll = op.unroll
     if paired := paired and _lanes(emitter, depth // 2, columns, f32, op.transposed) in PAIRED:
-        depth, products = depth // 2, [(first, second)]
+        depth, products, unroll = depth // 2, [(first, second)], math.gcd(unroll, depth // 2)
     elif source != f32 or precision in (InputPrecision.DEFAULT, InputPrecision.IEEE):
         products = [(_as(emitter, op.a, first, accumulator), _as(emitter, op.b, second, accumulator))]
     else:
@@ -89,7 +92,18 @@ def _dot(emitter: CpuEmitter, op: cpu.Dot, a: Number, b: Number, c: Number) -> N
             )
             part = emitter.moved(target, number * rows * columns, accumulator.bytes)
             zero, sizes = begins and position == 0, (rows, depth, columns)
-            _matmul(emitter, x, y, part, sizes, accumulator, transposed=op.transposed, zero=zero, paired=paired)
+            _matmul(
+                emitter,
+                x,
+                y,
+                part,
+                sizes,
+                accumulator,
+                transposed=op.transposed,
+                zero=zero,
+                paired=paired,
+                unroll=unroll,
+            )
     if result.element != accumulator:
 
         def add(at: Number) -> None:
@@ -186,6 +200,7 @@ def _matmul(
     transposed: bool,
     zero: bool,
     paired: bool,
+    unroll: int,
 ) -> None:
     """c += a · b, or with `zero` c = a · b, for matrices of one type, c row-major; b may be transposed in memory. With
     `paired`, a and b have pairs of bf16, and `depth` counts these."""
@@ -243,12 +258,18 @@ def _matmul(
         nothing = emitter.constant(0.0 if type_.is_float else 0, type_).spread(emitter.lanes)
         before = [nothing if zero else read(emitter, target, place, run, type_) for place in places]
 
-        def step(k: Number, sums: list[Number]) -> list[Number]:
-            y = vectors(right + k * pitch)
-            x = [read(emitter, line, k, False, factor, align) for line in left]
-            return [_multiplied(emitter, x[n // wide], y[n % wide], z) for n, z in enumerate(sums)]
+        def steps(k: Number, sums: list[Number], count: int) -> list[Number]:
+            for number in range(count):
+                y = vectors(right + k * pitch + (number * panel * size if pack else pitch * number))
+                x = [read(emitter, line, emitter.behind(k, number), False, factor, align) for line in left]
+                sums = [_multiplied(emitter, x[n // wide], y[n % wide], z) for n, z in enumerate(sums)]
+            return sums
 
-        after = emitter.folding_loop(all_k, step, before)
+        sums, start = before, 0
+        if unroll > 1:
+            start = all_k if isinstance(all_k, int) else all_k & -unroll
+            sums = emitter.folding_loop(start, partial(steps, count=unroll), sums, 0, unroll)
+        after = sums if start is all_k else emitter.folding_loop(all_k, partial(steps, count=1), sums, start)
         for place, value in zip(places, after, strict=True):
             write(emitter, target, place, run, value, type_)
 

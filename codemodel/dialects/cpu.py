@@ -365,7 +365,8 @@ class Count(Op, name="cpu.count"):
 class Dot(Op, name="cpu.dot"):
     """c += a · b for matrices in buffers, or batches of them. Each sum is one chain of fused multiply-adds in ascending
     k that begins with c, with `zero` with 0. For an f16 c it begins with 0 in f32, and c is added at the end. With
-    `transposed`, the buffer holds b with its axes exchanged."""
+    `transposed`, the buffer holds b with its axes exchanged. An iteration of the innermost loop takes `unroll` numbers
+    of k."""
 
     a: Value = operand()
     b: Value = operand()
@@ -373,6 +374,7 @@ class Dot(Op, name="cpu.dot"):
     input_precision: InputPrecision = attribute(InputPrecision, default=InputPrecision.DEFAULT)
     transposed: bool = attribute(bool, default=False)
     zero: bool = attribute(bool, default=False)
+    unroll: int = attribute(int, default=1)
 
     def check(self) -> None:
         a, b, c = (buffer_of(self, value) for value in (self.a, self.b, self.c))
@@ -381,6 +383,8 @@ class Dot(Op, name="cpu.dot"):
         *batch, depth, columns = b.shape if not self.transposed else b.shape[::-1]
         fits = a.shape[-1] == depth and c.shape == (*a.shape[:-1], columns) and tuple(batch) == a.shape[:-2]
         require(fits, f"cpu.dot of {a} and {b} to {c}: the shapes do not fit")
+        whole = self.unroll > 0 and depth % self.unroll == 0
+        require(whole, f"cpu.dot: unroll must be a number that divides {depth}; got {self.unroll}")
 
 
 class Scan(Op, name="cpu.scan"):

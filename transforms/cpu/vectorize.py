@@ -16,7 +16,7 @@ from __future__ import annotations
 import math
 
 from ziggurat.codemodel.dialects import cpu, tt
-from ziggurat.codemodel.op import Op, Value
+from ziggurat.codemodel.op import Op, Value, expect
 from ziggurat.codemodel.transform import DROP, Outcome, Rewriter, transform
 from ziggurat.codemodel.types import element_bytes
 from ziggurat.transforms.cpu.plan import EXPENSIVE
@@ -31,6 +31,8 @@ from ziggurat.transforms.cpu.traffic import (
 MAX_UNROLLED = 2  # Vectors of an iteration, where nothing is reduced.
 MAX_REDUCED = 4  # Vectors of an iteration that reduces; half as many if it takes long to compute them.
 MAX_OPS = 24  # Those of a region of which an iteration computes more than one vector, where nothing is reduced.
+# Numbers of k of an iteration of a dot. Processors with AVX2 alone mispredict the end of a loop of 64 iterations.
+UNROLLED_K = 8
 
 
 def vectorize(module: cpu.Module) -> Op:
@@ -42,6 +44,10 @@ def vectorize(module: cpu.Module) -> Op:
         match op:
             case cpu.Region():
                 return _region(builder, op, vector)
+            case cpu.Dot() if vector == 32:
+                a, b, c = operands
+                depth = expect(op.a.type, cpu.BufferType).shape[-1]
+                return builder.add(op.evolve(a=a, b=b, c=c, unroll=math.gcd(UNROLLED_K, depth)))
             case cpu.Load() if isinstance(region, cpu.Region) and lanes_of(region, vector) > 1:
                 if not _stream(region, vector) and fetches_own_row(op):
                     builder.add(cpu.Prefetch(operands[0]))

@@ -9,7 +9,7 @@ from run_cpu import run_cpu
 
 import ziggurat as zg
 from ziggurat.backend.cpu.compile import CpuOptions, compile_cpu, vector_bytes
-from ziggurat.backend.cpu.runtime.loading import host
+from ziggurat.backend.jit.loading import host
 from ziggurat.backend.reference.run import run
 from ziggurat.codemodel.errors import KernelRuntimeError
 from ziggurat.codemodel.text.parser import parse

@@ -59,6 +59,7 @@ CHANGES += [
     ("softmax", {" @in_place=": ""}),
     ("softmax", {"cpu.prefetch": "cpu.prefetch %18 @cache=2;"}),
     ("softmax", {"cpu.prefetch": ""}),
+    ("matmul", {"cpu.dot %5 %6 %": "cpu.dot %5 %6 %4 @unroll=4"}),
     ("matmul", {" @in_place=": ""}),
     ("rows", {" @rows=": ""}),
 ]
@@ -104,6 +105,7 @@ BAD = [
     ("add", {"@unroll=": "@unroll=256"}, "unroll must be a power of two that divides 128; got 256"),
     ("softmax", {"@unroll=": "@unroll=-1"}, "unroll must be a power of two that divides 128; got -1"),
     ("softmax", {"@lanes=": "@rows=8 @lanes=8"}, "8 rows of (1024,) cannot be reduced at once"),
+    ("matmul", {"cpu.dot %5 %6 %": "cpu.dot %5 %6 %4 @unroll=3"}, "unroll must be a number that divides 64; got 3"),
     ("rows", {"@rows=": "@rows=4"}, "rows must be 1, or the 8 lanes; got 4"),
     ("softmax", {"cpu.prefetch": "cpu.prefetch %18 @cache=3;"}, "the cache must be 1 or 2; got 3"),
     ("softmax", {"cpu.prefetch": "cpu.prefetch %1;"}, "cpu.prefetch takes an access; got ptr<f32>"),
