@@ -66,6 +66,7 @@ from ziggurat.transforms.schedule.loop_plan import (
     copies_of,
     in_flight,
     is_zero_or_undefined,
+    iterations_of,
     kept_in_place,
     may_be_computed_ahead,
     places_of,
@@ -159,7 +160,7 @@ def _through(
 def plans_of(module: gpu.Module, num_stages: int | None) -> Iterator[tuple[scf.For, LoopPlan | Obstacle]]:
     """The plans for the loops of a model before `latency`: those with dots, and those that ask for stages."""
     loops = [op for op in module.walk() if isinstance(op, scf.For)]
-    stages = {loop: loop.num_stages if loop.num_stages is not None else num_stages for loop in loops}
+    stages = {loop: _stages_of(loop, num_stages) for loop in loops}
     operands = {loop: partial(operands_ahead, loop, stages[loop], *_room(module, loop)) for loop in loops}
     plans = {loop: plan(()) for loop, plan in operands.items()}
     rings: dict[Op, int] = {loop: plan.bytes for loop, plan in plans.items() if isinstance(plan, LoopPlan)}
@@ -180,6 +181,15 @@ def plans_of(module: gpu.Module, num_stages: int | None) -> Iterator[tuple[scf.F
             yield loop, plan
         elif has_dots:
             yield loop, plan
+
+
+def _stages_of(loop: scf.For, num_stages: int | None) -> int | None:
+    """The stages that are asked for, but no more than a loop has iterations. None lets the compiler choose."""
+    stages = loop.num_stages if loop.num_stages is not None else num_stages
+    count = iterations_of(loop)
+    if count is None or (stages is None and count >= _DEEPEST):
+        return stages
+    return min(USUAL_STAGES if stages is None else stages, max(count, 1))
 
 
 def _room(module: gpu.Module, loop: scf.For) -> tuple[int, Occupancy]:
@@ -533,7 +543,7 @@ def _warn_of(loop: scf.For, plan: LoopPlan | Obstacle, num_stages: int | None) -
     If the loop asks, that is of all its loads; if the launch asks for another number than the usual one, of those from
     which dots are computed."""
     asks = (loop.num_stages or 0) > 1 or loop.warp_specialize
-    stages = loop.num_stages if loop.num_stages is not None else USUAL_STAGES if num_stages is None else num_stages
+    stages = _stages_of(loop, num_stages) or USUAL_STAGES
     if stages < 2 or (not asks and (num_stages or 0) in (0, 1, USUAL_STAGES)):
         return
     loads = {load for load in _loads_of(loop) if asks or _goes_to_dot(load)}

@@ -207,6 +207,15 @@ def step_ahead(loop: scf.For) -> int | Obstacle:
     return step
 
 
+def iterations_of(loop: scf.For) -> int | None:
+    """The number of iterations of a loop; None where it is not known."""
+    bounds = [constant_of(value) for value in loop.controls]
+    if not all(isinstance(bound, int) for bound in bounds) or not bounds[2]:
+        return None
+    start, stop, step = (bound for bound in bounds if isinstance(bound, int))
+    return len(range(start, stop, step))
+
+
 def kept_in_place(loop: scf.For, loads: Iterable[Load]) -> dict[Op, Op]:
     """The loads of a loop that must not begin in an earlier iteration, with the op in the way.
 

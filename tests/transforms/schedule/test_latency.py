@@ -334,3 +334,21 @@ def test_a_load_that_a_dot_and_another_op_use(warps: int, stages: int, count: in
     compiled.simulate[(2,)](x, out, count)
     tiles = x[:, :count].astype(np.float32)
     assert np.array_equal(out, np.einsum("pnik,pnjk->pij", tiles, tiles) + tiles.sum((1, 3))[:, :, None])
+
+
+@pytest.mark.parametrize(("count", "slots"), [(1, None), (2, 2), (3, 3), (9, 4)])
+def test_a_loop_has_no_more_stages_than_iterations(count: int, slots: int | None) -> None:
+    """Slots that no iteration fills would take shared memory from other CTAs."""
+
+    @zg.kernel
+    def few(x, out):
+        rows, columns = zg.expand(zg.arange(0, 64), 1), zg.expand(zg.arange(0, 64), 0)
+        at, total = zg.add(zg.mul(rows, 64), columns), zg.zeros((64, 64), zg.f32)
+        for i in zg.range(0, count):
+            tile = zg.load(zg.add(x, zg.add(at, i * 4096)))
+            total = zg.dot(tile, zg.load(zg.add(x, zg.add(at, i * 4096))), total)
+        zg.store(zg.add(out, at), total)
+
+    model = placed(few, F16, F32, target="sm_80", num_warps=4, num_stages=4)
+    rings = {op.type.count for op in model.walk() if isinstance(op, gpu.LocalAlloc)} - {1}
+    assert rings == (set() if slots is None else {slots})
