@@ -1,4 +1,7 @@
-"""The kernels of `kernels_triton.py` by ziggurat, whose modules its `import triton` finds: `KERNELS`, a module."""
+"""Files of kernels in Triton's Python by ziggurat, whose modules their `import triton` finds.
+
+`KERNELS` is the module of `kernels_triton.py`.
+"""
 
 from __future__ import annotations
 
@@ -12,8 +15,9 @@ import ziggurat.triton
 import ziggurat.triton.language
 
 
-def _loaded() -> Any:
-    spec = importlib.util.spec_from_file_location("kernels_of_ziggurat", Path(__file__).with_name("kernels_triton.py"))
+def loaded(name: str) -> Any:
+    """The module of a file of kernels."""
+    spec = importlib.util.spec_from_file_location(f"{name}_by_ziggurat", Path(__file__).with_name(f"{name}.py"))
     assert spec is not None and spec.loader is not None
     module = importlib.util.module_from_spec(spec)
     sys.modules[spec.name] = module
@@ -24,4 +28,4 @@ def _loaded() -> Any:
     return module
 
 
-KERNELS = _loaded()
+KERNELS = loaded("kernels_triton")
