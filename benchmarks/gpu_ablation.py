@@ -2,7 +2,7 @@
 
     python benchmarks/gpu_ablation.py [--write]
     python benchmarks/gpu_ablation.py --times benchmarks/results/gpu-ablation.json [--only TEXT] [--limit SECONDS]
-        [--commit ID]
+        [--commit ID] [--passes NAME …]
 
 For each kernel and each pass that may be left out: the instructions of the loop that takes most of the time, or of the
 whole kernel where it has no loop, and its barriers; registers and bytes of spills of a thread, and bytes of shared
@@ -10,8 +10,9 @@ memory; and the cycles of a launch by the cost model. `--write` renews docs/resu
 must be installed (`pip install '.[ptx]'`).
 
 `--times` needs a GPU and PyTorch. It launches each kernel with and without the passes in turn, the L2 flushed before
-each launch, and writes the medians in milliseconds, with the card and the commit, and keeps those of other kernels. The
-table has those of benchmarks/results/gpu-ablation.json.
+each launch, and writes the medians in milliseconds, with the card and the commit, and keeps those of other kernels and
+passes. The table has those of benchmarks/results/gpu-ablation.json. They decide which passes there are: a pass stays if
+some kernel takes at least `GATE` times as long without it.
 """
 
 from __future__ import annotations
@@ -41,6 +42,7 @@ import kernels_gradients as gradients
 import kernels_ours as kernels
 from gpu_ladder import in_turn
 from kernels_by_ziggurat import KERNELS as triton_kernels
+from kernels_by_ziggurat import loaded
 from results import surroundings, table, write
 
 import ziggurat as zg
@@ -55,10 +57,13 @@ from ziggurat.transforms.schedule import specialize
 from ziggurat.transforms.schedule.divide import whole
 
 TARGET = "sm_90a"
+loop_kernels = loaded("kernels_loops")
 TIMES = Path(__file__).resolve().parents[1] / "benchmarks/results/gpu-ablation.json"
 N = zg.divisible(zg.i32, 16)
 NO_TIME = "not measured"
-Times = dict[str, dict[str, Any]]  # Of a kernel the card, the commit, and "ms" by what is left out.
+GATE = 1.02
+# The measurements of a kernel, the newest one first: the card, the commit, and "ms" by the pass that is left out.
+Times = dict[str, list[dict[str, Any]]]
 F16, BF16, F32, I32, F8 = (
     zg.divisible(zg.ptr(element), 16) for element in (zg.f16, zg.bf16, zg.f32, zg.i32, zg.f8e4m3)
 )
@@ -85,6 +90,19 @@ def bf16_softmax(out_ptr, x_ptr, stride, n, BLOCK: zg.constexpr):
     powers = zg.exp(zg.cast(zg.sub(x, zg.max(x, axis=0)), zg.f32))
     y = zg.div(powers, zg.sum(powers, axis=0))
     zg.store(zg.add(out_ptr + start, at), zg.cast(y, zg.bf16), mask)
+
+
+@zg.kernel
+def rotate(x_ptr, cosines_ptr, sines_ptr, heads, HALF: zg.constexpr):
+    """Rotate the halves of a token's heads in arithmetic of 16 bits."""
+    token, at = zg.program_id(0), zg.arange(0, HALF)
+    cosine = zg.load(zg.add(cosines_ptr + token * HALF, at))
+    sine = zg.load(zg.add(sines_ptr + token * HALF, at))
+    for head in range(heads):
+        left_at = zg.add(x_ptr + (token * heads + head) * 2 * HALF, at)
+        left, right = zg.load(left_at), zg.load(zg.add(left_at, HALF))
+        zg.store(left_at, zg.sub(zg.mul(left, cosine), zg.mul(right, sine)))
+        zg.store(zg.add(left_at, HALF), zg.add(zg.mul(right, cosine), zg.mul(left, sine)))
 
 
 @zg.kernel
@@ -143,11 +161,39 @@ def tiles_of_attention(d: int, m: int, n: int, tiles: int, blocks: int = 1, **op
     )
 
 
-def matmul(strides: Sequence[Any], element: Any = F16, tile: Sequence[int] = (128, 128, 64), warps: int = 8) -> Case:
+def matmul(
+    strides: Sequence[Any],
+    element: Any = F16,
+    tile: Sequence[int] = (128, 128, 64),
+    warps: int = 8,
+    sizes: Sequence[int] = (SIZE, SIZE, SIZE),
+) -> Case:
+    m, n, k = sizes
     types = [element, element, F16, N, N, N, *strides, N, 1, *tile, 8]
-    arguments = [SQUARE] * 3 + [SIZE for type_ in types[3:11] if type_ is N]
-    grid = (SIZE // tile[0] * (SIZE // tile[1]),)
+    steps = (m if strides[0] == 1 else k, n if strides[3] == 1 else k)  # Between rows of a, and of b.
+    arguments = [(m, k), (k, n), (m, n), m, n, k, *steps, n]
+    grid = (m // tile[0] * (n // tile[1]),)
     return Case(kernels.matmul, types, grid, arguments, {"num_warps": warps, "num_stages": 3})
+
+
+def delta_rule(d: int, chunk: int = 64, programs: int = 128, chunks: int = 64) -> Case:
+    rows, states = (programs, chunks, chunk, d), (programs, chunks, d, d)
+    types = [F16, F16, F16, F32, F16, F16, N, chunk, d, d, False]
+    arguments = [rows, rows, rows, rows[:3], states, rows, chunks]
+    return Case(loop_kernels.delta, types, (programs,), arguments, {"num_warps": 4, "num_stages": 3})
+
+
+def gradients_by_pointers(d: int, heads: int = 32) -> Case:
+    types = [*[F16] * 4, F32, F32, F16, F16, N, zg.f32, d, 128, 64]
+    arguments = [*[(heads, SIZE, d)] * 4, *[(heads, SIZE)] * 2, *[(heads, SIZE, d)] * 2, SIZE, d**-0.5]
+    return Case(loop_kernels.dkdv, types, (SIZE // 128, heads), arguments, {"num_warps": 8, "num_stages": 3})
+
+
+def paged_decode(d: int, page: int, programs: int = 128, pages: int = 64) -> Case:
+    cache = (programs * pages, page, d)
+    types = [F16, F16, F16, I32, F16, N, zg.f32, d, page, 64]
+    arguments = [(programs, 64, d), cache, cache, (programs, pages), (programs, 64, d), pages, d**-0.5]
+    return Case(loop_kernels.paged, types, (programs,), arguments, {"num_warps": 4, "num_stages": 3})
 
 
 NN, NT, TN = (N, 1, N, 1), (N, 1, 1, N), (1, N, N, 1)
@@ -158,6 +204,8 @@ KERNELS: Table = {
     "matmul f16 NN 128×128×64, 8 warps": matmul(NN),
     "matmul f16 NT 128×128×64, 8 warps": matmul(NT),
     "matmul f16 NN 128×256×64, programs in turn": matmul(NN, tile=(128, 256, 64)),
+    "matmul f16 NN 8192×8192×512, programs in turn": matmul(NN, tile=(128, 256, 64), sizes=(8192, 8192, 512)),
+    "matmul f16 NN 8192×8192×256, programs in turn": matmul(NN, tile=(128, 256, 64), sizes=(8192, 8192, 256)),
     "matmul f8e4m3 NN 128×256×128": matmul(NN, **BYTES),
     "matmul f8e4m3 TN 128×256×128": matmul(TN, **BYTES),
     "matmul f16 by TMA 128×256×64, roles": Case(
@@ -205,6 +253,10 @@ KERNELS: Table = {
         [*[(HEADS * SIZE, 64)] * 6, *[(HEADS * SIZE,)] * 2, SIZE, 64**-0.5],
         {"num_warps": 8, "num_stages": 2},
     ),
+    "attention backward f16 D64, keys by pointers": gradients_by_pointers(64),
+    "attention backward f16 D128, keys by pointers": gradients_by_pointers(128),
+    "paged decode f16 D128, pages of 32": paged_decode(128, 32),
+    "delta rule f16 D64, chunks of 64": delta_rule(64),
     "layer norm f16, blocks of 2048": Case(
         kernels.layer_norm,
         [*[F16] * 4, F32, F32, N, N, zg.f32, 2048],
@@ -214,6 +266,13 @@ KERNELS: Table = {
     ),
     "softmax of 8192 in bf16": Case(
         bf16_softmax, [BF16, BF16, N, N, 8192], (SIZE,), [(SIZE, 8192), (SIZE, 8192), 8192, 8192], {"num_warps": 8}
+    ),
+    "rotary embedding in bf16": Case(
+        rotate,
+        [BF16, BF16, BF16, N, 64],
+        (2 * SIZE,),
+        [(2 * SIZE, 32, 128), (2 * SIZE, 64), (2 * SIZE, 64), 32],
+        {"num_warps": 1},
     ),
     "softmax of 131072 in f32": Case(
         kernels.softmax, [F32, F32, N, N, 131072], (256,), [(256, 131072), (256, 131072), 131072, 131072], {}
@@ -258,9 +317,11 @@ WITHIN: dict[str, Sequence[tuple[Any, str, Any]]] = {
     "pairs": ((pairs, "has_pairs", no_pairs), (reductions, "has_pairs", no_pairs)),
 }
 OPTIONS = ("maxnreg",)
+# Passes that others build on. `cse` and `dce` hardly change machine code, but the cost model counts what they remove:
+# the 27 thousand cycles of "top 8 of 1024 in f32" are 29 without `cse`.
 NEEDED = (
-    "prepare", "descriptors", "assign", "dots", "dce", "copies", "expand", "tma", "tensor_maps", "lower_channels",
-    "clusters", "lower", "allocate", "barriers",
+    "prepare", "descriptors", "assign", "dots", "cse", "dce", "copies", "expand", "tma", "tensor_maps",
+    "lower_channels", "clusters", "lower", "allocate", "barriers",
 )  # fmt: skip
 LEFT_OUT = (*WITHIN, *OPTIONS, *(step for step, _ in gpu_passes.PLACE if step not in NEEDED))
 
@@ -379,18 +440,47 @@ def left_out(name: str | None) -> Iterator[None]:
         yield
 
 
+def slowdowns(measurements: Sequence[Mapping[str, Any]]) -> dict[str, tuple[float, str]]:
+    """How many times as long a kernel takes without each pass, by the newest measurement of it, and its commit."""
+    results = dict[str, tuple[float, str]]()
+    for measurement in reversed(measurements):
+        ms, commit = measurement["ms"], measurement["commit"][:8]
+        results |= {step: (ms[step] / ms[""], commit) for step in ms if step}
+    return results
+
+
+def gains(times: Times) -> dict[str, tuple[float, str, str]]:
+    """For each pass that may be left out and was measured: the largest slowdown without it, the kernel and commit."""
+    results = dict[str, tuple[float, str, str]]()
+    for name, measurements in times.items():
+        for step, (slowdown, commit) in slowdowns(measurements).items():
+            results[step] = max(results.get(step, (0.0, "", "")), (slowdown, name, commit))
+    return {step: results[step] for step in LEFT_OUT if step in results}
+
+
+def gains_table(times: Times) -> str:
+    """The table of the gains of all passes that may be left out."""
+    measured = gains(times)
+    cells_of = {step: (f"{slowdown:.3f}", name, commit) for step, (slowdown, name, commit) in measured.items()}
+    table_rows = [(f"`{step}`", *cells_of.get(step, (NO_TIME, "", ""))) for step in LEFT_OUT]
+    return table(("without", "times as long at most", "kernel", "commit"), table_rows)
+
+
 def rows(times: Times, name: str) -> list[Sequence[object]]:
     """The rows of a kernel, without each of the passes that change it."""
-    measured = times.get(name, {}).get("ms", {})
-    on = "{card}, {commit:.8}".format(**times[name]) if measured else ""
-    table: list[Sequence[object]] = [(name, *cells(name), f"{measured['']} ({on})" if measured else NO_TIME)]
+    measurements = times.get(name, [])
+    slower = slowdowns(measurements)
+    newest = NO_TIME
+    if measurements:
+        newest = "{ms} ({card}, {commit:.8})".format(**{**measurements[0], "ms": measurements[0]["ms"][""]})
+    table: list[Sequence[object]] = [(name, *cells(name), newest)]
     for step in LEFT_OUT:
         if not is_changed(name, step):
             continue
         try:
             if figures(name, step) != figures(name):
-                slower = f"{measured[step] / measured['']:.2f}" if step in measured else NO_TIME
-                table.append((f"… without `{step}`", *cells(name, step), slower))
+                times_as_long = "{:.2f} ({})".format(*slower[step]) if step in slower else NO_TIME
+                table.append((f"… without `{step}`", *cells(name, step), times_as_long))
         except zg.TargetError:
             table.append((f"… without `{step}`", "ptxas refuses it", *[""] * 6))
     return table
@@ -429,15 +519,17 @@ def launched(name: str) -> tuple[Any, list[Any]]:
         if isinstance(argument, tuple):
             element = type_.type.element if hasattr(type_.type, "block") else type_.type.pointee
             array = torch.randn(*argument, device="cuda").to(dtypes[element])
+            if element == zg.i32:  # Different places, such as those of pages.
+                array = torch.randperm(array.numel(), device="cuda").to(torch.int32).view(argument)
             argument = zg.TensorDescriptor(array, [*type_.type.block]) if hasattr(type_.type, "block") else array
         arguments.append(argument)
     return case.grid, arguments
 
 
-def prepared(name: str) -> tuple[str, dict[str, Any]]:
-    """A kernel compiled without each of the passes that change it, "" for none, to be assembled by the driver."""
+def prepared(passes: Sequence[str], name: str) -> tuple[str, dict[str, Any]]:
+    """A kernel compiled without each of these passes that changes it, "" for none, to be assembled by the driver."""
     kernels: dict[str, Any] = {}
-    for step in (None, *LEFT_OUT):
+    for step in (None, *passes):
         if step is None or is_changed(name, step):
             kernel = compiled(name, step)
             try:
@@ -449,24 +541,33 @@ def prepared(name: str) -> tuple[str, dict[str, Any]]:
     return name, kernels
 
 
-def prepared_apart(name: str) -> tuple[str, dict[str, Any]]:
+def prepared_apart(passes: Sequence[str], name: str) -> tuple[str, dict[str, Any]]:
     """The same in a process of its own, whose end ends no other kernel."""
     with ProcessPoolExecutor(1, multiprocessing.get_context("spawn")) as pool:
         try:
-            return pool.submit(prepared, name).result()
+            return pool.submit(prepared, passes, name).result()
         except BrokenProcessPool:
             print(f"{name}: the process that compiled it ended", flush=True)
             return name, {}
 
 
-def measure(path: Path, limit: float, only: str, commit: str | None) -> None:
+def renewed(measurements: Sequence[dict[str, Any]], new: dict[str, Any], passes: Sequence[str]) -> list[dict[str, Any]]:
+    """The measurements of a kernel with a new one of these passes: older ones keep those of other passes."""
+    kept = {"", *LEFT_OUT}.difference(passes)
+    older = [{**old, "ms": {step: ms for step, ms in old["ms"].items() if step in kept}} for old in measurements]
+    return [new, *(old for old in older if len(old["ms"]) > 1)]
+
+
+def measure(path: Path, limit: float, only: str, commit: str | None, passes: Sequence[str]) -> None:
     """Write the median milliseconds of kernels whose names hold a text, by the pass that is left out."""
     end = time.monotonic() + limit
     times: Times = json.loads(path.read_text("utf-8")) if path.exists() else {}
     machine = gpu_report.surroundings()
     where = {"card": machine["card"], "commit": commit or machine["commit"]}
     with ThreadPoolExecutor(14) as threads:
-        for name, kernels in threads.map(prepared_apart, [name for name in KERNELS if only in name]):
+        for name, kernels in threads.map(
+            functools.partial(prepared_apart, passes), [name for name in KERNELS if only in name]
+        ):
             grid, arguments = launched(name) if kernels else ((), [])
             runs: dict[str, Any] = {}
             for step, kernel in kernels.items():
@@ -476,7 +577,8 @@ def measure(path: Path, limit: float, only: str, commit: str | None) -> None:
                 except zg.ZigguratError as problem:
                     print(f"{name} without {step or 'nothing'}: {problem}"[:300], flush=True)
             if "" in runs:
-                times[name] = {**where, "ms": {step: round(ms, 4) for step, ms in in_turn(runs, 20).items()}}
+                new = {**where, "ms": {step: round(ms, 4) for step, ms in in_turn(runs, 20).items()}}
+                times[name] = renewed(times.get(name, []), new, passes)
                 path.write_text(json.dumps(times, indent=1, ensure_ascii=False) + "\n", "utf-8")
             if time.monotonic() > end:
                 threads.shutdown(cancel_futures=True)
@@ -490,9 +592,10 @@ def main() -> None:
     parser.add_argument("--only", default="", help="kernels whose names hold this")
     parser.add_argument("--limit", type=float, default=400, help="seconds for measuring")
     parser.add_argument("--commit", help="what is measured, where that is a copy without git")
+    parser.add_argument("--passes", nargs="*", default=LEFT_OUT, choices=LEFT_OUT, help="the passes that are left out")
     options = parser.parse_args()
     if options.times:
-        measure(options.times, options.limit, options.only, options.commit)
+        measure(options.times, options.limit, options.only, options.commit, options.passes)
         return
     facts = f"ptxas {assembler()[0]}.{assembler()[1]}; {surroundings('llvmlite')}"
     times: Times = json.loads(TIMES.read_text("utf-8")) if TIMES.exists() else {}
@@ -502,8 +605,10 @@ def main() -> None:
     )  # fmt: skip
     with ProcessPoolExecutor(os.cpu_count(), multiprocessing.get_context("spawn")) as pool:
         text = table(header, [*chain.from_iterable(pool.map(functools.partial(rows, times), KERNELS))])
+    print(gains_table(times))
     print(text)
     if options.write:
+        write("gains", gains_table(times))
         write("ablation", f"{facts}\n\n{text}")
 
 
