@@ -37,7 +37,7 @@ from ziggurat.transforms.simplify.demand import first_kernel
 from ziggurat.transforms.tiles.choices import divide_choices
 from ziggurat.transforms.tiles.chunks import divide_blocks
 from ziggurat.transforms.tiles.contract import contract
-from ziggurat.transforms.tiles.descriptors import lower_descriptors
+from ziggurat.transforms.tiles.descriptors import lower_descriptors, make_chosen
 from ziggurat.transforms.tiles.multicast import shared_blocks
 from ziggurat.transforms.tiles.persist import make_persistent
 from ziggurat.transforms.tiles.prepare import prepare_for_gpu
@@ -51,6 +51,7 @@ def _assign(op: core.Module, options: CompileOptions) -> Op:
 
 
 def _descriptors(op: core.Module, options: CompileOptions) -> Op:
+    op = make_chosen(op)
     by_tma = tma_accesses(op, options.target, options.warps, options.launch_pdl, bool(options.warp_specialize))
     return lower_descriptors(op, by_tma, aliasing(op, by_tma), shared_blocks(first_kernel(op), by_tma))
 

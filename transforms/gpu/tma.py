@@ -160,7 +160,7 @@ def _no_map(op: Access, func: tt.Func, target: str) -> Obstacle | None:
         return None
     maker = made_by(op.descriptor)
     if maker is None:
-        return Obstacle("control flow chooses the descriptor", op)
+        return Obstacle("control flow chooses the descriptor, and one of several is a parameter, or jumps do", op)
     if maker.at_launch:
         return None
     if func.num_ctas > 1:

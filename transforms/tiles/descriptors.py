@@ -11,9 +11,9 @@ the size as an unsigned number: then it is neither negative nor too large, even 
 
 A descriptor parameter of a kernel becomes its base, sizes and strides, except for the last stride, which is 1. For the
 accesses that TMA does (`tma`), which do not change, it becomes the tensor map. A descriptor that a loop, a branch or a
-block carries becomes its parts as well. The base and the strides of a descriptor are multiples of 16 bytes: a launch
-checks it for parameters, and kernels may not make others. If the rows are too (`zg.divisible`), 16 bytes of a row are
-inside together, or outside.
+block carries becomes its parts as well; before `tma` decides, those that the kernel makes are made anew from these. The
+base and the strides of a descriptor are multiples of 16 bytes: a launch checks it for parameters, and kernels may not
+make others. If the rows are too (`zg.divisible`), 16 bytes of a row are inside together, or outside.
 
 TMA stores only to rows that are multiples of 16 bytes. Where these are not known to be, the kernel finds out:
 
@@ -53,6 +53,7 @@ from ziggurat.codemodel.types import (
     u32,
     void,
 )
+from ziggurat.transforms.analysis.components import component_types, groups_of
 from ziggurat.transforms.analysis.queries import (
     constant_of,
     descriptor_of,
@@ -91,10 +92,6 @@ def lower_descriptors(
         match op:
             case tt.Func():
                 return _function(builder, op, keeps, disjoint, maps, shared)
-            case Structured() if any(isinstance(type_, DescriptorType) for type_ in op.value_types):
-                return _structured(builder, op, operands)
-            case scf.Yield() | scf.Condition() if _has_descriptor(op.handed):
-                return builder.add(op.SPEC.make(_parts(operands), (), {}, (), op.result.type))
             case cf.Br() | cf.CondBr() if any(_has_descriptor(s.arguments) for s in op.successors):
                 blocks = builder.mapping.blocks
                 successors = [
@@ -103,10 +100,6 @@ def lower_descriptors(
                 return builder.add(rebuilt(op, operands, (), successors))
             case tt.MakeTensorDescriptor():
                 return _with_hints(builder, op, operands, shared.get(op.result, 1))
-            case core.TupleLoad() if isinstance(maker := operands[0], OpResult) and isinstance(
-                maker.op, core.MakeTuple
-            ):
-                return maker.op.operands[op.index]
             case tt.DescriptorLoad() | tt.DescriptorStore() | tt.DescriptorReduce() if op.result in keeps:
                 operands = (maps.get(op.descriptor, operands[0]), *operands[1:])
                 if keeps[op.result]:
@@ -130,11 +123,41 @@ def lower_descriptors(
             case tt.DescriptorStride():
                 return _maker(operands[0]).strides[op.axis]
             case _:
-                return None
+                return _in_parts(builder, op, operands)
 
     rewritten = dce(transform(module, lowered, pass_name="descriptors"))
     assert isinstance(rewritten, core.Module)
     return rewritten
+
+
+def make_chosen(module: core.Module) -> core.Module:
+    """The prepared module in which each descriptor that control flow passes on is made after that, from its parts.
+
+    Then TMA can have a tensor map for it. A module in which some are parameters of the kernel does not change.
+    """
+    (func,) = module.functions().values()
+    groups = groups_of(func)
+    chosen = [(value, at) for value, at in groups if isinstance(component_types(value.type)[at], DescriptorType)]
+    jumps = any(len(body.blocks) > 1 for op in func.walk() for body in op.bodies)
+    sources = {source for component in chosen for _, source in groups[component].sources}
+    if not chosen or jumps or not all(s in groups or isinstance(s[0].op, tt.MakeTensorDescriptor) for s in sources):
+        return module
+    rewritten = transform(module, _in_parts, pass_name="descriptors")
+    assert isinstance(rewritten, core.Module)
+    return rewritten
+
+
+def _in_parts(builder: Rewriter, op: Op, operands: tuple[Value, ...]) -> Outcome:
+    """Control flow that passes on the parts of descriptors."""
+    match op:
+        case Structured() if any(isinstance(type_, DescriptorType) for type_ in op.value_types):
+            return _structured(builder, op, operands)
+        case scf.Yield() | scf.Condition() if _has_descriptor(op.handed):
+            return builder.add(op.SPEC.make(_parts(operands), (), {}, (), op.result.type))
+        case core.TupleLoad() if isinstance(maker := operands[0], OpResult) and isinstance(maker.op, core.MakeTuple):
+            return maker.op.operands[op.index]
+        case _:
+            return None
 
 
 def _has_descriptor(values: Sequence[Value]) -> bool:

@@ -126,6 +126,46 @@ def test_each_program_has_maps_of_its_own(grid: tuple[int, int, int]) -> None:
 
 
 @zg.kernel
+def by_choice(a_ptr, other_ptr, b_ptr, c_ptr, n, k, first, FORM: zg.constexpr):
+    """Products of one of two matrices, which a branch chooses, or of both in turn."""
+    a = zg.make_tensor_descriptor(a_ptr, (n, k), (k, 1), (64, 32))
+    other = zg.make_tensor_descriptor(other_ptr, (n + 8, k), (k + 16, 1), (64, 32))
+    b = zg.make_tensor_descriptor(b_ptr, (16, k), (k, 1), (16, 32))
+    if FORM == "branch":
+        if first == 0:
+            a = other
+    for at in range(0, n, 64):
+        total = zg.zeros((64, 16), zg.f32)
+        for start in range(0, k, 32):
+            total = zg.dot(a.load((at, start)), zg.trans(b.load((0, start))), total)
+        rows, columns = zg.expand(zg.arange(0, 64), 1), zg.expand(zg.arange(0, 16), 0)
+        zg.store(zg.add(c_ptr, zg.add(zg.mul(zg.add(rows, at), 16), columns)), total)
+        if FORM == "turns":
+            a, other = other, a
+
+
+@pytest.mark.parametrize(("form", "first"), [("branch", 0), ("branch", 1), ("turns", 0)])
+@pytest.mark.parametrize("target", ["sm_90a", "sm_120a"])
+def test_control_flow_chooses_a_descriptor(form: str, first: int, target: str) -> None:
+    """The map is made after the choice: before the loops, or in each iteration of the outer one."""
+    types = [*[zg.ptr(zg.f16)] * 3, zg.ptr(zg.f32), *[zg.i32] * 3]
+    binary = by_choice.compile(*types, form, target=target, num_warps=4, num_stages=3, verify=True)
+    assert count(binary, gpu.TmaLoad) == 6 and count(binary, gpu.MakeTensorMap) == 2
+
+    def given() -> list[Any]:
+        n, k, random = 140, 80, np.random.default_rng(3)
+        sizes = [n * k, (n + 8) * (k + 16), 16 * k]
+        arrays = [random.integers(-3, 4, size).astype(np.float16) for size in sizes]
+        return [*arrays, np.zeros((192, 16), np.float32), n, k, first]
+
+    actual, expected = given(), given()
+    binary.simulate[(1,)](*actual, seed=1)
+    by_choice[(1,)](*expected, form)
+    np.testing.assert_array_equal(actual[3], expected[3])
+    assert expected[3].any()
+
+
+@zg.kernel
 def made_in_a_loop(a_ptr, b_ptr, c_ptr, count, n, k, PAD: zg.constexpr):
     """Descriptors made anew for each product, and used in a loop over its tiles."""
     for g in range(zg.program_id(0), count, zg.num_programs(0)):

@@ -142,7 +142,11 @@ def makes_descriptors(a, b, c, k, CHOSEN: zg.constexpr):
             False,
             "making a tensor map takes as long as an access, so the descriptor must be made before a loop",
         ),
-        ("sm_90a", True, "control flow chooses the descriptor"),
+        (
+            "sm_90a",
+            True,
+            "making a tensor map takes as long as an access, so the descriptor must be made before a loop",
+        ),
         ("sm_90", False, "kernels for sm_90 make no tensor maps, as those for sm_90a do"),
     ],
 )
