@@ -35,7 +35,8 @@ from ziggurat.codemodel.op import Op
 from ziggurat.codemodel.traits import Loop
 from ziggurat.codemodel.types import DescriptorType, PtrType, Type, i1
 from ziggurat.transforms.analysis.components import component_types
-from ziggurat.transforms.cost.pressure import registers_of_thread, value_registers
+from ziggurat.transforms.cost.budget import registers_of_thread
+from ziggurat.transforms.cost.pressure import value_registers
 
 # The modules that register emitters.
 PARTS = tuple(

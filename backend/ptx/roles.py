@@ -6,9 +6,8 @@ from ziggurat.backend.ptx.emitter import EFFECT, Emitted, PtxEmitter, emits
 from ziggurat.backend.ptx.shuffles import uniform
 from ziggurat.codemodel.errors import InternalError
 from ziggurat.codemodel.gpu import dialect as gpu
-from ziggurat.codemodel.gpu.targets import REGISTERS_OF_SM
 from ziggurat.transforms.analysis.queries import role_split
-from ziggurat.transforms.cost.pressure import ctas_by_registers
+from ziggurat.transforms.cost.budget import ctas_of_roles, registers_of_thread
 
 
 def registers_of(module: gpu.Module) -> int | None:
@@ -16,7 +15,7 @@ def registers_of(module: gpu.Module) -> int | None:
     split = role_split(module)
     if split is None:
         return None
-    return REGISTERS_OF_SM // ctas_by_registers(split) // (32 * module.num_warps) // 8 * 8
+    return registers_of_thread(module.num_warps, ctas_of_roles(split))
 
 
 @emits(gpu.WarpSpecialize)

@@ -21,13 +21,12 @@ from ziggurat.codemodel.gpu.options import USUAL_WARPS
 from ziggurat.codemodel.gpu.targets import TARGETS
 from ziggurat.codemodel.op import Op
 from ziggurat.codemodel.types import TensorType, scalar_element
+from ziggurat.transforms.cost.budget import ACCUMULATORS, ACCUMULATORS_BESIDE_LOADS
 from ziggurat.transforms.gpu.tma import feeds_dot
 
 ELEMENTS_OF_WARP = 1024  # Of the largest tensor, 32 a thread.
 MAX_WARPS_OF_ROWS = 16  # 32 warps are slower: they leave no second CTA, and wait for each other.
 MAX_ELEMENTS = 64  # A thread.
-MAX_ACCUMULATORS = 256  # Registers a thread: as many as it has.
-MAX_ACCUMULATORS_BESIDE_LOADS = 128  # The same, where its threads load the operands.
 
 
 @attrs.frozen
@@ -56,7 +55,7 @@ def choose_warps(module: core.Module, target: str) -> WarpChoice:
 def _for_dots(func: Op, accumulators: int, target: str) -> WarpChoice:
     loads = [op for op in func.walk() if isinstance(op, tt.Load) and feeds_dot(op.result)]
     by_threads = TARGETS[target].has_tma and any(isinstance(op.parent_op, scf.For) for op in loads)
-    most, count = MAX_ACCUMULATORS_BESIDE_LOADS if by_threads else MAX_ACCUMULATORS, USUAL_WARPS
+    most, count = ACCUMULATORS_BESIDE_LOADS if by_threads else ACCUMULATORS, USUAL_WARPS
     if accumulators >= most * 32 * count:
         count *= 2  # Twice as many again would have half of the registers: no more accumulators fit.
     beside = ", which loads the operands as well" if by_threads else ""

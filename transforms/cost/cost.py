@@ -28,7 +28,7 @@ from ziggurat.codemodel.dialects import math as functions
 from ziggurat.codemodel.gpu import dialect as gpu
 from ziggurat.codemodel.gpu.fragments import box_and_swizzle, unit_for, warps_of
 from ziggurat.codemodel.gpu.scope import WARP_GROUP
-from ziggurat.codemodel.gpu.targets import DRIVER_BYTES, REGISTERS_OF_SM, TARGETS, Target
+from ziggurat.codemodel.gpu.targets import TARGETS, Target
 from ziggurat.codemodel.layout import LANE_BITS, Layout, Span, axis_bases, bits_of, moved, transposition
 from ziggurat.codemodel.op import BlockParameter, Op, OpResult, Value
 from ziggurat.codemodel.structured import Structured
@@ -58,6 +58,7 @@ from ziggurat.transforms.analysis.queries import (
     warp_reduction,
 )
 from ziggurat.transforms.analysis.sectors import Sectors
+from ziggurat.transforms.cost.budget import limits
 from ziggurat.transforms.cost.pressure import pressure
 from ziggurat.transforms.gpu.layout_plan import MAX_BYTES, SECTOR, Access, Accesses, pointee_bytes
 from ziggurat.transforms.gpu.shuffle_rounds import exchange
@@ -140,13 +141,7 @@ class Cost:
 
     def ctas(self, registers: int) -> dict[str, int]:
         """The occupancy (CTAs per SM) that each resource allows, if a thread has so many registers."""
-        of_warp = 32 * max(8, -(-registers // 8) * 8)
-        return {
-            "warps": self.target.max_warps // self.warps,
-            "CTAs": self.target.max_ctas,
-            "registers": REGISTERS_OF_SM // (of_warp * self.warps),
-            "shared memory": self.target.shared_of_sm // (self.shared + DRIVER_BYTES),
-        }
+        return limits(self.target, self.warps, registers, self.shared)
 
 
 def cost_of(module: gpu.Module, names: tuple[str, ...] = (), *, at_least: bool = False) -> Cost:

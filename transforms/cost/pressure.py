@@ -15,18 +15,17 @@ from ziggurat.codemodel.errors import ResourceError
 from ziggurat.codemodel.gpu import dialect as gpu
 from ziggurat.codemodel.gpu.options import MAX_REGISTERS
 from ziggurat.codemodel.gpu.scope import WarpScope, scope_of
-from ziggurat.codemodel.gpu.targets import REGISTERS_OF_SM
 from ziggurat.codemodel.location import Location
 from ziggurat.codemodel.op import Op
 from ziggurat.codemodel.traits import Loop
 from ziggurat.codemodel.types import ScalarType, TensorType, Type, void
 from ziggurat.transforms.analysis.components import component_types
 from ziggurat.transforms.analysis.obstacle import warn
+from ziggurat.transforms.cost.budget import BESIDE_WGMMA, registers_of_thread
 
 MAX_VALUE_REGISTERS = 8 * MAX_REGISTERS  # A larger value takes 12 s to compile, the next ones minutes.
 SLOW_ELEMENTS = 512  # A thread. A masked tensor with more takes half a minute to compile.
 WGMMA_REGISTERS = 128  # The accumulator of the widest wgmma.
-BESIDE_WGMMA = 26  # Registers that ptxas needs beside those of a wgmma.
 
 
 @attrs.frozen
@@ -54,12 +53,6 @@ class Pressure:
         return f"a value of {self.type}"
 
 
-def ctas_by_registers(split: gpu.WarpSpecialize) -> int:
-    """The CTAs whose roles have registers on an SM at once."""
-    registers_of_split = sum(warps * registers for warps, registers in zip(split.warps, split.registers, strict=True))
-    return REGISTERS_OF_SM // (32 * registers_of_split)
-
-
 def pressure(module: gpu.Module) -> Pressure:
     """The largest number of registers in which a loop of the model carries floating-point values."""
     worst = Pressure(module.scopes[0])
@@ -70,11 +63,6 @@ def pressure(module: gpu.Module) -> Pressure:
             if registers > worst.registers:
                 worst = Pressure(scope_of(op), registers, op.location, max(parts, key=value_registers))
     return worst
-
-
-def registers_of_thread(num_warps: int) -> int:
-    """The registers that a thread can have if a CTA has so many warps: a multiple of eight."""
-    return min(MAX_REGISTERS, REGISTERS_OF_SM // (32 * num_warps) // 8 * 8)
 
 
 def _in_scope(scope: WarpScope) -> tuple[int, str]:

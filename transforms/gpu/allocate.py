@@ -42,8 +42,6 @@ from ziggurat.transforms.analysis.memory_flow import allocation, users_of
 from ziggurat.transforms.analysis.obstacle import LIBRARY
 from ziggurat.transforms.analysis.queries import shared_of
 
-# Shared memory that passes before `lower` leave for what it allocates, beside the largest tensor that passes through.
-SPARE_BYTES = 4096
 SMALL = 4096  # Bytes of a buffer that is kept longer to save a barrier.
 
 

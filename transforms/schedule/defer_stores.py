@@ -24,12 +24,12 @@ from collections.abc import Mapping, Sequence
 import attrs
 
 from ziggurat.codemodel.gpu import dialect as gpu
-from ziggurat.codemodel.gpu.targets import DRIVER_BYTES, TARGETS
+from ziggurat.codemodel.gpu.targets import TARGETS
 from ziggurat.codemodel.op import Op, OpResult, Value
 from ziggurat.codemodel.traits import Loop
 from ziggurat.codemodel.transform import DROP, Outcome, Rewriter, transform
 from ziggurat.codemodel.types import Type
-from ziggurat.transforms.cost.pressure import ctas_by_registers
+from ziggurat.transforms.cost.budget import ctas_of_roles, limits, shared_at
 from ziggurat.transforms.gpu.allocate import intervals_of, place
 
 
@@ -67,8 +67,8 @@ def _limit(module: gpu.Module) -> int:
     """The bytes of shared memory that a CTA may have at the occupancy of this model."""
     target = TARGETS[module.target]
     (split,) = (op for op in module.walk() if isinstance(op, gpu.WarpSpecialize))
-    by_memory = target.shared_of_sm // (place(intervals_of(module)) + DRIVER_BYTES)
-    return target.shared_of_sm // max(1, min(by_memory, ctas_by_registers(split))) - DRIVER_BYTES
+    by_memory = limits(target, sum(split.warps), 0, place(intervals_of(module)))["shared memory"]
+    return shared_at(target, max(1, min(by_memory, ctas_of_roles(split))))
 
 
 def _deferred(module: gpu.Module, owners: Mapping[_Stored, _Stored]) -> gpu.Module:

@@ -33,8 +33,8 @@ from ziggurat.codemodel.types import TensorType
 from ziggurat.transforms.analysis.components import component_types
 from ziggurat.transforms.analysis.memory_flow import last_of, users_of
 from ziggurat.transforms.analysis.queries import layout_of, role_split, shared_of, tensor_of
+from ziggurat.transforms.cost.budget import BESIDE_OPERANDS
 from ziggurat.transforms.cost.pressure import MAX_REGISTERS, value_registers
-from ziggurat.transforms.schedule.latency import LOOP_REGISTERS
 
 _Key = tuple[Value, WarpScope]
 
@@ -151,4 +151,4 @@ def _fits(loop: scf.For, types: Mapping[_Key, TensorType]) -> bool:
     values |= {op.result: [op.result.type] for op in dots if not op.accumulate}
     values |= {op.a: [op.a.type] for op in dots if isinstance(op.a, OpResult) and isinstance(op.a.type, TensorType)}
     registers = sum(value_registers(type_) for types in values.values() for type_ in types)
-    return registers + LOOP_REGISTERS <= (scope.registers or MAX_REGISTERS)
+    return registers + BESIDE_OPERANDS <= (scope.registers or MAX_REGISTERS)

@@ -39,7 +39,7 @@ import attrs
 from ziggurat.codemodel.dialects import arith, scf, tt
 from ziggurat.codemodel.gpu import dialect as gpu
 from ziggurat.codemodel.gpu.options import USUAL_STAGES
-from ziggurat.codemodel.gpu.targets import DRIVER_BYTES, REGISTERS_OF_SM, TARGETS
+from ziggurat.codemodel.gpu.targets import TARGETS
 from ziggurat.codemodel.graphs import reached
 from ziggurat.codemodel.op import BlockParameter, Op, OpResult, Value
 from ziggurat.codemodel.traits import BodyTerminator
@@ -48,6 +48,18 @@ from ziggurat.codemodel.types import ScalarType, SharedType, TensorType, Type, i
 from ziggurat.transforms.analysis.memory_flow import allocation
 from ziggurat.transforms.analysis.obstacle import Obstacle, warn, warn_of
 from ziggurat.transforms.analysis.queries import begun_by, bytes_of, descriptor_of, layout_of, op_in, shared_of
+from ziggurat.transforms.cost.budget import (
+    BESIDE_ACCUMULATORS,
+    BESIDE_OPERANDS,
+    BESIDE_RINGS,
+    CARRIED_BESIDE_DOTS,
+    CTAS,
+    FEW_ACCUMULATORS,
+    OF_LOAD,
+    OF_LOADS,
+    OF_LOADS_BESIDE_DOTS,
+    occupancy,
+)
 from ziggurat.transforms.cost.pressure import value_registers
 from ziggurat.transforms.gpu.swizzle import buffer_bases
 from ziggurat.transforms.gpu.tma import before_transposition, buffer_for
@@ -74,15 +86,6 @@ from ziggurat.transforms.schedule.loop_plan import (
 )
 from ziggurat.transforms.simplify.effects import is_pure, may_trap
 
-LOOP_REGISTERS = 25  # Of a thread, where its accumulators and operands are counted apart.
-# Registers of a thread for values in flight: those of a load that are not copied to shared memory, and those of a loop.
-# (For 8 registers and two stages on an H200, registers were faster by 1.3; for more of either, copies.)
-_IN_REGISTERS, _OF_A_LOOP = 8, 96
-_BESIDE_DOTS, _CARRIED = 16, 192  # Of a loop with dots: registers for small loads, and those that the loop may carry.
-_UNCOUNTED_REGISTERS = 64  # Of a thread, beside those of the accumulator, operands included: an estimate.
-_LOWERING_BYTES = 8192  # Shared memory that is left for what `lower` allocates.
-_CTAS = 2  # The CTAs that share an SM, if they can: one computes while the other waits.
-_FEW_ACCUMULATORS = 32  # Registers a thread: those of 64×64 f32 by 4 warps.
 _DEEPEST = 6  # The stages of a loop with few accumulators.
 _MAX_STAGES = 32
 _OF_CONSUMERS = "the producer of a loop with roles loads only what goes to dots, by TMA"
@@ -199,12 +202,10 @@ def _room(module: gpu.Module, loop: scf.For) -> tuple[int, Occupancy]:
     allocs = (op for op in module.walk() if isinstance(op, gpu.LocalAlloc))
     others = sum(shared_of(alloc.result).bytes for alloc in allocs if _lives_with(alloc, loop))
 
-    def occupancy(ring: int, registers: int) -> int:
-        by_memory = target.shared_of_sm // (others + ring + DRIVER_BYTES)
-        by_registers = REGISTERS_OF_SM // (32 * module.num_warps * (registers + _UNCOUNTED_REGISTERS))
-        return max(1, min(by_memory, by_registers))
+    def estimated(ring: int, registers: int) -> int:
+        return occupancy(target, module.num_warps, registers + BESIDE_ACCUMULATORS, others + ring)
 
-    return target.max_shared - _LOWERING_BYTES - others, occupancy
+    return target.max_shared - BESIDE_RINGS - others, estimated
 
 
 def _lives_with(alloc: gpu.LocalAlloc, loop: scf.For) -> bool:
@@ -290,11 +291,11 @@ def _chosen(loop: scf.For, copies: Sequence[Copy], occupancy: Occupancy) -> tupl
     stage_bytes = sum(copy.shared.bytes for copy in copies)
     dots = (op for op in loop.body.entry.ops if isinstance(op, gpu.Wgmma | gpu.Mma) and not _continues(op))
     registers = sum(layout_of(op.result.type).num_registers for op in dots)
-    if registers <= _FEW_ACCUMULATORS and all(copy.by_tma for copy in copies):
+    if registers <= FEW_ACCUMULATORS and all(copy.by_tma for copy in copies):
         return _DEEPEST, f"{registers} registers of accumulators a thread are multiplied faster than loaded"
     # The buffers of one stage are counted already.
     of_two, of_three = (occupancy((count - 1) * stage_bytes, registers) for count in (2, USUAL_STAGES))
-    if of_three >= min(_CTAS, of_two):
+    if of_three >= min(CTAS, of_two):
         return USUAL_STAGES, f"{USUAL_STAGES} hide the latency of loads, and leave room for {of_three} CTA(s) per SM"
     return 2, f"a third leaves room for {of_three} CTA(s) per SM, not {of_two}"
 
@@ -364,7 +365,7 @@ def deferred(plan: LoopPlan, registers: int) -> gpu.Wgmma | None:
     accumulator_registers = sum(layout_of(value.type).num_registers for value in (after.value, wgmma.c))
     if isinstance(wgmma.a.type, TensorType):
         accumulator_registers += layout_of(wgmma.a.type).num_registers * scalar_element(wgmma.a.type).bytes // 4
-    return wgmma if accumulator_registers + LOOP_REGISTERS <= registers else None
+    return wgmma if accumulator_registers + BESIDE_OPERANDS <= registers else None
 
 
 # All loads.
@@ -424,7 +425,7 @@ def _assigned(
     loop = first.loop
     by_threads = [copy for copy in first.copies if not copy.by_tma]
     carried_registers = sum(value_registers(value.type) for value in loop.initial)
-    most = min(_BESIDE_DOTS, _CARRIED - carried_registers) if has_dots else _OF_A_LOOP
+    most = min(OF_LOADS_BESIDE_DOTS, CARRIED_BESIDE_DOTS - carried_registers) if has_dots else OF_LOADS
     others, left, used, least = dict[Load, Begin](), list[tuple[Op, Obstacle]](), 0, dict[Op, int]()
 
     def feed(load: Load, count: int) -> None:
@@ -441,10 +442,10 @@ def _assigned(
         # A tensor that joins the copies for dots takes no further wait. In registers, the loop would wait for it at its
         # end, where it hands it on.
         joins = bool(by_threads) and is_own and not is_feeding and _ring_of(load) is not None
-        few = has_dots and not joins and _registers(load.result.type) <= _IN_REGISTERS
+        few = has_dots and not joins and _registers(load.result.type) <= OF_LOAD
         count = least.get(load, 1 if few else own)
         cost = _registers(load.result.type) * count
-        small = not joins and (is_feeding or (cost <= _IN_REGISTERS and isinstance(load, tt.Load)))
+        small = not joins and (is_feeding or (cost <= OF_LOAD and isinstance(load, tt.Load)))
         ring = None if small or not is_own else _ring_of(load)
         why = None if small or is_own else _SHARED
         if load.result in obstacles:

@@ -33,7 +33,7 @@ from ziggurat.codemodel.dialects import scf, tt
 from ziggurat.codemodel.gpu import dialect as gpu
 from ziggurat.codemodel.gpu.options import MAX_REGISTERS, MAX_WARPS
 from ziggurat.codemodel.gpu.scope import ROLE_REGISTERS, WARP_GROUP
-from ziggurat.codemodel.gpu.targets import REGISTERS_OF_SM, TARGETS
+from ziggurat.codemodel.gpu.targets import TARGETS
 from ziggurat.codemodel.op import Body, Op, Value
 from ziggurat.codemodel.transform import DROP, Outcome, Rewriter, rebuilt, transform
 from ziggurat.codemodel.types import TensorType, i1, void
@@ -41,11 +41,12 @@ from ziggurat.transforms.analysis.memory_flow import last_of, read_in_flight
 from ziggurat.transforms.analysis.memory_order import MemoryOrder
 from ziggurat.transforms.analysis.obstacle import Obstacle, warn_of
 from ziggurat.transforms.analysis.queries import bytes_of, constant
-from ziggurat.transforms.cost.pressure import loop_registers, registers_of_thread
-from ziggurat.transforms.gpu.allocate import SPARE_BYTES, intervals_of, place
+from ziggurat.transforms.cost.budget import BESIDE_OPERANDS, BESIDE_ROLES, CTAS, registers_of_thread
+from ziggurat.transforms.cost.pressure import loop_registers
+from ziggurat.transforms.gpu.allocate import intervals_of, place
 from ziggurat.transforms.schedule.copies import StagedLoop, begin_copy, new_channels, parts_of_load, rings_of
 from ziggurat.transforms.schedule.divide import KernelPart, parts_of, whole
-from ziggurat.transforms.schedule.latency import LOOP_REGISTERS, deferred, operands_ahead
+from ziggurat.transforms.schedule.latency import deferred, operands_ahead
 from ziggurat.transforms.schedule.loop_plan import Copy, LoopPlan, computed_from, copy_of
 from ziggurat.transforms.schedule.schedule import carrying_loop
 from ziggurat.transforms.simplify.effects import is_pure
@@ -155,7 +156,7 @@ def _planned(
         return Obstacle(f"{len(parts)} times {module.num_warps} warps are more than a CTA can have", loops[0])
     if len(func.body.blocks) != 1:
         return Obstacle("the kernel returns early", loops[0])
-    limit = TARGETS[module.target].max_shared - SPARE_BYTES
+    limit = TARGETS[module.target].max_shared - BESIDE_ROLES
     plans: Plans = {}
     for loop in loops:
         stages = loop.num_stages if loop.num_stages is not None else num_stages
@@ -175,7 +176,7 @@ def _planned(
         size += sum(copy.shared.bytes for copy in once)
         copied = {copy.buffer.result for copy in copies}
         size += sum(_other_bytes(part, copied) for part in parts)
-        if size <= (limit if not once or warps > WARP_GROUP else limit // 2):
+        if size <= (limit if not once or warps > WARP_GROUP else limit // CTAS):
             sliced = _slice(func, fewer, once)
             if isinstance(sliced, _Slice):
                 return _split(module.num_warps, sliced, parts, maxnreg)
@@ -195,7 +196,7 @@ def _split(num_warps: int, sliced: _Slice, parts: Sequence[KernelPart], maxnreg:
         consumers.append(consumer)
         for loop in (plan.loop for plan in consumer.plans.values()):
             own_registers, beside = loop_registers(loop)
-            if own_registers + (LOOP_REGISTERS if len(parts) > 1 else 0) > registers:
+            if own_registers + (BESIDE_OPERANDS if len(parts) > 1 else 0) > registers:
                 return Obstacle(
                     f"a thread of a consumer has {registers} registers, and the loop carries {own_registers}", loop
                 )
@@ -409,8 +410,8 @@ def _registers(warps: int, maxnreg: int | None) -> int:
     many for each of its threads. A launch gives all threads the same number, a multiple of 8: one role takes the
     registers that the other gives back.
     """
-    ctas, total = 2 if warps == WARP_GROUP else 1, warps + WARP_GROUP
-    registers = min(REGISTERS_OF_SM // ctas // (32 * total), maxnreg or REGISTERS_OF_SM) // 8 * 8
+    ctas, total = CTAS if warps == WARP_GROUP else 1, warps + WARP_GROUP
+    registers = min(registers_of_thread(total, ctas), maxnreg or MAX_REGISTERS) // 8 * 8
     rest = max(registers, PRODUCER_REGISTERS) * total - PRODUCER_REGISTERS * WARP_GROUP
     return min(_MAX_REGISTERS, rest // warps // 8 * 8)
 

@@ -42,13 +42,12 @@ from ziggurat.codemodel.types import (
     void,
 )
 from ziggurat.transforms.analysis.queries import bytes_of, tensor_of
-from ziggurat.transforms.gpu.allocate import SPARE_BYTES
+from ziggurat.transforms.cost.budget import ACCUMULATORS_IN_TURN, BESIDE_ROLES
 from ziggurat.transforms.simplify.effects import is_pure, may_trap, may_write
 
 _AXES = 3
 _NUM_WARPS = 8  # Beside a producer, they have the registers of an SM.
 _STAGES = 3
-_ACCUMULATED = (128, 192)  # Registers of a thread.
 
 
 def make_persistent(module: core.Module, options: CompileOptions) -> core.Module:
@@ -112,12 +111,13 @@ def _why_no_gain(func: tt.Func, options: CompileOptions) -> str | None:
             return "threads load in a loop of dots"
     accumulated = max(sum(tensor_of(op.result).numel for op in dots if op.parent_op is loop) for loop in loops)
     registers = accumulated // (32 * options.warps)
-    if not _ACCUMULATED[0] <= registers <= _ACCUMULATED[1]:
-        return f"the accumulators take {registers} registers of a thread, not {_ACCUMULATED[0]} to {_ACCUMULATED[1]}"
+    if registers not in ACCUMULATORS_IN_TURN:
+        least, most = ACCUMULATORS_IN_TURN[0], ACCUMULATORS_IN_TURN[-1]
+        return f"the accumulators take {registers} registers of a thread, not {least} to {most}"
     loads = [op for op in func.walk() if isinstance(op, tt.DescriptorLoad)]
     stored_values = [op.value for op in func.walk() if isinstance(op, tt.Store | tt.DescriptorStore)]
     ring = _STAGES * sum(bytes_of(op.result) for op in loads)
-    room = TARGETS[options.target].max_shared - SPARE_BYTES - max(map(bytes_of, stored_values), default=0)
+    room = TARGETS[options.target].max_shared - BESIDE_ROLES - max(map(bytes_of, stored_values), default=0)
     if ring > room:
         return f"{_STAGES} stages take {ring} bytes of shared memory, which has {room} beside what is stored"
     return None if all(map(_is_read_by_wgmma, loads)) else "threads turn operands of a dot"

@@ -34,7 +34,7 @@ from ziggurat.codemodel.op import Op, Value
 from ziggurat.codemodel.transform import DROP, Outcome, Rewriter, transform
 from ziggurat.codemodel.verify import verify
 from ziggurat.transforms.analysis.queries import role_split
-from ziggurat.transforms.cost.pressure import ctas_by_registers
+from ziggurat.transforms.cost.budget import ctas_of_roles
 from ziggurat.transforms.gpu.gpu_passes import place
 from ziggurat.transforms.gpu.hazards import hazards
 
@@ -630,7 +630,7 @@ def test_registers_that_the_threads_bring_along(
     """The roles trade `maxnreg` registers a thread, and more CTAs have registers on an SM."""
     module = placed(tiles_of((16 * warps, 16, 64), (16 * warps, 16, 64))[0], warps, maxnreg=maxnreg)
     split = role_split(module)
-    assert split is not None and ctas_by_registers(split) == ctas
+    assert split is not None and ctas_of_roles(split) == ctas
     assert (*split.registers, registers_of(module)) == registers
 
 
