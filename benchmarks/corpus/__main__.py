@@ -2,7 +2,7 @@
 
     python benchmarks/corpus record VARIANTS PROGRAM …        records the launches of a program
     python benchmarks/corpus compile VARIANTS … [-o RESULTS] [--folder F] [--triton T] [--only TEXT] [--count N]
-                                               [--keep F]
+                                               [--keep F] [--processes N]
     python benchmarks/corpus table RESULTS                    prints the table of a file of results again
     python benchmarks/corpus explain VARIANTS NAME            says why our code of a variant is not better
     python benchmarks/corpus judge VARIANTS … [--folder F] [--only TEXT] [--count N] [--keep FILE]
@@ -39,6 +39,7 @@ def main() -> None:
     compiling.add_argument("--folder", action="append", default=[], help="a folder that modules are imported from")
     compiling.add_argument("--triton", default=TRITON, help="the folder that has Triton 3.6")
     compiling.add_argument("--only", default="", help="variants whose names have this text")
+    compiling.add_argument("--processes", type=int, default=1, help="so many of each compiler at a time")
     compiling.add_argument("--keep", default="", help="a folder that keeps results, for a call that goes on")
     compiling.add_argument("--count", type=int, default=10**9, help="so many variants, spread over all")
     tabling = commands.add_parser("table")
@@ -72,7 +73,7 @@ def main() -> None:
         with tempfile.TemporaryDirectory() as scratch:
             compare.compile(
                 options.variants, Path(options.output), options.folder, options.triton, options.only, options.count,
-                Path(options.keep or scratch),
+                Path(options.keep or scratch), options.processes,
             )  # fmt: skip
     elif options.command == "table":
         import compare

@@ -16,12 +16,14 @@ RATIO = 1.1  # A loop of more instructions than this times Triton's is listed.
 Row = dict[str, Any]
 
 
-def compile(paths: list[str], output: Path, folders: list[str], triton: str, only: str, limit: int, kept: Path) -> None:
+def compile(
+    paths: list[str], output: Path, folders: list[str], triton: str, only: str, limit: int, kept: Path, processes: int
+) -> None:
     """Compile variants with both, write their counts, and print the table."""
     named = {name: variant for name, variant in variants.read(paths) if only in name}
     step = max(1, math.ceil(len(named) / limit))
     named = dict([*named.items()][::step])
-    results = compilers.both(named, folders, triton, kept)
+    results = compilers.both(named, folders, triton, kept, processes)
     rows = [row_of(name, results) for name in named]
     output.parent.mkdir(exist_ok=True)
     text = ",\n".join(json.dumps(row) for row in rows)
