@@ -68,9 +68,9 @@ def _simulate(
     """Simulate the kernel for each program of the grid."""
     from ziggurat.backend.launch.descriptors import check_disjoint
     from ziggurat.backend.ptx.assemble import optimized as after_passes
-    from ziggurat.backend.ptx.emitter import kernel_of
     from ziggurat.backend.simulator.simulate import simulate
     from ziggurat.backend.simulator.tma import in_parts
+    from ziggurat.transforms.analysis.queries import function_of
 
     for name, number, least in (("seed", seed, 0), ("max_steps", max_steps, 0), ("ctas", ctas, 1)):
         if not isinstance(number, int | np.integer) or number < least:  # pyright: ignore[reportUnnecessaryIsInstance]
@@ -83,7 +83,7 @@ def _simulate(
     ]
     pairs = tuple(zip(compiled.disjoint[::2], compiled.disjoint[1::2], strict=True))
     check_disjoint(pairs, values_of_launch, compiled.names, compiled.title)
-    parts = in_parts(kernel_of(model), values_of_launch, compiled.scratch * math.prod(sizes), sizes)
+    parts = in_parts(function_of(model), values_of_launch, compiled.scratch * math.prod(sizes), sizes)
     if compiled.persistent:
         programs = math.prod(sizes)
         sizes = min(programs, ctas), 1, 1

@@ -24,7 +24,7 @@ import attrs
 from ziggurat.backend.llvm.binding import has_llvm, llvm
 from ziggurat.backend.llvm.routines import llvm_type
 from ziggurat.backend.ptx import control, roles
-from ziggurat.backend.ptx.emitter import PtxEmitter, kernel_of, symbol_of
+from ziggurat.backend.ptx.emitter import PtxEmitter, symbol_of
 from ziggurat.backend.ptx.tma import MAP_PARAMETER
 from ziggurat.codemodel.dialects import tt
 from ziggurat.codemodel.errors import InternalError, ResourceError
@@ -35,6 +35,7 @@ from ziggurat.codemodel.op import Op
 from ziggurat.codemodel.traits import Loop
 from ziggurat.codemodel.types import DescriptorType, PtrType, Type, i1
 from ziggurat.transforms.analysis.components import component_types
+from ziggurat.transforms.analysis.queries import function_of
 from ziggurat.transforms.cost.budget import registers_of_thread
 from ziggurat.transforms.cost.pressure import value_registers
 
@@ -60,7 +61,7 @@ class Assembly:
 def to_llvm(module: gpu.Module, options: CompileOptions = DEFAULT_OPTIONS) -> str:
     """The LLVM text of a GPU model."""
     emitter = PtxEmitter(module, options)
-    func = kernel_of(module)
+    func = function_of(module)
     parameters: list[str] = []
     divisibility: Sequence[int] = func.divisibility or (1,) * len(func.body.parameters)
     for index, (parameter, divisor) in enumerate(zip(func.body.parameters, divisibility, strict=True)):
@@ -171,7 +172,7 @@ def _optimized(llvm_text: str, target: str) -> Any:
 def assemble(module: gpu.Module, options: CompileOptions = DEFAULT_OPTIONS) -> Assembly:
     """All texts of a GPU model."""
     text = to_llvm(module, options)
-    return Assembly(symbol_of(kernel_of(module).sym_name), text, to_ptx(text, module.target) if has_llvm() else "")
+    return Assembly(symbol_of(function_of(module).sym_name), text, to_ptx(text, module.target) if has_llvm() else "")
 
 
 def is_register_limited(module: gpu.Module) -> bool:

@@ -7,13 +7,14 @@ from collections.abc import Callable
 
 from ziggurat.backend.llvm.routines import encoded, escaped
 from ziggurat.backend.ptx.casts import widen
-from ziggurat.backend.ptx.emitter import Argument, Emitted, PtxEmitter, emits, kernel_of
+from ziggurat.backend.ptx.emitter import Argument, Emitted, PtxEmitter, emits
 from ziggurat.backend.ptx.tensors import special_register
 from ziggurat.codemodel.dialects import cf, tt
 from ziggurat.codemodel.layout import bits_of
 from ziggurat.codemodel.op import Value
 from ziggurat.codemodel.printed import before_value, hex_digits, index_widths
 from ziggurat.codemodel.types import PtrType, ScalarType, Type, element_of, f64, i1, shape_of
+from ziggurat.transforms.analysis.queries import function_of
 
 _BUFFER = 64  # Bytes for the arguments of a print: the program, an index along up to nine axes, and a value.
 
@@ -146,7 +147,7 @@ def _assert(emitter: PtxEmitter, op: tt.Assert | cf.AssertOp) -> Emitted:
     message = "; ".join(part for part in (op.message, (source or "").strip()) if part) or "device assertion"
 
     def fail() -> None:
-        texts = (message, file, kernel_of(emitter.module).sym_name)
+        texts = (message, file, function_of(emitter.module).sym_name)
         arguments, where, name = (("ptr", text_constant(emitter, text)) for text in texts)
         emitter.call("void", "__assertfail", arguments, where, ("i32", str(line)), name, ("i64", "1"))
 

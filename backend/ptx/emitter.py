@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Any, cast
 
 from ziggurat.backend.llvm.routines import Code, Number, escaped, llvm_type
 from ziggurat.backend.ptx.lines import LineInfo, first_place
-from ziggurat.codemodel.dialects import tt
 from ziggurat.codemodel.dispatch import OpTable
 from ziggurat.codemodel.errors import InternalError
 from ziggurat.codemodel.gpu import dialect as gpu
@@ -24,7 +23,7 @@ from ziggurat.codemodel.layout import Layout, replicated
 from ziggurat.codemodel.op import Block, Op, Value
 from ziggurat.codemodel.types import PtrType, ScalarType, TensorType, Type, bf16, element_of, f16
 from ziggurat.transforms.analysis.components import component_types
-from ziggurat.transforms.analysis.queries import layout_of
+from ziggurat.transforms.analysis.queries import function_of, layout_of
 
 if TYPE_CHECKING:
     from ziggurat.backend.ptx.control import ValueJoin
@@ -76,7 +75,7 @@ class PtxEmitter(Code):
         self._entry: dict[tuple[int, Any], str] = {}
         # The words of 32 bits that values of 8 and 16 bits are pieces of, and the index of the piece.
         self.pieces: dict[str, tuple[str, int]] = {}
-        func = kernel_of(module)
+        func = function_of(module)
         self.places: LineInfo | None = None
         if options.line_info:
             self.places = LineInfo(func.sym_name, symbol_of(func.sym_name), first_place(func))
@@ -390,11 +389,3 @@ def symbol_of(name: str) -> str:
     """A function's name, changed where PTX cannot have it."""
     symbol = re.sub(r"[^A-Za-z0-9_$]", "_", name)
     return symbol if _IDENTIFIER.fullmatch(symbol) and not _RESERVED.fullmatch(symbol) else f"kernel_{symbol}"
-
-
-def kernel_of(module: gpu.Module) -> tt.Func:
-    """The one function of a GPU model."""
-    functions = [op for op in module.body.entry.ops if isinstance(op, tt.Func)]
-    if len(functions) != 1:
-        raise InternalError(f"a GPU model has one function, this one has {len(functions)}", str(module))
-    return functions[0]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ziggurat.backend.llvm.routines import llvm_type
-from ziggurat.backend.ptx.emitter import EFFECT, EFFECT_OF_THREAD, Emitted, PtxEmitter, emits, kernel_of, spread
+from ziggurat.backend.ptx.emitter import EFFECT, EFFECT_OF_THREAD, Emitted, PtxEmitter, emits, spread
 from ziggurat.codemodel import layout as layouts
 from ziggurat.codemodel.dialects import tt
 from ziggurat.codemodel.errors import InternalError
@@ -11,7 +11,7 @@ from ziggurat.codemodel.gpu import dialect as gpu
 from ziggurat.codemodel.layout import Layout
 from ziggurat.codemodel.op import Op
 from ziggurat.codemodel.types import TensorType
-from ziggurat.transforms.analysis.queries import layout_of, registers_alike, tensor_of
+from ziggurat.transforms.analysis.queries import function_of, layout_of, registers_alike, tensor_of
 
 _REGISTERS: dict[type[Op], str] = {tt.GetProgramId: "ctaid", tt.GetNumPrograms: "nctaid"}
 
@@ -28,7 +28,7 @@ def _grid(emitter: PtxEmitter, op: tt.Grid) -> Emitted:
 
 def grid_register(emitter: PtxEmitter, name: str, axis: int) -> str:
     """The special register "ctaid" or "nctaid" of programs. Where they are clusters, these are along the first axis."""
-    if axis == 0 and kernel_of(emitter.module).num_ctas > 1:
+    if axis == 0 and function_of(emitter.module).num_ctas > 1:
         name = name.replace("cta", "cluster")
     return f"{name}.{'xyz'[axis]}"
 

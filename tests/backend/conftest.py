@@ -17,11 +17,12 @@ from host_jit import compiled, each
 
 from ziggurat.backend.llvm.routines import Routine, llvm_type
 from ziggurat.backend.ptx.assemble import assemble  # Fills the table of emitters, too.
-from ziggurat.backend.ptx.emitter import EMITTERS, PtxEmitter, kernel_of
+from ziggurat.backend.ptx.emitter import EMITTERS, PtxEmitter
 from ziggurat.codemodel.gpu import dialect as gpu
 from ziggurat.codemodel.gpu.options import CompileOptions
 from ziggurat.codemodel.text.parser import parse
 from ziggurat.codemodel.types import TensorType, f8e4m3, f8e5m2
+from ziggurat.transforms.analysis.queries import function_of
 
 fake, failed = fake_driver.fake, fake_driver.failed
 _NUMPY: dict[str, Any] = {
@@ -109,7 +110,7 @@ def emitted_routine(
         %9 : {result} = {name} {arguments} {" ".join(attributes)}; tt.return; }}; unreachable; }};"""
     module = parse(text)
     assert isinstance(module, gpu.Module)
-    func = kernel_of(module)
+    func = function_of(module)
     emitter = PtxEmitter(module, options)
     emitter.label = "entry"
     for index, parameter in enumerate(func.body.parameters):
@@ -188,7 +189,7 @@ def _emission(lines: str, parameters: str, target: str = "sm_80", num_warps: int
     module = parse(f"""gpu.module @target="{target}" @num_warps={num_warps} ()void -> {{
         tt.func @"k" ({parameters})void -> {{ {lines} tt.return; }}; unreachable; }};""")
     assert isinstance(module, gpu.Module)
-    body = kernel_of(module).body
+    body = function_of(module).body
     emitter = PtxEmitter(module, CompileOptions(line_info=False))
     for index, parameter in enumerate(body.parameters):
         type_ = parameter.type

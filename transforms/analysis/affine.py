@@ -18,7 +18,7 @@ from ziggurat.codemodel.gpu import dialect as gpu
 from ziggurat.codemodel.op import BlockParameter, Op, OpResult, Value
 from ziggurat.codemodel.types import PtrType, TensorType, element_of, i32, i64, shape_of
 from ziggurat.transforms.analysis.components import component_of
-from ziggurat.transforms.analysis.queries import constant_of
+from ziggurat.transforms.analysis.queries import constant_of, owners_of
 
 _TERMS = 32  # Values of more terms are not followed: repeated squaring makes exponentially many.
 
@@ -198,7 +198,7 @@ class Forms:
             stepped = total
         if initial is None or start is None or not isinstance(step, int) or not step:
             return None
-        inside = any(owner in self.owners(self.atoms[number]) for product in stepped.base for number in product)
+        inside = any(owner in owners_of(self.atoms[number]) for product in stepped.base for number in product)
         if inside or any(coefficient % step for coefficient in stepped.base.values()):
             return None
         each = {product: coefficient // step for product, coefficient in stepped.base.items()}
@@ -242,12 +242,6 @@ class Forms:
                 return [], False
             case _:
                 return [], False
-
-    @staticmethod
-    def owners(value: Value) -> list[Op]:
-        """The ops in whose bodies a value is made."""
-        owner = None if value.block is None else value.block.parent.parent
-        return [] if owner is None else [*owner.path()]
 
 
 def _moved(op: tt.ExpandDims | tt.Broadcast | tt.Trans, axes: Sequence[Axis]) -> tuple[Axis, ...]:

@@ -23,6 +23,7 @@ from ziggurat.codemodel.types import shape_of
 from ziggurat.transforms.analysis.affine import Form, Forms, Poly, product_of, sum_of
 from ziggurat.transforms.analysis.axis_info import analyse
 from ziggurat.transforms.analysis.components import component_of
+from ziggurat.transforms.analysis.queries import owners_of
 
 _PARTS = (arith.DivSI, arith.RemSI)
 
@@ -139,7 +140,7 @@ class _Iterations:
         return rows[0] if rows[0] == rows[1] else None
 
     def _varies(self, number: int) -> bool:
-        return self.loops[-1] in self.forms.owners(self.forms.atoms[number])
+        return self.loops[-1] in owners_of(self.forms.atoms[number])
 
     def _varying(self, poly: Poly) -> bool:
         return any(self._varies(number) for product in poly for number in product)

@@ -22,7 +22,7 @@ from ziggurat.codemodel.structured import Structured
 from ziggurat.codemodel.traits import Loop
 from ziggurat.codemodel.types import i32, scalar_element
 from ziggurat.transforms.analysis.components import Component, component_of, components_of, groups_of
-from ziggurat.transforms.analysis.queries import constant_of, shared_of
+from ziggurat.transforms.analysis.queries import constant_of, owners_of, shared_of
 
 
 def allocation(buffer: Value) -> Value:
@@ -190,7 +190,7 @@ class SlotNumbers:
         self._groups = groups_of(func)
         indices = [op.index for op in func.walk() if isinstance(op, gpu.LocalView)]
         self._followed = set(reached(map(component_of, indices), self._sources))
-        self._outer = {component: set(_around(component[0])) for component in self._followed}
+        self._outer = {component: set(owners_of(component[0])) for component in self._followed}
         self._results: dict[tuple[Op, tuple[int, ...]], int] = {}
         self._slots: dict[tuple[Value, Numbers], int | None] = {}
         self._after: dict[tuple[int, Numbers], Numbers] = {}
@@ -246,12 +246,6 @@ class SlotNumbers:
             arrays = [array_of(n, scalar_element(v.type)) for n, v in zip(key[1], op.operands, strict=True)]
             self._results[key] = int(MEANINGS[op](op, *arrays)[0])
         return self._results[key]
-
-
-def _around(value: Value) -> Iterator[Op]:
-    """The ops in whose bodies a value is declared."""
-    owner = None if value.block is None else value.block.parent.parent
-    return iter(()) if owner is None else owner.path()
 
 
 _COMPUTED = (arith.Select, arith.CmpI, arith.AddI, arith.SubI, arith.XOrI)

@@ -11,6 +11,7 @@ from ziggurat.codemodel.errors import InternalError
 from ziggurat.codemodel.gpu import dialect as gpu
 from ziggurat.codemodel.layout import Layout, axis_bases, bits_of
 from ziggurat.codemodel.op import Block, Op, OpResult, Value
+from ziggurat.codemodel.traits import SymbolTable
 from ziggurat.codemodel.types import (
     DescriptorType,
     SharedType,
@@ -28,6 +29,14 @@ _REDUX: Mapping[type[Op], str] = {
     arith.AddI: "add", arith.AndI: "and", arith.OrI: "or", arith.XOrI: "xor",
     arith.MinSI: "min", arith.MaxSI: "max", arith.MinUI: "umin", arith.MaxUI: "umax",
 }  # fmt: skip
+
+
+def function_of(module: SymbolTable) -> tt.Func:
+    """The one function of a prepared module, or of a GPU model."""
+    functions = [op for op in module.functions().values() if isinstance(op, tt.Func)]
+    if len(functions) != 1:
+        raise InternalError(f"a prepared module has one function, this one has {len(functions)}")
+    return functions[0]
 
 
 def bytes_of(value: Value) -> int:
@@ -144,6 +153,12 @@ def warp_reduction(op: tt.Reduce) -> str | None:
         return None
     is_plain = set(combiner.operands) == set(op.combine.parameters) and len(op.combine.parameters) == 2
     return name if is_plain and [other.operands for other in others] == [(combiner.result,)] else None
+
+
+def owners_of(value: Value) -> list[Op]:
+    """The ops in whose bodies a value is declared."""
+    owner = None if value.block is None else value.block.parent.parent
+    return [] if owner is None else [*owner.path()]
 
 
 def op_in(op: Op, block: Block) -> Op:

@@ -21,6 +21,7 @@ from ziggurat.codemodel.gpu.options import USUAL_WARPS
 from ziggurat.codemodel.gpu.targets import TARGETS
 from ziggurat.codemodel.op import Op
 from ziggurat.codemodel.types import TensorType, scalar_element
+from ziggurat.transforms.analysis.queries import function_of
 from ziggurat.transforms.cost.budget import ACCUMULATORS, ACCUMULATORS_BESIDE_LOADS
 from ziggurat.transforms.gpu.tma import feeds_dot
 
@@ -39,7 +40,7 @@ class WarpChoice:
 
 def choose_warps(module: core.Module, target: str) -> WarpChoice:
     """The warps for a kernel after `raise_pointers`."""
-    (func,) = module.functions().values()
+    func = function_of(module)
     most = max((_accumulators(op) for op in func.walk() if isinstance(op, scf.For)), default=0)
     if any(isinstance(op, tt.Dot) for op in func.walk()):
         return _for_dots(func, most, target)

@@ -47,6 +47,7 @@ from ziggurat.transforms.analysis.components import (
 from ziggurat.transforms.analysis.queries import (
     constant_of,
     descriptor_of,
+    function_of,
     is_computable,
     is_elementwise,
     is_shaping,
@@ -183,8 +184,8 @@ _OFFSET = (arith.AddI, arith.SubI, tt.AddPtr, tt.Hint, arith.ExtSI, arith.ExtUI)
 class _Costs:
     def __init__(self, module: gpu.Module, names: tuple[str, ...], at_least: bool) -> None:
         self.module, self.names, self.at_least = module, names, at_least
-        (func,) = (op for op in module.body.entry.ops if isinstance(op, tt.Func))
-        self.func, self.target = func, TARGETS[module.target]
+        self.func = func = function_of(module)
+        self.target = TARGETS[module.target]
         self.accesses = Accesses(func, analyse(func), module.num_warps)
         self.groups = groups_of(func)
         self.sectors = Sectors(self._info, self.groups)

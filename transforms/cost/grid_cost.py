@@ -20,6 +20,7 @@ import attrs
 from ziggurat.codemodel.dialects import arith, scf, tt
 from ziggurat.codemodel.gpu import dialect as gpu
 from ziggurat.codemodel.gpu.fragments import GRID
+from ziggurat.codemodel.graphs import reached
 from ziggurat.codemodel.numbers import ELEMENTWISE, Number
 from ziggurat.codemodel.op import Body, Op, OpResult, Value
 from ziggurat.codemodel.traits import Loop
@@ -220,19 +221,8 @@ def known_parameters(func: tt.Func, numbers: Mapping[str, Number]) -> dict[Value
 
 def _decisive(func: tt.Func) -> set[Value]:
     """The values on which the iterations of loops and the conditions of branches depend."""
-    values: set[Value] = set()
-    controls: list[Value] = []
-    for op in func.walk():
-        if isinstance(op, scf.For):
-            controls += op.controls
-        elif isinstance(op, scf.If):
-            controls.append(op.condition)
-    while controls:
-        value = controls.pop()
-        if value not in values:
-            values.add(value)
-            controls += value.op.operands if isinstance(value, OpResult) and not value.op.bodies else ()
-    return values
+    controls = (value for op in func.walk() if isinstance(op, scf.For | scf.If) for value in op.controls)
+    return reached(controls, lambda value: () if value.op is None or value.op.bodies else value.op.operands)
 
 
 def _iterations(op: Op, values: Mapping[Value, Array]) -> Array | None:

@@ -77,8 +77,7 @@ def allocate(module: gpu.Module) -> Op:
         if isinstance(op, gpu.LocalAlloc):
             return builder.add(gpu.LocalAlloc(op.type, offset=offsets[op], alignment=op.alignment), op.location)
         if isinstance(op, gpu.Module):
-            body = builder.rewrite_body(op.body, isolated=True)
-            return builder.add(gpu.Module(op.target, op.num_warps, body, shared=total, scratch=op.scratch), op.location)
+            return builder.add(op.evolve(body=builder.rewrite_body(op.body, isolated=True), shared=total), op.location)
         return None
 
     return transform(module, with_offset)

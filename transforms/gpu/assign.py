@@ -40,7 +40,7 @@ from ziggurat.codemodel.traits import BodyTerminator, Terminator
 from ziggurat.codemodel.transform import rebuilt
 from ziggurat.codemodel.types import TensorType, TupleType, Type, void
 from ziggurat.transforms.analysis.components import Component, component_of, component_types, components_of
-from ziggurat.transforms.analysis.queries import is_shaping, with_layout
+from ziggurat.transforms.analysis.queries import function_of, is_shaping, with_layout
 from ziggurat.transforms.gpu.layout_plan import Anchor, LayoutPlan
 
 # A value that control flow carries: its position among the values, and its layout (None for a scalar).
@@ -54,8 +54,7 @@ def assign(
 
     `anchor` may give the layout of the result of a `tt.dot`; None lets this step choose.
     """
-    (func,) = module.functions().values()
-    assert isinstance(func, tt.Func), "the module is prepared: it has one function"
+    func = function_of(module)
     rebuilding = _Rebuilding(LayoutPlan(func, options.warps, anchor))
     outside = Builder.root()
     inside = Builder.root([p.type for p in func.body.parameters], func.body.yield_type)

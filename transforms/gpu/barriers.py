@@ -30,7 +30,7 @@ from ziggurat.codemodel.gpu.asynchronous import Asynchronous, BufferOp, GroupWai
 from ziggurat.codemodel.op import Op, Value
 from ziggurat.codemodel.transform import DROP, Outcome, Rewriter, transform
 from ziggurat.transforms.analysis.memory_flow import Graph, SharedAccess, allocation, interval
-from ziggurat.transforms.analysis.queries import layout_of, role_split, shared_of
+from ziggurat.transforms.analysis.queries import function_of, layout_of, role_split, shared_of
 from ziggurat.transforms.gpu.swizzle import matrix_view
 
 READ, WRITE, COUNT = "read", "write", "count"
@@ -130,9 +130,8 @@ class _Flow:
     """The accesses of a kernel, and how they flow along the paths of control."""
 
     def __init__(self, module: gpu.Module) -> None:
-        (func,) = module.functions().values()
         kinds = (BufferOp, *_MBARRIERS, *BARRIERS, gpu.FenceAsync, GroupWait)
-        self.nodes = Graph(func.bodies[0], kinds).nodes
+        self.nodes = Graph(function_of(module).body, kinds).nodes
         self.accesses: list[_Access] = []
         self.accesses_of: list[Sequence[int]] = []  # The numbers of the accesses of each node.
         for node in self.nodes:

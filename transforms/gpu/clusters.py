@@ -31,7 +31,7 @@ from ziggurat.codemodel.op import Op, Value
 from ziggurat.codemodel.transform import Outcome, Rewriter, transform
 from ziggurat.codemodel.types import ScalarType, SharedType, TensorType, i64, scalar_element, u8, u16, u32, with_element
 from ziggurat.transforms.analysis.components import component_types
-from ziggurat.transforms.analysis.queries import constant, repacked, shared_of
+from ziggurat.transforms.analysis.queries import constant, function_of, repacked, shared_of
 from ziggurat.transforms.gpu.swizzle import row_major
 
 _BITS = {8: u8, 16: u16}
@@ -40,8 +40,7 @@ _MEETING = (gpu.ClusterGather, gpu.ClusterBarrier)
 
 def lower_clusters(module: gpu.Module) -> Op:
     """The GPU model whose CTAs exchange values by stores to each other's shared memory."""
-    (func,) = module.functions().values()
-    assert isinstance(func, tt.Func)
+    func = function_of(module)
     gathers = [op for op in func.walk() if isinstance(op, gpu.ClusterGather)]
     if not gathers:
         return module

@@ -29,7 +29,7 @@ from ziggurat.codemodel.builder import Builder
 from ziggurat.codemodel.dialects import arith, tt
 from ziggurat.codemodel.gpu import dialect as gpu
 from ziggurat.codemodel.gpu.fragments import MAP, MAP_BYTES, SCRATCH, STORED
-from ziggurat.codemodel.op import BlockParameter, Op, Value
+from ziggurat.codemodel.op import BlockParameter, Op, Value, expect
 from ziggurat.codemodel.traits import Pure
 from ziggurat.codemodel.transform import DROP, Outcome, Rewriter, transform
 from ziggurat.codemodel.types import PtrType, SharedType, i8, i32, i64
@@ -38,9 +38,7 @@ from ziggurat.transforms.analysis.queries import constant, constant_of, role_spl
 
 def make_tensor_maps(module: gpu.Module) -> Op:
     """The GPU model whose kernel makes a tensor map for each descriptor that is made and used."""
-    prepared_module = _with_maps_of_launch(module)
-    assert isinstance(prepared_module, gpu.Module)
-    module = prepared_module
+    module = expect(_with_maps_of_launch(module), gpu.Module)
     makes = [op for op in module.walk() if isinstance(op, tt.MakeTensorDescriptor) and op.result.uses]
     if not makes:
         return module
@@ -53,8 +51,7 @@ def make_tensor_maps(module: gpu.Module) -> Op:
 
     def lowered(builder: Rewriter, op: Op, operands: tuple[Value, ...]) -> Outcome:
         if isinstance(op, gpu.Module):
-            body = builder.rewrite_body(op.body, isolated=True)
-            return builder.add(gpu.Module(op.target, op.num_warps, body, shared=op.shared, scratch=size), op.location)
+            return builder.add(op.evolve(body=builder.rewrite_body(op.body, isolated=True), scratch=size), op.location)
         if isinstance(op, tt.Func):
             old = op.body.parameters
             types = [*(parameter.type for parameter in old), PtrType(i8)]
@@ -165,11 +162,6 @@ def _source(value: Value) -> str:
 def _with_parameters(op: tt.Func, inner: Rewriter, parts: Sequence[str], divisor: int = 1) -> tt.Func:
     """The function with further parameters."""
     count = len(op.body.parameters)
-    return tt.Func(
-        op.sym_name,
-        inner.finish(),
-        divisibility=(*(op.divisibility or (1,) * count), *[divisor] * len(parts)),
-        parts=(*(op.parts or map(str, range(count))), *parts),
-        disjoint=op.disjoint,
-        num_ctas=op.num_ctas,
-    )
+    divisibility = (*(op.divisibility or (1,) * count), *[divisor] * len(parts))
+    parts = (*(op.parts or map(str, range(count))), *parts)
+    return op.evolve(body=inner.finish(), divisibility=divisibility, parts=parts)

@@ -52,7 +52,7 @@ from ziggurat.transforms.analysis.axis_info import AxisInfo, analyse
 from ziggurat.transforms.analysis.components import Component, component_of
 from ziggurat.transforms.analysis.memory_order import ATOMICS, MemoryOrder, Origins, acquires, may_order, releases
 from ziggurat.transforms.analysis.obstacle import Obstacle, warn_of
-from ziggurat.transforms.analysis.queries import constant, descriptor_of, is_contiguous, shared_of
+from ziggurat.transforms.analysis.queries import constant, descriptor_of, function_of, is_contiguous, shared_of
 from ziggurat.transforms.gpu.dots import MmaChoice, MmaSync, Wgmma, block_axis, is_chained, mma_of
 
 _UNIT = 16  # Bytes that TMA writes at once.
@@ -89,7 +89,7 @@ def tma_decisions(
     module: core.Module, target: str, num_warps: int, launch_pdl: bool = False, roles: bool = False
 ) -> dict[Value, bool | tuple[Access, Obstacle]]:
     """The accesses as in `tma_accesses`, and those that TMA does not do, with the obstacle."""
-    (func,) = (op for op in module.functions().values() if isinstance(op, tt.Func))
+    func = function_of(module)
     ops = [op for op in func.walk() if isinstance(op, _Read | _Write)]
     accesses = [op for op in ops if isinstance(op, Access)]
     if not accesses or not TARGETS[target].has_tma:
@@ -208,8 +208,8 @@ def aliasing(module: core.Module, by_tma: Collection[Value]) -> tuple[int, ...]:
     The kernel stores through the first of a pair and may load through the second afterwards, and TMA does one of the
     two: nothing orders them.
     """
-    (func,) = module.functions().values()
-    parameters = func.bodies[0].parameters
+    func = function_of(module)
+    parameters = func.body.parameters
     ops = [op for op in func.walk() if isinstance(op, _Read | _Write) and op.descriptor in parameters]
     pairs: dict[tuple[int, int], None] = {}
     for at, store in enumerate(ops):

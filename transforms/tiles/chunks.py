@@ -26,7 +26,7 @@ from ziggurat.codemodel.types import TensorType, Type, i32, void
 from ziggurat.transforms.analysis.axis_info import analyse
 from ziggurat.transforms.analysis.components import component_of
 from ziggurat.transforms.analysis.memory_order import MemoryOrder, may_order
-from ziggurat.transforms.analysis.queries import constant, is_elementwise
+from ziggurat.transforms.analysis.queries import constant, function_of, is_elementwise
 from ziggurat.transforms.simplify.effects import may_write
 
 DIVIDE_BLOCKS = "divide_blocks"  # The name of the pass, in the locations of what it makes.
@@ -39,8 +39,7 @@ _ROOTS = (tt.MakeRange, tt.Splat, arith.ConstantOp)
 
 def divide_blocks(module: core.Module, num_warps: int) -> Op:
     """The prepared module whose kernel, if it is elementwise and has large blocks, is a loop over chunks of them."""
-    (func,) = module.functions().values()
-    assert isinstance(func, tt.Func)
+    func = function_of(module)
     size = _size(func)
     chunk = 32 * num_warps * ELEMENTS
     if size is None or size < 32 * num_warps * LEAST or not _are_apart(func, size):

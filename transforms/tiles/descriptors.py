@@ -38,7 +38,7 @@ from ziggurat.codemodel.builder import Builder
 from ziggurat.codemodel.dialects import arith, cf, core, scf, tt
 from ziggurat.codemodel.dialects.tt import Padding
 from ziggurat.codemodel.errors import KernelTypeError
-from ziggurat.codemodel.op import BlockParameter, Body, Op, OpResult, Successor, Value
+from ziggurat.codemodel.op import BlockParameter, Body, Op, OpResult, Successor, Value, expect
 from ziggurat.codemodel.structured import Structured
 from ziggurat.codemodel.transform import DROP, Outcome, Rewriter, rebuilt, transform
 from ziggurat.codemodel.types import (
@@ -57,6 +57,7 @@ from ziggurat.transforms.analysis.components import component_types, groups_of
 from ziggurat.transforms.analysis.queries import (
     constant_of,
     descriptor_of,
+    function_of,
     is_contiguous,
     repacked,
     tensor_of,
@@ -81,8 +82,7 @@ def lower_descriptors(
     bytes. `disjoint` becomes an attribute of the function. The blocks of the descriptors in `shared` are loaded in
     parts.
     """
-    (func,) = module.functions().values()
-    assert isinstance(func, tt.Func)
+    func = function_of(module)
     makes = any(isinstance(op, tt.MakeTensorDescriptor) for op in func.walk())
     if not makes and not _has_descriptor(func.body.parameters):
         return module
@@ -103,8 +103,7 @@ def lower_descriptors(
             case tt.DescriptorLoad() | tt.DescriptorStore() | tt.DescriptorReduce() if op.result in keeps:
                 operands = (maps.get(op.descriptor, operands[0]), *operands[1:])
                 if keeps[op.result]:
-                    assert isinstance(op, tt.DescriptorStore)
-                    return _store_to_whole_rows(builder, op, operands)
+                    return _store_to_whole_rows(builder, expect(op, tt.DescriptorStore), operands)
                 return builder.copy(op, operands)
             case tt.DescriptorLoad() | tt.DescriptorGather():
                 return _load(builder, op, operands)
@@ -125,9 +124,7 @@ def lower_descriptors(
             case _:
                 return _in_parts(builder, op, operands)
 
-    rewritten = dce(transform(module, lowered, pass_name="descriptors"))
-    assert isinstance(rewritten, core.Module)
-    return rewritten
+    return expect(dce(transform(module, lowered, pass_name="descriptors")), core.Module)
 
 
 def make_chosen(module: core.Module) -> core.Module:
@@ -180,8 +177,7 @@ def _maker(value: Value) -> tt.MakeTensorDescriptor:
     """The op that makes a descriptor of the new model, whose padding may be replaced."""
     if isinstance(value.op, tt.DescriptorPadding):
         value = value.op.descriptor
-    assert isinstance(value.op, tt.MakeTensorDescriptor)
-    return value.op
+    return expect(value.op, tt.MakeTensorDescriptor)
 
 
 def _chosen_padding(value: Value) -> list[Value]:
@@ -251,14 +247,9 @@ def _function(
         inner.rewrite_ops(block.ops)
     parts = tuple(part for part, _, _ in new)
     divisibility = tuple(divisor for _, _, divisor in new)
-    function = tt.Func(
-        op.sym_name,
-        inner.finish(),
-        divisibility=divisibility if any(number > 1 for number in divisibility) else (),
-        parts=parts if op.parts or any("." in part for part in parts) else (),
-        disjoint=disjoint,
-        num_ctas=op.num_ctas,
-    )
+    divisibility = divisibility if any(number > 1 for number in divisibility) else ()
+    parts = parts if op.parts or any("." in part for part in parts) else ()
+    function = op.evolve(body=inner.finish(), divisibility=divisibility, parts=parts, disjoint=disjoint)
     return builder.add(function, op.location)
 
 

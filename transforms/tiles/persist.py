@@ -32,7 +32,7 @@ from ziggurat.codemodel.dialects import arith, core, scf, tt
 from ziggurat.codemodel.gpu.fragments import GRID
 from ziggurat.codemodel.gpu.options import CompileOptions
 from ziggurat.codemodel.gpu.targets import TARGETS
-from ziggurat.codemodel.op import Op, OpResult, Value
+from ziggurat.codemodel.op import Op, OpResult, Value, expect
 from ziggurat.codemodel.transform import Outcome, Rewriter, transform
 from ziggurat.codemodel.types import (
     DescriptorType,
@@ -41,7 +41,7 @@ from ziggurat.codemodel.types import (
     scalar_element,
     void,
 )
-from ziggurat.transforms.analysis.queries import bytes_of, tensor_of
+from ziggurat.transforms.analysis.queries import bytes_of, function_of, tensor_of
 from ziggurat.transforms.cost.budget import ACCUMULATORS_IN_TURN, BESIDE_ROLES
 from ziggurat.transforms.simplify.effects import is_pure, may_trap, may_write
 
@@ -58,15 +58,12 @@ def make_persistent(module: core.Module, options: CompileOptions) -> core.Module
     def rewrite(builder: Rewriter, op: Op, operands: tuple[Value, ...]) -> Outcome:
         return _function(builder, op) if isinstance(op, tt.Func) else None
 
-    rewritten = transform(module, rewrite, pass_name="persist")
-    assert isinstance(rewritten, core.Module)
-    return rewritten
+    return expect(transform(module, rewrite, pass_name="persist"), core.Module)
 
 
 def why_not_persistent(module: core.Module, options: CompileOptions) -> str | None:
     """The reason why each CTA runs one program, as a clause; None if it is to run several."""
-    (func,) = module.functions().values()
-    assert isinstance(func, tt.Func)
+    func = function_of(module)
     if not options.persistent or options.launch_cooperative_grid:
         return "the launch asks for it"
     if not _is_tiled(func):
@@ -163,16 +160,9 @@ def _function(builder: Rewriter, op: tt.Func) -> Value:
     body.add(scf.Yield([]))
     inner.add(scf.For(start, whole, step, [], body.finish()))
     inner.add(tt.Return([]), op.body.entry.terminator.location)
-    return builder.add(
-        tt.Func(
-            op.sym_name,
-            inner.finish(),
-            divisibility=(*op.divisibility, *[1] * _AXES) if op.divisibility else (),
-            parts=(*map(str, range(count)), *(f"{GRID} {axis}" for axis in range(_AXES))),
-            num_ctas=op.num_ctas,
-        ),
-        op.location,
-    )
+    divisibility = (*op.divisibility, *[1] * _AXES) if op.divisibility else ()
+    parts = (*map(str, range(count)), *(f"{GRID} {axis}" for axis in range(_AXES)))
+    return builder.add(op.evolve(body=inner.finish(), divisibility=divisibility, parts=parts), op.location)
 
 
 def _before(ops: Sequence[Op]) -> list[Op]:

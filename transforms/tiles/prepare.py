@@ -25,7 +25,7 @@ from __future__ import annotations
 
 from ziggurat.codemodel.dialects import arith, core, scf, tt
 from ziggurat.codemodel.errors import InternalError, KernelTypeError, LaunchError
-from ziggurat.codemodel.op import Op, OpResult, Value
+from ziggurat.codemodel.op import Op, OpResult, Value, expect
 from ziggurat.codemodel.traits import Returns
 from ziggurat.codemodel.transform import Outcome, Rewriter, transform
 from ziggurat.codemodel.types import ScalarType, TupleType, element_of, f32, f64, i32, i64
@@ -53,8 +53,7 @@ def prepare(module: Op) -> core.Module:
             verify(op)
             raise InternalError(f"the call of '{calls[0].callee}' cannot be inlined", str(op))
         op = simplify(inlined_model)
-    op = dce(fuse_dots(op))
-    assert isinstance(op, core.Module)
+    op = expect(dce(fuse_dots(op)), core.Module)
     _check_tuples(op)
     return _only_kernel(op)
 
@@ -63,9 +62,7 @@ def prepare_for_gpu(module: Op) -> core.Module:
     """The module prepared, with loops that can be pipelined. Options of loops that code for GPUs ignores give a
     warning."""
     _warn_of_ignored_options(module)
-    op = dce(number_loops(prepare(module)))
-    assert isinstance(op, core.Module)
-    return op
+    return expect(dce(number_loops(prepare(module))), core.Module)
 
 
 def _warn_of_ignored_options(module: Op) -> None:
@@ -137,8 +134,7 @@ def _inlinable(module: Op) -> Op:
     def allow(builder: Rewriter, op: Op, operands: tuple[Value, ...]) -> Outcome:
         if not isinstance(op, tt.Func) or not op.noinline:
             return None
-        body = builder.rewrite_body(op.body, isolated=True)
-        return builder.add(tt.Func(op.sym_name, body, divisibility=op.divisibility), op.location)
+        return builder.add(op.evolve(body=builder.rewrite_body(op.body, isolated=True), noinline=False), op.location)
 
     return transform(module, allow)
 

@@ -32,7 +32,7 @@ import attrs
 from ziggurat.codemodel.dialects import arith, core, scf, tt
 from ziggurat.codemodel.gpu.options import CompileOptions
 from ziggurat.codemodel.graphs import reached
-from ziggurat.codemodel.op import Op, Value
+from ziggurat.codemodel.op import Op, Value, expect
 from ziggurat.codemodel.structured import Structured
 from ziggurat.codemodel.transform import DROP, Outcome, Rewriter, transform
 from ziggurat.codemodel.types import DescriptorType, ScalarType, TensorType, i1, i32, i64, shape_of
@@ -40,7 +40,7 @@ from ziggurat.transforms.analysis.affine import ONE, Forms, Poly, sum_of
 from ziggurat.transforms.analysis.axis_info import analyse
 from ziggurat.transforms.analysis.components import component_of
 from ziggurat.transforms.analysis.obstacle import Obstacle
-from ziggurat.transforms.analysis.queries import constant, constant_of, is_elementwise, tensor_of
+from ziggurat.transforms.analysis.queries import constant, constant_of, function_of, is_elementwise, tensor_of
 from ziggurat.transforms.gpu.dots import Wgmma, is_chained, mma_of
 from ziggurat.transforms.gpu.tma import feeds_dot, tma_decisions
 from ziggurat.transforms.simplify import simplify
@@ -70,8 +70,7 @@ def why_not_raised(module: core.Module, options: CompileOptions) -> Mapping[Valu
 
 def _raised(module: core.Module, options: CompileOptions, obstacles: dict[Value, Obstacle]) -> core.Module:
     """The module of `raise_pointers`. `obstacles` gets those of the loads that are not raised."""
-    (func,) = module.functions().values()
-    assert isinstance(func, tt.Func)
+    func = function_of(module)
     if not options.raise_pointers or not any(isinstance(op, tt.Dot) for op in func.walk()):
         return module
     if any(len(body.blocks) > 1 for op in func.walk() for body in op.bodies):
@@ -104,9 +103,7 @@ def _raised(module: core.Module, options: CompileOptions, obstacles: dict[Value,
             if not isinstance(decision := decisions.get(op.result), bool)
         ]
         if not unserved:
-            simple = simplify(rewritten)
-            assert isinstance(simple, core.Module)
-            return simple
+            return expect(simplify(rewritten), core.Module)
         # Without the store of the same memory, a load may be done by TMA.
         stores = [value for value, _ in unserved if isinstance(plans[value].access, tt.Store)]
         for value, decision in unserved:
@@ -201,9 +198,7 @@ def _rewritten(module: core.Module, analysis: _Analysis, plans: Mapping[Value, _
         block = builder.add(tt.DescriptorLoad(descriptors[plan.key], offsets, eviction=plan.access.eviction))
         return builder.add(tt.Trans(block, (1, 0))) if plan.turned else block
 
-    result = transform(module, rewrite, pass_name="raise_pointers")
-    assert isinstance(result, core.Module)
-    return result
+    return expect(transform(module, rewrite, pass_name="raise_pointers"), core.Module)
 
 
 def _moved_by(access: tt.Load | tt.Store) -> Value:

@@ -29,7 +29,7 @@ from ziggurat.codemodel.gpu import dialect as gpu
 from ziggurat.codemodel.gpu.options import CompileOptions
 from ziggurat.codemodel.gpu.targets import TARGETS
 from ziggurat.codemodel.graphs import reached
-from ziggurat.codemodel.op import Op, OpResult, Value
+from ziggurat.codemodel.op import Op, OpResult, Value, expect
 from ziggurat.codemodel.structured import Structured
 from ziggurat.codemodel.traits import Loop
 from ziggurat.codemodel.transform import Outcome, Rewriter, transform
@@ -138,9 +138,7 @@ def _with_roots_apart(module: core.Module) -> core.Module:
         own = tuple(copied(builder, operand) for operand in op.operands)
         return None if own == operands else builder.copy(op, own)
 
-    rewritten = dce(transform(module, apart))
-    assert isinstance(rewritten, core.Module)
-    return rewritten
+    return expect(dce(transform(module, apart)), core.Module)
 
 
 def _chosen(func: tt.Func) -> int:

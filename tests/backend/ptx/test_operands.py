@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import ziggurat as zg
-from ziggurat.backend.ptx.emitter import EFFECT, PURE, PtxEmitter, kernel_of
+from ziggurat.backend.ptx.emitter import EFFECT, PURE, PtxEmitter
 from ziggurat.backend.ptx.matrix import PackedOperand, operand_of
 from ziggurat.backend.ptx.tiles import Tiles, unit_of
 from ziggurat.backend.simulator.matrix_units import fragment_a, fragment_b
@@ -16,6 +16,7 @@ from ziggurat.backend.simulator.simulate import simulate
 from ziggurat.codemodel.gpu.fragments import UNITS, Panels, WarpGrid, byte_of, operand_a, operand_b
 from ziggurat.codemodel.op import Value
 from ziggurat.codemodel.types import SCALARS, SharedType, TensorType, f16
+from ziggurat.transforms.analysis.queries import function_of
 
 DTYPES = {1: np.uint8, 2: np.uint16, 4: np.uint32}
 
@@ -23,7 +24,7 @@ DTYPES = {1: np.uint8, 2: np.uint16, 4: np.uint32}
 def parameter(emission, type_: object, num_warps: int = 1) -> tuple[PtxEmitter, Value]:
     """An emitter of a kernel with one parameter."""
     emitter, _ = emission("", f"%x : {type_}", num_warps=num_warps)
-    return emitter, kernel_of(emitter.module).body.parameters[0]
+    return emitter, function_of(emitter.module).body.parameters[0]
 
 
 def packed(emission, element: str) -> tuple[PtxEmitter, PackedOperand]:

@@ -21,7 +21,6 @@ from asynchronous_kernels import SQUARE, gradients
 
 import ziggurat as zg
 from ziggurat.backend.ptx.assemble import assemble, to_llvm
-from ziggurat.backend.ptx.emitter import kernel_of
 from ziggurat.backend.ptx.roles import registers_of
 from ziggurat.backend.reference.run import run
 from ziggurat.backend.simulator.shared import SimulationError
@@ -33,7 +32,7 @@ from ziggurat.codemodel.gpu.options import CompileOptions
 from ziggurat.codemodel.op import Op, Value
 from ziggurat.codemodel.transform import DROP, Outcome, Rewriter, transform
 from ziggurat.codemodel.verify import verify
-from ziggurat.transforms.analysis.queries import role_split
+from ziggurat.transforms.analysis.queries import function_of, role_split
 from ziggurat.transforms.cost.budget import ctas_of_roles
 from ziggurat.transforms.gpu.gpu_passes import place
 from ziggurat.transforms.gpu.hazards import hazards
@@ -61,7 +60,7 @@ def count(module: Op, *classes: type[Op]) -> int:
 def simulated(
     module: gpu.Module, arguments: Sequence[Any], grid: tuple[int, ...] = (1,), seed: int = 0, llvm: str = ""
 ) -> None:
-    inputs = in_parts(kernel_of(module), arguments)
+    inputs = in_parts(function_of(module), arguments)
     simulate(
         llvm or to_llvm(module),
         num_warps=module.num_warps,

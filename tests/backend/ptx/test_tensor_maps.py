@@ -15,7 +15,6 @@ import pytest
 
 import ziggurat as zg
 from ziggurat.backend.ptx.assemble import to_llvm
-from ziggurat.backend.ptx.emitter import kernel_of
 from ziggurat.backend.ptx.sass import assembled, tool
 from ziggurat.backend.simulator.simulate import simulate
 from ziggurat.backend.simulator.tma import in_parts
@@ -23,6 +22,7 @@ from ziggurat.codemodel.dialects import scf, tt
 from ziggurat.codemodel.errors import SimulationError
 from ziggurat.codemodel.gpu import dialect as gpu
 from ziggurat.compiler.compiled import Compiled
+from ziggurat.transforms.analysis.queries import function_of
 
 F8 = ml_dtypes.float8_e4m3fn
 
@@ -118,7 +118,7 @@ def test_each_program_has_maps_of_its_own(grid: tuple[int, int, int]) -> None:
     binary = compiled(zg.f16, 64, 32, 64)
     module = binary.stages["gpu"]
     actual, expected = given([(64 * 3, 32 * 4, 64)], np.float16), given([(64 * 3, 32 * 4, 64)], np.float16)
-    arguments = in_parts(kernel_of(module), actual, 12 * binary.scratch)
+    arguments = in_parts(function_of(module), actual, 12 * binary.scratch)
     simulate(to_llvm(module), num_warps=4, shared=module.shared, grid=grid, arguments=arguments)
     grouped[grid](*expected, 64, 32, 64)
     np.testing.assert_array_equal(actual[2], expected[2])
@@ -252,7 +252,7 @@ def test_faults_of_a_map_are_reported(before: str, after: str, message: str) -> 
     newline = "\\0A"
     instruction = re.escape(before) + ".*?;" + re.escape(newline)
     text = re.sub(instruction, lambda _: after and after + newline, binary.stages["llvm"], count=1)
-    arguments = in_parts(kernel_of(binary.stages["gpu"]), given(GROUPS[:1], np.float16), binary.scratch)
+    arguments = in_parts(function_of(binary.stages["gpu"]), given(GROUPS[:1], np.float16), binary.scratch)
     with pytest.raises(SimulationError, match=message):
         simulate(text, num_warps=4, shared=binary.shared, arguments=arguments)
 

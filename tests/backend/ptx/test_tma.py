@@ -19,7 +19,6 @@ import pytest
 
 import ziggurat as zg
 from ziggurat.backend.ptx.assemble import assemble, to_llvm
-from ziggurat.backend.ptx.emitter import kernel_of
 from ziggurat.backend.reference.run import run
 from ziggurat.backend.simulator.shared import SimulationError
 from ziggurat.backend.simulator.simulate import simulate
@@ -31,6 +30,7 @@ from ziggurat.codemodel.op import Op, Value
 from ziggurat.codemodel.transform import DROP, Outcome, Rewriter, transform
 from ziggurat.codemodel.types import SharedType
 from ziggurat.codemodel.verify import verify
+from ziggurat.transforms.analysis.queries import function_of
 from ziggurat.transforms.gpu.gpu_passes import place
 from ziggurat.transforms.gpu.hazards import hazards
 
@@ -76,7 +76,7 @@ def simulated(module: gpu.Module, arguments: Sequence[Any], grid: tuple[int, ...
         num_warps=module.num_warps,
         shared=module.shared,
         grid=grid,
-        arguments=in_parts(kernel_of(module), arguments),
+        arguments=in_parts(function_of(module), arguments),
         seed=seed,
     )
 
@@ -515,7 +515,7 @@ def test_a_phase_that_never_ends_is_an_error() -> None:
     module = placed(model)
     text = re.sub(r"(mbarrier\.init\.shared::cta\.b64 \[\$0\+0\]), 1;", r"\1, 2;", to_llvm(module))
     with pytest.raises(SimulationError, match="never ends"):
-        simulate(text, num_warps=4, shared=module.shared, arguments=in_parts(kernel_of(module), arguments()[1]))
+        simulate(text, num_warps=4, shared=module.shared, arguments=in_parts(function_of(module), arguments()[1]))
 
 
 def test_a_phase_taken_for_another_is_an_error() -> None:

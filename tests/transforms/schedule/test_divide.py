@@ -12,7 +12,6 @@ from divided_kernels import attention, gated, of_two, pointers, products, tiles
 
 import ziggurat as zg
 from ziggurat.backend.ptx.assemble import to_llvm
-from ziggurat.backend.ptx.emitter import kernel_of
 from ziggurat.backend.reference.run import run
 from ziggurat.backend.simulator.simulate import simulate
 from ziggurat.backend.simulator.tma import in_parts
@@ -22,7 +21,7 @@ from ziggurat.codemodel.op import Op, Value
 from ziggurat.codemodel.transform import Outcome, Rewriter, transform
 from ziggurat.codemodel.verify import verify
 from ziggurat.transforms.analysis.obstacle import Obstacle
-from ziggurat.transforms.analysis.queries import role_split
+from ziggurat.transforms.analysis.queries import function_of, role_split
 from ziggurat.transforms.gpu.gpu_passes import PLACE, place
 from ziggurat.transforms.gpu.hazards import hazards
 from ziggurat.transforms.schedule.divide import parts_of
@@ -54,7 +53,7 @@ def products_of(m: int, n: int, k: int, what: str = "") -> Op:
 
 
 def simulated(module: gpu.Module, grid: Any, argument: list[Any], seed: int, ctas: Any = None) -> None:
-    parts = in_parts(kernel_of(module), argument, grid=(*grid, 1, 1)[:3])
+    parts = in_parts(function_of(module), argument, grid=(*grid, 1, 1)[:3])
     sizes = {"num_warps": module.num_warps, "shared": module.shared, "grid": ctas or grid}
     simulate(to_llvm(module), **sizes, arguments=parts, seed=seed)
 

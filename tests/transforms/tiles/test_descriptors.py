@@ -9,7 +9,6 @@ import pytest
 
 import ziggurat as zg
 from ziggurat.backend.ptx.assemble import to_llvm
-from ziggurat.backend.ptx.emitter import kernel_of
 from ziggurat.backend.reference.run import run
 from ziggurat.backend.simulator.shared import SimulationError
 from ziggurat.backend.simulator.simulate import simulate
@@ -21,6 +20,7 @@ from ziggurat.codemodel.gpu import dialect as gpu
 from ziggurat.codemodel.gpu.options import CompileOptions
 from ziggurat.codemodel.types import DescriptorType, f32
 from ziggurat.codemodel.verify import verify
+from ziggurat.transforms.analysis.queries import function_of
 from ziggurat.transforms.gpu.gpu_passes import place
 from ziggurat.transforms.gpu.hazards import hazards
 from ziggurat.transforms.tiles.descriptors import lower_descriptors
@@ -231,7 +231,7 @@ def simulated(module: gpu.Module, arguments: list[Any], grid: tuple[int, ...]) -
         num_warps=module.num_warps,
         shared=module.shared,
         grid=grid,
-        arguments=in_parts(kernel_of(module), arguments),
+        arguments=in_parts(function_of(module), arguments),
     )
 
 

@@ -13,7 +13,6 @@ from persistent_products import arguments, matrices, product, types
 
 import ziggurat as zg
 from ziggurat.backend.ptx.assemble import to_llvm
-from ziggurat.backend.ptx.emitter import kernel_of
 from ziggurat.backend.ptx.sass import assembled, disassembled, tool
 from ziggurat.backend.reference.run import run
 from ziggurat.backend.simulator.simulate import simulate
@@ -26,7 +25,7 @@ from ziggurat.codemodel.op import Op, Value
 from ziggurat.codemodel.passes import Snapshot
 from ziggurat.codemodel.transform import DROP, Outcome, Rewriter, transform
 from ziggurat.codemodel.verify import verify
-from ziggurat.transforms.analysis.queries import role_split
+from ziggurat.transforms.analysis.queries import function_of, role_split
 from ziggurat.transforms.gpu.channels import proofs_of
 from ziggurat.transforms.gpu.gpu_passes import PLACE, place
 from ziggurat.transforms.gpu.hazards import hazards
@@ -444,7 +443,7 @@ def test_faults_are_found(change: Any, missing: str | None, actual: str | None, 
     noted = " ".join(map(str, hazards(model)))
     assert missing in noted if missing else noted == ""
     _, arguments, expected = product_of(250, 56, 328, (128, 64, 64))
-    text, parts = to_llvm(model), in_parts(kernel_of(model), arguments)
+    text, parts = to_llvm(model), in_parts(function_of(model), arguments)
     sizes: dict[str, Any] = {"num_warps": model.num_warps, "shared": model.shared, "grid": (2,)}
     if actual is None:
         simulate(text, **sizes, arguments=parts, seed=seed, max_steps=STEPS)
