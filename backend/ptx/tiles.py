@@ -18,8 +18,6 @@ from ziggurat.codemodel.gpu.scope import WARP_GROUP
 from ziggurat.codemodel.layout import Layout, bits_of
 from ziggurat.codemodel.types import ScalarType, SharedType, TensorType
 
-_WIDEST = 256  # Columns of a wgmma.
-
 
 def unit_of(element: ScalarType) -> fragments.Unit:
     """The MMA for elements of this type that takes 32 bytes of each row, as wgmma does."""
@@ -140,11 +138,6 @@ class WgmmaGroup:
     warps: fragments.WarpGrid
 
 
-def wgmma_columns(columns: int) -> int:
-    """The columns of one wgmma in a warp group with this number of columns."""
-    return min(columns, _WIDEST)
-
-
 def wgmma_group(
     a: TensorType | SharedType, b: SharedType, c: TensorType, within: Sequence[int] = ()
 ) -> WgmmaGroup | None:
@@ -167,7 +160,7 @@ def wgmma_group(
         return None
     in_a, in_c = {} if layout_a is None else registers_of(layout_a), registers_of(layout_c)
     own = n // warps.columns
-    columns = wgmma_columns(own)
+    columns = min(own, fragments.WGMMA_COLUMNS)
     steps: list[Async] = []
     start, end = within or (0, k)
     for m0, n0, k0 in product(range(0, m, unit.m * warps.rows), range(0, own, columns), range(start, end, unit.k)):

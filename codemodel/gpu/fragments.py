@@ -42,6 +42,8 @@ class Unit:
         return f"m{self.m}n{self.n}k{self.k}"
 
 
+WGMMA_COLUMNS = 256  # The most of one wgmma.
+
 # By name, with the element type where there are several instructions of one shape.
 UNITS = {
     "m16n8k16": Unit(16, 8, 16, 2),

@@ -26,7 +26,7 @@ import attrs
 from ziggurat.codemodel.dialects import arith, core, scf, tt
 from ziggurat.codemodel.dialects import math as functions
 from ziggurat.codemodel.gpu import dialect as gpu
-from ziggurat.codemodel.gpu.fragments import box_and_swizzle, unit_for, warps_of
+from ziggurat.codemodel.gpu.fragments import WGMMA_COLUMNS, box_and_swizzle, unit_for, warps_of
 from ziggurat.codemodel.gpu.scope import WARP_GROUP
 from ziggurat.codemodel.gpu.targets import TARGETS, Target
 from ziggurat.codemodel.layout import LANE_BITS, Layout, Span, axis_bases, bits_of, moved, transposition
@@ -61,16 +61,14 @@ from ziggurat.transforms.analysis.queries import (
 from ziggurat.transforms.analysis.sectors import Sectors
 from ziggurat.transforms.cost.budget import limits
 from ziggurat.transforms.cost.pressure import pressure
-from ziggurat.transforms.gpu.layout_plan import MAX_BYTES, SECTOR, Access, Accesses, pointee_bytes
+from ziggurat.transforms.gpu.layout_plan import SECTOR, Access, Accesses, pointee_bytes
 from ziggurat.transforms.gpu.shuffle_rounds import exchange
-from ziggurat.transforms.gpu.swizzle import LINE, Moves, extended, moves, stores_matrices, vector_moves
+from ziggurat.transforms.gpu.swizzle import LINE, VECTOR, Moves, extended, moves, stores_matrices, vector_moves
 
 # What an SM of any target does in a cycle (CUDA programming guide, "Arithmetic Instructions").
 ISSUES = 4  # Instructions of warps: one for each scheduler.
 FUNCTIONS = 16  # Elements in the units for exp2, log2, 1/x and so on (MUFU).
 L2_BYTES = 64  # The width of an SM's port.
-
-_WGMMA_COLUMNS = 256  # The most columns of one wgmma.
 
 
 @attrs.frozen
@@ -271,11 +269,10 @@ class _Costs:
         if isinstance(op, gpu.AsyncCopy):
             # The size of a masked copy is selected.
             masks = 0 if op.mask is None else 2 * self._count(op.mask)
-            wavefronts = vector_moves(layout_of(op.ptr.type), shared_of(op.buffer).offsets, size, bits_of(width))
-            work += Work(
-                0, 0, 0, 0, wavefronts.wavefronts * self.warps, wavefronts.least * self.warps, issued=masks * self.warps
-            )
-            reasons += _conflicts(wavefronts)
+            vectors = vector_moves(layout_of(op.ptr.type), shared_of(op.buffer).offsets, size, bits_of(width))
+            waves, least = vectors.wavefronts * self.warps, vectors.least * self.warps
+            work += Work(wavefronts=waves, least=least, issued=masks * self.warps)
+            reasons += _conflicts(vectors)
         return work, 8 * size * width, tuple(reasons)
 
     def _local(self, op: gpu.LocalLoad | gpu.LocalStore) -> tuple[Work, int, tuple[str, ...]]:
@@ -283,20 +280,13 @@ class _Costs:
         layout = layout_of(value.type)
         matrices = isinstance(op, gpu.LocalLoad) or (self.target.has_stmatrix and stores_matrices(layout))
         shared_moves, warps = moves(layout, shared.offsets, shared.element.bytes, matrices), self.warps
-        work = Work(
-            0,
-            0,
-            0,
-            0,
-            shared_moves.wavefronts * warps,
-            shared_moves.least * warps,
-            issued=shared_moves.instructions * warps,
-        )
+        waves, least = shared_moves.wavefronts * warps, shared_moves.least * warps
+        work = Work(wavefronts=waves, least=least, issued=shared_moves.instructions * warps)
         return work, 8 * shared_moves.bytes, tuple(_conflicts(shared_moves))
 
     def _why_narrow(self, op: Access, layout: Layout, width: int, size: int) -> Iterator[str]:
         """The reason why an access has fewer than 128 bits."""
-        most = MAX_BYTES // size
+        most = VECTOR // size
         if width >= most or not isinstance(op, tt.Load | tt.Store | gpu.AsyncCopy):
             return
         if isinstance(op, tt.Load) and op.runs:
@@ -396,7 +386,7 @@ class _Costs:
         if isinstance(op, gpu.Wgmma):
             m, n = (n, m) if warps.swapped else (m, n)
             in_memory = isinstance(a, SharedType) and not warps.paired
-            columns, depth = min(_WGMMA_COLUMNS, n // warps.columns), 32 // size
+            columns, depth = min(WGMMA_COLUMNS, n // warps.columns), 32 // size
             count = m * n * k // (16 * WARP_GROUP * columns * depth)  # wgmmas of all warp groups.
             waves = count * (columns + (16 * WARP_GROUP if in_memory else 0)) * 32 / LINE
             issued = WARP_GROUP * (count * (3 if in_memory else 2) + 1)

@@ -30,6 +30,7 @@ from ziggurat.codemodel.builder import Builder
 from ziggurat.codemodel.dialects import arith, scf, tt
 from ziggurat.codemodel.gpu import dialect as gpu
 from ziggurat.codemodel.gpu.fragments import (
+    WGMMA_COLUMNS,
     Panels,
     Unit,
     WarpGrid,
@@ -48,11 +49,10 @@ from ziggurat.codemodel.transform import Outcome, Rewriter, transform
 from ziggurat.codemodel.types import ScalarType, SharedType, TensorType, bf16, f16, f32, scalar_element
 from ziggurat.transforms.analysis.queries import constant_of, converted, layout_of, stored, tensor_of
 from ziggurat.transforms.casts import cast
-from ziggurat.transforms.gpu.layout_plan import MAX_BYTES, Accesses, Anchor
-from ziggurat.transforms.gpu.swizzle import row_major
+from ziggurat.transforms.gpu.layout_plan import Accesses, Anchor
+from ziggurat.transforms.gpu.swizzle import VECTOR, row_major
 from ziggurat.transforms.simplify.hoist import hoist
 
-_MAX_COLUMNS = 256  # The widest wgmma.
 _ROW_BYTES = 32  # Along k, which ldmatrix and wgmma read at once.
 # The type of the parts of an f32, where it is not tf32.
 _PARTS = {tt.InputPrecision.BF16X3: bf16, tt.InputPrecision.BF16X6: bf16}
@@ -154,7 +154,7 @@ class Wgmma(MmaSync):
 
     def lines(self, count: int, k_axis: int) -> int:
         """Those that an instruction reads."""
-        return 64 if k_axis == 1 else min(_MAX_COLUMNS, count // self.warps.columns)
+        return 64 if k_axis == 1 else min(WGMMA_COLUMNS, count // self.warps.columns)
 
     def multiplied(self, builder: Builder, a: Value, b: Value, c: Value, *, accumulate: bool) -> Value:
         builder.add(gpu.FenceAsync())
@@ -405,7 +405,7 @@ def _turned(builder: Builder, value: Value, k_axis: int) -> Value:
         layout = filled([*k[:2], other[0], k[4]], [*lanes, *other[4:], *k[5:]], num_warps)
         buffer = stored(builder, value, panels.offsets(type_.shape, k_axis, size), panels.alignment)
         return builder.add(gpu.LocalLoad(buffer, TensorType(type_.shape, type_.element, layout)))
-    run, word = bits_of(MAX_BYTES // size), bits_of(4 // size)
+    run, word = bits_of(VECTOR // size), bits_of(4 // size)
     layout = filled([*other[:run], *k[:word]], [*k[word:], *other[run:]], num_warps)
     places = dict(zip(other, (1 << bit for bit in range(len(other))), strict=True))
     for bit, basis in enumerate(k):

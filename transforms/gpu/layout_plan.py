@@ -46,8 +46,8 @@ from ziggurat.transforms.analysis.queries import (
     operand_layouts,
     tensor_of,
 )
+from ziggurat.transforms.gpu.swizzle import VECTOR
 
-MAX_BYTES = 16
 SECTOR = 32  # Bytes that global memory moves at once.
 
 Access = tt.Load | tt.Store | tt.AtomicRMW | tt.AtomicCAS | gpu.AsyncCopy
@@ -111,7 +111,7 @@ class Accesses:
         """The number of elements along an axis that are neighbours, aligned, and masked together."""
         size = pointee_bytes(op.ptr)
         info = self.info(op.ptr)
-        count = min(MAX_BYTES // size, info.contiguity[axis], max(1, info.divisibility[axis] // size))
+        count = min(VECTOR // size, info.contiguity[axis], max(1, info.divisibility[axis] // size))
         mask = getattr(op, "mask", None)
         return count if mask is None else min(count, self.info(mask).constancy[axis])
 

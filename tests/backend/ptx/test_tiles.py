@@ -15,7 +15,6 @@ from ziggurat.backend.ptx.tiles import (
     places_c,
     registers_of,
     unit_of,
-    wgmma_columns,
     wgmma_group,
 )
 from ziggurat.backend.simulator.matrix_units import fragment_a, fragment_b, fragment_c
@@ -165,11 +164,6 @@ def test_operands_that_no_mma_takes() -> None:
     unswizzled = SharedType((m, k), f16, tuple(1 << bit for bit in range(11)))
     assert mma_tiles(unswizzled, b, c, TARGET) is None
     assert mma_tiles(buffer((m, k), 1, 64), b, c, TARGET) is not None
-
-
-@pytest.mark.parametrize("columns, expected", [(8, 8), (256, 256), (512, 256)])
-def test_columns_of_a_wgmma(columns: int, expected: int) -> None:
-    assert wgmma_columns(columns) == expected
 
 
 CASES = [
