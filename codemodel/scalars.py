@@ -140,7 +140,8 @@ def rsqrt(array: Array) -> Array:
 FUNCTIONS: dict[type[Op], Callable[[Array], Array]] = {
     maths.Exp: np.exp, maths.Exp2: np.exp2, maths.Log: np.log, maths.Log2: np.log2, maths.Sqrt: np.sqrt,
     maths.Rsqrt: rsqrt, maths.Sin: np.sin, maths.Cos: np.cos, maths.Tanh: np.tanh, maths.Erf: erf,
-    tt.PreciseSqrt: np.sqrt, maths.Floor: np.floor, maths.Ceil: np.ceil,
+    tt.PreciseSqrt: np.sqrt, maths.Floor: np.floor, maths.Ceil: np.ceil, maths.Trunc: np.trunc,
+    maths.RoundEven: np.rint,
 }  # fmt: skip
 
 
@@ -420,7 +421,7 @@ def _function(op: Op, array: Array) -> Array:
     return rounded(FUNCTIONS[type(op)](array.astype(np.float64)), scalar_element(op.result.type))
 
 
-@MEANINGS.of(maths.Floor, maths.Ceil)
+@MEANINGS.of(maths.Floor, maths.Ceil, maths.Trunc, maths.RoundEven)
 def _whole(op: Op, array: Array) -> Array:
     """Exact: the result needs no rounding."""
     return FUNCTIONS[type(op)](widened(array)).astype(array.dtype)

@@ -13,7 +13,7 @@ from typing import Any
 from ziggurat.backend.cpu.casts import CONVERSIONS, from_f64, to_f64, widen
 from ziggurat.backend.cpu.emitter import CpuEmitter, emits
 from ziggurat.backend.cpu.exponentials import POWERS, fast_power, logarithm, power, wide_power
-from ziggurat.backend.llvm.elementwise import INSTRUCTIONS, RULES, extended, in_f32, is_known
+from ziggurat.backend.llvm.elementwise import INSTRUCTIONS, RULES, WHOLE, extended, in_f32, is_known
 from ziggurat.backend.llvm.routines import Number, Routine, instruction, suffix, together
 from ziggurat.codemodel.dialects import arith, core, math, tt
 from ziggurat.codemodel.errors import KernelTypeError
@@ -85,7 +85,7 @@ def _quotient(emitter: CpuEmitter, a: Number, b: Number) -> Number:
     )
 
 
-@emits(arith.FloatBinary, arith.NegF, arith.CmpF, math.AbsF, math.Floor, math.Ceil, math.Sqrt, tt.PreciseSqrt)
+@emits(arith.FloatBinary, arith.NegF, arith.CmpF, math.AbsF, *WHOLE, math.Sqrt, tt.PreciseSqrt)
 def _float(emitter: CpuEmitter, op: Op, *values: Number) -> Number:
     if isinstance(op, arith.DivF | tt.PreciseDivF) and values[0].kind == "float" and values[0].lanes:
         a, b = values

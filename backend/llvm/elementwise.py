@@ -31,11 +31,15 @@ INSTRUCTIONS: dict[type[Op], str] = {
     arith.AddF: "fadd", arith.SubF: "fsub", arith.MulF: "fmul", arith.DivF: "fdiv", tt.PreciseDivF: "fdiv",
     arith.MaximumF: "llvm.maximum", arith.MinimumF: "llvm.minimum",
     arith.MaxNumF: "llvm.maxnum", arith.MinNumF: "llvm.minnum",
-    math.Floor: "llvm.floor", math.Ceil: "llvm.ceil", math.Sqrt: "llvm.sqrt", tt.PreciseSqrt: "llvm.sqrt",
+    math.Floor: "llvm.floor", math.Ceil: "llvm.ceil", math.Trunc: "llvm.trunc", math.RoundEven: "llvm.roundeven",
+    math.Sqrt: "llvm.sqrt", tt.PreciseSqrt: "llvm.sqrt",
     math.Fma: "llvm.fma",
 }  # fmt: skip
 # The ops whose result is one of their operands.
 CHOICES: tuple[type[Op], ...] = (arith.MaximumF, arith.MinimumF, arith.MaxNumF, arith.MinNumF)
+
+# The ops that round to whole numbers.
+WHOLE: tuple[type[Op], ...] = (math.Floor, math.Ceil, math.Trunc, math.RoundEven)
 
 _RESIZED: dict[type[Op], str] = {arith.ExtSI: "sext", arith.ExtUI: "zext", arith.TruncI: "trunc"}
 _SHIFTS: dict[type[Op], str] = {arith.ShlI: "shl", arith.ShrSI: "ashr", arith.ShrUI: "lshr"}
@@ -148,7 +152,7 @@ def in_f32(
     if cls is arith.CmpF:
         return rule(*wide)
     narrow = to.narrow(rule(*wide), f32, scalar)
-    if cls in (math.Floor, math.Ceil) and scalar.is_fp8:  # Rounding would make an infinity finite here, too; NaN stays.
+    if cls in WHOLE and scalar.is_fp8:  # Rounding would make an infinity finite here, too; NaN stays.
         narrow = (a & 127).test("ugt", bits_of_number(scalar.format.largest, scalar)).select(a, narrow)
     return narrow
 

@@ -1,7 +1,7 @@
 """LLVM text while it is written: types, constants, values as numbers with operators, and routines.
 
-A routine is a function of the LLVM module, defined once and called where it is needed. Routines are plain LLVM without
-target-specific parts, so that tests can run them on the host.
+A routine is a function of the LLVM module, defined once and called where it is needed. Routines are plain LLVM, so that
+tests can run them on the host, but for `Number.approximate`.
 """
 
 from __future__ import annotations
@@ -189,7 +189,7 @@ class Number:
     __lshift__ = partialmethod(_operation, "shl")
     __rshift__ = partialmethod(_operation, "lshr")
 
-    def ashr(self, by: int) -> Number:
+    def ashr(self, by: Number | int) -> Number:
         """A signed integer shifted to the right."""
         return self._operation("ashr", by)
 
@@ -250,6 +250,13 @@ class Number:
     def signed_as(self, sign: Number) -> Number:
         """The magnitude of a float with the sign of another one."""
         return self.call("llvm.copysign", sign)
+
+    def approximate(self, name: str) -> Number:
+        """2^x or 1 / x by an instruction of NVIDIA's GPUs, `ex2` or `rcp`, which takes and gives subnormal numbers as
+        zero. `rcp` of f64 has the first 19 digits."""
+        letter, suffixed = self.kind[0], suffix(self.kind)
+        text = f'call {self.kind} asm "{name}.approx.ftz.{suffixed} $0, $1;", "={letter},{letter}"({self.typed})'
+        return self.made(self.kind, text, 0)
 
     def clamp(self, low: float, high: float) -> Number:
         """A float limited to an interval; NaN stays."""

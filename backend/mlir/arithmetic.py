@@ -205,13 +205,16 @@ def precise(e: MlirEmitter, op: Op) -> Names:
     return float_op(e, op, usual.NAME if scalar_element(op.result.type) == f64 else None, exact_16=False)
 
 
-@emits(math.Tanh)
-def tanh(e: MlirEmitter, op: math.Tanh) -> Names:
-    """A call of NVIDIA's libdevice, as Triton's front end writes it: Triton cannot compile `math.tanh`."""
+_EXTERN: dict[type[Op], str] = {math.Tanh: "tanh", math.Trunc: "trunc", math.RoundEven: "rint"}
+
+
+@emits(*_EXTERN)
+def by_libdevice(e: MlirEmitter, op: math.FloatUnary) -> Names:
+    """A call of NVIDIA's libdevice, as Triton's front end writes it: Triton cannot compile MLIR's op."""
     type_ = op.result.type
     wide = type_ if scalar_element(type_) == f64 else with_element(type_, f32)
     name = step_to(e, e.name(op.operand), type_, wide)
-    symbol = "__nv_tanh" if scalar_element(wide) == f64 else "__nv_tanhf"
+    symbol = f"__nv_{_EXTERN[type(op)]}{'' if scalar_element(wide) == f64 else 'f'}"
     return (step_to(e, extern(e, symbol, [name], wide, wide), wide, type_),)
 
 
@@ -453,6 +456,7 @@ def read_clamp(r: MlirReader, s: Statement) -> Value:
 _LIBDEVICE: dict[str, type[Op]] = {
     "exp": math.Exp, "exp2": math.Exp2, "log": math.Log, "log2": math.Log2, "sqrt": math.Sqrt, "rsqrt": math.Rsqrt,
     "sin": math.Sin, "cos": math.Cos, "tanh": math.Tanh, "erf": math.Erf, "floor": math.Floor, "ceil": math.Ceil,
+    "trunc": math.Trunc, "rint": math.RoundEven, "nearbyint": math.RoundEven,
     "fabs": math.AbsF, "fma": math.Fma, "fmod": arith.RemF, "fmax": arith.MaxNumF, "fmin": arith.MinNumF,
 }  # fmt: skip
 _COUNTS = {symbol: cls for cls, symbol in _BITS.items()}

@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from functools import cache, partial
 
 from ziggurat.backend.llvm.accurate import F32
-from ziggurat.backend.llvm.elementwise import CHOICES, RULES, extended, in_f32
+from ziggurat.backend.llvm.elementwise import CHOICES, RULES, WHOLE, extended, in_f32
 from ziggurat.backend.llvm.routines import Number, literal, llvm_type
 from ziggurat.backend.ptx import pairs
 from ziggurat.backend.ptx.bytes_in_words import in_fours
@@ -112,7 +112,7 @@ def computed(emitter: PtxEmitter, op: Op, make: Callable[..., Number], bits: int
 
 # Ops with instructions of 16 bits, and ops whose result on 8-bit floats is not that on f32, rounded.
 _IN_16_BITS = (arith.AddF, arith.SubF, arith.MulF, arith.NegF, math.AbsF, math.Fma, *CHOICES)
-_ON_8_BITS = (arith.NegF, arith.CmpF, math.AbsF, math.Floor, math.Ceil, *CHOICES)
+_ON_8_BITS = (arith.NegF, arith.CmpF, math.AbsF, *WHOLE, *CHOICES)
 
 
 @emits(arith.FloatBinary, math.FloatUnary, arith.NegF, arith.CmpF)
@@ -170,7 +170,7 @@ def _addptr(emitter: PtxEmitter, op: tt.AddPtr) -> Emitted:
 # The machine's instructions for f32; e^x is 2^(x · log2 e), and log x is log2 x · ln 2.
 _FAST: dict[type[Op], str] = {
     math.Exp: "ex2.approx.ftz.f32", math.Exp2: "ex2.approx.ftz.f32", math.Log: "lg2.approx.f32",
-    math.Log2: "lg2.approx.f32", math.Sqrt: "sqrt.approx.f32", math.Rsqrt: "rsqrt.approx.f32",
+    math.Log2: "lg2.approx.f32", math.Sqrt: "sqrt.approx.ftz.f32", math.Rsqrt: "rsqrt.approx.ftz.f32",
 }  # fmt: skip
 
 

@@ -62,6 +62,14 @@ class Ceil(FloatUnary, name="math.ceil"):
     """The smallest whole number not below the operand."""
 
 
+class Trunc(FloatUnary, name="math.trunc"):
+    """The whole number nearest to the operand toward zero."""
+
+
+class RoundEven(FloatUnary, name="math.roundeven"):
+    """The whole number nearest to the operand; of two equally near ones the even one."""
+
+
 class AbsF(FloatUnary, name="math.absf"):
     """The operand without its sign."""
 

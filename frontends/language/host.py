@@ -45,7 +45,7 @@ OPS: Final[dict[str, tuple[type[Op] | None, type[Op] | None, type[Op] | None]]] 
 OPS_OF_FLOATS: Final[dict[str, type[Op]]] = {
     "exp": maths.Exp, "exp2": maths.Exp2, "log": maths.Log, "log2": maths.Log2, "sqrt": maths.Sqrt,
     "sqrt_rn": tt.PreciseSqrt, "rsqrt": maths.Rsqrt, "sin": maths.Sin, "cos": maths.Cos, "tanh": maths.Tanh,
-    "erf": maths.Erf, "floor": maths.Floor, "ceil": maths.Ceil,
+    "erf": maths.Erf, "floor": maths.Floor, "ceil": maths.Ceil, "trunc": maths.Trunc, "rint": maths.RoundEven,
 }  # fmt: skip
 _SUMS = ("add", "sub", "mul")  # The result for two bools is an integer.
 _TYPES: Final[dict[type, ScalarType | None]] = {bool: i1, int: None, float: f64}
@@ -145,7 +145,7 @@ floordiv, mod, and_, or_, xor = map(_binary, ("floordiv", "mod", "and_", "or_", 
 shl, shr = map(_binary, ("shl", "shr"))
 exp, exp2, log, log2, sqrt = map(_function, ("exp", "exp2", "log", "log2", "sqrt"))
 sqrt_rn, rsqrt, sin, cos, tanh = map(_function, ("sqrt_rn", "rsqrt", "sin", "cos", "tanh"))
-erf, floor, ceil = map(_function, ("erf", "floor", "ceil"))
+erf, floor, ceil, trunc, rint = map(_function, ("erf", "floor", "ceil", "trunc", "rint"))
 
 
 @_on_numbers

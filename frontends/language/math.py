@@ -289,7 +289,7 @@ def log1p(x: Value) -> Value:
     """
 
 
-@call("Math")
+@call("Math", host=host.trunc)
 def trunc(x: Value) -> Value:
     """The whole number nearest to `x` toward zero.
 
@@ -300,7 +300,7 @@ def trunc(x: Value) -> Value:
     """
 
 
-@call("Math")
+@call("Math", host=host.rint)
 def rint(x: Value) -> Value:
     """The whole number nearest to `x`; of two equally near ones the even one.
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from ziggurat.codemodel.types import f64, i32, i64, u32, u64
+from ziggurat.codemodel.types import f32, f64, i32, i64, u32, u64
 from ziggurat.frontends import language as zg
 from ziggurat.frontends.reflection import function
 
@@ -45,8 +45,12 @@ EXP64: Final = (
     2.755731924725567e-06, 2.480158733649766e-05, 0.00019841269841263285, 0.0013888888888879054,
     0.008333333333333333, 0.04166666666666668, 0.16666666666666666, 0.5,
 )  # fmt: skip
+# (log(1 + m) - m) / m² as a polynomial in m, for 1 + m from √½ to √2, with the smallest maximum error (Remez).
+LOG_TAIL_32: Final = (
+    -0.0762181282043457, 0.12904442846775055, -0.1324297934770584, 0.14181824028491974, -0.16609083116054535,
+    0.2000197321176529, -0.25001582503318787, 0.33333325386047363, -0.49999988079071045,
+)  # fmt: skip
 # (log((1 + s) / (1 - s)) - 2s) / s³ as a polynomial in s², for (1 + s) / (1 - s) between √½ and √2.
-LOG32: Final = (0.23330964148044586, 0.28550803661346436, 0.4000012278556824, 0.6666666865348816)
 LOG64: Final = (
     0.11882627381096524, 0.1168805409426866, 0.13335641774000268, 0.15384575060560599, 0.1818181859457047,
     0.22222222219852464, 0.2857142857143538, 0.3999999999999999, 0.6666666666666666,
@@ -58,6 +62,7 @@ PI_64: Final = (3.141592653589793, 1.2246467991473532e-16)
 LN_2_32: Final = (0.693145751953125, 1.428606765330187e-06)
 LN_2_64: Final = (0.6931471803691238, 1.9082149292705877e-10)
 LOG2_E: Final = 1.4426950408889634
+LN_2_OF_BITS: Final = 0.6931471805599453 * 2.0**-23  # ln 2 · k is this times k · 2^23, as `exponent_bits` has it.
 
 # Adding this to a small number rounds it to an integer, which is then in the lowest bits of the sum.
 ANCHOR_32: Final = 12582912.0
@@ -85,35 +90,15 @@ def with_sign(size: Any, sign: Any) -> Any:
     )
 
 
-# Rounding to integers.
-
-
-@function
-def trunc(x: Any) -> Any:
-    """The floor of a positive number, the ceiling of a negative one."""
-    return zg.where(zg.less(x, 0.0), zg.ceil(x), zg.floor(x))
+# Rounding to an integer.
 
 
 @function
 def round(x: Any) -> Any:
-    """The truncated number, moved away from zero by 1 when the fraction is a half or more.
-
-    x - trunc(x) is exact. For an infinity it is NaN, so the comparison is false.
-    """
-    whole = trunc(x)
-    more = zg.greater_equal(zg.abs(zg.sub(x, whole)), 0.5)
-    return zg.where(more, zg.add(whole, with_sign(zg.cast(1.0, x.dtype), x)), whole)
-
-
-@function
-def rint(x: Any) -> Any:
-    """The floor, or the floor plus 1 when the fraction is above a half, or a half and the floor is odd."""
-    below = zg.floor(x)
-    rest = zg.sub(x, below)
-    half = zg.mul(below, 0.5)
-    is_odd = zg.not_equal(zg.floor(half), half)
-    up = zg.or_(zg.greater(rest, 0.5), zg.and_(zg.equal(rest, 0.5), is_odd))
-    return with_sign(zg.where(up, zg.add(below, 1.0), below), x)
+    """The truncated sum of the number and a half with its sign. The half is the largest number below it, so that sums
+    with numbers that are nearer to the lower whole number stay below the upper one."""
+    half = 0.49999999999999994 if x.dtype == f64 else 0.4999999701976776
+    return zg.trunc(zg.add(x, with_sign(zg.cast(half, x.dtype), x)))
 
 
 # Classification of numbers.
@@ -265,19 +250,55 @@ def cosh(x: Any) -> Any:
 
 
 @function
+def exponent_bits(x: Any) -> Any:
+    """n · 2^23 for a positive normal f32 that is 2^n times a fraction from √½ to √2."""
+    return zg.and_(zg.sub(zg.bitcast(x, i32), 0x3F3504F3), -(1 << 23))
+
+
+@function
+def log_near_1(above: Any) -> Any:
+    """log(1 + m) of an f32, for 1 + m from √½ to √2."""
+    return zg.fma(zg.mul(above, above), horner(above, LOG_TAIL_32), above)
+
+
+@function
+def with_log_limits(x: Any, result: Any) -> Any:
+    """The logarithm of an f32, from that of positive finite numbers: -∞ for 0, NaN below it, and ∞ or NaN as they are.
+
+    The bits of a negative number, an infinity or NaN are at least those of infinity, as an unsigned number. ∞ · x + ∞
+    is the logarithm of these.
+    """
+    ordinary = zg.less(zg.bitcast(x, u32), 0x7F800000)
+    result = zg.where(ordinary, result, zg.fma(x, INFINITY, INFINITY))
+    return zg.where(zg.equal(x, 0.0), -INFINITY, result)
+
+
+@function
 def log1p(x: Any) -> Any:
+    """With 1 + x = 2^k · (1 + m), the logarithm is k · ln 2 + log(1 + m)."""
+    if x.dtype == f64:
+        return log1p_64(x)
+    total = zg.add(x, 1.0)
+    shift = exponent_bits(total)
+    # m is x · 2^-k + (2^-k - 1), of which only the sum is rounded. 2^-k may be subnormal, and 2^(2 - k) is not.
+    scaled = zg.bitcast(zg.sub(zg.bitcast(x, i32), shift), f32)
+    power = zg.bitcast(zg.sub(0x40800000, shift), f32)
+    above = zg.add(scaled, zg.fma(power, 0.25, -1.0))
+    result = zg.fma(zg.cast(shift, x.dtype), LN_2_OF_BITS, log_near_1(above))
+    return with_sign(with_log_limits(total, result), x)
+
+
+@function
+def log1p_64(x: Any) -> Any:
     """With 1 + x = 2^k · (1 + f), the logarithm is k · ln 2 + log(1 + f), corrected by the rounding error of 1 + x.
 
     For k = 0 there is no such error, because f is x.
     """
-    double = x.dtype == f64
-    ln_2 = LN_2_64 if double else LN_2_32
     total = zg.add(x, 1.0)
-    bits = zg.bitcast(total, i64 if double else i32)
-    field = zg.sub(bits, 0x3FE6A09E667F3BCD if double else 0x3F3504F3)
-    digits = 52 if double else 23
-    exponent = zg.shr(field, digits)
-    fraction = zg.sub(zg.bitcast(zg.sub(bits, zg.shl(exponent, digits)), x.dtype), 1.0)
+    bits = zg.bitcast(total, i64)
+    field = zg.sub(bits, 0x3FE6A09E667F3BCD)
+    exponent = zg.shr(field, 52)
+    fraction = zg.sub(zg.bitcast(zg.sub(bits, zg.shl(exponent, 52)), f64), 1.0)
     large = zg.greater_equal(x, 1.0)
     lost = zg.where(large, zg.sub(1.0, zg.sub(total, x)), zg.sub(x, zg.sub(total, 1.0)))
     is_whole = zg.equal(exponent, 0)
@@ -285,11 +306,11 @@ def log1p(x: Any) -> Any:
     lost = zg.where(is_whole, 0.0, zg.div_rn(lost, total))
     s = zg.div_rn(fraction, zg.add(fraction, 2.0))
     square = zg.mul(s, s)
-    tail = zg.mul(square, horner(square, LOG64 if double else LOG32))
+    tail = zg.mul(square, horner(square, LOG64))
     half = zg.mul(zg.mul(fraction, fraction), 0.5)
-    power = zg.cast(exponent, x.dtype)
-    small = zg.fma(s, zg.add(half, tail), zg.fma(power, ln_2[1], lost))
-    result = zg.sub(zg.mul(power, ln_2[0]), zg.sub(zg.sub(half, small), fraction))
+    power = zg.cast(exponent, f64)
+    small = zg.fma(s, zg.add(half, tail), zg.fma(power, LN_2_64[1], lost))
+    result = zg.sub(zg.mul(power, LN_2_64[0]), zg.sub(zg.sub(half, small), fraction))
     result = zg.where(zg.equal(x, -1.0), -INFINITY, result)
     result = zg.where(zg.less(x, -1.0), NAN, result)
     result = zg.where(isfinite(x), result, zg.where(zg.less(x, 0.0), NAN, x))

@@ -71,17 +71,37 @@ def emitted() -> Callable[[str], tuple[str, str]]:
     return texts
 
 
+# The approximate instructions of a routine, and what stands for them on the host.
+_APPROXIMATE = {
+    'asm "ex2.approx.ftz.f32 $0, $1;", "=f,f"(': "@llvm.exp2.f32(",
+    'asm "rcp.approx.ftz.f32 $0, $1;", "=f,f"(': "@reciprocal(",
+    'asm "rcp.approx.ftz.f64 $0, $1;", "=d,d"(': "@rough_reciprocal(",
+}
+_RECIPROCALS = """
+define internal float @reciprocal(float %x) { %y = fdiv float 1.0, %x  ret float %y }
+define internal double @rough_reciprocal(double %x) {
+  %y = fdiv double 1.0, %x  %bits = bitcast double %y to i64  %cut = and i64 %bits, -8589934592
+  %rough = bitcast i64 %cut to double  ret double %rough
+}"""
+
+
 def run_on_host(routine: Routine, extra: Sequence[str] = ()) -> Callable[..., Any]:
     """A function of NumPy arrays that applies a routine to each element. `extra` are further lines of the module."""
     kinds, result = routine.parameters, routine.result
     lines = [
+        "declare float @llvm.exp2.f32(float)",
+        _RECIPROCALS,
         *routine.declarations,
         *extra,
         *routine.variables.values(),
         routine.text,
         each(routine.symbol, kinds, result),
     ]
-    text = "\n".join(lines).replace("internal addrspace(4)", "internal").replace("ptr addrspace(4)", "ptr")
+    text = (
+        "\n".join(dict.fromkeys(lines)).replace("internal addrspace(4)", "internal").replace("ptr addrspace(4)", "ptr")
+    )
+    for instruction, call in _APPROXIMATE.items():
+        text = text.replace(instruction, call)
     function = compiled(text, "each", len(kinds) + 1)
 
     def apply(*arrays: Any) -> Any:

@@ -453,8 +453,7 @@ def _where(emit: Emitter, result: Type, condition: Operand, x: Operand, y: Opera
 # Functions of floats, and random numbers, which are written in the language.
 
 _WRITTEN_IN_THE_LANGUAGE = (
-    "tan", "asin", "acos", "atan", "sinh", "cosh", "expm1", "log1p", "trunc", "rint", "round", "isnan",
-    "isinf", "isfinite",
+    "tan", "asin", "acos", "atan", "sinh", "cosh", "expm1", "log1p", "round", "isnan", "isinf", "isfinite",
 )  # fmt: skip
 
 

@@ -67,7 +67,6 @@ DERIVATIVES: Final[dict[str, Derivatives | None]] = {
     "sinh": lambda at, x, result: _hyperbolic(at, x[0], at.plus),
     "cosh": lambda at, x, result: _hyperbolic(at, x[0], at.minus),
     "round": None,
-    "rint": None,
 }
 """By the name of the call. None is a derivative of zero."""
 

@@ -12,7 +12,7 @@ from ziggurat.transforms.differentiate.adjoint import Reverse, gradients, no_gra
 
 # Ops whose derivative is zero wherever it exists: adjoints end here.
 CONSTANT: Final[tuple[type, ...]] = (
-    arith.CmpF, arith.CmpI, arith.FPToSI, arith.FPToUI, maths.Floor, maths.Ceil,
+    arith.CmpF, arith.CmpI, arith.FPToSI, arith.FPToUI, maths.Floor, maths.Ceil, maths.Trunc, maths.RoundEven,
 )  # fmt: skip
 # Ops that give integers, numbers of programs, pointers, or nothing: these have no adjoint.
 INTEGER: Final[tuple[type, ...]] = (

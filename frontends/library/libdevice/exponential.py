@@ -11,30 +11,42 @@ from typing import Any
 
 from ziggurat.codemodel.types import f32, f64, i32
 from ziggurat.frontends import language as zg
-from ziggurat.frontends.library.elementary import ANCHOR_32, INFINITY, NAN, PI_32, PI_64, horner, with_sign
+from ziggurat.frontends.library.elementary import (
+    ANCHOR_32,
+    INFINITY,
+    LN_2_OF_BITS,
+    NAN,
+    PI_32,
+    PI_64,
+    exponent_bits,
+    horner,
+    log_near_1,
+    with_log_limits,
+    with_sign,
+)
 from ziggurat.frontends.library.libdevice.table import add_function, helper, libdevice
 from ziggurat.frontends.library.powers import exp2_of_parts, log2_parts, powi, product
 
-# Each as a sum of two floats.
+# As sums of two floats, or as one.
 LOG2_E_32 = (1.4426950216293335, 1.925963033500011e-08)
 LOG2_E_64 = (1.4426950408889634, 2.0355273740931033e-17)
 LOG2_10_32 = (3.321928024291992, 7.059536955011936e-08)
 LOG2_10_64 = (3.321928094887362, 1.661617516973592e-16)
-LOG10_2_32 = (0.3010300099849701, -1.432098883924482e-08)
+LOG10_2_32 = 0.3010300099849701
 LOG10_E_32 = (0.4342944920063019, -1.0103049952192578e-08)
 LOG10_2_64 = (0.3010299956639812, -2.8037281277851704e-18)
-LN_2_PARTS_32 = (0.6931471824645996, -1.9046542121259336e-09)
 LN_2_PARTS_64 = (0.6931471805599453, 2.3190468138462996e-17)
 THIRD_32 = (0.3333333432674408, -9.934107758624577e-09)
 THIRD_64 = (0.3333333333333333, 1.850371707708594e-17)
 ONE = (1.0, 0.0)
-# (log(1 + m) - m) / m² as a polynomial in m, for |m| < 1/3. It interpolates at the Chebyshev points.
-LOG_TAIL_32 = (
-    -0.12422200292348862, 0.13748309016227722, -0.12288721650838852, 0.140558123588562, -0.16673316061496735,
-    0.20007233321666718, -0.24999944865703583, 0.33333271741867065, -0.5,
+# The integer that this adds to is in the lowest bits of the sum, with the bias of exponents less the smallest of them.
+LOWEST_ANCHOR = ANCHOR_32 + 1
+EXPONENTS = 253.0  # From the smallest exponent of a normal number, -126, to the largest, 127.
+# log2(1 + m) / m - 1 as a polynomial in m, for 1 + m from √½ to √2, with the smallest maximum error (Remez).
+LOG2_TAIL_32 = (
+    -0.10995026677846909, 0.18617530167102814, -0.19106264412403107, 0.20460057258605957, -0.23961740732192993,
+    0.2885674238204956, -0.3606966435909271, 0.4808982312679291, -0.7213473320007324, 0.4426950514316559,
 )  # fmt: skip
-# The integer that this adds to is in the lowest bits of the sum, with the bias of exponents.
-BIASED_ANCHOR = ANCHOR_32 + 127
 # A number plus this is rounded to its floor, but for numbers less than 2^-10 below an integer.
 TO_FLOOR = 2.0**-10 - 0.5
 
@@ -43,7 +55,7 @@ TO_FLOOR = 2.0**-10 - 0.5
 def exponential(x: Any, factors: zg.constexpr) -> Any:
     """2^(x · factor), by the factors for f32 and f64."""
     if x.dtype != f64:
-        return short_exponential(x, factors[0])
+        return zg.exp2(x) if factors[0] == ONE else short_exponential(x, factors[0])
     argument, factor = zg.clamp(x, -2000.0, 2000.0), factors[1]
     high, low = product(argument, zg.cast(0.0, f64), zg.cast(factor[0], f64), zg.cast(factor[1], f64))
     return zg.where(zg.isnan(x), NAN, exp2_of_parts(high, low))
@@ -52,43 +64,43 @@ def exponential(x: Any, factors: zg.constexpr) -> Any:
 @helper
 def short_exponential(x: Any, factor: zg.constexpr) -> Any:
     """2^n · 2^rest for n, the floor of the exponent x · factor, or the nearest of -126 to 127. The second power is the
-    machine's, from 1 to 2 as in CUDA's. For other exponents the product is subnormal, or infinite."""
-    shifted = zg.add(zg.clamp(zg.fma(x, factor[0], TO_FLOOR), -126.0, 127.0), BIASED_ANCHOR)
-    rest = zg.fma(x, factor[0], zg.sub(BIASED_ANCHOR, shifted))
-    if factor[1] != 0.0:
-        rest = zg.fma(x, factor[1], rest)
+    machine's, from 1 to 2 as in CUDA's. For other exponents the product is subnormal, or infinite.
+
+    The place of n in the range of exponents is a number from 0 to 1, to which the machine limits a sum at no cost.
+    """
+    place = zg.fma(x, factor[0] / EXPONENTS, (126.0 + TO_FLOOR) / EXPONENTS)
+    shifted = zg.fma(zg.minimum(zg.maximum(place, 0.0), 1.0), EXPONENTS, LOWEST_ANCHOR)
+    rest = zg.fma(x, factor[1], zg.fma(x, factor[0], zg.sub(LOWEST_ANCHOR + 126.0, shifted)))
     return zg.mul(zg.exp2(rest), zg.bitcast(zg.shl(zg.bitcast(shifted, i32), 23), f32))
 
 
 @helper
 def logarithm(x: Any, factors: zg.constexpr) -> Any:
-    """The logarithm to a base, by the logarithms of 2 for f32 and f64, and that of e, to the same base."""
-    ordinary = zg.and_(zg.greater(x, 0.0), zg.less(x, INFINITY))
+    """The logarithm to a base, by the base for f32, and the logarithm of 2 to it for f64."""
     if x.dtype != f64:
-        rough = short_logarithm(x, factors[0], factors[2])
-    else:
-        log, log_low = log2_parts(zg.where(ordinary, x, 1.0))
-        high, low = product(log, log_low, zg.cast(factors[1][0], f64), zg.cast(factors[1][1], f64))
-        rough = zg.add(high, low)
+        return short_logarithm(x, factors[0])
+    ordinary = zg.and_(zg.greater(x, 0.0), zg.less(x, INFINITY))
+    log, log_low = log2_parts(zg.where(ordinary, x, 1.0))
+    high, low = product(log, log_low, zg.cast(factors[1][0], f64), zg.cast(factors[1][1], f64))
     result = zg.where(zg.equal(x, 0.0), -INFINITY, zg.where(zg.greater(x, 0.0), x, NAN))
-    return zg.where(ordinary, rough, result)
+    return zg.where(ordinary, zg.add(high, low), result)
 
 
 @helper
-def short_logarithm(x: Any, of_2: zg.constexpr, of_e: zg.constexpr) -> Any:
-    """The sum of the logarithms of 2^n and of a fraction from 2/3 to 4/3, for a positive finite f32."""
+def short_logarithm(x: Any, base: zg.constexpr) -> Any:
+    """The logarithm of an f32, 2^n times a fraction from √½ to √2."""
     small = zg.less(x, 1.1754943508222875e-38)
-    bits = zg.bitcast(zg.where(small, zg.mul(x, 2.0**23), x), i32)
-    shift = zg.and_(zg.sub(bits, 0x3F2AAAAB), -(1 << 23))
-    above = zg.sub(zg.bitcast(zg.sub(bits, shift), f32), 1.0)
-    exponent = zg.fma(zg.cast(shift, f32), 2.0**-23, zg.where(small, -23.0, 0.0))
-    high = zg.mul(above, of_e[0])
-    low = zg.mul(zg.mul(above, above), zg.mul(horner(above, LOG_TAIL_32), of_e[0]))
-    if of_e[1] != 0.0:
-        low = zg.add(low, zg.fma(above, of_e[1], zg.fma(above, of_e[0], zg.neg(high))))
-    if of_2[1] != 0.0:
-        low = zg.fma(exponent, of_2[1], low)
-    return zg.fma(exponent, of_2[0], zg.add(high, low))
+    normal = zg.where(small, zg.mul(x, 2.0**23), x)
+    shift = exponent_bits(normal)
+    above = zg.sub(zg.bitcast(zg.sub(zg.bitcast(normal, i32), shift), f32), 1.0)
+    shift = zg.cast(zg.where(small, zg.sub(shift, 23 << 23), shift), f32)
+    if base == 2:
+        result = zg.fma(shift, 2.0**-23, zg.fma(above, horner(above, LOG2_TAIL_32), above))
+    else:
+        result = zg.fma(shift, LN_2_OF_BITS, log_near_1(above))
+        if base == 10:
+            result = zg.fma(result, LOG10_E_32[0], zg.mul(result, LOG10_E_32[1]))
+    return with_log_limits(x, result)
 
 
 def _with_factors(of: Callable[..., Any], factors: Any) -> Callable[..., Any]:
@@ -101,9 +113,9 @@ def _with_factors(of: Callable[..., Any], factors: Any) -> Callable[..., Any]:
 
 
 for _base, _power, _log in (
-    ("", (LOG2_E_32, LOG2_E_64), (LN_2_PARTS_32, LN_2_PARTS_64, ONE)),
-    ("2", (ONE, ONE), (ONE, ONE, LOG2_E_32)),
-    ("10", (LOG2_10_32, LOG2_10_64), (LOG10_2_32, LOG10_2_64, LOG10_E_32)),
+    ("", (LOG2_E_32, LOG2_E_64), (0, LN_2_PARTS_64)),
+    ("2", (ONE, ONE), (2, ONE)),
+    ("10", (LOG2_10_32, LOG2_10_64), (10, LOG10_2_64)),
 ):
     add_function(f"exp{_base}", _with_factors(exponential, _power))
     add_function(f"log{_base}", _with_factors(logarithm, _log))
@@ -178,7 +190,7 @@ def asinh(x: Any) -> Any:
     large = zg.greater(size, 1e17 if x.dtype == f64 else 1e9)
     near = zg.where(large, 1.0, size)
     square = zg.mul(near, near)
-    small = zg.add(near, zg.div_rn(square, zg.add(zg.sqrt_rn(zg.add(square, 1.0)), 1.0)))
+    small = zg.add(near, zg.div(square, zg.add(zg.sqrt(zg.add(square, 1.0)), 1.0)))
     result = zg.log1p(zg.where(large, size, small))
     return with_sign(zg.add(result, zg.where(large, ln_2, zg.cast(0.0, x.dtype))), x)
 
@@ -189,7 +201,7 @@ def acosh(x: Any) -> Any:
     ln_2 = 0.6931471805599453
     large = zg.greater(x, 1e17 if x.dtype == f64 else 1e9)
     t = zg.sub(zg.where(large, 2.0, x), 1.0)
-    small = zg.add(t, zg.sqrt_rn(zg.fma(t, t, zg.mul(t, 2.0))))
+    small = zg.add(t, zg.sqrt(zg.fma(t, t, zg.mul(t, 2.0))))
     result = zg.log1p(zg.where(large, x, small))
     return zg.where(zg.less(x, 1.0), NAN, zg.add(result, zg.where(large, ln_2, zg.cast(0.0, x.dtype))))
 
@@ -198,7 +210,7 @@ def acosh(x: Any) -> Any:
 def atanh(x: Any) -> Any:
     """log1p(2x / (1 - x)) / 2."""
     size = zg.abs(x)
-    result = zg.mul(zg.log1p(zg.div_rn(zg.mul(size, 2.0), zg.sub(1.0, size))), 0.5)
+    result = zg.mul(zg.log1p(zg.div(zg.mul(size, 2.0), zg.sub(1.0, size))), 0.5)
     result = zg.where(zg.greater(size, 1.0), NAN, zg.where(zg.equal(size, 1.0), INFINITY, result))
     return with_sign(result, x)
 
@@ -299,7 +311,7 @@ def fast_exp10f(x: Any) -> Any:
 @libdevice
 def fast_log10f(x: Any) -> Any:
     """The logarithm to the base 10."""
-    return zg.mul(zg.log2(x), LOG10_2_32[0])
+    return zg.mul(zg.log2(x), LOG10_2_32)
 
 
 @libdevice

@@ -30,6 +30,11 @@ CASES = {
     "%y : f32 = math.tanh %x;": [
         '%0 = tt.extern_elementwise %arg2 {libname = "", libpath = "", pure = true, symbol = "__nv_tanhf"} : (f32) -> f32'  # noqa: E501
     ],
+    "%y : f16 = math.roundeven %h;": [
+        "%0 = arith.extf %arg10 {zg.step} : f16 to f32",
+        '%1 = tt.extern_elementwise %0 {libname = "", libpath = "", pure = true, symbol = "__nv_rintf"} : (f32) -> f32',
+        "%2 = arith.truncf %1 {zg.step} : f32 to f16",
+    ],
     "%y : u32 = math.absi %u;": [],
     "%y : u32 = math.bitreverse %u;": [
         '%0 = tt.extern_elementwise %arg4 {libname = "", libpath = "", pure = true, symbol = "__nv_brev", zg.op = "math.bitreverse"} : (i32) -> i32'  # noqa: E501

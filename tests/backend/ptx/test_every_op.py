@@ -220,7 +220,13 @@ def test_fast_and_exact_functions() -> None:
         kernel.store("f32", kernel.emit("f32", f"math.{name} {x}"))
     kernel.store("f32", kernel.emit("f32", f"arith.divf {x} {x}"))
     fast, exact = kernel.ptx(), kernel.ptx(CompileOptions(exact_math=True))
-    instructions = ("ex2.approx.ftz.f32", "lg2.approx.f32", "sqrt.approx.f32", "rsqrt.approx.f32", "div.full.f32")
+    instructions = (
+        "ex2.approx.ftz.f32",
+        "lg2.approx.f32",
+        "sqrt.approx.ftz.f32",
+        "rsqrt.approx.ftz.f32",
+        "div.full.f32",
+    )
     assert all(text in fast for text in instructions)
     assert not any(text in exact for text in (*instructions, ".approx"))
     assert "sqrt.rn.f32" in exact and "div.rn.f32" in exact

@@ -20,7 +20,7 @@ REFERENCES = {
 }  # fmt: skip
 INSTRUCTIONS = {
     "exp": "ex2.approx.ftz.f32", "exp2": "ex2.approx.ftz.f32", "log": "lg2.approx.f32", "log2": "lg2.approx.f32",
-    "sqrt": "sqrt.approx.f32", "rsqrt": "rsqrt.approx.f32",
+    "sqrt": "sqrt.approx.ftz.f32", "rsqrt": "rsqrt.approx.ftz.f32",
 }  # fmt: skip
 
 
@@ -78,7 +78,9 @@ def test_a_routine_is_defined_once(emission) -> None:
     ]
 
 
-@pytest.mark.parametrize("name, reference", [("floor", np.floor), ("ceil", np.ceil)])
+@pytest.mark.parametrize(
+    "name, reference", [("floor", np.floor), ("ceil", np.ceil), ("trunc", np.trunc), ("roundeven", np.rint)]
+)
 @pytest.mark.parametrize("element", ["f8e4m3", "f8e5m2", "f16", "f32", "f64"])
 def test_whole_numbers(name: str, reference, element: str, emission_on_host, same) -> None:
     """Infinities and NaN do not change, not even those of 8-bit floats, whose rounding saturates."""

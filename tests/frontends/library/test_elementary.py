@@ -11,7 +11,7 @@ from ziggurat.frontends.library import LIBRARY
 
 # In last places; `docs/reference/accuracy.md` has these numbers.
 BOUNDS = {
-    "tan": 2.0, "asin": 2.5, "acos": 1.2, "atan": 2.1, "sinh": 3.5, "cosh": 3.6, "expm1": 1.9, "log1p": 0.9,
+    "tan": 2.0, "asin": 2.5, "acos": 1.2, "atan": 2.1, "sinh": 3.5, "cosh": 3.6, "expm1": 1.9, "log1p": 1.5,
 }  # fmt: skip
 TRUE = {
     "tan": np.tan, "asin": np.arcsin, "acos": np.arccos, "atan": np.arctan, "sinh": np.sinh, "cosh": np.cosh,
@@ -55,4 +55,4 @@ def test_errors_in_last_places(name: str, dtype: type):
 
 
 def test_the_table_has_every_function_under_its_name():
-    assert {*BOUNDS, "atan2", "round", "rint", "trunc", "isnan", "isinf", "isfinite", "pow"} == ELEMENTARY
+    assert {*BOUNDS, "atan2", "round", "isnan", "isinf", "isfinite", "pow"} == ELEMENTARY
