@@ -43,8 +43,8 @@ from ziggurat.transforms.cost.pressure import value_registers
 PARTS = tuple(
     import_module(f"ziggurat.backend.ptx.{name}")
     for name in (
-        "atomics", "casts", "clusters", "control", "debug", "elementwise_ops", "inline_asm", "matrix", "memory",
-        "reductions", "roles", "shared", "shuffles", "tensors", "tma",
+        "atomics", "casts", "clusters", "control", "debug", "divisions", "elementwise_ops", "inline_asm", "matrix",
+        "memory", "reductions", "roles", "shared", "shuffles", "tensors", "tma",
     )
 )  # fmt: skip
 

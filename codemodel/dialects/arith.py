@@ -197,12 +197,26 @@ class ShlI(IntBinary, name="arith.shli"):
     """Shift left; undefined for a shift by the width or more, or by a negative number."""
 
 
-class DivSI(SignedBinary, MayTrap, name="arith.divsi"):
-    """Quotient rounded toward zero; undefined for a divisor of zero. The smallest number by -1 is itself."""
+class SignedDivision(SignedBinary, MayTrap):
+    """A division of two signed integers."""
+
+    nonnegative: bool = attribute(bool, default=False)
+    runs: tuple[int, ...] = attribute([int], default=())
 
 
-class RemSI(SignedBinary, MayTrap, name="arith.remsi"):
-    """Remainder with the sign of the dividend, 0 for a divisor of -1; undefined for one of zero."""
+class DivSI(SignedDivision, name="arith.divsi"):
+    """Quotient rounded toward zero; undefined for a divisor of zero. The smallest number by -1 is itself.
+
+    In a GPU model, `nonnegative` says that no dividend is below zero. Along each axis, aligned runs of `runs` elements
+    have one quotient: a thread computes one for those of a run.
+    """
+
+
+class RemSI(SignedDivision, name="arith.remsi"):
+    """Remainder with the sign of the dividend, 0 for a divisor of -1; undefined for one of zero.
+
+    The attributes are those of `arith.divsi`.
+    """
 
 
 class ShrSI(SignedBinary, name="arith.shrsi"):

@@ -162,7 +162,7 @@ _SLOTS: dict[type[Op], tuple[float, float]] = {
     functions.Tanh: (20, 2), functions.Erf: (30, 1), arith.MaximumF: (2, 0), arith.MinimumF: (2, 0),
     **dict.fromkeys(_DIVISIONS, (16, 1)),
 }  # fmt: skip
-_SHARED_DIVISOR = 3  # Issue slots of a division by what a thread divides several elements by.
+_SHARED_DIVISOR = 4  # Issue slots of a division by what a thread divides several elements by.
 # Issue slots of a warp for ops of all elements at once, or of an elected thread.
 _OTHERS: dict[type[Op], float] = {
     gpu.Barrier: 1, gpu.ClusterBarrier: 2, gpu.ClusterArrive: 2, gpu.ClusterWait: 1, gpu.FenceAsync: 2,
@@ -429,7 +429,7 @@ class _Costs:
             return 0, 0
         count = self._count(op.result, 0 if isinstance(op, _OFFSET) else 1)
         issued, mufu = _of_element(op)
-        if isinstance(op, arith.DivF) and (once := self._count(op.rhs)) < count:
+        if isinstance(op, arith.DivF | arith.SignedDivision) and (once := self._count(op.rhs)) < count:
             return _SHARED_DIVISOR * count + (issued - _SHARED_DIVISOR) * once, mufu * once
         return issued * count, mufu * count
 

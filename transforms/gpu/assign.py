@@ -27,6 +27,7 @@ use, and before a cast to a wider type. Loops carry indices and pointers in each
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 from ziggurat.codemodel.builder import Builder
 from ziggurat.codemodel.dialects import arith, core, tt
@@ -39,6 +40,7 @@ from ziggurat.codemodel.structured import Structured, packed
 from ziggurat.codemodel.traits import BodyTerminator, Terminator
 from ziggurat.codemodel.transform import rebuilt
 from ziggurat.codemodel.types import TensorType, TupleType, Type, void
+from ziggurat.transforms.analysis.axis_info import infer
 from ziggurat.transforms.analysis.components import Component, component_of, component_types, components_of
 from ziggurat.transforms.analysis.queries import function_of, is_shaping, with_layout
 from ziggurat.transforms.gpu.layout_plan import Anchor, LayoutPlan
@@ -183,19 +185,28 @@ class _Rebuilding:
             if isinstance(op, tt.Load) and (runs := self.plan.accesses.runs(op)):
                 attributes["runs"] = runs
             new = op.SPEC.make(operands, (), attributes, (), type_)
+        elif isinstance(op, arith.SignedDivision):
+            new = op.SPEC.make(operands, (), self._division(op), (), type_)
         else:
             inners = [builder.nested([p.type for p in body.parameters], body.yield_type) for body in op.bodies]
             bodies = [self.body(inner, body) for inner, body in zip(inners, op.bodies, strict=True)]
             new = rebuilt(op, operands, bodies, (), type_)
         return self._in_runs(builder, op, builder.add(new, op.location))
 
+    def _division(self, op: arith.SignedDivision) -> dict[str, Any]:
+        """The facts about a division that its code depends on."""
+        infos = [self.plan.accesses.info(value) for value in op.operands]
+        constancy = infer(arith.DivSI(op.lhs, op.rhs), infos).constancy
+        runs = constancy if isinstance(op.result.type, TensorType) and max(constancy) > 1 else ()
+        return {"nonnegative": infos[0].nonnegative, "runs": runs}
+
     def _in_runs(self, builder: Builder, op: Op, value: Value) -> Value:
-        """A comparison or a quotient, with a hint on its runs of equal results: a thread computes one for all of a run.
+        """A comparison or an unsigned quotient, with a hint on its runs of equal results: a thread computes one for a run.
 
         Masks of accesses get no hint: an access looks at the mask of the first of its neighbours.
         """
         if (
-            not isinstance(op, arith.CmpI | arith.DivSI | arith.DivUI)
+            not isinstance(op, arith.CmpI | arith.DivUI)
             or not isinstance(value.type, TensorType)
             or _only_masks(op.result)
         ):
