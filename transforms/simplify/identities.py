@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from ziggurat.codemodel.builder import Builder
 from ziggurat.codemodel.dialects import arith, tt
 from ziggurat.codemodel.dialects.arith import IntPredicate
-from ziggurat.codemodel.numbers import Number
+from ziggurat.codemodel.numbers import FUNCTIONS, Number, wrapped
 from ziggurat.codemodel.op import Op, OpResult, Value, constant_of
 from ziggurat.codemodel.traits import Commutative
 from ziggurat.codemodel.types import ScalarType, TensorType, Type, constant_key, element_of, i1
@@ -85,7 +87,100 @@ def _binary(builder: Builder, op: Op, lhs: Value, rhs: Value) -> Value | None:
             return value
         if type(op) in _ABSORBING and _is(number, _ABSORBING[type(op)]):
             return number
+    if (limits := _LIMITS.get(type(op))) is not None:
+        return _limited(lhs, rhs, limits)
+    if isinstance(op, arith.AddI | arith.SubI):
+        return _cancelled(op, lhs, rhs) or _sum_with_constant(builder, op, lhs, rhs)
+    return _with_constants(builder, op, lhs, rhs) if isinstance(op, _ASSOCIATIVE) else None
+
+
+# The integer ops that take the smaller or the larger operand: whether it is the smaller, and whether of signed numbers.
+_LIMITS: dict[type[Op], tuple[bool, bool]] = {
+    arith.MinSI: (True, True), arith.MaxSI: (False, True), arith.MinUI: (True, False), arith.MaxUI: (False, False),
+}  # fmt: skip
+_ASSOCIATIVE = (arith.MulI, arith.AndI, arith.OrI, arith.XOrI)
+
+
+def _limited(lhs: Value, rhs: Value, limits: tuple[bool, bool]) -> Value | None:
+    """The smaller or the larger of a number and the smallest or the largest one of its type."""
+    smaller, signed = limits
+    bits = _bits(lhs.type)
+    least, most = (-(1 << bits - 1), (1 << bits - 1) - 1) if signed else (0, -1)
+    for value, number in ((lhs, rhs), (rhs, lhs)):
+        if _is(number, most if smaller else least):
+            return value
+        if _is(number, least if smaller else most):
+            return number
     return None
+
+
+def _cancelled(op: Op, lhs: Value, rhs: Value) -> Value | None:
+    """(a + b) - b, (a - b) + b and a - (a - b), which wrap around to a number that went into them."""
+    first, second = lhs.op, rhs.op
+    if isinstance(op, arith.AddI):
+        for difference, value in ((first, rhs), (second, lhs)):
+            if isinstance(difference, arith.SubI) and difference.rhs is value:
+                return difference.lhs
+        return None
+    if isinstance(first, arith.AddI) and rhs in first.operands:
+        return first.rhs if first.lhs is rhs else first.lhs
+    return second.rhs if isinstance(second, arith.SubI) and second.lhs is lhs else None
+
+
+def _sum_with_constant(builder: Builder, op: Op, lhs: Value, rhs: Value) -> Value | None:
+    """A constant and a sum or a difference with a constant, as a sum or a difference with one constant.
+
+    Each is ±x + c; that of the constant itself has no x.
+    """
+    outer, parts = (1, 1 if isinstance(op, arith.AddI) else -1), (_signed_part(lhs), _signed_part(rhs))
+    terms = [(sign * inner, x) for sign, (inner, x, _) in zip(outer, parts, strict=True) if x is not None]
+    if len(terms) != 1 or terms[0][1] in (lhs, rhs):
+        return None
+    total = sum(sign * number for sign, (_, _, number) in zip(outer, parts, strict=True))
+    number, ((sign, x),) = _constant_like(builder, total, lhs.type), terms
+    return builder.add(arith.AddI(x, number) if sign > 0 else arith.SubI(number, x))
+
+
+def _signed_part(value: Value) -> tuple[int, Value | None, int]:
+    """A value as ±x + c: the sign, x, which is None for a constant, and c."""
+    number = constant_of(value)
+    if number is not None:
+        return 1, None, int(number)
+    op = value.op
+    if isinstance(op, arith.AddI | arith.SubI):
+        first, second = map(constant_of, op.operands)
+        minus = isinstance(op, arith.SubI)
+        if second is not None:
+            return 1, op.lhs, -int(second) if minus else int(second)
+        if first is not None:
+            return -1 if minus else 1, op.rhs, int(first)
+    return 1, value, 0
+
+
+def _with_constants(builder: Builder, op: Op, lhs: Value, rhs: Value) -> Value | None:
+    """(x ∘ c) ∘ d as x ∘ (c ∘ d), for constants c and d."""
+    cls: type[Any] = type(op)
+    for inner, other in ((lhs.op, constant_of(rhs)), (rhs.op, constant_of(lhs))):
+        if type(inner) is cls and other is not None:
+            assert isinstance(inner, arith.IntBinary)
+            for value, number in (inner.operands, inner.operands[::-1]):
+                if (first := constant_of(number)) is not None:
+                    folded = FUNCTIONS[cls](int(first), int(other))
+                    return builder.add(cls(value, _constant_like(builder, folded, lhs.type)))
+    return None
+
+
+def _bits(type_: Type) -> int:
+    scalar = element_of(type_)
+    assert isinstance(scalar, ScalarType)
+    return scalar.bits
+
+
+def _constant_like(builder: Builder, number: int, type_: Type) -> OpResult:
+    """A constant of an integer type, to which a number is wrapped."""
+    scalar = element_of(type_)
+    assert isinstance(scalar, ScalarType)
+    return constant(builder, wrapped(number, scalar), type_)
 
 
 def _saturates_infinities(type_: Type) -> bool:
