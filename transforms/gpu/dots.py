@@ -28,6 +28,7 @@ import attrs
 
 from ziggurat.codemodel.builder import Builder
 from ziggurat.codemodel.dialects import arith, scf, tt
+from ziggurat.codemodel.dialects import math as maths
 from ziggurat.codemodel.gpu import dialect as gpu
 from ziggurat.codemodel.gpu.fragments import (
     WGMMA_COLUMNS,
@@ -44,10 +45,11 @@ from ziggurat.codemodel.gpu.scope import WARP_GROUP
 from ziggurat.codemodel.gpu.targets import TARGETS
 from ziggurat.codemodel.graphs import reached
 from ziggurat.codemodel.layout import LANE_BITS, Layout, axis_bases, bits_of, filled, inverted, moved
+from ziggurat.codemodel.numbers import bits_of_number
 from ziggurat.codemodel.op import Op, OpResult, Value
 from ziggurat.codemodel.transform import Outcome, Rewriter, transform
 from ziggurat.codemodel.types import ScalarType, SharedType, TensorType, bf16, f16, f32, scalar_element
-from ziggurat.transforms.analysis.queries import constant_of, converted, layout_of, stored, tensor_of
+from ziggurat.transforms.analysis.queries import constant_of, converted, is_shaping, layout_of, stored, tensor_of
 from ziggurat.transforms.casts import cast
 from ziggurat.transforms.gpu.layout_plan import Accesses, Anchor
 from ziggurat.transforms.gpu.swizzle import VECTOR, row_major
@@ -277,7 +279,7 @@ def place_dots(module: gpu.Module) -> Op:
             a, b = cast(builder, a, mma.elements[0]), cast(builder, b, mma.elements[1])
             if mma.elements[0] == f32 and not isinstance(mma, Fma):
                 a, b = (
-                    new if _is_copied(old, k_axis, op, mma) else builder.add(gpu.RoundTf32(new))
+                    new if _is_copied(old, k_axis, op, mma) or is_tf32(old) else builder.add(gpu.RoundTf32(new))
                     for old, new, k_axis in ((op.a, a, 1), (op.b, b, 0))
                 )
             a, b = mma.operand(builder, a, 1), mma.operand(builder, b, 0)
@@ -291,7 +293,8 @@ def place_dots(module: gpu.Module) -> Op:
 
 
 def _invariant_stores(loop: scf.For | scf.While) -> list[Op]:
-    """The buffers of a loop's body, and the stores, that are filled once, with a value from before the loop.
+    """The buffers of a loop's body, and the stores, that are filled once, with a value from before the loop, and the
+    roundings of such values.
 
     All iterations share such an operand: attention's queries, for example.
     """
@@ -299,7 +302,8 @@ def _invariant_stores(loop: scf.For | scf.While) -> list[Op]:
         return []
     body = loop.body.entry
     inside = {*body.parameters, *(op.result for op in body.ops)}
-    return [
+    roundings: list[Op] = [op for op in body.ops if isinstance(op, gpu.RoundTf32) and op.value not in inside]
+    stores: list[Op] = [
         op
         for store in body.ops
         if isinstance(store, gpu.LocalStore)
@@ -309,6 +313,7 @@ def _invariant_stores(loop: scf.For | scf.While) -> list[Op]:
         and not any(isinstance(user, gpu.LocalStore) and user is not store for user in store.buffer.uses)
         for op in (store.buffer.op, store)
     ]
+    return roundings + stores
 
 
 def _in_parts(builder: Builder, mma: MmaChoice, a: Value, b: Value, start: Value | None, total: TensorType) -> Value:
@@ -432,6 +437,32 @@ def is_chained(module: Op) -> bool:
 
     dots = reached((op.a for op in module.walk() if isinstance(op, tt.Dot)), sources)
     return any(isinstance(value.op, tt.Dot) for value in dots)
+
+
+# Ops whose result is one of their operands, but for its sign or its place.
+_KEEPS_DIGITS = (
+    arith.NegF, maths.AbsF, arith.MaximumF, arith.MinimumF, arith.MaxNumF, arith.MinNumF, tt.Join, tt.Cat, tt.Gather,
+    gpu.ConvertLayout,
+)  # fmt: skip
+
+
+def is_tf32(value: Value) -> bool:
+    """Whether all numbers of an f32 are certain to have at most the 10 mantissa bits that the matrix units read."""
+    op = value.op
+    if op is None:
+        return False
+    number = constant_of(value)
+    if isinstance(number, float):
+        return not bits_of_number(number, f32) & 0x1FFF
+    if isinstance(op, arith.ExtF):
+        return scalar_element(op.operand.type).bits <= 16
+    if isinstance(op, arith.SIToFP | arith.UIToFP):
+        return scalar_element(op.operand.type).bits <= 8
+    if isinstance(op, arith.Select):
+        return is_tf32(op.then) and is_tf32(op.otherwise)
+    if is_shaping(op) or isinstance(op, _KEEPS_DIGITS):
+        return all(is_tf32(operand) for operand in op.operands if scalar_element(operand.type) == f32)
+    return False
 
 
 def _is_copied(value: Value, k_axis: int, dot: tt.Dot, mma: MmaChoice) -> bool:
