@@ -82,6 +82,18 @@ def as_halves(emitter: PtxEmitter, values: Sequence[str], *, signed: bool) -> li
     return results + [emitter.emit(f"{name} i8 {value} to half") for value in values[len(results) :]]
 
 
+def upper_halves(emitter: PtxEmitter, values: Sequence[str]) -> list[str]:
+    """Pieces of words as the upper bytes of halves, two at a time."""
+    results: list[str] = []
+    for at in range(0, len(values), 2):
+        (first, low), (second, high) = (emitter.pieces[value] for value in values[at : at + 2])
+        if first != second:
+            first, low, high = permuted(emitter, first, second, low | 4 + high << 8), 0, 2
+        word = permuted(emitter, first, "0", 4 | low << 4 | 4 << 8 | high << 12)
+        results += halves(emitter, emitter.emit(f"bitcast i32 {word} to <2 x half>"), f16)
+    return results
+
+
 def _above_1024(emitter: PtxEmitter, pair: Sequence[str], flipped: int) -> Number:
     """A word with the halves 0x6400 + x of two bytes x, of which the bits of `flipped` are flipped."""
     (first, low), (second, high) = (emitter.pieces.get(value, ("", 0)) for value in pair)

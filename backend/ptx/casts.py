@@ -11,9 +11,9 @@ from functools import partial
 
 from ziggurat.backend.llvm.elementwise import Conversions, from_integer, half_of, narrow_to_8_bits, to_integer, to_odd
 from ziggurat.backend.llvm.routines import Number, Routine, llvm_type
-from ziggurat.backend.ptx.bytes_in_words import as_halves
+from ziggurat.backend.ptx.bytes_in_words import as_halves, upper_halves
 from ziggurat.backend.ptx.emitter import Emitted, PtxEmitter, emits
-from ziggurat.backend.ptx.packed_words import pack, unpack
+from ziggurat.backend.ptx.packed_words import pack, to_words, unpack
 from ziggurat.backend.ptx.pairs import halves
 from ziggurat.codemodel.dialects import arith
 from ziggurat.codemodel.dialects.arith import Rounding
@@ -23,7 +23,10 @@ from ziggurat.codemodel.types import ScalarType, bf16, f8e5m2, f16, f32, f64, sc
 
 
 def _widen_fp8(emitter: PtxEmitter, values: Sequence[str], source: ScalarType) -> list[str]:
-    """8-bit floats as f16, exactly; two at a time where the target does so."""
+    """8-bit floats as f16, exactly; two at a time where the target does so, or where they are the upper halves of f16
+    and pieces of a word."""
+    if source == f8e5m2 and len(values) % 2 == 0 and all(value in emitter.pieces for value in values):
+        return upper_halves(emitter, values)
     if source == f8e5m2 or not emitter.target.converts_fp8:
         return [half_of(emitter.of("i8", value), source).name for value in values]
     elements: list[str] = []
@@ -75,18 +78,27 @@ def _by_routine(emitter: PtxEmitter, routine: Routine, value: str) -> str:
     return emitter.routine(routine, emitter.of(routine.parameters[0], value)).name
 
 
-def _narrow_fp8(emitter: PtxEmitter, values: Sequence[str], target: ScalarType, rounding: Rounding) -> list[str]:
-    """f32 as 8-bit floats, saturating; two at a time where the target does so."""
+def _narrow_fp8(
+    emitter: PtxEmitter, values: Sequence[str], source: ScalarType, target: ScalarType, rounding: Rounding
+) -> list[str]:
+    """f32, or f16 where the target converts it, as 8-bit floats, saturating; two at a time where the target does so."""
     if rounding is Rounding.ZERO or not emitter.target.converts_fp8:
         return [_by_routine(emitter, narrow_to_8_bits(target, rounding), value) for value in values]
-    elements: list[str] = []
+    words: list[str] = []
     for at in range(0, len(values), 2):
-        low, *rest = values[at : at + 2]
-        high = rest[0] if rest else "0x0000000000000000"
-        text = f"cvt.rn.satfinite.{target.ptx}x2.f32 $0, $1, $2;"  # The first source is the upper half.
-        (packed,) = emitter.asm(("i16",), text, ("float", high), ("float", low))
-        elements += unpack(emitter, [packed], 1, 2)[: 1 + len(rest)]
-    return elements
+        pair = [*values[at : at + 2], "0x0000000000000000" if source == f32 else "0xH0000"][:2]
+        if source == f32:
+            text = f"cvt.rn.satfinite.{target.ptx}x2.f32 $0, $1, $2;"  # The first source is the upper half.
+            words += emitter.asm(("i16",), text, *(("float", value) for value in reversed(pair)))
+        else:
+            (word,) = to_words(emitter, pair, f16, 4)
+            words += emitter.asm(("i16",), f"cvt.rn.satfinite.{target.ptx}x2.f16x2 $0, $1;", ("i32", word))
+    elements: list[str] = []
+    for at in range(0, len(values) - 3, 4):
+        pair = (("i16", word) for word in words[at // 2 : at // 2 + 2])
+        # In this form, the second conversion also merges the result of the first.
+        elements += unpack(emitter, emitter.asm(("i32",), "mov.b32 $0, {$1, $2};", *pair), 1, 4)
+    return elements + unpack(emitter, words[len(elements) // 2 :], 1, 2)[: len(values) % 4]
 
 
 def _cut(emitter: PtxEmitter, value: str, source: ScalarType, target: ScalarType) -> str:
@@ -118,9 +130,11 @@ def narrow(
     if target.is_fp8:
         if source == f64:
             inputs = [_by_routine(emitter, to_odd(), value) for value in inputs]
-        elif source.bits < 32:
+        elif source != f16 or rounding is Rounding.ZERO or not emitter.target.converts_fp8:
             inputs = widen(emitter, inputs, source, f32)
-        return _narrow_fp8(emitter, inputs, target, rounding)
+        else:
+            return _narrow_fp8(emitter, inputs, f16, target, rounding)
+        return _narrow_fp8(emitter, inputs, f32, target, rounding)
     before, after = llvm_type(source), llvm_type(target)
     if rounding is Rounding.ZERO:
         return [_cut(emitter, value, source, target) for value in inputs]
@@ -176,6 +190,8 @@ def _to_float(emitter: PtxEmitter, op: arith.SIToFP | arith.UIToFP) -> Emitted:
 @emits(arith.FPToSI, arith.FPToUI)
 def _to_int(emitter: PtxEmitter, op: arith.FPToSI | arith.FPToUI) -> Emitted:
     source, target = scalar_element(op.operand.type), scalar_element(op.type)
+    if source != f64 and target.bits == 8:
+        return emitter.all(op.type, op.operands, partial(_to_bytes, emitter, op))
     if source == f64 or target.bits != 32:
         return emitter.each(op.type, op.operands, partial(to_integer, conversions(emitter), op))
 
@@ -185,6 +201,22 @@ def _to_int(emitter: PtxEmitter, op: arith.FPToSI | arith.FPToUI) -> Emitted:
         return emitter.call("i32", f"llvm.nvvm.f2{'' if target.signed else 'u'}i.rz", ("float", wide))
 
     return emitter.each(op.type, op.operands, convert)
+
+
+def _to_bytes(emitter: PtxEmitter, op: arith.FPToSI | arith.FPToUI, values: Sequence[str]) -> list[str]:
+    """Floats as bytes, four at a time: integers of 32 bits are packed in pairs, and saturate."""
+    source, target = scalar_element(op.operand.type), scalar_element(op.type)
+    results: list[str] = []
+    for at in range(0, len(values) - 3, 4):
+        four = widen(emitter, values[at : at + 4], source, f32)
+        integers = [emitter.call("i32", "llvm.nvvm.f2i.rz", ("float", value)) for value in four]
+        # The first source is the upper one.
+        word, text = "0", f"cvt.pack.sat.{'s' if target.signed else 'u'}8.s32.b32 $0, $1, $2, $3;"
+        for pair in (integers[2:], integers[:2]):
+            (word,) = emitter.asm(("i32",), text, ("i32", pair[1]), ("i32", pair[0]), ("i32", word))
+        results += unpack(emitter, [word], 1, 4)
+    rest = [emitter.of(llvm_type(source), value) for value in values[len(results) :]]
+    return results + [to_integer(conversions(emitter), op, value).name for value in rest]
 
 
 @emits(arith.Bitcast)

@@ -43,6 +43,12 @@ def _move(program: Any, match: re.Match[str], operands: list[Any]) -> None:
     operands[int(match[1])] = np.where(program.mask, target, operands[int(match[1])])
 
 
+@unit(r"mov\.b32 \$0, \{\$1, \$2\}")
+def _join(program: Any, match: re.Match[str], operands: list[Any]) -> None:
+    """Two words of 16 bits as one, the lower first."""
+    operands[0] = operands[1].astype(np.uint32) | operands[2].astype(np.uint32) << np.uint32(16)
+
+
 @unit(r"mul\.f32 \$(\d+), \$(\d+), \$(\d+)")
 def _multiply(program: Any, match: re.Match[str], operands: list[Any]) -> None:
     """The result has the register of the first operand, which stays where the predicate does not hold."""

@@ -326,8 +326,22 @@ def _from_fp8(program: Any, match: re.Match[str], operands: list[Any]) -> None:
     operands[0] = np.ascontiguousarray(pair.astype(np.float16)).view(np.uint32)[:, 0]
 
 
-@unit(r"cvt\.rn\.satfinite\.(e4m3|e5m2)x2\.f32 \$0, \$1, \$2")
+@unit(r"cvt\.pack\.sat\.(s8|u8)\.s32\.b32 \$0, \$1, \$2, \$3")
+def _pack_bytes(program: Any, match: re.Match[str], operands: list[Any]) -> None:
+    """Two saturated integers as the lower bytes, the first one above the other, and the lower bytes of a word above."""
+    low, high = (-128, 127) if match[1] == "s8" else (0, 255)
+    upper, lower = (
+        operand.view(np.int32).clip(low, high).astype(np.uint32) & np.uint32(255) for operand in operands[1:3]
+    )
+    operands[0] = lower | upper << np.uint32(8) | operands[3].astype(np.uint32) << np.uint32(16)
+
+
+@unit(r"cvt\.rn\.satfinite\.(e4m3|e5m2)x2\.(?:f32 \$0, \$1, \$2|f16x2 \$0, \$1)")
 def _to_fp8(program: Any, match: re.Match[str], operands: list[Any]) -> None:
     """Round to nearest, saturating; the first source is the upper half."""
-    high, low = (rounded(operand, SCALARS[f"f8{match[1]}"]).view(np.uint8) for operand in operands[1:])
+    sources = operands[1:]
+    if len(sources) == 1:
+        pair = np.ascontiguousarray(sources[0]).view(np.float16).reshape(-1, 2).astype(np.float32)
+        sources = [pair[:, 1], pair[:, 0]]
+    high, low = (rounded(source, SCALARS[f"f8{match[1]}"]).view(np.uint8) for source in sources)
     operands[0] = high.astype(np.uint16) << np.uint16(8) | low
