@@ -201,7 +201,7 @@ class _Rebuilding:
         return {"nonnegative": infos[0].nonnegative, "runs": runs}
 
     def _in_runs(self, builder: Builder, op: Op, value: Value) -> Value:
-        """A comparison or an unsigned quotient, with a hint on its runs of equal results: a thread computes one for a run.
+        """A comparison or an unsigned quotient, with a hint on its runs of equal results: a thread computes one a run.
 
         Masks of accesses get no hint: an access looks at the mask of the first of its neighbours.
         """
