@@ -35,6 +35,7 @@ import attrs
 
 from ziggurat.codemodel.builder import Builder
 from ziggurat.codemodel.dialects import arith, scf, tt
+from ziggurat.codemodel.errors import LaunchError
 from ziggurat.codemodel.gpu import dialect as gpu
 from ziggurat.codemodel.graphs import reached
 from ziggurat.codemodel.op import Op, OpResult, Value
@@ -50,6 +51,7 @@ from ziggurat.transforms.schedule.loop_plan import (
     LoopPlan,
     carried,
     computing,
+    fault_of,
     kept_in_place,
     places_of,
     plan_of,
@@ -62,9 +64,16 @@ _WRITERS = (tt.DescriptorStore, tt.DescriptorReduce, tt.Store, *ATOMICS, tt.Prin
 
 
 def make_copies(module: gpu.Module) -> Op:
-    """The GPU model whose loops begin the loads that are ahead, divided into stages."""
+    """The GPU model whose loops begin the loads that are ahead, divided into stages.
+
+    Raises `LaunchError` for a schedule that the loop cannot have."""
     loops = [op for op in module.walk() if isinstance(op, scf.For)]
     plans: dict[Op, LoopPlan] = {loop: plan for loop in loops if (plan := plan_of(loop)).ahead}
+    for plan in plans.values():
+        if (fault := fault_of(plan)) is not None:
+            count = next((count for load, count in plan.ahead.items() if load is fault.op), plan.distance)
+            message = f"a load cannot begin {count} iterations ahead: {fault.why}"
+            raise LaunchError(message, fault.op.location, hint="leave out '@ahead', and '@slots' of its buffer")
 
     def staged(builder: Rewriter, op: Op, operands: tuple[Value, ...]) -> Outcome:
         plan = plans.get(op)

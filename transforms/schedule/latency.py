@@ -27,6 +27,8 @@ The last wgmma of an iteration need not be complete at its end, if its operands 
 threads copy, this takes a second barrier: the wgmma of the other warps must be complete as well. With one slot more,
 the slot that is filled was read two iterations before, and the barrier after the wait for the copies orders both: so
 the ring has one slot more where the occupancy stays the same.
+
+A loop that has such attributes already keeps them: they can be written by hand, and `copies` checks them.
 """
 
 from __future__ import annotations
@@ -80,11 +82,12 @@ from ziggurat.transforms.schedule.loop_plan import (
     is_zero_or_undefined,
     iterations_of,
     kept_in_place,
-    may_be_computed_ahead,
+    may_begin,
+    may_move,
     places_of,
+    plan_of,
     step_ahead,
 )
-from ziggurat.transforms.simplify.effects import is_pure, may_trap
 
 _DEEPEST = 6  # The stages of a loop with few accumulators.
 _MAX_STAGES = 32
@@ -121,19 +124,18 @@ def latency(module: gpu.Module, num_stages: int | None) -> Op:
     late = {plan.late for plan in plans}
 
     def annotated(builder: Rewriter, op: Op, operands: tuple[Value, ...]) -> Outcome:
-        if isinstance(op, Load) and (op in ahead or op.ahead is not None):
+        if isinstance(op, Load) and op in ahead:
             buffer = buffers.get(op)
             if buffer is not None:
                 return _through(builder, op, operands, buffer, ahead[op])
-            return _changed(builder, op, operands, ahead=ahead.get(op))
+            return _changed(builder, op, operands, ahead=ahead[op])
         if op in slots:
             return _changed(builder, op, operands, slots=slots[op])
         if op in turned:
             return _changed(builder, op, operands, ahead=1)
         return _changed(builder, op, operands, late=True) if op in late else None
 
-    asked = any(isinstance(op, Load) and op.ahead is not None for op in module.walk())
-    return transform(module, annotated, pass_name="latency") if ahead or asked else module
+    return transform(module, annotated, pass_name="latency") if ahead else module
 
 
 def _changed(builder: Rewriter, op: Op, operands: tuple[Value, ...], **attributes: object) -> Value:
@@ -161,8 +163,10 @@ def _through(
 
 
 def plans_of(module: gpu.Module, num_stages: int | None) -> Iterator[tuple[scf.For, LoopPlan | Obstacle]]:
-    """The plans for the loops of a model before `latency`: those with dots, and those that ask for stages."""
-    loops = [op for op in module.walk() if isinstance(op, scf.For)]
+    """The plans for the loops of a model before `latency`: those with dots, and those that ask for stages.
+
+    A loop that has a schedule, written by hand, has no other."""
+    loops = [op for op in module.walk() if isinstance(op, scf.For) and not plan_of(op).ahead]
     stages = {loop: _stages_of(loop, num_stages) for loop in loops}
     operands = {loop: partial(operands_ahead, loop, stages[loop], *_room(module, loop)) for loop in loops}
     plans = {loop: plan(()) for loop, plan in operands.items()}
@@ -247,7 +251,7 @@ def operands_ahead(
     copies = [copy for copy in copies if copy.load not in kept_loads]
     if not copies:
         return Obstacle(WRITES, next(iter(kept_loads.values())))
-    traced = tuple(copy for copy in copies if _may_begin(loop, places_of(copy.load), blocked))
+    traced = tuple(copy for copy in copies if may_begin(loop, places_of(copy.load), blocked))
     if not traced:
         return Obstacle(DEPENDS, copies[0].load)
     stage_bytes = sum(copy.shared.bytes for copy in traced)
@@ -451,8 +455,8 @@ def _assigned(
         if load.result in obstacles:
             why = obstacles[load.result]
         elif (
-            not _may_begin(loop, load.operands, obstacles)
-            or (isinstance(load, tt.Load) and not _may_move(load))
+            not may_begin(loop, load.operands, obstacles)
+            or (isinstance(load, tt.Load) and not may_move(load))
             or (has_dots and isinstance(load, tt.DescriptorLoad))
         ):
             why = DEPENDS
@@ -474,24 +478,6 @@ def _assigned(
             slots = max((copy.slots for copy in by_threads), default=count)
             others[load] = Begin(count, gpu.LocalAlloc(ring[0], alignment=ring[1], slots=slots))
     return attrs.evolve(first, others=dict(reversed(others.items())), left=tuple(reversed(left)))
-
-
-def _may_begin(loop: scf.For, values: Sequence[Value], blocked: Container[Value] | None) -> bool:
-    """Whether values may be computed in an earlier iteration: from what the loop carries, and from loads of the same
-    iteration but the `blocked` ones, which may begin earlier themselves; from none, if that is None."""
-    ops = computing(loop, values)
-    operands = [*values, *(operand for op in ops for operand in op.operands)]
-    if not may_be_computed_ahead(loop, [value for value in operands if isinstance(value, BlockParameter)]):
-        return False
-    for op in ops:
-        is_load = isinstance(op, tt.Load) and blocked is not None and op.result not in blocked and _may_move(op)
-        if not is_load and (not is_pure(op) or op.bodies or may_trap(op)):
-            return False
-    return True
-
-
-def _may_move(load: tt.Load) -> bool:
-    return not (load.volatile or load.cache is tt.CacheModifier.CV)
 
 
 def _is_own(load: Load) -> bool:

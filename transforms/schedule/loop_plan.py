@@ -341,6 +341,48 @@ def may_be_computed_ahead(loop: scf.For, values: Sequence[Value]) -> bool:
     return not isinstance(moved, Obstacle)
 
 
+def may_begin(loop: scf.For, values: Sequence[Value], blocked: Container[Value] | None) -> bool:
+    """Whether values may be computed in an earlier iteration: from what the loop carries, and from loads of the same
+    iteration but the `blocked` ones, which may begin earlier themselves; from none, if that is None."""
+    ops = computing(loop, values)
+    operands = [*values, *(operand for op in ops for operand in op.operands)]
+    if not may_be_computed_ahead(loop, [value for value in operands if isinstance(value, BlockParameter)]):
+        return False
+    for op in ops:
+        is_load = isinstance(op, tt.Load) and blocked is not None and op.result not in blocked and may_move(op)
+        if not is_load and (not is_pure(op) or op.bodies or may_trap(op)):
+            return False
+    return True
+
+
+def may_move(load: tt.Load) -> bool:
+    """Whether a load has no place of its own in the order of accesses."""
+    return not (load.volatile or load.cache is tt.CacheModifier.CV)
+
+
+def fault_of(plan: LoopPlan) -> Obstacle | None:
+    """The reason why a loop cannot have the schedule that its ops say; None if it can."""
+    loop, threads = plan.loop, {copy.ahead for copy in plan.copies if not copy.by_tma}
+    if isinstance(step := step_ahead(loop), Obstacle):
+        return step
+    for copy in plan.copies:
+        if copy.slots < copy.ahead:
+            return Obstacle(f"its ring must have {copy.ahead} slots or more; got {copy.slots}", copy.load)
+        if not copy.by_tma and copy.ahead != max(threads):
+            return Obstacle(f"threads make all copies of a loop equally far ahead; got {sorted(threads)}", copy.load)
+    for load, op in kept_in_place(loop, plan.ahead).items():
+        return Obstacle(f"{op.NAME} keeps it in its place", load)
+    stay = {op.result for op in loop.body.entry.ops if isinstance(op, Load) and op not in plan.ahead}
+    for load, count in plan.ahead.items():
+        values = places_of(load) if load not in plan.others else load.operands
+        if not may_begin(loop, values, stay):
+            return Obstacle(DEPENDS, load)
+        for op in computing(loop, values):
+            if isinstance(op, Load) and plan.ahead[op] <= count:
+                return Obstacle(f"its address needs a load that is {plan.ahead[op]} iterations ahead", load)
+    return None
+
+
 def computed_from(
     values: Sequence[Value], around: dict[Value, list[int]], may_move: Callable[[Op], bool], within: Block | None = None
 ) -> set[Value] | Obstacle:

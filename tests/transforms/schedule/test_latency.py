@@ -352,3 +352,65 @@ def test_a_loop_has_no_more_stages_than_iterations(count: int, slots: int | None
     model = placed(few, F16, F32, target="sm_80", num_warps=4, num_stages=4)
     rings = {op.type.count for op in model.walk() if isinstance(op, gpu.LocalAlloc)} - {1}
     assert rings == (set() if slots is None else {slots})
+
+
+# Schedules written by hand.
+
+
+@zg.kernel
+def tiles(x, y, scales, out, count):
+    """Σ scales[i] · (x[i] · y[i]), 64×32 by 32×32."""
+    rows, along, columns = zg.arange(0, 64), zg.arange(0, 32), zg.arange(0, 32)
+    a = zg.add(zg.mul(zg.expand(rows, 1), 32), zg.expand(along, 0))
+    b = zg.add(zg.mul(zg.expand(along, 1), 32), zg.expand(columns, 0))
+    total = zg.zeros((64, 32), zg.f32)
+    for i in zg.range(0, count):
+        product = zg.dot(zg.load(zg.add(x, zg.add(a, i * 2048))), zg.load(zg.add(y, zg.add(b, i * 1024))))
+        total = zg.add(total, zg.mul(product, zg.load(zg.add(scales, i))))
+    zg.store(zg.add(out, a), total)
+
+
+def annotated() -> str:
+    """The model of `tiles` after `latency`: operands are two iterations ahead, in three slots, and a number one."""
+    compiled = tiles.compile(F16, F16, F32, F32, zg.i32, num_warps=4, num_stages=3, target="sm_80")
+    (model,) = (snapshot.model for snapshot in compiled.passes if snapshot.name == "latency")
+    text = str(model)
+    assert text.count("@ahead=2") == text.count("@slots=3") == 2 and text.count("@ahead=1") == 1
+    return text
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {},
+        {"@ahead=2": "@ahead=1", "@slots=3": "@slots=2"},
+        {" @ahead=1": ""},
+        {"@slots=3": "@slots=6"},
+        {"@ahead=1": "@ahead=4"},
+    ],
+)
+@pytest.mark.parametrize("count", [0, 1, 6])
+def test_a_schedule_can_be_changed_in_the_text(changes: dict[str, str], count: int) -> None:
+    text = annotated()
+    for old, new in changes.items():
+        assert old in text
+        text = text.replace(old, new)
+    compiled = zg.compile(zg.parse(text), phase="schedule", verify=True)
+    x, y = (RANDOM.integers(-2, 3, (max(count, 1), *shape)).astype(np.float16) for shape in ((64, 32), (32, 32)))
+    scales, out = RANDOM.integers(1, 4, max(count, 1)).astype(np.float32), np.full((64, 32), np.nan, np.float32)
+    compiled.simulate[(1,)](x, y, scales, out, count)
+    assert np.array_equal(
+        out, np.einsum("nij,njk,n->ik", x, y, scales, dtype=np.float32)[:] if count else np.zeros((64, 32))
+    )
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "why"),
+    [
+        ("@slots=3", "@slots=1", "its ring must have 2 slots or more; got 1"),
+        ("@ahead=2", "@ahead=1", "threads make all copies of a loop equally far ahead; got"),
+    ],
+)
+def test_a_schedule_that_a_loop_cannot_have(old: str, new: str, why: str) -> None:
+    with pytest.raises(zg.LaunchError, match=why):
+        zg.compile(zg.parse(annotated().replace(old, new, 1)), phase="schedule")

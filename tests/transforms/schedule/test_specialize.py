@@ -139,15 +139,20 @@ def test_the_producer_loads_what_the_kernel_does_not_change() -> None:
     assert len(inside(split.roles[1], tt.Load)) == 1
 
 
-@pytest.mark.parametrize(
-    "also", ["changed address", "gathered address", "summed address", "condition", "release", "atomic"]
-)
+@pytest.mark.parametrize("also", ["changed address", "gathered address", "summed address", "condition", "release"])
 def test_loops_that_are_not_specialised(also: str) -> None:
     """The model is the same as without the request, apart from the loop's attribute."""
     result, plain = asked(product_of(also)), asked(product_of(also, roles=False))
     assert roles_of(result) is None
     kinds = [[op.NAME for op in module.walk()] for module in (result, plain)]
     assert kinds[0] == kinds[1]
+
+
+def test_an_acquire_keeps_a_kernel_that_asks_for_roles_from_them() -> None:
+    """A producer would load before it. Without the request, TMA loads after the acquire."""
+    result, plain = asked(product_of("atomic")), asked(product_of("atomic", roles=False))
+    loads = [any(isinstance(op, gpu.TmaLoad) for op in module.walk()) for module in (result, plain)]
+    assert roles_of(result) is None and loads == [False, True]
 
 
 def test_copies_by_threads_are_pipelined() -> None:
