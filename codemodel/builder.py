@@ -155,6 +155,29 @@ class Builder:
         ops.append(op)  # pyright: ignore[reportAttributeAccessIssue, reportUnknownMemberType]
         return op.result
 
+    def add_copy(self, op: Op, operands: tuple[Value, ...]) -> OpResult:
+        """Place a copy of an op without bodies and successors, with as many other operands, at the end of the block.
+
+        It is `rebuilt` and `add` for the ops that most of a transform's time goes to.
+        """
+        block = self.block
+        copy = op.SPEC.copy_leaf(op, operands)
+        fits = True
+        for old, new in zip(op.operands, operands):  # noqa: B905  (`strict` takes time)
+            source = new.op
+            if (home := new.block if source is None else source.parent) is not block:
+                self._require_visible(op, home)
+            if (kind := old.type) is not (other := new.type) and kind != other:
+                fits = False
+        if not fits:
+            op.SPEC.rederive(copy)
+        ops = block._ops  # pyright: ignore[reportPrivateUsage]
+        if self._draft.closed or (ops and isinstance(ops[-1], Terminator)):
+            return self.add(copy)  # Says what is wrong.
+        copy.__dict__["parent"] = block
+        ops.append(copy)  # pyright: ignore[reportAttributeAccessIssue, reportUnknownMemberType]
+        return copy.result
+
     def finish(self) -> Body:
         """Close the body: put its blocks in reverse postorder, without unreachable ones.
 

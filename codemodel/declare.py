@@ -23,7 +23,7 @@ from __future__ import annotations
 import enum
 import inspect
 import operator
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final, SupportsFloat, SupportsIndex, TypeVar
 
 from ziggurat.codemodel.errors import BuildError
@@ -34,6 +34,10 @@ from ziggurat.codemodel.types import Type, TypeSyntax, size_error, with_element
 
 # Fields that every op has; a declared field must have another name.
 _GENERIC: Final = ("operands", "attributes", "successors", "bodies", "result", "location", "parent")
+
+# Faster than `fill`: most of a transform's time is spent on copies of ops.
+_new: Final[Callable[[type[Op]], Op]] = object.__new__
+_set_fields: Final[Callable[[Op, dict[str, Any]], None]] = Op.__dict__["__dict__"].__set__
 
 
 class OpSpec:
@@ -209,9 +213,25 @@ class OpSpec:
         """
         fields = op.__dict__.copy()
         if len(fields) > self._count:
-            for cached in ("_use_map", "structure", "_is_swept"):
-                fields.pop(cached, None)
+            _forget(fields)
         return self._assembled(fields, operands, successors, bodies, type_)
+
+    def copy_leaf(self, op: Op, operands: tuple[Value, ...]) -> Op:
+        """Copy an op without successors and bodies, as `copy` does, with the same result type."""
+        fields = op.__dict__.copy()
+        if len(fields) > self._count:
+            _forget(fields)
+        new = _new(self.cls)
+        _set_fields(new, fields)
+        if self._single is None:
+            self._set_operands(fields, operands)
+        else:
+            for name, value in zip(self._single, operands):  # noqa: B905  (there are as many; `strict` takes time)
+                fields[name] = value
+        fields["operands"] = operands
+        fields["parent"] = None
+        fields["result"] = OpResult(op.result.type, new)
+        return new
 
     def _assembled(
         self,
@@ -222,8 +242,8 @@ class OpSpec:
         type_: Type,
     ) -> Op:
         """The op that has these parts and, in `fields`, these attributes and this location."""
-        op = self.cls.__new__(self.cls)
-        fill(op, "__dict__", fields)
+        op = _new(self.cls)
+        _set_fields(op, fields)
         if self._single is not None:
             fields.update(zip(self._single, operands))  # noqa: B905  (there are as many; `strict` takes time)
         else:
@@ -283,6 +303,12 @@ class OpSpec:
         else:
             for field, item in zip(self.bodies, bodies, strict=True):
                 fields[field.name] = item
+
+
+def _forget(fields: dict[str, Any]) -> None:
+    """Remove from the fields of a copy the facts that the original has cached about itself."""
+    for cached in ("_use_map", "structure", "_is_swept"):
+        fields.pop(cached, None)
 
 
 def _adopt(op: Op, bodies: Sequence[Body]) -> None:

@@ -112,7 +112,7 @@ class OpResult(Value):
         return f"<result of {self.op.NAME} : {self.type}>"
 
 
-# One result is made for each op, so these two write the slots directly, which is faster than `fill`.
+# An op and its result are made for each op of a model, so these write the slots directly, which is faster than `fill`.
 _set_type: Callable[[Value, Type], None] = Value.__dict__["type"].__set__
 _set_op: Callable[[OpResult, Op], None] = OpResult.__dict__["op"].__set__
 

@@ -140,6 +140,11 @@ class Rewriter(Builder):
         The result type is `type_`. Without it, it is the old type where the operands and bodies have their old types,
         and else the one that follows from them. The copy has the location of the op, not that of this pass.
         """
+        if not (type_ or self.caller or op.bodies or op.successors) and len(operands) == len(op.operands):
+            operands = tuple(operands)
+            new = self.add_copy(op, operands)
+            self._copied = new, operands
+            return new
         bodies: Sequence[Body] = ()
         if op.bodies:
             isolated = isinstance(op, Isolated) or op.parent is None
@@ -226,8 +231,9 @@ class Rewriter(Builder):
 
     def rewrite(self, op: Op) -> None:
         """Append the counterpart of one old op, asking the transformers in order."""
-        here = self.mapping.values
-        operands = tuple([here.get(value) or self[value] for value in op.operands])
+        operands = tuple(map(self.mapping.values.get, op.operands))
+        if None in operands:
+            operands = tuple(map(self.__getitem__, op.operands))
         self._place = op.location if self.caller is None else self._place_of(op)
         self._unmarked = True
         outcome: Outcome = None
@@ -310,9 +316,14 @@ def rebuilt(
             if (kind := old.type) is not (other := new.type) and kind != other:
                 fits = False
                 break
-        if not fits or (had and [body.signature for body in bodies] != [body.signature for body in had]):
+        if not fits or (had and list(map(_types, bodies)) != list(map(_types, had))):
             op.SPEC.rederive(copy)
     return copy
+
+
+def _types(body: Body) -> list[Type]:
+    """The types of a body's signature."""
+    return [body.yield_type, *[parameter.type for parameter in body.parameters]]
 
 
 def transform(op: Op, *transformers: Transformer, pass_name: str | None = None) -> Op:
