@@ -44,9 +44,16 @@ _SHORT = 3
 
 def early_exits(model: Op) -> Op:
     """The Python model, a function or a module, without early exits; `model` itself where there are none."""
-    if not any(isinstance(op, py.If | py.For | py.While) for op in model.walk()):
+    if not any(_exits(op) for op in model.walk() if isinstance(op, core.Func)):
         return model
     return transform(model, _function, pass_name="early_exits")
+
+
+def _exits(function: core.Func) -> list[Op]:
+    """The ops inside of the statements of a function that leave an iteration or return."""
+    statements = function.body.entry.ops[:-1]
+    nested = (inner for statement in statements if statement.bodies for inner in statement.walk())
+    return [inner for inner in nested if isinstance(inner, core.Return | LeavesIteration)]
 
 
 def _function(builder: Rewriter, op: Op, operands: tuple[Value, ...]) -> Outcome:
@@ -54,9 +61,7 @@ def _function(builder: Rewriter, op: Op, operands: tuple[Value, ...]) -> Outcome
     if not isinstance(op, core.Func):
         return None
     *ops, last = op.body.entry.ops
-    nested = (inner for outer in ops for inner in outer.walk())
-    exits: list[Op] = [inner for inner in nested if isinstance(inner, core.Return | LeavesIteration)]
-    if not exits:
+    if not (exits := _exits(op)):
         return None
     inner = builder.inside([value.type for value in op.body.parameters], op.body.yield_type, isolated=True)
     inner.mapping.values.update(zip(op.body.parameters, inner.parameters, strict=True))

@@ -161,7 +161,7 @@ def _optimized(llvm_text: str, target: str) -> Any:
             module.verify()
     except RuntimeError as error:
         raise InternalError(f"LLVM rejects the emitted text: {error}", llvm_text) from None
-    options = llvm.create_pipeline_tuning_options(speed_level=2)
+    options = llvm.create_pipeline_tuning_options(speed_level=1)
     # Emitted code has its vectors, and its loops are unrolled as the kernel says.
     options.loop_unrolling = options.loop_vectorization = options.slp_vectorization = False
     builder = llvm.create_pass_builder(_machine(target), options)
