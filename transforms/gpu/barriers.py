@@ -109,25 +109,15 @@ def _holder(op: Op, buffer: Value, start: int) -> object:
     return start, attrs.evolve(shared, count=1), layout
 
 
-@attrs.frozen
-class _BarrierState:
-    """Sets of accesses, as masks: those since the last barrier, those in flight, a thread's since its last fence."""
-
-    pending: int = 0
-    in_flight: int = 0
-    unfenced: int = 0
-
-    def __or__(self, other: _BarrierState) -> _BarrierState:
-        return _BarrierState(
-            self.pending | other.pending, self.in_flight | other.in_flight, self.unfenced | other.unfenced
-        )
-
-
 BARRIERS = (gpu.Barrier, gpu.ClusterBarrier, tt.Barrier)
 
 
 class _Flow:
-    """The accesses of a kernel, and how they flow along the paths of control."""
+    """The accesses of a kernel, and how they flow along the paths of control.
+
+    A state has three sets of accesses, as masks in one integer: those since the last barrier (`pending`), those in
+    flight, and those of a thread since its last fence (`unfenced`).
+    """
 
     def __init__(self, module: gpu.Module) -> None:
         kinds = (BufferOp, *_MBARRIERS, *BARRIERS, gpu.FenceAsync, GroupWait)
@@ -146,61 +136,59 @@ class _Flow:
                 self.until[access.wait] = self.until.get(access.wait, 0) | 1 << at
         self.asynchronous = sum(self.until.values())
         self.by_threads = sum(1 << at for at, access in numbered if not access.proxy)
-        # The asynchronous accesses that each node begins, and its others.
-        masks = [sum(1 << at for at in numbers) for numbers in self.accesses_of]
-        self.begun = [mask & self.asynchronous for mask in masks]
-        self.done = [mask & ~self.asynchronous for mask in masks]
+        self.size = len(numbered)
+        self.pending = (1 << self.size) - 1
+        self.unfenced = self.pending << 2 * self.size
+        self.steps = [*map(self._step, range(len(self.nodes)))]
         self.removed_fences: Set[int] = frozenset()
 
-    def states(self, barriers: Set[int], fences: Set[int]) -> list[_BarrierState]:
+    def _step(self, number: int) -> tuple[int, int, int]:
+        """The state that a node removes, the state that it adds, and the accesses in flight that it waits for."""
+        op = self.nodes[number].op
+        if isinstance(op, BARRIERS):
+            return self.pending, 0, 0
+        if isinstance(op, gpu.FenceAsync):
+            return self.unfenced, 0, 0
+        if isinstance(op, GroupWait):  # Threads that have waited for an mbarrier need no barrier.
+            over = self.until.get(type(op), 0)
+            return 0 if op.pending else over << self.size, 0, over
+        accesses = sum(1 << at for at in self.accesses_of[number])
+        begun, done = accesses & self.asynchronous, accesses & ~self.asynchronous
+        return 0, done | begun << self.size | (done & self.by_threads) << 2 * self.size, 0
+
+    def states(self, barriers: Set[int], fences: Set[int]) -> list[int]:
         """The state at each node, with further barriers and fences before some of them."""
-        into = [_BarrierState()] * len(self.nodes)
-
-        def arriving(number: int) -> _BarrierState:
-            state = into[number]
-            if number not in barriers and number not in fences:
-                return state
-            pending = 0 if number in barriers else state.pending
-            return _BarrierState(pending, state.in_flight, 0 if number in fences else state.unfenced)
-
+        into = [0] * len(self.nodes)
+        removed = [0] * len(self.nodes)
+        for numbers, sets in ((barriers, self.pending), (fences, self.unfenced)):
+            for number in numbers:
+                removed[number] |= sets
         work = list(range(len(self.nodes) - 1, -1, -1))
         waiting = set(work)
         while work:
             number = work.pop()
             waiting.discard(number)
-            out = self._after(number, arriving(number))
+            state = into[number] & ~removed[number]
+            removes, adds, waited = self.steps[number]
+            over = state >> self.size & waited
+            out = state if number in self.removed_fences else state & ~removes | adds
+            if over:  # A fence before the wait does not count.
+                out |= over | (over & self.by_threads) << 2 * self.size
             for target in self.nodes[number].following:
-                state = into[target] | out
-                if state != into[target]:
-                    into[target] = state
+                if out & ~into[target]:
+                    into[target] |= out
                     if target not in waiting:
                         waiting.add(target)
                         work.append(target)
-        return list(map(arriving, range(len(into))))
-
-    def _after(self, number: int, state: _BarrierState) -> _BarrierState:
-        op = self.nodes[number].op
-        if isinstance(op, BARRIERS):
-            return _BarrierState(0, state.in_flight, state.unfenced)
-        if isinstance(op, gpu.FenceAsync):
-            return state if number in self.removed_fences else _BarrierState(state.pending, state.in_flight)
-        if isinstance(op, GroupWait):  # Threads that have waited for an mbarrier need no barrier.
-            over = state.in_flight & self.until.get(type(op), 0)
-            in_flight = state.in_flight if op.pending else state.in_flight & ~over
-            # A fence before the wait does not count.
-            return _BarrierState(state.pending | over, in_flight, state.unfenced | over & self.by_threads)
-        begun, done = self.begun[number], self.done[number]
-        if not begun and not done:
-            return state
-        return _BarrierState(state.pending | done, state.in_flight | begun, state.unfenced | done & self.by_threads)
+        return [state & ~gone for state, gone in zip(into, removed, strict=True)]
 
     def missing(self, barriers: Set[int], fences: Set[int]) -> Iterator[tuple[int, Hazard]]:
         """The accesses that conflict with those of a node, and what is missing between them, with the node's number."""
         for number, state in enumerate(self.states(barriers, fences)):
             for access, conflicts in ((self.accesses[at], self.conflicts[at]) for at in self.accesses_of[number]):
-                for other in _bits(conflicts & state.pending):
+                for other in _bits(conflicts & state):
                     yield number, Hazard(self.accesses[other].op, access.op, "barrier")
-                for other in _bits(conflicts & state.unfenced) if access.proxy else ():
+                for other in _bits(conflicts & state >> 2 * self.size) if access.proxy else ():
                     yield number, Hazard(self.accesses[other].op, access.op, "fence")
 
 
