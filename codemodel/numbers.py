@@ -11,7 +11,7 @@ import operator
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from ziggurat.codemodel.dialects import arith
+from ziggurat.codemodel.dialects import arith, tt
 from ziggurat.codemodel.dialects import math as maths
 from ziggurat.codemodel.op import Op
 from ziggurat.codemodel.types import ScalarType, f64, scalar_element
@@ -152,6 +152,9 @@ def on_numbers(op: Op, numbers: Sequence[Number]) -> Any:
     shift = isinstance(op, arith.ShlI | arith.ShrSI | arith.ShrUI)
     if type(op) in _READS_SIGNED:
         result = _read(int(numbers[0]), scalar_element(op.operands[0].type).bits, signed=_READS_SIGNED[type(op)])
+    elif isinstance(op, tt.MulHiUI):
+        a, b = (_read(int(number), target.bits, signed=False) for number in numbers)
+        result = a * b >> target.bits
     elif isinstance(op, arith.TruncF) and op.rounding is arith.Rounding.NEAREST:
         result = numbers[0]
     elif compute is None or (shift and not 0 <= numbers[1] < target.bits):

@@ -26,6 +26,7 @@ import attrs
 from ziggurat.codemodel.builder import Builder
 from ziggurat.codemodel.dialects import arith, core, tt
 from ziggurat.codemodel.dialects.arith import FloatPredicate, IntPredicate
+from ziggurat.codemodel.numbers import on_numbers
 from ziggurat.codemodel.op import Op, OpResult, Value
 from ziggurat.codemodel.transform import Outcome, Rewriter, transform
 from ziggurat.codemodel.types import (
@@ -185,8 +186,6 @@ def _choice(op: tt.Reduce) -> _Choice | None:
 def _on_numbers(value: Value, numbers: dict[Value, Any]) -> Any:
     """The value of a condition, which compares only an element with an element and an index with an index; None for
     other conditions."""
-    from ziggurat.codemodel.scalars import on_arrays  # It imports NumPy.
-
     if not isinstance(value, OpResult):
         return None
     op = value.op
@@ -197,11 +196,11 @@ def _on_numbers(value: Value, numbers: dict[Value, Any]) -> Any:
         at = [parameters.index(operand) for operand in op.operands if operand in numbers]
         if len(at) != 2 or (at[0] - at[1]) % 2 or not _is_of_type(op):
             return None
-        return on_arrays(op, [numbers[operand] for operand in op.operands])
+        return on_numbers(op, [numbers[operand] for operand in op.operands])
     if not isinstance(op, _LOGIC):
         return None
     values = [_on_numbers(operand, numbers) for operand in op.operands]
-    return None if None in values else bool(on_arrays(op, values))
+    return None if None in values else bool(on_numbers(op, values))
 
 
 def _is_of_type(op: arith.CmpI | arith.CmpF) -> bool:
