@@ -22,7 +22,7 @@ from collections.abc import Sequence
 from ziggurat.codemodel.errors import BuildError, KernelTypeError, shown
 from ziggurat.codemodel.graphs import reverse_postorder
 from ziggurat.codemodel.location import Location
-from ziggurat.codemodel.op import Block, BlockParameter, Body, Op, OpResult, fill
+from ziggurat.codemodel.op import Block, BlockParameter, Body, Op, OpResult, Value, fill
 from ziggurat.codemodel.traits import Terminator
 from ziggurat.codemodel.types import Type, void
 

@@ -307,7 +307,7 @@ class OpSpec:
 
 def _forget(fields: dict[str, Any]) -> None:
     """Remove from the fields of a copy the facts that the original has cached about itself."""
-    for cached in ("_use_map", "structure", "_is_swept"):
+    for cached in ("_ops", "_use_map", "structure", "_is_swept"):
         fields.pop(cached, None)
 
 

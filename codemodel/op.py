@@ -362,7 +362,15 @@ class Op(_Part):
         return (*self.operands, *(value for successor in self.successors for value in successor.arguments))
 
     def walk(self) -> Iterator[Op]:
-        """This op and all ops inside it, outer before inner, in order."""
+        """This op and all ops inside it, outer before inner, in order. A root remembers them: every pass asks."""
+        if self.parent is not None:
+            return self._walk()
+        ops: tuple[Op, ...] | None = self.__dict__.get("_ops")
+        if ops is None:
+            ops = self.__dict__["_ops"] = tuple(self._walk())
+        return iter(ops)
+
+    def _walk(self) -> Iterator[Op]:
         # No recursion: an op at depth n would pass through n generators.
         yield self
         around = [self.inner_ops()] if self.bodies else []
@@ -405,7 +413,8 @@ class Op(_Part):
             return cached
         lists: dict[Value, list[Op]] = {}
         for op in self.walk():
-            for value in dict.fromkeys(op.all_operands()):
+            operands = op.all_operands()
+            for value in operands if len(operands) < 2 else dict.fromkeys(operands):
                 lists.setdefault(value, []).append(op)
         uses = MappingProxyType({value: tuple(users) for value, users in lists.items()})
         if self.parent is None:

@@ -22,7 +22,7 @@ over. Each such copy is checked: one that does not fit raises a `BuildError` tha
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Final
+from typing import Final, NoReturn
 
 from ziggurat.codemodel.builder import Builder
 from ziggurat.codemodel.errors import BuildError, KernelTypeError, shown
@@ -326,6 +326,38 @@ def _types(body: Body) -> list[Type]:
     return [body.yield_type, *[parameter.type for parameter in body.parameters]]
 
 
+class _Unchanged(Rewriter):
+    """A builder of no model, for `changes`: whoever uses it changes something."""
+
+    __slots__ = ()
+
+    def __init__(self) -> None:
+        pass
+
+    def __getattribute__(self, name: str) -> NoReturn:
+        raise _Changed
+
+    def __getitem__(self, value: Value) -> NoReturn:
+        raise _Changed
+
+    def __setitem__(self, old: Value, new: Value) -> NoReturn:
+        raise _Changed
+
+
+class _Changed(Exception):
+    pass
+
+
+def changes(op: Op, transformer: Transformer) -> bool:
+    """Whether a transformer would change a model. It is asked about the ops as they are, and must note nothing before
+    it uses its builder. For transformers that mostly change nothing: `transform` makes a copy to find that."""
+    builder = _Unchanged()
+    try:
+        return any(transformer(builder, inner, inner.operands) is not None for inner in op.walk())
+    except _Changed:
+        return True
+
+
 def transform(op: Op, *transformers: Transformer, pass_name: str | None = None) -> Op:
     """The model that the transformers make of the one rooted at `op`.
 
@@ -362,6 +394,7 @@ def _drop_uncalled(op: Op, inlined: set[str]) -> None:
             return
         entry = op.bodies[0].entry
         fill(entry, "_ops", tuple(other for other in entry.ops if not any(other is function for function in removed)))
+        op.__dict__.pop("_ops", None)
 
 
 def with_attributes(op: Op, changes: Mapping[str, object]) -> Op:

@@ -127,8 +127,8 @@ def known(
     shape = shape_of(type_) or (1,)
     unit = unit_of(type_)
     ones = (1,) * len(shape)
-    runs = tuple(min(a, b) for a, b in zip(contiguity or ones, shape, strict=True))
-    same = tuple(min(a, b) for a, b in zip(constancy or ones, shape, strict=True))
+    runs = tuple(map(min, contiguity, shape)) if contiguity else ones
+    same = tuple(map(min, constancy, shape)) if constancy else ones
     element = element_of(type_)
     nonnegative |= isinstance(element, ScalarType) and not element.signed
     if constant is not None:
@@ -136,13 +136,11 @@ def known(
         magnitude = abs(constant)
     largest = largest_of(type_) + (not nonnegative)
     magnitude = largest if magnitude is None else min(magnitude, largest)
-    divided = tuple(max(unit, min(d, LIMIT)) for d in divisibility or ones)
-    base = AxisInfo(runs, divided, same, constant, nonnegative, unit, magnitude)
+    divided = [max(unit, min(d, LIMIT)) for d in divisibility or ones]
     # A divisor of every element divides the first of any run.
-    everywhere = base.everywhere
-    if min(divided) >= everywhere:
-        return base
-    return attrs.evolve(base, divisibility=tuple(max(d, everywhere) for d in divided))
+    everywhere = max([d if run == 1 else min(d, unit) for d, run in zip(divided, runs, strict=True)])
+    divided = tuple([max(d, everywhere) for d in divided])
+    return AxisInfo(runs, divided, same, constant, nonnegative, unit, magnitude)
 
 
 def meet(type_: Type, first: AxisInfo, second: AxisInfo) -> AxisInfo:

@@ -102,7 +102,9 @@ def intervals_of(module: gpu.Module) -> list[Interval]:
     """The live ranges of the buffers of a GPU model, in the order of the model."""
     ops = list(module.walk())
     # For each op: its number, and that of the last op inside it.
-    numbers: dict[Op, tuple[int, int]] = {op: (at, at + sum(1 for _ in op.walk()) - 1) for at, op in enumerate(ops)}
+    numbers: dict[Op, tuple[int, int]] = {
+        op: (at, at + sum(1 for _ in op.walk()) - 1 if op.bodies else at) for at, op in enumerate(ops)
+    }
     loops = sorted(_loops(module, numbers))
     complete = [op for op in ops if (isinstance(op, GroupWait) and not op.pending) or isinstance(op, gpu.MbarrierWait)]
     intervals: list[Interval] = []

@@ -258,6 +258,8 @@ def place_dots(module: gpu.Module) -> Op:
 
     Every value keeps its type, so its uses do not change.
     """
+    if not any(isinstance(op, tt.Dot) for op in module.walk()):
+        return module
     rows_first = is_chained(module)
 
     def placed(builder: Rewriter, op: Op, operands: tuple[Value, ...]) -> Outcome:

@@ -68,7 +68,9 @@ def lower(module: gpu.Module) -> Op:
         lowering = _LOWERINGS.get(type(op))
         return None if lowering is None else lowering(builder, op, operands)
 
-    rewritten = transform(module, lowered, pass_name="lower")
+    rewritten: Op = module
+    if any(type(op) in _LOWERINGS for op in module.walk()):
+        rewritten = transform(module, lowered, pass_name="lower")
     if not any(isinstance(op, gpu.ConvertLayout) for op in rewritten.walk()):
         return rewritten
     stmatrix = TARGETS[module.target].has_stmatrix

@@ -118,6 +118,9 @@ class Sweep:
                         builder.add(self.narrow_terminator(op, op.handed, narrowed[owner.result]))
                         continue
             operands = tuple([values[value] for value in op.operands])
+            if not op.successors and not op.bodies:
+                values[result] = builder.add_copy(op, operands)
+                continue
             successors: Sequence[Successor] = ()
             bodies: Sequence[Body] = ()
             if op.successors:

@@ -19,7 +19,7 @@ from ziggurat.codemodel.dialects import math as maths
 from ziggurat.codemodel.numbers import ELEMENTWISE, Number, on_numbers, rounded_number
 from ziggurat.codemodel.op import Op, OpResult, Value, constant_of
 from ziggurat.codemodel.structured import Structured
-from ziggurat.codemodel.transform import DROP, Outcome, Rewriter, transform
+from ziggurat.codemodel.transform import DROP, Outcome, Rewriter, changes, transform
 from ziggurat.codemodel.types import ScalarType, element_of
 from ziggurat.transforms.simplify.identities import constant, same_number, simpler
 
@@ -43,7 +43,7 @@ def fold(op: Op) -> Op:
     A loop-carried value that no iteration changes becomes the initial one. A result of `scf.if` that is the same in
     both branches becomes that value. Returns `op` itself if there is nothing to fold.
     """
-    while (folded_model := transform(op, folding, pass_name="fold")) is not op:
+    while changes(op, folding) and (folded_model := transform(op, folding, pass_name="fold")) is not op:
         op = folded_model
     return op
 
