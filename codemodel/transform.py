@@ -22,7 +22,7 @@ over. Each such copy is checked: one that does not fit raises a `BuildError` tha
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Final, NoReturn
+from typing import Any, Final, NoReturn
 
 from ziggurat.codemodel.builder import Builder
 from ziggurat.codemodel.errors import BuildError, KernelTypeError, shown
@@ -231,8 +231,8 @@ class Rewriter(Builder):
 
     def rewrite(self, op: Op) -> None:
         """Append the counterpart of one old op, asking the transformers in order."""
-        operands = tuple(map(self.mapping.values.get, op.operands))
-        if None in operands:
+        operands: tuple[Any, ...] = tuple(map(self.mapping.values.get, op.operands))
+        if None in operands:  # Some are known in an outer map only.
             operands = tuple(map(self.__getitem__, op.operands))
         self._place = op.location if self.caller is None else self._place_of(op)
         self._unmarked = True
