@@ -146,6 +146,13 @@ def attention(d: int, causal: bool, n: int = 64, roles: bool = False, **options:
     return Case(kernels.attention, types, (SIZE // 128, HEADS), arguments, {"num_warps": 8, "num_stages": 2} | options)
 
 
+def keys(**options: Any) -> Case:
+    """The gradients of attention's keys and values, with blocks of 64 by TMA."""
+    types = [*(block(rows, 64) for rows in (64, 128, 128, 64, 128, 128)), F32, F32, N, zg.f32, 64, 128, 64]
+    arguments = [*[(HEADS * SIZE, 64)] * 6, *[(HEADS * SIZE,)] * 2, SIZE, 64**-0.5]
+    return Case(gradients.attention_keys, types, (SIZE // 128, HEADS), arguments, {"num_stages": 2} | options)
+
+
 def tiles_of_attention(d: int, m: int, n: int, tiles: int, blocks: int = 1, **options: Any) -> Case:
     """Attention with roles by the ladder's kernels, whose programs take tiles of `blocks` times `m` queries: `tiles`
     programs for each SM, or one for each tile if this is 0."""
@@ -246,13 +253,8 @@ KERNELS: Table = {
     "attention f16 D128, two blocks": tiles_of_attention(128, 64, 128, 1, 2, num_warps=4),
     "attention f16 D64, three CTAs per SM": tiles_of_attention(64, 64, 64, 3, maxnreg=80, num_warps=4, num_stages=3),
     "attention f16 D256, tiles": tiles_of_attention(256, 128, 64, 1, GROUP=1, PARTS=4, num_warps=8),
-    "attention backward f16 D64, keys": Case(
-        gradients.attention_keys,
-        [*(block(rows, 64) for rows in (64, 128, 128, 64, 128, 128)), F32, F32, N, zg.f32, 64, 128, 64],
-        (SIZE // 128, HEADS),
-        [*[(HEADS * SIZE, 64)] * 6, *[(HEADS * SIZE,)] * 2, SIZE, 64**-0.5],
-        {"num_warps": 8, "num_stages": 2},
-    ),
+    "attention backward f16 D64, keys": keys(num_warps=8),
+    "attention backward f16 D64, keys, roles": keys(num_warps=8, warp_specialize=True),
     "attention backward f16 D64, keys by pointers": gradients_by_pointers(64),
     "attention backward f16 D128, keys by pointers": gradients_by_pointers(128),
     "paged decode f16 D128, pages of 32": paged_decode(128, 32),

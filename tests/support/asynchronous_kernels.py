@@ -8,7 +8,6 @@ import ziggurat as zg
 
 BLOCKS = [zg.divisible(zg.descriptor(block, zg.f16)) for block in ((128, 64), (16, 64), (128, 16))]
 SQUARE = zg.divisible(zg.descriptor((64, 64), zg.f16))
-WIDE = zg.divisible(zg.descriptor((128, 64), zg.f16))
 BYTES = zg.divisible(zg.descriptor((64, 64), zg.f8e4m3))
 F16, F8, I32 = zg.divisible(zg.ptr(zg.f16)), zg.divisible(zg.ptr(zg.f8e4m3)), zg.divisible(zg.i32)
 
@@ -101,17 +100,6 @@ def gradients(k_desc, v_desc, q_desc, g_desc, dk_desc, dv_desc, n, ROLES: zg.con
         dk = zg.dot(zg.cast(zg.mul(powers, slopes), zg.f16), q, dk)
     dk_desc.store((0, 0), zg.cast(dk, zg.f16))
     dv_desc.store((0, 0), zg.cast(dv, zg.f16))
-
-
-@zg.kernel
-def scaled_products(a_desc, b_desc, c_desc, d_desc, out_desc, n):
-    """Two blocks that all iterations multiply, and a dot that is in flight in the next iteration."""
-    a, b, acc = a_desc.load((0, 0)), b_desc.load((0, 0)), zg.zeros((128, 64), zg.f32)
-    for start in zg.range(0, n, 64, warp_specialize=True):
-        c = zg.trans(c_desc.load((start, 0)))
-        products = zg.cast(zg.mul(zg.dot(a, c), zg.dot(b, c)), zg.f16)
-        acc = zg.dot(products, d_desc.load((start, 0)), zg.mul(acc, 0.5))
-    out_desc.store((0, 0), zg.cast(acc, zg.f16))
 
 
 @zg.kernel

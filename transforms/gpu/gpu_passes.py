@@ -31,6 +31,7 @@ from ziggurat.transforms.schedule.hold_operands import hold_operands
 from ziggurat.transforms.schedule.latency import latency
 from ziggurat.transforms.schedule.rescale import rescale
 from ziggurat.transforms.schedule.schedule import expand
+from ziggurat.transforms.schedule.sink_waits import sink_waits
 from ziggurat.transforms.schedule.specialize import specialize
 from ziggurat.transforms.simplify import cse, dce
 from ziggurat.transforms.simplify.demand import first_kernel
@@ -116,6 +117,7 @@ PHASES: tuple[Phase, ...] = (
         "products",
         (
             ("dots", lambda op, _: place_dots(op)),
+            ("sink_waits", lambda op, options: sink_waits(op, bool(options.warp_specialize))),
             # Equal conversions become one before they go through shared memory.
             ("cse", lambda op, _: cse(op)),
             ("share_buffers", lambda op, _: share_buffers(op)),

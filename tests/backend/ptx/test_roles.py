@@ -415,10 +415,9 @@ def test_what_threads_read_is_fenced_before_the_producer_loads() -> None:
 
 @pytest.mark.parametrize("roles", [False, True])
 def test_gradients_of_attention(roles: bool) -> None:
-    """Four dots. The wait for the first one is followed by that for the last one of the iteration before."""
+    """Four dots, of which two do not need each other: they overlap in roles."""
     module = placed(gradients.triton(*[SQUARE] * 6, I32, roles), 4, 2, roles)
-    dots = [op for op in module.walk() if isinstance(op, gpu.Wgmma | gpu.WgmmaWait)]
-    assert "".join("w" if isinstance(op, gpu.WgmmaWait) else "d" for op in dots) == "dwwdwdwdw"
+    assert sum(op.pending > 0 for op in module.walk() if isinstance(op, gpu.WgmmaWait)) == (4 if roles else 0)
 
     def given() -> tuple[np.ndarray, list[Any]]:
         rng = np.random.default_rng(6)
