@@ -79,7 +79,7 @@ WON: dict[str, tuple[str, str]] = {
     "persist": ("matmul f16 NN 128×256×64, programs in turn", ""),
     "divide_blocks": ("add f32, blocks of 65536", ""),
     # Two dots stay in flight.
-    "sink_waits": ("attention backward f16 D64, keys", r"DEPBAR\.LE gsb0, 0x2"),
+    "sink_waits": ("attention backward f16 D64, keys, roles", r"DEPBAR\.LE gsb0, 0x2"),
     "share_buffers": ("attention f16 D128 causal, 8 warps", ""),
     "specialize": ("matmul f16 by TMA 128×256×64, roles", ""),
     "latency": ("matmul f16 NN 128×128×64, 8 warps", ""),
