@@ -94,7 +94,29 @@ define half @__truncdfhf2(double %x) {
   ret half %result
 }
 """
-ROUTINES = _EXTEND + _TRUNCATE + _TRUNCATE_DOUBLE
+
+# f32 to bf16, to the nearest even, and f64 by way of f32, rounded to odd. Processors without AVX512-BF16 have neither.
+_TRUNCATE_TO_BF16 = """
+define bfloat @__truncsfbf2(float %x) {
+  %bits = bitcast float %x to i32
+  %high = lshr i32 %bits, 16
+  %odd = and i32 %high, 1
+  %half = add i32 %odd, 32767
+  %sum = add i32 %bits, %half
+  %rounded = lshr i32 %sum, 16
+  %magnitude = and i32 %bits, 2147483647
+  %is_nan = icmp ugt i32 %magnitude, 2139095040
+  %quiet = or i32 %high, 64
+  %code = select i1 %is_nan, i32 %quiet, i32 %rounded
+  %narrow = trunc i32 %code to i16
+  %result = bitcast i16 %narrow to bfloat
+  ret bfloat %result
+}
+"""
+_TRUNCATE_DOUBLE_TO_BF16 = (
+    _TRUNCATE_DOUBLE.replace("half", "bfloat").replace("__truncdfhf2", "__truncdfbf2").replace("sfhf2", "sfbf2")
+)
+ROUTINES = _EXTEND + _TRUNCATE + _TRUNCATE_DOUBLE + _TRUNCATE_TO_BF16 + _TRUNCATE_DOUBLE_TO_BF16
 
 
 def compiled(text: str, name: str, pointers: int, *, cpu: str | None = None, features: str | None = None) -> Any:
