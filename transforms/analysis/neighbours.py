@@ -73,6 +73,8 @@ class _Steps:
             return self.of(op.operands[0], axis)
         if isinstance(op, arith.MulI | arith.ShlI):
             return self._product(op, axis)
+        if not isinstance(op, _ADDS | _CLAMPS | _QUOTIENTS | arith.OrI | arith.Select | arith.RemSI | arith.RemUI):
+            return Step.OTHER  # Of a reshape, for example, whose operand has other axes.
         steps = [self.of(operand, axis) for operand in op.operands]
         if isinstance(op, _ADDS | _CLAMPS | arith.OrI):
             return self._sum(*steps)

@@ -105,7 +105,7 @@ def cases() -> dict[str, Op]:
     each([arith.AddF, arith.SubF, arith.MulF, arith.DivF, arith.RemF], FLOATS, 2)
     each([arith.MaximumF, arith.MinimumF, arith.MaxNumF, arith.MinNumF], FLOATS, 2)
     each([math.Exp, math.Exp2, math.Log, math.Log2, math.Sqrt, math.Rsqrt, math.Sin, math.Cos, math.Tanh], FLOATS, 1)
-    each([math.Erf, math.Floor, math.Ceil, math.AbsF, arith.NegF], FLOATS, 1)
+    each([math.Erf, math.Floor, math.Ceil, math.Trunc, math.RoundEven, math.AbsF, arith.NegF], FLOATS, 1)
     each([math.Fma], FLOATS, 3)
     each([tt.PreciseDivF], FLOATS, 2)
     each([tt.PreciseSqrt], FLOATS, 1)

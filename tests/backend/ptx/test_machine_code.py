@@ -50,6 +50,7 @@ FIGURES: dict[str, tuple[tuple[int, int], int, int, int]] = {
     "attention f16 D64, three CTAs per SM": ((253, 269), 80, 4, 65648),
     "attention f16 D256, tiles": ((425, 454), 168, 4, 229456),
     "attention backward f16 D64, keys": ((314, 328), 154, 5, 65568),
+    "attention backward f16 D64, keys, roles": ((280, 300), 168, 4, 49224),
     "attention backward f16 D64, keys by pointers": ((366, 366), 174, 1, 100352),
     "attention backward f16 D128, keys by pointers": ((400, 400), 238, 1, 198656),
     "paged decode f16 D128, pages of 32": ((272, 272), 118, 2, 65536),

@@ -23,6 +23,7 @@ CASES = {
     "x + (r + w) * 1 + c * s": (True, False),
     "x + (c % w) + (r << 1)": (False, True),
     "x + (w % (r + 1)) + c * s": (False, False),
+    "x + zg.reshape(zg.arange(0, 1024), (32, 32))": (False, False),
 }
 
 
