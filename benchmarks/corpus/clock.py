@@ -150,7 +150,7 @@ def tensor_of(value: Any) -> Any:
 
 
 def sums(values: list[Any]) -> list[list[float]]:
-    """Of each tensor the sum, and the sum of its magnitudes."""
+    """The sum of each tensor, and the sum of its magnitudes."""
     import torch
 
     tensors = [tensor_of(value) for value in values if isinstance(tensor_of(value), torch.Tensor)]

@@ -17,10 +17,10 @@ from ziggurat.transforms.cpu.plan import EXPENSIVE, moved_operands
 
 STREAMED = 1 << 26  # Bytes of an array. Eight cores of a Zen share a cache of half as many.
 CACHE_LINE = 64  # Bytes.
-# What a region may have that stores around the caches, and what of that it may not have.
+# The ops of a region that stores around the caches, and those of them that it may not have.
 _STREAMS = (cpu.Load, cpu.Store, cpu.Prefetch, traits.Pure, core.TupleLoad)
 _HALTS = (traits.MayTrap, cpu.Get, tt.InlineAsm, tt.Reduce)
-_FILLS = (cpu.Load, cpu.Put, cpu.Prefetch, cpu.End, traits.Pure)  # What a region may have that loads a matrix.
+_FILLS = (cpu.Load, cpu.Put, cpu.Prefetch, cpu.End, traits.Pure)  # The ops of a region that loads a matrix.
 _READS = (cpu.Load, tt.Load, tt.AtomicRMW, tt.AtomicCAS)
 
 

@@ -161,7 +161,7 @@ def _ends(buffer: Value, numbers: Mapping[Op, tuple[int, int]], root: Op, comple
             if user.mbarrier is not None:
                 mine = allocation(user.mbarrier)
                 ends = [op for op in ends if allocation(op.operands[0]) is mine]
-            # What an mbarrier completes is waited for: after it, or in the next iteration of its loop.
+            # An op that an mbarrier completes is waited for after it, or in the next iteration of its loop.
             never = last if user.mbarrier is None else number
             yield min((n for op in ends if (n := numbers[op][0]) > number), default=never)
 

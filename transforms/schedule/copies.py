@@ -63,6 +63,10 @@ from ziggurat.transforms.simplify.effects import is_pure
 _WRITERS = (tt.DescriptorStore, tt.DescriptorReduce, tt.Store, *ATOMICS, tt.Print, tt.Assert)
 
 
+# The order of a part of a stage, and the loads to registers and the channels' copies that begin in it.
+_Part = tuple[int, Sequence[Load], Sequence[tuple[Copy, ...]]]
+
+
 def make_copies(module: gpu.Module) -> Op:
     """The GPU model whose loops begin the loads that are ahead, divided into stages.
 
@@ -152,13 +156,12 @@ class StagedLoop:
         Loads to registers come first in a step, and copies to the slot that the late wait frees come last.
         """
         own, plan = self.plan.distance, self.plan
-        loads: list[Load] = [load for load, begin in plan.others.items() if own - begin.ahead == stage]
+        loads = [load for load, begin in plan.others.items() if own - begin.ahead == stage]
         groups = [copies for copies in self.channels if own - copies[0].ahead == stage]
         early = [copies for copies in groups if plan.fills_before_late(copies)]
         late = [copies for copies in groups if copies not in early]
-        nothing = list[Load](), list[tuple[Copy, ...]]()
-        parts = [(0, loads, nothing[1]), (1, nothing[0], early), (6, nothing[0], late)]
-        for order, begun, copied in [part for part in parts if part[1] or part[2]] or [(1, *nothing)]:
+        parts: list[_Part] = [(0, loads, ()), (1, (), early), (6, (), late)]
+        for order, begun, copied in [part for part in parts if part[1] or part[2]] or [(1, (), ())]:
             more = inner.add(gpu.Stage(stage, order=order))
             every = [*begun, *(copy.load for copies in copied for copy in copies)]
             needed = [value for load in every for value in self._needed(load)] + [*values]

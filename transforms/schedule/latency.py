@@ -168,7 +168,8 @@ def plans_of(module: gpu.Module, num_stages: int | None) -> Iterator[tuple[scf.F
     A loop that has a schedule, written by hand, has no other."""
     loops = [op for op in module.walk() if isinstance(op, scf.For) and not plan_of(op).ahead]
     stages = {loop: _stages_of(loop, num_stages) for loop in loops}
-    operands = {loop: partial(operands_ahead, loop, stages[loop], *_room(module, loop)) for loop in loops}
+    rooms = {loop: _room(module, loop) for loop in loops}
+    operands = {loop: partial(operands_ahead, loop, stages[loop], *rooms[loop]) for loop in loops}
     plans = {loop: plan(()) for loop, plan in operands.items()}
     rings: dict[Op, int] = {loop: plan.bytes for loop, plan in plans.items() if isinstance(plan, LoopPlan)}
     copied = {copy.load for plan in plans.values() if isinstance(plan, LoopPlan) for copy in plan.copies}
@@ -181,7 +182,7 @@ def plans_of(module: gpu.Module, num_stages: int | None) -> Iterator[tuple[scf.F
         if not any(isinstance(op, Load) for op in loop.body.entry.ops) or not (has_dots or loop.num_stages):
             continue
         if not ((number := stages[loop]) is not None and number < 2 and isinstance(plan, Obstacle)):
-            limit = _room(module, loop)[0] - _passing_bytes(loop, copied)
+            limit = rooms[loop][0] - _passing_bytes(loop, copied)
             limit -= sum(rings.get(op, 0) for op in {*loop.path(), *loop.walk()} - {loop})
             plan = planned(loop, number or USUAL_STAGES, limit, operands[loop] if has_dots else None)
             rings[loop] = plan.bytes if isinstance(plan, LoopPlan) else 0
@@ -443,14 +444,15 @@ def _assigned(
             feed(load, first.ahead[load])
             continue
         is_own, is_feeding = _is_own(load), load in least
+        ring = _ring_of(load) if is_own and not is_feeding else None
         # A tensor that joins the copies for dots takes no further wait. In registers, the loop would wait for it at its
         # end, where it hands it on.
-        joins = bool(by_threads) and is_own and not is_feeding and _ring_of(load) is not None
+        joins = bool(by_threads) and ring is not None
         few = has_dots and not joins and _registers(load.result.type) <= OF_LOAD
         count = least.get(load, 1 if few else own)
         cost = _registers(load.result.type) * count
         small = not joins and (is_feeding or (cost <= OF_LOAD and isinstance(load, tt.Load)))
-        ring = None if small or not is_own else _ring_of(load)
+        ring = None if small else ring
         why = None if small or is_own else _SHARED
         if load.result in obstacles:
             why = obstacles[load.result]

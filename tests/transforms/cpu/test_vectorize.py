@@ -1,4 +1,4 @@
-"""What `vectorize` decides stands in the CPU model: another choice is compiled, with the same results, or refused."""
+"""The decisions of `vectorize` stand in the CPU model: other ones are compiled, with the same results, or refused."""
 
 from __future__ import annotations
 
