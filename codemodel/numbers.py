@@ -1,7 +1,6 @@
 """Python numbers held in the scalar types: rounding, bits, and the ops that need no NumPy.
 
-Compiling a kernel needs this module only: importing NumPy takes longer than compiling a small kernel. `scalars.py`
-applies the same functions of integers and comparisons to arrays.
+Compiling a kernel needs this module only: importing NumPy takes longer than compiling a small kernel.
 """
 
 from __future__ import annotations
@@ -11,7 +10,8 @@ import operator
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from ziggurat.codemodel.dialects import arith, tt
+from ziggurat.codemodel import elementwise
+from ziggurat.codemodel.dialects import arith
 from ziggurat.codemodel.dialects import math as maths
 from ziggurat.codemodel.op import Op
 from ziggurat.codemodel.types import ScalarType, f64, scalar_element
@@ -102,39 +102,85 @@ def remainder(a: Any, b: Any) -> Any:
     return rest - b * ((rest != 0) & ((a < 0) != (b < 0)))
 
 
-_OPERATOR: Any = operator  # The stubs of `operator` leave types unknown.
-
-# By op class: a function of Python's integers, or of arrays of integers, which wrap by themselves.
-INTEGERS: dict[type[Op], Binary] = {
-    arith.AddI: operator.add, arith.SubI: operator.sub, arith.MulI: operator.mul,
-    arith.AndI: _OPERATOR.and_, arith.OrI: _OPERATOR.or_, arith.XOrI: _OPERATOR.xor,
-    arith.ShlI: _OPERATOR.lshift, arith.ShrSI: _OPERATOR.rshift, arith.ShrUI: _OPERATOR.rshift,
-    arith.DivSI: quotient, arith.DivUI: quotient, arith.RemSI: remainder, arith.RemUI: remainder,
-}  # fmt: skip
 # By the last two letters of a predicate. Comparisons of floats are ordered (false with a NaN), but for UNE.
 COMPARISONS: dict[str, Binary] = {
     "eq": operator.eq, "ne": operator.ne, "lt": operator.lt, "le": operator.le, "gt": operator.gt, "ge": operator.ge,
 }  # fmt: skip
 
 
-def _chosen(condition: Any, then: Any, otherwise: Any) -> Any:
-    return then if condition else otherwise
-
-
-# By op class: the function of numbers, where NumPy is not needed. Sums and products in f64 are exact, or have so many
+# By op class: the function of floats, where NumPy is not needed. Sums and products in f64 are exact, or have so many
 # digits that rounding them again gives what rounding once would.
-FUNCTIONS: dict[type[Op], Callable[..., Any]] = {
-    **INTEGERS,
-    arith.MaxSI: max, arith.MaxUI: max, arith.MinSI: min, arith.MinUI: min, arith.AddF: operator.add,
-    arith.SubF: operator.sub, arith.MulF: operator.mul, arith.NegF: operator.neg, maths.AbsF: math.fabs,
-    arith.Select: _chosen, arith.ExtF: float, arith.TruncI: int,
-}  # fmt: skip
-# Casts of integers, and whether they read the bits of the operand as signed.
-_READS_SIGNED: dict[type[Op], bool] = {
-    arith.ExtSI: True, arith.ExtUI: False, arith.SIToFP: True, arith.UIToFP: False
+FLOATS: dict[type[Op], Callable[..., float]] = {
+    arith.AddF: operator.add, arith.SubF: operator.sub, arith.MulF: operator.mul, arith.NegF: operator.neg,
+    maths.AbsF: math.fabs,
 }  # fmt: skip
 # The ops that have a meaning on numbers.
 ELEMENTWISE = (arith.Elementwise, arith.CmpI, arith.CmpF, arith.Select, arith.Cast)
+
+
+class Numbers(elementwise.Domain):
+    """The domain of Python's numbers: integers of a type, or of any size without one. Floats are computed in f64, and
+    rounded."""
+
+    def __init__(self, scalar: ScalarType | None = None) -> None:
+        self.scalar = scalar
+
+    def integers(self, function: Callable[..., Any], scalar: ScalarType, *values: Any) -> int:
+        return wrapped(function(*map(int, values)), scalar)
+
+    def constant(self, number: int, scalar: ScalarType) -> int:
+        return number
+
+    def choose(self, condition: Any, then: Any, otherwise: Any) -> Any:
+        return then if condition else otherwise
+
+    def compare(self, relation: str, a: Any, b: Any, *, signed: bool) -> bool:
+        return COMPARISONS[relation](a, b)
+
+    def shift(self, a: Any, b: Any, *, left: bool, signed: bool) -> int:
+        if self.scalar is not None and not 0 <= b < self.scalar.bits:
+            b = self.scalar.bits
+        return a << b if left else a >> b
+
+    def quotient(self, a: Any, b: Any, *, signed: bool) -> int:
+        return quotient(a, b)
+
+    def remainder(self, a: Any, b: Any, *, signed: bool) -> int:
+        return remainder(a, b)
+
+    def high_product(self, a: Any, b: Any, scalar: ScalarType) -> int:
+        return wrapped(a * b >> scalar.bits, scalar)
+
+    def resize(self, a: Any, source: ScalarType, target: ScalarType, *, signed: bool) -> int:
+        return wrapped(_read(int(a), source.bits, signed=signed), target)
+
+    def reinterpret(self, a: Any, source: ScalarType, target: ScalarType) -> Any:
+        bits = bits_of_number(a, source) if source.is_float else _read(int(a), source.bits, signed=False)
+        return number_of_bits(bits, target) if target.is_float else wrapped(bits, target)
+
+    def floats(self, op: Op, *values: Any) -> Any:
+        if isinstance(op, arith.CmpF):
+            return COMPARISONS[op.predicate.value[-2:]](*values)
+        target = scalar_element(op.result.type)
+        match op:
+            case arith.SIToFP() | arith.UIToFP():
+                bits = scalar_element(op.operand.type).bits
+                return rounded_number(_read(int(values[0]), bits, signed=isinstance(op, arith.SIToFP)), target)
+            case arith.ExtF() | arith.TruncF(rounding=arith.Rounding.NEAREST):
+                return rounded_number(values[0], target)
+            case _ if type(op) in FLOATS:
+                return rounded_number(FLOATS[type(op)](*values), target)
+            case _:
+                return _on_arrays(op, values)
+
+
+def integer(cls: type[Op], a: int, b: int) -> int:
+    """Two integers without a width combined by an op.
+
+    >>> integer(arith.RemSI, -7, 2)
+    -1
+    """
+    return elementwise.INTEGERS[cls](Numbers(), a, b)
 
 
 def on_numbers(op: Op, numbers: Sequence[Number]) -> Any:
@@ -145,25 +191,16 @@ def on_numbers(op: Op, numbers: Sequence[Number]) -> Any:
     >>> on_numbers(arith.AddI(a.result, a.result), (100, 100))
     -56
     """
-    if isinstance(op, arith.CmpI | arith.CmpF):
-        return COMPARISONS[op.predicate.value[-2:]](*numbers)
-    target = scalar_element(op.result.type)
-    compute = FUNCTIONS.get(type(op))
-    shift = isinstance(op, arith.ShlI | arith.ShrSI | arith.ShrUI)
-    if type(op) in _READS_SIGNED:
-        result = _read(int(numbers[0]), scalar_element(op.operands[0].type).bits, signed=_READS_SIGNED[type(op)])
-    elif isinstance(op, tt.MulHiUI):
-        a, b = (_read(int(number), target.bits, signed=False) for number in numbers)
-        result = a * b >> target.bits
-    elif isinstance(op, arith.TruncF) and op.rounding is arith.Rounding.NEAREST:
-        result = numbers[0]
-    elif compute is None or (shift and not 0 <= numbers[1] < target.bits):
-        from ziggurat.codemodel.scalars import on_arrays  # It imports NumPy.
+    meaning = elementwise.MEANINGS.get(type(op))
+    if meaning is None:
+        return _on_arrays(op, numbers)
+    return meaning(Numbers(scalar_element(op.result.type)), op, *numbers)
 
-        return on_arrays(op, numbers)
-    else:
-        result = compute(*numbers)
-    return rounded_number(result, target) if target.is_float else wrapped(int(result), target)
+
+def _on_arrays(op: Op, numbers: Sequence[Number]) -> Any:
+    from ziggurat.codemodel.scalars import on_arrays  # It imports NumPy.
+
+    return on_arrays(op, numbers)
 
 
 def _read(number: int, bits: int, *, signed: bool) -> int:

@@ -1,6 +1,6 @@
-"""The exact meaning of each elementwise op on numbers.
+"""The exact meaning of each elementwise op on NumPy arrays: `elementwise.py` over a domain of arrays, and floats.
 
-The functions take and return NumPy arrays in the dtypes of the scalar types (`ScalarType.dtype`). The reference
+The functions take and return arrays in the dtypes of the scalar types (`ScalarType.dtype`). The reference
 interpreter applies them to whole tensors. Constant folding, calls on constants and calls from Python apply them to
 arrays of one number, unless `numbers.py` computes the op on Python numbers.
 
@@ -19,17 +19,18 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 
+from ziggurat.codemodel import elementwise
 from ziggurat.codemodel.dialects import arith, tt
 from ziggurat.codemodel.dialects import math as maths
-from ziggurat.codemodel.dialects.arith import FloatPredicate, IntPredicate, Rounding
+from ziggurat.codemodel.dialects.arith import Rounding
 from ziggurat.codemodel.dispatch import OpTable
-from ziggurat.codemodel.numbers import COMPARISONS, INTEGERS, Binary, Number
+from ziggurat.codemodel.numbers import COMPARISONS, ELEMENTWISE, Binary, Number, quotient, remainder
 from ziggurat.codemodel.op import Op
-from ziggurat.codemodel.types import ScalarType, f16, f32, f64, scalar_element
+from ziggurat.codemodel.types import SCALARS, ScalarType, f16, f32, f64, i1, scalar_element
 
 Array = np.ndarray[Any, np.dtype[Any]]
 
@@ -49,42 +50,23 @@ def high_product(a: Array, b: Array) -> Array:
     return a_high * b_high + (middle >> half) + (other >> half)
 
 
-# By op class: a function of two arrays of integers.
-_INTEGERS: dict[type[Op], Binary] = {
-    **INTEGERS,
-    arith.MaxSI: np.maximum, arith.MaxUI: np.maximum, arith.MinSI: np.minimum, arith.MinUI: np.minimum,
-    tt.MulHiUI: high_product,
-}  # fmt: skip
+def ones(array: Array) -> Array:
+    """The number of bits that are set in each unsigned integer."""
+    return elementwise.of_bits(ARRAYS, maths.CtPop, array, _unsigned(array))
 
 
-def _bits(array: Array) -> Array:
-    """The bits of integers along a new last axis, the highest first."""
-    bytes_ = np.ascontiguousarray(array).astype(array.dtype.newbyteorder(">"))[..., None].view(np.uint8)
-    return np.unpackbits(bytes_.reshape(*array.shape, -1), axis=-1)
+def leading_zeros(array: Array) -> Array:
+    """The number of zero bits above the highest bit that is set, in each unsigned integer."""
+    return elementwise.of_bits(ARRAYS, maths.CtLz, array, _unsigned(array))
 
 
-def _ones(array: Array) -> Array:
-    return np.sum(_bits(array), axis=-1, dtype=array.dtype)
+def reversed_bits(array: Array) -> Array:
+    """The bits of each unsigned integer in the opposite order."""
+    return elementwise.of_bits(ARRAYS, maths.BitReverse, array, _unsigned(array))
 
 
-def _leading_zeros(array: Array) -> Array:
-    bits = _bits(array)
-    first: Array = np.argmax(bits, axis=-1)
-    return np.where(array == 0, bits.shape[-1], first).astype(array.dtype)
-
-
-def _reversed(array: Array) -> Array:
-    bytes_ = np.packbits(_bits(array)[..., ::-1], axis=-1)
-    swapped: Array = bytes_.view(array.dtype.newbyteorder(">"))[..., 0]
-    return swapped.astype(array.dtype)
-
-
-INTEGER_FUNCTIONS: dict[type[Op], Callable[[Array], Array]] = {
-    maths.AbsI: np.abs,
-    maths.CtPop: _ones,
-    maths.CtLz: _leading_zeros,
-    maths.BitReverse: _reversed,
-}
+def _unsigned(array: Array) -> ScalarType:
+    return SCALARS[f"u{8 * array.dtype.itemsize}"]
 
 
 # Floats.
@@ -280,19 +262,6 @@ def directed(op: maths.Directed, *values: Array) -> Array:
     return neighbour
 
 
-# Comparisons.
-
-
-def compared(predicate: IntPredicate | FloatPredicate, a: Array, b: Array) -> Array:
-    """The comparison of two integers or two floats."""
-    sign, name = predicate.value[:-2], predicate.value[-2:]
-    if sign == "u" and a.dtype.kind == "i":  # Addresses are held as signed integers.
-        a, b = a.view(np.uint64), b.view(np.uint64)
-    if isinstance(predicate, FloatPredicate):
-        a, b = widened(a), widened(b)
-    return COMPARISONS[name](a, b)
-
-
 # Conversions of floats.
 
 
@@ -391,103 +360,132 @@ def bits_of(array: Array) -> Array:
     return array.view(f"u{array.dtype.itemsize}")
 
 
-# Ops.
-
-# By op class: the result of the op on arrays of its operands' dtypes that broadcast. The caller silences NumPy's
-# warnings, and refuses integers divided by zero where that is an error.
-MEANINGS = OpTable[Callable[..., Array]]("meaning on numbers")
+# The domain of arrays.
 
 
-@MEANINGS.of(arith.IntBinary, tt.MulHiUI)
-def _integer(op: Op, a: Array, b: Array) -> Array:
-    return int_binary(type(op), a, b)
+class Arrays(elementwise.Domain):
+    """NumPy arrays in the dtypes of the scalar types, which broadcast. The dtype says how integers are read; i1 is
+    computed in bytes, of which only the lowest bit counts.
+
+    The caller silences NumPy's warnings, and refuses integers divided by zero where that is an error.
+    """
+
+    def integers(self, function: Callable[..., Any], scalar: ScalarType, *values: Any) -> Array:
+        if scalar.bits > 1:
+            return function(*values)
+        return (function(*(value.view(np.uint8) for value in values)) & np.uint8(1)).astype(np.bool_)
+
+    def constant(self, number: int, scalar: ScalarType) -> Any:
+        return scalar.dtype.type(number)
+
+    def choose(self, condition: Any, then: Any, otherwise: Any) -> Array:
+        return np.where(condition, then, otherwise)
+
+    def compare(self, relation: str, a: Any, b: Any, *, signed: bool) -> Array:
+        if not signed and relation not in ("eq", "ne") and a.dtype.kind == "i":  # Addresses are signed integers here.
+            a, b = a.view(np.uint64), b.view(np.uint64)
+        return COMPARISONS[relation](a, b)
+
+    def shift(self, a: Any, b: Any, *, left: bool, signed: bool) -> Array:
+        return a << b if left else a >> b
+
+    def quotient(self, a: Any, b: Any, *, signed: bool) -> Array:
+        return quotient(a, b)
+
+    def remainder(self, a: Any, b: Any, *, signed: bool) -> Array:
+        return remainder(a, b)
+
+    def high_product(self, a: Any, b: Any, scalar: ScalarType) -> Array:
+        return high_product(a, b)
+
+    def resize(self, a: Any, source: ScalarType, target: ScalarType, *, signed: bool) -> Array:
+        if target.bits == 1:
+            return (a & a.dtype.type(1)).astype(np.bool_)
+        if a.dtype == np.bool_:
+            a = a.view(np.uint8).astype(target.dtype)
+            return (-a).astype(target.dtype) if signed else a
+        return a.view(f"{'i' if signed else 'u'}{a.dtype.itemsize}").astype(target.dtype)
+
+    def reinterpret(self, a: Any, source: ScalarType, target: ScalarType) -> Array:
+        return np.ascontiguousarray(a).view(target.dtype)
+
+    def floats(self, op: Op, *values: Any) -> Array:
+        return FLOAT_MEANINGS[op](op, *values)
+
+
+ARRAYS: Final = Arrays()
+
+# By op class: the result of an op that takes or gives floats, on arrays of its operands' dtypes that broadcast.
+FLOAT_MEANINGS = OpTable[Callable[..., Array]]("meaning on floats")
 
 
 def int_binary(cls: type[Op], a: Array, b: Array) -> Array:
-    """Two integers of a type combined. i1 is computed in bytes; only the lowest bit counts."""
-    function = _INTEGERS[cls]
-    if a.dtype == np.bool_:
-        return (function(a.view(np.uint8), b.view(np.uint8)) & np.uint8(1)).astype(np.bool_)
-    return function(a, b)
+    """Two integers of a type combined."""
+    scalar = i1 if a.dtype == np.bool_ else _unsigned(a)
+    return ARRAYS.integers(lambda a, b: elementwise.INTEGERS[cls](ARRAYS, a, b), scalar, a, b)
 
 
-@MEANINGS.of(arith.FloatBinary)
+@FLOAT_MEANINGS.of(arith.FloatBinary)
 def _float(op: Op, a: Array, b: Array) -> Array:
     return float_binary(type(op), a, b, scalar_element(op.result.type))
 
 
-@MEANINGS.of(maths.FloatUnary)
+@FLOAT_MEANINGS.of(maths.FloatUnary)
 def _function(op: Op, array: Array) -> Array:
     return rounded(FUNCTIONS[type(op)](array.astype(np.float64)), scalar_element(op.result.type))
 
 
-@MEANINGS.of(maths.Floor, maths.Ceil, maths.Trunc, maths.RoundEven)
+@FLOAT_MEANINGS.of(maths.Floor, maths.Ceil, maths.Trunc, maths.RoundEven)
 def _whole(op: Op, array: Array) -> Array:
     """Exact: the result needs no rounding."""
     return FUNCTIONS[type(op)](widened(array)).astype(array.dtype)
 
 
-@MEANINGS.of(arith.NegF, maths.AbsF)
+@FLOAT_MEANINGS.of(arith.NegF, maths.AbsF)
 def _signed(op: Op, array: Array) -> Array:
     bits = bits_of(array)
     sign = _sign_bit(bits)
     return (bits ^ sign if isinstance(op, arith.NegF) else bits & ~sign).view(array.dtype)
 
 
-@MEANINGS.of(maths.IntUnary)
-def _integer_function(op: Op, array: Array) -> Array:
-    return INTEGER_FUNCTIONS[type(op)](array)
-
-
-@MEANINGS.of(maths.Fma)
+@FLOAT_MEANINGS.of(maths.Fma)
 def _fused(op: Op, a: Array, b: Array, c: Array) -> Array:
     return fma(a, b, c, scalar_element(op.result.type))
 
 
-MEANINGS.of(maths.Directed)(directed)
+FLOAT_MEANINGS.of(maths.Directed)(directed)
 
 
-@MEANINGS.of(arith.CmpI, arith.CmpF)
-def _compared(op: arith.CmpI | arith.CmpF, a: Array, b: Array) -> Array:
-    return compared(op.predicate, a, b)
+@FLOAT_MEANINGS.of(arith.CmpF)
+def _compared(op: arith.CmpF, a: Array, b: Array) -> Array:
+    return COMPARISONS[op.predicate.value[-2:]](widened(a), widened(b))
 
 
-@MEANINGS.of(arith.Select)
-def _selected(op: Op, condition: Array, then: Array, otherwise: Array) -> Array:
-    return np.where(condition, then, otherwise)
-
-
-@MEANINGS.of(arith.ExtF, arith.TruncF)
+@FLOAT_MEANINGS.of(arith.ExtF, arith.TruncF)
 def _float_to_float(op: arith.ExtF | arith.TruncF, array: Array) -> Array:
     toward_zero = isinstance(op, arith.TruncF) and op.rounding is Rounding.ZERO
     source, target = scalar_element(op.operand.type), scalar_element(op.type)
     return converted(array, source, target, toward_zero=toward_zero)
 
 
-@MEANINGS.of(arith.ExtSI, arith.ExtUI, arith.TruncI)
-def _resized(op: Op, array: Array) -> Array:
-    target, signed = scalar_element(op.result.type), isinstance(op, arith.ExtSI)
-    if target.bits == 1:
-        return (array & array.dtype.type(1)).astype(np.bool_)
-    if array.dtype == np.bool_:
-        array = array.view(np.uint8).astype(target.dtype)
-        return (-array).astype(target.dtype) if signed else array
-    return array.view(f"{'i' if signed else 'u'}{array.dtype.itemsize}").astype(target.dtype)
-
-
-@MEANINGS.of(arith.SIToFP, arith.UIToFP)
+@FLOAT_MEANINGS.of(arith.SIToFP, arith.UIToFP)
 def _int_to_float(op: Op, array: Array) -> Array:
     return int_to_float(array, scalar_element(op.result.type), signed=isinstance(op, arith.SIToFP))
 
 
-@MEANINGS.of(arith.FPToSI, arith.FPToUI)
+@FLOAT_MEANINGS.of(arith.FPToSI, arith.FPToUI)
 def _float_to_int(op: Op, array: Array) -> Array:
     return float_to_int(array, scalar_element(op.result.type))
 
 
-@MEANINGS.of(arith.Bitcast)
-def _reinterpreted(op: Op, array: Array) -> Array:
-    return np.ascontiguousarray(array).view(scalar_element(op.result.type).dtype)
+# By op class: the result of the op on arrays of its operands' dtypes that broadcast. An op that is declared elsewhere
+# may have a function of the op and the arrays here, or a meaning over domains in `elementwise.MEANINGS`.
+MEANINGS = OpTable[Callable[..., Array]]("meaning on arrays")
+
+
+@MEANINGS.of(*ELEMENTWISE)
+def _on_arrays(op: Op, *arrays: Array) -> Array:
+    return elementwise.MEANINGS[op](ARRAYS, op, *arrays)
 
 
 # Numbers of Python.

@@ -16,9 +16,8 @@ import numpy as np
 from ziggurat.backend.simulator.shared import Array
 from ziggurat.backend.simulator.text import dtype_of, elements_of, odd_width, unknown
 from ziggurat.codemodel import scalars
-from ziggurat.codemodel.dialects import math
 from ziggurat.codemodel.numbers import COMPARISONS, quotient
-from ziggurat.codemodel.scalars import INTEGER_FUNCTIONS, bits_of
+from ziggurat.codemodel.scalars import bits_of
 from ziggurat.codemodel.types import SCALARS, ScalarType, bf16, f16, f32, f64, i32, u32
 
 _SIGNED = {1: np.int8, 2: np.int16, 4: np.int32, 8: np.int64}
@@ -201,10 +200,7 @@ def _saturated(function: Callable[[Array, Array], Array]) -> Callable[[Array, Ar
 def _leading_zeros(a: Array) -> Array:
     if a.dtype == object:
         return np.array([128 - value.bit_length() for value in a.tolist()], object)
-    return INTEGER_FUNCTIONS[math.CtLz](a)
-
-
-_reversed = INTEGER_FUNCTIONS[math.BitReverse]
+    return scalars.leading_zeros(a)
 
 
 def _whole(a: Array, scalar: ScalarType) -> Array:
@@ -234,8 +230,8 @@ def _bytes_of_two(low: Array, high: Array, selected: Array) -> Array:
 
 
 _OF_ONE: dict[str, Callable[[Array], Array]] = {
-    "ctpop": INTEGER_FUNCTIONS[math.CtPop], "bswap": lambda a: np.asarray(a.byteswap()),
-    "bitreverse": _reversed, "fabs": np.abs, "sqrt": np.sqrt, "exp2": np.exp2, "floor": np.floor, "ceil": np.ceil,
+    "ctpop": scalars.ones, "bswap": lambda a: np.asarray(a.byteswap()), "bitreverse": scalars.reversed_bits,
+    "fabs": np.abs, "sqrt": np.sqrt, "exp2": np.exp2, "floor": np.floor, "ceil": np.ceil,
     "trunc": np.trunc, "rint": np.rint, "nearbyint": np.rint, "roundeven": np.rint, "sqrt.approx": np.sqrt,
     "sqrt.rn": np.sqrt, "f2i.rz": partial(_whole, scalar=i32), "f2ui.rz": partial(_whole, scalar=u32),
     "internal.addrspace.wrap": lambda a: a,  # The address of a parameter in parameter memory.
@@ -248,7 +244,7 @@ _OF_TWO: dict[str, Callable[[Array, Array], Any]] = {
     "maximum": scalars.maximum, "minimum": scalars.minimum, "maxnum": scalars.maxnum, "minnum": scalars.minnum,
     "copysign": np.copysign, "is.fpclass": _of_class,
     # The second operand says whether some results are poison.
-    "abs": lambda a, _: _on_signed(np.abs)(a), "cttz": lambda a, _: _leading_zeros(_reversed(a)),
+    "abs": lambda a, _: _on_signed(np.abs)(a), "cttz": lambda a, _: _leading_zeros(scalars.reversed_bits(a)),
     "ctlz": lambda a, _: _leading_zeros(a),
 }  # fmt: skip
 _OF_THREE: dict[str, Callable[[Array, Array, Array], Array]] = {
@@ -259,7 +255,7 @@ _FUNCTIONS: dict[str, Callable[..., Any]] = {**_OF_ONE, **_OF_TWO, **_OF_THREE}
 
 
 def _reversed_of(width: int, a: Array) -> Array:
-    return _reversed(a) >> a.dtype.type(8 * a.dtype.itemsize - width)
+    return scalars.reversed_bits(a) >> a.dtype.type(8 * a.dtype.itemsize - width)
 
 
 def function_named(name: str) -> Callable[..., Any] | None:

@@ -18,7 +18,7 @@ from ziggurat.codemodel.dialects import arith, tt
 from ziggurat.codemodel.dialects import math as maths
 from ziggurat.codemodel.errors import KernelRuntimeError, KernelTypeError, KernelValueError, reason_of, shown
 from ziggurat.codemodel.messages import applied_text, call_text, say
-from ziggurat.codemodel.numbers import COMPARISONS, FUNCTIONS, rounded_number, wrapped
+from ziggurat.codemodel.numbers import COMPARISONS, FLOATS, integer, rounded_number, wrapped
 from ziggurat.codemodel.op import Op
 from ziggurat.codemodel.types import ScalarType, f64, i1
 from ziggurat.frontends.language.constants import as_constant
@@ -121,8 +121,10 @@ def _combine(name: str, a: Any, b: Any) -> Any:
         raise KernelValueError(say("cannot compute {}: a constant integer must have at most {} bits", text, MAX_BITS))
     cls = floats if isinstance(a, float) else unsigned if isinstance(a, bool) else signed
     assert cls is not None
-    if cls in FUNCTIONS:
-        combined = _checked(name, FUNCTIONS[cls], a, b)
+    if cls in FLOATS:
+        return _checked(name, FLOATS[cls], a, b)
+    if not isinstance(a, float):
+        combined = _checked(name, functools.partial(integer, cls), a, b)
         return wrapped(combined, i1) if isinstance(a, bool) else combined
     return _result(name, functools.partial(_scalars().float_binary, cls, scalar=f64), a, b)
 

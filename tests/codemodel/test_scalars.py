@@ -17,8 +17,11 @@ from hypothesis import strategies as st
 
 from ziggurat.codemodel import scalars
 from ziggurat.codemodel.dialects import arith, tt
+from ziggurat.codemodel.dialects import math as maths
+from ziggurat.codemodel.elementwise import INTEGERS
 from ziggurat.codemodel.errors import BuildError
-from ziggurat.codemodel.numbers import FUNCTIONS, bits_of_number, on_numbers, quotient, remainder, rounded_number
+from ziggurat.codemodel.numbers import FLOATS as EXACT_FLOATS
+from ziggurat.codemodel.numbers import bits_of_number, on_numbers, quotient, remainder, rounded_number
 from ziggurat.codemodel.op import Op
 from ziggurat.codemodel.scalars import on_arrays
 from ziggurat.codemodel.types import SCALARS, ScalarType, bf16, f8e4m3, f8e5m2, f16, f32, f64, i1, scalar_element
@@ -213,9 +216,10 @@ def ops_on_numbers() -> Iterator[Op]:
     """Ops that Python numbers can be computed with, on operands of each type."""
     values = [tt.Poison(type_).result for type_ in SCALARS.values()]
     condition = tt.Poison(i1).result
+    functions = (maths.AbsI, maths.CtPop, maths.CtLz, maths.BitReverse, arith.Select, tt.MulHiUI)
     casts = (arith.ExtF, arith.TruncF, arith.ExtSI, arith.ExtUI, arith.TruncI, arith.SIToFP, arith.UIToFP)
     for value in values:
-        for cls in FUNCTIONS:
+        for cls in (*INTEGERS, *functions, *EXACT_FLOATS):
             yield from made(cls, value) + made(cls, value, value) + made(cls, condition, value, value)
         for predicate in arith.IntPredicate:
             yield from made(arith.CmpI, value, value, predicate)

@@ -7,7 +7,7 @@ from typing import Any
 from ziggurat.codemodel.builder import Builder
 from ziggurat.codemodel.dialects import arith, tt
 from ziggurat.codemodel.dialects.arith import IntPredicate
-from ziggurat.codemodel.numbers import FUNCTIONS, Number, wrapped
+from ziggurat.codemodel.numbers import Number, integer, wrapped
 from ziggurat.codemodel.op import Op, OpResult, Value, constant_of
 from ziggurat.codemodel.traits import Commutative
 from ziggurat.codemodel.types import ScalarType, TensorType, Type, constant_key, element_of, i1
@@ -165,7 +165,7 @@ def _with_constants(builder: Builder, op: Op, lhs: Value, rhs: Value) -> Value |
             assert isinstance(inner, arith.IntBinary)
             for value, number in (inner.operands, inner.operands[::-1]):
                 if (first := constant_of(number)) is not None:
-                    folded = FUNCTIONS[cls](int(first), int(other))
+                    folded = integer(cls, int(first), int(other))
                     return builder.add(cls(value, _constant_like(builder, folded, lhs.type)))
     return None
 
