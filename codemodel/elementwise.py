@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable
+from functools import partial
 from typing import Any, Protocol
 
 from ziggurat.codemodel.dialects import arith, tt
@@ -99,7 +100,7 @@ INTEGERS: dict[type[Op], Callable[[Domain, Value, Value], Value]] = {
 
 @MEANINGS.of(arith.IntBinary)
 def _integer(domain: Domain, op: arith.IntBinary, a: Value, b: Value) -> Value:
-    return domain.integers(lambda a, b: INTEGERS[type(op)](domain, a, b), scalar_element(op.result.type), a, b)
+    return domain.integers(partial(INTEGERS[type(op)], domain), scalar_element(op.result.type), a, b)
 
 
 @MEANINGS.of(tt.MulHiUI)
@@ -160,7 +161,7 @@ class _Bits:
         return a
 
 
-def of_bits(domain: Domain, cls: type[Op], a: Value, scalar: ScalarType) -> Value:
+def of_bits(domain: Domain, cls: type[Op], scalar: ScalarType, a: Value) -> Value:
     """What a class of `BitUnary` gives for an unsigned integer."""
     bits = _Bits(domain, scalar)
     if cls is maths.CtPop:
@@ -174,7 +175,7 @@ def of_bits(domain: Domain, cls: type[Op], a: Value, scalar: ScalarType) -> Valu
 def _of_bits(domain: Domain, op: maths.BitUnary, a: Value) -> Value:
     scalar = scalar_element(op.result.type)
     unsigned = domain.reinterpret(a, scalar, scalar.unsigned)
-    result = domain.integers(lambda a: of_bits(domain, type(op), a, scalar.unsigned), scalar.unsigned, unsigned)
+    result = domain.integers(partial(of_bits, domain, type(op), scalar.unsigned), scalar.unsigned, unsigned)
     return domain.reinterpret(result, scalar.unsigned, scalar)
 
 

@@ -108,10 +108,12 @@ COMPARISONS: dict[str, Binary] = {
 }  # fmt: skip
 
 
+_OPERATOR: Any = operator  # The stubs of `operator` leave types unknown.
+
 # By op class: the function of floats, where NumPy is not needed. Sums and products in f64 are exact, or have so many
 # digits that rounding them again gives what rounding once would.
 FLOATS: dict[type[Op], Callable[..., float]] = {
-    arith.AddF: operator.add, arith.SubF: operator.sub, arith.MulF: operator.mul, arith.NegF: operator.neg,
+    arith.AddF: operator.add, arith.SubF: operator.sub, arith.MulF: operator.mul, arith.NegF: _OPERATOR.neg,
     maths.AbsF: math.fabs,
 }  # fmt: skip
 # The ops that have a meaning on numbers.

@@ -52,17 +52,17 @@ def high_product(a: Array, b: Array) -> Array:
 
 def ones(array: Array) -> Array:
     """The number of bits that are set in each unsigned integer."""
-    return elementwise.of_bits(ARRAYS, maths.CtPop, array, _unsigned(array))
+    return elementwise.of_bits(ARRAYS, maths.CtPop, _unsigned(array), array)
 
 
 def leading_zeros(array: Array) -> Array:
     """The number of zero bits above the highest bit that is set, in each unsigned integer."""
-    return elementwise.of_bits(ARRAYS, maths.CtLz, array, _unsigned(array))
+    return elementwise.of_bits(ARRAYS, maths.CtLz, _unsigned(array), array)
 
 
 def reversed_bits(array: Array) -> Array:
     """The bits of each unsigned integer in the opposite order."""
-    return elementwise.of_bits(ARRAYS, maths.BitReverse, array, _unsigned(array))
+    return elementwise.of_bits(ARRAYS, maths.BitReverse, _unsigned(array), array)
 
 
 def _unsigned(array: Array) -> ScalarType:
@@ -402,8 +402,8 @@ class Arrays(elementwise.Domain):
         if target.bits == 1:
             return (a & a.dtype.type(1)).astype(np.bool_)
         if a.dtype == np.bool_:
-            a = a.view(np.uint8).astype(target.dtype)
-            return (-a).astype(target.dtype) if signed else a
+            ones: Array = a.view(np.uint8).astype(target.dtype)
+            return np.negative(ones) if signed else ones
         return a.view(f"{'i' if signed else 'u'}{a.dtype.itemsize}").astype(target.dtype)
 
     def reinterpret(self, a: Any, source: ScalarType, target: ScalarType) -> Array:
@@ -422,7 +422,7 @@ FLOAT_MEANINGS = OpTable[Callable[..., Array]]("meaning on floats")
 def int_binary(cls: type[Op], a: Array, b: Array) -> Array:
     """Two integers of a type combined."""
     scalar = i1 if a.dtype == np.bool_ else _unsigned(a)
-    return ARRAYS.integers(lambda a, b: elementwise.INTEGERS[cls](ARRAYS, a, b), scalar, a, b)
+    return ARRAYS.integers(partial(elementwise.INTEGERS[cls], ARRAYS), scalar, a, b)
 
 
 @FLOAT_MEANINGS.of(arith.FloatBinary)
