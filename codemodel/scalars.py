@@ -403,7 +403,8 @@ class Arrays(elementwise.Domain):
             return (a & a.dtype.type(1)).astype(np.bool_)
         if a.dtype == np.bool_:
             ones: Array = a.view(np.uint8).astype(target.dtype)
-            return np.negative(ones) if signed else ones
+            negative: Array = -ones
+            return negative if signed else ones
         return a.view(f"{'i' if signed else 'u'}{a.dtype.itemsize}").astype(target.dtype)
 
     def reinterpret(self, a: Any, source: ScalarType, target: ScalarType) -> Array:
