@@ -373,7 +373,8 @@ class Arrays(elementwise.Domain):
     def integers(self, function: Callable[..., Any], scalar: ScalarType, *values: Any) -> Array:
         if scalar.bits > 1:
             return function(*values)
-        return (function(*(value.view(np.uint8) for value in values)) & np.uint8(1)).astype(np.bool_)
+        result: Any = function(*(value.view(np.uint8) for value in values))
+        return (result & np.uint8(1)).astype(np.bool_)
 
     def constant(self, number: int, scalar: ScalarType) -> Any:
         return scalar.dtype.type(number)
