@@ -374,12 +374,12 @@ class Arrays(elementwise.Domain):
         if scalar.bits > 1:
             return function(*values)
         result: Any = function(*(value.view(np.uint8) for value in values))
-        return (result & np.uint8(1)).astype(np.bool_)
+        return np.equal(result & np.uint8(1), 1)
 
     def constant(self, number: int, scalar: ScalarType) -> Any:
         return scalar.dtype.type(number)
 
-    def choose(self, condition: Any, then: Any, otherwise: Any) -> Array:
+    def choose(self, condition: Array, then: Array, otherwise: Array) -> Array:
         return np.where(condition, then, otherwise)
 
     def compare(self, relation: str, a: Any, b: Any, *, signed: bool) -> Array:
