@@ -40,8 +40,7 @@ def test_only_ops_of_other_models_have_no_emitter():
     other = {name for name, cls in OPS.items() if cls.__module__.startswith((cpu.__name__, gpu.__name__, py.__name__))}
     of_python = {"func", "func.call", "func.ref", "constant", "var", "var.load", "var.store"}
     framing = {core.Module.NAME, tt.Func.NAME}
-    of_tests = {name for name in OPS if name.startswith("test.")}  # Ops that other tests declare.
-    assert {name for name, cls in OPS.items() if cls not in EMITTERS} == other | of_python | framing | of_tests
+    assert {name for name, cls in OPS.items() if cls not in EMITTERS} == other | of_python | framing
 
 
 def single(body: str, *, parameters: str = "%0 : ptr<f32>, %1 : i32", result: str = "void") -> str:
