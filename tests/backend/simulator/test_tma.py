@@ -99,8 +99,8 @@ def test_chunks_of_16_bytes_are_swizzled(swizzle: int, columns: int, by_hand) ->
 
 @pytest.mark.parametrize("seed", SEEDS)
 def test_phases_alternate(seed: int, by_hand) -> None:
-    """The second load overwrites the first after all threads have read it."""
-    text = BEGUN + expect(256) + fetch() + wait() + READ + MEET + expect(256) + fetch(4) + wait(1)
+    """The second load overwrites the first after all threads have read it, and have had a fence."""
+    text = BEGUN + expect(256) + fetch() + wait() + READ + FENCE + MEET + expect(256) + fetch(4) + wait(1)
     again = re.sub(r"%([svq])\b", r"%\1\1", READ)
     np.testing.assert_array_equal(ran(by_hand, text + again, seed=seed).reshape(4, 16), NUMBERS[4:8])
 
@@ -127,6 +127,7 @@ REFUSED = {
     "a box in the midst of 128 bytes": (BEGUN + expect(256) + fetch(to=64), "must be aligned to 128 bytes"),
     "a box inside of shared memory": (BEGUN + expect(256) + fetch(to=2048 - 128), "inside of shared memory"),
     "a column that is no multiple of 16 bytes": (BEGUN + expect(256) + fetch(column=1), "a multiple of 16 bytes"),
+    "a box over what was read unfenced": (LOADED + READ + MEET + expect(256) + fetch(), "has read without a fence"),
     "a box over what others read": (LOADED + READ + expect(256) + fetch(), "another has touched since"),
     "an instruction of all threads that is not known": (by_one("elect.sync;", first="1"), "does not know elect.sync"),
     "an instruction of a warp for one thread": (ONE + by_one("elect.sync;"), "all lanes of a warp must come"),

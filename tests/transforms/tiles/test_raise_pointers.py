@@ -204,12 +204,17 @@ def test_bases_and_strides_are_known_multiples_of_16_bytes_in_32_bits(types: lis
 
 @pytest.mark.parametrize(
     "options",
-    [{"raise_pointers": False}, {"num_stages": 1}, {"num_warps": 2}, {"target": "sm_80"}, {"launch_pdl": True}],
+    [{"raise_pointers": False}, {"num_stages": 1}, {"target": "sm_80"}, {"launch_pdl": True}],
 )
 def test_options_without_it(options: dict[str, Any]) -> None:
     module = prepare_for_gpu(product.triton(*types_of()))
     arguments = CompileOptions(**{"target": "sm_90a", **options})
     assert zg.same_model(raise_pointers(module, arguments), module)
+
+
+def test_loads_for_mma_sync_are_raised() -> None:
+    """Two warps have too few rows for wgmma."""
+    assert count_of(*types_of(), num_warps=2) == 2
 
 
 def test_pointers_of_each_iteration() -> None:
