@@ -22,10 +22,8 @@ from isolated import Image, Isolated
 from random_layouts import scatter
 
 import ziggurat as zg
-from ziggurat.backend.ptx.assemble import optimized
 from ziggurat.backend.ptx.sass import assembled
 from ziggurat.backend.simulator.shared import SimulationError
-from ziggurat.backend.simulator.simulate import simulate
 from ziggurat.compiler.compiled import Compiled
 from ziggurat.kernels.arguments import bind
 from ziggurat.transforms.gpu import gpu_passes
@@ -69,11 +67,7 @@ class Simulated:
 
     target = "sm_90a"
     repeated = "repeated as emitted"
-    promises = True
-
-    def text(self, compiled: Compiled) -> str:
-        """The LLVM text to simulate."""
-        return compiled.stages["llvm"]
+    is_optimized = False
 
     def run(self, compiled, grid, images, arguments):
         memory = [image.memory(image.bytes).copy() for image in images]
@@ -86,16 +80,12 @@ class Simulated:
             raise NotHere("many programs")
         if any(image.size > 1 << 15 for image in images):
             raise NotHere("too large to simulate")
-        placed_arguments = [memory[a[0]] if isinstance(a, tuple) else a for a in arguments]
+        placed_arguments = [
+            memory[a[0]].view(type_.pointee.dtype) if isinstance(a, tuple) else a
+            for a, type_ in zip(arguments, compiled.parameters, strict=True)
+        ]
         try:
-            simulate(
-                self.text(compiled),
-                num_warps=compiled.num_warps,
-                shared=compiled.shared,
-                grid=grid,
-                arguments=placed_arguments,
-                promises=self.promises,
-            )
+            compiled.simulate[grid](*placed_arguments, optimized=self.is_optimized)
         except zg.TargetError as error:
             raise NotHere(f"not {self.repeated}: {_known(error.summary)}") from None
         return memory
@@ -105,10 +95,7 @@ class Optimized(Simulated):
     """The text after LLVM's passes, in which a false promise of the emitted text shows."""
 
     repeated = "repeated as optimized"
-    promises = False
-
-    def text(self, compiled):
-        return optimized(compiled.stages["llvm"], compiled.target)
+    is_optimized = True
 
 
 class Assembled:
