@@ -77,7 +77,8 @@ def test_fields_are_the_constructors_parameters_in_order():
         return [p.name + ("*" if p.kind is p.KEYWORD_ONLY else "") for p in inspect.signature(cls).parameters.values()]
 
     assert parameters(arith.CmpI) == ["lhs", "rhs", "predicate"]
-    assert parameters(tt.Load) == ["ptr", "mask", "other", "cache*", "eviction*", "volatile*", "width*", "runs*", "ahead*"]
+    keywords = ["cache*", "eviction*", "volatile*", "width*", "runs*", "ahead*"]
+    assert parameters(tt.Load) == ["ptr", "mask", "other", *keywords]
     assert parameters(tt.AtomicRMW) == ["ptr", "value", "mask", "kind*", "sem*", "scope*", "width*"]
     assert parameters(arith.AddI) == ["lhs", "rhs"]  # inherited from a template
     assert [field.name for field in arith.TruncF.FIELDS] == ["operand", "type", "rounding"]

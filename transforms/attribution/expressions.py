@@ -55,6 +55,8 @@ from ziggurat.transforms.calls.lattice import (
     Split,
     Unusable,
     at_run_time,
+    component,
+    component_count,
     components,
     is_aggregate,
     items_of,
@@ -270,23 +272,22 @@ def subscript(context: FunctionAttributor, op: py.Subscript) -> Type:
         return result
     if isinstance(value, TensorType | PtrType) or is_number(value):
         return with_new_axes(value, index)
-    parts = components(value)
-    if parts is None:
+    count = component_count(value)
+    if count is None:
         raise KernelTypeError(say("{} cannot be indexed in a kernel", describe(value)), hint=of_descriptor(value))
     if not isinstance(index, ConstantType) or not isinstance(index.value, int):
         raise KernelTypeError(say("a tuple must be indexed by a constant integer; got {}", describe(index)))
-    if not -len(parts) <= index.value < len(parts):
-        raise KernelValueError(f"index {index.value} is outside a tuple of {len(parts)}")
-    return parts[index.value]
+    if not -count <= index.value < count:
+        raise KernelValueError(f"index {index.value} is outside a tuple of {count}")
+    return component(value, index.value)
 
 
 def python_subscript(value: Type, index: Type) -> Type | None:
     """The type of a slice of a tuple, or of an item of an object of Python's; None for another subscript."""
-    parts = components(value)
     position = index.value if isinstance(index, ConstantType) else None
-    if parts is not None:
-        whole = slice(None) if position == (":",) else position.value if isinstance(position, HostObject) else None
-        return packed_values(parts[whole]) if isinstance(whole, slice) else None
+    whole = slice(None) if position == (":",) else position.value if isinstance(position, HostObject) else None
+    if isinstance(whole, slice) and (parts := components(value)) is not None:
+        return packed_values(parts[whole])
     thing = value.value if isinstance(value, ConstantType) else None
     if isinstance(thing, HostObject | str) and position is not None:
         try:

@@ -12,7 +12,7 @@ from typing import Any, cast
 import attrs
 
 from ziggurat.codemodel.location import Location
-from ziggurat.codemodel.op import Value
+from ziggurat.codemodel.op import Value, expect
 from ziggurat.codemodel.types import ConstantType, DescriptorType, PtrType, ScalarType, TupleType, Type, TypeSyntax, i64
 from ziggurat.frontends.language import Function
 from ziggurat.frontends.language.constants import as_constant, unwrapped
@@ -169,6 +169,20 @@ def components(type_: Type) -> tuple[Type, ...] | None:
     if isinstance(type_, ConstantType) and isinstance(type_.value, tuple):
         return tuple(constant(item) for item in type_.value)  # pyright: ignore[reportUnknownVariableType, reportUnknownMemberType]
     return type_.components if isinstance(type_, TupleType) else None
+
+
+def component_count(type_: Type) -> int | None:
+    """The number of components of a tuple, constant or not; None for anything else."""
+    if isinstance(type_, ConstantType) and isinstance(type_.value, tuple):
+        return len(type_.value)  # pyright: ignore[reportUnknownArgumentType, reportUnknownMemberType]
+    return len(type_.components) if isinstance(type_, TupleType) else None
+
+
+def component(type_: Type, index: int) -> Type:
+    """The type of one component of a tuple, without those of the others: a loop may take all, one after the other."""
+    if isinstance(type_, ConstantType):
+        return constant(type_.value[index])
+    return expect(type_, TupleType).components[index]
 
 
 def items_of(type_: Type) -> tuple[Type, ...] | None:
