@@ -124,11 +124,11 @@ def test_inlining_has_a_budget(kernel):
         text = f"def helper_{index}(x):\n    return before(before(x))\n"
         helper = kernel(text, zg.function, before=helper)
     test_kernel = kernel("def made(p):\n    zg.store(p, helper(zg.load(p)))\n", helper=helper)
-    start = time.perf_counter()
+    start = time.process_time()
     for use in (lambda: test_kernel.compile(F32, target="sm_90a"), lambda: zg.simplify(test_kernel.triton(F32))):
         with pytest.raises(
             zg.ResourceError, match=r"inlining the functions that .* operations, more than 131,072"
         ) as error_info:
             use()
         assert error_info.value.location.source_line().strip() == "zg.store(p, helper(zg.load(p)))"
-    assert time.perf_counter() - start < 20
+    assert time.process_time() - start < 20

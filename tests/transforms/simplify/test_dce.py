@@ -166,9 +166,9 @@ def test_it_is_fast_enough_to_run_on_each_compile() -> None:
 
 
 def _seconds(run: Any) -> float:
-    start = time.perf_counter()
+    start = time.process_time()
     run()
-    return time.perf_counter() - start
+    return time.process_time() - start
 
 
 @BOTH
