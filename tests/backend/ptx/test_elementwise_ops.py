@@ -14,7 +14,7 @@ from ziggurat.codemodel.declare import OPS
 from ziggurat.codemodel.dialects import arith, tt
 from ziggurat.codemodel.gpu import dialect as gpu
 from ziggurat.codemodel.gpu.options import DEFAULT_OPTIONS, CompileOptions
-from ziggurat.codemodel.scalars import MEANINGS, compared, float_binary
+from ziggurat.codemodel.scalars import MEANINGS, float_binary
 from ziggurat.codemodel.text.parser import parse
 from ziggurat.codemodel.types import SCALARS
 
@@ -22,10 +22,10 @@ from ziggurat.codemodel.types import SCALARS
 pytestmark = pytest.mark.filterwarnings("ignore::RuntimeWarning")
 
 
-def integer(name: str, element: str, a: Any, b: Any) -> Any:
-    """An integer op on arrays."""
+def meaning(name: str, element: str, a: Any, b: Any, *predicate: str) -> Any:
+    """An op of two numbers on arrays."""
     value = tt.Poison(SCALARS[element]).result
-    op = OPS[f"arith.{name}"](value, value)
+    op = OPS[f"arith.{name}"](value, value, *predicate)
     return MEANINGS[op](op, a, b)
 
 
@@ -40,7 +40,7 @@ def test_wide_shifts_shift_everything_out(name: str, bits: int, emission_on_host
     actual = emission_on_host(f"arith.{name}", [element, element], element)(
         x.view(f"u{bits // 8}"), by.view(f"u{bits // 8}")
     )
-    np.testing.assert_array_equal(actual.view(dtype), integer(name, element, x, by))
+    np.testing.assert_array_equal(actual.view(dtype), meaning(name, element, x, by))
 
 
 @pytest.mark.parametrize("name, cls", [
@@ -96,7 +96,7 @@ def test_integers_wrap_around_and_divide_toward_zero(element: str, emission_on_h
         is_defined = y != 0  # Division by 0 is undefined.
         a, b = (x[is_defined], y[is_defined]) if name[:3] in ("div", "rem") else (x, y)
         with np.errstate(all="ignore"):
-            true = integer(name, element, a, b)
+            true = meaning(name, element, a, b)
         actual = emission_on_host(f"arith.{name}", [element, element], element)(a.view(raw), b.view(raw))
         np.testing.assert_array_equal(actual.view(dtype), true, err_msg=name)
 
@@ -108,7 +108,7 @@ def test_integers_are_compared_with_their_sign(element: str, emission_on_host) -
     raw, sign = f"u{dtype.itemsize}", "s" if dtype.kind == "i" else "u"
     for predicate in ("eq", "ne", *(sign + order for order in ("lt", "le", "gt", "ge"))):
         actual = emission_on_host(f"arith.cmpi @{predicate}", [element, element], "i1")(x.view(raw), y.view(raw))
-        np.testing.assert_array_equal(actual, compared(arith.IntPredicate(predicate), x, y), err_msg=predicate)
+        np.testing.assert_array_equal(actual, meaning("cmpi", element, x, y, predicate), err_msg=predicate)
 
 
 @pytest.mark.parametrize("element", ["f8e4m3", "f8e5m2", "f16", "f32", "f64"])
@@ -119,8 +119,8 @@ def test_nothing_but_une_holds_of_nan(element: str, predicate: str, emission_on_
     a, b = (np.ascontiguousarray(part).ravel() for part in np.meshgrid(special, special))
     arguments = [part.view(np.uint8) if dtype.itemsize == 1 else part for part in (a, b)]
     actual = emission_on_host(f"arith.cmpf @{predicate}", [element, element], "i1")(*arguments)
+    np.testing.assert_array_equal(actual, meaning("cmpf", element, a, b, predicate))
     a, b = a.astype(np.float64), b.astype(np.float64)
-    np.testing.assert_array_equal(actual, compared(arith.FloatPredicate(predicate), a, b))
     assert (actual[np.isnan(a) | np.isnan(b)] == (predicate == "une")).all()
 
 
