@@ -18,7 +18,7 @@ from ziggurat.backend.reference.kernel_arguments import values_of_parameters
 from ziggurat.backend.reference.machine import Machine, triton
 from ziggurat.backend.reference.values import Array
 from ziggurat.codemodel import scalars
-from ziggurat.codemodel.dialects import arith, core, cpu, tt
+from ziggurat.codemodel.dialects import arith, core, cpu, math, tt
 from ziggurat.codemodel.dispatch import demand
 from ziggurat.codemodel.errors import KernelRuntimeError, LaunchError, MemoryAccessError
 from ziggurat.codemodel.gpu import dialect as gpu
@@ -107,11 +107,11 @@ def run(
 
 
 def _taken_as_nonnegative(functions: Iterable[Op]) -> set[Value]:
-    """The sums, products and quotients that code for GPUs takes not to be negative, though they may be."""
+    """The numbers that code for GPUs takes not to be negative, though these ops may give negative ones."""
     from ziggurat.transforms.analysis.axis_info import analyse
 
     facts = [fact for func in functions if isinstance(func, tt.Func) for fact in analyse(func).items()]
-    classes = (arith.AddI, arith.MulI, arith.ShlI, arith.DivSI)
+    classes = (arith.AddI, arith.MulI, arith.ShlI, arith.DivSI, arith.Cast, math.AbsI)
     return {v for (v, _), i in facts if i.nonnegative and isinstance(v.op, classes)}
 
 

@@ -441,8 +441,9 @@ def _cast(op: Op, info: AxisInfo) -> AxisInfo:
     zeros = isinstance(op, arith.ExtUI)
     same = info.nonnegative and (zeros or info.magnitude < 1 << (min(source.bits, target.bits) - 1))
     magnitude = info.magnitude
-    if not same and not (isinstance(op, arith.ExtSI) and source.signed):
-        magnitude = 1 << source.bits
+    if not same and not (isinstance(op, arith.ExtSI) and source.signed and target.signed):
+        # The bits of a negative number are a large unsigned one, with the sign in front of it as well.
+        magnitude = 1 << (target if isinstance(op, arith.ExtSI) else source).bits
     constant = info.constant if same and _fits(op, magnitude) else None
     return known(op.result.type, runs, divided, info.constancy, constant, same or zeros, magnitude)
 

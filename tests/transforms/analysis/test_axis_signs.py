@@ -86,6 +86,8 @@ def negative(n, data, axis: zg.constexpr, WHICH: zg.constexpr):
         number = pid + 1
         while number > 0:
             number = number * 4
+    elif WHICH == "unsigned":
+        number = zg.cast(zg.cast(n, zg.u64), zg.i64)
     elif WHICH == "index":
         number = 0
         for i in zg.range(0, 1 << 30, 1 << 29):
@@ -98,7 +100,8 @@ def negative(n, data, axis: zg.constexpr, WHICH: zg.constexpr):
 NUMBERS = (
     "argument", "quotient", "by a helper", "by a product", "by a constant", "by a load", "by a choice", "by a minimum",
     "by a rest", "larger of two", "smaller of two", "product", "sum", "difference", "shift", "shift by a number",
-    "absolute", "product of a load", "counted", "hashed", "while", "index",
+    "absolute", "product of a load", "counted", "hashed", "while", "unsigned",
+    "index",
 )  # fmt: skip
 
 
@@ -394,6 +397,26 @@ def test_strict_mode_checks_that_indices_fit() -> None:
     zg.run(far.triton(P, P, 1 << 30), 8, x, out, strict=True)  # Code for GPUs does not take this to fit.
 
 
+@zg.kernel
+def turned(x, out, FORM: zg.constexpr):
+    if FORM == "absolute":
+        number = zg.abs(zg.program_id(0) * -(1 << 20))
+    elif FORM == "unsigned":
+        number = zg.cast(zg.cast(zg.program_id(0), zg.u32) * (1 << 20), zg.i32)
+    else:
+        number = zg.cast(zg.program_id(0) * 16, zg.i16)
+    at = zg.mod(zg.or_(number, zg.cast(zg.arange(0, 16), number.dtype)), 16)
+    zg.atomic_add(zg.add(out, zg.add(at, 16)), zg.load(zg.add(x, zg.arange(0, 16))))
+
+
+@pytest.mark.parametrize("form", ["absolute", "unsigned", "narrower"])
+def test_strict_mode_checks_numbers_that_become_negative_without_a_sum(form: str) -> None:
+    x, out = np.arange(16, dtype=np.int32), np.zeros(32, np.int32)
+    zg.run(turned.triton(P, P, form), 2048, x, out, strict=True)
+    with pytest.raises(zg.KernelRuntimeError, match=r"program \(2048, 0, 0\): an index must not wrap around on GPUs"):
+        zg.run(turned.triton(P, P, form), 2049, x, out, strict=True)
+
+
 # Rules.
 
 
@@ -464,3 +487,4 @@ def test_casts_change_signs() -> None:
     assert infer(arith.ExtUI(*row, type=TensorType((4,), i32)), [known(row[0].type, constant=200)]).constant == 200
     assert fact(f"{PID} %1 : u32 = tt.bitcast %0; %2 : i32 = tt.bitcast %1;").nonnegative
     assert not fact("%1 : u32 = tt.bitcast %n; %2 : i32 = tt.bitcast %1;").nonnegative
+    assert not fact("%1 : u64 = arith.extsi %n; %2 : i64 = arith.bitcast %1;").nonnegative
