@@ -312,10 +312,13 @@ def converted(array: Array, source: ScalarType, target: ScalarType, *, toward_ze
     return rounded(array, target)
 
 
-def tf32(array: Array) -> Array:
-    """f32 with 10 digits after the point: to nearest, ties away from zero, as PTX's `cvt.rna.tf32.f32`."""
+def tf32(array: Array, *, ties_away: bool = False) -> Array:
+    """f32 with 10 digits after the point: to nearest, ties to even, as PTX's `cvt.rn.tf32.f32`; or ties away from zero,
+    as `cvt.rna.tf32.f32`."""
     array = np.ascontiguousarray(array)
-    bits = (array.view(np.uint32) + np.uint32(0x1000)) & np.uint32(0xFFFFE000)
+    bits = array.view(np.uint32)
+    half = np.uint32(0x1000) if ties_away else np.uint32(0xFFF) + ((bits >> np.uint32(13)) & np.uint32(1))
+    bits = (bits + half) & np.uint32(0xFFFFE000)
     return np.where(np.isfinite(array), bits.view(np.float32), array)
 
 

@@ -173,7 +173,8 @@ def _parts(emitter: CpuEmitter, value: Value, matrix: Matrix, precision: InputPr
         parts: list[Number] = []
         for _ in range(count):
             if precision in (InputPrecision.TF32, InputPrecision.TF32X3):
-                cut = (rest.bits() + 0x1000 & 0xFFFFE000).to("bitcast", "float")
+                bits = rest.bits()
+                cut = (bits + (bits >> 13 & 1) + 0xFFF & 0xFFFFE000).to("bitcast", "float")  # To nearest, ties to even.
                 parts.append(abs(rest).test("olt", float("inf")).select(cut, rest))
             else:
                 parts.append(widen(narrow(rest, f32, bf16), bf16))

@@ -211,8 +211,11 @@ def _keep(emitter: PtxEmitter, op: gpu.Keep) -> Emitted:
 
 @emits(gpu.RoundTf32)
 def _round_tf32(emitter: PtxEmitter, op: gpu.RoundTf32) -> Emitted:
+    # ptxas makes one instruction of .rn, and three of .rna, which is all that the targets before sm_90 have.
+    mode = "rn" if emitter.target.capability >= 90 else "rna"
+
     def rounded(value: Number) -> str:
-        (bits,) = emitter.asm(("i32",), "cvt.rna.tf32.f32 $0, $1;", ("float", value.name), effect=PURE)
+        (bits,) = emitter.asm(("i32",), f"cvt.{mode}.tf32.f32 $0, $1;", ("float", value.name), effect=PURE)
         return emitter.emit(f"bitcast i32 {bits} to float")
 
     return emitter.each(op.result.type, [op.value], rounded)

@@ -309,9 +309,9 @@ def _wait(program: Any, match: re.Match[str], operands: list[Any]) -> None:
     operands[: len(results)] = results
 
 
-@unit(r"cvt\.rna\.tf32\.f32 \$0, \$1")
+@unit(r"cvt\.(rna?)\.tf32\.f32 \$0, \$1")
 def _round_tf32(program: Any, match: re.Match[str], operands: list[Any]) -> None:
-    operands[0] = tf32(operands[1]).view(np.uint32)
+    operands[0] = tf32(operands[1], ties_away=match[1] == "rna").view(np.uint32)
 
 
 @unit(r"cvt\.rz\.(f16|f32)\.(?:f32|f64) \$0, \$1")

@@ -104,7 +104,9 @@ class Keep(Op, name="gpu.keep"):
 
 
 class RoundTf32(Op, Pure, name="gpu.round_tf32"):
-    """cvt.rna.tf32: f32 rounded to the 10 mantissa bits that the matrix units read."""
+    """cvt.tf32: f32 rounded to the 10 mantissa bits that the matrix units read.
+
+    Ties go to even; on targets before sm_90, away from zero."""
 
     value: Value = operand()
 

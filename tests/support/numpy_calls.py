@@ -334,8 +334,10 @@ def counted(x: Array, bins: int, mask: Array | None = None) -> Array:
 
 
 def tf32(x: Array) -> Array:
-    """10 digits after the point, to nearest, ties away from zero."""
-    return ((x.view(np.uint32) + np.uint32(0x1000)) & np.uint32(0xFFFFE000)).view(np.float32)
+    """10 digits after the point, to nearest, ties to even."""
+    bits = x.view(np.uint32)
+    odd = (bits >> np.uint32(13)) & np.uint32(1)
+    return ((bits + np.uint32(0xFFF) + odd) & np.uint32(0xFFFFE000)).view(np.float32)
 
 
 def bf16_twice(x: Array) -> Array:

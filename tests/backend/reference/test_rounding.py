@@ -131,11 +131,12 @@ def test_floats_to_integers_truncate_and_saturate(name):
     assert float_to_int(np.array([2.0**64 - 2048]), u64).tolist() == [2**64 - 2048]
 
 
-def test_tf32_rounds_ties_away():
-    unit = np.float32(1)
-    ulp = np.float32(2.0**-10)
-    numbers = np.float32([unit + ulp / 2, -(unit + ulp / 2), unit + ulp / 2 - np.float32(2**-22), np.inf, np.nan, 0.0])
-    np.testing.assert_array_equal(tf32(numbers), [unit + ulp, -(unit + ulp), unit, np.inf, np.nan, 0.0])
+def test_tf32_rounds_ties_to_even_or_away():
+    ulp = 2.0**-10
+    numbers = np.float32([1 + ulp / 2, -1 - ulp / 2, 1 + 1.5 * ulp, 1 + ulp / 2 - 2**-22, np.inf, np.nan, 0.0])
+    np.testing.assert_array_equal(tf32(numbers), [1, -1, 1 + 2 * ulp, 1, np.inf, np.nan, 0.0])
+    away = [1 + ulp, -1 - ulp, 1 + 2 * ulp, 1, np.inf, np.nan, 0.0]
+    np.testing.assert_array_equal(tf32(numbers, ties_away=True), away)
 
 
 @pytest.mark.parametrize(

@@ -156,13 +156,14 @@ def test_rows_are_aligned(opcode: str, by_hand) -> None:
         by_hand(text, np.zeros((32, 4), np.uint32), np.zeros((32, 4), np.uint32), shared=528)
 
 
-def test_tf32_is_rounded_to_10_bits(by_hand) -> None:
+@pytest.mark.parametrize(("mode", "tie"), [("rna", 1 + 2.0**-10), ("rn", 1)])
+def test_tf32_is_rounded_to_10_bits(mode: str, tie: float, by_hand) -> None:
     x = np.array([1 + 2.0**-10, 1 + 2.0**-11, 1 + 2.0**-12, np.inf, -3.5], np.float32)
     arguments, out = np.resize(x, 32).astype(np.float32), np.zeros(32, np.float32)
     text = loads(0, 1, "x") + "%f = bitcast i32 %x0 to float\n"
-    text += '%r = call i32 asm "cvt.rna.tf32.f32 $0, $1;", "=r,f"(float %f) #1\n'
+    text += f'%r = call i32 asm "cvt.{mode}.tf32.f32 $0, $1;", "=r,f"(float %f) #1\n'
     by_hand(text + stores(1, ["%r"]), arguments, out)
-    assert out[:5].tolist() == [1 + 2.0**-10, 1 + 2.0**-10, 1, np.inf, -3.5]
+    assert out[:5].tolist() == [1 + 2.0**-10, tie, 1, np.inf, -3.5]
 
 
 def test_pairs_of_8_bit_floats_become_halves(by_hand) -> None:
