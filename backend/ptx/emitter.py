@@ -166,7 +166,10 @@ class PtxEmitter(Code):
         number, threads = self.scope.barrier, self.scope.threads
         if not number and self.scope.warps != self.module.num_warps:
             raise InternalError("a role without a barrier comes to one", str(self.module))
-        self.asm((), f"bar.sync {number}, {threads};" if number else "bar.sync 0;", effect=EFFECT)
+        if threads == 32:  # The warp is in step there, so that ptxas makes no instruction of this.
+            self.asm((), "bar.warp.sync -1;", effect=EFFECT)
+        else:
+            self.asm((), f"bar.sync {number}, {threads};" if number else "bar.sync 0;", effect=EFFECT)
 
     def once(self, key: Any, make: Callable[[], str]) -> str:
         """A value of the entry block, which dominates all others, emitted at the first request.

@@ -507,7 +507,8 @@ def _statement_of_warps(program: Any, text: str, operands: list[Any], going: Arr
     for warp in np.flatnonzero(lanes.all(1)):
         threads = np.arange(32 * warp, 32 * warp + 32)
         if text == "bar.warp.sync -1":
-            program.shared.barrier(np.isin(program.numbers, threads))
+            for memory in (program.shared, program.memory):
+                memory.barrier(np.isin(program.numbers, threads))
         elif text.startswith("tensormap.cp_fenceproxy.global.shared::cta.tensormap::generic.release.gpu.sync.aligned "):
             memory, source = (operands[number].astype(np.int64)[threads] for number in numbers)
             program.unit(_Tma).publish(memory, source, threads)

@@ -160,4 +160,4 @@ def test_assumptions_poison_and_barriers(emission) -> None:
     emitter, code = emission(f"tt.assume %c; %a : {kind} = tt.poison; %b : f32 = tt.poison; gpu.barrier;", "%c : i1")
     assert code[1] == ["poison"] * 4 and code[2] == "poison"
     assert emitter.lines[0].strip() == "call void @llvm.assume(i1 %p0)"
-    assert "bar.sync 0;" in emitter.lines[1] and len(emitter.lines) == 2
+    assert "bar.warp.sync -1;" in emitter.lines[1] and len(emitter.lines) == 2  # It is one warp.
