@@ -10,6 +10,7 @@ This is a guess, for choices that are right either way, such as layouts. `axis_i
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from enum import IntEnum
 
 from ziggurat.codemodel.dialects import arith, scf, tt
@@ -35,6 +36,34 @@ class Step(IntEnum):
 def steps_by_one(pointers: Value, axis: int) -> bool:
     """Whether a tensor of pointers mostly steps by one element along an axis."""
     return _Steps().of(pointers, axis) is Step.UNIT
+
+
+def divisor_of_steps(pointers: Value, axis: int, divisor: Callable[[Value], int]) -> int:
+    """A power of two that divides the steps of a tensor along an axis, in elements; 0 if it does not step.
+
+    `divisor` gives one that divides all elements of a value. In an array, the step along an outer axis is a multiple of
+    that along an inner one: so of two axes, that with the smaller divisor has the nearer neighbours, as a rule.
+    """
+    type_ = pointers.type
+    if not isinstance(type_, TensorType) or type_.shape[axis] == 1:
+        return 0
+    op = pointers.op
+    if isinstance(op, tt.Splat | arith.Constant):
+        return 0
+    if isinstance(op, tt.ExpandDims):
+        return divisor_of_steps(op.value, axis - (axis > op.axis), divisor)
+    if isinstance(op, tt.Trans):
+        return divisor_of_steps(op.value, op.order[axis], divisor)
+    if isinstance(op, _CASTS):
+        return divisor_of_steps(op.operands[0], axis, divisor)
+    if op is None or not isinstance(op, arith.AddI | arith.SubI | tt.AddPtr | arith.MulI):
+        return 1
+    steps = [divisor_of_steps(operand, axis, divisor) for operand in op.operands]
+    if not isinstance(op, arith.MulI):
+        return min(filter(None, steps), default=0)
+    if all(steps):
+        return 1
+    return max(step * divisor(other) for step, other in zip(steps, reversed(op.operands), strict=True))
 
 
 class _Steps:

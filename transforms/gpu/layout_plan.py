@@ -25,7 +25,7 @@ from ziggurat.codemodel.op import Op, OpResult, Value
 from ziggurat.codemodel.structured import Structured
 from ziggurat.codemodel.traits import BlockTerminator, BodyTerminator
 from ziggurat.codemodel.types import PtrType, TensorType, TupleType, Type, shape_of
-from ziggurat.transforms.analysis.axis_info import AxisInfo, analyse, unknown_component
+from ziggurat.transforms.analysis.axis_info import LIMIT, AxisInfo, analyse, unknown_component
 from ziggurat.transforms.analysis.components import (
     Component,
     ComponentGroup,
@@ -37,7 +37,7 @@ from ziggurat.transforms.analysis.components import (
     tensor_operands,
     tensor_type,
 )
-from ziggurat.transforms.analysis.neighbours import steps_by_one
+from ziggurat.transforms.analysis.neighbours import divisor_of_steps, steps_by_one
 from ziggurat.transforms.analysis.queries import (
     is_computable,
     is_elementwise,
@@ -87,12 +87,15 @@ class Accesses:
 
     def order(self, op: Access) -> tuple[int, ...]:
         """The axes by the length of their runs of neighbours, the longest first. Of equal ones, those come first along
-        which the pointers mostly step by one element, and then the last."""
+        which the pointers mostly step by one element, then those of the least stride that is likely, and then the last.
+        """
         contiguity = self.info(op.ptr).contiguity
 
-        def rank(axis: int) -> tuple[int, bool, int]:
-            is_tied = contiguity.count(contiguity[axis]) > 1
-            return -contiguity[axis], not (is_tied and steps_by_one(op.ptr, axis)), -axis
+        def rank(axis: int) -> tuple[int, bool, int, int]:
+            if contiguity.count(contiguity[axis]) == 1:
+                return -contiguity[axis], False, 0, 0
+            step = divisor_of_steps(op.ptr, axis, lambda value: self.info(value).everywhere)
+            return -contiguity[axis], not steps_by_one(op.ptr, axis), step or LIMIT, -axis
 
         return tuple(sorted(range(len(contiguity)), key=rank))
 
