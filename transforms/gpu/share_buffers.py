@@ -7,12 +7,13 @@
     gpu.local_store %r %t;
 
 The matrix units read both a matrix and its transpose, so two dots often need one tensor in two orders of its axes. The
-backward pass of attention reads queries and the gradient of its result so.
+backward pass of attention reads queries and the gradient of its result so. The dots of a branch read the buffers of the
+block around it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 import attrs
 
@@ -44,15 +45,11 @@ def share_buffers(module: Op) -> Op:
     """The GPU model in which a tensor that several buffers hold in one form is in the first of them."""
     # For the allocation of a buffer that is not needed: the one that holds the tensor, and what is stored to it itself.
     instead: dict[Op, tuple[_Stored, _Stored]] = {}
+    _find(module, {}, instead)
     alignments: dict[Op, int] = {}
-    for block in _blocks(module):
-        tiles: dict[tuple[Value, SharedType], _Stored] = {}
-        for tile in _stored_once(block):
-            first = tiles.setdefault((tile.value, tile.form()), tile)
-            if first is not tile and _is_before(first.alloc, tile.alloc):
-                instead[tile.alloc] = first, tile
-                best = alignments.get(first.alloc, first.alloc.alignment)
-                alignments[first.alloc] = max(best, tile.alloc.alignment)
+    for first, tile in instead.values():
+        best = alignments.get(first.alloc, first.alloc.alignment)
+        alignments[first.alloc] = max(best, tile.alloc.alignment)
     if not instead:
         return module
     superfluous = {tile.store for _, tile in instead.values()}
@@ -72,18 +69,26 @@ def share_buffers(module: Op) -> Op:
     return transform(module, shared, pass_name="share_buffers")
 
 
+def _find(
+    op: Op, outer: Mapping[tuple[Value, SharedType], _Stored], instead: dict[Op, tuple[_Stored, _Stored]]
+) -> None:
+    """Note the buffers in the bodies of an op that hold what another one holds: of the same block, or of the blocks
+    around, the buffers of which before the op are `outer`."""
+    for block in (block for body in op.bodies for block in body.blocks):
+        tiles, stored = dict(outer), dict[Op, _Stored]()
+        stored.update((tile.store, tile) for tile in _stored_once(block))
+        for inner in block.ops:
+            if (tile := stored.get(inner)) is not None:
+                first = tiles.setdefault((tile.value, tile.form()), tile)
+                if first is not tile and (first.alloc.parent is not block or _is_before(first.alloc, tile.alloc)):
+                    instead[tile.alloc] = first, tile
+            _find(inner, tiles, instead)
+
+
 def _is_before(first: Op, second: Op) -> bool:
     """Whether an op of a block comes before another one of it."""
     assert first.parent is not None
     return next(op for op in first.parent.ops if op is first or op is second) is first
-
-
-def _blocks(op: Op) -> Iterator[Block]:
-    for body in op.bodies:
-        for block in body.blocks:
-            yield block
-            for inner in block.ops:
-                yield from _blocks(inner)
 
 
 def _stored_once(block: Block) -> Iterator[_Stored]:
