@@ -9,11 +9,19 @@ from ziggurat.backend.llvm.routines import Join, llvm_type
 from ziggurat.backend.ptx.emitter import Emitted, PtxEmitter, emits
 from ziggurat.backend.ptx.packed_words import pack, unpack
 from ziggurat.codemodel.dialects import cf, core, scf, tt
+from ziggurat.codemodel.gpu import dialect as gpu
 from ziggurat.codemodel.op import Body, Op, Successor, Value, constant_of
 from ziggurat.codemodel.structured import packed_values
+from ziggurat.codemodel.traits import Loop
 from ziggurat.codemodel.types import ScalarType, TensorType, Type, scalar_element
+from ziggurat.transforms.analysis.queries import registers_alike
+from ziggurat.transforms.cost.budget import registers_of_thread
+from ziggurat.transforms.cost.pressure import value_registers
+from ziggurat.transforms.schedule.loop_plan import iterations_of
 from ziggurat.transforms.simplify.effects import is_pure
 
+MAX_UNROLLED = 4  # Iterations that are put together,
+MAX_UNROLLED_VALUES = 2048  # of so many values a thread: about as many instructions.
 _FIRST_NODE = 1 << 20  # Metadata nodes from this number on are not those of line information.
 
 
@@ -85,7 +93,7 @@ def _for(emitter: PtxEmitter, op: scf.For) -> Emitted:
     head = ValueJoin(emitter, "head", [*(p.type for p in op.body.parameters), *(op.start.type for _ in done)])
     emitter.line(f"br {head.of([start, *(emitter.values[value] for value in op.initial), *done])}")
     *_, last = head.begin_with(op.body.parameters)
-    number, hint = emitter.scalar(index), ""
+    number = emitter.scalar(index)
     if count is None:
         more = _continues(emitter, op, kind, number, stop, step)
     else:
@@ -98,7 +106,11 @@ def _for(emitter: PtxEmitter, op: scf.For) -> Emitted:
     else:
         following = emitter.emit(f"add {kind} {number}, {step}")
         done = [emitter.emit(f"add nuw {kind} {last}, 1")]
-        hint = _overlapped(emitter) if _only_reads(op) else ""
+    hint = ""
+    if _loads_ahead(op) and _is_short(op):
+        hint = _unrolled(emitter, iterations_of(op) or 1)
+    elif count is not None and _only_reads(op) and _fits_twice(op, registers_of_thread(emitter.module.num_warps)):
+        hint = _unrolled(emitter, 2)
     emitter.line(f"br {head.of([following, *yielded, *done])}{hint}")
     head.end()
     emitter.start(after)
@@ -115,12 +127,49 @@ def _only_reads(op: scf.For) -> bool:
     )
 
 
-def _overlapped(emitter: PtxEmitter) -> str:
-    """Metadata of a loop's back edge that asks LLVM to unroll by 2."""
+def _fits_twice(op: scf.For, available: int) -> bool:
+    """Whether so many registers hold what a loop carries, and what two iterations load."""
+    loads = (inner.result.type for inner in op.body.entry.ops if isinstance(inner, tt.Load))
+    carried = sum(map(_carried_registers, op.body.entry.terminator.operands))
+    return carried + 2 * sum(map(_registers, loads)) <= available
+
+
+def _carried_registers(value: Value) -> int:
+    """The registers of a value that an iteration hands on. Of equal ones there is one."""
+    count = _registers(value.type)
+    if isinstance(value.op, tt.MaxConstancy) and isinstance(value.type, TensorType):
+        count >>= registers_alike(value.type, value.op.values).bit_count()
+    return count
+
+
+def _registers(type_: Type) -> int:
+    return value_registers(type_, lambda element: True)
+
+
+def _loads_ahead(op: scf.For) -> bool:
+    """Whether an iteration loads what a later one uses.
+
+    Unrolled, slots of rings are constants. And in a loop, ptxas loads into the registers of the value before, so that a
+    load begins only after that one has arrived and was used.
+    """
+    hands_on = any(isinstance(value.op, tt.Load) for value in op.body.entry.terminator.operands)
+    return hands_on or any(isinstance(inner, gpu.AsyncCopy) for inner in op.body.entry.ops)
+
+
+def _is_short(op: scf.For) -> bool:
+    """Whether all iterations of a loop together are few instructions."""
+    count = iterations_of(op)
+    if count is None or count > MAX_UNROLLED or any(isinstance(inner, Loop) for inner in op.body.walk()):
+        return False
+    values = sum(_registers(inner.result.type) for inner in op.body.walk())
+    return values * count <= MAX_UNROLLED_VALUES
+
+
+def _unrolled(emitter: PtxEmitter, by: int) -> str:
+    """Metadata of a loop's back edge that asks LLVM to unroll by a number of iterations."""
     number = _FIRST_NODE + 2 * len(emitter.metadata)
-    emitter.metadata += [
-        f"!{number} = distinct !{{!{number}, !{number + 1}}}", f'!{number + 1} = !{{!"llvm.loop.unroll.count", i32 2}}'
-    ]  # fmt: skip
+    count = f'!{{!"llvm.loop.unroll.count", i32 {by}}}'
+    emitter.metadata += [f"!{number} = distinct !{{!{number}, !{number + 1}}}", f"!{number + 1} = {count}"]
     return f", !llvm.loop !{number}"
 
 

@@ -87,3 +87,35 @@ def test_two_iterations_at_once_are_those_of_one_after_another(n: int) -> None:
     compiled = row_sum.compile(zg.ptr(zg.f32), zg.ptr(zg.f32), zg.i32, 128, num_warps=1)
     simulate(compiled.stages["llvm"], num_warps=1, shared=compiled.shared, arguments=[x, out, n])
     assert out[0] == x[:n].sum()
+
+
+@zg.kernel
+def products(a_ptr, b_ptr, c_ptr, K: zg.constexpr, STEP: zg.constexpr):
+    rows, columns = zg.expand(zg.arange(0, 16), 1), zg.expand(zg.arange(0, 16), 0)
+    total = zg.zeros((16, 16), zg.f32)
+    for start in range(0, K, STEP):
+        at = zg.add(start, zg.arange(0, STEP))
+        a = zg.load(a_ptr + zg.add(zg.mul(rows, K), zg.expand(at, 0)))
+        b = zg.load(b_ptr + zg.add(zg.mul(zg.expand(at, 1), 16), columns))
+        total = zg.dot(a * 2, b, total)
+    zg.store(c_ptr + zg.add(zg.mul(rows, 16), columns), total)
+
+
+@pytest.mark.parametrize(
+    ("depth", "step", "count"), [(64, 32, 2), (96, 32, 3), (128, 32, 4), (160, 32, 0), (512, 128, 4), (4096, 1024, 0)]
+)
+@pytest.mark.parametrize("num_warps", [1, 2])
+def test_a_few_iterations_that_load_ahead_are_put_together(depth: int, step: int, count: int, num_warps: int) -> None:
+    pointer = zg.divisible(zg.ptr(zg.f16))
+    compiled = products.compile(
+        pointer, pointer, zg.divisible(zg.ptr(zg.f32)), depth, step, num_warps=num_warps, target="sm_80"
+    )
+    assert re.findall(r'"llvm.loop.unroll.count", i32 (\d+)', compiled.stages["llvm"]) == [str(count)] * (count > 0)
+    if count and compiled.ptx:
+        assert "bra" not in compiled.ptx.partition(".entry")[2]
+    if depth > 512:
+        return
+    a, b = (np.random.default_rng(seed).integers(-3, 4, (depth, 16)).astype(np.float16) for seed in (0, 1))
+    a, c = np.ascontiguousarray(a.T), np.zeros((16, 16), np.float32)
+    simulate(compiled.stages["llvm"], num_warps=num_warps, shared=compiled.shared, arguments=[a, b, c])
+    np.testing.assert_array_equal(c, 2 * a.astype(np.float32) @ b.astype(np.float32))
