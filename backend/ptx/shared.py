@@ -214,8 +214,8 @@ def _copy(emitter: PtxEmitter, op: gpu.AsyncCopy) -> Emitted:
         arguments = [address, (GLOBAL, emitter.at(op.ptr, registers[0]))]
         mask = emitter.mask(op.mask, registers[0])
         if mask is not None:
-            # Masked elements become zeros.
-            arguments.append(("i32", emitter.emit(f"select i1 {mask}, i32 {size}, i32 0")))
+            # Masked elements become zeros. (A number of bytes does the same, for more instructions.)
+            arguments.append(("i1", emitter.emit(f"xor i1 {mask}, true")))
             text += ", $2"
         emitter.asm((), f"{text};", *arguments, effect=EFFECT, mask=owner)
 

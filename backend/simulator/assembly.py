@@ -161,11 +161,10 @@ def _copy(program: Any, match: re.Match[str], operands: list[Any]) -> None:
     threads = np.flatnonzero(program.mask)
     targets = (operands[0].astype(np.int64) + int(match[1]))[threads]
     sources = operands[1][threads]
-    counts = operands[2][threads] if match[3] else np.full(len(threads), size)
-    if (targets % size).any() or not np.isin(counts, (0, size)).all():
-        raise SimulationError("a copy must be aligned to its size, and not of a part")
+    if (targets % size).any():
+        raise SimulationError("a copy must be aligned to its size")
     data = np.zeros((len(threads), size), np.uint8)
-    real = np.flatnonzero(counts)
+    real = np.flatnonzero(~operands[2][threads].astype(bool)) if match[3] else np.arange(len(threads))
     if (sources[real] % size).any():
         raise SimulationError("the source of a copy must be aligned to its size")
     data[real] = program.memory.load(sources[real], size, threads[real])
