@@ -37,12 +37,12 @@ from ziggurat.codemodel.gpu.options import DEFAULT_OPTIONS, CompileOptions
 from ziggurat.codemodel.layout import Layout
 from ziggurat.codemodel.op import Block, Body, Op, OpResult, Successor, Value
 from ziggurat.codemodel.structured import Structured, packed
-from ziggurat.codemodel.traits import BodyTerminator, Terminator
+from ziggurat.codemodel.traits import BodyTerminator, Loop, Terminator
 from ziggurat.codemodel.transform import rebuilt
-from ziggurat.codemodel.types import TensorType, TupleType, Type, void
+from ziggurat.codemodel.types import ScalarType, TensorType, TupleType, Type, void
 from ziggurat.transforms.analysis.axis_info import infer
 from ziggurat.transforms.analysis.components import Component, component_of, component_types, components_of
-from ziggurat.transforms.analysis.queries import function_of, is_shaping, with_layout
+from ziggurat.transforms.analysis.queries import function_of, is_shaping, registers_alike, with_layout
 from ziggurat.transforms.gpu.layout_plan import Anchor, LayoutPlan
 
 # A value that control flow carries: its position among the values, and its layout (None for a scalar).
@@ -267,7 +267,7 @@ class _Rebuilding:
                         self.ensure(builder, component, layout)
         if isinstance(op, BodyTerminator) and block.parent in self._entries:
             operands = [self.get(value, None) for value in op.operands[: len(op.operands) - len(op.handed)]]
-            operands += [self.get(op.handed[at], layout) for at, layout in self._entries[block.parent]]
+            operands += [self._handed(builder, op, op.handed[at], layout) for at, layout in self._entries[block.parent]]
             new = op.SPEC.make(operands, (), {}, (), void)
         else:
             successors: list[Successor] = []
@@ -276,6 +276,21 @@ class _Rebuilding:
                 successors.append(Successor(target, [self.get(old.arguments[at], layout) for at, layout in entries]))
             new = rebuilt(op, [self.get(value, None) for value in op.operands], (), successors)
         builder.add(new, op.location)
+
+    def _handed(self, builder: Builder, op: Op, value: Value, layout: Layout | None) -> Value:
+        """A value that a body hands on. Floats of a loop get a hint on their runs of equal ones: a thread carries one a
+        run, and computes the next from it."""
+        result = self.get(value, layout)
+        type_, is_loop = result.type, isinstance(op.parent_op, Loop)
+        if is_loop and isinstance(type_, TensorType) and _is_float(type_.element):
+            constancy = self.plan.accesses.info(value).constancy
+            if registers_alike(type_, constancy):
+                return builder.add(tt.MaxConstancy(result, tuple(constancy)), op.location)
+        return result
+
+
+def _is_float(element: Type) -> bool:
+    return isinstance(element, ScalarType) and element.is_float
 
 
 def _only_masks(value: Value) -> bool:
