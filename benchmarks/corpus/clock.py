@@ -4,8 +4,9 @@
 
 A process of each compiler makes the same arguments: the recorded numbers and values of integers, and floats of a normal
 distribution. After the first launch the arguments of both are compared. Then the processes launch in turn, `ROUNDS`
-times; each repeats the launch `REPEATS` times, with the L2 flushed before each, and times it by events. The figure
-of a side is the median of its rounds' medians. Of an autotuner's configurations each side has its fastest.
+times; each repeats the launch `REPEATS` times, with the L2 flushed before each, and times it by events. The GPU waits
+for a while before the first event, so that the host has made the launch by then. The figure of a side is the median of
+its rounds' medians. Of an autotuner's configurations each side has its fastest.
 """
 
 from __future__ import annotations
@@ -28,6 +29,7 @@ import variants
 
 ROUNDS, REPEATS = 3, 25
 L2_BYTES = 256 << 20
+HEAD_START = 1_000_000  # Cycles, about half a millisecond: for the launches of a slow host.
 LIMIT = 60  # Seconds for compiling and the first launch of a variant.
 DIFFERENT = 0.02  # Relative difference of the sums of an argument that is told.
 OWN = Path(__file__).resolve()
@@ -223,6 +225,7 @@ def measured(launch: Any, flushed: Any, repeats: int) -> float:
     for _ in range(repeats):
         start, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
         flushed.zero_()
+        torch.cuda._sleep(HEAD_START)
         start.record()
         launch()
         end.record()
