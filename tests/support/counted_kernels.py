@@ -274,6 +274,46 @@ for form in ("states", "outputs", "delta", "gated"):
 
 
 @triton.jit
+def gated_scores(q, k, g, a, n, D: tl.constexpr, K: tl.constexpr):
+    rows, columns = tl.program_id(0) * 16 + tl.arange(0, 16), tl.program_id(1) * 16 + tl.arange(0, 16)
+    total = tl.zeros((16, 16), tl.float32)
+    for step in range(0, D, K):
+        at = step + tl.arange(0, K)
+        of_row, of_column = rows[:, None] * D + at[None, :], columns[None, :] * D + at[:, None]
+        x, gx = tl.load(q + of_row, mask=rows[:, None] < n, other=0), tl.load(g + of_row, mask=rows[:, None] < n)
+        y = tl.load(k + of_column, mask=columns[None, :] < n, other=0)
+        gy = tl.load(g + of_column, mask=columns[None, :] < n, other=0)
+        total = tl.dot(x * tl.exp2(gx), y * tl.exp2(-gy), total)
+    tl.store(a + rows[:, None] * n + columns[None, :], total)
+
+
+for name, warps, width in (("in registers", 8, 64), ("by copies", 1, 32)):
+    add(f"gated scores of few steps, {name}", gated_scores, BF16, BF16, F32, F32, N, 128, width, warps=warps)
+
+
+@triton.jit
+def lower_blocks(x, a, n, k, M: tl.constexpr, K: tl.constexpr):
+    rows = tl.program_id(0) * 2 * M + tl.arange(0, M)
+    first, below, second = tl.zeros((M, M), tl.float32), tl.zeros((M, M), tl.float32), tl.zeros((M, M), tl.float32)
+    for step in range(0, k, K):
+        at = step + tl.arange(0, K)
+        upper = tl.load(x + rows[:, None] * k + at[None, :])
+        first = tl.dot(upper, tl.trans(upper), first)
+        if (tl.program_id(0) + 1) * 2 * M <= n:
+            lower = tl.load(x + (rows + M)[:, None] * k + at[None, :])
+            below = tl.dot(lower, tl.trans(upper), below)
+            second = tl.dot(lower, tl.trans(lower), second)
+    where = a + tl.program_id(0) * 3 * M * M + tl.arange(0, M)[:, None] * M + tl.arange(0, M)[None, :]
+    tl.store(where, first)
+    tl.store(where + M * M, below)
+    tl.store(where + 2 * M * M, second)
+
+
+for warps in (1, 4):
+    add(f"dots in a branch, {warps} warps", lower_blocks, BF16, F32, N, N, 16, 64, warps=warps)
+
+
+@triton.jit
 def recurrence(q, k, v, o, n, D: tl.constexpr, V: tl.constexpr):
     at_d, at_v = tl.arange(0, D), tl.arange(0, V)
     state = tl.zeros((V, D), tl.float32)

@@ -81,6 +81,40 @@ def gathered_products(a, b, index, c, k, M: zg.constexpr, N: zg.constexpr, K: zg
 
 
 @zg.kernel
+def lower_blocks(x, y, n, M: zg.constexpr, K: zg.constexpr):
+    """The blocks on and below the diagonal of x · xᵀ: the dots of a branch read what the block around has stored."""
+    rows, columns, steps = zg.expand(zg.arange(0, M), 1), zg.expand(zg.arange(0, M), 0), zg.arange(0, K)
+    first = below = second = zg.zeros((M, M), zg.f32)
+    for start in range(0, 2 * K, K):
+        at = zg.expand(zg.add(start, steps), 0)
+        upper = zg.load(x + zg.add(zg.mul(rows, 2 * K), at))
+        first = zg.dot(upper, zg.trans(upper), first)
+        if n > M:
+            lower = zg.load(x + zg.add(zg.mul(zg.add(rows, M), 2 * K), at))
+            below = zg.dot(lower, zg.trans(upper), below)
+            second = zg.dot(lower, zg.trans(lower), second)
+    places = y + zg.add(zg.mul(rows, M), columns)
+    zg.store(places, first)
+    zg.store(places + M * M, below)
+    zg.store(places + 2 * M * M, second)
+
+
+@zg.kernel
+def running_means(x, y, n, BLOCK: zg.constexpr):
+    """The mean of each column of blocks: 16 neighbours have been counted equally often."""
+    mean, count = zg.zeros((BLOCK,), zg.f32), zg.zeros((BLOCK,), zg.f32)
+    for start in range(0, n, BLOCK):
+        at = zg.add(start, zg.arange(0, BLOCK))
+        inside = zg.compare(at, n, LESS)
+        v = zg.load(zg.add(x, at), inside, other=0.0)
+        more = zg.add(count, zg.cast(inside, zg.f32))
+        mean = zg.div(zg.add(zg.mul(mean, count), v), zg.maximum(more, 1.0))
+        count = more
+    zg.store(zg.add(y, zg.arange(0, BLOCK)), mean)
+    zg.store(zg.add(y + BLOCK, zg.arange(0, BLOCK)), count)
+
+
+@zg.kernel
 def rearranged(x, y, sums, counts, N: zg.constexpr):
     """A gather, a histogram, a scan, a sort, a transposition, and reductions of several axes."""
     at = zg.arange(0, N)
@@ -223,6 +257,20 @@ def _gather(**options: Any) -> Callable[[], Case]:
     return lambda: case(gathered_products, arguments, [64, 64, 32], **options)
 
 
+def _lower_blocks(n: int, **options: Any) -> Callable[[], Case]:
+    def arguments() -> Sequence[Any]:
+        return [integers(32, 64), np.zeros((3, 16, 16), np.float32), n]
+
+    return lambda: case(lower_blocks, arguments, [16, 32], **options)
+
+
+def _running_means(n: int, **options: Any) -> Callable[[], Case]:
+    def arguments() -> Sequence[Any]:
+        return [normal(n, dtype=np.float32), np.zeros((2, 256), np.float32), n]
+
+    return lambda: case(running_means, arguments, [256], tolerance=1e-6, **options)
+
+
 def _softmax(**options: Any) -> Callable[[], Case]:
     def arguments() -> Sequence[Any]:
         return [normal(3, 1000, dtype=np.float32), np.zeros((3, 1000), np.float32), 1000]
@@ -286,6 +334,11 @@ CASES: dict[str, Callable[[], Case]] = {
     "layer norm": _layer_norm,
     "gathered products, sm_80": _gather(target="sm_80"),
     "gathered products, sm_90a": _gather(),
+    "lower blocks": _lower_blocks(32, num_warps=4),
+    "lower blocks, one warp": _lower_blocks(32, num_warps=1, target="sm_80"),
+    "lower blocks, without the branch": _lower_blocks(16, num_warps=1),
+    "running means": _running_means(2000, num_warps=1),
+    "running means, of any number": _running_means(1999, num_warps=1, target="sm_80"),
     "rearranged": _rearranged(256, num_warps=4),
     "rearranged, one warp": _rearranged(64, num_warps=1, target="sm_80"),
     "counted": _counted(num_warps=4),
