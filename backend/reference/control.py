@@ -22,7 +22,7 @@ Operands = tuple[Any, ...]
 Parts = list[tuple[Frame, tuple[Any, ...]]]
 
 
-def _rejoin(machine: Machine, parts: Parts) -> Any:
+def rejoin(machine: Machine, parts: Parts) -> Any:
     """Continue with the programs of all parts. Returns their values, packed."""
     if not parts:
         return AllLeft()
@@ -64,8 +64,6 @@ def _branch(machine: Machine, op: cf.Br | core.Branch, operands: Operands) -> Ex
 @triton.of(cf.CondBr, core.CondBranch)
 def _cond_branch(machine: Machine, op: cf.CondBr | core.CondBranch, operands: Operands) -> Exit:
     condition: Array = machine.known(op, operands[0], "branches on")
-    if uniform(condition):
-        return Jump(op.then if condition[0] else op.otherwise)
     return Fork(condition, op.then, op.otherwise)
 
 
@@ -83,18 +81,12 @@ def _call(machine: Machine, op: tt.Call, operands: Operands) -> Any:
 @triton.of(scf.If)
 def _if(machine: Machine, op: scf.If, operands: Operands) -> Any:
     condition: Array = machine.known(op, operands[0], "branches on")
-    frame = machine.frame
-    if uniform(condition):
-        sides = [(op.then if condition[0] else op.otherwise, frame)]
-    else:
-        then, otherwise = np.flatnonzero(condition), np.flatnonzero(~condition)
-        sides = [(op.then, frame.part(then)), (op.otherwise, frame.part(otherwise))]
     parts: Parts = []
-    for body, programs in sides:
-        results, values = machine.run_in(body, (), programs)
+    for side, programs in machine.frame.split(condition):
+        results, values = machine.run_in(op.then if side else op.otherwise, (), programs)
         if results is not None:
             parts.append((results, values))
-    return _rejoin(machine, parts)
+    return rejoin(machine, parts)
 
 
 @triton.of(scf.For)
@@ -124,7 +116,7 @@ def _for(machine: Machine, op: scf.For, operands: Operands) -> Any:
             break
         active = _within(frame, survivors)
         round_ += 1
-    return _rejoin(machine, parts)
+    return rejoin(machine, parts)
 
 
 WAITS = "the loop waits for a change of memory that no earlier program has made; programs run one after the other here"
@@ -188,7 +180,7 @@ def _while(machine: Machine, op: scf.While, operands: Operands) -> Any:
                 machine.stuck(scf.NEVER_ENDS)
         if rounds > machine.limit:
             machine.stuck(f"loop limit exceeded: {machine.limit} iterations")
-    return _rejoin(machine, parts)
+    return rejoin(machine, parts)
 
 
 def _parted(frame: Frame, active: Frame, variables: Operands, going: Array, parts: Parts) -> tuple[Frame, Operands]:

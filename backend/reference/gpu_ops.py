@@ -98,7 +98,7 @@ def _numbers(offsets: Sequence[int]) -> Array:
 
 
 @functools.cache
-def _by_block(type_: DescriptorType, buffer: SharedType) -> Array:
+def by_block(type_: DescriptorType, buffer: SharedType) -> Array:
     """For each element of a buffer, the number of the element of a block that TMA copies to its place."""
     from ziggurat.transforms.gpu.tma import buffer_for
 
@@ -128,7 +128,7 @@ def _tma_load(machine: Machine, op: gpu.TmaLoad, operands: Operands) -> None:
             parts = block.reshape(-1, op.ctas, op.ctas, type_.block[0] // op.ctas, *type_.block[1:])
             own = parts[:, np.arange(op.ctas), np.arange(op.ctas)].reshape(-1, 1, *type_.block)
             block = np.repeat(own, op.ctas, axis=1).reshape(-1, *type_.block)
-        array = block.reshape(len(frame), -1)[:, _by_block(type_, target)]
+        array = block.reshape(len(frame), -1)[:, by_block(type_, target)]
         buffer.store(frame, array.reshape(len(frame), *target.shape))
     finally:
         machine.frame = outer
@@ -141,7 +141,7 @@ def _tma_store(machine: Machine, op: gpu.TmaStore, operands: Operands) -> None:
     type_, source = expect(op.descriptor.type, DescriptorType), shared(op.buffer)
     array = buffer.load(machine.frame).reshape(len(machine.frame), -1)
     block = np.empty_like(array)
-    block[:, _by_block(type_, source)] = array
+    block[:, by_block(type_, source)] = array
     block = block.reshape(len(machine.frame), *type_.block)
     block_type = TensorType(type_.block, type_.element)
     pointers, inside = access.block_of(descriptor, offsets, type_)

@@ -35,7 +35,7 @@ class AllLeft(Exit):
 
 @attrs.frozen
 class Fork(Exit):
-    """Some of the programs branch to one block, and the others to another."""
+    """The programs for which a condition holds branch to one block, and the others to another."""
 
     condition: Array
     then: Successor
@@ -192,35 +192,29 @@ class Machine(Interpreter):
         """Run a body of several blocks. The first block with waiting programs runs next, so programs meet again."""
         home = frame.child()
         shared = self._shared_values(body)
-        waiting: dict[Block, list[tuple[Array, tuple[Any, ...]]]] = {
-            body.entry: [(np.arange(len(home)), tuple(arguments))]
-        }
+        waiting: dict[Block, list[tuple[Frame, tuple[Any, ...]]]] = {body.entry: [(home, tuple(arguments))]}
         done: list[tuple[Frame, tuple[Any, ...]]] = []
         rounds = 0
         places_of = {block: index for index, block in enumerate(body.blocks)}
 
         def send(successor: Successor, programs: Frame) -> None:
             values = tuple(programs.lookup(value) for value in successor.arguments)
-            waiting.setdefault(successor.block, []).append((home.places(programs), values))
+            waiting.setdefault(successor.block, []).append((programs, values))
 
         while waiting:
             block = min(waiting, key=places_of.__getitem__)
-            arrivals = waiting.pop(block)
-            places = np.sort(np.concatenate([where for where, _ in arrivals]))
-            self.frame = home.part(places)
-            _, values = self.frame.merge([(home.part(where), arrival) for where, arrival in arrivals])
+            self.frame, values = home.child().merge(waiting.pop(block))
             outcome = self.run_block(block, values)
             results = self.frame
             if not isinstance(outcome, AllLeft):
-                here = home.places(results)
                 for value in shared.get(block, ()):
-                    home.bind_some(value, here, results.lookup(value))
+                    home.keep(value, results)
             match outcome:
                 case Jump(successor):
                     send(successor, results)
                 case Fork(condition, then, otherwise):
-                    send(then, results.part(np.flatnonzero(condition)))
-                    send(otherwise, results.part(np.flatnonzero(~condition)))
+                    for side, programs in results.split(condition):
+                        send(then if side else otherwise, programs)
                 case Yielded(values):
                     done.append((results, values))
                 case _:  # All have left.
@@ -244,7 +238,7 @@ class Machine(Interpreter):
     def call(self, body: Body, arguments: Sequence[Any]) -> tuple[Any, ...]:
         """Call a function for the programs of the frame. All programs return."""
         outer, self._results = self._results, []
-        frame = Frame(self.frame.keys, self.frame.programs)
+        frame = self.frame.fresh()
         self._depth += 1
         try:
             if self._depth > _MAX_CALLS:

@@ -76,7 +76,7 @@ def run(
     `KernelRuntimeError` for any other failure of a program; these with the location of the op. The programs before the
     failing one have done their work, those after it nothing.
     """
-    functions_, kernel = _kernel(inline(module) if strict else module, symbol)
+    functions_, kernel = kernel_of(inline(module) if strict else module, symbol)
     x, y, z = padded(sizes_of(grid, str(kernel.attributes["sym_name"])))
     if x * y * z > MAX_SIZE:
         raise LaunchError(f"a grid must have at most {MAX_SIZE} programs; {grid} has {x * y * z}")
@@ -126,7 +126,7 @@ def explained(
     the program does not fail again at that place within a second.
     """
     try:
-        functions_, kernel = _kernel(module, None)
+        functions_, kernel = kernel_of(module)
         arrays, values = values_of_parameters(kernel, arguments, names, _itself, grid)
         memory = Memory(arrays, grid)
         if sum(region.high - region.low for region in memory.regions) <= _MAX_COPIED:
@@ -184,7 +184,7 @@ def _flush(machine: Machine) -> None:
     machine.printed.clear()
 
 
-def _kernel(model: Op, symbol: str | None) -> tuple[Mapping[str, Op], Op]:
+def kernel_of(model: Op, symbol: str | None = None) -> tuple[Mapping[str, Op], Op]:
     """The functions of a model by name, and the one to run. Raises `LaunchError` for a model of another tier."""
     if isinstance(model, core.Module | cpu.Module | gpu.Module):
         functions_ = model.functions()

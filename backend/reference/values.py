@@ -197,6 +197,21 @@ class Frame:
         """A frame of the same programs, with the values of this frame."""
         return Frame(self.keys, self.programs, self)
 
+    def fresh(self) -> Frame:
+        """A frame of the same programs, without values."""
+        return Frame(self.keys, self.programs)
+
+    def keep(self, value: Value, programs: Frame) -> None:
+        """Give a value to the programs of a part of this frame, as it is there; the other programs keep theirs."""
+        self.bind_some(value, self.places(programs), programs.lookup(value))
+
+    def split(self, condition: Array) -> list[tuple[bool, Frame]]:
+        """The programs for which an i1 holds, and the others; of each side only if it has programs."""
+        if uniform(condition):
+            return [(bool(condition[0]), self)]
+        sides = ((True, np.flatnonzero(condition)), (False, np.flatnonzero(~condition)))
+        return [(side, self.part(places)) for side, places in sides]
+
     def part(self, places: Array) -> Frame:
         """A child with only the programs at these places (ascending)."""
         if len(places) == len(self):

@@ -1,0 +1,490 @@
+"""Runs a model on unknown inputs: the interpreter's machine, with terms of a solver as the elements of its arrays.
+
+An array of known numbers is an array of NumPy, and ops on such arrays are the interpreter's. Any other array is one of
+objects, the elements of `terms.py`; then an elementwise op is done element by element, and ops that only move elements
+are the interpreter's again. One program runs, whose coordinates are unknown as well.
+
+Where control depends on what is unknown, both ways are run, and their values are joined by the condition.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from functools import partial
+from typing import Any, NoReturn
+
+import attrs
+import numpy as np
+import z3
+
+from ziggurat.backend.proof.cells import Cells
+from ziggurat.backend.proof.terms import (
+    FALSE,
+    TRUE,
+    Bit,
+    Element,
+    NotDecided,
+    Pointer,
+    Sum,
+    Term,
+    Terms,
+    bits_of,
+    identity_of,
+)
+from ziggurat.backend.proof.universe import (
+    FEW,
+    Tensor,
+    Universe,
+    Version,
+    forced,
+    is_few,
+    key_of,
+    origins_of,
+)  # fmt: skip
+from ziggurat.backend.reference import run  # It imports the meanings in NumPy.
+from ziggurat.backend.reference.argument_memory import Memory
+from ziggurat.backend.reference.machine import Machine, triton
+from ziggurat.backend.reference.values import Array, Frame, is_array, is_tuple, over
+from ziggurat.codemodel import elementwise, scalars
+from ziggurat.codemodel.dialects import arith, tt
+from ziggurat.codemodel.dialects import math as maths
+from ziggurat.codemodel.dispatch import OpTable
+from ziggurat.codemodel.gpu import dialect as gpu
+from ziggurat.codemodel.interpret import Meaning, Step
+from ziggurat.codemodel.numbers import ELEMENTWISE
+from ziggurat.codemodel.op import Body, Op, Value
+from ziggurat.codemodel.traits import BodyTerminator, Commutative, Returns
+from ziggurat.codemodel.types import (
+    PtrType,
+    ScalarType,
+    TupleType,
+    Type,
+    element_of,
+    find_scalar,
+    i1,
+    scalar_element,
+    shape_of,
+    u8,
+)  # fmt: skip
+
+__all__ = ["MEANINGS", "SymbolicFrame", "SymbolicMachine", "is_known", "lifted", "meanings", "objects", "settled"]
+MEANINGS = run.MEANINGS
+
+meanings = OpTable[Meaning]("meaning in terms")  # Only of ops whose meaning in NumPy does not do for objects.
+Literal = tuple[Array, bool]  # A condition, and whether it holds.
+
+
+def is_known(value: Any) -> bool:
+    """Whether all numbers of a value are known."""
+    if is_tuple(value):
+        return all(map(is_known, value))
+    return not isinstance(value, Tensor) and (not is_array(value) or value.dtype != object)
+
+
+def objects(array: Array, type_: Type) -> Array:
+    """An array as one of elements; `type_` is that of the numbers, or of a tensor of them."""
+    if array.dtype == object:
+        return array
+    scalar = element_of(type_)
+    assert isinstance(scalar, ScalarType), f"{type_} has no known numbers"
+    if scalar.bits == 1:
+        return np.where(array, TRUE, FALSE)
+    result: Any = np.frompyfunc(lambda number: Sum.number(number, scalar.bits), 1, 1)(scalars.bits_of(array))
+    return np.asarray(result, object)
+
+
+def settled(array: Array, type_: Type) -> Array:
+    """An array of elements; one of NumPy if all of them are known."""
+    scalar = element_of(type_)
+    if not isinstance(scalar, ScalarType) or any(z3.is_ast(e) or e.known is None for e in array.flat):
+        return array
+    known: Any = np.frompyfunc(lambda element: element.known, 1, 1)(array)
+    numbers = np.asarray(known, object)
+    return numbers.astype(np.bool_) if scalar.bits == 1 else numbers.astype(f"u{scalar.bytes}").view(scalar.dtype)
+
+
+def lifted(function: Callable[..., Element], type_: Type, *arrays: Array) -> Array:
+    """A function of elements, for each element of arrays of objects that broadcast. `type_` is that of the result."""
+    result: Any = np.frompyfunc(function, len(arrays), 1)(*arrays)
+    return settled(np.asarray(result, object), type_)
+
+
+class SymbolicFrame(Frame):
+    """The program, in those of its runs in which the literals of `path` hold."""
+
+    __slots__ = ("path", "universe")
+
+    def __init__(
+        self, universe: Universe, path: tuple[Literal, ...], keys: Array, programs: Array, parent: Frame | None = None,
+        index: Array | None = None,
+    ) -> None:  # fmt: skip
+        super().__init__(keys, programs, parent, index)
+        self.universe = universe
+        self.path = path
+
+    def _within(self, path: tuple[Literal, ...]) -> SymbolicFrame:
+        return SymbolicFrame(self.universe, path, self.keys, self.programs, self)
+
+    def fresh(self) -> Frame:
+        return SymbolicFrame(self.universe, self.path, self.keys, self.programs)
+
+    def child(self) -> Frame:
+        return self._within(self.path)
+
+    def part(self, places: Array) -> Frame:
+        return self._within(self.path)
+
+    def elements(self, count: int) -> Frame:
+        keys, index = np.arange(count), np.zeros(count, np.int64)
+        return SymbolicFrame(self.universe, self.path, keys, self.programs[index], self, index)
+
+    @property
+    def sides(self) -> dict[Hashable, bool]:
+        """Whether each of the conditions holds in these runs, by its key."""
+        return {key_of(condition): holds for condition, holds in self.path}
+
+    def settled(self, condition: Array) -> Array:
+        """A condition as it is in these runs, if it is a scalar."""
+        if condition.size > 1:
+            return condition
+        result = np.empty(condition.shape, object)
+        result[...] = self.universe.settled(condition.flat[0], condition_of(self.path)[0].term)
+        return result
+
+    def resolved(self, value: Any) -> Any:
+        """A value as it is in these runs."""
+        while isinstance(value, Tensor) and value.choice is not None and self.path:
+            condition, then, otherwise = value.choice
+            holds = self.sides.get(key_of(condition))
+            if holds is None:
+                break
+            value = then if holds else otherwise
+        return value
+
+    @property
+    def condition(self) -> Array:
+        """The i1 that holds in these runs, for each row."""
+        return condition_of(self.path)
+
+    def split(self, condition: Any) -> list[tuple[bool, Frame]]:
+        elements = self.settled(objects(forced(condition), i1))
+        sides = {element.known for element in elements.flat}
+        if sides in ({0}, {1}):
+            return [(sides == {1}, self)]
+        return [(side, self._within((*self.path, (elements, side)))) for side in (True, False)]
+
+    def keep(self, value: Value, programs: Frame) -> None:
+        content = programs.lookup(value)
+        if value in self._values and isinstance(programs, SymbolicFrame) and programs.path != self.path:
+            content = joined(self.universe, programs.condition, content, self._values[value])
+        self.bind(value, content)
+
+    def merge(self, parts: Sequence[tuple[Frame, Any]]) -> tuple[Frame, Any]:
+        left = [(frame, value) for frame, value in parts if isinstance(frame, SymbolicFrame)]
+        while len(left) > 1:
+            # Two that differ in the last literal are all the runs without it.
+            left.sort(key=lambda part: len(part[0].path))
+            frame, value = left.pop()
+            sibling = next((part for part in left if frame.complements(part[0])), None)
+            if sibling is None:
+                other, other_value = left.pop()
+                value = joined(self.universe, frame.condition, value, other_value)
+                either = frame.condition | other.condition
+                left.append((self._within(((either, True),)), value))
+            else:
+                left.remove(sibling)
+                condition, holds = frame.path[-1]
+                sides = (value, sibling[1]) if holds else (sibling[1], value)
+                left.append((self._within(frame.path[:-1]), joined(self.universe, condition, *sides)))
+        frame, value = left[0]
+        return self._within(frame.path), value
+
+    def shorter(self) -> SymbolicFrame:
+        """The runs in which all literals but the last hold."""
+        return self._within(self.path[:-1])
+
+    def complements(self, other: SymbolicFrame) -> bool:
+        """Whether the last literals are a condition and its opposite, and the others are the same."""
+        if len(self.path) != len(other.path) or not self.path:
+            return False
+        pairs = list(zip(self.path, other.path, strict=True))
+        alike = all(a is b and holds == also for (a, holds), (b, also) in pairs[:-1])
+        (a, holds), (b, also) = pairs[-1]
+        return alike and a is b and holds != also
+
+    def excludes(self, path: tuple[Literal, ...]) -> bool:
+        """Whether other literals contradict these."""
+        sides = self.sides
+        return any(sides.get(key_of(condition), holds) != holds for condition, holds in path)
+
+    def implies(self, path: tuple[Literal, ...]) -> bool:
+        """Whether other literals hold where these do."""
+        sides = self.sides
+        return all(sides.get(key_of(condition)) == holds for condition, holds in path)
+
+
+def condition_of(path: tuple[Literal, ...]) -> Array:
+    """The i1 that holds where all literals do."""
+    result = np.full(1, TRUE, object)
+    for condition, holds in path:
+        result = result & (condition if holds else ~condition)
+    return result
+
+
+def joined(universe: Universe, condition: Array, then: Any, otherwise: Any) -> Any:
+    """A value where a condition holds, and another one of the same type where it does not."""
+    if is_tuple(then):
+        return tuple(joined(universe, condition, a, b) for a, b in zip(then, otherwise, strict=True))
+    keys = key_of(then), key_of(otherwise)
+    if keys[0] == keys[1] or not (is_array(then) or isinstance(then, Tensor)):
+        return then
+
+    def make() -> Array:
+        return _joined(universe.domain, condition, forced(then), forced(otherwise))
+
+    if is_few(then) and is_few(otherwise) and max(then.size, otherwise.size) <= FEW:
+        return make()
+    origins = origins_of(then) | origins_of(otherwise)
+    tensor = universe.tensor(("joined", key_of(condition), *keys), make, origins)
+    tensor.choice = condition, then, otherwise
+    return tensor
+
+
+def _joined(domain: Terms, condition: Array, then: Array, otherwise: Array) -> Array:
+    known = next((array.dtype for array in (then, otherwise) if array.dtype != object), None)
+    scalar = None if known is None else find_scalar(known)
+    if scalar is not None:
+        then, otherwise = objects(then, scalar), objects(otherwise, scalar)
+    result: Any = np.frompyfunc(domain.choose, 3, 1)(over(condition, then.ndim - 1), then, otherwise)
+    return result if scalar is None else settled(result, scalar)
+
+
+@attrs.frozen
+class Effect:
+    """What a program does besides writing memory, in the runs in which a formula holds: a print, an assertion."""
+
+    name: str
+    condition: Term
+    values: tuple[Element, ...] = ()
+
+
+class _Table(OpTable[Meaning]):
+    """The meanings in terms, and those in NumPy of all other ops."""
+
+    def __init__(self) -> None:
+        super().__init__("meaning in terms")
+
+    def __getitem__(self, op: Op) -> Meaning:
+        meaning = meanings.get(type(op))
+        if meaning is None and isinstance(op, ELEMENTWISE):
+            return elementwise_meaning
+        return meaning or triton[op]
+
+
+_SAID = ("type", "nonnegative", "runs")
+
+# Ops whose results depend on nothing but their operands.
+_MADE = (
+    *ELEMENTWISE, tt.AddPtr, tt.Join, tt.Split, tt.Cat, tt.Reduce, tt.Scan,
+    tt.Gather, tt.Histogram, tt.MapElementwise, gpu.RoundTf32,
+)  # fmt: skip
+
+
+class SymbolicMachine(Machine):
+    """A machine that runs one program on unknown inputs. A loop of unknown length has at most `bound` iterations, which
+    `assumed` says, as do the assumptions of the program; `effects` are what it does besides writing memory, and
+    `defined` what must hold lest it divide by zero."""
+
+    def __init__(self, functions: Mapping[str, Op], universe: Universe, *, bound: int) -> None:
+        super().__init__(functions, Memory([], (1, 1, 1)), strict=False, limit=1 << 20)
+        self.meanings = _Table()
+        self.universe = universe
+        self.domain = universe.domain
+        self.bound = bound
+        self.cut = False  # Whether a loop of unknown length was left at `bound`.
+        self.arrays: dict[int, Version] = {}
+        self.sizes: dict[int, int] = {}
+        self.assumed: list[Term] = []
+        self.defined: list[Term] = []
+        self.effects: list[Effect] = []
+        self.allocations: list[Any] = []
+        self.begin(0, 1)
+        self.frame = SymbolicFrame(universe, (), self.frame.keys, self.frame.programs)
+
+    def stuck(self, message: str) -> None:
+        raise NotDecided(message)
+
+    def fail(self, op: Op, error: Exception) -> NoReturn:
+        if isinstance(error, NotDecided):
+            raise error
+        raise NotDecided(f"{op.NAME}: {error}") from error
+
+    def perform(self, step: Step) -> Any:
+        op, meaning = step.op, step.meaning
+        if not isinstance(op, _MADE):
+            return super().perform(step)
+        operands = tuple(self.lookup(value) for value in step.operands)
+        try:
+            if self.universe.contracts and isinstance(op, maths.Fma | arith.SubF):
+                return self._apart(op, operands)
+            return self.made(op, meaning, operands)
+        except Exception as error:
+            self.fail(op, error)
+
+    def _apart(self, op: Op, operands: tuple[Any, ...]) -> Any:
+        """a · b + c as a product and a sum, and a - b as the sum of a and -b."""
+        if isinstance(op, arith.SubF):
+            negated = arith.NegF(op.rhs)
+            value = self.made(negated, elementwise_meaning, operands[1:])
+            return self.made(arith.AddF(op.lhs, negated.result), elementwise_meaning, (operands[0], value))
+        a, b, c = op.operands
+        x, y, z = operands
+        product = arith.MulF(a, b)
+        outer = isinstance(a.op, arith.NegF)  # -a · b is -(a · b).
+        value = self.made(product, elementwise_meaning, (self.lookup(a.op.operand) if outer else x, y))
+        if outer:
+            value = self.made(arith.NegF(product.result), elementwise_meaning, (value,))
+        return self.made(arith.AddF(product.result, c), elementwise_meaning, (value, z))
+
+    def made(self, op: Op, meaning: Meaning, operands: tuple[Any, ...]) -> Any:
+        """The result of an op on operands: computed at once if it is small, and a tensor otherwise."""
+        if (choice := self._scalar_choice(op, operands)) is not None:
+            return choice
+        if isinstance(op, arith.DivSI | arith.DivUI | arith.RemSI | arith.RemUI):
+            self._require_divisor(op, operands[1])
+        if all(map(is_few, operands)) and (all(map(is_known, operands)) or _numel(op.result.type) <= FEW):
+            return meaning(self, op, operands)
+        keys = [key_of(operand) for operand in operands]
+        if isinstance(op, Commutative) and len(keys) == 2:
+            keys.sort(key=hash)
+        origins = frozenset[int]().union(*map(origins_of, operands))
+        return self.universe.tensor(
+            (signature(op, self.functions), *keys), lambda: meaning(self, op, tuple(map(forced, operands))), origins
+        )
+
+    def lookup(self, value: Value) -> Any:
+        content = super().lookup(value)
+        return self.frame.resolved(content) if isinstance(self.frame, SymbolicFrame) else content
+
+    def _scalar_choice(self, op: Op, operands: tuple[Any, ...]) -> Any:
+        """The result of a choice between tensors by a scalar i1, or of a mask and such an i1."""
+        if isinstance(op, arith.Select):
+            (condition, *sides) = operands
+        elif isinstance(op, arith.AndI) and scalar_element(op.result.type) == i1:
+            few = [operand for operand in operands if not isinstance(operand, Tensor) and operand.size == 1]
+            if len(few) != 1:
+                return None
+            if is_known(few[0]):
+                return next(x for x in operands if x is not few[0]) if few[0].all() else few[0]
+            (condition,) = few
+            sides = [next(x for x in operands if x is not condition), np.zeros((1,) * condition.ndim, np.bool_)]
+        else:
+            return None
+        if isinstance(condition, Tensor) or condition.size > 1 or is_known(condition) or _numel(op.result.type) <= FEW:
+            return None
+        assert isinstance(self.frame, SymbolicFrame)
+        condition = self.frame.settled(condition.reshape(1))
+        known = condition[0].known
+        return joined(self.universe, condition, *sides) if known is None else sides[0 if known else 1]
+
+    def _require_divisor(self, op: arith.IntBinary, divisor: Any) -> None:
+        if is_known(divisor) and divisor.all():
+            return
+        scalar = scalar_element(op.result.type)
+        zero = self.domain.constant(0, scalar)
+        for element in {identity_of(element): element for element in objects(forced(divisor), scalar).flat}.values():
+            if element.known == 0:
+                raise NotDecided("a division by zero")
+            if element.known is None:
+                self.defined.append(self.under(self.domain.compare("ne", element, zero, signed=False)))
+
+    @property
+    def path(self) -> Bit:
+        """The condition under which the program comes here."""
+        frame = self.frame
+        assert isinstance(frame, SymbolicFrame)
+        condition = frame.condition
+        if len(condition) > 1 or len(frame) > 1:
+            raise NotDecided("an access of memory by the elements of a tensor")
+        return condition[0]
+
+    def under(self, condition: Bit) -> Term:
+        """That a condition holds where the program comes here, as a formula."""
+        return (~self.path | condition).term
+
+    def version(self, origin: int, scalar: ScalarType) -> Version:
+        """The contents of an array now, which has elements of a type. Raises `NotDecided` for elements of two sizes."""
+        if self.sizes.setdefault(origin, scalar.bytes) != scalar.bytes:
+            raise NotDecided("accesses of one array at elements of two sizes")
+        return self.arrays.setdefault(origin, self.universe.initial(origin, scalar.bytes))
+
+    def read(self, cells: Cells, offset: Sum, scalar: ScalarType) -> Element:
+        """The element of an array at an offset."""
+        bits = cells.load(offset)
+        if scalar.bits == 1:
+            return self.domain.compare("ne", bits, Sum.number(0, 8), signed=False)
+        return self.domain.floating(bits, scalar) if self.domain.exact and scalar.is_float else bits
+
+    def write(self, cells: Cells, offset: Sum, content: Element, scalar: ScalarType, condition: Bit) -> None:
+        """Write the element of an array at an offset, where a condition holds."""
+        if scalar.bits == 1:
+            bits = self.domain.resize(content, scalar, u8, signed=False)
+        else:
+            bits = content if isinstance(content, Sum) else Sum.of(bits_of(content))
+        cells.store(offset, bits, condition)
+
+
+def signature(op: Op, functions: Mapping[str, Op]) -> Hashable:
+    """An op without its operands, without the layouts of its result, and without what it says of numbers."""
+    bodies = tuple(body_key(body, functions) for body in op.bodies)
+    attributes = tuple((name, str(value)) for name, value in op.attributes.items() if name not in _SAID)
+    return op.NAME, shape_of(op.result.type), str(element_of(op.result.type)), attributes, bodies
+
+
+def body_key(body: Body, functions: Mapping[str, Op]) -> Hashable:
+    """Bodies with equal keys are the same, but for the names of values and functions. A body that only calls a function
+    is that function's."""
+    ops = body.entry.ops
+    if len(ops) == 2 and isinstance(ops[0], tt.Call) and ops[0].operands == body.parameters:
+        return body_key(functions[ops[0].callee].bodies[0], functions)
+    numbers: dict[Value, int] = {}
+    lines: list[Hashable] = []
+    for block in body.blocks:
+        for parameter in block.parameters:
+            numbers[parameter] = len(numbers)
+        for op in block.ops:
+            operands = tuple(numbers.get(value, id(value)) for value in op.operands)
+            targets = tuple((body.blocks.index(s.block), *map(str, s.arguments)) for s in op.successors)
+            bodies = (*op.bodies, *((functions[op.callee].bodies[0],) if isinstance(op, tt.Call) else ()))
+            inner = tuple(body_key(body, functions) for body in bodies)
+            attributes = tuple((name, str(value)) for name, value in op.attributes.items() if name != "callee")
+            name = "return" if isinstance(op, BodyTerminator | Returns) else op.NAME
+            lines.append((name, attributes, operands, targets, inner))
+            numbers[op.result] = len(numbers)
+    return tuple(lines)
+
+
+def _numel(type_: Type) -> int:
+    return math.prod(shape_of(type_)) if not isinstance(type_, TupleType) else max(map(_numel, type_.components))
+
+
+def elementwise_meaning(machine: SymbolicMachine, op: Op, operands: tuple[Any, ...]) -> Any:
+    """The result of an elementwise op."""
+    if all(map(is_known, operands)):
+        return triton[op](machine, op, operands)
+    rule = elementwise.MEANINGS.get(type(op))
+    arrays = [objects(array, value.type) for value, array in zip(op.operands, operands, strict=True)]
+    rank = max(array.ndim for array in arrays)
+    arrays = [over(array, rank - 1) if array.ndim < rank else array for array in arrays]
+    if rule is None:
+        raise NotDecided(f"no meaning over domains is registered for {op.NAME}")
+    if isinstance(element_of(op.operands[0].type), PtrType):
+        rule = _of_pointers
+    return lifted(partial(rule, machine.domain, op), op.result.type, *arrays)
+
+
+def _of_pointers(domain: Terms, op: Op, *pointers: Element) -> Element:
+    if not all(isinstance(p, Pointer) for p in pointers) or len({p.origin for p in pointers}) != 1:
+        raise NotDecided("pointers to two arrays compared")
+    return elementwise.MEANINGS[op](domain, op, *(pointer.offset for pointer in pointers))

@@ -1,0 +1,573 @@
+"""Meanings in terms of the ops on memory, global and shared, and of program ids."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Hashable, Sequence
+from typing import Any, cast
+
+import attrs
+import numpy as np
+import z3
+
+from ziggurat.backend.proof.cells import Cells
+from ziggurat.backend.proof.machine import (
+    Effect,
+    Literal,
+    SymbolicFrame,
+    SymbolicMachine,
+    condition_of,
+    is_known,
+    joined,
+    lifted,
+    meanings,
+    objects,
+)  # fmt: skip
+from ziggurat.backend.proof.terms import TRUE, Bit, Element, NotDecided, Pointer, Sum, bits_of
+from ziggurat.backend.proof.universe import Tensor, Version, forced, key_of, origins_of
+from ziggurat.backend.reference.gpu_ops import by_block
+from ziggurat.backend.reference.machine import triton
+from ziggurat.backend.reference.roles import complete_bytes
+from ziggurat.backend.reference.shared_memory import SharedBuffer, shared
+from ziggurat.backend.reference.values import Array, over
+from ziggurat.codemodel import elementwise
+from ziggurat.codemodel.dialects import cf, core, tt
+from ziggurat.codemodel.dialects.tt import AtomicKind
+from ziggurat.codemodel.gpu import dialect as gpu
+from ziggurat.codemodel.op import Op, Value, expect
+from ziggurat.codemodel.types import (
+    DescriptorType,
+    ScalarType,
+    TensorType,
+    TupleType,
+    Type,
+    i1,
+    i32,
+    i64,
+    pointee_of,
+    scalar_element,
+    shape_of,
+)  # fmt: skip
+
+Operands = tuple[Any, ...]
+
+
+@meanings.of(tt.GetProgramId, tt.GetNumPrograms)
+def _program(machine: SymbolicMachine, op: tt.Grid, operands: Operands) -> Array:
+    word = "program" if isinstance(op, tt.GetProgramId) else "programs"
+    return np.array([Sum.of(z3.BitVec(f"{word} {op.axis}", 32))], object)
+
+
+@meanings.of(tt.Poison)
+def _poison(machine: SymbolicMachine, op: tt.Poison, operands: Operands) -> Any:
+    return undefined(machine, op.type)
+
+
+def undefined(machine: SymbolicMachine, type_: Type, name: str = "undefined") -> Any:
+    """An undefined value: the same unknown number wherever one of a type and a name is undefined."""
+    if isinstance(type_, TupleType):
+        return tuple(undefined(machine, component, name) for component in type_.components)
+    scalar = scalar_element(type_)
+    name = f"{name} {scalar}"
+    element: Element = Bit(z3.Bool(name)) if scalar.bits == 1 else Sum.of(z3.BitVec(name, scalar.bits))
+    result = np.empty((1,) * (len(shape_of(type_)) + 1), object)
+    result[...] = element
+    return result
+
+
+# Pointers, loads and stores.
+
+
+@meanings.of(tt.AddPtr)
+def _addptr(machine: SymbolicMachine, op: tt.AddPtr, operands: Operands) -> Array:
+    size, scalar = pointee_of(op.ptr.type).bytes, scalar_element(op.offset.type)
+
+    def moved(pointer: Pointer, offset: Sum) -> Pointer:
+        wide = offset if scalar.bits == 64 else machine.domain.resize(offset, scalar, i64, signed=scalar.signed)
+        return Pointer(pointer.origin, pointer.offset + wide.scaled(size))
+
+    return lifted(moved, op.result.type, operands[0], objects(operands[1], op.offset.type))
+
+
+@meanings.of(tt.Bitcast)
+def _bitcast(machine: SymbolicMachine, op: tt.Bitcast, operands: Operands) -> Array:
+    return operands[0]
+
+
+@meanings.of(tt.PtrToInt, tt.IntToPtr, tt.InlineAsm, gpu.ClusterGather, gpu.ClusterStore, gpu.ClusterRank)
+def _not_covered(machine: SymbolicMachine, op: Op, operands: Operands) -> Any:
+    raise NotDecided(f"{op.NAME} is not covered by proofs")
+
+
+def _all(shape: Sequence[int]) -> Array:
+    return np.ones((1,) * (len(shape) + 1), np.bool_)
+
+
+def load(machine: SymbolicMachine, pointers: Any, mask: Any, fallback: Any, type_: Type) -> Any:
+    """The elements of global memory where the mask holds, and those of `fallback` elsewhere."""
+    if isinstance(mask, Tensor) and mask.choice is not None and not forced(mask.choice[2]).any():
+        condition, within, _ = mask.choice
+        whole = load(machine, pointers, within, fallback, type_)
+        return joined(machine.universe, condition, whole, fallback)
+    scalar = scalar_element(type_)
+    if is_known(mask) and mask.all():
+        fallback = np.zeros((1,) * (len(shape_of(type_)) + 1), scalar.dtype)
+    versions = {origin: machine.version(origin, scalar) for origin in sorted(origins_of(pointers))}
+
+    def make() -> Array:
+        cells = {origin: version.cells() for origin, version in versions.items()}
+
+        def one(pointer: Pointer, holds: Bit, other: Element) -> Element:
+            if holds.known == 0:
+                return other
+            there = machine.read(cells[pointer.origin], pointer.offset, scalar)
+            return machine.domain.choose(holds, there, other)
+
+        return lifted(one, scalar, forced(pointers), objects(forced(mask), i1), objects(forced(fallback), scalar))
+
+    if math.prod(shape_of(type_)) == 1:
+        return make()
+    numbers = tuple(version.number for version in versions.values())
+    return machine.universe.tensor(("load", str(scalar), *map(key_of, (pointers, mask, fallback)), numbers), make)
+
+
+def change(
+    machine: SymbolicMachine, key: Hashable, pointers: Any, scalar: ScalarType,
+    write: Callable[[Cells, Callable[[Pointer], bool]], Any],
+) -> list[Version]:  # fmt: skip
+    """Write the arrays to which pointers point. `write` gets the contents of one, and which pointers are to it."""
+    versions: list[Version] = []
+    for origin in sorted(origins_of(pointers)):
+
+        def write_one(cells: Cells, origin: int = origin) -> Any:
+            return write(cells, lambda pointer: pointer.origin == origin)
+
+        version = machine.universe.written(machine.version(origin, scalar), key, write_one)
+        machine.arrays[origin] = version
+        versions.append(version)
+    return versions
+
+
+def store(machine: SymbolicMachine, pointers: Any, values: Any, mask: Any, type_: Type) -> None:
+    """Write elements of global memory where the mask holds, one after the other."""
+    scalar, path, shape = scalar_element(type_), machine.path, (1, *shape_of(type_))
+    pointers, mask = machine.universe.place(pointers), machine.universe.place(mask)
+
+    def write(cells: Cells, is_here: Callable[[Pointer], bool]) -> None:
+        content = np.broadcast_to(objects(forced(values), scalar), shape)
+        for pointer, value, holds in np.broadcast(forced(pointers), content, objects(forced(mask), i1)):
+            if is_here(pointer):
+                machine.write(cells, pointer.offset, value, scalar, holds & path)
+
+    if path.known != 0:
+        key = "store", shape, str(scalar), *map(key_of, (pointers, values, mask)), path.identity
+        change(machine, key, pointers, scalar, write)
+
+
+@meanings.of(tt.Load)
+def _load(machine: SymbolicMachine, op: tt.Load, operands: Operands) -> Any:
+    type_ = op.result.type
+    mask = _all(shape_of(type_)) if op.mask is None else operands[1]
+    other = undefined(machine, type_) if op.other is None else operands[2]
+    return load(machine, operands[0], mask, other, type_)
+
+
+@meanings.of(tt.Store)
+def _store(machine: SymbolicMachine, op: tt.Store, operands: Operands) -> None:
+    type_ = op.value.type
+    store(machine, operands[0], operands[1], _all(shape_of(type_)) if op.mask is None else operands[2], type_)
+
+
+# Descriptors.
+
+
+def block_of(
+    machine: SymbolicMachine, descriptor: Any, offsets: Sequence[Any], type_: DescriptorType
+) -> tuple[Any, Any]:
+    """The pointers to the elements of a block, and whether each is inside of the tensor; see `access.block_of`."""
+    key = "block", type_.block, type_.element.bytes, key_of(descriptor), *map(key_of, offsets)
+
+    def make() -> tuple[Array, Array]:
+        return _block_of(machine, forced(descriptor), [forced(offset) for offset in offsets], type_)
+
+    both = machine.universe.tensor(key, make)
+    pointers = machine.universe.tensor((key, "pointers"), lambda: both.value[0], origins_of(descriptor))
+    return pointers, machine.universe.tensor((key, "inside"), lambda: both.value[1])
+
+
+def _block_of(
+    machine: SymbolicMachine, descriptor: Operands, offsets: Sequence[Array], type_: DescriptorType
+) -> tuple[Array, Array]:
+    base, *rest = (objects(part, i32 if 0 < at <= len(type_.block) else i64) for at, part in enumerate(descriptor))
+    rank, domain, zero = len(type_.block), machine.domain, Sum.number(0, 64)
+    pointers, inside = over(base, rank), np.full((1,) * (rank + 1), TRUE, object)
+    for axis, (size, offset) in enumerate(zip(type_.block, offsets, strict=True)):
+        first = as_indices(machine, offset)
+        if first.ndim == 1:
+            first = np.array([[start + Sum.number(place, 64) for start in first for place in range(size)]], object)
+        limit = domain.resize(rest[axis][0], i32, i64, signed=True)
+        stride = rest[rank + axis][0]
+
+        def fits(index: Sum, limit: Sum = limit) -> Bit:
+            return domain.compare("ge", index, zero, signed=True) & domain.compare("lt", index, limit, signed=True)
+
+        def moved(pointer: Pointer, index: Sum, stride: Sum = stride) -> Pointer:
+            return Pointer(pointer.origin, pointer.offset + (index * stride).scaled(type_.element.bytes))
+
+        indices = first.reshape(1, *(1,) * axis, -1, *(1,) * (rank - 1 - axis))
+        pointers = np.asarray(np.frompyfunc(moved, 2, 1)(pointers, indices), object)
+        inside = inside & np.asarray(np.frompyfunc(fits, 1, 1)(indices), object)
+    return pointers, inside
+
+
+def as_indices(machine: SymbolicMachine, array: Array) -> Array:
+    """Indices of 32 bits as elements of 64."""
+
+    def wide(element: Sum) -> Sum:
+        return element if element.bits == 64 else machine.domain.resize(element, i32, i64, signed=True)
+
+    result: Any = np.frompyfunc(wide, 1, 1)(objects(array, i32))
+    return np.asarray(result, object)
+
+
+def load_block(machine: SymbolicMachine, descriptor: Any, offsets: Sequence[Any], type_: DescriptorType) -> Any:
+    """The block of a described tensor at these offsets, with padding outside of the tensor."""
+    if type_.padding == "either":
+        raise NotDecided("a descriptor whose padding is chosen at run time")
+    padding = np.full((1,) * (len(type_.block) + 1), np.nan if type_.padding == "nan" else 0, type_.element.dtype)
+    pointers, inside = block_of(machine, descriptor, offsets, type_)
+    return load(machine, pointers, inside, padding, TensorType(type_.block, type_.element))
+
+
+def reshaped(machine: SymbolicMachine, value: Any, before: Sequence[int], shape: Sequence[int]) -> Any:
+    """A tensor in another shape."""
+    places = np.arange(math.prod(shape))
+    if isinstance(value, Tensor):
+        return machine.universe.moved(value, tuple(before), places, tuple(shape))
+    return np.broadcast_to(value, (1, *before)).reshape(1, *shape)
+
+
+@meanings.of(tt.DescriptorLoad, tt.DescriptorGather)
+def _descriptor_load(machine: SymbolicMachine, op: Any, operands: Operands) -> Any:
+    type_ = expect(op.descriptor.type, DescriptorType)
+    loaded, shape = load_block(machine, operands[0], operands[1:], type_), shape_of(op.result.type)
+    return loaded if shape == type_.block else reshaped(machine, loaded, type_.block, shape)
+
+
+@meanings.of(tt.DescriptorStore, tt.DescriptorScatter)
+def _descriptor_store(machine: SymbolicMachine, op: Any, operands: Operands) -> None:
+    type_, shape = expect(op.descriptor.type, DescriptorType), shape_of(op.value.type)
+    pointers, inside = block_of(machine, operands[0], operands[2:], type_)
+    value = operands[1] if shape == type_.block else reshaped(machine, operands[1], shape, type_.block)
+    store(machine, pointers, value, inside, TensorType(type_.block, type_.element))
+
+
+# Atomics.
+
+
+def update(
+    machine: SymbolicMachine,
+    key: Hashable,
+    pointers: Any,
+    values: Sequence[Any],
+    mask: Any,
+    type_: Type,
+    new: Callable[..., tuple[Element, Bit]],
+) -> Any:
+    """Update elements one after the other. Returns what was there. `new` gives the new element and whether it is
+    written, from the old one and the values."""
+    scalar, path, shape = scalar_element(type_), machine.path, (1, *shape_of(type_))
+
+    def write(cells: Cells, is_here: Callable[[Pointer], bool]) -> Array:
+        def one(pointer: Pointer, holds: Bit, *given: Element) -> Element:
+            old = machine.read(cells, pointer.offset, scalar)
+            content, written = new(old, *given)
+            machine.write(cells, pointer.offset, content, scalar, holds & path & written)
+            return old
+
+        arrays = (np.broadcast_to(objects(forced(value), scalar), shape) for value in values)
+        return lifted(one, scalar, forced(pointers), objects(forced(mask), i1), *arrays)
+
+    key = "update", key, shape, str(scalar), *map(key_of, (pointers, *values, mask)), path.identity
+    versions = change(machine, key, pointers, scalar, write)
+    if len(versions) != 1:
+        raise NotDecided("an atomic on two arrays")
+
+    def result() -> Array:
+        versions[0].cells()
+        return versions[0].result
+
+    return machine.universe.tensor(("old", versions[0].number), result)
+
+
+def _updated(machine: SymbolicMachine, kind: AtomicKind, scalar: ScalarType) -> Callable[..., tuple[Element, Bit]]:
+    def new(old: Element, value: Element) -> tuple[Element, Bit]:
+        if kind is AtomicKind.XCHG:
+            return value, TRUE
+        if scalar.is_float:
+            return machine.domain.function(f"atomic {kind.value}", [bits_of(old), bits_of(value)], scalar), TRUE
+        return elementwise.INTEGERS[tt.ATOMIC_OPS[kind]](machine.domain, old, value), TRUE
+
+    return new
+
+
+@meanings.of(tt.AtomicRMW)
+def _atomic(machine: SymbolicMachine, op: tt.AtomicRMW, operands: Operands) -> Any:
+    type_ = op.value.type
+    mask = operands[2] if len(operands) > 2 else _all(shape_of(type_))
+    new = _updated(machine, op.kind, scalar_element(type_))
+    return update(machine, op.kind.value, operands[0], operands[1:2], mask, type_, new)
+
+
+@meanings.of(tt.AtomicCAS)
+def _compare_and_swap(machine: SymbolicMachine, op: tt.AtomicCAS, operands: Operands) -> Any:
+    def new(old: Element, expected: Element, value: Element) -> tuple[Element, Bit]:
+        return value, machine.domain.compare("eq", old, expected, signed=False)
+
+    type_ = op.value.type
+    return update(machine, "swap", operands[0], operands[1:], _all(shape_of(type_)), type_, new)
+
+
+@meanings.of(tt.DescriptorReduce)
+def _descriptor_reduce(machine: SymbolicMachine, op: tt.DescriptorReduce, operands: Operands) -> None:
+    type_ = expect(op.descriptor.type, DescriptorType)
+    pointers, inside = block_of(machine, operands[0], operands[2:], type_)
+    new, block = _updated(machine, op.kind, type_.element), TensorType(type_.block, type_.element)
+    update(machine, op.kind.value, pointers, operands[1:2], inside, block, new)
+
+
+# Effects.
+
+
+@meanings.of(tt.Assume)
+def _assume(machine: SymbolicMachine, op: tt.Assume, operands: Operands) -> None:
+    machine.assumed += [machine.under(element) for element in objects(forced(operands[0]), i1).flat]
+
+
+@meanings.of(tt.Assert, cf.AssertOp)
+def _assert(machine: SymbolicMachine, op: Any, operands: Operands) -> None:
+    for element in objects(forced(operands[0]), i1).flat:
+        machine.effects.append(Effect(f"assert {op.message}", (machine.path & ~element).term))
+
+
+@meanings.of(tt.Print)
+def _print(machine: SymbolicMachine, op: tt.Print, operands: Operands) -> None:
+    values: list[Element] = []
+    for value, array in zip(op.values, operands, strict=True):
+        values += list(np.broadcast_to(objects(forced(array), value.type), (1, *shape_of(value.type))).flat)
+    machine.effects.append(Effect(f"print {op.prefix}", machine.path.term, tuple(values)))
+
+
+@meanings.of(tt.Barrier, tt.GridDependencyWait, tt.GridDependencyLaunch)
+def _nothing(machine: SymbolicMachine, op: Op, operands: Operands) -> None:
+    """One program runs, and each op ends before the next."""
+
+
+@meanings.of(tt.Hint)
+def _hint(machine: SymbolicMachine, op: tt.Hint, operands: Operands) -> Array:
+    return operands[0]
+
+
+# Shared memory: each slot of a buffer holds a tensor.
+
+
+@attrs.define(eq=False)
+class Slots:
+    """What was written to each slot of an allocation, the last write first, in which runs: the tensor, or None for what
+    another allocation's write has left. Slots are of `bytes` each and begin at `offset`, or anywhere."""
+
+    writes: list[list[tuple[tuple[Literal, ...], Any]]]
+    nothing: Any
+    bytes: int
+    offset: int
+    mbarriers: Any = None
+    elements: Array = attrs.field(factory=lambda: np.zeros((1, 1)))  # Of mbarriers, the axes.
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """The shape of a tensor in a slot."""
+        return self.elements.shape[2:]
+
+
+def _slot(buffer: SharedBuffer) -> tuple[Slots, int]:
+    if not is_known(buffer.slots):
+        raise NotDecided("a slot of a buffer that is not known")
+    return cast(Any, buffer.allocation), int(buffer.slots[0])
+
+
+@meanings.of(gpu.MbarrierArrive, gpu.MbarrierExpect)
+def _arrive(machine: SymbolicMachine, op: Op, operands: Operands) -> None:
+    """What is not known to happen happens: an arrival, as its wait. One at an unknown slot is left out: then no role
+    goes on because of it."""
+    barrier, *predicate = operands
+    if is_known(barrier.slots):
+        holds = [forced(value) for value in predicate if value is not None]
+        known = [value if is_known(value) else np.ones(1, np.bool_) for value in holds]
+        triton[op](machine, op, (barrier, *known))
+
+
+@meanings.of(gpu.LocalAlloc)
+def _alloc(machine: SymbolicMachine, op: gpu.LocalAlloc, operands: Operands) -> SharedBuffer:
+    type_ = shared(op.result)
+    nothing = undefined(machine, TensorType(type_.shape, type_.element))
+    elements = np.zeros((1, type_.count, *type_.shape), np.int8)
+    writes: Any = [[] for _ in range(type_.count)]
+    slots = Slots(writes, nothing, type_.bytes // type_.count, op.offset, elements=elements)
+    if op.offset >= 0:
+        machine.allocations.append(slots)
+    return SharedBuffer(cast(Any, slots), np.zeros(1, np.int32), tuple(range(len(type_.shape))))
+
+
+@meanings.of(gpu.LocalView)
+def _view(machine: SymbolicMachine, op: gpu.LocalView, operands: Operands) -> SharedBuffer:
+    return attrs.evolve(operands[0], slots=forced(operands[1]))
+
+
+def put(machine: SymbolicMachine, buffer: SharedBuffer, value: Any, condition: Bit = TRUE) -> None:
+    """Write a tensor to a buffer where a condition holds. What other buffers have at these addresses is undefined."""
+    frame = machine.frame
+    assert isinstance(frame, SymbolicFrame)
+    slots, at = _slot(buffer)
+    condition = machine.universe.settled(condition, machine.path.term)
+    if condition.known == 0:
+        return
+    shape = [slots.shape[axis] for axis in buffer.order]
+    value = _transposed(machine, value, shape, np.argsort(buffer.order))
+    path = frame.path if condition.known else (*frame.path, (np.array([condition], object), True))
+    slots.writes[at] = [(path, value), *slots.writes[at]]
+    start = slots.offset + at * slots.bytes
+    for other in machine.allocations if slots.offset >= 0 else ():
+        for place in range(len(other.writes)):
+            begin = other.offset + place * other.bytes
+            if other is not slots and begin < start + slots.bytes and start < begin + other.bytes:
+                other.writes[place] = [((), None)]
+
+
+def held(machine: SymbolicMachine, buffer: SharedBuffer) -> Any:
+    """The tensor in a buffer. Raises `NotDecided` where another buffer at its addresses was written since."""
+    slots, at = _slot(buffer)
+    frame = machine.frame
+    assert isinstance(frame, SymbolicFrame)
+    return _transposed(machine, _seen(machine, frame, slots, slots.writes[at]), slots.shape, buffer.order)
+
+
+def _seen(machine: SymbolicMachine, frame: SymbolicFrame, slots: Slots, writes: list[Any]) -> Any:
+    """The last write to a slot that the runs of a frame have done."""
+    if not writes:
+        return slots.nothing
+    (path, value), *earlier = writes
+    if frame.excludes(path):
+        return _seen(machine, frame, slots, earlier)
+    if value is None:
+        raise NotDecided("a read of shared memory that another buffer has overwritten")
+    if frame.implies(path):
+        return frame.resolved(value)
+    condition = condition_of(path)
+    return joined(machine.universe, condition, value, _seen(machine, frame, slots, earlier))
+
+
+def _transposed(machine: SymbolicMachine, value: Any, shape: Sequence[int], order: Sequence[int]) -> Any:
+    if not isinstance(value, Tensor):
+        return value.transpose(0, *(int(axis) + 1 for axis in order))
+    places = np.arange(math.prod(shape)).reshape(shape).transpose(order)
+    return machine.universe.moved(value, tuple(shape), places, places.shape)
+
+
+@meanings.of(tt.Trans)
+def _trans(machine: SymbolicMachine, op: tt.Trans, operands: Operands) -> Any:
+    return _transposed(machine, operands[0], shape_of(op.value.type), op.order)
+
+
+@meanings.of(tt.Reshape)
+def _reshape(machine: SymbolicMachine, op: tt.Reshape, operands: Operands) -> Any:
+    return _in_shape(machine, op, op.value, operands[0])
+
+
+@meanings.of(tt.ExpandDims)
+def _expand_dims(machine: SymbolicMachine, op: tt.ExpandDims, operands: Operands) -> Any:
+    return _in_shape(machine, op, op.value, operands[0])
+
+
+def _in_shape(machine: SymbolicMachine, op: Op, source: Value, value: Any) -> Any:
+    shape = shape_of(op.result.type)
+    if isinstance(value, Tensor):
+        return reshaped(machine, value, shape_of(source.type), shape)
+    return triton[op](machine, op, (value,))
+
+
+@meanings.of(gpu.LocalTrans)
+def _local_trans(machine: SymbolicMachine, op: gpu.LocalTrans, operands: Operands) -> SharedBuffer:
+    return attrs.evolve(operands[0], order=tuple(operands[0].order[axis] for axis in op.order))
+
+
+@meanings.of(gpu.LocalLoad)
+def _local_load(machine: SymbolicMachine, op: gpu.LocalLoad, operands: Operands) -> Any:
+    return held(machine, operands[0])
+
+
+@meanings.of(gpu.LocalStore)
+def _local_store(machine: SymbolicMachine, op: gpu.LocalStore, operands: Operands) -> None:
+    put(machine, operands[0], operands[1])
+
+
+@meanings.of(gpu.LocalGather, gpu.LocalAtomicAdd)
+def _not_covered_yet(machine: SymbolicMachine, op: Op, operands: Operands) -> Any:
+    raise NotDecided(f"{op.NAME} is not covered by proofs")
+
+
+@meanings.of(gpu.AsyncCopy)
+def _async_copy(machine: SymbolicMachine, op: gpu.AsyncCopy, operands: Operands) -> None:
+    pointers, buffer, *mask = operands
+    element, shape = shared(op.buffer).element, shape_of(op.ptr.type)
+    zero = np.zeros((1,) * (len(shape) + 1), element.dtype)
+    put(machine, buffer, load(machine, pointers, mask[0] if mask else _all(shape), zero, TensorType(shape, element)))
+
+
+def _ordered(machine: SymbolicMachine, value: Any, shape: Sequence[int], places: Array, target: Sequence[int]) -> Any:
+    if isinstance(value, Tensor):
+        return machine.universe.moved(value, tuple(shape), places, tuple(target))
+    return np.broadcast_to(value, (1, *shape)).reshape(1, -1)[:, places].reshape(1, *target)
+
+
+@meanings.of(gpu.TmaLoad)
+def _tma_load(machine: SymbolicMachine, op: gpu.TmaLoad, operands: Operands) -> None:
+    descriptor, buffer, barrier, predicate, *offsets = operands
+    type_, target = expect(op.descriptor.type, DescriptorType), shared(op.buffer)
+    if op.ctas > 1:
+        raise NotDecided("a copy to several CTAs")
+    block = load_block(machine, descriptor, offsets, type_)
+    holds = TRUE if predicate is None else objects(forced(predicate), i1)[0]
+    put(machine, buffer, _ordered(machine, block, type_.block, by_block(type_, target), target.shape), holds)
+    if holds.known != 0:
+        complete_bytes(machine, barrier, machine.frame, target.bytes)
+
+
+@meanings.of(gpu.TmaStore)
+def _tma_store(machine: SymbolicMachine, op: gpu.TmaStore, operands: Operands) -> None:
+    descriptor, buffer, *offsets = operands
+    type_, source = expect(op.descriptor.type, DescriptorType), shared(op.buffer)
+    places = np.argsort(by_block(type_, source))
+    block = _ordered(machine, held(machine, buffer), source.shape, places, type_.block)
+    pointers, inside = block_of(machine, descriptor, offsets, type_)
+    whole = TensorType(type_.block, type_.element)
+    if op.adds:
+        kind = AtomicKind.FADD if type_.element.is_float else AtomicKind.ADD
+        update(machine, kind.value, pointers, (block,), inside, whole, _updated(machine, kind, type_.element))
+    else:
+        store(machine, pointers, block, inside, whole)
+
+
+# Values that stay as they are.
+
+
+@meanings.of(tt.Splat)
+def _splat(machine: SymbolicMachine, op: tt.Splat, operands: Operands) -> Any:
+    return over(forced(operands[0]), len(shape_of(op.type)))
+
+
+@meanings.of(core.TupleLoad)
+def _component(machine: SymbolicMachine, op: core.TupleLoad, operands: Operands) -> Any:
+    value, index = operands[0], op.index
+    if not isinstance(value, Tensor):
+        return value[index]
+    return machine.universe.tensor(("component", index, value.number), lambda: value.value[index], value.origins)

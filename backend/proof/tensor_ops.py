@@ -1,0 +1,366 @@
+"""Meanings in terms of control flow, and of ops that combine elements: reductions, products of matrices, gathers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Sequence
+from functools import partial
+from typing import Any
+
+import attrs
+import numpy as np
+
+from ziggurat.backend.proof.machine import (
+    SymbolicFrame,
+    SymbolicMachine,
+    body_key,
+    elementwise_meaning,
+    is_known,
+    lifted,
+    meanings,
+    objects,
+    settled,
+)
+from ziggurat.backend.proof.memory_ops import held
+from ziggurat.backend.proof.terms import TRUE, Element, NotDecided, Sum, bits_of, identity_of
+from ziggurat.backend.proof.universe import Tensor, forced, key_of
+from ziggurat.backend.reference.control import Parts, rejoin
+from ziggurat.backend.reference.machine import triton
+from ziggurat.backend.reference.reductions import single_op
+from ziggurat.backend.reference.shared_memory import SharedBuffer, shared
+from ziggurat.backend.reference.tensors import full
+from ziggurat.backend.reference.values import Array
+from ziggurat.codemodel import elementwise
+from ziggurat.codemodel.dialects import arith, scf, tt
+from ziggurat.codemodel.gpu import dialect as gpu
+from ziggurat.codemodel.op import Op
+from ziggurat.codemodel.structured import packed_values
+from ziggurat.codemodel.traits import Commutative
+from ziggurat.codemodel.types import ScalarType, SharedType, TensorType, i1, i32, scalar_element, shape_of
+
+Operands = tuple[Any, ...]
+Tuple = tuple[Element, ...]
+
+
+# Control flow.
+
+
+def _going_on(machine: SymbolicMachine, frame: Any, condition: Array, round_: int, values: Any, parts: Parts) -> Any:
+    """The runs in which a loop goes on. Those in which it ends are added to `parts`, with the values."""
+    staying = None
+    for side, programs in frame.split(condition):
+        if side and len(frame.split(condition)) == 2 and round_ >= machine.bound:
+            machine.frame, machine.cut = programs, True
+            machine.assumed.append((~machine.path).term)
+            return None
+        if side:
+            staying = programs
+        else:
+            parts.append((programs, values))
+    return staying
+
+
+@meanings.of(scf.For)
+def _for(machine: SymbolicMachine, op: scf.For, operands: Operands) -> Any:
+    start, stop, step = (objects(forced(v), of.type) for v, of in zip(operands[:3], op.operands, strict=False))
+    variables, scalar = tuple(operands[3:]), scalar_element(op.operands[0].type)
+    pace = step[0].known
+    if pace == 0:
+        raise NotDecided("a loop whose step is 0")
+    relation = "gt" if pace is not None and scalar.signed and pace >> scalar.bits - 1 else "lt"
+    if pace is None:
+        zero = machine.domain.constant(0, scalar)
+        machine.assumed.append(machine.under(machine.domain.compare("gt", step[0], zero, signed=scalar.signed)))
+    outer, parts, round_ = machine.frame, Parts(), 0
+    active: Any = outer
+    index = start
+    while active is not None:
+        goes = partial(machine.domain.compare, relation, signed=scalar.signed)
+        active = _going_on(machine, active, lifted(goes, i1, index, stop), round_, variables, parts)
+        if active is None:
+            break
+        active, variables = machine.run_in(op.body, (settled(index, scalar), *variables), active)
+        index, round_ = index + step, round_ + 1
+    machine.frame = outer
+    return rejoin(machine, _whole(outer, parts, machine.cut))
+
+
+def _whole(outer: Any, parts: Parts, cut: bool) -> Parts:
+    """The parts, of which the last is what remains where the loop was cut: the runs without its last literal."""
+    if cut and parts:
+        frame, values = parts[-1]
+        if isinstance(frame, SymbolicFrame) and len(frame.path) > len(outer.path):
+            parts[-1] = (frame.shorter(), values)
+    return parts
+
+
+@meanings.of(scf.While)
+def _while(machine: SymbolicMachine, op: scf.While, operands: Operands) -> Any:
+    outer, parts, round_ = machine.frame, Parts(), 0
+    active: Any = outer
+    variables = tuple(operands)
+    while active is not None:
+        active, values = machine.run_in(op.before, variables, active)
+        if active is None:
+            break
+        variables = values[1:]
+        active = _going_on(machine, active, values[0], round_, variables, parts)
+        if active is None:
+            break
+        active, variables = machine.run_in(op.after, variables, active)
+        round_ += 1
+    machine.frame = outer
+    return rejoin(machine, _whole(outer, parts, machine.cut))
+
+
+@meanings.of(arith.Select)
+def _select(machine: SymbolicMachine, op: arith.Select, operands: Operands) -> Any:
+    if not isinstance(operands[0], Tensor) and is_known(operands[0]) and operands[0].size == 1:
+        return operands[1 if operands[0].flat[0] else 2]
+    return elementwise_meaning(machine, op, operands)
+
+
+@meanings.of(tt.Join, tt.Cat)
+def _together(machine: SymbolicMachine, op: Op, operands: Operands) -> Any:
+    if all(map(is_known, operands)):
+        return triton[op](machine, op, operands)
+    return triton[op](machine, op, tuple(objects(a, v.type) for v, a in zip(op.operands, operands, strict=True)))
+
+
+# Reductions and scans. The order in which a reduction combines is open, but for the order of the elements where the
+# combining function does not commute: so what was combined before is taken apart again.
+
+
+@attrs.frozen(eq=False)
+class _Combining:
+    """The combining function of an op, of tuples of elements. `key` is the same for equal functions."""
+
+    key: Hashable
+    commutes: bool
+    function: Callable[[Tuple, Tuple], Tuple]
+
+
+def _combining(machine: SymbolicMachine, op: tt.Combining) -> _Combining:
+    single = single_op(machine, op.combine)
+    if single is not None:
+        rule = elementwise.MEANINGS[single]
+        key = type(single), scalar_element(single.result.type)
+        return _Combining(
+            key, isinstance(single, Commutative), lambda a, b: (rule(machine.domain, single, a[0], b[0]),)
+        )
+    types = [value.type for value in op.values]
+
+    def run(a: Tuple, b: Tuple) -> Tuple:
+        arguments = [
+            settled(np.array([element], object), scalar_element(type_))
+            for element, type_ in zip((*a, *b), (*types, *types), strict=True)
+        ]
+        _, values = machine.run_in(op.combine, arguments, machine.frame)
+        return tuple(objects(v, scalar_element(t)).reshape(-1)[0] for v, t in zip(values, types, strict=True))
+
+    return _Combining(body_key(op.combine, machine.functions), False, run)
+
+
+def _combined(machine: SymbolicMachine, combining: _Combining, elements: Sequence[Tuple]) -> Tuple:
+    """All elements combined, in the order of the elements or, if that does not matter, in one order."""
+    leaves: list[Tuple] = []
+    for element in elements:
+        key, parts, _ = machine.universe.combined.get((*map(identity_of, element),), (None, [], ()))
+        leaves += parts if key == combining.key else [element]
+    if combining.commutes:
+        leaves.sort(key=lambda leaf: str(identity_of(leaf[0])))
+    result = leaves[0]
+    for leaf in leaves[1:]:
+        result = combining.function(result, leaf)
+    if len(leaves) > 1:
+        machine.universe.combined[(*map(identity_of, result),)] = combining.key, leaves, result
+    return result
+
+
+def _columns(op: tt.Combining, operands: Operands) -> list[Array]:
+    arrays = [full(value, objects(array, value.type)) for value, array in zip(op.values, operands, strict=True)]
+    return [np.moveaxis(array, op.axis + 1, -1) for array in arrays]
+
+
+@meanings.of(tt.Reduce)
+def _reduce(machine: SymbolicMachine, op: tt.Reduce, operands: Operands) -> Any:
+    if all(map(is_known, operands)):
+        return triton[op](machine, op, operands)
+    columns, combining = _columns(op, operands), _combining(machine, op)
+    results = [np.empty(column.shape[:-1], object) for column in columns]
+    for place in np.ndindex(*results[0].shape):
+        combined = _combined(machine, combining, list(zip(*(column[place] for column in columns), strict=True)))
+        for result, element in zip(results, combined, strict=True):
+            result[place] = element
+    return packed_values(tuple(settled(r, scalar_element(v.type)) for r, v in zip(results, op.values, strict=True)))
+
+
+@meanings.of(tt.Scan)
+def _scan(machine: SymbolicMachine, op: tt.Scan, operands: Operands) -> Any:
+    if all(map(is_known, operands)):
+        return triton[op](machine, op, operands)
+    columns, combining = _columns(op, operands), _combining(machine, op)
+    columns = [column[..., ::-1] for column in columns] if op.reverse else columns
+    results = [np.empty(column.shape, object) for column in columns]
+    for place in np.ndindex(*results[0].shape[:-1]):
+        elements = list(zip(*(column[place] for column in columns), strict=True))
+        for count in range(len(elements)):
+            combined = _prefix(machine, combining, elements, count, [result[place] for result in results])
+            for result, element in zip(results, combined, strict=True):
+                result[(*place, count)] = element
+    results = [result[..., ::-1] for result in results] if op.reverse else results
+    moved = [np.moveaxis(result, -1, op.axis + 1) for result in results]
+    return packed_values(tuple(settled(r, scalar_element(v.type)) for r, v in zip(moved, op.values, strict=True)))
+
+
+def _prefix(
+    machine: SymbolicMachine, combining: _Combining, elements: Sequence[Tuple], count: int, results: Sequence[Array]
+) -> Tuple:
+    if count == 0:
+        return elements[0]
+    return _combined(machine, combining, [tuple(result[count - 1] for result in results), elements[count]])
+
+
+# Products of matrices: a function of the row, the column and the sum up to there, of which the name is known.
+
+
+@meanings.of(tt.Dot)
+def _dot(machine: SymbolicMachine, op: tt.Dot, operands: Operands) -> Any:
+    precision = op.input_precision.value if scalar_element(op.a.type).bits == 32 else ""
+    shapes = shape_of(op.a.type), shape_of(op.b.type), shape_of(op.c.type)
+    return product(machine, *operands, shapes, scalar_element(op.a.type), scalar_element(op.c.type), precision)
+
+
+def product(
+    machine: SymbolicMachine, a: Any, b: Any, c: Any, shapes: Sequence[Sequence[int]], source: ScalarType,
+    target: ScalarType, precision: str,
+) -> Any:  # fmt: skip
+    """c + a · b, of matrices of these shapes or of batches of them."""
+
+    def make() -> Array:
+        parts = zip((a, b, c), shapes, (source, source, target), strict=True)
+        arrays = (np.broadcast_to(objects(forced(x), scalar), (1, *shape)) for x, shape, scalar in parts)
+        return _product(machine, *arrays, source, target, precision)
+
+    key = "dot", str(source), str(target), precision, *map(key_of, (a, b, c)), *map(tuple, shapes)
+    return machine.universe.tensor(key, make)
+
+
+def _product(
+    machine: SymbolicMachine, a: Array, b: Array, c: Array, source: ScalarType, target: ScalarType, precision: str
+) -> Array:
+    """c + a · b, where a sum is taken over as many products at a time as a matrix unit takes."""
+    domain = machine.domain
+    if domain.exact:
+        raise NotDecided("products of matrices in the theory of floats")
+    chunk, depth = max(1, 256 // source.bits), a.shape[-1]
+    name = f"dot {source} {precision}"
+
+    def token(elements: Array) -> Any:
+        return bits_of(domain.function(f"{name} {len(elements)}", [bits_of(e) for e in elements], _TOKEN))
+
+    result = np.broadcast_to(c, (1, *c.shape[1:])).copy()
+    for start in range(0, depth, chunk):
+        part = slice(start, start + chunk)
+        rows = np.apply_along_axis(_one(token), -1, a[..., part])
+        columns = np.apply_along_axis(_one(token), -2, b[..., part, :])
+        for place in np.ndindex(*result.shape):
+            terms = [rows[place[:-1]], columns[(*place[:-2], place[-1])], bits_of(result[place])]
+            result[place] = domain.function(name, terms, target)
+    return settled(result, TensorType(c.shape[1:], target))
+
+
+_TOKEN = ScalarType("token", "int", 64)
+
+
+def _one(function: Callable[[Array], Any]) -> Callable[[Array], Any]:
+    """A function of a line of elements whose result NumPy takes for one object."""
+
+    def called(line: Array) -> Any:
+        box = np.empty((), object)
+        box[()] = function(line)
+        return box
+
+    return called
+
+
+@meanings.of(gpu.Wgmma, gpu.Mma, gpu.DotFma)
+def _matrix_unit(machine: SymbolicMachine, op: gpu.MatrixProduct, operands: Operands) -> Any:
+    a, b, c = (held(machine, value) if isinstance(value, SharedBuffer) else value for value in operands)
+    source, target = shared(op.b).element, scalar_element(op.c.type)
+    shapes = [
+        shared(value).shape if isinstance(value.type, SharedType) else shape_of(value.type) for value in op.operands
+    ]
+    if isinstance(op, gpu.Wgmma):
+        if op.within:
+            raise NotDecided("a product of parts of operands")
+        if not op.accumulate:
+            c = np.zeros((1,) * (len(shapes[2]) + 1), target.dtype)
+    precision = "" if source.bits != 32 else "ieee" if isinstance(op, gpu.DotFma) else "tf32"
+    return product(machine, a, b, c, shapes, source, target, precision)
+
+
+@meanings.of(gpu.Rescale)
+def _rescale(machine: SymbolicMachine, op: gpu.Rescale, operands: Operands) -> Any:
+    scalar = scalar_element(op.result.type)
+
+    def scaled(value: Element, factor: Element) -> Element:
+        return machine.domain.product(value, factor, scalar)
+
+    def make() -> Array:
+        return lifted(scaled, op.result.type, *(objects(forced(value), scalar) for value in operands))
+
+    return machine.universe.tensor(("rescale", *map(key_of, operands)), make)
+
+
+@meanings.of(gpu.RoundTf32)
+def _round(machine: SymbolicMachine, op: gpu.RoundTf32, operands: Operands) -> Any:
+    return operands[0]  # A product that takes tf32 rounds its operands itself, and rounding twice is rounding once.
+
+
+# Elements by number.
+
+_MOST_CHOICES = 64
+
+
+@meanings.of(tt.Gather)
+def _gather(machine: SymbolicMachine, op: tt.Gather, operands: Operands) -> Array:
+    source, index = full(op.source, objects(operands[0], op.source.type)), full(op.index, operands[1])
+    if is_known(index):
+        return settled(np.take_along_axis(source, index.astype(np.int64), op.axis + 1), op.result.type)
+    if source.shape[op.axis + 1] > _MOST_CHOICES:
+        raise NotDecided("a gather from many elements by indices that are not known")
+    scalar = scalar_element(op.index.type)
+    result = np.empty(index.shape, object)
+    lines = np.moveaxis(source, op.axis + 1, -1)
+    for place in np.ndindex(*index.shape):
+        at = tuple(p for axis, p in enumerate(place) if axis != op.axis + 1)
+        chosen = lines[at][0]
+        for number, element in enumerate(lines[at]):
+            here = machine.domain.compare("eq", index[place], machine.domain.constant(number, scalar), signed=False)
+            chosen = machine.domain.choose(here, element, chosen)
+        result[place] = chosen
+    return settled(result, op.result.type)
+
+
+@meanings.of(tt.Histogram)
+def _histogram(machine: SymbolicMachine, op: tt.Histogram, operands: Operands) -> Array:
+    scalar, domain = scalar_element(op.value.type), machine.domain
+    values = full(op.value, objects(operands[0], scalar)).reshape(-1)
+    masks = np.full(1, TRUE, object)
+    if op.mask is not None:
+        masks = full(op.mask, objects(operands[1], i1)).reshape(-1)
+    counts = np.empty((1, op.bins), object)
+    one, zero = Sum.number(1, 32), Sum.number(0, 32)
+    for bin_ in range(op.bins):
+        total = zero
+        for value, holds in np.broadcast(values, masks):
+            here = domain.compare("eq", value, domain.constant(bin_, scalar), signed=False) & holds
+            total = total + domain.choose(here, one, zero)
+        counts[0, bin_] = total
+    return settled(counts, i32)
+
+
+@meanings.of(tt.MapElementwise)
+def _map(machine: SymbolicMachine, op: tt.MapElementwise, operands: Operands) -> Any:
+    arrays = tuple(full(value, objects(a, value.type)) for value, a in zip(op.values, operands, strict=True))
+    return triton[op](machine, op, arrays)

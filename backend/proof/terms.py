@@ -1,0 +1,432 @@
+"""Numbers that may be unknown: the terms of a solver as a domain of elementwise meanings.
+
+* A `Sum` is an integer as a constant plus multiples of unknown integers. So index arithmetic has one form, whatever
+  order it is written in, and equal indices are found equal without the solver.
+* A `Bit` is an i1.
+* A `Pointer` is a place in one of the arrays.
+* A float is the integer of its bits. Of a function of floats the name is known: equal operands give equal results.
+  The facts that passes rely on besides are few, and proved in tests/proofs. With `exact`, floats that are computed are
+  those of the solver's theory.
+"""
+
+from __future__ import annotations
+
+import functools
+import operator
+from collections.abc import Callable, Hashable, Iterable
+from typing import Any, ClassVar
+
+import attrs
+import z3
+
+from ziggurat.codemodel import elementwise
+from ziggurat.codemodel.dialects import arith, tt
+from ziggurat.codemodel.dialects import math as maths
+from ziggurat.codemodel.numbers import bits_of_number, number_of_bits, on_numbers, wrapped
+from ziggurat.codemodel.op import Op
+from ziggurat.codemodel.traits import Commutative
+from ziggurat.codemodel.types import ScalarType, scalar_element
+
+Term = Any  # The package of the solver has no types.
+Element = Any  # A `Sum`, a `Bit`, a `Pointer`, or a float of the theory.
+
+
+class NotDecided(Exception):
+    """A model does something that proofs do not cover; the message says what."""
+
+
+@attrs.frozen(eq=False)
+class Sum:
+    """constant + Σ factor · atom, modulo 2 to the power of `bits`. `atoms` are by the solver's number of each."""
+
+    bits: int
+    constant: int
+    atoms: dict[int, tuple[int, Term]]
+
+    @staticmethod
+    def number(value: int, bits: int) -> Sum:
+        """A known integer."""
+        return Sum(bits, value % (1 << bits), {})
+
+    @staticmethod
+    def of(atom: Term) -> Sum:
+        """A term of the solver."""
+        if z3.is_bv_value(atom):
+            return Sum(atom.size(), atom.as_long(), {})
+        return Sum(atom.size(), 0, {atom.get_id(): (1, atom)})
+
+    @property
+    def known(self) -> int | None:
+        """The number, without a sign; None if it is not known."""
+        return None if self.atoms else self.constant
+
+    def multiples(self) -> tuple[tuple[int, int], ...]:
+        """The atoms' numbers with their factors, in one order."""
+        return tuple(sorted((number, factor) for number, (factor, _) in self.atoms.items()))
+
+    @property
+    def identity(self) -> tuple[Any, ...]:
+        """Two sums with the same one are equal."""
+        return self.bits, self.constant, *self.multiples()
+
+    @property
+    def term(self) -> Term:
+        """The term of the solver."""
+        parts = [atom if factor == 1 else atom * factor for _, (factor, atom) in sorted(self.atoms.items())]
+        if self.constant or not parts:
+            parts.append(z3.BitVecVal(self.constant, self.bits))
+        return functools.reduce(operator.add, parts)
+
+    def _made(self, constant: int, atoms: Iterable[tuple[int, tuple[int, Term]]]) -> Sum:
+        modulus = 1 << self.bits
+        kept = {number: (factor % modulus, atom) for number, (factor, atom) in atoms if factor % modulus}
+        return Sum(self.bits, constant % modulus, kept)
+
+    def scaled(self, factor: int) -> Sum:
+        """The product with a number."""
+        multiples = [(number, (own * factor, atom)) for number, (own, atom) in self.atoms.items()]
+        return self._made(self.constant * factor, multiples)
+
+    def joined(self, function: Callable[[Term, Term], Term], other: Sum) -> Sum:
+        """A function of two terms."""
+        result = function(self.term, other.term)
+        return Sum.of(result if self.atoms or other.atoms else z3.simplify(result))
+
+    def _in_order(self, function: Callable[[Term, Term], Term], other: Sum) -> Sum:
+        """A commutative function of two terms."""
+        first, second = sorted((self, other), key=lambda side: side.identity)
+        return first.joined(function, second)
+
+    def __add__(self, other: Sum) -> Sum:
+        atoms = dict(self.atoms)
+        for number, (factor, atom) in other.atoms.items():
+            atoms[number] = atoms[number][0] + factor if number in atoms else factor, atom
+        return self._made(self.constant + other.constant, atoms.items())
+
+    def __neg__(self) -> Sum:
+        return self.scaled(-1)
+
+    def __sub__(self, other: Sum) -> Sum:
+        return self + -other
+
+    def __mul__(self, other: Sum) -> Sum:
+        if not other.atoms:
+            return self.scaled(other.constant)
+        return other.scaled(self.constant) if not self.atoms else self._in_order(operator.mul, other)
+
+    def __and__(self, other: Sum) -> Sum:
+        return self._in_order(operator.and_, other)
+
+    def __or__(self, other: Sum) -> Sum:
+        return self._in_order(operator.or_, other)
+
+    def __xor__(self, other: Sum) -> Sum:
+        return self._in_order(operator.xor, other)
+
+
+@attrs.frozen(eq=False)
+class Bit:
+    """An i1: a formula of the solver. Sums and products are modulo 2."""
+
+    term: Term
+
+    @property
+    def known(self) -> int | None:
+        """0 or 1; None if it is not known."""
+        return 1 if z3.is_true(self.term) else 0 if z3.is_false(self.term) else None
+
+    @property
+    def identity(self) -> Hashable:
+        """Two bits with the same one are equal."""
+        return self.term.get_id()
+
+    def __bool__(self) -> bool:
+        if self.known is None:
+            raise NotDecided("a decision that depends on what is not known")
+        return bool(self.known)
+
+    def __neg__(self) -> Bit:
+        return self
+
+    def __invert__(self) -> Bit:
+        if self.known is not None:
+            return FALSE if self.known else TRUE
+        return Bit(self.term.arg(0) if z3.is_not(self.term) else z3.Not(self.term))
+
+    def __and__(self, other: Bit) -> Bit:
+        if self.known is not None:
+            return other if self.known else self
+        return (
+            other & self
+            if other.known is not None
+            else self
+            if same(self, other)
+            else Bit(z3.And(self.term, other.term))
+        )
+
+    def __or__(self, other: Bit) -> Bit:
+        return ~(~self & ~other)
+
+    def __xor__(self, other: Bit) -> Bit:
+        if self.known is not None:
+            return ~other if self.known else other
+        return (
+            other ^ self
+            if other.known is not None
+            else FALSE
+            if same(self, other)
+            else Bit(z3.Xor(self.term, other.term))
+        )
+
+    __add__ = __sub__ = __xor__
+    __mul__ = __and__
+
+
+TRUE, FALSE = Bit(z3.BoolVal(True)), Bit(z3.BoolVal(False))
+
+
+@attrs.frozen(eq=False)
+class Pointer:
+    """A byte of an array: the number of the array among the parameters, and the offset from its first byte."""
+
+    origin: int
+    offset: Sum
+
+    known: ClassVar[int | None] = None
+
+    @property
+    def identity(self) -> Hashable:
+        """Two pointers with the same one are equal."""
+        return self.origin, self.offset.identity
+
+
+def identity_of(element: Element) -> Hashable:
+    """Elements of one type with the same one are equal."""
+    return element.get_id() if z3.is_ast(element) else element.identity
+
+
+def same(a: Element, b: Element) -> bool:
+    """Whether two elements of one type are written alike: then they are equal."""
+    return a is b or (z3.is_fp(a) == z3.is_fp(b) and identity_of(a) == identity_of(b))
+
+
+def bits_of(element: Element) -> Term:
+    """An integer, an i1, or the bits of a float, as an integer of the solver."""
+    if isinstance(element, Bit):
+        return z3.If(element.term, z3.BitVecVal(1, 1), z3.BitVecVal(0, 1))
+    return z3.fpToIEEEBV(element) if z3.is_fp(element) else element.term
+
+
+# The theory of floats.
+
+_NEAREST, _TOWARD_ZERO = z3.RNE(), z3.RTZ()
+_ORDERINGS: dict[str, Callable[[Term, Term], Term]] = {
+    "oeq": z3.fpEQ, "une": lambda a, b: z3.Not(z3.fpEQ(a, b)), "olt": z3.fpLT, "ole": z3.fpLEQ, "ogt": z3.fpGT,
+    "oge": z3.fpGEQ,
+}  # fmt: skip
+
+
+def _extreme(larger: bool, nan: bool) -> Callable[[Term, Term], Term]:
+    """The larger or the smaller of two floats; with a NaN, NaN or the other one. -0.0 is below 0.0."""
+
+    def choose(a: Term, b: Term) -> Term:
+        below = z3.Or(z3.fpLT(a, b), z3.And(z3.fpIsZero(a), z3.fpIsZero(b), z3.fpIsNegative(a)))
+        chosen = z3.If(below, b, a) if larger else z3.If(below, a, b)
+        of_a, of_b = (a, b) if nan else (b, a)
+        return z3.If(z3.fpIsNaN(a), of_a, z3.If(z3.fpIsNaN(b), of_b, chosen))
+
+    return choose
+
+
+_THEORY: dict[type[Op], Callable[..., Term]] = {
+    arith.AddF: lambda a, b: z3.fpAdd(_NEAREST, a, b), arith.SubF: lambda a, b: z3.fpSub(_NEAREST, a, b),
+    arith.MulF: lambda a, b: z3.fpMul(_NEAREST, a, b), arith.DivF: lambda a, b: z3.fpDiv(_NEAREST, a, b),
+    tt.PreciseDivF: lambda a, b: z3.fpDiv(_NEAREST, a, b), arith.NegF: z3.fpNeg, maths.AbsF: z3.fpAbs,
+    arith.MaximumF: _extreme(True, True), arith.MinimumF: _extreme(False, True),
+    arith.MaxNumF: _extreme(True, False), arith.MinNumF: _extreme(False, False),
+    maths.Fma: lambda a, b, c: z3.fpFMA(_NEAREST, a, b, c), maths.Sqrt: lambda a: z3.fpSqrt(_NEAREST, a),
+    tt.PreciseSqrt: lambda a: z3.fpSqrt(_NEAREST, a), maths.Floor: lambda a: z3.fpRoundToIntegral(z3.RTN(), a),
+    maths.Ceil: lambda a: z3.fpRoundToIntegral(z3.RTP(), a),
+    maths.Trunc: lambda a: z3.fpRoundToIntegral(_TOWARD_ZERO, a),
+    maths.RoundEven: lambda a: z3.fpRoundToIntegral(_NEAREST, a),
+}  # fmt: skip
+
+
+def sort_of(scalar: ScalarType) -> Term:
+    """The floats of a type in the solver's theory. Raises `NotDecided` for those of 8 bits, which saturate."""
+    if scalar.saturates or not scalar.format.has_infinity:
+        raise NotDecided(f"the theory of floats has no {scalar}")
+    return z3.FPSort(scalar.format.exponent_bits, scalar.format.precision)
+
+
+def _theory(op: Op, *values: Term) -> Term:
+    """The result of an op on floats of the theory; and on integers, for casts of them."""
+    target = scalar_element(op.result.type)
+    match op:
+        case arith.CmpF():
+            return _ORDERINGS[op.predicate.value](*values)
+        case arith.ExtF() | arith.TruncF():
+            toward_zero = isinstance(op, arith.TruncF) and op.rounding is arith.Rounding.ZERO
+            return z3.fpFPToFP(_TOWARD_ZERO if toward_zero else _NEAREST, values[0], sort_of(target))
+        case arith.SIToFP():
+            return z3.fpSignedToFP(_NEAREST, values[0], sort_of(target))
+        case arith.UIToFP():
+            return z3.fpUnsignedToFP(_NEAREST, values[0], sort_of(target))
+        case _ if type(op) in _THEORY:
+            return _THEORY[type(op)](*values)
+        case _:
+            raise NotDecided(f"the theory of floats has no {op.NAME}")
+
+
+# The number with which a float is what it was: x + -0.0, x - 0.0, x · 1, x / 1. Not of a type that saturates.
+_NEUTRAL: dict[type[Op], float] = {
+    arith.AddF: -0.0, arith.SubF: 0.0, arith.MulF: 1.0, arith.DivF: 1.0, tt.PreciseDivF: 1.0
+}  # fmt: skip
+_EXTREMES = (arith.MaximumF, arith.MinimumF, arith.MaxNumF, arith.MinNumF)
+
+
+class Terms(elementwise.Domain):
+    """Numbers of which some are unknown, one at a time."""
+
+    def __init__(self, *, exact: bool = False) -> None:
+        self.exact = exact
+        # By the number of an atom: the integer that was extended to it, and whether as a signed one. The atom is kept,
+        # so that no other term gets its number.
+        self.extended: dict[int, tuple[Sum, bool, Sum]] = {}
+        self.functions: dict[tuple[str, ScalarType, int], Term] = {}
+
+    def integers(self, function: Callable[..., Element], scalar: ScalarType, *values: Element) -> Element:
+        return function(*values)
+
+    def constant(self, number: int, scalar: ScalarType) -> Element:
+        """A known integer, or the float with these bits."""
+        return Sum.number(number, scalar.bits) if scalar.bits > 1 else TRUE if number & 1 else FALSE
+
+    def choose(self, condition: Element, then: Element, otherwise: Element) -> Element:
+        if condition.known is not None:
+            return then if condition.known else otherwise
+        if same(then, otherwise):
+            return then
+        match then:
+            case Pointer():
+                if then.origin != otherwise.origin:
+                    raise NotDecided("a choice between pointers to two arrays")
+                return Pointer(then.origin, self.choose(condition, then.offset, otherwise.offset))
+            case Bit():
+                return Bit(z3.If(condition.term, then.term, otherwise.term))
+            case Sum() if isinstance(otherwise, Sum):
+                return Sum.of(z3.If(condition.term, then.term, otherwise.term))
+            case _:
+                sort = (then if z3.is_fp(then) else otherwise).sort()
+                return z3.If(
+                    condition.term, *(e if z3.is_fp(e) else z3.fpBVToFP(e.term, sort) for e in (then, otherwise))
+                )
+
+    def compare(self, relation: str, a: Element, b: Element, *, signed: bool) -> Bit:
+        if same(a, b):
+            return TRUE if relation in ("eq", "le", "ge") else FALSE
+        first, second = bits_of(a), bits_of(b)
+        if relation in ("gt", "ge"):
+            first, second = second, first
+        match relation:
+            case "eq":
+                formula = first == second
+            case "ne":
+                formula = first != second
+            case "lt" | "gt":
+                formula = first < second if signed else z3.ULT(first, second)
+            case _:
+                formula = first <= second if signed else z3.ULE(first, second)
+        return Bit(formula if a.known is None or b.known is None else z3.simplify(formula))
+
+    def shift(self, a: Sum, b: Sum, *, left: bool, signed: bool) -> Sum:
+        if left and b.known is not None:
+            return a.scaled(1 << min(b.known, a.bits))
+        return a.joined(operator.lshift if left else operator.rshift if signed else z3.LShR, b)
+
+    def quotient(self, a: Sum, b: Sum, *, signed: bool) -> Sum:
+        return a if b.known == 1 else a.joined(operator.truediv if signed else z3.UDiv, b)
+
+    def remainder(self, a: Sum, b: Sum, *, signed: bool) -> Sum:
+        return a.joined(z3.SRem if signed else z3.URem, b)
+
+    def high_product(self, a: Sum, b: Sum, scalar: ScalarType) -> Sum:
+        bits = scalar.bits
+        wide = [z3.ZeroExt(bits, side.term) for side in (a, b)]
+        return Sum.of(z3.simplify(z3.Extract(2 * bits - 1, bits, wide[0] * wide[1])))
+
+    def resize(self, a: Element, source: ScalarType, target: ScalarType, *, signed: bool) -> Element:
+        if isinstance(a, Bit):
+            return self.choose(a, Sum.number(-1 if signed else 1, target.bits), Sum.number(0, target.bits))
+        if target.bits == 1:
+            return Bit(z3.simplify(z3.Extract(0, 0, a.term) == 1))
+        if target.bits <= source.bits:
+            low = [Sum.of(z3.Extract(target.bits - 1, 0, atom)).scaled(factor) for factor, atom in a.atoms.values()]
+            return sum(low, start=Sum.number(a.constant, target.bits))
+        if a.known is not None:
+            return Sum.number(a.known - (signed << a.bits if a.known >> a.bits - 1 else 0), target.bits)
+        extra = target.bits - source.bits
+        extended = Sum.of(z3.SignExt(extra, a.term) if signed else z3.ZeroExt(extra, a.term))
+        self.extended[next(iter(extended.atoms))] = a, signed, extended
+        return extended
+
+    def reinterpret(self, a: Element, source: ScalarType, target: ScalarType) -> Element:
+        return Sum.of(z3.fpToIEEEBV(a)) if z3.is_fp(a) and not target.is_float else a
+
+    def floating(self, a: Element, scalar: ScalarType) -> Term:
+        """A float as one of the theory."""
+        return a if z3.is_fp(a) else z3.fpBVToFP(a.term, sort_of(scalar))
+
+    def floats(self, op: Op, *values: Element) -> Element:
+        types = [scalar_element(value.type) for value in op.operands]
+        target = scalar_element(op.result.type)
+        if not any(z3.is_fp(value) or value.known is None for value in values):
+            numbers = [number_of(value, scalar) for value, scalar in zip(values, types, strict=True)]
+            result = on_numbers(op, numbers)
+            return self.constant(bits_of_number(result, target) if target.is_float else int(result), target)
+        if not self.exact:
+            return self._by_name(op, target, types, values)
+        operands = zip(values, types, strict=True)
+        result = _theory(op, *(self.floating(v, scalar) if scalar.is_float else bits_of(v) for v, scalar in operands))
+        return Bit(result) if target.bits == 1 else result
+
+    def _by_name(self, op: Op, target: ScalarType, types: list[ScalarType], values: tuple[Element, ...]) -> Element:
+        """The result of a function of floats of which the name is known, and a few facts."""
+        sign = self.constant(1 << target.bits - 1, target)
+        if isinstance(op, arith.NegF):
+            return values[0] ^ sign
+        if isinstance(op, maths.AbsF):
+            return values[0] & (sign - self.constant(1, target))
+        if isinstance(op, _EXTREMES) and same(*values):
+            return values[0]
+        commutes = isinstance(op, Commutative)
+        if type(op) in _NEUTRAL and not target.saturates:
+            neutral = bits_of_number(_NEUTRAL[type(op)], target)
+            for value, other in (values, values[::-1])[: 1 + commutes]:
+                if other.known == neutral:
+                    return value
+        terms = [bits_of(value) for value in values]
+        if commutes:
+            terms.sort(key=lambda term: term.get_id())
+        details = [f"{name}={value}" for name, value in op.attributes.items() if name != "type"]
+        return self.function(" ".join((op.NAME, *details, *map(str, types))), terms, target)
+
+    def product(self, a: Element, b: Element, scalar: ScalarType) -> Element:
+        """The product of two floats."""
+        factors = tt.Poison(scalar).result, tt.Poison(scalar).result
+        return self.floats(arith.MulF(*factors), a, b)
+
+    def function(self, name: str, terms: list[Term], target: ScalarType) -> Element:
+        """The result of a function of which the name is known."""
+        declared = self.functions.get((name, target, len(terms)))
+        if declared is None:
+            result = z3.BoolSort() if target.bits == 1 else z3.BitVecSort(target.bits)
+            declared = z3.Function(f"{name} -> {target}", *(term.sort() for term in terms), result)
+            self.functions[name, target, len(terms)] = declared
+        term = declared(*terms)
+        return Bit(term) if target.bits == 1 else Sum.of(term)
+
+
+def number_of(element: Element, scalar: ScalarType) -> Any:
+    """The Python number of a known element."""
+    return number_of_bits(element.known, scalar) if scalar.is_float else wrapped(element.known, scalar)
