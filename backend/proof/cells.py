@@ -9,8 +9,7 @@ from __future__ import annotations
 
 from typing import Any
 
-import z3
-
+from ziggurat.backend.proof.solver import z3
 from ziggurat.backend.proof.terms import Bit, NotDecided, Sum, Term, Terms, same
 
 _FARTHEST = 1 << 32  # A multiple of a 32-bit integer that is extended to 64 bits is another for another integer.

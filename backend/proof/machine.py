@@ -16,9 +16,9 @@ from typing import Any, NoReturn
 
 import attrs
 import numpy as np
-import z3
 
 from ziggurat.backend.proof.cells import Cells
+from ziggurat.backend.proof.solver import z3
 from ziggurat.backend.proof.terms import (
     FALSE,
     TRUE,
@@ -89,7 +89,8 @@ def objects(array: Array, type_: Type) -> Array:
     scalar = element_of(type_)
     assert isinstance(scalar, ScalarType), f"{type_} has no known numbers"
     if scalar.bits == 1:
-        return np.where(array, TRUE, FALSE)
+        bits: Any = np.frompyfunc(lambda holds: TRUE if holds else FALSE, 1, 1)(array)
+        return np.asarray(bits, object)
     result: Any = np.frompyfunc(lambda number: Sum.number(number, scalar.bits), 1, 1)(scalars.bits_of(array))
     return np.asarray(result, object)
 
@@ -125,6 +126,9 @@ class SymbolicFrame(Frame):
 
     def _within(self, path: tuple[Literal, ...]) -> SymbolicFrame:
         return SymbolicFrame(self.universe, path, self.keys, self.programs, self)
+
+    def lookup(self, value: Value) -> Any:
+        return self.resolved(super().lookup(value))
 
     def fresh(self) -> Frame:
         return SymbolicFrame(self.universe, self.path, self.keys, self.programs)
@@ -243,7 +247,8 @@ def joined(universe: Universe, condition: Array, then: Any, otherwise: Any) -> A
     def make() -> Array:
         return _joined(universe.domain, condition, forced(then), forced(otherwise))
 
-    if is_few(then) and is_few(otherwise) and max(then.size, otherwise.size) <= FEW:
+    sizes = [side.size for side in (then, otherwise) if not isinstance(side, Tensor)]
+    if len(sizes) == 2 and max(sizes) <= FEW:
         return make()
     origins = origins_of(then) | origins_of(otherwise)
     tensor = universe.tensor(("joined", key_of(condition), *keys), make, origins)
@@ -341,9 +346,10 @@ class SymbolicMachine(Machine):
         a, b, c = op.operands
         x, y, z = operands
         product = arith.MulF(a, b)
-        outer = isinstance(a.op, arith.NegF)  # -a · b is -(a · b).
-        value = self.made(product, elementwise_meaning, (self.lookup(a.op.operand) if outer else x, y))
-        if outer:
+        negation = a.op if isinstance(a.op, arith.NegF) else None  # -a · b is -(a · b).
+        factors = (x if negation is None else self.lookup(negation.operand), y)
+        value = self.made(product, elementwise_meaning, factors)
+        if negation is not None:
             value = self.made(arith.NegF(product.result), elementwise_meaning, (value,))
         return self.made(arith.AddF(product.result, c), elementwise_meaning, (value, z))
 
@@ -362,10 +368,6 @@ class SymbolicMachine(Machine):
         return self.universe.tensor(
             (signature(op, self.functions), *keys), lambda: meaning(self, op, tuple(map(forced, operands))), origins
         )
-
-    def lookup(self, value: Value) -> Any:
-        content = super().lookup(value)
-        return self.frame.resolved(content) if isinstance(self.frame, SymbolicFrame) else content
 
     def _scalar_choice(self, op: Op, operands: tuple[Any, ...]) -> Any:
         """The result of a choice between tensors by a scalar i1, or of a mask and such an i1."""

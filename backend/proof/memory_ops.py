@@ -8,7 +8,6 @@ from typing import Any, cast
 
 import attrs
 import numpy as np
-import z3
 
 from ziggurat.backend.proof.cells import Cells
 from ziggurat.backend.proof.machine import (
@@ -23,6 +22,7 @@ from ziggurat.backend.proof.machine import (
     meanings,
     objects,
 )  # fmt: skip
+from ziggurat.backend.proof.solver import z3
 from ziggurat.backend.proof.terms import TRUE, Bit, Element, NotDecided, Pointer, Sum, bits_of
 from ziggurat.backend.proof.universe import Tensor, Version, forced, key_of, origins_of
 from ziggurat.backend.reference.gpu_ops import by_block
@@ -110,7 +110,7 @@ def load(machine: SymbolicMachine, pointers: Any, mask: Any, fallback: Any, type
         whole = load(machine, pointers, within, fallback, type_)
         return joined(machine.universe, condition, whole, fallback)
     scalar = scalar_element(type_)
-    if is_known(mask) and mask.all():
+    if not isinstance(mask, Tensor) and is_known(mask) and mask.all():
         fallback = np.zeros((1,) * (len(shape_of(type_)) + 1), scalar.dtype)
     versions = {origin: machine.version(origin, scalar) for origin in sorted(origins_of(pointers))}
 
@@ -314,9 +314,10 @@ def _updated(machine: SymbolicMachine, kind: AtomicKind, scalar: ScalarType) -> 
 @meanings.of(tt.AtomicRMW)
 def _atomic(machine: SymbolicMachine, op: tt.AtomicRMW, operands: Operands) -> Any:
     type_ = op.value.type
-    mask = operands[2] if len(operands) > 2 else _all(shape_of(type_))
+    pointers, *values = operands
+    mask = values[1] if len(values) > 1 else _all(shape_of(type_))
     new = _updated(machine, op.kind, scalar_element(type_))
-    return update(machine, op.kind.value, operands[0], operands[1:2], mask, type_, new)
+    return update(machine, op.kind.value, pointers, values[:1], mask, type_, new)
 
 
 @meanings.of(tt.AtomicCAS)
@@ -399,7 +400,8 @@ def _slot(buffer: SharedBuffer) -> tuple[Slots, int]:
 def _arrive(machine: SymbolicMachine, op: Op, operands: Operands) -> None:
     """What is not known to happen happens: an arrival, as its wait. One at an unknown slot is left out: then no role
     goes on because of it."""
-    barrier, *predicate = operands
+    barrier: Any = operands[0]
+    predicate = operands[1:]
     if is_known(barrier.slots):
         holds = [forced(value) for value in predicate if value is not None]
         known = [value if is_known(value) else np.ones(1, np.bool_) for value in holds]
@@ -432,7 +434,7 @@ def put(machine: SymbolicMachine, buffer: SharedBuffer, value: Any, condition: B
     if condition.known == 0:
         return
     shape = [slots.shape[axis] for axis in buffer.order]
-    value = _transposed(machine, value, shape, np.argsort(buffer.order))
+    value = _transposed(machine, value, shape, np.argsort(buffer.order).tolist())
     path = frame.path if condition.known else (*frame.path, (np.array([condition], object), True))
     slots.writes[at] = [(path, value), *slots.writes[at]]
     start = slots.offset + at * slots.bytes

@@ -8,10 +8,10 @@ from typing import Any
 
 import attrs
 import numpy as np
-import z3
 
 from ziggurat.backend.proof import memory_ops, tensor_ops
 from ziggurat.backend.proof.machine import SymbolicMachine
+from ziggurat.backend.proof.solver import z3
 from ziggurat.backend.proof.terms import Bit, NotDecided, Pointer, Sum, Term, bits_of, same
 from ziggurat.backend.proof.universe import Universe, coordinates
 from ziggurat.backend.reference.run import kernel_of

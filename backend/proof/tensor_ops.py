@@ -227,7 +227,8 @@ def _prefix(
 def _dot(machine: SymbolicMachine, op: tt.Dot, operands: Operands) -> Any:
     precision = op.input_precision.value if scalar_element(op.a.type).bits == 32 else ""
     shapes = shape_of(op.a.type), shape_of(op.b.type), shape_of(op.c.type)
-    return product(machine, *operands, shapes, scalar_element(op.a.type), scalar_element(op.c.type), precision)
+    a, b, c = operands
+    return product(machine, a, b, c, shapes, scalar_element(op.a.type), scalar_element(op.c.type), precision)
 
 
 def product(
@@ -238,8 +239,8 @@ def product(
 
     def make() -> Array:
         parts = zip((a, b, c), shapes, (source, source, target), strict=True)
-        arrays = (np.broadcast_to(objects(forced(x), scalar), (1, *shape)) for x, shape, scalar in parts)
-        return _product(machine, *arrays, source, target, precision)
+        x, y, z = (np.broadcast_to(objects(forced(x), scalar), (1, *shape)) for x, shape, scalar in parts)
+        return _product(machine, x, y, z, source, target, precision)
 
     key = "dot", str(source), str(target), precision, *map(key_of, (a, b, c)), *map(tuple, shapes)
     return machine.universe.tensor(key, make)

@@ -14,11 +14,12 @@ from __future__ import annotations
 import functools
 import operator
 from collections.abc import Callable, Hashable, Iterable
+from functools import partial
 from typing import Any, ClassVar
 
 import attrs
-import z3
 
+from ziggurat.backend.proof.solver import z3
 from ziggurat.codemodel import elementwise
 from ziggurat.codemodel.dialects import arith, tt
 from ziggurat.codemodel.dialects import math as maths
@@ -28,6 +29,7 @@ from ziggurat.codemodel.traits import Commutative
 from ziggurat.codemodel.types import ScalarType, scalar_element
 
 Term = Any  # The package of the solver has no types.
+_OPERATOR: Any = operator  # The stubs of `operator` leave types unknown.
 Element = Any  # A `Sum`, a `Bit`, a `Pointer`, or a float of the theory.
 
 
@@ -115,13 +117,13 @@ class Sum:
         return other.scaled(self.constant) if not self.atoms else self._in_order(operator.mul, other)
 
     def __and__(self, other: Sum) -> Sum:
-        return self._in_order(operator.and_, other)
+        return self._in_order(_OPERATOR.and_, other)
 
     def __or__(self, other: Sum) -> Sum:
-        return self._in_order(operator.or_, other)
+        return self._in_order(_OPERATOR.or_, other)
 
     def __xor__(self, other: Sum) -> Sum:
-        return self._in_order(operator.xor, other)
+        return self._in_order(_OPERATOR.xor, other)
 
 
 @attrs.frozen(eq=False)
@@ -238,17 +240,17 @@ def _extreme(larger: bool, nan: bool) -> Callable[[Term, Term], Term]:
     return choose
 
 
+# By op class, with the rounding of those that round.
 _THEORY: dict[type[Op], Callable[..., Term]] = {
-    arith.AddF: lambda a, b: z3.fpAdd(_NEAREST, a, b), arith.SubF: lambda a, b: z3.fpSub(_NEAREST, a, b),
-    arith.MulF: lambda a, b: z3.fpMul(_NEAREST, a, b), arith.DivF: lambda a, b: z3.fpDiv(_NEAREST, a, b),
-    tt.PreciseDivF: lambda a, b: z3.fpDiv(_NEAREST, a, b), arith.NegF: z3.fpNeg, maths.AbsF: z3.fpAbs,
+    arith.AddF: partial(z3.fpAdd, _NEAREST), arith.SubF: partial(z3.fpSub, _NEAREST),
+    arith.MulF: partial(z3.fpMul, _NEAREST), arith.DivF: partial(z3.fpDiv, _NEAREST),
+    tt.PreciseDivF: partial(z3.fpDiv, _NEAREST), arith.NegF: z3.fpNeg, maths.AbsF: z3.fpAbs,
     arith.MaximumF: _extreme(True, True), arith.MinimumF: _extreme(False, True),
     arith.MaxNumF: _extreme(True, False), arith.MinNumF: _extreme(False, False),
-    maths.Fma: lambda a, b, c: z3.fpFMA(_NEAREST, a, b, c), maths.Sqrt: lambda a: z3.fpSqrt(_NEAREST, a),
-    tt.PreciseSqrt: lambda a: z3.fpSqrt(_NEAREST, a), maths.Floor: lambda a: z3.fpRoundToIntegral(z3.RTN(), a),
-    maths.Ceil: lambda a: z3.fpRoundToIntegral(z3.RTP(), a),
-    maths.Trunc: lambda a: z3.fpRoundToIntegral(_TOWARD_ZERO, a),
-    maths.RoundEven: lambda a: z3.fpRoundToIntegral(_NEAREST, a),
+    maths.Fma: partial(z3.fpFMA, _NEAREST), maths.Sqrt: partial(z3.fpSqrt, _NEAREST),
+    tt.PreciseSqrt: partial(z3.fpSqrt, _NEAREST), maths.Floor: partial(z3.fpRoundToIntegral, z3.RTN()),
+    maths.Ceil: partial(z3.fpRoundToIntegral, z3.RTP()), maths.Trunc: partial(z3.fpRoundToIntegral, _TOWARD_ZERO),
+    maths.RoundEven: partial(z3.fpRoundToIntegral, _NEAREST),
 }  # fmt: skip
 
 
@@ -342,10 +344,10 @@ class Terms(elementwise.Domain):
     def shift(self, a: Sum, b: Sum, *, left: bool, signed: bool) -> Sum:
         if left and b.known is not None:
             return a.scaled(1 << min(b.known, a.bits))
-        return a.joined(operator.lshift if left else operator.rshift if signed else z3.LShR, b)
+        return a.joined(_OPERATOR.lshift if left else _OPERATOR.rshift if signed else z3.LShR, b)
 
     def quotient(self, a: Sum, b: Sum, *, signed: bool) -> Sum:
-        return a if b.known == 1 else a.joined(operator.truediv if signed else z3.UDiv, b)
+        return a if b.known == 1 else a.joined(_OPERATOR.truediv if signed else z3.UDiv, b)
 
     def remainder(self, a: Sum, b: Sum, *, signed: bool) -> Sum:
         return a.joined(z3.SRem if signed else z3.URem, b)

@@ -12,9 +12,9 @@ from functools import partial
 from typing import Any
 
 import numpy as np
-import z3
 
 from ziggurat.backend.proof.cells import Cells
+from ziggurat.backend.proof.solver import z3
 from ziggurat.backend.proof.terms import FALSE, TRUE, Bit, NotDecided, Pointer, Term, Terms, identity_of
 from ziggurat.backend.reference.values import is_array, is_tuple
 
@@ -88,11 +88,13 @@ def origins_of(value: Any) -> frozenset[int]:
 class Version:
     """The contents of an array after some writes."""
 
-    def __init__(self, number: int, parent: Version | None, write: Callable[[Cells], Any]) -> None:
+    def __init__(
+        self, number: int, parent: Version | None, write: Callable[[Cells], Any], cells: Cells | None = None
+    ) -> None:
         self.number = number
         self._parent = parent
         self._write = write
-        self._cells: Cells | None = None
+        self._cells = cells
         self.result: Any = None
         """What the last write gives: an atomic, what was there."""
 
@@ -151,11 +153,11 @@ class Universe:
 
     def moved(self, source: Tensor, shape: tuple[int, ...], places: Any, target: tuple[int, ...]) -> Tensor:
         """The tensor of another shape whose elements are those of `source`, which is of a shape, at some places."""
-        places = places.ravel()
+        places = np.asarray(places, np.int64).ravel()
         if source.moved is not None:
             source, shape, before = source.moved
-            places = before[places]
-        if shape == target and (places == np.arange(places.size)).all():
+            places = np.take(before, places)
+        if shape == target and np.array_equal(places, np.arange(places.size, dtype=np.int64)):
             return source
 
         def make() -> Any:
@@ -195,8 +197,8 @@ class Universe:
         """An array as it is at first, of elements of some bytes."""
         key = "initial", origin, size
         if key not in self._versions:
-            version = self._versions[key] = Version(len(self._versions), None, lambda cells: None)
-            version._cells = Cells(self.domain, f"array {origin}", size)
+            cells = Cells(self.domain, f"array {origin}", size)
+            self._versions[key] = Version(len(self._versions), None, lambda cells: None, cells)
         return self._versions[key]
 
     def written(self, parent: Version, key: Hashable, write: Callable[[Cells], Any]) -> Version:
