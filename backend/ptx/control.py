@@ -20,8 +20,9 @@ from ziggurat.transforms.cost.pressure import value_registers
 from ziggurat.transforms.schedule.loop_plan import iterations_of
 from ziggurat.transforms.simplify.effects import is_pure
 
-MAX_UNROLLED = 4  # Iterations that are put together,
-MAX_UNROLLED_VALUES = 2048  # of so many values a thread: about as many instructions.
+MAX_UNROLLED = 4  # Iterations that are put together.
+MAX_UNROLLED_VALUES = 2048  # Of a thread, in all of them: about as many instructions.
+MAX_VALUES_BESIDE_SLOTS = 192  # In one that reads rings. A larger one saves little, and takes more registers.
 _FIRST_NODE = 1 << 20  # Metadata nodes from this number on are not those of line information.
 
 
@@ -107,7 +108,7 @@ def _for(emitter: PtxEmitter, op: scf.For) -> Emitted:
         following = emitter.emit(f"add {kind} {number}, {step}")
         done = [emitter.emit(f"add nuw {kind} {last}, 1")]
     hint = ""
-    if _loads_ahead(op) and _is_short(op):
+    if _is_short(op):
         hint = _unrolled(emitter, iterations_of(op) or 1)
     elif count is not None and _only_reads(op) and _fits_twice(op, registers_of_thread(emitter.module.num_warps)):
         hint = _unrolled(emitter, 2)
@@ -146,23 +147,19 @@ def _registers(type_: Type) -> int:
     return value_registers(type_, lambda element: True)
 
 
-def _loads_ahead(op: scf.For) -> bool:
-    """Whether an iteration loads what a later one uses.
+def _is_short(op: scf.For) -> bool:
+    """Whether a loop loads ahead, and has so few iterations that it is better unrolled.
 
     Unrolled, slots of rings are constants. And in a loop, ptxas loads into the registers of the value before, so that a
     load begins only after that one has arrived and was used.
     """
-    hands_on = any(isinstance(value.op, tt.Load) for value in op.body.entry.terminator.operands)
-    return hands_on or any(isinstance(inner, gpu.AsyncCopy) for inner in op.body.entry.ops)
-
-
-def _is_short(op: scf.For) -> bool:
-    """Whether all iterations of a loop together are few instructions."""
-    count = iterations_of(op)
-    if count is None or count > MAX_UNROLLED or any(isinstance(inner, Loop) for inner in op.body.walk()):
+    count, ops = iterations_of(op), [*op.body.walk()]
+    if count is None or count > MAX_UNROLLED or any(isinstance(inner, Loop) for inner in ops):
         return False
-    values = sum(_registers(inner.result.type) for inner in op.body.walk())
-    return values * count <= MAX_UNROLLED_VALUES
+    values = sum(_registers(inner.result.type) for inner in ops)
+    if any(isinstance(value.op, tt.Load) for value in op.body.entry.terminator.operands):
+        return values * count <= MAX_UNROLLED_VALUES
+    return any(isinstance(inner, gpu.AsyncCopy) for inner in ops) and values <= MAX_VALUES_BESIDE_SLOTS
 
 
 def _unrolled(emitter: PtxEmitter, by: int) -> str:

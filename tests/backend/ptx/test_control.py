@@ -102,10 +102,11 @@ def products(a_ptr, b_ptr, c_ptr, K: zg.constexpr, STEP: zg.constexpr):
 
 
 @pytest.mark.parametrize(
-    ("depth", "step", "count"), [(64, 32, 2), (96, 32, 3), (128, 32, 4), (160, 32, 0), (512, 128, 4), (4096, 1024, 0)]
+    ("depth", "step", "count"), [(64, 32, 2), (96, 32, 3), (128, 32, 4), (160, 32, 0), (512, 128, 0)]
 )
 @pytest.mark.parametrize("num_warps", [1, 2])
 def test_a_few_iterations_that_load_ahead_are_put_together(depth: int, step: int, count: int, num_warps: int) -> None:
+    """Five are too many, and of 16×128 elements the slots of a ring are a small part."""
     pointer = zg.divisible(zg.ptr(zg.f16))
     compiled = products.compile(
         pointer, pointer, zg.divisible(zg.ptr(zg.f32)), depth, step, num_warps=num_warps, target="sm_80"
@@ -113,8 +114,6 @@ def test_a_few_iterations_that_load_ahead_are_put_together(depth: int, step: int
     assert re.findall(r'"llvm.loop.unroll.count", i32 (\d+)', compiled.stages["llvm"]) == [str(count)] * (count > 0)
     if count and compiled.ptx:
         assert "bra" not in compiled.ptx.partition(".entry")[2]
-    if depth > 512:
-        return
     a, b = (np.random.default_rng(seed).integers(-3, 4, (depth, 16)).astype(np.float16) for seed in (0, 1))
     a, c = np.ascontiguousarray(a.T), np.zeros((16, 16), np.float32)
     simulate(compiled.stages["llvm"], num_warps=num_warps, shared=compiled.shared, arguments=[a, b, c])
