@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     from ziggurat.frontends.tracing import for_, if_, while_
     from ziggurat.gradients import grad
     from ziggurat.launches.host import execute, run
+    from ziggurat.proving import prove
     from ziggurat.transforms import kit
     from ziggurat.transforms.simplify import simplify
     from ziggurat.tuning.autotune import TunedKernel, autotune, heuristics
@@ -64,6 +65,7 @@ __getattr__, __dir__ = lazily(
         "gradients": ("grad",),
         "c_kernels.kernels": ("triton_c",),
         "launches.host": ("execute", "run"),
+        "proving": ("prove",),
         "transforms.simplify": ("simplify",),
         "tuning.autotune": ("TunedKernel", "autotune", "heuristics"),
         "tuning.config": ("Config",),
@@ -79,8 +81,8 @@ __all__ = [
     "KernelBuilder", "Op", "OpResult", "TensorDescriptor", "TunedKernel", "Value", "autotune", "bf16", "build",
     "compile", "descriptor", "dialects", "divisible", "empty", "execute", "f8e4m3", "f8e5m2", "f16", "f32", "f64",
     "for_", "from_mlir", "function", "get_num_threads", "grad", "heuristics", "i1", "i8", "i16", "i32", "i64", "if_",
-    "kernel", "kit", "parse", "ptr", "run", "same_model", "set_num_threads", "simplify", "testing", "to_device",
-    "to_host", "to_mlir", "to_text", "trace", "transform", "triton_c", "u8", "u16", "u32", "u64",
+    "kernel", "kit", "parse", "prove", "ptr", "run", "same_model", "set_num_threads", "simplify", "testing",
+    "to_device", "to_host", "to_mlir", "to_text", "trace", "transform", "triton_c", "u8", "u16", "u32", "u64",
     "verify", "while_",
 ]  # fmt: skip
 __all__ += _errors.__all__

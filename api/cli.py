@@ -148,6 +148,12 @@ def _parser() -> argparse.ArgumentParser:
     passes = command("pass", "run passes on the models of a text file, such as tests/models/simplify/cse.txt", _pass)
     passes.add_argument("file", help="models, each with the names of its passes above it: // passes: cse dce")
     passes.add_argument("passes", nargs="*", metavar="PASS", help="the passes to run instead")
+    prove = command("prove", "prove that two models do the same, or find inputs for which they do not", _prove)
+    prove.add_argument("files", nargs=2, metavar="FILE", help="a text file with a Triton or a GPU model")
+    prove.add_argument("--bounds", type=int, help="iterations of a loop of unknown length (default: 4)")
+    prove.add_argument(
+        "--exact-floats", action="store_true", help="compute floats, in place of knowing functions by name"
+    )
     cache = command("cache", "list or clear the compiled kernels kept on disk", _cache)
     cache.add_argument("what", nargs="?", choices=("list", "clear"), default="list")
     choices = command("choices", "list, clear, export or import the choices of zg.autotune", _choices)
@@ -354,17 +360,30 @@ def _simulate(options: argparse.Namespace) -> str:
     return report(kernel, options.arguments, grid, compile_options, seed=options.seed, optimized=options.optimized)
 
 
+def _prove(options: argparse.Namespace) -> str:
+    """The proof; an error where the models are not proved equal."""
+    models = [ziggurat.parse(_read(Path(file))) for file in options.files]
+    proof = ziggurat.prove(*models, bounds=options.bounds, exact_floats=options.exact_floats)
+    if not proof:
+        raise LaunchError(str(proof))
+    return f"{proof}\n"
+
+
+def _read(file: Path) -> str:
+    """The text of a file. Raises `LaunchError` where it cannot be read."""
+    if not file.is_file():
+        raise LaunchError(f"there is no file {file}")
+    try:
+        return file.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise LaunchError(f"'{file}' cannot be read: {error}") from None
+
+
 def _pass(options: argparse.Namespace) -> str:
     """The cases of a file with the models after their passes; of a model without a title, only the model after them."""
     from ziggurat.passes import cases
 
-    file = Path(options.file)
-    if not file.is_file():
-        raise LaunchError(f"there is no file {file}")
-    try:
-        text = file.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise LaunchError(f"'{file}' cannot be read: {error}") from None
+    text = _read(Path(options.file))
     texts: list[str] = []
     for case in cases(text):
         case = attrs.evolve(case, passes=(tuple(options.passes),)) if options.passes else case

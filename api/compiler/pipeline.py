@@ -13,8 +13,9 @@ from ziggurat.codemodel.dispatch import demand
 from ziggurat.codemodel.errors import KernelTypeError, LaunchError
 from ziggurat.codemodel.gpu import dialect as gpu
 from ziggurat.codemodel.gpu.fragments import MAP, is_of_launch
-from ziggurat.codemodel.gpu.options import COMPILE_OPTIONS, CPU, CompileOptions
+from ziggurat.codemodel.gpu.options import COMPILE_OPTIONS, CPU, PROVE, CompileOptions
 from ziggurat.codemodel.op import Op, expect, require_model
+from ziggurat.codemodel.passes import Snapshot
 from ziggurat.codemodel.text.parser import parse
 from ziggurat.codemodel.transform import Rewriter
 from ziggurat.codemodel.types import Type
@@ -161,7 +162,12 @@ def compile_model(
 
         demand(model, {"backend.llvm.elementwise.RULES": RULES, "backend.ptx.emitter.EMITTERS": EMITTERS})
         stages |= {} if isinstance(model, gpu.Module) else {"triton": model}
-        gpu_model = place(model, options, first=phase)
+        snapshots: list[Snapshot] = []
+        gpu_model = place(model, options, snapshots, first=phase)
+        if options.verify == PROVE:
+            from ziggurat.proving import require_proofs
+
+            require_proofs(model, snapshots, name or "the model", contracts=options.contract)
         (examine or warn_of_registers)(gpu_model)
         if options.isolate:
             from ziggurat.compiler.workers import assemble_apart

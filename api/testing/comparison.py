@@ -73,6 +73,7 @@ def assert_same(
     *,
     rtol: float = 0.0,
     atol: float = 0.0,
+    prove: bool = False,
 ) -> None:
     """Raise `AssertionError` unless two Triton models do the same to the same inputs.
 
@@ -81,7 +82,8 @@ def assert_same(
     Each model runs on the reference interpreter with `inputs` as they are: what it has written is taken back
     afterwards. Every array that the models wrote, one of a `TensorDescriptor` too, must agree element by element:
     exactly, or as `assert_close` does with `rtol` and `atol`. The message names the argument, and has the difference of
-    the two models. Raises `LaunchError` when the inputs do not fit, or the grid has no program.
+    the two models. With `prove` they must do the same to all inputs, by `zg.prove`: an answer of "unknown" is an error
+    as well. Raises `LaunchError` when the inputs do not fit, or the grid has no program.
     """
     from ziggurat.backend.launch.grids import sizes_of
     from ziggurat.launches.host import run
@@ -113,6 +115,11 @@ def assert_same(
         except AssertionError as error:
             report = difference(model_a, model_b) or "the models are equal"
             raise AssertionError(f"argument {index} differs after the second model: {error}\n{report}") from None
+    if prove:
+        from ziggurat.proving import prove as proved
+
+        if not (proof := proved(model_a, model_b)):
+            raise AssertionError(f"the models are not proved equal: {proof}")
 
 
 def _memory(value: Any, index: int) -> np.ndarray[Any, Any] | None:

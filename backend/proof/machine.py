@@ -314,6 +314,7 @@ class SymbolicMachine(Machine):
         self.defined: list[Term] = []
         self.effects: list[Effect] = []
         self.allocations: list[Any] = []
+        self.parameters: list[Any] = []  # The elements that stand for the kernel's.
         self.begin(0, 1)
         self.frame = SymbolicFrame(universe, (), self.frame.keys, self.frame.programs)
 

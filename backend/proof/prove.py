@@ -3,27 +3,59 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterable, Mapping
-from typing import Any
+from collections.abc import Iterable, Sequence
+from typing import Any, Literal
 
 import attrs
 import numpy as np
 
 from ziggurat.backend.proof import memory_ops, tensor_ops
 from ziggurat.backend.proof.machine import SymbolicMachine
+from ziggurat.backend.proof.samples import Counterexample, difference, draws
 from ziggurat.backend.proof.solver import z3
 from ziggurat.backend.proof.terms import Bit, NotDecided, Pointer, Sum, Term, bits_of, same
 from ziggurat.backend.proof.universe import Universe, coordinates
 from ziggurat.backend.reference.run import kernel_of
 from ziggurat.codemodel.dialects import tt
+from ziggurat.codemodel.errors import LaunchError
 from ziggurat.codemodel.gpu.fragments import GRID, MAP, SCRATCH, STORED
+from ziggurat.codemodel.numbers import number_of_bits, wrapped
 from ziggurat.codemodel.op import Op
+from ziggurat.codemodel.passes import Snapshot
+from ziggurat.codemodel.recursion import deep_recursion
 from ziggurat.codemodel.types import DescriptorType, PtrType, ScalarType, Type
 
 TABLES = (memory_ops, tensor_ops)  # They fill the table of meanings.
 
 BOUND = 4  # Iterations of a loop of unknown length.
-EFFORT = 20_000_000  # Units of z3's work on one question: some seconds. Slow machines so come to the same answer.
+EFFORT = 20_000_000  # Units of the solver's work on a question, so that slow machines come to the same answer.
+Verdict = Literal["proved", "refuted", "unknown"]
+
+
+@attrs.frozen(eq=False)
+class Proof:
+    """The answer to whether two models do the same: "proved", "refuted" with a counterexample, or "unknown".
+
+    It is true where the models are proved equal. `assumptions` are what a proof takes for granted; `reasons` are what
+    was not decided.
+    """
+
+    verdict: Verdict
+    assumptions: tuple[str, ...] = ()
+    reasons: tuple[str, ...] = ()
+    counterexample: Counterexample | None = None
+
+    def __bool__(self) -> bool:
+        return self.verdict == "proved"
+
+    def __str__(self) -> str:
+        details = [
+            *(f"assumed: {text}" for text in self.assumptions),
+            *(f"not decided: {text}" for text in self.reasons),
+        ]
+        if self.counterexample is not None:
+            details.append(str(self.counterexample))
+        return "\n".join((self.verdict, *details))
 
 
 @attrs.frozen
@@ -59,6 +91,7 @@ def symbolic_run(model: Op, universe: Universe, *, bound: int) -> SymbolicMachin
     values: list[Any] = []
     for parameter, part in zip(parameters, parts, strict=True):
         values.append(_argument(machine, part, parameter.type, values))
+    machine.parameters = [value[0] if isinstance(value, np.ndarray) else value for value in values]
     with np.errstate(all="ignore"):
         machine.call(kernel.bodies[0], values)
     return machine
@@ -135,7 +168,7 @@ def _effects(a: SymbolicMachine, b: SymbolicMachine) -> list[Term]:
     return differences
 
 
-def solve(question: Question, further: Iterable[Term] = ()) -> Mapping[str, Any] | str | None:
+def solve(question: Question, further: Iterable[Term] = ()) -> Any:
     """None where the models are the same; else a model of the solver, or the reason why there is no answer."""
     if not question.differences:
         return None
@@ -145,4 +178,146 @@ def solve(question: Question, further: Iterable[Term] = ()) -> Mapping[str, Any]
     answer = solver.check()
     if answer == z3.unsat:
         return None
-    return solver.model() if answer == z3.sat else f"the solver has no answer: {solver.reason_unknown()}"
+    return solver.model() if answer == z3.sat else f"the solver gave up: {solver.reason_unknown()}"
+
+
+@attrs.frozen(eq=False)
+class Prover:
+    """Proves models equal, one after the other: what it has found of one it knows when it comes to the next."""
+
+    exact: bool = False
+    contracts: bool = False
+    bound: int = BOUND
+    _universes: dict[bool, Universe] = attrs.field(init=False, factory=dict[bool, Universe])
+    _runs: dict[tuple[bool, int], tuple[SymbolicMachine, Op]] = attrs.field(
+        init=False, factory=dict[tuple[bool, int], tuple[SymbolicMachine, Op]]
+    )
+
+    def run(self, model: Op, *, places: bool) -> SymbolicMachine:
+        """A run of a model on unknown inputs."""
+        key = places, id(model)
+        if key not in self._runs:
+            universe = self._universes.get(places)
+            if universe is None:
+                universe = Universe(exact=self.exact, contracts=self.contracts, places=places)
+                self._universes[places] = universe
+            self._runs[key] = symbolic_run(model, universe, bound=self.bound), model
+        return self._runs[key][0]
+
+    def prove(self, model_a: Op, model_b: Op) -> Proof:
+        """Whether two models do the same, without running them on samples."""
+        asked: Question | None = None
+        try:
+            with deep_recursion():
+                for places in (False, True):
+                    a, b = self.run(model_a, places=places), self.run(model_b, places=places)
+                    origins = a.arrays.keys() | b.arrays.keys()
+                    if places or all(a.arrays.get(origin) is b.arrays.get(origin) for origin in origins):
+                        asked = question(a, b)
+                        if not asked.differences:
+                            return Proof("proved", tuple(asked.assumptions))
+                assert asked is not None
+                answer = solve(asked)
+        except (NotDecided, RecursionError) as error:
+            return Proof("unknown", reasons=(str(error),))
+        if answer is None:
+            return Proof("proved", tuple(asked.assumptions))
+        if isinstance(answer, str):
+            return Proof("unknown", tuple(asked.assumptions), (answer,))
+        return self._refuted(model_a, model_b, asked)
+
+    def _refuted(self, model_a: Op, model_b: Op, asked: Question) -> Proof:
+        """The answer where the solver has found a difference, which may be one of unknown functions only."""
+        small = list(_small(asked))
+        for further in (small, ()):
+            answer = solve(asked, further)
+            if answer is None or isinstance(answer, str):
+                continue
+            example = _example(model_a, model_b, answer, asked)
+            if example is not None:
+                return Proof("refuted", (), (), example)
+        floats = "" if self.exact else "; with exact_floats=True floats are computed"
+        reason = f"the models differ if functions of floats may be any, and no inputs were found that show it{floats}"
+        return Proof("unknown", tuple(asked.assumptions), (reason,))
+
+
+def prove(model_a: Op, model_b: Op, *, bounds: int | None = None, exact_floats: bool = False) -> Proof:
+    """Whether two models do the same for all inputs; see `ziggurat.prove`."""
+    a, b = (_kinds(model) for model in (model_a, model_b))
+    if a != b and a and b:
+        raise LaunchError(f"the kernels must have the same parameters; got ({', '.join(a)}) and ({', '.join(b)})")
+    for grid, arguments in draws(model_a):
+        example = difference(model_a, model_b, grid, arguments)
+        if example is not None:
+            return Proof("refuted", counterexample=example)
+    return Prover(exact=exact_floats, bound=BOUND if bounds is None else bounds).prove(model_a, model_b)
+
+
+def _kinds(model: Op) -> list[str]:
+    """The types of the parameters; none where they are parts of arguments."""
+    _, kernel = kernel_of(model)
+    parts = kernel.parts if isinstance(kernel, tt.Func) else ()
+    return [] if parts else [str(parameter.type) for parameter in kernel.bodies[0].parameters]
+
+
+def prove_passes(model: Op, snapshots: Sequence[Snapshot], *, contracts: bool) -> list[tuple[str, Proof]]:
+    """For each pass that changed a model, by its name: whether the model after it does what the one before it does."""
+    prover, proofs, before = Prover(contracts=contracts), list[tuple[str, Proof]](), model
+    for snapshot in snapshots:
+        if snapshot.model is not before:
+            proofs.append((snapshot.name, prover.prove(before, snapshot.model)))
+        before = snapshot.model
+    return proofs
+
+
+# Inputs from a model of the solver.
+
+_LARGEST = 1 << 12  # Of numbers in the first search, so that a launch with them is small.
+_PROGRAMS = 4
+_BYTES = 1 << 22  # Of an array at most.
+
+
+def _small(asked: Question) -> Iterable[Term]:
+    """That numbers and the grid are small."""
+    for _, parameter in _scalars(asked):
+        if parameter.bits > 8:
+            yield z3.And(parameter.term >= -_LARGEST, parameter.term <= _LARGEST)
+    for axis in range(3):
+        number, count = z3.BitVec(f"program {axis}", 32), z3.BitVec(f"programs {axis}", 32)
+        yield z3.And(number < _PROGRAMS, count == number + 1)
+
+
+def _scalars(asked: Question) -> list[tuple[int, Sum]]:
+    return [(at, value) for at, value in enumerate(asked.machines[0].parameters) if isinstance(value, Sum)]
+
+
+def _example(model_a: Op, model_b: Op, answer: Any, asked: Question) -> Counterexample | None:
+    """The inputs of a solver's model, if the models differ on them."""
+
+    def number(term: Term) -> int:
+        return answer.eval(term, model_completion=True).as_long()
+
+    a, b = asked.machines
+    _, kernel = kernel_of(model_a)
+    arguments: list[Any] = []
+    for at, (parameter, value) in enumerate(zip(kernel.bodies[0].parameters, a.parameters, strict=True)):
+        type_ = parameter.type
+        if isinstance(type_, PtrType):
+            scalar, versions = type_.pointee, [m.arrays[at].cells() for m in (a, b) if at in m.arrays]
+            places = {number(offset.term) for cells in versions for offset in cells.accessed}
+            inside = sorted(place for place in places if place < _BYTES and not place % scalar.bytes)
+            array = np.zeros(max(inside, default=0) // scalar.bytes + 1, scalar.dtype)
+            bits = array.view(f"u{scalar.bytes}")
+            initial = versions[0].before if versions else None
+            for place in inside:
+                bits[place // scalar.bytes] = number(z3.Select(initial, z3.BitVecVal(place, 64)))
+            arguments.append(array)
+        elif isinstance(type_, ScalarType) and isinstance(value, Sum | Bit):
+            code = number(bits_of(value))
+            arguments.append(number_of_bits(code, type_) if type_.is_float else wrapped(code, type_))
+        else:
+            return None
+    grid = tuple(number(z3.BitVec(f"programs {axis}", 32)) for axis in range(3))
+    if max(grid) > _PROGRAMS:
+        return None
+    return difference(model_a, model_b, grid, arguments)

@@ -58,11 +58,19 @@ def _number(least: int, most: int, *, power_of_two: bool = False) -> Callable[[s
     return check
 
 
+PROVE = "prove"  # The value of `verify` with proofs.
+
+
 def boolean(name: str, value: Any) -> bool:
     """A boolean, 0 or 1 as a bool. Raises a `LaunchError` that names the argument for anything else."""
     if _is_boolean(value) or _integer(value) in (0, 1):
         return bool(value)
     raise LaunchError(f"{name} must be True or False; got {shown(value)}")
+
+
+def _verification(name: str, value: Any) -> bool | str:
+    """A boolean, or "prove"."""
+    return PROVE if value == PROVE else boolean(name, value)
 
 
 def _target(name: str, value: Any) -> str:
@@ -162,7 +170,13 @@ class CompileOptions:
         False, boolean, "run all programs at once, so that they may wait for each other; or fail if they do not fit"
     )
     line_info: bool = _option(True, boolean, "source lines in the code, for profilers and debuggers")
-    verify: bool = _option(False, boolean, "run the verifier after every pass", in_key=False)
+    verify: bool | str = _option(
+        False,
+        _verification,
+        'run the verifier after every pass; "prove" also proves that the pass changes nothing that the kernel does '
+        "(`zg.prove`), for blocks of some thousand elements",
+        in_key=False,
+    )
     isolate: bool = _option(
         False, boolean, "compile in a child process: a crash of the compiler is an error", in_key=False
     )

@@ -202,7 +202,7 @@ def place(
         options = _chosen(model, options)
     for number, phase in enumerate(PHASES[start:], start):
         for name, step in phase.passes:
-            model = run_passes(model, [(name, partial(_run, step, options))], verify=options.verify)
+            model = run_passes(model, [(name, partial(_run, step, options))], verify=bool(options.verify))
             done = number + (name == phase.passes[-1][0])
             if options.verify and (survivor := _survivor(model, PHASES[:done])):
                 raise InternalError(f"after the pass '{name}', {survivor[1]}", str(model))

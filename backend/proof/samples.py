@@ -1,0 +1,143 @@
+"""Arguments on which two models are run, to find where they differ."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import attrs
+import numpy as np
+
+from ziggurat.backend.launch.descriptors import TensorDescriptor
+from ziggurat.backend.reference.run import kernel_of, run
+from ziggurat.backend.reference.values import Array, is_array
+from ziggurat.codemodel.dialects import math as maths
+from ziggurat.codemodel.dialects import tt
+from ziggurat.codemodel.errors import ZigguratError
+from ziggurat.codemodel.op import Op
+from ziggurat.codemodel.types import DescriptorType, PtrType, ScalarType, Type
+
+_DRAWS = 6
+_ELEMENTS = 1 << 14  # Of an array: small sizes and strides stay inside.
+_NUMBERS = (1, 16, 5, 64, 33, 128, 0, 100)  # Sizes, strides and the like.
+_LOOSE = 1e-2  # Of the largest element: by how much sums in another order may differ.
+
+
+@attrs.frozen(eq=False)
+class Counterexample:
+    """Arguments of a launch on which two models give unlike results: `zg.run(model, grid, *arguments)`.
+
+    The array that is argument number `argument` has at `place` the elements `values` after the first and the second
+    model; or the second model raises `error`.
+    """
+
+    grid: tuple[int, ...]
+    arguments: tuple[Any, ...]
+    argument: int = 0
+    place: tuple[int, ...] = ()
+    values: tuple[Any, Any] = (None, None)
+    error: str = ""
+
+    def __str__(self) -> str:
+        shown = "\n".join(f"  argument {at}: {_text(value)}" for at, value in enumerate(self.arguments))
+        first, second = self.values
+        result = f"argument {self.argument} at {list(self.place)}: {first} after the first, {second} after the second"
+        result = f"the second model fails: {self.error}" if self.error else result
+        return f"with the grid {self.grid} and\n{shown}\n  {result}"
+
+
+def _text(value: Any) -> str:
+    host = _host(value)
+    if not host.size:
+        return repr(value)
+    numbers = ", ".join(map(str, host.ravel()[:8].tolist()))
+    return f"an array of shape {host.shape} and dtype {host.dtype}: [{numbers}{', …' if host.size > 8 else ''}]"
+
+
+def draws(model: Op) -> Iterator[tuple[tuple[int, ...], tuple[Any, ...]]]:
+    """Grids and arguments for a Triton model, always the same; none for a model whose parameters are parts of
+    arguments."""
+    _, kernel = kernel_of(model)
+    if isinstance(kernel, tt.Func) and kernel.parts:
+        return
+    types = [parameter.type for parameter in kernel.bodies[0].parameters]
+    axes = [op.axis for op in kernel.walk() if isinstance(op, tt.GetProgramId | tt.GetNumPrograms)]
+    grid = tuple(2 if axis in axes else 1 for axis in range(1 + max(axes, default=0)))
+    for draw in range(_DRAWS):
+        generator = np.random.default_rng(draw)
+        numbers = itertools.cycle(_NUMBERS[draw:] + _NUMBERS[:draw])
+        yield grid, tuple(_drawn(type_, generator, numbers, whole=draw % 2 == 0) for type_ in types)
+
+
+def _drawn(type_: Type, generator: np.random.Generator, numbers: Iterator[int], *, whole: bool) -> Any:
+    """An argument; of `whole` numbers, whose sums are exact."""
+    if isinstance(type_, DescriptorType):
+        unit = 16 // type_.element.bytes
+        shape = [2 * size + 3 for size in type_.block[:-1]] + [2 * type_.block[-1] + unit]
+        return TensorDescriptor(_array(tuple(shape), type_.element, generator, whole=whole), type_.block)
+    if isinstance(type_, PtrType):
+        return _array((_ELEMENTS,), type_.pointee, generator, whole=whole)
+    assert isinstance(type_, ScalarType)
+    number = next(numbers)
+    return number / 4 if type_.is_float else number % 2 if type_.bits == 1 else number
+
+
+def _array(shape: tuple[int, ...], scalar: ScalarType, generator: np.random.Generator, *, whole: bool) -> Array:
+    if scalar.is_float and not whole:
+        return generator.standard_normal(shape).astype(scalar.dtype)
+    low = -4 if scalar.signed and scalar.bits > 1 else 0
+    return generator.integers(low, 5 if scalar.bits > 1 else 2, shape).astype(scalar.dtype)
+
+
+def difference(model_a: Op, model_b: Op, grid: tuple[int, ...], arguments: Sequence[Any]) -> Counterexample | None:
+    """How two models differ on some arguments; None where they do not, or where the first one fails."""
+    results: list[list[Array]] = []
+    for model in (model_a, model_b):
+        copies = [_copy(value) for value in arguments]
+        try:
+            run(model, None, grid, copies)
+        except ZigguratError as error:
+            if not results:
+                return None
+            return Counterexample(grid, tuple(arguments), error=error.summary)
+        results.append([_host(value) for value in copies])
+    loose = _sums(model_a) or _sums(model_b)
+    for at, (first, second) in enumerate(zip(*results, strict=True)):
+        wrong = _unlike(first, second, loose=loose)
+        if wrong.any():
+            place = tuple(int(index) for index in np.argwhere(wrong)[0])
+            values = first[place].item(), second[place].item()
+            return Counterexample(grid, tuple(arguments), at, place, values)
+    return None
+
+
+def _sums(model: Op) -> bool:
+    """Whether a model combines floats in an order that is open."""
+    return any(
+        isinstance(op, tt.Reduce | tt.Scan | tt.Dot | tt.AtomicRMW | tt.DescriptorReduce | maths.Exp)
+        for op in model.walk()
+    )
+
+
+def _host(value: Any) -> Array:
+    host: Any = value.host if isinstance(value, TensorDescriptor) else value
+    return host if is_array(host) else np.zeros(0)
+
+
+def _copy(value: Any) -> Any:
+    if isinstance(value, TensorDescriptor):
+        return TensorDescriptor(_host(value).copy(), value.block, padding=value.padding)
+    return value.copy() if is_array(value) else value
+
+
+def _unlike(first: Array, second: Array, *, loose: bool) -> Array:
+    if first.dtype.kind in "iub":
+        return np.not_equal(first, second)
+    a, b = first.astype(np.float64), second.astype(np.float64)
+    both_nan = np.isnan(a) & np.isnan(b)
+    if not loose:
+        return ((a != b) | (np.signbit(a) != np.signbit(b))) & ~both_nan
+    largest = float(np.abs(a[np.isfinite(a)]).max(initial=0))
+    finite = np.isfinite(a) & np.isfinite(b)
+    return np.where(finite, np.abs(np.where(finite, a - b, 0)) > _LOOSE * largest, ~((a == b) | both_nan))

@@ -1,0 +1,143 @@
+"""`zg.prove`: what it answers, its counterexamples, the command line, and `verify="prove"`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import ziggurat as zg
+from ziggurat.cli import main
+from ziggurat.codemodel.op import Op
+from ziggurat.transforms.gpu import gpu_passes
+
+F = zg.ptr(zg.f32)
+
+
+@zg.kernel
+def scaled(x, out, n, factor: zg.constexpr, BLOCK: zg.constexpr):
+    at = zg.add(zg.mul(zg.program_id(0), BLOCK), zg.arange(0, BLOCK))
+    inside = zg.less(at, n)
+    zg.store(zg.add(out, at), zg.mul(zg.load(zg.add(x, at), inside), factor), inside)
+
+
+@zg.kernel
+def summed(x, out, n, BLOCK: zg.constexpr):
+    total = zg.zeros((BLOCK,), zg.f32)
+    for start in range(0, n, BLOCK):
+        at = zg.add(start, zg.arange(0, BLOCK))
+        total = zg.add(total, zg.load(zg.add(x, at), zg.less(at, n), other=0.0))
+    zg.store(out, zg.sum(total, axis=0))
+
+
+def model(**edits: str) -> Any:
+    """The model of `scaled`, with words of its text replaced."""
+    text = str(scaled.triton(F, F, zg.i32, 2.0, 64))
+    for old, new in edits.items():
+        assert old in text
+        text = text.replace(old, new)
+    return zg.parse(text)
+
+
+def test_a_model_is_what_it_is_after_simplification() -> None:
+    proof = zg.prove(model(), zg.simplify(model()))
+    assert proof and proof.verdict == "proved" and proof.counterexample is None
+    assert str(proof) == "proved\nassumed: the arrays of two arguments do not overlap"
+
+
+@pytest.mark.parametrize(
+    "edits", [{"slt": "sle"}, {"mulf": "addf"}, {"@64": "@63"}, {"@2.0": "@3.0"}], ids=lambda edits: "-".join(edits)
+)
+def test_a_counterexample_shows_the_difference(edits: dict[str, str]) -> None:
+    first, second = model(), model(**edits)
+    proof = zg.prove(first, second)
+    assert not proof and proof.verdict == "refuted"
+    example = proof.counterexample
+    assert example is not None
+    results: list[Any] = []
+    for each in (first, second):
+        arguments = [value.copy() if isinstance(value, np.ndarray) else value for value in example.arguments]
+        zg.run(each, example.grid, *arguments)
+        results.append(arguments[example.argument][example.place])
+    assert results[0] != results[1] and tuple(results) == example.values
+
+
+def test_the_solver_finds_what_samples_do_not() -> None:
+    @zg.kernel
+    def apart(x, out, n):
+        zg.store(out, zg.where(zg.equal(n, 123456), 1.0, zg.load(x)))
+
+    @zg.kernel
+    def alike(x, out, n):
+        zg.store(out, zg.load(x))
+
+    proof = zg.prove(apart.triton(F, F, zg.i32), alike.triton(F, F, zg.i32))
+    assert proof.verdict == "refuted" and proof.counterexample is not None
+    assert proof.counterexample.arguments[2] == 123456
+
+
+def test_loops_of_unknown_length_are_bounded_and_it_says_so() -> None:
+    loop = summed.triton(F, F, zg.i32, 16)
+    proof = zg.prove(loop, zg.simplify(loop), bounds=3)
+    assert proof and "loops of unknown length have at most 3 iterations" in proof.assumptions
+    assert not zg.prove(loop, zg.parse(str(loop).replace("arith.addf", "arith.subf", 1)))
+
+
+def test_floats_are_computed_where_that_is_asked_for() -> None:
+    def doubled(call: str) -> Any:
+        @zg.kernel
+        def double(x, out):
+            value = zg.load(x)
+            zg.store(out, zg.add(value, value) if call == "add" else zg.mul(value, 2.0))
+
+        pointer = zg.ptr(zg.f16)
+        return double.triton(pointer, pointer)
+
+    proof = zg.prove(doubled("add"), doubled("mul"))
+    assert proof.verdict == "unknown" and "exact_floats=True" in proof.reasons[0]
+    assert zg.prove(doubled("add"), doubled("mul"), exact_floats=True)
+
+
+def test_wrong_arguments_are_errors() -> None:
+    other = summed.triton(F, F, zg.i32, 16)
+    with pytest.raises(zg.LaunchError, match="prove takes two models; got int"):
+        zg.prove(model(), 3)  # pyright: ignore[reportArgumentType]
+    with pytest.raises(zg.LaunchError, match="bounds must be a number of iterations"):
+        zg.prove(model(), model(), bounds=0)
+    with pytest.raises(zg.LaunchError, match="the kernels must have the same parameters"):
+        zg.prove(scaled.triton(F, F, zg.i64, 2.0, 64), other)
+
+
+def test_assert_same_proves() -> None:
+    x, out = np.ones(64, np.float32), np.zeros(64, np.float32)
+    zg.testing.assert_same(model(), zg.simplify(model()), [x, out, 64], prove=True)
+    with pytest.raises(AssertionError, match=r"(?s)not proved equal: refuted.*argument 2: 1"):
+        # With 64 elements the models are alike.
+        zg.testing.assert_same(model(), model(slt="sle"), [x, out, 64], prove=True)
+
+
+def test_each_pass_of_a_compilation_is_proved() -> None:
+    zg.compile(model(), target="sm_90a", verify="prove")
+    with pytest.raises(zg.LaunchError, match="verify must be True or False"):
+        zg.compile(model(), target="sm_90a", verify="proof")
+
+
+def test_a_pass_that_changes_a_kernel_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    def wrong(op: Op, options: Any) -> Op:
+        return zg.parse(str(op).replace("arith.mulf", "arith.addf"))
+
+    monkeypatch.setattr(gpu_passes, "PHASES", gpu_passes.replaced("contract", ("contract", wrong)))
+    with pytest.raises(zg.InternalError, match=r"the pass 'contract' changes what 'the model' does: with the grid"):
+        zg.compile(model(), target="sm_90a", verify="prove")
+
+
+def test_the_command_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    files = [tmp_path / name for name in ("a.txt", "b.txt", "c.txt")]
+    for file, text in zip(files, (model(), zg.simplify(model()), model(slt="sle")), strict=True):
+        file.write_text(str(text))
+    assert main(["prove", str(files[0]), str(files[1])]) == 0
+    assert capsys.readouterr().out.startswith("proved\n")
+    assert main(["prove", str(files[0]), str(files[2])]) == 1
+    assert "refuted" in capsys.readouterr().err
