@@ -71,7 +71,7 @@ class Cells:
             self._enter(form)
         if form == self._form and number in self._cells:
             return self._cells[number][1]
-        return Sum.of(z3.Select(self.contents, offset.term))
+        return self.domain.selected(self.contents, self.name, offset, self.size)
 
     def store(self, offset: Sum, content: Sum, condition: Bit) -> None:
         """Write the bits of an element where a condition holds."""

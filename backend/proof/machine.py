@@ -427,7 +427,7 @@ class SymbolicMachine(Machine):
         bits = cells.load(offset)
         if scalar.bits == 1:
             return self.domain.compare("ne", bits, Sum.number(0, 8), signed=False)
-        return self.domain.floating(bits, scalar) if self.domain.exact and scalar.is_float else bits
+        return self.domain.loaded(bits, scalar)
 
     def write(self, cells: Cells, offset: Sum, content: Element, scalar: ScalarType, condition: Bit) -> None:
         """Write the element of an array at an offset, where a condition holds."""

@@ -22,7 +22,6 @@ from ziggurat.backend.proof.machine import (
     meanings,
     objects,
 )  # fmt: skip
-from ziggurat.backend.proof.solver import z3
 from ziggurat.backend.proof.terms import TRUE, Bit, Element, NotDecided, Pointer, Sum, bits_of
 from ziggurat.backend.proof.universe import Tensor, Version, forced, key_of, origins_of
 from ziggurat.backend.reference.gpu_ops import by_block
@@ -55,7 +54,7 @@ Operands = tuple[Any, ...]
 @meanings.of(tt.GetProgramId, tt.GetNumPrograms)
 def _program(machine: SymbolicMachine, op: tt.Grid, operands: Operands) -> Array:
     word = "program" if isinstance(op, tt.GetProgramId) else "programs"
-    return np.array([Sum.of(z3.BitVec(f"{word} {op.axis}", 32))], object)
+    return np.array([machine.domain.unknown(f"{word} {op.axis}", i32)], object)
 
 
 @meanings.of(tt.Poison)
@@ -68,8 +67,7 @@ def undefined(machine: SymbolicMachine, type_: Type, name: str = "undefined") ->
     if isinstance(type_, TupleType):
         return tuple(undefined(machine, component, name) for component in type_.components)
     scalar = scalar_element(type_)
-    name = f"{name} {scalar}"
-    element: Element = Bit(z3.Bool(name)) if scalar.bits == 1 else Sum.of(z3.BitVec(name, scalar.bits))
+    element = machine.domain.unknown(f"{name} {scalar}", scalar)
     result = np.empty((1,) * (len(shape_of(type_)) + 1), object)
     result[...] = element
     return result

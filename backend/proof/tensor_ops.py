@@ -21,7 +21,7 @@ from ziggurat.backend.proof.machine import (
     settled,
 )
 from ziggurat.backend.proof.memory_ops import held
-from ziggurat.backend.proof.terms import TRUE, Element, NotDecided, Sum, bits_of, identity_of
+from ziggurat.backend.proof.terms import TRUE, Element, NotDecided, Sum, identity_of
 from ziggurat.backend.proof.universe import Tensor, forced, key_of
 from ziggurat.backend.reference.control import Parts, rejoin
 from ziggurat.backend.reference.machine import triton
@@ -35,7 +35,7 @@ from ziggurat.codemodel.gpu import dialect as gpu
 from ziggurat.codemodel.op import Op
 from ziggurat.codemodel.structured import packed_values
 from ziggurat.codemodel.traits import Commutative
-from ziggurat.codemodel.types import ScalarType, SharedType, TensorType, i1, i32, scalar_element, shape_of
+from ziggurat.codemodel.types import ScalarType, SharedType, i1, i32, scalar_element, shape_of
 
 Operands = tuple[Any, ...]
 Tuple = tuple[Element, ...]
@@ -240,48 +240,10 @@ def product(
     def make() -> Array:
         parts = zip((a, b, c), shapes, (source, source, target), strict=True)
         x, y, z = (np.broadcast_to(objects(forced(x), scalar), (1, *shape)) for x, shape, scalar in parts)
-        return _product(machine, x, y, z, source, target, precision)
+        return settled(machine.domain.products(x, y, z, source, target, precision), target)
 
     key = "dot", str(source), str(target), precision, *map(key_of, (a, b, c)), *map(tuple, shapes)
     return machine.universe.tensor(key, make)
-
-
-def _product(
-    machine: SymbolicMachine, a: Array, b: Array, c: Array, source: ScalarType, target: ScalarType, precision: str
-) -> Array:
-    """c + a · b, where a sum is taken over as many products at a time as a matrix unit takes."""
-    domain = machine.domain
-    if domain.exact:
-        raise NotDecided("products of matrices in the theory of floats")
-    chunk, depth = max(1, 256 // source.bits), a.shape[-1]
-    name = f"dot {source} {precision}"
-
-    def token(elements: Array) -> Any:
-        return bits_of(domain.function(f"{name} {len(elements)}", [bits_of(e) for e in elements], _TOKEN))
-
-    result = np.broadcast_to(c, (1, *c.shape[1:])).copy()
-    for start in range(0, depth, chunk):
-        part = slice(start, start + chunk)
-        rows = np.apply_along_axis(_one(token), -1, a[..., part])
-        columns = np.apply_along_axis(_one(token), -2, b[..., part, :])
-        for place in np.ndindex(*result.shape):
-            terms = [rows[place[:-1]], columns[(*place[:-2], place[-1])], bits_of(result[place])]
-            result[place] = domain.function(name, terms, target)
-    return settled(result, TensorType(c.shape[1:], target))
-
-
-_TOKEN = ScalarType("token", "int", 64)
-
-
-def _one(function: Callable[[Array], Any]) -> Callable[[Array], Any]:
-    """A function of a line of elements whose result NumPy takes for one object."""
-
-    def called(line: Array) -> Any:
-        box = np.empty((), object)
-        box[()] = function(line)
-        return box
-
-    return called
 
 
 @meanings.of(gpu.Wgmma, gpu.Mma, gpu.DotFma)

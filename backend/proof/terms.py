@@ -18,6 +18,7 @@ from functools import partial
 from typing import Any, ClassVar
 
 import attrs
+import numpy as np
 
 from ziggurat.backend.proof.solver import z3
 from ziggurat.codemodel import elementwise
@@ -28,6 +29,7 @@ from ziggurat.codemodel.op import Op
 from ziggurat.codemodel.traits import Commutative
 from ziggurat.codemodel.types import ScalarType, scalar_element
 
+Array = Any  # Of elements.
 Term = Any  # The package of the solver has no types.
 _OPERATOR: Any = operator  # The stubs of `operator` leave types unknown.
 Element = Any  # A `Sum`, a `Bit`, a `Pointer`, or a float of the theory.
@@ -287,6 +289,9 @@ _NEUTRAL: dict[type[Op], float] = {
 _EXTREMES = (arith.MaximumF, arith.MinimumF, arith.MaxNumF, arith.MinNumF)
 
 
+_TOKEN = ScalarType("token", "int", 64)  # A row or a column of a matrix.
+
+
 class Terms(elementwise.Domain):
     """Numbers of which some are unknown, one at a time."""
 
@@ -328,6 +333,7 @@ class Terms(elementwise.Domain):
         if same(a, b):
             return TRUE if relation in ("eq", "le", "ge") else FALSE
         first, second = bits_of(a), bits_of(b)
+        signed = signed and not isinstance(a, Bit)
         if relation in ("gt", "ge"):
             first, second = second, first
         match relation:
@@ -341,21 +347,26 @@ class Terms(elementwise.Domain):
                 formula = first <= second if signed else z3.ULE(first, second)
         return Bit(formula if a.known is None or b.known is None else z3.simplify(formula))
 
-    def shift(self, a: Sum, b: Sum, *, left: bool, signed: bool) -> Sum:
+    def shift(self, a: Element, b: Element, *, left: bool, signed: bool) -> Element:
+        if isinstance(a, Bit):
+            return a & ~b
         if left and b.known is not None:
             return a.scaled(1 << min(b.known, a.bits))
         return a.joined(_OPERATOR.lshift if left else _OPERATOR.rshift if signed else z3.LShR, b)
 
-    def quotient(self, a: Sum, b: Sum, *, signed: bool) -> Sum:
-        return a if b.known == 1 else a.joined(_OPERATOR.truediv if signed else z3.UDiv, b)
+    def quotient(self, a: Element, b: Element, *, signed: bool) -> Element:
+        return a if isinstance(a, Bit) or b.known == 1 else a.joined(_OPERATOR.truediv if signed else z3.UDiv, b)
 
-    def remainder(self, a: Sum, b: Sum, *, signed: bool) -> Sum:
-        return a.joined(z3.SRem if signed else z3.URem, b)
+    def remainder(self, a: Element, b: Element, *, signed: bool) -> Element:
+        return FALSE if isinstance(a, Bit) else a.joined(z3.SRem if signed else z3.URem, b)
 
-    def high_product(self, a: Sum, b: Sum, scalar: ScalarType) -> Sum:
+    def high_product(self, a: Element, b: Element, scalar: ScalarType) -> Element:
+        if isinstance(a, Bit):
+            return FALSE
         bits = scalar.bits
         wide = [z3.ZeroExt(bits, side.term) for side in (a, b)]
-        return Sum.of(z3.simplify(z3.Extract(2 * bits - 1, bits, wide[0] * wide[1])))
+        upper = z3.Extract(2 * bits - 1, bits, wide[0] * wide[1])
+        return Sum.of(upper if a.atoms or b.atoms else z3.simplify(upper))
 
     def resize(self, a: Element, source: ScalarType, target: ScalarType, *, signed: bool) -> Element:
         if isinstance(a, Bit):
@@ -412,6 +423,43 @@ class Terms(elementwise.Domain):
             terms.sort(key=lambda term: term.get_id())
         details = [f"{name}={value}" for name, value in op.attributes.items() if name != "type"]
         return self.function(" ".join((op.NAME, *details, *map(str, types))), terms, target)
+
+    def unknown(self, name: str, scalar: ScalarType) -> Element:
+        """A number of a type of which only the name is known."""
+        if scalar.bits == 1:
+            return Bit(z3.Bool(name))
+        return Sum.of(z3.BitVec(name, scalar.bits))
+
+    def selected(self, contents: Term, name: str, offset: Sum, size: int) -> Sum:
+        """The bits of an element of an array of a name, which now has these contents."""
+        return Sum.of(z3.Select(contents, offset.term))
+
+    def loaded(self, bits: Sum, scalar: ScalarType) -> Element:
+        """A number by its bits in memory."""
+        return self.floating(bits, scalar) if self.exact and scalar.is_float else bits
+
+    def products(self, a: Array, b: Array, c: Array, source: ScalarType, target: ScalarType, precision: str) -> Array:
+        """c + a · b, of matrices of elements. A sum is taken over as many products at a time as a matrix unit takes: it
+        is a function of a row, a column, and the sum up to there, of which the name is known."""
+        if self.exact:
+            raise NotDecided("products of matrices in the theory of floats")
+        chunk, depth = max(1, 256 // source.bits), a.shape[-1]
+        name = f"dot {source} {precision}"
+
+        def token(elements: Array) -> Any:
+            box = np.empty((), object)  # Else NumPy takes the term for an array.
+            box[()] = bits_of(self.function(f"{name} {len(elements)}", [bits_of(e) for e in elements], _TOKEN))
+            return box
+
+        result = np.broadcast_to(c, (1, *c.shape[1:])).copy()
+        for start in range(0, depth, chunk):
+            part = slice(start, start + chunk)
+            rows = np.apply_along_axis(token, -1, a[..., part])
+            columns = np.apply_along_axis(token, -2, b[..., part, :])
+            for place in np.ndindex(*result.shape):
+                terms = [rows[place[:-1]], columns[(*place[:-2], place[-1])], bits_of(result[place])]
+                result[place] = self.function(name, terms, target)
+        return result
 
     def product(self, a: Element, b: Element, scalar: ScalarType) -> Element:
         """The product of two floats."""

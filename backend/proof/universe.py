@@ -118,11 +118,11 @@ class Universe:
     `contracts`, a product that is added or subtracted may be rounded or not. If it looks at `places`, the elements of
     pointers and masks are computed at each access: which of them are equal is then found however they are made."""
 
-    def __init__(self, *, exact: bool = False, contracts: bool = False, places: bool = False) -> None:
+    def __init__(self, domain: Terms | None = None, *, contracts: bool = False, places: bool = False) -> None:
         self.contracts = contracts
         self.places = places
         self._places: dict[Hashable, Tensor] = {}
-        self.domain = Terms(exact=exact)
+        self.domain = Terms() if domain is None else domain
         self._tensors: dict[Hashable, Tensor] = {}
         self._versions: dict[Hashable, Version] = {}
         self.computed = 0  # Elements of tensors, one by one.
