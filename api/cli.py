@@ -202,6 +202,8 @@ def _add_options(command: argparse.ArgumentParser) -> None:
         if field.metadata["check"] is boolean:
             action = "store_true" if default is False else argparse.BooleanOptionalAction
             command.add_argument(flag, action=action, default=default, help=documentation)
+        elif isinstance(default, bool):  # True, or a word.
+            command.add_argument(flag, nargs="?", const=True, default=default, help=documentation)
         else:
             about = f"{documentation} (default: {default})"
             kind = str if isinstance(default, str) else int

@@ -74,7 +74,7 @@ class Domain(Protocol):
 
 Rule = Callable[..., Value]  # (domain, op, *values) -> result
 
-MEANINGS = OpTable[Rule]("meaning on numbers")
+MEANINGS = OpTable[Rule]("meaning over domains")
 
 # By op class: the integer that an op makes of two.
 INTEGERS: dict[type[Op], Callable[[Domain, Value, Value], Value]] = {

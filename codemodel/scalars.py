@@ -485,7 +485,7 @@ def _float_to_int(op: Op, array: Array) -> Array:
 
 # By op class: the result of the op on arrays of its operands' dtypes that broadcast. An op that is declared elsewhere
 # may have a function of the op and the arrays here, or a meaning over domains in `elementwise.MEANINGS`.
-MEANINGS = OpTable[Callable[..., Array]]("meaning on arrays")
+MEANINGS = OpTable[Callable[..., Array]]("meaning on numbers")
 
 
 @MEANINGS.of(*ELEMENTWISE)
