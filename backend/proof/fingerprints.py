@@ -55,6 +55,8 @@ class Stored(Sum):
 class Fingerprints(Terms):
     """Known integers, and floats as residues. `seed` chooses what is unknown elsewhere."""
 
+    symbolic = False
+
     def __init__(self, seed: int = 0) -> None:
         super().__init__()
         self.seed = seed

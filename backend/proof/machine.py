@@ -20,7 +20,6 @@ import numpy as np
 from ziggurat.backend.proof.cells import Cells
 from ziggurat.backend.proof.solver import z3
 from ziggurat.backend.proof.terms import (
-    FALSE,
     TRUE,
     Bit,
     Element,
@@ -34,19 +33,21 @@ from ziggurat.backend.proof.terms import (
 )
 from ziggurat.backend.proof.universe import (
     FEW,
+    Index,
     Tensor,
     Universe,
     Version,
     forced,
     is_few,
     key_of,
+    objects,
     origins_of,
 )  # fmt: skip
 from ziggurat.backend.reference import run  # It imports the meanings in NumPy.
 from ziggurat.backend.reference.argument_memory import Memory
 from ziggurat.backend.reference.machine import Machine, triton
 from ziggurat.backend.reference.values import Array, Frame, is_array, is_tuple, over
-from ziggurat.codemodel import elementwise, scalars
+from ziggurat.codemodel import elementwise
 from ziggurat.codemodel.dialects import arith, tt
 from ziggurat.codemodel.dialects import math as maths
 from ziggurat.codemodel.dispatch import OpTable
@@ -80,19 +81,6 @@ def is_known(value: Any) -> bool:
     if is_tuple(value):
         return all(map(is_known, value))
     return not isinstance(value, Tensor) and (not is_array(value) or value.dtype != object)
-
-
-def objects(array: Array, type_: Type) -> Array:
-    """An array as one of elements; `type_` is that of the numbers, or of a tensor of them."""
-    if array.dtype == object:
-        return array
-    scalar = element_of(type_)
-    assert isinstance(scalar, ScalarType), f"{type_} has no known numbers"
-    if scalar.bits == 1:
-        bits: Any = np.frompyfunc(lambda holds: TRUE if holds else FALSE, 1, 1)(array)
-        return np.asarray(bits, object)
-    result: Any = np.frompyfunc(lambda number: Sum.number(number, scalar.bits), 1, 1)(scalars.bits_of(array))
-    return np.asarray(result, object)
 
 
 def settled(array: Array, type_: Type) -> Array:
@@ -251,7 +239,15 @@ def joined(universe: Universe, condition: Array, then: Any, otherwise: Any) -> A
     if len(sizes) == 2 and max(sizes) <= FEW:
         return make()
     origins = origins_of(then) | origins_of(otherwise)
-    tensor = universe.tensor(("joined", key_of(condition), *keys), make, origins)
+    type_ = next((side.type for side in (then, otherwise) if isinstance(side, Tensor)), None)
+
+    def at(index: Index) -> Element:
+        assert type_ is not None
+        sides = [universe.element(side, type_, index) for side in (then, otherwise)]
+        return universe.domain.choose(universe.element(condition, i1, ()), *sides)
+
+    key = "joined", key_of(condition), *keys
+    tensor = universe.tensor(key, make, origins, type_=type_, at=at if type_ and condition.size == 1 else None)
     tensor.choice = condition, then, otherwise
     return tensor
 
@@ -366,9 +362,21 @@ class SymbolicMachine(Machine):
         if isinstance(op, Commutative) and len(keys) == 2:
             keys.sort(key=hash)
         origins = frozenset[int]().union(*map(origins_of, operands))
+
+        def at(index: Index) -> Element:
+            ones = [self._one(operand, value, index) for operand, value in zip(operands, op.operands, strict=True)]
+            return objects(meaning(self, op, tuple(ones)), op.result.type).flat[0]
+
         return self.universe.tensor(
-            (signature(op, self.functions), *keys), lambda: meaning(self, op, tuple(map(forced, operands))), origins
-        )
+            (signature(op, self.functions), *keys), lambda: meaning(self, op, tuple(map(forced, operands))), origins,
+            type_=op.result.type, at=at if isinstance(op, (*ELEMENTWISE, tt.AddPtr)) else None,
+        )  # fmt: skip
+
+    def _one(self, operand: Any, value: Value, index: Index) -> Array:
+        """The element of an operand at an index, as an array."""
+        result = np.empty((1,) * (len(shape_of(value.type)) + 1), object)
+        result[...] = self.universe.element(operand, value.type, index if result.ndim > 1 else ())
+        return result
 
     def _scalar_choice(self, op: Op, operands: tuple[Any, ...]) -> Any:
         """The result of a choice between tensors by a scalar i1, or of a mask and such an i1."""
@@ -442,7 +450,8 @@ def signature(op: Op, functions: Mapping[str, Op]) -> Hashable:
     """An op without its operands, without the layouts of its result, and without what it says of numbers."""
     bodies = tuple(body_key(body, functions) for body in op.bodies)
     attributes = tuple((name, str(value)) for name, value in op.attributes.items() if name not in _SAID)
-    return op.NAME, shape_of(op.result.type), str(element_of(op.result.type)), attributes, bodies
+    sources = tuple(str(element_of(value.type)) for value in op.operands)  # Numbers of two types may have equal bits.
+    return op.NAME, shape_of(op.result.type), str(element_of(op.result.type)), sources, attributes, bodies
 
 
 def body_key(body: Body, functions: Mapping[str, Op]) -> Hashable:

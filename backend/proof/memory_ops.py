@@ -22,8 +22,9 @@ from ziggurat.backend.proof.machine import (
     meanings,
     objects,
 )  # fmt: skip
+from ziggurat.backend.proof.solver import z3
 from ziggurat.backend.proof.terms import TRUE, Bit, Element, NotDecided, Pointer, Sum, bits_of
-from ziggurat.backend.proof.universe import Tensor, Version, forced, key_of, origins_of
+from ziggurat.backend.proof.universe import Index, Tensor, Version, forced, key_of, origins_of
 from ziggurat.backend.reference.gpu_ops import by_block
 from ziggurat.backend.reference.machine import triton
 from ziggurat.backend.reference.roles import complete_bytes
@@ -36,6 +37,7 @@ from ziggurat.codemodel.gpu import dialect as gpu
 from ziggurat.codemodel.op import Op, Value, expect
 from ziggurat.codemodel.types import (
     DescriptorType,
+    PtrType,
     ScalarType,
     TensorType,
     TupleType,
@@ -107,6 +109,7 @@ def load(machine: SymbolicMachine, pointers: Any, mask: Any, fallback: Any, type
         condition, within, _ = mask.choice
         whole = load(machine, pointers, within, fallback, type_)
         return joined(machine.universe, condition, whole, fallback)
+    pointers, mask = machine.universe.place(pointers), machine.universe.place(mask)
     scalar = scalar_element(type_)
     if not isinstance(mask, Tensor) and is_known(mask) and mask.all():
         fallback = np.zeros((1,) * (len(shape_of(type_)) + 1), scalar.dtype)
@@ -126,7 +129,16 @@ def load(machine: SymbolicMachine, pointers: Any, mask: Any, fallback: Any, type
     if math.prod(shape_of(type_)) == 1:
         return make()
     numbers = tuple(version.number for version in versions.values())
-    return machine.universe.tensor(("load", str(scalar), *map(key_of, (pointers, mask, fallback)), numbers), make)
+    universe, of = machine.universe, TensorType(shape_of(type_), scalar)
+
+    def at(index: Index) -> Element:
+        pointer = universe.element(pointers, TensorType(of.shape, PtrType(scalar)), index)
+        there = machine.domain.function(f"contents {versions[pointer.origin].number}", [pointer.offset.term], scalar)
+        holds = universe.element(mask, TensorType(of.shape, i1), index)
+        return machine.domain.choose(holds, there, universe.element(fallback, of, index))
+
+    key = "load", str(scalar), *map(key_of, (pointers, mask, fallback)), numbers
+    return universe.tensor(key, make, type_=of, at=at)
 
 
 def change(
@@ -185,24 +197,61 @@ def block_of(
     """The pointers to the elements of a block, and whether each is inside of the tensor; see `access.block_of`."""
     key = "block", type_.block, type_.element.bytes, key_of(descriptor), *map(key_of, offsets)
 
-    def make() -> tuple[Array, Array]:
-        return _block_of(machine, forced(descriptor), [forced(offset) for offset in offsets], type_)
+    universe, descriptor = machine.universe, forced(descriptor)
 
-    both = machine.universe.tensor(key, make)
-    pointers = machine.universe.tensor((key, "pointers"), lambda: both.value[0], origins_of(descriptor))
-    return pointers, machine.universe.tensor((key, "inside"), lambda: both.value[1])
+    def whole() -> tuple[Array, Array]:
+        indices = [_along(machine, forced(offset), size) for offset, size in zip(offsets, type_.block, strict=True)]
+        return _block_of(machine, descriptor, indices, type_)
+
+    def one(index: Index) -> tuple[Array, Array]:
+        indices: list[Array] = []
+        for offset, place in zip(offsets, index, strict=True):
+            rank = 1 if isinstance(offset, Tensor) or offset.ndim > 1 else 0
+            here = machine.domain.resize(place, i32, i64, signed=False)
+            start = objects_of(universe.element(offset, TensorType((1,) * rank, i32), (place,) * rank))
+            indices.append(as_indices(machine, start) if rank else as_indices(machine, start) + here)
+        return _block_of(machine, descriptor, indices, type_)
+
+    both = universe.tensor(key, whole)
+    pointers = universe.tensor(
+        (key, "pointers"), lambda: both.value[0], origins_of(descriptor),
+        type_=TensorType(type_.block, PtrType(type_.element)), at=lambda index: one(index)[0].flat[0],
+    )  # fmt: skip
+    inside = universe.tensor(
+        (key, "inside"),
+        lambda: both.value[1],
+        type_=TensorType(type_.block, i1),
+        at=lambda index: one(index)[1].flat[0],
+    )
+    return pointers, inside
+
+
+def objects_of(element: Element) -> Array:
+    """An array of one element."""
+    result = np.empty(1, object)
+    result[0] = element
+    return result
+
+
+def _along(machine: SymbolicMachine, offset: Array, size: int) -> Array:
+    """The indices of a block along an axis, from the first one or from all of them."""
+    indices = as_indices(machine, offset)
+    if indices.ndim > 1:
+        return indices
+    return np.array([[start + Sum.number(place, 64) for start in indices for place in range(size)]], object)
 
 
 def _block_of(
-    machine: SymbolicMachine, descriptor: Operands, offsets: Sequence[Array], type_: DescriptorType
+    machine: SymbolicMachine, descriptor: Operands, places: Sequence[Array], type_: DescriptorType
 ) -> tuple[Array, Array]:
+    """The pointers of a block and whether they are inside, from the indices along each axis."""
     base, *rest = (objects(part, i32 if 0 < at <= len(type_.block) else i64) for at, part in enumerate(descriptor))
     rank, domain, zero = len(type_.block), machine.domain, Sum.number(0, 64)
     pointers, inside = over(base, rank), np.full((1,) * (rank + 1), TRUE, object)
-    for axis, (size, offset) in enumerate(zip(type_.block, offsets, strict=True)):
-        first = as_indices(machine, offset)
-        if first.ndim == 1:
-            first = np.array([[start + Sum.number(place, 64) for start in first for place in range(size)]], object)
+    for axis, first in enumerate(places):
+        if z3.is_const(rest[axis][0].term):  # The size of an axis of an argument is not negative.
+            machine.universe.facts.append(rest[axis][0].term >= 0)
+            machine.assumed.append(rest[axis][0].term >= 0)
         limit = domain.resize(rest[axis][0], i32, i64, signed=True)
         stride = rest[rank + axis][0]
 
@@ -295,7 +344,7 @@ def update(
         versions[0].cells()
         return versions[0].result
 
-    return machine.universe.tensor(("old", versions[0].number), result)
+    return machine.universe.tensor(("old", versions[0].number), result, type_=type_)
 
 
 def _updated(machine: SymbolicMachine, kind: AtomicKind, scalar: ScalarType) -> Callable[..., tuple[Element, Bit]]:
@@ -570,4 +619,5 @@ def _component(machine: SymbolicMachine, op: core.TupleLoad, operands: Operands)
     value, index = operands[0], op.index
     if not isinstance(value, Tensor):
         return value[index]
-    return machine.universe.tensor(("component", index, value.number), lambda: value.value[index], value.origins)
+    key, type_ = ("component", index, value.number), op.result.type
+    return machine.universe.tensor(key, lambda: value.value[index], value.origins, type_=type_)

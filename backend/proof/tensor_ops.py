@@ -35,7 +35,7 @@ from ziggurat.codemodel.gpu import dialect as gpu
 from ziggurat.codemodel.op import Op
 from ziggurat.codemodel.structured import packed_values
 from ziggurat.codemodel.traits import Commutative
-from ziggurat.codemodel.types import ScalarType, SharedType, i1, i32, scalar_element, shape_of
+from ziggurat.codemodel.types import ScalarType, SharedType, TensorType, i1, i32, scalar_element, shape_of
 
 Operands = tuple[Any, ...]
 Tuple = tuple[Element, ...]
@@ -243,7 +243,7 @@ def product(
         return settled(machine.domain.products(x, y, z, source, target, precision), target)
 
     key = "dot", str(source), str(target), precision, *map(key_of, (a, b, c)), *map(tuple, shapes)
-    return machine.universe.tensor(key, make)
+    return machine.universe.tensor(key, make, type_=TensorType(tuple(shapes[2]), target))
 
 
 @meanings.of(gpu.Wgmma, gpu.Mma, gpu.DotFma)
@@ -272,7 +272,8 @@ def _rescale(machine: SymbolicMachine, op: gpu.Rescale, operands: Operands) -> A
     def make() -> Array:
         return lifted(scaled, op.result.type, *(objects(forced(value), scalar) for value in operands))
 
-    return machine.universe.tensor(("rescale", *map(key_of, operands)), make)
+    key = "rescale", str(scalar), *map(key_of, operands)
+    return machine.universe.tensor(key, make, type_=op.result.type)
 
 
 @meanings.of(gpu.RoundTf32)

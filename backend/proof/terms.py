@@ -35,6 +35,9 @@ _OPERATOR: Any = operator  # The stubs of `operator` leave types unknown.
 Element = Any  # A `Sum`, a `Bit`, a `Pointer`, or a float of the theory.
 
 
+_MOST_PRODUCTS = 16  # Atoms that the product of two sums is written with.
+
+
 class NotDecided(Exception):
     """A model does something that proofs do not cover; the message says what."""
 
@@ -116,7 +119,17 @@ class Sum:
     def __mul__(self, other: Sum) -> Sum:
         if not other.atoms:
             return self.scaled(other.constant)
-        return other.scaled(self.constant) if not self.atoms else self._in_order(operator.mul, other)
+        if not self.atoms:
+            return other.scaled(self.constant)
+        if len(self.atoms) * len(other.atoms) > _MOST_PRODUCTS:
+            return self._in_order(operator.mul, other)
+        result = self.scaled(other.constant) + other.scaled(self.constant)
+        result = result - Sum.number(self.constant * other.constant, self.bits)
+        for factor, atom in self.atoms.values():
+            for by, also in other.atoms.values():
+                factors = sorted((*_factors(atom), *_factors(also)), key=lambda term: term.get_id())
+                result = result + Sum.of(functools.reduce(operator.mul, factors)).scaled(factor * by)
+        return result
 
     def __and__(self, other: Sum) -> Sum:
         return self._in_order(_OPERATOR.and_, other)
@@ -126,6 +139,13 @@ class Sum:
 
     def __xor__(self, other: Sum) -> Sum:
         return self._in_order(_OPERATOR.xor, other)
+
+
+def _factors(atom: Term) -> list[Term]:
+    """The atoms of which an atom is the product, or the atom."""
+    if atom.decl().kind() != z3.Z3_OP_BMUL:
+        return [atom]
+    return [factor for part in atom.children() for factor in _factors(part)]
 
 
 @attrs.frozen(eq=False)
@@ -160,13 +180,10 @@ class Bit:
     def __and__(self, other: Bit) -> Bit:
         if self.known is not None:
             return other if self.known else self
-        return (
-            other & self
-            if other.known is not None
-            else self
-            if same(self, other)
-            else Bit(z3.And(self.term, other.term))
-        )
+        if other.known is not None:
+            return other & self
+        terms = {term.get_id(): term for side in (self, other) for term in _conjuncts(side.term)}
+        return self if same(self, other) else Bit(z3.And(*(term for _, term in sorted(terms.items()))))
 
     def __or__(self, other: Bit) -> Bit:
         return ~(~self & ~other)
@@ -184,6 +201,11 @@ class Bit:
 
     __add__ = __sub__ = __xor__
     __mul__ = __and__
+
+
+def _conjuncts(term: Term) -> list[Term]:
+    """Formulas that hold together if and only if another one holds."""
+    return list(term.children()) if z3.is_and(term) else [term]
 
 
 TRUE, FALSE = Bit(z3.BoolVal(True)), Bit(z3.BoolVal(False))
@@ -295,6 +317,8 @@ _TOKEN = ScalarType("token", "int", 64)  # A row or a column of a matrix.
 class Terms(elementwise.Domain):
     """Numbers of which some are unknown, one at a time."""
 
+    symbolic: ClassVar[bool] = True  # Whether there are unknown ones.
+
     def __init__(self, *, exact: bool = False) -> None:
         self.exact = exact
         # By the number of an atom: the integer that was extended to it, and whether as a signed one. The atom is kept,
@@ -374,14 +398,29 @@ class Terms(elementwise.Domain):
         if target.bits == 1:
             return Bit(z3.simplify(z3.Extract(0, 0, a.term) == 1))
         if target.bits <= source.bits:
-            low = [Sum.of(z3.Extract(target.bits - 1, 0, atom)).scaled(factor) for factor, atom in a.atoms.values()]
+            low = [self._low(atom, target.bits).scaled(factor) for factor, atom in a.atoms.values()]
             return sum(low, start=Sum.number(a.constant, target.bits))
         if a.known is not None:
             return Sum.number(a.known - (signed << a.bits if a.known >> a.bits - 1 else 0), target.bits)
-        extra = target.bits - source.bits
+        return self.extended_to(a, target.bits, signed=signed)
+
+    def extended_to(self, a: Sum, bits: int, *, signed: bool) -> Sum:
+        """An integer with more bits."""
+        if not a.constant and len(a.atoms) == 1 and next(iter(a.atoms.values()))[0] == 1:
+            inner, inner_signed, _ = self.extended.get(next(iter(a.atoms)), (a, False, a))
+            if inner is not a and (signed or not inner_signed):
+                a, signed = inner, inner_signed
+        extra = bits - a.bits
         extended = Sum.of(z3.SignExt(extra, a.term) if signed else z3.ZeroExt(extra, a.term))
         self.extended[next(iter(extended.atoms))] = a, signed, extended
         return extended
+
+    def _low(self, atom: Term, bits: int) -> Sum:
+        """The low bits of an atom."""
+        inner, signed, _ = self.extended.get(atom.get_id(), (None, False, None))
+        if inner is None or inner.bits > bits:
+            return Sum.of(z3.Extract(bits - 1, 0, atom) if bits < atom.size() else atom)
+        return inner if inner.bits == bits else self.extended_to(inner, bits, signed=signed)
 
     def reinterpret(self, a: Element, source: ScalarType, target: ScalarType) -> Element:
         return Sum.of(z3.fpToIEEEBV(a)) if z3.is_fp(a) and not target.is_float else a

@@ -15,12 +15,25 @@ import numpy as np
 
 from ziggurat.backend.proof.cells import Cells
 from ziggurat.backend.proof.solver import z3
-from ziggurat.backend.proof.terms import FALSE, TRUE, Bit, NotDecided, Pointer, Term, Terms, identity_of
-from ziggurat.backend.reference.values import is_array, is_tuple
+from ziggurat.backend.proof.terms import (
+    FALSE,
+    TRUE,
+    Bit,
+    Element,
+    NotDecided,
+    Pointer,
+    Sum,
+    Term,
+    Terms,
+    identity_of,
+)
+from ziggurat.backend.reference.values import Array, is_array, is_tuple
+from ziggurat.codemodel import scalars
+from ziggurat.codemodel.types import ScalarType, TensorType, Type, element_of, i32, i64, shape_of
 
 _COMPARED = 12  # Conditions that a new one is compared with.
 _EFFORT = 200_000  # Units of the solver's work on one of these comparisons: some milliseconds.
-MOST = 100_000  # Elements that a universe computes one by one.
+MOST = 30_000  # Elements that a universe computes one by one.
 FEW = 16  # Elements of an array that are computed at once.
 
 
@@ -31,16 +44,46 @@ def coordinates() -> Iterable[Term]:
         yield z3.And(number >= 0, number < count)
 
 
+Index = tuple[Sum, ...]  # The place of an element: a 32-bit integer for each axis.
+
+
+_HARD = {z3.Z3_OP_BSDIV, z3.Z3_OP_BUDIV, z3.Z3_OP_BSREM, z3.Z3_OP_BUREM, z3.Z3_OP_BMUL, z3.Z3_OP_UNINTERPRETED}
+
+
+def _simpler(formula: Term) -> Term:
+    """A formula with unknown numbers instead of its products and quotients: true only if the formula is."""
+    numbers: dict[int, tuple[Term, Term]] = {}
+    seen: set[int] = set()
+    waiting = [formula]
+    while waiting:
+        term = waiting.pop()
+        if term.get_id() in seen or not z3.is_app(term):
+            continue
+        seen.add(term.get_id())
+        if term.decl().kind() in _HARD and not any(map(z3.is_bv_value, term.children())) and term.num_args():
+            numbers[term.get_id()] = term, z3.FreshConst(term.sort())
+        else:
+            waiting += term.children()
+    return z3.substitute(formula, *numbers.values())
+
+
 class Tensor:
     """A value by the way it is made. `origins` are the arrays to which its elements point, if they are pointers. A
     `choice` is a scalar condition, and the values if it holds and if not. What is `moved` is made of the elements of
-    another tensor: that, its shape, and the number there of each element."""
+    another tensor: that, its shape, and the number there of each element. `type` is None for a tuple. `at` gives the
+    element at an index, for tensors whose elements are made in one way."""
 
-    __slots__ = ("_make", "_value", "choice", "moved", "number", "origins")
+    __slots__ = ("_make", "_value", "at", "choice", "elements", "moved", "number", "origins", "type")
 
-    def __init__(self, number: int, make: Callable[[], Any], origins: frozenset[int]) -> None:
+    def __init__(
+        self, number: int, make: Callable[[], Any], origins: frozenset[int], type_: TensorType | None,
+        at: Callable[[Index], Element] | None,
+    ) -> None:  # fmt: skip
         self.number = number
         self.origins = origins
+        self.type = type_
+        self.at = at
+        self.elements: dict[Hashable, tuple[Index, Element]] = {}
         self.choice: tuple[Any, Any, Any] | None = None
         self.moved: tuple[Tensor, tuple[int, ...], Any] | None = None
         self._make = make  # It keeps the terms, whose numbers no other ones get.
@@ -52,6 +95,19 @@ class Tensor:
         if self._value is None:
             self._value = forced(self._make())
         return self._value
+
+
+def objects(array: Array, type_: Type) -> Array:
+    """An array as one of elements; `type_` is that of the numbers, or of a tensor of them."""
+    if array.dtype == object:
+        return array
+    scalar = element_of(type_)
+    assert isinstance(scalar, ScalarType), f"{type_} has no known numbers"
+    if scalar.bits == 1:
+        bits: Any = np.frompyfunc(lambda holds: TRUE if holds else FALSE, 1, 1)(array)
+        return np.asarray(bits, object)
+    result: Any = np.frompyfunc(lambda number: Sum.number(number, scalar.bits), 1, 1)(scalars.bits_of(array))
+    return np.asarray(result, object)
 
 
 def forced(value: Any) -> Any:
@@ -121,7 +177,12 @@ class Universe:
     def __init__(self, domain: Terms | None = None, *, contracts: bool = False, places: bool = False) -> None:
         self.contracts = contracts
         self.places = places
-        self._places: dict[Hashable, Tensor] = {}
+        self._places: dict[int, Tensor] = {}
+        self._compared: dict[Hashable, list[tuple[Tensor, Element]]] = {}
+        self._indices: dict[tuple[int, ...], Index] = {}
+        self._alike: dict[Hashable, Tensor] = {}
+        self._doubles: list[Tensor] = []
+        self.facts: list[Term] = []  # What holds of the arguments of a kernel.
         self.domain = Terms() if domain is None else domain
         self._tensors: dict[Hashable, Tensor] = {}
         self._versions: dict[Hashable, Version] = {}
@@ -131,12 +192,88 @@ class Universe:
         # What a reduction has combined, by its result: the function, the elements, and the result.
         self.combined: dict[Hashable, tuple[Hashable, list[Any], Any]] = {}
 
-    def tensor(self, key: Hashable, make: Callable[[], Any], origins: Iterable[int] = ()) -> Tensor:
-        """The tensor with a key, which `make` makes."""
+    def tensor(
+        self, key: Hashable, make: Callable[[], Any], origins: Iterable[int] = (), *, type_: Type | None = None,
+        at: Callable[[Index], Element] | None = None,
+    ) -> Tensor:  # fmt: skip
+        """The tensor with a key, which `make` makes. Tensors of a type with the same element at an unknown index are
+        one."""
         tensor = self._tensors.get(key)
-        if tensor is None:
-            tensor = self._tensors[key] = Tensor(len(self._tensors), partial(self._counted, make), frozenset(origins))
+        if tensor is not None:
+            return tensor
+        of = type_.without_layout() if isinstance(type_, TensorType) else None
+        number = len(self._tensors) + len(self._doubles)
+        tensor = Tensor(number, partial(self._counted, make), frozenset(origins), of, at)
+        if of is not None and at is not None and self.domain.symbolic:
+            element = self.element(tensor, of, self.index(of.shape))
+            alike = self._alike.setdefault((of, identity_of(element)), tensor)
+            if alike is not tensor:
+                self._doubles.append(tensor)  # It keeps the terms of its key.
+                tensor = alike
+        self._tensors[key] = tensor
         return tensor
+
+    def index(self, shape: tuple[int, ...]) -> Index:
+        """The index of an unknown element of a tensor."""
+        if shape not in self._indices:
+            self._indices[shape] = tuple(self._along(axis, size) for axis, size in enumerate(shape))
+        return self._indices[shape]
+
+    def _along(self, axis: int, size: int) -> Sum:
+        if size == 1:
+            return Sum.number(0, 32)
+        if size & size - 1:
+            raise NotDecided("a tensor whose shape is no power of two")
+        bits = size.bit_length() - 1
+        place = Sum.of(z3.BitVec(f"index {axis} of {size}", bits))
+        return self.domain.extended_to(place, 32, signed=False)
+
+    def element(self, value: Any, type_: Type, index: Index) -> Element:
+        """The element of a tensor, of a scalar, or of their arrays, at an index."""
+        if not isinstance(value, Tensor):
+            return self._of_array(value, type_, index)
+        key = tuple(place.identity for place in index)
+        if key not in value.elements:
+            value.elements[key] = index, self._element(value, type_, index)
+        return value.elements[key][1]
+
+    def _element(self, tensor: Tensor, type_: Type, index: Index) -> Element:
+        if tensor.at is not None:
+            try:
+                return tensor.at(index)
+            except NotDecided:
+                pass
+        shape = shape_of(tensor.type or type_)
+        places = [place.term for place, size in zip(index, shape, strict=True) if size > 1]
+        return self._named(tensor.number, element_of(type_), places, tensor.origins)
+
+    def _named(self, number: int, of: Type, places: list[Term], origins: Iterable[int] = ()) -> Element:
+        """An element of which is known only of which tensor it is, and the place."""
+        if isinstance(of, ScalarType):
+            return self.domain.function(f"tensor {number}", places, of)
+        (origin, *others) = origins
+        if others:
+            raise NotDecided("pointers to several arrays")
+        return Pointer(origin, self.domain.function(f"tensor {number}", places, i64))
+
+    def _of_array(self, array: Array, type_: Type, index: Index) -> Element:
+        places = [(axis, place) for axis, place in enumerate(index) if array.ndim > 1 and array.shape[axis + 1] > 1]
+        if not places:
+            return objects(array, type_).flat[0]
+        scalar = element_of(type_)
+        if isinstance(scalar, ScalarType) and array.dtype != object and not scalar.is_float and scalar.bits > 1:
+            first = array[(0,) * array.ndim]
+            element = objects(array.flat[:1], type_)[0]
+            whole: Array = np.full_like(array, first)
+            for axis, place in places:
+                step = array[tuple(int(axis + 1 == other) for other in range(array.ndim))] - first
+                numbers: Array = np.arange(array.shape[axis + 1], dtype=array.dtype)
+                whole += (numbers * step).reshape(-1, *(1,) * (array.ndim - axis - 2))
+                element = element + self.domain.resize(place, i32, scalar, signed=False).scaled(int(step))
+            if np.array_equal(whole, array):
+                return element
+        number = self.tensor(("array", str(scalar), key_of(array)), lambda: array).number
+        return self._named(number, scalar, [place.term for _, place in places], origins_of(array))
 
     def _counted(self, make: Callable[[], Any]) -> Any:
         if self.computed > MOST:
@@ -147,9 +284,17 @@ class Universe:
 
     def place(self, value: Any) -> Any:
         """Pointers or a mask of an access. If the universe looks at `places`, ones with equal elements are one."""
-        if not self.places or not isinstance(value, Tensor):
+        if not self.places or not isinstance(value, Tensor) or value.type is None:
             return value
-        return self._places.setdefault(key_of(value.value), value)
+        if value.number not in self._places:
+            element = self.element(value, value.type, self.index(value.type.shape))
+            others = self._compared.setdefault(value.type, [])
+            recent = reversed(others[-_COMPARED:]) if isinstance(element, Bit) else ()
+            alike = (other for other, also in recent if self._holds(_simpler(element.term == also.term)))
+            self._places[value.number] = next(alike, value)
+            if self._places[value.number] is value:
+                others.append((value, element))
+        return self._places[value.number]
 
     def moved(self, source: Tensor, shape: tuple[int, ...], places: Any, target: tuple[int, ...]) -> Tensor:
         """The tensor of another shape whose elements are those of `source`, which is of a shape, at some places."""
@@ -163,8 +308,27 @@ class Universe:
         def make() -> Any:
             return np.broadcast_to(source.value, (1, *shape)).reshape(1, -1)[:, places].reshape(1, *target)
 
-        tensor = self.tensor(("moved", source.number, shape, places.tobytes(), target), make, source.origins)
+        axes = _same_axes(places, shape, target)
+
+        def at(index: Index) -> Element:
+            if axes is None or source.type is None:
+                raise NotDecided("elements in another order")
+            place = tuple(Sum.number(0, 32) if axis is None else index[axis] for axis in axes)
+            return self.element(source, source.type, place)
+
+        type_ = None if source.type is None else TensorType(target, source.type.element)
+        key = "moved", source.number, shape, places.tobytes(), target
+        tensor = self.tensor(key, make, source.origins, type_=type_, at=at)
         tensor.moved = source, shape, places
+        if source.choice is not None:
+            condition, *sides = source.choice
+            then, otherwise = (
+                self.moved(side, shape, places, target)
+                if isinstance(side, Tensor)
+                else np.broadcast_to(side, (1, *shape)).reshape(1, -1)[:, places].reshape(1, *target)
+                for side in sides
+            )
+            tensor.choice = condition, then, otherwise
         return tensor
 
     def settled(self, condition: Bit, path: Term) -> Bit:
@@ -190,7 +354,7 @@ class Universe:
         """Whether a formula of scalars is true, as far as a little work tells."""
         solver = z3.Solver()
         solver.set("rlimit", _EFFORT)
-        solver.add(*coordinates(), z3.Not(formula))
+        solver.add(*coordinates(), *self.facts, z3.Not(formula))
         return solver.check() == z3.unsat
 
     def initial(self, origin: int, size: int) -> Version:
@@ -207,6 +371,21 @@ class Universe:
         if key not in self._versions:
             self._versions[key] = Version(len(self._versions), parent, write)
         return self._versions[key]
+
+
+def _same_axes(places: Any, shape: tuple[int, ...], target: tuple[int, ...]) -> list[int | None] | None:
+    """For each axis of a shape, the axis of `target` with the same coordinate, or None if that is always 0. None if
+    elements are ordered in another way."""
+    grid = list(np.indices(target).reshape(len(target), -1))
+    unravel: Any = np.unravel_index  # Its stubs leave types unknown.
+    coordinates: list[Array] = list(unravel(places, shape))
+    axes: list[int | None] = []
+    for along in coordinates:
+        alike: list[int | None] = [axis for axis, line in enumerate(grid) if np.array_equal(line, along)]
+        if along.any() and not alike:
+            return None
+        axes.append(alike[0] if along.any() else None)
+    return axes
 
 
 def is_few(value: Any) -> bool:
