@@ -314,6 +314,19 @@ class SymbolicMachine(Machine):
         self.begin(0, 1)
         self.frame = SymbolicFrame(universe, (), self.frame.keys, self.frame.programs)
 
+    def may_enter(self, visits: int, programs: Frame) -> bool:
+        """In a loop of unknown length, of blocks: no more than `bound` times."""
+        if visits < self.bound:
+            return True
+        self.cut_off(programs)
+        return False
+
+    def cut_off(self, programs: Frame) -> None:
+        """Assume that there are no such runs."""
+        outer, self.frame, self.cut = self.frame, programs, True
+        self.assumed.append((~self.path).term)
+        self.frame = outer
+
     def stuck(self, message: str) -> None:
         raise NotDecided(message)
 

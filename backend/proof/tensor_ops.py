@@ -46,17 +46,13 @@ Tuple = tuple[Element, ...]
 
 def _going_on(machine: SymbolicMachine, frame: Any, condition: Array, round_: int, values: Any, parts: Parts) -> Any:
     """The runs in which a loop goes on. Those in which it ends are added to `parts`, with the values."""
-    staying = None
-    for side, programs in frame.split(condition):
-        if side and len(frame.split(condition)) == 2 and round_ >= machine.bound:
-            machine.frame, machine.cut = programs, True
-            machine.assumed.append((~machine.path).term)
+    sides = dict(frame.split(condition))
+    if False in sides:
+        parts.append((sides[False], values))
+        if True in sides and round_ >= machine.bound:
+            machine.cut_off(sides[True])
             return None
-        if side:
-            staying = programs
-        else:
-            parts.append((programs, values))
-    return staying
+    return sides.get(True)
 
 
 @meanings.of(scf.For)

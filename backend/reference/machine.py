@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import math
 import time
+from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any, NoReturn
 
@@ -194,7 +195,7 @@ class Machine(Interpreter):
         shared = self._shared_values(body)
         waiting: dict[Block, list[tuple[Frame, tuple[Any, ...]]]] = {body.entry: [(home, tuple(arguments))]}
         done: list[tuple[Frame, tuple[Any, ...]]] = []
-        rounds = 0
+        rounds, visits = 0, Counter[Block]()
         places_of = {block: index for index, block in enumerate(body.blocks)}
 
         def send(successor: Successor, programs: Frame) -> None:
@@ -204,6 +205,7 @@ class Machine(Interpreter):
         while waiting:
             block = min(waiting, key=places_of.__getitem__)
             self.frame, values = home.child().merge(waiting.pop(block))
+            visits[block] += 1
             outcome = self.run_block(block, values)
             results = self.frame
             if not isinstance(outcome, AllLeft):
@@ -213,8 +215,11 @@ class Machine(Interpreter):
                 case Jump(successor):
                     send(successor, results)
                 case Fork(condition, then, otherwise):
-                    for side, programs in results.split(condition):
-                        send(then if side else otherwise, programs)
+                    sides = results.split(condition)
+                    for side, programs in sides:
+                        successor = then if side else otherwise
+                        if len(sides) == 1 or self.may_enter(visits[successor.block], programs):
+                            send(successor, programs)
                 case Yielded(values):
                     done.append((results, values))
                 case _:  # All have left.
@@ -223,6 +228,10 @@ class Machine(Interpreter):
             if rounds > self.limit:
                 self.stuck(f"loop limit exceeded: {self.limit} blocks executed")
         return frame.merge(done) if done else (None, ())
+
+    def may_enter(self, visits: int, programs: Frame) -> bool:
+        """Whether programs enter a block that others do not, after so many visits."""
+        return True
 
     def _shared_values(self, body: Body) -> dict[Block, list[Value]]:
         """For each block, the values declared there that other blocks use."""
