@@ -13,6 +13,7 @@ from typing import Any
 import fake_driver
 import numpy as np
 import pytest
+from emission import emit_ptx
 from host_jit import compiled, each
 
 from ziggurat.backend.llvm.routines import Routine, llvm_type
@@ -21,7 +22,7 @@ from ziggurat.backend.ptx.emitter import EMITTERS, PtxEmitter
 from ziggurat.codemodel.gpu import dialect as gpu
 from ziggurat.codemodel.gpu.options import CompileOptions
 from ziggurat.codemodel.text.parser import parse
-from ziggurat.codemodel.types import TensorType, f8e4m3, f8e5m2
+from ziggurat.codemodel.types import f8e4m3, f8e5m2
 from ziggurat.transforms.analysis.queries import function_of
 
 fake, failed = fake_driver.fake, fake_driver.failed
@@ -205,24 +206,8 @@ def same() -> Callable[..., Any]:
     return _same
 
 
-def _emission(lines: str, parameters: str, target: str = "sm_80", num_warps: int = 1) -> tuple[PtxEmitter, list[Any]]:
-    module = parse(f"""gpu.module @target="{target}" @num_warps={num_warps} ()void -> {{
-        tt.func @"k" ({parameters})void -> {{ {lines} tt.return; }}; unreachable; }};""")
-    assert isinstance(module, gpu.Module)
-    body = function_of(module).body
-    emitter = PtxEmitter(module, CompileOptions(line_info=False))
-    for index, parameter in enumerate(body.parameters):
-        type_ = parameter.type
-        layout = type_.layout if isinstance(type_, TensorType) else None
-        names = [f"%p{index}.{register}" for register in range(layout.num_registers)] if layout else []
-        emitter.values[parameter] = names or f"%p{index}"
-    ops = body.entry.ops[:-1]
-    emitter.ops(ops)
-    return emitter, [emitter.values.get(op.result) if op.result is not None else None for op in ops]
-
-
 @pytest.fixture(scope="session")
 def emission() -> Callable[..., tuple[PtxEmitter, list[Any]]]:
     """`emission(lines, parameters, target, num_warps)`: ops in a kernel as they are emitted, the emitter and what each
     op gives. Parameter 1 is `%p1`, or where it is a tensor, `%p1.0`, `%p1.1` and so on."""
-    return _emission
+    return emit_ptx

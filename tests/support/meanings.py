@@ -57,6 +57,19 @@ class Bits:
         raise NotImplementedError(op.NAME)
 
 
-def meaning(op: Op, *values: Any) -> Any:
+class Divisions(Bits):
+    """Bit-vectors with other functions for quotients and remainders of signed numbers."""
+
+    def __init__(self, quotient: Callable[..., Any], remainder: Callable[..., Any]) -> None:
+        self._quotient, self._remainder = quotient, remainder
+
+    def quotient(self, a: Any, b: Any, *, signed: bool) -> Any:
+        return self._quotient(a, b)
+
+    def remainder(self, a: Any, b: Any, *, signed: bool) -> Any:
+        return self._remainder(a, b)
+
+
+def meaning(op: Op, *values: Any, domain: Bits | None = None) -> Any:
     """The result of an elementwise op."""
-    return MEANINGS[op](Bits(), op, *values)
+    return MEANINGS[op](domain or Bits(), op, *values)
