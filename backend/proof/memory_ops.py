@@ -249,9 +249,10 @@ def _block_of(
     rank, domain, zero = len(type_.block), machine.domain, Sum.number(0, 64)
     pointers, inside = over(base, rank), np.full((1,) * (rank + 1), TRUE, object)
     for axis, first in enumerate(places):
-        if z3.is_const(rest[axis][0].term):  # The size of an axis of an argument is not negative.
-            machine.universe.facts.append(rest[axis][0].term >= 0)
-            machine.assumed.append(rest[axis][0].term >= 0)
+        size = rest[axis][0].term
+        if z3.is_const(size) and ".shape" in str(size):  # An axis of an argument has no negative size.
+            machine.universe.facts.append(size >= 0)
+            machine.assumed.append(size >= 0)
         limit = domain.resize(rest[axis][0], i32, i64, signed=True)
         stride = rest[rank + axis][0]
 
