@@ -43,8 +43,8 @@ class Domain(Protocol):
         """An i1 for two integers: `relation` is eq, ne, lt, le, gt or ge."""
         ...
 
-    def shift(self, a: Value, b: Value, *, left: bool, signed: bool) -> Value:
-        """A shift; one by the width or more shifts everything out."""
+    def shift(self, a: Value, b: Value, *, upward: bool, signed: bool) -> Value:
+        """A shift, to higher bits or to lower ones; one by the width or more shifts everything out."""
         ...
 
     def quotient(self, a: Value, b: Value, *, signed: bool) -> Value:
@@ -84,9 +84,9 @@ INTEGERS: dict[type[Op], Callable[[Domain, Value, Value], Value]] = {
     arith.AndI: lambda domain, a, b: a & b,
     arith.OrI: lambda domain, a, b: a | b,
     arith.XOrI: lambda domain, a, b: a ^ b,
-    arith.ShlI: lambda domain, a, b: domain.shift(a, b, left=True, signed=False),
-    arith.ShrSI: lambda domain, a, b: domain.shift(a, b, left=False, signed=True),
-    arith.ShrUI: lambda domain, a, b: domain.shift(a, b, left=False, signed=False),
+    arith.ShlI: lambda domain, a, b: domain.shift(a, b, upward=True, signed=False),
+    arith.ShrSI: lambda domain, a, b: domain.shift(a, b, upward=False, signed=True),
+    arith.ShrUI: lambda domain, a, b: domain.shift(a, b, upward=False, signed=False),
     arith.DivSI: lambda domain, a, b: domain.quotient(a, b, signed=True),
     arith.DivUI: lambda domain, a, b: domain.quotient(a, b, signed=False),
     arith.RemSI: lambda domain, a, b: domain.remainder(a, b, signed=True),
@@ -132,7 +132,7 @@ class _Bits:
 
     def shifted(self, a: Value, count: int) -> Value:
         """The bits moved up by `count`, or down where it is negative."""
-        return self.domain.shift(a, self.domain.constant(abs(count), self.scalar), left=count > 0, signed=False)
+        return self.domain.shift(a, self.domain.constant(abs(count), self.scalar), upward=count > 0, signed=False)
 
     def count(self, a: Value) -> Value:
         """How many bits are set: in each two bits, in each four, and so on."""

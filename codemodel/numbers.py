@@ -139,10 +139,10 @@ class Numbers(elementwise.Domain):
     def compare(self, relation: str, a: Any, b: Any, *, signed: bool) -> bool:
         return COMPARISONS[relation](a, b)
 
-    def shift(self, a: Any, b: Any, *, left: bool, signed: bool) -> int:
+    def shift(self, a: Any, b: Any, *, upward: bool, signed: bool) -> int:
         if self.scalar is not None and not 0 <= b < self.scalar.bits:
             b = self.scalar.bits
-        return a << b if left else a >> b
+        return a << b if upward else a >> b
 
     def quotient(self, a: Any, b: Any, *, signed: bool) -> int:
         return quotient(a, b)

@@ -390,8 +390,8 @@ class Arrays(elementwise.Domain):
             a, b = a.view(np.uint64), b.view(np.uint64)
         return COMPARISONS[relation](a, b)
 
-    def shift(self, a: Any, b: Any, *, left: bool, signed: bool) -> Array:
-        return a << b if left else a >> b
+    def shift(self, a: Any, b: Any, *, upward: bool, signed: bool) -> Array:
+        return a << b if upward else a >> b
 
     def quotient(self, a: Any, b: Any, *, signed: bool) -> Array:
         return quotient(a, b)

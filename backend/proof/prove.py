@@ -151,8 +151,8 @@ def question(a: SymbolicMachine, b: SymbolicMachine) -> Question:
         if first is not second:
             differences += first.cells().differences(second.cells())
     differences += _effects(a, b)
-    known = {term.get_id() for term in a.defined}
-    differences += [z3.Not(term) for term in b.defined if term.get_id() not in known]
+    earlier = {term.get_id() for term in a.defined}
+    differences += [z3.Not(term) for term in b.defined if term.get_id() not in earlier]
     return Question(differences, [*a.assumed, *b.assumed, *a.defined, *coordinates()], (a, b))
 
 
@@ -207,34 +207,34 @@ class Prover:
 
     def prove(self, model_a: Op, model_b: Op) -> Proof:
         """Whether two models do the same, without running them on samples."""
-        asked: Question | None = None
+        problem: Question | None = None
         try:
             with deep_recursion():
                 for places in (False, True):
                     a, b = self.run(model_a, places=places), self.run(model_b, places=places)
                     origins = a.arrays.keys() | b.arrays.keys()
                     if places or all(a.arrays.get(origin) is b.arrays.get(origin) for origin in origins):
-                        asked = question(a, b)
-                        if not asked.differences:
-                            return Proof("proved", tuple(asked.assumptions))
-                assert asked is not None
-                answer = solve(asked)
+                        problem = question(a, b)
+                        if not problem.differences:
+                            return Proof("proved", tuple(problem.assumptions))
+                assert problem is not None
+                answer = solve(problem)
         except (NotDecided, RecursionError) as error:
             return Proof("unknown", reasons=(str(error),))
         if answer is None:
-            return Proof("proved", tuple(asked.assumptions))
+            return Proof("proved", tuple(problem.assumptions))
         if isinstance(answer, str):
-            return Proof("unknown", tuple(asked.assumptions), (answer,))
-        return self._refuted(model_a, model_b, asked)
+            return Proof("unknown", tuple(problem.assumptions), (answer,))
+        return self._refuted(model_a, model_b, problem)
 
-    def _refuted(self, model_a: Op, model_b: Op, asked: Question) -> Proof:
+    def _refuted(self, model_a: Op, model_b: Op, problem: Question) -> Proof:
         """The answer where the solver has found a difference, which may be one of unknown functions only."""
-        small = list(_small(asked))
+        small = list(_small(problem))
         for further in (small, ()):
-            answer = solve(asked, further)
+            answer = solve(problem, further)
             if answer is None or isinstance(answer, str):
                 continue
-            example = _example(model_a, model_b, answer, asked)
+            example = _example(model_a, model_b, answer, problem)
             if example is not None:
                 return Proof("refuted", (), (), example)
         reasons = ["the models differ if functions of floats may be any, and no inputs were found that show it"]
@@ -242,7 +242,7 @@ class Prover:
             reasons.append("they compute the same real numbers, and may round them in other places")
         if not self.exact:
             reasons.append("with exact_floats=True floats are computed")
-        return Proof("unknown", tuple(asked.assumptions), tuple(reasons))
+        return Proof("unknown", tuple(problem.assumptions), tuple(reasons))
 
 
 def prove(model_a: Op, model_b: Op, *, bounds: int | None = None, exact_floats: bool = False) -> Proof:
@@ -298,9 +298,9 @@ _PROGRAMS = 4
 _BYTES = 1 << 22  # Of an array at most.
 
 
-def _small(asked: Question) -> Iterable[Term]:
+def _small(problem: Question) -> Iterable[Term]:
     """That numbers and the grid are small."""
-    for _, parameter in _scalars(asked):
+    for _, parameter in _scalars(problem):
         if parameter.bits > 8:
             yield z3.And(parameter.term >= -_LARGEST, parameter.term <= _LARGEST)
     for axis in range(3):
@@ -308,17 +308,17 @@ def _small(asked: Question) -> Iterable[Term]:
         yield z3.And(number < _PROGRAMS, count == number + 1)
 
 
-def _scalars(asked: Question) -> list[tuple[int, Sum]]:
-    return [(at, value) for at, value in enumerate(asked.machines[0].parameters) if isinstance(value, Sum)]
+def _scalars(problem: Question) -> list[tuple[int, Sum]]:
+    return [(at, value) for at, value in enumerate(problem.machines[0].parameters) if isinstance(value, Sum)]
 
 
-def _example(model_a: Op, model_b: Op, answer: Any, asked: Question) -> Counterexample | None:
+def _example(model_a: Op, model_b: Op, answer: Any, problem: Question) -> Counterexample | None:
     """The inputs of a solver's model, if the models differ on them."""
 
     def number(term: Term) -> int:
         return answer.eval(term, model_completion=True).as_long()
 
-    a, b = asked.machines
+    a, b = problem.machines
     _, kernel = kernel_of(model_a)
     arguments: list[Any] = []
     for at, (parameter, value) in enumerate(zip(kernel.bodies[0].parameters, a.parameters, strict=True)):

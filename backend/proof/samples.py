@@ -40,11 +40,11 @@ class Counterexample:
     error: str = ""
 
     def __str__(self) -> str:
-        shown = "\n".join(f"  argument {at}: {_text(value)}" for at, value in enumerate(self.arguments))
+        lines = "\n".join(f"  argument {at}: {_text(value)}" for at, value in enumerate(self.arguments))
         first, second = self.values
         result = f"argument {self.argument} at {list(self.place)}: {first} after the first, {second} after the second"
         result = f"the second model fails: {self.error}" if self.error else result
-        return f"with the grid {self.grid} and\n{shown}\n  {result}"
+        return f"with the grid {self.grid} and\n{lines}\n  {result}"
 
 
 def _text(value: Any) -> str:

@@ -371,12 +371,12 @@ class Terms(elementwise.Domain):
                 formula = first <= second if signed else z3.ULE(first, second)
         return Bit(formula if a.known is None or b.known is None else z3.simplify(formula))
 
-    def shift(self, a: Element, b: Element, *, left: bool, signed: bool) -> Element:
+    def shift(self, a: Element, b: Element, *, upward: bool, signed: bool) -> Element:
         if isinstance(a, Bit):
             return a & ~b
-        if left and b.known is not None:
+        if upward and b.known is not None:
             return a.scaled(1 << min(b.known, a.bits))
-        return a.joined(_OPERATOR.lshift if left else _OPERATOR.rshift if signed else z3.LShR, b)
+        return a.joined(_OPERATOR.lshift if upward else _OPERATOR.rshift if signed else z3.LShR, b)
 
     def quotient(self, a: Element, b: Element, *, signed: bool) -> Element:
         return a if isinstance(a, Bit) or b.known == 1 else a.joined(_OPERATOR.truediv if signed else z3.UDiv, b)

@@ -37,18 +37,18 @@ def made(cls: type[Op], scalars: tuple[ScalarType, ...], *arguments: Any, **attr
 
 def ops() -> list[Op]:
     """Each elementwise op of integers on each type."""
-    found: list[Op] = []
+    made_ops: list[Op] = []
     for scalar in INTEGERS:
         for cls in (*elementwise.INTEGERS, tt.MulHiUI):
-            found += made(cls, (scalar, scalar))
+            made_ops += made(cls, (scalar, scalar))
         for cls in BITS:
-            found += made(cls, (scalar,))
+            made_ops += made(cls, (scalar,))
         for predicate in arith.IntPredicate:
-            found += made(arith.CmpI, (scalar, scalar), predicate)
-        found += made(arith.Select, (SCALARS["i1"], scalar, scalar))
+            made_ops += made(arith.CmpI, (scalar, scalar), predicate)
+        made_ops += made(arith.Select, (SCALARS["i1"], scalar, scalar))
         for cls, target in itertools.product((arith.ExtSI, arith.ExtUI, arith.TruncI, arith.Bitcast), INTEGERS):
-            found += made(cls, (scalar,), type=target)
-    return found
+            made_ops += made(cls, (scalar,), type=target)
+    return made_ops
 
 
 def numbers(scalar: ScalarType) -> list[int]:
@@ -56,23 +56,23 @@ def numbers(scalar: ScalarType) -> list[int]:
     return sorted(n for n in {low, low + 1, 0, 1, 5, high // 3, high - 1, high} if low <= n <= high)
 
 
-def element(domain: Terms, number: int, scalar: ScalarType, *, known: bool) -> Any:
-    """A number as an element: known, or a variable that z3 is told to be that number."""
-    if known:
+def element(domain: Terms, number: int, scalar: ScalarType, *, certain: bool) -> Any:
+    """A number as an element: known, or a variable that z3 is assignment to be that number."""
+    if certain:
         return domain.constant(number, scalar)
     return domain.unknown(f"x{number} {scalar}", scalar)
 
 
-def value(result: Any, scalar: ScalarType, told: list[tuple[Any, Any]]) -> int:
-    """The number that an element is, where the variables are what they are told to be."""
+def value(result: Any, scalar: ScalarType, assignment: list[tuple[Any, Any]]) -> int:
+    """The number that an element is, where the variables are what they are assignment to be."""
     if result.known is None:
-        term = z3.simplify(z3.substitute(result.term, *told))
+        term = z3.simplify(z3.substitute(result.term, *assignment))
         result = Bit(term) if z3.is_bool(term) else Sum.of(term)
     return number_of(result, scalar)
 
 
-@pytest.mark.parametrize("known", [True, False])
-def test_terms_mean_what_numbers_do(known: bool) -> None:
+@pytest.mark.parametrize("certain", [True, False])
+def test_terms_mean_what_numbers_do(certain: bool) -> None:
     wrong: list[Any] = []
     for op in ops():
         types = [scalar_element(operand.type) for operand in op.operands]
@@ -82,11 +82,11 @@ def test_terms_mean_what_numbers_do(known: bool) -> None:
             if isinstance(op, arith.ShlI | arith.ShrSI | arith.ShrUI) and not 0 <= arguments[1] < types[0].bits:
                 continue
             domain = Terms()
-            values = [element(domain, n, scalar, known=known) for n, scalar in zip(arguments, types, strict=True)]
+            values = [element(domain, n, scalar, certain=certain) for n, scalar in zip(arguments, types, strict=True)]
             constants = [domain.constant(n, scalar) for n, scalar in zip(arguments, types, strict=True)]
-            told = [(v.term, c.term) for v, c in zip(values, constants, strict=True) if v.known is None]
+            assignment = [(v.term, c.term) for v, c in zip(values, constants, strict=True) if v.known is None]
             result = elementwise.MEANINGS[op](domain, op, *values)
-            actual, expected = value(result, scalar_element(op.result.type), told), on_numbers(op, arguments)
+            actual, expected = value(result, scalar_element(op.result.type), assignment), on_numbers(op, arguments)
             if actual != expected:
                 wrong.append((op.NAME, str(types[0]), arguments, actual, expected))
     assert not wrong

@@ -58,9 +58,9 @@ def rearranged(x, out, n):
     at = zg.arange(0, 16)
     values = zg.load(x + at)
     left, right = zg.split(zg.reshape(values, (8, 2)))
-    joined = zg.reshape(zg.join(right, left), (16,))
+    pairs = zg.reshape(zg.join(right, left), (16,))
     order = zg.load(out + at) & 15
-    zg.store(out + at, zg.gather(joined, order, axis=0) + zg.cumsum(values, axis=0))
+    zg.store(out + at, zg.gather(pairs, order, axis=0) + zg.cumsum(values, axis=0))
     zg.store(out + 16 + zg.arange(0, 4), zg.histogram(values & 3, 4))
 
 
