@@ -89,13 +89,13 @@ class Cells:
     def differences(self, other: Cells) -> list[Term]:
         """Formulas of which one holds if the contents differ from those of the same array in another run."""
         if self._form == other._form and self.contents.eq(other.contents):
-            found: list[Term] = []
+            terms: list[Term] = []
             for number in self._cells.keys() | other._cells.keys():
                 (offset, _) = self._cells.get(number) or other._cells[number]
                 a, b = self.load(offset), other.load(offset)
                 if not same(a, b):
-                    found.append(a.term != b.term)
-            return found
+                    terms.append(a.term != b.term)
+            return terms
         self.flush()
         other.flush()
         if self.contents.eq(other.contents):

@@ -88,8 +88,8 @@ def settled(array: Array, type_: Type) -> Array:
     scalar = element_of(type_)
     if not isinstance(scalar, ScalarType) or any(z3.is_ast(e) or e.known is None for e in array.flat):
         return array
-    known: Any = np.frompyfunc(lambda element: element.known, 1, 1)(array)
-    numbers = np.asarray(known, object)
+    plain: Any = np.frompyfunc(lambda element: element.known, 1, 1)(array)
+    numbers = np.asarray(plain, object)
     return numbers.astype(np.bool_) if scalar.bits == 1 else numbers.astype(f"u{scalar.bytes}").view(scalar.dtype)
 
 
@@ -173,23 +173,23 @@ class SymbolicFrame(Frame):
         self.bind(value, content)
 
     def merge(self, parts: Sequence[tuple[Frame, Any]]) -> tuple[Frame, Any]:
-        left = [(frame, value) for frame, value in parts if isinstance(frame, SymbolicFrame)]
-        while len(left) > 1:
+        remaining = [(frame, value) for frame, value in parts if isinstance(frame, SymbolicFrame)]
+        while len(remaining) > 1:
             # Two that differ in the last literal are all the runs without it.
-            left.sort(key=lambda part: len(part[0].path))
-            frame, value = left.pop()
-            sibling = next((part for part in left if frame.complements(part[0])), None)
+            remaining.sort(key=lambda part: len(part[0].path))
+            frame, value = remaining.pop()
+            sibling = next((part for part in remaining if frame.complements(part[0])), None)
             if sibling is None:
-                other, other_value = left.pop()
+                other, other_value = remaining.pop()
                 value = joined(self.universe, frame.condition, value, other_value)
                 either = frame.condition | other.condition
-                left.append((self._within(((either, True),)), value))
+                remaining.append((self._within(((either, True),)), value))
             else:
-                left.remove(sibling)
+                remaining.remove(sibling)
                 condition, holds = frame.path[-1]
                 sides = (value, sibling[1]) if holds else (sibling[1], value)
-                left.append((self._within(frame.path[:-1]), joined(self.universe, condition, *sides)))
-        frame, value = left[0]
+                remaining.append((self._within(frame.path[:-1]), joined(self.universe, condition, *sides)))
+        frame, value = remaining[0]
         return self._within(frame.path), value
 
     def shorter(self) -> SymbolicFrame:
@@ -253,8 +253,8 @@ def joined(universe: Universe, condition: Array, then: Any, otherwise: Any) -> A
 
 
 def _joined(domain: Terms, condition: Array, then: Array, otherwise: Array) -> Array:
-    known = next((array.dtype for array in (then, otherwise) if array.dtype != object), None)
-    scalar = None if known is None else find_scalar(known)
+    dtype = next((array.dtype for array in (then, otherwise) if array.dtype != object), None)
+    scalar = None if dtype is None else find_scalar(dtype)
     if scalar is not None:
         then, otherwise = objects(then, scalar), objects(otherwise, scalar)
     result: Any = np.frompyfunc(domain.choose, 3, 1)(over(condition, then.ndim - 1), then, otherwise)
@@ -409,8 +409,8 @@ class SymbolicMachine(Machine):
             return None
         assert isinstance(self.frame, SymbolicFrame)
         condition = self.frame.settled(condition.reshape(1))
-        known = condition[0].known
-        return joined(self.universe, condition, *sides) if known is None else sides[0 if known else 1]
+        holds = condition[0].known
+        return joined(self.universe, condition, *sides) if holds is None else sides[0 if holds else 1]
 
     def _require_divisor(self, op: arith.IntBinary, divisor: Any) -> None:
         if is_known(divisor) and divisor.all():

@@ -298,8 +298,8 @@ def reshaped(machine: SymbolicMachine, value: Any, before: Sequence[int], shape:
 @meanings.of(tt.DescriptorLoad, tt.DescriptorGather)
 def _descriptor_load(machine: SymbolicMachine, op: Any, operands: Operands) -> Any:
     type_ = expect(op.descriptor.type, DescriptorType)
-    loaded, shape = load_block(machine, operands[0], operands[1:], type_), shape_of(op.result.type)
-    return loaded if shape == type_.block else reshaped(machine, loaded, type_.block, shape)
+    block, shape = load_block(machine, operands[0], operands[1:], type_), shape_of(op.result.type)
+    return block if shape == type_.block else reshaped(machine, block, type_.block, shape)
 
 
 @meanings.of(tt.DescriptorStore, tt.DescriptorScatter)
@@ -327,10 +327,10 @@ def update(
     scalar, path, shape = scalar_element(type_), machine.path, (1, *shape_of(type_))
 
     def write(cells: Cells, is_here: Callable[[Pointer], bool]) -> Array:
-        def one(pointer: Pointer, holds: Bit, *given: Element) -> Element:
+        def one(pointer: Pointer, holds: Bit, *operands: Element) -> Element:
             old = machine.read(cells, pointer.offset, scalar)
-            content, written = new(old, *given)
-            machine.write(cells, pointer.offset, content, scalar, holds & path & written)
+            content, condition = new(old, *operands)
+            machine.write(cells, pointer.offset, content, scalar, holds & path & condition)
             return old
 
         arrays = (np.broadcast_to(objects(forced(value), scalar), shape) for value in values)
@@ -452,8 +452,8 @@ def _arrive(machine: SymbolicMachine, op: Op, operands: Operands) -> None:
     predicate = operands[1:]
     if is_known(barrier.slots):
         holds = [forced(value) for value in predicate if value is not None]
-        known = [value if is_known(value) else np.ones(1, np.bool_) for value in holds]
-        triton[op](machine, op, (barrier, *known))
+        predicates = [value if is_known(value) else np.ones(1, np.bool_) for value in holds]
+        triton[op](machine, op, (barrier, *predicates))
 
 
 @meanings.of(gpu.LocalAlloc)

@@ -204,8 +204,8 @@ def _scan(machine: SymbolicMachine, op: tt.Scan, operands: Operands) -> Any:
             for result, element in zip(results, combined, strict=True):
                 result[(*place, count)] = element
     results = [result[..., ::-1] for result in results] if op.reverse else results
-    moved = [np.moveaxis(result, -1, op.axis + 1) for result in results]
-    return packed_values(tuple(settled(r, scalar_element(v.type)) for r, v in zip(moved, op.values, strict=True)))
+    columns = [np.moveaxis(result, -1, op.axis + 1) for result in results]
+    return packed_values(tuple(settled(r, scalar_element(v.type)) for r, v in zip(columns, op.values, strict=True)))
 
 
 def _prefix(
@@ -294,11 +294,11 @@ def _gather(machine: SymbolicMachine, op: tt.Gather, operands: Operands) -> Arra
     lines = np.moveaxis(source, op.axis + 1, -1)
     for place in np.ndindex(*index.shape):
         at = tuple(p for axis, p in enumerate(place) if axis != op.axis + 1)
-        chosen = lines[at][0]
+        element_there = lines[at][0]
         for number, element in enumerate(lines[at]):
             here = machine.domain.compare("eq", index[place], machine.domain.constant(number, scalar), signed=False)
-            chosen = machine.domain.choose(here, element, chosen)
-        result[place] = chosen
+            element_there = machine.domain.choose(here, element, element_there)
+        result[place] = element_there
     return settled(result, op.result.type)
 
 
@@ -310,12 +310,12 @@ def _histogram(machine: SymbolicMachine, op: tt.Histogram, operands: Operands) -
     if op.mask is not None:
         masks = full(op.mask, objects(operands[1], i1)).reshape(-1)
     counts = np.empty((1, op.bins), object)
-    one, zero = Sum.number(1, 32), Sum.number(0, 32)
+    unit, zero = Sum.number(1, 32), Sum.number(0, 32)
     for bin_ in range(op.bins):
         total = zero
         for value, holds in np.broadcast(values, masks):
             here = domain.compare("eq", value, domain.constant(bin_, scalar), signed=False) & holds
-            total = total + domain.choose(here, one, zero)
+            total = total + domain.choose(here, unit, zero)
         counts[0, bin_] = total
     return settled(counts, i32)
 

@@ -86,8 +86,8 @@ class Sum:
 
     def _made(self, constant: int, atoms: Iterable[tuple[int, tuple[int, Term]]]) -> Sum:
         modulus = 1 << self.bits
-        kept = {number: (factor % modulus, atom) for number, (factor, atom) in atoms if factor % modulus}
-        return Sum(self.bits, constant % modulus, kept)
+        nonzero = {number: (factor % modulus, atom) for number, (factor, atom) in atoms if factor % modulus}
+        return Sum(self.bits, constant % modulus, nonzero)
 
     def scaled(self, factor: int) -> Sum:
         """The product with a number."""
@@ -218,7 +218,10 @@ class Pointer:
     origin: int
     offset: Sum
 
-    known: ClassVar[int | None] = None
+    @property
+    def known(self) -> None:
+        """No place is known: an array may be anywhere."""
+        return None
 
     @property
     def identity(self) -> Hashable:
@@ -257,9 +260,9 @@ def _extreme(larger: bool, nan: bool) -> Callable[[Term, Term], Term]:
 
     def choose(a: Term, b: Term) -> Term:
         below = z3.Or(z3.fpLT(a, b), z3.And(z3.fpIsZero(a), z3.fpIsZero(b), z3.fpIsNegative(a)))
-        chosen = z3.If(below, b, a) if larger else z3.If(below, a, b)
+        pick = z3.If(below, b, a) if larger else z3.If(below, a, b)
         of_a, of_b = (a, b) if nan else (b, a)
-        return z3.If(z3.fpIsNaN(a), of_a, z3.If(z3.fpIsNaN(b), of_b, chosen))
+        return z3.If(z3.fpIsNaN(a), of_a, z3.If(z3.fpIsNaN(b), of_b, pick))
 
     return choose
 
@@ -507,12 +510,12 @@ class Terms(elementwise.Domain):
 
     def function(self, name: str, terms: list[Term], target: ScalarType) -> Element:
         """The result of a function of which the name is known."""
-        declared = self.functions.get((name, target, len(terms)))
-        if declared is None:
+        symbol = self.functions.get((name, target, len(terms)))
+        if symbol is None:
             result = z3.BoolSort() if target.bits == 1 else z3.BitVecSort(target.bits)
-            declared = z3.Function(f"{name} -> {target}", *(term.sort() for term in terms), result)
-            self.functions[name, target, len(terms)] = declared
-        term = declared(*terms)
+            symbol = z3.Function(f"{name} -> {target}", *(term.sort() for term in terms), result)
+            self.functions[name, target, len(terms)] = symbol
+        term = symbol(*terms)
         return Bit(term) if target.bits == 1 else Sum.of(term)
 
 

@@ -53,13 +53,13 @@ _HARD = {z3.Z3_OP_BSDIV, z3.Z3_OP_BUDIV, z3.Z3_OP_BSREM, z3.Z3_OP_BUREM, z3.Z3_O
 def _simpler(formula: Term) -> Term:
     """A formula with unknown numbers instead of its products and quotients: true only if the formula is."""
     numbers: dict[int, tuple[Term, Term]] = {}
-    seen: set[int] = set()
+    visited: set[int] = set()
     waiting = [formula]
     while waiting:
         term = waiting.pop()
-        if term.get_id() in seen or not z3.is_app(term):
+        if term.get_id() in visited or not z3.is_app(term):
             continue
-        seen.add(term.get_id())
+        visited.add(term.get_id())
         if term.decl().kind() in _HARD and not any(map(z3.is_bv_value, term.children())) and term.num_args():
             numbers[term.get_id()] = term, z3.FreshConst(term.sort())
         else:
@@ -69,11 +69,11 @@ def _simpler(formula: Term) -> Term:
 
 class Tensor:
     """A value by the way it is made. `origins` are the arrays to which its elements point, if they are pointers. A
-    `choice` is a scalar condition, and the values if it holds and if not. What is `moved` is made of the elements of
+    `choice` is a scalar condition, and the values if it holds and if not. With a `source`, it has the elements of
     another tensor: that, its shape, and the number there of each element. `type` is None for a tuple. `at` gives the
     element at an index, for tensors whose elements are made in one way."""
 
-    __slots__ = ("_make", "_value", "at", "choice", "elements", "moved", "number", "origins", "type")
+    __slots__ = ("_make", "_value", "at", "choice", "elements", "number", "origins", "source", "type")
 
     def __init__(
         self, number: int, make: Callable[[], Any], origins: frozenset[int], type_: TensorType | None,
@@ -85,7 +85,7 @@ class Tensor:
         self.at = at
         self.elements: dict[Hashable, tuple[Index, Element]] = {}
         self.choice: tuple[Any, Any, Any] | None = None
-        self.moved: tuple[Tensor, tuple[int, ...], Any] | None = None
+        self.source: tuple[Tensor, tuple[int, ...], Any] | None = None
         self._make = make  # It keeps the terms, whose numbers no other ones get.
         self._value: Any = None
 
@@ -299,8 +299,8 @@ class Universe:
     def moved(self, source: Tensor, shape: tuple[int, ...], places: Any, target: tuple[int, ...]) -> Tensor:
         """The tensor of another shape whose elements are those of `source`, which is of a shape, at some places."""
         places = np.asarray(places, np.int64).ravel()
-        if source.moved is not None:
-            source, shape, before = source.moved
+        if source.source is not None:
+            source, shape, before = source.source
             places = np.take(before, places)
         if shape == target and np.array_equal(places, np.arange(places.size, dtype=np.int64)):
             return source
@@ -319,7 +319,7 @@ class Universe:
         type_ = None if source.type is None else TensorType(target, source.type.element)
         key = "moved", source.number, shape, places.tobytes(), target
         tensor = self.tensor(key, make, source.origins, type_=type_, at=at)
-        tensor.moved = source, shape, places
+        tensor.source = source, shape, places
         if source.choice is not None:
             condition, *sides = source.choice
             then, otherwise = (
@@ -344,9 +344,9 @@ class Universe:
         if any(condition.identity == before.identity for before in self._conditions):
             return condition
         # False first: it ends a loop in runs that there are none of.
-        for known in (FALSE, TRUE, *reversed(self._conditions[-_COMPARED:])):
-            if self._holds(z3.Implies(path, condition.term == known.term)):
-                return known
+        for before in (FALSE, TRUE, *reversed(self._conditions[-_COMPARED:])):
+            if self._holds(z3.Implies(path, condition.term == before.term)):
+                return before
         self._conditions.append(condition)
         return condition
 

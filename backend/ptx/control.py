@@ -131,8 +131,8 @@ def _only_reads(op: scf.For) -> bool:
 def _fits_twice(op: scf.For, available: int) -> bool:
     """Whether so many registers hold what a loop carries, and what two iterations load."""
     loads = (inner.result.type for inner in op.body.entry.ops if isinstance(inner, tt.Load))
-    carried = sum(map(_carried_registers, op.body.entry.terminator.operands))
-    return carried + 2 * sum(map(_registers, loads)) <= available
+    loop_registers = sum(map(_carried_registers, op.body.entry.terminator.operands))
+    return loop_registers + 2 * sum(map(_registers, loads)) <= available
 
 
 def _carried_registers(value: Value) -> int:

@@ -93,9 +93,9 @@ def prove_elementwise(op: Op, wrap: int = 0, facts: Callable[[Type], Facts] = fa
         wrap = min(wrap or operands[0].bits, bits)
     result = Numbers(op.result.type, terms, wrap)
     # Division by 0 is undefined; strict mode reports it.
-    given = [y != 0 for y in rows[1]] if isinstance(op, DIVISIONS) else []
+    assumptions = [y != 0 for y in rows[1]] if isinstance(op, DIVISIONS) else []
     every = [(number, facts(number.type)) for number in operands]
-    return prove_rule(lambda *infos: infer(op, infos), every, result, given)
+    return prove_rule(lambda *infos: infer(op, infos), every, result, assumptions)
 
 
 DIVISIONS = (arith.DivSI, arith.RemSI, arith.DivUI, arith.RemUI)
@@ -325,9 +325,9 @@ def test_pointers_to_another_type() -> None:
         (pointer,) = Builder.root([row(PtrType(i32))]).parameters
         op, numbers = tt.Bitcast(pointer, row(PtrType(element))), numbers_of("p", pointer.type)
         # A pointer is a multiple of the size of its elements; an access through another one is an error: misaligned.
-        given = [p & element.bytes - 1 == 0 for p in numbers.terms]
+        assumptions = [p & element.bytes - 1 == 0 for p in numbers.terms]
         every, result = [(numbers, of_pointers(numbers.type))], Numbers(op.result.type, numbers.terms)
-        prove_rule(lambda info, op=op: infer(op, [info]), every, result, given)
+        prove_rule(lambda info, op=op: infer(op, [info]), every, result, assumptions)
 
 
 def test_addresses_as_numbers() -> None:
@@ -339,8 +339,8 @@ def test_addresses_as_numbers() -> None:
     (number,) = Builder.root([row(i64)]).parameters
     back, numbers = tt.IntToPtr(number, pointer.type), numbers_of("x", number.type)
     result = Numbers(back.result.type, numbers.terms)
-    given = [x & 3 == 0 for x in numbers.terms]  # As above.
-    prove_rule(lambda info: infer(back, [info]), [(numbers, facts(numbers.type))], result, given)
+    assumptions = [x & 3 == 0 for x in numbers.terms]  # As above.
+    prove_rule(lambda info: infer(back, [info]), [(numbers, facts(numbers.type))], result, assumptions)
 
 
 # Facts that the analysis takes for granted about a kernel. Each needs to be: without it, a claim is false.
@@ -469,9 +469,9 @@ def test_loops(start: int, step: int, stop: str) -> None:
     infos, index, number = analyse(func), *loop.body.parameters
     k, d = z3.BitVecs("k d", 64)
     at, end = start + k * step, d if stop == "%d" else z3.BitVecVal(int(stop.split("@")[1]), 64)
-    given = [k >= 0, k < axis_info.NOMINAL, d >= -(1 << 31), d < 1 << 31, at < end]
+    assumptions = [k >= 0, k < axis_info.NOMINAL, d >= -(1 << 31), d < 1 << 31, at < end]
     for value, term in ((index, at), (number, 12 + k * step), (loop.result, 12 + (k + 1) * step)):
-        prove_rule(lambda value=value: infos[value, 0], [], Numbers(value.type, [z3.Extract(31, 0, term)]), given)
+        prove_rule(lambda value=value: infos[value, 0], [], Numbers(value.type, [z3.Extract(31, 0, term)]), assumptions)
 
 
 def test_every_rule_is_proved() -> None:

@@ -99,11 +99,11 @@ def prove_rule(
     solver = z3.SolverFor("QF_BV")
     solver.set("rlimit", steps)
     solver.add(*given)
-    chosen: list[list[Any]] = []  # By operand: a condition for each of its facts.
+    conditions: list[list[Any]] = []  # By operand: a condition for each of its facts.
     for place, (numbers, facts) in enumerate(operands):
         term = functools.cache(numbers.term)
-        chosen.append([z3.Bool(f"operand {place}, facts {at}") for at in range(len(facts))])
-        for name, info in zip(chosen[-1], facts, strict=True):
+        conditions.append([z3.Bool(f"operand {place}, facts {at}") for at in range(len(facts))])
+        for name, info in zip(conditions[-1], facts, strict=True):
             solver.add(z3.Implies(name, z3.And(*map(term, numbers.claims(info)))))
     claims = functools.cache(result.claims)
     choices = defaultdict[Claim, list[tuple[int, ...]]](list)
@@ -115,12 +115,12 @@ def prove_rule(
     @functools.cache
     def any_of(choices: tuple[tuple[int, ...], ...], place: int = 0) -> Any:
         """The condition that the facts are those of any of these choices, from an operand on."""
-        if place == len(chosen):
+        if place == len(conditions):
             return z3.BoolVal(True)
         rest = defaultdict[int, list[tuple[int, ...]]](list)
         for first, *others in choices:
             rest[first].append(tuple(others))
-        return z3.Or(*(z3.And(chosen[place][at], any_of(tuple(others), place + 1)) for at, others in rest.items()))
+        return z3.Or(*(z3.And(conditions[place][at], any_of(tuple(others), place + 1)) for at, others in rest.items()))
 
     for claim, those in sorted(choices.items(), key=str):
         solver.push()

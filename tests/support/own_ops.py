@@ -32,10 +32,10 @@ def pytest_make_collect_report(collector: pytest.Collector) -> Generator[None, A
 @pytest.fixture(scope="module", autouse=True)
 def ops_of_the_module(request: pytest.FixtureRequest) -> Generator[None]:
     """The ops of a test module are in the table while its tests run."""
-    declared = request.node.stash.get(_DECLARED, {})
-    _table().update(declared)
+    ops = request.node.stash.get(_DECLARED, {})
+    _table().update(ops)
     yield
-    for name in declared:
+    for name in ops:
         del _table()[name]
 
 

@@ -75,10 +75,10 @@ def _find(
     """Note the buffers in the bodies of an op that hold what another one holds: of the same block, or of the blocks
     around, the buffers of which before the op are `outer`."""
     for block in (block for body in op.bodies for block in body.blocks):
-        tiles, stored = dict(outer), dict[Op, _Stored]()
-        stored.update((tile.store, tile) for tile in _stored_once(block))
+        tiles, tiles_by_store = dict(outer), dict[Op, _Stored]()
+        tiles_by_store.update((tile.store, tile) for tile in _stored_once(block))
         for inner in block.ops:
-            if (tile := stored.get(inner)) is not None:
+            if (tile := tiles_by_store.get(inner)) is not None:
                 first = tiles.setdefault((tile.value, tile.form()), tile)
                 if first is not tile and (first.alloc.parent is not block or _is_before(first.alloc, tile.alloc)):
                     instead[tile.alloc] = first, tile
