@@ -386,8 +386,8 @@ class Arrays(elementwise.Domain):
         return np.where(condition, then, otherwise)
 
     def compare(self, relation: str, a: Any, b: Any, *, signed: bool) -> Array:
-        if not signed and relation not in ("eq", "ne") and a.dtype.kind == "i":  # Addresses are signed integers here.
-            a, b = a.view(np.uint64), b.view(np.uint64)
+        if not signed and relation not in ("eq", "ne") and a.dtype.kind == "i":  # As addresses are held.
+            a, b = (array.view(f"u{array.dtype.itemsize}") for array in (a, b))
         return COMPARISONS[relation](a, b)
 
     def shift(self, a: Any, b: Any, *, upward: bool, signed: bool) -> Array:

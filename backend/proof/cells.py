@@ -94,7 +94,7 @@ class Cells:
                 (offset, _) = self._cells.get(number) or other._cells[number]
                 a, b = self.load(offset), other.load(offset)
                 if not same(a, b):
-                    terms.append(a.term != b.term)
+                    terms.append(a.term != b.term if a.bits == b.bits else z3.BoolVal(True))
             return terms
         self.flush()
         other.flush()

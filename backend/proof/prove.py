@@ -29,7 +29,7 @@ from ziggurat.codemodel.types import DescriptorType, PtrType, ScalarType, Type, 
 TABLES = (memory_ops, tensor_ops)  # They fill the table of meanings.
 
 BOUND = 4  # Iterations of a loop of unknown length.
-EFFORT = 20_000_000  # Units of the solver's work on a question, so that slow machines come to the same answer.
+EFFORT = 2_000_000  # Units of the solver's work on a question, so that slow machines come to the same answer.
 Verdict = Literal["proved", "refuted", "unknown"]
 
 
@@ -74,6 +74,8 @@ class Question:
         words: list[str] = []
         if len(first.arrays) > 1:
             words.append("the arrays of two arguments do not overlap")
+        if any(isinstance(value, tuple) for value in first.parameters):
+            words.append("sizes of descriptors are not negative")
         if any(machine.cut for machine in self.machines):
             words.append(f"loops of unknown length have at most {first.bound} iterations")
         if first.universe.combined:

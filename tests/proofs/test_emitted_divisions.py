@@ -1,7 +1,7 @@
 """The LLVM text of signed divisions gives the quotient and the remainder, for all operands but a divisor of 0.
 
 z3 can't decide equations of quotients of 16 bits and more. In the first proofs they are unknown functions, of which no
-more is known than x / -1 = -x and x % -1 = 0. In the others, of quotients by an inverse, there are three steps:
+more is facts than x / -1 = -x and x % -1 = 0. In the others, of quotients by an inverse, there are three steps:
 
 1. bits: the text computes the inverse by these float operations, m from it, and the quotient from the upper bits of a
    product with m, whatever these operations give;
@@ -43,15 +43,15 @@ NAMES = (("udiv", "urem"), ("sdiv", "srem"))
 
 
 def unknown(bits: int) -> dict[str, Any]:
-    """Division as functions of which nothing is known."""
+    """Division as functions of which nothing is facts."""
     sort = z3.BitVecSort(bits)
     return {name: z3.Function(f"{name}{bits}", sort, sort, sort) for name in ("sdiv", "srem", "udiv", "urem")}
 
 
 @pytest.mark.parametrize("scalar", SIGNED, ids=str)
 def test_what_is_known_of_unknown_divisions(scalar: ScalarType) -> None:
-    x, one = z3.BitVec("x", scalar.bits), z3.BitVecVal(-1, scalar.bits)
-    prove(z3.And(x / one == -x, z3.SRem(x, one) == 0))
+    x, unit = z3.BitVec("x", scalar.bits), z3.BitVecVal(-1, scalar.bits)
+    prove(z3.And(x / unit == -x, z3.SRem(x, unit) == 0))
 
 
 def forms(operation: Operation, functions: dict[str, Any]) -> Iterator[Emitted]:
@@ -65,12 +65,12 @@ def prove_rule(cls: type[arith.SignedDivision], scalar: ScalarType, divisor: Sca
     functions, op = unknown(scalar.bits), operation.op()
     domain = Divisions(functions["sdiv"], functions["srem"])
 
-    def given(a: Any, b: Any) -> list[Any]:
+    def assumptions(a: Any, b: Any) -> list[Any]:
         by_minus_one = z3.And(functions["sdiv"](a, b) == -a, functions["srem"](a, b) == 0)
         return [b != 0, z3.Implies(b == -1, by_minus_one)]
 
-    for emitted in forms(operation, functions):
-        emitted.prove(lambda a, b: meaning(op, a, b, domain=domain), given)
+    for text in forms(operation, functions):
+        text.prove(lambda a, b: meaning(op, a, b, domain=domain), assumptions)
 
 
 @pytest.mark.parametrize("scalar", SIGNED, ids=str)
@@ -90,7 +90,7 @@ def test_divisions_of_tolerant_kernels(scalar: ScalarType, lanes: int) -> None:
         CLASSES if scalar.signed else (arith.DivUI, arith.RemUI), NAMES[scalar.signed], strict=True
     ):
         operation = Operation(cls.NAME, (scalar, scalar), scalar)
-        emitted = on_cpu(operation, Execution(functions), lanes=lanes, tolerant=True)
+        text = on_cpu(operation, Execution(functions), lanes=lanes, tolerant=True)
 
         def meaning_of(a: Any, b: Any, quotient: str = quotient) -> Any:
             by_minus_one = -a if quotient == "sdiv" else z3.BitVecVal(0, 32)
@@ -98,7 +98,7 @@ def test_divisions_of_tolerant_kernels(scalar: ScalarType, lanes: int) -> None:
             result = z3.If(b == -1, by_minus_one, result) if scalar.signed else result
             return z3.If(b == 0, z3.BitVecVal(-1, 32), result)
 
-        emitted.prove(meaning_of, lambda a, b: [])
+        text.prove(meaning_of, lambda a, b: [])
 
 
 @pytest.mark.parametrize("run", [1, 2, 4])
@@ -107,14 +107,14 @@ def test_divisions_of_tolerant_kernels(scalar: ScalarType, lanes: int) -> None:
 def test_divisions_of_numbers_that_are_not_negative(
     cls: type[arith.SignedDivision], scalar: ScalarType, run: int
 ) -> None:
-    """Without a guard, and in runs of one quotient."""
+    """Without a guard, and in runs of unit quotient."""
     operation = Operation(cls.NAME, (scalar, scalar), scalar, f"@nonnegative=true @runs=[{run}]")
     functions, op = unknown(scalar.bits), operation.op()
     domain, quotient = Divisions(functions["sdiv"], functions["srem"]), functions["sdiv"]
-    emitted = on_gpu(operation, Execution(functions), tensors=True)
-    pairs = [[value.term for value in row] for row in emitted.rows]
+    text = on_gpu(operation, Execution(functions), tensors=True)
+    pairs = [[value.term for value in row] for row in text.rows]
     same = [quotient(*pair) == quotient(*pairs[at - at % run]) for at, pair in enumerate(pairs)]
-    emitted.prove(lambda a, b: meaning(op, a, b, domain=domain), lambda a, b: [a >= 0, b != 0, *same])
+    text.prove(lambda a, b: meaning(op, a, b, domain=domain), lambda a, b: [a >= 0, b != 0, *same])
 
 
 # 1. Quotients by an inverse, as bits.
@@ -124,14 +124,14 @@ PRODUCTS = {size: z3.Function(f"product{size}", *[z3.BitVecSort(size)] * 3) for 
 
 
 def product(a: Any, b: Any) -> Any:
-    """A product, of which nothing is known but the factors 1 and -1."""
+    """A product, of which nothing is facts but the factors 1 and -1."""
     return z3.If(b == 1, a, z3.If(b == -1, -a, PRODUCTS[a.size()](a, b)))
 
 
-def newton(fma: Any, wide: Any, inverse: Any, one: Any) -> Any:
+def newton(fma: Any, wide: Any, inverse: Any, unit: Any) -> Any:
     """The inverse of a number, by two steps of Newton's method from a rough one."""
     for _ in range(2):
-        inverse = fma(inverse, fma(-wide, inverse, one), inverse)
+        inverse = fma(inverse, fma(-wide, inverse, unit), inverse)
     return inverse
 
 
@@ -142,14 +142,14 @@ def has_shift(magnitude: Any, shift: int, least: int) -> Any:
 
 
 def run_routine(
-    routine: Routine, functions: dict[str, Any], results: Sequence[Number], given: Sequence[Any] = ()
+    routine: Routine, functions: dict[str, Any], results: Sequence[Number], assumptions: Sequence[Any] = ()
 ) -> list[Any]:
     """The terms of results, which are proved not to be poison, for the arguments a0, a1 and so on."""
     values: dict[str, Value] = {f"%a{at}": symbol(f"a{at}", kind) for at, kind in enumerate(routine.parameters)}
     execution = Execution(functions)
     execution.run(routine.lines, values)
     numbers = [number_of(values, number.kind, number.name) for number in results]
-    prove(z3.Not(z3.Or(*execution.undefined, *(number.poison for number in numbers))), given)
+    prove(z3.Not(z3.Or(*execution.undefined, *(number.poison for number in numbers))), assumptions)
     return [number.term for number in numbers]
 
 
@@ -193,9 +193,9 @@ def test_the_bits_of_a_quotient(nonnegative: bool) -> None:
     quotient = divisions.unsigned_quotient if nonnegative else divisions.signed_quotient
     result = quotient(n, divisions.Inverse(n, m, shift.to("zext", "i32")))
     n, m, shift = z3.BitVec("a0", 32), z3.BitVec("a1", 32), z3.ZeroExt(27, z3.BitVec("a2", 5))
-    given = [] if nonnegative else [shift != 0]
-    (term,) = run_routine(r, {"mul": product}, [result], given)
-    prove(term == upper_bits(n, m, shift, nonnegative=nonnegative), given)
+    assumptions = [] if nonnegative else [shift != 0]
+    (term,) = run_routine(r, {"mul": product}, [result], assumptions)
+    prove(term == upper_bits(n, m, shift, nonnegative=nonnegative), assumptions)
 
 
 CONSTANTS = (1, 2, 3, 7, 10, 64, 641, 65535, 1 << 30, (1 << 30) + 1, (1 << 31) - 1)
@@ -300,8 +300,8 @@ DIGITS = (18, 35, 52)
 @pytest.mark.parametrize("step", [0, 1])
 def test_a_step_doubles_the_digits(step: int) -> None:
     rounded, x = Rounded(), z3.Real("x")
-    one = z3.RealVal(1)
-    better = rounded.fma(x, rounded.fma(-one, x, one), x)
+    unit = z3.RealVal(1)
+    better = rounded.fma(x, rounded.fma(-unit, x, unit), x)
     prove(near_one(better, DIGITS[step + 1]), [near_one(x, DIGITS[step]), *rounded.bounds()])
 
 
@@ -330,8 +330,8 @@ def test_m_is_no_more_than_a_little_too_large() -> None:
     j, t, u, t_d, t_j, t_T, u_T, room = z3.Ints("j t u t_d t_j t_T u_T room")
     floor = [room * (1 << 18) <= T, T < (room + 1) * (1 << 18)]  # room = ⌊T / 2^18⌋.
     prove(f_d <= P + room, [f_d * (1 << 49) <= P * ((1 << 49) + 1), *floor])
-    given = [d > 0, d <= T, f_d <= P + room, f_d + d > P]
-    prove(bounds_of(f_d + d), [*given, d + room <= T])
+    assumptions = [d > 0, d <= T, f_d <= P + room, f_d + d > P]
+    prove(bounds_of(f_d + d), [*assumptions, d + room <= T])
     # Else d is T - j, for a small j. With f = 2^31 + t and t = 2^31 / T · j + u, f · d is P + u · T - t · j.
     small = [d == T - j, j >= 0, j < room]
     prove((f + 1) * (T - d) >= 0, [(f + 1) * d > 0, d > 0, d <= T])
@@ -345,7 +345,7 @@ def test_m_is_no_more_than_a_little_too_large() -> None:
     product_ = [f_d == P + u_T - t_j, t_j >= 0, t_j <= (1 << 14) * j]
     prove(u_T < T, [*floor, *small, *product_, f_d <= P + room])
     prove(u * T <= 0, [u * T < T, T > 0])
-    prove(bounds_of(f_d + d), [*given, *small, *product_, u_T <= 0])
+    prove(bounds_of(f_d + d), [*assumptions, *small, *product_, u_T <= 0])
 
 
 def test_m_of_a_constant() -> None:
@@ -372,9 +372,9 @@ def test_upper_bits_are_the_quotient() -> None:
     prove(z3.And(n * e >= 0, n * (T - e) >= 0), [n >= 0, e > 0, e <= T])
     prove(z3.And(z3.Implies(n > 0, n * e > 0), z3.Implies(n < HALF, (HALF - n) * T > 0)), [e > 0, T > 0])
     prove(z3.And(r * P >= 0, (d - r - 1) * P >= 0), [r >= 0, r < d, T > 0])
-    known = [n_e >= 0, n_e <= n * T, r_P >= 0, x_d == n_e + r_P, y_d >= P - n_e, n >= 0, n <= HALF, T > 0]
-    known += [z3.Implies(n > 0, n_e > 0), z3.Implies(n < HALF, (HALF - n) * T > 0)]
-    prove(z3.And(x_d >= 0, y_d >= 0, z3.Implies(n > 0, x_d > 0), z3.Implies(n < HALF, y_d > 0)), known)
+    facts = [n_e >= 0, n_e <= n * T, r_P >= 0, x_d == n_e + r_P, y_d >= P - n_e, n >= 0, n <= HALF, T > 0]
+    facts += [z3.Implies(n > 0, n_e > 0), z3.Implies(n < HALF, (HALF - n) * T > 0)]
+    prove(z3.And(x_d >= 0, y_d >= 0, z3.Implies(n > 0, x_d > 0), z3.Implies(n < HALF, y_d > 0)), facts)
     prove(z3.And(z3.Implies(x * d >= 0, x >= 0), z3.Implies(x * d > 0, x > 0)), [d > 0])
     # So x = n · m - q · P and y = (q + 1) · P - n · m are not negative. g is the floor of n · m / P, or of -n · m / P.
     signs = [q * P <= n_m, n_m <= (q + 1) * P]

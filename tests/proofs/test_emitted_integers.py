@@ -105,8 +105,8 @@ def is_defined(operation: Operation, *values: Any) -> list[Any]:
 
 def prove_emission(machine: str, operation: Operation) -> None:
     op = operation.op()
-    for emitted in FORMS[machine](operation):
-        emitted.prove(lambda *values: meaning(op, *values), lambda *values: is_defined(operation, *values))
+    for text in FORMS[machine](operation):
+        text.prove(lambda *values: meaning(op, *values), lambda *values: is_defined(operation, *values))
 
 
 NAMES = list(dict.fromkeys(operation.name for operation in OPERATIONS))

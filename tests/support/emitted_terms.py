@@ -31,10 +31,10 @@ class Emitted:
     def prove(self, meaning: Callable[..., Any], given: Callable[..., Iterable[Any]], **options: Any) -> None:
         """Prove that the results are what the op means, none of them is poison, and the behaviour is defined, for all
         operands of which `given` holds."""
-        known = [condition for row in self.rows for condition in given(*(value.term for value in row))]
-        prove(z3.Not(z3.Or(*self.undefined, *(value.poison for value in self.results))), known, **options)
+        facts = [condition for row in self.rows for condition in given(*(value.term for value in row))]
+        prove(z3.Not(z3.Or(*self.undefined, *(value.poison for value in self.results))), facts, **options)
         for row, result in zip(self.rows, self.results, strict=True):
-            prove(result.term == meaning(*(value.term for value in row)), known, **options)
+            prove(result.term == meaning(*(value.term for value in row)), facts, **options)
 
 
 def on_gpu(

@@ -160,8 +160,8 @@ class _Frame:
         if vector is None:
             return self.scalar(type_, text)
         count, kind = int(vector[1]), vector[2]
-        if (one := re.fullmatch(r"splat \(\w+ (\S+)\)", text)) is not None:
-            return (self.scalar(kind, one[1]),) * count
+        if (splat := re.fullmatch(r"splat \(\w+ (\S+)\)", text)) is not None:
+            return (self.scalar(kind, splat[1]),) * count
         if text[0] == "<":
             return tuple(self.scalar(kind, item.split(" ")[1]) for item in text[1:-1].split(", "))
         return (self.scalar(kind, {"zeroinitializer": "0"}.get(text, text)),) * count
