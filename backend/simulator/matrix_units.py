@@ -279,18 +279,16 @@ def _stmatrix(program: Any, match: re.Match[str], operands: list[Any]) -> None:
     """Store matrices: each lane gives 32 bits of each, and the lanes address the rows as in ldmatrix."""
     program.together("a matrix store")
     program.use(program.active)
-    addresses = operands[0].astype(np.int64) + int(match[2])
-    for j, words in enumerate(operands[1:]):
-        for warp in program.warps():
-            pairs = np.zeros((8, 4), np.uint32)
-            pairs[_GROUP, _MEMBER] = words[warp : warp + 32]
-            matrix = np.ascontiguousarray(pairs).view(np.uint16)
-            if match[1]:
-                matrix = np.ascontiguousarray(matrix.T)
-            rows = addresses[warp + 8 * j : warp + 8 * j + 8]
-            if (rows % 16).any():
-                raise SimulationError("a row of stmatrix must be aligned to 16 bytes")
-            program.shared.store(rows, np.arange(warp + 8 * j, warp + 8 * j + 8), matrix.view(np.uint8))
+    addresses = (operands[0].astype(np.int64) + int(match[2])).reshape(-1, 4, 8)
+    warps = program.active.reshape(-1, 32).any(1)
+    count = len(operands) - 1
+    rows, threads = (lanes[warps, :count].ravel() for lanes in (addresses, program.numbers.reshape(-1, 4, 8)))
+    if (rows % 16).any():
+        raise SimulationError("a row of stmatrix must be aligned to 16 bytes")
+    words = np.stack([registers.reshape(-1, 8, 4)[warps] for registers in operands[1:]], axis=1)
+    halves = np.ascontiguousarray(words).view(np.uint16)
+    matrices = np.ascontiguousarray(halves.swapaxes(2, 3) if match[1] else halves)
+    program.shared.store(rows, threads, matrices.view(np.uint8).reshape(-1, 16))
 
 
 @unit(r"wgmma\.wait_group\.sync\.aligned (\d+)")

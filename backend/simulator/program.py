@@ -50,6 +50,18 @@ def _unit_for(assembly: str) -> tuple[Unit, re.Match[str]] | None:
     return next(((function, match) for pattern, function in _UNITS if (match := pattern.fullmatch(assembly))), None)
 
 
+@lru_cache(maxsize=1 << 12)
+def _assembly(rest: str) -> tuple[tuple[str, ...], list[str], list[str]]:
+    """The types of the results of a call of assembly, its operands, and its statements."""
+    match = re.match(r'.*? asm (?:sideeffect )?"(.*?)", "(.*?)"\((.*)\)', rest)
+    assert match is not None, rest
+    result = text.typed(rest.partition(" asm ")[0])[0]
+    kinds = () if result == "void" else text.elements_of(result) or (result,)
+    assembly = text.unquoted(match[1]).decode().replace("\n", " ").strip().removesuffix(";")
+    statements = [assembly] if _unit_for(assembly) else [*filter(None, map(str.strip, assembly.split(";")))]
+    return kinds, text.split(match[3]), statements
+
+
 _WORDS = {"true": 1, "false": 0, "null": 0, "poison": 0, "undef": 0, "zeroinitializer": 0}
 
 
@@ -108,6 +120,7 @@ class Program:
         self.at_end: list[Callable[[], None]] = []
         self.results = 0  # The number of results of the current assembly.
         self._numbers: dict[str, int] = {}  # The number of each load instruction.
+        self._constants: dict[tuple[str, str], Any] = {}  # Operands by type and spelling.
         self._line = ""
         self._units: dict[type, Any] = {}
         self._symbols = self._variables(shared)
@@ -134,6 +147,15 @@ class Program:
         elements = self.get(kind, value) if text.elements_of(kind) else [self.get(kind, value)]
         return np.array([np.ravel(element)[0] for element in elements])
 
+    @property
+    def active(self) -> Array:
+        """A mask of the threads that run the current instruction; `everyone` says whether these are all."""
+        return self._active
+
+    @active.setter
+    def active(self, threads: Array) -> None:
+        self._active, self.everyone = threads, bool(threads.all())
+
     def unit(self, kind: type[_T]) -> _T:
         """The state of a unit in this program, made at the first request."""
         self.requests += 1
@@ -144,9 +166,18 @@ class Program:
     # Values.
 
     def get(self, kind: str, token: str) -> Any:
-        """An operand: one array, or a list of arrays for a vector or a struct."""
+        """An operand: one array, or a list of arrays for a vector or a struct. Arrays of constants are read-only."""
         if token.startswith("%"):
             return self.frame.values[token]
+        if "%" in token:  # A vector of values.
+            return self._literal(kind, token)
+        constant = self._constants.get((kind, token))
+        if constant is None:
+            constant = self._constants[kind, token] = self._literal(kind, token)
+        return constant
+
+    def _literal(self, kind: str, token: str) -> Any:
+        """The value of an operand that is spelled out."""
         elements = text.elements_of(kind)
         if elements is not None:
             if token.startswith("splat ("):
@@ -175,7 +206,9 @@ class Program:
             number = int(token) % (1 << int(kind[1:]))
         else:
             number = float(token)
-        return np.full(self.threads, number, dtype)
+        result = np.full(self.threads, number, dtype)
+        result.flags.writeable = False
+        return result
 
     def operand(self, spelling: str) -> Any:
         return self.get(*text.typed(spelling))
@@ -386,14 +419,14 @@ class Program:
 
     def _set(self, name: str, value: Any) -> None:
         """Bind a name in the active threads."""
-        frame, old, everyone = self.frame, self.frame.values.get(name), bool(self.active.all())
+        frame, old, everyone = self.frame, self.frame.values.get(name), self.everyone
         frame.values[name] = value if old is None or everyone else values.chosen(self.active, value, old)
         if self.loads or name in frame.loads:
             frame.loads[name] = self.loads if everyone else self.loads | frame.loads.get(name, _NONE)
 
     def together(self, what: str) -> None:
         """Raise `SimulationError` unless all threads of the current role are active."""
-        if not np.array_equal(self.active, np.isin(self.roles, self.roles[self.active])):
+        if not self.everyone and not np.array_equal(self.active, np.isin(self.roles, self.roles[self.active])):
             here = int(self.active.sum())
             raise SimulationError(f"all threads must come to {what} together; {here} of {self.threads} do")
 
@@ -568,15 +601,11 @@ class Program:
         return np.repeat(combined, 32).astype(words.dtype).view(word.dtype)
 
     def _asm(self, rest: str) -> Any:
-        match = re.match(r'.*? asm (?:sideeffect )?"(.*?)", "(.*?)"\((.*)\)', rest)
-        assert match is not None, rest
-        result = text.typed(rest.partition(" asm ")[0])[0]
-        kinds = () if result == "void" else text.elements_of(result) or (result,)
+        kinds, inputs, statements = _assembly(rest)
         operands: list[Any] = [np.zeros(self.threads, text.dtype_of(kind)) for kind in kinds]
         self.results = len(kinds)
-        operands += map(self.operand, text.split(match[3]))
-        assembly = text.unquoted(match[1]).decode().replace("\n", " ").strip().removesuffix(";")
-        for statement in [assembly] if _unit_for(assembly) else filter(None, map(str.strip, assembly.split(";"))):
+        operands += map(self.operand, inputs)
+        for statement in statements:
             self._statement(statement, operands)
         return operands[0] if len(kinds) == 1 else operands[: len(kinds)]
 

@@ -17,7 +17,8 @@ from ziggurat.codemodel.errors import SimulationError
 
 Array = np.ndarray[Any, Any]
 
-_AGENTS = 1 << 12  # A stamp is its time times this, plus the number of its agent.
+_BITS = 12  # Of a stamp, those of its agent's number; the time is above them.
+_AGENTS = 1 << _BITS
 _MBARRIERS = 256
 _ROLES = 9  # Roles, and the threads before they have one.
 
@@ -89,15 +90,19 @@ class Shared:
     def foreign(self, stamps: Any, who: Any) -> Array:
         """A mask of the accesses with these stamps that the threads `who`, or one thread, do not know to come before
         their own."""
-        time, agent = np.divmod(stamps, _AGENTS)
-        is_foreign: Array = time >= self.known[who, agent]
+        time, agent = stamps >> _BITS, stamps & _AGENTS - 1
+        known = self.known.reshape(-1)  # One index is quicker than two.
+        is_foreign: Array = time >= known[who * self.known.shape[1] + agent]
+        if not is_foreign.any():
+            return is_foreign
         shared = is_foreign & ((agent == self.several) | (agent == self.atomic) | (agent >= self.by_role.start))
         if shared.any():
             pairs, at = np.unique(np.where(shared, stamps * _AGENTS + who, 0)[shared], return_inverse=True)
-            time, agent = np.divmod(pairs[:, None] // _AGENTS, _AGENTS)
+            time, agent = pairs[:, None] >> 2 * _BITS, pairs[:, None] >> _BITS & _AGENTS - 1
             others = (agent >= self.by_role.start) & (agent - self.by_role.start != self.roles)
             parts = np.where(others, 0, np.minimum(time, self.parts))
-            is_foreign[shared] = np.any(parts >= self.known[pairs % _AGENTS, : len(self.parts)], axis=1)[at]
+            readers = pairs & _AGENTS - 1
+            is_foreign[shared] = np.any(parts >= self.known[readers, : len(self.parts)], axis=1)[at]
         return is_foreign
 
     def begin_wgmma(self, group: int, places: Array) -> int:
@@ -216,7 +221,7 @@ class Shared:
         places = self.places(addresses, values.shape[1])
         who = np.broadcast_to(threads[:, None], places.shape)
         self.check_free(places, who, "a thread writes")
-        if len(np.unique(places)) != places.size:
+        if (np.diff(np.sort(addresses)) < values.shape[1]).any():
             raise SimulationError("two threads must not write the same place of shared memory")
         self.write(places, who, values)
 

@@ -213,6 +213,7 @@ _PLACE = re.compile(r", !dbg !(\d+)")
 _METADATA = re.compile(r",? ![\w.]+ !(?:\d+|\{\})")
 
 
+@lru_cache(maxsize=8)  # A text may be simulated several times, with other seeds.
 def module_of(llvm: str) -> TextModule:
     """The functions, variables and metadata of a text, which has one kernel."""
     for name, struct in re.findall(r"^(%[\w.]+) = type (.*)$", llvm, re.MULTILINE):

@@ -484,14 +484,14 @@ def _by_threads(program: Any, match: re.Match[str], operands: list[Any]) -> None
     """Run statements in the threads where the predicate `go` holds: each thread by thread, or warp by warp."""
     going = program.active & (operands[int(match[1])] != 0)
     program.use(going)
+    by_thread = {int(thread): [int(operand[thread]) for operand in operands] for thread in np.flatnonzero(going)}
     for statement in match[2].split("; "):
         text = statement.removeprefix("@go ")
         if ".sync" in text:
             _statement_of_warps(program, text, operands, going)
             continue
-        for thread in np.flatnonzero(going):
-            values = [int(operand[thread]) for operand in operands]
-            _statement(program.unit(_Tma), text, values, int(thread))
+        for thread, values in by_thread.items():
+            _statement(program.unit(_Tma), text, values, thread)
 
 
 @unit(r"bar\.warp\.sync -1")
