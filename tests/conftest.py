@@ -3,6 +3,7 @@
 import ctypes
 import difflib
 import functools
+import gc
 import os
 import tempfile
 from collections.abc import Callable, Generator
@@ -46,6 +47,17 @@ def pytest_configure(config: pytest.Config) -> None:
         folder = tempfile.TemporaryDirectory(prefix="ziggurat-tests-", ignore_cleanup_errors=True)
         os.environ["ZIGGURAT_CACHE_DIR"] = folder.name
         config.add_cleanup(lambda: (os.environ.pop("ZIGGURAT_CACHE_DIR"), folder.cleanup()))
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Generator[None, Any, Any]:
+    """Collect without the garbage collector, and leave the tests to it never again: they live to the end of the run."""
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.freeze()
+        gc.enable()
 
 
 @pytest.fixture

@@ -52,7 +52,9 @@ class _Compiling:
     def __exit__(self, *error: object) -> None:
         self._depth -= 1
         if self._depth == 0 and self._collects:
-            if self._aged < _MAX_AGED and not gc.get_freeze_count():
+            if self._aged < _MAX_AGED and gc.get_freeze_count():
+                self._aged = _MAX_AGED  # The program freezes objects itself; to count them again would take as long.
+            if self._aged < _MAX_AGED:
                 self._aged += gc.get_count()[0]
                 gc.freeze()
                 gc.unfreeze()

@@ -57,6 +57,7 @@ def test_the_collector_pauses_and_the_first_objects_count_as_old(monkeypatch):
             generations.append(info["generation"])
 
     monkeypatch.setattr(compiling, "_aged", 0)
+    gc.unfreeze()  # The objects of the tests themselves (`pytest_collection`).
     gc.callbacks.append(note)
     try:
         with compiling:
@@ -66,6 +67,8 @@ def test_the_collector_pauses_and_the_first_objects_count_as_old(monkeypatch):
         assert compiling._aged >= len(objects)
     finally:
         gc.callbacks.remove(note)
+        gc.collect()
+        gc.freeze()
 
 
 def test_the_python_model_is_a_stage_where_there_is_one():
@@ -432,13 +435,16 @@ def test_when_the_collector_takes_objects_for_old(monkeypatch):
         return calls[1:]
 
     assert compiles() == ["freeze", "unfreeze", "enable"] and compiling._aged == 1000
-    count["frozen"] = 1
-    assert compiles() == ["enable"] and compiling._aged == 1000
-    count["frozen"], count["aged"] = 0, (1 << 18) - 1001
+    count["aged"] = (1 << 18) - 1001
     assert compiles() == ["freeze", "unfreeze", "enable"] and compiling._aged == (1 << 18) - 1
     assert compiles() == ["freeze", "unfreeze", "enable"]
     monkeypatch.setattr(compiling, "_aged", 1 << 18)
     assert compiles() == ["enable"] and compiling._aged == 1 << 18
+    monkeypatch.setattr(compiling, "_aged", 1000)
+    count["frozen"] = 1
+    assert compiles() == ["enable"]
+    monkeypatch.setattr(gc, "get_freeze_count", lambda: pytest.fail("takes as long as there are frozen objects"))
+    assert compiles() == ["enable"]
     calls.clear()
     calls.append("disable")  # The program itself has paused it.
     with compiling:
