@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Sequence
 from typing import Any
 
@@ -25,7 +26,14 @@ def run_cpu(
     There is one argument for each parameter: a NumPy array, a `TensorDescriptor` of one, or a number. Raises the errors
     of `backend/reference/run.run`, whose result is the same.
     """
-    code = compile_cpu(model, options)
+    kernel = loaded(model, options)
     names = names or [f"arg{number}" for number in range(len(arguments))]
-    NativeKernel(code, code.symbol).launch(padded(grid), names, arguments)
-    return code
+    kernel.launch(padded(grid), names, arguments)
+    return kernel.code
+
+
+@functools.lru_cache(maxsize=8)
+def loaded(model: core.Module, options: CpuOptions) -> NativeKernel:
+    """The compiled kernel. Those of the last models are kept: a test may launch one several times."""
+    code = compile_cpu(model, options)
+    return NativeKernel(code, code.symbol)

@@ -1,5 +1,6 @@
 """Native kernels against the interpreter, bit for bit, at the edges: masks, bounds, overlap, wrapping offsets."""
 
+import functools
 import re
 from typing import Any
 
@@ -21,6 +22,12 @@ F32 = zg.ptr(zg.f32)
 MACHINES = {"host": CpuOptions(), "avx2": CpuOptions("haswell", "+avx2,+fma,+f16c")}
 
 
+@functools.lru_cache(maxsize=None, typed=True)
+def model_of(kernel: zg.Kernel, *types: Any) -> Any:
+    """The model of a kernel, made once: `run_cpu` keeps what it compiles from a model."""
+    return kernel.triton(*types)
+
+
 @zg.kernel
 def shifted(x_ptr, out_ptr, start, n, BLOCK: zg.constexpr):
     at = zg.add(zg.program_id(0) * BLOCK, zg.arange(0, BLOCK))
@@ -33,7 +40,7 @@ def shifted(x_ptr, out_ptr, start, n, BLOCK: zg.constexpr):
 def test_every_end_of_a_prefix_mask(machine, n):
     x = np.arange(128, dtype=np.float32)
     mine, theirs = np.zeros(128, np.float32), np.zeros(128, np.float32)
-    model = shifted.triton(F32, F32, zg.i32, zg.i32, 64)
+    model = model_of(shifted, F32, F32, zg.i32, zg.i32, 64)
     run_cpu(model, (2,), [x, mine, 0, n], options=MACHINES[machine])
     run(model, None, (2,), [x, theirs, 0, n])
     np.testing.assert_array_equal(mine, theirs)
@@ -55,7 +62,7 @@ def test_lanes_with_one_address(start, n):
     """The offsets may also wrap around, so that the affine form does not hold."""
     x = np.arange(8, dtype=np.float32)
     mine, theirs = np.zeros(64, np.float32), np.zeros(64, np.float32)
-    model = one_address_a_row.triton(F32, F32, zg.i32, zg.i32)
+    model = model_of(one_address_a_row, F32, F32, zg.i32, zg.i32)
     if start < 0:
         x, n = np.zeros(0, np.float32), 0
     run_cpu(model, (1,), [x, mine, start, n])
@@ -76,7 +83,7 @@ def test_lanes_with_one_address_and_a_mask_that_wraps_around(start):
     """The first lane of a row does not tell what the others load."""
     x = np.arange(4, dtype=np.float32)
     mine, theirs = np.zeros(64, np.float32), np.zeros(64, np.float32)
-    model = one_address_and_a_mask.triton(F32, F32, zg.i32, zg.i32)
+    model = model_of(one_address_and_a_mask, F32, F32, zg.i32, zg.i32)
     run_cpu(model, (1,), [x, mine, start, 8])
     run(model, None, (1,), [x, theirs, start, 8])
     np.testing.assert_array_equal(mine, theirs)
@@ -102,7 +109,7 @@ def chased(x_ptr, steps_ptr, out_ptr, n, SIZE: zg.constexpr, SWAPPED: zg.constex
 def test_pointers_that_a_loop_moves_by_what_it_loads(size, swapped):
     """A stray access is the interpreter's error, or has an address where the pointer is of two arrays."""
     I32 = zg.ptr(zg.i32)
-    model = chased.triton(I32, I32, I32, zg.i32, size, swapped)
+    model = model_of(chased, I32, I32, I32, zg.i32, size, swapped)
     x, steps = np.arange(64, dtype=np.int32), np.tile(np.array([3, 2, 8, 0], np.int32), 16)
     mine, theirs = np.zeros(16, np.int32), np.zeros(16, np.int32)
     run_cpu(model, (1,), [x, steps, mine, 4])
@@ -131,7 +138,7 @@ def partly_undefined(x_ptr, out_ptr):
 def test_values_that_are_not_defined_and_not_used(dtype):
     """Loads that a mask of False leaves out."""
     x, out = np.arange(16).astype(dtype.dtype), np.full(16, 77, dtype.dtype)
-    run_cpu(partly_undefined.triton(*[zg.ptr(dtype)] * 2), (1,), [x, out])
+    run_cpu(model_of(partly_undefined, *[zg.ptr(dtype)] * 2), (1,), [x, out])
     np.testing.assert_array_equal(out, [*x[:8], *[dtype.dtype.type(77)] * 8])
 
 
@@ -139,7 +146,7 @@ def test_values_that_are_not_defined_and_not_used(dtype):
 def test_a_store_that_overlaps_the_load_of_its_region(start):
     """The load sees what was there before the region, whichever way the two overlap."""
     mine, theirs = (np.arange(256, dtype=np.float32) for _ in range(2))
-    model = shifted.triton(F32, F32, zg.i32, zg.i32, 64)
+    model = model_of(shifted, F32, F32, zg.i32, zg.i32, 64)
     run_cpu(model, (1,), [mine[64:], mine, 64 + start, 60])
     run(model, None, (1,), [theirs[64:], theirs, 64 + start, 60])
     np.testing.assert_array_equal(mine, theirs)
@@ -149,7 +156,7 @@ def test_a_store_that_overlaps_the_load_of_its_region(start):
     ("sizes", "n"), (((100, 128), 128), ((128, 100), 128), ((0, 128), 1), ((128, 128), 129)), ids=str
 )
 def test_a_stray_access_is_the_interpreters_error(sizes, n):
-    model = shifted.triton(F32, F32, zg.i32, zg.i32, 64)
+    model = model_of(shifted, F32, F32, zg.i32, zg.i32, 64)
     messages = []
     for runs in (run_cpu, lambda m, grid, a: run(m, None, grid, a)):
         with pytest.raises(zg.MemoryAccessError) as error:
@@ -159,7 +166,7 @@ def test_a_stray_access_is_the_interpreters_error(sizes, n):
 
 
 def test_a_read_only_array_is_the_interpreters_error():
-    model = shifted.triton(F32, F32, zg.i32, zg.i32, 64)
+    model = model_of(shifted, F32, F32, zg.i32, zg.i32, 64)
     locked = np.zeros(64, np.float32)
     locked.flags.writeable = False
     with pytest.raises(zg.MemoryAccessError, match="arg1, but its array is read-only"):
@@ -175,7 +182,7 @@ def test_offsets_that_wrap_around_go_where_the_interpreters_go():
 
     x = np.arange(64, dtype=np.float32)
     mine, theirs = np.zeros(32, np.float32), np.zeros(32, np.float32)
-    model = wrap.triton(F32, F32, zg.i32, 32)
+    model = model_of(wrap, F32, F32, zg.i32, 32)
     run_cpu(model, (1,), [x, mine, -(1 << 31)])
     run(model, None, (1,), [x, theirs, -(1 << 31)])
     np.testing.assert_array_equal(mine, theirs)
@@ -189,19 +196,19 @@ def one_of_two(unused, uses):
 def test_a_descriptor_that_nothing_uses():
     x, y = np.zeros(16, np.float32), np.zeros(16, np.float32)
     block = zg.descriptor((16,), zg.f32)
-    run_cpu(one_of_two.triton(block, block), (1,), [zg.TensorDescriptor(item, (16,)) for item in (x, y)])
+    run_cpu(model_of(one_of_two, block, block), (1,), [zg.TensorDescriptor(item, (16,)) for item in (x, y)])
     assert not x.any() and (y == 2).all()
 
 
 def test_without_checks_bounds_only_tell_what_is_streamed():
-    model = str(lower(shifted.triton(F32, F32, zg.i32, zg.i32, 64), vector_bytes(host()[1])))
+    model = str(lower(model_of(shifted, F32, F32, zg.i32, zg.i32, 64), vector_bytes(host()[1])))
     model = zg.parse(re.sub(r" @stream=\d+", "", model))
     assert compile_cpu(model, CpuOptions(check=False)).bounds == ()
     assert compile_cpu(model).bounds == (0, 1)
 
 
 def test_two_compilations_give_the_same_bytes():
-    model = shifted.triton(F32, F32, zg.i32, zg.i32, 64)
+    model = model_of(shifted, F32, F32, zg.i32, zg.i32, 64)
     assert compile_cpu(model).object == compile_cpu(model).object
 
 
@@ -222,7 +229,7 @@ def test_a_dot_is_one_chain_in_ascending_k(machine, dtype):
     a, b = ((rng.standard_normal(shape) * 8).astype(dtype.dtype) for shape in ((16, 32), (32, 64)))
     c = (rng.standard_normal((16, 64)) * 8).astype(out.dtype)
     expected = c.astype(np.float64) + a.astype(np.float64) @ b.astype(np.float64)
-    model = product.triton(zg.ptr(dtype), zg.ptr(dtype), zg.ptr(out), 16, 64, 32)
+    model = model_of(product, zg.ptr(dtype), zg.ptr(dtype), zg.ptr(out), 16, 64, 32)
     run_cpu(model, (1,), [a, b, c], options=MACHINES[machine])
     np.testing.assert_allclose(c.astype(np.float64), expected, rtol=0, atol=0 if dtype == zg.i8 else 4e-3)
 
@@ -237,7 +244,7 @@ def quotients(x_ptr, y_ptr, out_ptr):
 @pytest.mark.parametrize("machine", MACHINES)
 def test_quotients_by_one_number_are_rounded_once(machine):
     rng = np.random.default_rng(5)
-    model = quotients.triton(F32, F32, F32)
+    model = model_of(quotients, F32, F32, F32)
     mantissas = (rng.integers(0, 2**23, 1024, dtype=np.uint32) | np.uint32(0x3F800000)).view(np.float32)
     anything = rng.integers(0, 2**32, 1024, dtype=np.uint32).view(np.float32)
     edges = np.float32([1.9999999, 1.0000001, 0.0, -0.0, np.inf, np.nan, 1e-45])
@@ -277,7 +284,7 @@ def test_a_dot_of_blocks_where_they_are_in_memory(strides, sizes, late):
     rng = np.random.default_rng(4)
     a, b = (rng.integers(-9, 9, size).astype(np.float32) for size in (48 * 32, 128 * 32))
     results: list[np.ndarray] = []
-    model = blocks.triton(F32, F32, F32, *(zg.i32,) * 4, late)
+    model = model_of(blocks, F32, F32, F32, *(zg.i32,) * 4, late)
     for natively in (True, False):
         x, y, c = a.copy(), b.copy(), np.zeros(32 * 128, np.float32)
         arguments = [x, y, c, strides, *sizes]
@@ -317,7 +324,7 @@ def test_masked_parts_of_a_dot_keep_their_bits(machine, sizes, kind):
         a[3, 4] = np.inf
     elif kind == "NaN in b":
         b[3, 4] = np.nan
-    model, m, k, n, k_of_b = masked_blocks.triton(*(F32,) * 4, *(zg.i32,) * 4), *sizes
+    model, m, k, n, k_of_b = model_of(masked_blocks, *(F32,) * 4, *(zg.i32,) * 4), *sizes
     rows, inner, columns = np.arange(16), np.arange(32), np.arange(128)
     x = np.where((rows[:, None] < m) & (inner < k), a, np.float32(0))
     y = np.where((inner[:, None] < k_of_b) & (columns < n), b, np.float32(0))
@@ -334,7 +341,7 @@ def test_a_printing_kernel_prints_what_the_interpreter_prints(capsys):
     def shows(x_ptr, BLOCK: zg.constexpr):
         zg.device_print("x", zg.load(zg.add(x_ptr, zg.arange(0, BLOCK))), zg.program_id(0))
 
-    model = shows.triton(zg.ptr(zg.f16), 4)
+    model = model_of(shows, zg.ptr(zg.f16), 4)
     x = np.array([0.5, -0.0, np.inf, 3e-7], np.float16)
     run_cpu(model, (2,), [x])
     mine = capsys.readouterr().out
@@ -354,7 +361,7 @@ def sum_of_dots(x_ptr, out_ptr, stop, step):
 
 def test_a_loop_of_dots_with_a_run_time_step(recwarn):
     """Without the changes that pipelining on GPUs needs, and the warnings of code for GPUs."""
-    model = sum_of_dots.triton(F32, F32, zg.i32, zg.i32)
+    model = model_of(sum_of_dots, F32, F32, zg.i32, zg.i32)
     x, out = np.ones((4, 16, 16), np.float32), np.empty((16, 16), np.float32)
     for step, count in ((1, 4), (3, 2), (2**31 - 1, 1), (-1, 0)):
         run_cpu(model, (1,), [x, out, 4, step])
@@ -379,7 +386,7 @@ def turned_in_a_loop(x_ptr, places_ptr, out_ptr, count, N: zg.constexpr):
 @pytest.mark.parametrize("n", (16, 64))
 def test_a_carried_tensor_is_read_elsewhere_before_it_is_replaced(n):
     x, places = np.arange(n, dtype=np.int32), np.random.default_rng(2).permutation(n).astype(np.int32)
-    model = turned_in_a_loop.triton(*[zg.ptr(zg.i32)] * 3, zg.i32, n)
+    model = model_of(turned_in_a_loop, *[zg.ptr(zg.i32)] * 3, zg.i32, n)
     flipped, gathered = x, x
     for count in range(4):
         out = np.zeros(2 * n, np.int32)
@@ -425,7 +432,7 @@ def assert_equal_for_counts(model, x):
 
 @pytest.mark.parametrize("kind", ("pairs", "cycle", "copies", "sums", "dots", "branches"))
 def test_carried_tensors_that_are_exchanged(kind):
-    model = exchanges.triton(F32, zg.i32, kind)
+    model = model_of(exchanges, F32, zg.i32, kind)
     x = np.random.default_rng(3).integers(-2, 3, 1024).astype(np.float32)
     assert_equal_for_counts(model, x)
 
@@ -442,7 +449,7 @@ def reduced_and_replaced(x_ptr, n, ROWS: zg.constexpr, COLUMNS: zg.constexpr):
 
 @pytest.mark.parametrize("shape", ((64, 2), (4, 32), (128, 1)), ids=str)
 def test_a_carried_tensor_is_reduced_before_it_is_replaced(shape):
-    model = reduced_and_replaced.triton(F32, zg.i32, *shape)
+    model = model_of(reduced_and_replaced, F32, zg.i32, *shape)
     x = np.random.default_rng(5).integers(-3, 4, 256).astype(np.float32)
     assert_equal_for_counts(model, x)
 
@@ -460,7 +467,7 @@ def stored_where_small(x_ptr, out_ptr, n, stride, N: zg.constexpr):
 @pytest.mark.parametrize("stride", (0, 1, 2))
 def test_the_mask_of_a_store_is_of_the_carried_tensor_before_it_is_replaced(stride):
     """With a stride that is not the planned one, the elements are stored after the loop."""
-    model = stored_where_small.triton(*[zg.ptr(zg.i32)] * 2, zg.i32, zg.i32, 64)
+    model = model_of(stored_where_small, *[zg.ptr(zg.i32)] * 2, zg.i32, zg.i32, 64)
     results: list[np.ndarray] = []
     for natively in (True, False):
         x, out = np.random.default_rng(6).integers(-5, 5, 64).astype(np.int32), np.zeros(512, np.int32)
@@ -478,7 +485,7 @@ def half_scanned(x_ptr, out_ptr, N: zg.constexpr):
 
 def test_one_half_of_a_tensor_is_scanned():
     x, out = np.arange(64, dtype=np.int32), np.zeros(32, np.int32)
-    run_cpu(half_scanned.triton(*[zg.ptr(zg.i32)] * 2, 64), (1,), [x, out])
+    run_cpu(model_of(half_scanned, *[zg.ptr(zg.i32)] * 2, 64), (1,), [x, out])
     np.testing.assert_array_equal(out, np.cumsum(x[::2]) + x[1::2])
 
 
@@ -495,7 +502,7 @@ def test_rows_that_are_reduced_together(rows: int, columns: int):
     x = np.random.default_rng(rows).standard_normal((rows, columns)).astype(np.float32)
     x[3, 1], x[5, :] = np.nan, -0.0
     native, judged = (np.empty((2, rows), np.float32) for _ in range(2))
-    model = row_results.triton(F32, F32, F32, rows, columns)
+    model = model_of(row_results, F32, F32, F32, rows, columns)
     run_cpu(model, (1,), [x, *native])
     run(model, None, (1,), [x, *judged])
     assert np.array_equal(native, judged, equal_nan=True)
@@ -518,7 +525,7 @@ def test_one_access_in_two_loops():
     """The distance of its rows, for prefetching, is not taken from the first loop to the second."""
     x = np.linspace(-1, 0, 64, dtype=np.float32)
     actual, expected = np.zeros((2, 64), np.float32)
-    run_cpu(read_in_two_loops.triton(F32, F32, zg.i32, 32), (2,), [x, actual, 2])
+    run_cpu(model_of(read_in_two_loops, F32, F32, zg.i32, 32), (2,), [x, actual, 2])
     read_in_two_loops[(2,)](x, expected, 2, 32, interpret=True)
     np.testing.assert_array_equal(actual, expected)
 
@@ -536,7 +543,7 @@ def weighted(x_ptr, out_ptr, n, ROW: zg.constexpr):
 @pytest.mark.parametrize("n", [256, 250])
 @pytest.mark.parametrize("shift", [-256, -3, -1, 0, 1, 3, 16, 256])
 def test_a_row_is_read_where_it_is_unless_a_store_overlaps_it(n: int, shift: int):
-    model = weighted.triton(F32, F32, zg.i32, 256)
+    model = model_of(weighted, F32, F32, zg.i32, 256)
     results: list[Any] = []
     for run_ in (run_cpu, lambda model, grid, arguments: run(model, None, grid, arguments)):
         room = np.random.default_rng(0).standard_normal(2048).astype(np.float32)
@@ -560,7 +567,7 @@ def times_a_reduction(x_ptr, y_ptr, out_ptr, n, N: zg.constexpr, KIND: zg.conste
 @pytest.mark.parametrize("kind", ("sum", "max"))
 def test_a_row_is_read_in_place_only_where_no_load_of_its_region_is_masked(kind, dtype):
     element = zg.i32 if dtype is np.int32 else zg.f32
-    model = times_a_reduction.triton(*[zg.ptr(element)] * 3, zg.i32, 256, kind)
+    model = model_of(times_a_reduction, *[zg.ptr(element)] * 3, zg.i32, 256, kind)
     for n in (0, 3, 128, 255, 256):
         x, y = (np.random.default_rng(seed).integers(-9, -1, 256).astype(dtype) for seed in range(2))
         x.setflags(write=False)
@@ -582,7 +589,7 @@ def masked_other(x_ptr, y_ptr, out_ptr, n, stride, N: zg.constexpr):
 @pytest.mark.parametrize("stride", (1, 2, 3))
 def test_masks_and_others_of_single_elements_are_masked_loads(stride):
     """An access with a stride that is not the planned one takes its elements one by one."""
-    model = masked_other.triton(*[zg.ptr(zg.i32)] * 3, zg.i32, zg.i32, 64)
+    model = model_of(masked_other, *[zg.ptr(zg.i32)] * 3, zg.i32, zg.i32, 64)
     x, y = np.arange(1, 257, dtype=np.int32), np.arange(1, 65, dtype=np.int32) * 100
     mine, theirs = np.zeros(256, np.int32), np.zeros(256, np.int32)
     run_cpu(model, (1,), [x, y, mine, 20, stride])
@@ -606,7 +613,7 @@ def stray_then_zero(x_ptr, z_ptr, out_ptr, N: zg.constexpr, KIND: zg.constexpr):
 
 @pytest.mark.parametrize("kind", ("reduction", "scalar"))
 def test_a_load_fails_before_what_follows_it_does(kind):
-    model = stray_then_zero.triton(*[zg.ptr(zg.i32)] * 3, 64, kind)
+    model = model_of(stray_then_zero, *[zg.ptr(zg.i32)] * 3, 64, kind)
     arrays = [np.ones(64, np.int32), np.zeros(64, np.int32), np.zeros(64, np.int32)]
     with pytest.raises(zg.KernelRuntimeError, match=r"reads x_ptr\[1000000\]|reads arg0\[1000000\]"):
         run_cpu(model, (1,), arrays)
@@ -651,4 +658,4 @@ def stored_by_assembly(x_ptr, out_ptr, BLOCK: zg.constexpr):
 
 def test_assembly_with_effects_is_refused_if_nothing_uses_its_result():
     with pytest.raises(zg.KernelTypeError, match="inline assembly is PTX, and cannot run on a CPU"):
-        compile_cpu(stored_by_assembly.triton(F32, F32, 32), CpuOptions())
+        compile_cpu(model_of(stored_by_assembly, F32, F32, 32), CpuOptions())

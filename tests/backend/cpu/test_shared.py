@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import re
 
 import numpy as np
@@ -42,6 +43,7 @@ def overlapping(x_ptr, R: zg.constexpr):
         zg.store(zg.add(x_ptr, zg.add(at, a + 1)), zg.add(zg.load(zg.add(x_ptr, zg.add(at, a))), 1))
 
 
+@functools.cache
 def slow_functions(kernel: zg.Kernel, *types: object) -> list[str]:
     text = kernel.compile(*types, R=ROWS, target="cpu").llvm
     return re.findall(rf"^define [^@]*@[\w.]+\.{shared.SLOW}\d+\(.*?^}}", text, re.MULTILINE | re.DOTALL)
