@@ -2,13 +2,14 @@
 
 Every kernel that is run here is also verified, printed and parsed back, and run again: its programs one by one, and
 after the simplifications. All ways have to give the same bits. The first case of each test is run as native code, too,
-and its first launches on a simulated GPU; where the environment has CI, every fourth case is run as native code, too,
+and its first launches on a simulated GPU; where the environment has CI, every eighth case is run as native code, too,
 and with `--natively` all are. With `--on-gpu`, each launch is repeated on the GPU, with `--simulated` on a simulated
 one, and with `--random-layouts SEED` in layouts that are drawn; see `differential.py`.
 """
 
 from __future__ import annotations
 
+import functools
 import importlib.util
 import itertools
 import linecache
@@ -76,7 +77,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         for item in here:
             item.add_marker("gpu")
     firsts = {item.nodeid.partition("[")[0]: item for item in reversed(here)}
-    some = [*firsts.values(), *(here[::4] if "CI" in os.environ else ())]
+    some = [*firsts.values(), *(here[::8] if "CI" in os.environ else ())]
     everywhere = bool(_everywhere(config))
     for item in here if config.getoption("--natively") else () if everywhere else some:
         item.stash[NATIVELY] = True
@@ -204,11 +205,8 @@ def launched(
         natively(model, (grid,) if isinstance(grid, int) else grid, copied(before), arguments)
     if not thorough:
         return model
-    zg.verify(model)
-    assert zg.same_model(zg.parse(str(model)), model)
     sizes = (grid,) if isinstance(grid, int) else grid
-    simpler = zg.simplify(model)
-    zg.verify(simpler)
+    simpler = _simplified(model)
     for what, other, batch in (("one by one", model, 1), ("simplified", simpler, None)):
         again = copied(before)
         run(other, None, sizes, again, batch=batch)
@@ -216,6 +214,16 @@ def launched(
             if isinstance(first, np.ndarray):
                 assert_same(second, first, f"{what}, argument {index}")
     return model
+
+
+@functools.lru_cache(maxsize=1)  # A test may launch a kernel several times.
+def _simplified(model: Op) -> Op:
+    """The simplified model. Both are well-formed, and the text gives the model."""
+    zg.verify(model)
+    assert zg.same_model(zg.parse(str(model)), model)
+    simpler = zg.simplify(model)
+    zg.verify(simpler)
+    return simpler
 
 
 def natively(model: Any, grid: tuple[int, ...], again: Sequence[Any], expected: Sequence[Any]) -> None:

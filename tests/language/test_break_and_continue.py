@@ -198,8 +198,8 @@ def test_literals_on_several_ways_out_take_the_type_of_the_variable(kernel, laun
     else:
         start, step, last = "i = 0", "pass", "pass"
     test_kernel = kernel(f"""
-    def made(p, out, n):
-        v = zg.load(p)
+    def made(p, out, numbers):
+        v, n = zg.load(p), zg.load(numbers + zg.program_id(0))
         {start}
         {loop}
             {step}
@@ -215,12 +215,12 @@ def test_literals_on_several_ways_out_take_the_type_of_the_variable(kernel, laun
                 v = 4
                 break
             {last}
-        zg.store(out, v)
+        zg.store(out + zg.program_id(0), v)
     """)
-    for n, expected in ((-2, 9), (-1, 4), (0, 4), (1, 4), (2, 4), (3, 1), (4, 1), (5, 3), (6, 9)):
-        out = np.zeros(1, dtypes[dtype])
-        launch(test_kernel, 1, [np.full(1, 9, dtypes[dtype]), out, n])
-        assert out[0] == expected
+    expected = {-2: 9, -1: 4, 0: 4, 1: 4, 2: 4, 3: 1, 4: 1, 5: 3, 6: 9}
+    out = np.zeros(9, dtypes[dtype])
+    launch(test_kernel, 9, [np.full(1, 9, dtypes[dtype]), out, np.array([*expected], np.int32)])
+    assert out.tolist() == [*expected.values()]
 
 
 def test_a_loop_whose_index_would_wrap_around_ends(kernel, launch):
