@@ -1,8 +1,10 @@
 """The packages that each package may import, read from the sources: also inside functions and for type checking."""
 
 import ast
+import functools
 import subprocess
 import sys
+from bisect import bisect_left
 from collections.abc import Iterator
 from graphlib import CycleError, TopologicalSorter
 from itertools import accumulate
@@ -49,13 +51,24 @@ THEIRS = dict.fromkeys(OURS, DEPENDENCIES) | {
 }
 
 
-def imported(tree: ast.AST) -> Iterator[tuple[int, str]]:
+def imported(source: str) -> Iterator[tuple[int, str]]:
     """The line and the full dotted name of each thing imported: `from a.b import c` gives `a.b.c`.
 
     `import_module` and `__import__` count too where the name is a literal. A relative import gives a name
     that starts with a dot.
     """
-    for node in ast.walk(tree):
+    marked = [number for number, line in enumerate(source.split("\n"), 1) if "import" in line]
+
+    def walk(node: ast.AST) -> Iterator[ast.AST]:
+        """The node and those below it, but for nodes on lines without the word: most of a source."""
+        yield node
+        for child in ast.iter_child_nodes(node):
+            first, last = getattr(child, "lineno", 1), getattr(child, "end_lineno", len(source))
+            at = bisect_left(marked, first)
+            if at < len(marked) and marked[at] <= last:
+                yield from walk(child)
+
+    for node in walk(ast.parse(source)):
         match node:
             case ast.Import(names=names):
                 yield from ((node.lineno, alias.name) for alias in names)
@@ -67,6 +80,12 @@ def imported(tree: ast.AST) -> Iterator[tuple[int, str]]:
                 args=[ast.Constant(value=str(name)), *_],
             ):
                 yield node.lineno, name
+
+
+@functools.cache
+def imports_of(file: Path) -> tuple[tuple[int, str], ...]:
+    """What a source imports, as `imported`."""
+    return tuple(imported(file.read_text(encoding="utf-8")))
 
 
 def complaint(folder: str, name: str) -> str | None:
@@ -90,8 +109,7 @@ def test_imports_follow_the_table(folder: str):
     files = sorted((ROOT / folder).rglob("*.py"))
     assert files, f"{folder}/ holds no sources"
     for file in files:
-        tree = ast.parse(file.read_text(encoding="utf-8"), filename=str(file))
-        for line, name in imported(tree):
+        for line, name in imports_of(file):
             if reason := complaint(folder, name):
                 found.append(f"{file.relative_to(ROOT)}:{line}: {name} {reason}")
     assert not found, "\n".join(found)
@@ -104,7 +122,7 @@ def test_the_core_knows_no_other_language(folder: str):
     found = [
         f"{file.relative_to(ROOT)}:{line}: {name}"
         for file in files
-        for line, name in imported(ast.parse(file.read_text(encoding="utf-8"), filename=str(file)))
+        for line, name in imports_of(file)
         if any(f"{name}.".startswith(f"{prefix}.") for prefix in NEVER[folder])
     ]
     assert not found, "\n".join(found)
@@ -121,7 +139,7 @@ def packages_of(folder: Path) -> dict[str, set[str]]:
     arrows: dict[str, set[str]] = {package: set() for package in packages}
     for file in sorted(folder.rglob("*.py")):
         own = f"ziggurat.{file.parent.relative_to(ROOT).as_posix().replace('/', '.')}"
-        for _, name in imported(ast.parse(file.read_text(encoding="utf-8"), filename=str(file))):
+        for _, name in imports_of(file):
             parents = accumulate(name.split("."), "{}.{}".format)
             package = next((parent for parent in reversed([*parents]) if parent in arrows), own)
             arrows[own] |= {package} - {own}
@@ -203,6 +221,6 @@ def test_an_explicit_kernel_loads_no_other_language(tmp_path: Path):
     ],
 )
 def test_the_import_checker(folder: str, source: str, allowed: bool):
-    complaints = [complaint(folder, name) for _, name in imported(ast.parse(source))]
+    complaints = [complaint(folder, name) for _, name in imported(source)]
     assert complaints
     assert (not any(complaints)) is allowed

@@ -60,7 +60,7 @@ def test_consumers_of_any_sizes(warps: tuple[int, ...], steps: int) -> None:
     # One arrival of each warp group that waits: of all consumers for b, and of one for its block of a.
     empty = sorted(op.arrivals for op in module.walk() if isinstance(op, gpu.MbarrierInit))
     assert empty == sorted([*[1] * (len(warps) + 1), sum(warps) // 4, *(own // 4 for own in warps)])
-    right_product(warps, 64, steps, module, (0, 1, 2))
+    right_product(warps, 64, steps, module, (0, 1))
 
 
 @pytest.mark.parametrize(("consumer", "converter"), [(4, 4), (4, 8), (8, 4)])
@@ -69,7 +69,7 @@ def test_a_role_that_waits_for_one_channel_and_fills_another(consumer: int, conv
     module = placed(doubled(consumer, converter))
     arrivals = {op.arrivals for op in module.walk() if isinstance(op, gpu.MbarrierInit)}
     assert arrivals == {1, converter, consumer // 4}
-    right_double(consumer, 64, 4, module, (0, 1, 2))
+    right_double(consumer, 64, 4, module, (0, 1))
 
 
 @pytest.mark.parametrize("seed", range(8))
@@ -79,11 +79,11 @@ def test_random_kernels(seed: int) -> None:
     if rng.random() < 0.4:
         consumer = rng.choice([4, 8])
         module = placed(doubled(consumer, rng.choice([4, 8]), n, stages))
-        right_double(consumer, n, max(steps, 1), module, (0, 1, seed))
+        right_double(consumer, n, max(steps, 1), module, (seed % 2, seed + 2))
         return
     warps = tuple(rng.choice([4, 4, 8]) for _ in range(rng.randrange(2, 4)))
     values = rng.random() < 0.6
-    right_product(warps, n, steps, placed(products(warps, n, stages, values)), (0, 1, seed))
+    right_product(warps, n, steps, placed(products(warps, n, stages, values)), (seed % 2, seed + 2))
 
 
 # Scopes.

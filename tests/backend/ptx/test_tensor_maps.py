@@ -213,7 +213,7 @@ def with_roles(a_ptr, b_ptr, c_ptr, m, n, k):
         c.store((row, column), zg.cast(acc, zg.f16))
 
 
-@pytest.mark.parametrize("seed", [0, 1, 2])
+@pytest.mark.parametrize("seed", [0, 1])
 def test_warp_roles(seed: int) -> None:
     binary = with_roles.compile(F16, F16, F16, I32, I32, I32, verify=True)
     (split,) = (op for op in binary.stages["gpu"].walk() if isinstance(op, gpu.WarpSpecialize))

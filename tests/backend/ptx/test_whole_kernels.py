@@ -10,7 +10,10 @@ import numpy as np
 import pytest
 
 import ziggurat as zg
+from ziggurat.backend.ptx.assemble import to_llvm
 from ziggurat.backend.simulator.simulate import simulate
+from ziggurat.codemodel.gpu.options import CompileOptions
+from ziggurat.transforms.gpu.gpu_passes import place
 from ziggurat.transforms.gpu.hazards import hazards
 
 PTXAS = Path(sysconfig.get_paths()["purelib"]) / "nvidia/cu13/bin/ptxas"
@@ -133,5 +136,6 @@ def test_assembled_without_local_memory(name: str, target: str, tmp_path: Path) 
 
 def test_the_code_of_a_sort_grows_with_n_log_n() -> None:
     """The stages of the sorting network are a loop; unrolled, they took 39,000 lines of LLVM text for 8192 keys."""
-    lines = {n: len(sorted_and_largest.compile(F32, F32, F32, n).stages["llvm"].splitlines()) for n in (2048, 8192)}
+    models = {n: place(sorted_and_largest.triton(F32, F32, F32, n), CompileOptions("sm_90a")) for n in (2048, 8192)}
+    lines = {n: len(to_llvm(model).splitlines()) for n, model in models.items()}
     assert lines[8192] < 4 * 13 / 11 * lines[2048] and lines[2048] < 7000

@@ -70,7 +70,7 @@ def test_as_many_buffers_as_there_is_memory_for(type_: Any, stages: int, also: s
     assert binary.shared <= 227 << 10
 
 
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", [0, 1])
 @pytest.mark.parametrize(("type_", "stages", "also"), SIMULATED)
 def test_simulated(type_: Any, stages: int, also: str, seed: int) -> None:
     result, numbers = compiled(type_, stages, also), np.random.default_rng(seed)

@@ -5,6 +5,7 @@ Inputs are small integers, of which all sums are exact.
 
 from __future__ import annotations
 
+import functools
 import itertools
 from typing import Any
 
@@ -279,6 +280,11 @@ def laid_out(x: np.ndarray, letter: str, unit: int = 16) -> np.ndarray:
     return room[:, : x.shape[1]]
 
 
+@functools.cache
+def compiled(form: str = "NN", also: str = "", roles: bool = False, **options: Any) -> zg.Compiled:
+    return product.compile(*types_of(form, also), roles, target="sm_90a", num_warps=4, verify=True, **options)
+
+
 def judged(m: int, n: int, k: int, form: str, also: str = "", seed: int = 0, roles: bool = False) -> zg.Compiled:
     """Simulate the compiled kernel, and compare with the interpreter."""
     rng = np.random.default_rng(m + n + k)
@@ -288,7 +294,7 @@ def judged(m: int, n: int, k: int, form: str, also: str = "", seed: int = 0, rol
     )
     results: list[np.ndarray] = []
     strides = [stride // 2 for array in (a, b) for stride in array.strides]
-    binary = product.compile(*types_of(form, also), roles, target="sm_90a", num_warps=4, verify=True)
+    binary = compiled(form, also, roles)
     assert len(binary.maps) == 2 and not hazards(binary.stages["gpu"])
     grid = (-(-m // 64), -(-n // 64))
     for simulated in (True, False):
@@ -327,7 +333,7 @@ def test_roles() -> None:
 def test_results_in_the_memory_of_an_operand() -> None:
     """A program stores after all that it loads; other programs would be a race in any case."""
     a, b = (np.random.default_rng(s).integers(-3, 4, (64, 64)).astype(np.float16) for s in (1, 2))
-    binary = product.compile(*types_of(), target="sm_90a", num_warps=4)
+    binary = compiled()
     expected = a.astype(np.float64) @ b
     binary.simulate[1, 1](a, b, a, 64, 64, 64, 64, 64, 64)
     np.testing.assert_array_equal(a, expected)
@@ -339,7 +345,7 @@ def test_matrices_without_elements(sizes: tuple[int, ...]) -> None:
     a, b = (np.ones((64, 64), np.float16) for _ in range(2))
     for plan in (True, False):
         out = np.full((64, 64), 7, np.float16)
-        binary = product.compile(*types_of(), target="sm_90a", num_warps=4, raise_pointers=plan)
+        binary = compiled(raise_pointers=plan)
         assert any(part.startswith(MAP) for part in binary.stages["gpu"].body.entry.ops[0].parts) == plan
         binary.simulate[1, 1](a, b, out, *sizes, 64, 64, 64)
         expected = np.full((64, 64), 7)
@@ -349,7 +355,7 @@ def test_matrices_without_elements(sizes: tuple[int, ...]) -> None:
 
 def test_arguments_without_a_tensor_map() -> None:
     arrays = [np.zeros((64, 64), np.float16) for _ in range(3)]
-    binary = product.compile(*types_of(), target="sm_90a", num_warps=4)
+    binary = compiled()
     with pytest.raises(LaunchError, match="must be positive") as error:
         binary.simulate[1, 1](*arrays, 64, 64, 64, -64, 64, 64)
     assert "raise_pointers=False" in str(error.value)
