@@ -186,7 +186,7 @@ FAULTS: list[tuple[Callable[[pytest.MonkeyPatch], None], Callable[[], object]]] 
     (edit(elementwise._shift, '"ult"', '"ule"'), rule("gpu", arith.ShrUI, u64)),
     (edit(elementwise._shift, '.select(instruction(opcode, a, by), 0)', '.select(instruction(opcode, a, by), a)'),
      rule("cpu", arith.ShlI, i16)),
-    (edit(elementwise._high, ">> bits)", ">> bits - 1)"), rule("gpu", tt.MulHiUI, u32)),
+    (edit(elementwise._high, ">> bits)", ">> bits - 1)"), rule("gpu", tt.MulHiUI, u8)),
     (edit(elementwise._absolute, "scalar_element(op.operand.type).signed", "True"), rule("cpu", maths.AbsI, u16)),
     (entry(elementwise._RESIZED, arith.ExtSI, "zext"), rule("cpu", arith.ExtSI, i8, i64)),
     (entry(elementwise.INSTRUCTIONS, arith.MaxUI, "llvm.smax"), rule("gpu", arith.MaxUI, u64)),

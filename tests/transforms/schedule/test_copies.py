@@ -363,7 +363,7 @@ def test_assembled(m: int, n: int, k: int, target: str, num_warps: int, transpos
     if not PTXAS.exists():
         pytest.skip("ptxas is not installed (pip install nvidia-cuda-nvcc)")
     text = assemble(placed(model_of(m, n, k, masked=False, transposed=transposed), target, num_warps, 3)).ptx
-    assert re.search(r"cp\.async\.cg\.shared\.global \[ %r\d+ \+ \d+ \], \[ %rd\d+ \+ 0 \], 16, %r\d+;", text)
+    assert re.search(r"cp\.async\.cg\.shared\.global \[ %r\d+ \+ \d+ \], \[ %rd\d+ \+ 0 \], 16, %p\d+;", text)
     (tmp_path / "kernel.ptx").write_text(text)
     command = [str(PTXAS), "-v", f"-arch={target}", str(tmp_path / "kernel.ptx"), "-o", str(tmp_path / "kernel.cubin")]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
