@@ -13,9 +13,14 @@ class PartialObject:
         self.cls, self.fields = cls, fields
 
 
+def annotations_of(cls: type[Any]) -> dict[str, Any]:
+    """The fields of a record with their annotations: first those of the classes that it derives from."""
+    return {name: kind for base in reversed(cls.__mro__) for name, kind in inspect.get_annotations(base).items()}
+
+
 def is_constant_field(cls: type[Any], name: str) -> bool:
     """Whether a field of an aggregate is a constant, or a tuple, by its annotation. That may be a string."""
-    kind = inspect.get_annotations(cls)[name]
+    kind = annotations_of(cls)[name]
     return str(getattr(kind, "__name__", kind)).rpartition(".")[2] in ("constexpr", "tuple")
 
 

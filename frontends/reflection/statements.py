@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-import inspect
 from collections.abc import Sequence
 from typing import Any
 
@@ -12,7 +11,7 @@ from ziggurat.codemodel.dialects import core, py
 from ziggurat.codemodel.errors import BuildError, KernelErrors, KernelTypeError, ZigguratError, source_order
 from ziggurat.codemodel.op import Body, Value
 from ziggurat.codemodel.types import VarType, constexpr_type, pyobject
-from ziggurat.frontends.language.aggregates import PartialObject
+from ziggurat.frontends.language.aggregates import PartialObject, annotations_of
 from ziggurat.frontends.language.languages import Spelling
 from ziggurat.frontends.language.programs import HINTS
 from ziggurat.frontends.language.signature import Call
@@ -57,7 +56,7 @@ class Statements(Expressions):
             if value.type == constexpr_type:
                 self.fixed.add(parameter.arg)
         self.cls = cls
-        fields = () if cls is None else tuple(inspect.get_annotations(cls))
+        fields = () if cls is None else tuple(annotations_of(cls))
         if cls is not None:
             self.object = node.args.args[0].arg
             # Fields that are annotated as constants are constants; so is what is not assigned a number.
@@ -179,7 +178,7 @@ class Statements(Expressions):
     def visit_Name(self, node: ast.Name) -> Value:
         if self.cls is None or node.id != self.object or node.id in self.variables:
             return super().visit_Name(node)
-        fields = [name for name in inspect.get_annotations(self.cls) if f"{node.id}.{name}" in self.variables]
+        fields = [name for name in annotations_of(self.cls) if f"{node.id}.{name}" in self.variables]
         values = [self.add(core.VarLoad(self.variables[f"{node.id}.{name}"]), node) for name in fields]
         target = self.host_object(PartialObject(self.cls, tuple(fields)), node)
         return self.add(py.Call(target, tuple(values)), node)

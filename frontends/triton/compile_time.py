@@ -8,7 +8,7 @@ import types
 from collections.abc import Callable
 from typing import Any, TypeVar, cast
 
-from ziggurat.frontends.language.aggregates import is_constant_field
+from ziggurat.frontends.language.aggregates import annotations_of, is_constant_field
 from ziggurat.frontends.language.constants import constexpr, constexpr_value
 from ziggurat.frontends.language.function import Function
 from ziggurat.frontends.reflection.functions import reader
@@ -101,18 +101,24 @@ class Initializer(TritonFunction):
 def aggregate(cls: type[T]) -> type[T]:
     """Decorator of a class whose objects kernels make: `tl.core._aggregate`.
 
-    The annotations of the class are the fields: `tl.tensor`, `tl.constexpr`, or another aggregate. Without an
-    `__init__` of its own the class takes the fields in their order. Methods are under `@triton.jit`; other functions in
-    the class are read as such.
+    The annotations of the class are the fields: `tl.tensor`, `tl.constexpr`, or another aggregate. An aggregate that it
+    derives from has its fields before them. Without an `__init__` of its own the class takes the fields in their order,
+    and values in the class are their defaults. Methods are under `@triton.jit`; other functions in the class are read
+    as such.
     """
-    fields: dict[str, Any] = inspect.get_annotations(cls)
+    fields = annotations_of(cls)
+    attributes = {name: getattr(cls, name) for name in fields if hasattr(cls, name)}
+    defaults = {n: value for n, value in attributes.items() if not callable(value) or isinstance(value, constexpr)}
     initializer = cls.__dict__.get("__init__")
 
     def of_fields(self: Any, *arguments: Any, **keywords: Any) -> None:
         bound = inspect.Signature(
             [inspect.Parameter(name, inspect.Parameter.POSITIONAL_OR_KEYWORD) for name in fields]
-        ).bind(*arguments, **keywords)
-        for name, value in bound.arguments.items():
+        ).bind_partial(*arguments, **keywords)
+        values = {**defaults, **bound.arguments}
+        if missing := [name for name in fields if name not in values]:
+            raise TypeError(f"{cls.__name__} takes {', '.join(fields)}; got no {missing[0]}")
+        for name, value in values.items():
             setattr(self, name, value)
 
     def set_field(self: Any, name: str, value: Any) -> None:
@@ -123,9 +129,11 @@ def aggregate(cls: type[T]) -> type[T]:
     record: Any = cls
     record.__triton_aggregate__ = True
     members = {name: getattr(value, "__func__", value) for name, value in vars(cls).items()}
-    record.ziggurat_functions = {
+    functions = {
         name: TritonFunction(value) for name, value in members.items() if isinstance(value, types.FunctionType)
     }
+    record.ziggurat_functions = {**getattr(cls, "ziggurat_functions", {}), **functions}
+    record._field_defaults = defaults
     init = getattr(initializer, "fn", initializer)  # It may be under @triton.jit or @triton.constexpr_function.
     record.ziggurat_init = None if init is None else Initializer(init, cls)
     record.__setattr__ = set_field

@@ -7,13 +7,14 @@ from typing import Any
 
 from ziggurat.codemodel.types import i32, u32, u64
 from ziggurat.frontends import language as zg
+from ziggurat.frontends.language.dtypes import get_int_dtype, pointer_type
 from ziggurat.frontends.language.function import Function, constexpr
 from ziggurat.frontends.language.languages import Spelling
 from ziggurat.frontends.language.signature import signature_of
 from ziggurat.frontends.library import random
 from ziggurat.frontends.reflection import reader
 from ziggurat.frontends.triton import language_calls as tl
-from ziggurat.frontends.triton.compile_time import constexpr_function
+from ziggurat.frontends.triton.compile_time import TritonFunction, constexpr_function
 from ziggurat.frontends.triton.language import TRITON
 from ziggurat.frontends.triton.spelling import METHODS, SPELLED, declare_spelling
 
@@ -82,6 +83,65 @@ def sort_impl(x: Any, k: constexpr = None, dim: constexpr = None, descending: co
 @in_triton()
 def condition(arg1: Any, disable_licm: constexpr = False) -> Any:
     return arg1
+
+
+# Triton 3.9 reads and writes shared flags by atomics of their own. Ours are exchanges of integers, which are atomic for
+# all elements that these take: 32 and 64 bits.
+
+
+@constexpr_function
+def _bits_of(pointee: Any) -> Any:
+    """The type of pointers to integers as wide as the elements of others."""
+    return pointer_type(get_int_dtype(pointee.primitive_bitwidth, False))
+
+
+@in_triton(method=True)
+def atomic_load(pointer: Any, mask: Any = None, sem: constexpr = None, scope: constexpr = None) -> Any:
+    tl.static_assert(
+        sem is None or sem == "acquire" or sem == "relaxed", "atomic_load only supports acquire and relaxed semantics"
+    )
+    bits = zg.cast(pointer, _bits_of(pointer.dtype.element_ty), bitcast=True)
+    value = zg.atomic_or(bits, 0, mask, "acquire" if sem is None else sem, scope)
+    return zg.cast(value, pointer.dtype.element_ty, bitcast=True)
+
+
+@in_triton(method=True)
+def atomic_store(pointer: Any, val: Any, mask: Any = None, sem: constexpr = None, scope: constexpr = None) -> None:
+    tl.static_assert(
+        sem is None or sem == "release" or sem == "relaxed", "atomic_store only supports release and relaxed semantics"
+    )
+    zg.atomic_xchg(pointer, val, mask, "release" if sem is None else sem, scope)
+
+
+@TritonFunction
+def _waiting(equal: Any) -> Any:
+    """Whether an element is false."""
+    if len(equal.shape) == 0:
+        return equal == 0
+    return zg.min(zg.cast(zg.ravel(equal), i32)) == 0
+
+
+@in_triton(method=True)
+def atomic_poll(
+    pointer: Any, expected_value: Any, sem: constexpr = None, scope: constexpr = None, timeout_ns: Any = None
+) -> Any:
+    value = atomic_load(pointer, None, sem, scope)
+    expected = zg.zeros(value.shape, value.dtype) + zg.cast(expected_value, value.dtype)
+    equal = value == expected
+    if timeout_ns is None:
+        while _waiting(equal):
+            equal = equal | (atomic_load(pointer, equal == 0, sem, scope) == expected)
+    else:
+        start = zg.globaltimer()
+        while _waiting(equal) & (zg.globaltimer() - start < timeout_ns):
+            equal = equal | (atomic_load(pointer, equal == 0, sem, scope) == expected)
+    return equal
+
+
+@in_triton()
+def expect_zero(x: Any, mask: Any) -> Any:
+    zg.device_assert((x == 0) | (mask == 0), "expect_zero expected x == 0 where mask is true")
+    return x
 
 
 @in_triton(method=True)

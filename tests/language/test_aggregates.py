@@ -100,3 +100,49 @@ def test_an_object_is_no_tuple(kernel: Any, words: str):
     with pytest.raises(triton.CompilationError) as error_info:
         kernel.triton(P, zg.i32)
     assert words in str(error_info.value)
+
+
+@triton.aggregate
+class Scaled:
+    x: tl.tensor
+    scale: tl.constexpr = 4
+
+    @triton.jit
+    def value(self):
+        return self.x * self.scale
+
+
+@triton.aggregate
+class Shifted(Scaled):
+    by: tl.tensor
+    times: tl.constexpr = tl.constexpr(10)
+
+    @triton.jit
+    def shifted(self):
+        return self.value() + self.by * self.times
+
+
+@triton.jit
+def derived(out):
+    at = tl.arange(0, 4)
+    tl.store(out + at, Shifted(at, 3, by=at + 1).shifted() + Scaled(at).value() * 100)
+
+
+def test_fields_and_defaults_of_the_class_that_another_derives_from(launch: Any):
+    out = np.zeros(4, np.int32)
+    launch(derived, 1, [out])
+    assert out.tolist() == [10, 423, 836, 1249]
+    shifted = Shifted(1, by=2)
+    assert [shifted.x, shifted.scale.value, shifted.by, shifted.times.value] == [1, 4, 2, 10]
+    with pytest.raises(TypeError, match="Shifted takes x, scale, by, times; got no by"):
+        Shifted(1)
+
+
+@triton.jit
+def incomplete(out):
+    tl.store(out, Shifted(1).value())
+
+
+def test_a_field_without_a_value_is_missing():
+    with pytest.raises(triton.CompilationError, match="'Shifted' takes x, scale, by, times; got 1 arguments"):
+        incomplete.triton(P)

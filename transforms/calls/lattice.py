@@ -6,7 +6,6 @@ an unusable variable is an error; a kernel may use one name for unlike things on
 
 from __future__ import annotations
 
-import inspect
 from typing import Any, cast
 
 import attrs
@@ -15,6 +14,7 @@ from ziggurat.codemodel.location import Location
 from ziggurat.codemodel.op import Value, expect
 from ziggurat.codemodel.types import ConstantType, DescriptorType, PtrType, ScalarType, TupleType, Type, TypeSyntax, i64
 from ziggurat.frontends.language import Function
+from ziggurat.frontends.language.aggregates import annotations_of
 from ziggurat.frontends.language.constants import as_constant, unwrapped
 from ziggurat.frontends.language.languages import Language
 from ziggurat.transforms.calls.constant_arguments import HostObject, function_name
@@ -251,7 +251,7 @@ def type_of_tuple(value: Any, parts: tuple[Type, ...]) -> TupleType:
 def record_fields(cls: type[Any]) -> tuple[str, ...] | None:
     """The fields of a class of named tuples or an aggregate; None of another class."""
     if getattr(cls, "__triton_aggregate__", False):
-        return tuple(inspect.get_annotations(cls))
+        return tuple(annotations_of(cls))
     fields = getattr(cls, "_fields", None)
     return fields if issubclass(cls, tuple) else None
 

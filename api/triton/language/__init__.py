@@ -18,7 +18,7 @@ _TYPES: Final = ("block_type", "dtype", "pi32_t", "pointer_type", "str_to_ty")
 _CALLS: Final = {name: spelling for name, spelling in SPELLED.items() if "." not in name}
 # Methods of tensors that are no calls, and calls of `tl.extra.cuda`.
 _ELSEWHERE: Final = (
-    "to", "to_tensor", "item", "logical_and", "logical_or", "smid", "globaltimer", "num_threads", "num_warps",
+    "to", "item", "logical_and", "logical_or", "smid", "globaltimer", "num_threads", "num_warps",
     "gdc_wait", "gdc_launch_dependents",
 )  # fmt: skip
 globals().update({name: getattr(classes, name) for name in _CLASSES})

@@ -15,22 +15,23 @@ from ziggurat.triton.language.extra import libdevice
 M = np.array([[3, -1, 4, 1], [-5, 9, 2, -6]], np.float32)
 _numbers = itertools.count()
 
-# The names of `triton.language.__all__` in release 3.6 that are calls.
+# The names of `triton.language.__all__` in releases 3.4 to 3.9 that are calls.
 NAMES = """
-abs add advance arange argmax argmin associative_scan assume atomic_add atomic_and atomic_cas atomic_max atomic_min
-atomic_or atomic_xchg atomic_xor bitonic_merge broadcast broadcast_to cast cat cdiv ceil clamp condition cos cumprod
-cumsum debug_barrier device_assert device_print div_rn dot dot_scaled erf exp exp2 expand_dims fdiv flip floor fma full
-gather histogram inline_asm_elementwise interleave join load load_tensor_descriptor log log2 make_block_ptr
-make_tensor_descriptor map_elementwise max max_constancy max_contiguous maximum min minimum mul multiple_of
-num_programs pair_uniform_to_normal permute philox program_id rand rand4x randint randint4x randn randn4x range ravel
-reduce reduce_or reshape rsqrt sigmoid sin softmax sort split sqrt sqrt_rn static_assert static_print static_range
-store store_tensor_descriptor sub sum swizzle2d topk trans uint_to_uniform_float umulhi view where xor_sum zeros
-zeros_like
+abs add advance arange argmax argmin associative_scan assume atomic_add atomic_and atomic_cas atomic_load atomic_max
+atomic_min atomic_or atomic_poll atomic_store atomic_xchg atomic_xor bitonic_merge broadcast broadcast_to cast cat
+cdiv ceil clamp condition cos cumprod cumsum debug_barrier device_assert device_print div_rn dot dot_scaled erf exp
+exp2 expand_dims expect_zero fdiv flip floor fma full gather histogram inline_asm_elementwise interleave join load
+load_tensor_descriptor log log2 make_block_ptr make_tensor_descriptor map_elementwise max max_constancy max_contiguous
+maximum min minimum mul multiple_of num_programs pair_uniform_to_normal permute philox program_id rand rand4x randint
+randint4x randn randn4x range ravel reduce reduce_or reshape rsqrt sigmoid sin softmax sort split sqrt sqrt_rn
+static_assert static_print static_range store store_tensor_descriptor sub sum swizzle2d to_tensor topk trans
+uint_to_uniform_float umulhi view where xor_sum zeros zeros_like
 """.split()
 TENSOR_METHODS = """
-abs advance argmax argmin associative_scan atomic_add atomic_cas broadcast_to cast cdiv ceil cos cumprod cumsum erf exp
-exp2 expand_dims flip floor gather histogram item log log2 logical_and logical_or max min permute ravel reduce
-reduce_or reshape rsqrt sigmoid sin softmax sort split sqrt sqrt_rn store sum to trans view xor_sum
+abs advance argmax argmin associative_scan atomic_add atomic_cas atomic_load atomic_poll atomic_store broadcast_to
+cast cdiv ceil cos cumprod cumsum erf exp exp2 expand_dims flip floor gather histogram item log log2 logical_and
+logical_or max min permute ravel reduce reduce_or reshape rsqrt sigmoid sin softmax sort split sqrt sqrt_rn store sum
+to trans view xor_sum
 """.split()
 PARAMETERS = {
     "load": "pointer mask other boundary_check padding_option cache_modifier eviction_policy volatile",
@@ -180,3 +181,61 @@ def test_values_of_calls(expression: str, expected: Any) -> None:
     actual = applied(expression)
     np.testing.assert_allclose(actual[: expected.size], expected, rtol=1e-6)
     assert (actual[expected.size :] == 77).all()
+
+
+@triton.jit
+def flags(x_ptr, out_ptr, flag_ptr, seen_ptr, N: tl.constexpr):
+    i = tl.arange(0, N)
+    tl.atomic_store(out_ptr + i, (x_ptr + i).atomic_load(i < 3), i < 3)
+    tl.atomic_store(flag_ptr + i, tl.to_tensor(7), sem="relaxed", scope="sys")
+    equal = tl.atomic_poll(flag_ptr + i, 7) & tl.atomic_poll(flag_ptr, 7, sem="relaxed")
+    late = tl.atomic_poll(flag_ptr + i, i + 7, timeout_ns=1000)
+    tl.store(seen_ptr + i, equal + 2 * late)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.int32, np.float64, np.uint64])
+@pytest.mark.parametrize("interpret", [True, False])
+def test_atomic_loads_and_stores(dtype, interpret) -> None:
+    x, out = np.array([1.5, 0, 3, 4], dtype), np.full(4, 9, dtype)
+    flag, equal = np.zeros(4, np.int32), np.zeros(4, np.int32)
+    flags[(1,)](x, out, flag, equal, 4, interpret=interpret)
+    assert [*out] == [*x[:3], 9] and [*flag] == [7] * 4 and [*equal] == [3, 1, 1, 1]
+
+
+def test_atomic_loads_keep_the_bits() -> None:
+    x = np.array([-0.0, np.nan, -np.nan, np.inf], np.float32)
+    out = np.zeros(4, np.float32)
+    flags[(1,)](x, out, np.zeros(4, np.int32), np.zeros(4, np.int32), 4)
+    assert [*out.view(np.uint32)[:3]] == [*x.view(np.uint32)[:3]]
+
+
+def test_atomic_loads_and_stores_of_a_gpu() -> None:
+    import ziggurat as zg
+
+    pointer = zg.ptr(zg.f32), zg.ptr(zg.f32), zg.ptr(zg.i32), zg.ptr(zg.i32)
+    ptx = flags.compile(*pointer, 4, target="sm_90a").ptx
+    assert ptx.count("atom.acquire.gpu.global.or.b32") >= 3 and "atom.relaxed.sys.global.exch.b32" in ptx
+    assert "atom.release.gpu.global.exch.b32" in ptx
+
+
+@triton.jit
+def expected(x_ptr):
+    i = tl.arange(0, 4)
+    tl.store(x_ptr + i, tl.expect_zero(tl.load(x_ptr + i), i > 1))
+
+
+def test_values_that_are_expected_to_be_zero() -> None:
+    expected[(1,)](np.array([1, 1, 0, 0]), debug=True)
+    expected[(1,)](np.array([1, 1, 1, 0]))
+    with pytest.raises(triton.runtime.errors.InterpreterError, match="expected x == 0 where mask is true"):
+        expected[(1,)](np.array([1, 1, 1, 0]), debug=True)
+
+
+@triton.jit
+def wrong_order(x_ptr, SEM: tl.constexpr):
+    tl.atomic_store(x_ptr, tl.atomic_load(x_ptr, sem="acquire"), sem=SEM)
+
+
+def test_orders_that_atomic_stores_do_not_have() -> None:
+    with pytest.raises(triton.CompilationError, match="atomic_store only supports release and relaxed semantics"):
+        wrong_order[(1,)](np.zeros(1, np.int32), "acquire")
