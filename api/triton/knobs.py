@@ -1,8 +1,9 @@
 """`triton.knobs`: Triton's settings by name, each with its environment variable.
 
 A setting that was assigned counts; otherwise its environment variable, which is read at each use, and then its default.
-An assignment also sets the environment variable, for child processes, unless `propagate_env` is False. Settings of the
-C++ compiler, of AMD's GPUs and of other tools are accepted, and have no effect.
+An assignment also sets the environment variable, for child processes, unless `propagate_env` is False. Each setting of
+Triton 3.4 to 3.9 says what it does here: it has an `effect`, or a compilation warns that it has none, or there is
+nothing for it to do, as the group says.
 """
 
 from __future__ import annotations
@@ -11,14 +12,14 @@ import importlib
 import os
 import re
 import warnings
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 import attrs
 
-from ziggurat.codemodel.errors import ZigguratWarning
+from ziggurat.codemodel.errors import ZigguratWarning, warn
 
 propagate_env: bool = True
 # Whether launches have hooks, or may be refused by one, or are debugged: launches ask for this first.
@@ -72,9 +73,14 @@ class env_base:
 
     DEFAULT: Any = None  # Unless the setting has another one.
 
-    def __init__(self, key: str, default: Any = None) -> None:
+    def __init__(
+        self, key: str, default: Any = None, *, effect: str = "", instead: str = "", is_key: bool = False
+    ) -> None:
+        """`effect` says what the setting does; or `instead`, what to do in its place, as it does nothing. `is_key` is
+        true of a setting that changes what kernels are compiled to."""
         self.key = key
         self.default = self.DEFAULT if default is None else default
+        self.effect, self.instead, self.is_key = effect, instead, is_key
 
     def __set_name__(self, owner: type[Any], name: str) -> None:
         self.name = name
@@ -158,8 +164,8 @@ class env_class(env_base):
     """A class, which the environment variable names as `module:Class`. It must derive from a class of the given
     name."""
 
-    def __init__(self, key: str, type: str) -> None:
-        super().__init__(key)
+    def __init__(self, key: str, type: str, *, instead: str = "") -> None:
+        super().__init__(key, instead=instead)
         self.type = type
 
     def read(self, text: str) -> Any:
@@ -196,7 +202,10 @@ class env_nvidia_tool(env_base):
     """A program of NVIDIA's toolkit, whose path may be assigned."""
 
     def __init__(self, binary: str) -> None:
-        super().__init__(f"TRITON_{binary.upper().replace('-', '_')}_PATH")
+        effect = (
+            f"the path of {binary} for programs that ask for it; ziggurat takes that of $PATH, or of NVIDIA's packages"
+        )
+        super().__init__(f"TRITON_{binary.upper().replace('-', '_')}_PATH", effect=effect)
         self.binary = binary
 
     def get(self) -> NvidiaTool:
@@ -257,6 +266,8 @@ class HookChain:
 class base_knobs:
     """A group of settings."""
 
+    NEEDLESS: ClassVar[str] = ""  # The reason why settings of the group without an effect have nothing to do.
+
     @property
     def knob_descriptors(self) -> dict[str, env_base]:
         """The settings with environment variables, by name."""
@@ -295,7 +306,9 @@ class base_knobs:
 
 
 class build_knobs(base_knobs):
-    """Settings of the C compiler, which ziggurat does not use."""
+    """Settings of the C compiler."""
+
+    NEEDLESS = "nothing is compiled in C"
 
     cc = env_opt_str("CC")
     cudacrt_path = env_opt_str("TRITON_CUDACRT_PATH")
@@ -308,6 +321,8 @@ class build_knobs(base_knobs):
 
 
 class redis_knobs(base_knobs):
+    NEEDLESS = "kernels are kept in files"
+
     key_format = env_str("TRITON_REDIS_KEY_FORMAT", "triton:{key}:{filename}")
     host = env_str("TRITON_REDIS_HOST", "localhost")
     port = env_int("TRITON_REDIS_PORT", 6379)
@@ -316,12 +331,22 @@ class redis_knobs(base_knobs):
 class cache_knobs(base_knobs):
     """The folders in which things are kept."""
 
-    home_dir = env_str("TRITON_HOME", os.path.expanduser("~/"))
-    dump_dir = env_str_callable_default("TRITON_DUMP_DIR", lambda: cache.get_triton_dir("dump"))
-    override_dir = env_str_callable_default("TRITON_OVERRIDE_DIR", lambda: cache.get_triton_dir("override"))
-    dir = env_str_callable_default("TRITON_CACHE_DIR", lambda: cache.get_triton_dir("cache"))
-    manager_class = env_class("TRITON_CACHE_MANAGER", "CacheManager")
-    remote_manager_class = env_class("TRITON_REMOTE_CACHE_BACKEND", "RemoteCacheBackend")
+    home_dir = env_str("TRITON_HOME", os.path.expanduser("~/"), effect="the folder of `.triton`, in which others are")
+    dump_dir = env_str_callable_default(
+        "TRITON_DUMP_DIR", lambda: cache.get_triton_dir("dump"), effect="the folder of TRITON_KERNEL_DUMP"
+    )
+    override_dir = env_str_callable_default(
+        "TRITON_OVERRIDE_DIR", lambda: cache.get_triton_dir("override"), effect="the folder of TRITON_KERNEL_OVERRIDE"
+    )
+    dir = env_str_callable_default(
+        "TRITON_CACHE_DIR", lambda: cache.get_triton_dir("cache"), effect="the folder of kept kernels and choices"
+    )
+    manager_class = env_class(
+        "TRITON_CACHE_MANAGER", "CacheManager", instead="kernels are kept in files; get_cache_manager uses the class"
+    )
+    remote_manager_class = env_class(
+        "TRITON_REMOTE_CACHE_BACKEND", "RemoteCacheBackend", instead="copy the folder TRITON_CACHE_DIR"
+    )
 
     def get_triton_dir(self, dirname: str) -> str:
         """The folder of a name in `.triton` of the home folder."""
@@ -329,35 +354,52 @@ class cache_knobs(base_knobs):
 
 
 class compilation_knobs(base_knobs):
-    override = env_bool("TRITON_KERNEL_OVERRIDE")
-    dump_ir = env_bool("TRITON_KERNEL_DUMP")
-    dump_ir_extract_di_local_variables = env_bool("LLVM_EXTRACT_DI_LOCAL_VARIABLES")
+    NEEDLESS = "it is always so"
+
+    override = env_bool("TRITON_KERNEL_OVERRIDE", effect="stages of kernels are read from TRITON_OVERRIDE_DIR")
+    dump_ir = env_bool("TRITON_KERNEL_DUMP", effect="stages of kernels are written to TRITON_DUMP_DIR")
+    dump_ir_extract_di_local_variables = env_bool(
+        "LLVM_EXTRACT_DI_LOCAL_VARIABLES", instead="machine code has lines, and no variables"
+    )
     store_binary_only = env_bool("TRITON_STORE_BINARY_ONLY")
-    always_compile = env_bool("TRITON_ALWAYS_COMPILE")
-    use_ir_loc = env_opt_str("USE_IR_LOC")
-    enable_asan = env_bool("TRITON_ENABLE_ASAN")
-    disable_line_info = env_bool("TRITON_DISABLE_LINE_INFO")
-    front_end_debugging = env_bool("TRITON_FRONT_END_DEBUGGING")
-    allow_non_constexpr_globals = env_bool("TRITON_ALLOW_NON_CONSTEXPR_GLOBALS")
-    instrumentation_mode: str = getenv("TRITON_INSTRUMENTATION_MODE", "") or ""
+    always_compile = env_bool("TRITON_ALWAYS_COMPILE", effect="no kernel is taken from the folder of kept ones")
+    use_ir_loc = env_opt_str("USE_IR_LOC", instead="lines are those of the Python source")
+    enable_asan = env_bool("TRITON_ENABLE_ASAN", instead="launch on this machine with strict=True")
+    disable_line_info = env_bool(
+        "TRITON_DISABLE_LINE_INFO", effect="machine code has no lines of the source", is_key=True
+    )
+    front_end_debugging = env_bool(
+        "TRITON_FRONT_END_DEBUGGING", instead="errors name the kernel's line; a fault of the compiler has its traceback"
+    )
+    allow_non_constexpr_globals = env_bool(
+        "TRITON_ALLOW_NON_CONSTEXPR_GLOBALS", effect="kernels, when they are defined, may read every global"
+    )
+    instrumentation_mode = env_str("TRITON_INSTRUMENTATION_MODE", "", instead="instrument the model by a transform")
+    enable_experimental_consan = env_bool("TRITON_ENABLE_EXPERIMENTAL_CONSAN", instead="simulate the kernel")
+    fpsan_homomorphic_casts = env_bool("TRITON_FPSAN_HOMOMORPHIC_CASTS", instead="prove the models equal")
     listener: Any = None
 
 
 class autotuning_knobs(base_knobs):
-    cache = env_bool("TRITON_CACHE_AUTOTUNING")
-    print = env_bool("TRITON_PRINT_AUTOTUNING")
+    cache = env_bool("TRITON_CACHE_AUTOTUNING", effect="choices of tuning are kept on disk")
+    print = env_bool("TRITON_PRINT_AUTOTUNING", effect="tuning prints the times and the choice")
+    listener: Any = None
 
 
 class runtime_knobs(base_knobs):
     """Settings of launches, and the hooks of launches and compilations."""
 
-    interpret = env_bool("TRITON_INTERPRET")
+    interpret = env_bool("TRITON_INTERPRET", effect="kernels, when they are defined, are for the reference interpreter")
     debug: bool = bool(getenv_bool("TRITON_DEBUG", False))
-    override_arch = env_opt_str("TRITON_OVERRIDE_ARCH")
+    override_arch = env_opt_str(
+        "TRITON_OVERRIDE_ARCH", effect="kernels are compiled for this target, `sm80`, unless a launch has `arch`",
+        is_key=True,
+    )  # fmt: skip
     launch_enter_hook: HookChain = HookChain()
     launch_exit_hook: HookChain = HookChain(reversed=True)
     kernel_load_start_hook: HookChain = HookChain()
     kernel_load_end_hook: HookChain = HookChain(reversed=True)
+    kernel_unload_hook: HookChain = HookChain()  # Not called: kernels stay loaded.
     jit_cache_hook: Any = None
     jit_post_compile_hook: Any = None
     add_stages_inspection_hook: Any = None
@@ -375,40 +417,127 @@ class runtime_knobs(base_knobs):
 
 
 class language_knobs(base_knobs):
-    fp32_default = env_opt_str("TRITON_F32_DEFAULT")
-    default_fp_fusion = env_bool("TRITON_DEFAULT_FP_FUSION", True)
+    fp32_default = env_opt_str(
+        "TRITON_F32_DEFAULT", effect="the precision of dots of f32 that name none: `tf32`, `ieee` …", is_key=True
+    )
+    default_fp_fusion = env_bool(
+        "TRITON_DEFAULT_FP_FUSION", True, effect="sums and differences with products become fma, unless a launch "
+        "has `enable_fp_fusion`", is_key=True,
+    )  # fmt: skip
+    force_disable_fp_fusion = env_bool(
+        "TRITON_FORCE_DISABLE_FP_FUSION", effect="no sum or difference becomes fma, whatever a launch has", is_key=True
+    )
+
+    def fp_fusion_enabled(self, requested: bool | None) -> bool:
+        """Whether sums and differences with products become fma, for the option of a launch."""
+        is_default = bool(self.default_fp_fusion)
+        return not self.force_disable_fp_fusion and (is_default if requested is None else bool(requested))
 
 
 class nvidia_knobs(base_knobs):
+    NEEDLESS = "the driver is that which the process has loaded"
+
     cuobjdump = env_nvidia_tool("cuobjdump")
     nvdisasm = env_nvidia_tool("nvdisasm")
     ptxas = env_nvidia_tool("ptxas")
     ptxas_blackwell = env_nvidia_tool("ptxas-blackwell")
-    dump_nvptx = env_bool("NVPTX_ENABLE_DUMP")
-    disable_ptxas_opt = env_bool("DISABLE_PTXAS_OPT")
-    ptxas_options = env_opt_str("PTXAS_OPTIONS")
-    mock_ptx_version = env_opt_str("TRITON_MOCK_PTX_VERSION")
-    dump_ptxas_log = env_bool("TRITON_DUMP_PTXAS_LOG")
-    libdevice_path = env_opt_str("TRITON_LIBDEVICE_PATH")
+    dump_nvptx = env_bool("NVPTX_ENABLE_DUMP", effect="a compilation prints the PTX")
+    disable_ptxas_opt = env_bool(
+        "DISABLE_PTXAS_OPT", effect="ptxas assembles the kernel, with --opt-level 0", is_key=True
+    )
+    ptxas_options = env_opt_str("PTXAS_OPTIONS", effect="ptxas assembles the kernel, with these options", is_key=True)
+    mock_ptx_version = env_opt_str("TRITON_MOCK_PTX_VERSION", instead="the version of PTX is that of the target")
+    dump_ptxas_log = env_bool(
+        "TRITON_DUMP_PTXAS_LOG", instead="a launch's result has n_regs and n_spills, and compiled.explain() the rest"
+    )
+    libdevice_path = env_opt_str("TRITON_LIBDEVICE_PATH", instead="the language has libdevice's functions itself")
     libcuda_path = env_opt_str("TRITON_LIBCUDA_PATH")
 
 
 class amd_knobs(base_knobs):
+    NEEDLESS = "it concerns AMD's GPUs, as in Triton"
+
+    codegen_path = env_opt_str("TRITON_AMD_CODEGEN_PATH")
     use_buffer_ops = env_bool("AMDGCN_USE_BUFFER_OPS", True)
     use_buffer_atomics = env_bool("AMDGCN_USE_BUFFER_ATOMICS", True)
     buffer_ops_analyze_small_tensor_range = env_bool("AMDGCN_ANALYZE_SMALL_TENSOR_RANGE")
     dump_amdgcn = env_bool("AMDGCN_ENABLE_DUMP")
+    dump_mir = env_opt_str("TRITON_DUMP_MIR")
+    swap_mir = env_opt_str("TRITON_SWAP_MIR")
+    swap_mir_enable_misched = env_bool("TRITON_SWAP_MIR_ENABLE_MISCHED")
+    lld_path = env_opt_str("TRITON_HIP_LLD_PATH")
     libhip_path = env_opt_str("TRITON_LIBHIP_PATH")
+    global_prefetch = env_int("TRITON_HIP_GLOBAL_PREFETCH")
+    local_prefetch = env_int("TRITON_HIP_LOCAL_PREFETCH")
     use_block_pingpong = env_opt_bool("TRITON_HIP_USE_BLOCK_PINGPONG")
+    use_coexec_scheduler = env_opt_bool("TRITON_HIP_USE_COEXEC_SCHEDULER")
+    use_expert_scheduling = env_opt_bool("TRITON_HIP_USE_EXPERT_SCHEDULING")
     use_in_thread_transpose = env_opt_bool("TRITON_HIP_USE_IN_THREAD_TRANSPOSE")
     use_async_copy = env_bool("TRITON_HIP_USE_ASYNC_COPY")
     scalarize_packed_fops = env_bool("AMDGCN_SCALARIZE_PACKED_FOPS")
 
 
 class proton_knobs(base_knobs):
-    disable = env_bool("TRITON_PROTON_DISABLE")
+    NEEDLESS = "the profiler measures launches by events"
+
+    disable = env_bool("TRITON_PROTON_DISABLE", effect="profiler.start starts nothing")
+    cupti_dir = env_opt_str("TRITON_CUPTI_LIB_PATH")
     cupti_lib_dir = env_str("TRITON_CUPTI_LIB_PATH", str(Path(__file__).parent / "backends" / "nvidia" / "lib"))
+    cupti_lib_blackwell_dir = env_str(
+        "TRITON_CUPTI_LIB_BLACKWELL_PATH", str(Path(__file__).parent / "backends" / "nvidia" / "lib")
+    )
     enable_nvtx = env_bool("TRITON_ENABLE_NVTX", True)
+    enable_hw_trace = env_bool("TRITON_ENABLE_HW_TRACE")
+    profile_buffer_size = env_int("TRITON_PROFILE_BUFFER_SIZE", 64 << 20)
+    profile_metric_buffer_size = env_int("TRITON_PROFILE_METRIC_BUFFER_SIZE", 64 << 20)
+    hsa_runtime_path = env_opt_str("TRITON_HSA_RUNTIME_PATH")
+    hsa_runtime_library = env_opt_str("TRITON_HSA_RUNTIME_LIBRARY")
+    rocprofiler_sdk_include_path = env_opt_str("TRITON_ROCPROFILER_SDK_INCLUDE_PATH")
+    rocprofiler_sdk_lib_path = env_opt_str("TRITON_ROCPROFILER_SDK_LIB_PATH")
+    rocprofiler_sdk_library = env_opt_str("TRITON_ROCPROFILER_SDK_LIBRARY")
+    roctracer_lib_path = env_opt_str("TRITON_ROCTRACER_LIB_PATH")
+    roctracer_library = env_opt_str("TRITON_ROCTRACER_LIBRARY")
+    roctx_lib_path = env_opt_str("TRITON_ROCTX_LIB_PATH")
+    roctx_library = env_str("TRITON_ROCTX_LIBRARY", "libroctx64.so")
+
+
+class _compiler_knobs(base_knobs):
+    """Variables that Triton's C++ code reads, and others that have no name in `triton.knobs`."""
+
+    NEEDLESS = "it concerns threads or pictures of passes that ziggurat does not have"
+    PASSES = "the passes are ziggurat's; print models by MLIR_ENABLE_DUMP, or compiled.passes"
+    LLVM = "LLVM is that of llvmlite"
+    OPTIONS = "the compiler chooses; options of a launch are in docs/guides/compiling.md"
+
+    debug = env_bool("TRITON_DEBUG", effect="from the import on, kernels are compiled with assertions: runtime.debug")
+    dump = env_str("MLIR_ENABLE_DUMP", "", effect="1, or a kernel's name: the model before each pass is printed")
+    default_backend = env_opt_str("TRITON_DEFAULT_BACKEND", instead="arrays are where a launch runs")
+    dump_path = env_opt_str("MLIR_DUMP_PATH", instead="models are printed on the standard error")
+    diagnostics = env_opt_str("MLIR_ENABLE_DIAGNOSTICS", instead=PASSES)
+    timing = env_bool("MLIR_ENABLE_TIMING", instead=PASSES)
+    reproducer = env_opt_str("TRITON_REPRODUCER_PATH", instead=PASSES)
+    python_stacktrace = env_bool("TRITON_ENABLE_PYTHON_STACKTRACE", instead="warnings name the kernel's line")
+    multithreading = env_bool("MLIR_DISABLE_MULTITHREADING")
+    dot_dump = env_bool("TRITON_PARTITION_SCHEDULING_ENABLE_DUMP_DOT")
+    data_dump = env_bool("TRITON_PARTITION_SCHEDULING_DUMP_DATA_ONLY")
+    loop_dump = env_bool("TRITON_PARTITION_SCHEDULING_DUMP_LOOP_ONLY")
+    plugins = env_opt_str("TRITON_PLUGIN_PATHS", instead="plugins are written against Triton's C++; use zg.kit")
+    plugin_version = env_opt_str("TRITON_PLUGIN_VERSION_CHECK")
+    llvm_options = env_opt_str("DISABLE_LLVM_OPT", instead=LLVM)
+    llvm_timing = env_bool("LLVM_ENABLE_TIMING", instead=LLVM)
+    llvm_dump = env_bool("LLVM_IR_ENABLE_DUMP", instead="TRITON_KERNEL_DUMP=1 writes the stage llir")
+    llvm_plugin = env_opt_str("LLVM_PASS_PLUGIN_PATH", instead=LLVM)
+    llvm_debug = env_bool("TRITON_ENABLE_LLVM_DEBUG", instead=LLVM)
+    llvm_debug_only = env_opt_str("TRITON_LLVM_DEBUG_ONLY", instead=LLVM)
+    mma_v3 = env_bool("DISABLE_MMA_V3", instead="compile for target sm_90, which has no wgmma")
+    mma_v5 = env_bool("DISABLE_MMA_V5", instead=OPTIONS)
+    mma_v5_attention = env_bool("ENABLE_MMA_V5_ATT_PIPELINE", instead=OPTIONS)
+    attention_warps = env_bool("WARP_SPECIALIZE_ATTENTION_FLAG", instead=OPTIONS)
+    fast_reduction = env_bool("DISABLE_FAST_REDUCTION", instead=OPTIONS)
+    reshape_encoding = env_bool("TRITON_DISABLE_RESHAPE_ENCODING_INFERENCE", instead=OPTIONS)
+    tmem_bypass = env_bool("STORE_TMEM_TO_GLOBAL_BYPASS_SMEM", instead=OPTIONS)
+    tmem_layout = env_bool("ALLOW_LHS_TMEM_LAYOUT_CONVERSION", instead=OPTIONS)
+    consan_allocations = env_bool("TRITON_CONSAN_INIT_ALLOCATIONS", instead="simulate the kernel")
 
 
 build = build_knobs()
@@ -421,6 +550,34 @@ language = language_knobs()
 nvidia = nvidia_knobs()
 amd = amd_knobs()
 proton = proton_knobs()
+_compiler = _compiler_knobs()
+
+
+def settings() -> Iterator[tuple[base_knobs, str, env_base]]:
+    """Each setting: its group, its name as in `triton.knobs`, "cache.dir", or "" for a variable alone, and itself."""
+    for group_name, group in globals().items():
+        if isinstance(group, base_knobs):
+            for name, knob in group.knob_descriptors.items():
+                yield group, "" if group is _compiler else f"{group_name}.{name}", knob
+
+
+def effect_of(group: base_knobs, knob: env_base) -> str:
+    """What a setting does, or why it does nothing."""
+    return knob.effect or (f"none, with a warning: {knob.instead}" if knob.instead else f"none: {group.NEEDLESS}")
+
+
+_warned: set[str] = set()
+
+
+def warn_of_ignored() -> None:
+    """Warn, once a process, of each setting that has another value than its default, and would change what a
+    compilation does, but has no effect."""
+    for group, _, knob in settings():
+        if not knob.instead or knob.key in _warned or not (knob.name in vars(group) or knob.key in os.environ):
+            continue
+        if getattr(group, knob.name) not in (knob.default, None, ""):
+            _warned.add(knob.key)
+            warn(f"{knob.key} has no effect: {knob.instead}", None)
 
 
 def note_hooks() -> None:
@@ -434,6 +591,5 @@ note_hooks()
 
 
 def refresh_knobs() -> None:
-    """Read the environment variables of `runtime.debug` and `compilation.instrumentation_mode` again."""
+    """Read the environment variable of `runtime.debug` again, which is read at the import otherwise."""
     runtime.debug = bool(getenv_bool("TRITON_DEBUG", False))
-    compilation.instrumentation_mode = getenv("TRITON_INSTRUMENTATION_MODE", "") or ""

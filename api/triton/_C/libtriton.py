@@ -10,19 +10,15 @@ import os
 from types import SimpleNamespace
 from typing import Any
 
+from ziggurat.triton import knobs
 from ziggurat.triton.backends.driver import torch_module
 
 __all__ = ["get_cache_invalidating_env_vars", "ir", "nvidia"]
 
-# The environment variables that change what kernels are compiled to.
-_VARIABLES = (
-    "PTXAS_OPTIONS", "TRITON_DEFAULT_FP_FUSION", "TRITON_DISABLE_LINE_INFO", "TRITON_F32_DEFAULT",
-)  # fmt: skip
-
 
 def get_cache_invalidating_env_vars() -> dict[str, str]:
     """The environment variables that are set, of those that change what kernels are compiled to."""
-    return {name: os.environ[name] for name in _VARIABLES if name in os.environ}
+    return {knob.key: os.environ[knob.key] for _, _, knob in knobs.settings() if knob.is_key and knob.key in os.environ}
 
 
 class CublasLt:

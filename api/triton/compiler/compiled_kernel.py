@@ -233,7 +233,8 @@ class CompiledKernel(KernelBuild):
     @property
     def _assembler(self) -> tuple[str, ...]:
         """The options of NVIDIA's assembler. Without them the driver assembles the code when it loads it."""
-        texts = (self.launch_options.get("ptx_options"), knobs.nvidia.ptxas_options)
+        level = "--opt-level 0" if knobs.nvidia.disable_ptxas_opt else None
+        texts = (self.launch_options.get("ptx_options"), knobs.nvidia.ptxas_options, level)
         return tuple(" ".join(text for text in texts if text).split())
 
     @property

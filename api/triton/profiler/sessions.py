@@ -138,8 +138,11 @@ def _hook() -> None:
         (chain.add if _measuring() else chain.remove)(hook)
 
 
-def start(name: str | None = None, **settings: Any) -> int:
-    """Begin to measure; the number of the session. The file will be `name` with the ending `.hatchet`."""
+def start(name: str | None = None, **settings: Any) -> int | None:
+    """Begin to measure; the number of the session. The file will be `name` with the ending `.hatchet`. Gives None, and
+    measures nothing, with `TRITON_PROTON_DISABLE=1`."""
+    if knobs.proton.disable:
+        return None
     _SESSIONS.append(Session(name or DEFAULT_PROFILE_NAME))
     _hook()
     return len(_SESSIONS) - 1
@@ -183,7 +186,8 @@ def profile(func: Callable[..., Any] | None = None, *, name: str | None = None, 
             try:
                 return function(*arguments, **keywords)
             finally:
-                finalize(session)
+                if session is not None:
+                    finalize(session)
 
         return call
 

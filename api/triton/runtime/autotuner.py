@@ -263,6 +263,16 @@ class Autotuner(_Decorated):
                     f"with key as {self.key_of(tuner.arguments, tuner.keywords)},\n"
                     f"finished after {self.bench_time:.2f}s,\nbest config selected: {config};"
                 )
+        if knobs.autotuning.listener is not None:
+            is_kept = not tuner.seconds
+            knobs.autotuning.listener(
+                fn=self.base,
+                key=self.key_of(tuner.arguments, tuner.keywords),
+                best_config=config,
+                configs_timings={} if is_kept else self.configs_timings,
+                duration=None if is_kept else self.bench_time,
+                cache_hit=is_kept,
+            )
         return config
 
     def measured(

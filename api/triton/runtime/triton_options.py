@@ -47,13 +47,6 @@ _OWN: Final = {**_HEEDED, **{name: default for name, (default, _) in _WITHOUT_EF
 DEFAULTS: Final[dict[str, Any]] = {**_OWN, **{name: default_of(name) for name in _SHARED}}
 # Triton's programs are tuned for its numbers. With these given, the compiler chooses no roles.
 _BASE: Final = CompileOptions(num_warps=USUAL_WARPS, num_stages=USUAL_STAGES, num_ctas=1)
-# The settings of the process that would change what a kernel does, with the reason why they have no effect.
-_SETTINGS: Final = (
-    ("TRITON_LIBDEVICE_PATH", "libdevice_path", knobs.nvidia, "the language has libdevice's functions itself"),
-    ("TRITON_OVERRIDE_ARCH", "override_arch", knobs.runtime, "give a launch arch=, or kernel.compile a target="),
-    ("TRITON_ENABLE_ASAN", "enable_asan", knobs.compilation, "launch on this machine with strict=True"),
-    ("TRITON_INSTRUMENTATION_MODE", "instrumentation_mode", knobs.compilation, "instrument the model by a transform"),
-)
 _DEPRECATED: Final = {"device_type": "target", "device": "device"}
 _warned: set[str] = set()
 
@@ -106,15 +99,13 @@ def compile_options(launch_options: Mapping[str, Any]) -> CompileOptions:
     ours = {name: value for name, value in launch_options.items() if name not in _OWN}
     if ours.get("maxnreg") is not None:
         ours["maxnreg"] = _bounded(ours["maxnreg"])
-    for variable, name, settings, reason in _SETTINGS:
-        if variable not in _warned and getattr(settings, name):
-            _warned.add(variable)
-            warn(f"{variable} has no effect: {reason}", None)
+    knobs.warn_of_ignored()
     fused = launch_options.get("enable_fp_fusion")
     if knobs.compilation.disable_line_info:
         ours.setdefault("line_info", False)
-    ours["contract"] = knobs.language.default_fp_fusion if fused is None else bool(fused)
-    if launch_options.get("arch") is not None:
-        number = int(str(launch_options["arch"]).removeprefix("sm_").removeprefix("sm").rstrip("a"))
+    ours["contract"] = knobs.language.fp_fusion_enabled(fused)
+    arch = launch_options.get("arch") or knobs.runtime.override_arch
+    if arch is not None:
+        number = int(str(arch).removeprefix("sm_").removeprefix("sm").rstrip("a"))
         ours["target"] = target_for(number // 10, number % 10)
     return CompileOptions.of(ours, _BASE)

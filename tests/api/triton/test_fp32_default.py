@@ -1,7 +1,6 @@
 """`TRITON_F32_DEFAULT`, or `knobs.language.fp32_default`: the precision of a `tl.dot` that names none."""
 
 import contextlib
-import os
 import warnings
 
 import numpy as np
@@ -10,7 +9,7 @@ import pytest
 import ziggurat as zg
 import ziggurat.triton as triton
 import ziggurat.triton.language as tl
-from ziggurat.codemodel.errors import KernelValueError, ZigguratWarning
+from ziggurat.codemodel.errors import KernelValueError
 from ziggurat.triton import knobs
 
 
@@ -171,17 +170,3 @@ def test_explicit_calls_do_not_ask():
 
     with environment("ieee"):
         assert not is_exact(explicit[(1,)])
-
-
-@pytest.mark.parametrize(
-    ("variable", "value"),
-    [("TRITON_LIBDEVICE_PATH", "/lib/device.bc"), ("TRITON_OVERRIDE_ARCH", "sm80"), ("TRITON_ENABLE_ASAN", "1")],
-)
-def test_a_setting_without_effect_is_said(monkeypatch, variable, value):
-    monkeypatch.setenv(variable, value)
-    kernel = triton.jit(plain.fn)
-    with pytest.warns(ZigguratWarning, match=f"{variable} has no effect"):
-        kernel[(1,)](A, B, C)
-    assert variable in os.environ
-    with warnings.catch_warnings(action="error"):
-        triton.jit(plain.fn)[(1,)](A, B, C)

@@ -10,7 +10,8 @@ import ziggurat.triton as triton
 import ziggurat.triton.language as tl
 from ziggurat.codemodel.errors import ZigguratWarning
 from ziggurat.triton import knobs
-from ziggurat.triton.runtime import _async_compile, cache, jit
+from ziggurat.triton._C.libtriton import get_cache_invalidating_env_vars
+from ziggurat.triton.runtime import _async_compile, cache, jit, triton_options
 from ziggurat.triton.runtime.driver import HostEvent
 
 
@@ -150,7 +151,7 @@ def test_settings_of_launches_are_watched(monkeypatch):
 def test_variables_of_the_process_are_read_again(monkeypatch):
     try:
         monkeypatch.setenv("TRITON_DEBUG", "1")
-        monkeypatch.setenv("TRITON_INSTRUMENTATION_MODE", "consan")
+        monkeypatch.setenv("TRITON_INSTRUMENTATION_MODE", "consan")  # It is read at each use.
         knobs.refresh_knobs()
         assert knobs.runtime.debug is True and knobs.compilation.instrumentation_mode == "consan"
     finally:
@@ -297,3 +298,77 @@ def test_keys_of_caches_tell_what_they_are_made_of_apart():
     keys = {key(), key("b"), key(target="sm_80"), key(options=2), key(variables={"A": "1"})}
     assert len(keys) == 5 and key() in keys and all(len(text) == 64 for text in keys)
     assert cache.triton_key().startswith("ziggurat ")
+
+
+SETTINGS = [(group, name, knob) for group, name, knob in knobs.settings()]
+IGNORED = [(group, knob) for group, _, knob in SETTINGS if knob.instead]
+KEYS = {
+    "TRITON_DISABLE_LINE_INFO": "1", "TRITON_OVERRIDE_ARCH": "sm80", "TRITON_F32_DEFAULT": "ieee",
+    "TRITON_DEFAULT_FP_FUSION": "0", "TRITON_FORCE_DISABLE_FP_FUSION": "1", "DISABLE_PTXAS_OPT": "1",
+    "PTXAS_OPTIONS": "--maxrregcount=64",
+}  # fmt: skip
+
+
+def test_each_setting_says_what_it_does():
+    for group, name, knob in SETTINGS:
+        assert bool(knob.effect) + bool(knob.instead) + bool(group.NEEDLESS) >= 1 and not (knob.effect and knob.instead)
+        assert knob.effect or not knob.is_key, "what does nothing changes no kernel"
+        assert knobs.effect_of(group, knob) and (not name or getattr(knobs, name.partition(".")[0]) is group)
+
+
+@pytest.mark.parametrize(("group", "knob"), IGNORED, ids=[knob.key for _, knob in IGNORED])
+def test_a_setting_without_effect_is_told_at_a_compilation(monkeypatch, group, knob):
+    monkeypatch.setattr(knobs, "_warned", set())
+    value = f"{__name__}:Remote" if isinstance(knob, knobs.env_class) else "1"
+    monkeypatch.setenv(knob.key, value)
+    with pytest.warns(ZigguratWarning) as records:
+        triton_options.compile_options({})
+    assert [str(record.message) for record in records] == [f"{knob.key} has no effect: {knob.instead}"]
+    triton_options.compile_options({})  # Warnings are errors here: it says so once.
+
+
+class Remote(cache.CacheManager, cache.RemoteCacheBackend):
+    pass
+
+
+@triton.jit
+def products(a_ptr, b_ptr, c_ptr):
+    i = tl.arange(0, 32)
+    at = i[:, None] * 32 + i[None, :]
+    a, b = tl.load(a_ptr + at), tl.load(b_ptr + at)
+    tl.store(c_ptr + at, tl.dot(a, b) + a * b)
+
+
+@pytest.mark.parametrize("name", [knob.key for _, _, knob in SETTINGS if knob.is_key])
+def test_settings_that_change_kernels_are_in_their_keys(monkeypatch, name):
+    for key in KEYS:
+        monkeypatch.delenv(key, raising=False)
+
+    def facts():
+        kernel = triton.jit(products.fn)
+        compiled = kernel.warmup(*[jit.MockTensor(tl.float32)] * 3, grid=(1,))
+        return compiled.hash, get_cache_invalidating_env_vars()
+
+    before, after = facts(), (monkeypatch.setenv(name, KEYS[name]), facts())[1]
+    assert before[0] != after[0] and before[1] == {} and after[1] == {name: KEYS[name]}
+
+
+def test_the_ptx_is_printed(monkeypatch, capsys):
+    monkeypatch.setenv("NVPTX_ENABLE_DUMP", "1")
+    monkeypatch.setenv("TRITON_ALWAYS_COMPILE", "1")
+    kernel = triton.jit(products.fn).warmup(*[jit.MockTensor(tl.float32)] * 3, grid=(1,))
+    assert f"NVPTX Dump //----- //\n{kernel.asm['ptx']}" in capsys.readouterr().out
+
+
+def test_the_listener_of_tuning_is_told_the_choice():
+    configs, records = [triton.Config({}, num_warps=warps) for warps in (1, 2)], []
+    times = iter([[2.0, 2.0, 2.0], [1.0, 1.0, 1.0]])
+    tuned = triton.autotune(configs, key=[], do_bench=lambda run, quantiles: next(times))(triton.jit(products.fn))
+    arrays = [np.zeros((32, 32), np.float32) for _ in range(3)]
+    with knobs.autotuning.scope():
+        knobs.autotuning.listener = lambda **facts: records.append(facts)
+        for _ in range(2):
+            tuned[(1,)](*arrays)
+    (facts,) = records
+    assert facts["fn"] is tuned.fn and facts["best_config"] is tuned.best_config and facts["cache_hit"] is False
+    assert facts["configs_timings"] == tuned.configs_timings and facts["duration"] == tuned.bench_time

@@ -49,3 +49,10 @@ def test_a_function_is_measured(tmp_path, monkeypatch):
 
     assert work() == 3
     assert viewer.parse(["count"], "whole.hatchet")[0]["children"][0]["shown"] == {"count": 1}
+
+
+def test_nothing_is_measured_where_a_setting_says_so(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("TRITON_PROTON_DISABLE", "1")
+    assert proton.start("run") is None
+    assert proton.profile(lambda: 3)() == 3 and not triton.knobs.watched and not [*tmp_path.iterdir()]

@@ -207,6 +207,7 @@ def test_the_compiler_of_a_target():
 @pytest.fixture
 def unwarned(monkeypatch):
     monkeypatch.setattr(triton_options, "_warned", set())
+    monkeypatch.setattr(knobs, "_warned", set())
 
 
 @pytest.mark.parametrize(
@@ -247,7 +248,6 @@ def test_options_without_effect_are_told_at_the_kernel(unwarned):
     ("group", "name", "variable"),
     [
         (knobs.nvidia, "libdevice_path", "TRITON_LIBDEVICE_PATH"),
-        (knobs.runtime, "override_arch", "TRITON_OVERRIDE_ARCH"),
         (knobs.compilation, "enable_asan", "TRITON_ENABLE_ASAN"),
         (knobs.compilation, "instrumentation_mode", "TRITON_INSTRUMENTATION_MODE"),
     ],
@@ -267,6 +267,10 @@ def test_options_of_the_compiler_for_those_of_a_launch():
     assert triton_options.compile_options({"maxnreg": None, "enable_fp_fusion": 0}).contract is False
     for arch, target in (("sm_90a", "sm_90a"), ("sm80", "sm_80"), (86, "sm_86"), ("sm89", "sm_89")):
         assert triton_options.compile_options({"arch": arch}).target == target
+    with knobs.runtime.scope():
+        knobs.runtime.override_arch = "sm80"
+        assert triton_options.compile_options({"target": "sm_90a"}).target == "sm_80"
+        assert triton_options.compile_options({"arch": "sm86"}).target == "sm_86"
     with knobs.compilation.scope(), knobs.language.scope():
         knobs.compilation.disable_line_info, knobs.language.default_fp_fusion = True, False
         assert triton_options.compile_options({}).line_info is triton_options.compile_options({}).contract is False
