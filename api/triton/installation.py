@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import importlib
 import importlib.util
 import os
@@ -17,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 import ziggurat.triton
 from ziggurat.codemodel.errors import ZigguratError, shown
+from ziggurat.triton import references
 
 if TYPE_CHECKING:
     from importlib.metadata import Distribution
@@ -100,7 +100,8 @@ def install(version: str | None = None) -> None:
     `triton` are `version`, or else that of the environment variable `ZIGGURAT_TRITON_VERSION`, or else the release that
     ziggurat follows. A library that refuses that release may accept another; what kernels mean stays the same.
 
-    Raises `ZigguratError` if Triton itself was imported before, and for a version that is not like "3.7.1".
+    Triton itself may have been imported before by PyTorch alone, whose modules get ziggurat's. Raises `ZigguratError`
+    if another module has imported it, or PyTorch has compiled with it, and for a version that is not like "3.7.1".
     """
     if version is None:
         version = os.environ.get(_VERSION) or ziggurat.triton.RELEASE
@@ -112,17 +113,18 @@ def install(version: str | None = None) -> None:
     if _finder in sys.meta_path:
         return _report(version)
     imported = sys.modules.get(_NAME)
-    if imported is not None:
+    holder = references.holder_of_triton()
+    if imported is not None and holder is not None:
         raise ZigguratError(
             f"ziggurat.triton.install() must come before the first import of triton; got {imported.__name__} of "
-            f"{getattr(imported, '__file__', 'an unknown file')}",
+            f"{getattr(imported, '__file__', 'an unknown file')}, which {holder} has imported",
             hint="call it at the top of the program, or run python -m ziggurat.triton program.py",
         )
     _finder.variable = os.environ.get(_VERSION)
     _report(version)
     sys.meta_path.insert(0, _finder)
     _search(_CHILDREN)
-    _forget_absence()
+    references.renew()
 
 
 def uninstall() -> None:
@@ -136,7 +138,7 @@ def uninstall() -> None:
     for name in [name for name in sys.modules if name == _NAME or name.startswith(f"{_NAME}.")]:
         del sys.modules[name]
     _search()
-    _forget_absence()
+    references.forget()
 
 
 def _report(version: str) -> None:
@@ -157,11 +159,3 @@ def _put(variable: str, value: str | None) -> None:
         os.environ[variable] = value
     else:
         os.environ.pop(variable, None)
-
-
-def _forget_absence() -> None:
-    """Have PyTorch look for Triton again: it remembers whether there is one."""
-    torch = sys.modules.get("torch.utils._triton")
-    for remembered in vars(torch).values() if torch is not None else ():
-        if isinstance(remembered, functools._lru_cache_wrapper):  # pyright: ignore[reportPrivateUsage]
-            remembered.cache_clear()

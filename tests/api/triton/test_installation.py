@@ -41,6 +41,7 @@ def test_a_triton_that_was_imported_before_is_refused(tmp_path: Path):
         str(tmp_path),
     )
     assert "must come before the first import of triton; got triton of" in output
+    assert "triton.py, which __main__ has imported" in output
     assert "python -m ziggurat.triton program.py" in output
 
 
