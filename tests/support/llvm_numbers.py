@@ -130,10 +130,13 @@ def to_integer(x: Any, bits: int, *, signed: bool) -> tuple[Any, Any, Any]:
     """A float as an integer, toward zero; and whether it is below or above all of them. NaN is neither."""
     whole, sort = z3.fpRoundToIntegral(TO_ZERO, x), x.sort()
     convert = z3.fpToSBV if signed else z3.fpToUBV
-    # Powers of two, which are floats of the type or infinities.
+    # Powers of two, which are floats of the type, or infinities where the type has no number that large.
     least = z3.fpRealToFP(NEAREST, z3.RealVal(-(1 << bits - 1) if signed else 0), sort)
     beyond = z3.fpRealToFP(NEAREST, z3.RealVal(1 << bits - signed), sort)
-    return convert(TO_ZERO, x, z3.BitVecSort(bits)), z3.fpLT(whole, least), z3.fpGEQ(whole, beyond)
+    infinite, negative = z3.fpIsInf(x), z3.fpIsNegative(x)
+    below = z3.Or(z3.fpLT(whole, least), z3.And(infinite, negative))
+    above = z3.Or(z3.fpGEQ(whole, beyond), z3.And(infinite, z3.Not(negative)))
+    return convert(TO_ZERO, x, z3.BitVecSort(bits)), below, above
 
 
 def saturated(x: Any, bits: int, *, signed: bool) -> Any:
