@@ -320,6 +320,11 @@ class build_knobs(base_knobs):
         return {path for path in (self.cudacrt_path, self.cudart_path) if path is not None}
 
 
+# The types of functions that settings hold, for annotations.
+BuildImpl = CompilationListener = AutotuneListener = LaunchHook = InitHandleHook = Callable[..., Any]
+JITHook = PipelineStagesHook = Callable[..., Any]
+
+
 class redis_knobs(base_knobs):
     NEEDLESS = "kernels are kept in files"
 
@@ -345,7 +350,7 @@ class cache_knobs(base_knobs):
         "TRITON_CACHE_MANAGER", "CacheManager", instead="kernels are kept in files; get_cache_manager uses the class"
     )
     remote_manager_class = env_class(
-        "TRITON_REMOTE_CACHE_BACKEND", "RemoteCacheBackend", instead="copy the folder TRITON_CACHE_DIR"
+        "TRITON_REMOTE_CACHE_BACKEND", "RemoteCacheBackend", instead="kernels are kept in files: copy TRITON_CACHE_DIR"
     )
 
     def get_triton_dir(self, dirname: str) -> str:

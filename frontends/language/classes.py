@@ -27,7 +27,11 @@ class const:
     """The annotation of a pointer that is not written through."""
 
 
-class tensor:
+class base_value:
+    """A value of a kernel or a constant. For `isinstance` and annotations."""
+
+
+class tensor(base_value):
     """A value of a kernel: a scalar, a pointer, or a block of them. For `isinstance` and annotations.
 
     A function that runs while a kernel is compiled is given an object of this class for a run-time value. It knows the
@@ -40,7 +44,7 @@ class tensor:
         self.numel = constexpr(math.prod(size.value for size in self.shape))
 
 
-class tensor_descriptor:
+class tensor_descriptor(base_value):
     """A tensor in global memory that is moved in blocks. For `isinstance` and annotations, and as `tensor` is given."""
 
     def __init__(self, block_type: block_type) -> None:

@@ -142,6 +142,21 @@ def aggregate(cls: type[T]) -> type[T]:
     return cls
 
 
+def aggregate_replace(instance: T, **changes: Any) -> T:
+    """A copy of an object of an aggregate with other values of some fields. In a kernel, make the object anew."""
+    cls = type(instance)
+    if not getattr(cls, "__triton_aggregate__", False):
+        raise TypeError(f"aggregate_replace() expects an aggregate instance, got {cls}")
+    fields = annotations_of(cls)
+    for name in changes:
+        if name not in fields:
+            raise TypeError(f"{cls.__name__} has no field '{name}'")
+    copy = object.__new__(cls)
+    for name in fields:
+        setattr(copy, name, changes.get(name, getattr(instance, name)))
+    return copy
+
+
 def _field(value: Any) -> Any:
     """A constant of an aggregate as a `tl.constexpr`, and the items of a tuple as such."""
     if not isinstance(value, tuple):

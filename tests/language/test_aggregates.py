@@ -146,3 +146,14 @@ def incomplete(out):
 def test_a_field_without_a_value_is_missing():
     with pytest.raises(triton.CompilationError, match="'Shifted' takes x, scale, by, times; got 1 arguments"):
         incomplete.triton(P)
+
+
+def test_a_copy_with_other_fields():
+    from ziggurat.triton.language.core import aggregate_replace
+
+    copy = aggregate_replace(Shifted(1, by=2), by=3)
+    assert type(copy) is Shifted and [copy.x, copy.scale.value, copy.by, copy.times.value] == [1, 4, 3, 10]
+    with pytest.raises(TypeError, match="Shifted has no field 'absent'"):
+        aggregate_replace(copy, absent=3)
+    with pytest.raises(TypeError, match="expects an aggregate instance"):
+        aggregate_replace(3)

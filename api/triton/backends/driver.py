@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import importlib
+from collections.abc import Callable
 from typing import Any
 
 from ziggurat.triton.backends.compiler import GPUTarget
@@ -14,6 +15,9 @@ _CACHE_BYTES = 256 << 20
 def torch_module() -> Any:
     """PyTorch, imported when the machine is first asked about."""
     return importlib.import_module("torch")
+
+
+Benchmarker = Callable[..., Any]
 
 
 class DriverBase:
@@ -68,3 +72,7 @@ class DriverBase:
     def utils(self) -> Any:
         """The functions `get_device_properties` and `load_binary`."""
         raise NotImplementedError
+
+
+class GPUDriver(DriverBase):
+    """The functions of a machine with a GPU."""

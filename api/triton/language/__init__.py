@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 from ziggurat.codemodel.types import MAX_ELEMENTS
 from ziggurat.frontends.language import classes, dtypes
 from ziggurat.frontends.language.constants import constexpr
+from ziggurat.frontends.triton.compile_time import constexpr_function
 from ziggurat.frontends.triton.triton_library import SPELLED
 from ziggurat.lazy import listed
 
@@ -36,6 +37,7 @@ if TYPE_CHECKING:
 
 
 __all__ = [
-    "TRITON_MAX_TENSOR_NUMEL", "constexpr", "core", "extra", "libdevice", "math", "random", "standard", "target_info",
+    "TRITON_MAX_TENSOR_NUMEL", "constexpr", "constexpr_function",
+    "core", "extra", "libdevice", "math", "random", "standard", "target_info",
 ]  # fmt: skip
 __all__ += [*_CLASSES, *_TYPES, *dtypes.DTYPES, *(name for name in _CALLS if name not in _ELSEWHERE)]

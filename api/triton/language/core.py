@@ -6,8 +6,14 @@ from typing import TYPE_CHECKING, Any
 
 from ziggurat.frontends.language import classes, dtypes
 from ziggurat.frontends.language.constants import constexpr as constexpr
+from ziggurat.frontends.language.languages import Spelling
 from ziggurat.frontends.triton.compile_time import TritonFunction as builtin
-from ziggurat.frontends.triton.compile_time import aggregate
+from ziggurat.frontends.triton.compile_time import (
+    aggregate,
+    aggregate_replace,
+    constexpr_function,
+    must_use_result,
+)
 from ziggurat.frontends.triton.triton_library import SPELLED
 
 globals().update({name: value for name, value in vars(classes).items() if isinstance(value, type)})
@@ -25,11 +31,17 @@ def _unwrap_if_constexpr(o: Any) -> Any:  # pyright: ignore[reportUnusedFunction
     return o.value if isinstance(o, constexpr) else o
 
 
+def is_builtin(fn: Any) -> bool:
+    """Whether a thing is a call of the language, or a function under `builtin`."""
+    return isinstance(fn, (Spelling, builtin))
+
+
 CONSTEXPR_0 = constexpr(0)
+base_value = classes.base_value
 
 if TYPE_CHECKING:
 
     def __getattr__(name: str) -> Any: ...
 
 
-__all__ = ["builtin"]
+__all__ = ["aggregate_replace", "builtin", "constexpr_function", "must_use_result"]

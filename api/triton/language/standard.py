@@ -13,8 +13,8 @@ from ziggurat.frontends.triton.triton_library import SPELLED
 
 _NAMES = (
     "argmax", "argmin", "bitonic_merge", "cdiv", "cumprod", "cumsum", "flip", "interleave", "max", "min", "ravel",
-    "reduce_or", "sigmoid", "softmax", "sort", "sort_impl", "sum", "swizzle2d", "topk", "xor_sum", "zeros",
-    "zeros_like",
+    "reduce_or", "sigmoid", "softmax", "sort", "sort_impl", "squeeze", "sum", "swizzle2d", "topk", "unsqueeze",
+    "xor_sum", "zeros", "zeros_like",
 )  # fmt: skip
 globals().update({name: SPELLED[name] for name in _NAMES})
 

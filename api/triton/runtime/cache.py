@@ -12,6 +12,7 @@ import hashlib
 import json
 import os
 import tempfile
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -37,7 +38,7 @@ class CacheManager:
         paths: dict[str, str] | None = None if path is None else json.loads(Path(path).read_text()).get("child_paths")
         return None if paths is None else {name: path for name, path in paths.items() if os.path.exists(path)}
 
-    def put_group(self, filename: str, group: dict[str, str]) -> str:
+    def put_group(self, filename: str, group: Mapping[str, str]) -> str:
         """Keep the paths of files by name as a group."""
         return self.put(json.dumps({"child_paths": group}), f"__grp__{filename}", binary=False)
 
@@ -84,6 +85,44 @@ class RemoteCacheBackend:
     def put(self, filename: str, data: bytes) -> None:
         """Keep a file."""
         raise NotImplementedError
+
+
+class RemoteCacheManager(CacheManager):
+    """The files of one key on another machine, by the class that `knobs.cache.remote_manager_class` names. Those that
+    are read or written are also in the folder of kept files."""
+
+    def __init__(self, key: str, override: bool = False, dump: bool = False) -> None:
+        kind = knobs.cache.remote_manager_class
+        if not kind:
+            raise RuntimeError(
+                "Unable to instantiate RemoteCacheManager, TRITON_REMOTE_CACHE_BACKEND doesn't point to a valid class"
+            )
+        self._here = FileCacheManager(key, override=override, dump=dump)
+        self._remote: RemoteCacheBackend | None = None if override or dump else kind(key)
+
+    def get_file(self, filename: str) -> str | None:
+        if self._remote is None:
+            return self._here.get_file(filename)
+        return self._fetched([filename]).get(filename)
+
+    def put(self, data: Any, filename: str, binary: bool = True) -> str:
+        content = data if isinstance(data, bytes) else str(data).encode()
+        if self._remote is not None:
+            self._remote.put(filename, content)
+        return self._here.put(content, filename)
+
+    def get_group(self, filename: str) -> dict[str, str] | None:
+        path = self.get_file(f"__grp__{filename}")
+        names = None if path is None else json.loads(Path(path).read_text()).get("child_paths")
+        return None if names is None else self._fetched(names) if self._remote else self._here.get_group(filename)
+
+    def put_group(self, filename: str, group: Mapping[str, str]) -> str:
+        return self.put(json.dumps({"child_paths": sorted(group)}), f"__grp__{filename}", binary=False)
+
+    def _fetched(self, filenames: list[str]) -> dict[str, str]:
+        """The paths here of the files that the other machine has, by name."""
+        assert self._remote is not None
+        return {name: self._here.put(content, name) for name, content in self._remote.get(filenames).items()}
 
 
 def _base32(key: str) -> str:

@@ -23,6 +23,9 @@ from ziggurat.codemodel.gpu.options import LAUNCH_ONLY
 from ziggurat.codemodel.op import Op, expect
 from ziggurat.codemodel.transform import DROP, transform
 from ziggurat.codemodel.types import ConstantType, PtrType, TupleType, Type, is_hashable
+from ziggurat.frontends.language.classes import constexpr_type
+from ziggurat.frontends.language.constants import constexpr
+from ziggurat.frontends.language.dtypes import dtype
 from ziggurat.frontends.language.function import ChangedGlobalError, Function
 from ziggurat.frontends.triton.compile_time import ConstexprFunction, constexpr_function
 from ziggurat.frontends.triton.function_sources import JITCallable, digest, require_stable, source_of
@@ -38,6 +41,7 @@ from ziggurat.triton.runtime import hooks, triton_options
 from ziggurat.triton.runtime._async_compile import active_mode
 from ziggurat.triton.runtime.device_caches import DeviceCaches
 from ziggurat.triton.runtime.driver import driver
+from ziggurat.triton.runtime.hooks import JitFunctionInfo
 from ziggurat.triton.runtime.launches import TritonRules
 from ziggurat.triton.runtime.tensors import MockTensor, TensorWrapper, reinterpret
 
@@ -258,6 +262,27 @@ class JITFunction(Kernel, JITCallable, KernelInterface):
     def starting_line_number(self) -> int:
         """The line of the first decorator, or of `def`. A program that generates kernels may assign another."""
         return self.fn.__code__.co_firstlineno
+
+    @property
+    def type(self) -> Any:
+        """The type of the function as a constant."""
+        return constexpr_type(self)
+
+    @property
+    def file_name(self) -> str:
+        return self.fn.__code__.co_filename
+
+    @property
+    def def_file_line_number(self) -> int:
+        """The line of `def` in the file."""
+        lines = enumerate(self.raw_src, self.starting_line_number)
+        return next((number for number, line in lines if line.lstrip().startswith("def ")), self.starting_line_number)
+
+    @property
+    def def_file_col_number(self) -> int:
+        """The column of the name after `def`, from 1 on."""
+        line = self.raw_src[self.def_file_line_number - self.starting_line_number]
+        return line.index("def ") + 5
 
     def get_capture_scope(self) -> dict[str, Any]:
         """The variables that the function can read: those of its module, and those around it that it names."""
@@ -575,6 +600,40 @@ def native_specialize_impl(
     return text, "D" if any(by % 16 == 0 for by in signature.divisibility) else None
 
 
+def serialize_specialization_data(
+    name: str, signature: Any, constants: Mapping[Any, Any], attrs: Mapping[Any, Any], options: Any, key: str,
+    target: Any = None,
+) -> str:  # fmt: skip
+    """The facts of a compilation as JSON, for programs that keep them. Hooks are given those of `preload`."""
+    import json
+
+    values = [
+        {"constexpr": value.value}
+        if isinstance(value, constexpr)
+        else str(value)
+        if isinstance(value, dtype)
+        else value
+        for value in constants.values()
+    ]
+    return json.dumps(
+        {
+            "name": name, "signature": signature, "constant_keys": [[*key] for key in constants],
+            "constant_vals": values, "attrs_keys": [[*key] for key in attrs], "attrs_vals": [*attrs.values()],
+            "options": vars(options), "key": key, "target": target if target is None else str(target),
+        }
+    )  # fmt: skip
+
+
+def get_full_name(fn: Any) -> str:
+    """The module and the qualified name of a function."""
+    return f"{fn.__module__}.{fn.__qualname__}"
+
+
+def get_jit_fn_file_line(fn: JITFunction) -> tuple[str, int]:
+    """The file of a kernel, and the line of its `def`."""
+    return fn.file_name, fn.def_file_line_number
+
+
 def mangle_type(arg: Any, specialize: bool = False) -> Any:
     """The type of an argument in a signature: `*fp32`, `i32`, `constexpr`."""
     return native_specialize_impl(None, arg, False, specialize, True)[0]
@@ -600,7 +659,8 @@ def _argument(x: Any) -> None:
 
 
 __all__ = [
-    "ConstexprFunction", "JITCallable", "JITFunction", "KernelInterface", "KernelParam", "MockTensor", "TensorWrapper",
-    "compute_cache_key", "constexpr_function", "jit", "mangle_type", "native_specialize_impl", "reinterpret",
+    "ConstexprFunction", "JITCallable", "JITFunction", "JitFunctionInfo", "KernelInterface", "KernelParam",
+    "MockTensor", "TensorWrapper", "compute_cache_key", "constexpr_function", "get_full_name", "get_jit_fn_file_line",
+    "jit", "mangle_type", "native_specialize_impl", "reinterpret", "serialize_specialization_data",
     "type_canonicalisation_dict",
 ]  # fmt: skip

@@ -91,3 +91,15 @@ def test_an_op_is_refused_outside_of_a_kernel():
         gl.warp_specialize([])
     with pytest.raises(AttributeError, match=r"ziggurat has no 'gluon\.language\.absent'"):
         gl.absent
+
+
+def test_modules_of_one_maker_s_gpus():
+    from ziggurat.triton.experimental.gluon.language.nvidia import blackwell
+    from ziggurat.triton.experimental.gluon.language.nvidia.ampere import async_copy
+    from ziggurat.triton.experimental.gluon.language.nvidia.blackwell import TensorMemoryLayout, tcgen05_mma
+
+    assert repr(TensorMemoryLayout([128, 64], col_stride=1)) == "TensorMemoryLayout([128, 64], col_stride=1)"
+    assert gl.nvidia.blackwell is blackwell and blackwell.TensorMemoryLayout is TensorMemoryLayout
+    for call in (tcgen05_mma, async_copy.wait_group, gl.amd.cdna4.mfma):
+        with pytest.raises(TypeError, match="ziggurat does not have Gluon's op"):
+            call(0)

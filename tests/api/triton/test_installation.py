@@ -109,7 +109,7 @@ def test_the_text_for_triton_is_not_that_of_the_version(tmp_path: Path):
 
 @pytest.mark.parametrize(
     ("name", "reason"),
-    [("_C.libproton", "C++ compiler"), ("experimental.gluon.language.nvidia", "Gluon"), ("absent", "'triton.absent'")],
+    [("_C.libproton", "C++ compiler"), ("experimental.gluon.language.absent", "Gluon"), ("absent", "'triton.absent'")],
 )
 def test_an_absent_module_is_named(name: str, reason: str):
     program = f"import ziggurat.triton as ours; ours.install()\ntry:\n    import triton.{name}\n"

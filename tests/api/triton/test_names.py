@@ -1,6 +1,8 @@
 """Names of Triton's modules that libraries ask for."""
 
+import json
 import os
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -8,14 +10,21 @@ import pytest
 import ziggurat.triton as triton
 import ziggurat.triton.language as tl
 from ziggurat.codemodel.types import SCALARS, DescriptorType, PtrType, TupleType
-from ziggurat.triton import knobs
+from ziggurat.triton import _utils, knobs
 from ziggurat.triton._C.libtriton import get_cache_invalidating_env_vars
 from ziggurat.triton._utils import canonicalize_dtype, canonicalize_ptr_dtype, find_paths_if, get_iterable_path
-from ziggurat.triton.backends.nvidia.compiler import get_ptxas
+from ziggurat.triton.backends.nvidia.compiler import get_ptxas, min_dot_size, sm_arch_from_capability
 from ziggurat.triton.backends.nvidia.driver import libcuda_dirs
 from ziggurat.triton.compiler.signatures import type_of, type_text
+from ziggurat.triton.runtime import cache
 from ziggurat.triton.runtime.cache import _base32, get_cache_manager, get_dump_manager, get_override_manager
-from ziggurat.triton.runtime.jit import compute_cache_key, native_specialize_impl
+from ziggurat.triton.runtime.jit import (
+    compute_cache_key,
+    get_full_name,
+    get_jit_fn_file_line,
+    native_specialize_impl,
+    serialize_specialization_data,
+)
 from ziggurat.triton.tools.disasm import extract, get_sass
 
 
@@ -221,3 +230,74 @@ def test_types_and_divisibility_of_arguments():
     assert (
         triton.runtime.jit.mangle_type(1) == "i32" and triton.runtime.jit.mangle_type(1, specialize=True) == "constexpr"
     )
+
+
+def test_shapes_and_items_that_programs_check():
+    nested = [1, [2, 3]]
+    _utils.set_iterable_path(nested, (1, 0), 5)
+    assert nested == [1, [5, 3]] and _utils.is_iterable(nested) and not _utils.is_iterable("ab")
+    assert [_utils.get_primitive_bitwidth(name) for name in "u1 i64 bf16 fp8e4nv fp8e5b16".split()] == [1, 64, 16, 8, 8]
+    assert _utils.validate_block_shape([4, 16]) == 64 and not _utils.is_power_of_two(12)
+    for shape, error in (([3], "element 0 must be a power of 2"), ([1024, 2048], r"numel \(2097152\) exceeds")):
+        with pytest.raises(ValueError, match=error):
+            _utils.validate_block_shape(shape)
+    with pytest.raises(TypeError, match="element 1 must have type"):
+        _utils.validate_block_shape([2, 2.0])
+
+
+def test_facts_of_targets():
+    assert [sm_arch_from_capability(number) for number in (80, 90)] == ["sm_80", "sm_90a"]
+    narrow, wide = tl.block_type(tl.float8e4nv, [16]), tl.block_type(tl.bfloat16, [16])
+    assert [min_dot_size(None)(type_, type_) for type_ in (narrow, wide)] == [(1, 1, 32), (1, 1, 16)]
+
+
+def test_places_and_facts_of_kernels():
+    line = stored.fn.__code__.co_firstlineno + 1
+    assert get_jit_fn_file_line(stored) == (__file__, line) and stored.def_file_col_number == 5
+    assert get_full_name(stored) == f"{__name__}.stored" and stored.type.value is stored
+    text = serialize_specialization_data(
+        "f", {"x": "*fp32"}, {(1,): tl.constexpr(3), (2,): tl.float32, (3,): 4}, {(0,): [["d", 16]]},
+        SimpleNamespace(num_warps=4), "key",
+    )  # fmt: skip
+    assert json.loads(text)["constant_vals"] == [{"constexpr": 3}, "fp32", 4]
+    assert json.loads(text)["options"] == {"num_warps": 4} and json.loads(text)["attrs_keys"] == [[0]]
+
+
+def test_calls_of_the_language_are_builtins():
+    assert tl.core.is_builtin(tl.load) and tl.core.is_builtin(tl.standard._sum_combine)
+    assert not tl.core.is_builtin(stored) and issubclass(tl.tensor, tl.core.base_value)
+
+
+class InMemory(cache.RemoteCacheBackend):
+    files: dict[tuple[str, str], bytes] = {}  # noqa: RUF012
+
+    def __init__(self, key):
+        self.key = key
+
+    def get(self, filenames):
+        return {name: self.files[self.key, name] for name in filenames if (self.key, name) in self.files}
+
+    def put(self, filename, data):
+        self.files[self.key, filename] = data
+
+
+def test_files_of_another_machine(tmp_path, monkeypatch):
+    monkeypatch.setattr(InMemory, "files", {})
+    with knobs.cache.scope():
+        with pytest.raises(RuntimeError, match="TRITON_REMOTE_CACHE_BACKEND doesn't point to a valid class"):
+            cache.RemoteCacheManager("AB")
+        knobs.cache.remote_manager_class = InMemory
+        knobs.cache.dir = str(tmp_path / "one")
+        files = cache.RemoteCacheManager("AB")
+        files.put_group("both", {name: files.put(name.encode(), name) for name in ("a", "b")})
+        knobs.cache.dir = str(tmp_path / "two")  # That of a machine that has no files yet.
+        files = cache.RemoteCacheManager("AB")
+        assert files.get_file("c") is files.get_group("none") is None
+        group = files.get_group("both")
+        assert {name: open(path).read() for name, path in group.items()} == {"a": "a", "b": "b"}
+        assert all(path.startswith(str(tmp_path / "two")) for path in group.values())
+        knobs.cache.dump_dir = str(tmp_path / "dump")
+        dumped = cache.RemoteCacheManager("AB", dump=True)
+        assert dumped.get_file("a") is None and dumped.get_file(dumped.put("text", "a") and "a") is not None
+        dumped.put_group("one", {"a": ""})
+        assert InMemory.files["AB", "a"] == b"a" and ("AB", "__grp__one") not in InMemory.files

@@ -6,6 +6,9 @@ import os
 import subprocess
 
 from ziggurat.triton import knobs
+from ziggurat.triton.runtime.driver import CudaDriver
+
+__all__ = ["CudaDriver", "libcuda_dirs"]
 
 _LIBRARY = "libcuda.so.1"
 

@@ -1,11 +1,16 @@
 """`triton.experimental.gluon.language`: the names of Gluon, for definitions of kernels and values of modules.
 
 The names that Gluon shares with `tl` are those of `tl`. Layouts and types are classes whose objects hold what they were
-made of, and nothing else; an op raises an error, as it does in Triton outside of a kernel.
+made of, and nothing else; an op raises an error, as it does in Triton outside of a kernel. The modules of one maker's
+GPUs, such as `nvidia.blackwell`, have every name: a class for one with a capital, and an op for another.
 """
 
 from __future__ import annotations
 
+import sys
+from collections.abc import MutableSequence
+from importlib.machinery import ModuleSpec
+from types import ModuleType
 from typing import Any, Final
 
 from ziggurat.codemodel.errors import KernelTypeError
@@ -20,6 +25,12 @@ TYPES: Final = (
 OPS: Final = (
     "allocate_shared_memory", "bank_conflicts", "convert_layout", "dot_fma", "fp4_to_fp", "full_like", "num_ctas",
     "set_auto_layout", "thread_barrier", "to_linear_layout", "warp_specialize",
+)  # fmt: skip
+_OF_GPUS: Final = (
+    "nvidia", "nvidia.ampere", "nvidia.ampere.async_copy", "nvidia.ampere.mbarrier", "nvidia.hopper",
+    "nvidia.hopper.mbarrier", "nvidia.hopper.tma", "nvidia.blackwell", "nvidia.blackwell.float2",
+    "nvidia.blackwell.tma", "nvidia.rubin", "amd", "amd.cdna3", "amd.cdna4", "amd.cdna4.async_copy", "amd.gfx1250",
+    "amd.rdna3", "amd.rdna4", "extra",
 )  # fmt: skip
 
 
@@ -49,5 +60,25 @@ def __getattr__(name: str) -> Any:
     raise AttributeError(f"ziggurat has no 'gluon.language.{name}': it has the names that definitions of kernels need")
 
 
+class _ModuleOfGPU(ModuleType):
+    """A module of one maker's GPUs."""
+
+    __path__: MutableSequence[str] = []  # noqa: RUF012
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        value = type(name, (_Described,), {"__module__": self.__name__}) if name[0].isupper() else _op(name)
+        vars(self)[name] = value
+        return value
+
+
+__path__: list[str] = []
+for _path in _OF_GPUS:
+    _module = _ModuleOfGPU(f"{__name__}.{_path}")
+    _module.__spec__ = ModuleSpec(_module.__name__, None, is_package=True)
+    sys.modules[_module.__name__] = _module
+    _above, _, _last = _path.rpartition(".")
+    vars(sys.modules[f"{__name__}.{_above}" if _above else __name__])[_last] = _module
 globals().update({name: type(name, (_Described,), {"__module__": __name__}) for name in TYPES})
 globals().update({name: _op(name) for name in OPS})
