@@ -364,7 +364,9 @@ class Kernel(Function):
             return type_
 
         types = [type_of(name, value, self.rules.parameter(self, name)) for name, value in bound.items()]
-        return KernelSignature(tuple(types), tuple(divisibility)), names, values
+        # `type_of` refers to itself, and lives until the garbage collector runs: it must not keep the arrays.
+        run_time_values, values = values, []
+        return KernelSignature(tuple(types), tuple(divisibility)), names, run_time_values
 
     def sizes(self, grid: Grid, bound: Mapping[str, Any]) -> tuple[int, ...]:
         """The sizes of the grid for the arguments of a launch."""

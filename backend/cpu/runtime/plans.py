@@ -60,7 +60,9 @@ def plan_of(
     if sum(isinstance(argument.type, PtrType) for argument in typed) > fitting.MAX_ARRAYS:
         return None
     rows: list[bytes] = []
-    objects: list[Any] = [kernel, *every]
+    # The objects whose addresses the table has. An array that a launch gives must not live as long as the plan.
+    values = (argument.value for argument in every if argument.type is None or not argument.passed)
+    objects: list[Any] = [kernel, *values]
     number = 0
     for argument in every:
         if argument.type is None:

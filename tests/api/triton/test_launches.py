@@ -2,6 +2,7 @@
 
 import sys
 import time
+import weakref
 from types import SimpleNamespace
 
 import numpy as np
@@ -266,3 +267,21 @@ def test_descriptors_of_arrays_of_numpy():
     x, out = np.arange(256, dtype=np.float32).reshape(16, 16), np.zeros((8, 16), np.float32)
     lower_half[(1,)](TensorDescriptor.from_tensor(x, [8, 16]), TensorDescriptor.from_tensor(out, [8, 16]))
     np.testing.assert_array_equal(out, x[8:])
+
+
+def test_no_launch_keeps_its_arrays(gpu):
+    kernel, compiled = increment(), compiled_for(increment(), x_ptr="*fp32", out_ptr="*fp32", n="i32", BLOCK=64)
+    compiled._init_handles()
+
+    def launch(x, out):
+        kernel[16,](x, out, 1000, BLOCK=64)
+
+    def run(x, out):
+        compiled.run(16, 1, 1, 5, compiled.function, compiled.packed_metadata, None, None, None, x, out, 1000, 64)
+
+    for function in (launch, run, launch, run):
+        values = arrays()
+        alive = [weakref.ref(value) for value in values]
+        function(*values)
+        del values
+        assert [reference() for reference in alive] == [None, None]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+import weakref
 
 import numpy as np
 import pytest
@@ -25,6 +26,19 @@ def test_launches_give_the_compiled_kernel():
     second = kernel[(4,)](x, out, 100, BLOCK=32, num_warps=8, interpret=False)
     assert first is second and (out == x + 1).all()
     assert kernel[(4,)](x, out, 100, BLOCK=32, num_warps=4, interpret=False) is not first
+
+
+def test_no_launch_keeps_its_arrays():
+    kernel, compiled = triton.jit(add), None
+    for _ in range(3):
+        arrays = np.ones(100, np.float32), np.zeros(100, np.float32)
+        alive = [weakref.ref(array) for array in arrays]
+        if compiled is None:
+            compiled = kernel[(4,)](*arrays, 100, BLOCK=32, interpret=False)
+        else:
+            compiled.run(4, 1, 1, 0, None, None, None, None, None, *arrays, 100, 32)
+        del arrays
+        assert [reference() for reference in alive] == [None, None]
 
 
 def test_programs_reach_all_memory_that_an_array_is_a_view_of():
