@@ -560,11 +560,6 @@ def _local_store(machine: SymbolicMachine, op: gpu.LocalStore, operands: Operand
     put(machine, operands[0], operands[1])
 
 
-@meanings.of(gpu.LocalGather, gpu.LocalAtomicAdd)
-def _not_covered_yet(machine: SymbolicMachine, op: Op, operands: Operands) -> Any:
-    raise NotDecided(f"{op.NAME} is not covered by proofs")
-
-
 @meanings.of(gpu.AsyncCopy)
 def _async_copy(machine: SymbolicMachine, op: gpu.AsyncCopy, operands: Operands) -> None:
     pointers, buffer, *mask = operands

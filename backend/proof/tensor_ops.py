@@ -20,9 +20,9 @@ from ziggurat.backend.proof.machine import (
     objects,
     settled,
 )
-from ziggurat.backend.proof.memory_ops import held
+from ziggurat.backend.proof.memory_ops import held, put
 from ziggurat.backend.proof.terms import TRUE, Element, NotDecided, Sum, identity_of
-from ziggurat.backend.proof.universe import Tensor, forced, key_of
+from ziggurat.backend.proof.universe import PartialProduct, Tensor, forced, key_of
 from ziggurat.backend.reference.control import Parts, rejoin
 from ziggurat.backend.reference.machine import triton
 from ziggurat.backend.reference.reductions import single_op
@@ -32,7 +32,7 @@ from ziggurat.backend.reference.values import Array
 from ziggurat.codemodel import elementwise
 from ziggurat.codemodel.dialects import arith, scf, tt
 from ziggurat.codemodel.gpu import dialect as gpu
-from ziggurat.codemodel.op import Op
+from ziggurat.codemodel.op import Op, Value
 from ziggurat.codemodel.structured import packed_values
 from ziggurat.codemodel.traits import Commutative
 from ziggurat.codemodel.types import ScalarType, SharedType, TensorType, i1, i32, scalar_element, shape_of
@@ -229,17 +229,26 @@ def _dot(machine: SymbolicMachine, op: tt.Dot, operands: Operands) -> Any:
 
 def product(
     machine: SymbolicMachine, a: Any, b: Any, c: Any, shapes: Sequence[Sequence[int]], source: ScalarType,
-    target: ScalarType, precision: str,
+    target: ScalarType, precision: str, within: Sequence[int] = (),
 ) -> Any:  # fmt: skip
-    """c + a · b, of matrices of these shapes or of batches of them."""
+    """c + a · b, of matrices of these shapes or of batches of them, or of the part of them along k `within`. One part
+    after the other is the product of both."""
+    factors = "dot", str(source), str(target), precision, key_of(a), key_of(b), *map(tuple, shapes)
+    start, end = within or (0, shapes[0][-1])
+    before = machine.universe.products.get(key_of(c))
+    if before is not None and before.factors == factors and before.end == start:
+        c, start = before.addend, before.start
 
     def make() -> Array:
         parts = zip((a, b, c), shapes, (source, source, target), strict=True)
         x, y, z = (np.broadcast_to(objects(forced(x), scalar), (1, *shape)) for x, shape, scalar in parts)
+        x, y = x[..., start:end], y[..., start:end, :]
         return settled(machine.domain.products(x, y, z, source, target, precision), target)
 
-    key = "dot", str(source), str(target), precision, *map(key_of, (a, b, c)), *map(tuple, shapes)
-    return machine.universe.tensor(key, make, type_=TensorType(tuple(shapes[2]), target))
+    key = (*factors, key_of(c), start, end)
+    tensor = machine.universe.tensor(key, make, type_=TensorType(tuple(shapes[2]), target))
+    machine.universe.products[tensor.number] = PartialProduct(factors, c, start, end)
+    return tensor
 
 
 @meanings.of(gpu.Wgmma, gpu.Mma, gpu.DotFma)
@@ -249,13 +258,11 @@ def _matrix_unit(machine: SymbolicMachine, op: gpu.MatrixProduct, operands: Oper
     shapes = [
         shared(value).shape if isinstance(value.type, SharedType) else shape_of(value.type) for value in op.operands
     ]
-    if isinstance(op, gpu.Wgmma):
-        if op.within:
-            raise NotDecided("a product of parts of operands")
-        if not op.accumulate:
-            c = np.zeros((1,) * (len(shapes[2]) + 1), target.dtype)
+    if isinstance(op, gpu.Wgmma) and not op.accumulate:
+        c = np.zeros((1,) * (len(shapes[2]) + 1), target.dtype)
     precision = "" if source.bits != 32 else "ieee" if isinstance(op, gpu.DotFma) else "tf32"
-    return product(machine, a, b, c, shapes, source, target, precision)
+    within = op.within if isinstance(op, gpu.Wgmma) else ()
+    return product(machine, a, b, c, shapes, source, target, precision, within)
 
 
 @meanings.of(gpu.Rescale)
@@ -284,7 +291,19 @@ _MOST_CHOICES = 64
 
 @meanings.of(tt.Gather)
 def _gather(machine: SymbolicMachine, op: tt.Gather, operands: Operands) -> Array:
-    source, index = full(op.source, objects(operands[0], op.source.type)), full(op.index, operands[1])
+    return _gathered(machine, op, full(op.source, objects(operands[0], op.source.type)), operands[1])
+
+
+@meanings.of(gpu.LocalGather)
+def _local_gather(machine: SymbolicMachine, op: gpu.LocalGather, operands: Operands) -> Array:
+    buffer = shared(op.buffer)
+    source = np.broadcast_to(objects(forced(held(machine, operands[0])), buffer.element), (1, *buffer.shape))
+    return _gathered(machine, op, source, operands[1])
+
+
+def _gathered(machine: SymbolicMachine, op: tt.Gather | gpu.LocalGather, source: Array, indices: Any) -> Array:
+    """For each index, the element there along an axis."""
+    index = full(op.index, forced(indices))
     if is_known(index):
         return settled(np.take_along_axis(source, index.astype(np.int64), op.axis + 1), op.result.type)
     if source.shape[op.axis + 1] > _MOST_CHOICES:
@@ -304,19 +323,32 @@ def _gather(machine: SymbolicMachine, op: tt.Gather, operands: Operands) -> Arra
 
 @meanings.of(tt.Histogram)
 def _histogram(machine: SymbolicMachine, op: tt.Histogram, operands: Operands) -> Array:
-    scalar, domain = scalar_element(op.value.type), machine.domain
-    values = full(op.value, objects(operands[0], scalar)).reshape(-1)
+    return _counted(machine, op, op.value, operands, np.zeros((1, op.bins), np.int32))
+
+
+@meanings.of(gpu.LocalAtomicAdd)
+def _count(machine: SymbolicMachine, op: gpu.LocalAtomicAdd, operands: Operands) -> None:
+    buffer, *others = operands
+    before = np.broadcast_to(forced(held(machine, buffer)), (1, *shared(op.buffer).shape))
+    put(machine, buffer, _counted(machine, op, op.index, others, before))
+
+
+def _counted(
+    machine: SymbolicMachine, op: tt.Histogram | gpu.LocalAtomicAdd, value: Value, operands: Sequence[Any], before: Array
+) -> Array:
+    """Numbers of elements, each with the number of times that its place is among some values added to it."""
+    scalar, domain = scalar_element(value.type), machine.domain
+    values = full(value, objects(forced(operands[0]), scalar)).reshape(-1)
     masks = np.full(1, TRUE, object)
     if op.mask is not None:
-        masks = full(op.mask, objects(operands[1], i1)).reshape(-1)
-    counts = np.empty((1, op.bins), object)
+        masks = full(op.mask, objects(forced(operands[1]), i1)).reshape(-1)
+    counts = objects(before, i32).copy()
     unit, zero = Sum.number(1, 32), Sum.number(0, 32)
-    for bin_ in range(op.bins):
-        total = zero
-        for value, holds in np.broadcast(values, masks):
-            here = domain.compare("eq", value, domain.constant(bin_, scalar), signed=False) & holds
+    for bin_, total in np.ndenumerate(counts):
+        for element, holds in np.broadcast(values, masks):
+            here = domain.compare("eq", element, domain.constant(bin_[-1], scalar), signed=False) & holds
             total = total + domain.choose(here, unit, zero)
-        counts[0, bin_] = total
+        counts[bin_] = total
     return settled(counts, i32)
 
 

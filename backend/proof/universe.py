@@ -11,6 +11,7 @@ from collections.abc import Callable, Hashable, Iterable
 from functools import partial
 from typing import Any
 
+import attrs
 import numpy as np
 
 from ziggurat.backend.proof.cells import Cells
@@ -141,6 +142,16 @@ def origins_of(value: Any) -> frozenset[int]:
     return frozenset(element.origin for element in value.flat if isinstance(element, Pointer))
 
 
+@attrs.frozen(eq=False)
+class PartialProduct:
+    """A product of matrices from `start` to `end` along k, and what it is added to. `factors` say of which."""
+
+    factors: Hashable
+    addend: Any
+    start: int
+    end: int
+
+
 class Version:
     """The contents of an array after some writes."""
 
@@ -189,6 +200,7 @@ class Universe:
         self.computed = 0  # Elements of tensors, one by one.
         self._conditions: list[Bit] = []
         self._settled: dict[Hashable, tuple[Bit, Term, Bit]] = {}
+        self.products: dict[Hashable, PartialProduct] = {}  # By the result's key.
         # What a reduction has combined, by its result: the function, the elements, and the result.
         self.combined: dict[Hashable, tuple[Hashable, list[Any], Any]] = {}
 
