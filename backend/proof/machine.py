@@ -29,6 +29,7 @@ from ziggurat.backend.proof.terms import (
     Term,
     Terms,
     bits_of,
+    conjuncts,
     identity_of,
 )
 from ziggurat.backend.proof.universe import (
@@ -100,26 +101,27 @@ def lifted(function: Callable[..., Element], type_: Type, *arrays: Array) -> Arr
 
 
 class SymbolicFrame(Frame):
-    """The program, in those of its runs in which the literals of `path` hold."""
+    """The program, in those of its runs in which the literals of `path` hold, of all in which `given` does."""
 
-    __slots__ = ("path", "universe")
+    __slots__ = ("given", "path", "universe")
 
     def __init__(
-        self, universe: Universe, path: tuple[Literal, ...], keys: Array, programs: Array, parent: Frame | None = None,
-        index: Array | None = None,
+        self, universe: Universe, given: Bit, path: tuple[Literal, ...], keys: Array, programs: Array,
+        parent: Frame | None = None, index: Array | None = None,
     ) -> None:  # fmt: skip
         super().__init__(keys, programs, parent, index)
         self.universe = universe
+        self.given = given
         self.path = path
 
     def _within(self, path: tuple[Literal, ...]) -> SymbolicFrame:
-        return SymbolicFrame(self.universe, path, self.keys, self.programs, self)
+        return SymbolicFrame(self.universe, self.given, path, self.keys, self.programs, self)
 
     def lookup(self, value: Value) -> Any:
         return self.resolved(super().lookup(value))
 
     def fresh(self) -> Frame:
-        return SymbolicFrame(self.universe, self.path, self.keys, self.programs)
+        return SymbolicFrame(self.universe, self.given, self.path, self.keys, self.programs)
 
     def child(self) -> Frame:
         return self._within(self.path)
@@ -129,7 +131,7 @@ class SymbolicFrame(Frame):
 
     def elements(self, count: int) -> Frame:
         keys, index = np.arange(count), np.zeros(count, np.int64)
-        return SymbolicFrame(self.universe, self.path, keys, self.programs[index], self, index)
+        return SymbolicFrame(self.universe, self.given, self.path, keys, self.programs[index], self, index)
 
     @property
     def sides(self) -> dict[Hashable, bool]:
@@ -141,7 +143,7 @@ class SymbolicFrame(Frame):
         if condition.size > 1:
             return condition
         result = np.empty(condition.shape, object)
-        result[...] = self.universe.settled(condition.flat[0], condition_of(self.path)[0].term)
+        result[...] = self.universe.settled(condition.flat[0], (self.given & condition_of(self.path)[0]).term)
         return result
 
     def resolved(self, value: Any) -> Any:
@@ -191,10 +193,6 @@ class SymbolicFrame(Frame):
                 remaining.append((self._within(frame.path[:-1]), joined(self.universe, condition, *sides)))
         frame, value = remaining[0]
         return self._within(frame.path), value
-
-    def shorter(self) -> SymbolicFrame:
-        """The runs in which all literals but the last hold."""
-        return self._within(self.path[:-1])
 
     def complements(self, other: SymbolicFrame) -> bool:
         """Whether the last literals are a condition and its opposite, and the others are the same."""
@@ -292,18 +290,36 @@ _MADE = (
 )  # fmt: skip
 
 
+class Undecided(NotDecided):
+    """Whether a loop goes on depends on what is unknown: in runs in which `path` holds, on a condition. That must be
+    false if it is the `last` iteration that may be."""
+
+    def __init__(self, condition: Bit, path: Bit, *, last: bool) -> None:
+        super().__init__("the length of a loop")
+        self.condition = condition
+        self.path = path
+        self.last = last
+
+    @property
+    def sides(self) -> list[Bit]:
+        """What holds if the loop ends, and if it goes on."""
+        ends, goes = (~self.path | side for side in (~self.condition, self.condition))
+        return [ends] if self.last else [ends, goes]
+
+
 class SymbolicMachine(Machine):
-    """A machine that runs one program on unknown inputs. A loop of unknown length has at most `bound` iterations, which
-    `assumed` says, as do the assumptions of the program; `effects` are what it does besides writing memory, and
+    """A machine that runs one program on unknown inputs, of which `given` holds. That must decide how long loops are: see
+    `Undecided`. `assumed` are the assumptions of the program; `effects` are what it does besides writing memory, and
     `defined` what must hold lest it divide by zero."""
 
-    def __init__(self, functions: Mapping[str, Op], universe: Universe, *, bound: int) -> None:
+    def __init__(self, functions: Mapping[str, Op], universe: Universe, given: Bit, *, bound: int) -> None:
         super().__init__(functions, Memory([], (1, 1, 1)), strict=False, limit=1 << 20)
         self.meanings = _Table()
         self.universe = universe
         self.domain = universe.domain
         self.bound = bound
-        self.cut = False  # Whether a loop of unknown length was left at `bound`.
+        self.given = given
+        self.cut = False  # Whether `given` is that a loop has no more than `bound` iterations.
         self.arrays: dict[int, Version] = {}
         self.sizes: dict[int, int] = {}
         self.assumed: list[Term] = []
@@ -312,7 +328,19 @@ class SymbolicMachine(Machine):
         self.allocations: list[Any] = []
         self.parameters: list[Any] = []  # The elements that stand for the kernel's.
         self.begin(0, 1)
-        self.frame = SymbolicFrame(universe, (), self.frame.keys, self.frame.programs)
+        self.frame = SymbolicFrame(universe, given, (), self.frame.keys, self.frame.programs)
+
+    def goes_on(self, frame: SymbolicFrame, condition: Array, visits: int) -> bool:
+        """Whether a loop goes on in some runs after some iterations. Raises `Undecided` where that is not given."""
+        goes = frame.settled(condition.reshape(1))[0]
+        if goes.known is not None:
+            return goes.known == 1
+        decision = Undecided(condition.flat[0], frame.condition[0], last=visits >= self.bound)
+        given = {term.get_id() for term in conjuncts(self.given.term)}
+        for holds, side in enumerate(decision.sides):
+            if side.term.get_id() in given:
+                return holds == 1
+        raise decision
 
     def may_enter(self, visits: int, programs: Frame) -> bool:
         """In a loop of unknown length, of blocks: no more than `bound` times."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterable, Sequence
+from collections.abc import Hashable, Iterable, Sequence
 from typing import Any, Literal
 
 import attrs
@@ -11,10 +11,10 @@ import numpy as np
 
 from ziggurat.backend.proof import memory_ops, tensor_ops
 from ziggurat.backend.proof.fingerprints import Fingerprints
-from ziggurat.backend.proof.machine import SymbolicMachine
+from ziggurat.backend.proof.machine import SymbolicMachine, Undecided
 from ziggurat.backend.proof.samples import Counterexample, difference, draws
 from ziggurat.backend.proof.solver import z3
-from ziggurat.backend.proof.terms import Bit, NotDecided, Pointer, Sum, Term, Terms, bits_of, same
+from ziggurat.backend.proof.terms import TRUE, Bit, NotDecided, Pointer, Sum, Term, Terms, bits_of, same
 from ziggurat.backend.proof.universe import Universe, coordinates
 from ziggurat.backend.reference.run import kernel_of
 from ziggurat.codemodel.dialects import tt
@@ -28,6 +28,7 @@ from ziggurat.codemodel.types import DescriptorType, PtrType, ScalarType, Type, 
 
 TABLES = (memory_ops, tensor_ops)  # They fill the table of meanings.
 
+_MOST_RUNS = 64
 BOUND = 4  # Iterations of a loop of unknown length.
 EFFORT = 2_000_000  # Units of the solver's work on a question, so that slow machines come to the same answer.
 Verdict = Literal["proved", "refuted", "unknown"]
@@ -83,10 +84,11 @@ class Question:
         return words
 
 
-def symbolic_run(model: Op, universe: Universe, *, bound: int) -> SymbolicMachine:
-    """Run the kernel of a model on unknown arguments. Raises `NotDecided` for what proofs do not cover."""
+def symbolic_run(model: Op, universe: Universe, *, bound: int, given: Bit = TRUE) -> SymbolicMachine:
+    """Run the kernel of a model on unknown arguments, of which something is given. Raises `NotDecided` for what proofs
+    do not cover."""
     functions, kernel = kernel_of(model)
-    machine = SymbolicMachine(functions, universe, bound=bound)
+    machine = SymbolicMachine(functions, universe, given, bound=bound)
     if isinstance(kernel, tt.Func) and kernel.num_ctas > 1:
         raise NotDecided("a kernel of clusters of CTAs")
     parameters = kernel.bodies[0].parameters
@@ -155,7 +157,7 @@ def question(a: SymbolicMachine, b: SymbolicMachine) -> Question:
     differences += _effects(a, b)
     earlier = {term.get_id() for term in a.defined}
     differences += [z3.Not(term) for term in b.defined if term.get_id() not in earlier]
-    return Question(differences, [*a.assumed, *b.assumed, *a.defined, *coordinates()], (a, b))
+    return Question(differences, [a.given.term, *a.assumed, *b.assumed, *a.defined, *coordinates()], (a, b))
 
 
 def _effects(a: SymbolicMachine, b: SymbolicMachine) -> list[Term]:
@@ -192,42 +194,63 @@ class Prover:
     contracts: bool = False
     bound: int = BOUND
     _universes: dict[bool, Universe] = attrs.field(init=False, factory=dict[bool, Universe])
-    _runs: dict[tuple[bool, int], tuple[SymbolicMachine, Op]] = attrs.field(
-        init=False, factory=dict[tuple[bool, int], tuple[SymbolicMachine, Op]]
+    _runs: dict[Hashable, tuple[list[SymbolicMachine], Op]] = attrs.field(
+        init=False, factory=dict[Hashable, tuple[list[SymbolicMachine], Op]]
     )
+    # Formulas of which one holds of any inputs: each decides how long the loops are of the models that were proved.
+    _cases: list[Bit] = attrs.field(init=False, factory=lambda: [TRUE])
 
-    def run(self, model: Op, *, places: bool) -> SymbolicMachine:
-        """A run of a model on unknown inputs."""
-        key = places, id(model)
+    def runs(self, model: Op, given: Bit, *, places: bool) -> list[SymbolicMachine]:
+        """Runs of a model on unknown inputs, that are together all in which a formula holds."""
+        key = places, id(model), given.identity
         if key not in self._runs:
             universe = self._universes.get(places)
             if universe is None:
                 universe = Universe(Terms(exact=self.exact), contracts=self.contracts, places=places)
                 self._universes[places] = universe
-            self._runs[key] = symbolic_run(model, universe, bound=self.bound), model
+            try:
+                runs = [symbolic_run(model, universe, bound=self.bound, given=given)]
+            except Undecided as decision:
+                runs = [run for side in decision.sides for run in self.runs(model, given & side, places=places)]
+                for run in runs:
+                    run.cut |= decision.last
+            if len(runs) > _MOST_RUNS:
+                raise NotDecided(f"loops whose lengths go together in more than {_MOST_RUNS} ways") from None
+            self._runs[key] = runs, model
         return self._runs[key][0]
 
     def prove(self, model_a: Op, model_b: Op) -> Proof:
         """Whether two models do the same, without running them on samples."""
-        problem: Question | None = None
+        cases: list[Bit] = []
+        assumptions: dict[str, None] = {}
         try:
             with deep_recursion():
-                for places in (False, True):
-                    a, b = self.run(model_a, places=places), self.run(model_b, places=places)
-                    origins = a.arrays.keys() | b.arrays.keys()
-                    if places or all(a.arrays.get(origin) is b.arrays.get(origin) for origin in origins):
-                        problem = question(a, b)
-                        if not problem.differences:
-                            return Proof("proved", tuple(problem.assumptions))
-                assert problem is not None
-                answer = solve(problem)
+                for given in self._cases:
+                    for first in self.runs(model_a, given, places=False):
+                        for second in self.runs(model_b, first.given, places=False):
+                            cases.append(second.given)
+                            problem, answer = self._answer(model_a, model_b, second.given)
+                            assumptions |= dict.fromkeys(problem.assumptions)
+                            if isinstance(answer, str):
+                                return Proof("unknown", tuple(assumptions), (answer,))
+                            if answer is not None:
+                                return self._refuted(model_a, model_b, problem)
         except (NotDecided, RecursionError) as error:
             return Proof("unknown", reasons=(str(error),))
-        if answer is None:
-            return Proof("proved", tuple(problem.assumptions))
-        if isinstance(answer, str):
-            return Proof("unknown", tuple(problem.assumptions), (answer,))
-        return self._refuted(model_a, model_b, problem)
+        self._cases[:] = cases
+        return Proof("proved", tuple(assumptions))
+
+    def _answer(self, model_a: Op, model_b: Op, given: Bit) -> tuple[Question, Any]:
+        """The question whether two models do the same where a formula holds that decides the lengths of loops, and what
+        `solve` answers."""
+        for places in (False, True):
+            (a,), (b,) = (self.runs(model, given, places=places) for model in (model_a, model_b))
+            origins = a.arrays.keys() | b.arrays.keys()
+            if places or all(a.arrays.get(origin) is b.arrays.get(origin) for origin in origins):
+                problem = question(a, b)
+                if places or not problem.differences:
+                    return problem, solve(problem)
+        raise AssertionError
 
     def _refuted(self, model_a: Op, model_b: Op, problem: Question) -> Proof:
         """The answer where the solver has found a difference, which may be one of unknown functions only."""

@@ -10,7 +10,6 @@ import attrs
 import numpy as np
 
 from ziggurat.backend.proof.machine import (
-    SymbolicFrame,
     SymbolicMachine,
     body_key,
     elementwise_meaning,
@@ -23,7 +22,7 @@ from ziggurat.backend.proof.machine import (
 from ziggurat.backend.proof.memory_ops import held, put
 from ziggurat.backend.proof.terms import TRUE, Element, NotDecided, Sum, identity_of
 from ziggurat.backend.proof.universe import PartialProduct, Tensor, forced, key_of
-from ziggurat.backend.reference.control import Parts, rejoin
+from ziggurat.backend.reference.control import rejoin
 from ziggurat.backend.reference.machine import triton
 from ziggurat.backend.reference.reductions import single_op
 from ziggurat.backend.reference.shared_memory import SharedBuffer, shared
@@ -44,17 +43,6 @@ Tuple = tuple[Element, ...]
 # Control flow.
 
 
-def _going_on(machine: SymbolicMachine, frame: Any, condition: Array, round_: int, values: Any, parts: Parts) -> Any:
-    """The runs in which a loop goes on. Those in which it ends are added to `parts`, with the values."""
-    sides = dict(frame.split(condition))
-    if False in sides:
-        parts.append((sides[False], values))
-        if True in sides and round_ >= machine.bound:
-            machine.cut_off(sides[True])
-            return None
-    return sides.get(True)
-
-
 @meanings.of(scf.For)
 def _for(machine: SymbolicMachine, op: scf.For, operands: Operands) -> Any:
     start, stop, step = (objects(forced(v), of.type) for v, of in zip(operands[:3], op.operands, strict=False))
@@ -66,46 +54,29 @@ def _for(machine: SymbolicMachine, op: scf.For, operands: Operands) -> Any:
     if pace is None:
         zero = machine.domain.constant(0, scalar)
         machine.assumed.append(machine.under(machine.domain.compare("gt", step[0], zero, signed=scalar.signed)))
-    outer, parts, round_ = machine.frame, Parts(), 0
-    active: Any = outer
-    index = start
-    while active is not None:
-        goes = partial(machine.domain.compare, relation, signed=scalar.signed)
-        active = _going_on(machine, active, lifted(goes, i1, index, stop), round_, variables, parts)
-        if active is None:
-            break
+    active: Any = machine.frame
+    goes = partial(machine.domain.compare, relation, signed=scalar.signed)
+    index, visits = start, 0
+    while active is not None and machine.goes_on(active, objects(lifted(goes, i1, index, stop), i1), visits):
         active, variables = machine.run_in(op.body, (settled(index, scalar), *variables), active)
-        index, round_ = index + step, round_ + 1
-    machine.frame = outer
-    return rejoin(machine, _whole(outer, parts, machine.cut))
-
-
-def _whole(outer: Any, parts: Parts, cut: bool) -> Parts:
-    """The parts, of which the last is what remains where the loop was cut: the runs without its last literal."""
-    if cut and parts:
-        frame, values = parts[-1]
-        if isinstance(frame, SymbolicFrame) and len(frame.path) > len(outer.path):
-            parts[-1] = (frame.shorter(), values)
-    return parts
+        index, visits = index + step, visits + 1
+    return rejoin(machine, [] if active is None else [(active, variables)])
 
 
 @meanings.of(scf.While)
 def _while(machine: SymbolicMachine, op: scf.While, operands: Operands) -> Any:
-    outer, parts, round_ = machine.frame, Parts(), 0
-    active: Any = outer
-    variables = tuple(operands)
+    active: Any = machine.frame
+    variables, visits = tuple(operands), 0
     while active is not None:
         active, values = machine.run_in(op.before, variables, active)
         if active is None:
             break
         variables = values[1:]
-        active = _going_on(machine, active, values[0], round_, variables, parts)
-        if active is None:
-            break
+        if not machine.goes_on(active, objects(forced(values[0]), i1), visits):
+            return rejoin(machine, [(active, variables)])
         active, variables = machine.run_in(op.after, variables, active)
-        round_ += 1
-    machine.frame = outer
-    return rejoin(machine, _whole(outer, parts, machine.cut))
+        visits += 1
+    return rejoin(machine, [])
 
 
 @meanings.of(arith.Select)

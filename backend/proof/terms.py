@@ -182,7 +182,7 @@ class Bit:
             return other if self.known else self
         if other.known is not None:
             return other & self
-        terms = {term.get_id(): term for side in (self, other) for term in _conjuncts(side.term)}
+        terms = {term.get_id(): term for side in (self, other) for term in conjuncts(side.term)}
         return self if same(self, other) else Bit(z3.And(*(term for _, term in sorted(terms.items()))))
 
     def __or__(self, other: Bit) -> Bit:
@@ -203,7 +203,7 @@ class Bit:
     __mul__ = __and__
 
 
-def _conjuncts(term: Term) -> list[Term]:
+def conjuncts(term: Term) -> list[Term]:
     """Formulas that hold together if and only if another one holds."""
     return list(term.children()) if z3.is_and(term) else [term]
 

@@ -353,13 +353,13 @@ class Universe:
         return self._settled[key][0]
 
     def _as_before(self, condition: Bit, path: Term) -> Bit:
-        if any(condition.identity == before.identity for before in self._conditions):
-            return condition
+        known = any(condition.identity == before.identity for before in self._conditions)
         # False first: it ends a loop in runs that there are none of.
-        for before in (FALSE, TRUE, *reversed(self._conditions[-_COMPARED:])):
+        for before in (FALSE, TRUE, *(() if known else reversed(self._conditions[-_COMPARED:]))):
             if self._holds(z3.Implies(path, condition.term == before.term)):
                 return before
-        self._conditions.append(condition)
+        if not known:
+            self._conditions.append(condition)
         return condition
 
     def _holds(self, formula: Term) -> bool:
