@@ -42,6 +42,7 @@ from ziggurat.backend.proof.universe import (
     is_few,
     key_of,
     objects,
+    objects_of,
     origins_of,
 )  # fmt: skip
 from ziggurat.backend.reference import run  # It imports the meanings in NumPy.
@@ -398,7 +399,8 @@ class SymbolicMachine(Machine):
         if isinstance(op, arith.DivSI | arith.DivUI | arith.RemSI | arith.RemUI):
             self._require_divisor(op, operands[1])
         if all(map(is_few, operands)) and (all(map(is_known, operands)) or _numel(op.result.type) <= FEW):
-            return meaning(self, op, operands)
+            result = meaning(self, op, operands)
+            return self._decided(result) if is_array(result) and result.dtype == object else result
         keys = [key_of(operand) for operand in operands]
         if isinstance(op, Commutative) and len(keys) == 2:
             keys.sort(key=hash)
@@ -412,6 +414,21 @@ class SymbolicMachine(Machine):
             (signature(op, self.functions), *keys), lambda: meaning(self, op, tuple(map(forced, operands))), origins,
             type_=op.result.type, at=at if isinstance(op, (*ELEMENTWISE, tt.AddPtr)) else None,
         )  # fmt: skip
+
+    def _decided(self, array: Array) -> Array:
+        """A number without the choices in it that are made in these runs."""
+        assert isinstance(self.frame, SymbolicFrame)
+        while array.size == 1 and isinstance(number := array.flat[0], Sum):
+            choices = [(factor, atom) for factor, atom in number.atoms.values() if z3.is_app_of(atom, z3.Z3_OP_ITE)]
+            for factor, atom in choices:
+                condition = self.frame.settled(objects_of(Bit(atom.arg(0))))[0]
+                if condition.known is not None:
+                    taken = Sum.of(atom.arg(1 if condition.known else 2)) - Sum.of(atom)
+                    array = objects_of(number + taken.scaled(factor)).reshape(array.shape)
+                    break
+            else:
+                break
+        return array
 
     def _one(self, operand: Any, value: Value, index: Index) -> Array:
         """The element of an operand at an index, as an array."""
@@ -491,7 +508,8 @@ def signature(op: Op, functions: Mapping[str, Op]) -> Hashable:
     """An op without its operands, without the layouts of its result, and without what it says of numbers."""
     bodies = tuple(body_key(body, functions) for body in op.bodies)
     attributes = tuple((name, str(value)) for name, value in op.attributes.items() if name not in _SAID)
-    sources = tuple(str(element_of(value.type)) for value in op.operands)  # Numbers of two types may have equal bits.
+    # Numbers of two types may have equal bits, and arrays of one element may stand for tensors of any shape.
+    sources = tuple((shape_of(value.type), str(element_of(value.type))) for value in op.operands)
     return op.NAME, shape_of(op.result.type), str(element_of(op.result.type)), sources, attributes, bodies
 
 

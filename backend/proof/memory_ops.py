@@ -24,7 +24,7 @@ from ziggurat.backend.proof.machine import (
 )  # fmt: skip
 from ziggurat.backend.proof.solver import z3
 from ziggurat.backend.proof.terms import TRUE, Bit, Element, NotDecided, Pointer, Sum, bits_of
-from ziggurat.backend.proof.universe import Index, Tensor, Version, forced, key_of, origins_of
+from ziggurat.backend.proof.universe import Index, Tensor, Version, forced, key_of, objects_of, origins_of
 from ziggurat.backend.reference.gpu_ops import by_block
 from ziggurat.backend.reference.machine import triton
 from ziggurat.backend.reference.roles import complete_bytes
@@ -137,7 +137,7 @@ def load(machine: SymbolicMachine, pointers: Any, mask: Any, fallback: Any, type
         holds = universe.element(mask, TensorType(of.shape, i1), index)
         return machine.domain.choose(holds, there, universe.element(fallback, of, index))
 
-    key = "load", str(scalar), *map(key_of, (pointers, mask, fallback)), numbers
+    key = "load", shape_of(type_), str(scalar), *map(key_of, (pointers, mask, fallback)), numbers
     return universe.tensor(key, make, type_=of, at=at)
 
 
@@ -224,13 +224,6 @@ def block_of(
         at=lambda index: one(index)[1].flat[0],
     )
     return pointers, inside
-
-
-def objects_of(element: Element) -> Array:
-    """An array of one element."""
-    result = np.empty(1, object)
-    result[0] = element
-    return result
 
 
 def _along(machine: SymbolicMachine, offset: Array, size: int) -> Array:
@@ -478,7 +471,7 @@ def put(machine: SymbolicMachine, buffer: SharedBuffer, value: Any, condition: B
     frame = machine.frame
     assert isinstance(frame, SymbolicFrame)
     slots, at = _slot(buffer)
-    condition = machine.universe.settled(condition, machine.path.term)
+    condition = frame.settled(objects_of(condition))[0]
     if condition.known == 0:
         return
     shape = [slots.shape[axis] for axis in buffer.order]

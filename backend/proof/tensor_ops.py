@@ -238,16 +238,7 @@ def _matrix_unit(machine: SymbolicMachine, op: gpu.MatrixProduct, operands: Oper
 
 @meanings.of(gpu.Rescale)
 def _rescale(machine: SymbolicMachine, op: gpu.Rescale, operands: Operands) -> Any:
-    scalar = scalar_element(op.result.type)
-
-    def scaled(value: Element, factor: Element) -> Element:
-        return machine.domain.product(value, factor, scalar)
-
-    def make() -> Array:
-        return lifted(scaled, op.result.type, *(objects(forced(value), scalar) for value in operands))
-
-    key = "rescale", str(scalar), *map(key_of, operands)
-    return machine.universe.tensor(key, make, type_=op.result.type)
+    return machine.made(arith.MulF(op.value, op.factor), elementwise_meaning, operands)
 
 
 @meanings.of(gpu.RoundTf32)

@@ -111,6 +111,13 @@ def objects(array: Array, type_: Type) -> Array:
     return np.asarray(result, object)
 
 
+def objects_of(element: Element) -> Array:
+    """An array of one element."""
+    result = np.empty(1, object)
+    result[0] = element
+    return result
+
+
 def forced(value: Any) -> Any:
     """A value with its tensors as arrays."""
     if isinstance(value, Tensor):
@@ -127,8 +134,13 @@ def key_of(value: Any) -> Hashable:
     if not is_array(value):
         return value
     if value.dtype == object:
-        return value.shape, tuple(map(identity_of, value.flat))
-    return value.dtype.str, value.shape, value.tobytes()
+        numbers = tuple(map(identity_of, value.flat))
+        uniform = len(set(numbers)) == 1  # Then the array may be that of one element as well.
+        return ((1,) * value.ndim, numbers[:1]) if uniform else (value.shape, numbers)
+    content = value.tobytes()
+    if content == content[: value.itemsize] * value.size:
+        return value.dtype.str, (1,) * value.ndim, content[: value.itemsize]
+    return value.dtype.str, value.shape, content
 
 
 def origins_of(value: Any) -> frozenset[int]:
