@@ -147,6 +147,11 @@ class SymbolicFrame(Frame):
         result[...] = self.universe.settled(condition.flat[0], (self.given & condition_of(self.path)[0]).term)
         return result
 
+    def decided(self, condition: Bit) -> Bit:
+        """A condition, or whether it holds if that is known in these runs."""
+        where = self.given & self.condition[0]
+        return condition if where.known else self.universe.decided(condition, where.term)
+
     def resolved(self, value: Any) -> Any:
         """A value as it is in these runs."""
         while isinstance(value, Tensor) and value.choice is not None and self.path:
@@ -421,7 +426,7 @@ class SymbolicMachine(Machine):
         while array.size == 1 and isinstance(number := array.flat[0], Sum):
             choices = [(factor, atom) for factor, atom in number.atoms.values() if z3.is_app_of(atom, z3.Z3_OP_ITE)]
             for factor, atom in choices:
-                condition = self.frame.settled(objects_of(Bit(atom.arg(0))))[0]
+                condition = self.frame.decided(Bit(atom.arg(0)))
                 if condition.known is not None:
                     taken = Sum.of(atom.arg(1 if condition.known else 2)) - Sum.of(atom)
                     array = objects_of(number + taken.scaled(factor)).reshape(array.shape)

@@ -193,30 +193,33 @@ class Prover:
     exact: bool = False
     contracts: bool = False
     bound: int = BOUND
-    _universes: dict[bool, Universe] = attrs.field(init=False, factory=dict[bool, Universe])
-    _runs: dict[Hashable, tuple[list[SymbolicMachine], Op]] = attrs.field(
-        init=False, factory=dict[Hashable, tuple[list[SymbolicMachine], Op]]
-    )
+    _universes: dict[bool, Universe] = attrs.field(init=False)
+    _runs: dict[Hashable, tuple[list[SymbolicMachine], Op, Bit]] = attrs.field(
+        init=False, factory=dict[Hashable, tuple[list[SymbolicMachine], Op, Bit]]
+    )  # With the model and the formula, whose numbers no other ones get.
     # Formulas of which one holds of any inputs: each decides how long the loops are of the models that were proved.
     _cases: list[Bit] = attrs.field(init=False, factory=lambda: [TRUE])
+
+    @_universes.default
+    def _both(self) -> dict[bool, Universe]:
+        return {
+            places: Universe(Terms(exact=self.exact), contracts=self.contracts, places=places)
+            for places in (False, True)
+        }
 
     def runs(self, model: Op, given: Bit, *, places: bool) -> list[SymbolicMachine]:
         """Runs of a model on unknown inputs, that are together all in which a formula holds."""
         key = places, id(model), given.identity
         if key not in self._runs:
-            universe = self._universes.get(places)
-            if universe is None:
-                universe = Universe(Terms(exact=self.exact), contracts=self.contracts, places=places)
-                self._universes[places] = universe
             try:
-                runs = [symbolic_run(model, universe, bound=self.bound, given=given)]
+                runs = [symbolic_run(model, self._universes[places], bound=self.bound, given=given)]
             except Undecided as decision:
                 runs = [run for side in decision.sides for run in self.runs(model, given & side, places=places)]
                 for run in runs:
                     run.cut |= decision.last
             if len(runs) > _MOST_RUNS:
                 raise NotDecided(f"loops whose lengths go together in more than {_MOST_RUNS} ways") from None
-            self._runs[key] = runs, model
+            self._runs[key] = runs, model, given
         return self._runs[key][0]
 
     def prove(self, model_a: Op, model_b: Op) -> Proof:
@@ -244,6 +247,7 @@ class Prover:
         """The question whether two models do the same where a formula holds that decides the lengths of loops, and what
         `solve` answers."""
         for places in (False, True):
+            self._universes[places].computed = 0
             (a,), (b,) = (self.runs(model, given, places=places) for model in (model_a, model_b))
             origins = a.arrays.keys() | b.arrays.keys()
             if places or all(a.arrays.get(origin) is b.arrays.get(origin) for origin in origins):

@@ -296,7 +296,11 @@ def _count(machine: SymbolicMachine, op: gpu.LocalAtomicAdd, operands: Operands)
 
 
 def _counted(
-    machine: SymbolicMachine, op: tt.Histogram | gpu.LocalAtomicAdd, value: Value, operands: Sequence[Any], before: Array
+    machine: SymbolicMachine,
+    op: tt.Histogram | gpu.LocalAtomicAdd,
+    value: Value,
+    operands: Sequence[Any],
+    before: Array,
 ) -> Array:
     """Numbers of elements, each with the number of times that its place is among some values added to it."""
     scalar, domain = scalar_element(value.type), machine.domain

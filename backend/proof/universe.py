@@ -26,6 +26,7 @@ from ziggurat.backend.proof.terms import (
     Sum,
     Term,
     Terms,
+    conjuncts,
     identity_of,
 )
 from ziggurat.backend.reference.values import Array, is_array, is_tuple
@@ -34,7 +35,7 @@ from ziggurat.codemodel.types import ScalarType, TensorType, Type, element_of, i
 
 _COMPARED = 12  # Conditions that a new one is compared with.
 _EFFORT = 200_000  # Units of the solver's work on one of these comparisons: some milliseconds.
-MOST = 30_000  # Elements that a universe computes one by one.
+MOST = 30_000  # Elements that are computed one by one for an answer.
 FEW = 16  # Elements of an array that are computed at once.
 
 
@@ -209,8 +210,10 @@ class Universe:
         self.domain = Terms() if domain is None else domain
         self._tensors: dict[Hashable, Tensor] = {}
         self._versions: dict[Hashable, Version] = {}
-        self.computed = 0  # Elements of tensors, one by one.
+        self.computed = 0  # Elements of tensors, one by one, since the last answer.
         self._conditions: list[Bit] = []
+        self._of_formula: dict[int, tuple[frozenset[int], Term]] = {}
+        self._truths: dict[int, tuple[bool, Term]] = {}  # With the formula, whose number no other one gets.
         self._settled: dict[Hashable, tuple[Bit, Term, Bit]] = {}
         self.products: dict[Hashable, PartialProduct] = {}  # By the result's key.
         # What a reduction has combined, by its result: the function, the elements, and the result.
@@ -364,22 +367,50 @@ class Universe:
             self._settled[key] = self._as_before(condition, path), path, condition
         return self._settled[key][0]
 
-    def _as_before(self, condition: Bit, path: Term) -> Bit:
-        known = any(condition.identity == before.identity for before in self._conditions)
+    def decided(self, condition: Bit, path: Term) -> Bit:
+        """A condition, or whether it holds, if it does or does not wherever `path` does."""
+        if condition.known is not None:
+            return condition
+        parts = {part.get_id() for part in conjuncts(path)}
+        path = path if self._symbols(path) & self._symbols(condition.term) else TRUE.term
         # False first: it ends a loop in runs that there are none of.
-        for before in (FALSE, TRUE, *(() if known else reversed(self._conditions[-_COMPARED:]))):
+        for known, side in ((FALSE, ~condition), (TRUE, condition)):
+            if side.term.get_id() in parts or self._holds(z3.Implies(path, side.term)):
+                return known
+        return condition
+
+    def _symbols(self, formula: Term) -> frozenset[int]:
+        """The unknown numbers and functions of a formula, by their numbers."""
+        if formula.get_id() not in self._of_formula:
+            parts, waiting, symbols = set[int](), [formula], set[int]()
+            while waiting:
+                term = waiting.pop()
+                if term.get_id() not in parts and z3.is_app(term):
+                    parts.add(term.get_id())
+                    waiting += term.children()
+                    if term.decl().kind() == z3.Z3_OP_UNINTERPRETED:
+                        symbols.add(term.decl().get_id())
+            self._of_formula[formula.get_id()] = frozenset(symbols), formula
+        return self._of_formula[formula.get_id()][0]
+
+    def _as_before(self, condition: Bit, path: Term) -> Bit:
+        condition = self.decided(condition, path)
+        if condition.known is not None or any(condition.identity == before.identity for before in self._conditions):
+            return condition
+        for before in reversed(self._conditions[-_COMPARED:]):
             if self._holds(z3.Implies(path, condition.term == before.term)):
                 return before
-        if not known:
-            self._conditions.append(condition)
+        self._conditions.append(condition)
         return condition
 
     def _holds(self, formula: Term) -> bool:
         """Whether a formula of scalars is true, as far as a little work tells."""
-        solver = z3.Solver()
-        solver.set("rlimit", _EFFORT)
-        solver.add(*coordinates(), *self.facts, z3.Not(formula))
-        return solver.check() == z3.unsat
+        if formula.get_id() not in self._truths:
+            solver = z3.Solver()
+            solver.set("rlimit", _EFFORT)
+            solver.add(*coordinates(), *self.facts, z3.Not(formula))
+            self._truths[formula.get_id()] = solver.check() == z3.unsat, formula
+        return self._truths[formula.get_id()][0]
 
     def initial(self, origin: int, size: int) -> Version:
         """An array as it is at first, of elements of some bytes."""
