@@ -291,7 +291,7 @@ _SAID = ("type", "nonnegative", "runs")
 
 # Ops whose results depend on nothing but their operands.
 _MADE = (
-    *ELEMENTWISE, tt.AddPtr, tt.Join, tt.Split, tt.Cat, tt.Reduce, tt.Scan,
+    *ELEMENTWISE, tt.AddPtr, tt.Join, tt.Split, tt.Cat, tt.Scan,
     tt.Gather, tt.Histogram, tt.MapElementwise, gpu.RoundTf32,
 )  # fmt: skip
 
@@ -314,8 +314,8 @@ class Undecided(NotDecided):
 
 
 class SymbolicMachine(Machine):
-    """A machine that runs one program on unknown inputs, of which `given` holds. That must decide how long loops are: see
-    `Undecided`. `assumed` are the assumptions of the program; `effects` are what it does besides writing memory, and
+    """A machine that runs one program on unknown inputs, of which `given` holds. That must decide how long loops are:
+    see `Undecided`. `assumed` are the assumptions of the program; `effects` are what it does besides writing memory, and
     `defined` what must hold lest it divide by zero."""
 
     def __init__(self, functions: Mapping[str, Op], universe: Universe, given: Bit, *, bound: int) -> None:
@@ -423,13 +423,14 @@ class SymbolicMachine(Machine):
     def _decided(self, array: Array) -> Array:
         """A number without the choices in it that are made in these runs."""
         assert isinstance(self.frame, SymbolicFrame)
+        choices = self.domain.choices
         while array.size == 1 and isinstance(number := array.flat[0], Sum):
-            choices = [(factor, atom) for factor, atom in number.atoms.values() if z3.is_app_of(atom, z3.Z3_OP_ITE)]
-            for factor, atom in choices:
-                condition = self.frame.decided(Bit(atom.arg(0)))
-                if condition.known is not None:
-                    taken = Sum.of(atom.arg(1 if condition.known else 2)) - Sum.of(atom)
-                    array = objects_of(number + taken.scaled(factor)).reshape(array.shape)
+            for atom in number.atoms.keys() & choices.keys():
+                condition, then, otherwise, choice = choices[atom]
+                holds = self.frame.decided(condition).known
+                if holds is not None:
+                    change = (then if holds else otherwise) - choice
+                    array = objects_of(number + change.scaled(number.atoms[atom][0])).reshape(array.shape)
                     break
             else:
                 break

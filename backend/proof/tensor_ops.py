@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Hashable, Sequence
 from functools import partial
 from typing import Any
@@ -21,7 +22,7 @@ from ziggurat.backend.proof.machine import (
 )
 from ziggurat.backend.proof.memory_ops import held, put
 from ziggurat.backend.proof.terms import TRUE, Element, NotDecided, Sum, identity_of
-from ziggurat.backend.proof.universe import PartialProduct, Tensor, forced, key_of
+from ziggurat.backend.proof.universe import PartialProduct, Reduction, Tensor, forced, key_of
 from ziggurat.backend.reference.control import rejoin
 from ziggurat.backend.reference.machine import triton
 from ziggurat.backend.reference.reductions import single_op
@@ -150,6 +151,38 @@ def _columns(op: tt.Combining, operands: Operands) -> list[Array]:
 
 @meanings.of(tt.Reduce)
 def _reduce(machine: SymbolicMachine, op: tt.Reduce, operands: Operands) -> Any:
+    """Where the order does not matter: the tensor that has, for each place, some elements of another one combined. Of
+    combinations of combinations, the elements of the first are known. So no element is looked at."""
+    combining = _combining(machine, op)
+    if len(operands) > 1 or not combining.commutes or not isinstance(operands[0], Tensor):
+        return machine.made(op, _by_elements, operands)
+    source, shape = operands[0], shape_of(op.values[0].type)
+    places: Array = np.arange(math.prod(shape))
+    if source.source is not None:
+        source, _, places = source.source
+    lines = np.moveaxis(places.reshape(shape), op.axis, -1).reshape(-1, shape[op.axis])
+    before = machine.universe.reductions.get(source.number)
+    if before is not None and before.combining == combining.key:
+        source, lines = before.source, before.lines[lines].reshape(len(lines), -1)
+    lines = np.sort(lines, axis=-1)
+    scalar, target = scalar_element(op.values[0].type), shape_of(op.result.type)
+
+    def make() -> Array:
+        elements = objects(forced(source), scalar)
+        whole = source.type.shape if source.type is not None else shape
+        flat = np.broadcast_to(elements, (1, *whole)).reshape(-1)
+        results = np.empty(len(lines), object)
+        for place, line in enumerate(lines):
+            (results[place],) = _combined(machine, combining, [(flat[at],) for at in line])
+        return settled(results.reshape(1, *target), scalar)
+
+    key = "reduce", str(scalar), combining.key, source.number, lines.shape, lines.tobytes(), target
+    tensor = machine.universe.tensor(key, make, type_=TensorType(target, scalar))
+    machine.universe.reductions[tensor.number] = Reduction(combining.key, source, lines)
+    return tensor
+
+
+def _by_elements(machine: SymbolicMachine, op: tt.Reduce, operands: Operands) -> Any:
     if all(map(is_known, operands)):
         return triton[op](machine, op, operands)
     columns, combining = _columns(op, operands), _combining(machine, op)

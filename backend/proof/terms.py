@@ -327,6 +327,8 @@ class Terms(elementwise.Domain):
         # By the number of an atom: the integer that was extended to it, and whether as a signed one. The atom is kept,
         # so that no other term gets its number.
         self.extended: dict[int, tuple[Sum, bool, Sum]] = {}
+        # By the number of an atom that is a choice: the condition, the integers, and the choice, which is kept likewise.
+        self.choices: dict[int, tuple[Bit, Sum, Sum, Sum]] = {}
         self.functions: dict[tuple[str, ScalarType, int], Term] = {}
 
     def integers(self, function: Callable[..., Element], scalar: ScalarType, *values: Element) -> Element:
@@ -349,7 +351,10 @@ class Terms(elementwise.Domain):
             case Bit():
                 return Bit(z3.If(condition.term, then.term, otherwise.term))
             case Sum() if isinstance(otherwise, Sum):
-                return Sum.of(z3.If(condition.term, then.term, otherwise.term))
+                choice = Sum.of(z3.If(condition.term, then.term, otherwise.term))
+                for number in choice.atoms:
+                    self.choices[number] = condition, then, otherwise, choice
+                return choice
             case _:
                 sort = (then if z3.is_fp(then) else otherwise).sort()
                 return z3.If(

@@ -165,6 +165,15 @@ class PartialProduct:
     end: int
 
 
+@attrs.frozen(eq=False)
+class Reduction:
+    """The elements of a tensor, each combined of some of another one's: of those of a line of places there."""
+
+    combining: Hashable
+    source: Tensor
+    lines: Any
+
+
 class Version:
     """The contents of an array after some writes."""
 
@@ -216,6 +225,7 @@ class Universe:
         self._truths: dict[int, tuple[bool, Term]] = {}  # With the formula, whose number no other one gets.
         self._settled: dict[Hashable, tuple[Bit, Term, Bit]] = {}
         self.products: dict[Hashable, PartialProduct] = {}  # By the result's key.
+        self.reductions: dict[int, Reduction] = {}  # By the number of the result.
         # What a reduction has combined, by its result: the function, the elements, and the result.
         self.combined: dict[Hashable, tuple[Hashable, list[Any], Any]] = {}
 
