@@ -50,7 +50,7 @@ def _is_debugged() -> bool:
 @cache
 def _jit() -> Any:
     # LLVM's older linker maps each section where there is room: in a process with gigabytes of arrays, code may be too
-    # far from its constants, which aborts the process. JITLink maps an object as a whole. But gdb hears of no code of it.
+    # far from its constants, which aborts the process. JITLink maps an object as a whole, but tells gdb of none.
     jit = llvm().create_lljit_compiler(use_jit_link=not _is_debugged())
     # Workers of the pool sleep in its code: it stays until the process ends, longer than Python's objects.
     ctypes.pythonapi.Py_IncRef(ctypes.py_object(jit))

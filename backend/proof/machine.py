@@ -102,27 +102,27 @@ def lifted(function: Callable[..., Element], type_: Type, *arrays: Array) -> Arr
 
 
 class SymbolicFrame(Frame):
-    """The program, in those of its runs in which the literals of `path` hold, of all in which `given` does."""
+    """The program, in those of its runs in which the literals of `path` hold, and the premise of all its runs."""
 
-    __slots__ = ("given", "path", "universe")
+    __slots__ = ("path", "premise", "universe")
 
     def __init__(
-        self, universe: Universe, given: Bit, path: tuple[Literal, ...], keys: Array, programs: Array,
+        self, universe: Universe, premise: Bit, path: tuple[Literal, ...], keys: Array, programs: Array,
         parent: Frame | None = None, index: Array | None = None,
     ) -> None:  # fmt: skip
         super().__init__(keys, programs, parent, index)
         self.universe = universe
-        self.given = given
+        self.premise = premise
         self.path = path
 
     def _within(self, path: tuple[Literal, ...]) -> SymbolicFrame:
-        return SymbolicFrame(self.universe, self.given, path, self.keys, self.programs, self)
+        return SymbolicFrame(self.universe, self.premise, path, self.keys, self.programs, self)
 
     def lookup(self, value: Value) -> Any:
         return self.resolved(super().lookup(value))
 
     def fresh(self) -> Frame:
-        return SymbolicFrame(self.universe, self.given, self.path, self.keys, self.programs)
+        return SymbolicFrame(self.universe, self.premise, self.path, self.keys, self.programs)
 
     def child(self) -> Frame:
         return self._within(self.path)
@@ -132,7 +132,7 @@ class SymbolicFrame(Frame):
 
     def elements(self, count: int) -> Frame:
         keys, index = np.arange(count), np.zeros(count, np.int64)
-        return SymbolicFrame(self.universe, self.given, self.path, keys, self.programs[index], self, index)
+        return SymbolicFrame(self.universe, self.premise, self.path, keys, self.programs[index], self, index)
 
     @property
     def sides(self) -> dict[Hashable, bool]:
@@ -144,12 +144,12 @@ class SymbolicFrame(Frame):
         if condition.size > 1:
             return condition
         result = np.empty(condition.shape, object)
-        result[...] = self.universe.settled(condition.flat[0], (self.given & condition_of(self.path)[0]).term)
+        result[...] = self.universe.settled(condition.flat[0], (self.premise & condition_of(self.path)[0]).term)
         return result
 
     def decided(self, condition: Bit) -> Bit:
         """A condition, or whether it holds if that is known in these runs."""
-        where = self.given & self.condition[0]
+        where = self.premise & self.condition[0]
         return condition if where.known else self.universe.decided(condition, where.term)
 
     def resolved(self, value: Any) -> Any:
@@ -314,18 +314,18 @@ class Undecided(NotDecided):
 
 
 class SymbolicMachine(Machine):
-    """A machine that runs one program on unknown inputs, of which `given` holds. That must decide how long loops are:
-    see `Undecided`. `assumed` are the assumptions of the program; `effects` are what it does besides writing memory, and
-    `defined` what must hold lest it divide by zero."""
+    """A machine that runs one program on unknown inputs, of which `premise` holds. That must decide how long loops are:
+    see `Undecided`. `assumed` are the assumptions of the program; `effects` are what it does besides writing memory,
+    and `defined` what must hold lest it divide by zero."""
 
-    def __init__(self, functions: Mapping[str, Op], universe: Universe, given: Bit, *, bound: int) -> None:
+    def __init__(self, functions: Mapping[str, Op], universe: Universe, premise: Bit, *, bound: int) -> None:
         super().__init__(functions, Memory([], (1, 1, 1)), strict=False, limit=1 << 20)
         self.meanings = _Table()
         self.universe = universe
         self.domain = universe.domain
         self.bound = bound
-        self.given = given
-        self.cut = False  # Whether `given` is that a loop has no more than `bound` iterations.
+        self.premise = premise
+        self.cut = False  # Whether `premise` is that a loop has no more than `bound` iterations.
         self.arrays: dict[int, Version] = {}
         self.sizes: dict[int, int] = {}
         self.assumed: list[Term] = []
@@ -334,17 +334,17 @@ class SymbolicMachine(Machine):
         self.allocations: list[Any] = []
         self.parameters: list[Any] = []  # The elements that stand for the kernel's.
         self.begin(0, 1)
-        self.frame = SymbolicFrame(universe, given, (), self.frame.keys, self.frame.programs)
+        self.frame = SymbolicFrame(universe, premise, (), self.frame.keys, self.frame.programs)
 
     def goes_on(self, frame: SymbolicFrame, condition: Array, visits: int) -> bool:
-        """Whether a loop goes on in some runs after some iterations. Raises `Undecided` where that is not given."""
+        """Whether a loop goes on in some runs after some iterations. Raises `Undecided` if no premise tells."""
         goes = frame.settled(condition.reshape(1))[0]
         if goes.known is not None:
             return goes.known == 1
         decision = Undecided(condition.flat[0], frame.condition[0], last=visits >= self.bound)
-        given = {term.get_id() for term in conjuncts(self.given.term)}
+        facts = {term.get_id() for term in conjuncts(self.premise.term)}
         for holds, side in enumerate(decision.sides):
-            if side.term.get_id() in given:
+            if side.term.get_id() in facts:
                 return holds == 1
         raise decision
 

@@ -84,11 +84,11 @@ class Question:
         return words
 
 
-def symbolic_run(model: Op, universe: Universe, *, bound: int, given: Bit = TRUE) -> SymbolicMachine:
-    """Run the kernel of a model on unknown arguments, of which something is given. Raises `NotDecided` for what proofs
-    do not cover."""
+def symbolic_run(model: Op, universe: Universe, *, bound: int, premise: Bit = TRUE) -> SymbolicMachine:
+    """Run the kernel of a model on unknown arguments of which a premise holds. Raises `NotDecided` for what proofs do
+    not cover."""
     functions, kernel = kernel_of(model)
-    machine = SymbolicMachine(functions, universe, given, bound=bound)
+    machine = SymbolicMachine(functions, universe, premise, bound=bound)
     if isinstance(kernel, tt.Func) and kernel.num_ctas > 1:
         raise NotDecided("a kernel of clusters of CTAs")
     parameters = kernel.bodies[0].parameters
@@ -157,7 +157,7 @@ def question(a: SymbolicMachine, b: SymbolicMachine) -> Question:
     differences += _effects(a, b)
     earlier = {term.get_id() for term in a.defined}
     differences += [z3.Not(term) for term in b.defined if term.get_id() not in earlier]
-    return Question(differences, [a.given.term, *a.assumed, *b.assumed, *a.defined, *coordinates()], (a, b))
+    return Question(differences, [a.premise.term, *a.assumed, *b.assumed, *a.defined, *coordinates()], (a, b))
 
 
 def _effects(a: SymbolicMachine, b: SymbolicMachine) -> list[Term]:
@@ -186,6 +186,13 @@ def solve(question: Question, further: Iterable[Term] = ()) -> Any:
     return solver.model() if answer == z3.sat else f"the solver gave up: {solver.reason_unknown()}"
 
 
+def _universes(prover: Prover) -> dict[bool, Universe]:
+    return {
+        places: Universe(Terms(exact=prover.exact), contracts=prover.contracts, places=places)
+        for places in (False, True)
+    }
+
+
 @attrs.frozen(eq=False)
 class Prover:
     """Proves models equal, one after the other: what it has found of one it knows when it comes to the next."""
@@ -193,33 +200,27 @@ class Prover:
     exact: bool = False
     contracts: bool = False
     bound: int = BOUND
-    _universes: dict[bool, Universe] = attrs.field(init=False)
+    # One that looks at places, and one that does not.
+    _universes: dict[bool, Universe] = attrs.field(init=False, default=attrs.Factory(_universes, takes_self=True))
     _runs: dict[Hashable, tuple[list[SymbolicMachine], Op, Bit]] = attrs.field(
         init=False, factory=dict[Hashable, tuple[list[SymbolicMachine], Op, Bit]]
     )  # With the model and the formula, whose numbers no other ones get.
     # Formulas of which one holds of any inputs: each decides how long the loops are of the models that were proved.
     _cases: list[Bit] = attrs.field(init=False, factory=lambda: [TRUE])
 
-    @_universes.default
-    def _both(self) -> dict[bool, Universe]:
-        return {
-            places: Universe(Terms(exact=self.exact), contracts=self.contracts, places=places)
-            for places in (False, True)
-        }
-
-    def runs(self, model: Op, given: Bit, *, places: bool) -> list[SymbolicMachine]:
+    def runs(self, model: Op, premise: Bit, *, places: bool) -> list[SymbolicMachine]:
         """Runs of a model on unknown inputs, that are together all in which a formula holds."""
-        key = places, id(model), given.identity
+        key = places, id(model), premise.identity
         if key not in self._runs:
             try:
-                runs = [symbolic_run(model, self._universes[places], bound=self.bound, given=given)]
+                runs = [symbolic_run(model, self._universes[places], bound=self.bound, premise=premise)]
             except Undecided as decision:
-                runs = [run for side in decision.sides for run in self.runs(model, given & side, places=places)]
+                runs = [run for side in decision.sides for run in self.runs(model, premise & side, places=places)]
                 for run in runs:
                     run.cut |= decision.last
             if len(runs) > _MOST_RUNS:
                 raise NotDecided(f"loops whose lengths go together in more than {_MOST_RUNS} ways") from None
-            self._runs[key] = runs, model, given
+            self._runs[key] = runs, model, premise
         return self._runs[key][0]
 
     def prove(self, model_a: Op, model_b: Op) -> Proof:
@@ -228,11 +229,11 @@ class Prover:
         assumptions: dict[str, None] = {}
         try:
             with deep_recursion():
-                for given in self._cases:
-                    for first in self.runs(model_a, given, places=False):
-                        for second in self.runs(model_b, first.given, places=False):
-                            cases.append(second.given)
-                            problem, answer = self._answer(model_a, model_b, second.given)
+                for premise in self._cases:
+                    for first in self.runs(model_a, premise, places=False):
+                        for second in self.runs(model_b, first.premise, places=False):
+                            cases.append(second.premise)
+                            problem, answer = self._answer(model_a, model_b, second.premise)
                             assumptions |= dict.fromkeys(problem.assumptions)
                             if isinstance(answer, str):
                                 return Proof("unknown", tuple(assumptions), (answer,))
@@ -243,12 +244,12 @@ class Prover:
         self._cases[:] = cases
         return Proof("proved", tuple(assumptions))
 
-    def _answer(self, model_a: Op, model_b: Op, given: Bit) -> tuple[Question, Any]:
+    def _answer(self, model_a: Op, model_b: Op, premise: Bit) -> tuple[Question, Any]:
         """The question whether two models do the same where a formula holds that decides the lengths of loops, and what
         `solve` answers."""
         for places in (False, True):
             self._universes[places].computed = 0
-            (a,), (b,) = (self.runs(model, given, places=places) for model in (model_a, model_b))
+            (a,), (b,) = (self.runs(model, premise, places=places) for model in (model_a, model_b))
             origins = a.arrays.keys() | b.arrays.keys()
             if places or all(a.arrays.get(origin) is b.arrays.get(origin) for origin in origins):
                 problem = question(a, b)

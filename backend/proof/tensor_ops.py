@@ -154,9 +154,10 @@ def _reduce(machine: SymbolicMachine, op: tt.Reduce, operands: Operands) -> Any:
     """Where the order does not matter: the tensor that has, for each place, some elements of another one combined. Of
     combinations of combinations, the elements of the first are known. So no element is looked at."""
     combining = _combining(machine, op)
-    if len(operands) > 1 or not combining.commutes or not isinstance(operands[0], Tensor):
+    source, *others = operands
+    if others or not combining.commutes or not isinstance(source, Tensor):
         return machine.made(op, _by_elements, operands)
-    source, shape = operands[0], shape_of(op.values[0].type)
+    shape = shape_of(op.values[0].type)
     places: Array = np.arange(math.prod(shape))
     if source.source is not None:
         source, _, places = source.source

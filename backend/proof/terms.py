@@ -327,7 +327,7 @@ class Terms(elementwise.Domain):
         # By the number of an atom: the integer that was extended to it, and whether as a signed one. The atom is kept,
         # so that no other term gets its number.
         self.extended: dict[int, tuple[Sum, bool, Sum]] = {}
-        # By the number of an atom that is a choice: the condition, the integers, and the choice, which is kept likewise.
+        # By the number of an atom that is a choice: the condition, the integers, and the choice, kept likewise.
         self.choices: dict[int, tuple[Bit, Sum, Sum, Sum]] = {}
         self.functions: dict[tuple[str, ScalarType, int], Term] = {}
 

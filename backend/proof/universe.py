@@ -384,9 +384,9 @@ class Universe:
         parts = {part.get_id() for part in conjuncts(path)}
         path = path if self._symbols(path) & self._symbols(condition.term) else TRUE.term
         # False first: it ends a loop in runs that there are none of.
-        for known, side in ((FALSE, ~condition), (TRUE, condition)):
+        for answer, side in ((FALSE, ~condition), (TRUE, condition)):
             if side.term.get_id() in parts or self._holds(z3.Implies(path, side.term)):
-                return known
+                return answer
         return condition
 
     def _symbols(self, formula: Term) -> frozenset[int]:
