@@ -10,14 +10,15 @@
                                                   %3 : f32 = math.fma %n %1 %c;
 
 The machine's fma takes its operands negated at no cost. The result differs from that of the two ops by at most the
-rounding error of the product, half a unit in its last place. A product that has other uses stays for them: the fma
-takes the place of the sum, so that there are as many ops as before. Functions of the library stay as they are: some
-count on a product that is rounded.
+rounding error of the product, half a unit in its last place. A product of scalars is contracted into a sum of tensors
+too, as in Triton, whose tensors are scalars by then: the factors take the place of the product in `tt.splat`. A
+product that has other uses stays for them: the fma takes the place of the sum, so that there are as many ops as
+before. Functions of the library stay as they are: some count on a product that is rounded.
 """
 
 from __future__ import annotations
 
-from ziggurat.codemodel.dialects import arith
+from ziggurat.codemodel.dialects import arith, tt
 from ziggurat.codemodel.dialects import math as maths
 from ziggurat.codemodel.op import Op, Value
 from ziggurat.codemodel.transform import Outcome, Rewriter, transform
@@ -41,13 +42,15 @@ def _contracted(builder: Rewriter, op: Op, operands: tuple[Value, ...]) -> Outco
     if multiplication is None:
         return None
     at, product = multiplication
-    factor, addend = builder[product.lhs], operands[1 - at]
+    factor, other, addend = builder[product.lhs], builder[product.rhs], operands[1 - at]
+    if product.result.type != op.result.type:
+        factor, other = (builder.add(tt.Splat(scalar, op.result.type)) for scalar in (factor, other))
     if isinstance(op, arith.SubF) and at == 0:
         addend = builder.add(arith.NegF(addend))
     is_negated = _before_negation(op.operands[at]) is not op.operands[at]
     if is_negated != (isinstance(op, arith.SubF) and at == 1):
         factor = builder.add(arith.NegF(factor))
-    return builder.add(maths.Fma(factor, builder[product.rhs], addend))
+    return builder.add(maths.Fma(factor, other, addend))
 
 
 def _product(op: Op) -> tuple[int, arith.MulF] | None:
@@ -58,7 +61,7 @@ def _product(op: Op) -> tuple[int, arith.MulF] | None:
     products: list[tuple[int, arith.MulF]] = []
     for at, value in enumerate(op.operands):
         value = _before_negation(value)
-        inner = value.op
+        inner = value.op.value.op if isinstance(value.op, tt.Splat) else value.op
         if isinstance(inner, arith.MulF) and inner.parent is op.parent and not _is_library(inner):
             products.append((at, inner))
     return min(products, key=lambda item: len(op.operands[item[0]].uses), default=None)

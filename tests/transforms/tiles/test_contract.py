@@ -68,6 +68,16 @@ def test_a_negated_product_is_contracted(text: str, expected: str) -> None:
     assert contracted(function(negated + text + use)) == str(zg.parse(function(expected + use)))
 
 
+@pytest.mark.parametrize("sum_of", ["arith.addf %s %t", "arith.addf %t %s"])
+def test_a_product_of_scalars_is_contracted_into_a_sum_of_tensors(sum_of: str) -> None:
+    tensor, use = "%t : tensor<x4, f32> = tt.splat %c;", 'tt.print %x @"";'
+    product = "%p : f32 = arith.mulf %a %b; %s : tensor<x4, f32> = tt.splat %p;"
+    fma = "%k : tensor<x4, f32> = tt.splat %a; %l : tensor<x4, f32> = tt.splat %b;"
+    result = contracted(function(f"{tensor} {product} %x : tensor<x4, f32> = {sum_of}; {use}"))
+    expected = f"{tensor} {fma} %x : tensor<x4, f32> = math.fma %k %l %t; {use}"
+    assert result == str(zg.parse(function(expected)))
+
+
 @pytest.mark.parametrize("first", [False, True])
 def test_of_two_products_the_one_with_fewer_uses_is_contracted(first: bool) -> None:
     products = "%p : f32 = arith.mulf %a %b; %q : f32 = arith.mulf %b %c;"
