@@ -187,9 +187,9 @@ class Autotuner(_Decorated):
     def has_hooks(self) -> bool:
         return self.user_defined_pre_hook or self.user_defined_post_hook
 
-    @property
+    @functools.cached_property
     def do_bench(self) -> Callable[..., Any]:
-        """The function that measures a call and gives quantiles of its milliseconds."""
+        """The function that measures a call and gives quantiles of its milliseconds. Programs assign another."""
         if self.tuning.measure is not None:
             return self.tuning.measure
         if self.num_warmups is None and self.num_reps is None and not self.use_cuda_graph:
