@@ -171,9 +171,9 @@ class Compiled:
         arguments that it was not compiled for, for their number, their types, and the divisibility of their values; and
         the errors of programs.
         """
-        from ziggurat.launches.compiled_launches import launch_here, launch_on_gpu
+        from ziggurat.launches.compiled_launches import host_launcher, launch_on_gpu
 
-        return functools.partial(launch_on_gpu if self.code is None else launch_here, self, grid)
+        return functools.partial(launch_on_gpu, self, grid) if self.code is None else host_launcher(self, grid)
 
     @functools.cached_property
     def binary(self) -> Binary:
@@ -191,6 +191,16 @@ class Compiled:
         from ziggurat.backend.cpu.runtime.kernels import NativeKernel
 
         return NativeKernel(self.code, self.title, self.stages.get("triton"))
+
+    @functools.cached_property
+    def launchers(self) -> dict[Any, Callable[..., None]]:
+        """The launchers on this machine by their grids, which share the list of `plans`."""
+        return {}
+
+    @functools.cached_property
+    def plans(self) -> list[Any]:
+        """The tables of launches on this machine: see `plan_of`."""
+        return []
 
     @functools.cached_property
     def names(self) -> list[str]:

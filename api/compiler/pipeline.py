@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ziggurat.boundary import no_faults, public
 from ziggurat.codemodel.builder import Builder
@@ -13,7 +13,7 @@ from ziggurat.codemodel.dispatch import demand
 from ziggurat.codemodel.errors import KernelTypeError, LaunchError
 from ziggurat.codemodel.gpu import dialect as gpu
 from ziggurat.codemodel.gpu.fragments import MAP, is_of_launch
-from ziggurat.codemodel.gpu.options import COMPILE_OPTIONS, CPU, PROVE, CompileOptions
+from ziggurat.codemodel.gpu.options import COMPILE_OPTIONS, CPU, DEFAULT_OPTIONS, PROVE, CompileOptions
 from ziggurat.codemodel.op import Op, expect, require_model
 from ziggurat.codemodel.passes import Snapshot
 from ziggurat.codemodel.text.parser import parse
@@ -28,6 +28,9 @@ from ziggurat.transforms.attribution import attribute, default_warps
 from ziggurat.transforms.mirror import mirror
 from ziggurat.transforms.simplify.dce import remove_unused
 from ziggurat.transforms.simplify.demand import first_kernel
+
+if TYPE_CHECKING:
+    from ziggurat.backend.cpu.code import CpuCode
 
 # Applied to a Triton model before a user sees it. The model stays as the kernel's author wrote it: nothing is folded,
 # shared or hoisted; only constants that became attributes are removed.
@@ -219,8 +222,20 @@ def compile_for_cpu(
         "llvm": code.llvm,
         "asm": functools.partial(to_assembly, code.llvm, CpuOptions(code.cpu, code.features)),
     }
-    arguments = _arguments(model, first_kernel(model))
-    return Compiled(code.symbol, CPU, Stages(stages), arguments, name, options, code=code)
+    return of_native_code(model, code, name, stages, options)
+
+
+def of_native_code(
+    model: core.Module | cpu.Module,
+    code: CpuCode,
+    name: str,
+    stages: Mapping[str, Any],
+    options: CompileOptions = DEFAULT_OPTIONS,
+) -> Compiled:
+    """The kernel of a model whose code for a CPU is there, with the stages that are."""
+    return Compiled(
+        code.symbol, CPU, Stages(dict(stages)), _arguments(model, first_kernel(model)), name, options, code=code
+    )
 
 
 def _arguments(model: Op, lowered: tt.Func) -> tuple[Argument, ...]:

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+import functools
+import math
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final
 
 from ziggurat.backend.cuda.launch import devices_of, one_device
+from ziggurat.backend.launch import checks
 from ziggurat.backend.launch.arrays import address, as_array, elements, is_array, number_type, on_gpu
 from ziggurat.backend.launch.descriptors import TensorDescriptor
 from ziggurat.backend.launch.device_arrays import reader_of, view
-from ziggurat.backend.launch.grids import computed_grid, padded, sizes_of
+from ziggurat.backend.launch.grids import MAX_SIZE, computed_grid, is_exact, padded, sizes_of
+from ziggurat.backend.llvm.binding import has_llvm
 from ziggurat.backend.ptx.sass import assembled, tool
 from ziggurat.boundary import no_faults, public
 from ziggurat.codemodel.errors import LaunchError, TargetError
@@ -17,6 +21,9 @@ from ziggurat.codemodel.gpu.options import checked_option
 from ziggurat.codemodel.types import DescriptorType, PtrType, ScalarType, i1
 from ziggurat.compiler.compiled import Argument, Compiled
 from ziggurat.kernels.arguments import leaves
+
+_MAX_PLANS: Final = 8  # Plans of a kernel; each launch tries them in turn.
+_MAX_LAUNCHERS: Final = 256  # Launchers of a kernel, one a grid.
 
 
 def checked(compiled: Compiled, arguments: Sequence[Any], keywords: Mapping[str, Any], *, in_memory: bool) -> list[Any]:
@@ -130,6 +137,54 @@ def launch_here(compiled: Compiled, grid: Any, /, *arguments: Any, **keywords: A
     if 0 not in sizes:
         with no_faults("running", lambda: compiled.stages.get("triton") or compiled.cpu, title):
             compiled.launcher.launch(sizes, compiled.names, values)
+        if not keywords and len(compiled.plans) < _MAX_PLANS:
+            _remember(compiled, arguments)
+
+
+def host_launcher(compiled: Compiled, grid: Any) -> Callable[..., None]:
+    """The launcher over a grid on this machine's CPU. Launches after the first with such arguments are quick."""
+    slow = functools.partial(launch_here, compiled, grid)
+    if not is_exact(grid):
+        return slow
+    launcher = compiled.launchers.get(grid)
+    if launcher is not None:
+        return launcher
+    sizes = padded(sizes_of(grid, compiled.title))
+    if not 0 < math.prod(sizes) <= MAX_SIZE or len(compiled.launchers) >= _MAX_LAUNCHERS or not has_llvm():
+        return slow
+    from ziggurat.backend.cpu.runtime.native import native
+
+    launcher = compiled.launchers[grid] = native().launcher(sizes, compiled.plans, slow)
+    return launcher
+
+
+def _remember(compiled: Compiled, values: Sequence[Any]) -> None:
+    """Make later launches with such arguments quick, if a table can tell what they were compiled for."""
+    from ziggurat.backend.cpu.runtime.plans import Given, plan_of
+
+    rules = {1: 0, 16: checks.DIVISIBLE}
+    if any(argument.type is None or argument.divisibility not in rules for argument in compiled.arguments):
+        return
+    entries = [
+        Given(name, value, argument.type, rules[argument.divisibility], declared=True)
+        for name, value, argument in zip(compiled.names, values, compiled.arguments, strict=True)
+    ]
+    plan = plan_of(compiled.launcher, entries, {}, None, public(functools.partial(_ended, compiled)))
+    if plan is not None:
+        compiled.plans.append(plan)
+
+
+def _ended(compiled: Compiled, record: bytes, grid: bytes, values: Sequence[Any], _: Sequence[str]) -> None:
+    """Raise the error of a quick launch, or give its warnings."""
+    from ziggurat.backend.cpu.runtime.launcher import GRID
+    from ziggurat.backend.cpu.runtime.native import RECORD
+
+    *numbers, notes = RECORD.unpack(record)
+    arrays = [as_array(value, "array") if is_array(value) else value for value in values]
+    code, sizes = compiled.launcher, GRID.unpack(grid)[:3]
+    code.warn(code.strays(notes), sizes, compiled.names, arrays)
+    if numbers[0]:
+        raise code.error(numbers, sizes, compiled.names, arrays)
 
 
 @public

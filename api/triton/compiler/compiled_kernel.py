@@ -23,11 +23,12 @@ from ziggurat.codemodel.types import ConstantType, TupleType
 from ziggurat.compiler.builds import KernelBuild
 from ziggurat.kernels.arguments import KernelSignature, leaves
 from ziggurat.kernels.kernel import run_time_names
+from ziggurat.transforms.simplify.demand import first_kernel
 from ziggurat.triton import RELEASE, knobs
 from ziggurat.triton.backends.compiler import GPUTarget
 from ziggurat.triton.compiler import dumps
 from ziggurat.triton.compiler.sources import ASTSource
-from ziggurat.triton.runtime.driver import CudaDriver, driver
+from ziggurat.triton.runtime.driver import CudaDriver, HostDriver, driver
 from ziggurat.triton.runtime.triton_options import DEFAULTS
 
 if TYPE_CHECKING:
@@ -141,6 +142,7 @@ _SETTINGS: Final = (
 _OWN_FACTS: Final = (
     "name", "hash", "target", "num_warps", "num_stages", "num_ctas", "shared", "enable_fp_fusion", "arch",
 )  # fmt: skip
+_REMADE: Final = ("stages", "_launcher", "_native", "_quick")  # Attributes that no pickle has.
 _FACTS: Final = (*_OWN_FACTS, *_SETTINGS, *_CONSTANT_FACTS)
 KernelMetadata: Any = namedtuple("KernelMetadata", _FACTS, defaults=_CONSTANT_FACTS.values())  # pyright: ignore[reportUntypedNamedTuple]
 
@@ -153,6 +155,8 @@ class CompiledKernel(KernelBuild):
     """
 
     code: Loaded | None = None
+    # Whether it is compiled for this machine's CPU. PyTorch makes kernels of pickles by their attributes.
+    on_host = False
     announced = False  # Whether the hooks of loading were told.
 
     def __init__(
@@ -170,7 +174,7 @@ class CompiledKernel(KernelBuild):
 
     def __getstate__(self) -> dict[str, Any]:
         """A pickle has no stages and no launcher: they are made again where they are used."""
-        return {name: value for name, value in vars(self).items() if name not in ("stages", "_launcher", "_native")}
+        return {name: value for name, value in vars(self).items() if name not in _REMADE}
 
     @functools.cached_property
     def model(self) -> Op:  # pyright: ignore[reportIncompatibleVariableOverride]
@@ -243,13 +247,13 @@ class CompiledKernel(KernelBuild):
 
     def demand(self) -> None:
         """Compile now. Raises the errors of the kernel."""
-        _ = self.binary
+        _ = self._native if self.on_host else self.binary
 
     def _init_handles(self) -> None:
         """Load the kernel on the current GPU, if there is one. Programs call this before they read `n_regs`."""
         vars(self).pop("run", None)  # PyTorch's pickles have None there, and say that this call makes it.
         self.demand()
-        if self.code is None and isinstance(driver.active, CudaDriver):
+        if self.code is None and not self.on_host and isinstance(driver.active, CudaDriver):
             self.code = self._launcher.in_context()
 
     def run(
@@ -268,12 +272,21 @@ class CompiledKernel(KernelBuild):
         """Launch over a grid with all arguments of the kernel, with functions that are called before and after."""
         if enter:
             enter(launch_metadata)
-        if self.code is None:
+        quick = self._quick
+        if quick is not None:
+            (quick.launchers.get((x, y, z)) or quick[x, y, z])(*self._passed(args))
+        elif self.code is None:
             self[x, y, z](*args)
         else:
             self._launcher.at((x, y, z))(*self._passed(args), stream=stream)
         if exit:
             exit(launch_metadata)
+
+    @functools.cached_property
+    def _quick(self) -> Compiled | None:
+        """The code that a launch on this machine calls at once: that of a kernel from a pickle without its function."""
+        is_quick = self.on_host and self._fn.fn is None and not knobs.runtime.interpret
+        return self._native if is_quick else None
 
     def _passed(self, args: Sequence[Any]) -> Sequence[Any]:
         """The run-time arguments among all of a launch, with the components of tuples in their places."""
@@ -332,25 +345,37 @@ class CompiledKernel(KernelBuild):
     @property
     def name(self) -> str:
         """The name of the kernel in its machine code."""
-        return self.binary.symbol
+        return self.metadata.name
 
     @functools.cached_property
     def metadata(self) -> Any:
         """The name, the options, and the shared memory of the kernel."""
-        binary, settings = self.binary, {**DEFAULTS, **self.launch_options}
-        return KernelMetadata(
+        if self.on_host:
+            target, name = HostDriver().get_current_target(), first_kernel(self.model_to_run).sym_name
+            return self._metadata(
+                name=name, target=target, num_warps=self.options.warps, num_ctas=1, shared=0, arch=target.backend
+            )
+        binary = self.binary
+        return self._metadata(
             name=binary.symbol,
-            hash=self.hash,
             target=_target(binary.target),
             num_warps=min(MAX_WARPS, self.options.warps * ((self.options.num_ctas or 1) // binary.num_ctas)),
-            num_stages=self.options.num_stages or 0,
             num_ctas=binary.num_ctas,
-            enable_fp_fusion=self.options.contract,
             shared=binary.shared,
             global_scratch_size=binary.scratch,
             global_scratch_align=MAP_BYTES if binary.scratch else 1,
             arch=binary.target.removesuffix("a").replace("_", ""),
+        )
+
+    def _metadata(self, **facts: Any) -> Any:
+        """The metadata with these facts, and those that the options give."""
+        settings = {**DEFAULTS, **self.launch_options}
+        return KernelMetadata(
+            hash=self.hash,
+            num_stages=self.options.num_stages or 0,
+            enable_fp_fusion=self.options.contract,
             **{name: settings[name] for name in _SETTINGS},
+            **facts,
         )
 
     @property
@@ -372,13 +397,13 @@ class CompiledKernel(KernelBuild):
 
     @property
     def n_regs(self) -> int:
-        """Registers of a thread."""
-        return (self.code or self.stages).registers
+        """Registers of a thread; 0 on a CPU."""
+        return 0 if self.on_host else (self.code or self.stages).registers
 
     @property
     def n_spills(self) -> int:
-        """Registers of a thread that are spilled to local memory."""
-        return (self.code or self.stages).local_bytes // 4
+        """Registers of a thread that are spilled to local memory; 0 on a CPU."""
+        return 0 if self.on_host else (self.code or self.stages).local_bytes // 4
 
     @property
     def n_max_threads(self) -> int:
@@ -424,11 +449,13 @@ class CompiledKernel(KernelBuild):
 
     def _run_here(self, grid: Any, values: Sequence[Any], *, interpret: bool = False, **options: Any) -> None:
         """Launch the kernel of a file or of a pickle, which have no function, on arrays in memory."""
-        from ziggurat.launches.host import run
-        from ziggurat.triton.compiler.files import require_options
+        if options:
+            from ziggurat.triton.compiler.files import require_options
 
-        require_options(self._fn.name, options)
+            require_options(self._fn.name, options)
         if boolean("interpret", interpret) or knobs.runtime.interpret or self._native is None:
+            from ziggurat.launches.host import run
+
             run(self.model_to_run, grid, *values)
         else:
             self._native[grid](*values)

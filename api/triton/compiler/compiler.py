@@ -32,7 +32,7 @@ def compile(
     **_: Any,
 ) -> CompiledKernel:
     """The kernel of a source, or of a file `.ttir` or `.ttgir`, for a target: by default the current GPU, or an H100
-    on a machine without one."""
+    on a machine without one. `GPUTarget("cpu", 0, 32)` is this machine's CPU."""
     if not isinstance(src, ASTSource | IRSource):
         assert isinstance(src, str | os.PathLike), "source must be either AST or a filepath"
     source = src if isinstance(src, ASTSource | IRSource) else IRSource(src)
@@ -43,6 +43,7 @@ def compile(
     defaults = {"target": name or DEFAULT_OPTIONS.target, "raise_pointers": False}
     ours = triton_options.compile_options({**defaults, **settings})
     kernel = CompiledKernel(source.fn, source.compiled_signature(), ours, settings)
+    kernel.on_host = target is not None and name is None
     kernel.demand()
     if name is not None:
         keep(kernel)

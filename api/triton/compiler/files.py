@@ -8,13 +8,14 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from ziggurat.boundary import no_faults
 from ziggurat.codemodel.dialects import core
 from ziggurat.codemodel.errors import LaunchError, ZigguratError
-from ziggurat.codemodel.gpu.options import COMPILE_OPTIONS, CompileOptions
+from ziggurat.codemodel.gpu.options import COMPILE_OPTIONS
 from ziggurat.codemodel.types import Type
 from ziggurat.compiler.compiled import Compiled
-from ziggurat.compiler.cpu_code import warn_interpreted
-from ziggurat.compiler.pipeline import compile_for_cpu
+from ziggurat.compiler.cpu_code import code_of, warn_interpreted
+from ziggurat.compiler.pipeline import of_native_code
 from ziggurat.kernels.arguments import KernelSignature
 from ziggurat.transforms.simplify.demand import first_kernel
 from ziggurat.triton.compiler.overrides import Override
@@ -76,12 +77,15 @@ class FileFunction:
 
 
 def native_code(model: core.Module, name: str) -> Compiled | None:
-    """The code of a model for this machine; None if it must be interpreted: a warning has given the reason."""
+    """The code of a model for this machine, from disk or compiled now; None if it must be interpreted: a warning has
+    given the reason."""
     try:
-        return compile_for_cpu(model, CompileOptions(), None, name, tolerant=True)
+        with no_faults("compiling", lambda: model, name):
+            code = code_of(model, name, check=True, tolerant=True, fast_math=False)
     except ZigguratError as error:
         warn_interpreted(name, error)
         return None
+    return of_native_code(model, code, name, {"triton": model})
 
 
 def require_options(name: str, options: Mapping[str, Any]) -> None:

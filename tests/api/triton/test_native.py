@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import pickle
+import time
 import warnings
 import weakref
+from typing import Any
 
 import numpy as np
 import pytest
 
 import ziggurat as zg
 from ziggurat import triton
-from ziggurat.codemodel.errors import ZigguratWarning
+from ziggurat.codemodel.errors import LaunchError, ZigguratWarning
+from ziggurat.launches import compiled_launches
 from ziggurat.triton import language as tl
+from ziggurat.triton.backends.compiler import GPUTarget
 
 
 def add(x_ptr, out_ptr, n, BLOCK: tl.constexpr):
@@ -39,6 +44,47 @@ def test_no_launch_keeps_its_arrays():
             compiled.run(4, 1, 1, 0, None, None, None, None, None, *arrays, 100, 32)
         del arrays
         assert [reference() for reference in alive] == [None, None]
+
+
+def test_a_kernel_for_the_cpu_is_compiled_for_no_gpu_and_run_without_its_function(monkeypatch: pytest.MonkeyPatch):
+    """As PyTorch runs kernels of its compile workers, in less than 8 µs: those of pickles."""
+    from ziggurat.compiler import pipeline
+
+    def fail(*_: Any, **__: Any):
+        raise AssertionError("it was compiled for a GPU")
+
+    monkeypatch.setattr(pipeline, "compile_model", fail)
+    kernel = triton.jit(add)
+    source = triton.compiler.ASTSource(kernel, {"x_ptr": "*fp32", "out_ptr": "*fp32", "n": "i32"}, {"BLOCK": 128})
+    compiled = triton.compile(source, target=GPUTarget("cpu", 0, 32), options={"num_warps": 8})
+    assert compiled.metadata.name == compiled.name == "add" and compiled.metadata.target.backend == "cpu"
+    assert compiled.packed_metadata == (8, 1, 0) and compiled.n_regs == compiled.n_spills == 0
+    kernel.fn, kernel.__globals__ = None, None
+    received = type(compiled).__new__(type(compiled))
+    vars(received).update(pickle.loads(pickle.dumps(compiled.__getstate__())), run=None, function=None)
+    received._init_handles()
+    x, out = np.arange(100, dtype=np.float32), np.zeros(100, np.float32)
+
+    def run(x: Any, out: Any, n: Any) -> None:
+        received.run(1, 1, 1, 0, None, None, None, None, None, x, out, n, 128)
+
+    run(x, out, 100)
+    assert (out == x + 1).all()
+    with monkeypatch.context() as patched:
+        patched.setattr(compiled_launches, "checked", fail)
+        run(x * 2, out, 99)  # By the table that the first launch has left.
+        assert (out[:99] == x[:99] * 2 + 1).all() and out[99] == 100
+        with pytest.raises(AssertionError):
+            run(x.astype(np.float64), out, 99)
+    with pytest.raises(LaunchError, match="is compiled for an array of f32"):
+        run(x.astype(np.float64), out, 99)
+    times = []
+    for _ in range(5):
+        start = time.process_time()
+        for _ in range(1000):
+            run(x, out, 100)
+        times.append((time.process_time() - start) / 1000)
+    assert min(times) < 8e-6
 
 
 def test_programs_reach_all_memory_that_an_array_is_a_view_of():
