@@ -103,13 +103,22 @@ def _all(shape: Sequence[int]) -> Array:
     return np.ones((1,) * (len(shape) + 1), np.bool_)
 
 
+def _decided(machine: SymbolicMachine, mask: Any) -> Any:
+    """A mask that is one condition, as it is in these runs."""
+    if isinstance(mask, Tensor) or mask.size > 1 or is_known(mask):
+        return mask
+    assert isinstance(machine.frame, SymbolicFrame)
+    holds = machine.frame.decided(mask.flat[0]).known
+    return mask if holds is None else np.full(mask.shape, holds == 1)
+
+
 def load(machine: SymbolicMachine, pointers: Any, mask: Any, fallback: Any, type_: Type) -> Any:
     """The elements of global memory where the mask holds, and those of `fallback` elsewhere."""
     if isinstance(mask, Tensor) and mask.choice is not None and not forced(mask.choice[2]).any():
         condition, within, _ = mask.choice
         whole = load(machine, pointers, within, fallback, type_)
         return joined(machine.universe, condition, whole, fallback)
-    pointers, mask = machine.universe.place(pointers), machine.universe.place(mask)
+    pointers, mask = machine.universe.place(pointers), machine.universe.place(_decided(machine, mask))
     scalar = scalar_element(type_)
     if not isinstance(mask, Tensor) and is_known(mask) and mask.all():
         fallback = np.zeros((1,) * (len(shape_of(type_)) + 1), scalar.dtype)
@@ -161,7 +170,7 @@ def change(
 def store(machine: SymbolicMachine, pointers: Any, values: Any, mask: Any, type_: Type) -> None:
     """Write elements of global memory where the mask holds, one after the other."""
     scalar, path, shape = scalar_element(type_), machine.path, (1, *shape_of(type_))
-    pointers, mask = machine.universe.place(pointers), machine.universe.place(mask)
+    pointers, mask = machine.universe.place(pointers), machine.universe.place(_decided(machine, mask))
 
     def write(cells: Cells, is_here: Callable[[Pointer], bool]) -> None:
         content = np.broadcast_to(objects(forced(values), scalar), shape)
@@ -442,9 +451,8 @@ def _arrive(machine: SymbolicMachine, op: Op, operands: Operands) -> None:
     """What is not known to happen happens: an arrival, as its wait. One at an unknown slot is left out: then no role
     goes on because of it."""
     barrier: Any = operands[0]
-    predicate = operands[1:]
     if is_known(barrier.slots):
-        holds = [forced(value) for value in predicate if value is not None]
+        holds = [_decided(machine, forced(value)) for value in operands[1:] if value is not None]
         predicates = [value if is_known(value) else np.ones(1, np.bool_) for value in holds]
         triton[op](machine, op, (barrier, *predicates))
 
@@ -574,7 +582,7 @@ def _tma_load(machine: SymbolicMachine, op: gpu.TmaLoad, operands: Operands) -> 
     if op.ctas > 1:
         raise NotDecided("a copy to several CTAs")
     block = load_block(machine, descriptor, offsets, type_)
-    holds = TRUE if predicate is None else objects(forced(predicate), i1)[0]
+    holds = TRUE if predicate is None else objects(_decided(machine, forced(predicate)), i1)[0]
     put(machine, buffer, _ordered(machine, block, type_.block, by_block(type_, target), target.shape), holds)
     if holds.known != 0:
         complete_bytes(machine, barrier, machine.frame, target.bytes)

@@ -79,7 +79,9 @@ class Question:
             words.append("sizes of descriptors are not negative")
         if any(machine.cut for machine in self.machines):
             words.append(f"loops of unknown length have at most {first.bound} iterations")
-        if first.universe.combined:
+        if not first.domain.wraps:
+            words.append("32-bit indices of pointers do not wrap around")
+        if first.universe.combined or first.universe.reductions:
             words.append("a reduction may combine in any order")
         return words
 
@@ -186,11 +188,12 @@ def solve(question: Question, further: Iterable[Term] = ()) -> Any:
     return solver.model() if answer == z3.sat else f"the solver gave up: {solver.reason_unknown()}"
 
 
-def _universes(prover: Prover) -> dict[bool, Universe]:
-    return {
-        places: Universe(Terms(exact=prover.exact), contracts=prover.contracts, places=places)
-        for places in (False, True)
-    }
+def _universes(prover: Prover) -> list[Universe]:
+    exact, contracts = prover.exact, prover.contracts
+    universes = [Universe(Terms(exact=exact), contracts=contracts, places=places) for places in (False, True)]
+    if not prover.wraps:
+        universes.append(Universe(Terms(exact=exact, wraps=False), contracts=contracts, places=True))
+    return universes
 
 
 @attrs.frozen(eq=False)
@@ -200,22 +203,23 @@ class Prover:
     exact: bool = False
     contracts: bool = False
     bound: int = BOUND
-    # One that looks at places, and one that does not.
-    _universes: dict[bool, Universe] = attrs.field(init=False, default=attrs.Factory(_universes, takes_self=True))
+    wraps: bool = True  # Whether 32-bit indices of pointers may wrap around: passes take them not to.
+    # The first does not look at places. In the last, integers do not wrap around, if they may be taken not to.
+    _universes: list[Universe] = attrs.field(init=False, default=attrs.Factory(_universes, takes_self=True))
     _runs: dict[Hashable, tuple[list[SymbolicMachine], Op, Bit]] = attrs.field(
         init=False, factory=dict[Hashable, tuple[list[SymbolicMachine], Op, Bit]]
     )  # With the model and the formula, whose numbers no other ones get.
     # Formulas of which one holds of any inputs: each decides how long the loops are of the models that were proved.
     _cases: list[Bit] = attrs.field(init=False, factory=lambda: [TRUE])
 
-    def runs(self, model: Op, premise: Bit, *, places: bool) -> list[SymbolicMachine]:
+    def runs(self, model: Op, premise: Bit, universe: Universe) -> list[SymbolicMachine]:
         """Runs of a model on unknown inputs, that are together all in which a formula holds."""
-        key = places, id(model), premise.identity
+        key = id(universe), id(model), premise.identity
         if key not in self._runs:
             try:
-                runs = [symbolic_run(model, self._universes[places], bound=self.bound, premise=premise)]
+                runs = [symbolic_run(model, universe, bound=self.bound, premise=premise)]
             except Undecided as decision:
-                runs = [run for side in decision.sides for run in self.runs(model, premise & side, places=places)]
+                runs = [run for side in decision.sides for run in self.runs(model, premise & side, universe)]
                 for run in runs:
                     run.cut |= decision.last
             if len(runs) > _MOST_RUNS:
@@ -229,9 +233,10 @@ class Prover:
         assumptions: dict[str, None] = {}
         try:
             with deep_recursion():
+                universe = self._universes[0]
                 for premise in self._cases:
-                    for first in self.runs(model_a, premise, places=False):
-                        for second in self.runs(model_b, first.premise, places=False):
+                    for first in self.runs(model_a, premise, universe):
+                        for second in self.runs(model_b, first.premise, universe):
                             cases.append(second.premise)
                             problem, answer = self._answer(model_a, model_b, second.premise)
                             assumptions |= dict.fromkeys(problem.assumptions)
@@ -247,15 +252,25 @@ class Prover:
     def _answer(self, model_a: Op, model_b: Op, premise: Bit) -> tuple[Question, Any]:
         """The question whether two models do the same where a formula holds that decides the lengths of loops, and what
         `solve` answers."""
-        for places in (False, True):
-            self._universes[places].computed = 0
-            (a,), (b,) = (self.runs(model, premise, places=places) for model in (model_a, model_b))
-            origins = a.arrays.keys() | b.arrays.keys()
-            if places or all(a.arrays.get(origin) is b.arrays.get(origin) for origin in origins):
-                problem = question(a, b)
-                if places or not problem.differences:
-                    return problem, solve(problem)
-        raise AssertionError
+        *others, last = self._universes
+        for universe in others:
+            try:
+                problem = self._question(model_a, model_b, premise, universe)
+                answer = solve(problem)
+            except NotDecided:
+                continue
+            if answer is None:
+                return problem, None
+        problem = self._question(model_a, model_b, premise, last)
+        return problem, solve(problem)
+
+    def _question(self, model_a: Op, model_b: Op, premise: Bit, universe: Universe) -> Question:
+        universe.computed = 0
+        (a,), (b,) = (self.runs(model, premise, universe) for model in (model_a, model_b))
+        origins = a.arrays.keys() | b.arrays.keys()
+        if not universe.places and any(a.arrays.get(origin) is not b.arrays.get(origin) for origin in origins):
+            raise NotDecided("arrays that are written in other ways")
+        return question(a, b)
 
     def _refuted(self, model_a: Op, model_b: Op, problem: Question) -> Proof:
         """The answer where the solver has found a difference, which may be one of unknown functions only."""
@@ -313,7 +328,7 @@ def same_in_reals(model_a: Op, model_b: Op, *, bound: int = BOUND) -> bool:
 
 def prove_passes(model: Op, snapshots: Sequence[Snapshot], *, contracts: bool) -> list[tuple[str, Proof]]:
     """For each pass that changed a model, by its name: whether the model after it does what the one before it does."""
-    prover, proofs, before = Prover(contracts=contracts), list[tuple[str, Proof]](), model
+    prover, proofs, before = Prover(contracts=contracts, wraps=False), list[tuple[str, Proof]](), model
     for snapshot in snapshots:
         if snapshot.model is not before:
             proofs.append((snapshot.name, prover.prove(before, snapshot.model)))

@@ -322,8 +322,9 @@ class Terms(elementwise.Domain):
 
     symbolic: ClassVar[bool] = True  # Whether there are unknown ones.
 
-    def __init__(self, *, exact: bool = False) -> None:
+    def __init__(self, *, exact: bool = False, wraps: bool = True) -> None:
         self.exact = exact
+        self.wraps = wraps  # Whether sums and products of 32 bits wrap around before they are extended to 64.
         # By the number of an atom: the integer that was extended to it, and whether as a signed one. The atom is kept,
         # so that no other term gets its number.
         self.extended: dict[int, tuple[Sum, bool, Sum]] = {}
@@ -410,7 +411,27 @@ class Terms(elementwise.Domain):
             return sum(low, start=Sum.number(a.constant, target.bits))
         if a.known is not None:
             return Sum.number(a.known - (signed << a.bits if a.known >> a.bits - 1 else 0), target.bits)
+        if not self.wraps and signed and (source.bits, target.bits) == (32, 64):
+            return self._exactly(a, target.bits)
         return self.extended_to(a, target.bits, signed=signed)
+
+    def _exactly(self, a: Sum, bits: int) -> Sum:
+        """A sum with more bits, as if neither it nor its parts had wrapped around."""
+
+        def signed(number: int) -> int:
+            return number - (1 << a.bits if number >> a.bits - 1 else 0)
+
+        total = Sum.number(signed(a.constant), bits)
+        for number, (factor, atom) in a.atoms.items():
+            if number in self.choices:
+                condition, then, otherwise, _ = self.choices[number]
+                part = self.choose(condition, self._exactly(then, bits), self._exactly(otherwise, bits))
+            else:
+                part = Sum.number(1, bits)
+                for term in _factors(atom):
+                    part = part * self.extended_to(Sum.of(term), bits, signed=True)
+            total = total + part.scaled(signed(factor))
+        return total
 
     def extended_to(self, a: Sum, bits: int, *, signed: bool) -> Sum:
         """An integer with more bits."""

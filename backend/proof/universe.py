@@ -325,6 +325,8 @@ class Universe:
             return value
         if value.number not in self._places:
             element = self.element(value, value.type, self.index(value.type.shape))
+            if isinstance(element, Bit) and self._holds(_simpler(element.term)):
+                return np.ones((1,) * (len(value.type.shape) + 1), np.bool_)
             others = self._compared.setdefault(value.type, [])
             recent = reversed(others[-_COMPARED:]) if isinstance(element, Bit) else ()
             alike = (other for other, also in recent if self._holds(_simpler(element.term == also.term)))
