@@ -9,6 +9,8 @@
                                                               interprets variants after each pass
     python benchmarks/corpus time VARIANTS … [-o TIMES] [--folder F] [--seconds S] [--dry]
                                                               times recorded launches with both, on a GPU
+    python benchmarks/corpus library FOLDER PACKAGE [--keep F] [--triton T]
+                                                              compiles the kernels of a wheel, with guessed types
 
 README.md in this folder describes each step.
 """
@@ -17,6 +19,8 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
+import subprocess
 import sys
 import tempfile
 from pathlib import Path
@@ -62,6 +66,11 @@ def main() -> None:
     timing.add_argument("--only", default="", help="variants whose names have this text")
     timing.add_argument("--seconds", type=float, default=float("inf"), help="no new variant after so many")
     timing.add_argument("--dry", action="store_true", help="compile and launch nothing, without a GPU")
+    guessing = commands.add_parser("library")
+    guessing.add_argument("folder", help="the folder that has the package: an unpacked wheel")
+    guessing.add_argument("package")
+    guessing.add_argument("--keep", default="", help="a folder that keeps results, for a call that goes on")
+    guessing.add_argument("--triton", default=TRITON, help="the folder that has Triton 3.6")
     options = parser.parse_args()
     if options.command == "record":
         import record
@@ -97,6 +106,16 @@ def main() -> None:
 
         one_compiler.set_up("ours", options.folder)
         judge.judge(options.variants, options.only, options.count, options.keep)
+    elif options.command == "library":
+        import library
+
+        with tempfile.TemporaryDirectory() as scratch:
+            keep = options.keep or scratch
+            for side, path in (("ours", ""), ("theirs", options.triton)):
+                environment = {**os.environ, "PYTHONPATH": path} if path else None
+                command = [sys.executable, library.__file__, side, options.folder, options.package, keep]
+                subprocess.run(command, env=environment, check=False)
+            print(library.report(Path(keep)))
     else:
         import clock
 
