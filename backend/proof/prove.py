@@ -252,17 +252,18 @@ class Prover:
     def _answer(self, model_a: Op, model_b: Op, premise: Bit) -> tuple[Question, Any]:
         """The question whether two models do the same where a formula holds that decides the lengths of loops, and what
         `solve` answers."""
-        *others, last = self._universes
-        for universe in others:
+        answers: list[tuple[Question, Any]] = []
+        for universe in self._universes:
             try:
                 problem = self._question(model_a, model_b, premise, universe)
-                answer = solve(problem)
+                answers.append((problem, solve(problem)))
             except NotDecided:
-                continue
-            if answer is None:
-                return problem, None
-        problem = self._question(model_a, model_b, premise, last)
-        return problem, solve(problem)
+                if universe is self._universes[-1] and not answers:
+                    raise
+            if answers and answers[-1][1] is None:
+                return answers[-1]
+        # A difference, if there is one, rather than the reason why none was found.
+        return min(answers, key=lambda answer: isinstance(answer[1], str))
 
     def _question(self, model_a: Op, model_b: Op, premise: Bit, universe: Universe) -> Question:
         universe.computed = 0
