@@ -49,7 +49,7 @@ from ziggurat.backend.reference import run  # It imports the meanings in NumPy.
 from ziggurat.backend.reference.argument_memory import Memory
 from ziggurat.backend.reference.machine import Machine, triton
 from ziggurat.backend.reference.values import Array, Frame, is_array, is_tuple, over
-from ziggurat.codemodel import elementwise
+from ziggurat.codemodel import elementwise, scalars
 from ziggurat.codemodel.dialects import arith, tt
 from ziggurat.codemodel.dialects import math as maths
 from ziggurat.codemodel.dispatch import OpTable
@@ -375,7 +375,7 @@ class SymbolicMachine(Machine):
             return super().perform(step)
         operands = tuple(self.lookup(value) for value in step.operands)
         try:
-            if self.universe.contracts and isinstance(op, maths.Fma | arith.SubF):
+            if self.universe.contracts and isinstance(op, maths.Fma | arith.SubF | arith.AddF):
                 return self._apart(op, operands)
             return self.made(op, meaning, operands)
         except Exception as error:
@@ -383,10 +383,12 @@ class SymbolicMachine(Machine):
 
     def _apart(self, op: Op, operands: tuple[Any, ...]) -> Any:
         """a · b + c as a product and a sum, and a - b as the sum of a and -b."""
+        if isinstance(op, arith.AddF):
+            return self._sum(op, operands)
         if isinstance(op, arith.SubF):
             negated = arith.NegF(op.rhs)
             value = self.made(negated, elementwise_meaning, operands[1:])
-            return self.made(arith.AddF(op.lhs, negated.result), elementwise_meaning, (operands[0], value))
+            return self._sum(arith.AddF(op.lhs, negated.result), (operands[0], value))
         a, b, c = op.operands
         x, y, z = operands
         product = arith.MulF(a, b)
@@ -395,7 +397,15 @@ class SymbolicMachine(Machine):
         value = self.made(product, elementwise_meaning, factors)
         if negation is not None:
             value = self.made(arith.NegF(product.result), elementwise_meaning, (value,))
-        return self.made(arith.AddF(product.result, c), elementwise_meaning, (value, z))
+        return self._sum(arith.AddF(product.result, c), (value, z))
+
+    def _sum(self, op: arith.AddF, operands: tuple[Any, ...]) -> Any:
+        """A sum of floats. A product of matrices that is added to something is one that begins with it."""
+        for value, addend in (operands, operands[::-1]):
+            product = self.universe.products.get(key_of(value))
+            if product is not None and is_known(product.addend) and not scalars.bits_of(product.addend).any():
+                return product.added_to(addend)
+        return self.made(op, elementwise_meaning, operands)
 
     def made(self, op: Op, meaning: Meaning, operands: tuple[Any, ...]) -> Any:
         """The result of an op on operands: computed at once if it is small, and a tensor otherwise."""

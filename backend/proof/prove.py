@@ -79,6 +79,8 @@ class Question:
             words.append("sizes of descriptors are not negative")
         if any(machine.cut for machine in self.machines):
             words.append(f"loops of unknown length have at most {first.bound} iterations")
+        if first.universe.contracts:
+            words.append("a product that is added to something may be rounded, or not")
         if not first.domain.wraps:
             words.append("32-bit indices of pointers do not wrap around")
         if first.universe.combined or first.universe.reductions:

@@ -252,7 +252,9 @@ def product(
 
     key = (*factors, key_of(c), start, end)
     tensor = machine.universe.tensor(key, make, type_=TensorType(tuple(shapes[2]), target))
-    machine.universe.products[tensor.number] = PartialProduct(factors, c, start, end)
+    rest = shapes, source, target, precision, (start, end)
+    product_of = PartialProduct(factors, c, start, end, lambda addend: product(machine, a, b, addend, *rest))
+    machine.universe.products[tensor.number] = product_of
     return tensor
 
 

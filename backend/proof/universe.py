@@ -157,12 +157,14 @@ def origins_of(value: Any) -> frozenset[int]:
 
 @attrs.frozen(eq=False)
 class PartialProduct:
-    """A product of matrices from `start` to `end` along k, and what it is added to. `factors` say of which."""
+    """A product of matrices from `start` to `end` along k, and what it is added to. `factors` say of which. `added_to`
+    makes the same product added to something else."""
 
     factors: Hashable
     addend: Any
     start: int
     end: int
+    added_to: Callable[[Any], Tensor]
 
 
 @attrs.frozen(eq=False)

@@ -17,7 +17,6 @@ LEFT_OUT = {
     "rearranged": "all are proved but lower, of too many elements: of 64 numbers instead of 256 it is",
     "persistent": "CTAs that run several programs are not covered; raise_pointers is unknown, of too many elements",
     "divided attention": "no answer in 25 s",
-    "in flight: scaled": "all are proved but prepare, of too many elements",
     "in flight: made maps": "expand is unknown after 28 s; maps that the kernel makes have no meaning",
 }
 
