@@ -26,11 +26,13 @@ cse, dce, demand, effects, folds, hoist, lower = (
     import_module(f"ziggurat.transforms.simplify.{name}")
     for name in ("cse", "dce", "demand", "effects", "fold", "hoist", "lower_structured")
 )
+early_exits = import_module("ziggurat.transforms.early_exits")
 PASSES: dict[str, Callable[[Op], Op]] = {
     "simplify": zg.simplify, "fold": folds.fold, "cse": cse.cse, "dce": dce.dce, "hoist": hoist.hoist,
     "lower_structured": lower.lower_structured,
 }  # fmt: skip
 COUNT = 80
+EXITS = [seed for seed in range(28) if seed != 19]  # z3 gives up on that kernel: many writes of unlike sums.
 # A constant expression that divides by zero is not covered by proofs.
 UNKNOWN = "a division by zero"
 
@@ -79,7 +81,7 @@ def proved_exits(seed: int) -> bool:
 
 
 def test_early_exits() -> None:
-    for seed in range(12):
+    for seed in EXITS:
         assert proved_exits(seed), Exits(Random(seed)).source()
 
 
@@ -138,3 +140,17 @@ def test_planted_faults(
         if reasons and reasons[-1] != UNKNOWN:
             return
     raise AssertionError("not found")
+
+
+EXIT_FAULTS = [
+    (early_exits._exit, "(goes_on, False)", "(goes_on, True)"),
+    (early_exits._exit, "(frame.leaves, True)", "(frame.leaves, False)"),
+    (early_exits._sequence, '"leaves", False', '"leaves", True'),
+    (early_exits._statement, '"goes_on", True', '"goes_on", False'),
+]
+
+
+@pytest.mark.parametrize(("function", "old", "new"), EXIT_FAULTS)
+def test_faults_planted_in_early_exits(function: Any, old: str, new: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    plant(monkeypatch, function, old, new)
+    assert not all(map(proved_exits, EXITS))

@@ -140,7 +140,7 @@ _HEADER = "@zg.kernel\ndef kernel(p, n):\n"
 
 
 class Exits:
-    """A kernel with returns, breaks and continues in branches and loops."""
+    """A kernel with returns in branches, and breaks and continues in loops: the language has no return there."""
 
     def __init__(self, random: Random) -> None:
         self.random = random
@@ -154,10 +154,10 @@ class Exits:
     def statement(self, depth: int, index: str | None) -> Statement:
         random, chance = self.random, self.random.random()
         number = random.choice([str(random.randint(1, 5)), "n", index or "n"])
-        if depth and chance < 0.5:
+        if depth and chance < 0.4:
             condition = f"x {random.choice(['>', '<', '=='])} {number}"
-            leaves: list[Statement] = [("return",)] if index is None else [("return",), ("break",), ("continue",)]
-            ends = [[random.choice(leaves)] if random.random() < 0.5 else [] for _ in range(2)]
+            leaves: list[Statement] = [("return",)] if index is None else [("break",), ("continue",)]
+            ends = [[random.choice(leaves)] if random.random() < 0.6 else [] for _ in range(2)]
             then, otherwise = (self.block(depth - 1, index) + end for end in ends)
             return "if", condition, then, otherwise if random.random() < 0.5 else []
         if depth and chance < 0.65 and index is None:
