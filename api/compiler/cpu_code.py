@@ -21,11 +21,10 @@ def code_of(model: Op, name: str, *, check: bool, tolerant: bool, fast_math: boo
     from ziggurat.backend.cache.keys import compiler_version
     from ziggurat.backend.cpu.code import CpuOptions
     from ziggurat.backend.cpu.runtime.kernels import restored, stored
-    from ziggurat.backend.jit.jitdump import folder
-    from ziggurat.backend.jit.loading import host, linking
+    from ziggurat.backend.jit.loading import debug_folder, host, linking
     from ziggurat.backend.jit.objects import Objects
 
-    options = CpuOptions(*host(), check, tolerant, fast_math, line_info=bool(folder()))
+    options = CpuOptions(*host(), check, tolerant, fast_math, line_info=bool(debug_folder()))
     facts = f"{compiler_version()}\n{options}\n{to_text(model, locations=True)}"
     key, cache = hashlib.sha256(facts.encode()).hexdigest(), Objects()
     entry = cache.get(key)

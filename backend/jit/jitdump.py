@@ -19,18 +19,13 @@ from collections.abc import Iterator
 from functools import lru_cache, partial
 from typing import Final
 
-from ziggurat.backend.jit.loading import linking, llvm
+from ziggurat.backend.jit.loading import debug_folder, linking, llvm
 from ziggurat.codemodel.errors import warn
 
 _LOAD, _LINES = 0, 2  # The kinds of records.
 _FUNCTION: Final = 2  # ELF's type of a symbol.
 _TABLE: Final = struct.Struct("=IHIBBBbBB")  # The head of DWARF's table of lines.
 _numbers = itertools.count()
-
-
-def folder() -> str:
-    """The folder for what profilers read, which `ZIGGURAT_DEBUG_DIR` names; "" without one."""
-    return os.environ.get("ZIGGURAT_DEBUG_DIR", "")
 
 
 def write(image: bytes, symbol: str, address: int) -> None:
@@ -42,7 +37,7 @@ def write(image: bytes, symbol: str, address: int) -> None:
         return
     with linking:
         try:
-            path, _ = _file(folder(), os.getpid(), int.from_bytes(image[18:20], sys.byteorder))
+            path, _ = _file(debug_folder(), os.getpid(), int.from_bytes(image[18:20], sys.byteorder))
             with open(path, "ab") as file:
                 for kind, record in _records(image, symbol, address):
                     file.write(struct.pack("=IIQ", kind, 16 + len(record), time.monotonic_ns()) + record)

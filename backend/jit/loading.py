@@ -6,12 +6,10 @@ import ctypes
 import hashlib
 import itertools
 import os
-import re
 import sys
 import threading
 from collections.abc import Callable, Sequence
 from functools import cache
-from pathlib import Path
 from typing import Any
 
 from ziggurat.backend.cache.keys import compiler_version
@@ -41,17 +39,16 @@ def host() -> tuple[str, str]:
     return llvm().get_host_cpu_name(), llvm().get_host_cpu_features().flatten()
 
 
-def _is_debugged() -> bool:
-    """Whether a debugger runs this process; known on Linux only."""
-    status = Path("/proc/self/status")
-    return status.exists() and re.search(r"^TracerPid:\s*[1-9]", status.read_text(), re.MULTILINE) is not None
+def debug_folder() -> str:
+    """The folder for what debuggers and profilers read, which `ZIGGURAT_DEBUG_DIR` names; "" without one."""
+    return os.environ.get("ZIGGURAT_DEBUG_DIR", "")
 
 
 @cache
 def _jit() -> Any:
     # LLVM's older linker maps each section where there is room: in a process with gigabytes of arrays, code may be too
-    # far from its constants, which aborts the process. JITLink maps an object as a whole, but tells gdb of none.
-    jit = llvm().create_lljit_compiler(use_jit_link=not _is_debugged())
+    # far from its constants, which aborts the process. JITLink maps an object as a whole, but does not tell gdb of it.
+    jit = llvm().create_lljit_compiler(use_jit_link=not debug_folder())
     # Workers of the pool sleep in its code: it stays until the process ends, longer than Python's objects.
     ctypes.pythonapi.Py_IncRef(ctypes.py_object(jit))
     return jit

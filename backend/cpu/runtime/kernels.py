@@ -13,7 +13,7 @@ from ziggurat.backend.cpu.code import BOUND, HEAD, ArgumentSlot, CpuCode
 from ziggurat.backend.cpu.runtime.native import native
 from ziggurat.backend.cpu.sites import STRAY, Site
 from ziggurat.backend.jit import jitdump
-from ziggurat.backend.jit.loading import LinkedObject
+from ziggurat.backend.jit.loading import LinkedObject, debug_folder
 from ziggurat.backend.jit.objects import StoredObject
 from ziggurat.backend.launch import regions
 from ziggurat.backend.launch.arrays import address, whole
@@ -37,7 +37,7 @@ class NativeKernel:
         self.code, self.name, self.model = code, name, model
         self._loaded = LinkedObject(code.object, [code.symbol])
         (self.entry,) = self._loaded.addresses.values()
-        if jitdump.folder():
+        if debug_folder():
             jitdump.write(code.object, code.symbol, self.entry)
         self.prints = any(site.verb == "prints" for site in code.sites)
 
