@@ -66,6 +66,7 @@ from ziggurat.codemodel.types import (
     element_of,
     find_scalar,
     i1,
+    i32,
     scalar_element,
     shape_of,
     u8,
@@ -332,6 +333,8 @@ class SymbolicMachine(Machine):
         self.defined: list[Term] = []
         self.effects: list[Effect] = []
         self.allocations: list[Any] = []
+        self.coordinates = [self.unknown(f"program {axis}") for axis in range(3)]
+        self.sizes_of_grid = [self.unknown(f"programs {axis}") for axis in range(3)]
         self.parameters: list[Any] = []  # The elements that stand for the kernel's.
         self.begin(0, 1)
         self.frame = SymbolicFrame(universe, premise, (), self.frame.keys, self.frame.programs)
@@ -347,6 +350,10 @@ class SymbolicMachine(Machine):
             if side.term.get_id() in facts:
                 return holds == 1
         raise decision
+
+    def unknown(self, name: str) -> Sum:
+        """An unknown integer of 32 bits."""
+        return self.domain.unknown(name, i32)
 
     def may_enter(self, visits: int, programs: Frame) -> bool:
         """In a loop of unknown length, of blocks: no more than `bound` times."""

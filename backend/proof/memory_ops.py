@@ -55,8 +55,7 @@ Operands = tuple[Any, ...]
 
 @meanings.of(tt.GetProgramId, tt.GetNumPrograms)
 def _program(machine: SymbolicMachine, op: tt.Grid, operands: Operands) -> Array:
-    word = "program" if isinstance(op, tt.GetProgramId) else "programs"
-    return np.array([machine.domain.unknown(f"{word} {op.axis}", i32)], object)
+    return objects_of((machine.coordinates if isinstance(op, tt.GetProgramId) else machine.sizes_of_grid)[op.axis])
 
 
 @meanings.of(tt.Poison)

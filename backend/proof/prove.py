@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Hashable, Iterable, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Sequence
 from typing import Any, Literal
 
 import attrs
@@ -11,7 +11,7 @@ import numpy as np
 
 from ziggurat.backend.proof import memory_ops, tensor_ops
 from ziggurat.backend.proof.fingerprints import Fingerprints
-from ziggurat.backend.proof.machine import SymbolicMachine, Undecided
+from ziggurat.backend.proof.machine import SymbolicFrame, SymbolicMachine, Undecided
 from ziggurat.backend.proof.samples import Counterexample, difference, draws
 from ziggurat.backend.proof.solver import z3
 from ziggurat.backend.proof.terms import TRUE, Bit, NotDecided, Pointer, Sum, Term, Terms, bits_of, same
@@ -88,9 +88,11 @@ class Question:
         return words
 
 
-def symbolic_run(model: Op, universe: Universe, *, bound: int, premise: Bit = TRUE) -> SymbolicMachine:
-    """Run the kernel of a model on unknown arguments of which a premise holds. Raises `NotDecided` for what proofs do
-    not cover."""
+def symbolic_run(
+    model: Op, universe: Universe, *, bound: int, premise: Bit = TRUE, in_turn: bool = False
+) -> SymbolicMachine:
+    """Run the kernel of a model on unknown arguments of which a premise holds: for one program, or for all that a CTA
+    runs `in_turn`. Raises `NotDecided` for what proofs do not cover."""
     functions, kernel = kernel_of(model)
     machine = SymbolicMachine(functions, universe, premise, bound=bound)
     if isinstance(kernel, tt.Func) and kernel.num_ctas > 1:
@@ -102,8 +104,46 @@ def symbolic_run(model: Op, universe: Universe, *, bound: int, premise: Bit = TR
         values.append(_argument(machine, part, parameter.type, values))
     machine.parameters = [value[0] if isinstance(value, np.ndarray) else value for value in values]
     with np.errstate(all="ignore"):
-        machine.call(kernel.bodies[0], values)
+        if not in_turn:
+            machine.call(kernel.bodies[0], values)
+        elif runs_in_turn(model):
+            zero = Sum.number(0, 32)
+            machine.coordinates, machine.sizes_of_grid = [_cta(machine), zero, zero], [_ctas(machine), zero, zero]
+            machine.call(kernel.bodies[0], values)
+        else:
+            for coordinates in _programs_in_turn(machine):
+                machine.coordinates = coordinates
+                machine.call(kernel.bodies[0], values)
     return machine
+
+
+def runs_in_turn(model: Op) -> bool:
+    """Whether the CTAs of a model run several programs each."""
+    _, kernel = kernel_of(model)
+    return isinstance(kernel, tt.Func) and any(part.startswith(GRID) for part in kernel.parts)
+
+
+def _cta(machine: SymbolicMachine) -> Sum:
+    return machine.unknown("number of the CTA")
+
+
+def _ctas(machine: SymbolicMachine) -> Sum:
+    return machine.unknown("number of CTAs")
+
+
+def _programs_in_turn(machine: SymbolicMachine) -> Iterator[list[Sum]]:
+    """The coordinates of the programs of a CTA: of that of its own number, and of each so many further as there are
+    CTAs."""
+    domain, (rows, columns, planes) = machine.domain, machine.sizes_of_grid
+    number, step, total = _cta(machine), _ctas(machine), rows * columns * planes
+    machine.assumed.append(domain.compare("gt", step, Sum.number(0, 32), signed=True).term)
+    frame, visits = machine.frame, 0
+    assert isinstance(frame, SymbolicFrame)
+    while machine.goes_on(frame, _object(domain.compare("lt", number, total, signed=True)), visits):
+        rest = domain.quotient(number, rows, signed=True)
+        row, column = domain.remainder(number, rows, signed=True), domain.remainder(rest, columns, signed=True)
+        yield [row, column, domain.quotient(rest, columns, signed=True)]
+        number, visits = number + step, visits + 1
 
 
 def _argument(machine: SymbolicMachine, part: str, type_: Type, values: list[Any]) -> Any:
@@ -112,7 +152,7 @@ def _argument(machine: SymbolicMachine, part: str, type_: Type, values: list[Any
     if word == SCRATCH:
         return np.zeros(1, np.int64)
     if word == GRID:
-        raise NotDecided("a kernel whose CTAs run several programs each")
+        return _object(machine.sizes_of_grid[int(rest[0])])
     if word == MAP:
         base, *numbers = (_number(machine, int(s[1:]), 64) if s.startswith("=") else values[int(s)] for s in rest)
         rows, columns, pitch = numbers
@@ -214,14 +254,14 @@ class Prover:
     # Formulas of which one holds of any inputs: each decides how long the loops are of the models that were proved.
     _cases: list[Bit] = attrs.field(init=False, factory=lambda: [TRUE])
 
-    def runs(self, model: Op, premise: Bit, universe: Universe) -> list[SymbolicMachine]:
+    def runs(self, model: Op, premise: Bit, universe: Universe, in_turn: bool) -> list[SymbolicMachine]:
         """Runs of a model on unknown inputs, that are together all in which a formula holds."""
-        key = id(universe), id(model), premise.identity
+        key = id(universe), id(model), premise.identity, in_turn
         if key not in self._runs:
             try:
-                runs = [symbolic_run(model, universe, bound=self.bound, premise=premise)]
+                runs = [symbolic_run(model, universe, bound=self.bound, premise=premise, in_turn=in_turn)]
             except Undecided as decision:
-                runs = [run for side in decision.sides for run in self.runs(model, premise & side, universe)]
+                runs = [run for side in decision.sides for run in self.runs(model, premise & side, universe, in_turn)]
                 for run in runs:
                     run.cut |= decision.last
             if len(runs) > _MOST_RUNS:
@@ -235,10 +275,10 @@ class Prover:
         assumptions: dict[str, None] = {}
         try:
             with deep_recursion():
-                universe = self._universes[0]
+                universe, in_turn = self._universes[0], runs_in_turn(model_a) or runs_in_turn(model_b)
                 for premise in self._cases:
-                    for first in self.runs(model_a, premise, universe):
-                        for second in self.runs(model_b, first.premise, universe):
+                    for first in self.runs(model_a, premise, universe, in_turn):
+                        for second in self.runs(model_b, first.premise, universe, in_turn):
                             cases.append(second.premise)
                             problem, answer = self._answer(model_a, model_b, second.premise)
                             assumptions |= dict.fromkeys(problem.assumptions)
@@ -269,7 +309,8 @@ class Prover:
 
     def _question(self, model_a: Op, model_b: Op, premise: Bit, universe: Universe) -> Question:
         universe.computed = 0
-        (a,), (b,) = (self.runs(model, premise, universe) for model in (model_a, model_b))
+        in_turn = runs_in_turn(model_a) or runs_in_turn(model_b)
+        (a,), (b,) = (self.runs(model, premise, universe, in_turn) for model in (model_a, model_b))
         origins = a.arrays.keys() | b.arrays.keys()
         if not universe.places and any(a.arrays.get(origin) is not b.arrays.get(origin) for origin in origins):
             raise NotDecided("arrays that are written in other ways")

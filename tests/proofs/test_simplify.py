@@ -14,7 +14,8 @@ import pytest
 
 import ziggurat as zg
 from ziggurat.backend.proof import prove as proofs
-from ziggurat.backend.proof.prove import Prover, question, solve
+from ziggurat.backend.proof.prove import question, solve, symbolic_run
+from ziggurat.backend.proof.universe import Universe
 from ziggurat.codemodel.op import Op
 from ziggurat.codemodel.types import SCALARS, ScalarType
 
@@ -139,8 +140,8 @@ def undecided(text: Expressions) -> int:
     """How many results are not decided. Fails for one that differs."""
     model = text.model()
     changed = zg.simplify(model)
-    prover = Prover()
-    problem = question(prover.run(model, places=False), prover.run(changed, places=False))
+    universe = Universe()
+    problem = question(*(symbolic_run(version, universe, bound=1) for version in (model, changed)))
     count = 0
     for term in problem.differences:
         answer = solve(attrs.evolve(problem, differences=[term]))
