@@ -317,7 +317,7 @@ class Undecided(NotDecided):
 class SymbolicMachine(Machine):
     """A machine that runs one program on unknown inputs, of which `premise` holds. That must decide how long loops are:
     see `Undecided`. `assumed` are the assumptions of the program; `effects` are what it does besides writing memory,
-    and `defined` what must hold lest it divide by zero."""
+    and `defined` what must hold lest it divide by zero, or break what it says itself."""
 
     def __init__(self, functions: Mapping[str, Op], universe: Universe, premise: Bit, *, bound: int) -> None:
         super().__init__(functions, Memory([], (1, 1, 1)), strict=False, limit=1 << 20)
@@ -330,6 +330,7 @@ class SymbolicMachine(Machine):
         self.arrays: dict[int, Version] = {}
         self.sizes: dict[int, int] = {}
         self.assumed: list[Term] = []
+        self.presumptions: dict[str, None] = {}  # Those of the assumptions that a proof must name, in words.
         self.defined: list[Term] = []
         self.effects: list[Effect] = []
         self.allocations: list[Any] = []
@@ -361,6 +362,11 @@ class SymbolicMachine(Machine):
             return True
         self.cut_off(programs)
         return False
+
+    def presume(self, condition: Bit, words: str) -> None:
+        """Assume that a condition holds where the program comes here, and say so."""
+        self.assumed.append(self.under(condition))
+        self.presumptions[words] = None
 
     def cut_off(self, programs: Frame) -> None:
         """Assume that there are no such runs."""
@@ -420,10 +426,13 @@ class SymbolicMachine(Machine):
             return choice
         if isinstance(op, arith.DivSI | arith.DivUI | arith.RemSI | arith.RemUI):
             self._require_divisor(op, operands[1])
+        captures = self._captures(op)
+        if op.bodies:
+            meaning = self._apart_from_runs(meaning, captures)
         if all(map(is_few, operands)) and (all(map(is_known, operands)) or _numel(op.result.type) <= FEW):
             result = meaning(self, op, operands)
             return self._decided(result) if is_array(result) and result.dtype == object else result
-        keys = [key_of(operand) for operand in operands]
+        keys = [key_of(operand) for operand in (*operands, *captures.values())]
         if isinstance(op, Commutative) and len(keys) == 2:
             keys.sort(key=hash)
         origins = frozenset[int]().union(*map(origins_of, operands))
@@ -436,6 +445,28 @@ class SymbolicMachine(Machine):
             (signature(op, self.functions), *keys), lambda: meaning(self, op, tuple(map(forced, operands))), origins,
             type_=op.result.type, at=at if isinstance(op, (*ELEMENTWISE, tt.AddPtr)) else None,
         )  # fmt: skip
+
+    def _captures(self, op: Op) -> dict[Value, Any]:
+        """What the bodies of an op use from outside."""
+        return {value: self.lookup(value) for value in op.captured_values()} if op.bodies else {}
+
+    def _apart_from_runs(self, meaning: Meaning, captures: Mapping[Value, Any]) -> Meaning:
+        """A meaning that runs bodies, whose result holds in all runs: a tensor is computed later, and for all of
+        them."""
+        path = self.path.term
+
+        def in_all(machine: SymbolicMachine, op: Op, operands: tuple[Any, ...]) -> Any:
+            outer, count = machine.frame, len(machine.defined)
+            machine.frame = SymbolicFrame(machine.universe, TRUE, (), outer.keys[:1], outer.programs[:1])
+            try:
+                for value, content in captures.items():
+                    machine.frame.bind(value, content)
+                return meaning(machine, op, operands)
+            finally:
+                machine.frame = outer
+                machine.defined[count:] = [z3.Implies(path, term) for term in machine.defined[count:]]
+
+        return in_all
 
     def _decided(self, array: Array) -> Array:
         """A number without the choices in it that are made in these runs."""

@@ -42,6 +42,7 @@ from ziggurat.codemodel.types import (
     TensorType,
     TupleType,
     Type,
+    element_of,
     i1,
     i32,
     i64,
@@ -323,16 +324,17 @@ def update(
     type_: Type,
     new: Callable[..., tuple[Element, Bit]],
 ) -> Any:
-    """Update elements one after the other. Returns what was there. `new` gives the new element and whether it is
-    written, from the old one and the values."""
+    """Update elements one after the other. Returns what was there, which is undefined where the mask does not hold.
+    `new` gives the new element and whether it is written, from the old one and the values."""
     scalar, path, shape = scalar_element(type_), machine.path, (1, *shape_of(type_))
+    nothing = undefined(machine, scalar)[0]
 
     def write(cells: Cells, is_here: Callable[[Pointer], bool]) -> Array:
         def one(pointer: Pointer, holds: Bit, *operands: Element) -> Element:
             old = machine.read(cells, pointer.offset, scalar)
             content, condition = new(old, *operands)
             machine.write(cells, pointer.offset, content, scalar, holds & path & condition)
-            return old
+            return machine.domain.choose(holds, old, nothing)
 
         arrays = (np.broadcast_to(objects(forced(value), scalar), shape) for value in values)
         return lifted(one, scalar, forced(pointers), objects(forced(mask), i1), *arrays)
@@ -391,7 +393,7 @@ def _descriptor_reduce(machine: SymbolicMachine, op: tt.DescriptorReduce, operan
 
 @meanings.of(tt.Assume)
 def _assume(machine: SymbolicMachine, op: tt.Assume, operands: Operands) -> None:
-    machine.assumed += [machine.under(element) for element in objects(forced(operands[0]), i1).flat]
+    machine.defined += [machine.under(element) for element in objects(forced(operands[0]), i1).flat]
 
 
 @meanings.of(tt.Assert, cf.AssertOp)
@@ -405,7 +407,8 @@ def _print(machine: SymbolicMachine, op: tt.Print, operands: Operands) -> None:
     values: list[Element] = []
     for value, array in zip(op.values, operands, strict=True):
         values += list(np.broadcast_to(objects(forced(array), value.type), (1, *shape_of(value.type))).flat)
-    machine.effects.append(Effect(f"print {op.prefix}", machine.path.term, tuple(values)))
+    types = ", ".join(f"{shape_of(value.type)} {element_of(value.type)}" for value in op.values)
+    machine.effects.append(Effect(f"print {op.prefix} {types}", machine.path.term, tuple(values)))
 
 
 @meanings.of(tt.Barrier, tt.GridDependencyWait, tt.GridDependencyLaunch)

@@ -79,6 +79,7 @@ class Question:
             words.append("sizes of descriptors are not negative")
         if any(machine.cut for machine in self.machines):
             words.append(f"loops of unknown length have at most {first.bound} iterations")
+        words += dict.fromkeys(text for machine in self.machines for text in machine.presumptions)
         if first.universe.contracts:
             words.append("a product that is added to something may be rounded, or not")
         if not first.domain.wraps:
@@ -213,6 +214,8 @@ def _effects(a: SymbolicMachine, b: SymbolicMachine) -> list[Term]:
             differences.append(first.condition != second.condition)
         for x, y in zip(first.values, second.values, strict=True):
             if not same(x, y):
+                if isinstance(x, Pointer):
+                    raise NotDecided("prints of pointers")
                 differences.append(z3.And(first.condition, bits_of(x) != bits_of(y)))
     return differences
 
@@ -251,8 +254,9 @@ class Prover:
     _runs: dict[Hashable, tuple[list[SymbolicMachine], Op, Bit]] = attrs.field(
         init=False, factory=dict[Hashable, tuple[list[SymbolicMachine], Op, Bit]]
     )  # With the model and the formula, whose numbers no other ones get.
-    # Formulas of which one holds of any inputs: each decides how long the loops are of the models that were proved.
-    _cases: list[Bit] = attrs.field(init=False, factory=lambda: [TRUE])
+    # Formulas of which one holds of any inputs, unless one is cut: each decides how long the loops are of the models
+    # that were proved.
+    _cases: list[tuple[Bit, bool]] = attrs.field(init=False, factory=lambda: [(TRUE, False)])
 
     def runs(self, model: Op, premise: Bit, universe: Universe, in_turn: bool) -> list[SymbolicMachine]:
         """Runs of a model on unknown inputs, that are together all in which a formula holds."""
@@ -271,16 +275,17 @@ class Prover:
 
     def prove(self, model_a: Op, model_b: Op) -> Proof:
         """Whether two models do the same, without running them on samples."""
-        cases: list[Bit] = []
+        cases: list[tuple[Bit, bool]] = []
         assumptions: dict[str, None] = {}
         try:
             with deep_recursion():
                 universe, in_turn = self._universes[0], runs_in_turn(model_a) or runs_in_turn(model_b)
-                for premise in self._cases:
+                for premise, cut in self._cases:
                     for first in self.runs(model_a, premise, universe, in_turn):
                         for second in self.runs(model_b, first.premise, universe, in_turn):
-                            cases.append(second.premise)
-                            problem, answer = self._answer(model_a, model_b, second.premise)
+                            second.cut |= first.cut or cut
+                            cases.append((second.premise, second.cut))
+                            problem, answer = self._answer(model_a, model_b, second.premise, cut=second.cut)
                             assumptions |= dict.fromkeys(problem.assumptions)
                             if isinstance(answer, str):
                                 return Proof("unknown", tuple(assumptions), (answer,))
@@ -291,13 +296,13 @@ class Prover:
         self._cases[:] = cases
         return Proof("proved", tuple(assumptions))
 
-    def _answer(self, model_a: Op, model_b: Op, premise: Bit) -> tuple[Question, Any]:
+    def _answer(self, model_a: Op, model_b: Op, premise: Bit, *, cut: bool) -> tuple[Question, Any]:
         """The question whether two models do the same where a formula holds that decides the lengths of loops, and what
-        `solve` answers."""
+        `solve` answers. The premise may be `cut`, in the first look or in that of an earlier model."""
         answers: list[tuple[Question, Any]] = []
         for universe in self._universes:
             try:
-                problem = self._question(model_a, model_b, premise, universe)
+                problem = self._question(model_a, model_b, premise, universe, cut=cut)
                 answers.append((problem, solve(problem)))
             except NotDecided:
                 if universe is self._universes[-1] and not answers:
@@ -307,10 +312,13 @@ class Prover:
         # A difference, if there is one, rather than the reason why none was found.
         return min(answers, key=lambda answer: isinstance(answer[1], str))
 
-    def _question(self, model_a: Op, model_b: Op, premise: Bit, universe: Universe) -> Question:
+    def _question(self, model_a: Op, model_b: Op, premise: Bit, universe: Universe, *, cut: bool) -> Question:
         universe.computed = 0
         in_turn = runs_in_turn(model_a) or runs_in_turn(model_b)
-        (a,), (b,) = (self.runs(model, premise, universe, in_turn) for model in (model_a, model_b))
+        (a, *others), (b, *also) = (self.runs(model, premise, universe, in_turn) for model in (model_a, model_b))
+        if others or also:  # Integers that do not wrap around are other ones than those of the premise.
+            raise NotDecided("loops whose lengths depend on whether integers wrap around")
+        b.cut |= cut
         origins = a.arrays.keys() | b.arrays.keys()
         if not universe.places and any(a.arrays.get(origin) is not b.arrays.get(origin) for origin in origins):
             raise NotDecided("arrays that are written in other ways")

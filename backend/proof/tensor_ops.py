@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Hashable, Sequence
 from functools import partial
 from typing import Any
@@ -21,8 +20,8 @@ from ziggurat.backend.proof.machine import (
     settled,
 )
 from ziggurat.backend.proof.memory_ops import held, put
-from ziggurat.backend.proof.terms import TRUE, Element, NotDecided, Sum, identity_of
-from ziggurat.backend.proof.universe import PartialProduct, Reduction, Tensor, forced, key_of
+from ziggurat.backend.proof.terms import FALSE, TRUE, Element, NotDecided, Sum, identity_of
+from ziggurat.backend.proof.universe import PartialProduct, Reduction, Tensor, forced, key_of, objects_of
 from ziggurat.backend.reference.control import rejoin
 from ziggurat.backend.reference.machine import triton
 from ziggurat.backend.reference.reductions import single_op
@@ -32,10 +31,10 @@ from ziggurat.backend.reference.values import Array
 from ziggurat.codemodel import elementwise
 from ziggurat.codemodel.dialects import arith, scf, tt
 from ziggurat.codemodel.gpu import dialect as gpu
-from ziggurat.codemodel.op import Op, Value
+from ziggurat.codemodel.op import Body, Op, Value
 from ziggurat.codemodel.structured import packed_values
 from ziggurat.codemodel.traits import Commutative
-from ziggurat.codemodel.types import ScalarType, SharedType, TensorType, i1, i32, scalar_element, shape_of
+from ziggurat.codemodel.types import ScalarType, SharedType, TensorType, TupleType, i1, i32, scalar_element, shape_of
 
 Operands = tuple[Any, ...]
 Tuple = tuple[Element, ...]
@@ -51,15 +50,25 @@ def _for(machine: SymbolicMachine, op: scf.For, operands: Operands) -> Any:
     pace = step[0].known
     if pace == 0:
         raise NotDecided("a loop whose step is 0")
-    relation = "gt" if pace is not None and scalar.signed and pace >> scalar.bits - 1 else "lt"
+    relation, reverse = ("gt", "lt") if pace is not None and scalar.signed and pace >> scalar.bits - 1 else ("lt", "gt")
+    units = (1, (1 << scalar.bits) - 1)  # With these, no index goes beyond its type.
     if pace is None:
         zero = machine.domain.constant(0, scalar)
-        machine.assumed.append(machine.under(machine.domain.compare("gt", step[0], zero, signed=scalar.signed)))
+        positive = machine.domain.compare("gt", step[0], zero, signed=scalar.signed)
+        machine.presume(positive, "steps of loops that are not known are positive")
     active: Any = machine.frame
     goes = partial(machine.domain.compare, relation, signed=scalar.signed)
-    index, visits = start, 0
-    while active is not None and machine.goes_on(active, objects(lifted(goes, i1, index, stop), i1), visits):
+    index, visits, beyond = start, 0, FALSE
+    while (
+        active is not None
+        and beyond.known != 1
+        and machine.goes_on(active, objects(lifted(goes, i1, index, stop), i1), visits)
+    ):
         active, variables = machine.run_in(op.body, (settled(index, scalar), *variables), active)
+        if pace not in units:
+            beyond = machine.domain.compare(reverse, index[0], (index + step)[0], signed=scalar.signed)
+            if beyond.known is None:
+                machine.presume(~beyond, "indices of loops do not go beyond their type")
         index, visits = index + step, visits + 1
     return rejoin(machine, [] if active is None else [(active, variables)])
 
@@ -115,17 +124,25 @@ def _combining(machine: SymbolicMachine, op: tt.Combining) -> _Combining:
         return _Combining(
             key, isinstance(single, Commutative), lambda a, b: (rule(machine.domain, single, a[0], b[0]),)
         )
-    types = [value.type for value in op.values]
+    types = [scalar_element(value.type) for value in op.values]
 
     def run(a: Tuple, b: Tuple) -> Tuple:
-        arguments = [
-            settled(np.array([element], object), scalar_element(type_))
-            for element, type_ in zip((*a, *b), (*types, *types), strict=True)
-        ]
-        _, values = machine.run_in(op.combine, arguments, machine.frame)
-        return tuple(objects(v, scalar_element(t)).reshape(-1)[0] for v, t in zip(values, types, strict=True))
+        return _run_body(machine, op.combine, (*a, *b), (*types, *types), types)
 
     return _Combining(body_key(op.combine, machine.functions), False, run)
+
+
+def _run_body(
+    machine: SymbolicMachine,
+    body: Body,
+    elements: Tuple,
+    types: Sequence[ScalarType],
+    targets: Sequence[ScalarType],
+) -> Tuple:
+    """The elements that a body gives for some elements."""
+    arguments = [settled(objects_of(element), type_) for element, type_ in zip(elements, types, strict=True)]
+    _, values = machine.run_in(body, arguments, machine.frame)
+    return tuple(objects(forced(v), of).reshape(-1)[0] for v, of in zip(values, targets, strict=True))
 
 
 def _combined(machine: SymbolicMachine, combining: _Combining, elements: Sequence[Tuple]) -> Tuple:
@@ -158,19 +175,16 @@ def _reduce(machine: SymbolicMachine, op: tt.Reduce, operands: Operands) -> Any:
     if others or not combining.commutes or not isinstance(source, Tensor):
         return machine.made(op, _by_elements, operands)
     shape = shape_of(op.values[0].type)
-    places: Array = np.arange(math.prod(shape))
-    if source.source is not None:
-        source, _, places = source.source
+    source, whole, places = source.origin(shape)
     lines = np.moveaxis(places.reshape(shape), op.axis, -1).reshape(-1, shape[op.axis])
     before = machine.universe.reductions.get(source.number)
     if before is not None and before.combining == combining.key:
-        source, lines = before.source, before.lines[lines].reshape(len(lines), -1)
+        source, whole, lines = before.source, before.shape, before.lines[lines].reshape(len(lines), -1)
     lines = np.sort(lines, axis=-1)
     scalar, target = scalar_element(op.values[0].type), shape_of(op.result.type)
 
     def make() -> Array:
         elements = objects(forced(source), scalar)
-        whole = source.type.shape if source.type is not None else shape
         flat = np.broadcast_to(elements, (1, *whole)).reshape(-1)
         results = np.empty(len(lines), object)
         for place, line in enumerate(lines):
@@ -179,7 +193,7 @@ def _reduce(machine: SymbolicMachine, op: tt.Reduce, operands: Operands) -> Any:
 
     key = "reduce", str(scalar), combining.key, source.number, lines.shape, lines.tobytes(), target
     tensor = machine.universe.tensor(key, make, type_=TensorType(target, scalar))
-    machine.universe.reductions[tensor.number] = Reduction(combining.key, source, lines)
+    machine.universe.reductions[tensor.number] = Reduction(combining.key, source, whole, lines)
     return tensor
 
 
@@ -356,5 +370,22 @@ def _counted(
 
 @meanings.of(tt.MapElementwise)
 def _map(machine: SymbolicMachine, op: tt.MapElementwise, operands: Operands) -> Any:
-    arrays = tuple(full(value, objects(a, value.type)) for value, a in zip(op.values, operands, strict=True))
-    return triton[op](machine, op, arrays)
+    """The body runs for the elements in row-major order, `pack` at a time; the last one fills an incomplete group."""
+    if all(map(is_known, operands)):
+        return triton[op](machine, op, operands)
+    arrays = [full(value, objects(a, value.type)).reshape(-1) for value, a in zip(op.values, operands, strict=True)]
+    results = op.result.type.components if isinstance(op.result.type, TupleType) else (op.result.type,)
+    types = [scalar_element(value.type) for value in op.values for _ in range(op.pack)]
+    targets = [scalar_element(type_) for type_ in results for _ in range(op.pack)]
+    size = arrays[0].size
+    groups = np.minimum(np.arange(-(-size // op.pack) * op.pack), size - 1).reshape(-1, op.pack)
+    rows = [
+        _run_body(machine, op.apply, (*(a[at] for a in arrays for at in group),), types, targets) for group in groups
+    ]
+    columns: list[Array] = []
+    for number, type_ in enumerate(results):
+        column = np.empty(size, object)
+        for place in range(size):
+            column[place] = rows[place // op.pack][number * op.pack + place % op.pack]
+        columns.append(settled(column.reshape(1, *shape_of(type_)), type_))
+    return packed_values(tuple(columns))

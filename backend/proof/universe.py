@@ -7,6 +7,7 @@ is found equal without a look at an element. The memory of an array is a chain o
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Hashable, Iterable
 from functools import partial
 from typing import Any
@@ -91,6 +92,13 @@ class Tensor:
         self._make = make  # It keeps the terms, whose numbers no other ones get.
         self._value: Any = None
 
+    def origin(self, shape: tuple[int, ...]) -> tuple[Tensor, tuple[int, ...], Array]:
+        """The tensor that has the elements of this one where it stands for one of `shape`: that, its shape, and the
+        number there of each element."""
+        own = shape if self.type is None else self.type.shape
+        source, whole, places = self.source or (self, own, np.arange(math.prod(own)))
+        return source, whole, np.broadcast_to(np.reshape(places, own), shape).ravel()
+
     @property
     def value(self) -> Any:
         """The array, or the tuple of values."""
@@ -173,6 +181,7 @@ class Reduction:
 
     combining: Hashable
     source: Tensor
+    shape: tuple[int, ...]  # Of the source.
     lines: Any
 
 
@@ -339,10 +348,8 @@ class Universe:
 
     def moved(self, source: Tensor, shape: tuple[int, ...], places: Any, target: tuple[int, ...]) -> Tensor:
         """The tensor of another shape whose elements are those of `source`, which is of a shape, at some places."""
-        places = np.asarray(places, np.int64).ravel()
-        if source.source is not None:
-            source, shape, before = source.source
-            places = np.take(before, places)
+        source, shape, before = source.origin(shape)
+        places = before[np.asarray(places, np.int64).ravel()]
         if shape == target and np.array_equal(places, np.arange(places.size, dtype=np.int64)):
             return source
 

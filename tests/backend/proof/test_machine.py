@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -154,3 +155,162 @@ def test_a_division_that_was_not_there_is_found() -> None:
 
     assert proved(divided(True), divided(False))
     assert not proved(divided(False), divided(True))
+
+
+@zg.function
+def signs(value):
+    return zg.where(value > 0, 1, 2)
+
+
+@zg.kernel
+def counting(x, out, n, form: zg.constexpr):
+    if form == 0:
+        for i in range(n, zg.load(x), 1 << 30):
+            zg.store(out, i)
+    elif form == 1:
+        for i in range(0, 4, n):
+            zg.store(out, i)
+    else:
+        i = n if form == 2 else 0
+        while i < (zg.load(x) if form == 2 else 4):
+            zg.store(out, i)
+            i += (1 << 30) if form == 2 else n
+
+
+@pytest.mark.parametrize(
+    ("form", "words"),
+    [(0, "indices of loops do not go beyond their type"), (1, "steps of loops that are not known are positive")],
+)
+def test_a_loop_that_counts_is_one_that_adds_under_an_assumption(form: int, words: str) -> None:
+    proof = proved(*(counting.triton(WHOLE, WHOLE, zg.i32, each) for each in (form, form + 2)))
+    assert proof and words in proof.assumptions
+
+
+@zg.kernel
+def two_rounds(x, out, n, by_loop: zg.constexpr):
+    if by_loop:
+        for i in range(0, 2147483647, 1 << 30):
+            zg.atomic_add(out, 1)
+    else:
+        zg.atomic_add(out, 2)
+
+
+def test_an_index_that_goes_beyond_its_type_ends_a_loop() -> None:
+    assert proved(*(two_rounds.triton(WHOLE, WHOLE, zg.i32, by_loop) for by_loop in (True, False)))
+
+
+@zg.kernel
+def rows(x, out, n, swapped: zg.constexpr):
+    at = zg.arange(0, 32)
+    for i in range(0, n):
+        place = at + 32 * i if swapped else i * 32 + at
+        zg.store(out + place, 1)
+
+
+def test_the_most_iterations_are_an_assumption_in_every_look() -> None:
+    proof = proved(*(rows.triton(WHOLE, WHOLE, zg.i32, swapped) for swapped in (False, True)))
+    assert proof and proof.assumptions == ("loops of unknown length have at most 2 iterations",)
+
+
+@zg.kernel
+def eightfold(x, out, n, axis: zg.constexpr):  # `axis`, or a factor.
+    values = zg.load(x + zg.arange(0, 32))
+    if axis == 0:
+        values = zg.sum(zg.broadcast(zg.reshape(values, (1, 32)), (8, 32)), axis=0)
+    elif axis == 1:
+        values = zg.sum(zg.broadcast(zg.reshape(values, (32, 1)), (32, 8)), axis=1)
+    else:
+        values = values * axis
+    zg.store(out + zg.arange(0, 32), values)
+
+
+def test_a_reduction_takes_an_element_that_is_broadcast_several_times() -> None:
+    first, second, seven, eight = (eightfold.triton(WHOLE, WHOLE, zg.i32, axis) for axis in (0, 1, 7, 8))
+    assert proved(first, second) and proved(first, eight)
+    assert not proved(first, seven)
+
+
+@zg.kernel
+def printed(x, out, n, form: zg.constexpr):
+    if form == 0:
+        zg.device_print("v", n)
+    elif form == 1:
+        zg.device_print("v", n, n)
+    elif form == 2:
+        zg.device_print("v", zg.arange(0, 4) + n)
+    else:
+        zg.device_print("v", n.to(zg.i64))
+
+
+@pytest.mark.parametrize("form", range(4))
+def test_prints_of_other_values_are_not_the_same(form: int) -> None:
+    proof = proved(*(printed.triton(WHOLE, WHOLE, zg.i32, each) for each in (0, form)))
+    assert proof.verdict == ("unknown" if form else "proved")
+
+
+@zg.kernel
+def previous(x, out, n, by_load: zg.constexpr):
+    before = zg.load(x)
+    value = zg.atomic_add(x, 1, mask=n != 12345)
+    zg.store(out, before if by_load else value)
+
+
+def test_an_atomic_gives_nothing_where_its_mask_does_not_hold() -> None:
+    assert not proved(*(previous.triton(WHOLE, WHOLE, zg.i32, by_load) for by_load in (True, False)))
+
+
+@zg.kernel
+def presumed(x, out, n, assume: zg.constexpr):
+    if assume:
+        zg.assume(n != 12345)
+    zg.store(out, zg.where(n == 12345, 2, 1) if assume else 1)
+
+
+def test_a_model_may_not_assume_what_the_one_before_it_does_not() -> None:
+    first, second = (presumed.triton(WHOLE, WHOLE, zg.i32, assume) for assume in (False, True))
+    assert not proved(first, second)
+    assert proved(second, first)
+
+
+@zg.kernel
+def mapped(x, out, n, form: zg.constexpr):
+    steps = 0
+    while zg.load(x) > steps:
+        steps += 500
+    at = zg.arange(0, 32)
+    values = zg.load(x + at)
+    mapped = zg.where(values > 0, 1, 2) if form == 0 else zg.map_elementwise(signs, values)
+    zg.store(out + at, zg.where(at == 0, 2, mapped) if form == 2 else mapped)
+
+
+def test_what_a_body_gives_in_some_runs_is_not_what_it_gives_in_others() -> None:
+    plain, by_body, other = (mapped.triton(WHOLE, WHOLE, zg.i32, form) for form in range(3))
+    assert proved(plain, by_body)
+    assert proved(by_body, other).verdict == "refuted"
+
+
+@zg.kernel
+def added(x, out, n, last: zg.constexpr):
+    at = zg.arange(0, 32)
+    values = zg.load(x + at)
+    if last < 0:
+        for i in range(0, 2):
+            zg.store(out + i * 32 + at, zg.map_elementwise(signs, values))
+    else:
+        zg.store(out + at, values)
+        zg.store(out + 32 + at, values + last)
+
+
+def test_a_body_uses_values_from_outside_as_they_are_there() -> None:
+    text = str(added.triton(WHOLE, WHOLE, zg.i32, -1))
+    call, result, argument = expect_match(r'(%\d+) : i32 = tt\.call (%\d+) @"signs_i32_i32";', text)
+    _, index = expect_match(r"scf\.for .*?\((%\d+) : i32\)", text)
+    model = zg.parse(text.replace(call, f"{result} : i32 = arith.addi {argument} {index};"))
+    assert proved(model, added.triton(WHOLE, WHOLE, zg.i32, 1))
+    assert proved(model, added.triton(WHOLE, WHOLE, zg.i32, 0)).verdict == "refuted"
+
+
+def expect_match(pattern: str, text: str) -> tuple[str, ...]:
+    match = re.search(pattern, text)
+    assert match is not None, text
+    return match[0], *match.groups()
