@@ -63,14 +63,21 @@ class Cells:
             self.contents = z3.Store(self.contents, offset.term, content.term)
         self._cells = {}
 
+    def _require_whole(self, number: int) -> None:
+        """Raises `NotDecided` for an element that overlaps one of the cells in part."""
+        if (next(iter(self._cells), number) - number) % self.size:
+            raise NotDecided("accesses of one array that overlap in part")
+
     def load(self, offset: Sum) -> Sum:
         """The bits of the element at an offset."""
         self.accessed.append(offset)
         form, number = self._place(offset)
         if form != self._form and self._cells:
             self._enter(form)
-        if form == self._form and number in self._cells:
-            return self._cells[number][1]
+        if form == self._form:
+            self._require_whole(number)
+            if number in self._cells:
+                return self._cells[number][1]
         return self.domain.selected(self.contents, self.name, offset, self.size)
 
     def store(self, offset: Sum, content: Sum, condition: Bit) -> None:
@@ -80,8 +87,7 @@ class Cells:
         self.accessed.append(offset)
         form, number = self._place(offset)
         self._enter(form)
-        if (next(iter(self._cells), number) - number) % self.size:
-            raise NotDecided("accesses of one array that overlap in part")
+        self._require_whole(number)
         if condition.known is None:
             content = self.domain.choose(condition, content, self.load(offset))
         self._cells[number] = offset, content

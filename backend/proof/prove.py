@@ -137,7 +137,7 @@ def _programs_in_turn(machine: SymbolicMachine) -> Iterator[list[Sum]]:
     CTAs."""
     domain, (rows, columns, planes) = machine.domain, machine.sizes_of_grid
     number, step, total = _cta(machine), _ctas(machine), rows * columns * planes
-    machine.assumed.append(domain.compare("gt", step, Sum.number(0, 32), signed=True).term)
+    machine.assumed.append(domain.compare("gt", step, Sum.number(0, 32), signed=True).term)  # A launch has a CTA.
     frame, visits = machine.frame, 0
     assert isinstance(frame, SymbolicFrame)
     while machine.goes_on(frame, _object(domain.compare("lt", number, total, signed=True)), visits):

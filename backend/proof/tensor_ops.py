@@ -20,6 +20,7 @@ from ziggurat.backend.proof.machine import (
     settled,
 )
 from ziggurat.backend.proof.memory_ops import held, put
+from ziggurat.backend.proof.solver import z3
 from ziggurat.backend.proof.terms import FALSE, TRUE, Element, NotDecided, Sum, identity_of
 from ziggurat.backend.proof.universe import PartialProduct, Reduction, Tensor, forced, key_of, objects_of
 from ziggurat.backend.reference.control import rejoin
@@ -156,7 +157,10 @@ def _combined(machine: SymbolicMachine, combining: _Combining, elements: Sequenc
     result = leaves[0]
     for leaf in leaves[1:]:
         result = combining.function(result, leaf)
-    if len(leaves) > 1:
+    # A number that is known, or is one of them, may be so for another reason.
+    distinct = all(element.known is None for element in result if not z3.is_ast(element))
+    distinct = distinct and all(list(map(identity_of, leaf)) != list(map(identity_of, result)) for leaf in leaves)
+    if len(leaves) > 1 and distinct:
         machine.universe.combined[(*map(identity_of, result),)] = combining.key, leaves, result
     return result
 
@@ -241,9 +245,21 @@ def _prefix(
 @meanings.of(tt.Dot)
 def _dot(machine: SymbolicMachine, op: tt.Dot, operands: Operands) -> Any:
     precision = op.input_precision.value if scalar_element(op.a.type).bits == 32 else ""
-    shapes = shape_of(op.a.type), shape_of(op.b.type), shape_of(op.c.type)
+    return _product(machine, (op.a, op.b, op.c), operands, precision)
+
+
+def _product(
+    machine: SymbolicMachine, values: Sequence[Value], operands: Operands, precision: str, within: Sequence[int] = ()
+) -> Any:
+    """c + a · b, of the operands that some values have."""
+    shapes = [shared(value).shape if isinstance(value.type, SharedType) else shape_of(value.type) for value in values]
+    source, other, target = (
+        shared(value).element if isinstance(value.type, SharedType) else scalar_element(value.type) for value in values
+    )
+    if other != source:
+        precision = f"{precision} by {other}"  # The bits of b mean other numbers.
     a, b, c = operands
-    return product(machine, a, b, c, shapes, scalar_element(op.a.type), scalar_element(op.c.type), precision)
+    return product(machine, a, b, c, shapes, source, target, precision, within)
 
 
 def product(
@@ -275,15 +291,13 @@ def product(
 @meanings.of(gpu.Wgmma, gpu.Mma, gpu.DotFma)
 def _matrix_unit(machine: SymbolicMachine, op: gpu.MatrixProduct, operands: Operands) -> Any:
     a, b, c = (held(machine, value) if isinstance(value, SharedBuffer) else value for value in operands)
-    source, target = shared(op.b).element, scalar_element(op.c.type)
-    shapes = [
-        shared(value).shape if isinstance(value.type, SharedType) else shape_of(value.type) for value in op.operands
-    ]
-    if isinstance(op, gpu.Wgmma) and not op.accumulate:
-        c = np.zeros((1,) * (len(shapes[2]) + 1), target.dtype)
-    precision = "" if source.bits != 32 else "ieee" if isinstance(op, gpu.DotFma) else "tf32"
-    within = op.within if isinstance(op, gpu.Wgmma) else ()
-    return product(machine, a, b, c, shapes, source, target, precision, within)
+    within: Sequence[int] = ()
+    if isinstance(op, gpu.Wgmma):
+        within = op.within
+        if not op.accumulate:
+            c = np.zeros((1,) * (len(shape_of(op.c.type)) + 1), scalar_element(op.c.type).dtype)
+    precision = "" if shared(op.b).element.bits != 32 else "ieee" if isinstance(op, gpu.DotFma) else "tf32"
+    return _product(machine, (op.a, op.b, op.c), (a, b, c), precision, within)
 
 
 @meanings.of(gpu.Rescale)
@@ -360,7 +374,10 @@ def _counted(
         masks = full(op.mask, objects(forced(operands[1]), i1)).reshape(-1)
     counts = objects(before, i32).copy()
     unit, zero = Sum.number(1, 32), Sum.number(0, 32)
+    largest = (1 << scalar.bits - scalar.signed) - 1
     for bin_, total in np.ndenumerate(counts):
+        if bin_[-1] > largest:
+            continue
         for element, holds in np.broadcast(values, masks):
             here = domain.compare("eq", element, domain.constant(bin_[-1], scalar), signed=False) & holds
             total = total + domain.choose(here, unit, zero)

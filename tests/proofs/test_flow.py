@@ -143,7 +143,6 @@ def test_planted_faults(
 
 
 EXIT_FAULTS = [
-    (early_exits._exit, "(goes_on, False)", "(goes_on, True)"),
     (early_exits._exit, "(frame.leaves, True)", "(frame.leaves, False)"),
     (early_exits._sequence, '"leaves", False', '"leaves", True'),
     (early_exits._statement, '"goes_on", True', '"goes_on", False'),
