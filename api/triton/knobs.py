@@ -567,7 +567,7 @@ def settings() -> Iterator[tuple[base_knobs, str, env_base]]:
 
 
 def effect_of(group: base_knobs, knob: env_base) -> str:
-    """What a setting does, or why it does nothing."""
+    """The effect of a setting, or the reason why it has none."""
     return knob.effect or (f"none, with a warning: {knob.instead}" if knob.instead else f"none: {group.NEEDLESS}")
 
 

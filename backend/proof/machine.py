@@ -145,12 +145,17 @@ class SymbolicFrame(Frame):
         if condition.size > 1:
             return condition
         result = np.empty(condition.shape, object)
-        result[...] = self.universe.settled(condition.flat[0], (self.premise & condition_of(self.path)[0]).term)
+        result[...] = self.universe.settled(condition.flat[0], self.where.term)
         return result
 
+    @property
+    def where(self) -> Bit:
+        """The i1 that holds in these runs alone: the premise, and the literals."""
+        return self.premise & self.condition[0]
+
     def decided(self, condition: Bit) -> Bit:
-        """A condition, or whether it holds if that is known in these runs."""
-        where = self.premise & self.condition[0]
+        """The condition as it is in these runs: known, if the premise and the literals tell."""
+        where = self.where
         return condition if where.known else self.universe.decided(condition, where.term)
 
     def resolved(self, value: Any) -> Any:
@@ -309,7 +314,7 @@ class Undecided(NotDecided):
 
     @property
     def sides(self) -> list[Bit]:
-        """What holds if the loop ends, and if it goes on."""
+        """The formula that holds if the loop ends, and the one if it may go on."""
         ends, goes = (~self.path | side for side in (~self.condition, self.condition))
         return [ends] if self.last else [ends, goes]
 
@@ -447,7 +452,7 @@ class SymbolicMachine(Machine):
         )  # fmt: skip
 
     def _captures(self, op: Op) -> dict[Value, Any]:
-        """What the bodies of an op use from outside."""
+        """The values from outside that the bodies of an op use."""
         return {value: self.lookup(value) for value in op.captured_values()} if op.bodies else {}
 
     def _apart_from_runs(self, meaning: Meaning, captures: Mapping[Value, Any]) -> Meaning:
@@ -469,7 +474,7 @@ class SymbolicMachine(Machine):
         return in_all
 
     def _decided(self, array: Array) -> Array:
-        """A number without the choices in it that are made in these runs."""
+        """The number with each choice in it replaced by the side that these runs take, where they tell."""
         assert isinstance(self.frame, SymbolicFrame)
         choices = self.domain.choices
         while array.size == 1 and isinstance(number := array.flat[0], Sum):

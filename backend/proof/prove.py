@@ -15,7 +15,7 @@ from ziggurat.backend.proof.machine import SymbolicFrame, SymbolicMachine, Undec
 from ziggurat.backend.proof.samples import Counterexample, difference, draws
 from ziggurat.backend.proof.solver import z3
 from ziggurat.backend.proof.terms import TRUE, Bit, NotDecided, Pointer, Sum, Term, Terms, bits_of, same
-from ziggurat.backend.proof.universe import Universe, coordinates
+from ziggurat.backend.proof.universe import Universe, coordinates, objects_of
 from ziggurat.backend.reference.run import kernel_of
 from ziggurat.codemodel.dialects import tt
 from ziggurat.codemodel.errors import LaunchError
@@ -140,7 +140,7 @@ def _programs_in_turn(machine: SymbolicMachine) -> Iterator[list[Sum]]:
     machine.assumed.append(domain.compare("gt", step, Sum.number(0, 32), signed=True).term)  # A launch has a CTA.
     frame, visits = machine.frame, 0
     assert isinstance(frame, SymbolicFrame)
-    while machine.goes_on(frame, _object(domain.compare("lt", number, total, signed=True)), visits):
+    while machine.goes_on(frame, objects_of(domain.compare("lt", number, total, signed=True)), visits):
         rest = domain.quotient(number, rows, signed=True)
         row, column = domain.remainder(number, rows, signed=True), domain.remainder(rest, columns, signed=True)
         yield [row, column, domain.quotient(rest, columns, signed=True)]
@@ -153,39 +153,33 @@ def _argument(machine: SymbolicMachine, part: str, type_: Type, values: list[Any
     if word == SCRATCH:
         return np.zeros(1, np.int64)
     if word == GRID:
-        return _object(machine.sizes_of_grid[int(rest[0])])
+        return objects_of(machine.sizes_of_grid[int(rest[0])])
     if word == MAP:
         base, *numbers = (_number(machine, int(s[1:]), 64) if s.startswith("=") else values[int(s)] for s in rest)
         rows, columns, pitch = numbers
         return base, _low(rows), _low(columns), memory_ops.as_indices(machine, pitch), _number(machine, 1, 64)
     number, _, field = part.partition(".")
     if isinstance(type_, PtrType) or field == "base":
-        return _object(Pointer(int(number), Sum.number(0, 64)))
+        return objects_of(Pointer(int(number), Sum.number(0, 64)))
     if isinstance(type_, DescriptorType):
         rank = range(len(type_.block))
         sizes = [_unknown(machine, f"argument {number}.shape{axis}", i32) for axis in rank]
         strides = [_unknown(machine, f"argument {number}.stride{axis}", i64) for axis in rank[:-1]]
-        return _object(Pointer(int(number), Sum.number(0, 64))), *sizes, *strides, _number(machine, 1, 64)
+        return objects_of(Pointer(int(number), Sum.number(0, 64))), *sizes, *strides, _number(machine, 1, 64)
     assert isinstance(type_, ScalarType)
     return _unknown(machine, f"argument {number}{'.' if field else ''}{field}", type_)
 
 
-def _object(element: Any) -> Any:
-    array = np.empty(1, object)
-    array[0] = element
-    return array
-
-
 def _number(machine: SymbolicMachine, number: int, bits: int) -> Any:
-    return _object(Sum.number(number, bits))
+    return objects_of(Sum.number(number, bits))
 
 
 def _unknown(machine: SymbolicMachine, name: str, scalar: ScalarType) -> Any:
-    return _object(machine.domain.unknown(name, scalar))
+    return objects_of(machine.domain.unknown(name, scalar))
 
 
 def _low(array: Any) -> Any:
-    return _object(Sum.of(z3.simplify(z3.Extract(31, 0, array[0].term))) if array[0].bits == 64 else array[0])
+    return objects_of(Sum.of(z3.simplify(z3.Extract(31, 0, array[0].term))) if array[0].bits == 64 else array[0])
 
 
 def question(a: SymbolicMachine, b: SymbolicMachine) -> Question:
@@ -233,7 +227,7 @@ def solve(question: Question, further: Iterable[Term] = ()) -> Any:
     return solver.model() if answer == z3.sat else f"the solver gave up: {solver.reason_unknown()}"
 
 
-def _universes(prover: Prover) -> list[Universe]:
+def _looks(prover: Prover) -> list[Universe]:
     exact, contracts = prover.exact, prover.contracts
     universes = [Universe(Terms(exact=exact), contracts=contracts, places=places) for places in (False, True)]
     if not prover.wraps:
@@ -250,7 +244,7 @@ class Prover:
     bound: int = BOUND
     wraps: bool = True  # Whether 32-bit indices of pointers may wrap around: passes take them not to.
     # The first does not look at places. In the last, integers do not wrap around, if they may be taken not to.
-    _universes: list[Universe] = attrs.field(init=False, default=attrs.Factory(_universes, takes_self=True))
+    _universes: list[Universe] = attrs.field(init=False, default=attrs.Factory(_looks, takes_self=True))
     _runs: dict[Hashable, tuple[list[SymbolicMachine], Op, Bit]] = attrs.field(
         init=False, factory=dict[Hashable, tuple[list[SymbolicMachine], Op, Bit]]
     )  # With the model and the formula, whose numbers no other ones get.

@@ -172,8 +172,8 @@ def _columns(op: tt.Combining, operands: Operands) -> list[Array]:
 
 @meanings.of(tt.Reduce)
 def _reduce(machine: SymbolicMachine, op: tt.Reduce, operands: Operands) -> Any:
-    """Where the order does not matter: the tensor that has, for each place, some elements of another one combined. Of
-    combinations of combinations, the elements of the first are known. So no element is looked at."""
+    """Combine elements along an axis. Where the order does not matter, the result is known by the places, in the tensor
+    that was reduced first, of the elements that each of its own combines: so no element is looked at."""
     combining = _combining(machine, op)
     source, *others = operands
     if others or not combining.commutes or not isinstance(source, Tensor):

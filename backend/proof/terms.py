@@ -141,6 +141,11 @@ class Sum:
         return self._in_order(_OPERATOR.xor, other)
 
 
+def _signed(number: int, bits: int) -> int:
+    """The integer that some bits are as a signed one."""
+    return number - (1 << bits if number >> bits - 1 else 0)
+
+
 def _factors(atom: Term) -> list[Term]:
     """The atoms of which an atom is the product, or the atom."""
     if atom.decl().kind() != z3.Z3_OP_BMUL:
@@ -410,18 +415,14 @@ class Terms(elementwise.Domain):
             low = [self._low(atom, target.bits).scaled(factor) for factor, atom in a.atoms.values()]
             return sum(low, start=Sum.number(a.constant, target.bits))
         if a.known is not None:
-            return Sum.number(a.known - (signed << a.bits if a.known >> a.bits - 1 else 0), target.bits)
+            return Sum.number(_signed(a.known, a.bits) if signed else a.known, target.bits)
         if not self.wraps and signed and (source.bits, target.bits) == (32, 64):
             return self._exactly(a, target.bits)
         return self.extended_to(a, target.bits, signed=signed)
 
     def _exactly(self, a: Sum, bits: int) -> Sum:
         """A sum with more bits, as if neither it nor its parts had wrapped around."""
-
-        def signed(number: int) -> int:
-            return number - (1 << a.bits if number >> a.bits - 1 else 0)
-
-        total = Sum.number(signed(a.constant), bits)
+        total = Sum.number(_signed(a.constant, a.bits), bits)
         for number, (factor, atom) in a.atoms.items():
             if number in self.choices:
                 condition, then, otherwise, _ = self.choices[number]
@@ -430,7 +431,7 @@ class Terms(elementwise.Domain):
                 part = Sum.number(1, bits)
                 for term in _factors(atom):
                     part = part * self.extended_to(Sum.of(term), bits, signed=True)
-            total = total + part.scaled(signed(factor))
+            total = total + part.scaled(_signed(factor, a.bits))
         return total
 
     def extended_to(self, a: Sum, bits: int, *, signed: bool) -> Sum:

@@ -224,7 +224,7 @@ def test_functions_are_folded_where_they_are_exact() -> None:
 
 # The document of the rewrites that are not bit-exact.
 
-# Where the code asks for an option of floats, or uses an approximate instruction, and the row of the document.
+# The files that ask for an option of floats, or use an approximate instruction, each with its row of the document.
 ROWS = {
     "backend/ptx/elementwise_ops.py": "exp, exp2",
     "backend/llvm/accurate.py": "tanh and erf",

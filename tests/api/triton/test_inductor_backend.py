@@ -14,7 +14,7 @@ pytest.importorskip("torch", reason="PyTorch is not installed")
 if not [entry for entry in entry_points(group="torch_dynamo_backends") if entry.name == "ziggurat"]:
     pytest.skip("the installed package is older than its entry points: install it again", allow_module_level=True)
 
-# What PyTorch's modules take from Triton when they are imported.
+# A Triton with the names that PyTorch's modules take from it when they are imported.
 _TRITON = """
 import sys
 import types
