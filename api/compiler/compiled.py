@@ -13,6 +13,7 @@ from ziggurat.codemodel.gpu.fragments import STORED, box_and_swizzle
 from ziggurat.codemodel.gpu.options import DEFAULT_OPTIONS, CompileOptions
 from ziggurat.codemodel.op import Op
 from ziggurat.codemodel.passes import Snapshot
+from ziggurat.codemodel.recent import Recent
 from ziggurat.codemodel.types import DescriptorType, PtrType, ScalarType, Type
 
 if TYPE_CHECKING:
@@ -193,9 +194,11 @@ class Compiled:
         return NativeKernel(self.code, self.title, self.stages.get("triton"))
 
     @functools.cached_property
-    def launchers(self) -> dict[Any, Callable[..., None]]:
+    def launchers(self) -> Recent[Any, Callable[..., None]]:
         """The launchers on this machine by their grids, which share the list of `plans`."""
-        return {}
+        from ziggurat.backend.launch.grids import MAX_LAUNCHERS
+
+        return Recent(MAX_LAUNCHERS)
 
     @functools.cached_property
     def plans(self) -> list[Any]:

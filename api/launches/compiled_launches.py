@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import functools
-import math
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Final
+from typing import Any
 
 from ziggurat.backend.cuda.launch import devices_of, one_device
 from ziggurat.backend.launch import checks
 from ziggurat.backend.launch.arrays import address, as_array, elements, is_array, number_type, on_gpu
 from ziggurat.backend.launch.descriptors import TensorDescriptor
 from ziggurat.backend.launch.device_arrays import reader_of, view
-from ziggurat.backend.launch.grids import MAX_SIZE, computed_grid, is_exact, padded, sizes_of
-from ziggurat.backend.llvm.binding import has_llvm
+from ziggurat.backend.launch.grids import computed_grid, is_exact, padded, sizes_of
 from ziggurat.backend.ptx.sass import assembled, tool
 from ziggurat.boundary import no_faults, public
 from ziggurat.codemodel.errors import LaunchError, TargetError
@@ -21,9 +19,6 @@ from ziggurat.codemodel.gpu.options import checked_option
 from ziggurat.codemodel.types import DescriptorType, PtrType, ScalarType, i1
 from ziggurat.compiler.compiled import Argument, Compiled
 from ziggurat.kernels.arguments import leaves
-
-_MAX_PLANS: Final = 8  # Plans of a kernel; each launch tries them in turn.
-_MAX_LAUNCHERS: Final = 256  # Launchers of a kernel, one a grid.
 
 
 def checked(compiled: Compiled, arguments: Sequence[Any], keywords: Mapping[str, Any], *, in_memory: bool) -> list[Any]:
@@ -137,7 +132,7 @@ def launch_here(compiled: Compiled, grid: Any, /, *arguments: Any, **keywords: A
     if 0 not in sizes:
         with no_faults("running", lambda: compiled.stages.get("triton") or compiled.cpu, title):
             compiled.launcher.launch(sizes, compiled.names, values)
-        if not keywords and len(compiled.plans) < _MAX_PLANS:
+        if not keywords:
             _remember(compiled, arguments)
 
 
@@ -147,21 +142,20 @@ def host_launcher(compiled: Compiled, grid: Any) -> Callable[..., None]:
     if not is_exact(grid):
         return slow
     launcher = compiled.launchers.get(grid)
-    if launcher is not None:
-        return launcher
-    sizes = padded(sizes_of(grid, compiled.title))
-    if not 0 < math.prod(sizes) <= MAX_SIZE or len(compiled.launchers) >= _MAX_LAUNCHERS or not has_llvm():
-        return slow
-    from ziggurat.backend.cpu.runtime.native import native
+    if launcher is None:
+        from ziggurat.backend.cpu.runtime.native import launcher_over
 
-    launcher = compiled.launchers[grid] = native().launcher(sizes, compiled.plans, slow)
+        sizes = padded(sizes_of(grid, compiled.title))
+        launcher = compiled.launchers[grid] = launcher_over(sizes, compiled.plans, slow)
     return launcher
 
 
 def _remember(compiled: Compiled, values: Sequence[Any]) -> None:
     """Make later launches with such arguments quick, if a table can tell what they were compiled for."""
-    from ziggurat.backend.cpu.runtime.plans import Given, plan_of
+    from ziggurat.backend.cpu.runtime.plans import MAX_PLANS, Given, plan_of
 
+    if len(compiled.plans) >= MAX_PLANS:
+        return
     rules = {1: 0, 16: checks.DIVISIBLE}
     if any(argument.type is None or argument.divisibility not in rules for argument in compiled.arguments):
         return

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, cast
 
@@ -11,13 +10,12 @@ import numpy as np
 
 from ziggurat.backend.cpu.runtime import launcher
 from ziggurat.backend.cpu.runtime.kernels import NativeKernel
-from ziggurat.backend.cpu.runtime.native import RECORD, native
-from ziggurat.backend.cpu.runtime.plans import Given, plan_of
+from ziggurat.backend.cpu.runtime.native import RECORD, launcher_over
+from ziggurat.backend.cpu.runtime.plans import MAX_PLANS, Given, plan_of
 from ziggurat.backend.launch import checks
 from ziggurat.backend.launch.arrays import as_array, is_array, read_array
-from ziggurat.backend.launch.grids import MAX_SIZE, computed_grid, is_exact, padded, sizes_of
+from ziggurat.backend.launch.grids import computed_grid, is_exact, padded, sizes_of
 from ziggurat.backend.launch.regions import NO_AXIS, known_stride
-from ziggurat.backend.llvm.binding import has_llvm
 from ziggurat.boundary import no_faults, public
 from ziggurat.codemodel.errors import LaunchError, ZigguratError, warn
 from ziggurat.codemodel.op import Op
@@ -28,7 +26,6 @@ from ziggurat.kernels.arguments import KernelSignature, bind, defaults_of, leave
 if TYPE_CHECKING:
     from ziggurat.kernels.kernel import Grid, Kernel
 
-_MAX_PLANS = 8  # Plans of a kernel; each launch tries them in turn.
 _MAX_STRIDES = 16  # The integers of an array that may hold strides.
 
 
@@ -57,8 +54,7 @@ class HostLaunches:
             sizes = padded(sizes_of(grid, kernel.name))
         except LaunchError:
             return slow
-        is_quick = 0 < math.prod(sizes) <= MAX_SIZE and has_llvm()
-        launcher = native().launcher(sizes, self._plans, slow) if is_quick else slow
+        launcher = launcher_over(sizes, self._plans, slow)
         if is_exact(grid):
             kernel.launchers[grid] = launcher
         return launcher
@@ -160,7 +156,7 @@ class HostLaunches:
         failed = public(functools.partial(self._ended, code, result))
         plan = plan_of(code, arguments, options, result, failed)
         if plan is not None:
-            self._plans[:] = [plan, *(other for other in self._plans if other[0] != plan[0])][:_MAX_PLANS]
+            self._plans[:] = [plan, *(other for other in self._plans if other[0] != plan[0])][:MAX_PLANS]
 
     def _entries(self, signature: KernelSignature, bound: Mapping[str, Any], explicit: frozenset[str]) -> list[Given]:
         """The arguments of a launch with the rules by which they select code."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import itertools
+import math
 import os
 import struct
 import threading
@@ -18,6 +19,8 @@ from ziggurat.backend.cpu.runtime import host, launcher, pool, ticker
 from ziggurat.backend.cpu.runtime.threads import HAS_THREADS
 from ziggurat.backend.jit.loading import Builtin, LinkedObject, is_known_python, linking, object_of
 from ziggurat.backend.jit.symbols import SYMBOLS
+from ziggurat.backend.launch.grids import MAX_SIZE
+from ziggurat.backend.llvm.binding import has_llvm
 from ziggurat.backend.llvm.functions import module
 from ziggurat.codemodel.errors import LaunchError, shown
 
@@ -208,3 +211,8 @@ def _is_known_numpy() -> bool:
         if base != id(array.base) or bool(flags & 1024) != writable or not flags & 256:
             return False
     return True
+
+
+def launcher_over(sizes: tuple[int, int, int], plans: list[Any], slow: Callable[..., Any]) -> Callable[..., Any]:
+    """The launcher over a grid that tries some plans; `slow` for an empty grid, and where there is no native code."""
+    return native().launcher(sizes, plans, slow) if 0 < math.prod(sizes) <= MAX_SIZE and has_llvm() else slow
