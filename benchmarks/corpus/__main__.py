@@ -7,7 +7,7 @@
     python benchmarks/corpus explain VARIANTS NAME            says why our code of a variant is not better
     python benchmarks/corpus judge VARIANTS … [--folder F] [--only TEXT] [--count N] [--keep FILE]
                                                               interprets variants after each pass
-    python benchmarks/corpus time VARIANTS … [-o TIMES] [--folder F] [--seconds S] [--dry]
+    python benchmarks/corpus time VARIANTS … [-o TIMES] [--folder F] [--seconds S] [--jobs N] [--dry]
                                                               times recorded launches with both, on a GPU
     python benchmarks/corpus library FOLDER PACKAGE [--keep F] [--triton T]
                                                               compiles the kernels of a wheel, with guessed types
@@ -65,6 +65,8 @@ def main() -> None:
     timing.add_argument("--triton", default=TRITON, help="the folder that has Triton 3.6, if it is not installed")
     timing.add_argument("--only", default="", help="variants whose names have this text")
     timing.add_argument("--seconds", type=float, default=float("inf"), help="no new variant after so many")
+    jobs = max(1, (os.cpu_count() or 2) // 2)
+    timing.add_argument("--jobs", type=int, default=jobs, help="so many processes of each compiler compile")
     timing.add_argument("--dry", action="store_true", help="compile and launch nothing, without a GPU")
     guessing = commands.add_parser("library")
     guessing.add_argument("folder", help="the folder that has the package: an unpacked wheel")

@@ -1,8 +1,11 @@
 """Times of recorded launches with both compilers, on a GPU.
 
-    python benchmarks/corpus time [--triton FOLDER] [--folder LIBRARY] variants.jsonl …
+    python benchmarks/corpus time [--triton FOLDER] [--folder LIBRARY] [--jobs N] variants.jsonl …
 
-A process of each compiler makes the same arguments: the recorded numbers and values of integers, and floats of a normal
+First, N processes of each compiler compile and load all variants, so that the compilers' caches and that of the driver
+have them. Then one process of each times them, one variant after the other.
+
+These two make the same arguments: the recorded numbers and values of integers, and floats of a normal
 distribution. After the first launch the arguments of both are compared. Then the processes launch in turn, `ROUNDS`
 times; each repeats the launch `REPEATS` times, with the L2 flushed before each, and times it by events. The GPU waits
 for a while before the first event, so that the host has made the launch by then. The figure of a side is the median of
@@ -16,12 +19,15 @@ import contextlib
 import json
 import math
 import os
-import signal
+import queue
+import select
 import statistics
 import subprocess
 import sys
 import time as clock
 from collections import defaultdict
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -30,70 +36,129 @@ import variants
 ROUNDS, REPEATS = 3, 25
 L2_BYTES = 256 << 20
 HEAD_START = 1_000_000  # Cycles, about half a millisecond: for the launches of a slow host.
-LIMIT = 60  # Seconds for compiling and the first launch of a variant.
+LIMIT = 120  # Seconds for an answer: to the first, a process imports the library and compiles.
 DIFFERENT = 0.02  # Relative difference of the sums of an argument that is told.
+CHUNK = 1 << 26  # Elements of a tensor that are summed at a time.
 OWN = Path(__file__).resolve()
+SIDES = ("ours", "theirs")
 
 
 class Side:
-    """A process of one compiler, which answers a request, a line of JSON, by a line of JSON."""
+    """A process of one compiler, which answers a request, a line of JSON, by a line of JSON.
 
-    def __init__(self, side: str, folders: list[str], triton: str, dry: bool) -> None:
-        environment = dict(os.environ)
-        if side == "theirs" and Path(triton).is_dir():
-            environment["PYTHONPATH"] = os.pathsep.join(filter(None, (triton, os.environ.get("PYTHONPATH", ""))))
-        command = [sys.executable, str(OWN), side, "dry" if dry else "", *folders]
-        self.process = subprocess.Popen(
-            command, env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
-        )
+    `mode` is "time", "load" to compile and load without a launch, or "dry" to compile without a GPU. A request starts
+    the process, if it does not run.
+    """
+
+    def __init__(self, side: str, mode: str, options: argparse.Namespace) -> None:
+        self.environment = dict(os.environ)
+        if side == "theirs" and Path(options.triton).is_dir():
+            paths = (options.triton, os.environ.get("PYTHONPATH", ""))
+            self.environment["PYTHONPATH"] = os.pathsep.join(filter(None, paths))
+        self.command = [sys.executable, str(OWN), side, mode, *options.folder]
+        self.process: subprocess.Popen[str] | None = None
 
     def send(self, request: dict[str, Any]) -> None:
+        if self.process is None or self.process.poll() is not None:
+            self.process = subprocess.Popen(
+                self.command, env=self.environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+            )
         assert self.process.stdin is not None
         with contextlib.suppress(BrokenPipeError):
             print(json.dumps(request), file=self.process.stdin, flush=True)
 
     def answer(self) -> dict[str, Any]:
-        assert self.process.stdout is not None
+        assert self.process is not None and self.process.stdout is not None
+        if not select.select([self.process.stdout], [], [], LIMIT)[0]:
+            self.end()
+            return {"error": f"no answer in {LIMIT} s"}
         line = self.process.stdout.readline()
-        return json.loads(line) if line else {"error": "the process died"}
+        if line:
+            return json.loads(line)
+        self.end()
+        return {"error": "the process died"}
+
+    def end(self) -> None:
+        if self.process is not None:
+            self.process.kill()
+            self.process.wait()
 
 
 def time(options: argparse.Namespace) -> None:
     """Print microseconds of both for each launch, Triton's time for ours, and the geometric mean of these."""
     start = clock.monotonic()
-    named = {name: variant for name, variant in variants.read(options.variants) if options.only in name}
-    sides: dict[str, Side] = {}
+    end = start + options.seconds
+    entries = variants.read(options.variants)
+    launches = {name: variant for name, variant in entries if options.only in name and "launch" in variant}
+    answers = compilations(launches, end, options)
+    print(f"compiled in {clock.monotonic() - start:.0f} s", file=sys.stderr)
+    sides = {side: Side(side, "time", options) for side in SIDES}
     rows: list[dict[str, Any]] = []
-    for name, variant in named.items():
-        if "launch" not in variant:
-            continue
-        if clock.monotonic() - start > options.seconds:
-            print(f"no time for the {len(named) - len(rows)} variants from {name} on")
+    for name, results in answers.items():
+        row: dict[str, Any] = {"name": name, "launch": launches[name].get("tuned", name)}
+        if options.dry or any("error" in result for result in results.values()):
+            row.update(outcome(results))
+        elif clock.monotonic() > end:
             break
-        for side in ("ours", "theirs"):
-            if side not in sides or sides[side].process.poll() is not None:
-                sides[side] = Side(side, options.folder, options.triton, options.dry)
-        row: dict[str, Any] = {"name": name, "launch": variant.get("tuned", name)}
-        for process in sides.values():
-            process.send({"prepare": variant})
-        answers = {side: process.answer() for side, process in sides.items()}
-        if errors := {side: answer["error"] for side, answer in answers.items() if "error" in answer}:
-            row["errors"] = errors
         else:
-            row["different"] = different(*(answer["sums"] for answer in answers.values()))
-            times: dict[str, list[float]] = defaultdict(list)
-            for _ in range(ROUNDS):
-                for side, process in sides.items():
-                    process.send({"measure": REPEATS})
-                    times[side].append(process.answer().get("microseconds", math.nan))
-            row.update({side: statistics.median(values) for side, values in times.items()})
+            row.update(measurement(sides, launches[name]))
         rows.append(row)
         print(json.dumps(row), file=sys.stderr, flush=True)
-    for process in sides.values():
-        process.process.terminate()
+    for side in sides.values():
+        side.end()
     if options.output is not None:
         options.output.write_text("[\n" + ",\n".join(map(json.dumps, rows)) + "\n]\n", "utf-8")
     print(report(rows))
+    if len(rows) < len(launches):
+        print(f"no time for {len(launches) - len(rows)} variants")
+
+
+def compilations(
+    launches: dict[str, variants.Variant], end: float, options: argparse.Namespace
+) -> dict[str, dict[str, dict[str, Any]]]:
+    """The answers of each side for the variants that `options.jobs` processes of each compile before `end`."""
+    answers: dict[str, dict[str, dict[str, Any]]] = {name: {} for name in launches}
+    names: dict[str, queue.SimpleQueue[str]] = {side: queue.SimpleQueue() for side in SIDES}
+    for name in launches:
+        for side in SIDES:
+            names[side].put(name)
+
+    def compile(side: str) -> None:
+        process = Side(side, "dry" if options.dry else "load", options)
+        with contextlib.suppress(queue.Empty):
+            while clock.monotonic() < end:
+                name = names[side].get_nowait()
+                process.send({"prepare": launches[name]})
+                answers[name][side] = process.answer()
+        process.end()
+
+    jobs = max(1, min(options.jobs, len(launches)))
+    with ThreadPoolExecutor(jobs * len(SIDES)) as pool:
+        [*pool.map(compile, SIDES * jobs)]
+    return {name: results for name, results in answers.items() if len(results) == len(SIDES)}
+
+
+def outcome(answers: dict[str, dict[str, Any]]) -> dict[str, Any]:
+    """The part of a row for a variant without times: the errors of sides, or zeros."""
+    errors = {side: answer["error"] for side, answer in answers.items() if "error" in answer}
+    return {"errors": errors} if errors else {"different": [], **dict.fromkeys(SIDES, 0.0)}
+
+
+def measurement(sides: dict[str, Side], variant: variants.Variant) -> dict[str, Any]:
+    """The part of a row for a variant: the median of both, or errors."""
+    for side in sides.values():
+        side.send({"prepare": variant})
+    answers = {name: side.answer() for name, side in sides.items()}
+    row = outcome(answers)
+    if "errors" in row:
+        return row
+    times: dict[str, list[float]] = defaultdict(list)
+    for _ in range(ROUNDS):
+        for name, side in sides.items():
+            side.send({"measure": REPEATS})
+            times[name].append(side.answer().get("microseconds", math.nan))
+    medians = {name: statistics.median(values) for name, values in times.items()}
+    return {"different": different(*(answer["sums"] for answer in answers.values())), **medians}
 
 
 def different(ours: list[list[float]], theirs: list[list[float]]) -> list[int]:
@@ -110,12 +175,12 @@ def different(ours: list[list[float]], theirs: list[list[float]]) -> list[int]:
 
 def report(rows: list[dict[str, Any]]) -> str:
     """A line for each launch: the fastest of its configurations on each side."""
-    launches: dict[str, list[dict[str, Any]]] = defaultdict(list)
+    groups: dict[str, list[dict[str, Any]]] = defaultdict(list)
     for row in rows:
         if "errors" not in row:
-            launches[row["launch"]].append(row)
+            groups[row["launch"]].append(row)
     lines, ratios = [f"{'launch':72} {'ours µs':>9} {'Triton µs':>9} {'ratio':>6}"], []
-    for group in launches.values():
+    for group in groups.values():
         ours, theirs = (min(row[side] for row in group) for side in ("ours", "theirs"))
         mark = " results differ" if any(row["different"] for row in group) else ""
         ratios.append(theirs / ours if ours else 1.0)
@@ -129,7 +194,7 @@ def report(rows: list[dict[str, Any]]) -> str:
 
 
 def argument(entry: Any, generator: Any, device: str) -> Any:
-    """An argument of its form in a recording."""
+    """An argument of its form in a recording; without a generator, tensors have no values."""
     import torch
 
     if not isinstance(entry, dict):
@@ -140,6 +205,8 @@ def argument(entry: Any, generator: Any, device: str) -> Any:
         base = argument(entry["descriptor"], generator, device)
         return TensorDescriptor(base, entry["shape"], entry["strides"], entry["block_shape"])
     dtype, count = getattr(torch, entry["dtype"]), entry["elements"]
+    if generator is None:
+        return torch.empty(count, dtype=dtype, device=device)
     if "values" in entry:
         return torch.tensor(entry["values"], dtype=dtype, device=device)
     if dtype.is_floating_point:
@@ -151,16 +218,20 @@ def tensor_of(value: Any) -> Any:
     return getattr(value, "base", value) if hasattr(value, "block_shape") else value
 
 
-def sums(values: list[Any]) -> list[list[float]]:
+def sums(values: list[Any]) -> Iterator[list[float]]:
     """The sum of each tensor, and the sum of its magnitudes."""
     import torch
 
-    tensors = [tensor_of(value) for value in values if isinstance(tensor_of(value), torch.Tensor)]
-    doubles = [tensor.to(torch.float64 if tensor.element_size() > 1 else torch.float32) for tensor in tensors]
-    return [[float(double.sum()), float(double.abs().sum())] for double in doubles]
+    for tensor in filter(torch.is_tensor, map(tensor_of, values)):
+        dtype = torch.float64 if tensor.element_size() > 1 else torch.float32
+        total, size = 0.0, 0.0
+        for part in tensor.split(CHUNK):
+            total += float(part.to(dtype).sum())
+            size += float(part.to(dtype).abs().sum())
+        yield [total, size]
 
 
-def serve(side: str, dry: str, *folders: str) -> None:
+def serve(side: str, mode: str, *folders: str) -> None:
     """Answer the requests of the other end of stdin and stdout."""
     answers = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)  # Programs print.
@@ -169,52 +240,65 @@ def serve(side: str, dry: str, *folders: str) -> None:
         import ziggurat.triton
 
         ziggurat.triton.install()
-    if dry:
+    if mode == "dry":
         import stand_in
 
         stand_in.set_up()
     import torch
 
-    device = "cpu" if dry else "cuda"
-    flushed = torch.empty(1 if dry else L2_BYTES, dtype=torch.int8, device=device)
-    signal.signal(signal.SIGALRM, out_of_time)
+    device = "cpu" if mode == "dry" else "cuda"
+    flushed = torch.empty(L2_BYTES if mode == "time" else 1, dtype=torch.int8, device=device)
     launch: Any = None
     for line in sys.stdin:
         request = json.loads(line)
         answer: dict[str, Any] = {}
         try:
-            if "prepare" in request:
-                launch, values = launch_of(request["prepare"], side, device, bool(dry))
-                signal.alarm(0 if dry else LIMIT)
+            if "measure" in request:
+                answer = {"microseconds": measured(launch, flushed, request["measure"])}
+            elif mode == "time":
+                launch = None  # Free the memory of the arguments before, for the other process as well.
+                torch.cuda.empty_cache()
+                launch, values = launch_of(request["prepare"], side)
                 launch()
-                answer = {"sums": sums(values)}
+                answer = {"sums": [*sums(values)]}
+                values = None
             else:
-                answer = {"microseconds": 0.0 if dry else measured(launch, flushed, request["measure"])}
+                prepare(request["prepare"], side, is_loaded=mode == "load")
         except Exception as error:
             answer = {"error": f"{type(error).__name__}: {error}"[:300]}
-        finally:
-            signal.alarm(0)
         print(json.dumps(answer), file=answers, flush=True)
 
 
-def launch_of(variant: variants.Variant, side: str, device: str, dry: bool) -> tuple[Any, list[Any]]:
+def prepare(variant: variants.Variant, side: str, is_loaded: bool) -> None:
+    """Compile a variant into the compiler's cache; load it on the GPU too, for the driver's cache of assembled PTX."""
+    kernel, values, _, keywords = call_of(variant, side, None, "cpu")
+    compilation = kernel.warmup(*values, **keywords)
+    if is_loaded:
+        compilation._init_handles()
+
+
+def launch_of(variant: variants.Variant, side: str) -> tuple[Any, list[Any]]:
     """The launch of a variant, and its arguments."""
-    import one_compiler
     import torch
+
+    generator = torch.Generator("cuda").manual_seed(0)
+    kernel, values, own, keywords = call_of(variant, side, generator, "cuda")
+    return lambda: kernel.run(*values, **keywords, warmup=False), own
+
+
+def call_of(
+    variant: variants.Variant, side: str, generator: Any, device: str
+) -> tuple[Any, list[Any], list[Any], dict[str, Any]]:
+    """The kernel of a variant, all arguments, those of run time, and the keywords of a launch."""
+    import one_compiler
 
     kernel = variants.function_of(variant["module"], variant["kernel"], variant.get("file", ""))
     recorded = variant["launch"]
-    generator = torch.Generator(device).manual_seed(0)
     constants = {name: variants.constant(value) for name, value in variant["constants"].items()}
     own = {name: argument(entry, generator, device) for name, entry in recorded["arguments"].items()}
-    values = {name: own[name] if name in own else constants[name] for name in kernel.arg_names}
+    values = [own[name] if name in own else constants[name] for name in kernel.arg_names]
     keywords = {**one_compiler.options_of(variant, side), "grid": tuple(recorded["grid"])}
-    call = kernel.warmup if dry else kernel.run
-    return lambda: call(*values.values(), **keywords, **({} if dry else {"warmup": False})), [*own.values()]
-
-
-def out_of_time(*_: Any) -> None:
-    raise TimeoutError(f"not compiled and launched in {LIMIT} s")
+    return kernel, values, [*own.values()], keywords
 
 
 def measured(launch: Any, flushed: Any, repeats: int) -> float:

@@ -8,6 +8,7 @@ import ziggurat.triton.language as tl
 from ziggurat.triton.experimental import gluon
 from ziggurat.triton.experimental.gluon import language as gl
 from ziggurat.triton.language.core import _aggregate as aggregate
+from ziggurat.triton.language.extra import libdevice
 
 LAYOUT: gl.constexpr = gl.constexpr(gl.BlockedLayout([1], [32], warps_per_cta=[4], order=[0]))
 
@@ -53,6 +54,7 @@ def test_values_of_modules():
     assert repr(LAYOUT.value) == "BlockedLayout([1], [32], warps_per_cta=[4], order=[0])"
     assert isinstance(LAYOUT.value, gl.BlockedLayout) and isinstance(sliced(0), gl.SliceLayout)
     assert (gl.constexpr, gl.float32, gl.program_id) == (tl.constexpr, tl.float32, tl.program_id)
+    assert gl.extra.libdevice.tanh is libdevice.tanh
     assert filled.is_gluon() and not calling.is_gluon() and isinstance(filled, triton.JITFunction)
     assert filled.__globals__ is globals() and filled.src.startswith("def filled(")
     assert [name for name in filled.arg_names if name in ("layout", "n")] == ["n", "layout"]

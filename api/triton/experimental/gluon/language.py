@@ -15,6 +15,7 @@ from typing import Any, Final
 
 from ziggurat.codemodel.errors import KernelTypeError
 from ziggurat.triton import language
+from ziggurat.triton.language.extra import libdevice
 
 TYPES: Final = (
     "AutoLayout", "BlockedLayout", "CoalescedLayout", "DistributedLinearLayout", "DotOperandLayout",
@@ -80,5 +81,6 @@ for _path in _OF_GPUS:
     sys.modules[_module.__name__] = _module
     _above, _, _last = _path.rpartition(".")
     vars(sys.modules[f"{__name__}.{_above}" if _above else __name__])[_last] = _module
+vars(sys.modules[f"{__name__}.extra"])["libdevice"] = libdevice
 globals().update({name: type(name, (_Described,), {"__module__": __name__}) for name in TYPES})
 globals().update({name: _op(name) for name in OPS})
