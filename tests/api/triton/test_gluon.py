@@ -105,3 +105,15 @@ def test_modules_of_one_maker_s_gpus():
     for call in (tcgen05_mma, async_copy.wait_group, gl.amd.cdna4.mfma):
         with pytest.raises(TypeError, match="ziggurat does not have Gluon's op"):
             call(0)
+
+
+def test_functions_of_cuda_are_those_of_tl():
+    from ziggurat.triton.experimental.gluon.language import extra
+    from ziggurat.triton.experimental.gluon.language.extra import libdevice
+
+    assert extra is gl.extra and extra.libdevice is libdevice is triton.language.extra.libdevice
+
+
+def test_a_name_of_one_makers_gpus_can_be_a_module():
+    with pytest.raises(TypeError, match=r"Gluon's op 'nvidia\.hopper\.cluster\.arrive'"):
+        gl.nvidia.hopper.cluster.arrive(relaxed=True)

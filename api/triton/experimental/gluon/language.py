@@ -2,7 +2,8 @@
 
 The names that Gluon shares with `tl` are those of `tl`. Layouts and types are classes whose objects hold what they were
 made of, and nothing else; an op raises an error, as it does in Triton outside of a kernel. The modules of one maker's
-GPUs, such as `nvidia.blackwell`, have every name: a class for one with a capital, and an op for another.
+GPUs, such as `nvidia.blackwell`, have every name: a class for one with a capital, and for another what can be an op
+and a module. `extra` is that of `tl`.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ _OF_GPUS: Final = (
     "nvidia", "nvidia.ampere", "nvidia.ampere.async_copy", "nvidia.ampere.mbarrier", "nvidia.hopper",
     "nvidia.hopper.mbarrier", "nvidia.hopper.tma", "nvidia.blackwell", "nvidia.blackwell.float2",
     "nvidia.blackwell.tma", "nvidia.rubin", "amd", "amd.cdna3", "amd.cdna4", "amd.cdna4.async_copy", "amd.gfx1250",
-    "amd.rdna3", "amd.rdna4", "extra",
+    "amd.rdna3", "amd.rdna4",
 )  # fmt: skip
 
 
@@ -47,12 +48,22 @@ class _Described:
         return f"{type(self).__name__}({', '.join(parts)})"
 
 
-def _op(name: str) -> Any:
-    def refuse(*arguments: Any, **keywords: Any) -> Any:
+class _Named(ModuleType):
+    """An op, or a module of one maker's GPUs: the names of libraries' newest kernels do not tell which."""
+
+    __path__: MutableSequence[str] = []  # noqa: RUF012
+
+    def __call__(self, *arguments: Any, **keywords: Any) -> Any:
+        name = self.__name__.removeprefix(f"{__name__}.")
         raise KernelTypeError(f"ziggurat does not have Gluon's op '{name}'", hint="write the kernel in Triton's Python")
 
-    refuse.__name__ = refuse.__qualname__ = name
-    return refuse
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        path = f"{self.__name__}.{name}"
+        value = type(name, (_Described,), {"__module__": self.__name__}) if name[0].isupper() else _Named(path)
+        vars(self)[name] = value
+        return value
 
 
 def __getattr__(name: str) -> Any:
@@ -61,26 +72,14 @@ def __getattr__(name: str) -> Any:
     raise AttributeError(f"ziggurat has no 'gluon.language.{name}': it has the names that definitions of kernels need")
 
 
-class _ModuleOfGPU(ModuleType):
-    """A module of one maker's GPUs."""
-
-    __path__: MutableSequence[str] = []  # noqa: RUF012
-
-    def __getattr__(self, name: str) -> Any:
-        if name.startswith("__"):
-            raise AttributeError(name)
-        value = type(name, (_Described,), {"__module__": self.__name__}) if name[0].isupper() else _op(name)
-        vars(self)[name] = value
-        return value
-
-
 __path__: list[str] = []
 for _path in _OF_GPUS:
-    _module = _ModuleOfGPU(f"{__name__}.{_path}")
+    _module = _Named(f"{__name__}.{_path}")
     _module.__spec__ = ModuleSpec(_module.__name__, None, is_package=True)
     sys.modules[_module.__name__] = _module
     _above, _, _last = _path.rpartition(".")
     vars(sys.modules[f"{__name__}.{_above}" if _above else __name__])[_last] = _module
 vars(sys.modules[f"{__name__}.extra"])["libdevice"] = libdevice
 globals().update({name: type(name, (_Described,), {"__module__": __name__}) for name in TYPES})
-globals().update({name: _op(name) for name in OPS})
+globals().update({name: _Named(f"{__name__}.{name}") for name in OPS})
+sys.modules |= {f"{__name__}.extra": language.extra, f"{__name__}.extra.libdevice": language.extra.libdevice}
