@@ -36,8 +36,9 @@ __getattr__, __dir__ = lazily(
     },
 )
 
-# The release of Triton whose interface this is. `install` may have programs see another.
-RELEASE: Final = "3.6.0"
+# The release that programs see unless `install` is told another. Flash-linear-attention refuses earlier ones on
+# Hopper, for a fault of their compiler.
+RELEASE: Final = "3.7.1"
 __version__: str = RELEASE
 
 __all__ = [

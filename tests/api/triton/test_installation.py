@@ -68,7 +68,7 @@ TELL = (
 
 @pytest.mark.parametrize("call", ["", "'3.7.1'", "version='3.7.1rc1'", "version='3.6.0+git12ab'"])
 def test_the_version_that_programs_see(call: str):
-    version = call.partition("'")[2].rstrip("'") or "3.6.0"
+    version = call.partition("'")[2].rstrip("'") or "3.7.1"
     expected = f"{version} {version}\n"
     program = (
         f"import ziggurat.triton as ours; ours.install({call})\n{TELL}"
@@ -76,7 +76,7 @@ def test_the_version_that_programs_see(call: str):
         "ours.install()\nprint(ours.__version__)\nours.uninstall()\nprint(ours.__version__)\n"
         "ours.install()\nprint(ours.__version__)\nours.install('3.8.0')\nprint(ours.__version__)\n"
     )
-    assert python("-c", program) == 2 * expected + f"{version}\n3.6.0\n3.6.0\n3.8.0\n"
+    assert python("-c", program) == 2 * expected + f"{version}\n3.7.1\n3.7.1\n3.8.0\n"
 
 
 def test_the_version_in_the_environment(monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
