@@ -271,8 +271,8 @@ def serve(side: str, mode: str, *folders: str) -> None:
 
 def prepare(variant: variants.Variant, side: str, is_loaded: bool) -> None:
     """Compile a variant into the compiler's cache; load it on the GPU too, for the driver's cache of assembled PTX."""
-    kernel, values, _, keywords = call_of(variant, side, None, "cpu")
-    compilation = kernel.warmup(*values, **keywords)
+    kernel, keywords, _ = call_of(variant, side, None, "cpu")
+    compilation = kernel.warmup(**keywords)
     if is_loaded:
         compilation._init_handles()
 
@@ -282,23 +282,22 @@ def launch_of(variant: variants.Variant, side: str) -> tuple[Any, list[Any]]:
     import torch
 
     generator = torch.Generator("cuda").manual_seed(0)
-    kernel, values, own, keywords = call_of(variant, side, generator, "cuda")
-    return lambda: kernel.run(*values, **keywords, warmup=False), own
+    kernel, keywords, own = call_of(variant, side, generator, "cuda")
+    return lambda: kernel.run(**keywords, warmup=False), own
 
 
-def call_of(
-    variant: variants.Variant, side: str, generator: Any, device: str
-) -> tuple[Any, list[Any], list[Any], dict[str, Any]]:
-    """The kernel of a variant, all arguments, those of run time, and the keywords of a launch."""
+def call_of(variant: variants.Variant, side: str, generator: Any, device: str) -> tuple[Any, dict[str, Any], list[Any]]:
+    """The kernel of a variant, all that a launch is given, and the arguments of run time among that."""
     import one_compiler
 
     kernel = variants.function_of(variant["module"], variant["kernel"], variant.get("file", ""))
     recorded = variant["launch"]
     constants = {name: variants.constant(value) for name, value in variant["constants"].items()}
     own = {name: argument(entry, generator, device) for name, entry in recorded["arguments"].items()}
-    values = [own[name] if name in own else constants[name] for name in kernel.arg_names]
-    keywords = {**one_compiler.options_of(variant, side), "grid": tuple(recorded["grid"])}
-    return kernel, values, [*own.values()], keywords
+    values = {name: own[name] if name in own else constants[name] for name in kernel.arg_names}
+    options = one_compiler.options_of(variant, side)
+    # A kernel may have a parameter `num_warps`: a launch gives both by one keyword.
+    return kernel, {**options, **values, "grid": tuple(recorded["grid"])}, [*own.values()]
 
 
 def measured(launch: Any, flushed: Any, repeats: int) -> float:
