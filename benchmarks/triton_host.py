@@ -4,9 +4,9 @@
 
 A process of each compiler measures; the processes take turns, and the median of three counts. Launches are in
 microseconds: of a kernel with 19 arguments by `kernel[grid]`, by `CompiledKernel.run` with a grid, stream and hooks as
-PyTorch's code calls it, and by `CompiledKernel[grid]`; of a tuned kernel, through a subclass of `Autotuner` as libraries
-have one, and under heuristics; and a call of a small function under `torch.compile`. "warm start" is the seconds from
-the import of the compiler to the end of seven kernels' first launches, when the caches on disk have them.
+PyTorch's code calls it, and by `CompiledKernel[grid]`; of a tuned kernel, through a subclass of `Autotuner` as
+libraries have one, and under heuristics; and a call of a small function under `torch.compile`. "warm start" is the
+seconds from the import of the compiler to the end of seven kernels' first launches, when the caches on disk have them.
 """
 
 from __future__ import annotations
