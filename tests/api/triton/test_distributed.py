@@ -92,7 +92,8 @@ def test_two_processes_train_as_eager_ones(way: str, device: str, tmp_path: Path
     program = tmp_path / "program.py"
     program.write_text(_PROGRAM)
     environment = os.environ | {
-        "TORCHINDUCTOR_CACHE_DIR": str(tmp_path / "cache"), "TORCHINDUCTOR_COMPILE_THREADS": "1", "OMP_NUM_THREADS": "1",
+        "TORCHINDUCTOR_CACHE_DIR": str(tmp_path / "cache"), "TORCHINDUCTOR_COMPILE_THREADS": "1",
+        "OMP_NUM_THREADS": "1",
     }  # fmt: skip
     command = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2", program, way, device]
     done = subprocess.run([sys.executable, *command], capture_output=True, text=True, env=environment)

@@ -8,7 +8,14 @@ import pytest
 
 import ziggurat as zg
 from ziggurat.backend.launch.arrays import (
-    address, as_array, elements, is_array, number_type, on_gpu, tensor_at, whole,
+    address,
+    as_array,
+    elements,
+    is_array,
+    number_type,
+    on_gpu,
+    tensor_at,
+    whole,
 )  # fmt: skip
 
 
