@@ -99,24 +99,24 @@ def calls(device: str) -> dict[str, Callable[[], Any]]:
     def launch() -> None:
         idle[(1,)](a, b, c, d, e, f, *numbers, 0.5, BLOCK_M=64, BLOCK_N=64, BLOCK_K=32)
 
-    found: dict[str, Callable[[], Any]] = {"kernel[grid], 19 arguments": launch}
+    launches: dict[str, Callable[[], Any]] = {"kernel[grid], 19 arguments": launch}
     if device == "cuda":
         compiled = idle[(1,)](*everything)
         stream, function, packed = torch.cuda.current_stream().cuda_stream, compiled.function, compiled.packed_metadata
-        found["CompiledKernel.run"] = lambda: compiled.run(
+        launches["CompiledKernel.run"] = lambda: compiled.run(
             1, 1, 1, stream, function, packed, None, None, None, *everything
         )
-        found["CompiledKernel[grid]"] = lambda: compiled[(1, 1, 1)](*everything)
+        launches["CompiledKernel[grid]"] = lambda: compiled[(1, 1, 1)](*everything)
     for way in ("tuned", "subclass", "heuristic"):
         kernel = getattr(kernels_host, way)
-        found[f"{way} kernel"] = lambda kernel=kernel: kernel[lambda meta: (1,)](a, b, 2.0, 64, NUMBER=0)
+        launches[f"{way} kernel"] = lambda kernel=kernel: kernel[lambda meta: (1,)](a, b, 2.0, 64, NUMBER=0)
 
     @torch.compile
     def function_of_torch(x: Any, y: Any) -> Any:
         return torch.relu(x) * y + 1
 
-    found["torch.compile"] = lambda: function_of_torch(a, b)
-    return found
+    launches["torch.compile"] = lambda: function_of_torch(a, b)
+    return launches
 
 
 def times(calls: dict[str, Callable[[], Any]], device: str) -> Iterator[tuple[str, float]]:
