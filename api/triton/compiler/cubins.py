@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import contextlib
 import sys
 from typing import Final
 
-from ziggurat.codemodel.errors import ZigguratError
+from ziggurat.codemodel.errors import ZigguratError, pass_on_signals
 from ziggurat.codemodel.types import SCALARS
 from ziggurat.triton.compiler.compiled_kernel import CompiledKernel
 from ziggurat.triton.runtime.cache import get_cache_manager
@@ -23,10 +22,12 @@ def keep(compiled: CompiledKernel) -> None:
     is_wanted = "torch._inductor.runtime.triton_heuristics" in sys.modules and len(name.encode()) <= _MAX_NAME
     if not is_wanted or not _is_plain(compiled):
         return
-    with contextlib.suppress(OSError, ZigguratError):  # No folder to write to, or no assembler.
+    try:
         files = get_cache_manager(compiled.hash)
         if files.get_file(name) is None:
             files.put(compiled.kernel, name)
+    except (OSError, ZigguratError) as error:  # No folder to write to, or no assembler.
+        pass_on_signals(error)
 
 
 def _is_plain(compiled: CompiledKernel) -> bool:
