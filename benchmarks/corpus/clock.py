@@ -146,19 +146,30 @@ def outcome(answers: dict[str, dict[str, Any]]) -> dict[str, Any]:
 
 def measurement(sides: dict[str, Side], variant: variants.Variant) -> dict[str, Any]:
     """The part of a row for a variant: the median of both, or errors."""
-    for side in sides.values():
-        side.send({"prepare": variant})
-    answers = {name: side.answer() for name, side in sides.items()}
+    answers = replies(sides, {"prepare": variant})
     row = outcome(answers)
     if "errors" in row:
         return row
     times: dict[str, list[float]] = defaultdict(list)
     for _ in range(ROUNDS):
         for name, side in sides.items():
-            side.send({"measure": REPEATS})
-            times[name].append(side.answer().get("microseconds", math.nan))
+            reply = replies({name: side}, {"measure": REPEATS})
+            if "error" in reply[name]:
+                return outcome(reply)
+            times[name].append(reply[name]["microseconds"])
     medians = {name: statistics.median(values) for name, values in times.items()}
     return {"different": different(*(answer["sums"] for answer in answers.values())), **medians}
+
+
+def replies(sides: dict[str, Side], request: dict[str, Any]) -> dict[str, dict[str, Any]]:
+    """The answers of sides to a request. A side with an error ends: after some, a process cannot use the GPU."""
+    for side in sides.values():
+        side.send(request)
+    answers = {name: side.answer() for name, side in sides.items()}
+    for name, answer in answers.items():
+        if "error" in answer:
+            sides[name].end()
+    return answers
 
 
 def different(ours: list[list[float]], theirs: list[list[float]]) -> list[int]:
@@ -211,7 +222,7 @@ def argument(entry: Any, generator: Any, device: str) -> Any:
         return torch.tensor(entry["values"], dtype=dtype, device=device)
     if dtype.is_floating_point:
         return (torch.randn(count, device=device, generator=generator) / 8).to(dtype)
-    return torch.randint(0, entry["below"], (count,), device=device, generator=generator).to(dtype)
+    return torch.randint(0, max(1, entry["below"]), (count,), device=device, generator=generator).to(dtype)
 
 
 def tensor_of(value: Any) -> Any:
