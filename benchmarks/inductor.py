@@ -308,7 +308,7 @@ def llama() -> Program:
 def gpt2() -> Program:
     return _language_model(
         "GPT2", n_embd=512, n_layer=4, n_head=8, n_positions=512, resid_pdrop=0.0, embd_pdrop=0.0, attn_pdrop=0.0,
-        bos_token_id=0, eos_token_id=0,
+        bos_token_id=0, eos_token_id=0, loss_type="ForCausalLM",
     )  # fmt: skip
 
 
