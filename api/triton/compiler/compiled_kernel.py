@@ -281,7 +281,8 @@ class CompiledKernel(KernelBuild):
         exit: Callable[[Any], Any] | None,
         *args: Any,
     ) -> None:
-        """Launch over a grid with all arguments of the kernel, with functions that are called before and after."""
+        """Launch over a grid with all arguments of the kernel, or without the constants, with functions that are called
+        before and after."""
         if enter:
             enter(launch_metadata)
         quick = self._quick
@@ -301,10 +302,24 @@ class CompiledKernel(KernelBuild):
 
     def _passed(self, args: Sequence[Any]) -> Sequence[Any]:
         """The run-time arguments among all of a launch, with the components of tuples in their places."""
-        places, has_tuples = self._places
+        places, has_tuples, least = self._places
         # A launch with too many arguments, or too few, is refused where the code is launched.
-        values = [args[place] for place in places] if len(args) == len(self.signature.types) else args
+        values = [args[place] for place in places] if least <= len(args) <= len(self.signature.types) else args
         return [*leaves(values)] if has_tuples else values
+
+    def _complete(self, args: Sequence[Any]) -> Sequence[Any]:
+        """All arguments of a launch that gives no constants at the end, or none at all: libraries leave them out, as
+        the launchers of Triton 3.7 and later do not read them."""
+        types, (places, _, least) = self.signature.types, self._places
+        if len(args) >= len(types):
+            return args
+        constants = {place: type_.value for place, type_ in enumerate(types) if isinstance(type_, ConstantType)}
+        if len(args) >= least:
+            return [*args, *(constants[place] for place in range(len(args), len(types)))]
+        if len(args) != len(places):
+            return args  # The launch is refused.
+        complete = constants | dict(zip(places, args, strict=True))
+        return [complete[place] for place in range(len(types))]
 
     @property
     def run_time_names(self) -> list[str]:
@@ -319,11 +334,12 @@ class CompiledKernel(KernelBuild):
         return self._places[0]
 
     @functools.cached_property
-    def _places(self) -> tuple[list[int], bool]:
-        """The places of the run-time arguments, and whether there are tuples among them."""
+    def _places(self) -> tuple[list[int], bool, int]:
+        """The places of the run-time arguments, whether there are tuples among them, and the number of arguments up to
+        the last of them."""
         types = self.signature.types
         places = [place for place, type_ in enumerate(types) if not isinstance(type_, ConstantType)]
-        return places, any(isinstance(types[place], TupleType) for place in places)
+        return places, any(isinstance(types[place], TupleType) for place in places), max(places, default=-1) + 1
 
     @functools.cached_property
     def _launcher(self) -> Launcher:
@@ -472,13 +488,13 @@ class CompiledKernel(KernelBuild):
         return record
 
     def __getitem__(self, grid: Any) -> Callable[..., Any]:
-        """`compiled[grid](…)` launches the kernel with all arguments, constants included."""
+        """`compiled[grid](…)` launches the kernel with all its arguments, or without the constants."""
 
         def launch(*args: Any, stream: Any = None, **options: Any) -> Any:
             on = {} if stream is None else {"stream": stream}
             kernel: Any = self._fn
             if kernel.fn is not None and not self.on_host:
-                return kernel[grid](*args, **self.launch_options, **on, **options)
+                return kernel[grid](*self._complete(args), **self.launch_options, **on, **options)
             values = self._passed(args)
             if any(map(on_gpu, values)):
                 return self._launcher.at(grid)(*values, **on)
