@@ -170,6 +170,7 @@ class CompiledKernel(KernelBuild):
     # Whether it is compiled for this machine's CPU. PyTorch makes kernels of pickles by their attributes.
     on_host = False
     announced = False  # Whether the hooks of loading were told.
+    cluster_dims = (1, 1, 1)
 
     def __init__(
         self,
@@ -415,6 +416,12 @@ class CompiledKernel(KernelBuild):
         """The warps of a CTA that a launch starts, those that only load included: `metadata` has those of the options.
         PyTorch reads it for programs in C++."""
         return self.metadata.num_warps if self.on_host else self.binary.num_warps
+
+    @property
+    def num_ctas(self) -> int:
+        """The CTAs of a cluster. Releases of PyTorch read this and `cluster_dims`, and libraries add both to the class
+        where they are missing."""
+        return self.metadata.num_ctas
 
     @property
     def launch_metadata_schema(self) -> dict[str, Any] | None:

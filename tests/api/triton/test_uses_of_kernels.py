@@ -256,6 +256,7 @@ def test_a_compiled_kernel_tells_its_facts():
     metadata = compiled.metadata
     assert (metadata.num_warps, metadata.num_ctas, metadata.name, metadata.shared >= 0) == (2, 1, "shifted", True)
     assert json.dumps(metadata._asdict() | {"target": str(metadata.target)}) and compiled.hash == compiled.hash
+    assert (compiled.num_warps, compiled.num_ctas, compiled.cluster_dims) == (2, 1, (1, 1, 1))
     assert metadata.target.backend == "cuda" and compiled.src.fn is shifted and compiled.src.constants[4,] == 16
     assert compiled in [*shifted.device_caches[0][0].values()]
 
