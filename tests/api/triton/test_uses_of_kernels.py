@@ -2,12 +2,15 @@
 
 import copy
 import functools
+import importlib.util
 import inspect
 import json
+import linecache
 import pickle
 import threading
 from collections import OrderedDict, namedtuple
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
@@ -15,10 +18,11 @@ import pytest
 
 import ziggurat.triton as triton
 import ziggurat.triton.language as tl
-from ziggurat.codemodel.errors import LaunchError, StaticAssertionError
+from ziggurat.codemodel.errors import KernelRuntimeError, LaunchError, StaticAssertionError
 from ziggurat.triton import knobs
 from ziggurat.triton.backends.compiler import GPUTarget
 from ziggurat.triton.compiler import ASTSource, CompiledKernel
+from ziggurat.triton.runtime.cache import FileCacheManager, get_cache_manager
 from ziggurat.triton.tools.tensor_descriptor import TensorDescriptor
 
 
@@ -470,3 +474,128 @@ def test_a_class_of_kernels_is_derived():
     tuned[(1,)](x, y, 10, by=1)
     kernel[(1,)](x, y, 1, by=2, BLOCK=16)
     assert kernel.launches == 2 and y[0] == 2 and y[1] == 2
+
+
+# Caches, and kernels that are generated.
+
+
+class Careful(FileCacheManager):
+    """A manager of files that writes them in its own way, as a library has it."""
+
+    count = 0
+
+    def put(self, data, filename, binary=True):
+        assert self.cache_dir and self.lock_path is not None and self.key in self.cache_dir
+        path = self._make_path(filename)
+        Path(path).write_bytes(data if isinstance(data, bytes) else str(data).encode())
+        Careful.count += 1
+        return path
+
+
+def test_a_manager_of_files_is_derived_and_named(monkeypatch, tmp_path):
+    monkeypatch.setenv("TRITON_CACHE_DIR", str(tmp_path))
+    monkeypatch.setenv("TRITON_CACHE_MANAGER", f"{__name__}:Careful")
+    manager = get_cache_manager("abcd12")
+    assert type(manager).__name__ == "Careful" and manager.get_file("x.bin") is None
+    manager.put(b"data", "x.bin")
+    manager.put_group("x", {"x.bin": manager.get_file("x.bin")})
+    assert Path(manager.get_group("x")["x.bin"]).read_bytes() == b"data" and manager.has_file("x.bin")
+    x, y = arrays()
+    triton.jit(shifted.fn)[(1,)](x, y, 10, 1, BLOCK=16)
+    np.testing.assert_array_equal(y, x + 1)
+
+
+_GENERATED = """
+import {triton} as triton
+import {triton}.language as tl
+
+
+@triton.jit
+def {name}(x_ptr, {arguments}, n, BLOCK: tl.constexpr):
+    at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    total = tl.zeros([BLOCK], tl.float32)
+{lines}
+    tl.store(x_ptr + at, total, at < n)
+
+
+def launch(x, *arrays):
+    {name}[(triton.cdiv(x.size, 16),)](x, *arrays, x.size, BLOCK=16)
+"""
+
+
+@pytest.mark.parametrize("way", ["file", "exec"])
+def test_kernels_of_generated_modules(tmp_path, way):
+    """A module for each number of operands: written to a file and imported, or executed with its lines in linecache."""
+    for count in (1, 3):
+        names = [f"in{place}_ptr" for place in range(count)]
+        lines = "\n".join(f"    total += tl.load({name} + at, at < n)" for name in names)
+        text = _GENERATED.format(
+            name=f"sum_of_{count}", arguments=", ".join(names), lines=lines, triton=triton.__name__
+        )
+        file = tmp_path / f"{way}_{count}.py"
+        if way == "file":
+            file.write_text(text)
+            spec = importlib.util.spec_from_file_location(f"generated_{count}", file)
+            module = importlib.util.module_from_spec(spec)
+            spec.loader.exec_module(module)
+            launch = module.launch
+        else:
+            linecache.cache[str(file)] = (len(text), None, text.splitlines(True), str(file))
+            scope = {"__name__": f"generated_{count}"}
+            exec(compile(text, str(file), "exec"), scope)
+            launch = scope["launch"]
+        x, arguments = np.zeros(20, np.float32), [np.full(20, place + 1, np.float32) for place in range(count)]
+        launch(x, *arguments)
+        assert x.tolist() == [count * (count + 1) / 2] * 20
+
+
+def doubling(fn):
+    """A decorator below `@triton.jit`'s, which keeps the function."""
+    fn.is_marked = True
+    return fn
+
+
+@triton.jit(do_not_specialize=["n", 3], do_not_specialize_on_alignment=["x_ptr"], debug=True, noinline=False)
+@doubling
+def marked(x_ptr, y_ptr, n, m, BLOCK: tl.constexpr):
+    at = tl.arange(0, BLOCK)
+    tl.device_assert(n <= BLOCK, "too many")
+    tl.store(y_ptr + at, tl.load(x_ptr + at, at < n) * m, at < n)
+
+
+def test_options_of_the_decorator():
+    x, y = arrays()
+    for n, m in ((10, 1), (1, 16), (7, 3)):
+        y[:] = 0
+        marked[(1,)](x, y, n, m, BLOCK=16)
+        np.testing.assert_array_equal(y[:n], m * x[:n])
+    assert marked.fn.is_marked and [p.name for p in marked.params if p.do_not_specialize] == ["n", "m"]
+    assert len(marked.device_caches[0][0]) == 1
+    with pytest.raises(KernelRuntimeError, match="too many"):
+        marked[(1,)](x, y, 17, 1, BLOCK=16)
+
+
+@triton.jit
+def limits(x_ptr, DTYPE: tl.constexpr):
+    width: tl.constexpr = DTYPE.int_bitwidth
+    signed: tl.constexpr = DTYPE.is_int_signed()
+    tl.store(x_ptr, tl.full([], (1 << (width - signed)) - 1, x_ptr.dtype.element_ty))
+
+
+def test_a_dtype_s_properties_in_a_kernel():
+    x = np.zeros(1, np.int64)
+    for dtype, most in ((tl.int8, 127), (tl.uint8, 255), (tl.int32, 2**31 - 1)):
+        limits[(1,)](x, dtype)
+        assert x[0] == most
+
+
+def test_settings_of_a_launch_by_the_environment(monkeypatch):
+    """Programs switch the interpreter on before kernels are made; a launch has options of many machines."""
+    monkeypatch.setenv("TRITON_INTERPRET", "1")
+    kernel = triton.jit(shifted.fn)
+    x, y = arrays()
+    kernel[(1,)](x, y, 10, 1, BLOCK=16, num_warps=4, num_stages=2, launch_pdl=False, maxnreg=None, waves_per_eu=0)
+    np.testing.assert_array_equal(y, x + 1)
+    monkeypatch.delenv("TRITON_INTERPRET")
+    kernel[(1,)](x, y, 10, 2, BLOCK=16, launch_cooperative_grid=False)
+    np.testing.assert_array_equal(y, x + 2)
