@@ -61,6 +61,7 @@ from ziggurat.codemodel.traits import BodyTerminator, Commutative, Returns
 from ziggurat.codemodel.types import (
     PtrType,
     ScalarType,
+    TensorType,
     TupleType,
     Type,
     element_of,
@@ -105,7 +106,7 @@ def lifted(function: Callable[..., Element], type_: Type, *arrays: Array) -> Arr
 class SymbolicFrame(Frame):
     """The program, in those of its runs in which the literals of `path` hold, and the premise of all its runs."""
 
-    __slots__ = ("path", "premise", "universe")
+    __slots__ = ("_condition", "_where", "path", "premise", "universe")
 
     def __init__(
         self, universe: Universe, premise: Bit, path: tuple[Literal, ...], keys: Array, programs: Array,
@@ -115,6 +116,8 @@ class SymbolicFrame(Frame):
         self.universe = universe
         self.premise = premise
         self.path = path
+        self._condition: Array | None = None
+        self._where: Bit | None = None
 
     def _within(self, path: tuple[Literal, ...]) -> SymbolicFrame:
         return SymbolicFrame(self.universe, self.premise, path, self.keys, self.programs, self)
@@ -151,7 +154,8 @@ class SymbolicFrame(Frame):
     @property
     def where(self) -> Bit:
         """The i1 that holds in these runs alone: the premise, and the literals."""
-        return self.premise & self.condition[0]
+        where = self._where = self._where if self._where is not None else self.premise & self.condition[0]
+        return where
 
     def decided(self, condition: Bit) -> Bit:
         """The condition as it is in these runs: known, if the premise and the literals tell."""
@@ -171,7 +175,9 @@ class SymbolicFrame(Frame):
     @property
     def condition(self) -> Array:
         """The i1 that holds in these runs, for each row."""
-        return condition_of(self.path)
+        if self._condition is None:
+            self._condition = condition_of(self.path)
+        return self._condition
 
     def split(self, condition: Any) -> list[tuple[bool, Frame]]:
         elements = self.settled(objects(forced(condition), i1))
@@ -271,6 +277,33 @@ def _joined(domain: Terms, condition: Array, then: Array, otherwise: Array) -> A
     return result if scalar is None else settled(result, scalar)
 
 
+def replaced(universe: Universe, old: Any, new: Any, places: Array, type_: TensorType) -> Any:
+    """The tensor of a type that has the elements of another one at some places, by their numbers."""
+    scalar, shape = scalar_element(type_), (1, *type_.shape)
+    base, parts = old, [(new, places)]
+    if isinstance(old, Tensor) and old.parts is not None:
+        others = [(value, at) for value, at in old.parts[1] if not np.isin(at, places).all()]
+        if not any(np.isin(at, places).any() for _, at in others):
+            base, parts = old.parts[0], sorted([*others, *parts], key=lambda part: int(part[1][0]))
+    if sum(at.size for _, at in parts) == math.prod(shape):
+        base = None
+        if len({key_of(value) for value, _ in parts}) == 1:
+            return new
+
+    def make() -> Array:
+        result = np.empty(shape, object)
+        if base is not None:
+            result[...] = objects(forced(base), scalar)
+        for value, at in parts:
+            result.flat[at] = np.broadcast_to(objects(forced(value), scalar), shape).flat[at]
+        return settled(result, scalar)
+
+    key = "parts", str(type_.without_layout()), key_of(base), *((key_of(value), at.tobytes()) for value, at in parts)
+    tensor = universe.tensor(key, make, type_=type_)
+    tensor.parts = base, parts
+    return tensor
+
+
 @attrs.frozen
 class Effect:
     """What a program does besides writing memory, in the runs in which a formula holds: a print, an assertion."""
@@ -342,8 +375,15 @@ class SymbolicMachine(Machine):
         self.coordinates = [self.unknown(f"program {axis}") for axis in range(3)]
         self.sizes_of_grid = [self.unknown(f"programs {axis}") for axis in range(3)]
         self.parameters: list[Any] = []  # The elements that stand for the kernel's.
+        self.cta: Any = None  # In a cluster, the CTA that runs (`clusters.Cta`), and global memory at the last barrier.
+        self.before: dict[int, Version] = {}
+        self.start()
+
+    def start(self) -> None:
+        """Begin a program, or a CTA of one."""
         self.begin(0, 1)
-        self.frame = SymbolicFrame(universe, premise, (), self.frame.keys, self.frame.programs)
+        self.frame = SymbolicFrame(self.universe, self.premise, (), self.frame.keys, self.frame.programs)
+        self.allocations = []
 
     def goes_on(self, frame: SymbolicFrame, condition: Array, visits: int) -> bool:
         """Whether a loop goes on in some runs after some iterations. Raises `Undecided` if no premise tells."""

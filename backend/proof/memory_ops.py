@@ -1,10 +1,11 @@
-"""Meanings in terms of the ops on memory, global and shared, and of program ids."""
+"""Meanings in terms of the ops on global memory, and of program ids."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Hashable, Sequence
-from typing import Any, cast
+from functools import partial
+from typing import Any
 
 import attrs
 import numpy as np
@@ -12,10 +13,8 @@ import numpy as np
 from ziggurat.backend.proof.cells import Cells
 from ziggurat.backend.proof.machine import (
     Effect,
-    Literal,
     SymbolicFrame,
     SymbolicMachine,
-    condition_of,
     is_known,
     joined,
     lifted,
@@ -25,16 +24,11 @@ from ziggurat.backend.proof.machine import (
 from ziggurat.backend.proof.solver import z3
 from ziggurat.backend.proof.terms import TRUE, Bit, Element, NotDecided, Pointer, Sum, bits_of
 from ziggurat.backend.proof.universe import Index, Tensor, Version, forced, key_of, objects_of, origins_of
-from ziggurat.backend.reference.gpu_ops import by_block
-from ziggurat.backend.reference.machine import triton
-from ziggurat.backend.reference.roles import complete_bytes
-from ziggurat.backend.reference.shared_memory import SharedBuffer, shared
 from ziggurat.backend.reference.values import Array, over
 from ziggurat.codemodel import elementwise
-from ziggurat.codemodel.dialects import cf, core, tt
+from ziggurat.codemodel.dialects import cf, tt
 from ziggurat.codemodel.dialects.tt import AtomicKind
-from ziggurat.codemodel.gpu import dialect as gpu
-from ziggurat.codemodel.op import Op, Value, expect
+from ziggurat.codemodel.op import Op, expect
 from ziggurat.codemodel.types import (
     DescriptorType,
     PtrType,
@@ -94,16 +88,16 @@ def _bitcast(machine: SymbolicMachine, op: tt.Bitcast, operands: Operands) -> Ar
     return operands[0]
 
 
-@meanings.of(tt.PtrToInt, tt.IntToPtr, tt.InlineAsm, gpu.ClusterGather, gpu.ClusterStore, gpu.ClusterRank)
+@meanings.of(tt.PtrToInt, tt.IntToPtr, tt.InlineAsm)
 def _not_covered(machine: SymbolicMachine, op: Op, operands: Operands) -> Any:
     raise NotDecided(f"{op.NAME} is not covered by proofs")
 
 
-def _all(shape: Sequence[int]) -> Array:
+def all_of(shape: Sequence[int]) -> Array:
     return np.ones((1,) * (len(shape) + 1), np.bool_)
 
 
-def _decided(machine: SymbolicMachine, mask: Any) -> Any:
+def as_decided(machine: SymbolicMachine, mask: Any) -> Any:
     """A mask that is one condition, as it is in these runs."""
     if isinstance(mask, Tensor) or mask.size > 1 or is_known(mask):
         return mask
@@ -118,7 +112,7 @@ def load(machine: SymbolicMachine, pointers: Any, mask: Any, fallback: Any, type
         condition, within, _ = mask.choice
         whole = load(machine, pointers, within, fallback, type_)
         return joined(machine.universe, condition, whole, fallback)
-    pointers, mask = machine.universe.place(pointers), machine.universe.place(_decided(machine, mask))
+    pointers, mask = machine.universe.place(pointers), machine.universe.place(as_decided(machine, mask))
     scalar = scalar_element(type_)
     if not isinstance(mask, Tensor) and is_known(mask) and mask.all():
         fallback = np.zeros((1,) * (len(shape_of(type_)) + 1), scalar.dtype)
@@ -167,26 +161,87 @@ def change(
     return versions
 
 
+@attrs.frozen(eq=False)
+class Store:
+    """Elements of a type that are written where the mask holds, one after the other, in runs in which `path` does."""
+
+    pointers: Any
+    values: Any
+    mask: Any
+    type: Type
+    path: Bit
+
+    @property
+    def key(self) -> Hashable:
+        """Stores with equal keys are equal."""
+        operands = map(key_of, (self.pointers, self.values, self.mask))
+        return "store", (1, *shape_of(self.type)), str(scalar_element(self.type)), *operands, self.path.identity
+
+    def write(self, machine: SymbolicMachine, origin: int, cells: Cells) -> None:
+        """Write those elements that are of an array."""
+        scalar = scalar_element(self.type)
+        content = np.broadcast_to(objects(forced(self.values), scalar), (1, *shape_of(self.type)))
+        for pointer, value, holds in np.broadcast(forced(self.pointers), content, objects(forced(self.mask), i1)):
+            if pointer.origin == origin:
+                machine.write(cells, pointer.offset, value, scalar, holds & self.path)
+
+    @staticmethod
+    def together(stores: Sequence[Store]) -> Store | None:
+        """One store that does what those of several CTAs do, if each of them stores a part of some tensors."""
+        first, columns = (
+            stores[0],
+            [[getattr(store, name) for store in stores] for name in ("pointers", "values", "mask")],
+        )
+        shape = shape_of(first.type)
+        if not isinstance(first.pointers, Tensor) or len({store.path.identity for store in stores}) > 1:
+            return None
+        _, whole, _ = first.pointers.origin(shape)
+        places = [store.pointers.origin(shape)[2] for store in stores if isinstance(store.pointers, Tensor)]
+        if not np.array_equal(np.sort(np.concatenate(places)), np.arange(math.prod(whole))):
+            return None
+        operands = [_of_parts(column, shape, whole, places) for column in columns]
+        if any(operand is None for operand in operands):
+            return None
+        return attrs.evolve(
+            first, pointers=operands[0], values=operands[1], mask=operands[2],
+            type=TensorType(whole, scalar_element(first.type)),
+        )  # fmt: skip
+
+
+def _of_parts(values: Sequence[Any], shape: tuple[int, ...], whole: tuple[int, ...], places: Sequence[Array]) -> Any:
+    """The tensor of a shape of which some values are the parts at these places, or their only element; else None."""
+    if not any(isinstance(value, Tensor) for value in values):
+        alike = len({key_of(value) for value in values}) == 1 and values[0].size == 1
+        return values[0].reshape((1,) * (len(whole) + 1)) if alike else None
+    if not all(isinstance(value, Tensor) for value in values):
+        return None
+    origins = [value.origin(shape) for value in values]
+    source, of, _ = origins[0]
+    if len(of) != len(whole) or any(own not in (1, size) for own, size in zip(of, whole, strict=True)):
+        return None
+    _, _, numbers = source.origin(whole)
+    alike = all(other is source for other, _, _ in origins)
+    alike = alike and all(np.array_equal(own, numbers[at]) for (_, _, own), at in zip(origins, places, strict=True))
+    return source if alike else None
+
+
 def store(machine: SymbolicMachine, pointers: Any, values: Any, mask: Any, type_: Type) -> None:
     """Write elements of global memory where the mask holds, one after the other."""
-    scalar, path, shape = scalar_element(type_), machine.path, (1, *shape_of(type_))
-    pointers, mask = machine.universe.place(pointers), machine.universe.place(_decided(machine, mask))
-
-    def write(cells: Cells, is_here: Callable[[Pointer], bool]) -> None:
-        content = np.broadcast_to(objects(forced(values), scalar), shape)
-        for pointer, value, holds in np.broadcast(forced(pointers), content, objects(forced(mask), i1)):
-            if is_here(pointer):
-                machine.write(cells, pointer.offset, value, scalar, holds & path)
-
-    if path.known != 0:
-        key = "store", shape, str(scalar), *map(key_of, (pointers, values, mask)), path.identity
-        change(machine, key, pointers, scalar, write)
+    pointers, mask = machine.universe.place(pointers), machine.universe.place(as_decided(machine, mask))
+    nothing = not isinstance(mask, Tensor) and is_known(mask) and not mask.any()
+    if machine.path.known == 0 or nothing:
+        return
+    content = Store(pointers, values, mask, type_, machine.path)
+    for origin in sorted(origins_of(pointers)):
+        version = machine.version(origin, scalar_element(type_))
+        write = partial(content.write, machine, origin)
+        machine.arrays[origin] = machine.universe.written(version, content.key, write, content)
 
 
 @meanings.of(tt.Load)
 def _load(machine: SymbolicMachine, op: tt.Load, operands: Operands) -> Any:
     type_ = op.result.type
-    mask = _all(shape_of(type_)) if op.mask is None else operands[1]
+    mask = all_of(shape_of(type_)) if op.mask is None else operands[1]
     other = undefined(machine, type_) if op.other is None else operands[2]
     return load(machine, operands[0], mask, other, type_)
 
@@ -194,7 +249,7 @@ def _load(machine: SymbolicMachine, op: tt.Load, operands: Operands) -> Any:
 @meanings.of(tt.Store)
 def _store(machine: SymbolicMachine, op: tt.Store, operands: Operands) -> None:
     type_ = op.value.type
-    store(machine, operands[0], operands[1], _all(shape_of(type_)) if op.mask is None else operands[2], type_)
+    store(machine, operands[0], operands[1], all_of(shape_of(type_)) if op.mask is None else operands[2], type_)
 
 
 # Descriptors.
@@ -216,7 +271,7 @@ def block_of(
         indices: list[Array] = []
         for offset, place in zip(offsets, index, strict=True):
             rank = 1 if isinstance(offset, Tensor) or offset.ndim > 1 else 0
-            here = machine.domain.resize(place, i32, i64, signed=False)
+            here = machine.domain.exactly(place, 64)
             start = objects_of(universe.element(offset, TensorType((1,) * rank, i32), (place,) * rank))
             indices.append(as_indices(machine, start) if rank else as_indices(machine, start) + here)
         return _block_of(machine, descriptor, indices, type_)
@@ -351,7 +406,7 @@ def update(
     return machine.universe.tensor(("old", versions[0].number), result, type_=type_)
 
 
-def _updated(machine: SymbolicMachine, kind: AtomicKind, scalar: ScalarType) -> Callable[..., tuple[Element, Bit]]:
+def updated(machine: SymbolicMachine, kind: AtomicKind, scalar: ScalarType) -> Callable[..., tuple[Element, Bit]]:
     def new(old: Element, value: Element) -> tuple[Element, Bit]:
         if kind is AtomicKind.XCHG:
             return value, TRUE
@@ -362,12 +417,19 @@ def _updated(machine: SymbolicMachine, kind: AtomicKind, scalar: ScalarType) -> 
     return new
 
 
+def _require_one(machine: SymbolicMachine, op: Op) -> None:
+    """Check that no other CTA of the program may come before an atomic that says what was there."""
+    if machine.cta is not None and op.result.uses:
+        raise NotDecided("an atomic of a CTA in a cluster whose result is used")
+
+
 @meanings.of(tt.AtomicRMW)
 def _atomic(machine: SymbolicMachine, op: tt.AtomicRMW, operands: Operands) -> Any:
+    _require_one(machine, op)
     type_ = op.value.type
     pointers, *values = operands
-    mask = values[1] if len(values) > 1 else _all(shape_of(type_))
-    new = _updated(machine, op.kind, scalar_element(type_))
+    mask = values[1] if len(values) > 1 else all_of(shape_of(type_))
+    new = updated(machine, op.kind, scalar_element(type_))
     return update(machine, op.kind.value, pointers, values[:1], mask, type_, new)
 
 
@@ -376,15 +438,16 @@ def _compare_and_swap(machine: SymbolicMachine, op: tt.AtomicCAS, operands: Oper
     def new(old: Element, expected: Element, value: Element) -> tuple[Element, Bit]:
         return value, machine.domain.compare("eq", old, expected, signed=False)
 
+    _require_one(machine, op)
     type_ = op.value.type
-    return update(machine, "swap", operands[0], operands[1:], _all(shape_of(type_)), type_, new)
+    return update(machine, "swap", operands[0], operands[1:], all_of(shape_of(type_)), type_, new)
 
 
 @meanings.of(tt.DescriptorReduce)
 def _descriptor_reduce(machine: SymbolicMachine, op: tt.DescriptorReduce, operands: Operands) -> None:
     type_ = expect(op.descriptor.type, DescriptorType)
     pointers, inside = block_of(machine, operands[0], operands[2:], type_)
-    new, block = _updated(machine, op.kind, type_.element), TensorType(type_.block, type_.element)
+    new, block = updated(machine, op.kind, type_.element), TensorType(type_.block, type_.element)
     update(machine, op.kind.value, pointers, operands[1:2], inside, block, new)
 
 
@@ -419,204 +482,3 @@ def _nothing(machine: SymbolicMachine, op: Op, operands: Operands) -> None:
 @meanings.of(tt.Hint)
 def _hint(machine: SymbolicMachine, op: tt.Hint, operands: Operands) -> Array:
     return operands[0]
-
-
-# Shared memory: each slot of a buffer holds a tensor.
-
-
-@attrs.define(eq=False)
-class Slots:
-    """What was written to each slot of an allocation, the last write first, in which runs: the tensor, or None for what
-    another allocation's write has left. Slots are of `bytes` each and begin at `offset`, or anywhere."""
-
-    writes: list[list[tuple[tuple[Literal, ...], Any]]]
-    nothing: Any
-    bytes: int
-    offset: int
-    mbarriers: Any = None
-    elements: Array = attrs.field(factory=lambda: np.zeros((1, 1)))  # Of mbarriers, the axes.
-
-    @property
-    def shape(self) -> tuple[int, ...]:
-        """The shape of a tensor in a slot."""
-        return self.elements.shape[2:]
-
-
-def _slot(buffer: SharedBuffer) -> tuple[Slots, int]:
-    if not is_known(buffer.slots):
-        raise NotDecided("a slot of a buffer that is not known")
-    return cast(Any, buffer.allocation), int(buffer.slots[0])
-
-
-@meanings.of(gpu.MbarrierArrive, gpu.MbarrierExpect)
-def _arrive(machine: SymbolicMachine, op: Op, operands: Operands) -> None:
-    """What is not known to happen happens: an arrival, as its wait. One at an unknown slot is left out: then no role
-    goes on because of it."""
-    barrier: Any = operands[0]
-    if is_known(barrier.slots):
-        holds = [_decided(machine, forced(value)) for value in operands[1:] if value is not None]
-        predicates = [value if is_known(value) else np.ones(1, np.bool_) for value in holds]
-        triton[op](machine, op, (barrier, *predicates))
-
-
-@meanings.of(gpu.LocalAlloc)
-def _alloc(machine: SymbolicMachine, op: gpu.LocalAlloc, operands: Operands) -> SharedBuffer:
-    type_ = shared(op.result)
-    nothing = undefined(machine, TensorType(type_.shape, type_.element))
-    elements = np.zeros((1, type_.count, *type_.shape), np.int8)
-    writes: Any = [[] for _ in range(type_.count)]
-    slots = Slots(writes, nothing, type_.bytes // type_.count, op.offset, elements=elements)
-    if op.offset >= 0:
-        machine.allocations.append(slots)
-    return SharedBuffer(cast(Any, slots), np.zeros(1, np.int32), tuple(range(len(type_.shape))))
-
-
-@meanings.of(gpu.LocalView)
-def _view(machine: SymbolicMachine, op: gpu.LocalView, operands: Operands) -> SharedBuffer:
-    return attrs.evolve(operands[0], slots=forced(operands[1]))
-
-
-def put(machine: SymbolicMachine, buffer: SharedBuffer, value: Any, condition: Bit = TRUE) -> None:
-    """Write a tensor to a buffer where a condition holds. What other buffers have at these addresses is undefined."""
-    frame = machine.frame
-    assert isinstance(frame, SymbolicFrame)
-    slots, at = _slot(buffer)
-    condition = frame.settled(objects_of(condition))[0]
-    if condition.known == 0:
-        return
-    shape = [slots.shape[axis] for axis in buffer.order]
-    value = _transposed(machine, value, shape, np.argsort(buffer.order).tolist())
-    path = frame.path if condition.known else (*frame.path, (np.array([condition], object), True))
-    slots.writes[at] = [(path, value), *slots.writes[at]]
-    start = slots.offset + at * slots.bytes
-    for other in machine.allocations if slots.offset >= 0 else ():
-        for place in range(len(other.writes)):
-            begin = other.offset + place * other.bytes
-            if other is not slots and begin < start + slots.bytes and start < begin + other.bytes:
-                other.writes[place] = [((), None)]
-
-
-def held(machine: SymbolicMachine, buffer: SharedBuffer) -> Any:
-    """The tensor in a buffer. Raises `NotDecided` where another buffer at its addresses was written since."""
-    slots, at = _slot(buffer)
-    frame = machine.frame
-    assert isinstance(frame, SymbolicFrame)
-    return _transposed(machine, _seen(machine, frame, slots, slots.writes[at]), slots.shape, buffer.order)
-
-
-def _seen(machine: SymbolicMachine, frame: SymbolicFrame, slots: Slots, writes: list[Any]) -> Any:
-    """The last write to a slot that the runs of a frame have done."""
-    if not writes:
-        return slots.nothing
-    (path, value), *earlier = writes
-    if frame.excludes(path):
-        return _seen(machine, frame, slots, earlier)
-    if value is None:
-        raise NotDecided("a read of shared memory that another buffer has overwritten")
-    if frame.implies(path):
-        return frame.resolved(value)
-    condition = condition_of(path)
-    return joined(machine.universe, condition, value, _seen(machine, frame, slots, earlier))
-
-
-def _transposed(machine: SymbolicMachine, value: Any, shape: Sequence[int], order: Sequence[int]) -> Any:
-    if not isinstance(value, Tensor):
-        return value.transpose(0, *(int(axis) + 1 for axis in order))
-    places = np.arange(math.prod(shape)).reshape(shape).transpose(order)
-    return machine.universe.moved(value, tuple(shape), places, places.shape)
-
-
-@meanings.of(tt.Trans)
-def _trans(machine: SymbolicMachine, op: tt.Trans, operands: Operands) -> Any:
-    return _transposed(machine, operands[0], shape_of(op.value.type), op.order)
-
-
-@meanings.of(tt.Reshape)
-def _reshape(machine: SymbolicMachine, op: tt.Reshape, operands: Operands) -> Any:
-    return _in_shape(machine, op, op.value, operands[0])
-
-
-@meanings.of(tt.ExpandDims)
-def _expand_dims(machine: SymbolicMachine, op: tt.ExpandDims, operands: Operands) -> Any:
-    return _in_shape(machine, op, op.value, operands[0])
-
-
-def _in_shape(machine: SymbolicMachine, op: Op, source: Value, value: Any) -> Any:
-    shape = shape_of(op.result.type)
-    if isinstance(value, Tensor):
-        return reshaped(machine, value, shape_of(source.type), shape)
-    return triton[op](machine, op, (value,))
-
-
-@meanings.of(gpu.LocalTrans)
-def _local_trans(machine: SymbolicMachine, op: gpu.LocalTrans, operands: Operands) -> SharedBuffer:
-    return attrs.evolve(operands[0], order=tuple(operands[0].order[axis] for axis in op.order))
-
-
-@meanings.of(gpu.LocalLoad)
-def _local_load(machine: SymbolicMachine, op: gpu.LocalLoad, operands: Operands) -> Any:
-    return held(machine, operands[0])
-
-
-@meanings.of(gpu.LocalStore)
-def _local_store(machine: SymbolicMachine, op: gpu.LocalStore, operands: Operands) -> None:
-    put(machine, operands[0], operands[1])
-
-
-@meanings.of(gpu.AsyncCopy)
-def _async_copy(machine: SymbolicMachine, op: gpu.AsyncCopy, operands: Operands) -> None:
-    pointers, buffer, *mask = operands
-    element, shape = shared(op.buffer).element, shape_of(op.ptr.type)
-    zero = np.zeros((1,) * (len(shape) + 1), element.dtype)
-    put(machine, buffer, load(machine, pointers, mask[0] if mask else _all(shape), zero, TensorType(shape, element)))
-
-
-def _ordered(machine: SymbolicMachine, value: Any, shape: Sequence[int], places: Array, target: Sequence[int]) -> Any:
-    if isinstance(value, Tensor):
-        return machine.universe.moved(value, tuple(shape), places, tuple(target))
-    return np.broadcast_to(value, (1, *shape)).reshape(1, -1)[:, places].reshape(1, *target)
-
-
-@meanings.of(gpu.TmaLoad)
-def _tma_load(machine: SymbolicMachine, op: gpu.TmaLoad, operands: Operands) -> None:
-    descriptor, buffer, barrier, predicate, *offsets = operands
-    type_, target = expect(op.descriptor.type, DescriptorType), shared(op.buffer)
-    if op.ctas > 1:
-        raise NotDecided("a copy to several CTAs")
-    block = load_block(machine, descriptor, offsets, type_)
-    holds = TRUE if predicate is None else objects(_decided(machine, forced(predicate)), i1)[0]
-    put(machine, buffer, _ordered(machine, block, type_.block, by_block(type_, target), target.shape), holds)
-    if holds.known != 0:
-        complete_bytes(machine, barrier, machine.frame, target.bytes)
-
-
-@meanings.of(gpu.TmaStore)
-def _tma_store(machine: SymbolicMachine, op: gpu.TmaStore, operands: Operands) -> None:
-    descriptor, buffer, *offsets = operands
-    type_, source = expect(op.descriptor.type, DescriptorType), shared(op.buffer)
-    places = np.argsort(by_block(type_, source))
-    block = _ordered(machine, held(machine, buffer), source.shape, places, type_.block)
-    pointers, inside = block_of(machine, descriptor, offsets, type_)
-    whole = TensorType(type_.block, type_.element)
-    if op.adds:
-        kind = AtomicKind.FADD if type_.element.is_float else AtomicKind.ADD
-        update(machine, kind.value, pointers, (block,), inside, whole, _updated(machine, kind, type_.element))
-    else:
-        store(machine, pointers, block, inside, whole)
-
-
-# Values that stay as they are.
-
-
-@meanings.of(tt.Splat)
-def _splat(machine: SymbolicMachine, op: tt.Splat, operands: Operands) -> Any:
-    return over(forced(operands[0]), len(shape_of(op.type)))
-
-
-@meanings.of(core.TupleLoad)
-def _component(machine: SymbolicMachine, op: core.TupleLoad, operands: Operands) -> Any:
-    value, index = operands[0], op.index
-    if not isinstance(value, Tensor):
-        return value[index]
-    key, type_ = ("component", index, value.number), op.result.type
-    return machine.universe.tensor(key, lambda: value.value[index], value.origins, type_=type_)

@@ -9,7 +9,8 @@ from typing import Any, Literal
 import attrs
 import numpy as np
 
-from ziggurat.backend.proof import memory_ops, tensor_ops
+from ziggurat.backend.proof import memory_ops, shared_ops, tensor_ops
+from ziggurat.backend.proof.clusters import run_cluster
 from ziggurat.backend.proof.fingerprints import Fingerprints
 from ziggurat.backend.proof.machine import SymbolicFrame, SymbolicMachine, Undecided
 from ziggurat.backend.proof.samples import Counterexample, difference, draws
@@ -26,7 +27,7 @@ from ziggurat.codemodel.passes import Snapshot
 from ziggurat.codemodel.recursion import deep_recursion
 from ziggurat.codemodel.types import DescriptorType, PtrType, ScalarType, Type, i32, i64
 
-TABLES = (memory_ops, tensor_ops)  # They fill the table of meanings.
+TABLES = (memory_ops, shared_ops, tensor_ops)  # They fill the table of meanings.
 
 _MOST_RUNS = 64
 BOUND = 4  # Iterations of a loop of unknown length.
@@ -96,24 +97,22 @@ def symbolic_run(
     runs `in_turn`. Raises `NotDecided` for what proofs do not cover."""
     functions, kernel = kernel_of(model)
     machine = SymbolicMachine(functions, universe, premise, bound=bound)
-    if isinstance(kernel, tt.Func) and kernel.num_ctas > 1:
-        raise NotDecided("a kernel of clusters of CTAs")
+    ctas = kernel.num_ctas if isinstance(kernel, tt.Func) else 1
     parameters = kernel.bodies[0].parameters
     parts = (kernel.parts if isinstance(kernel, tt.Func) else ()) or tuple(map(str, range(len(parameters))))
     values: list[Any] = []
     for parameter, part in zip(parameters, parts, strict=True):
         values.append(_argument(machine, part, parameter.type, values))
     machine.parameters = [value[0] if isinstance(value, np.ndarray) else value for value in values]
+    zero, programs = Sum.number(0, 32), [machine.coordinates]
+    if in_turn and runs_in_turn(model):
+        programs, machine.sizes_of_grid = [[_cta(machine), zero, zero]], [_ctas(machine), zero, zero]
     with np.errstate(all="ignore"):
-        if not in_turn:
-            machine.call(kernel.bodies[0], values)
-        elif runs_in_turn(model):
-            zero = Sum.number(0, 32)
-            machine.coordinates, machine.sizes_of_grid = [_cta(machine), zero, zero], [_ctas(machine), zero, zero]
-            machine.call(kernel.bodies[0], values)
-        else:
-            for coordinates in _programs_in_turn(machine):
-                machine.coordinates = coordinates
+        for coordinates in programs if not in_turn or runs_in_turn(model) else _programs_in_turn(machine):
+            machine.coordinates = coordinates
+            if ctas > 1:
+                run_cluster(machine, kernel, ctas, values)
+            else:
                 machine.call(kernel.bodies[0], values)
     return machine
 
@@ -274,12 +273,14 @@ class Prover:
         try:
             with deep_recursion():
                 universe, in_turn = self._universes[0], runs_in_turn(model_a) or runs_in_turn(model_b)
+                looks = [(each, False) for each in self._universes]
+                looks += [(each, True) for each in self._universes if each.places]
                 for premise, cut in self._cases:
                     for first in self.runs(model_a, premise, universe, in_turn):
                         for second in self.runs(model_b, first.premise, universe, in_turn):
                             second.cut |= first.cut or cut
                             cases.append((second.premise, second.cut))
-                            problem, answer = self._answer(model_a, model_b, second.premise, cut=second.cut)
+                            problem, answer = self._answer(model_a, model_b, second.premise, looks, cut=second.cut)
                             assumptions |= dict.fromkeys(problem.assumptions)
                             if isinstance(answer, str):
                                 return Proof("unknown", tuple(assumptions), (answer,))
@@ -290,23 +291,32 @@ class Prover:
         self._cases[:] = cases
         return Proof("proved", tuple(assumptions))
 
-    def _answer(self, model_a: Op, model_b: Op, premise: Bit, *, cut: bool) -> tuple[Question, Any]:
+    def _answer(
+        self, model_a: Op, model_b: Op, premise: Bit, looks: list[tuple[Universe, bool]], *, cut: bool
+    ) -> tuple[Question, Any]:
         """The question whether two models do the same where a formula holds that decides the lengths of loops, and what
-        `solve` answers. The premise may be `cut`, in the first look or in that of an earlier model."""
+        `solve` answers. The premise may be `cut`, in the first look or in that of an earlier model. A look is a
+        universe, and whether elements are looked at where arrays are written in other ways."""
         answers: list[tuple[Question, Any]] = []
-        for universe in self._universes:
+        reasons: list[NotDecided] = []
+        for look in looks:
+            universe, by_elements = look
             try:
-                problem = self._question(model_a, model_b, premise, universe, cut=cut)
+                problem = self._question(model_a, model_b, premise, universe, cut=cut, by_elements=by_elements)
                 answers.append((problem, solve(problem)))
-            except NotDecided:
-                if universe is self._universes[-1] and not answers:
-                    raise
+            except NotDecided as reason:
+                reasons.append(reason)
             if answers and answers[-1][1] is None:
+                looks.sort(key=lambda other: other != look)  # It comes first from now on.
                 return answers[-1]
+        if not answers:
+            raise reasons[-1]
         # A difference, if there is one, rather than the reason why none was found.
         return min(answers, key=lambda answer: isinstance(answer[1], str))
 
-    def _question(self, model_a: Op, model_b: Op, premise: Bit, universe: Universe, *, cut: bool) -> Question:
+    def _question(
+        self, model_a: Op, model_b: Op, premise: Bit, universe: Universe, *, cut: bool, by_elements: bool
+    ) -> Question:
         universe.computed = 0
         in_turn = runs_in_turn(model_a) or runs_in_turn(model_b)
         (a, *others), (b, *also) = (self.runs(model, premise, universe, in_turn) for model in (model_a, model_b))
@@ -314,7 +324,7 @@ class Prover:
             raise NotDecided("loops whose lengths depend on whether integers wrap around")
         b.cut |= cut
         origins = a.arrays.keys() | b.arrays.keys()
-        if not universe.places and any(a.arrays.get(origin) is not b.arrays.get(origin) for origin in origins):
+        if not by_elements and any(a.arrays.get(origin) is not b.arrays.get(origin) for origin in origins):
             raise NotDecided("arrays that are written in other ways")
         return question(a, b)
 

@@ -19,10 +19,10 @@ from ziggurat.backend.proof.machine import (
     objects,
     settled,
 )
-from ziggurat.backend.proof.memory_ops import held, put
+from ziggurat.backend.proof.shared_ops import held, put
 from ziggurat.backend.proof.solver import z3
 from ziggurat.backend.proof.terms import FALSE, TRUE, Element, NotDecided, Sum, identity_of
-from ziggurat.backend.proof.universe import PartialProduct, Reduction, Tensor, forced, key_of, objects_of
+from ziggurat.backend.proof.universe import PartialProduct, Reduction, Tensor, Universe, forced, key_of, objects_of
 from ziggurat.backend.reference.control import rejoin
 from ziggurat.backend.reference.machine import triton
 from ziggurat.backend.reference.reductions import single_op
@@ -181,7 +181,7 @@ def _reduce(machine: SymbolicMachine, op: tt.Reduce, operands: Operands) -> Any:
     shape = shape_of(op.values[0].type)
     source, whole, places = source.origin(shape)
     lines = np.moveaxis(places.reshape(shape), op.axis, -1).reshape(-1, shape[op.axis])
-    before = machine.universe.reductions.get(source.number)
+    before = _reduction(machine.universe, source)
     if before is not None and before.combining == combining.key:
         source, whole, lines = before.source, before.shape, before.lines[lines].reshape(len(lines), -1)
     lines = np.sort(lines, axis=-1)
@@ -199,6 +199,26 @@ def _reduce(machine: SymbolicMachine, op: tt.Reduce, operands: Operands) -> Any:
     tensor = machine.universe.tensor(key, make, type_=TensorType(target, scalar))
     machine.universe.reductions[tensor.number] = Reduction(combining.key, source, whole, lines)
     return tensor
+
+
+def _reduction(universe: Universe, tensor: Tensor) -> Reduction | None:
+    """The reduction whose results a tensor holds: one, or one of the same tensor for each of its parts."""
+    if tensor.parts is None or tensor.parts[0] is not None:
+        return universe.reductions.get(tensor.number)
+    reductions: list[Reduction] = []
+    lines: dict[int, Array] = {}
+    assert tensor.type is not None
+    for value, numbers in tensor.parts[1]:
+        source, _, places = value.origin(tensor.type.shape) if isinstance(value, Tensor) else (tensor, (), numbers)
+        reduction = universe.reductions.get(source.number)
+        if reduction is None:
+            return None
+        reductions.append(reduction)
+        lines |= {number: reduction.lines[places[number]] for number in numbers}
+    first = reductions[0]
+    alike = all(each.combining == first.combining and each.source is first.source for each in reductions)
+    sizes = {line.size for line in lines.values()}
+    return attrs.evolve(first, lines=np.stack([lines[n] for n in sorted(lines)])) if alike and len(sizes) == 1 else None
 
 
 def _by_elements(machine: SymbolicMachine, op: tt.Reduce, operands: Operands) -> Any:
@@ -262,6 +282,45 @@ def _product(
     return product(machine, a, b, c, shapes, source, target, precision, within)
 
 
+@attrs.frozen(eq=False)
+class _Factors:
+    """The operands of a product of matrices: of a and b the places of the elements in the tensors that they come from,
+    and c. Of equal `kind` are products of the same tensors."""
+
+    kind: Hashable
+    rows: Array
+    columns: Array
+    c: Any
+
+    @staticmethod
+    def of(operands: Operands, shapes: Sequence[Sequence[int]], kind: tuple[Hashable, ...]) -> _Factors | None:
+        """The factors of some operands of these shapes; None for what is no product of two tensors."""
+        a, b, c = operands
+        if len(shapes[0]) > 2 or not isinstance(a, Tensor) or not isinstance(b, Tensor):
+            return None
+        (x, _, rows), (y, _, columns) = (
+            value.origin(tuple(shape)) for value, shape in zip((a, b), shapes, strict=False)
+        )
+        return _Factors((*kind, x.number, y.number), rows.reshape(shapes[0]), columns.reshape(shapes[1]).T, c)
+
+    def part_of(self, other: _Factors, result: Tensor, universe: Universe) -> Tensor | None:
+        """The product, if its factors are some rows and some columns of those of another product."""
+        lines: list[Array] = []
+        for own, whole in ((self.rows, other.rows), (self.columns, other.columns)):
+            numbers = {line.tobytes(): number for number, line in enumerate(whole)}
+            if not all(line.tobytes() in numbers for line in own):
+                return None
+            lines.append(np.array([numbers[line.tobytes()] for line in own]))
+        shape, target = (len(other.rows), len(other.columns)), (len(self.rows), len(self.columns))
+        places = (lines[0][:, None] * shape[1] + lines[1]).ravel()
+        c = other.c
+        if isinstance(c, Tensor):
+            c = universe.moved(c, shape, places, target)
+        elif c.size > 1:
+            return None
+        return universe.moved(result, shape, places, target) if key_of(c) == key_of(self.c) else None
+
+
 def product(
     machine: SymbolicMachine, a: Any, b: Any, c: Any, shapes: Sequence[Sequence[int]], source: ScalarType,
     target: ScalarType, precision: str, within: Sequence[int] = (),
@@ -281,7 +340,15 @@ def product(
         return settled(machine.domain.products(x, y, z, source, target, precision), target)
 
     key = (*factors, key_of(c), start, end)
-    tensor = machine.universe.tensor(key, make, type_=TensorType(tuple(shapes[2]), target))
+    universe, result = machine.universe, TensorType(tuple(shapes[2]), target)
+    operands = _Factors.of((a, b, c), shapes, (str(source), str(target), precision, start, end))
+    others = () if operands is None else universe.whole_products.setdefault(operands.kind, [])
+    parts = (operands.part_of(whole, of, universe) for whole, of in others if universe.divided and operands)
+    tensor = next(filter(None, parts), None)
+    if tensor is None:
+        tensor = universe.tensor(key, make, type_=result)
+        if not universe.divided and operands is not None:
+            universe.whole_products[operands.kind].append((operands, tensor))
     rest = shapes, source, target, precision, (start, end)
     product_of = PartialProduct(factors, c, start, end, lambda addend: product(machine, a, b, addend, *rest))
     machine.universe.products[tensor.number] = product_of

@@ -76,7 +76,7 @@ class Sum:
         """Two sums with the same one are equal."""
         return self.bits, self.constant, *self.multiples()
 
-    @property
+    @functools.cached_property
     def term(self) -> Term:
         """The term of the solver."""
         parts = [atom if factor == 1 else atom * factor for _, (factor, atom) in sorted(self.atoms.items())]
@@ -153,21 +153,21 @@ def _factors(atom: Term) -> list[Term]:
     return [factor for part in atom.children() for factor in _factors(part)]
 
 
+_TRUE, _FALSE = z3.BoolVal(True), z3.BoolVal(False)  # Kept, as their numbers are.
+_TRUTHS: dict[int, int] = {_TRUE.get_id(): 1, _FALSE.get_id(): 0}
+
+
 @attrs.frozen(eq=False)
 class Bit:
-    """An i1: a formula of the solver. Sums and products are modulo 2."""
+    """An i1: a formula of the solver. Sums and products are modulo 2. Two bits with the same identity are equal."""
 
     term: Term
+    identity: int = attrs.field(init=False, default=attrs.Factory(lambda self: self.term.get_id(), takes_self=True))
 
     @property
     def known(self) -> int | None:
         """0 or 1; None if it is not known."""
-        return 1 if z3.is_true(self.term) else 0 if z3.is_false(self.term) else None
-
-    @property
-    def identity(self) -> Hashable:
-        """Two bits with the same one are equal."""
-        return self.term.get_id()
+        return _TRUTHS.get(self.identity)
 
     def __bool__(self) -> bool:
         if self.known is None:
@@ -213,7 +213,7 @@ def conjuncts(term: Term) -> list[Term]:
     return list(term.children()) if z3.is_and(term) else [term]
 
 
-TRUE, FALSE = Bit(z3.BoolVal(True)), Bit(z3.BoolVal(False))
+TRUE, FALSE = Bit(_TRUE), Bit(_FALSE)
 
 
 @attrs.frozen(eq=False)
@@ -417,16 +417,16 @@ class Terms(elementwise.Domain):
         if a.known is not None:
             return Sum.number(_signed(a.known, a.bits) if signed else a.known, target.bits)
         if not self.wraps and signed and (source.bits, target.bits) == (32, 64):
-            return self._exactly(a, target.bits)
+            return self.exactly(a, target.bits)
         return self.extended_to(a, target.bits, signed=signed)
 
-    def _exactly(self, a: Sum, bits: int) -> Sum:
+    def exactly(self, a: Sum, bits: int) -> Sum:
         """A sum with more bits, as if neither it nor its parts had wrapped around."""
         total = Sum.number(_signed(a.constant, a.bits), bits)
         for number, (factor, atom) in a.atoms.items():
             if number in self.choices:
                 condition, then, otherwise, _ = self.choices[number]
-                part = self.choose(condition, self._exactly(then, bits), self._exactly(otherwise, bits))
+                part = self.choose(condition, self.exactly(then, bits), self.exactly(otherwise, bits))
             else:
                 part = Sum.number(1, bits)
                 for term in _factors(atom):

@@ -7,6 +7,7 @@ is found equal without a look at an element. The memory of an array is a chain o
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Callable, Hashable, Iterable
 from functools import partial
@@ -32,9 +33,11 @@ from ziggurat.backend.proof.terms import (
 )
 from ziggurat.backend.reference.values import Array, is_array, is_tuple
 from ziggurat.codemodel import scalars
+from ziggurat.codemodel.op import expect
 from ziggurat.codemodel.types import ScalarType, TensorType, Type, element_of, i32, i64, shape_of
 
 _COMPARED = 12  # Conditions that a new one is compared with.
+_EXAMPLES = 16  # Inputs for which a formula is computed before the solver is asked.
 _EFFORT = 200_000  # Units of the solver's work on one of these comparisons: some milliseconds.
 MOST = 30_000  # Elements that are computed one by one for an answer.
 FEW = 16  # Elements of an array that are computed at once.
@@ -53,30 +56,14 @@ Index = tuple[Sum, ...]  # The place of an element: a 32-bit integer for each ax
 _HARD = {z3.Z3_OP_BSDIV, z3.Z3_OP_BUDIV, z3.Z3_OP_BSREM, z3.Z3_OP_BUREM, z3.Z3_OP_BMUL, z3.Z3_OP_UNINTERPRETED}
 
 
-def _simpler(formula: Term) -> Term:
-    """A formula with unknown numbers instead of its products and quotients: true only if the formula is."""
-    numbers: dict[int, tuple[Term, Term]] = {}
-    visited: set[int] = set()
-    waiting = [formula]
-    while waiting:
-        term = waiting.pop()
-        if term.get_id() in visited or not z3.is_app(term):
-            continue
-        visited.add(term.get_id())
-        if term.decl().kind() in _HARD and not any(map(z3.is_bv_value, term.children())) and term.num_args():
-            numbers[term.get_id()] = term, z3.FreshConst(term.sort())
-        else:
-            waiting += term.children()
-    return z3.substitute(formula, *numbers.values())
-
-
 class Tensor:
     """A value by the way it is made. `origins` are the arrays to which its elements point, if they are pointers. A
     `choice` is a scalar condition, and the values if it holds and if not. With a `source`, it has the elements of
-    another tensor: that, its shape, and the number there of each element. `type` is None for a tuple. `at` gives the
-    element at an index, for tensors whose elements are made in one way."""
+    another tensor: that, its shape, and the number there of each element. With `parts`, it has those of several: a
+    tensor, or None, and others with the numbers of the elements that are theirs. `type` is None for a tuple. `at`
+    gives the element at an index, for tensors whose elements are made in one way."""
 
-    __slots__ = ("_make", "_value", "at", "choice", "elements", "number", "origins", "source", "type")
+    __slots__ = ("_make", "_value", "at", "choice", "elements", "number", "origins", "parts", "source", "type")
 
     def __init__(
         self, number: int, make: Callable[[], Any], origins: frozenset[int], type_: TensorType | None,
@@ -89,6 +76,7 @@ class Tensor:
         self.elements: dict[Hashable, tuple[Index, Element]] = {}
         self.choice: tuple[Any, Any, Any] | None = None
         self.source: tuple[Tensor, tuple[int, ...], Any] | None = None
+        self.parts: tuple[Any, list[tuple[Any, Any]]] | None = None
         self._make = make  # It keeps the terms, whose numbers no other ones get.
         self._value: Any = None
 
@@ -189,11 +177,15 @@ class Version:
     """The contents of an array after some writes."""
 
     def __init__(
-        self, number: int, parent: Version | None, write: Callable[[Cells], Any], cells: Cells | None = None
-    ) -> None:
+        self, number: int, parent: Version | None, key: Hashable, write: Callable[[Cells], Any], content: Any = None,
+        cells: Cells | None = None,
+    ) -> None:  # fmt: skip
         self.number = number
+        # Of the last write.
+        self.key = key
+        self.write = write
+        self.content = content
         self._parent = parent
-        self._write = write
         self._cells = cells
         self.result: Any = None
         """What the last write gives: an atomic, what was there."""
@@ -208,9 +200,27 @@ class Version:
         for version in reversed(waiting):
             assert version._parent is not None and version._parent._cells is not None
             version._cells = version._parent._cells.copy()
-            version.result = version._write(version._cells)
+            version.result = version.write(version._cells)
         assert self._cells is not None
         return self._cells
+
+    @property
+    def first(self) -> Version:
+        """The array before all writes."""
+        version = self
+        while version._parent is not None:
+            version = version._parent
+        return version
+
+    def since(self, earlier: Version) -> list[Version]:
+        """The versions after an earlier one, up to this one."""
+        versions: list[Version] = []
+        version = self
+        while version is not earlier:
+            versions.append(version)
+            assert version._parent is not None
+            version = version._parent
+        return versions[::-1]
 
 
 class Universe:
@@ -226,6 +236,11 @@ class Universe:
         self._indices: dict[tuple[int, ...], Index] = {}
         self._alike: dict[Hashable, Tensor] = {}
         self._doubles: list[Tensor] = []
+        # Tensors of programs that are one CTA; and their parts, by the element at an unknown index. While a run is
+        # `divided`, tensors are those of the CTAs of a cluster.
+        self.divided = False
+        self._whole: list[Tensor] = []
+        self._parts: dict[Hashable, tuple[Tensor, Array, Element]] = {}
         self.facts: list[Term] = []  # What holds of the arguments of a kernel.
         self.domain = Terms() if domain is None else domain
         self._tensors: dict[Hashable, Tensor] = {}
@@ -234,9 +249,16 @@ class Universe:
         self._conditions: list[Bit] = []
         self._of_formula: dict[int, tuple[frozenset[int], Term]] = {}
         self._truths: dict[int, tuple[bool, Term]] = {}  # With the formula, whose number no other one gets.
+        self._coordinates = list(coordinates())
+        self._examples: list[Any] = []  # Models of the solver, of which all facts hold: so many.
+        self._premises = 0
+        # By the number of a term: the term, an unknown number if it is a product or a quotient, and its operands.
+        self._terms: dict[int, tuple[Term, Term | None, list[Term]]] = {}
         self._settled: dict[Hashable, tuple[Bit, Term, Bit]] = {}
         self.products: dict[Hashable, PartialProduct] = {}  # By the result's key.
         self.reductions: dict[int, Reduction] = {}  # By the number of the result.
+        # Those of programs that are one CTA, by the tensors that are multiplied: the operands, and the result.
+        self.whole_products: dict[Hashable, list[tuple[Any, Tensor]]] = {}
         # What a reduction has combined, by its result: the function, the elements, and the result.
         self.combined: dict[Hashable, tuple[Hashable, list[Any], Any]] = {}
 
@@ -254,12 +276,35 @@ class Universe:
         tensor = Tensor(number, partial(self._counted, make), frozenset(origins), of, at)
         if of is not None and at is not None and self.domain.symbolic:
             element = self.element(tensor, of, self.index(of.shape))
-            alike = self._alike.setdefault((of, identity_of(element)), tensor)
+            place = of, identity_of(element)
+            if place in self._parts and place not in self._alike:
+                whole, places, _ = self._parts.pop(place)
+                self.moved(whole, expect(whole.type, TensorType).shape, places, of.shape)  # It is alike.
+            alike = self._alike.setdefault(place, tensor)
             if alike is not tensor:
                 self._doubles.append(tensor)  # It keeps the terms of its key.
                 tensor = alike
+            elif not self.divided:
+                self._whole.append(tensor)
         self._tensors[key] = tensor
         return tensor
+
+    def divide(self, count: int) -> None:
+        """Find parts of tensors from now on, as those that so many CTAs have of the tensors of a program before."""
+        for tensor in self._whole:
+            assert tensor.type is not None
+            shape = tensor.type.shape
+            for axis in (axis for axis, size in enumerate(shape) if size > 1 and size % count == 0):
+                size = shape[axis] // count
+                part = TensorType((*shape[:axis], size, *shape[axis + 1 :]), tensor.type.element)
+                for rank in range(count):
+                    index = list(self.index(part.shape))
+                    index[axis] = index[axis] + Sum.number(rank * size, 32)
+                    element = self.element(tensor, tensor.type, tuple(index))
+                    numbers = np.arange(math.prod(shape)).reshape(shape)
+                    places = numbers.take(np.arange(rank * size, (rank + 1) * size), axis)
+                    self._parts.setdefault((part, identity_of(element)), (tensor, places.ravel(), element))
+        self._whole = []
 
     def index(self, shape: tuple[int, ...]) -> Index:
         """The index of an unknown element of a tensor."""
@@ -317,7 +362,9 @@ class Universe:
                 step = array[tuple(int(axis + 1 == other) for other in range(array.ndim))] - first
                 numbers: Array = np.arange(array.shape[axis + 1], dtype=array.dtype)
                 whole += (numbers * step).reshape(-1, *(1,) * (array.ndim - axis - 2))
-                element = element + self.domain.resize(place, i32, scalar, signed=False).scaled(int(step))
+                wide = self.domain.exactly(place, scalar.bits) if scalar.bits > 32 else place
+                wide = self.domain.resize(wide, i32, scalar, signed=False) if scalar.bits < 32 else wide
+                element = element + wide.scaled(int(step))
             if np.array_equal(whole, array):
                 return element
         number = self.tensor(("array", str(scalar), key_of(array)), lambda: array).number
@@ -336,11 +383,12 @@ class Universe:
             return value
         if value.number not in self._places:
             element = self.element(value, value.type, self.index(value.type.shape))
-            if isinstance(element, Bit) and self._holds(_simpler(element.term)):
+            if isinstance(element, Bit) and self._holds(element.term):
                 return np.ones((1,) * (len(value.type.shape) + 1), np.bool_)
             others = self._compared.setdefault(value.type, [])
             recent = reversed(others[-_COMPARED:]) if isinstance(element, Bit) else ()
-            alike = (other for other, also in recent if self._holds(_simpler(element.term == also.term)))
+            recent = (pair for pair in recent if self._symbols(pair[1].term) == self._symbols(element.term))
+            alike = (other for other, also in recent if self._holds(element.term == also.term))
             self._places[value.number] = next(alike, value)
             if self._places[value.number] is value:
                 others.append((value, element))
@@ -361,7 +409,11 @@ class Universe:
         def at(index: Index) -> Element:
             if axes is None or source.type is None:
                 raise NotDecided("elements in another order")
-            place = tuple(Sum.number(0, 32) if axis is None else index[axis] for axis in axes)
+            numbers = (Sum.number(first, 32) for first, _ in axes)
+            place = tuple(
+                number if axis is None else number + index[axis]
+                for number, (_, axis) in zip(numbers, axes, strict=True)
+            )
             return self.element(source, source.type, place)
 
         type_ = None if source.type is None else TensorType(target, source.type.element)
@@ -394,11 +446,10 @@ class Universe:
             return condition
         parts = {part.get_id() for part in conjuncts(path)}
         path = path if self._symbols(path) & self._symbols(condition.term) else TRUE.term
-        # False first: it ends a loop in runs that there are none of.
-        for answer, side in ((FALSE, ~condition), (TRUE, condition)):
-            if side.term.get_id() in parts or self._holds(z3.Implies(path, side.term)):
-                return answer
-        return condition
+        sides = ((FALSE, ~condition), (TRUE, condition))  # False first: it ends a loop in runs that there are none of.
+        stated = (answer for answer, side in sides if side.identity in parts)
+        implied = (answer for answer, side in sides if self._holds(z3.Implies(path, side.term)))
+        return next(itertools.chain(stated, implied), condition)
 
     def _symbols(self, formula: Term) -> frozenset[int]:
         """The unknown numbers and functions of a formula, by their numbers."""
@@ -425,42 +476,78 @@ class Universe:
         return condition
 
     def _holds(self, formula: Term) -> bool:
-        """Whether a formula of scalars is true, as far as a little work tells."""
+        """Whether a formula is true whatever its products and quotients are, as far as a little work tells."""
         if formula.get_id() not in self._truths:
-            solver = z3.Solver()
-            solver.set("rlimit", _EFFORT)
-            solver.add(*coordinates(), *self.facts, z3.Not(formula))
-            self._truths[formula.get_id()] = solver.check() == z3.unsat, formula
+            self._truths[formula.get_id()] = self._proved(self._simpler(formula)), formula
         return self._truths[formula.get_id()][0]
+
+    def _proved(self, formula: Term) -> bool:
+        facts = [*self._coordinates, *self.facts]
+        if len(facts) != self._premises:
+            self._premises, self._examples = len(facts), []
+        for number, example in enumerate(self._examples):
+            if z3.is_false(example.eval(formula, model_completion=True)):
+                self._examples.insert(0, self._examples.pop(number))
+                return False
+        solver = z3.Solver()
+        solver.set("rlimit", _EFFORT)
+        solver.add(*facts, z3.Not(formula))
+        answer = solver.check()
+        if answer == z3.sat:
+            self._examples = [solver.model(), *self._examples[: _EXAMPLES - 1]]
+        return answer == z3.unsat
+
+    def _simpler(self, formula: Term) -> Term:
+        """A formula with unknown numbers instead of its products and quotients: true only if the formula is."""
+        numbers: list[tuple[Term, Term]] = []
+        visited: set[int] = set()
+        waiting = [formula]
+        while waiting:
+            term = waiting.pop()
+            number = term.get_id()
+            if number in visited:
+                continue
+            visited.add(number)
+            if number not in self._terms:
+                hard = term.decl().kind() in _HARD and not any(map(z3.is_bv_value, term.children())) and term.num_args()
+                self._terms[number] = term, z3.FreshConst(term.sort()) if hard else None, term.children()
+            _, unknown, children = self._terms[number]
+            if unknown is not None:
+                numbers.append((term, unknown))
+            else:
+                waiting += children
+        return z3.substitute(formula, *numbers)
 
     def initial(self, origin: int, size: int) -> Version:
         """An array as it is at first, of elements of some bytes."""
         key = "initial", origin, size
         if key not in self._versions:
             cells = Cells(self.domain, f"array {origin}", size)
-            self._versions[key] = Version(len(self._versions), None, lambda cells: None, cells)
+            self._versions[key] = Version(len(self._versions), None, key, lambda cells: None, cells=cells)
         return self._versions[key]
 
-    def written(self, parent: Version, key: Hashable, write: Callable[[Cells], Any]) -> Version:
-        """An array after a write to it."""
+    def written(self, parent: Version, key: Hashable, write: Callable[[Cells], Any], content: Any = None) -> Version:
+        """An array after a write to it, of some content."""
         key = parent.number, key
         if key not in self._versions:
-            self._versions[key] = Version(len(self._versions), parent, write)
+            self._versions[key] = Version(len(self._versions), parent, key[1], write, content)
         return self._versions[key]
 
 
-def _same_axes(places: Any, shape: tuple[int, ...], target: tuple[int, ...]) -> list[int | None] | None:
-    """For each axis of a shape, the axis of `target` with the same coordinate, or None if that is always 0. None if
-    elements are ordered in another way."""
+def _same_axes(places: Any, shape: tuple[int, ...], target: tuple[int, ...]) -> list[tuple[int, int | None]] | None:
+    """For each axis of a shape, the first coordinate, and the axis of `target` along which it rises, or None if it does
+    not. None if elements are ordered in another way."""
     grid = list(np.indices(target).reshape(len(target), -1))
     unravel: Any = np.unravel_index  # Its stubs leave types unknown.
-    coordinates: list[Array] = list(unravel(places, shape))
-    axes: list[int | None] = []
-    for along in coordinates:
+    coordinates: list[Array] = list(unravel(places, shape)) if shape else []
+    axes: list[tuple[int, int | None]] = []
+    for coordinate in coordinates:
+        first = int(coordinate[0])
+        along = coordinate - first
         alike: list[int | None] = [axis for axis, line in enumerate(grid) if np.array_equal(line, along)]
         if along.any() and not alike:
             return None
-        axes.append(alike[0] if along.any() else None)
+        axes.append((first, alike[0] if along.any() else None))
     return axes
 
 

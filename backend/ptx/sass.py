@@ -17,7 +17,7 @@ from typing import Any
 import attrs
 
 from ziggurat.backend.ptx.lines import refused_at
-from ziggurat.codemodel.errors import LaunchError, TargetError, pass_on_signals
+from ziggurat.codemodel.errors import LaunchError, TargetError
 
 
 @attrs.frozen
@@ -79,8 +79,7 @@ def machine_code(ptx: str, target: str) -> bytes:
     options = [f"-arch={target}", *(["-lineinfo"] if "\t.loc\t" in ptx else [])]
     try:
         return _linked(ptx.encode(), options)
-    except Exception as error:  # The library is missing, or older than the PTX, or refuses it: ptxas says why.
-        pass_on_signals(error)
+    except Exception:  # The library is missing, or older than the PTX, or refuses it: ptxas says why.
         return assembled(ptx, target)[0]
 
 

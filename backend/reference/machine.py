@@ -103,7 +103,7 @@ class Machine(Interpreter):
         self.scratch = np.full(scratch, UNWRITTEN, np.uint8)
         self.ctas = ctas
         self.shared = np.zeros((0, shared_bytes), np.uint8)
-        self.roles: Any = None  # The warp roles that run (`roles.RoleSchedule`).
+        self.schedule: Any = None  # Of the warp roles that run (`roles.Schedule`).
         self.sources = Sources()
         self.printed: list[tuple[int, str]] = []
         self.frame = Frame(np.zeros(0, np.int32), np.zeros(0, np.int32))

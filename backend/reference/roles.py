@@ -9,9 +9,10 @@ is an error.
 from __future__ import annotations
 
 import contextvars
+import functools
 import itertools
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import attrs
@@ -31,79 +32,85 @@ Condition = Callable[[], bool]
 
 
 class _Stopped(BaseException):
-    """Another role has failed."""
+    """Another process has failed."""
 
 
 @attrs.define(eq=False)
-class _Role:
-    """A role: whether it can go on, and the op at which it waits otherwise."""
+class _Process:
+    """A process: whether it can go on, and the op at which it waits otherwise."""
 
-    body: Body
+    task: Callable[[], Any]
     ready: Condition
     op: Op
     done: bool = False
     error: BaseException | None = None
     resumed: threading.Semaphore = attrs.field(factory=lambda: threading.Semaphore(0))
+    thread: threading.Thread = attrs.field(init=False)
 
 
-class RoleSchedule:
-    """The roles of a `gpu.warp_specialize`, of which one runs at a time, each in a thread of its own."""
+class Schedule:
+    """Processes of which one runs at a time, each in a thread of its own: warp roles, or the CTAs of a cluster and
+    their roles."""
 
-    def __init__(self, machine: Machine, op: gpu.WarpSpecialize) -> None:
-        self.machine = machine
-        self.roles = [_Role(body, lambda: True, op) for body in reversed(op.roles)]
-        self.current = self.roles[0]
+    def __init__(self) -> None:
+        self._processes: list[_Process] = []
+        self._current: _Process | None = None
         self._paused = threading.Semaphore(0)
         self._stopped = False
 
-    def run(self) -> None:
-        """Run all roles to their ends. Raises the error of the first one that fails."""
-        frame = self.machine.frame
-        contexts = [contextvars.copy_context() for _ in self.roles]
-        threads = [
-            threading.Thread(target=context.run, args=(self._run, role, frame), daemon=True)
-            for context, role in zip(contexts, self.roles, strict=True)
-        ]
-        for thread in threads:
-            thread.start()
+    def run(self, machine: Machine, op: Op, tasks: Sequence[Callable[[], Any]]) -> None:
+        """Run tasks of an op to their ends, earlier ones first. Raises the error of the first one that fails. A process
+        of this schedule waits for its tasks, which come before the processes after it."""
+        processes = [_Process(task, lambda: True, op) for task in tasks]
+        place = 0 if self._current is None else self._processes.index(self._current) + 1
+        self._processes[place:place] = processes
+        for process in processes:
+            context = contextvars.copy_context()
+            process.thread = threading.Thread(target=context.run, args=(self._run, process), daemon=True)
+            process.thread.start()
+        if self._current is not None:
+            self.pause(machine, op, lambda: all(process.done for process in processes))
+            return
+        frame = machine.frame
         try:
-            while waiting := [role for role in self.roles if not role.done]:
-                role = next((role for role in waiting if role.ready()), None)
-                if role is None:
-                    raise _endless(self.machine, waiting[0].op, "roles wait for each other")
-                self.current = role
-                role.resumed.release()
+            while waiting := [process for process in self._processes if not process.done]:
+                process = next((process for process in waiting if process.ready()), None)
+                if process is None:
+                    raise _endless(machine, waiting[0].op, "roles wait for each other")
+                self._current = process
+                process.resumed.release()
                 self._paused.acquire()
-                if role.error is not None:
-                    raise role.error
+                if process.error is not None:
+                    raise process.error
         finally:
             self._stopped = True
-            for role, thread in zip(self.roles, threads, strict=True):
-                role.resumed.release()
-                thread.join()
-            self.machine.frame = frame
+            for process in self._processes:
+                process.resumed.release()
+                process.thread.join()
+            machine.frame = frame
 
     @keep_subnormals()
-    def _run(self, role: _Role, frame: Frame) -> None:
-        role.resumed.acquire()
+    def _run(self, process: _Process) -> None:
+        process.resumed.acquire()
         try:
             if not self._stopped:
                 with np.errstate(all="ignore"):
-                    self.machine.run_in(role.body, (), frame)
+                    process.task()
         except BaseException as error:
-            role.error = error
-        role.done = True
+            process.error = error
+        process.done = True
         self._paused.release()
 
-    def pause(self, op: Op, ready: Condition) -> None:
-        """Let other roles run, and go on when the condition holds."""
-        role, frame = self.current, self.machine.frame
-        role.op, role.ready = op, ready
+    def pause(self, machine: Machine, op: Op, ready: Condition) -> None:
+        """Let other processes run, and go on when the condition holds."""
+        process, frame = self._current, machine.frame
+        assert process is not None
+        process.op, process.ready = op, ready
         self._paused.release()
-        role.resumed.acquire()
+        process.resumed.acquire()
         if self._stopped:
             raise _Stopped
-        self.machine.frame = frame
+        machine.frame = frame
 
 
 def _endless(machine: Machine, op: Op, reason: str) -> KernelRuntimeError:
@@ -114,14 +121,14 @@ def wait(machine: Machine, op: Op, ready: Condition) -> None:
     """Let the other roles run until the condition holds."""
     if ready():
         return
-    if machine.roles is None:
+    if machine.schedule is None:
         raise _endless(machine, op, "no other role can run")
-    machine.roles.pause(op, ready)
+    machine.schedule.pause(machine, op, ready)
 
 
 def _let_others_run(machine: Machine, op: Op) -> None:
-    if machine.roles is not None:
-        machine.roles.pause(op, lambda: True)
+    if machine.schedule is not None:
+        machine.schedule.pause(machine, op, lambda: True)
 
 
 def running(machine: Machine, predicate: Array | None) -> Frame | None:
@@ -133,11 +140,13 @@ def running(machine: Machine, predicate: Array | None) -> Frame | None:
 
 @triton.of(gpu.WarpSpecialize)
 def _warp_specialize(machine: Machine, op: gpu.WarpSpecialize, operands: Operands) -> None:
-    machine.roles = RoleSchedule(machine, op)
+    outer, frame = machine.schedule, machine.frame
+    machine.schedule = outer or Schedule()
     try:
-        machine.roles.run()
+        tasks = [functools.partial(machine.run_in, body, (), frame) for body in reversed(op.roles)]
+        machine.schedule.run(machine, op, tasks)
     finally:
-        machine.roles = None
+        machine.schedule = outer
 
 
 # Channels: for each row of the machine, numbers of slots since the kernel's start.
@@ -152,13 +161,23 @@ class _Reader:
 
 
 @attrs.define(eq=False)
-class _ChannelSlots:
+class ChannelSlots:
     """The slots of a channel that are acquired and committed, and those of each role that reads them."""
 
     stages: int
     acquired: Array
     committed: Array
     readers: dict[Body | None, _Reader]
+    ctas: int  # Those that fill its slots together.
+
+    def is_free(self, rows: Array, number: Array) -> bool:
+        """Whether all readers have released the slots with some numbers, in some CTAs."""
+        released = [reader.released[rows] for reader in self.readers.values()]
+        return all(bool((count > number - self.stages).all()) for count in released)
+
+    def next_slot(self, op: gpu.ChannelWait) -> Array:
+        """The number of the slot that the role of an op waits for next, in each CTA."""
+        return self.readers[_role_of(op)].waited
 
 
 def _role_of(op: Op) -> Body | None:
@@ -170,24 +189,20 @@ def _role_of(op: Op) -> Body | None:
 
 
 @triton.of(gpu.Channel)
-def _channel(machine: Machine, op: gpu.Channel, operands: Operands) -> _ChannelSlots:
+def _channel(machine: Machine, op: gpu.Channel, operands: Operands) -> ChannelSlots:
     def zeros() -> Array:
         return np.zeros(len(machine.shared), np.int64)
 
     waits = [user for user in op.result.uses if isinstance(user, gpu.ChannelWait)]
-    return _ChannelSlots(op.stages, zeros(), zeros(), {_role_of(user): _Reader(zeros(), zeros()) for user in waits})
+    readers = {_role_of(user): _Reader(zeros(), zeros()) for user in waits}
+    return ChannelSlots(op.stages, zeros(), zeros(), readers, op.ctas)
 
 
 @triton.of(gpu.ChannelAcquire)
 def _acquire(machine: Machine, op: gpu.ChannelAcquire, operands: Operands) -> Array:
     channel, rows = operands[0], machine.frame.keys
     number = channel.acquired[rows]
-
-    def is_free() -> bool:
-        released = [reader.released[rows] for reader in channel.readers.values()]
-        return all(bool((count > number - channel.stages).all()) for count in released)
-
-    wait(machine, op, is_free)
+    wait(machine, op, lambda: channel.is_free(rows, number))
     channel.acquired[rows] = number + 1
     return (number % channel.stages).astype(np.int32)
 
@@ -285,10 +300,16 @@ def _expect(machine: Machine, op: gpu.MbarrierExpect, operands: Operands) -> Non
 @triton.of(gpu.MbarrierArrive)
 def _arrive(machine: Machine, op: gpu.MbarrierArrive, operands: Operands) -> None:
     barrier, predicate = operands
+    arrive(machine, op, [barrier] * op.ctas, predicate)
+
+
+def arrive(machine: Machine, op: gpu.MbarrierArrive, barriers: Sequence[SharedBuffer], predicate: Array) -> None:
+    """Arrive at mbarriers where a condition holds; those may be of other CTAs."""
     frame, scope = running(machine, predicate), scope_of(op)
     if frame is not None:
-        count = scope.warps if op.each_warp else scope.warp_groups
-        mbarriers_of(barrier).arrive(barrier.place(frame), count * op.ctas)
+        for barrier in barriers:
+            count = scope.warps if op.each_warp else scope.warp_groups
+            mbarriers_of(barrier).arrive(barrier.place(frame), count)
         _let_others_run(machine, op)
 
 

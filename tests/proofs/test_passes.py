@@ -10,19 +10,18 @@ from ziggurat.backend.proof.prove import Prover, prove_passes
 from ziggurat.codemodel.passes import Snapshot
 from ziggurat.transforms.gpu.gpu_passes import place
 
-# Kernels of which no pass after `spread` is covered: "a kernel of clusters of CTAs".
-CLUSTERS = [name for name in CASES if name.startswith(("clusters", "multicast"))]
 # Kernels of which not all passes are proved, or that take too long for a test, with what is known of their passes.
 LEFT_OUT = {
-    "counted": "all are proved, in 25 s",
+    "counted": "all are proved, in 12 s",
+    "clusters: largest": "all are proved but divide_choices, of which the solver has no answer",
     "rearranged": "all are proved but lower, of too many elements: of 64 numbers instead of 256 it is",
-    "persistent": "all are proved but raise_pointers, of too many elements, in 40 s",
+    "persistent": "all are proved but raise_pointers, of too many elements",
     "divided attention": "no answer in 25 s",
-    "in flight: made maps": "expand is unknown after 28 s; maps that the kernel makes have no meaning",
+    "in flight: made maps": "three loops have lengths that go together in 85 ways; its maps have no meaning",
 }
 
 
-@pytest.mark.parametrize("name", [name for name in CASES if name not in (*CLUSTERS, *LEFT_OUT)])
+@pytest.mark.parametrize("name", [name for name in CASES if name not in LEFT_OUT])
 def test_each_pass_is_proved(name: str) -> None:
     case, snapshots = CASES[name](), list[Snapshot]()
     place(case.model, case.options, snapshots)

@@ -67,6 +67,18 @@ FAULTS: dict[tuple[str, str, str], tuple[str, str]] = {
     ("roles", "lower_channels", "bytes that do not come"): ("@bytes=16384", "@bytes=32768"),
     ("roles", "lower_channels", "a buffer for another one, last"): (r"gpu.local_view %5", "gpu.local_view %4"),
     ("roles", "allocate", "slots of two buffers at one address"): (r"@offset=(?!0)\d+", "@offset=0"),
+    ("cluster", "spread", "a barrier of the cluster dropped"): ("gpu.cluster_barrier;", ""),
+    ("cluster", "spread", "the rank of another CTA"): ("gpu.cluster_rank", "arith.constant @0"),
+    ("cluster", "spread", "parts that overlap"): ("arith.constant @128", "arith.constant @64"),
+    ("cluster", "spread", "the sum of one part"): (r"tt.store %2 %23", "tt.store %2 %18"),
+    ("cluster", "clusters", "CTAs that may not have started"): ("gpu.cluster_wait;", ""),
+    ("cluster", "clusters", "a start that nobody learns of"): ("gpu.cluster_arrive;", ""),
+    ("cluster", "clusters", "the bytes of three CTAs"): ("@bytes=16", "@bytes=12"),
+    ("cluster", "clusters", "values read before they come"): (r"gpu.mbarrier_wait [^;]*;", ""),
+    ("multicast", "expand", "slots that one CTA has freed"): (r"(gpu.channel %[^;]*) @ctas=2", r"\1"),
+    ("multicast", "lower_channels", "CTAs that may not have started"): ("gpu.cluster_wait;", ""),
+    ("multicast", "lower_channels", "a slot freed in one CTA"): (r"(gpu.mbarrier_arrive [^;]*) @ctas=2", r"\1"),
+    ("multicast", "lower_channels", "arrivals of one CTA"): ("@arrivals=2", "@arrivals=1"),
 }
 
 

@@ -40,6 +40,25 @@ def described(a, b, c, k):
     c.store((64, 0), zg.cast(total, zg.f16))
 
 
+@zg.kernel
+def centred(x, y, total, n, BLOCK: zg.constexpr):
+    """A row less its sum, by way of memory."""
+    at = zg.arange(0, BLOCK)
+    inside = zg.less(at, n)
+    v = zg.load(zg.add(x, at), inside, other=0.0)
+    zg.store(total, zg.sum(v, 0))
+    zg.debug_barrier()
+    zg.store(zg.add(y, at), zg.sub(v, zg.load(total)), inside)
+
+
+@zg.kernel
+def shared_blocks(a, b, c, k):
+    total = zg.zeros((128, 64), zg.f32)
+    for start in zg.range(0, k, 64, num_stages=3):
+        total = zg.dot(a.load((0, start)), b.load((start, 64)), total)
+    c.store((0, 0), zg.cast(total, zg.f16))
+
+
 def compiled(name: str) -> list[tuple[str, Op]]:
     """The model of a kernel by its name, and after each pass that changed it, with the passes' names."""
     match name:
@@ -47,6 +66,13 @@ def compiled(name: str) -> list[tuple[str, Op]]:
             model, options = scaled.triton(F32, F32, zg.i32, 128), CompileOptions("sm_90a", 4)
         case "product":
             model, options = product.triton(F16, F16, F32, zg.divisible(zg.i32), 32), CompileOptions("sm_80", 4)
+        case "cluster":
+            model = centred.triton(F32, F32, F32, zg.i32, 512)
+            options = CompileOptions("sm_90a", 1, num_ctas=4)
+        case "multicast":
+            blocks = (128, 64), (64, 64), (128, 64)
+            model = shared_blocks.triton(*(zg.divisible(zg.descriptor(block, zg.f16)) for block in blocks), zg.i32)
+            options = CompileOptions("sm_90a", 4, num_ctas=2, warp_specialize=True)
         case _:
             roles = name == "roles"
             types = [zg.divisible(zg.descriptor((64, 64), zg.f16))] * 3
