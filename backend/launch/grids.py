@@ -24,10 +24,12 @@ _COMPUTED = Phrase(
 def sizes_of(grid: Any, name: str) -> tuple[int, ...]:
     """The one to three sizes of the grid in which the kernel `name` is launched, from an integer or a sequence of them.
 
-    Raises `LaunchError` for anything else.
+    Further sizes of 1 are left out, as Triton leaves out all. Raises `LaunchError` for anything else.
     """
     is_tuple = type(grid) is tuple and is_exact(grid)
     sizes = cast("tuple[int, ...]", grid) if is_tuple else _sizes(grid)
+    if {*sizes[3:]} == {1}:
+        sizes = sizes[:3]
     if not 1 <= len(sizes) <= 3 or not 0 <= min(sizes) <= max(sizes) <= MAX_SIZE:
         raise LaunchError(
             f"the grid of '{name}' must be one to three sizes, integers from 0 to {MAX_SIZE}; got {shown(grid)}",

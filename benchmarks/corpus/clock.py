@@ -151,6 +151,8 @@ def measurement(sides: dict[str, Side], variant: variants.Variant) -> dict[str, 
     answers = {name: side.answer() for name, side in sides.items()}
     row = outcome(answers)
     if "errors" in row:
+        for side in sides.values():
+            side.end()  # After an access to no memory CUDA fails in all that a process asks of it.
         return row
     times: dict[str, list[float]] = defaultdict(list)
     for _ in range(ROUNDS):

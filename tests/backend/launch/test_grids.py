@@ -18,6 +18,7 @@ from ziggurat.backend.launch.grids import MAX_SIZE, Meta, computed_grid, gpu_siz
         ((3,), (3,)),
         ([2, 3], (2, 3)),
         ((1, 2, 3), (1, 2, 3)),
+        ((1, 528, 1, 1), (1, 528, 1)),
         (range(1, 3), (1, 2)),
         (np.array([4, 5]), (4, 5)),
         (np.int64(7), (7,)),
