@@ -200,7 +200,8 @@ def on_gpu(thing: Any) -> bool:
     if type(thing) in _HERE or isinstance(thing, (NUMPY.ndarray, NUMPY.generic)):
         return False
     try:
-        if hasattr(thing, "__cuda_array_interface__") or getattr(thing, "is_cuda", False) is True:
+        # PyTorch's tensors of 8-bit floats raise an error for the protocol.
+        if getattr(thing, "is_cuda", False) is True or hasattr(thing, "__cuda_array_interface__"):
             return True
         if hasattr(thing, "__dlpack_device__"):
             return int(thing.__dlpack_device__()[0]) in CUDA_KINDS

@@ -179,8 +179,9 @@ def is_register_limited(module: gpu.Module) -> bool:
     """Whether a loop or a value needs all registers that its threads can have.
 
     A tensor of floats, or one that is loaded, has registers of its own. A loop needs registers for the numbers that it
-    carries, and for the operands of its widest reduction or scan. ptxas finds the registers for the operands of a
-    wgmma, or fails: kernels with wgmma do not count as limited.
+    carries, and for those that it loads in an iteration, whose loads then all begin at once, or for the operands of its
+    widest reduction or scan. ptxas finds the registers for the operands of a wgmma, or fails: kernels with wgmma do not
+    count as limited.
     """
     if any(isinstance(op, gpu.Wgmma) for op in module.walk()):
         return False
@@ -192,12 +193,14 @@ def is_register_limited(module: gpu.Module) -> bool:
 
 
 def _needed(loop: Op) -> int:
+    own = (op for body in loop.bodies for block in body.blocks for op in block.ops)
+    loaded = sum(_registers(op.result.type) for op in own if isinstance(op, tt.Load))
     combined = (
         sum(_registers(value.type) for value in op.operands)
         for op in loop.walk()
         if isinstance(op, tt.Reduce | tt.Scan)
     )
-    return _registers(loop.result.type) + max(combined, default=0)
+    return _registers(loop.result.type) + max([loaded, *combined])
 
 
 def _registers(type_: Type) -> int:

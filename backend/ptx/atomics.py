@@ -13,6 +13,8 @@ around them.
   whose result is used. `red` has no acquire, and nothing can depend on a result without uses: there acq_rel becomes
   release, and acquire becomes relaxed. Exchanges and compare-and-swaps keep what they are: where one releases a lock,
   its acquire empties the L1 cache, which programs rely on that take the lock by a relaxed compare-and-swap.
+* A thread with several accesses has one fence before them, and one after them, in place of an order of each: an
+  access of its own order waits for all earlier ones of the thread.
 * Where lowering sends the result to the threads with copies through a buffer (`_only_stored`), nothing is left to do
   here. Otherwise `shared_out` gives it to them.
 * One instruction adds to neighbours. It is atomic for each element, not for all of them. f16 are added in pairs
@@ -90,13 +92,20 @@ class _Access:
         """
         emitter, type_ = self.emitter, self.op.ptr.type
         layout, owner = emitter.layout(type_), emitter.owner(type_)
-        if self.sem.releases:
+        order = self.sem
+        if order.releases:
             emitter.barrier()
+        if len(layout.unique_registers) > count and order is not tt.MemSemantic.RELAXED:
+            self.sem = tt.MemSemantic.RELAXED
+        if self.sem is not order and order.releases:
+            self.fence(owner)
         registers: dict[int, str] = {}
         for first in layout.unique_registers:
             if first not in registers:
                 group = range(first, first + count)
                 registers |= zip(group, call(group, owner) or [""] * count, strict=True)
+        if self.sem is not order and order.acquires:
+            self.fence(owner)
         if not self.is_used:
             return emitter.value(type_, dict.fromkeys(registers, "poison"))
         registers = {register: from_memory(emitter, bits, self.scalar) for register, bits in registers.items()}
@@ -104,9 +113,17 @@ class _Access:
             # The barrier between the store to the buffer and its loads serves the acquire as well.
             return emitter.value(type_, registers)
         values = shared_out(emitter, type_, self.scalar, registers)
-        if self.sem.acquires and not layout.free[2]:
+        if order.acquires and not layout.free[2]:
             emitter.barrier()
         return values
+
+    def fence(self, owner: str | None) -> None:
+        """Order the accesses of the threads that own elements before those that come after it."""
+        text = f"fence.acq_rel.{self.op.scope.value};"
+        if owner is None:
+            self.emitter.asm((), text, effect=EFFECT)
+        else:
+            self.emitter.asm((), f"@$0 {text}", ("i1", owner), effect=EFFECT)
 
 
 def _only_stored(value: Value) -> bool:

@@ -15,7 +15,7 @@ from ziggurat.backend.ptx.packed_words import permuted, unpack, word_of
 from ziggurat.backend.ptx.pairs import halves
 from ziggurat.codemodel.dialects import arith
 from ziggurat.codemodel.op import Op
-from ziggurat.codemodel.types import f16
+from ziggurat.codemodel.types import ScalarType, f16
 
 _ONES, _HIGH, _LOW = 0x01010101, 0x80808080, 0x7F7F7F7F
 
@@ -71,15 +71,35 @@ def _constant(column: Sequence[str]) -> int | None:
     return int(column[0]) & 0xFF if len({*column}) == 1 and column[0].lstrip("-").isdecimal() else None
 
 
-def as_halves(emitter: PtxEmitter, values: Sequence[str], *, signed: bool) -> list[str]:
-    """Bytes as f16, two at a time. A half with the bits 0x6400 + x is 1024 + x, for x below 1024."""
+def as_halves(emitter: PtxEmitter, values: Sequence[str], target: ScalarType, *, signed: bool) -> list[str]:
+    """Bytes as f16 or bf16, two at a time.
+
+    An f16 with the bits 0x6400 + x is 1024 + x, for x below 1024. A bf16 with the bits 0x4300 + x is 128 + x, for x
+    below 128, and 256 for x of 128: the highest bit of a byte is a number of its own.
+    """
     results: list[str] = []
-    bias = "half 0xH6480" if signed else "half 0xH6400"
+    kind = f"<2 x {target.llvm}>"
     for at in range(0, len(values) - 1, 2):
-        pair = _above_1024(emitter, values[at : at + 2], _HIGH if signed else 0).to("bitcast", "<2 x half>")
-        results += halves(emitter, emitter.emit(f"fsub <2 x half> {pair.name}, <{bias}, {bias}>"), f16)
+        pair = values[at : at + 2]
+        if target == f16:
+            word = _joined(emitter, pair, 0x64, _HIGH if signed else 0).to("bitcast", kind)
+            total = emitter.emit(f"fsub {kind} {word.name}, {_both('0xH6480' if signed else '0xH6400', target)}")
+        else:
+            word = _joined(emitter, pair, 0x43)
+            rest, highest = ((word & bits).to("bitcast", kind).name for bits in (0xFF7FFF7F, 0xFF80FF80))
+            if signed:
+                total = emitter.emit(f"fsub {kind} {rest}, {highest}")
+            else:
+                highest = emitter.emit(f"fsub {kind} {highest}, {_both('0xR4380', target)}")
+                total = emitter.emit(f"fadd {kind} {rest}, {highest}")
+        results += halves(emitter, total, target)
     name = "sitofp" if signed else "uitofp"
-    return results + [emitter.emit(f"{name} i8 {value} to half") for value in values[len(results) :]]
+    return results + [emitter.emit(f"{name} i8 {value} to {target.llvm}") for value in values[len(results) :]]
+
+
+def _both(number: str, scalar: ScalarType) -> str:
+    """A vector of twice a constant."""
+    return f"<{scalar.llvm} {number}, {scalar.llvm} {number}>"
 
 
 def upper_halves(emitter: PtxEmitter, values: Sequence[str]) -> list[str]:
@@ -94,14 +114,14 @@ def upper_halves(emitter: PtxEmitter, values: Sequence[str]) -> list[str]:
     return results
 
 
-def _above_1024(emitter: PtxEmitter, pair: Sequence[str], flipped: int) -> Number:
-    """A word with the halves 0x6400 + x of two bytes x, of which the bits of `flipped` are flipped."""
+def _joined(emitter: PtxEmitter, pair: Sequence[str], upper: int, flipped: int = 0) -> Number:
+    """A word whose halves have a byte each of two, of which the bits of `flipped` are flipped, and `upper` above it."""
     (first, low), (second, high) = (emitter.pieces.get(value, ("", 0)) for value in pair)
     if not first or not second:
-        word, upper = (emitter.of("i8", value).to("zext", "i32") for value in pair)
-        return (word | (upper << 16)) ^ (0x64006400 | flipped & 0x00FF00FF)
+        word, above = (emitter.of("i8", value).to("zext", "i32") for value in pair)
+        return (word | (above << 16)) ^ (upper * 0x01000100 | flipped & 0x00FF00FF)
     words = [emitter.of("i32", word) ^ flipped if flipped else emitter.of("i32", word) for word in (first, second)]
     word = words[0].name
     if first != second:
         word, low, high = permuted(emitter, word, words[1].name, low | 4 + high << 8), 0, 2
-    return emitter.of("i32", permuted(emitter, word, str(0x64646464), low | 4 << 4 | high << 8 | 4 << 12))
+    return emitter.of("i32", permuted(emitter, word, str(upper * _ONES), low | 4 << 4 | high << 8 | 4 << 12))

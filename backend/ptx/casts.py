@@ -14,7 +14,7 @@ from ziggurat.backend.llvm.routines import Number, Routine, llvm_type
 from ziggurat.backend.ptx.bytes_in_words import as_halves, upper_halves
 from ziggurat.backend.ptx.emitter import Emitted, PtxEmitter, emits
 from ziggurat.backend.ptx.packed_words import pack, to_words, unpack
-from ziggurat.backend.ptx.pairs import halves
+from ziggurat.backend.ptx.pairs import halves, has_pairs
 from ziggurat.codemodel.dialects import arith
 from ziggurat.codemodel.dialects.arith import Rounding
 from ziggurat.codemodel.types import ScalarType, bf16, f8e5m2, f16, f32, f64, scalar_element
@@ -181,8 +181,8 @@ def conversions(emitter: PtxEmitter) -> Conversions:
 @emits(arith.SIToFP, arith.UIToFP)
 def _to_float(emitter: PtxEmitter, op: arith.SIToFP | arith.UIToFP) -> Emitted:
     source, target = scalar_element(op.operand.type), scalar_element(op.type)
-    if source.bits == 8 and target == f16:
-        make = partial(as_halves, emitter, signed=isinstance(op, arith.SIToFP))
+    if source.bits == 8 and target.bits == 16 and has_pairs(emitter, target):
+        make = partial(as_halves, emitter, target=target, signed=isinstance(op, arith.SIToFP))
         return emitter.all(op.type, op.operands, make)
     return emitter.each(op.type, op.operands, partial(from_integer, conversions(emitter), op))
 

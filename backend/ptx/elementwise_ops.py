@@ -22,6 +22,7 @@ from ziggurat.codemodel.dialects import arith, math, tt
 from ziggurat.codemodel.op import Op
 from ziggurat.codemodel.types import TensorType, f32, f64, pointee_of, scalar_element
 from ziggurat.transforms.analysis.queries import layout_of
+from ziggurat.transforms.tiles.contract import is_library
 
 
 @emits(arith.ConstantOp)
@@ -122,7 +123,21 @@ def _float(emitter: PtxEmitter, op: Op) -> Emitted:
         return emitter.each(op.result.type, op.operands, partial(in_f32, conversions(emitter), type(op), scalar, rule))
     if isinstance(op, arith.CmpF):
         return emitter.each(op.result.type, op.operands, rule)
-    return computed(emitter, op, rule, bits=16 if isinstance(op, _IN_16_BITS) else 32)
+    results = computed(emitter, op, rule, bits=16 if isinstance(op, _IN_16_BITS) else 32)
+    if (
+        isinstance(op, arith.MulF)
+        and scalar in (f32, f64)
+        and isinstance(results, list)
+        and _is_contracted(emitter, op)
+    ):
+        emitter.products |= zip(results, zip(emitter.tensor(op.lhs), emitter.tensor(op.rhs), strict=True), strict=True)
+    return results
+
+
+def _is_contracted(emitter: PtxEmitter, op: arith.MulF) -> bool:
+    """Whether a reduction or a scan may add a product by fma, as `contract` has other sums do."""
+    options = emitter.options
+    return options.contract and not options.exact_math and not is_library(op)
 
 
 @emits(arith.DivF)

@@ -75,6 +75,7 @@ class PtxEmitter(Code):
         self._entry: dict[tuple[int, Any], str] = {}
         # The words of 32 bits that values of 8 and 16 bits are pieces of, and the index of the piece.
         self.pieces: dict[str, tuple[str, int]] = {}
+        self.products: dict[str, tuple[str, str]] = {}  # The factors of products that a sum need not round.
         func = function_of(module)
         self.places: LineInfo | None = None
         if options.line_info:

@@ -8,14 +8,14 @@ of the axis or none of its bits. The body is emitted once for each combination, 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from functools import partial
+from functools import partial, reduce
 
-from ziggurat.backend.llvm.elementwise import RULES
-from ziggurat.backend.llvm.routines import Number, llvm_type
+from ziggurat.backend.llvm.elementwise import INSTRUCTIONS, RULES
+from ziggurat.backend.llvm.routines import Number, instruction, llvm_type
 from ziggurat.backend.ptx.emitter import Emitted, PtxEmitter, canonical, emits
 from ziggurat.backend.ptx.pairs import applied, has_pairs
 from ziggurat.backend.ptx.shuffles import shuffle, shuffled
-from ziggurat.codemodel.dialects import arith, tt
+from ziggurat.codemodel.dialects import arith, math, tt
 from ziggurat.codemodel.errors import InternalError
 from ziggurat.codemodel.layout import bits_of, combine
 from ziggurat.codemodel.op import Body
@@ -25,6 +25,8 @@ from ziggurat.transforms.analysis.queries import layout_of, tensor_of, warp_redu
 from ziggurat.transforms.gpu.lower import is_in_lanes
 
 Column = list[str]  # One value for each operand.
+MOST = 128  # Products that a thread adds in this way: of more, the registers do not hold all.
+SUMS = 4  # The most sums to which a thread adds products: their instructions need not wait for each other.
 
 
 def inline_body(emitter: PtxEmitter, body: Body, arguments: Sequence[str]) -> list[str]:
@@ -71,6 +73,10 @@ class _Axis:
         self.kinds = [llvm_type(value.type) for value in op.values]
         tensors = [emitter.tensor(value) for value in op.values]
         self.columns = {register: [part[register] for part in tensors] for register in self.layout.unique_registers}
+        # Whether it adds floats; then it adds products by fma.
+        self.adds = (
+            len(op.values) == 1 and isinstance(op.combine.entry.ops[0], arith.AddF) and is_commutative(op.combine)
+        )
         # The type and the op of a commutative reduction that computes with two floats of 16 bits at once.
         self.pairs: tuple[ScalarType, Callable[..., Number]] | None = None
         scalar, combined = type_.element, op.combine.entry.ops[0]
@@ -82,6 +88,13 @@ class _Axis:
         return sorted((bit for bit, basis in enumerate(bases) if basis & self.mask), key=lambda bit: bases[bit])
 
     def combine(self, a: Column, b: Column) -> Column:
+        if self.adds:
+            for (product,), (addend,) in ((b, a), (a, b)):
+                if product in self.emitter.products:
+                    x, y, z = (
+                        self.emitter.of(self.kinds[0], value) for value in (*self.emitter.products[product], addend)
+                    )
+                    return [instruction(INSTRUCTIONS[math.Fma], x, y, z).name]
         return inline_body(self.emitter, self.op.combine, [*a, *b])
 
     def combine_all(self, rows: Sequence[Column], others: Sequence[Column]) -> list[Column]:
@@ -90,6 +103,25 @@ class _Axis:
             return [self.combine(row, other) for row, other in zip(rows, others, strict=True)]
         columns = [[value for (value,) in column] for column in (rows, others)]
         return [[columns_] for columns_ in applied(self.emitter, columns, *self.pairs)]
+
+    def in_thread(self, row: int, bits: Sequence[int]) -> Column:
+        """The elements of a thread that differ in bits of the register's number, combined: by pairs of neighbours,
+        pairs of pairs, and so on, one half after the other, so that few are needed at once. Products are added to one
+        sum after the other, or to `SUMS` of them, as only a sum and a product make an fma."""
+        columns = [
+            self.columns[row | sum(1 << bit for at, bit in enumerate(bits) if number >> at & 1)]
+            for number in range(1 << len(bits))
+        ]
+        if self.adds and len(columns) <= MOST and any(value in self.emitter.products for (value,) in columns):
+            size = max(8, len(columns) // SUMS)
+            columns = [reduce(self.combine, columns[at : at + size]) for at in range(0, len(columns), size)]
+        return self._halved(columns)
+
+    def _halved(self, columns: Sequence[Column]) -> Column:
+        half = len(columns) // 2
+        if not half:
+            return columns[0]
+        return self.combine(self._halved(columns[:half]), self._halved(columns[half:]))
 
     def joined(self, rows: dict[int, Column], bit: int) -> dict[int, Column]:
         """The rows, those with and without a bit in the register's number combined."""
@@ -128,10 +160,13 @@ def _reduce(emitter: PtxEmitter, op: tt.Reduce) -> Emitted:
         end = axis.registers if last else 0
         rows = {register: rows[register | end] for register in rows if not register & axis.registers}
     else:
-        # Registers first, by pairs of neighbours, pairs of pairs, and so on. The halves of a word are combined last.
+        # Registers first. The halves of a word are combined last.
         own = [bit for bit in along if bit or axis.pairs is None]
-        for bit in own:
-            rows = axis.joined(rows, bit)
+        if axis.pairs is None:
+            rows = {row: axis.in_thread(row, own) for row in rows if not row & axis.registers}
+        else:
+            for bit in own:
+                rows = axis.joined(rows, bit)
         redux = warp_reduction(op)
         if redux is not None:
             name = f"llvm.nvvm.redux.sync.{redux}"

@@ -68,11 +68,11 @@ OPERATIONS = list(operations())
 
 
 def forms(operation: Operation) -> Iterator[Emitted]:
-    """The text for GPUs without and with conversions of 8-bit floats, and for CPUs: of numbers, and of more at once."""
+    """The text for GPUs before and after Ada and Hopper, and for CPUs: of numbers, and of more at once."""
     yield on_gpu(operation, Execution(INSTRUCTIONS))
     yield on_gpu(operation, Execution(INSTRUCTIONS), tensors=True, target="sm_89")
     if operation.operands[0] in (f8e5m2, i8, u8):  # Pieces of a word are converted in pairs.
-        yield on_gpu(operation, Execution(INSTRUCTIONS), tensors=True, words=True)
+        yield on_gpu(operation, Execution(INSTRUCTIONS), tensors=True, words=True, target="sm_90")
     yield on_cpu(operation, Execution(INSTRUCTIONS))
     yield on_cpu(operation, Execution(INSTRUCTIONS), lanes=2)
 
@@ -222,7 +222,9 @@ FAULTS: list[tuple[Any, str, str, Operation]] = [
     (casts._to_bytes, "integers[2:], integers[:2]", "integers[:2], integers[2:]", of(arith.FPToSI, f32, i8)),
     (casts._to_bytes, "'s' if target.signed else 'u'", "'u' if target.signed else 's'", of(arith.FPToUI, f16, u8)),
     (bytes_in_words.as_halves, "0xH6480", "0xH6400", of(arith.SIToFP, i8, f16)),
-    (bytes_in_words._above_1024, "4 << 4 | high", "3 << 4 | high", of(arith.UIToFP, u8, f16)),
+    (bytes_in_words.as_halves, "0xR4380", "0xR4300", of(arith.UIToFP, u8, bf16)),
+    (bytes_in_words.as_halves, "0xFF80FF80", "0xFF00FF00", of(arith.SIToFP, i8, bf16)),
+    (bytes_in_words._joined, "4 << 4 | high", "3 << 4 | high", of(arith.UIToFP, u8, f16)),
     (bytes_in_words.upper_halves, "4 | low << 4", "4 | high << 4", of(arith.ExtF, f8e5m2, f16)),
 ]  # fmt: skip
 ROUTINES = (elementwise.widen_e4m3, elementwise.narrow_to_8_bits, elementwise.to_odd)

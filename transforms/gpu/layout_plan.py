@@ -49,6 +49,8 @@ from ziggurat.transforms.analysis.queries import (
 from ziggurat.transforms.gpu.swizzle import VECTOR
 
 SECTOR = 32  # Bytes that global memory moves at once.
+# Accesses of a thread to elements that others load as well. A conversion takes two barriers, and reads of 16 bytes.
+MOST_ACCESSES = 16
 
 Access = tt.Load | tt.Store | tt.AtomicRMW | tt.AtomicCAS | gpu.AsyncCopy
 Key = tuple[tuple[int, ...], tuple[int, ...]]
@@ -158,6 +160,13 @@ class Accesses:
                 count //= 2
         return best
 
+    def layout_loaded(self, op: tt.Load, layout: Layout) -> Layout:
+        """The layout in which a load that may be made again is, where `layout` is wanted: that, or the coalesced one if
+        a thread would make so many accesses that a conversion costs less."""
+        coalesced = self.coalesced(op)
+        fewest = _distinct(coalesced) // self.width(op, coalesced)
+        return layout if _distinct(layout) // self.width(op, layout) <= max(MOST_ACCESSES, fewest) else coalesced
+
     def runs(self, op: tt.Load) -> tuple[int, ...]:
         """The lengths of runs of elements that one read gives, along each axis; empty where none is longer than one."""
         infos = [self.info(value) for value in op.operands]
@@ -194,6 +203,11 @@ def pointee_bytes(ptr: Value) -> int:
     return element.pointee.bytes
 
 
+def _distinct(layout: Layout) -> int:
+    """The number of elements that a thread has."""
+    return 1 << sum(map(bool, layout.registers))
+
+
 # The primary layouts.
 
 Anchor = Callable[[Op, Accesses], Layout | None]
@@ -207,8 +221,8 @@ _DOT, _CUBE, _MEMORY, _WEAK, _FORCED = 4, 3, 2, 1, 0
 def flexible_components(func: Op, groups: Mapping[Component, ComponentGroup], num_warps: int) -> set[Component]:
     """The tensors that may be computed again in any layout: from constants, ranges and scalars, by pure ops alone.
 
-    A load is flexible as well if it has no more elements than there are threads, or if it is only broadcast: another
-    load costs less than a conversion.
+    A load is flexible as well if it has no more elements than there are threads, or if it is only broadcast: a few more
+    accesses cost less than a conversion.
     """
     ops = list(func.walk())
     components: set[Component] = {
@@ -413,8 +427,10 @@ class PrimaryLayouts:
         return _MEMORY, layout
 
     def _is_as_good(self, op: Access, layout: Layout, coalesced: Layout) -> bool:
-        small = math.prod(shape_of(op.ptr.type)) <= 32 * self.accesses.num_warps
-        if isinstance(op, tt.AtomicRMW | tt.AtomicCAS) or small:
+        if isinstance(op, tt.AtomicRMW | tt.AtomicCAS):
+            if _distinct(layout) > _distinct(coalesced):
+                return False
+        elif math.prod(shape_of(op.ptr.type)) <= 32 * self.accesses.num_warps:
             return True
         return self.accesses.traffic(op, layout) <= self.accesses.traffic(op, coalesced)
 
@@ -466,7 +482,8 @@ class LayoutPlan:
             primary = self.primary.of((op.result, 0))
             return operand_layouts(op, primary) if is_elementwise(op) and primary else self.primary.reads(op)
         if isinstance(op, tt.Load):
-            return [(position, layout) for position, _, _ in tensor_operands(op)]
+            loaded = self.accesses.layout_loaded(op, layout)
+            return [(position, loaded) for position, _, _ in tensor_operands(op)]
         operands = operand_layouts(op, layout)
         if isinstance(op, tt.Broadcast):
             # The primary layout will do if it has the elements in the same threads, in whichever registers.

@@ -13,7 +13,8 @@ The machine's fma takes its operands negated at no cost. The result differs from
 rounding error of the product, half a unit in its last place. A product of scalars is contracted into a sum of tensors
 too, as in Triton, whose tensors are scalars by then: the factors take the place of the product in `tt.splat`. A
 product that has other uses stays for them: the fma takes the place of the sum, so that there are as many ops as
-before. Functions of the library stay as they are: some count on a product that is rounded.
+before. Functions of the library stay as they are: some count on a product that is rounded. Reductions and scans add
+the products that they read by fma, too: that is decided where they are emitted.
 """
 
 from __future__ import annotations
@@ -56,13 +57,13 @@ def _contracted(builder: Rewriter, op: Op, operands: tuple[Value, ...]) -> Outco
 def _product(op: Op) -> tuple[int, arith.MulF] | None:
     """The operand of a sum or difference that is a product of the same block, maybe negated, and the product: of two,
     the one with fewer uses, which may then be gone."""
-    if not isinstance(op, _SUMS) or scalar_element(op.result.type).is_fp8 or _is_library(op):
+    if not isinstance(op, _SUMS) or scalar_element(op.result.type).is_fp8 or is_library(op):
         return None
     products: list[tuple[int, arith.MulF]] = []
     for at, value in enumerate(op.operands):
         value = _before_negation(value)
         inner = value.op.value.op if isinstance(value.op, tt.Splat) else value.op
-        if isinstance(inner, arith.MulF) and inner.parent is op.parent and not _is_library(inner):
+        if isinstance(inner, arith.MulF) and inner.parent is op.parent and not is_library(inner):
             products.append((at, inner))
     return min(products, key=lambda item: len(op.operands[item[0]].uses), default=None)
 
@@ -71,5 +72,6 @@ def _before_negation(value: Value) -> Value:
     return value.op.operand if isinstance(value.op, arith.NegF) else value
 
 
-def _is_library(op: Op) -> bool:
+def is_library(op: Op) -> bool:
+    """Whether an op is of a function of the library, whose products are rounded."""
     return op.location is not None and op.location.file.startswith(LIBRARY)

@@ -195,3 +195,11 @@ def test_masked_lanes_leave_memory_as_it_is(element: str, kind: str, dtype: type
     expected = np.concatenate([function(before, y)[:20], before[20:]])
     np.testing.assert_array_equal(x, expected)
     np.testing.assert_array_equal(out, np.concatenate([before[:20], np.full(12, 9, dtype)]))
+
+
+@pytest.mark.parametrize("uses", [False, True])
+def test_several_accesses_of_a_thread_have_one_fence(uses: bool) -> None:
+    """An access of its own order would wait for all accesses of the thread before it."""
+    llvm = tensor_kernel(OWNED, 256, 4, uses)
+    assert accesses(llvm) == 2 * [f"{'atom' if uses else 'red'}.relaxed.gpu.global.add.u32"]
+    assert llvm.count("fence.acq_rel.gpu;") == 1 + uses

@@ -25,6 +25,7 @@ from ziggurat.backend.simulator.shared import SimulationError
 from ziggurat.backend.simulator.simulate import simulate
 from ziggurat.codemodel.dialects import tt
 from ziggurat.codemodel.gpu import dialect as gpu
+from ziggurat.codemodel.gpu.options import CompileOptions
 from ziggurat.codemodel.layout import Layout, blocked
 from ziggurat.codemodel.op import Body, Op, same_model
 from ziggurat.codemodel.text.parser import parse
@@ -474,3 +475,25 @@ def test_the_simulation_finds_races() -> None:
     assert isinstance(model, gpu.Module)
     with pytest.raises(SimulationError, match=r"another thread has written|in flight"):
         simulate(to_llvm(model), num_warps=4, shared=model.shared, arguments=[np.zeros(256, np.int32)] * 2)
+
+
+@pytest.mark.parametrize(("options", "fused"), [({}, 14), ({"contract": False}, 0), ({"exact_math": True}, 0)])
+def test_products_are_added_by_fma(options: dict[str, bool], fused: int) -> None:
+    """Of 16 products of a thread, two sums begin with one each."""
+    module = parse("""gpu.module @target="sm_90a" @num_warps=1 ()void -> {
+        tt.func @"k" (%p : ptr<f32>, %x : f32)void -> {
+            %r : tensor<x512, i32, "1 2 4 8 | 16 32 64 128 256 |"> = tt.make_range @start=0 @end=512;
+            %a : tensor<x512, ptr<f32>, "1 2 4 8 | 16 32 64 128 256 |"> = tt.splat %p;
+            %b : tensor<x512, ptr<f32>, "1 2 4 8 | 16 32 64 128 256 |"> = tt.addptr %a %r;
+            %v : tensor<x512, f32, "1 2 4 8 | 16 32 64 128 256 |"> = tt.load %b @width=4;
+            %w : tensor<x512, f32, "1 2 4 8 | 16 32 64 128 256 |"> = arith.mulf %v %v;
+            %s : f32 = tt.reduce %w @axis=0 (%y : f32, %z : f32)f32 -> {
+                %t : f32 = arith.addf %y %z; tt.reduce.return %t; };
+            tt.store %p %s; tt.return; }; unreachable; };""")
+    assert isinstance(module, gpu.Module)
+    llvm = to_llvm(module, CompileOptions("sm_90a", 1, **options))
+    assert llvm.count("call float @llvm.fma.f32") == fused
+    x = np.random.default_rng(0).standard_normal(512).astype(np.float32)
+    expected = np.sum(x.astype(np.float64) ** 2)
+    simulate(llvm, num_warps=1, shared=0, grid=(1,), arguments=[x, 0.0])
+    np.testing.assert_allclose(x[0], expected, rtol=1e-6)

@@ -100,3 +100,22 @@ def test_an_unused_value_is_not_carried() -> None:
             %b : tensor<x1024, i32> = arith.addi %a %a; scf.yield %b; }}; tt.store %2 %3;""")
     (loop,) = ops(func, scf.For)
     assert result.carried((loop.result, 0)) == []
+
+
+def test_few_elements_are_loaded_again_unless_a_thread_would_load_many() -> None:
+    """A thread has `size` / 4 rows of the stored tensor: more than 16 of them are loaded once, and converted."""
+    for size, again in ((64, True), (128, False)):
+        wide = f"tensor<x{size}, x128, ptr<f32>>"
+        func, result = plan(f"""%r : tensor<x{size}, i32> = tt.make_range @start=0 @end={size};
+            %a : tensor<x{size}, ptr<f32>> = tt.splat %p; %b : tensor<x{size}, ptr<f32>> = tt.addptr %a %r;
+            %v : tensor<x{size}, f32> = tt.load %b; %w : tensor<x{size}, x1, f32> = tt.expand_dims %v @1;
+            %x : tensor<x{size}, x128, f32> = tt.broadcast %w;
+            %c : tensor<x128, i32> = tt.make_range @start=0 @end=128;
+            %d : tensor<x1, x128, i32> = tt.expand_dims %c @0;
+            %e : tensor<x{size}, x128, i32> = tt.broadcast %d; %f : {wide} = tt.splat %p;
+            %g : {wide} = tt.addptr %f %e; tt.store %g %x;""")
+        (load,) = ops(func, tt.Load)
+        (layout,) = result.wanted((load.result, 0))
+        ((_, read),) = result.reads(load, layout)
+        assert result.is_lazy(load) and (read == layout) == again
+        assert again or read == result.accesses.coalesced(load)
