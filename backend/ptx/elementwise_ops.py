@@ -123,21 +123,19 @@ def _float(emitter: PtxEmitter, op: Op) -> Emitted:
         return emitter.each(op.result.type, op.operands, partial(in_f32, conversions(emitter), type(op), scalar, rule))
     if isinstance(op, arith.CmpF):
         return emitter.each(op.result.type, op.operands, rule)
-    results = computed(emitter, op, rule, bits=16 if isinstance(op, _IN_16_BITS) else 32)
-    if (
-        isinstance(op, arith.MulF)
-        and scalar in (f32, f64)
-        and isinstance(results, list)
-        and _is_contracted(emitter, op)
-    ):
-        emitter.products |= zip(results, zip(emitter.tensor(op.lhs), emitter.tensor(op.rhs), strict=True), strict=True)
-    return results
+    return computed(emitter, op, rule, bits=16 if isinstance(op, _IN_16_BITS) else 32)
 
 
-def _is_contracted(emitter: PtxEmitter, op: arith.MulF) -> bool:
-    """Whether a reduction or a scan may add a product by fma, as `contract` has other sums do."""
-    options = emitter.options
-    return options.contract and not options.exact_math and not is_library(op)
+@emits(arith.MulF)
+def _mulf(emitter: PtxEmitter, op: arith.MulF) -> Emitted:
+    """A product, whose factors a reduction or a scan may add by fma, as `contract` has other sums do."""
+    emitter.values[op.result] = _float(emitter, op)
+    options, type_ = emitter.options, op.result.type
+    may_add = options.contract and not options.exact_math and not is_library(op)
+    if may_add and isinstance(type_, TensorType) and type_.element in (f32, f64):
+        factors = zip(emitter.tensor(op.lhs), emitter.tensor(op.rhs), strict=True)
+        emitter.products |= zip(emitter.tensor(op.result), factors, strict=True)
+    return emitter.values[op.result]
 
 
 @emits(arith.DivF)
