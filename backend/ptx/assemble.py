@@ -194,13 +194,13 @@ def is_register_limited(module: gpu.Module) -> bool:
 
 def _needed(loop: Op) -> int:
     own = (op for body in loop.bodies for block in body.blocks for op in block.ops)
-    loaded = sum(_registers(op.result.type) for op in own if isinstance(op, tt.Load))
+    of_loads = sum(_registers(op.result.type) for op in own if isinstance(op, tt.Load))
     combined = (
         sum(_registers(value.type) for value in op.operands)
         for op in loop.walk()
         if isinstance(op, tt.Reduce | tt.Scan)
     )
-    return _registers(loop.result.type) + max([loaded, *combined])
+    return _registers(loop.result.type) + max([of_loads, *combined])
 
 
 def _registers(type_: Type) -> int:

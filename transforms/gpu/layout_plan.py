@@ -482,8 +482,8 @@ class LayoutPlan:
             primary = self.primary.of((op.result, 0))
             return operand_layouts(op, primary) if is_elementwise(op) and primary else self.primary.reads(op)
         if isinstance(op, tt.Load):
-            loaded = self.accesses.layout_loaded(op, layout)
-            return [(position, loaded) for position, _, _ in tensor_operands(op)]
+            own = self.accesses.layout_loaded(op, layout)
+            return [(position, own) for position, _, _ in tensor_operands(op)]
         operands = operand_layouts(op, layout)
         if isinstance(op, tt.Broadcast):
             # The primary layout will do if it has the elements in the same threads, in whichever registers.
