@@ -14,6 +14,7 @@ from ziggurat.codemodel.errors import (
     KernelTypeError,
     ResourceError,
     ZigguratError,
+    is_of_signal,
 )
 from ziggurat.codemodel.recursion import deep_recursion
 from ziggurat.codemodel.subnormals import keep_subnormals
@@ -45,8 +46,9 @@ def public(function: Callable[P, R]) -> Callable[P, R]:
 def no_faults(doing: str, model: Callable[[], object], name: str) -> Generator[None]:
     """Turn an exception that is no `ZigguratError`, or is a `BuildError`, into an `InternalError`: a fault of ziggurat.
 
-    The error of a `ForeignError` is raised. `doing` is the verb for the kernel `name`, and `model` gives the model
-    whose text goes with the report. The exception itself stays as the cause. Code that is nested too deeply, or too
+    The error of a `ForeignError` is raised. A `TimeoutError`, and the error of a handler of a signal, stay as they are.
+    `doing` is the verb for the kernel `name`, and `model` gives the model whose text goes with the report. The
+    exception itself stays as the cause. Code that is nested too deeply, or too
     large for the memory, gives a `ResourceError`.
     """
     try:
@@ -61,10 +63,10 @@ def no_faults(doing: str, model: Callable[[], object], name: str) -> Generator[N
         raise ResourceError(f"{doing} '{name}' needs more memory than this machine has") from None
     except ForeignError as foreign:
         raise foreign.error from None
-    except Warning:  # A user may turn warnings into errors: such an error is no fault of ziggurat.
+    except (Warning, TimeoutError):  # A user may turn warnings into errors, and limit the time: no faults of ziggurat.
         raise
     except Exception as error:
-        if isinstance(error, ZigguratError) and not isinstance(error, BuildError):
+        if is_of_signal(error) or (isinstance(error, ZigguratError) and not isinstance(error, BuildError)):
             raise
         reason = str(error).strip().partition("\n")[0]
         summary = f"{doing} '{name}' failed with {type(error).__name__}{f': {reason}' if reason else ''}"

@@ -1,4 +1,4 @@
-"""`torch.compile` by ziggurat and by Triton: times and errors of ten programs, and the error of `exp`.
+"""`torch.compile` by ziggurat and by Triton: times and errors of programs, and the error of `exp`.
 
     benchmarks/on_device.sh python3 benchmarks/inductor.py "$OUT/inductor.json" [case …]
 
@@ -7,11 +7,13 @@ workers are up before it begins. Processes compile side by side, under the same 
 processes of a program are timed in turn, while all others wait. "wall" is the time of a call, "kernels" the sum of
 Inductor's own kernels in it, both in milliseconds; "cold" the seconds of the first call; "static" the kernels that
 PyTorch's C++ launches among all. Errors are against f64, relative to the largest number; "same" says that the error is
-at most twice that of PyTorch without compilation.
+at most twice that of PyTorch without compilation. `llama`, `gpt2`, `bert`, `vit` and `mamba` are models of the package
+transformers with random weights, trained for a step: loss, gradients and optimizer. They need that package.
 """
 
 from __future__ import annotations
 
+import importlib.util
 import json
 import os
 import subprocess
@@ -69,6 +71,70 @@ class Program:
         if self.wide is not None:
             return self.results(self.wide, self.inputs, list(self.wide.parameters()))
         return self.results(self.function, [*map(widened, self.inputs)], [*map(widened, self.trained)])
+
+    def comparable(self, results: list[Any]) -> list[Any]:
+        """The results as they are compared with those in f64, one by one."""
+        return results
+
+    def compiled(self) -> Callable[..., Any]:
+        import torch
+
+        return torch.compile(self.function, **self.options)
+
+
+class Training(Program):
+    """A step of training: the loss of a model, its gradients, and an optimizer.
+
+    The learning rate is so small that no parameter of 16 bits changes: every step has the same results.
+    """
+
+    def __init__(self, model: Any, function: Callable[..., Any], inputs: Iterable[Any]) -> None:
+        import copy
+
+        import torch
+        from torch import nn
+
+        class Loss(nn.Module):
+            def __init__(self, model: Any) -> None:
+                super().__init__()
+                self.model = model
+
+            def forward(self, *inputs: Any) -> Any:
+                return function(self.model, *inputs)
+
+        loss = Loss(model)
+        super().__init__(loss, inputs, loss.parameters(), _wide(copy.deepcopy(loss)))
+        self.optimizer = torch.optim.AdamW(loss.parameters(), lr=1e-9, weight_decay=0.0)
+        self.step: Callable[[], Any] = self.optimizer.step
+
+    def call(self, function: Callable[..., Any]) -> list[Any]:
+        loss = function(*self.inputs)
+        loss.backward()
+        self.optimizer.step() if function is self.function else self.step()
+        results = [loss.detach(), *_gradients(self.trained)]
+        self.optimizer.zero_grad()
+        return results
+
+    def true_results(self) -> list[Any]:
+        loss = self.wide(*self.inputs)
+        loss.backward()
+        return [loss.detach(), *_gradients(self.wide.parameters())]
+
+    def comparable(self, results: list[Any]) -> list[Any]:
+        """The loss, and all gradients as one tensor: of some of them, rounding errors are all there is."""
+        import torch
+
+        return [results[0], torch.cat([gradient.flatten() for gradient in results[1:]])]
+
+    def compiled(self) -> Callable[..., Any]:
+        import torch
+
+        self.step = torch.compile(lambda: self.optimizer.step())
+        return super().compiled()
+
+
+def _gradients(parameters: Iterable[Any]) -> list[Any]:
+    return [parameter.grad for parameter in parameters if parameter.grad is not None]
 
 
 def tensor(*shape: int, dtype: str = "bfloat16", grad: bool = False) -> Any:
@@ -219,6 +285,62 @@ def own_kernels() -> Program:
     return Program(function, [tensor(1 << 16, dtype="float32"), tensor(1 << 16, dtype="float32")])
 
 
+def _language_model(kind: str, **settings: Any) -> Program:
+    """A model of transformers that predicts tokens, trained on random ones."""
+    import torch
+    import transformers
+
+    settings = {"vocab_size": 8192, "use_cache": False, **settings}
+    config = getattr(transformers, f"{kind}Config")(**settings)
+    name = f"{kind}ForMaskedLM" if kind == "Bert" else f"{kind}{'LMHeadModel' if kind == 'GPT2' else 'ForCausalLM'}"
+    model = getattr(transformers, name)(config).to("cuda", torch.bfloat16)
+    tokens = torch.randint(0, 8192, (4, 512), device="cuda")
+    return Training(model, lambda model, tokens: model(input_ids=tokens, labels=tokens).loss, [tokens])
+
+
+def llama() -> Program:
+    return _language_model(
+        "Llama", hidden_size=512, intermediate_size=1536, num_hidden_layers=4, num_attention_heads=8,
+        num_key_value_heads=2, max_position_embeddings=512,
+    )  # fmt: skip
+
+
+def gpt2() -> Program:
+    return _language_model(
+        "GPT2", n_embd=512, n_layer=4, n_head=8, n_positions=512, resid_pdrop=0.0, embd_pdrop=0.0, attn_pdrop=0.0,
+        bos_token_id=0, eos_token_id=0, loss_type="ForCausalLM",
+    )  # fmt: skip
+
+
+def bert() -> Program:
+    return _language_model(
+        "Bert", hidden_size=512, intermediate_size=2048, num_hidden_layers=4, num_attention_heads=8,
+        hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0,
+    )  # fmt: skip
+
+
+def mamba() -> Program:
+    """Mamba 2: the text of Mamba 1 without its own CUDA kernels is a loop of Python over the tokens."""
+    return _language_model(
+        "Mamba2", hidden_size=256, num_hidden_layers=2, state_size=64, head_dim=64, num_heads=8, n_groups=1,
+        chunk_size=64,
+    )  # fmt: skip
+
+
+def vit() -> Program:
+    import torch
+    import transformers
+
+    config = transformers.ViTConfig(
+        hidden_size=512, intermediate_size=2048, num_hidden_layers=4, num_attention_heads=8, image_size=224,
+        patch_size=16, hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0, num_labels=1000,
+    )  # fmt: skip
+    model = transformers.ViTForImageClassification(config).to("cuda", torch.bfloat16)
+    labels = torch.randint(0, 1000, (16,), device="cuda")
+    images = tensor(16, 3, 224, 224)
+    return Training(model, lambda model, images, labels: model(images, labels=labels).loss, [images, labels])
+
+
 def dropout() -> Program:
     import torch.nn.functional as F
 
@@ -245,9 +367,10 @@ CASES: dict[str, Callable[[], Program]] = {
     program.__name__: program
     for program in (
         tuned_product, gpt, block, mlp, layer_norm, cross_entropy, online_softmax, small_reductions, attention,
-        own_kernels, dropout, exponentials,
+        own_kernels, dropout, exponentials, llama, gpt2, bert, vit, mamba,
     )
 }  # fmt: skip
+OF_TRANSFORMERS = {"llama", "gpt2", "bert", "vit", "mamba"}
 
 
 # The process of a program.
@@ -273,7 +396,7 @@ def child(compiler: str, case: str) -> None:
     eager = program.call(program.function)
     torch.cuda.synchronize()
     AsyncCompile.wait_pool_ready()
-    compiled = torch.compile(program.function, **program.options)
+    compiled = program.compiled()
     start = time.perf_counter()
     outputs = program.call(compiled)
     torch.cuda.synchronize()
@@ -316,7 +439,7 @@ def _errors(program: Program, outputs: list[Any], eager: list[Any]) -> dict[str,
         zeros = [float((result == 0).float().mean()) for result in (first, other)]
         error = float((first.mean() - other.mean()).abs())
         return {"error": error, "eager": 0.0, "same": abs(zeros[0] - zeros[1]) < 1e-3 and error < 1e-2}
-    true = program.true_results()
+    true, outputs, eager = map(program.comparable, (program.true_results(), outputs, eager))
 
     def error(own: Any, right: Any) -> float:
         finite = (right.abs() < torch.finfo(own.dtype).max).detach()  # Others overflow in the dtype of the result.
@@ -406,6 +529,11 @@ def measured(case: str, running: dict[str, Process], reports: dict[str, dict[str
 
 def main() -> None:
     out, cases = Path(sys.argv[1]), sys.argv[2:] or [*CASES]
+    if importlib.util.find_spec("transformers") is None:
+        print(
+            "not run, as transformers is not installed:", ", ".join(case for case in cases if case in OF_TRANSFORMERS)
+        )
+        cases = [case for case in cases if case not in OF_TRANSFORMERS]
     started, results = time.monotonic(), dict[str, Any]()
     with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder, ThreadPoolExecutor(AT_ONCE) as pool:
         processes: dict[tuple[str, str], Process] = {}

@@ -65,17 +65,34 @@ def is_blackwell() -> bool:
     return _capability() // 10 == 10
 
 
+def is_blackwell_ultra() -> bool:
+    return _capability() == 103
+
+
+def is_rubin() -> bool:
+    return _capability() == 107
+
+
 def is_sm12x() -> bool:
     return _capability() // 10 == 12
 
 
 def _never() -> bool:
-    """The answer for GPUs of other makers."""
+    """The answer for GPUs of other makers, and for runs that only compile."""
     return False
 
 
 is_hip = is_hip_cdna = is_hip_cdna2 = is_hip_cdna3 = is_hip_cdna4 = is_xpu = _never
-is_hip_gfx11 = is_hip_gfx12 = is_hip_gfx1250 = is_hip_rdna3 = is_hip_rdna4 = _never
+is_hip_gfx11 = is_hip_gfx12 = is_hip_gfx1250 = is_hip_rdna = is_hip_rdna3 = is_hip_rdna4 = is_hip_rdna4m = _never
+is_hip_cdna3_or_newer = is_compile_warmup = _never
+
+
+def random_int(low: int, high: int, *, warmup_value: int | None = None, **keywords: Any) -> int:
+    return int(torch.randint(low, high, size=(), **keywords).item())
+
+
+def random_float(*, warmup_value: float = 0.5, **keywords: Any) -> float:
+    return float(torch.rand((), **keywords).item())
 
 
 def get_hip_lds_size() -> int:
@@ -163,6 +180,15 @@ def supports_tma(byval_only: bool = False) -> bool:
 
 def supports_ws() -> bool:
     return is_interpreter() or is_hopper_or_newer()
+
+
+def supports_clc() -> bool:
+    return _capability() >= 100
+
+
+def skip_if_unsupported_cluster_size(num_ctas: int) -> None:
+    if num_ctas > 8:
+        pytest.skip("larger clusters than every GPU with clusters has")
 
 
 def tma_skip_msg(byval_only: bool = False) -> str:

@@ -1,11 +1,14 @@
 """Triton's programs on ziggurat and on the installed Triton, in one run: test suites, and programs with results.
 
     python benchmarks/triton_judges.py report.json [--suite NAME=PATH …] [--programs NAME=FOLDER …] [--jobs N] [--cpu]
-        [--select EXPRESSION] [--sample N]
+        [--select EXPRESSION] [--sample N] [--each N] [--tuning first] [--both] [--stand-in]
 
 Nothing is fetched: the paths are those of test files or folders (of Triton, of Liger-Kernel), and of folders of
-programs. A suite is run by pytest; a test that fails is run by Triton as well, and listed if Triton passes it. A
-program is a Python file that leaves its results in a global `result_gold`; both run it with the same seeds, the results
+programs. A suite is run by pytest; a test that fails is run by Triton as well, and listed if Triton passes it. With
+`--both` Triton runs all tests. A suite's own configuration of pytest lies in its folder, and the packages that it tests
+are on PYTHONPATH. `--each 1` runs one parametrisation of each test function, the middle one, and `--tuning first` gives
+each autotuner of both compilers one configuration. `--stand-in` only imports the tests, and needs no GPU. A program is
+a Python file that leaves its results in a global `result_gold`; both run it with the same seeds, the results
 are compared, and the time of each kernel is taken from PyTorch's profiler. `--cpu` runs ziggurat alone, on tensors in
 host memory.
 """
@@ -21,6 +24,7 @@ import os
 import pickle
 import random
 import runpy
+import signal
 import statistics
 import subprocess
 import sys
@@ -35,6 +39,8 @@ from typing import Any, NamedTuple
 HERE = Path(__file__).resolve()
 # Seconds for one program.
 PROGRAM_LIMIT = 60
+# How many failures of a suite are printed; the report has all.
+SHOWN = 40
 # Largest difference of two results, in units of the largest magnitude: of 16-bit floats, and of others (dots are tf32).
 ROUGH, FINE = 2e-2, 2e-3
 
@@ -46,8 +52,13 @@ def main() -> int:
     parser.add_argument("--programs", action="append", default=[], metavar="NAME=FOLDER")
     parser.add_argument("--select", help="pytest's -k for every suite")
     parser.add_argument("--sample", type=int, default=0, help="run every N-th test and program")
+    parser.add_argument("--each", type=int, default=0, help="run N parametrisations of each test function")
+    parser.add_argument("--tuning", choices=("full", "first"), default="full")
+    parser.add_argument("--both", action="store_true", help="run all tests by Triton too")
+    parser.add_argument("--stand-in", action="store_true", help="import the tests as if there were a GPU, run none")
+    parser.add_argument("--seconds", type=int, default=120, help="for a test")
     parser.add_argument("--jobs", type=int, default=max(1, (os.cpu_count() or 2) - 2))
-    parser.add_argument("--limit", type=int, default=540, help="seconds for a suite or a folder")
+    parser.add_argument("--limit", type=int, default=540, help="seconds for a suite by a compiler, or a folder")
     parser.add_argument("--cpu", action="store_true")
     parser.add_argument("--pytest", default="", help="further options of pytest")
     parser.add_argument("--run-program", nargs=2, type=Path, metavar=("FILE", "OUT"), help=argparse.SUPPRESS)
@@ -59,11 +70,10 @@ def main() -> int:
     for name, path in named(options.suite):
         report["suites"][name] = suite(path, options)
         options.report.write_text(json.dumps(report, indent=1))
-        print(
-            name,
-            {key: value for key, value in report["suites"][name].items() if not isinstance(value, dict)},
-            flush=True,
-        )
+        print(name, report["suites"][name]["counts"], flush=True)
+        for group in ("only ours fails", "ours fails, not run by Triton"):
+            for test, text in list(report["suites"][name][group].items())[:SHOWN]:
+                print(f"    {group}: {test}: {' '.join(text.split())[-300:]}", flush=True)
     for name, path in named(options.programs):
         report["programs"][name] = programs(path, options)
         options.report.write_text(json.dumps(report, indent=1))
@@ -86,59 +96,80 @@ def command(ours: bool, *arguments: str) -> list[str]:
 
 
 def suite(path: Path, options: argparse.Namespace) -> dict[str, Any]:
-    """The outcomes of a suite. A test that fails is run by Triton as well, and counts if Triton passes it."""
-    ours = outcomes(path, options)
+    """The outcomes of a suite by both compilers. Triton runs the tests that ours fails, or all of them."""
+    ours, reached = outcomes(path, options)
     failed = [name for name, (outcome, _) in ours.items() if outcome == "failed"]
-    theirs = outcomes(path, options, failed) if failed and not options.cpu else {}
-    also = {name for name, (outcome, _) in theirs.items() if outcome != "passed"}
-    failures = {name: ours[name][1] for name in failed if name not in also}
-    passes = sum(outcome == "passed" for outcome, _ in ours.values())
-    return {
-        "passed": passes,
-        "failed": len(failures),
-        "percent": round(100 * passes / max(1, passes + len(failures)), 2),
-        "skipped": sum(outcome == "skipped" for outcome, _ in ours.values()),
-        "failed or skipped by Triton as well": {name: theirs[name][1] for name in sorted(also)},
-        "failures": failures,
+    theirs: dict[str, tuple[str, str]] = {}
+    if (failed or options.both) and not (options.cpu or options.stand_in):
+        theirs, _ = outcomes(path, options, None if options.both else failed, ours=False)
+    groups: dict[str, dict[str, str]] = {
+        "only ours fails": {name: ours[name][1] for name in failed if theirs.get(name, ("",))[0] == "passed"},
+        "both fail": {
+            name: f"{ours[name][1]}\nTriton: {theirs[name][1]}"
+            for name in failed
+            if theirs.get(name, ("passed",))[0] != "passed"
+        },
+        "ours fails, not run by Triton": {name: ours[name][1] for name in failed if name not in theirs},
+        "only Triton's fails": {
+            name: text
+            for name, (outcome, text) in theirs.items()
+            if outcome == "failed" and ours.get(name, ("",))[0] == "passed"
+        },
     }
+    of = [outcome for outcome, _ in ours.values()]
+    counts = {"tests": reached, "passed": of.count("passed"), "skipped": of.count("skipped")}
+    counts |= {name: len(tests) for name, tests in groups.items()} | {"not run": max(0, reached - len(ours))}
+    return {"counts": counts, **groups}
 
 
-def outcomes(path: Path, options: argparse.Namespace, only: Sequence[str] | None = None) -> dict[str, tuple[str, str]]:
-    """The outcome of each test of a suite and what it says: by ziggurat, or those of `only` by Triton."""
+def outcomes(
+    path: Path, options: argparse.Namespace, only: Sequence[str] | None = None, ours: bool = True
+) -> tuple[dict[str, tuple[str, str]], int]:
+    """The outcome of each test of a suite, or of those of `only`, and what it says; and the number of tests."""
     with tempfile.TemporaryDirectory() as folder:
         results, selection = Path(folder, "outcomes"), Path(folder, "wanted")
         arguments = ["-m", "pytest", "-q", "--tb=line", "-p", "no:cacheprovider", "-p", "judged_tests", str(path)]
         # The settings of ours would make errors of warnings.
-        arguments += ["-o", "filterwarnings="]
-        arguments += ["-n", str(options.jobs)] if options.jobs > 1 else []
+        arguments += ["-o", "filterwarnings=", "--continue-on-collection-errors"]
+        arguments += ["-n", str(options.jobs), "--max-worker-restart=200"] if options.jobs > 1 else []
         arguments += ["-k", options.select] if options.select else []
         arguments += options.pytest.split()
-        by = "ziggurat" if only is None else "triton"
+        by = "ziggurat" if ours else "triton"
         env = dict(
             os.environ,
             JUDGED_BY=by,
             JUDGED_OUT=str(results),
+            JUDGED_TUNING=options.tuning,
+            JUDGED_SECONDS=str(options.seconds),
+            JUDGED_STAND_IN=str(int(options.stand_in)),
             PYTHONPATH=f"{HERE.parent}:{os.environ.get('PYTHONPATH', '')}",
         )
         if only is None:
-            env["JUDGED_SAMPLE"] = str(options.sample)
+            env |= {"JUDGED_SAMPLE": str(options.sample), "JUDGED_EACH": str(options.each)}
         else:
             selection.write_text(json.dumps(only))
             env["JUDGED_ONLY"] = str(selection)
-        line, start = [sys.executable, *arguments], time.monotonic()
-        try:
-            done = subprocess.run(line, capture_output=True, text=True, timeout=options.limit, env=env, check=False)
-        except subprocess.TimeoutExpired as late:
-            print(path.name, f"took over {options.limit} s:", (late.stdout or b"")[-300:], flush=True)
-            return {}
-        print(
-            f"{by}:",
-            *done.stdout.splitlines()[-1:],
-            f"{time.monotonic() - start:.0f} s",
-        )
-        if not results.exists() or done.returncode > 1:
-            print(done.stdout[-2000:], done.stderr[-2000:], flush=True)
-        return json.loads(results.read_text()) if results.exists() else {}
+        start = time.monotonic()
+        with Path(folder, "output").open("w+") as output:
+            child = subprocess.Popen(
+                [sys.executable, *arguments], stdout=output, stderr=output, env=env, start_new_session=True
+            )
+            try:
+                child.wait(options.limit)
+            except subprocess.TimeoutExpired:
+                print(path.name, f"took over {options.limit} s by {by}", flush=True)
+                os.killpg(child.pid, signal.SIGKILL)
+            output.seek(0)
+            text = output.read()
+        print(f"{by}:", *text.splitlines()[-1:], f"{time.monotonic() - start:.0f} s")
+        lines = [json.loads(line) for line in results.read_text().splitlines()] if results.exists() else []
+        if not lines or child.returncode not in (0, 1, 5, -signal.SIGKILL):
+            print(text[-2000:], flush=True)
+        by_name: dict[str, tuple[str, str]] = {}
+        for name, outcome, message in lines:
+            if name and by_name.get(name, ("",))[0] != "failed":  # A process that ends after a failure is one failure.
+                by_name[name] = (outcome, message)
+        return by_name, sum(int(message) for name, _, message in lines if not name)
 
 
 # Programs.

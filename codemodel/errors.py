@@ -8,6 +8,9 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Sequence
+from inspect import CO_VARARGS
+from itertools import pairwise
+from types import FrameType
 from typing import TYPE_CHECKING, Any, Self
 
 from ziggurat.codemodel.location import Location, marked
@@ -235,6 +238,34 @@ class ForeignError(BaseException):
     def __init__(self, error: Exception) -> None:
         super().__init__(error)
         self.error = error
+
+
+def is_of_signal(error: BaseException) -> bool:
+    """Whether a handler of a signal has raised an error: a function in its traceback has the frame of the function
+    before it as an argument, after a number."""
+    traceback = error.__traceback__
+    while traceback is not None and traceback.tb_next is not None:
+        interrupted, traceback = traceback.tb_frame, traceback.tb_next
+        arguments = _arguments(traceback.tb_frame)
+        if any(value is interrupted and isinstance(number, int) for number, value in pairwise(arguments)):
+            return True
+    return False
+
+
+def _arguments(frame: FrameType) -> list[object]:
+    """The positional arguments of a function's frame, those of `*arguments` too."""
+    code, variables = frame.f_code, frame.f_locals
+    names = code.co_varnames[: code.co_argcount]
+    arguments: list[object] = [variables.get(name) for name in names]
+    if code.co_flags & CO_VARARGS:
+        arguments += variables.get(code.co_varnames[code.co_argcount + code.co_kwonlyargcount], ())
+    return arguments
+
+
+def pass_on_signals(error: BaseException) -> None:
+    """Raise an error that a handler of a signal has raised. Handlers of errors that go on otherwise call this."""
+    if is_of_signal(error):
+        raise error
 
 
 class InternalError(ZigguratError):

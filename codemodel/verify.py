@@ -33,7 +33,7 @@ from ziggurat.codemodel import traits
 from ziggurat.codemodel.declare import convert_attribute
 from ziggurat.codemodel.dialects import core, scf, tt
 from ziggurat.codemodel.dominance import Dominance
-from ziggurat.codemodel.errors import BuildError, VerifyError
+from ziggurat.codemodel.errors import BuildError, VerifyError, pass_on_signals
 from ziggurat.codemodel.graphs import reached
 from ziggurat.codemodel.location import Location
 from ziggurat.codemodel.op import Block, Body, Op, Value, require, require_model
@@ -221,6 +221,7 @@ class _Verifier:
             try:
                 rule()
             except Exception as error:  # A rule may rely on what a broken model lacks.
+                pass_on_signals(error)
                 messages[_reason(error)] = None
         for type_ in (
             op.result.type,

@@ -13,7 +13,8 @@ from ziggurat.triton import knobs, language, runtime
 from ziggurat.triton.arithmetic import cdiv, next_power_of_2
 from ziggurat.triton.runtime._allocation import set_allocator
 from ziggurat.triton.runtime.autotuner import Config, autotune, heuristics
-from ziggurat.triton.runtime.jit import JITFunction, KernelInterface, jit
+from ziggurat.triton.runtime.interface import KernelInterface
+from ziggurat.triton.runtime.jit import JITFunction, jit
 from ziggurat.triton.runtime.tensors import MockTensor, TensorWrapper, reinterpret
 
 if TYPE_CHECKING:

@@ -30,13 +30,20 @@ def backend(
     """Inductor, PyTorch's compiler, with `mode` and `options` as `torch.compile` has them; ziggurat compiles its
     kernels. On a machine without a GPU they are native code of the CPU, and no C compiler is needed.
 
-    Raises `ZigguratError` if PyTorch has compiled without ziggurat in this process.
+    Raises `ZigguratError` if PyTorch has compiled without ziggurat in this process, and for `cpp_wrapper` on a machine
+    without a GPU.
     """
     heuristics = importlib.import_module(_HEURISTICS)
     if not issubclass(heuristics.CachingAutotuner, ziggurat.triton.KernelInterface):
         raise ZigguratError(
             'backend="ziggurat" must come before PyTorch compiles without ziggurat in the same process',
             hint="call ziggurat.triton.install() at the top of the program",
+        )
+    wants_wrapper = importlib.import_module("torch._inductor.config").cpp_wrapper
+    if isinstance(driver.active, HostDriver) and (options or {}).get("cpp_wrapper", wants_wrapper):
+        raise ZigguratError(
+            "PyTorch's cpp_wrapper does not launch Triton's kernels on CPUs",
+            hint="compile with cpp_wrapper=False, or ahead of time: torch._inductor.aoti_compile_and_package",
         )
     wrapper: Any = importlib.import_module("torch")._TorchCompileInductorWrapper
     own = _FOR_CPUS if isinstance(driver.active, HostDriver) else {}

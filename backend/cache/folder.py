@@ -18,7 +18,7 @@ from typing import ClassVar, Final, TypeVar
 
 import attrs
 
-from ziggurat.codemodel.errors import ZigguratWarning
+from ziggurat.codemodel.errors import ZigguratWarning, pass_on_signals
 from ziggurat.codemodel.text.limits import read_regular
 
 # Folders on disk that only this user can write, for compiled kernels and for choices of tuning. Whoever can write an
@@ -98,8 +98,9 @@ def write_whole(path: Path, data: bytes) -> bool:
         with os.fdopen(handle, "wb") as file:
             file.write(data)
         temporary.replace(path)
-    except OSError:
+    except OSError as error:
         remove(temporary)
+        pass_on_signals(error)
         return False
     return True
 
@@ -108,7 +109,8 @@ def remove(path: Path) -> bool:
     """Remove a file; False where that is not possible."""
     try:
         path.unlink()
-    except OSError:
+    except OSError as error:
+        pass_on_signals(error)
         return False
     return True
 
@@ -133,9 +135,11 @@ class Folder:
             if not self._is_trusted():
                 return None
             return decoded(key, read_regular(self.path(key), _MAX_ENTRY, owners=owners))
-        except OSError:
+        except OSError as error:
+            pass_on_signals(error)
             return None
-        except (ValueError, RecursionError):
+        except (ValueError, RecursionError) as error:
+            pass_on_signals(error)
             if not keep:
                 remove(self.path(key))
             return None
@@ -147,7 +151,8 @@ class Folder:
                 if not folder.exists():
                     folder.mkdir(mode=0o700, exist_ok=True)  # Whatever the umask, others get no access.
             return self._is_trusted() and write_whole(self.path(key), data)
-        except OSError:
+        except OSError as error:
+            pass_on_signals(error)
             return False
 
     def files(self) -> list[tuple[str, os.stat_result]]:
@@ -178,7 +183,8 @@ class Folder:
         """Whether only this user can write the folder; a warning says why a folder is not used."""
         try:
             reason = _reason_against(self.directory)
-        except OSError:
+        except OSError as error:
+            pass_on_signals(error)
             return False
         if reason is not None:
             warnings.warn(

@@ -127,21 +127,47 @@ def _view(thing: Any, name: str) -> np.ndarray[Any, Any]:
         raise LaunchError(f"'{name}' cannot be seen as a NumPy array: {reason}") from None
 
 
+class TensorMemory:
+    """Elements in the memory of a tensor of PyTorch, for NumPy.
+
+    An array of `Tensor.numpy()` has PyTorch never resize the storage again, which FSDP does after each use.
+    """
+
+    def __init__(self, tensor: Any, start: int, typestr: str, shape: Sequence[int], strides: Sequence[int]) -> None:
+        self.tensor = tensor
+        self.__array_interface__ = {
+            "version": 3, "data": (start, False), "typestr": typestr, "shape": tuple(shape), "strides": tuple(strides)
+        }  # fmt: skip
+
+
 def _of_torch(torch: Any, tensor: Any) -> np.ndarray[Any, Any]:
-    """The elements of a tensor, detached: torch's autograd cannot derive a kernel. Raises `TypeError` for elements that
-    are not in its memory: NumPy makes memory of its own where there is none, and reads beyond a storage that shrank."""
-    from ziggurat.backend.launch.regions import span
+    """The elements of a tensor, without its gradient: torch's autograd cannot derive a kernel. Raises `TypeError` for
+    elements that are not in its memory: there is none, or the storage shrank."""
+    import numpy as np
 
     scalar = find_scalar(tensor.dtype)
-    if scalar is None or scalar.dtype.isbuiltin == 1:
-        array = tensor.detach().numpy()
-    else:  # NumPy has the type from ml_dtypes: torch hands it over as integers of the width.
-        integers = torch.uint8 if scalar.bits == 8 else torch.int16
-        array = tensor.detach().view(integers).numpy().view(scalar.dtype)
-    (low, high), memory = span(array), tensor.untyped_storage()
-    if array.size and not memory.data_ptr() <= low <= high <= memory.data_ptr() + memory.nbytes():
-        raise TypeError(f"its {array.nbytes} bytes of elements are not in its storage of {memory.nbytes()} bytes")
-    return array
+    if scalar is None or tensor.device.type != "cpu" or tensor.layout != torch.strided or tensor.is_neg():
+        return tensor.detach().numpy()  # It raises an error, or is an array of a type that kernels do not have.
+    # NumPy has some types from ml_dtypes: it reads integers of the width.
+    typestr = scalar.dtype.str if scalar.dtype.isbuiltin == 1 else f"<u{scalar.bytes}"
+    start, memory, size = tensor.data_ptr(), tensor.untyped_storage(), scalar.bytes
+    shape, strides = tensor.shape, tensor.stride()
+    if tensor.numel():
+        last = sum((n - 1) * stride for n, stride in zip(shape, strides, strict=True))
+        begin = memory.data_ptr()
+        if not start or not begin <= start <= start + (last + 1) * size <= begin + memory.nbytes():
+            raise TypeError(
+                f"its {tensor.numel() * size} bytes of elements are not in its storage of {memory.nbytes()} bytes"
+            )
+    array = np.asarray(TensorMemory(tensor, start, typestr, shape, [stride * size for stride in strides]))
+    return array if scalar.dtype.isbuiltin == 1 else array.view(scalar.dtype)
+
+
+def _of_storage(memory: Any, tensor: Any, typestr: str = "|u1", size: int = 1) -> np.ndarray[Any, Any]:
+    """All elements of a storage."""
+    import numpy as np
+
+    return np.asarray(TensorMemory(tensor, memory.data_ptr(), typestr, [memory.nbytes() // size], [size]))
 
 
 def _of_pointer(thing: Any) -> np.ndarray[Any, Any]:
@@ -159,12 +185,9 @@ def whole(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
     owner: Any = array
     while isinstance(owner, NUMPY.ndarray) and owner.base is not None:
         array, owner = owner, owner.base  # pyright: ignore[reportUnknownVariableType, reportUnknownMemberType]
-    torch: Any = sys.modules.get("torch")
-    if torch is None or not isinstance(owner, torch.Tensor):
+    if not isinstance(owner, TensorMemory):
         return owner if isinstance(owner, NUMPY.ndarray) else array  # pyright: ignore[reportUnknownVariableType]
-    tensor: Any = owner  # pyright: ignore[reportUnknownVariableType]
-    with torch._C._DisableTorchDispatch():  # Tracers, as `make_fx`, have no nodes for a storage.
-        return tensor.new_empty(0).set_(tensor.untyped_storage()).numpy()
+    return _of_storage(owner.tensor.untyped_storage(), owner.tensor, array.dtype.str, array.dtype.itemsize)
 
 
 def tensor_at(place: int) -> np.ndarray[Any, Any] | None:
@@ -184,8 +207,7 @@ def tensor_at(place: int) -> np.ndarray[Any, Any] | None:
         except RuntimeError:
             continue
         if begin and 0 <= place - begin < memory.nbytes():  # Tensors that a tracer makes may have no memory.
-            with torch._C._DisableTorchDispatch():
-                return torch.empty(0, dtype=torch.uint8, device="cpu").set_(memory).numpy()
+            return _of_storage(memory, thing)
     return None
 
 

@@ -17,7 +17,7 @@ from typing import Any
 import attrs
 
 from ziggurat.backend.ptx.lines import refused_at
-from ziggurat.codemodel.errors import LaunchError, TargetError
+from ziggurat.codemodel.errors import LaunchError, TargetError, pass_on_signals
 
 
 @attrs.frozen
@@ -79,7 +79,8 @@ def machine_code(ptx: str, target: str) -> bytes:
     options = [f"-arch={target}", *(["-lineinfo"] if "\t.loc\t" in ptx else [])]
     try:
         return _linked(ptx.encode(), options)
-    except Exception:  # The library is missing, or older than the PTX, or refuses it: ptxas says why.
+    except Exception as error:  # The library is missing, or older than the PTX, or refuses it: ptxas says why.
+        pass_on_signals(error)
         return assembled(ptx, target)[0]
 
 

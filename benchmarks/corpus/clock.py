@@ -146,21 +146,30 @@ def outcome(answers: dict[str, dict[str, Any]]) -> dict[str, Any]:
 
 def measurement(sides: dict[str, Side], variant: variants.Variant) -> dict[str, Any]:
     """The part of a row for a variant: the median of both, or errors."""
-    for side in sides.values():
-        side.send({"prepare": variant})
-    answers = {name: side.answer() for name, side in sides.items()}
+    answers = replies(sides, {"prepare": variant})
     row = outcome(answers)
     if "errors" in row:
-        for side in sides.values():
-            side.end()  # After an access to no memory CUDA fails in all that a process asks of it.
         return row
     times: dict[str, list[float]] = defaultdict(list)
     for _ in range(ROUNDS):
         for name, side in sides.items():
-            side.send({"measure": REPEATS})
-            times[name].append(side.answer().get("microseconds", math.nan))
+            reply = replies({name: side}, {"measure": REPEATS})
+            if "error" in reply[name]:
+                return outcome(reply)
+            times[name].append(reply[name]["microseconds"])
     medians = {name: statistics.median(values) for name, values in times.items()}
     return {"different": different(*(answer["sums"] for answer in answers.values())), **medians}
+
+
+def replies(sides: dict[str, Side], request: dict[str, Any]) -> dict[str, dict[str, Any]]:
+    """The answers of sides to a request. A side with an error ends: after some, a process cannot use the GPU."""
+    for side in sides.values():
+        side.send(request)
+    answers = {name: side.answer() for name, side in sides.items()}
+    for name, answer in answers.items():
+        if "error" in answer:
+            sides[name].end()
+    return answers
 
 
 def different(ours: list[list[float]], theirs: list[list[float]]) -> list[int]:
@@ -213,7 +222,7 @@ def argument(entry: Any, generator: Any, device: str) -> Any:
         return torch.tensor(entry["values"], dtype=dtype, device=device)
     if dtype.is_floating_point:
         return (torch.randn(count, device=device, generator=generator) / 8).to(dtype)
-    return torch.randint(0, entry["below"], (count,), device=device, generator=generator).to(dtype)
+    return torch.randint(0, max(1, entry["below"]), (count,), device=device, generator=generator).to(dtype)
 
 
 def tensor_of(value: Any) -> Any:
@@ -273,8 +282,8 @@ def serve(side: str, mode: str, *folders: str) -> None:
 
 def prepare(variant: variants.Variant, side: str, is_loaded: bool) -> None:
     """Compile a variant into the compiler's cache; load it on the GPU too, for the driver's cache of assembled PTX."""
-    kernel, values, _, keywords = call_of(variant, side, None, "cpu")
-    compilation = kernel.warmup(*values, **keywords)
+    kernel, keywords, _ = call_of(variant, side, None, "cpu")
+    compilation = kernel.warmup(**keywords)
     if is_loaded:
         compilation._init_handles()
 
@@ -284,23 +293,22 @@ def launch_of(variant: variants.Variant, side: str) -> tuple[Any, list[Any]]:
     import torch
 
     generator = torch.Generator("cuda").manual_seed(0)
-    kernel, values, own, keywords = call_of(variant, side, generator, "cuda")
-    return lambda: kernel.run(*values, **keywords, warmup=False), own
+    kernel, keywords, own = call_of(variant, side, generator, "cuda")
+    return lambda: kernel.run(**keywords, warmup=False), own
 
 
-def call_of(
-    variant: variants.Variant, side: str, generator: Any, device: str
-) -> tuple[Any, list[Any], list[Any], dict[str, Any]]:
-    """The kernel of a variant, all arguments, those of run time, and the keywords of a launch."""
+def call_of(variant: variants.Variant, side: str, generator: Any, device: str) -> tuple[Any, dict[str, Any], list[Any]]:
+    """The kernel of a variant, all that a launch is given, and the arguments of run time among that."""
     import one_compiler
 
     kernel = variants.function_of(variant["module"], variant["kernel"], variant.get("file", ""))
     recorded = variant["launch"]
     constants = {name: variants.constant(value) for name, value in variant["constants"].items()}
     own = {name: argument(entry, generator, device) for name, entry in recorded["arguments"].items()}
-    values = [own[name] if name in own else constants[name] for name in kernel.arg_names]
-    keywords = {**one_compiler.options_of(variant, side), "grid": tuple(recorded["grid"])}
-    return kernel, values, [*own.values()], keywords
+    values = {name: own[name] if name in own else constants[name] for name in kernel.arg_names}
+    options = one_compiler.options_of(variant, side)
+    # A kernel may have a parameter `num_warps`: a launch gives both by one keyword.
+    return kernel, {**options, **values, "grid": tuple(recorded["grid"])}, [*own.values()]
 
 
 def measured(launch: Any, flushed: Any, repeats: int) -> float:

@@ -105,6 +105,8 @@ def record(path: str, program: str, arguments: list[str], configurations: int) -
         tuner.best_config = configs[0]
         launch["tuned"] = f"{os.getpid()}-{next(numbers)}"
         for config in configs[::step][:configurations]:
+            if config.pre_hook is not None:
+                config.pre_hook({**tuner.nargs, **keywords, **config.all_kwargs()})
             tuner.fn.run(*args, **{"warmup": False, **keywords, **config.all_kwargs()})
         del launch["tuned"]
 

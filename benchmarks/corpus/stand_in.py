@@ -95,6 +95,7 @@ def _set_up_torch() -> None:
         "current_stream": stream, "default_stream": stream, "set_device": None, "is_initialized": True,
         "is_bf16_supported": True, "get_rng_state": torch.get_rng_state(), "is_current_stream_capturing": False,
         "memory_allocated": 0, "max_memory_allocated": 0, "mem_get_info": (141 << 30, 141 << 30),
+        "manual_seed": None, "manual_seed_all": None,
     }  # fmt: skip
     for name, answer in answers.items():
         setattr(torch.cuda, name, lambda *_, _answer=answer, **__: _answer)

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import signal
+import sys
+import threading
 import traceback
 
 import pytest
 
 import ziggurat as zg
+from ziggurat.backend.cache.folder import Folder
 from ziggurat.boundary import no_faults, public
 from ziggurat.codemodel.errors import BuildError, InternalError, KernelTypeError, ResourceError
 
@@ -99,3 +103,109 @@ def test_a_model_without_a_text_is_said_to_have_none():
 def test_a_warning_that_is_an_error_goes_through():
     with pytest.raises(zg.ZigguratWarning), no_faults("compiling", lambda: None, "k"):
         raise zg.ZigguratWarning("the loop is not pipelined")
+
+
+class Expired(Exception):
+    """The error of a time limit."""
+
+
+class Limit:
+    """A handler of signals."""
+
+    def __init__(self, error):
+        self.error = error
+
+    def __call__(self, number, frame):
+        raise self.error
+
+    def several(self, *arguments):
+        deep(self.error)
+
+
+def interrupt():
+    signal.raise_signal(signal.SIGALRM)
+    sum(range(10))  # Python runs handlers between the instructions of its own code.
+
+
+ERRORS: list[BaseException] = [
+    Expired("late"),
+    TimeoutError("late"),
+    OSError("late"),
+    ValueError("late"),
+    KeyboardInterrupt(),
+]
+
+
+@pytest.fixture(params=ERRORS, ids=lambda error: type(error).__name__)
+def limit(request):
+    """A handler of SIGALRM that raises."""
+    if threading.current_thread() is not threading.main_thread() or sys.platform == "win32":
+        pytest.skip("handlers of signals run in the main thread")
+    limit = Limit(request.param.with_traceback(None))
+    before = signal.signal(signal.SIGALRM, limit)
+    yield limit
+    signal.signal(signal.SIGALRM, before)
+
+
+@pytest.mark.parametrize("kind", ["object", "method", "function"])
+def test_an_error_of_a_handler_of_a_signal_is_none_of_the_compiler(limit, kind):
+    handlers = {"object": limit, "method": limit.several, "function": lambda number, frame: deep(limit.error)}
+    signal.signal(signal.SIGALRM, handlers[kind])
+    with pytest.raises(type(limit.error)) as excinfo, no_faults("compiling", lambda: "text", "k"):
+        interrupt()
+    assert excinfo.value is limit.error
+    limit.error.__traceback__ = None
+
+
+def test_a_frame_among_other_arguments_makes_no_handler():
+    def walk(frame, depth=0):
+        raise ValueError(f"{frame} {depth}")
+
+    with pytest.raises(InternalError, match="ValueError"), no_faults("compiling", lambda: "text", "k"):
+        walk(sys._getframe())
+
+
+def test_a_cache_does_not_take_a_time_limit_for_a_fault_of_the_disk(tmp_path, limit):
+    class Entries(Folder):
+        SUFFIX = ".entry"
+
+    entries = Entries(tmp_path)
+    assert entries.write("key", b"data")
+    with pytest.raises(type(limit.error)):
+        entries.load("key", lambda key, data: interrupt())
+    assert entries.load("key", lambda key, data: data) == b"data"
+    limit.error.__traceback__ = None
+
+
+def test_an_interrupted_kernel_is_compiled_at_the_next_launch(limit, monkeypatch):
+    """In each part of the compiler: the models, the passes for GPUs and for CPUs, and the code."""
+    from ziggurat.backend.cpu import compile as cpu_compile
+    from ziggurat.backend.ptx import assemble
+    from ziggurat.compiler import pipeline
+    from ziggurat.transforms.gpu import gpu_passes
+
+    for module, name in (
+        (pipeline, "mirror"), (gpu_passes, "place"), (assemble, "assemble"), (cpu_compile, "lower"),
+        (cpu_compile, "to_object"),
+    ):  # fmt: skip
+        is_gpu = module in (gpu_passes, assemble)
+
+        @zg.kernel
+        def doubled(x_ptr):
+            zg.store(x_ptr, zg.add(zg.load(x_ptr), 1))
+
+        def compile(doubled=doubled, is_gpu=is_gpu):
+            return doubled.compile(zg.ptr(zg.f32), **({} if is_gpu else {"target": "cpu"}))
+
+        plain = getattr(module, name)
+
+        def late(*arguments, plain=plain, **keywords):
+            interrupt()
+            return plain(*arguments, **keywords)
+
+        monkeypatch.setattr(module, name, late)
+        with pytest.raises(type(limit.error)):
+            compile()
+        monkeypatch.setattr(module, name, plain)
+        assert compile().symbol
+        limit.error.__traceback__ = None

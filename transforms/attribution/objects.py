@@ -9,7 +9,7 @@ from types import FunctionType, MappingProxyType
 from typing import Any, cast
 
 from ziggurat.codemodel.dialects import py
-from ziggurat.codemodel.errors import KernelTypeError, KernelValueError, ZigguratError
+from ziggurat.codemodel.errors import KernelTypeError, KernelValueError, ZigguratError, pass_on_signals
 from ziggurat.codemodel.messages import say
 from ziggurat.codemodel.op import Op, Value
 from ziggurat.codemodel.types import ConstantType, DescriptorType, PtrType, ScalarType, TensorType, Type
@@ -138,6 +138,7 @@ def call_object(
     except ZigguratError:
         raise
     except Exception as error:
+        pass_on_signals(error)
         name = getattr(target, "__name__", None) or repr(target)
         types = [context.scope.type_of(value) for value in (*positional, *keywords.values())]
         value = next((type_ for type_ in types if not isinstance(type_, ConstantType)), None)

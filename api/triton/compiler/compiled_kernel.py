@@ -15,7 +15,7 @@ import attrs
 
 from ziggurat.backend.launch.arrays import on_gpu
 from ziggurat.codemodel.dialects import core
-from ziggurat.codemodel.errors import warn
+from ziggurat.codemodel.errors import TargetError, warn
 from ziggurat.codemodel.gpu.fragments import MAP_BYTES
 from ziggurat.codemodel.gpu.options import MAX_WARPS, CompileOptions, boolean
 from ziggurat.codemodel.op import Op
@@ -73,14 +73,15 @@ class TritonStages(Mapping[str, Any]):
         return f"<stages of {self._kernel.src.name}: {', '.join(self)}>"
 
     def __getitem__(self, name: str) -> Any:
-        if name not in _STAGES:
+        if name not in self:
             raise KeyError(f"Unknown key: '{name}'")
         if name not in self._texts:
-            self._texts[name] = _STAGES[name](self._kernel)
+            stages = _STAGES if name in _STAGES else _LIBRARIES
+            self._texts[name] = stages[name](self._kernel)
         return self._texts[name]
 
     def __contains__(self, name: object) -> bool:
-        return name in _STAGES
+        return name in _STAGES or (self._kernel.on_host and name in _LIBRARIES)
 
     def __iter__(self) -> Iterator[str]:
         return iter([*_STAGES][:5])
@@ -113,6 +114,12 @@ def _cubin(kernel: CompiledKernel) -> bytes:
     return code if isinstance(code, bytes) else machine_code(code, kernel.binary.target)
 
 
+def _library(kernel: CompiledKernel) -> bytes:
+    from ziggurat.triton.compiler.shared_libraries import shared_library
+
+    return shared_library(kernel)
+
+
 def _sass(kernel: CompiledKernel) -> str:
     from ziggurat.backend.ptx.sass import sass
 
@@ -128,6 +135,11 @@ _STAGES: Final[dict[str, Callable[[CompiledKernel], Any]]] = {
     "cubin": _cubin,
     "sass": _sass,
     "source": _ttir,
+}
+# The names by which PyTorch's `cpp_wrapper` asks for a kernel of a CPU, and for its launcher: one library has both.
+_LIBRARIES: Final[dict[str, Callable[[CompiledKernel], Any]]] = {
+    "so": _library,
+    "launcher.so": lambda kernel: kernel.asm["so"],
 }
 
 
@@ -158,6 +170,7 @@ class CompiledKernel(KernelBuild):
     # Whether it is compiled for this machine's CPU. PyTorch makes kernels of pickles by their attributes.
     on_host = False
     announced = False  # Whether the hooks of loading were told.
+    cluster_dims = (1, 1, 1)
 
     def __init__(
         self,
@@ -269,7 +282,8 @@ class CompiledKernel(KernelBuild):
         exit: Callable[[Any], Any] | None,
         *args: Any,
     ) -> None:
-        """Launch over a grid with all arguments of the kernel, with functions that are called before and after."""
+        """Launch over a grid with all arguments of the kernel, or without the constants, with functions that are called
+        before and after."""
         if enter:
             enter(launch_metadata)
         quick = self._quick
@@ -284,16 +298,29 @@ class CompiledKernel(KernelBuild):
 
     @functools.cached_property
     def _quick(self) -> Compiled | None:
-        """The code that a launch on this machine calls at once: that of a kernel from a pickle without its function."""
-        is_quick = self.on_host and self._fn.fn is None and not knobs.runtime.interpret
-        return self._native if is_quick else None
+        """The code that a launch on this machine calls at once: that of a kernel which is compiled for its CPU."""
+        return self._native if self.on_host and not knobs.runtime.interpret else None
 
     def _passed(self, args: Sequence[Any]) -> Sequence[Any]:
         """The run-time arguments among all of a launch, with the components of tuples in their places."""
-        places, has_tuples = self._places
+        places, has_tuples, least = self._places
         # A launch with too many arguments, or too few, is refused where the code is launched.
-        values = [args[place] for place in places] if len(args) == len(self.signature.types) else args
+        values = [args[place] for place in places] if least <= len(args) <= len(self.signature.types) else args
         return [*leaves(values)] if has_tuples else values
+
+    def _complete(self, args: Sequence[Any]) -> Sequence[Any]:
+        """All arguments of a launch that gives no constants at the end, or none at all: libraries leave them out, as
+        the launchers of Triton 3.7 and later do not read them."""
+        types, (places, _, least) = self.signature.types, self._places
+        if len(args) >= len(types):
+            return args
+        constants = {place: type_.value for place, type_ in enumerate(types) if isinstance(type_, ConstantType)}
+        if len(args) >= least:
+            return [*args, *(constants[place] for place in range(len(args), len(types)))]
+        if len(args) != len(places):
+            return args  # The launch is refused.
+        complete = constants | dict(zip(places, args, strict=True))
+        return [complete[place] for place in range(len(types))]
 
     @property
     def run_time_names(self) -> list[str]:
@@ -302,12 +329,18 @@ class CompiledKernel(KernelBuild):
         names = [name for parameter, type_ in typed for name in run_time_names(parameter, type_)]
         return [re.sub(r"\W", "_", name) for name in names]
 
+    @property
+    def run_time_places(self) -> list[int]:
+        """The places of the run-time arguments among all arguments."""
+        return self._places[0]
+
     @functools.cached_property
-    def _places(self) -> tuple[list[int], bool]:
-        """The places of the run-time arguments, and whether there are tuples among them."""
+    def _places(self) -> tuple[list[int], bool, int]:
+        """The places of the run-time arguments, whether there are tuples among them, and the number of arguments up to
+        the last of them."""
         types = self.signature.types
         places = [place for place, type_ in enumerate(types) if not isinstance(type_, ConstantType)]
-        return places, any(isinstance(types[place], TupleType) for place in places)
+        return places, any(isinstance(types[place], TupleType) for place in places), max(places, default=-1) + 1
 
     @functools.cached_property
     def _launcher(self) -> Launcher:
@@ -379,6 +412,35 @@ class CompiledKernel(KernelBuild):
         )
 
     @property
+    def num_warps(self) -> int:
+        """The warps of a CTA that a launch starts, those that only load included: `metadata` has those of the options.
+        PyTorch reads it for programs in C++."""
+        return self.metadata.num_warps if self.on_host else self.binary.num_warps
+
+    @property
+    def num_ctas(self) -> int:
+        """The CTAs of a cluster. Releases of PyTorch read this and `cluster_dims`, and libraries add both to the class
+        where they are missing."""
+        return self.metadata.num_ctas
+
+    @property
+    def launch_metadata_schema(self) -> dict[str, Any] | None:
+        """The facts by which PyTorch's programs in C++ launch the cubin (`cpp_wrapper`, AOTInductor); None on a CPU.
+
+        Raises `TargetError` for a kernel that they cannot launch."""
+        if self.on_host:
+            return None
+        from ziggurat.triton.compiler.cubins import obstacle
+
+        reason = obstacle(self.binary)
+        if reason is not None:
+            raise TargetError(
+                f"PyTorch's programs in C++ cannot launch '{self.src.name}': it {reason}",
+                hint="compile without cpp_wrapper and AOTInductor",
+            )
+        return {"entry_name": self.binary.symbol, "num_warps": self.num_warps, "shared_mem": self.binary.shared}
+
+    @property
     def packed_metadata(self) -> tuple[Any, ...]:
         """The part of the metadata that a launch needs: warps, CTAs, and bytes of shared memory."""
         metadata = self.metadata
@@ -433,13 +495,13 @@ class CompiledKernel(KernelBuild):
         return record
 
     def __getitem__(self, grid: Any) -> Callable[..., Any]:
-        """`compiled[grid](…)` launches the kernel with all arguments, constants included."""
+        """`compiled[grid](…)` launches the kernel with all its arguments, or without the constants."""
 
         def launch(*args: Any, stream: Any = None, **options: Any) -> Any:
             on = {} if stream is None else {"stream": stream}
             kernel: Any = self._fn
-            if kernel.fn is not None:
-                return kernel[grid](*args, **self.launch_options, **on, **options)
+            if kernel.fn is not None and not self.on_host:
+                return kernel[grid](*self._complete(args), **self.launch_options, **on, **options)
             values = self._passed(args)
             if any(map(on_gpu, values)):
                 return self._launcher.at(grid)(*values, **on)
@@ -448,7 +510,7 @@ class CompiledKernel(KernelBuild):
         return launch
 
     def _run_here(self, grid: Any, values: Sequence[Any], *, interpret: bool = False, **options: Any) -> None:
-        """Launch the kernel of a file or of a pickle, which have no function, on arrays in memory."""
+        """Launch a kernel that is compiled for the CPU, or that of a file or a pickle, on arrays in memory."""
         if options:
             from ziggurat.triton.compiler.files import require_options
 

@@ -5,7 +5,8 @@ from typing import TYPE_CHECKING
 from ziggurat.lazy import lazily
 from ziggurat.triton.runtime.autotuner import Autotuner, Config, Heuristics, autotune, heuristics
 from ziggurat.triton.runtime.driver import driver
-from ziggurat.triton.runtime.jit import JITFunction, KernelInterface
+from ziggurat.triton.runtime.interface import KernelInterface
+from ziggurat.triton.runtime.jit import JITFunction
 from ziggurat.triton.runtime.tensors import MockTensor, TensorWrapper, reinterpret
 
 if TYPE_CHECKING:

@@ -14,7 +14,8 @@ from ziggurat.triton._C.libtriton import get_cache_invalidating_env_vars
 from ziggurat.triton.runtime.driver import driver
 from ziggurat.triton.runtime.errors import AutotunerError, OutOfResources, PTXASError
 from ziggurat.triton.runtime.hooks import NotCompiled
-from ziggurat.triton.runtime.jit import KernelInterface, MockTensor
+from ziggurat.triton.runtime.interface import KernelInterface
+from ziggurat.triton.runtime.tensors import MockTensor
 from ziggurat.tuning import config as configurations
 from ziggurat.tuning.pruning import check_top_k
 from ziggurat.tuning.tuned import Tuned, Tuning

@@ -52,25 +52,26 @@ class FileCacheManager(CacheManager):
         if not root:
             raise RuntimeError("Could not create or locate cache dir")
         self.cache_dir = os.path.join(root, key)
+        self.lock_path = os.path.join(self.cache_dir, "lock")  # Classes that programs derive have a use for it.
         if not override or dump:
             os.makedirs(self.cache_dir, exist_ok=True)
 
-    def _path(self, filename: str) -> str:
+    def _make_path(self, filename: str) -> str:
         return os.path.join(self.cache_dir, filename)
 
     def has_file(self, filename: str) -> bool:
-        return os.path.exists(self._path(filename))
+        return os.path.exists(self._make_path(filename))
 
     def get_file(self, filename: str) -> str | None:
-        return self._path(filename) if self.has_file(filename) else None
+        return self._make_path(filename) if self.has_file(filename) else None
 
     def put(self, data: Any, filename: str, binary: bool = True) -> str:
         content = data if isinstance(data, bytes) else str(data).encode()
         handle, temporary = tempfile.mkstemp(dir=self.cache_dir)
         with os.fdopen(handle, "wb") as file:
             file.write(content)
-        os.replace(temporary, self._path(filename))  # A reader sees all of the file or none.
-        return self._path(filename)
+        os.replace(temporary, self._make_path(filename))  # A reader sees all of the file or none.
+        return self._make_path(filename)
 
 
 class RemoteCacheBackend:

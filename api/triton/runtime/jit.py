@@ -15,13 +15,8 @@ from typing import TYPE_CHECKING, Any, Final, cast
 
 import attrs
 
-from ziggurat import compiler
 from ziggurat.boundary import public
-from ziggurat.codemodel.dialects import core, tt
-from ziggurat.codemodel.errors import KernelValueError
 from ziggurat.codemodel.gpu.options import LAUNCH_ONLY
-from ziggurat.codemodel.op import Op, expect
-from ziggurat.codemodel.transform import DROP, transform
 from ziggurat.codemodel.types import ConstantType, PtrType, TupleType, Type, is_hashable
 from ziggurat.frontends.language.classes import constexpr_type
 from ziggurat.frontends.language.constants import constexpr
@@ -30,147 +25,25 @@ from ziggurat.frontends.language.function import ChangedGlobalError, Function
 from ziggurat.frontends.triton.compile_time import ConstexprFunction, constexpr_function
 from ziggurat.frontends.triton.function_sources import JITCallable, digest, require_stable, source_of
 from ziggurat.frontends.triton.language import TRITON
-from ziggurat.frontends.triton.triton_errors import as_triton
 from ziggurat.kernels.arguments import KernelSignature
 from ziggurat.kernels.kernel import Grid, Kernel
-from ziggurat.kernels.models import PythonModels
 from ziggurat.triton import knobs
 from ziggurat.triton._utils import type_canonicalisation_dict
-from ziggurat.triton.compiler.signatures import declared_of
 from ziggurat.triton.runtime import hooks, triton_options
 from ziggurat.triton.runtime._async_compile import active_mode
 from ziggurat.triton.runtime.device_caches import DeviceCaches
 from ziggurat.triton.runtime.driver import driver
 from ziggurat.triton.runtime.hooks import JitFunctionInfo
+from ziggurat.triton.runtime.interface import KernelInterface
 from ziggurat.triton.runtime.launches import TritonRules
+from ziggurat.triton.runtime.models import TritonModels, compile_time_functions
+from ziggurat.triton.runtime.parameters import KernelParam
 from ziggurat.triton.runtime.tensors import MockTensor, TensorWrapper, reinterpret
 
 if TYPE_CHECKING:
-    from ziggurat.transforms.attribution import Attribution
     from ziggurat.triton.compiler.compiled_kernel import CompiledKernel
 
 
-class KernelInterface:
-    """An object that is launched over a grid: `kernel[grid](…)` is `kernel.run(…, grid=grid, warmup=False)`."""
-
-    def run(self, *args: Any, grid: Any, warmup: bool, **kwargs: Any) -> Any:
-        raise NotImplementedError
-
-    @public
-    def warmup(self, *args: Any, grid: Any, **kwargs: Any) -> Any:
-        """Compile for arguments without a launch. A dtype of PyTorch stands for a tensor of it."""
-        return self.run(*map(MockTensor.wrap_dtype, args), grid=grid, warmup=True, **kwargs)
-
-    def __getitem__(self, grid: Any) -> Callable[..., Any]:
-        return lambda *args, **kwargs: self.run(*args, grid=grid, warmup=False, **kwargs)
-
-
-class KernelParam:
-    """A parameter of a kernel: its place, its name, its annotation, and whether its values select code."""
-
-    def __init__(
-        self, num: int, param: inspect.Parameter, do_not_specialize: bool, do_not_specialize_on_alignment: bool
-    ) -> None:
-        self.num = num
-        self.name = param.name
-        self.default = param.default
-        self.do_not_specialize = do_not_specialize
-        self.do_not_specialize_on_alignment = do_not_specialize_on_alignment
-        self.dtype = declared_of(param.annotation)
-        annotation = param.annotation
-        self.annotation = "" if annotation is param.empty else getattr(annotation, "__name__", None) or str(annotation)
-
-    @property
-    def annotation_type(self) -> str:
-        """The type that the annotation names, "i64" or "*fp32"; an empty text without one."""
-        from ziggurat.triton.compiler.signatures import type_text
-
-        text = self.annotation if self.dtype is None else type_text(self.dtype)
-        return text if text.lstrip("*k") in type_canonicalisation_dict.values() else ""
-
-    @property
-    def is_constexpr(self) -> bool:
-        return "constexpr" in self.annotation
-
-    @property
-    def is_const(self) -> bool:
-        return "const" in self.annotation and not self.is_constexpr
-
-    @property
-    def has_default(self) -> bool:
-        return self.default is not inspect.Parameter.empty
-
-
-class TritonModels(PythonModels):
-    """The models of a function in Triton's Python, whose annotations declare types: `x: tl.int64`."""
-
-    reads_warps = False  # Whether a Triton model of the function depends on the number of warps.
-
-    def declarations(self, kernel: Function, arguments: Mapping[str, Any]) -> Mapping[str, Type]:
-        assert isinstance(kernel, JITFunction)
-        return kernel.declarations
-
-    def attribution(self, kernel: Function, types: Sequence[Type]) -> Attribution:
-        assert isinstance(kernel, JITFunction)
-        return super().attribution(kernel, kernel.declared_types(types))
-
-    def key(self, signature: KernelSignature) -> KernelSignature:
-        return signature if self.reads_warps else attrs.evolve(signature, num_warps=None)
-
-    def identity(self, kernel: Function) -> str:
-        """The text for the model, and for the functions of Python that compute constants in it."""
-        return f"{super().identity(kernel)} {[function.identity for function in compile_time_functions(kernel)]}"
-
-    def python(self, kernel: Function) -> Op:
-        """The Python code model. Raises `ChangedGlobalError` if a function that it may call was compiled with a global
-        that has changed since."""
-        for name in kernel.fn.__code__.co_names:
-            callee = kernel.fn.__globals__.get(name)
-            if isinstance(callee, JITFunction):
-                callee.require_globals(kernel)
-        return super().python(kernel)
-
-    def triton(self, kernel: Function, signature: KernelSignature) -> core.Module:
-        """The Triton model with the assertions of the signature."""
-        assert isinstance(kernel, JITFunction)
-        if signature.assertions == "none":
-            plain = attrs.evolve(signature, assertions="device")
-            return without_assertions(kernel.known_model(plain) or self.triton(kernel, plain))
-        for parameter in kernel.params:
-            if parameter.is_constexpr and (parameter.do_not_specialize or parameter.do_not_specialize_on_alignment):
-                message = (
-                    f"{parameter.name} marked as constexpr and listed in "
-                    "do_not_specialize/do_not_specialize_on_alignment. Remove constexpr designation or skip "
-                    "specializing it."
-                )
-                raise as_triton(KernelValueError(message, kernel.place))
-
-        def num_warps() -> int:
-            self.reads_warps = True
-            return signature.num_warps or triton_options.DEFAULTS["num_warps"]
-
-        def dot_precision() -> str | None:
-            default = kernel.fp32_default = knobs.language.fp32_default
-            if default and str(default).lower() not in _PRECISIONS:
-                raise KernelValueError(
-                    f"TRITON_F32_DEFAULT, or knobs.language.fp32_default, must be one of {', '.join(_PRECISIONS)}; "
-                    f"got {default!r}",
-                    hint="unset it, or name the precision in the dot: tl.dot(…, input_precision=…)",
-                )
-            return default or None
-
-        return compiler.triton_model(
-            kernel,
-            kernel.declared_types(signature.types),
-            signature.divisibility,
-            symbol=kernel.symbol_of(signature),
-            num_warps=num_warps,
-            dot_precision=dot_precision,
-            checks_overflow=signature.assertions == "overflow",
-        )
-
-
-_PRECISIONS: Final = tuple(p.value for p in tt.InputPrecision if p is not tt.InputPrecision.DEFAULT)
 _UNASKED: Final = object()
 _environment: Any = os.environ
 # The two dicts that have the setting, and its keys there. Launches look it up: `os.environ.get` itself takes 2 µs.
@@ -544,28 +417,11 @@ def _without_function(facts: dict[str, Any]) -> JITFunction:
     return kernel
 
 
-def compile_time_functions(kernel: Function) -> Iterator[ConstexprFunction]:
-    """The functions under `@triton.constexpr_function` that a kernel and the functions that it calls use."""
-    reached: list[Function] = [kernel]
-    for function in reached:
-        assert function.model is not None
-        reached += [callee for callee in function.callees.values() if callee not in reached]
-        yield from (value for value in function.objects.values() if isinstance(value, ConstexprFunction))
-
-
 def _constant(type_: Type) -> Type:
     """The type of an argument whose pointers are not written through."""
     if isinstance(type_, TupleType):
         return attrs.evolve(type_, components=tuple(map(_constant, type_.components)))
     return attrs.evolve(type_, const=True) if isinstance(type_, PtrType) else type_
-
-
-def without_assertions(model: core.Module) -> core.Module:
-    """The model without its device assertions."""
-    if not any(isinstance(op, tt.Assert) for op in model.walk()):
-        return model
-    without = transform(model, lambda builder, op, operands: DROP if isinstance(op, tt.Assert) else None)
-    return expect(without, core.Module)
 
 
 def _sizes(grid: Any) -> Any:

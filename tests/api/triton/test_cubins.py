@@ -11,6 +11,7 @@ import pytest
 import ziggurat.triton as triton
 import ziggurat.triton.language as tl
 from ziggurat.backend.ptx.sass import tool
+from ziggurat.codemodel.errors import TargetError
 from ziggurat.triton.backends.compiler import GPUTarget
 
 pytestmark = pytest.mark.skipif(tool("ptxas") is None, reason="NVIDIA's assembler is not installed")
@@ -95,3 +96,19 @@ def test_a_cubin_is_that_of_nvjitlink_or_of_ptxas(folder: Path, monkeypatch: pyt
 
     monkeypatch.setattr(sass, "_linked", fail)
     assert sass.machine_code(ptx, "sm_90a")[:4] == b"\x7fELF"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "reason"),
+    [
+        ({"factor": "fp16"}, "takes a number of type f16"), ({"launch_pdl": True}, "needs the launch attribute pdl"),
+        ({"num_ctas": 2}, "needs clusters of CTAs"),
+    ],
+)  # fmt: skip
+def test_pytorch_s_programs_in_c_plus_plus_are_refused_what_they_cannot_launch(arguments: dict[str, Any], reason: str):
+    kernel = compiled()
+    facts = {"entry_name": "scale", "num_warps": 4, "shared_mem": kernel.metadata.shared}
+    assert kernel.launch_metadata_schema == facts and kernel.num_warps == 4
+    assert compiled(target=GPUTarget("cpu", 0, 32)).launch_metadata_schema is None
+    with pytest.raises(TargetError, match=f"cannot launch 'scale': it {reason}"):
+        _ = compiled(**arguments).launch_metadata_schema

@@ -70,7 +70,13 @@ assert not any(map(shutil.which, ("cc", "c++", "gcc", "g++", "clang", "clang++")
 
 import torch
 import torch.nn as nn
+from ziggurat.backend.cpu import compile as cpu_compile
+from ziggurat.triton.compiler.compiled_kernel import CompiledKernel
 
+compile_cpu, models = cpu_compile.compile_cpu, []
+cpu_compile.compile_cpu = lambda module, options: models.append(module) or compile_cpu(module, options)
+demand, kernels = CompiledKernel.demand, []
+CompiledKernel.demand = lambda kernel: kernels.append(kernel) or demand(kernel)
 torch.manual_seed(0)
 own = nn.Sequential(nn.Linear(12, 24), nn.GELU(), nn.LayerNorm(24), nn.Linear(24, 5), nn.LogSoftmax(1))
 eager = copy.deepcopy(own)
@@ -93,6 +99,13 @@ tuners = [value for value in values if type(value) is CachingAutotuner]
 assert len(tuners) > 2
 results = [result for tuner in tuners for result in tuner.compile_results]
 assert all(type(result.kernel).__module__.startswith("ziggurat") for result in results)
+assert len(models) == len(set(map(id, kernels))), (len(models), len(kernels))
+try:
+    torch.compile(nn.GELU(), backend="ziggurat", options={"cpp_wrapper": True})(torch.ones(3))
+except Exception as error:
+    assert "hint: compile with cpp_wrapper=False, or ahead of time" in str(error), error
+else:
+    raise AssertionError("PyTorch launches no Triton kernels there")
 """
 _LATE = """
 import torch._inductor.runtime.triton_heuristics
@@ -110,7 +123,8 @@ def run(folder: Path, text: str, *arguments: str) -> str:
     program = folder / "program.py"
     program.write_text(text)
     plain = {key: value for key, value in os.environ.items() if not key.startswith(("TORCH", "TRITON", "PYTHONPATH"))}
-    environment = {**plain, "TORCHINDUCTOR_CACHE_DIR": str(folder / "cache"), "TORCHINDUCTOR_COMPILE_THREADS": "1"}
+    environment = {**plain, "TORCHINDUCTOR_CACHE_DIR": str(folder / "cache"), "TORCHINDUCTOR_COMPILE_THREADS": "1",
+                   "ZIGGURAT_CACHE_DIR": str(folder / "kernels")}  # fmt: skip
     done = subprocess.run(
         [sys.executable, program, *arguments],
         capture_output=True, text=True, timeout=600, check=False, env=environment,
@@ -128,7 +142,8 @@ def test_pytorch_refers_to_ziggurat_in_place_of_triton_or_of_none(tmp_path: Path
 
 
 def test_it_compiles_and_trains_without_a_c_compiler(tmp_path: Path):
-    """Products are tuned among PyTorch's own: its templates are no valid Python for CPUs."""
+    """Products are tuned among PyTorch's own: its templates are no valid Python for CPUs. Each kernel is compiled once,
+    and launched as it was compiled. PyTorch's wrappers in C++ are refused."""
     run(tmp_path, _COMPILED)
 
 

@@ -7,7 +7,16 @@ import numpy as np
 import pytest
 
 import ziggurat as zg
-from ziggurat.backend.launch.arrays import as_array, elements, is_array, number_type, on_gpu, tensor_at
+from ziggurat.backend.launch.arrays import (
+    address,
+    as_array,
+    elements,
+    is_array,
+    number_type,
+    on_gpu,
+    tensor_at,
+    whole,
+)  # fmt: skip
 
 
 @zg.kernel
@@ -269,3 +278,14 @@ def test_types_of_numbers(number, type_):
 def test_an_int_beyond_64_bits():
     with pytest.raises(zg.LaunchError, match="must fit in 64 bits"):
         number_type(2**64)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16", "bool"])
+def test_a_storage_can_be_resized_after_a_view(dtype):
+    """FSDP frees the storage of a parameter after each use, and makes it again."""
+    torch = pytest.importorskip("torch", reason="PyTorch is not installed")
+    x = torch.ones(3, 4, dtype=getattr(torch, dtype))[:, 1:]
+    seen = as_array(x, "x")
+    assert seen.shape == (3, 3) and whole(seen).size == 12 and seen.astype(float).sum() == 9
+    assert np.shares_memory(tensor_at(x.data_ptr()), seen) and address(seen) == x.data_ptr()
+    assert x.untyped_storage().resizable()

@@ -13,7 +13,8 @@ from ziggurat.frontends.language.function import Function
 from ziggurat.frontends.language.languages import Language
 from ziggurat.frontends.triton.triton_errors import as_triton
 from ziggurat.triton.experimental.gluon import language
-from ziggurat.triton.runtime.jit import JITFunction, TritonModels
+from ziggurat.triton.runtime.jit import JITFunction
+from ziggurat.triton.runtime.models import TritonModels
 
 
 class GluonModels(TritonModels):

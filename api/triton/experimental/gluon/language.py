@@ -16,7 +16,6 @@ from typing import Any, Final
 
 from ziggurat.codemodel.errors import KernelTypeError
 from ziggurat.triton import language
-from ziggurat.triton.language.extra import libdevice
 
 TYPES: Final = (
     "AutoLayout", "BlockedLayout", "CoalescedLayout", "DistributedLinearLayout", "DotOperandLayout",
@@ -79,7 +78,6 @@ for _path in _OF_GPUS:
     sys.modules[_module.__name__] = _module
     _above, _, _last = _path.rpartition(".")
     vars(sys.modules[f"{__name__}.{_above}" if _above else __name__])[_last] = _module
-vars(sys.modules[f"{__name__}.extra"])["libdevice"] = libdevice
 globals().update({name: type(name, (_Described,), {"__module__": __name__}) for name in TYPES})
 globals().update({name: _Named(f"{__name__}.{name}") for name in OPS})
 sys.modules |= {f"{__name__}.extra": language.extra, f"{__name__}.extra.libdevice": language.extra.libdevice}
