@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import enum
 import operator
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from types import ModuleType
 from typing import Any
 
@@ -89,8 +89,22 @@ class constexpr:
     def __float__(self) -> float:
         return float(self.value)
 
+    def __iter__(self) -> Iterator[Any]:
+        return iter(self.value)
+
+    def __getitem__(self, item: Any) -> Any:
+        return self.value[constexpr_value(item)]
+
     def __call__(self, *arguments: Any, **keywords: Any) -> Any:
         return self.value(*arguments, **keywords)
+
+    def logical_and(self, other: Any) -> constexpr:
+        """The other value if this one is true, else this one."""
+        return constexpr(self.value and constexpr_value(other))
+
+    def logical_or(self, other: Any) -> constexpr:
+        """This value if it is true, else the other one."""
+        return constexpr(self.value or constexpr_value(other))
 
 
 def constexpr_value(value: Any) -> Any:

@@ -23,6 +23,7 @@ import ziggurat.triton
 
 ziggurat.triton.install()
 import json
+import pickle
 import re
 from itertools import count
 from pathlib import Path
@@ -93,6 +94,9 @@ for function, signature, config, types in KERNELS:
     name = function.__name__
     kernel = tuner(function, signature, config, range(4))
     result = kernel._precompile_config(kernel.configs[0])
+    parts = kernel.prepare_for_pickle()  # As compile workers send kernels.
+    result = pickle.loads(pickle.dumps(result))
+    kernel.restore_after_unpickle(parts)
     launcher = result.make_launcher()
     kernel.save_gpu_kernel(0, launcher)
     facts = CudaKernelParamCache.get(name)

@@ -396,6 +396,16 @@ def test_constants_of_the_module_and_functions_of_compile_time():
         of_globals[(1,)](x, 9)
 
 
+def test_constants_are_computed_with_by_the_host():
+    """A module may keep its tables as constants, for kernels and for the functions that launch these."""
+    sizes, names = tl.constexpr((16, 32, 64)), tl.constexpr({"relu": 1})
+    assert [*sizes] == [16, 32, 64] and sizes[tl.constexpr(1)] == 32 and names["relu"] == 1 and sizes[1:] == (32, 64)
+    width = tl.constexpr(5)
+    assert (width * 2 + 1).value == 11 and triton.cdiv(width, 2) == 3 and [*range(width)] == [0, 1, 2, 3, 4]
+    assert {5: "five"}[width] == "five" and max(width, 3) == 5 and triton.next_power_of_2(width) == 8
+    assert width.logical_and(0).value == 0 and tl.constexpr(0).logical_or(width).value == 5 and width == 5
+
+
 # Hooks, settings and threads.
 
 
