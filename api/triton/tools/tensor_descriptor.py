@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from ziggurat.backend.launch import descriptors
+from ziggurat.codemodel.errors import warn
 from ziggurat.codemodel.types import find_scalar
 
 
@@ -15,7 +16,7 @@ class TensorDescriptor(descriptors.TensorDescriptor):
     `base` is a tensor whose first element has an address that is a multiple of 16. `strides` count elements; the last
     is 1, and each other a multiple of 16 bytes. `padding`, "zero" or "nan", is the value outside of the tensor. The
     fields may be assigned between launches, as hooks of configurations do with `block_shape`: what a launch needs is
-    made at the first launch after that.
+    made at the first launch after that. `round_f32_to_tf32` has no effect, of which a warning tells.
 
     Raises `AssertionError` for a tensor that TMA cannot address, `ValueError` for a block size that is no power of 2.
     """
@@ -27,16 +28,19 @@ class TensorDescriptor(descriptors.TensorDescriptor):
         strides: Sequence[int],
         block_shape: Sequence[int],
         padding: str = "zero",
+        round_f32_to_tf32: bool = False,
     ) -> None:
-        own = vars(self)
-        own.update(base=base, shape=shape, strides=strides, block_shape=block_shape, padding=padding)
+        values = (base, shape, strides, block_shape, padding, round_f32_to_tf32)
+        vars(self).update(zip(_FIELDS, values, strict=True))
         self._demand()
 
     @staticmethod
-    def from_tensor(tensor: Any, block_shape: Sequence[int], padding: str = "zero") -> TensorDescriptor:
+    def from_tensor(
+        tensor: Any, block_shape: Sequence[int], padding: str = "zero", round_f32_to_tf32: bool = False
+    ) -> TensorDescriptor:
         """The descriptor of a whole tensor, or of an array of NumPy, whose strides are in bytes."""
         strides = tensor.stride() if hasattr(tensor, "stride") else [s // tensor.itemsize for s in tensor.strides]
-        return TensorDescriptor(tensor, tensor.shape, strides, block_shape, padding)
+        return TensorDescriptor(tensor, tensor.shape, strides, block_shape, padding, round_f32_to_tf32)
 
     def _demand(self) -> None:
         rank = len(self.shape)
@@ -55,11 +59,16 @@ class TensorDescriptor(descriptors.TensorDescriptor):
             assert size > 0, "shape must be positive"
         assert self.strides[-1] == 1, "Last dimension must be contiguous"
         assert self.padding in ("zero", "nan"), "Illegal value for padding"
+        scalar = find_scalar(self.base.dtype)
         if self.padding == "nan":
-            scalar = find_scalar(self.base.dtype)
             assert scalar is not None and scalar.is_float, (
                 "Padding option `nan` is only supported for floating point tensors"
             )
+        if self.round_f32_to_tf32:
+            assert scalar is not None and scalar.name == "f32", (
+                "round_f32_to_tf32 is only supported for float32 tensors"
+            )
+            warn("round_f32_to_tf32 has no effect: blocks are loaded as f32", None)
 
     def __setattr__(self, name: str, value: Any) -> None:
         own = vars(self)
@@ -85,7 +94,7 @@ class TensorDescriptor(descriptors.TensorDescriptor):
         return f"TensorDescriptor({', '.join(f'{field}={getattr(self, field)!r}' for field in _FIELDS[1:])})"
 
 
-_FIELDS = ("base", "shape", "strides", "block_shape", "padding")
+_FIELDS = ("base", "shape", "strides", "block_shape", "padding", "round_f32_to_tf32")
 # Attributes that are made of the fields once one of them is asked for: until a hook has set the block, it may not
 # fit.
 _MADE = frozenset({

@@ -18,7 +18,7 @@ import pytest
 
 import ziggurat.triton as triton
 import ziggurat.triton.language as tl
-from ziggurat.codemodel.errors import KernelRuntimeError, LaunchError, StaticAssertionError
+from ziggurat.codemodel.errors import KernelRuntimeError, LaunchError, StaticAssertionError, ZigguratWarning
 from ziggurat.triton import knobs
 from ziggurat.triton.backends.compiler import GPUTarget
 from ziggurat.triton.compiler import ASTSource, CompiledKernel
@@ -348,6 +348,10 @@ def through_descriptors(source, target, SIZE: tl.constexpr):
 def test_descriptors_made_by_the_host():
     x, y = np.arange(64, dtype=np.float32).reshape(8, 8), np.zeros((8, 8), np.float32)
     through_descriptors[(2,)](TensorDescriptor.from_tensor(x, [4, 8]), TensorDescriptor(y, y.shape, [8, 1], [4, 8]), 4)
+    np.testing.assert_array_equal(y, x + 1)
+    with pytest.warns(ZigguratWarning, match="round_f32_to_tf32 has no effect"):
+        source = TensorDescriptor.from_tensor(x, [4, 8], "zero", round_f32_to_tf32=True)
+    through_descriptors[(2,)](source, TensorDescriptor.from_tensor(y, [4, 8], padding="nan"), 4)
     np.testing.assert_array_equal(y, x + 1)
 
 
