@@ -139,7 +139,7 @@ class Tuned:
     def __reduce__(self) -> Any:
         return self.__qualname__
 
-    @property
+    @functools.cached_property
     def signature(self) -> Any:
         return self.base.signature
 

@@ -79,10 +79,15 @@ class _Decorated(Tuned, KernelInterface):
     @fn.setter
     def fn(self, kernel: Any) -> None:
         self.kernel = kernel
+        vars(self).pop("signature", None)
 
     @property
     def arg_names(self) -> list[str]:
         return self._names
+
+    @arg_names.setter
+    def arg_names(self, names: Sequence[str]) -> None:
+        self._names = [*names]
 
     def __getitem__(self, grid: Any, config: Any = None) -> Callable[..., Any]:
         if getattr(self.run, "__func__", None) is not _RUN:  # That of a subclass, or of a tool that looks on.

@@ -125,6 +125,7 @@ class KeptOnDisk(Autotuner):
     def __init__(self, *args, file=None, **kwargs):
         super().__init__(*args, **kwargs)
         self.file, self.reads = file, 0
+        self.signature, self.arg_names = inspect.signature(self.base_fn), list(self.arg_names)
 
     def own_key(self, *args, **kwargs):
         names = {**dict(zip(self.arg_names, args, strict=False)), **kwargs}
