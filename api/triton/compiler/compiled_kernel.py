@@ -154,7 +154,7 @@ _SETTINGS: Final = (
 _OWN_FACTS: Final = (
     "name", "hash", "target", "num_warps", "num_stages", "num_ctas", "shared", "enable_fp_fusion", "arch",
 )  # fmt: skip
-_REMADE: Final = ("stages", "_launcher", "_native", "_quick")  # Attributes that no pickle has.
+_REMADE: Final = ("stages", "_launcher", "_native", "_quick", "_constants")  # Attributes that no pickle has.
 _FACTS: Final = (*_OWN_FACTS, *_SETTINGS, *_CONSTANT_FACTS)
 KernelMetadata: Any = namedtuple("KernelMetadata", _FACTS, defaults=_CONSTANT_FACTS.values())  # pyright: ignore[reportUntypedNamedTuple]
 
@@ -311,16 +311,21 @@ class CompiledKernel(KernelBuild):
     def _complete(self, args: Sequence[Any]) -> Sequence[Any]:
         """All arguments of a launch that gives no constants at the end, or none at all: libraries leave them out, as
         the launchers of Triton 3.7 and later do not read them."""
-        types, (places, _, least) = self.signature.types, self._places
-        if len(args) >= len(types):
-            return args
-        constants = {place: type_.value for place, type_ in enumerate(types) if isinstance(type_, ConstantType)}
-        if len(args) >= least:
-            return [*args, *(constants[place] for place in range(len(args), len(types)))]
-        if len(args) != len(places):
+        places, _, least = self._places
+        count, constants = len(args), self._constants
+        if least <= count:
+            return args if count >= len(constants) else [*args, *constants[count:]]
+        if count != len(places):
             return args  # The launch is refused.
-        complete = constants | dict(zip(places, args, strict=True))
-        return [complete[place] for place in range(len(types))]
+        complete = list(constants)
+        for place, value in zip(places, args, strict=True):
+            complete[place] = value
+        return complete
+
+    @functools.cached_property
+    def _constants(self) -> list[Any]:
+        """The values of constants at the places of all arguments; None for run-time ones."""
+        return [type_.value if isinstance(type_, ConstantType) else None for type_ in self.signature.types]
 
     @property
     def run_time_names(self) -> list[str]:
