@@ -1,8 +1,9 @@
 """Emission of arith and math: for each register a rule of `backend/llvm/elementwise.py`, or a machine instruction.
 
-exp, exp2, log, log2, sqrt and rsqrt of f32 are the machine's fast instructions, as in Triton; with `exact_math` they
-are accurate. sin, cos, tanh and erf are routines (`accurate.py`), and so are all functions of f64. Functions of smaller
-floats are computed in f32. `docs/reference/accuracy.md` has the error bounds.
+exp, exp2, sqrt and rsqrt of f32 are the machine's fast instructions, as in Triton; with `exact_math` they are accurate.
+log, log2, sin, cos, tanh and erf are routines (`accurate.py`), and so are all functions of f64: the instruction for
+logarithms has no correct digits next to 1. Functions of smaller floats are computed in f32.
+`docs/reference/accuracy.md` has the error bounds.
 """
 
 from __future__ import annotations
@@ -180,10 +181,10 @@ def _addptr(emitter: PtxEmitter, op: tt.AddPtr) -> Emitted:
     return emitter.each(op.result.type, op.operands, move)
 
 
-# The machine's instructions for f32; e^x is 2^(x · log2 e), and log x is log2 x · ln 2.
+# The machine's instructions for f32; e^x is 2^(x · log2 e).
 _FAST: dict[type[Op], str] = {
-    math.Exp: "ex2.approx.ftz.f32", math.Exp2: "ex2.approx.ftz.f32", math.Log: "lg2.approx.f32",
-    math.Log2: "lg2.approx.f32", math.Sqrt: "sqrt.approx.ftz.f32", math.Rsqrt: "rsqrt.approx.ftz.f32",
+    math.Exp: "ex2.approx.ftz.f32", math.Exp2: "ex2.approx.ftz.f32", math.Sqrt: "sqrt.approx.ftz.f32",
+    math.Rsqrt: "rsqrt.approx.ftz.f32",
 }  # fmt: skip
 
 
@@ -193,8 +194,7 @@ def _fast(emitter: PtxEmitter, op: math.FloatUnary) -> Emitted:
         return _float(emitter, op)
 
     def make(x: Number) -> Number:
-        value = _machine(emitter, _FAST[type(op)], x * F32.LOG2_E[0] if isinstance(op, math.Exp) else x)
-        return value * F32.LN_2[0] if isinstance(op, math.Log) else value
+        return _machine(emitter, _FAST[type(op)], x * F32.LOG2_E[0] if isinstance(op, math.Exp) else x)
 
     return computed(emitter, op, make)
 

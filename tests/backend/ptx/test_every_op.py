@@ -113,7 +113,8 @@ def test_elementwise_ops(element: str, target: str, exact: bool, ptxas) -> None:
     for test in tests:
         condition = kernel.emit("i1", test)
         kernel.store(element, kernel.emit(element, f"arith.select {condition} {a} {c}"))
-    ptxas(kernel.ptx(CompileOptions(exact_math=exact)), target)
+    # Without instructions for 8-bit floats, ptxas spills a few bytes of so many ops.
+    ptxas(kernel.ptx(CompileOptions(exact_math=exact)), target, stack=scalar.is_fp8 and target == "sm_80")
 
 
 @pytest.mark.parametrize("target", TARGETS)
@@ -222,7 +223,6 @@ def test_fast_and_exact_functions() -> None:
     fast, exact = kernel.ptx(), kernel.ptx(CompileOptions(exact_math=True))
     instructions = (
         "ex2.approx.ftz.f32",
-        "lg2.approx.f32",
         "sqrt.approx.ftz.f32",
         "rsqrt.approx.ftz.f32",
         "div.full.f32",

@@ -19,7 +19,7 @@ REFERENCES = {
     "sin": np.sin, "cos": np.cos, "tanh": np.tanh, "erf": erf,
 }  # fmt: skip
 INSTRUCTIONS = {
-    "exp": "ex2.approx.ftz.f32", "exp2": "ex2.approx.ftz.f32", "log": "lg2.approx.f32", "log2": "lg2.approx.f32",
+    "exp": "ex2.approx.ftz.f32", "exp2": "ex2.approx.ftz.f32",
     "sqrt": "sqrt.approx.ftz.f32", "rsqrt": "rsqrt.approx.ftz.f32",
 }  # fmt: skip
 
