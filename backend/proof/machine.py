@@ -180,7 +180,7 @@ class SymbolicFrame(Frame):
         return self._condition
 
     def split(self, condition: Any) -> list[tuple[bool, Frame]]:
-        elements = self.settled(objects(forced(condition), i1))
+        elements = self.settled(self.universe.scalar(condition, i1))
         sides = {element.known for element in elements.flat}
         if sides in ({0}, {1}):
             return [(sides == {1}, self)]

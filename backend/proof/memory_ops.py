@@ -22,7 +22,7 @@ from ziggurat.backend.proof.machine import (
     objects,
 )  # fmt: skip
 from ziggurat.backend.proof.solver import z3
-from ziggurat.backend.proof.terms import TRUE, Bit, Element, NotDecided, Pointer, Sum, bits_of
+from ziggurat.backend.proof.terms import TRUE, Bit, Element, NotDecided, Pointer, Sum, Term, bits_of, same
 from ziggurat.backend.proof.universe import Index, Tensor, Version, forced, key_of, objects_of, origins_of
 from ziggurat.backend.reference.values import Array, over
 from ziggurat.codemodel import elementwise
@@ -136,7 +136,8 @@ def load(machine: SymbolicMachine, pointers: Any, mask: Any, fallback: Any, type
 
     def at(index: Index) -> Element:
         pointer = universe.element(pointers, TensorType(of.shape, PtrType(scalar)), index)
-        there = machine.domain.function(f"contents {versions[pointer.origin].number}", [pointer.offset.term], scalar)
+        name = f"contents {versions[pointer.origin].number} of {universe.name}"
+        there = machine.domain.function(name, [pointer.offset.term], scalar)
         holds = universe.element(mask, TensorType(of.shape, i1), index)
         return machine.domain.choose(holds, there, universe.element(fallback, of, index))
 
@@ -184,6 +185,17 @@ class Store:
         for pointer, value, holds in np.broadcast(forced(self.pointers), content, objects(forced(self.mask), i1)):
             if pointer.origin == origin:
                 machine.write(cells, pointer.offset, value, scalar, holds & self.path)
+
+    def differences(self, other: Store) -> list[Term]:
+        """Formulas of which one holds if another store of the same elements stores other values. Raises `NotDecided` if
+        it is of other elements."""
+        if attrs.evolve(other, values=self.values).key != self.key:
+            raise NotDecided("arrays that are written in other ways")
+        scalar, shape = scalar_element(self.type), (1, *shape_of(self.type))
+        mask = objects(forced(self.mask), i1)
+        sides = (np.broadcast_to(objects(forced(store.values), scalar), shape) for store in (self, other))
+        pairs = np.broadcast(*sides, mask)
+        return [z3.And((holds & self.path).term, bits_of(x) != bits_of(y)) for x, y, holds in pairs if not same(x, y)]
 
     @staticmethod
     def together(stores: Sequence[Store]) -> Store | None:

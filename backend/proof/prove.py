@@ -13,10 +13,11 @@ from ziggurat.backend.proof import memory_ops, shared_ops, tensor_ops
 from ziggurat.backend.proof.clusters import run_cluster
 from ziggurat.backend.proof.fingerprints import Fingerprints
 from ziggurat.backend.proof.machine import SymbolicFrame, SymbolicMachine, Undecided
+from ziggurat.backend.proof.memory_ops import Store
 from ziggurat.backend.proof.samples import Counterexample, difference, draws
 from ziggurat.backend.proof.solver import z3
 from ziggurat.backend.proof.terms import TRUE, Bit, NotDecided, Pointer, Sum, Term, Terms, bits_of, same
-from ziggurat.backend.proof.universe import Universe, coordinates, objects_of
+from ziggurat.backend.proof.universe import Universe, Version, coordinates, objects_of
 from ziggurat.backend.reference.run import kernel_of
 from ziggurat.codemodel.dialects import tt
 from ziggurat.codemodel.errors import LaunchError
@@ -29,7 +30,7 @@ from ziggurat.codemodel.types import DescriptorType, PtrType, ScalarType, Type, 
 
 TABLES = (memory_ops, shared_ops, tensor_ops)  # They fill the table of meanings.
 
-_MOST_RUNS = 64
+_MOST_RUNS, _FEW_RUNS = 64, 16
 BOUND = 4  # Iterations of a loop of unknown length.
 EFFORT = 2_000_000  # Units of the solver's work on a question, so that slow machines come to the same answer.
 Verdict = Literal["proved", "refuted", "unknown"]
@@ -149,8 +150,8 @@ def _programs_in_turn(machine: SymbolicMachine) -> Iterator[list[Sum]]:
 def _argument(machine: SymbolicMachine, part: str, type_: Type, values: list[Any]) -> Any:
     """The unknown value of a parameter that is a part of an argument; see `reference.kernel_arguments`."""
     word, *rest = part.removesuffix(STORED).split()
-    if word == SCRATCH:
-        return np.zeros(1, np.int64)
+    if word == SCRATCH:  # Only maps are there, which are values here.
+        return objects_of(Pointer(-1, Sum.number(0, 64)))
     if word == GRID:
         return objects_of(machine.sizes_of_grid[int(rest[0])])
     if word == MAP:
@@ -181,7 +182,11 @@ def _low(array: Any) -> Any:
     return objects_of(Sum.of(z3.simplify(z3.Extract(31, 0, array[0].term))) if array[0].bits == 64 else array[0])
 
 
-def question(a: SymbolicMachine, b: SymbolicMachine) -> Question:
+# What is compared of arrays: whether the writes are alike; for writes to the same places, the values; or the elements.
+Look = Literal["writes", "values", "elements"]
+
+
+def question(a: SymbolicMachine, b: SymbolicMachine, compared: Look = "elements") -> Question:
     """What must hold for two runs in a universe to be the same. Raises `NotDecided` for what proofs do not cover."""
     differences: list[Term] = []
     for origin in sorted(a.arrays.keys() | b.arrays.keys()):
@@ -190,12 +195,30 @@ def question(a: SymbolicMachine, b: SymbolicMachine) -> Question:
             raise NotDecided("accesses of one array at elements of two sizes")
         initial = a.universe.initial(origin, size)
         first, second = a.arrays.get(origin, initial), b.arrays.get(origin, initial)
-        if first is not second:
-            differences += first.cells().differences(second.cells())
+        if first is second:
+            continue
+        if compared == "writes":
+            raise NotDecided("arrays that are written in other ways")
+        differences += _values(first, second) if compared == "values" else first.cells().differences(second.cells())
     differences += _effects(a, b)
     earlier = {term.get_id() for term in a.defined}
     differences += [z3.Not(term) for term in b.defined if term.get_id() not in earlier]
     return Question(differences, [a.premise.term, *a.assumed, *b.assumed, *a.defined, *coordinates()], (a, b))
+
+
+def _values(first: Version, second: Version) -> list[Term]:
+    """Formulas of which one holds if two arrays differ that are written at the same places. Raises `NotDecided` if they
+    are not."""
+    differences: list[Term] = []
+    writes = first.since(first.first), second.since(second.first)
+    if len(writes[0]) != len(writes[1]):
+        raise NotDecided("arrays that are written in other ways")
+    for write, other in zip(*writes, strict=True):
+        if write.key != other.key:
+            if not isinstance(write.content, Store) or not isinstance(other.content, Store):
+                raise NotDecided("arrays that are written in other ways")
+            differences += write.content.differences(other.content)
+    return differences
 
 
 def _effects(a: SymbolicMachine, b: SymbolicMachine) -> list[Term]:
@@ -251,20 +274,37 @@ class Prover:
     # that were proved.
     _cases: list[tuple[Bit, bool]] = attrs.field(init=False, factory=lambda: [(TRUE, False)])
 
-    def runs(self, model: Op, premise: Bit, universe: Universe, in_turn: bool) -> list[SymbolicMachine]:
+    def runs(
+        self, model: Op, premise: Bit, universe: Universe, in_turn: bool, most: int = _MOST_RUNS
+    ) -> list[SymbolicMachine]:
         """Runs of a model on unknown inputs, that are together all in which a formula holds."""
         key = id(universe), id(model), premise.identity, in_turn
         if key not in self._runs:
-            try:
-                runs = [symbolic_run(model, universe, bound=self.bound, premise=premise, in_turn=in_turn)]
-            except Undecided as decision:
-                runs = [run for side in decision.sides for run in self.runs(model, premise & side, universe, in_turn)]
-                for run in runs:
-                    run.cut |= decision.last
-            if len(runs) > _MOST_RUNS:
-                raise NotDecided(f"loops whose lengths go together in more than {_MOST_RUNS} ways") from None
+            runs: list[SymbolicMachine] = []
+            cases = [(premise, False)]
+            while cases:
+                if len(runs) + len(cases) > most:
+                    raise NotDecided(f"loops whose lengths go together in more than {most} ways")
+                case, cut = cases.pop(0)
+                try:
+                    run = symbolic_run(model, universe, bound=self.bound, premise=case, in_turn=in_turn)
+                except Undecided as decision:
+                    cases += [(case & side, cut or decision.last) for side in decision.sides]
+                else:
+                    run.cut |= cut
+                    runs.append(run)
+                    self._runs[id(universe), id(model), case.identity, in_turn] = [run], model, case
             self._runs[key] = runs, model, premise
         return self._runs[key][0]
+
+    def has_few_runs(self, model: Op) -> bool:
+        """Whether the loops of a model go together in few ways."""
+        try:
+            with deep_recursion():
+                self.runs(model, TRUE, self._universes[0], in_turn=False, most=_FEW_RUNS)
+        except (NotDecided, RecursionError):
+            return False
+        return True
 
     def prove(self, model_a: Op, model_b: Op) -> Proof:
         """Whether two models do the same, without running them on samples."""
@@ -273,8 +313,9 @@ class Prover:
         try:
             with deep_recursion():
                 universe, in_turn = self._universes[0], runs_in_turn(model_a) or runs_in_turn(model_b)
-                looks = [(each, False) for each in self._universes]
-                looks += [(each, True) for each in self._universes if each.places]
+                looks: list[tuple[Universe, Look]] = [(each, "writes") for each in self._universes]
+                for each in self._universes[1:]:
+                    looks.extend(((each, "values"), (each, "elements")))
                 for premise, cut in self._cases:
                     for first in self.runs(model_a, premise, universe, in_turn):
                         for second in self.runs(model_b, first.premise, universe, in_turn):
@@ -292,18 +333,20 @@ class Prover:
         return Proof("proved", tuple(assumptions))
 
     def _answer(
-        self, model_a: Op, model_b: Op, premise: Bit, looks: list[tuple[Universe, bool]], *, cut: bool
+        self, model_a: Op, model_b: Op, premise: Bit, looks: list[tuple[Universe, Look]], *, cut: bool
     ) -> tuple[Question, Any]:
         """The question whether two models do the same where a formula holds that decides the lengths of loops, and what
-        `solve` answers. The premise may be `cut`, in the first look or in that of an earlier model. A look is a
-        universe, and whether elements are looked at where arrays are written in other ways."""
+        `solve` answers. The premise may be `cut`, in the first look or in that of an earlier model."""
         answers: list[tuple[Question, Any]] = []
         reasons: list[NotDecided] = []
         for look in looks:
-            universe, by_elements = look
+            universe, compared = look
             try:
-                problem = self._question(model_a, model_b, premise, universe, cut=cut, by_elements=by_elements)
-                answers.append((problem, solve(problem)))
+                problem = self._question(model_a, model_b, premise, universe, cut=cut, compared=compared)
+                answer = solve(problem)
+                if answer is not None and compared != "elements":
+                    raise NotDecided("arrays that are written in other ways")
+                answers.append((problem, answer))
             except NotDecided as reason:
                 reasons.append(reason)
             if answers and answers[-1][1] is None:
@@ -315,7 +358,7 @@ class Prover:
         return min(answers, key=lambda answer: isinstance(answer[1], str))
 
     def _question(
-        self, model_a: Op, model_b: Op, premise: Bit, universe: Universe, *, cut: bool, by_elements: bool
+        self, model_a: Op, model_b: Op, premise: Bit, universe: Universe, *, cut: bool, compared: Look
     ) -> Question:
         universe.computed = 0
         in_turn = runs_in_turn(model_a) or runs_in_turn(model_b)
@@ -323,10 +366,7 @@ class Prover:
         if others or also:  # Integers that do not wrap around are other ones than those of the premise.
             raise NotDecided("loops whose lengths depend on whether integers wrap around")
         b.cut |= cut
-        origins = a.arrays.keys() | b.arrays.keys()
-        if not by_elements and any(a.arrays.get(origin) is not b.arrays.get(origin) for origin in origins):
-            raise NotDecided("arrays that are written in other ways")
-        return question(a, b)
+        return question(a, b, compared)
 
     def _refuted(self, model_a: Op, model_b: Op, problem: Question) -> Proof:
         """The answer where the solver has found a difference, which may be one of unknown functions only."""
@@ -383,13 +423,25 @@ def same_in_reals(model_a: Op, model_b: Op, *, bound: int = BOUND) -> bool:
 
 
 def prove_passes(model: Op, snapshots: Sequence[Snapshot], *, contracts: bool) -> list[tuple[str, Proof]]:
-    """For each pass that changed a model, by its name: whether the model after it does what the one before it does."""
-    prover, proofs, before = Prover(contracts=contracts, wraps=False), list[tuple[str, Proof]](), model
+    """For each pass that changed a model, by its name: whether the model after it does what the one before it does.
+    Where loops go together in many ways, fewer iterations of each are looked at."""
+    prover, proofs, before = _prover_of_passes(model, contracts), list[tuple[str, Proof]](), model
     for snapshot in snapshots:
         if snapshot.model is not before:
             proofs.append((snapshot.name, prover.prove(before, snapshot.model)))
         before = snapshot.model
     return proofs
+
+
+def _prover_of_passes(model: Op, contracts: bool) -> Prover:
+    """The prover with the largest bound of which the runs of a model are few."""
+    prover = Prover(contracts=contracts, wraps=False, bound=1)
+    while prover.bound < BOUND:
+        further = Prover(contracts=contracts, wraps=False, bound=prover.bound + 1)
+        if not further.has_few_runs(model):
+            break
+        prover = further
+    return prover
 
 
 # Inputs from a model of the solver.

@@ -279,10 +279,12 @@ def _splat(machine: SymbolicMachine, op: tt.Splat, operands: Operands) -> Any:
     if not isinstance(value, Tensor):
         return over(value, rank)
     universe, type_ = machine.universe, TensorType((1,) * rank, expect(op.type, TensorType).element)
-    return universe.tensor(
+    tensor = universe.tensor(
         ("splat", rank, value.number), lambda: over(value.value, rank), value.origins, type_=type_,
         at=lambda index: universe.element(value, op.value.type, ()),
     )  # fmt: skip
+    tensor.source = value.origin(())
+    return tensor
 
 
 @meanings.of(core.TupleLoad)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+import math
 from collections.abc import Callable, Hashable, Sequence
 from functools import partial
 from typing import Any
@@ -46,7 +48,7 @@ Tuple = tuple[Element, ...]
 
 @meanings.of(scf.For)
 def _for(machine: SymbolicMachine, op: scf.For, operands: Operands) -> Any:
-    start, stop, step = (objects(forced(v), of.type) for v, of in zip(operands[:3], op.operands, strict=False))
+    start, stop, step = (machine.universe.scalar(v, of.type) for v, of in zip(operands[:3], op.operands, strict=False))
     variables, scalar = tuple(operands[3:]), scalar_element(op.operands[0].type)
     pace = step[0].known
     if pace == 0:
@@ -83,7 +85,7 @@ def _while(machine: SymbolicMachine, op: scf.While, operands: Operands) -> Any:
         if active is None:
             break
         variables = values[1:]
-        if not machine.goes_on(active, objects(forced(values[0]), i1), visits):
+        if not machine.goes_on(active, machine.universe.scalar(values[0], i1), visits):
             return rejoin(machine, [(active, variables)])
         active, variables = machine.run_in(op.after, variables, active)
         visits += 1
@@ -112,7 +114,7 @@ def _together(machine: SymbolicMachine, op: Op, operands: Operands) -> Any:
 class _Combining:
     """The combining function of an op, of tuples of elements. `key` is the same for equal functions."""
 
-    key: Hashable
+    key: tuple[Hashable, ...]
     commutes: bool
     function: Callable[[Tuple, Tuple], Tuple]
 
@@ -130,7 +132,7 @@ def _combining(machine: SymbolicMachine, op: tt.Combining) -> _Combining:
     def run(a: Tuple, b: Tuple) -> Tuple:
         return _run_body(machine, op.combine, (*a, *b), (*types, *types), types)
 
-    return _Combining(body_key(op.combine, machine.functions), False, run)
+    return _Combining((body_key(op.combine, machine.functions),), False, run)
 
 
 def _run_body(
@@ -148,6 +150,8 @@ def _run_body(
 
 def _combined(machine: SymbolicMachine, combining: _Combining, elements: Sequence[Tuple]) -> Tuple:
     """All elements combined, in the order of the elements or, if that does not matter, in one order."""
+    if combining.key[:1] == (arith.AddI,):  # A `Sum` is written in one way.
+        return functools.reduce(combining.function, elements)
     leaves: list[Tuple] = []
     for element in elements:
         key, parts, _ = machine.universe.combined.get((*map(identity_of, element),), (None, [], ()))
@@ -176,9 +180,11 @@ def _reduce(machine: SymbolicMachine, op: tt.Reduce, operands: Operands) -> Any:
     that was reduced first, of the elements that each of its own combines: so no element is looked at."""
     combining = _combining(machine, op)
     source, *others = operands
+    shape = shape_of(op.values[0].type)
+    if not others and isinstance(source, Tensor) and shape[op.axis] == 1:
+        return machine.universe.moved(source, shape, np.arange(math.prod(shape)), shape_of(op.result.type))
     if others or not combining.commutes or not isinstance(source, Tensor):
         return machine.made(op, _by_elements, operands)
-    shape = shape_of(op.values[0].type)
     source, whole, places = source.origin(shape)
     lines = np.moveaxis(places.reshape(shape), op.axis, -1).reshape(-1, shape[op.axis])
     before = _reduction(machine.universe, source)

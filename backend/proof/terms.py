@@ -71,7 +71,7 @@ class Sum:
         """The atoms' numbers with their factors, in one order."""
         return tuple(sorted((number, factor) for number, (factor, _) in self.atoms.items()))
 
-    @property
+    @functools.cached_property
     def identity(self) -> tuple[Any, ...]:
         """Two sums with the same one are equal."""
         return self.bits, self.constant, *self.multiples()

@@ -229,7 +229,9 @@ class Universe:
     pointers and masks are computed at each access: which of them are equal is then found however they are made."""
 
     def __init__(self, domain: Terms | None = None, *, contracts: bool = False, places: bool = False) -> None:
+        self.domain = Terms() if domain is None else domain
         self.contracts = contracts
+        self.name = f"{type(self.domain).__name__} {places} {self.domain.wraps}"  # In a prover, of this universe alone.
         self.places = places
         self._places: dict[int, Tensor] = {}
         self._compared: dict[Hashable, list[tuple[Tensor, Element]]] = {}
@@ -242,7 +244,6 @@ class Universe:
         self._whole: list[Tensor] = []
         self._parts: dict[Hashable, tuple[Tensor, Array, Element]] = {}
         self.facts: list[Term] = []  # What holds of the arguments of a kernel.
-        self.domain = Terms() if domain is None else domain
         self._tensors: dict[Hashable, Tensor] = {}
         self._versions: dict[Hashable, Version] = {}
         self.computed = 0  # Elements of tensors, one by one, since the last answer.
@@ -321,6 +322,13 @@ class Universe:
         place = Sum.of(z3.BitVec(f"index {axis} of {size}", bits))
         return self.domain.extended_to(place, 32, signed=False)
 
+    def scalar(self, value: Any, type_: Type) -> Array:
+        """The element of a scalar as an array. If the universe does not look at places, an element of a tensor of which
+        it is made is not computed for it, but known by the tensor's number."""
+        if isinstance(value, Tensor) and not self.places and self.domain.symbolic:
+            return objects_of(self.element(value, type_, ()))
+        return objects(forced(value), type_)
+
     def element(self, value: Any, type_: Type, index: Index) -> Element:
         """The element of a tensor, of a scalar, or of their arrays, at an index."""
         if not isinstance(value, Tensor):
@@ -343,11 +351,11 @@ class Universe:
     def _named(self, number: int, of: Type, places: list[Term], origins: Iterable[int] = ()) -> Element:
         """An element of which is known only of which tensor it is, and the place."""
         if isinstance(of, ScalarType):
-            return self.domain.function(f"tensor {number}", places, of)
+            return self.domain.function(f"tensor {number} of {self.name}", places, of)
         (origin, *others) = origins
         if others:
             raise NotDecided("pointers to several arrays")
-        return Pointer(origin, self.domain.function(f"tensor {number}", places, i64))
+        return Pointer(origin, self.domain.function(f"tensor {number} of {self.name}", places, i64))
 
     def _of_array(self, array: Array, type_: Type, index: Index) -> Element:
         places = [(axis, place) for axis, place in enumerate(index) if array.ndim > 1 and array.shape[axis + 1] > 1]
