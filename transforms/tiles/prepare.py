@@ -28,13 +28,26 @@ from ziggurat.codemodel.errors import InternalError, KernelTypeError, LaunchErro
 from ziggurat.codemodel.op import Op, OpResult, Value, expect
 from ziggurat.codemodel.traits import Returns
 from ziggurat.codemodel.transform import Outcome, Rewriter, transform
-from ziggurat.codemodel.types import ScalarType, TupleType, element_of, f32, f64, i32, i64
+from ziggurat.codemodel.types import (
+    ScalarType,
+    TupleType,
+    bf16,
+    element_of,
+    f16,
+    f32,
+    f64,
+    i32,
+    i64,
+    scalar_element,
+    shape_of,
+)
 from ziggurat.codemodel.verify import verify
 from ziggurat.transforms.analysis.obstacle import warn
 from ziggurat.transforms.analysis.queries import constant_of
 from ziggurat.transforms.simplify import dce, inline, lower_structured, simplify
 from ziggurat.transforms.trip_count import trip_count
 
+_DEPTH_OF_16_BITS = 16  # The k of the matrix units' instructions.
 _FUSED: tuple[ScalarType, ...] = (f32, f64, i32)  # An f16 accumulator would be rounded once less.
 
 
@@ -59,10 +72,10 @@ def prepare(module: Op) -> core.Module:
 
 
 def prepare_for_gpu(module: Op) -> core.Module:
-    """The module prepared, with loops that can be pipelined. Options of loops that code for GPUs ignores give a
-    warning."""
+    """The module prepared, with dots of narrow operands, and loops that can be pipelined. Options of loops that code
+    for GPUs ignores give a warning."""
     _warn_of_ignored_options(module)
-    return expect(dce(number_loops(prepare(module))), core.Module)
+    return expect(dce(number_loops(narrow_dots(prepare(module)))), core.Module)
 
 
 def _warn_of_ignored_options(module: Op) -> None:
@@ -90,6 +103,49 @@ def fuse_dots(op: Op) -> Op:
         return None
 
     return transform(op, fuse, pass_name="prepare") if any(isinstance(inner, tt.Dot) for inner in op.walk()) else op
+
+
+def narrow_dots(op: Op) -> Op:
+    """The model in which a dot of f32 whose operands were f16, or bf16, multiplies these: the products are the same,
+    and the matrix units add them in f32 alike. A dot of IEEE precision stays, as they do not round each sum.
+    """
+
+    def narrow(builder: Rewriter, dot: Op, operands: tuple[Value, ...]) -> Outcome:
+        if not isinstance(dot, tt.Dot) or dot.input_precision is tt.InputPrecision.IEEE:
+            return None
+        a, b = _before_extension(dot.a), _before_extension(dot.b)
+        if (
+            a is None
+            or b is None
+            or scalar_element(a.type) != scalar_element(b.type)
+            or _depth(dot) < _DEPTH_OF_16_BITS
+        ):
+            return None
+        new = (_narrow(builder, value) for value in (dot.a, dot.b))
+        return builder.add(tt.Dot(*new, operands[2]), dot.location)
+
+    return transform(op, narrow, pass_name="prepare") if any(isinstance(inner, tt.Dot) for inner in op.walk()) else op
+
+
+def _depth(dot: tt.Dot) -> int:
+    return shape_of(dot.a.type)[-1]
+
+
+def _before_extension(value: Value) -> Value | None:
+    """The f16 or bf16 that an f32 is, maybe transposed; None if it may be another number."""
+    while isinstance(value.op, tt.Trans):
+        value = value.op.value
+    if not isinstance(value.op, arith.ExtF) or scalar_element(value.type) != f32:
+        return None
+    return value.op.operand if scalar_element(value.op.operand.type) in (f16, bf16) else None
+
+
+def _narrow(builder: Rewriter, value: Value) -> Value:
+    """The value before its extension, transposed as the value is."""
+    if isinstance(value.op, tt.Trans):
+        return builder.add(tt.Trans(_narrow(builder, value.op.value), value.op.order))
+    assert isinstance(value.op, arith.ExtF)
+    return builder[value.op.operand]
 
 
 def number_loops(op: Op) -> Op:

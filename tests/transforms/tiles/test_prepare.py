@@ -9,6 +9,7 @@ import ziggurat as zg
 from ziggurat.codemodel.dialects import core, scf, tt
 from ziggurat.codemodel.errors import KernelTypeError, LaunchError, VerifyError
 from ziggurat.codemodel.op import Op
+from ziggurat.codemodel.types import SCALARS
 from ziggurat.codemodel.verify import verify
 from ziggurat.transforms.tiles.prepare import fuse_dots, prepare, prepare_for_gpu
 
@@ -205,3 +206,35 @@ def test_loops_of_dots_with_a_run_time_step_are_pipelined(recwarn) -> None:
         zg.run(result, 1, x, actual, *numbers)
         np.testing.assert_array_equal(actual, expected)
     assert "cp.async" in zg.compile(model).ptx and not recwarn.list
+
+
+@zg.kernel
+def widened_product(x, y, out, PRECISION: zg.constexpr, TURNED: zg.constexpr, DEPTH: zg.constexpr):
+    at, k = zg.arange(0, 16), zg.arange(0, DEPTH)
+    a = zg.cast(zg.load(x + zg.expand(at, 1) * DEPTH + zg.expand(k, 0)), zg.f32)
+    rows, columns = (at, k) if TURNED else (k, at)
+    b = zg.cast(zg.load(y + zg.expand(rows, 1) * columns.shape[0] + zg.expand(columns, 0)), zg.f32)
+    product = zg.dot(a, zg.trans(b) if TURNED else b, input_precision=PRECISION)
+    zg.store(out + zg.expand(at, 1) * 16 + zg.expand(at, 0), product)
+
+
+@pytest.mark.parametrize(("types", "precision", "turned", "depth", "narrow"), [
+    (("bf16", "bf16"), "tf32", False, 16, True), (("f16", "f16"), "tf32", True, 32, True),
+    (("bf16", "bf16"), "bf16x3", True, 16, True), (("f16", "f16"), "ieee", False, 16, False),
+    (("f16", "bf16"), "tf32", False, 16, False), (("bf16", "f32"), "tf32", False, 16, False),
+    (("bf16", "bf16"), "tf32", False, 8, False),
+])  # fmt: skip
+def test_dots_of_widened_operands_multiply_what_these_were(
+    types: tuple[str, str], precision: str, turned: bool, depth: int, narrow: bool
+) -> None:
+    pointers = [zg.ptr(getattr(zg, name)) for name in (*types, "f32")]
+    model = widened_product.triton(*pointers, precision, turned, depth)
+    prepared_model = prepare_for_gpu(model)
+    (dot,) = (op for op in prepared_model.walk() if isinstance(op, tt.Dot))
+    assert (str(dot.a.type.element) != "f32") == narrow
+    rng = np.random.default_rng(0)
+    x, y = (rng.standard_normal(16 * depth).astype(SCALARS[name].dtype) for name in types)
+    results = [np.zeros(256, np.float32) for _ in range(2)]
+    for kernel, out in zip((model, prepared_model), results, strict=True):
+        zg.run(kernel, (1,), x, y, out)
+    np.testing.assert_allclose(results[1], results[0], rtol=2e-6, atol=1e-6)
