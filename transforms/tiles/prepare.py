@@ -121,8 +121,7 @@ def narrow_dots(op: Op) -> Op:
             or _depth(dot) < _DEPTH_OF_16_BITS
         ):
             return None
-        new = (_narrow(builder, value) for value in (dot.a, dot.b))
-        return builder.add(tt.Dot(*new, operands[2]), dot.location)
+        return builder.add(tt.Dot(_narrow(builder, dot.a), _narrow(builder, dot.b), operands[2]), dot.location)
 
     return transform(op, narrow, pass_name="prepare") if any(isinstance(inner, tt.Dot) for inner in op.walk()) else op
 
