@@ -229,12 +229,12 @@ def test_dots_of_widened_operands_multiply_what_these_were(
 ) -> None:
     pointers = [zg.ptr(getattr(zg, name)) for name in (*types, "f32")]
     model = widened_product.triton(*pointers, precision, turned, depth)
-    prepared_model = prepare_for_gpu(model)
-    (dot,) = (op for op in prepared_model.walk() if isinstance(op, tt.Dot))
+    ready = prepare_for_gpu(model)
+    (dot,) = (op for op in ready.walk() if isinstance(op, tt.Dot))
     assert (str(dot.a.type.element) != "f32") == narrow
     rng = np.random.default_rng(0)
     x, y = (rng.standard_normal(16 * depth).astype(SCALARS[name].dtype) for name in types)
     results = [np.zeros(256, np.float32) for _ in range(2)]
-    for kernel, out in zip((model, prepared_model), results, strict=True):
+    for kernel, out in zip((model, ready), results, strict=True):
         zg.run(kernel, (1,), x, y, out)
     np.testing.assert_allclose(results[1], results[0], rtol=2e-6, atol=1e-6)
