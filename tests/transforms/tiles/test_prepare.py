@@ -218,17 +218,17 @@ def widened_product(x, y, out, PRECISION: zg.constexpr, TURNED: zg.constexpr, DE
     zg.store(out + zg.expand(at, 1) * 16 + zg.expand(at, 0), product)
 
 
-@pytest.mark.parametrize(("types", "precision", "turned", "depth", "narrow"), [
+@pytest.mark.parametrize(("types", "precision", "transposes", "depth", "narrow"), [
     (("bf16", "bf16"), "tf32", False, 16, True), (("f16", "f16"), "tf32", True, 32, True),
     (("bf16", "bf16"), "bf16x3", True, 16, True), (("f16", "f16"), "ieee", False, 16, False),
     (("f16", "bf16"), "tf32", False, 16, False), (("bf16", "f32"), "tf32", False, 16, False),
     (("bf16", "bf16"), "tf32", False, 8, False),
 ])  # fmt: skip
 def test_dots_of_widened_operands_multiply_what_these_were(
-    types: tuple[str, str], precision: str, turned: bool, depth: int, narrow: bool
+    types: tuple[str, str], precision: str, transposes: bool, depth: int, narrow: bool
 ) -> None:
     pointers = [zg.ptr(getattr(zg, name)) for name in (*types, "f32")]
-    model = widened_product.triton(*pointers, precision, turned, depth)
+    model = widened_product.triton(*pointers, precision, transposes, depth)
     ready = prepare_for_gpu(model)
     (dot,) = (op for op in ready.walk() if isinstance(op, tt.Dot))
     assert (str(dot.a.type.element) != "f32") == narrow
