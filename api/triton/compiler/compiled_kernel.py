@@ -154,7 +154,7 @@ _SETTINGS: Final = (
 _OWN_FACTS: Final = (
     "name", "hash", "target", "num_warps", "num_stages", "num_ctas", "shared", "enable_fp_fusion", "arch",
 )  # fmt: skip
-_REMADE: Final = ("stages", "_launcher", "_native", "_quick", "_constants")  # Attributes that no pickle has.
+_REMADE: Final = ("stages", "_launcher", "_native", "_quick", "_constants", "_forms")  # Attributes that no pickle has.
 _FACTS: Final = (*_OWN_FACTS, *_SETTINGS, *_CONSTANT_FACTS)
 KernelMetadata: Any = namedtuple("KernelMetadata", _FACTS, defaults=_CONSTANT_FACTS.values())  # pyright: ignore[reportUntypedNamedTuple]
 
@@ -302,25 +302,35 @@ class CompiledKernel(KernelBuild):
         return self._native if self.on_host and not knobs.runtime.interpret else None
 
     def _passed(self, args: Sequence[Any]) -> Sequence[Any]:
-        """The run-time arguments among all of a launch, with the components of tuples in their places."""
-        places, has_tuples, least = self._places
+        """The run-time arguments among those of a launch, with the components of tuples in their places."""
+        form = self._forms.get(len(args))
         # A launch with too many arguments, or too few, is refused where the code is launched.
-        values = [args[place] for place in places] if least <= len(args) <= len(self.signature.types) else args
-        return [*leaves(values)] if has_tuples else values
+        values = args if form is None else [args[at] for at in form[1]]
+        return [*leaves(values)] if self._places[1] else values
 
     def _complete(self, args: Sequence[Any]) -> Sequence[Any]:
-        """All arguments of a launch that gives no constants at the end, or none at all: libraries leave them out, as
-        the launchers of Triton 3.7 and later do not read them."""
-        places, _, least = self._places
-        count, constants = len(args), self._constants
-        if least <= count:
-            return args if count >= len(constants) else [*args, *constants[count:]]
-        if count != len(places):
+        """All arguments of a launch."""
+        form = self._forms.get(len(args))
+        if form is None:
             return args  # The launch is refused.
-        complete = list(constants)
-        for place, value in zip(places, args, strict=True):
+        complete = list(self._constants)
+        for place, value in zip(form[0], args, strict=True):
             complete[place] = value
         return complete
+
+    @functools.cached_property
+    def _forms(self) -> dict[int, tuple[Sequence[int], list[int]]]:
+        """By the number of arguments of a launch, the places of these among all, and which of them are run-time ones.
+
+        Libraries leave out constants at the end, all constexprs, or all that the launch of the code does not read, such
+        as strides of 1: the launchers of Triton 3.7 and later do not need them.
+        """
+        places, _, least = self._places
+        count = len(self.signature.types)
+        constexprs = {p.num for p in getattr(self._fn, "params", ()) if p.is_constexpr}  # A file does not tell them.
+        forms: list[Sequence[int]] = [range(number) for number in range(least, count + 1)]
+        forms += [places, [place for place in range(count) if place not in constexprs]]
+        return {len(form): (form, [form.index(place) for place in places]) for form in forms if form or not places}
 
     @functools.cached_property
     def _constants(self) -> list[Any]:

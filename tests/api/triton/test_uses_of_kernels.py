@@ -153,6 +153,27 @@ def test_a_compiled_kernel_with_a_constant_inside_is_launched_by_both():
         assert x.tolist() == [5] * 5 + [0] * 3
 
 
+@triton.jit
+def strided(x_ptr, KIND: tl.constexpr, stride, y_ptr, step, n, BLOCK: tl.constexpr, EVEN: tl.constexpr):
+    at = tl.arange(0, BLOCK)
+    tl.store(y_ptr + at * step, tl.load(x_ptr + at * stride, at < n) + KIND, at < n)
+
+
+def test_strides_of_1_are_given_or_not():
+    """A launcher that leaves out constexprs gives them; the code does not read them."""
+    x, y = arrays()
+    compiled = strided[(1,)](x, 2, 1, y, 1, 10, BLOCK=16, EVEN=True)
+    facts = compiled.function, compiled.packed_metadata
+    every = (x, 2, 1, y, 1, 10, 16, True)
+    for arguments in (every, every[:7], every[:6], (x, 1, y, 1, 10), (x, y, 10)):
+        for launch in (compiled[(1, 1, 1)], functools.partial(compiled.run, 1, 1, 1, 0, *facts, None, None, None)):
+            y[:] = 0
+            launch(*arguments)
+            np.testing.assert_array_equal(y[:10], x[:10] + 2, str(len(arguments)))
+    with pytest.raises(LaunchError):
+        compiled[(1,)](x, y)
+
+
 class Entry(triton.KernelInterface):
     """A kernel that keeps compiled ones by a key of its own, beneath tuners and heuristics, and launches these."""
 
