@@ -279,7 +279,15 @@ def block_of(
         indices = [_along(machine, forced(offset), size) for offset, size in zip(offsets, type_.block, strict=True)]
         return _block_of(machine, descriptor, indices, type_)
 
+    single: dict[Hashable, tuple[Index, tuple[Array, Array]]] = {}
+
     def one(index: Index) -> tuple[Array, Array]:
+        key = tuple(place.identity for place in index)
+        if key not in single:
+            single[key] = index, made(index)
+        return single[key][1]
+
+    def made(index: Index) -> tuple[Array, Array]:
         indices: list[Array] = []
         for offset, place in zip(offsets, index, strict=True):
             rank = 1 if isinstance(offset, Tensor) or offset.ndim > 1 else 0

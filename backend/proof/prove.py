@@ -297,14 +297,13 @@ class Prover:
             self._runs[key] = runs, model, premise
         return self._runs[key][0]
 
-    def has_few_runs(self, model: Op) -> bool:
-        """Whether the loops of a model go together in few ways."""
+    def number_of_runs(self, model: Op) -> int:
+        """In how many ways the loops of a model go together; one more than `_FEW_RUNS` if there are more."""
         try:
             with deep_recursion():
-                self.runs(model, TRUE, self._universes[0], in_turn=False, most=_FEW_RUNS)
+                return len(self.runs(model, TRUE, self._universes[0], in_turn=False, most=_FEW_RUNS))
         except (NotDecided, RecursionError):
-            return False
-        return True
+            return _FEW_RUNS + 1
 
     def prove(self, model_a: Op, model_b: Op) -> Proof:
         """Whether two models do the same, without running them on samples."""
@@ -436,11 +435,14 @@ def prove_passes(model: Op, snapshots: Sequence[Snapshot], *, contracts: bool) -
 def _prover_of_passes(model: Op, contracts: bool) -> Prover:
     """The prover with the largest bound of which the runs of a model are few."""
     prover = Prover(contracts=contracts, wraps=False, bound=1)
-    while prover.bound < BOUND:
+    runs, rise = prover.number_of_runs(model), 1
+    # With each iteration, the runs are more by at least as many as before.
+    while prover.bound < BOUND and runs + rise <= _FEW_RUNS:
         further = Prover(contracts=contracts, wraps=False, bound=prover.bound + 1)
-        if not further.has_few_runs(model):
+        number = further.number_of_runs(model)
+        if number > _FEW_RUNS:
             break
-        prover = further
+        prover, runs, rise = further, number, number - runs
     return prover
 
 

@@ -75,6 +75,8 @@ FAULTS: dict[tuple[str, str, str], tuple[str, str]] = {
     ("cluster", "clusters", "a start that nobody learns of"): ("gpu.cluster_arrive;", ""),
     ("cluster", "clusters", "the bytes of three CTAs"): ("@bytes=16", "@bytes=12"),
     ("cluster", "clusters", "values read before they come"): (r"gpu.mbarrier_wait [^;]*;", ""),
+    ("multicast", "spread", "the rows of another CTA"): ("gpu.cluster_rank", "arith.constant @1"),
+    ("multicast", "spread", "rows too far apart"): (r"arith.muli %\d+ (%\d+)", r"arith.addi \1 \1"),
     ("multicast", "expand", "slots that one CTA has freed"): (r"(gpu.channel %[^;]*) @ctas=2", r"\1"),
     ("multicast", "lower_channels", "CTAs that may not have started"): ("gpu.cluster_wait;", ""),
     ("multicast", "lower_channels", "a slot freed in one CTA"): (r"(gpu.mbarrier_arrive [^;]*) @ctas=2", r"\1"),
