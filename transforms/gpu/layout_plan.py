@@ -162,7 +162,10 @@ class Accesses:
 
     def layout_loaded(self, op: tt.Load, layout: Layout) -> Layout:
         """The layout in which a load that may be made again is, where `layout` is wanted: that, or the coalesced one if
-        a thread would make so many accesses that a conversion costs less."""
+        a thread would make so many accesses that a conversion costs less. Beside dots, loads begin ahead, and what is
+        converted would not be."""
+        if op.parent is not None and any(isinstance(other, tt.Dot) for other in op.parent.ops):
+            return layout
         coalesced = self.coalesced(op)
         fewest = _distinct(coalesced) // self.width(op, coalesced)
         return layout if _distinct(layout) // self.width(op, layout) <= max(MOST_ACCESSES, fewest) else coalesced
