@@ -88,14 +88,18 @@ class _Axis:
         return sorted((bit for bit, basis in enumerate(bases) if basis & self.mask), key=lambda bit: bases[bit])
 
     def combine(self, a: Column, b: Column) -> Column:
+        return inline_body(self.emitter, self.op.combine, [*a, *b])
+
+    def added(self, a: Column, b: Column) -> Column:
+        """`combine` of two columns of one thread: a product is added by fma. Not between lanes, each of which would
+        round the product of the other one, so that their sums would differ."""
         if self.adds:
             for (product,), (addend,) in ((b, a), (a, b)):
                 if product in self.emitter.products:
-                    x, y, z = (
-                        self.emitter.of(self.kinds[0], value) for value in (*self.emitter.products[product], addend)
-                    )
+                    numbers = (*self.emitter.products[product], addend)
+                    x, y, z = (self.emitter.of(self.kinds[0], number) for number in numbers)
                     return [instruction(INSTRUCTIONS[math.Fma], x, y, z).name]
-        return inline_body(self.emitter, self.op.combine, [*a, *b])
+        return self.combine(a, b)
 
     def combine_all(self, rows: Sequence[Column], others: Sequence[Column]) -> list[Column]:
         """`combine` of each row with the other one, with two rows at once where that is possible."""
@@ -114,14 +118,14 @@ class _Axis:
         ]
         if self.adds and len(columns) <= MOST and any(value in self.emitter.products for (value,) in columns):
             size = max(8, len(columns) // SUMS)
-            columns = [reduce(self.combine, columns[at : at + size]) for at in range(0, len(columns), size)]
+            columns = [reduce(self.added, columns[at : at + size]) for at in range(0, len(columns), size)]
         return self._halved(columns)
 
     def _halved(self, columns: Sequence[Column]) -> Column:
         half = len(columns) // 2
         if not half:
             return columns[0]
-        return self.combine(self._halved(columns[:half]), self._halved(columns[half:]))
+        return self.added(self._halved(columns[:half]), self._halved(columns[half:]))
 
     def joined(self, rows: dict[int, Column], bit: int) -> dict[int, Column]:
         """The rows, those with and without a bit in the register's number combined."""
@@ -269,7 +273,7 @@ def _scan(emitter: PtxEmitter, op: tt.Scan) -> Emitted:
             registers = [row | chunk | register for register in numbered(serial)]
             sums = [axis.columns[registers[0]]]
             for register in registers[1:]:
-                sums.append(axis.combine(sums[-1], axis.columns[register]))
+                sums.append(axis.added(sums[-1], axis.columns[register]))
             total = sums[-1]
             for step in range(len(axis.lanes)):
                 there = from_lane(total, lanes.sender(step))

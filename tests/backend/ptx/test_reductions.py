@@ -497,3 +497,23 @@ def test_products_are_added_by_fma(options: dict[str, bool], fused: int) -> None
     expected = np.sum(x.astype(np.float64) ** 2)
     simulate(llvm, num_warps=1, shared=0, grid=(1,), arguments=[x, 0.0])
     np.testing.assert_allclose(x[0], expected, rtol=1e-6)
+
+
+def test_lanes_add_the_same_products() -> None:
+    """Lanes with a product each round it before they add it: they have one sum, which is stored by each."""
+    layout = '"| 1 2 4 8 16 |"'
+    module = parse(f"""gpu.module @target="sm_90a" @num_warps=1 ()void -> {{
+        tt.func @"k" (%p : ptr<f32>, %o : ptr<f32>)void -> {{
+            %r : tensor<x32, i32, {layout}> = tt.make_range @start=0 @end=32;
+            %a : tensor<x32, ptr<f32>, {layout}> = tt.splat %p; %b : tensor<x32, ptr<f32>, {layout}> = tt.addptr %a %r;
+            %v : tensor<x32, f32, {layout}> = tt.load %b; %w : tensor<x32, f32, {layout}> = arith.mulf %v %v;
+            %s : f32 = tt.reduce %w @axis=0 (%y : f32, %z : f32)f32 -> {{
+                %t : f32 = arith.addf %y %z; tt.reduce.return %t; }};
+            %c : tensor<x32, ptr<f32>, {layout}> = tt.splat %o; %d : tensor<x32, ptr<f32>, {layout}> = tt.addptr %c %r;
+            %e : tensor<x32, f32, {layout}> = tt.splat %s; tt.store %d %e; tt.return; }}; unreachable; }};""")
+    assert isinstance(module, gpu.Module)
+    llvm = to_llvm(module)
+    assert "@llvm.fma" not in llvm
+    x, out = np.random.default_rng(0).standard_normal(32).astype(np.float32), np.zeros(32, np.float32)
+    simulate(llvm, num_warps=1, shared=0, grid=(1,), arguments=[x, out])
+    assert len({*out.tolist()}) == 1
