@@ -290,7 +290,7 @@ def test_wrong_calls(call: Callable[[], object], summary: str, hint: str):
     assert (error.summary, error.hint or "") == (summary, hint)
 
 
-NO_GRIDS = [(-1,), (2.0,), (1, 1, 1, 1), (), "1", None, 1.5, {1: 2}, (2**40,), float("nan"), (None,), ((1,),), object]
+NO_GRIDS = [(-1,), (2.0,), (1, 1, 1, 2), (), "1", None, 1.5, {1: 2}, (2**40,), float("nan"), (None,), ((1,),), object]
 
 
 @pytest.mark.parametrize("grid", NO_GRIDS, ids=repr)

@@ -147,7 +147,7 @@ def test_a_function_of_the_grid_that_raises_is_called_once(make: Callable[[], An
 @KINDS
 @pytest.mark.parametrize(
     "grid", [1.0, (1.0,), True, (True,), (np.float64(1),), (np.True_,), (1, 1.0), (1, True, 1), "1", (None,), (1 + 0j,),
-             (-1,), (), (1, 1, 1, 1), (1 << 31,)],
+             (-1,), (), (1, 1, 1, 2), (1 << 31,)],
 )  # fmt: skip
 @pytest.mark.parametrize("by_function", [False, True])
 def test_other_things_than_grids_are_refused_before_and_after_launches(

@@ -79,7 +79,7 @@ def test_strict_shows_what_is_undefined():
             (np.zeros(1, np.float32), 1.0),
             "must be one to three sizes; got a function",
         ),
-        ((1, 1, 1, 1), (np.zeros(1, np.float32), 1.0), "one to three sizes"),
+        ((1, 1, 1, 2), (np.zeros(1, np.float32), 1.0), "one to three sizes"),
     ],
 )
 def test_what_does_not_fit_is_an_error(grid, arguments, message):

@@ -85,7 +85,7 @@ WON: dict[str, tuple[str, str]] = {
     "specialize": ("matmul f16 by TMA 128×256×64, roles", ""),
     "latency": ("matmul f16 NN 128×128×64, 8 warps", ""),
     # A branch around the scaling of each of two rows.
-    "rescale": ("attention f16 D128, roles", r"(FSETP\.NEU\S* ){2}"),
+    "rescale": ("attention f16 D128, roles", r"(FSETP\.NEU\S* ){2}HGMMA"),
     # The queries are loaded to registers.
     "hold_operands": ("attention f16 D64, three CTAs per SM", "LDSM"),
     # One store is in flight while the next block is put there.

@@ -278,7 +278,7 @@ def test_arrays_that_are_not_aligned():
         copy(raw[1:33].view(np.float32), array(8))
 
 
-@pytest.mark.parametrize("grid", [(), (1, 1, 1, 1), (-1,)])
+@pytest.mark.parametrize("grid", [(), (1, 1, 1, 2), (-1,)])
 def test_grids_that_do_not_fit(grid):
     with pytest.raises(LaunchError, match="must be one to three sizes"):
         run(parse(COPY), None, grid, [array(8), array(8), 1, 1, 8])
