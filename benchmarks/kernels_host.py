@@ -6,14 +6,6 @@ from triton.runtime.autotuner import Autotuner
 
 
 @triton.jit
-def idle(
-    a, b, c, d, e, f, m, n, k, r, s, t, u, v, w, scale,
-    BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, BLOCK_K: tl.constexpr,
-):  # fmt: skip
-    pass
-
-
-@triton.jit
 def scaled(out, x, factor, n, NUMBER: tl.constexpr, BLOCK: tl.constexpr):
     at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
     tl.store(out + at, tl.load(x + at, at < n) * factor + NUMBER, at < n)
