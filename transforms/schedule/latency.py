@@ -537,7 +537,8 @@ def _warn_of(loop: scf.For, plan: LoopPlan | Obstacle, num_stages: int | None) -
         return
     loads = {load for load in _loads_of(loop) if asks or _goes_to_dot(load)}
     if isinstance(plan, LoopPlan) and plan.ahead and plan.stages < stages and not is_role(loop):
-        why = f"there is no shared memory for more stages of {plan.bytes // plan.distance} bytes"
+        size = plan.bytes // plan.distance
+        why = f"there is no shared memory for more stages of {size} bytes" if size else "its loads go to registers"
         warn(f"the loop is pipelined in {plan.stages} stages, not {stages}: {why}", loop.location)
     for op, reason in [(loop, plan)] if isinstance(plan, Obstacle) else plan.left:
         if op in loads:
