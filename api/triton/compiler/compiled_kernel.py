@@ -155,6 +155,8 @@ _OWN_FACTS: Final = (
     "name", "hash", "target", "num_warps", "num_stages", "num_ctas", "shared", "enable_fp_fusion", "arch",
 )  # fmt: skip
 _REMADE: Final = ("stages", "_launcher", "_native", "_quick", "_constants", "_forms")  # Attributes that no pickle has.
+# The places of the arguments of a launch among all arguments, and which of the given ones are run-time ones.
+Form = tuple[Sequence[int], list[int]]
 _FACTS: Final = (*_OWN_FACTS, *_SETTINGS, *_CONSTANT_FACTS)
 KernelMetadata: Any = namedtuple("KernelMetadata", _FACTS, defaults=_CONSTANT_FACTS.values())  # pyright: ignore[reportUntypedNamedTuple]
 
@@ -303,24 +305,34 @@ class CompiledKernel(KernelBuild):
 
     def _passed(self, args: Sequence[Any]) -> Sequence[Any]:
         """The run-time arguments among those of a launch, with the components of tuples in their places."""
-        form = self._forms.get(len(args))
+        form = self._form(args)
         # A launch with too many arguments, or too few, is refused where the code is launched.
         values = args if form is None else [args[at] for at in form[1]]
         return [*leaves(values)] if self._places[1] else values
 
     def _complete(self, args: Sequence[Any]) -> Sequence[Any]:
-        """All arguments of a launch."""
-        form = self._forms.get(len(args))
+        """All arguments of a launch, with the constants of the code."""
+        form = self._form(args)
         if form is None:
             return args  # The launch is refused.
         complete = list(self._constants)
-        for place, value in zip(form[0], args, strict=True):
-            complete[place] = value
+        for place, at in zip(self._places[0], form[1], strict=True):
+            complete[place] = args[at]
         return complete
 
+    def _form(self, args: Sequence[Any]) -> Form | None:
+        """The form of a launch: of two with as many arguments, the one whose constants are those of the code."""
+        forms = self._forms.get(len(args), ())
+        if len(forms) > 1:
+            for form in forms:
+                pairs = [(args[at], self._constants[place]) for at, place in enumerate(form[0]) if at not in form[1]]
+                if all(type(value) is type(constant) and value == constant for value, constant in pairs):
+                    return form
+        return forms[0] if forms else None
+
     @functools.cached_property
-    def _forms(self) -> dict[int, tuple[Sequence[int], list[int]]]:
-        """By the number of arguments of a launch, the places of these among all, and which of them are run-time ones.
+    def _forms(self) -> dict[int, list[Form]]:
+        """The forms of a launch by the number of arguments.
 
         Libraries leave out constants at the end, all constexprs, or all that the launch of the code does not read, such
         as strides of 1: the launchers of Triton 3.7 and later do not need them.
@@ -328,9 +340,15 @@ class CompiledKernel(KernelBuild):
         places, _, least = self._places
         count = len(self.signature.types)
         constexprs = {p.num for p in getattr(self._fn, "params", ()) if p.is_constexpr}  # A file does not tell them.
-        forms: list[Sequence[int]] = [range(number) for number in range(least, count + 1)]
-        forms += [places, [place for place in range(count) if place not in constexprs]]
-        return {len(form): (form, [form.index(place) for place in places]) for form in forms if form or not places}
+        forms: list[Sequence[int]] = [[place for place in range(count) if place not in constexprs], places]
+        forms += [range(number) for number in range(least, count + 1)]
+        by_length: dict[int, list[Form]] = {}
+        for form in forms:
+            run_time = [form.index(place) for place in places]
+            others = by_length.setdefault(len(form), [])
+            if run_time not in [other for _, other in others]:
+                others.append((form, run_time))
+        return by_length
 
     @functools.cached_property
     def _constants(self) -> list[Any]:

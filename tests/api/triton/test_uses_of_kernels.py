@@ -174,6 +174,44 @@ def test_strides_of_1_are_given_or_not():
         compiled[(1,)](x, y)
 
 
+@triton.jit
+def numbers_last(x_ptr, BLOCK: tl.constexpr, n, m, stride):
+    at = tl.arange(0, BLOCK)
+    tl.store(x_ptr + at * stride, n - m, at < n)
+
+
+@pytest.mark.parametrize("is_on_host", [False, True])
+def test_constants_tell_launches_with_as_many_arguments_apart(is_on_host: bool):
+    """Without the stride, or without the constexpr: both have four arguments, of which the code takes its own."""
+    x = np.zeros(16, np.int32)
+    compiled = numbers_last[(1,)](x, 16, 9, 2, 1)
+    if is_on_host:
+        types = {"x_ptr": "*i32", "BLOCK": "constexpr", "n": "i32", "m": "i32", "stride": "constexpr"}
+        source = ASTSource(numbers_last, types, {"BLOCK": 16, "stride": 1})
+        compiled = triton.compile(source, target=GPUTarget("cpu", 0, 32))
+    facts = compiled.function, compiled.packed_metadata
+    for arguments in ((x, 16, 9, 2, 1), (x, 16, 9, 2), (x, 9, 2, 1), (x, 9, 2)):
+        for launch in (compiled[(1,)], functools.partial(compiled.run, 1, 1, 1, 0, *facts, None, None, None)):
+            x[:] = 0
+            launch(*arguments)
+            assert x.tolist() == [7] * 9 + [0] * 7, arguments
+
+
+@triton.jit
+def stride_last(x_ptr, BLOCK: tl.constexpr, stride):
+    at = tl.arange(0, BLOCK)
+    tl.store(x_ptr + at * stride, 5)
+
+
+def test_a_launch_has_the_constants_of_the_code():
+    x = np.zeros(16, np.int32)
+    compiled = stride_last[(1,)](x, 4, 1)
+    for arguments in ((x, 4, 1), (x, 4), (x, 1), (x,)):
+        x[:] = 0
+        compiled[(1,)](*arguments)
+        assert x.tolist() == [5] * 4 + [0] * 12, arguments
+
+
 class Entry(triton.KernelInterface):
     """A kernel that keeps compiled ones by a key of its own, beneath tuners and heuristics, and launches these."""
 
