@@ -144,10 +144,17 @@ def _atomic(program: Any, match: re.Match[str], operands: list[Any]) -> None:
             new = _NEW[match[1]](old.view(element), data.view(element)).view(np.uint8)
             region.bytes[places[0]] = new
             name, order = match[0].split(".")[:2]
-            memory.note(region, places, UPDATE, acquires=name == "atom", releases=order in ("release", "acq_rel"))
+            releases = order in ("release", "acq_rel") or int(thread) in memory.fenced
+            memory.note(region, places, UPDATE, acquires=name == "atom", releases=releases)
             memory.changes += not np.array_equal(old, new)
             for at, value in enumerate(olds):
                 value.view(np.uint8).reshape(len(value), step)[thread] = old[at * step : (at + 1) * step]
+
+
+@unit(r"fence\.acq_rel\.(?:cta|gpu|sys)")
+def _fence(program: Any, match: re.Match[str], operands: list[Any]) -> None:
+    """The atomics of these threads that follow release, whatever their own order is."""
+    program.memory.fenced.update(np.flatnonzero(program.mask).tolist())
 
 
 # Asynchronous copies.

@@ -133,9 +133,9 @@ def _map(program: Any, match: re.Match[str], operands: list[Any]) -> None:
     operands[int(match[1])] = np.where(program.mask, tma.in_cta(address, cta), operands[int(match[1])])
 
 
-@unit(r"(?:@\$\d+ )?fence\.(?:mbarrier_init\.release\.cluster|acq_rel\.(?:cta|gpu|sys))")
+@unit(r"fence\.mbarrier_init\.release\.cluster")
 def _fence(program: Any, match: re.Match[str], operands: list[Any]) -> None:
-    """The barriers around it order all that the simulation knows of."""
+    """The barrier that follows orders all that the simulation knows of."""
 
 
 @unit(

@@ -130,6 +130,7 @@ class SimulatedMemory:
         # warp has overwritten, and the message about it. Values of load 0 count as used by all.
         # `ever` has the warps that used them at any time.
         self.used, self.stale, self.conflicts, self.ever = [-1], [0], [""], [-1]
+        self.fenced: set[int] = set()  # The threads without a store or a barrier since a fence.
         self.barrier(np.ones(1, np.bool_))
 
     def barrier(self, threads: Array) -> None:
@@ -138,6 +139,7 @@ class SimulatedMemory:
             region.barrier(threads)
         others = ~_warps(np.flatnonzero(threads))
         self.used[1:] = [time & others for time in self.used[1:]]
+        self.fenced.difference_update(np.flatnonzero(threads).tolist())
 
     def new_load(self) -> int:
         """The number of a further load, whose values are not used yet."""
@@ -216,6 +218,7 @@ class SimulatedMemory:
 
     def store(self, addresses: Array, values: Array, threads: Array) -> None:
         """Write each thread's bytes."""
+        self.fenced.difference_update(threads.tolist())
         for region, rows, places in self.places(addresses, values.shape[1], threads, "writes"):
             if not region.writable:
                 raise SimulationError(f"{region.name} is read-only; thread {threads[rows[0]]} writes to it")

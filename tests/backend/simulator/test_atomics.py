@@ -6,6 +6,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 
+import ziggurat as zg
 from ziggurat.backend.simulator.shared import SimulationError
 from ziggurat.codemodel.errors import TargetError
 
@@ -132,3 +133,33 @@ def test_two_instructions_under_guards(by_hand) -> None:
         out,
     )
     assert out.tolist() == [7 + sum(range(8, 32))]
+
+
+@zg.kernel
+def summed_by_the_last(buffer, counts, out, SIZE: zg.constexpr, SEM: zg.constexpr, STORES: zg.constexpr):
+    at = zg.arange(0, SIZE)
+    if STORES:
+        _ = zg.atomic_add(counts + SIZE + at, 1)
+    zg.store(buffer + zg.program_id(0) * SIZE + at, at)
+    if zg.min(zg.atomic_add(counts + at, 1, sem=SEM), 0) == 2:
+        total = zg.load(buffer + at) + zg.load(buffer + SIZE + at) + zg.load(buffer + 2 * SIZE + at)
+        zg.store(out + at, total)
+
+
+@pytest.mark.parametrize("size", [1, 16, 128])
+@pytest.mark.parametrize("num_warps", [1, 2])
+def test_a_fence_orders_programs_by_the_relaxed_atomics_after_it(size: int, num_warps: int) -> None:
+    """Several accesses of a thread have one fence. One before the store does not order it."""
+    pointer = zg.ptr(zg.i32)
+
+    def run(sem: str, stores: bool) -> None:
+        arrays = [np.zeros(length, np.int32) for length in (3 * size, 2 * size, size)]
+        compiled = summed_by_the_last.compile(pointer, pointer, pointer, size, sem, stores, num_warps=num_warps)
+        compiled.simulate[3](*arrays)
+        np.testing.assert_array_equal(arrays[2], 3 * np.arange(size))
+
+    run("acq_rel", False)
+    run("acq_rel", True)
+    for stores in (False, True):
+        with pytest.raises(SimulationError, match=r"reads buffer\[0\], which program \(0, 0, 0\) has written"):
+            run("relaxed", stores)
