@@ -82,14 +82,14 @@ def _address(match: re.Match[str], operands: list[Any], first: int) -> Array:
     return operands[int(match[first])].astype(np.int64) + int(match[first + 1] or 0)
 
 
-@unit(rf"ld(?:\.volatile)?\.(global|shared)[\w.:]*\.b(\d+) ([^\[]*), {_ADDRESS}")
+@unit(rf"ld(?:\.volatile|\.relaxed\.\w+)?\.(global|shared)[\w.:]*\.b(\d+) ([^\[]*), {_ADDRESS}")
 def _load(program: Any, match: re.Match[str], operands: list[Any]) -> None:
     targets, size = _numbers(match[3]), int(match[2]) // 8
     old = [operands[target] for target in targets]
     dtype = old[0].dtype if old[0].dtype.itemsize == size else np.dtype(f"u{size}")  # A byte has a register of 16 bits.
     values = program.load(
         match[1], _address(match, operands, 4), dtype, program.mask, [value.astype(dtype) for value in old],
-        kind=POLL if "volatile" in match[0] else READ,
+        kind=POLL if match[0].startswith(("ld.volatile", "ld.relaxed")) else READ,
     )  # fmt: skip
     for target, value in zip(targets, values, strict=True):
         operands[target] = value.astype(operands[target].dtype)

@@ -163,3 +163,17 @@ def test_a_fence_orders_programs_by_the_relaxed_atomics_after_it(size: int, num_
     for stores in (False, True):
         with pytest.raises(SimulationError, match=r"reads buffer\[0\], which program \(0, 0, 0\) has written"):
             run("relaxed", stores)
+
+
+@zg.kernel
+def added_to_few(x, out, SIZE: zg.constexpr):
+    at = zg.arange(0, SIZE)
+    _ = zg.atomic_add(out + at % 4, zg.load(x + at), at < SIZE - 3)
+
+
+def test_loops_of_compare_and_swap_begin_with_a_relaxed_load() -> None:
+    x, out = np.arange(64).astype(ml_dtypes.bfloat16) % 3, np.zeros(4, ml_dtypes.bfloat16)
+    pointer = zg.ptr(zg.bf16)
+    added_to_few.compile(pointer, pointer, 64, target="sm_80", num_warps=1).simulate[2](x, out)
+    expected = [2 * x[:61][start::4].astype(np.float32).sum() for start in range(4)]
+    np.testing.assert_array_equal(out.astype(np.float32), expected)
