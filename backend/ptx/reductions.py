@@ -73,14 +73,11 @@ class _Axis:
         self.kinds = [llvm_type(value.type) for value in op.values]
         tensors = [emitter.tensor(value) for value in op.values]
         self.columns = {register: [part[register] for part in tensors] for register in self.layout.unique_registers}
-        # Whether it adds floats; then it adds products by fma.
-        self.adds = (
-            len(op.values) == 1 and isinstance(op.combine.entry.ops[0], arith.AddF) and is_commutative(op.combine)
-        )
         # The type and the op of a commutative reduction that computes with two floats of 16 bits at once.
         self.pairs: tuple[ScalarType, Callable[..., Number]] | None = None
         scalar, combined = type_.element, op.combine.entry.ops[0]
         is_plain = len(op.values) == 1 and isinstance(combined, arith.FloatBinary) and is_commutative(op.combine)
+        self.adds = is_plain and isinstance(combined, arith.AddF)  # Then it adds products by fma.
         if is_plain and isinstance(scalar, ScalarType) and has_pairs(emitter, scalar):
             self.pairs = scalar, partial(RULES[combined], combined)
 
@@ -112,10 +109,8 @@ class _Axis:
         """The elements of a thread that differ in bits of the register's number, combined: by pairs of neighbours,
         pairs of pairs, and so on, one half after the other, so that few are needed at once. Products are added to one
         sum after the other, or to `SUMS` of them, as only a sum and a product make an fma."""
-        columns = [
-            self.columns[row | sum(1 << bit for at, bit in enumerate(bits) if number >> at & 1)]
-            for number in range(1 << len(bits))
-        ]
+        registers = [1 << bit for bit in bits]
+        columns = [self.columns[row | combine(registers, index)] for index in range(1 << len(bits))]
         if self.adds and len(columns) <= MOST and any(value in self.emitter.products for (value,) in columns):
             size = max(8, len(columns) // SUMS)
             columns = [reduce(self.added, columns[at : at + size]) for at in range(0, len(columns), size)]

@@ -170,8 +170,9 @@ class _Rebuilding:
 
     def _compute(self, builder: Builder, op: Op, layout: Layout) -> None:
         """A lazy op with its result in a layout."""
-        own = self.plan.accesses.layout_loaded(op, layout) if isinstance(op, tt.Load) else layout
-        copy = self._made(builder, op, dict(self.plan.reads(op, layout)), [own])
+        reads = dict(self.plan.reads(op, layout))
+        own = reads[0] if isinstance(op, tt.Load) else layout  # A load is in the layout of its pointers.
+        copy = self._made(builder, op, reads, [own])
         if own != layout:
             copy = builder.add(gpu.ConvertLayout(copy, with_layout(copy.type, layout)), op.location)
         self.copies[(op.result, 0), layout] = copy

@@ -114,20 +114,13 @@ def narrow_dots(op: Op) -> Op:
         if not isinstance(dot, tt.Dot) or dot.input_precision is tt.InputPrecision.IEEE:
             return None
         a, b = _before_extension(dot.a), _before_extension(dot.b)
-        if (
-            a is None
-            or b is None
-            or scalar_element(a.type) != scalar_element(b.type)
-            or _depth(dot) < _DEPTH_OF_16_BITS
-        ):
+        if a is None or b is None or scalar_element(a.type) != scalar_element(b.type):
+            return None
+        if shape_of(dot.a.type)[-1] < _DEPTH_OF_16_BITS:
             return None
         return builder.add(tt.Dot(_narrow(builder, dot.a), _narrow(builder, dot.b), operands[2]), dot.location)
 
     return transform(op, narrow, pass_name="prepare") if any(isinstance(inner, tt.Dot) for inner in op.walk()) else op
-
-
-def _depth(dot: tt.Dot) -> int:
-    return shape_of(dot.a.type)[-1]
 
 
 def _before_extension(value: Value) -> Value | None:
