@@ -168,6 +168,8 @@ class JITFunction(Kernel, JITCallable, KernelInterface):
     @property
     def cache_key(self) -> str:
         """A text that is equal for functions with equal code, at the same line, that call such functions."""
+        if self.fn is None and self.hash:  # From a pickle.
+            return self.hash
         for function in compile_time_functions(self):
             require_stable(function.fn, function.src)
         self.hash = digest(f"{self.models.identity(self)} {self.starting_line_number} {self.noinline}")
@@ -198,6 +200,7 @@ class JITFunction(Kernel, JITCallable, KernelInterface):
         if self.fn is not None:
             return super().__reduce__()
         self._src = self._src or source_of(vars(self)["__wrapped__"])
+        self.hash = self.hash or digest(f"{self.__module__} {self.name} {self._src}")
         facts = {name: value for name, value in vars(self).items() if name in _FACTS}
         return _without_function, (facts,)
 

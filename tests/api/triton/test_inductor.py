@@ -275,7 +275,8 @@ def test_a_kernel_from_a_pickle_is_pickled_and_copied_again():
             assert kernel.launch_metadata is None and kernel.__name__ == kernel.name == "at_the_top"
             with kernel._hash_lock:
                 pass
-    for use in (lambda: revived[(1,)], lambda: revived.model, lambda: revived.cache_key):
+            assert kernel.cache_key == revived.cache_key  # PyTorch names the choice of a multi-kernel by it.
+    for use in (lambda: revived[(1,)], lambda: revived.model):
         with pytest.raises(AttributeError, match="'at_the_top' comes from a pickle without its function"):
             use()
     restore(revived, before)
