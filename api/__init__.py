@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from ziggurat.codemodel.text.parser import parse
     from ziggurat.compiler.compiled import Compiled
     from ziggurat.compiler.pipeline import compile
+    from ziggurat.exploring.exploration import Exploration, explore
     from ziggurat.frameworks.jax_ops import jax_op as jax_op
     from ziggurat.frameworks.torch_ops import torch_op as torch_op
     from ziggurat.frontends.tracing import for_, if_, while_
@@ -55,6 +56,7 @@ __getattr__, __dir__ = lazily(
         "backend.cuda.device_memory": ("empty", "to_device", "to_host"),
         "backend.launch.descriptors": ("TensorDescriptor",),
         "backend.mlir": ("from_mlir", "to_mlir"),
+        "exploring.exploration": ("Exploration", "explore"),
         "building": ("KernelBuilder", "build", "trace"),
         "codemodel.text.parser": ("parse",),
         "compiler.compiled": ("Compiled",),
@@ -77,11 +79,11 @@ __version__ = "0.1.0"
 
 # Without `jax_op` and `torch_op`: `from ziggurat import *` works without their libraries, and imports none.
 __all__ = [
-    "DROP", "Block", "BlockParameter", "Body", "Builder", "Compiled", "Config", "Kernel",
+    "DROP", "Block", "BlockParameter", "Body", "Builder", "Compiled", "Config", "Exploration", "Kernel",
     "KernelBuilder", "Op", "OpResult", "TensorDescriptor", "TunedKernel", "Value", "autotune", "bf16", "build",
-    "compile", "descriptor", "dialects", "divisible", "empty", "execute", "f8e4m3", "f8e5m2", "f16", "f32", "f64",
-    "for_", "from_mlir", "function", "get_num_threads", "grad", "heuristics", "i1", "i8", "i16", "i32", "i64", "if_",
-    "kernel", "kit", "parse", "prove", "ptr", "run", "same_model", "set_num_threads", "simplify", "testing",
+    "compile", "descriptor", "dialects", "divisible", "empty", "execute", "explore", "f8e4m3", "f8e5m2", "f16", "f32",
+    "f64", "for_", "from_mlir", "function", "get_num_threads", "grad", "heuristics", "i1", "i8", "i16", "i32", "i64",
+    "if_", "kernel", "kit", "parse", "prove", "ptr", "run", "same_model", "set_num_threads", "simplify", "testing",
     "to_device", "to_host", "to_mlir", "to_text", "trace", "transform", "triton_c", "u8", "u16", "u32", "u64",
     "verify", "while_",
 ]  # fmt: skip

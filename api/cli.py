@@ -53,6 +53,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
         run_program(arguments[1:], "ziggurat triton")
         return 0
+    if arguments[:2] == ["explore", "--triton"]:
+        return _explore_program(arguments[2:])
     options = _parser().parse_args(arguments)
     try:
         return _write(options.run(options))
@@ -83,6 +85,7 @@ examples:
   ziggurat show kernels.py:softmax "ptr<f32>, ptr<f32>, i32, 1024" --stage ptx
   ziggurat explain kernels.py:softmax "ptr<f32>, ptr<f32>, i32, 1024" --divisible n=16
   ziggurat simulate kernels.py:softmax "f32[4, 100], f32[4, 100], 100, 128" --grid 4
+  ziggurat explore kernels.py:softmax "f32[4, 100], f32[4, 100], 100, 128" --grid 4
 
 `ziggurat COMMAND --help` has the options of a command. Types are written as models print them: ptr<f32> is a
 pointer, i32 a run-time number, 1024 the value of a constexpr parameter.
@@ -93,7 +96,7 @@ def _parser() -> argparse.ArgumentParser:
     as_module = Path(sys.argv[0]).name == "__main__.py"
     parser = argparse.ArgumentParser(
         prog="python -m ziggurat" if as_module else "ziggurat",
-        description="Show, explain and simulate kernels, and run Triton programs.",
+        description="Show, explore, explain and simulate kernels, and run Triton programs.",
         epilog=_EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
@@ -143,6 +146,21 @@ def _parser() -> argparse.ArgumentParser:
     simulate.add_argument("--optimized", action="store_true", help="the code after LLVM's passes")
     _add_options(simulate)
     _add_macros(simulate)
+    explore = command(
+        "explore", "write a page with a kernel at every tier, its values and where lines come from", _explore
+    )
+    _add_kernel(explore)
+    explore.add_argument("arguments", help='arrays and values: "f32[1024], f16[64, 64; 16, 16], 1000, 64"')
+    explore.add_argument("--grid", nargs="+", default=["1"], help="programs along each axis (default: 1)")
+    explore.add_argument("--program", help="the program whose values are shown: 2 or 1,0,0 (default: first and last)")
+    explore.add_argument("--output", "-o", default="explore.html", help="the page (default: explore.html)")
+    explore.add_argument(
+        "--triton", action="store_true",
+        help="as the first word: explore --triton [-o FOLDER] PROGRAM [ARGUMENT …] runs a Triton program and writes a "
+        "page for each kernel that it launches",
+    )  # fmt: skip
+    _add_options(explore)
+    _add_macros(explore)
     # Only for the list of commands: `main` hands the arguments on before they are parsed.
     commands.add_parser("triton", help="run a program that imports triton: program.py or -m module, and its arguments")
     passes = command("pass", "run passes on the models of a text file, such as tests/models/simplify/cse.txt", _pass)
@@ -360,6 +378,37 @@ def _simulate(options: argparse.Namespace) -> str:
     kernel = _find(options.kernel, options.macros)
     grid, compile_options = _grid(options), _compile_options(kernel, options)
     return report(kernel, options.arguments, grid, compile_options, seed=options.seed, optimized=options.optimized)
+
+
+def _explore(options: argparse.Namespace) -> str:
+    from ziggurat.launches.simulated import drawn
+
+    kernel = _find(options.kernel, options.macros)
+    program = None
+    if options.program is not None:
+        parts = options.program.split(",")
+        if not all(part.strip().isdecimal() for part in parts):
+            raise LaunchError(f"--program must be indices; got {options.program}", hint="--program 1,0,0")
+        program = tuple(map(int, parts))
+    explored = ziggurat.explore(
+        kernel, tuple(_grid(options)), *drawn(options.arguments), program=program, **_compile_options(kernel, options)
+    )
+    return f"{explored.save(options.output)}\n"
+
+
+def _explore_program(arguments: Sequence[str]) -> int:
+    """Run a Triton program and write a page for each of its kernels; all that follows its name belongs to it."""
+    from ziggurat.exploring.programs import explore_program
+
+    folder = "explored"
+    if arguments[:1] in (["-o"], ["--output"]) and len(arguments) > 1:
+        folder, arguments = arguments[1], arguments[2:]
+    try:
+        explore_program(arguments, Path(folder))
+    except LaunchError as error:
+        print(f"{type(error).__name__}: {error}", file=sys.stderr)
+        return 1
+    return 0
 
 
 def _prove(options: argparse.Namespace) -> str:

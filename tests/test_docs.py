@@ -167,7 +167,8 @@ def test_each_error_has_an_entry_with_an_example(name: str):
     assert re.search(r"^```text", entry, re.MULTILINE), f"the entry of {name} shows no message"
 
 
-PICTURES = sorted((ROOT / "docs" / "pictures").glob("*.py"))
+# Pictures that a browser draws are not the same everywhere.
+PICTURES = sorted(file for file in (ROOT / "docs" / "pictures").glob("*.py") if file.with_suffix(".svg").exists())
 
 
 @pytest.mark.parametrize("file", PICTURES, ids=lambda file: file.stem)

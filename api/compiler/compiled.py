@@ -19,6 +19,7 @@ from ziggurat.codemodel.types import DescriptorType, PtrType, ScalarType, Type
 if TYPE_CHECKING:
     from ziggurat.backend.cpu.code import CpuCode
     from ziggurat.backend.cuda.binary import Binary, LaunchMap, PtxParameter
+    from ziggurat.exploring.origins import LineUse, Origin
     from ziggurat.launches.simulated import Simulation
 
 
@@ -221,6 +222,24 @@ class Compiled:
         from ziggurat.launches.simulated import Simulation
 
         return Simulation(self)
+
+    def origin(self, line: int) -> Origin:
+        """Where a line of the PTX, or of a CPU's assembly, comes from: place in the source, ops, and passes.
+
+        Lines count from 1. Raises `LaunchError` for a line that the text does not have.
+        """
+        from ziggurat.exploring.origins import origin
+
+        return origin(self, line)
+
+    def lines(self, line: int, file: str | None = None) -> LineUse:
+        """What became of a line of the source: its ops in each model and its instructions.
+
+        `file` is the kernel's own by default; helper functions may stand in others.
+        """
+        from ziggurat.exploring.origins import lines
+
+        return lines(self, line, file)
 
     def explain(self) -> str:
         """The cost of each line, the limits of an SM, and why an access is not better: docs/guides/explaining.md.

@@ -6,7 +6,7 @@ import gc
 import inspect
 from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, overload
+from typing import TYPE_CHECKING, Any, ClassVar, overload
 
 import attrs
 
@@ -64,6 +64,8 @@ class Kernel(Function):
     make_models: Callable[[Callable[..., Any], Language], Models] = PythonModels
     rules = LaunchRules()
     is_interpreted = False  # Whether the reference interpreter runs all launches on arrays in memory.
+    # Called with each launch of any kernel before it: the kernel, the grid, the arguments and the keywords.
+    observer: ClassVar[Callable[[Kernel, Grid, Sequence[Any], dict[str, Any]], None] | None] = None
 
     def __init__(self, fn: Callable[..., Any], do_not_specialize: Iterable[str] = ()) -> None:
         # A stub in the place of a Python function brings its own models.
@@ -94,7 +96,7 @@ class Kernel(Function):
     def _launch_by(self, at: Callable[[Grid], Callable[..., Any]]) -> None:
         """Have a function make the launcher for a grid. Launchers that another function made are forgotten."""
         self.launchers.clear()
-        self._at = at
+        self._at = at if Kernel.observer is None else self._early  # Others would not call `launch`.
 
     @property
     def module(self) -> core.Module:
@@ -252,6 +254,8 @@ class Kernel(Function):
     @public
     def launch(self, grid: Grid, /, *arguments: Any, **keywords: Any) -> Any:
         """Run the kernel where its arrays are: on a GPU or here. `kernel[grid](…)` does this."""
+        if Kernel.observer is not None:
+            Kernel.observer(self, grid, arguments, keywords)
         if not self.rules.runs_here(self, leaves((*arguments, *keywords.values()))):
             return self.dispatcher.at(grid)(*arguments, **keywords)
         bound, options = self._bound(arguments, keywords)

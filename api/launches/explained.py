@@ -22,6 +22,7 @@ from ziggurat.transforms.cost.cost import Work, cost_of
 from ziggurat.transforms.cost.grid_cost import Launch, work_of_grid
 
 if TYPE_CHECKING:
+    from ziggurat.compiler.compiled import Compiled
     from ziggurat.kernels.kernel import Kernel
 
 
@@ -33,16 +34,7 @@ def report(kernel: Kernel, text: str, grid: Sequence[int], options: Mapping[str,
     arguments, sizes = drawn(text), gpu_sizes(tuple(grid), kernel.name)
     if is_here():
         options = {**options, "target": current_device().target}
-    bound = bind(kernel, arguments, {})
-    signature, names, values = kernel.specialized(bound)
-    # A launch compiles integers in that are 1.
-    ones = {
-        number: 1
-        for number, (name, value) in enumerate(zip(names, values, strict=True))
-        if type(value) is int and value == 1 and kernel.rules.parameter(kernel, name.partition("[")[0]).specialize
-    }
-    compiled = kernel.compiled_for(signature, bound, options, ones)
-    values = [value for number, value in enumerate(values) if number not in ones]
+    compiled, _, values = compiled_for_launch(kernel, bind(kernel, arguments, {}), options)
     if compiled.target == CPU:
         raise LaunchError("explain must have a GPU as its target; got the target 'cpu'")
     cost = cost_of(compiled.stages["gpu"])
@@ -66,6 +58,22 @@ def report(kernel: Kernel, text: str, grid: Sequence[int], options: Mapping[str,
             )
         )
     return "\n".join([explanation(compiled), *lines]) + "\n"
+
+
+def compiled_for_launch(
+    kernel: Kernel, bound: Mapping[str, Any], options: Mapping[str, Any]
+) -> tuple[Compiled, list[str], list[Any]]:
+    """A kernel as a launch on these arguments, in memory, compiles it; and the names and values of its arguments."""
+    signature, names, values = kernel.specialized(bound)
+    # A launch compiles integers in that are 1.
+    ones = {
+        number: 1
+        for number, (name, value) in enumerate(zip(names, values, strict=True))
+        if type(value) is int and value == 1 and kernel.rules.parameter(kernel, name.partition("[")[0]).specialize
+    }
+    compiled = kernel.compiled_for(signature, bound, options, ones)
+    rest = [number for number in range(len(values)) if number not in ones]
+    return compiled, [names[number] for number in rest], [values[number] for number in rest]
 
 
 def _least(work: Work, count: int, ctas: int, data: int) -> dict[str, float]:

@@ -77,7 +77,7 @@ class Machine(Interpreter):
     Strict mode checks that no value in `nonnegative` is negative.
 
     Each program of a GPU model is a cluster of `ctas` CTAs, which are rows of the frame, and each CTA has
-    `shared_bytes` of shared memory.
+    `shared_bytes` of shared memory. At the first body after the time `until`, `TimeoutError` is raised.
     """
 
     def __init__(
@@ -92,6 +92,7 @@ class Machine(Interpreter):
         nonnegative: Collection[Value] = (),
         ctas: int = 1,
         shared_bytes: int = 0,
+        until: float = math.inf,
     ) -> None:
         super().__init__(_WithMarks(nonnegative) if strict or overflows else triton)
         self.functions = functions
@@ -110,7 +111,7 @@ class Machine(Interpreter):
         # The frames of programs that have returned from the function that runs, and their values.
         self._results: list[tuple[Frame, tuple[Any, ...]]] = []
         self._depth = 0
-        self.until = math.inf  # The time after which `TimeoutError` is raised, at the next body.
+        self.until = until
         self._shared: dict[Body, dict[Block, list[Value]]] = {}
 
     def begin(self, start: int, stop: int) -> None:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import functools
+import math
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
+import attrs
 import numpy as np
 
 from ziggurat.backend.launch.arrays import whole
@@ -18,7 +20,8 @@ from ziggurat.backend.reference.kernel_arguments import values_of_parameters
 from ziggurat.backend.reference.machine import Machine, triton
 from ziggurat.backend.reference.values import Array
 from ziggurat.codemodel import scalars
-from ziggurat.codemodel.dialects import arith, core, cpu, math, tt
+from ziggurat.codemodel.dialects import arith, core, cpu, tt
+from ziggurat.codemodel.dialects import math as math_ops
 from ziggurat.codemodel.dispatch import demand
 from ziggurat.codemodel.errors import KernelRuntimeError, LaunchError, MemoryAccessError
 from ziggurat.codemodel.gpu import dialect as gpu
@@ -28,6 +31,8 @@ from ziggurat.codemodel.printed import show
 from ziggurat.codemodel.subnormals import keep_subnormals
 from ziggurat.codemodel.types import SharedType, TensorType, TupleType, Type, void
 from ziggurat.transforms.simplify import inline
+
+See = Callable[[Memory, Value, Any], None]  # What watches a run: the value of a model, and its content.
 
 MEANINGS = (access, buffers, control, gpu_ops, reductions, roles, shared_memory, tensors)  # They fill the table.
 
@@ -39,6 +44,55 @@ _MAX_COPIED = 1 << 28  # Bytes of the arrays with which a program is run once mo
 # glibc maps each large block anew, and the first touch of every page of a temporary is a fault. Freeing a mapped block
 # raises the size from which blocks are mapped to its own (mallopt(3), M_MMAP_THRESHOLD): once, to 16 MiB.
 np.empty(1 << 24, np.uint8)
+
+
+@attrs.frozen(eq=False)
+class _Launch:
+    """A kernel with the values of its parameters, ready to run: `machine` makes a machine for it.
+
+    `programs` is their number, and `is_single` says that they must run one at a time.
+    """
+
+    functions: Mapping[str, Op]
+    kernel: Op
+    values: list[Any]
+    memory: Memory
+    programs: int
+    is_single: bool
+    machine: Callable[..., Machine]
+
+    @classmethod
+    def of(
+        cls, module: Op, symbol: str | None, grid: tuple[int, ...], arguments: Sequence[object], *,
+        names: Sequence[str] | None, strict: bool, tolerant: bool, limit: int, persistent_ctas: int,
+        kind: Callable[..., Machine] = Machine, until: float = math.inf,
+    ) -> _Launch:  # fmt: skip
+        """The launch of a kernel of a model; see `run` for the parameters and errors. `kind` makes the machines."""
+        functions_, kernel = kernel_of(inline(module) if strict else module, symbol)
+        x, y, z = padded(sizes_of(grid, str(kernel.attributes["sym_name"])))
+        if x * y * z > MAX_SIZE:
+            raise LaunchError(f"a grid must have at most {MAX_SIZE} programs; {grid} has {x * y * z}")
+        arrays, values = values_of_parameters(kernel, arguments, names, whole if tolerant else _itself, (x, y, z))
+        if isinstance(kernel, tt.Func) and any(part.startswith(GRID) for part in kernel.parts):
+            x, y, z = min(persistent_ctas, x * y * z), 1, 1
+        memory = Memory(arrays, (x, y, z), tolerant)
+        if strict:
+            memory.leave_out_read(kernel)
+        if strict and 1 < x * y * z <= MAX_PROGRAMS:
+            memory.races = Races((x, y, z), lambda op: op.location, KernelRuntimeError)
+        machine = functools.partial(kind, functions_, memory, strict=strict, limit=limit, until=until)
+        if strict and not isinstance(module, cpu.Module):
+            machine = functools.partial(machine, nonnegative=_taken_as_nonnegative(functions_.values()))
+        is_single = isinstance(module, cpu.Module)
+        if isinstance(module, cpu.Module):
+            machine = functools.partial(machine, scratch=module.scratch)
+        if isinstance(kernel, tt.Func) and kernel.num_ctas > 1:
+            machine = functools.partial(machine, ctas=kernel.num_ctas)
+        if isinstance(module, gpu.Module):
+            machine = functools.partial(machine, shared_bytes=module.shared)
+            # Roles wait for each other: a batch would wait for the slowest of its programs.
+            is_single = any(isinstance(op, gpu.WarpSpecialize) for op in module.walk())
+        return cls(functions_, kernel, values, memory, x * y * z, is_single, machine)
 
 
 @keep_subnormals()
@@ -54,6 +108,8 @@ def run(
     batch: int | None = None,
     loop_limit: int = LOOP_LIMIT,
     persistent_ctas: int = PERSISTENT_CTAS,
+    detached: bool = False,
+    seconds: float = math.inf,
 ) -> None:
     """Run the kernel `symbol` of a module, or a lone `tt.func`, once for each program of a grid of 1 to 3 axes.
 
@@ -70,40 +126,25 @@ def run(
     barrier between them where a GPU needs one (`memory`), and its hints and assumptions must hold,
     and what code for GPUs takes for granted of indices (`axis_info`). If `tolerant`, a
     program reaches the whole memory that an array is a view of; outside of that it reads 0 and writes nothing, with a
-    `ZigguratWarning`. A division by zero then gives a warning as well.
+    `ZigguratWarning`. A division by zero then gives a warning as well. If `detached`, it changes copies of the arrays,
+    which stay as they are.
 
     Raises `LaunchError` when grid or arguments do not fit, `MemoryAccessError` for an access outside of the arrays,
     `KernelRuntimeError` for any other failure of a program; these with the location of the op. The programs before the
-    failing one have done their work, those after it nothing.
+    failing one have done their work, those after it nothing. Raises `TimeoutError` after so many `seconds`.
     """
-    functions_, kernel = kernel_of(inline(module) if strict else module, symbol)
-    x, y, z = padded(sizes_of(grid, str(kernel.attributes["sym_name"])))
-    if x * y * z > MAX_SIZE:
-        raise LaunchError(f"a grid must have at most {MAX_SIZE} programs; {grid} has {x * y * z}")
-    arrays, values = values_of_parameters(kernel, arguments, names, whole if tolerant else _itself, (x, y, z))
-    if isinstance(kernel, tt.Func) and any(part.startswith(GRID) for part in kernel.parts):
-        x, y, z = min(persistent_ctas, x * y * z), 1, 1
-    memory = Memory(arrays, (x, y, z), tolerant)
-    if strict:
-        memory.leave_out_read(kernel)
-    if strict and 1 < x * y * z <= MAX_PROGRAMS:
-        memory.races = Races((x, y, z), lambda op: op.location, KernelRuntimeError)
-
-    machine = functools.partial(Machine, functions_, memory, strict=strict, limit=loop_limit)
-    if strict and not isinstance(module, cpu.Module):
-        machine = functools.partial(machine, nonnegative=_taken_as_nonnegative(functions_.values()))
-    if isinstance(module, cpu.Module):
-        machine, batch = functools.partial(machine, scratch=module.scratch), 1
-    if isinstance(kernel, tt.Func) and kernel.num_ctas > 1:
-        machine = functools.partial(machine, ctas=kernel.num_ctas)
-    if isinstance(module, gpu.Module):
-        machine = functools.partial(machine, shared_bytes=module.shared)
-        # Roles wait for each other: a batch would wait for the slowest of its programs.
-        batch = 1 if any(isinstance(op, gpu.WarpSpecialize) for op in module.walk()) else batch
+    launch = _Launch.of(
+        module, symbol, grid, arguments, names=names, strict=strict, tolerant=tolerant, limit=loop_limit,
+        persistent_ctas=persistent_ctas, until=time.monotonic() + seconds,
+    )  # fmt: skip
+    if detached:
+        launch.memory.detach()
+    batch = 1 if launch.is_single else batch
     if batch is None:
-        batch = BATCH_ELEMENTS // max(_numel(op.result.type) for f in functions_.values() for op in f.walk())
+        ops = (op for function in launch.functions.values() for op in function.walk())
+        batch = BATCH_ELEMENTS // max(_numel(op.result.type) for op in ops)
     with np.errstate(all="ignore"):
-        _run_all(machine, kernel, values, x * y * z, max(1, batch))
+        _run_all(launch.machine, launch.kernel, launch.values, launch.programs, max(1, batch))
 
 
 def _taken_as_nonnegative(functions: Iterable[Op]) -> set[Value]:
@@ -111,8 +152,42 @@ def _taken_as_nonnegative(functions: Iterable[Op]) -> set[Value]:
     from ziggurat.transforms.analysis.axis_info import analyse
 
     facts = [fact for func in functions if isinstance(func, tt.Func) for fact in analyse(func).items()]
-    classes = (arith.AddI, arith.MulI, arith.ShlI, arith.DivSI, arith.Cast, math.AbsI)
+    classes = (arith.AddI, arith.MulI, arith.ShlI, arith.DivSI, arith.Cast, math_ops.AbsI)
     return {v for (v, _), i in facts if i.nonnegative and isinstance(v.op, classes)}
+
+
+class _Watched(Machine):
+    """A machine that shows the values of the program that it runs: `see(memory, value, content)`."""
+
+    def __init__(self, see: See, *arguments: Any, **keywords: Any) -> None:
+        super().__init__(*arguments, **keywords)
+        self.see = see
+
+    def bind(self, value: Value, content: Any) -> None:
+        super().bind(value, content)
+        if len(self.frame) <= self.ctas:  # Otherwise elements of a tensor, which a reduction combines.
+            self.see(self.memory, value, content)
+
+
+@keep_subnormals()
+def watch(
+    module: Op, grid: tuple[int, ...], arguments: Sequence[object], program: int,
+    see: See, *, names: Sequence[str] | None = None, tolerant: bool = False,
+    seconds: float = math.inf,
+) -> None:  # fmt: skip
+    """Run one program of a launch alone, on copies of its arrays; `see` gets each value that it has.
+
+    The content of a number has the shape (CTAs of the program,), and that of a tensor the same axis before its own; an
+    axis has size 1 where the value is the same along it. The memory says what pointers point to. Raises what `run`
+    raises, and `TimeoutError` after so many seconds.
+    """
+    launch = _Launch.of(
+        module, None, grid, arguments, names=names, strict=False, tolerant=tolerant, limit=LOOP_LIMIT,
+        persistent_ctas=math.prod(grid), kind=functools.partial(_Watched, see), until=time.monotonic() + seconds,
+    )  # fmt: skip
+    launch.memory.detach()
+    with np.errstate(all="ignore"):
+        _run_some(launch.machine(), launch.kernel, launch.values, program, program + 1)
 
 
 @keep_subnormals()
@@ -126,15 +201,15 @@ def explained(
     the program does not fail again at that place within a second.
     """
     try:
-        functions_, kernel = kernel_of(module)
-        arrays, values = values_of_parameters(kernel, arguments, names, _itself, grid)
-        memory = Memory(arrays, grid)
-        if sum(region.high - region.low for region in memory.regions) <= _MAX_COPIED:
-            memory.detach()
-            machine = Machine(functions_, memory, strict=False, limit=LOOP_LIMIT, overflows=True)
-            machine.until = time.monotonic() + 1
+        launch = _Launch.of(
+            module, None, grid, arguments, names=names, strict=False, tolerant=False, limit=LOOP_LIMIT,
+            persistent_ctas=PERSISTENT_CTAS,
+        )  # fmt: skip
+        if sum(region.high - region.low for region in launch.memory.regions) <= _MAX_COPIED:
+            launch.memory.detach()
+            machine = launch.machine(overflows=True, until=time.monotonic() + 1)
             with np.errstate(all="ignore"):
-                _run_some(machine, kernel, values, program, program + 1)
+                _run_some(machine, launch.kernel, launch.values, program, program + 1)
     except MemoryAccessError as error:
         # The places as they are shown: passes leave their names in locations.
         return error if error.shown_places()[:1] == failure.shown_places() else failure

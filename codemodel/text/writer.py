@@ -7,6 +7,7 @@ So equal models have equal text.
 from __future__ import annotations
 
 import enum
+import itertools
 import math
 from collections.abc import Callable, Iterable
 
@@ -43,6 +44,17 @@ def summary(op: Op) -> str:
     if op.bodies:
         writer.out.append(" {…}")
     return "".join(writer.out)
+
+
+def lines_of(model: Op) -> tuple[list[tuple[str, Op | None]], dict[Value, tuple[str, int]]]:
+    """The text of a model by lines, each with the op that begins there; and the name of each value, with the number of
+    the line that declares it, counted from 0."""
+    writer = _LineWriter(False, None, False)
+    writer.op(model, "", root=True)
+    before = [0, *itertools.accumulate(piece.count("\n") for piece in writer.out)]  # Ends of lines before each piece.
+    first = {before[piece]: op for piece, op in writer.first}
+    lines = [(line, first.get(number)) for number, line in enumerate("".join(writer.out).splitlines())]
+    return lines, {value: (name, before[piece]) for value, (name, piece) in writer.places.items()}
 
 
 def structure(op: Op) -> tuple[str | Value | Block, ...]:
@@ -193,3 +205,21 @@ class _Writer:
             for op in block.ops:
                 self.op(op, inner)
         out.append(f"{indent}}}")
+
+
+class _LineWriter(_Writer):
+    """A writer that keeps the pieces of text at which ops begin, and at which values are declared, with their names."""
+
+    def __init__(self, locations: bool, remark: Callable[[Op], Iterable[str]] | None, defaults: bool) -> None:
+        super().__init__(locations, remark, defaults)
+        self.first: list[tuple[int, Op]] = []
+        self.places: dict[Value, tuple[str, int]] = {}
+
+    def op(self, op: Op, indent: str, root: bool = False) -> None:
+        self.first.append((len(self.out), op))
+        super().op(op, indent, root)
+
+    def declare(self, value: Value) -> str:
+        name = super().declare(value)
+        self.places[value] = name, len(self.out)
+        return name

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 import re
+from collections.abc import Sequence
 
 from ziggurat.codemodel.op import Op, require_argument, require_model, same_model
 from ziggurat.codemodel.text.writer import to_text
@@ -24,19 +25,7 @@ def difference(before: Op, after: Op, context: int = 3) -> str:
     if same_model(before, after):
         return ""
     old, new = to_text(before).splitlines(), to_text(after).splitlines()
-    matcher = difflib.SequenceMatcher(None, [_NAME.sub("%", x) for x in old], [_NAME.sub("%", x) for x in new], False)
-    names: dict[str, str] = {}
-    entries: list[str] = []
-    for tag, a, b, c, d in matcher.get_opcodes():
-        if tag != "equal":
-            entries += [f"-{line}" for line in old[a:b]] + [f"+{line}" for line in new[c:d]]
-            continue
-        for left, right in zip(old[a:b], new[c:d], strict=True):
-            pairs = list(zip(_NAME.findall(left), _NAME.findall(right), strict=True))
-            if all(names.setdefault(mine, theirs) == theirs for mine, theirs in pairs):
-                entries.append(f" {right}")
-            else:
-                entries += [f"-{left}", f"+{right}"]
+    entries = [f"{mark}{(old if mark == '-' else new)[number]}" for mark, number in edits(old, new)]
     changed = [index for index, line in enumerate(entries) if line[0] != " "]
     visible = [i for i in range(len(entries)) if any(abs(i - at) <= context for at in changed)]
     lines: list[str] = []
@@ -45,3 +34,20 @@ def difference(before: Op, after: Op, context: int = 3) -> str:
             lines.append("…")
         lines.append(entries[index])
     return "\n".join(lines)
+
+
+def edits(old: Sequence[str], new: Sequence[str]) -> list[tuple[str, int]]:
+    """The lines of two texts of models in one order: " " and the number of a new line that is an old one but for its
+    numbers, "-" and that of an old line that is gone, "+" and that of a new line."""
+    matcher = difflib.SequenceMatcher(None, [_NAME.sub("%", x) for x in old], [_NAME.sub("%", x) for x in new], False)
+    names: dict[str, str] = {}
+    entries: list[tuple[str, int]] = []
+    for tag, a, b, c, d in matcher.get_opcodes():
+        if tag != "equal":
+            entries += [*(("-", number) for number in range(a, b)), *(("+", number) for number in range(c, d))]
+            continue
+        for left, right in zip(range(a, b), range(c, d), strict=True):
+            pairs = zip(_NAME.findall(old[left]), _NAME.findall(new[right]), strict=True)
+            is_same = all(names.setdefault(mine, theirs) == theirs for mine, theirs in pairs)
+            entries += [(" ", right)] if is_same else [("-", left), ("+", right)]
+    return entries

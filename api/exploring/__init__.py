@@ -1,0 +1,1 @@
+"""A kernel at every tier in one page: `zg.explore`, docs/guides/exploring.md."""
