@@ -15,7 +15,7 @@ class Cached(Autotuner):
     """An autotuner that has work of its own before a launch, as those of libraries."""
 
     def run(self, *args, **kwargs):
-        if self.nargs is None:
+        if getattr(self, "nargs", None) is None:  # Triton has none before the first launch.
             self.nargs = dict(zip(self.arg_names, args, strict=False))
         return super().run(*args, **kwargs)
 

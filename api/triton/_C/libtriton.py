@@ -47,4 +47,8 @@ nvidia = SimpleNamespace(cublas=SimpleNamespace(CublasLt=CublasLt))
 
 
 def __getattr__(name: str) -> Any:
+    if name == "native_specialize_impl":
+        from ziggurat.triton.runtime.jit import native_specialize_impl
+
+        return native_specialize_impl
     raise AttributeError(f"ziggurat has no 'triton._C.libtriton.{name}': it is Triton's C++ compiler")

@@ -126,6 +126,15 @@ def _has_gpu() -> bool:
 class DriverConfig:
     """The driver in use, chosen at the first use: that of a GPU if there is one."""
 
+    @property
+    def _default(self) -> DriverBase | None:
+        """The default, None before its first use: Triton's name."""
+        return self.__dict__.get("default")
+
+    @property
+    def _active(self) -> DriverBase | None:
+        return self.__dict__.get("active")
+
     @functools.cached_property
     def default(self) -> DriverBase:
         return CudaDriver() if _has_gpu() else HostDriver()

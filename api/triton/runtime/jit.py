@@ -25,7 +25,7 @@ from ziggurat.frontends.language.function import ChangedGlobalError, Function
 from ziggurat.frontends.triton.compile_time import ConstexprFunction, constexpr_function
 from ziggurat.frontends.triton.function_sources import JITCallable, digest, require_stable, source_of
 from ziggurat.frontends.triton.language import TRITON
-from ziggurat.kernels.arguments import KernelSignature
+from ziggurat.kernels.arguments import KernelSignature, is_tuple_of_arguments
 from ziggurat.kernels.kernel import Grid, Kernel
 from ziggurat.triton import knobs
 from ziggurat.triton._utils import type_canonicalisation_dict
@@ -449,13 +449,20 @@ def jit(fn: Callable[..., Any] | None = None, **options: Any) -> Any:
 
 def native_specialize_impl(
     backend: Any, arg: Any, is_const: bool, specialize_value: bool, align: bool
-) -> tuple[Any, str | None]:
-    """The type of an argument in a signature, and "D" if it is divisible by 16."""
+) -> tuple[Any, Any]:
+    """The type of an argument in a signature, and "D" if it is divisible by 16, or the value of a constant; of a tuple,
+    those of its parts, which are always specialized."""
     from ziggurat.triton.compiler.signatures import type_text
 
+    if is_tuple_of_arguments(arg):
+        results = [native_specialize_impl(backend, part, False, True, True) for part in arg]
+        types, keys = ([result[place] for result in results] for place in (0, 1))
+        return (type(arg)(*types), type(arg)(*keys)) if hasattr(arg, "_fields") else (tuple(types), tuple(keys))
     kernel = JITFunction(_argument, None, () if specialize_value else ("x",), () if align else ("x",))
     signature = kernel.specialized({"x": arg}, hooks.any_array)[0]
     text = type_text(_constant(signature.types[0]) if is_const else signature.types[0])
+    if text == "constexpr":
+        return text, arg
     return text, "D" if any(by % 16 == 0 for by in signature.divisibility) else None
 
 

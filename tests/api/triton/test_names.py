@@ -11,6 +11,7 @@ import ziggurat.triton as triton
 import ziggurat.triton.language as tl
 from ziggurat.codemodel.types import SCALARS, DescriptorType, PtrType, TupleType
 from ziggurat.triton import _utils, knobs
+from ziggurat.triton._C import libtriton
 from ziggurat.triton._C.libtriton import get_cache_invalidating_env_vars
 from ziggurat.triton._utils import canonicalize_dtype, canonicalize_ptr_dtype, find_paths_if, get_iterable_path
 from ziggurat.triton.backends.nvidia.compiler import get_ptxas, min_dot_size, sm_arch_from_capability
@@ -18,6 +19,7 @@ from ziggurat.triton.backends.nvidia.driver import libcuda_dirs
 from ziggurat.triton.compiler.signatures import type_of, type_text
 from ziggurat.triton.runtime import cache
 from ziggurat.triton.runtime.cache import _base32, get_cache_manager, get_dump_manager, get_override_manager
+from ziggurat.triton.runtime.driver import DriverConfig
 from ziggurat.triton.runtime.jit import (
     compute_cache_key,
     get_full_name,
@@ -104,6 +106,9 @@ def test_names_of_kernels_and_of_their_parameters():
     assert native_specialize_impl(None, 32, False, True, True) == ("i32", "D")
     assert native_specialize_impl(None, 32, False, True, False) == ("i32", None)
     assert native_specialize_impl(None, 7, False, True, True) == ("i32", None)
+    assert native_specialize_impl(None, 1, False, True, True) == ("constexpr", 1)
+    assert native_specialize_impl(None, (1, 32), False, True, True) == (("constexpr", "i32"), (1, "D"))
+    assert libtriton.native_specialize_impl is native_specialize_impl
 
 
 def test_texts_of_types():
@@ -218,15 +223,22 @@ def test_the_options_of_a_launch_and_their_defaults():
     }  # fmt: skip
 
 
+def test_the_driver_is_chosen_at_its_first_use():
+    driver = DriverConfig()
+    assert driver._active is None and driver._default is None
+    assert driver.active is driver.default is driver._active is driver._default
+
+
 def test_types_and_divisibility_of_arguments():
     kinds = triton.runtime.jit.native_specialize_impl
-    assert kinds(None, 1, False, True, True) == ("constexpr", None) == kinds(None, None, False, True, True)
+    assert kinds(None, 1, False, True, True) == ("constexpr", 1)
+    assert kinds(None, None, False, True, True) == ("constexpr", None)
     assert kinds(None, 1, False, False, True) == ("i32", None) and kinds(None, 16, False, False, True)[0] == "i32"
     x = np.zeros(16, np.float32)
     assert kinds(None, x, False, True, True)[0] == "*fp32" and kinds(None, x, True, True, True)[0] == "*kfp32"
     assert kinds(None, 5, True, True, True) == ("i32", None)
-    assert kinds(None, (x, 5), True, True, True)[0] == ("*kfp32", "i32")
-    assert kinds(None, (32, 5), False, True, True) == (("i32", "i32"), "D")
+    assert kinds(None, (x, 5), True, True, True)[0] == ("*fp32", "i32")  # As in Triton, parts are never constant.
+    assert kinds(None, (32, 5), False, True, True) == (("i32", "i32"), ("D", None))
     assert (
         triton.runtime.jit.mangle_type(1) == "i32" and triton.runtime.jit.mangle_type(1, specialize=True) == "constexpr"
     )
