@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import attrs
+import dataclasses
 
 
-@attrs.frozen
+@dataclasses.dataclass(frozen=True)  # As Triton's: programs write it as JSON by `vars` and `dataclasses.asdict`.
 class GPUTarget:
     """A target: "cuda" with the compute capability as a number, 90, or "cpu"; and the threads of a warp."""
 

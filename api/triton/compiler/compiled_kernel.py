@@ -146,7 +146,11 @@ _LIBRARIES: Final[dict[str, Callable[[CompiledKernel], Any]]] = {
 # The facts about a compiled kernel, with the defaults of those that no kernel has otherwise. `shared` is in bytes.
 _CONSTANT_FACTS: Final = {
     "cluster_dims": (1, 1, 1), "tmem_size": 0, "global_scratch_size": 0, "global_scratch_align": 1,
-    "profile_scratch_size": 0, "profile_scratch_align": 1, "triton_version": RELEASE,
+    "profile_scratch_size": 0, "profile_scratch_align": 1, "triton_version": RELEASE, "extern_libs": (),
+    "ir_override": None, "ptx_options": None, "ptx_version": None, "instrumentation_mode": "", "tensordesc_meta": (),
+    "default_dot_input_precision": "tf32", "max_num_imprecise_acc_default": 2**30, "enable_reflect_ftz": True,
+    "allowed_dot_input_precisions": ("tf32", "tf32x3", "ieee", "bf16x3", "bf16x6"),
+    "supported_fp8_dtypes": ("fp8e4b15", "fp8e4nv", "fp8e5"), "deprecated_fp8_dot_operand_dtypes": ("fp8e4b15",),
 }  # fmt: skip
 _SETTINGS: Final = (
     "maxnreg", "launch_pdl", "launch_cooperative_grid", "debug", "sanitize_overflow", "warp_size", "backend_name",

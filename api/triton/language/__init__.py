@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 from ziggurat.codemodel.types import MAX_ELEMENTS
 from ziggurat.frontends.language import classes, dtypes
 from ziggurat.frontends.language.constants import constexpr
-from ziggurat.frontends.triton.compile_time import constexpr_function
+from ziggurat.frontends.triton.compile_time import aggregate_replace, constexpr_function
 from ziggurat.frontends.triton.triton_library import SPELLED
 from ziggurat.lazy import listed
 
@@ -25,6 +25,7 @@ _ELSEWHERE: Final = (
 globals().update({name: getattr(classes, name) for name in _CLASSES})
 globals().update({name: getattr(dtypes, name) for name in _TYPES} | dtypes.DTYPES)
 globals().update({name: spelling for name, spelling in _CALLS.items() if name not in _ELSEWHERE})
+_experimental_make_tensor_descriptor = SPELLED["make_tensor_descriptor"]  # The name in Triton 3.2 and 3.3.
 
 from ziggurat.triton.language import core, extra, math, random, standard, target_info  # noqa: E402
 from ziggurat.triton.language.extra import libdevice  # noqa: E402
@@ -37,7 +38,7 @@ if TYPE_CHECKING:
 
 
 __all__ = [
-    "TRITON_MAX_TENSOR_NUMEL", "constexpr", "constexpr_function",
+    "TRITON_MAX_TENSOR_NUMEL", "aggregate_replace", "constexpr", "constexpr_function",
     "core", "extra", "libdevice", "math", "random", "standard", "target_info",
 ]  # fmt: skip
 __all__ += [*_CLASSES, *_TYPES, *dtypes.DTYPES, *(name for name in _CALLS if name not in _ELSEWHERE)]

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, NoReturn
 
+from ziggurat.codemodel.errors import TargetError
 from ziggurat.frontends.language import classes, dtypes
 from ziggurat.frontends.language.constants import constexpr as constexpr
+from ziggurat.frontends.language.function import Function
 from ziggurat.frontends.language.languages import Spelling
 from ziggurat.frontends.triton.compile_time import TritonFunction as builtin
 from ziggurat.frontends.triton.compile_time import (
@@ -36,6 +39,24 @@ def is_builtin(fn: Any) -> bool:
     return isinstance(fn, (Spelling, builtin))
 
 
+def extern(fn: Callable[..., Any]) -> Function:
+    """Decorator of a function of a library of bitcode, such as those of NVSHMEM in PyTorch. A kernel that calls it is
+    refused: ziggurat has the functions of libdevice itself, and links no other library."""
+
+    def refused(function: Function) -> NoReturn:
+        raise TargetError(
+            f"'{fn.__name__}' is a function of a library of bitcode, which ziggurat does not link",
+            hint="write it in Triton's Python, or run kernels that call it on Triton",
+        )
+
+    return Function(fn, refused)
+
+
+def extern_elementwise(*arguments: Any, **keywords: Any) -> NoReturn:
+    """The call of a function of a library of bitcode, inside of one under `extern`."""
+    raise TargetError("ziggurat links no library of bitcode", hint="call the functions of tl.extra.libdevice")
+
+
 CONSTEXPR_0 = constexpr(0)
 base_value = classes.base_value
 
@@ -44,4 +65,6 @@ if TYPE_CHECKING:
     def __getattr__(name: str) -> Any: ...
 
 
-__all__ = ["aggregate_replace", "builtin", "constexpr_function", "must_use_result"]
+__all__ = [
+    "aggregate_replace", "builtin", "constexpr_function", "extern", "extern_elementwise", "must_use_result",
+]  # fmt: skip

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -110,7 +111,7 @@ def read_specialization(fn: JITFunction, text: str) -> tuple[KernelSignature, di
 
 def _addressee(fn: JITFunction) -> dict[str, Any]:
     """The function and the target that specialization data is for."""
-    return {"name": fn.repr(None), "target": attrs.asdict(driver.active.get_current_target())}
+    return {"name": fn.repr(None), "target": dataclasses.asdict(driver.active.get_current_target())}
 
 
 # The constants that are functions, by the texts that stand for them.

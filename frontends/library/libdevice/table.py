@@ -46,7 +46,7 @@ def in_f64(fn: Callable[..., Any]) -> Function:
 _OTHER_NAMES: Final = {
     "add_rn": "add", "sub_rn": "sub", "mul_rn": "mul", "fma_rn": "fma", "nearbyint": "rint",
     "fmod": "mod", "fast_dividef": "div", "fast_sinf": "sin", "fast_cosf": "cos", "fast_expf": "exp",
-    "fast_logf": "log", "fast_log2f": "log2",
+    "fast_logf": "log", "fast_log2f": "log2", "fast_tanhf": "tanh",
 }  # fmt: skip
 _SAME_NAMES: Final = (
     "abs", "acos", "asin", "atan", "brev", "ceil", "clz", "cos", "cosh", "div_rn", "erf", "expm1", "floor", "fma",

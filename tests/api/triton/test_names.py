@@ -1,5 +1,6 @@
 """Names of Triton's modules that libraries ask for."""
 
+import dataclasses
 import json
 import os
 from types import SimpleNamespace
@@ -9,14 +10,17 @@ import pytest
 
 import ziggurat.triton as triton
 import ziggurat.triton.language as tl
+from ziggurat.codemodel.errors import TargetError
 from ziggurat.codemodel.types import SCALARS, DescriptorType, PtrType, TupleType
 from ziggurat.triton import _utils, knobs
 from ziggurat.triton._C import libtriton
 from ziggurat.triton._C.libtriton import get_cache_invalidating_env_vars
 from ziggurat.triton._utils import canonicalize_dtype, canonicalize_ptr_dtype, find_paths_if, get_iterable_path
+from ziggurat.triton.backends.compiler import GPUTarget
 from ziggurat.triton.backends.nvidia.compiler import get_ptxas, min_dot_size, sm_arch_from_capability
 from ziggurat.triton.backends.nvidia.driver import libcuda_dirs
 from ziggurat.triton.compiler.signatures import type_of, type_text
+from ziggurat.triton.language.extra.cuda import gdc, utils
 from ziggurat.triton.runtime import cache
 from ziggurat.triton.runtime.cache import _base32, get_cache_manager, get_dump_manager, get_override_manager
 from ziggurat.triton.runtime.driver import DriverConfig
@@ -28,6 +32,16 @@ from ziggurat.triton.runtime.jit import (
     serialize_specialization_data,
 )
 from ziggurat.triton.tools.disasm import extract, get_sass
+
+# The facts about a kernel that Triton 3.6 has.
+FACTS_OF_TRITON = (
+    "allowed_dot_input_precisions arch backend_name debug default_dot_input_precision "
+    "deprecated_fp8_dot_operand_dtypes enable_fp_fusion enable_reflect_ftz extern_libs global_scratch_align "
+    "global_scratch_size hash instrumentation_mode ir_override launch_cooperative_grid launch_pdl "
+    "max_num_imprecise_acc_default maxnreg name num_ctas num_stages num_warps profile_scratch_align "
+    "profile_scratch_size ptx_options ptx_version sanitize_overflow shared supported_fp8_dtypes target "
+    "tensordesc_meta tmem_size triton_version warp_size"
+)
 
 
 def test_paths_in_nested_tuples():
@@ -313,3 +327,39 @@ def test_files_of_another_machine(tmp_path, monkeypatch):
         assert dumped.get_file("a") is None and dumped.get_file(dumped.put("text", "a") and "a") is not None
         dumped.put_group("one", {"a": ""})
         assert InMemory.files["AB", "a"] == b"a" and ("AB", "__grp__one") not in InMemory.files
+
+
+@tl.core.extern
+def of_a_library(x, n, _semantic=None):
+    return tl.core.extern_elementwise("", "", [x, n], {}, is_pure=False, _semantic=_semantic)
+
+
+def test_functions_of_bitcode_are_refused_where_kernels_call_them():
+    """PyTorch defines those of NVSHMEM when its module of symmetric memory is imported."""
+
+    @triton.jit
+    def kernel(x_ptr):
+        of_a_library(x_ptr, 3)
+
+    with pytest.raises(TargetError, match="'of_a_library' is a function of a library of bitcode"):
+        kernel[(1,)](np.zeros(4, np.float32))
+
+
+def test_names_of_earlier_and_later_releases():
+    assert tl._experimental_make_tensor_descriptor is tl.make_tensor_descriptor
+    assert tl.aggregate_replace is tl.core.aggregate_replace
+    assert gdc.gdc_wait is tl.extra.cuda.gdc_wait and utils.smid is tl.extra.cuda.smid
+
+
+def test_facts_of_a_kernel_are_written_as_json():
+    """Triton's own files of metadata are written so."""
+
+    @triton.jit
+    def kernel(x_ptr):
+        tl.store(x_ptr, 1.0)
+
+    source = triton.compiler.ASTSource(kernel, {"x_ptr": "*fp32"})
+    target = GPUTarget("cuda", 90, 32)
+    facts = json.loads(json.dumps(triton.compile(source, target=target).metadata._asdict(), default=vars))
+    assert facts["target"] == dataclasses.asdict(target) and facts["default_dot_input_precision"] == "tf32"
+    assert {*facts} >= {*FACTS_OF_TRITON.split()}

@@ -23,7 +23,7 @@ ABSENT = {
     "they make or hold IR of Triton's C++ compiler": {
         "triton.language.core": (
             "TRITON_BUILTIN async_task base_type binary_op_type_legalization builtin_max builtin_min check_bit_width "
-            "dataclass_transform dispatch extern extern_elementwise is_negative_zero slice_type "
+            "dataclass_transform dispatch is_negative_zero slice_type "
             "tensor_descriptor_base tensor_descriptor_base_type tensor_descriptor_type"
         ),
         "triton.language.core.block_type": "to_ir", "triton.language.core.pointer_type": "to_ir",
@@ -59,7 +59,7 @@ ABSENT = {
     },
     "they are of Triton's own tests and documents, or of other makers": {
         "triton": "max_shared_mem", "triton.runtime": "RedisRemoteCacheBackend",
-        "triton.language": "async_task", "triton.language.extra.libdevice": "fast_tanhf",
+        "triton.language": "async_task",
         "triton.testing": (
             "cublas cuda_graph_without_gc cuda_memcheck do_bench_cudagraph_proton do_bench_proton set_gpu_clock"
         ),
