@@ -38,16 +38,20 @@ def places_c(unit: fragments.Unit, columns: int) -> list[tuple[int, int]]:
     return [(row, column + pair) for column in range(0, columns, 8) for row in rows for pair in (0, 1)]
 
 
+def _words(unit: fragments.Unit) -> list[range]:
+    """The k of the elements in each register of an operand's row or column, in thread 0."""
+    words = range(0, unit.k // 4, unit.pack)
+    return [range(start, start + unit.pack) for start in (at // unit.run * 4 * unit.run + at % unit.run for at in words)]
+
+
 def places_a(unit: fragments.Unit) -> list[tuple[int, int]]:
     """The (row, k) of each element of operand a in thread 0."""
-    pack = unit.pack
-    half = range(0, unit.k, 4 * pack)
-    return [(row, k + part) for k in half for row in range(0, unit.m, 8) for part in range(pack)]
+    return [(row, k) for word in _words(unit) for row in range(0, unit.m, 8) for k in word]
 
 
 def places_b(unit: fragments.Unit) -> list[tuple[int, int]]:
     """The (k, column) of each element of operand b in thread 0."""
-    return [(k + part, 0) for k in range(0, unit.k, 4 * unit.pack) for part in range(unit.pack)]
+    return [(k, 0) for word in _words(unit) for k in word]
 
 
 @attrs.frozen
@@ -78,9 +82,10 @@ class Tiles:
         return range(0, self.n // self.warps.columns, self.unit.n)
 
     @property
-    def depths(self) -> range:
-        """The starts along k."""
-        return range(0, self.k, self.unit.k)
+    def depths(self) -> list[int]:
+        """The starts along k, in thread 0: those of the parts of each run, if an instruction takes a part."""
+        part, whole = self.unit.k // 4, max(self.unit.k, 4 * self.unit.run)
+        return [first + at for first in range(0, self.k, whole) for at in range(0, whole // 4, part)]
 
 
 def mma_tiles(a: TensorType | SharedType, b: TensorType | SharedType, c: TensorType, target: str) -> Tiles | None:
@@ -92,22 +97,23 @@ def mma_tiles(a: TensorType | SharedType, b: TensorType | SharedType, c: TensorT
     batch, (m, n), k = c.shape[:-2], c.shape[-2:], a.shape[-1]
     unit = fragments.unit_for(a.element, (m, n, k), target)
     warps = None if unit is None else fragments.warps_of(layout, unit, c.shape)
-    if unit is None or warps is None:
+    if unit is None or warps is None or a.shape != (*batch, m, k) or b.shape != (*batch, k, n):
         return None
-    of_a: fragments.Shape = (*batch, m, k)
-    of_b: fragments.Shape = (*batch, k, n)
-    if a.shape != of_a or b.shape != of_b:
-        return None
-    if isinstance(a, TensorType) and a.layout != fragments.operand_a(unit, of_a, warps):
-        return None
-    if isinstance(b, TensorType) and b.layout != fragments.operand_b(unit, of_b, warps):
-        return None
-    for operand, k_axis in ((a, 1), (b, 0)):
-        if isinstance(operand, SharedType) and (
-            unit != unit_of(operand.element) or fragments.panels_of(operand, k_axis) is None
-        ):
-            return None
-    return Tiles(unit, warps, m, n, k, math.prod(batch))
+    unit = next((each for each in fragments.with_runs(unit, k) if _fits(a, b, each, warps)), None)
+    return None if unit is None else Tiles(unit, warps, m, n, k, math.prod(batch))
+
+
+def _fits(
+    a: TensorType | SharedType, b: TensorType | SharedType, unit: fragments.Unit, warps: fragments.WarpGrid
+) -> bool:
+    """Whether both operands are fragments of a unit, or in shared memory in a form that ldmatrix reads as these."""
+    for operand, fragment, k_axis in ((a, fragments.operand_a, 1), (b, fragments.operand_b, 0)):
+        if isinstance(operand, TensorType):
+            if operand.layout != fragment(unit, operand.shape, warps):
+                return False
+        elif unit != unit_of(operand.element) or fragments.panels_of(operand, k_axis) is None:
+            return False
+    return True
 
 
 @attrs.frozen

@@ -28,13 +28,16 @@ from ziggurat.codemodel.types import DescriptorType, ScalarType, SharedType
 class Unit:
     """The shape m × n × k of a matrix instruction of one warp.
 
-    `pack` neighbours along k share a register of 32 bits; an f64 has one of 64.
+    `pack` neighbours along k share a register of 32 bits; an f64 has one of 64. A thread holds `run` neighbours along k
+    of an operand. The order along k is free if both operands have the same one: with longer runs, threads read wider
+    vectors of operands that they compute from narrower elements. The instructions then take the next parts of the runs.
     """
 
     m: int
     n: int
     k: int
     pack: int
+    run: int = attrs.field(default=attrs.Factory(lambda self: self.pack, takes_self=True))
 
     @property
     def name(self) -> str:
@@ -70,6 +73,15 @@ def unit_for(element: ScalarType, shape: tuple[int, int, int], target: str) -> U
     m, n, k = shape
     fits = (unit for unit in map(UNITS.__getitem__, names) if m >= unit.m and n >= unit.n and k >= unit.k)
     return next(fits, None)
+
+
+MAX_RUN = 16
+
+
+def with_runs(unit: Unit, k: int) -> list[Unit]:
+    """An instruction with each length of runs for operands of this k, that of a register first."""
+    runs = (unit.pack << bit for bit in range(bits_of(MAX_RUN)))
+    return [attrs.evolve(unit, run=run) for run in runs if run <= min(MAX_RUN, k // 4)]
 
 
 @attrs.frozen
@@ -135,18 +147,18 @@ def accumulator(unit: Unit, shape: Shape, warps: WarpGrid) -> Layout:
 def operand_a(unit: Unit, shape: Shape, warps: WarpGrid) -> Layout:
     """The layout of a, m × k: warps beside each other hold the same."""
     m, k = shape[-2:]
-    pack, around = unit.pack, unit.m * warps.rows
-    registers = [*_powers(1, pack, 1), *_powers(8, unit.m, k), *_powers(4 * pack, k, 1), *_powers(around, m, k)]
-    lanes = [*_powers(pack, 4 * pack, 1), *_powers(1, 8, k)]
+    run, around = unit.run, unit.m * warps.rows
+    registers = [*_powers(1, run, 1), *_powers(8, unit.m, k), *_powers(4 * run, k, 1), *_powers(around, m, k)]
+    lanes = [*_powers(run, 4 * run, 1), *_powers(1, 8, k)]
     return _shared_out(shape, warps, registers, lanes, [*_powers(unit.m, around, k), *[0] * bits_of(warps.columns)])
 
 
 def operand_b(unit: Unit, shape: Shape, warps: WarpGrid) -> Layout:
     """The layout of b, k × n: warps above each other hold the same."""
     k, n = shape[-2:]
-    pack, own = unit.pack, n // warps.columns
-    registers = [*_powers(1, pack, n), *_powers(4 * pack, k, n), *_powers(8, own, 1)]
-    lanes = [*_powers(pack, 4 * pack, n), *_powers(1, 8, 1)]
+    run, own = unit.run, n // warps.columns
+    registers = [*_powers(1, run, n), *_powers(4 * run, k, n), *_powers(8, own, 1)]
+    lanes = [*_powers(run, 4 * run, n), *_powers(1, 8, 1)]
     return _shared_out(shape, warps, registers, lanes, [*[0] * bits_of(warps.rows), *_powers(own, n, 1)])
 
 

@@ -422,13 +422,13 @@ class _Costs:
         if isinstance(op, tt.InlineAsm):
             return op.asm.count(";") * _unique(op.values[0].type) / op.pack, 0
         if isinstance(op, tt.MapElementwise):
-            slots = [_of_element(inner) for inner in op.apply.entry.ops[:-1]]
+            slots = [slots_of(inner) for inner in op.apply.entry.ops[:-1]]
             count = _unique(op.values[0].type) / op.pack
             return count * sum(slot for slot, _ in slots), count * sum(mufu for _, mufu in slots)
         if is_shaping(op) or not isinstance(op, Pure):
             return 0, 0
         count = self._count(op.result, 0 if isinstance(op, _OFFSET) else 1)
-        issued, mufu = _of_element(op)
+        issued, mufu = slots_of(op)
         if isinstance(op, arith.DivF | arith.SignedDivision) and (once := self._count(op.rhs)) < count:
             return _SHARED_DIVISOR * count + (issued - _SHARED_DIVISOR) * once, mufu * once
         return issued * count, mufu * count
@@ -540,7 +540,7 @@ class _Costs:
         combined = every - rows + lanes * rows
         if isinstance(op, tt.Scan) and lanes:
             combined += every  # All registers are combined with what other lanes give.
-        slots = [_of_element(inner) for inner in op.combine.entry.ops[:-1]]
+        slots = [slots_of(inner) for inner in op.combine.entry.ops[:-1]]
         words = sum(max(1, _bits(value.type) // 32) for value in op.values)
         issued = combined * sum(slot for slot, _ in slots) + lanes * rows * words
         return issued, combined * sum(mufu for _, mufu in slots)
@@ -630,7 +630,7 @@ def _telling(form: Form, shape: Sequence[int]) -> Iterator[int]:
             yield at
 
 
-def _of_element(op: Op) -> tuple[float, float]:
+def slots_of(op: Op) -> tuple[float, float]:
     """The issue slots for an element, and among them those of the MUFU."""
     issued, mufu = next((_SLOTS[base] for base in type(op).__mro__ if base in _SLOTS), (1, 0))
     widths = [_bits(value.type) for value in op.operands]

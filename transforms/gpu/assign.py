@@ -43,21 +43,25 @@ from ziggurat.codemodel.types import ScalarType, TensorType, TupleType, Type, vo
 from ziggurat.transforms.analysis.axis_info import infer
 from ziggurat.transforms.analysis.components import Component, component_of, component_types, components_of
 from ziggurat.transforms.analysis.queries import function_of, is_shaping, registers_alike, with_layout
-from ziggurat.transforms.gpu.layout_plan import Anchor, LayoutPlan
+from ziggurat.transforms.gpu.layout_plan import Anchor, LayoutPlan, Operands
 
 # A value that control flow carries: its position among the values, and its layout (None for a scalar).
 Entry = tuple[int, Layout | None]
 
 
 def assign(
-    module: core.Module, options: CompileOptions = DEFAULT_OPTIONS, anchor: Anchor = lambda op, _: None
+    module: core.Module,
+    options: CompileOptions = DEFAULT_OPTIONS,
+    anchor: Anchor = lambda op, _: None,
+    operands: Operands = lambda dot, _: None,
 ) -> gpu.Module:
     """The GPU model of a prepared Triton model: each tensor with a layout, and as few conversions as possible.
 
-    `anchor` may give the layout of the result of a `tt.dot`; None lets this step choose.
+    `anchor` may give the layout of the result of a `tt.dot`, and `operands` those of its operands; None lets this step
+    choose.
     """
     func = function_of(module)
-    rebuilding = _Rebuilding(LayoutPlan(func, options.warps, anchor))
+    rebuilding = _Rebuilding(LayoutPlan(func, options.warps, anchor, operands))
     outside = Builder.root()
     inside = Builder.root([p.type for p in func.body.parameters], func.body.yield_type)
     outside.add(rebuilt(func, (), [rebuilding.body(inside, func.body)]), func.location)

@@ -33,6 +33,7 @@ from ziggurat.codemodel.gpu import dialect as gpu
 from ziggurat.codemodel.gpu.fragments import (
     WGMMA_COLUMNS,
     Panels,
+    Shape,
     Unit,
     WarpGrid,
     accumulator,
@@ -40,6 +41,7 @@ from ziggurat.codemodel.gpu.fragments import (
     operand_b,
     unit_for,
     warps_of,
+    with_runs,
 )
 from ziggurat.codemodel.gpu.scope import WARP_GROUP
 from ziggurat.codemodel.gpu.targets import TARGETS
@@ -51,7 +53,8 @@ from ziggurat.codemodel.transform import Outcome, Rewriter, transform
 from ziggurat.codemodel.types import ScalarType, SharedType, TensorType, bf16, f16, f32, scalar_element
 from ziggurat.transforms.analysis.queries import constant_of, converted, is_shaping, layout_of, stored, tensor_of
 from ziggurat.transforms.casts import cast
-from ziggurat.transforms.gpu.layout_plan import Accesses, Anchor
+from ziggurat.transforms.gpu.computed_operands import OperandChoice
+from ziggurat.transforms.gpu.layout_plan import Accesses, Anchor, OperandLayouts, Operands, PrimaryLayouts
 from ziggurat.transforms.gpu.swizzle import VECTOR, row_major
 from ziggurat.transforms.simplify.hoist import hoist
 
@@ -115,6 +118,12 @@ class MmaSync(MmaChoice):
         panels = _panels_for(value, k_axis, self.lines(type_.shape[-1 - k_axis], k_axis))
         offsets = panels.offsets(type_.shape, k_axis, scalar_element(type_).bytes)
         return stored(builder, value, offsets, panels.alignment)
+
+    def reading(self, b: Layout, shape: Shape) -> MmaSync:
+        """The same unit, with both operands in registers if b is a fragment already."""
+        units = (unit for unit in with_runs(self.unit, shape[-2]) if operand_b(unit, shape, self.warps) == b)
+        unit = next(units, None)
+        return self if unit is None else attrs.evolve(self, unit=unit, by_rows=False)
 
     def arranged(self, builder: Builder, value: Value, k_axis: int) -> Value:
         """An operand as it goes to shared memory."""
@@ -253,6 +262,20 @@ def anchors(module: Op, target: str, num_warps: int) -> Anchor:
     return anchor
 
 
+def operands_of_dots(module: Op, target: str, num_warps: int) -> Operands:
+    """The layouts of the operands of each dot of a module, for the layout assignment; None where mma.sync does not
+    read them from the registers of the threads that compute them."""
+    rows_first = is_chained(module)
+
+    def operands(dot: tt.Dot, plan: PrimaryLayouts) -> OperandLayouts | None:
+        mma = mma_of(dot, target, num_warps, rows_first=rows_first)
+        if isinstance(mma, Wgmma) or not isinstance(mma, MmaSync) or mma.products:
+            return None
+        return OperandChoice(dot, mma.elements, mma.warps, plan).best(mma.unit, by_rows=mma.by_rows)
+
+    return operands
+
+
 def place_dots(module: gpu.Module) -> Op:
     """The GPU model in which each dot can be emitted, with its operands where its unit reads them.
 
@@ -271,6 +294,8 @@ def place_dots(module: gpu.Module) -> Op:
         if warps is not None and warps.paired:
             mma = attrs.evolve(mma, layout=layout, warps=warps)
         a, b, c = operands
+        if isinstance(mma, MmaSync) and not isinstance(mma, Wgmma):
+            mma = mma.reading(layout_of(b.type), tensor_of(b).shape)
         start = None
         if not isinstance(mma, Wgmma) or constant_of(op.c) != 0:
             start = cast(builder, converted(builder, c, mma.layout), mma.accumulator)

@@ -19,7 +19,7 @@ from ziggurat.transforms.gpu.allocate import allocate
 from ziggurat.transforms.gpu.assign import assign
 from ziggurat.transforms.gpu.barriers import insert_barriers
 from ziggurat.transforms.gpu.clusters import lower_clusters
-from ziggurat.transforms.gpu.dots import anchors, place_dots
+from ziggurat.transforms.gpu.dots import anchors, operands_of_dots, place_dots
 from ziggurat.transforms.gpu.lower import lower
 from ziggurat.transforms.gpu.lower_channels import lower_channels
 from ziggurat.transforms.gpu.share_buffers import share_buffers
@@ -48,7 +48,8 @@ from ziggurat.transforms.tiles.spread import spread
 
 def _assign(op: core.Module, options: CompileOptions) -> Op:
     # Accumulators stay in the layouts of the matrix units, through loops and elementwise ops.
-    return assign(op, options, anchors(op, options.target, options.warps))
+    where = op, options.target, options.warps
+    return assign(op, options, anchors(*where), operands_of_dots(*where))
 
 
 def _descriptors(op: core.Module, options: CompileOptions) -> Op:

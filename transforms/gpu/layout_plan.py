@@ -17,6 +17,8 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 
+import attrs
+
 from ziggurat.codemodel.dialects import tt
 from ziggurat.codemodel.gpu import dialect as gpu
 from ziggurat.codemodel.graphs import reached
@@ -216,6 +218,17 @@ def _distinct(layout: Layout) -> int:
 Anchor = Callable[[Op, Accesses], Layout | None]
 Ranked = tuple[int, Layout]
 
+
+@attrs.frozen
+class OperandLayouts:
+    """The layouts in which a dot reads its operands a and b, None where it reads them in theirs; and the layouts of
+    tensors that are computed for nothing else."""
+
+    operands: tuple[Layout | None, Layout | None]
+    computed: Mapping[Component, Layout]
+
+
+
 _PASSING_ON = (Structured, BodyTerminator, BlockTerminator)
 _TENSORS = (TensorType, TupleType)  # A Tuple may hold tensors.
 _DOT, _CUBE, _MEMORY, _WEAK, _FORCED = 4, 3, 2, 1, 0
@@ -264,6 +277,9 @@ def _is_only_broadcast(value: Value) -> bool:
     return all(is_computable(user) for each in reached([value], as_wide) for user in each.uses)
 
 
+Operands = Callable[[tt.Dot, "PrimaryLayouts"], OperandLayouts | None]
+
+
 class PrimaryLayouts:
     """The primary layouts of a function's tensors, and the layouts in which ops that are not flexible read theirs."""
 
@@ -274,6 +290,7 @@ class PrimaryLayouts:
         flexible: set[Component],
         accesses: Accesses,
         anchor: Anchor,
+        operands: Operands = lambda dot, plan: None,
     ) -> None:
         self.groups = groups
         self.flexible = flexible
@@ -286,6 +303,11 @@ class PrimaryLayouts:
         # First from inside of loops, then from before them, then by default.
         for stage in range(3):
             items.run(partial(self._visit, stage))
+        self._operands: dict[Op, OperandLayouts] = {}
+        for op in func.walk():
+            if isinstance(op, tt.Dot) and (layouts := operands(op, self)) is not None:
+                self._operands[op] = layouts
+                self.ranked.update((component, (_DOT, layout)) for component, layout in layouts.computed.items())
 
     def of(self, component: Component) -> Layout | None:
         """The primary layout of a component; None for scalars and flexible tensors."""
@@ -299,10 +321,15 @@ class PrimaryLayouts:
     def reads(self, op: Op) -> list[tuple[int, Layout]]:
         """The layouts in which an op that is computed once reads its tensor operands, by position."""
         # The accumulator of a dot, and the index of a gather, have the layout of the result.
-        alike = 2 if isinstance(op, tt.Dot) else 1 if isinstance(op, tt.Gather) else None
         own, read = self.of((op.result, 0)), self._reads.get(op)
+        given: dict[int, Layout | None] = {1: own} if isinstance(op, tt.Gather) else {}
+        if isinstance(op, tt.Dot):
+            a, b = self._operands[op].operands if op in self._operands else (None, None)
+            given = {0: a, 1: b, 2: own}
+        elif isinstance(op, tt.Join) and own is not None:
+            read = own.split()
         return [
-            (at, read or (own if at == alike else None) or self.of(component) or self.accesses.default(type_.shape))
+            (at, read or given.get(at) or self.of(component) or self.accesses.default(type_.shape))
             for at, component, type_ in tensor_operands(op)
         ]
 
@@ -444,11 +471,13 @@ class PrimaryLayouts:
 class LayoutPlan:
     """The layouts in which the components of a function are used and computed."""
 
-    def __init__(self, func: tt.Func, num_warps: int, anchor: Anchor) -> None:
+    def __init__(
+        self, func: tt.Func, num_warps: int, anchor: Anchor, operands: Operands = lambda dot, plan: None
+    ) -> None:
         self.accesses = Accesses(func, analyse(func), num_warps)
         self.groups: Mapping[Component, ComponentGroup] = groups_of(func)
         self.flexible = flexible_components(func, self.groups, num_warps)
-        self.primary = PrimaryLayouts(func, self.groups, self.flexible, self.accesses, anchor)
+        self.primary = PrimaryLayouts(func, self.groups, self.flexible, self.accesses, anchor, operands)
         self.needs: dict[Value, list[tuple[Component, Layout]]] = {}
         self._requested: dict[Component, dict[Layout, None]] = {}
         self._layouts_of_groups: dict[ComponentGroup, dict[Layout, None]] = {}

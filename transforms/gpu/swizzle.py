@@ -135,6 +135,18 @@ def buffer_bases(source: Layout, target: Layout, numel: int, size: int) -> tuple
     return arrangement
 
 
+@lru_cache(maxsize=1024)
+def copied_bases(source: Layout, target: Layout, numel: int, size: int, width: int) -> tuple[int, ...]:
+    """The `offsets` of a buffer that copies of `width` elements fill in one layout, and threads read in another for the
+    least cost."""
+    vector = source.registers[: bits_of(width)]
+    choices = (buffer_bases(source, side, numel, size) for side in (source, target, *(view.layout for view in views(target, size))))
+    return min(
+        (offsets for offsets in choices if offsets[: len(vector)] == vector),
+        key=lambda offsets: moves(target, offsets, size, True).cost,
+    )
+
+
 def row_major(numel: int) -> tuple[int, ...]:
     """The `offsets` of a buffer whose elements are in order."""
     return tuple(1 << bit for bit in range(bits_of(numel)))

@@ -63,7 +63,7 @@ from ziggurat.transforms.cost.budget import (
     occupancy,
 )
 from ziggurat.transforms.cost.pressure import value_registers
-from ziggurat.transforms.gpu.swizzle import buffer_bases
+from ziggurat.transforms.gpu.swizzle import copied_bases
 from ziggurat.transforms.gpu.tma import before_transposition, buffer_for
 from ziggurat.transforms.schedule.loop_plan import (
     CP_ASYNC_BYTES,
@@ -123,11 +123,18 @@ def latency(module: gpu.Module, num_stages: int | None) -> Op:
     turned = {store for plan in plans for store in plan.turned}
     late = {plan.late for plan in plans}
 
+    rings: dict[Op, Value] = {}
+
     def annotated(builder: Rewriter, op: Op, operands: tuple[Value, ...]) -> Outcome:
+        if isinstance(op, gpu.ConvertLayout) and op.value.op in rings:
+            return builder.add(gpu.LocalLoad(rings[op.value.op], op.type), op.location)
         if isinstance(op, Load) and op in ahead:
             buffer = buffers.get(op)
             if buffer is not None:
-                return _through(builder, op, operands, buffer, ahead[op])
+                ring = builder.add(buffer.evolve(), op.location)
+                if conversions_of(op):
+                    rings[op] = ring
+                return _through(builder, op, operands, ring, ahead[op])
             return _changed(builder, op, operands, ahead=ahead[op])
         if op in slots:
             return _changed(builder, op, operands, slots=slots[op])
@@ -143,20 +150,26 @@ def _changed(builder: Rewriter, op: Op, operands: tuple[Value, ...], **attribute
     return builder.add(rebuilt(op.evolve(**attributes), operands, (), type_=op.result.type), op.location)
 
 
-def _through(
-    builder: Rewriter, load: Load, operands: tuple[Value, ...], buffer: gpu.LocalAlloc, ahead: int
-) -> Value:  # fmt: skip
+def _through(builder: Rewriter, load: Load, operands: tuple[Value, ...], ring: Value, ahead: int) -> Value:
     """Add a load that goes through a buffer. A copy fills it with zeros where the mask does not hold."""
-    alloc = builder.add(buffer.evolve(), load.location)
     if not isinstance(load, tt.Load) or is_zero_or_undefined(load.other):
         value = _changed(builder, load, operands, ahead=ahead)
-        builder.add(gpu.LocalStore(alloc, value), load.location)
-        return builder.add(gpu.LocalLoad(alloc, load.result.type), load.location)
+        builder.add(gpu.LocalStore(ring, value), load.location)
+        if len(conversions_of(load)) == len(load.result.uses):
+            return value
+        return builder.add(gpu.LocalLoad(ring, load.result.type), load.location)
     assert load.mask is not None and load.other is not None
     masked = load.evolve(ptr=builder[load.ptr], mask=builder[load.mask], other=None, ahead=ahead)
-    builder.add(gpu.LocalStore(alloc, builder.add(masked, load.location)), load.location)
-    value = builder.add(gpu.LocalLoad(alloc, load.result.type), load.location)
+    builder.add(gpu.LocalStore(ring, builder.add(masked, load.location)), load.location)
+    value = builder.add(gpu.LocalLoad(ring, load.result.type), load.location)
     return builder.add(arith.Select(builder[load.mask], value, builder[load.other]), load.location)
+
+
+def conversions_of(load: Load) -> list[gpu.ConvertLayout]:
+    """The conversions of what a load reads to other layouts, in which threads may read a buffer that a copy fills."""
+    if not isinstance(load, tt.Load) or not is_zero_or_undefined(load.other):
+        return []
+    return [user for user in load.result.uses if isinstance(user, gpu.ConvertLayout) and user.parent is load.parent]
 
 
 # The plans of loops.
@@ -444,16 +457,17 @@ def _assigned(
             feed(load, first.ahead[load])
             continue
         is_own, is_feeding = _is_own(load), load in least
-        ring = _ring_of(load) if is_own and not is_feeding else None
+        converted = has_dots and bool(conversions_of(load))
+        ring = _ring_of(load) if (is_own or converted) and not is_feeding else None
         # A tensor that joins the copies for dots takes no further wait. In registers, the loop would wait for it at its
-        # end, where it hands it on.
-        joins = bool(by_threads) and ring is not None
+        # end, where it hands it on. What other threads need passes through a buffer in any case.
+        joins = ring is not None and (bool(by_threads) or converted)
         few = has_dots and not joins and _registers(load.result.type) <= OF_LOAD
         count = least.get(load, 1 if few else own)
         cost = _registers(load.result.type) * count
         small = not joins and (is_feeding or (cost <= OF_LOAD and isinstance(load, tt.Load)))
         ring = None if small else ring
-        why = None if small or is_own else _SHARED
+        why = None if small or is_own or ring is not None else _SHARED
         if load.result in obstacles:
             why = obstacles[load.result]
         elif (
@@ -464,7 +478,7 @@ def _assigned(
             why = DEPENDS
         elif why is None and ring is None and used + cost > most:
             why = f"its values in flight would take {cost} registers of a thread"
-        elif ring is not None and has_dots and not by_threads and _is_replicated(load):
+        elif ring is not None and has_dots and not joins and _is_replicated(load):
             why = "several threads load each of its elements, which no copy for the dots orders"
         if why is not None:
             obstacle = why if isinstance(why, Obstacle) else Obstacle(why, load)
@@ -477,7 +491,7 @@ def _assigned(
             others[load], used = Begin(count), used + cost
         else:
             # Threads that copy nothing for dots read what they have copied themselves, before they fill a slot again.
-            slots = max((copy.slots for copy in by_threads), default=count)
+            slots = max((copy.slots for copy in by_threads), default=count + converted)
             others[load] = Begin(count, gpu.LocalAlloc(ring[0], alignment=ring[1], slots=slots))
     return attrs.evolve(first, others=dict(reversed(others.items())), left=tuple(reversed(left)))
 
@@ -497,7 +511,8 @@ def _ring_of(load: Load) -> tuple[SharedType, int] | None:
     if bytes_at_once(load) not in CP_ASYNC_BYTES or (load.mask is None and load.other is not None):
         return None
     layout = layout_of(type_)
-    shared = SharedType(type_.shape, element, buffer_bases(layout, layout, layout.numel, element.bytes))
+    target = next((layout_of(user.type) for user in conversions_of(load)), layout)
+    shared = SharedType(type_.shape, element, copied_bases(layout, target, layout.numel, element.bytes, load.width))
     return (shared, 16) if consecutive(layout, shared, load.width) == load.width else None
 
 

@@ -1,0 +1,134 @@
+"""Operands of mma.sync that threads compute: in the fragments of the instruction, read from the slots of copies."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+import pytest
+
+import ziggurat as zg
+from ziggurat.codemodel.dialects import scf, tt
+from ziggurat.codemodel.gpu import dialect as gpu
+from ziggurat.codemodel.gpu.options import CompileOptions
+from ziggurat.codemodel.op import Op
+from ziggurat.transforms.gpu.gpu_passes import place
+
+DTYPES: dict[Any, Any] = {
+    zg.f16: np.float16, zg.bf16: ml_dtypes.bfloat16, zg.f32: np.float32, zg.i8: np.int8, zg.u8: np.uint8,
+    zg.f8e5m2: ml_dtypes.float8_e5m2,
+}  # fmt: skip
+
+
+@zg.function
+def plain(x: Any, to: Any, s: Any) -> Any:
+    return x
+
+
+@zg.function
+def widened(x: Any, to: Any, s: Any) -> Any:
+    return zg.cast(x, to)
+
+
+@zg.function
+def scaled(x: Any, to: Any, s: Any) -> Any:
+    return zg.cast(zg.mul(zg.cast(x, zg.f32), s), to)
+
+
+@zg.function
+def positive(x: Any, to: Any, s: Any) -> Any:
+    return zg.where(zg.greater(x, 0), zg.cast(x, to), zg.cast(s, to))
+
+
+@zg.kernel
+def product(
+    a, b, s, out, m, n, k, F: zg.constexpr, G: zg.constexpr, TO: zg.constexpr, M: zg.constexpr, N: zg.constexpr,
+    K: zg.constexpr, DOWN: zg.constexpr, ALONG: zg.constexpr,
+):  # fmt: skip
+    """F(a) · G(b), m×k by k×n, in steps of K. a has its neighbours along m if DOWN, b along k if ALONG."""
+    rows, columns, along = zg.arange(0, M), zg.arange(0, N), zg.arange(0, K)
+    total = zg.zeros((M, N), zg.f32)
+    for start in zg.range(0, k, K):
+        of_k = zg.add(along, start)
+        a_at = zg.add(zg.mul(zg.expand(rows, 1), 1 if DOWN else k), zg.mul(zg.expand(of_k, 0), m if DOWN else 1))
+        b_at = zg.add(zg.mul(zg.expand(of_k, 1), 1 if ALONG else n), zg.mul(zg.expand(columns, 0), k if ALONG else 1))
+        inside_a = zg.and_(zg.less(zg.expand(rows, 1), m), zg.less(zg.expand(of_k, 0), k))
+        inside_b = zg.and_(zg.less(zg.expand(of_k, 1), k), zg.less(zg.expand(columns, 0), n))
+        scale = zg.load(zg.add(s, of_k), zg.less(of_k, k), other=0.0)
+        x = F(zg.load(zg.add(a, a_at), inside_a, other=0), TO, zg.expand(scale, 0))
+        y = G(zg.load(zg.add(b, b_at), inside_b, other=0), TO, zg.expand(scale, 1))
+        total = zg.dot(x, y, total, "tf32")
+    inside = zg.and_(zg.less(zg.expand(rows, 1), m), zg.less(zg.expand(columns, 0), n))
+    zg.store(zg.add(out, zg.add(zg.mul(zg.expand(rows, 1), n), zg.expand(columns, 0))), total, inside)
+
+
+def types_of(elements: tuple[Any, Any]) -> list[Any]:
+    return [zg.divisible(zg.ptr(element), 16) for element in (*elements, zg.f32, zg.f32)] + [zg.divisible(zg.i32)] * 3
+
+
+def checked(kernel: Any, elements: tuple[Any, Any], functions: tuple[Any, Any], sizes: tuple[int, int, int], *,
+            down: bool = False, along: bool = False) -> None:  # fmt: skip
+    m, n, k = sizes
+    random = np.random.default_rng(m + n + k)
+    a, b = (random.integers(-3 if element is not zg.u8 else 0, 4, shape).astype(DTYPES[element])
+            for element, shape in zip(elements, ((m, k), (k, n)), strict=True))  # fmt: skip
+    s = random.integers(1, 4, k).astype(np.float32)
+    numbers = [x.astype(np.float64) for x in (a, b)]
+    for at, (function, scales) in enumerate(zip(functions, (s[None, :], s[:, None]), strict=True)):
+        if function is scaled:
+            numbers[at] = numbers[at] * scales
+        elif function is positive:
+            numbers[at] = np.where(numbers[at] > 0, numbers[at], scales)
+    out = np.full((m, n), np.nan, np.float32)
+    a, b = a.T.copy() if down else a, b.T.copy() if along else b
+    kernel.simulate[(1,)](a, b, s, out, m, n, k)
+    assert np.array_equal(out, numbers[0] @ numbers[1])
+
+
+FORMS = [
+    ((zg.f16, zg.f16), (plain, scaled), zg.f16),
+    ((zg.bf16, zg.bf16), (plain, scaled), zg.bf16),
+    ((zg.f16, zg.f16), (scaled, plain), zg.f16),
+    ((zg.f16, zg.f16), (scaled, scaled), zg.f16),
+    ((zg.f16, zg.i8), (plain, widened), zg.f16),
+    ((zg.bf16, zg.i8), (plain, widened), zg.bf16),
+    ((zg.u8, zg.f16), (widened, plain), zg.f16),
+    ((zg.i8, zg.i8), (scaled, widened), zg.bf16),
+    ((zg.f16, zg.f8e5m2), (plain, widened), zg.f16),
+    ((zg.f32, zg.f16), (plain, widened), zg.f32),
+    ((zg.f16, zg.f32), (widened, plain), zg.f32),
+    ((zg.f32, zg.f32), (plain, scaled), zg.f32),
+    ((zg.bf16, zg.i8), (widened, widened), zg.f32),
+    ((zg.f16, zg.f16), (plain, positive), zg.f16),
+]
+
+
+@pytest.mark.parametrize(("down", "along"), [(False, False), (False, True), (True, False), (True, True)])
+@pytest.mark.parametrize(("elements", "functions", "to"), FORMS)
+def test_results(elements: Any, functions: Any, to: Any, down: bool, along: bool) -> None:
+    where = {"down": down, "along": along}
+    for shape, warps, target in (((16, 64, 64), 4, "sm_90a"), ((32, 32, 32), 2, "sm_80"), ((32, 16, 16), 1, "sm_90a")):
+        kernel = product.compile(*types_of(elements), *functions, to, *shape, down, along, num_warps=warps, target=target)
+        checked(kernel, elements, functions, (shape[0], shape[1], 3 * shape[2]), **where)
+
+
+@pytest.mark.parametrize("num_stages", [1, 2, 3])
+@pytest.mark.parametrize("warps", [1, 2, 4, 8])
+def test_ragged_sizes_and_warps(warps: int, num_stages: int) -> None:
+    elements, functions = (zg.bf16, zg.i8), (plain, scaled)
+    form = *types_of(elements), *functions, zg.bf16, 16, 64, 64, False, True
+    kernel = product.compile(*form, num_warps=warps, num_stages=num_stages, target="sm_90a")
+    checked(kernel, elements, functions, (16, 48, 144), along=True)
+
+
+def loop_of(model: Op) -> scf.For:
+    return next(op for op in model.walk() if isinstance(op, scf.For))
+
+
+@pytest.mark.parametrize(("elements", "functions", "to"), FORMS[:2] + FORMS[4:6])
+def test_computed_operands_stay_in_registers(elements: Any, functions: Any, to: Any) -> None:
+    model = product.triton(*types_of(elements), *functions, to, 16, 64, 64, False, True)
+    ops = [*loop_of(place(model, CompileOptions(num_warps=4, target="sm_90a"))).walk()]
+    assert not any(isinstance(op, gpu.LocalStore) for op in ops), "the operand goes through shared memory again"
+    assert sum(isinstance(op, gpu.Barrier) for op in ops) == 1 and any(isinstance(op, tt.Dot) for op in ops)
