@@ -38,7 +38,7 @@ from ziggurat.codemodel.gpu.dialect import transposed
 from ziggurat.codemodel.gpu.fragments import PAIRED_ROWS, Panels, byte_of, panels_of
 from ziggurat.codemodel.layout import bits_of, combine, inverted
 from ziggurat.codemodel.op import Value
-from ziggurat.codemodel.types import ScalarType, SharedType, TensorType, scalar_element
+from ziggurat.codemodel.types import ScalarType, SharedType, TensorType, Type, scalar_element
 from ziggurat.transforms.analysis.queries import layout_of, shared_of, tensor_of
 from ziggurat.transforms.gpu.swizzle import BYTE_DEPTHS
 
@@ -55,12 +55,14 @@ def _mma(emitter: PtxEmitter, op: tt.Dot | gpu.Mma) -> Emitted:
     total = _SUM.get(scalar_element(c_type).name)
     if tiles is None or total is None:
         raise InternalError(f"a {op.NAME} whose operands are not fragments; it should have been placed", str(op.root()))
-    a, b = operand_of(emitter, op.a, tiles, first=True), operand_of(emitter, op.b, tiles, first=False)
-    places = registers_of(layout_of(c_type))
+    first, second = (op.b, op.a) if tiles.warps.swapped else (op.a, op.b)
+    a, b = operand_of(emitter, first, tiles, first=True), operand_of(emitter, second, tiles, first=False)
+    places = registers_of(layout_of(_as_multiplied(c_type, tiles)))
     sums = list(emitter.tensor(op.c))
     kind, unit = llvm_type(c_type), tiles.unit
     assert isinstance(a_type.element, ScalarType) and isinstance(b_type.element, ScalarType)
-    factors = f"{a_type.element.ptx}.{b_type.element.ptx}"
+    elements = (a_type.element, b_type.element)[:: -1 if tiles.warps.swapped else 1]
+    factors = ".".join(element.ptx for element in elements)
     # A batch goes matrix by matrix, which frees the registers of the operands.
     for batch, k, row, column in product(tiles.matrices, tiles.depths, tiles.rows, tiles.columns):
         start = (batch * tiles.m + row) * tiles.n + column
@@ -74,6 +76,16 @@ def _mma(emitter: PtxEmitter, op: tt.Dot | gpu.Mma) -> Emitted:
         for register, value in zip(own, results, strict=True):
             sums[register] = value
     return sums
+
+
+def _as_multiplied(type_: Type, tiles: Tiles) -> TensorType | SharedType:
+    """The type of an operand as the unit sees it: transposed, if it computes the transposed product."""
+    assert isinstance(type_, TensorType | SharedType)
+    if not tiles.warps.swapped:
+        return type_
+    if isinstance(type_, SharedType):
+        return transposed(type_, (1, 0))
+    return TensorType(type_.shape[::-1], type_.element, layout_of(type_).transposed(type_.shape, (1, 0)))
 
 
 # wgmma.
@@ -378,11 +390,10 @@ class _InRegisters:
     """An operand in registers, in the layout of fragments."""
 
     def __init__(self, emitter: PtxEmitter, value: Value, tiles: Tiles, *, first: bool) -> None:
-        type_ = value.type
-        assert isinstance(type_, TensorType) and type_.layout is not None
+        type_ = _as_multiplied(value.type, tiles)
         self.packed = PackedOperand(emitter, value)
         self.kind = self.packed.kind
-        self.places = registers_of(type_.layout)
+        self.places = registers_of(layout_of(type_))
         columns = type_.shape[-1]
         self.along = (columns, 1) if first else (1, columns)  # Steps across and along k.
         self.matrix = type_.shape[-2] * columns
@@ -428,7 +439,8 @@ class _InShared:
     kind = "i32"
 
     def __init__(self, emitter: PtxEmitter, value: Value, tiles: Tiles, *, first: bool) -> None:
-        type_ = shared_of(value)
+        type_ = _as_multiplied(value.type, tiles)
+        assert isinstance(type_, SharedType)
         panels = panels_of(type_, 1 if first else 0)
         assert panels is not None
         self.emitter = emitter

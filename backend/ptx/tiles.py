@@ -41,7 +41,9 @@ def places_c(unit: fragments.Unit, columns: int) -> list[tuple[int, int]]:
 def _words(unit: fragments.Unit) -> list[range]:
     """The k of the elements in each register of an operand's row or column, in thread 0."""
     words = range(0, unit.k // 4, unit.pack)
-    return [range(start, start + unit.pack) for start in (at // unit.run * 4 * unit.run + at % unit.run for at in words)]
+    return [
+        range(start, start + unit.pack) for start in (at // unit.run * 4 * unit.run + at % unit.run for at in words)
+    ]
 
 
 def places_a(unit: fragments.Unit) -> list[tuple[int, int]]:
@@ -57,7 +59,7 @@ def places_b(unit: fragments.Unit) -> list[tuple[int, int]]:
 @attrs.frozen
 class Tiles:
     """The mma.syncs of a dot m × n × k, or of a `batch` of them: each warp has one for each start of a part of a
-    tile."""
+    tile. Those of the transposed product if `warps` says so."""
 
     unit: fragments.Unit
     warps: fragments.WarpGrid
@@ -100,6 +102,7 @@ def mma_tiles(a: TensorType | SharedType, b: TensorType | SharedType, c: TensorT
     if unit is None or warps is None or a.shape != (*batch, m, k) or b.shape != (*batch, k, n):
         return None
     unit = next((each for each in fragments.with_runs(unit, k) if _fits(a, b, each, warps)), None)
+    m, n = (n, m) if warps.swapped else (m, n)
     return None if unit is None else Tiles(unit, warps, m, n, k, math.prod(batch))
 
 
@@ -107,9 +110,9 @@ def _fits(
     a: TensorType | SharedType, b: TensorType | SharedType, unit: fragments.Unit, warps: fragments.WarpGrid
 ) -> bool:
     """Whether both operands are fragments of a unit, or in shared memory in a form that ldmatrix reads as these."""
-    for operand, fragment, k_axis in ((a, fragments.operand_a, 1), (b, fragments.operand_b, 0)):
+    for operand, k_axis in ((a, 1), (b, 0)):
         if isinstance(operand, TensorType):
-            if operand.layout != fragment(unit, operand.shape, warps):
+            if operand.layout != fragments.fragment_of(unit, operand.shape, warps, k_axis):
                 return False
         elif unit != unit_of(operand.element) or fragments.panels_of(operand, k_axis) is None:
             return False

@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from itertools import product
 
 import attrs
 
@@ -92,7 +93,7 @@ class WarpGrid:
     bits of a warp's number go down the rows, the next along the columns, then through the batch.
 
     `paired` says that threads have neighbouring rows, as wgmma's operand a is read with its neighbours in memory along
-    m. `swapped` says that wgmma computes the transposed product: then the rows are columns.
+    m. `swapped` says that the unit computes the transposed product: then the rows are columns.
     """
 
     rows: int
@@ -162,12 +163,20 @@ def operand_b(unit: Unit, shape: Shape, warps: WarpGrid) -> Layout:
     return _shared_out(shape, warps, registers, lanes, [*[0] * bits_of(warps.rows), *_powers(own, n, 1)])
 
 
+def fragment_of(unit: Unit, shape: Shape, warps: WarpGrid, k_axis: int) -> Layout:
+    """The layout of a (with k_axis 1) or b (with k_axis 0) of a product, which the unit may compute transposed."""
+    if warps.swapped:
+        straight = attrs.evolve(warps, swapped=False)
+        return fragment_of(unit, shape[::-1], straight, 1 - k_axis).transposed(shape[::-1], (1, 0))
+    return (operand_b, operand_a)[k_axis](unit, shape, warps)
+
+
 def warps_of(layout: Layout, unit: Unit, shape: Shape) -> WarpGrid | None:
     """The division among warps of a tile or a batch whose accumulator has this layout; None if it is not the unit's."""
     count = layout.num_warps
     height, width = shape[-2:]
-    for paired, swapped in ((False, False), (True, False), (True, True)):
-        if paired and (len(shape) > 2 or unit.pack not in PAIRED_ROWS):
+    for paired, swapped in product((False, True), repeat=2):
+        if (len(shape) > 2 and (paired or swapped)) or (paired and unit.pack not in PAIRED_ROWS):
             continue
         m, n = (width, height) if swapped else (height, width)
         for batches in _shares(min(count, math.prod(shape[:-2]))):

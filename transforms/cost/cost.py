@@ -397,7 +397,8 @@ class _Costs:
             return Work(wavefronts=waves, least=waves, flops=flops, tensor=tensor, issued=issued)
         count = batch * m * n * k // (unit.m * unit.n * unit.k)
         # ldmatrix: each warp reads its rows of a, and its columns of b.
-        read = batch * k * size * (m * warps.columns * isinstance(a, SharedType) + n * warps.rows)
+        rows, columns = (warps.columns, warps.rows) if warps.swapped else (warps.rows, warps.columns)
+        read = batch * k * size * (m * columns * isinstance(a, SharedType) + n * rows)
         waves = read / LINE
         return Work(wavefronts=waves, least=waves, flops=flops, tensor=tensor, issued=count + waves / 4)
 

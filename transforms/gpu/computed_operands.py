@@ -20,7 +20,7 @@ from collections.abc import Mapping, Sequence
 import attrs
 
 from ziggurat.codemodel.dialects import tt
-from ziggurat.codemodel.gpu.fragments import Panels, Unit, WarpGrid, operand_a, operand_b, with_runs
+from ziggurat.codemodel.gpu.fragments import Panels, Unit, WarpGrid, fragment_of, with_runs
 from ziggurat.codemodel.layout import Layout, moved
 from ziggurat.codemodel.op import Op, Value
 from ziggurat.codemodel.types import ScalarType, element_bytes
@@ -32,7 +32,9 @@ from ziggurat.transforms.gpu.swizzle import VECTOR, Moves, copied_bases, moves, 
 
 ROUND_TRIP = 40  # Cycles of a store, a barrier and a read that nothing hides, if one CTA is on an SM.
 MAX_OPERANDS = 128  # Registers of a thread for both operands of a dot.
-MOVES = 7 / 4  # For each register of a: two rows alternate in the registers of an instruction, and vectors have one row.
+# For each register of the first operand that is not computed: two rows alternate in the registers of an instruction,
+# and vectors have one row.
+MOVES = 7 / 4
 WARPS = 4  # Warps of an SM issue instructions at once, and share the banks.
 
 
@@ -56,16 +58,20 @@ class _Operand:
         return any(is_elementwise(op) for op in self.steps)
 
     def layouts(self, layout: Layout) -> dict[Component, Layout] | None:
-        """The layouts of all that the operand is computed from if it has this one; None if there are none."""
+        """The layouts of all that the operand is computed from if it has this one; None if there are none, and for what
+        TMA brings to where ldmatrix reads it."""
+        value = self.value
+        while isinstance(value.op, tt.Trans):
+            value = value.op.value
+        if isinstance(value.op, tt.DescriptorLoad):
+            return None
         layouts = {component_of(self.value): layout}
         for op in self.steps:
             own = layouts[op.result, 0]
-            sources = [] if isinstance(op, tt.Join) else operand_layouts(op, own)
-            if isinstance(op, tt.Join):
-                half = own.split()
-                if half is None or half.joined() != own:
-                    return None
-                sources = [(at, half) for at, _, _ in tensor_operands(op)]
+            half = own.split() if isinstance(op, tt.Join) else None
+            if isinstance(op, tt.Join) and (half is None or half.joined() != own):
+                return None
+            sources = operand_layouts(op, own) if half is None else [(0, half), (1, half)]
             for at, source in sources:
                 if layouts.setdefault(component_of(op.operands[at]), source) != source:
                     return None
@@ -76,21 +82,21 @@ def operand_of(dot: tt.Dot, value: Value, flexible: set[Component]) -> _Operand:
     """An operand with what computes it for nothing else, in the block of its dot."""
     steps, loads, block = list[Op](), list[tt.Load](), dot.parent
     assert block is not None
-    needed, users = {component_of(value)}, set[Op]([dot])
+    components, users = {component_of(value)}, set[Op]([dot])
     for op in reversed(block.ops[: block.ops.index(dot)]):
         component = (op.result, 0)
-        if component not in needed or component in flexible:
+        if component not in components or component in flexible:
             continue
         if isinstance(op, tt.Load):
             loads.append(op)
         elif (is_elementwise(op) or is_shaping(op) or isinstance(op, tt.Join)) and users.issuperset(op.result.uses):
             steps.append(op)
             users.add(op)
-            needed.update(source for _, source, _ in tensor_operands(op))
+            components.update(source for _, source, _ in tensor_operands(op))
         else:
             return _Operand(value)
     inside = {(op.result, 0) for op in (*steps, *loads)}
-    return _Operand(value, tuple(steps), tuple(loads)) if needed <= inside | flexible else _Operand(value)
+    return _Operand(value, tuple(steps), tuple(loads)) if components <= inside | flexible else _Operand(value)
 
 
 class OperandChoice:
@@ -109,37 +115,39 @@ class OperandChoice:
         best, least = None, self._cost(self._fragments(unit), (False, False))
         for each in with_runs(unit, tensor_of(self.dot.a).shape[-1]):
             fragments = self._fragments(each)
-            for held in ((True, False), (True, True)) if each == unit and by_rows else ((True, True),):
-                layouts = self._layouts(fragments, held)
-                if layouts is not None and (cost := self._cost(fragments, held)) < least:
+            for in_registers in ((True, False), (True, True)) if each == unit and by_rows else ((True, True),):
+                layouts = self._layouts(fragments, in_registers)
+                if layouts is not None and (cost := self._cost(fragments, in_registers)) < least:
                     best, least = layouts, cost
         return best
 
     def _fragments(self, unit: Unit) -> tuple[Layout, Layout]:
         shapes = [tensor_of(value).shape for value in (self.dot.a, self.dot.b)]
-        return operand_a(unit, shapes[0], self.warps), operand_b(unit, shapes[1], self.warps)
+        return fragment_of(unit, shapes[0], self.warps, 1), fragment_of(unit, shapes[1], self.warps, 0)
 
-    def _layouts(self, fragments: Sequence[Layout], held: Sequence[bool]) -> OperandLayouts | None:
-        """The layouts if the operands that are `held` are these fragments; None if one cannot be computed so."""
+    def _layouts(self, fragments: Sequence[Layout], in_registers: Sequence[bool]) -> OperandLayouts | None:
+        """The layouts if the operands that are to be `in_registers` are these fragments; None if one cannot be."""
         computed: dict[Component, Layout] = {}
-        for operand, fragment, is_held in zip(self.operands, fragments, held, strict=True):
-            layouts = operand.layouts(fragment) if is_held else {}
+        for operand, fragment, is_fragment in zip(self.operands, fragments, in_registers, strict=True):
+            layouts = operand.layouts(fragment) if is_fragment else {}
             if layouts is None or any(computed.get(component, own) != own for component, own in layouts.items()):
                 return None
             computed.update((component, own) for component, own in layouts.items() if component in operand.results)
-        a, b = (fragment if is_held else None for fragment, is_held in zip(fragments, held, strict=True))
+        a, b = (
+            fragment if is_fragment else None for fragment, is_fragment in zip(fragments, in_registers, strict=True)
+        )
         words = [size * layout.num_registers // 4 for size, layout in zip(self.sizes, fragments, strict=True)]
         return OperandLayouts((a, b), computed) if sum(words) <= MAX_OPERANDS else None
 
-    def _cost(self, fragments: Sequence[Layout], held: Sequence[bool]) -> float:
-        """The cycles of a warp for both operands, if those are computed as these fragments that are `held`."""
+    def _cost(self, fragments: Sequence[Layout], in_registers: Sequence[bool]) -> float:
+        """The cycles of a warp for both operands, of which some are these fragments, `in_registers`."""
         cycles, passes = 0.0, False
         for number, operand in enumerate(self.operands):
             fragment, type_ = fragments[number], tensor_of(operand.value)
             words = fragment.num_registers * self.sizes[number] / 4
             run = fragment.contiguous(type_.shape, type_.rank - 1 - number) * self.sizes[number]
             own = self.plan.of(component_of(operand.value))
-            if held[number] and operand.loads:
+            if in_registers[number] and operand.loads:
                 cycles += self._computed(operand, operand.layouts(fragment) or {})
             elif operand.loads or own is None or moved(own, fragment, type_.numel) is None:
                 # By ldmatrix, or by vectors if the runs are longer than a register.
@@ -148,7 +156,7 @@ class OperandChoice:
                     passes = True
                 elif operand.is_computed:
                     cycles, passes = cycles + self._stored(operand, number), True
-            if number == 0 and run > 4 and not operand.is_computed:
+            if number == self.warps.swapped and run > 4 and not operand.is_computed:
                 cycles += MOVES * words
         return cycles + ROUND_TRIP * passes
 
@@ -168,14 +176,14 @@ class OperandChoice:
 
     def _stored(self, operand: _Operand, number: int) -> float:
         """Reads of the loads' slots as they were copied, the steps, and the store to where ldmatrix reads."""
-        known = {component: layout for component, (_, layout) in self.plan.ranked.items()}
+        layouts = {component: layout for component, (_, layout) in self.plan.ranked.items()}
         size, type_ = self.sizes[number], tensor_of(operand.value)
-        layout = known[component_of(operand.value)]
+        layout = layouts[component_of(operand.value)]
         k_axis, line_axis = type_.rank - 1 - number, type_.rank - 2 + number
         k_major = size != 2 or layout.contiguous(type_.shape, k_axis) >= layout.contiguous(type_.shape, line_axis)
         panels = Panels.widest(type_.shape[k_axis if k_major else line_axis] * size, k_major=k_major)
         offsets = panels.offsets(type_.shape, 1 - number, size) if panels is not None else row_major(type_.numel)
-        return self._computed(operand, known) + _cycles(moves(layout, offsets, size, matrices=True))
+        return self._computed(operand, layouts) + _cycles(moves(layout, offsets, size, matrices=True))
 
 
 def _cycles(shared: Moves) -> float:

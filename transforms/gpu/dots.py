@@ -37,8 +37,7 @@ from ziggurat.codemodel.gpu.fragments import (
     Unit,
     WarpGrid,
     accumulator,
-    operand_a,
-    operand_b,
+    fragment_of,
     unit_for,
     warps_of,
     with_runs,
@@ -50,8 +49,26 @@ from ziggurat.codemodel.layout import LANE_BITS, Layout, axis_bases, bits_of, fi
 from ziggurat.codemodel.numbers import bits_of_number
 from ziggurat.codemodel.op import Op, OpResult, Value
 from ziggurat.codemodel.transform import Outcome, Rewriter, transform
-from ziggurat.codemodel.types import ScalarType, SharedType, TensorType, bf16, f16, f32, scalar_element
-from ziggurat.transforms.analysis.queries import constant_of, converted, is_shaping, layout_of, stored, tensor_of
+from ziggurat.codemodel.types import (
+    ScalarType,
+    SharedType,
+    TensorType,
+    bf16,
+    element_bytes,
+    f16,
+    f32,
+    scalar_element,
+    shape_of,
+)
+from ziggurat.transforms.analysis.queries import (
+    constant_of,
+    converted,
+    is_elementwise,
+    is_shaping,
+    layout_of,
+    stored,
+    tensor_of,
+)
 from ziggurat.transforms.casts import cast
 from ziggurat.transforms.gpu.computed_operands import OperandChoice
 from ziggurat.transforms.gpu.layout_plan import Accesses, Anchor, OperandLayouts, Operands, PrimaryLayouts
@@ -110,7 +127,7 @@ class MmaSync(MmaChoice):
         """a in registers if no element has to move, else in shared memory; b in shared memory, if its rows are long
         enough for it."""
         type_ = tensor_of(value)
-        fragment = (operand_a if k_axis == 1 else operand_b)(self.unit, type_.shape, self.warps)
+        fragment = fragment_of(self.unit, type_.shape, self.warps, k_axis)
         stays = k_axis == 1 and block_axis(value) is None and moved(layout_of(type_), fragment, type_.numel) is not None
         if (stays and not self.warps.paired) or not self.by_rows:
             return converted(builder, value, fragment)
@@ -119,10 +136,21 @@ class MmaSync(MmaChoice):
         offsets = panels.offsets(type_.shape, k_axis, scalar_element(type_).bytes)
         return stored(builder, value, offsets, panels.alignment)
 
-    def reading(self, b: Layout, shape: Shape) -> MmaSync:
-        """The same unit, with both operands in registers if b is a fragment already."""
-        units = (unit for unit in with_runs(self.unit, shape[-2]) if operand_b(unit, shape, self.warps) == b)
-        unit = next(units, None)
+    def placed_in(self, layout: Layout, shape: Shape) -> MmaSync:
+        """The same unit as the layout of its accumulator says: for the transposed product, or with rows in pairs."""
+        warps = warps_of(layout, self.unit, shape)
+        if warps is None or not (warps.paired or warps.swapped):
+            return self
+        return attrs.evolve(self, layout=layout, warps=warps)
+
+    def reading(self, a: TensorType, b: TensorType) -> MmaSync:
+        """The same unit, with both operands in registers if they are its fragments already."""
+
+        def is_fragment(unit: Unit, type_: TensorType, k_axis: int) -> bool:
+            return fragment_of(unit, type_.shape, self.warps, k_axis) == type_.layout
+
+        units = with_runs(self.unit, b.shape[-2])
+        unit = next((unit for unit in units if is_fragment(unit, a, 1) and is_fragment(unit, b, 0)), None)
         return self if unit is None else attrs.evolve(self, unit=unit, by_rows=False)
 
     def arranged(self, builder: Builder, value: Value, k_axis: int) -> Value:
@@ -159,6 +187,9 @@ class Wgmma(MmaSync):
         assert panels is not None
         return stored(builder, value, panels.offsets(type_.shape, k_axis, size), panels.alignment)
 
+    def reading(self, a: TensorType, b: TensorType) -> MmaSync:
+        return self  # b is always in shared memory.
+
     def arranged(self, builder: Builder, value: Value, k_axis: int) -> Value:
         turns = scalar_element(tensor_of(value)).bytes != 2 and not _is_k_major(value, k_axis)
         return _turned(builder, value, k_axis) if turns else value
@@ -182,13 +213,13 @@ class Wgmma(MmaSync):
 
 def mma_of(
     op: tt.Dot, target: str, num_warps: int, *, rows_first: bool,
-    inner: Callable[[Value], int | None] = lambda value: None,
+    inner: Callable[[Value], int | None] = lambda value: None, swapped: bool = False,
 ) -> MmaChoice:  # fmt: skip
     """The unit for a dot on a target. With `rows_first`, each warp has whole rows, if there are enough rows.
 
     `inner` says along which axis an operand has its neighbours in memory. Operand a of wgmma may come from registers,
     so neighbours along m need no buffer in which they lie along k. If those of b lie along n, the transposed product
-    has b as its first operand.
+    has b as its first operand. With `swapped`, mma.sync computes the transposed product.
     """
     a, c = tensor_of(op.a), tensor_of(op.c)
     element, of_c = scalar_element(a), scalar_element(c)
@@ -213,6 +244,8 @@ def mma_of(
             of_a, of_b = inner(op.a) == 0, inner(op.b) == 1 and n >= 64
             # One of two such operands takes a buffer: the smaller one.
             start = attrs.evolve(start, paired=of_a or of_b, swapped=of_b and not (of_a and m >= n))
+        if not wgmma and swapped and c.rank == 2 and n >= unit.m:
+            start = attrs.evolve(start, swapped=True)
         down, across = (n, m) if start.swapped else (m, n)
         warps = _divided(unit, down, across, start, rows_first=wgmma or rows_first)
         layout = accumulator(unit, c.shape, warps)
@@ -257,9 +290,30 @@ def anchors(module: Op, target: str, num_warps: int) -> Anchor:
     def anchor(op: Op, accesses: Accesses) -> Layout | None:
         if not isinstance(op, tt.Dot):
             return None
-        return mma_of(op, target, num_warps, rows_first=rows_first, inner=partial(block_axis, accesses=accesses)).layout
+        inner, swapped = partial(block_axis, accesses=accesses), not rows_first and _is_only_b_widened(op, num_warps)
+        return mma_of(op, target, num_warps, rows_first=rows_first, inner=inner, swapped=swapped).layout
 
     return anchor
+
+
+def _is_only_b_widened(dot: tt.Dot, num_warps: int) -> bool:
+    """Whether threads compute b from narrower elements, and a is loaded as it is multiplied.
+
+    Then b is better the first operand of mma.sync, of which two rows alternate in a thread's registers: numbers may be
+    computed to any registers, while vectors of a would have to be moved there.
+    """
+
+    def sources(value: Value) -> Sequence[Value]:
+        op = value.op
+        passes = op is not None and (is_elementwise(op) or is_shaping(op) or isinstance(op, tt.Join))
+        return op.operands if op is not None and passes else ()
+
+    a, tensors = dot.a, [value for value in reached([dot.b], sources) if isinstance(value.op, tt.Load)]
+    while isinstance(a.op, tt.Trans):
+        a = a.op.value
+    loads = [tensor_of(value) for value in tensors if math.prod(shape_of(value.type)) > 32 * num_warps]
+    size = element_bytes(dot.b.type)
+    return isinstance(a.op, tt.Load) and any(element_bytes(type_) < size for type_ in loads)
 
 
 def operands_of_dots(module: Op, target: str, num_warps: int) -> Operands:
@@ -271,6 +325,9 @@ def operands_of_dots(module: Op, target: str, num_warps: int) -> Operands:
         mma = mma_of(dot, target, num_warps, rows_first=rows_first)
         if isinstance(mma, Wgmma) or not isinstance(mma, MmaSync) or mma.products:
             return None
+        layout = plan.of((dot.result, 0))
+        assert layout is not None
+        mma = mma.placed_in(layout, tensor_of(dot.c).shape)
         return OperandChoice(dot, mma.elements, mma.warps, plan).best(mma.unit, by_rows=mma.by_rows)
 
     return operands
@@ -289,13 +346,10 @@ def place_dots(module: gpu.Module) -> Op:
         if not isinstance(op, tt.Dot):
             return None
         mma = mma_of(op, module.target, module.num_warps, rows_first=rows_first)
-        layout = layout_of(op.result.type)
-        warps = warps_of(layout, mma.unit, tensor_of(op.c).shape) if isinstance(mma, Wgmma) else None
-        if warps is not None and warps.paired:
-            mma = attrs.evolve(mma, layout=layout, warps=warps)
         a, b, c = operands
-        if isinstance(mma, MmaSync) and not isinstance(mma, Wgmma):
-            mma = mma.reading(layout_of(b.type), tensor_of(b).shape)
+        if isinstance(mma, MmaSync):
+            mma = mma.placed_in(layout_of(op.result.type), tensor_of(op.c).shape)
+            mma = mma.reading(tensor_of(a), tensor_of(b))
         start = None
         if not isinstance(mma, Wgmma) or constant_of(op.c) != 0:
             start = cast(builder, converted(builder, c, mma.layout), mma.accumulator)

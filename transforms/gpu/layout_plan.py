@@ -228,7 +228,6 @@ class OperandLayouts:
     computed: Mapping[Component, Layout]
 
 
-
 _PASSING_ON = (Structured, BodyTerminator, BlockTerminator)
 _TENSORS = (TensorType, TupleType)  # A Tuple may hold tensors.
 _DOT, _CUBE, _MEMORY, _WEAK, _FORCED = 4, 3, 2, 1, 0
@@ -322,14 +321,14 @@ class PrimaryLayouts:
         """The layouts in which an op that is computed once reads its tensor operands, by position."""
         # The accumulator of a dot, and the index of a gather, have the layout of the result.
         own, read = self.of((op.result, 0)), self._reads.get(op)
-        given: dict[int, Layout | None] = {1: own} if isinstance(op, tt.Gather) else {}
+        layouts: dict[int, Layout | None] = {1: own} if isinstance(op, tt.Gather) else {}
         if isinstance(op, tt.Dot):
             a, b = self._operands[op].operands if op in self._operands else (None, None)
-            given = {0: a, 1: b, 2: own}
+            layouts = {0: a, 1: b, 2: own}
         elif isinstance(op, tt.Join) and own is not None:
             read = own.split()
         return [
-            (at, read or given.get(at) or self.of(component) or self.accesses.default(type_.shape))
+            (at, read or layouts.get(at) or self.of(component) or self.accesses.default(type_.shape))
             for at, component, type_ in tensor_operands(op)
         ]
 

@@ -140,7 +140,8 @@ def copied_bases(source: Layout, target: Layout, numel: int, size: int, width: i
     """The `offsets` of a buffer that copies of `width` elements fill in one layout, and threads read in another for the
     least cost."""
     vector = source.registers[: bits_of(width)]
-    choices = (buffer_bases(source, side, numel, size) for side in (source, target, *(view.layout for view in views(target, size))))
+    sides = (source, target, *(view.layout for view in views(target, size)))
+    choices = (buffer_bases(source, side, numel, size) for side in sides)
     return min(
         (offsets for offsets in choices if offsets[: len(vector)] == vector),
         key=lambda offsets: moves(target, offsets, size, True).cost,
