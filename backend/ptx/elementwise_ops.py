@@ -21,7 +21,7 @@ from ziggurat.backend.ptx.casts import conversions, narrow, narrowed, widen
 from ziggurat.backend.ptx.emitter import Emitted, PtxEmitter, emits
 from ziggurat.codemodel.dialects import arith, math, tt
 from ziggurat.codemodel.op import Op
-from ziggurat.codemodel.types import TensorType, f32, f64, pointee_of, scalar_element
+from ziggurat.codemodel.types import ScalarType, TensorType, bf16, element_of, f16, f32, f64, pointee_of, scalar_element
 from ziggurat.transforms.analysis.queries import layout_of
 from ziggurat.transforms.tiles.contract import is_library
 
@@ -32,7 +32,19 @@ def _constant(emitter: PtxEmitter, op: arith.ConstantOp) -> Emitted:
     return [text] * layout_of(op.type).num_registers if isinstance(op.type, TensorType) else text
 
 
-@emits(arith.Elementwise, arith.CmpI, arith.Select, arith.Cast)
+@emits(arith.Select)
+def _select(emitter: PtxEmitter, op: arith.Select) -> Emitted:
+    if (scalar := element_of(op.result.type)) not in (f16, bf16):
+        return _by_rule(emitter, op)
+    assert isinstance(scalar, ScalarType)
+
+    def choose(conditions: list[str], *columns: list[str]) -> list[str]:
+        return pairs.chosen(emitter, conditions, columns, scalar)
+
+    return emitter.all(op.result.type, op.operands, choose)
+
+
+@emits(arith.Elementwise, arith.CmpI, arith.Cast)
 def _by_rule(emitter: PtxEmitter, op: Op) -> Emitted:
     rule = partial(RULES[op], op)
     if not isinstance(op, arith.IntBinary) or scalar_element(op.result.type).bits != 8:

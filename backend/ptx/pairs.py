@@ -30,6 +30,24 @@ def applied(
     return results
 
 
+def chosen(
+    emitter: PtxEmitter, conditions: Sequence[str], columns: Sequence[Sequence[str]], scalar: ScalarType
+) -> list[str]:
+    """Of two columns, the first value of each row where its condition holds, else the second: of two rows at once, as
+    vectors, where they have one condition and a column has the halves of a word."""
+    rows, results = [*zip(*columns, strict=True)], list[str]()
+    while (at := len(results)) < len(rows):
+        condition = emitter.of("i1", conditions[at])
+        (first, *_), (second, *_) = twice = [*zip(*rows[at : at + 2], strict=True)]
+        if conditions[at : at + 2] == [condition.name] * 2 and any(word_of(emitter, values) for values in twice):
+            then, otherwise = (emitter.of(scalar.llvm, _joined(emitter, values, scalar), 2) for values in twice)
+            results += halves(emitter, condition.select(then, otherwise).name, scalar)
+        else:
+            then, otherwise = emitter.of(scalar.llvm, first), emitter.of(scalar.llvm, second)
+            results.append(condition.select(then, otherwise).name)
+    return results
+
+
 def _joined(emitter: PtxEmitter, values: Sequence[str], scalar: ScalarType) -> str:
     """A vector of two floats."""
     word, vector = word_of(emitter, values), f"<2 x {scalar.llvm}>"

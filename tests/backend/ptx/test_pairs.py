@@ -29,6 +29,15 @@ def arithmetic(x_ptr, y_ptr, out_ptr, NAN: zg.constexpr):
     zg.store(zg.add(out_ptr + 7168, at), zg.exp(x))
 
 
+@zg.kernel
+def choices(x_ptr, y_ptr, out_ptr):
+    """Runs of eight numbers that have one condition, and numbers that each have their own."""
+    at = zg.arange(0, 1024)
+    x, y = zg.load(zg.add(x_ptr, at)), zg.load(zg.add(y_ptr, at))
+    zg.store(zg.add(out_ptr, at), zg.where(zg.less(zg.floordiv(at, 8), 100), x, y))
+    zg.store(zg.add(out_ptr + 1024, at), zg.where(zg.less(x, y), x, 1.0))
+
+
 def special(element: str) -> np.ndarray:
     """All pairs of 32 numbers: zeros, NaN, infinities, subnormal and ordinary ones."""
     random = np.random.default_rng(3).normal(size=20)
@@ -109,3 +118,11 @@ def test_quotients_by_a_shared_divisor() -> None:
     np.testing.assert_array_equal(actual[~np.isfinite(true)], true[~np.isfinite(true)])
     np.testing.assert_array_max_ulp(actual[normal], true[normal], 2)
     np.testing.assert_allclose(actual[~normal & np.isfinite(true)], true[~normal & np.isfinite(true)], atol=2.0**-125)
+
+
+@pytest.mark.parametrize("element", ["f16", "bf16"])
+def test_halves_are_chosen_together_by_one_condition(element: str, same) -> None:
+    x, y = (np.ascontiguousarray(part).ravel() for part in np.meshgrid(special(element), special(element)))
+    actual, true, ptx = both(choices, x, y, size=2048, element=element)
+    same(actual, true)
+    assert ptx.count("selp.b32") >= 4, "four words of a thread's eight numbers"
