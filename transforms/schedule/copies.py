@@ -39,11 +39,12 @@ from ziggurat.codemodel.errors import LaunchError
 from ziggurat.codemodel.gpu import dialect as gpu
 from ziggurat.codemodel.graphs import reached
 from ziggurat.codemodel.op import Op, OpResult, Value
+from ziggurat.codemodel.traits import MayTrap
 from ziggurat.codemodel.transform import Outcome, Rewriter, transform
 from ziggurat.codemodel.types import TensorType, i1, with_element
 from ziggurat.transforms.analysis.memory_flow import allocation
 from ziggurat.transforms.analysis.memory_order import ATOMICS
-from ziggurat.transforms.analysis.queries import constant, descriptor_of, shared_of, unpacked
+from ziggurat.transforms.analysis.queries import constant, constant_of, descriptor_of, shared_of, unpacked
 from ziggurat.transforms.schedule.loop_plan import (
     TURNED_SLOTS,
     Copy,
@@ -57,7 +58,7 @@ from ziggurat.transforms.schedule.loop_plan import (
     plan_of,
 )
 from ziggurat.transforms.schedule.schedule import carrying_loop
-from ziggurat.transforms.simplify.effects import is_pure
+from ziggurat.transforms.simplify.effects import is_pure, may_trap
 
 # Those that loads may begin before.
 _WRITERS = (tt.DescriptorStore, tt.DescriptorReduce, tt.Store, *ATOMICS, tt.Print, tt.Assert)
@@ -128,13 +129,15 @@ class StagedLoop:
         loop, own = self.loop, self.plan.distance
         parameters, yielded = loop.body.parameters[1:], loop.body.entry.terminator.operands
         # The addresses start from values of their own, which are carried after the others.
-        numbers = carried(loop, [value for load in self.plan.ahead for value in self._needed(load)])
+        addresses = [value for load in self.plan.ahead for value in self._needed(load)]
+        numbers = carried(loop, addresses)
+        divisors = _divisors(builder, loop, [*addresses, *(yielded[number] for number in numbers)])
 
         def body(inner: Rewriter, ahead: Sequence[Value]) -> Sequence[Value]:
             views: list[Rewriter] = []
             for stage in sorted({0, *(own - count for count in self.plan.ahead.values())}):
                 view = inner.scoped()
-                view.mapping.values.update(self.values)
+                view.mapping.values.update(self.values | divisors)
                 for number, value in zip(numbers, ahead, strict=True):
                     view[parameters[number]] = value
                 self._begin(inner, view, stage, [yielded[number] for number in numbers] if not stage else [])
@@ -283,6 +286,23 @@ class StagedLoop:
                     places[op] = own, 4
             places[plan.deferred], places[plan.late] = (own + 1, 3), (own + 1, 5)
         return places
+
+
+def _divisors(builder: Rewriter, loop: scf.For, values: Sequence[Value]) -> dict[Value, Value]:
+    """What values are divided by in a loop, with what they are divided by before it: 1 where it has no iteration."""
+    divisors = [op.operands[1] for op in computing(loop, values) if isinstance(op, MayTrap) and may_trap(op)]
+    if not divisors:
+        return {}
+    step = constant_of(loop.step)
+    less = arith.IntPredicate.SLT if isinstance(step, int) and step > 0 else arith.IntPredicate.SGT
+    runs = builder.add(arith.CmpI(builder[loop.start], builder[loop.stop], less))
+
+    def chosen_divisor(divisor: Value) -> Value:
+        type_ = divisor.type
+        alike = builder.add(tt.Splat(runs, with_element(type_, i1))) if isinstance(type_, TensorType) else runs
+        return builder.add(arith.Select(alike, builder[divisor], constant(builder, 1, type_)))
+
+    return {divisor: chosen_divisor(divisor) for divisor in dict.fromkeys(divisors)}
 
 
 def _begun_for_later(plan: LoopPlan) -> list[Op]:

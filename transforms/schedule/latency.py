@@ -43,10 +43,11 @@ from ziggurat.codemodel.gpu import dialect as gpu
 from ziggurat.codemodel.gpu.options import USUAL_STAGES
 from ziggurat.codemodel.gpu.targets import TARGETS
 from ziggurat.codemodel.graphs import reached
+from ziggurat.codemodel.layout import axis_bases
 from ziggurat.codemodel.op import BlockParameter, Op, OpResult, Value
 from ziggurat.codemodel.traits import BodyTerminator
 from ziggurat.codemodel.transform import Outcome, Rewriter, rebuilt, transform
-from ziggurat.codemodel.types import ScalarType, SharedType, TensorType, Type, i1, scalar_element
+from ziggurat.codemodel.types import ScalarType, SharedType, TensorType, Type, i1, scalar_element, shape_of
 from ziggurat.transforms.analysis.memory_flow import allocation
 from ziggurat.transforms.analysis.obstacle import Obstacle, warn, warn_of
 from ziggurat.transforms.analysis.queries import begun_by, bytes_of, descriptor_of, layout_of, op_in, shared_of
@@ -162,7 +163,14 @@ def _through(builder: Rewriter, load: Load, operands: tuple[Value, ...], ring: V
     masked = load.evolve(ptr=builder[load.ptr], mask=builder[load.mask], other=None, ahead=ahead)
     builder.add(gpu.LocalStore(ring, builder.add(masked, load.location)), load.location)
     value = builder.add(gpu.LocalLoad(ring, load.result.type), load.location)
-    return builder.add(arith.Select(builder[load.mask], value, builder[load.other]), load.location)
+    mask = builder.add(tt.MaxConstancy(builder[load.mask], _runs_at_once(load)))
+    return builder.add(arith.Select(mask, value, builder[load.other]), load.location)
+
+
+def _runs_at_once(load: tt.Load) -> tuple[int, ...]:
+    """The length of the runs of elements that a load reads, or masks, together, along each axis."""
+    shape, first = shape_of(load.result.type), layout_of(load.result.type).registers[:1]
+    return tuple(load.width if first == tuple(axis_bases(shape, axis)[:1]) else 1 for axis in range(len(shape)))
 
 
 def conversions_of(load: Load) -> list[gpu.ConvertLayout]:

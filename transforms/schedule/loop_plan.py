@@ -26,6 +26,7 @@ from ziggurat.codemodel.dialects import core, scf, tt
 from ziggurat.codemodel.gpu import dialect as gpu
 from ziggurat.codemodel.layout import Layout, bits_of, combine, inverted
 from ziggurat.codemodel.op import Block, BlockParameter, Op, OpResult, Value
+from ziggurat.codemodel.traits import MayTrap
 from ziggurat.codemodel.types import SharedType, i1, i32, i64, scalar_element
 from ziggurat.transforms.analysis.memory_flow import read_in_flight, users_of
 from ziggurat.transforms.analysis.memory_order import MemoryOrder
@@ -337,8 +338,16 @@ def may_be_computed_ahead(loop: scf.For, values: Sequence[Value]) -> bool:
     """Whether values of an iteration may be computed in an earlier one: from what the loop carries, by ops that may be
     run ahead."""
     around: dict[Value, list[int]] = {loop.result: []}
-    moved = computed_from(values, around, lambda op: is_pure(op) and not may_trap(op), loop.body.entry)
+    moved = computed_from(values, around, lambda op: is_computable_ahead(loop, op), loop.body.entry)
     return not isinstance(moved, Obstacle)
+
+
+def is_computable_ahead(loop: scf.For, op: Op) -> bool:
+    """Whether an op may be run for an iteration that comes later, or not at all. A division by what the loop does not
+    change may: `copies` sees that the divisor is not zero where the loop has no iteration."""
+    if not is_pure(op) or op.bodies:
+        return False
+    return not may_trap(op) or (isinstance(op, MayTrap) and op.operands[1].block is not loop.body.entry)
 
 
 def may_begin(loop: scf.For, values: Sequence[Value], blocked: Container[Value] | None) -> bool:
@@ -350,7 +359,7 @@ def may_begin(loop: scf.For, values: Sequence[Value], blocked: Container[Value] 
         return False
     for op in ops:
         is_load = isinstance(op, tt.Load) and blocked is not None and op.result not in blocked and may_move(op)
-        if not is_load and (not is_pure(op) or op.bodies or may_trap(op)):
+        if not is_load and not is_computable_ahead(loop, op):
             return False
     return True
 

@@ -6,7 +6,7 @@ import pytest
 import ziggurat as zg
 import ziggurat.triton as triton
 import ziggurat.triton.language as tl
-from ziggurat.codemodel.dialects import scf, tt
+from ziggurat.codemodel.dialects import arith, scf, tt
 from ziggurat.codemodel.gpu import dialect as gpu
 from ziggurat.codemodel.gpu.options import CompileOptions
 from ziggurat.codemodel.gpu.targets import TARGETS
@@ -72,6 +72,39 @@ def test_the_loop_carries_the_scales_of_the_next_iteration() -> None:
 def test_one_stage_or_none_keeps_the_load_in_place(own: int | None, requested: int) -> None:
     loads, loop = loads_of_the_loop(own, num_stages=requested)
     assert not any(load.result in loop.body.entry.terminator.operands for load in loads)
+
+
+@zg.kernel
+def grouped_product(a_ptr, b_ptr, scale_ptr, out_ptr, steps, group):
+    """As `scaled_product`, with one row of scales for each `group` steps; columns that have none are not scaled."""
+    rows, columns, along = zg.arange(0, 64), zg.arange(0, 16), zg.arange(0, 32)
+    a_ptrs = zg.add(a_ptr, zg.add(zg.mul(zg.expand(rows, 1), 32), zg.expand(along, 0)))
+    b_ptrs = zg.add(b_ptr, zg.add(zg.mul(zg.expand(along, 1), 16), zg.expand(columns, 0)))
+    total = zg.zeros((64, 16), zg.f32)
+    for step in range(0, steps):
+        own = zg.add(scale_ptr, zg.add(zg.add(zg.program_id(0), zg.mul(step // group, 16)), columns))
+        scales = zg.load(own, zg.less(columns, 8), other=1.0)
+        total = zg.add(total, zg.mul(zg.dot(zg.load(a_ptrs), zg.load(b_ptrs)), zg.expand(scales, 0)))
+        a_ptrs = zg.add(a_ptrs, 64 * 32)
+        b_ptrs = zg.add(b_ptrs, 16 * 32)
+    zg.store(zg.add(out_ptr, zg.add(zg.mul(zg.expand(rows, 1), 16), zg.expand(columns, 0))), total)
+
+
+@pytest.mark.parametrize(("steps", "group"), [(0, 0), (1, 3), (5, 2)])
+def test_addresses_that_need_a_division_are_computed_ahead(steps: int, group: int) -> None:
+    """The divisor is the loop's, which divides by it in each iteration: in a loop that has none, it may be zero."""
+    types = F16, F16, F32, F32, zg.i32, zg.i32
+    a, b, scales = given(max(steps, 1))
+    out = np.full((64, 16), np.nan, np.float32)
+    grouped_product.compile(*types, num_warps=4).simulate[(1,)](a, b, scales, out, steps, group)
+    rows = [step // group for step in range(steps)]
+    factors = np.where(np.arange(16) < 8, scales[rows], 1) if steps else np.zeros((0, 16), np.float32)
+    assert np.array_equal(out, expected(a[:steps], b[:steps], factors))
+    module = place(grouped_product.triton(*types), CompileOptions(num_warps=4))
+    loop = next(op for op in module.walk() if isinstance(op, scf.For))
+    loads = [op for op in loop.body.entry.ops if isinstance(op, tt.Load)]
+    assert all(load.result in loop.body.entry.terminator.operands for load in loads)
+    assert not any(isinstance(op, arith.DivSI) and op.rhs.op is None for op in loop.walk()), "the divisor as it was"
 
 
 @zg.kernel
