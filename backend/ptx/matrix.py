@@ -66,7 +66,7 @@ def _mma(emitter: PtxEmitter, op: tt.Dot | gpu.Mma) -> Emitted:
     # A batch goes matrix by matrix, which frees the registers of the operands.
     for batch, k, row, column in product(tiles.matrices, tiles.depths, tiles.rows, tiles.columns):
         start = (batch * tiles.m + row) * tiles.n + column
-        own = [places[start + y * tiles.n + x] for y, x in places_c(unit, unit.n)]
+        own = [places[start + y * tiles.n + x] for y, x in places_c(unit, unit.n, paired=tiles.warps.paired)]
         parts = (a.part(row, k, batch), b.part(column, k, batch), [sums[register] for register in own])
         counts = [len(own), *map(len, parts)]
         groups = ", ".join(group(sum(counts[:at]), count) for at, count in enumerate(counts))
@@ -398,7 +398,9 @@ class _InRegisters:
         self.along = (columns, 1) if first else (1, columns)  # Steps across and along k.
         self.matrix = type_.shape[-2] * columns
         unit = tiles.unit
-        self.elements = places_a(unit) if first else [(column, k) for k, column in places_b(unit)]
+        self.elements = (
+            places_a(unit, paired=tiles.warps.paired) if first else [(column, k) for k, column in places_b(unit)]
+        )
 
     def part(self, line: int, k: int, batch: int = 0) -> list[str]:
         """The registers for the rows (or columns) from `line` on, at `k`, of a matrix of a batch."""

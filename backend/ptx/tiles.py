@@ -32,9 +32,14 @@ def registers_of(layout: Layout) -> dict[int, int]:
     return registers
 
 
-def places_c(unit: fragments.Unit, columns: int) -> list[tuple[int, int]]:
-    """The (row, column) of each accumulator element of thread 0, in the order of operands; wgmma has 16 rows a warp."""
-    rows = range(0, unit.m, 8)
+def _rows(unit: fragments.Unit, paired: bool) -> range:
+    """The rows of thread 0; wgmma has 16 rows a warp."""
+    return range(unit.m // 8) if paired else range(0, unit.m, 8)
+
+
+def places_c(unit: fragments.Unit, columns: int, *, paired: bool = False) -> list[tuple[int, int]]:
+    """The (row, column) of each accumulator element of thread 0, in the order of operands."""
+    rows = _rows(unit, paired)
     return [(row, column + pair) for column in range(0, columns, 8) for row in rows for pair in (0, 1)]
 
 
@@ -46,9 +51,9 @@ def _words(unit: fragments.Unit) -> list[range]:
     ]
 
 
-def places_a(unit: fragments.Unit) -> list[tuple[int, int]]:
+def places_a(unit: fragments.Unit, *, paired: bool = False) -> list[tuple[int, int]]:
     """The (row, k) of each element of operand a in thread 0."""
-    return [(row, k) for word in _words(unit) for row in range(0, unit.m, 8) for k in word]
+    return [(row, k) for word in _words(unit) for row in _rows(unit, paired) for k in word]
 
 
 def places_b(unit: fragments.Unit) -> list[tuple[int, int]]:
@@ -177,7 +182,7 @@ def wgmma_group(
             of_a: tuple[int, ...] | int = fragments.byte_of(a, m0, k0)
         else:
             of_a = tuple(in_a[(m0 + row) * k + k0 + depth] for row, depth in places_a(unit))
-        places = ((m0 + (row // 8 if warps.paired else row), n0 + column) for row, column in places_c(unit, columns))
+        places = ((m0 + row, n0 + column) for row, column in places_c(unit, columns, paired=warps.paired))
         of_c = tuple(in_c[x * m + y if warps.swapped else y * n + x] for y, x in places)
         steps.append(Async(of_c, of_a, fragments.byte_of(b, k0, n0), k0 == start))
     # The first rows of the warp groups whose numbers are powers of two along the rows.

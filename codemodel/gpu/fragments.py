@@ -105,8 +105,9 @@ class WarpGrid:
 
 
 # By `Unit.pack`: the `paired` rows of a thread's second register, of lanes 4, 8 and 16, and of warps 1 and 2. ldmatrix
-# moves 16 neighbours of 8 bits. Of 32 bits, half a warp reads pairs at 4 depths, from all banks.
-PAIRED_ROWS = {4: (1, 2, 4, 8, 16, 32), 1: (1, 2, 16, 4, 8, 32)}
+# moves 16 neighbours of 8 bits, also those that threads widen to 16. Of 32 bits, half a warp reads pairs at 4 depths,
+# from all banks.
+PAIRED_ROWS = {4: (1, 2, 4, 8, 16, 32), 2: (1, 2, 4, 8, 16, 32), 1: (1, 2, 16, 4, 8, 32)}
 
 
 Shape = tuple[int, ...]  # (rows, columns) of a matrix, or (batch, rows, columns).
@@ -135,14 +136,19 @@ def accumulator(unit: Unit, shape: Shape, warps: WarpGrid) -> Layout:
         right, pair, *further = layout.registers  # Neighbours come first, as stores of vectors need them.
         return attrs.evolve(layout, registers=(pair, right, *further))
     if warps.paired:
-        rows = zip((8, 1, 2, 4, 16, 32), PAIRED_ROWS[unit.pack], strict=True)
-        places = {old * shape[-1]: new * shape[-1] for old, new in rows}
-        return accumulator(unit, shape, attrs.evolve(warps, paired=False)).map(lambda basis: places.get(basis, basis))
+        return _in_pairs(accumulator(unit, shape, attrs.evolve(warps, paired=False)), unit, shape[-1])
     m, n = shape[-2:]
     own, around = n // warps.columns, unit.m * warps.rows
     registers = [1, *_powers(8, unit.m, n), *_powers(8, own, 1), *_powers(around, m, n)]
     lanes = [*_powers(2, 8, 1), *_powers(1, 8, n)]
     return _shared_out(shape, warps, registers, lanes, [*_powers(unit.m, around, n), *_powers(own, n, 1)])
+
+
+def _in_pairs(layout: Layout, unit: Unit, width: int) -> Layout:
+    """The layout of a matrix of this width with paired rows, from that with others."""
+    rows = zip((8, 1, 2, 4, 16, 32), PAIRED_ROWS[unit.pack], strict=True)
+    places = {old * width: new * width for old, new in rows}
+    return layout.map(lambda basis: places.get(basis, basis))
 
 
 def operand_a(unit: Unit, shape: Shape, warps: WarpGrid) -> Layout:
@@ -168,7 +174,8 @@ def fragment_of(unit: Unit, shape: Shape, warps: WarpGrid, k_axis: int) -> Layou
     if warps.swapped:
         straight = attrs.evolve(warps, swapped=False)
         return fragment_of(unit, shape[::-1], straight, 1 - k_axis).transposed(shape[::-1], (1, 0))
-    return (operand_b, operand_a)[k_axis](unit, shape, warps)
+    layout = (operand_b, operand_a)[k_axis](unit, shape, warps)
+    return _in_pairs(layout, unit, shape[-1]) if warps.paired and k_axis == 1 else layout
 
 
 def warps_of(layout: Layout, unit: Unit, shape: Shape) -> WarpGrid | None:
@@ -183,7 +190,7 @@ def warps_of(layout: Layout, unit: Unit, shape: Shape) -> WarpGrid | None:
             for rows in _shares(min(count // batches, m // unit.m)):
                 for columns in _shares(min(count // batches // rows, n // unit.n)):
                     candidate = WarpGrid(rows, columns, count, batches, paired, swapped)
-                    if (rows >= 4 or not paired) and accumulator(unit, shape, candidate) == layout:
+                    if (rows >= 4 or not paired or unit.pack == 2) and accumulator(unit, shape, candidate) == layout:
                         return candidate
     return None
 

@@ -15,6 +15,7 @@ reads of narrow elements wide (`Unit.run`): four bytes that become four numbers 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 
 import attrs
@@ -112,7 +113,8 @@ class OperandChoice:
         threads compute none of them."""
         if not any(operand.is_computed for operand in self.operands):
             return None
-        best, least = None, self._cost(self._fragments(unit), (False, False))
+        # Rows in pairs are no rows of a buffer that ldmatrix reads.
+        best, least = None, math.inf if self.warps.paired else self._cost(self._fragments(unit), (False, False))
         for each in with_runs(unit, tensor_of(self.dot.a).shape[-1]):
             fragments = self._fragments(each)
             for in_registers in ((True, False), (True, True)) if each == unit and by_rows else ((True, True),):

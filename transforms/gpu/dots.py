@@ -144,14 +144,16 @@ class MmaSync(MmaChoice):
         return attrs.evolve(self, layout=layout, warps=warps)
 
     def reading(self, a: TensorType, b: TensorType) -> MmaSync:
-        """The same unit, with both operands in registers if they are its fragments already."""
+        """The same unit, with both operands in registers if they are its fragments already, or have rows in pairs."""
 
         def is_fragment(unit: Unit, type_: TensorType, k_axis: int) -> bool:
             return fragment_of(unit, type_.shape, self.warps, k_axis) == type_.layout
 
         units = with_runs(self.unit, b.shape[-2])
         unit = next((unit for unit in units if is_fragment(unit, a, 1) and is_fragment(unit, b, 0)), None)
-        return self if unit is None else attrs.evolve(self, unit=unit, by_rows=False)
+        if unit is None and not self.warps.paired:
+            return self
+        return attrs.evolve(self, unit=unit or self.unit, by_rows=False)
 
     def arranged(self, builder: Builder, value: Value, k_axis: int) -> Value:
         """An operand as it goes to shared memory."""
@@ -213,13 +215,13 @@ class Wgmma(MmaSync):
 
 def mma_of(
     op: tt.Dot, target: str, num_warps: int, *, rows_first: bool,
-    inner: Callable[[Value], int | None] = lambda value: None, swapped: bool = False,
+    inner: Callable[[Value], int | None] = lambda value: None, swapped: bool = False, paired: bool = False,
 ) -> MmaChoice:  # fmt: skip
     """The unit for a dot on a target. With `rows_first`, each warp has whole rows, if there are enough rows.
 
     `inner` says along which axis an operand has its neighbours in memory. Operand a of wgmma may come from registers,
     so neighbours along m need no buffer in which they lie along k. If those of b lie along n, the transposed product
-    has b as its first operand. With `swapped`, mma.sync computes the transposed product.
+    has b as its first operand. With `swapped`, mma.sync computes the transposed product, `paired` with rows in pairs.
     """
     a, c = tensor_of(op.a), tensor_of(op.c)
     element, of_c = scalar_element(a), scalar_element(c)
@@ -248,6 +250,8 @@ def mma_of(
             start = attrs.evolve(start, swapped=True)
         down, across = (n, m) if start.swapped else (m, n)
         warps = _divided(unit, down, across, start, rows_first=wgmma or rows_first)
+        if warps.swapped and paired and factor.bytes == 2 and warps.columns == 1:
+            warps = attrs.evolve(warps, paired=True)
         layout = accumulator(unit, c.shape, warps)
         elements = (factor, scalar_element(op.b.type) if factor.bits == 8 else factor)
         if not wgmma:
@@ -290,8 +294,11 @@ def anchors(module: Op, target: str, num_warps: int) -> Anchor:
     def anchor(op: Op, accesses: Accesses) -> Layout | None:
         if not isinstance(op, tt.Dot):
             return None
-        inner, swapped = partial(block_axis, accesses=accesses), not rows_first and _is_only_b_widened(op, num_warps)
-        return mma_of(op, target, num_warps, rows_first=rows_first, inner=inner, swapped=swapped).layout
+        swapped = not rows_first and _is_only_b_widened(op, num_warps)
+        return mma_of(
+            op, target, num_warps, rows_first=rows_first, inner=partial(block_axis, accesses=accesses),
+            swapped=swapped, paired=swapped and _axis_of_bytes(op.b, accesses, {}) == 1,
+        ).layout  # fmt: skip
 
     return anchor
 
@@ -316,6 +323,24 @@ def _is_only_b_widened(dot: tt.Dot, num_warps: int) -> bool:
     return isinstance(a.op, tt.Load) and any(element_bytes(type_) < size for type_ in loads)
 
 
+def _axis_of_bytes(value: Value, accesses: Accesses, axes: dict[Value, int | None]) -> int | None:
+    """The axis along which bytes that an operand is computed from have their neighbours in memory; None for others.
+
+    `axes` has those of values that were seen."""
+    op = value.op
+    if value not in axes and op is not None:
+        axes[value] = None
+        if isinstance(op, tt.Load) and element_bytes(value.type) == 1 and accesses.vector(op) > 1:
+            axes[value] = accesses.order(op)[0]
+        elif isinstance(op, tt.Trans):
+            inner = _axis_of_bytes(op.value, accesses, axes)
+            axes[value] = None if inner is None else list(op.order).index(inner)
+        elif is_elementwise(op):
+            inner_axes = (_axis_of_bytes(operand, accesses, axes) for operand in op.operands)
+            axes[value] = next((axis for axis in inner_axes if axis is not None), None)
+    return axes.get(value)
+
+
 def operands_of_dots(module: Op, target: str, num_warps: int) -> Operands:
     """The layouts of the operands of each dot of a module, for the layout assignment; None where mma.sync does not
     read them from the registers of the threads that compute them."""
@@ -328,7 +353,9 @@ def operands_of_dots(module: Op, target: str, num_warps: int) -> Operands:
         layout = plan.of((dot.result, 0))
         assert layout is not None
         mma = mma.placed_in(layout, tensor_of(dot.c).shape)
-        return OperandChoice(dot, mma.elements, mma.warps, plan).best(mma.unit, by_rows=mma.by_rows)
+        return OperandChoice(dot, mma.elements, mma.warps, plan).best(
+            mma.unit, by_rows=mma.by_rows and not mma.warps.paired
+        )
 
     return operands
 

@@ -22,7 +22,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Iterator, Sequence
 from functools import lru_cache
-from itertools import product
+from itertools import permutations, product
 
 import attrs
 
@@ -204,12 +204,16 @@ def views(layout: Layout, size: int) -> Iterator[MatrixView]:
     numbers = [layout.registers[bit] for bit in matrices] + [0] * (2 - len(matrices))
     words = [layout.registers[bit] for bit in word]
     further = tuple(layout.registers[bit] for bit in rest)
-    for trans in (False, True) if size == 2 else (False,):
-        row, lanes = [*words, *layout.lanes[:2]], layout.lanes[2:]
-        if trans:
-            row, lanes = list(layout.lanes[2:]), (*words, *layout.lanes[:2])
+    forms = [(False, word, [*words, *layout.lanes[:2]], layout.lanes[2:])]
+    if size == 2:
+        forms.append((True, word, [*layout.lanes[2:]], (*words, *layout.lanes[:2])))
+    if size == 1:  # Two bytes of two rows each.
+        for (bit, first), (other, second) in permutations(zip(word, words, strict=True)):
+            forms.append((True, (bit, other), [first, *layout.lanes[2:]], (second, *layout.lanes[:2])))
+    for trans, bits_of_word, row, lanes in forms:
         if all(row):
-            yield MatrixView(Layout((*row, *further), (*lanes, *numbers), layout.warps), trans, word, matrices, rest)
+            view = Layout((*row, *further), (*lanes, *numbers), layout.warps)
+            yield MatrixView(view, trans, bits_of_word, matrices, rest)
 
 
 def _conflicts(layout: Layout, offsets: tuple[int, ...], size: int, width: int) -> int:

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 
+import attrs
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -12,6 +13,7 @@ from ziggurat.codemodel.gpu.fragments import (
     WarpGrid,
     accumulator,
     byte_of,
+    fragment_of,
     operand_a,
     operand_b,
     panels_of,
@@ -132,6 +134,23 @@ def test_tiles(name: str, m: int, n: int, k: int, rows: int, columns: int, spare
         row, column = divmod(c.element(0, 0, warp), n)
         assert a.element(0, 0, warp) == row * k
         assert b.element(0, 0, warp) == column
+
+
+@pytest.mark.parametrize(("rows", "columns"), [(4, 1), (2, 2), (1, 1)])
+@pytest.mark.parametrize("run", [2, 4, 8])
+@pytest.mark.parametrize("paired", [False, True])
+def test_transposed_products_with_runs(rows: int, columns: int, run: int, paired: bool) -> None:
+    """The fragments of a · b are those of bᵀ · aᵀ; a thread has runs along k, and rows in pairs."""
+    (m, n, k), unit = (32, 64, 64), attrs.evolve(UNITS["m16n8k16"], run=run)
+    warps = WarpGrid(rows, columns, 4, paired=paired, swapped=True)
+    a, b, c = fragment_of(unit, (m, k), warps, 1), fragment_of(unit, (k, n), warps, 0), accumulator(unit, (m, n), warps)
+    assert a.covers(m * k) and b.covers(k * n) and c.covers(m * n)
+    assert warps_of(c, unit, (m, n)) == warps
+    straight = WarpGrid(rows, columns, 4, paired=paired)
+    assert a.transposed((m, k), (1, 0)) == operand_b(unit, (k, m), straight)
+    assert b.transposed((k, n), (1, 0)) == fragment_of(unit, (n, k), straight, 1)
+    assert [a.element(register) for register in range(run)] == list(range(run))
+    assert (1 in b.registers) == paired, "the neighbours along n"
 
 
 @given(st.sampled_from(sorted(UNITS)), st.data(), counts, counts, st.sampled_from([1, 2, 4, 8]), counts)

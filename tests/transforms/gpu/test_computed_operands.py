@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
+import attrs
 import ml_dtypes
 import numpy as np
 import pytest
 
 import ziggurat as zg
+from ziggurat.backend.ptx.tiles import Tiles, places_a, places_b
 from ziggurat.codemodel.dialects import scf, tt
 from ziggurat.codemodel.gpu import dialect as gpu
+from ziggurat.codemodel.gpu.fragments import UNITS, WarpGrid, operand_a
 from ziggurat.codemodel.gpu.options import CompileOptions
 from ziggurat.codemodel.op import Op
 from ziggurat.transforms.gpu.gpu_passes import place
@@ -135,3 +139,27 @@ def test_computed_operands_stay_in_registers(elements: Any, functions: Any, to: 
     ops = [*loop_of(place(model, CompileOptions(num_warps=4, target="sm_90a"))).walk()]
     assert not any(isinstance(op, gpu.LocalStore) for op in ops), "the operand goes through shared memory again"
     assert sum(isinstance(op, gpu.Barrier) for op in ops) == 1 and any(isinstance(op, tt.Dot) for op in ops)
+
+
+@pytest.mark.parametrize("element", [zg.i8, zg.u8, zg.f8e5m2], ids=str)
+def test_bytes_along_n_come_two_by_two(element: Any) -> None:
+    """A thread gets two bytes of two rows by ldmatrix: the rows of its accumulator are neighbours."""
+    elements, functions = (zg.f16, element), (plain, widened)
+    kernel = product.compile(
+        *types_of(elements), *functions, zg.f16, 32, 64, 32, False, False, num_warps=4, target="sm_90a"
+    )
+    assert "ldmatrix.sync.aligned.m8n8.x4.trans" in kernel.ptx and not re.search(r"ld\.shared\.[a-z]8", kernel.ptx)
+    checked(kernel, elements, functions, (32, 64, 96))
+
+
+@pytest.mark.parametrize("run", [2, 4, 8])
+def test_parts_of_runs(run: int) -> None:
+    """Each instruction takes the next elements of the runs, so that all together have every element once."""
+    unit = attrs.evolve(UNITS["m16n8k16"], run=run)
+    tiles = Tiles(unit, WarpGrid(1, 1, 1), 16, 8, 64)
+    layout = operand_a(unit, (16, 64), WarpGrid(1, 1, 1))
+    places = [(row, at + k) for at in tiles.depths for row, k in places_a(unit)]
+    assert sorted(row * 64 + k for row, k in places) == sorted(map(layout.element, range(layout.num_registers)))
+    assert [(at + k, column) for at in tiles.depths for k, column in places_b(unit)] == [
+        (k, 0) for row, k in places if row == 0
+    ]

@@ -162,7 +162,16 @@ def test_words_of_any_elements_make_rows(size: int, within: int) -> None:
     plain = next(iter(views(layout, size)))
     assert plain.layout.registers[: within + 2] == tuple(1 << bit for bit in range(within + 2))
     assert plain.layout.lanes == (*layout.lanes[2:], 128, 256) and plain.matrices == (within, within + 1)
-    assert len(list(views(layout, size))) == (2 if size == 2 else 1)
+    assert [view.trans for view in views(layout, size)] == [False] + [True] * {1: 2, 2: 1, 4: 0}[size]
+
+
+def test_pairs_of_bytes_are_transposed() -> None:
+    """A word of two bytes of two rows: from 8 rows of 16 bytes, each lane gets its two columns of two rows."""
+    n = 64
+    layout = Layout((n, 1, 16, 8 * n), (2 * n, 4 * n, 2, 4, 8), ())
+    _, _, trans = views(layout, 1)
+    assert trans.word == (1, 0) and trans.matrices == (2, 3)
+    assert trans.layout == Layout((1, 2, 4, 8), (n, 2 * n, 4 * n, 16, 8 * n), ())
 
 
 def test_no_matrices_of_wide_elements_and_of_copies() -> None:
