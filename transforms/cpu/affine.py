@@ -121,11 +121,18 @@ class Affine:
             return form
         scalar = isinstance(value.op, tt.Splat)
         if not scalar:
+            self._require_range(form, shape_of(value.type))
             low, high = self.range(form, shape_of(value.type))
             smallest, largest = element.limits
             self.require(low, IntPredicate.SGE, smallest)
             self.require(high, IntPredicate.SLE, largest)
         return form
+
+    def _require_range(self, form: IndexForm, shape: Sequence[int]) -> None:
+        """Add the conditions under which the smallest and the largest element do not wrap around in 64 bits."""
+        extents = (_largest(stride) * (size - 1) for stride, size in zip(form.strides, shape, strict=True))
+        if _largest(form.base) + sum(extents) >= 1 << 63:
+            self._require_small(form)
 
     def form(self, value: Value) -> IndexForm | None:
         """The form of integers as if they did not wrap around."""
@@ -275,17 +282,38 @@ class Affine:
         element = scalar_element(type_)
         if element.bits < 64:
             return
+        self._require_small(form)
+        if not element.signed:
+            self.require(self.range(form, shape_of(type_))[0], IntPredicate.SGE, 0)
+
+    def _require_small(self, form: IndexForm) -> None:
         for term, limit in ((form.base, 1 << 61), *((stride, 1 << 40) for stride in form.strides)):
             self.require(term, IntPredicate.SGE, -limit)
             self.require(term, IntPredicate.SLE, limit)
-        if not element.signed:
-            self.require(self.range(form, shape_of(type_))[0], IntPredicate.SGE, 0)
 
     def most(self, a: Term, b: Term) -> Term:
         """The larger."""
         if isinstance(a, int) and isinstance(b, int):
             return max(a, b)
         return self.builder.add(arith.MaxSI(self.value(a), self.value(b)))
+
+
+def _largest(term: Term) -> int:
+    """A number that a term does not exceed, whatever its sign, if nothing in it wraps around."""
+    if isinstance(term, int):
+        return abs(term)
+    match term.op:
+        case arith.ConstantOp() as op:
+            return abs(int(op.value))
+        case arith.ExtSI() | arith.ExtUI() as op:
+            source = scalar_element(op.operand.type)
+            return 1 << source.bits - source.signed
+        case arith.AddI() | arith.SubI() as op:
+            return _largest(op.lhs) + _largest(op.rhs)
+        case arith.MulI() as op:
+            return _largest(op.lhs) * _largest(op.rhs)
+        case _:
+            return 1 << 63
 
 
 # By the predicate: whether the first operand is the smaller one, and the bound of the difference.
