@@ -78,7 +78,7 @@ def _addptr(machine: SymbolicMachine, op: tt.AddPtr, operands: Operands) -> Arra
 
     def moved(pointer: Pointer, offset: Sum) -> Pointer:
         wide = offset if scalar.bits == 64 else machine.domain.resize(offset, scalar, i64, signed=scalar.signed)
-        return Pointer(pointer.origin, pointer.offset + wide.scaled(size))
+        return Pointer(pointer.origin, pointer.offset + machine.domain.offset(wide).scaled(size))
 
     return lifted(moved, op.result.type, operands[0], objects(operands[1], op.offset.type))
 
@@ -349,7 +349,8 @@ def as_indices(machine: SymbolicMachine, array: Array) -> Array:
     """Indices of 32 bits as elements of 64."""
 
     def wide(element: Sum) -> Sum:
-        return element if element.bits == 64 else machine.domain.resize(element, i32, i64, signed=True)
+        wide = element if element.bits == 64 else machine.domain.resize(element, i32, i64, signed=True)
+        return machine.domain.offset(wide)
 
     result: Any = np.frompyfunc(wide, 1, 1)(objects(array, i32))
     return np.asarray(result, object)

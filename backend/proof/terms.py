@@ -329,7 +329,7 @@ class Terms(elementwise.Domain):
 
     def __init__(self, *, exact: bool = False, wraps: bool = True) -> None:
         self.exact = exact
-        self.wraps = wraps  # Whether sums and products of 32 bits wrap around before they are extended to 64.
+        self.wraps = wraps  # Whether 32-bit indices of pointers wrap around before they are extended to 64.
         # By the number of an atom: the integer that was extended to it, and whether as a signed one. The atom is kept,
         # so that no other term gets its number.
         self.extended: dict[int, tuple[Sum, bool, Sum]] = {}
@@ -416,9 +416,27 @@ class Terms(elementwise.Domain):
             return sum(low, start=Sum.number(a.constant, target.bits))
         if a.known is not None:
             return Sum.number(_signed(a.known, a.bits) if signed else a.known, target.bits)
-        if not self.wraps and signed and (source.bits, target.bits) == (32, 64):
-            return self.exactly(a, target.bits)
         return self.extended_to(a, target.bits, signed=signed)
+
+    def offset(self, a: Sum) -> Sum:
+        """An offset of a pointer: if 32-bit indices do not wrap around, the sum of what they are sums of."""
+        if self.wraps:
+            return a
+        total = Sum.number(a.constant, a.bits)
+        for number, (factor, atom) in a.atoms.items():
+            part = Sum.number(1, a.bits)
+            if number in self.choices:
+                condition, then, otherwise, _ = self.choices[number]
+                part = self.choose(condition, self.offset(then), self.offset(otherwise))
+            else:
+                for term in _factors(atom):
+                    inner, signed, _ = self.extended.get(term.get_id(), (None, False, None))
+                    if inner is None or not signed or inner.bits != 32:
+                        part = part * Sum.of(term)
+                    else:
+                        part = part * self.exactly(inner, a.bits)
+            total = total + part.scaled(factor)
+        return total
 
     def exactly(self, a: Sum, bits: int) -> Sum:
         """A sum with more bits, as if neither it nor its parts had wrapped around."""

@@ -314,3 +314,23 @@ def expect_match(pattern: str, text: str) -> tuple[str, ...]:
     match = re.search(pattern, text)
     assert match is not None, text
     return match[0], *match.groups()
+
+
+@zg.kernel
+def extended(x, out, n, in_64: zg.constexpr):
+    at = zg.load(x).to(zg.i64) * n.to(zg.i64) if in_64 else (zg.load(x) * n).to(zg.i64)
+    zg.store(out + zg.program_id(0), at)
+
+
+@zg.kernel
+def moved(x, out, n, in_64: zg.constexpr):
+    at = zg.program_id(0)
+    zg.store(out + (at.to(zg.i64) * n.to(zg.i64) if in_64 else (at * n).to(zg.i64)), 1)
+
+
+@pytest.mark.parametrize(("kernel", "verdict"), [(extended, "refuted"), (moved, "proved")])
+def test_indices_of_pointers_alone_are_taken_not_to_wrap(kernel: Any, verdict: str) -> None:
+    wide = zg.ptr(zg.i64)
+    models = [kernel.triton(WHOLE, wide, zg.i32, in_64) for in_64 in (False, True)]
+    assert Prover(wraps=False).prove(*models).verdict == verdict
+    assert not Prover().prove(*models)
