@@ -21,12 +21,14 @@ from ziggurat.backend.proof.universe import Universe, Version, coordinates, obje
 from ziggurat.backend.reference.run import kernel_of
 from ziggurat.codemodel.dialects import tt
 from ziggurat.codemodel.errors import LaunchError
+from ziggurat.codemodel.gpu import dialect as gpu
 from ziggurat.codemodel.gpu.fragments import GRID, MAP, SCRATCH, STORED
 from ziggurat.codemodel.numbers import number_of_bits, wrapped
 from ziggurat.codemodel.op import Op
 from ziggurat.codemodel.passes import Snapshot
 from ziggurat.codemodel.recursion import deep_recursion
 from ziggurat.codemodel.types import DescriptorType, PtrType, ScalarType, Type, i32, i64
+from ziggurat.transforms.gpu.hazards import hazards
 
 TABLES = (memory_ops, shared_ops, tensor_ops)  # They fill the table of meanings.
 
@@ -394,7 +396,18 @@ def prove(model_a: Op, model_b: Op, *, bounds: int | None = None, exact_floats: 
         example = difference(model_a, model_b, grid, arguments)
         if example is not None:
             return Proof("refuted", counterexample=example)
-    return Prover(exact=exact_floats, bound=BOUND if bounds is None else bounds).prove(model_a, model_b)
+    proof = Prover(exact=exact_floats, bound=BOUND if bounds is None else bounds).prove(model_a, model_b)
+    faults = _missing(model_b) if proof else ()
+    return Proof("unknown", proof.assumptions, faults) if faults else proof
+
+
+def _missing(model: Op) -> tuple[str, ...]:
+    """The barriers and waits that a model lacks, in words, if shared memory has its addresses: a proof runs one op after
+    the other without them."""
+    allocations = [op for op in model.walk() if isinstance(op, gpu.LocalAlloc)]
+    if not isinstance(model, gpu.Module) or not allocations or any(op.offset < 0 for op in allocations):
+        return ()
+    return tuple(map(str, hazards(model)))
 
 
 def _kinds(model: Op) -> list[str]:

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+import small_kernels
 
 import ziggurat as zg
 from ziggurat.backend.proof.prove import Prover
@@ -334,3 +335,12 @@ def test_indices_of_pointers_alone_are_taken_not_to_wrap(kernel: Any, verdict: s
     models = [kernel.triton(WHOLE, wide, zg.i32, in_64) for in_64 in (False, True)]
     assert Prover(wraps=False).prove(*models).verdict == verdict
     assert not Prover().prove(*models)
+
+
+def test_a_barrier_that_is_missing_is_not_proved_right() -> None:
+    models = dict(small_kernels.compiled("scaled"))
+    right, text = models["barriers"], str(models["barriers"])
+    assert "gpu.barrier;" in text
+    assert zg.prove(right, right)
+    proof = zg.prove(right, zg.parse(text.replace("gpu.barrier;", "", 1)))
+    assert proof.verdict == "unknown" and "barrier" in proof.reasons[0], proof
