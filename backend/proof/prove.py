@@ -402,8 +402,8 @@ def prove(model_a: Op, model_b: Op, *, bounds: int | None = None, exact_floats: 
 
 
 def _missing(model: Op) -> tuple[str, ...]:
-    """The barriers and waits that a model lacks, in words, if shared memory has its addresses: a proof runs one op after
-    the other without them."""
+    """The barriers and waits that a model lacks, in words, if shared memory has its addresses: a proof runs one op
+    after the other without them."""
     allocations = [op for op in model.walk() if isinstance(op, gpu.LocalAlloc)]
     if not isinstance(model, gpu.Module) or not allocations or any(op.offset < 0 for op in allocations):
         return ()

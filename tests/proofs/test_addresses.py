@@ -66,7 +66,7 @@ def claims(model: Op) -> tuple[Op, list[str]]:
     return zg.transform(model, visit), kinds
 
 
-def answers(before: Op, given: Sequence[Any] = ()) -> list[str]:
+def answers(before: Op, facts: Sequence[Any] = ()) -> list[str]:
     """For each claim on a kernel: its kind, or "undecided". Raises `Refuted` for a false one."""
     model, kinds = claims(before)
     try:
@@ -77,7 +77,7 @@ def answers(before: Op, given: Sequence[Any] = ()) -> list[str]:
     for kind in kinds:
         broken = [effect.condition for effect in run.effects if kind in effect.name]
         try:
-            prove(z3.Not(z3.Or(*broken)), [*run.assumed, *run.defined, *given], steps=STEPS)
+            prove(z3.Not(z3.Or(*broken)), [*run.assumed, *run.defined, *facts], steps=STEPS)
             results.append(kind)
         except Undecided:
             results.append("undecided")

@@ -133,7 +133,7 @@ def check_carried(form: int) -> None:
     forms = Forms(next(op for op in model.walk() if isinstance(op, tt.Func)))
     exact = Exact(forms)
     index, *parameters = loop.body.parameters
-    known = 0
+    count = 0
     for parameter, initial, after in zip(parameters, loop.initial, loop.body.entry.terminator.operands, strict=True):
         shape = forms.form(parameter)
         if shape is None:
@@ -142,8 +142,8 @@ def check_carried(form: int) -> None:
         require(z3.substitute(here, (number, exact.of(loop.start))) == exact.of(initial))
         rise = z3.substitute(here, (number, number + 2)) - here
         require(rise == exact.of(after) - exact.of(parameter))
-        known += 1
-    assert known == 2
+        count += 1
+    assert count == 2
 
 
 @pytest.mark.parametrize("form", range(2))
@@ -203,7 +203,7 @@ def test_digits_of_an_address() -> None:
 
 
 def test_quotient_and_remainder_make_a_number() -> None:
-    """A number is known by its quotient and its remainder; and a remainder's remainder, by a divisor of the divisor."""
+    """A number is count by its quotient and its remainder; and a remainder's remainder, by a divisor of the divisor."""
     a, b, times = z3.Ints("a b times")
     for divisor in (1, 2, 3, 8, 128):
         prove(z3.Implies(z3.And(a / divisor == b / divisor, a % divisor == b % divisor), a == b))
