@@ -27,7 +27,7 @@ from ziggurat.codemodel.op import Op, Value
 from ziggurat.codemodel.types import ScalarType, element_bytes
 from ziggurat.transforms.analysis.components import Component, component_of, tensor_operands
 from ziggurat.transforms.analysis.queries import is_elementwise, is_shaping, operand_layouts, tensor_of
-from ziggurat.transforms.cost.cost import slots_of
+from ziggurat.transforms.cost.cost import FUNCTIONS, ISSUES, slots_of
 from ziggurat.transforms.gpu.layout_plan import OperandLayouts, PrimaryLayouts
 from ziggurat.transforms.gpu.swizzle import VECTOR, Moves, copied_bases, moves, row_major
 
@@ -42,21 +42,22 @@ WARPS = 4  # Warps of an SM issue instructions at once, and share the banks.
 @attrs.frozen
 class _Operand:
     """An operand of a dot: the steps that compute it, the last one first, and the loads that they need. Without loads
-    it comes from elsewhere."""
+    it comes from elsewhere. The steps that are `again` are of tensors that are computed in each layout."""
 
     value: Value
     steps: tuple[Op, ...] = ()
     loads: tuple[tt.Load, ...] = ()
+    again: frozenset[Op] = frozenset()
 
     @property
-    def results(self) -> set[Component]:
-        """The tensors that its steps compute."""
-        return {(op.result, 0) for op in self.steps}
+    def once(self) -> set[Component]:
+        """The tensors that have one layout: all but those that are computed in each."""
+        return {(op.result, 0) for op in (*self.steps, *self.loads) if op not in self.again}
 
     @property
     def is_computed(self) -> bool:
         """Whether threads do more than to load it."""
-        return any(is_elementwise(op) for op in self.steps)
+        return any(is_elementwise(op) and op not in self.again for op in self.steps)
 
     def layouts(self, layout: Layout) -> dict[Component, Layout] | None:
         """The layouts of all that the operand is computed from if it has this one; None if there are none, and for what
@@ -74,7 +75,8 @@ class _Operand:
                 return None
             sources = operand_layouts(op, own) if half is None else [(0, half), (1, half)]
             for at, source in sources:
-                if layouts.setdefault(component_of(op.operands[at]), source) != source:
+                component = component_of(op.operands[at])
+                if layouts.setdefault(component, source) != source and component in self.once:
                     return None
         return layouts
 
@@ -83,21 +85,28 @@ def operand_of(dot: tt.Dot, value: Value, flexible: set[Component]) -> _Operand:
     """An operand with what computes it for nothing else, in the block of its dot."""
     steps, loads, block = list[Op](), list[tt.Load](), dot.parent
     assert block is not None
-    components, users = {component_of(value)}, set[Op]([dot])
+    components, users, again = {component_of(value)}, set[Op]([dot]), set[Op]()
     for op in reversed(block.ops[: block.ops.index(dot)]):
         component = (op.result, 0)
-        if component not in components or component in flexible:
+        if component not in components:
             continue
-        if isinstance(op, tt.Load):
+        computes = is_elementwise(op) or is_shaping(op) or isinstance(op, tt.Join)
+        if component in flexible:
+            if computes and not isinstance(op, tt.Join):
+                again.add(op)
+                steps.append(op)
+                components.update(source for _, source, _ in tensor_operands(op) if source in flexible)
+        elif isinstance(op, tt.Load):
             loads.append(op)
-        elif (is_elementwise(op) or is_shaping(op) or isinstance(op, tt.Join)) and users.issuperset(op.result.uses):
+        elif computes and users.issuperset(op.result.uses):
             steps.append(op)
             users.add(op)
             components.update(source for _, source, _ in tensor_operands(op))
         else:
             return _Operand(value)
     inside = {(op.result, 0) for op in (*steps, *loads)}
-    return _Operand(value, tuple(steps), tuple(loads)) if components <= inside | flexible else _Operand(value)
+    own = _Operand(value, tuple(steps), tuple(loads), frozenset(again))
+    return own if components <= inside | flexible else _Operand(value)
 
 
 class OperandChoice:
@@ -134,7 +143,8 @@ class OperandChoice:
             layouts = operand.layouts(fragment) if is_fragment else {}
             if layouts is None or any(computed.get(component, own) != own for component, own in layouts.items()):
                 return None
-            computed.update((component, own) for component, own in layouts.items() if component in operand.results)
+            steps = operand.once.difference((load.result, 0) for load in operand.loads)
+            computed.update((component, own) for component, own in layouts.items() if component in steps)
         a, b = (
             fragment if is_fragment else None for fragment, is_fragment in zip(fragments, in_registers, strict=True)
         )
@@ -172,15 +182,18 @@ class OperandChoice:
             offsets = copied_bases(coalesced, own, type_.numel, size, self.plan.accesses.width(load, coalesced))
             cycles += _cycles(moves(own, offsets, size, matrices=True))
         for op in operand.steps:
-            if is_elementwise(op):
-                cycles += sum(slots_of(op)) * (1 << sum(map(bool, layouts[op.result, 0].registers)))
+            if is_elementwise(op) and (layout := layouts.get((op.result, 0))) is not None:
+                issued, functions = slots_of(op)
+                slots = max(issued, functions * 32 * ISSUES / FUNCTIONS)
+                cycles += slots * (1 << sum(map(bool, layout.registers)))
         return cycles
 
     def _stored(self, operand: _Operand, number: int) -> float:
         """Reads of the loads' slots as they were copied, the steps, and the store to where ldmatrix reads."""
-        layouts = {component: layout for component, (_, layout) in self.plan.ranked.items()}
         size, type_ = self.sizes[number], tensor_of(operand.value)
-        layout = layouts[component_of(operand.value)]
+        layout = self.plan.ranked[component_of(operand.value)][1]
+        layouts = operand.layouts(layout) or {}
+        layouts |= {component: layout for component, (_, layout) in self.plan.ranked.items()}
         k_axis, line_axis = type_.rank - 1 - number, type_.rank - 2 + number
         k_major = size != 2 or layout.contiguous(type_.shape, k_axis) >= layout.contiguous(type_.shape, line_axis)
         panels = Panels.widest(type_.shape[k_axis if k_major else line_axis] * size, k_major=k_major)
