@@ -2,22 +2,27 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from ziggurat.codemodel.builder import Builder
 from ziggurat.codemodel.dialects import core
 from ziggurat.codemodel.errors import KernelErrors, KernelSyntaxError, ZigguratError
 from ziggurat.codemodel.location import Location
-from ziggurat.codemodel.op import Op
-from ziggurat.codemodel.transform import transform
+from ziggurat.codemodel.op import Op, Value
+from ziggurat.codemodel.transform import Outcome, Rewriter, transform, with_attributes
+from ziggurat.frontends.bodies import symbol_of
 from ziggurat.frontends.language import Function
 
 
 def link(function: Function) -> core.Module:
     """A module of the Python models of `function` and of what it calls, callees first.
 
-    Raises what is wrong with the source of any of these, `KernelSyntaxError` for recursion and for two functions of
-    one name, and `KernelErrors` where there is more than one error.
+    Of functions of one name, such as those that a function of Python makes, the later ones have a number after it.
+    Raises what is wrong with the source of any of these, `KernelSyntaxError` for recursion, and `KernelErrors` where
+    there is more than one error.
     """
-    functions: dict[str, tuple[Function, Op]] = {}
+    functions: dict[str, Function] = {}
+    models: list[tuple[Function, Op]] = []
     errors: list[ZigguratError] = []
     path: list[Function] = []
     done: set[Function] = set()
@@ -47,21 +52,30 @@ def link(function: Function) -> core.Module:
             at = places.get(symbol)
             add(callee, at if at is None or place is None else at.called_from(place))
         path.pop()
-        symbol = model.attributes["sym_name"]
-        if functions.setdefault(symbol, (function, model))[0] is not function:
-            errors.append(
-                KernelSyntaxError(
-                    f"two functions that are reached have the same name, '{symbol}'",
-                    place,
-                    "rename one of them: in a module functions are told apart by their names",
-                )
-            )
+        symbol_of(functions, model.attributes["sym_name"], function)
+        models.append((function, model))
 
     add(function, None)
     if errors:
         raise KernelErrors.of(errors)
     builder = Builder.root()
-    for _, model in functions.values():
-        builder.add(transform(model))
+    symbols = {function: symbol for symbol, function in functions.items()}
+    for function, model in models:
+        callees = {symbol: symbols[callee] for symbol, callee in function.callees.items()}
+        builder.add(with_attributes(_calling(model, callees), {"sym_name": symbols[function]}))
     builder.add(core.Unreachable())
     return core.Module(builder.finish())
+
+
+def _calling(model: Op, callees: Mapping[str, str]) -> Op:
+    """A copy of a model that refers to functions by other symbols."""
+
+    def with_symbol(builder: Rewriter, op: Op, operands: tuple[Value, ...]) -> Outcome:
+        if not isinstance(op, core.FuncCall | core.FuncRef) or callees.get(op.callee, op.callee) == op.callee:
+            return None
+        symbol = callees[op.callee]
+        if isinstance(op, core.FuncRef):
+            return builder.add(core.FuncRef(symbol, op.type))
+        return builder.add(core.FuncCall(operands, symbol, type=op.type, keywords=op.keywords))
+
+    return transform(model, with_symbol)
