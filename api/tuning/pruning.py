@@ -35,7 +35,7 @@ def pruned(
     early: Callable[..., Any] | None = prune.get("early_config_prune")
     choices = list(configs)
     if early is not None:
-        result = early(configs, {**arguments, **keywords}, **keywords)
+        result = early(configs, dict(arguments), **keywords)  # It may hand both on: `f(**arguments, **keywords)`.
         choices = list(cast("Iterable[Any]", result)) if isinstance(result, Iterable) else [result]
         if not choices or not all(isinstance(config, Config) for config in choices):
             raise error(choices if isinstance(result, Iterable) and not choices else result)

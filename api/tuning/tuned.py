@@ -309,7 +309,10 @@ class Tuned:
         for layer in self.layers:
             tuning = layer.tuning
             if tuning is not None and not arguments.keys() & tuning.configs[0].kwargs:
-                config = layer._choice((), arguments) or layer._pruned((), dict(arguments))[0]
+                config = layer._choice((), arguments)
+                if config is None:  # No launch says which arguments are keywords.
+                    by = tuning.prune_configs_by
+                    config = pruned(tuning.configs, by, arguments, arguments, layer.empty)[0]
                 settings |= config.keywords
             if not layer.heuristics.keys() <= arguments.keys():
                 others = {name: value for name, value in arguments.items() if name not in layer.heuristics}

@@ -126,7 +126,7 @@ def test_pruning_by_the_user(gpu):
     kernel = tuned(gpu, prune_configs_by={"early_config_prune": early})
     x, out = arrays()
     kernel[grid](x, out, n=1000)
-    assert gpu.measured == [64, 256] and set(calls["arguments"]) == {"x_ptr", "out_ptr", "n"}
+    assert gpu.measured == [64, 256] and set(calls["arguments"]) == {"x_ptr", "out_ptr"}
     assert calls["keywords"] == {"n": 1000}
     gpu.measured.clear()
     model = tuned(gpu, prune_configs_by={"perf_model": lambda BLOCK, n, **rest: -BLOCK, "top_k": np.int64(2)})

@@ -53,7 +53,8 @@ class Config(configurations.Config):
         return self.all_kwargs()  # Programs change `kwargs`.
 
     def __str__(self) -> str:
-        names = ("num_warps", "num_ctas", "num_stages", "maxnreg")
+        # A kept choice names its configuration by this text.
+        names = ("num_warps", "num_ctas", "num_stages", "maxnreg", *(("ir_override",) if self.ir_override else ()))
         settings = {**self.kwargs, **{name: getattr(self, name) for name in names}}
         return ", ".join(f"{name}: {value}" for name, value in settings.items())
 

@@ -104,6 +104,27 @@ def test_configurations_are_pruned():
     assert tuned.best_config.all_kwargs() | {"BLOCK": 16, "num_warps": 1} == tuned.best_config.all_kwargs()
 
 
+def test_pruning_gets_arguments_by_place_and_by_keyword_apart():
+    """A function may hand both on as keywords."""
+    names = []
+
+    def early(configs, named_args, **kwargs):
+        names.append((*dict(**named_args, **kwargs),))
+        return configs[:1]
+
+    tuned = triton.autotune(CONFIGS, key=["n"], do_bench=by_calls, prune_configs_by={"early_config_prune": early})(
+        added
+    )
+    x, y = arrays()
+    tuned[grid](x, y, n=40, TWICE=True)
+    assert names == [("x_ptr", "y_ptr", "n", "TWICE")]
+
+
+def test_the_text_of_a_configuration_names_the_file_that_overrides():
+    first, second = (triton.Config({"BLOCK": 16}, ir_override=f"{name}.ttir") for name in ("a", "b"))
+    assert str(first) != str(second) and "ir_override" not in str(triton.Config({"BLOCK": 16}))
+
+
 def test_a_configuration_that_the_machine_cannot_run_is_left_out():
     def bench(call, quantiles):
         call()
