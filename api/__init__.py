@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from ziggurat.backend.cuda.device_memory import empty, to_device, to_host
     from ziggurat.backend.launch.descriptors import TensorDescriptor
     from ziggurat.backend.mlir import from_mlir, to_mlir
+    from ziggurat.bisecting.bisection import Bisection, bisect
     from ziggurat.building import KernelBuilder, build, trace
     from ziggurat.c_kernels.kernels import triton_c
     from ziggurat.codemodel.text.parser import parse
@@ -57,6 +58,7 @@ __getattr__, __dir__ = lazily(
         "backend.launch.descriptors": ("TensorDescriptor",),
         "backend.mlir": ("from_mlir", "to_mlir"),
         "exploring.exploration": ("Exploration", "explore"),
+        "bisecting.bisection": ("Bisection", "bisect"),
         "building": ("KernelBuilder", "build", "trace"),
         "codemodel.text.parser": ("parse",),
         "compiler.compiled": ("Compiled",),
@@ -79,13 +81,13 @@ __version__ = "0.1.0"
 
 # Without `jax_op` and `torch_op`: `from ziggurat import *` works without their libraries, and imports none.
 __all__ = [
-    "DROP", "Block", "BlockParameter", "Body", "Builder", "Compiled", "Config", "Exploration", "Kernel",
-    "KernelBuilder", "Op", "OpResult", "TensorDescriptor", "TunedKernel", "Value", "autotune", "bf16", "build",
-    "compile", "descriptor", "dialects", "divisible", "empty", "execute", "explore", "f8e4m3", "f8e5m2", "f16", "f32",
-    "f64", "for_", "from_mlir", "function", "get_num_threads", "grad", "heuristics", "i1", "i8", "i16", "i32", "i64",
-    "if_", "kernel", "kit", "parse", "prove", "ptr", "run", "same_model", "set_num_threads", "simplify", "testing",
-    "to_device", "to_host", "to_mlir", "to_text", "trace", "transform", "triton_c", "u8", "u16", "u32", "u64",
-    "verify", "while_",
+    "DROP", "Bisection", "Block", "BlockParameter", "Body", "Builder", "Compiled", "Config", "Exploration", "Kernel",
+    "KernelBuilder", "Op", "OpResult", "TensorDescriptor", "TunedKernel", "Value", "autotune", "bf16", "bisect",
+    "build", "compile", "descriptor", "dialects", "divisible", "empty", "execute", "explore", "f8e4m3", "f8e5m2",
+    "f16", "f32", "f64", "for_", "from_mlir", "function", "get_num_threads", "grad", "heuristics", "i1", "i8", "i16",
+    "i32", "i64", "if_", "kernel", "kit", "parse", "prove", "ptr", "run", "same_model", "set_num_threads", "simplify",
+    "testing", "to_device", "to_host", "to_mlir", "to_text", "trace", "transform", "triton_c", "u8", "u16", "u32",
+    "u64", "verify", "while_",
 ]  # fmt: skip
 __all__ += _errors.__all__
 __all__ += _language.__all__

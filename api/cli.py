@@ -161,6 +161,13 @@ def _parser() -> argparse.ArgumentParser:
     )  # fmt: skip
     _add_options(explore)
     _add_macros(explore)
+    bisect = command("bisect", "find the first step that changes what a launch computes", _bisect)
+    _add_kernel(bisect)
+    bisect.add_argument("arguments", help='arrays and values: "f32[1024], f16[64, 64; 16, 16], 1000, 64"')
+    bisect.add_argument("--grid", nargs="+", default=["1"], help="programs along each axis (default: 1)")
+    bisect.add_argument("--output", "-o", default="bisected.py", help="the report of a fault (default: bisected.py)")
+    _add_options(bisect)
+    _add_macros(bisect)
     # Only for the list of commands: `main` hands the arguments on before they are parsed.
     commands.add_parser("triton", help="run a program that imports triton: program.py or -m module, and its arguments")
     passes = command("pass", "run passes on the models of a text file, such as tests/models/simplify/cse.txt", _pass)
@@ -378,6 +385,19 @@ def _simulate(options: argparse.Namespace) -> str:
     kernel = _find(options.kernel, options.macros)
     grid, compile_options = _grid(options), _compile_options(kernel, options)
     return report(kernel, options.arguments, grid, compile_options, seed=options.seed, optimized=options.optimized)
+
+
+def _bisect(options: argparse.Namespace) -> str:
+    """The outcome; an error where a step is wrong."""
+    from ziggurat.launches.simulated import drawn
+
+    kernel = _find(options.kernel, options.macros)
+    arguments, compile_options = drawn(options.arguments), _compile_options(kernel, options)
+    outcome = ziggurat.bisect(kernel, tuple(_grid(options)), *arguments, **compile_options)
+    if outcome.fault is None:
+        return f"{outcome}\n"
+    report = f"\na program that shows it again: {outcome.save(options.output)}" if outcome.fault.before else ""
+    raise LaunchError(f"{outcome}{report}")
 
 
 def _explore(options: argparse.Namespace) -> str:

@@ -200,7 +200,7 @@ def place(
     """
     start = _start(model, first)
     if start and isinstance(model, core.Module):
-        options = _chosen(model, options)
+        options = chosen_options(model, options)
     for number, phase in enumerate(PHASES[start:], start):
         for name, step in phase.passes:
             model = run_passes(model, [(name, partial(_run, step, options))], verify=bool(options.verify))
@@ -210,7 +210,7 @@ def place(
             if snapshots is not None:
                 snapshots.append(Snapshot(name, model, PHASES[done].name if done < len(PHASES) else None))
             if name == CHOSEN_AFTER:
-                options = _chosen(model, options)
+                options = chosen_options(model, options)
     assert isinstance(model, gpu.Module)
     if options.verify:
         from ziggurat.transforms.gpu.hazards import hazards
@@ -243,7 +243,7 @@ def _survivor(model: Op, phases: Sequence[Phase]) -> tuple[str, str] | None:
     return None
 
 
-def _chosen(model: Op, options: CompileOptions) -> CompileOptions:
+def chosen_options(model: Op, options: CompileOptions) -> CompileOptions:
     """The options with the warps and the roles that a launch has left to the compiler. A program that cannot be a
     cluster has the warps of all CTAs that were asked for."""
     if not isinstance(model, core.Module):

@@ -1,0 +1,1 @@
+"""Which pass broke it: `zg.bisect`, docs/guides/bisecting.md."""

@@ -1,0 +1,204 @@
+"""The steps from a Triton model to machine code, each as a way to run a launch: what `zg.bisect` compares.
+
+The first step is the Triton model by the reference interpreter, which is taken to be right. A step of the interpreter
+keeps every bit of the one before, unless its pass is known to round otherwise (`ROUNDS`). Code that is emitted has
+functions of its own, such as `ex2.approx`, and rounds otherwise as well.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any
+
+import attrs
+import numpy as np
+
+from ziggurat.backend.launch.descriptors import TensorDescriptor
+from ziggurat.codemodel.errors import LaunchError, ZigguratError
+from ziggurat.codemodel.gpu.options import CPU, CompileOptions
+from ziggurat.codemodel.op import Op
+from ziggurat.codemodel.passes import Snapshot
+
+if TYPE_CHECKING:
+    from ziggurat.compiler.compiled import Compiled
+
+# Passes that round otherwise, or sum in another order: docs/design/014-the-interpreter-on-the-gpu-tier.md.
+ROUNDS = frozenset({"contract", "spread", "dots", "lower"})
+SIMULATED, OPTIMIZED, DEVICE, NATIVE = "emitted code", "LLVM's passes", "GPU", "native code"
+
+Array = np.ndarray[Any, np.dtype[Any]]
+Arrays = dict[str, Array]
+
+
+@attrs.frozen(eq=False)
+class Launch:
+    """The launch that is looked at: its grid, and the names and values of its run-time arguments."""
+
+    grid: tuple[int, int, int]
+    names: Sequence[str]
+    arguments: Sequence[Any]
+    tolerant: bool = False
+
+    def fresh(self) -> list[Any]:
+        """The arguments, with copies of their arrays."""
+        from ziggurat.backend.launch.arrays import as_array, is_array
+
+        def copied(name: str, value: Any) -> Any:
+            if isinstance(value, TensorDescriptor):
+                return TensorDescriptor(np.array(value.host), value.block)
+            return np.array(as_array(value, name)) if is_array(value) else value
+
+        return [copied(name, value) for name, value in zip(self.names, self.arguments, strict=True)]
+
+    def arrays(self, arguments: Sequence[Any]) -> Arrays:
+        """The arrays among arguments by name."""
+        hosts = (value.host if isinstance(value, TensorDescriptor) else value for value in arguments)
+        pairs = zip(self.names, hosts, strict=True)
+        return {name: value for name, value in pairs if isinstance(value, np.ndarray)}
+
+    def interpreted(self, model: Op) -> Arrays:
+        """The arrays after a run of a model by the interpreter."""
+        from ziggurat.backend.reference.run import run
+
+        arguments = self.fresh()
+        run(model, None, self.grid, arguments, names=self.names, tolerant=self.tolerant)
+        return self.arrays(arguments)
+
+
+@attrs.frozen(eq=False)
+class Step:
+    """A step: its name, and `of(model)`, which runs the launch by what the step makes of a model before it.
+
+    `rounds` says that it may round otherwise than that model. `model` is what the step makes, if that is a model, and
+    `failure` the error of a pass that has failed.
+    """
+
+    name: str
+    of: Callable[[Op], Arrays]
+    rounds: bool = False
+    model: Op | None = None
+    failure: Exception | None = None
+
+
+def gpu_steps(model: Op, options: CompileOptions, launch: Launch) -> Iterator[Step]:
+    """The steps of a GPU's pipeline that change the model, and the code that is emitted, simulated."""
+    from ziggurat.transforms.gpu.gpu_passes import PHASES, place
+
+    snapshots: list[Snapshot] = []
+    failure: Exception | None = None
+    try:
+        place(model, attrs.evolve(options, verify=True), snapshots)
+    except ZigguratError as error:
+        failure = error
+    steps = [step for phase in PHASES for step in phase.passes]
+    options = options_of(snapshots, options)
+    before = model
+    for (name, step), snapshot in zip(steps, snapshots, strict=False):
+        if snapshot.model is not before:
+            yield _pass(name, step, options, launch, snapshot.model)
+        before = snapshot.model
+    if failure is not None:
+        name, step = steps[min(len(snapshots), len(steps) - 1)]
+        yield attrs.evolve(_pass(name, step, options, launch), failure=failure)
+        return
+    yield from emitted(options, launch)
+
+
+def cpu_steps(model: Op, launch: Launch) -> Iterator[Step]:
+    """The steps of a CPU's pipeline that change the model, and native code."""
+    from ziggurat.backend.cpu.code import CpuOptions
+    from ziggurat.backend.cpu.compile import vector_bytes
+    from ziggurat.transforms.cpu.cpu_passes import LOWER
+
+    vector = vector_bytes(CpuOptions().features)
+    before = model
+    for name, step in LOWER:
+        own = _pass(f"{CPU} {name}", step, vector, launch)
+        try:
+            after = step(before, vector)
+        except ZigguratError as error:
+            yield attrs.evolve(own, failure=error)
+            return
+        if after is not before:
+            yield attrs.evolve(own, model=after)
+        before = after
+    yield _native(launch)
+
+
+def step_named(name: str, options: CompileOptions, launch: Launch) -> Step:
+    """The step of a name. Raises `LaunchError` for other names."""
+    from ziggurat.backend.cpu.code import CpuOptions
+    from ziggurat.backend.cpu.compile import vector_bytes
+    from ziggurat.transforms.cpu.cpu_passes import LOWER
+    from ziggurat.transforms.gpu.gpu_passes import PHASES
+
+    vector = vector_bytes(CpuOptions().features)
+    passes = [_pass(name, step, options, launch) for phase in PHASES for name, step in phase.passes]
+    passes += [_pass(f"{CPU} {name}", step, vector, launch) for name, step in LOWER]
+    steps = {step.name: step for step in (*passes, *emitted(options, launch), _native(launch))}
+    if name not in steps:
+        raise LaunchError(f"zg.bisect has no step '{name}'", hint=f"the steps are {', '.join(steps)}")
+    return steps[name]
+
+
+def _pass(name: str, step: Callable[[Any, Any], Op], argument: Any, launch: Launch, model: Op | None = None) -> Step:
+    return Step(name, lambda before: launch.interpreted(step(before, argument)), name in ROUNDS, model)
+
+
+def emitted(options: CompileOptions, launch: Launch) -> Iterator[Step]:
+    """The code of a GPU model, before and after LLVM's passes, and on a GPU that the target fits."""
+    from ziggurat.compiler.pipeline import compile_model
+
+    def code(model: Op) -> Compiled:
+        return compile_model(model, attrs.evolve(options, verify=False))
+
+    yield Step(SIMULATED, lambda model: _simulated(code(model), launch, optimized=False), rounds=True)
+    yield Step(OPTIMIZED, lambda model: _simulated(code(model), launch, optimized=True), rounds=True)
+    if _has_gpu(options):
+        yield Step(DEVICE, lambda model: _on_device(code(model), launch), rounds=True)
+
+
+def _native(launch: Launch) -> Step:
+    from ziggurat.compiler.pipeline import compile_for_cpu
+
+    def run(model: Op) -> Arrays:
+        arguments = launch.fresh()
+        compile_for_cpu(model, CompileOptions(CPU), tolerant=launch.tolerant)[launch.grid](*arguments)
+        return launch.arrays(arguments)
+
+    return Step(NATIVE, run, rounds=True)
+
+
+def options_of(snapshots: Sequence[Snapshot], options: CompileOptions) -> CompileOptions:
+    """The options with what the pipeline has chosen."""
+    from ziggurat.transforms.gpu.gpu_passes import CHOSEN_AFTER, chosen_options
+
+    at = next((snapshot.model for snapshot in snapshots if snapshot.name == CHOSEN_AFTER), None)
+    return options if at is None else chosen_options(at, options)
+
+
+def _simulated(code: Compiled, launch: Launch, optimized: bool) -> Arrays:
+    arguments = launch.fresh()
+    code.simulate[launch.grid](*arguments, optimized=optimized)
+    return launch.arrays(arguments)
+
+
+def _has_gpu(options: CompileOptions) -> bool:
+    from ziggurat.backend.devices.driver import current_device, is_here
+
+    return is_here() and current_device().target == options.target
+
+
+def _on_device(code: Compiled, launch: Launch) -> Arrays:
+    from ziggurat.backend.cuda.device_memory import to_device, to_host
+
+    def there(value: Any) -> Any:
+        if isinstance(value, TensorDescriptor):
+            return TensorDescriptor(to_device(value.host), value.block)
+        return to_device(value) if isinstance(value, np.ndarray) else value
+
+    arguments = [there(value) for value in launch.fresh()]
+    code[launch.grid](*arguments)
+    back = [value.array if isinstance(value, TensorDescriptor) else value for value in arguments]
+    arrays = launch.arrays(launch.fresh())
+    return {name: to_host(value) for name, value in zip(launch.names, back, strict=True) if name in arrays}

@@ -1,0 +1,188 @@
+"""`zg.bisect`: a fault that is planted in a pass is named at that pass; right kernels have none."""
+
+import subprocess
+import sys
+from random import Random
+
+import attrs
+import numpy as np
+import pytest
+from explored_kernels import sums
+from generated_passes import generated
+from miscompilations import edits, planted
+from pass_cases import CASES
+
+import ziggurat as zg
+from ziggurat.bisecting.bisection import difference
+from ziggurat.bisecting.steps import NATIVE, OPTIMIZED, SIMULATED
+from ziggurat.cli import main
+from ziggurat.codemodel.dialects import arith
+from ziggurat.codemodel.gpu.options import CompileOptions
+
+NAMES = (
+    "softmax by blocks, sm_90a",
+    "lower blocks",
+    "running means",
+    "in flight: descriptors",
+    "clusters: rows",
+    "added",
+)
+
+
+def bisected(case, **more):
+    usual = CompileOptions.of({"target": case.options.target})
+    fields = (field.name for field in attrs.fields(CompileOptions))
+    options = {
+        name: getattr(case.options, name) for name in fields if getattr(case.options, name) != getattr(usual, name)
+    }
+    return zg.bisect(case.model, case.grid, *case.arguments(), target=case.options.target, **options, **more)
+
+
+def launched():
+    x = np.random.default_rng(1).standard_normal(300).astype(np.float32)
+    return (3,), np.zeros(96, np.float32), x, 300, 2.0, 4, 32
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_all_steps_of_a_right_kernel_agree(name):
+    outcome = bisected(CASES[name]())
+    assert outcome.fault is None, str(outcome)
+    assert {SIMULATED, OPTIMIZED, NATIVE} <= set(outcome.steps)
+
+
+@pytest.mark.parametrize("seed", range(7001, 7021, 2))
+def test_all_steps_of_a_generated_kernel_agree(seed):
+    outcome = bisected(generated(seed))
+    assert outcome.fault is None, str(outcome)
+
+
+@zg.kernel
+def crowded(out, BLOCK: zg.constexpr):
+    lanes = zg.arange(0, BLOCK)
+    zg.store(zg.add(out, lanes % 2), lanes)
+
+
+def test_a_race_that_the_simulator_finds():
+    """The interpreter has no threads: the kernel's own race shows at the first code that has."""
+    fault = zg.bisect(crowded, 1, np.zeros(2, np.int32), 64, seconds=1).fault
+    assert fault is not None and fault.step == SIMULATED and "two threads" in fault.reason
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_planted_fault_is_named(name):
+    """In each of three steps of the case, an edit that changes the result."""
+    case = CASES[name]()
+    steps = [step for step in bisected(case).steps[1:] if step not in (OPTIMIZED, NATIVE)]
+    count = 0
+    random = Random(name)
+    for _ in range(12):
+        step = random.choice(steps)
+        with planted(step, random.randrange(1000)) as plant:
+            outcome = bisected(case, seconds=1)
+        if outcome.fault is not None:
+            assert outcome.fault.step == step, f"{plant.what} in {step}: {outcome}"
+            count += 1
+        if count == 3:
+            return
+    pytest.fail("too few edits change the result")
+
+
+def test_the_op_and_a_small_model():
+    grid, *arguments = launched()
+    with planted("assign", 0) as plant:
+        outcome = zg.bisect(sums, grid, *arguments)
+    fault = outcome.fault
+    assert fault is not None and fault.step == "assign" and plant.what
+    assert fault.before is not None
+    whole = sums.compile(zg.ptr(zg.f32), zg.ptr(zg.f32), zg.i32, zg.f32, 4, 32).stages["triton"]
+    assert len(list(fault.before.walk())) < len(list(whole.walk())) / 2
+    assert "'assign' changes the result" in str(outcome)
+
+
+def test_a_report_shows_the_fault_again(tmp_path):
+    """It is a program, whose exit status is 1 while the fault is there."""
+    grid, *arguments = launched()
+    with planted("lower", 2):
+        outcome = zg.bisect(sums, grid, *arguments)
+        assert outcome.fault is not None
+        report = outcome.save(tmp_path / "report.py")
+        with pytest.raises(SystemExit) as ending:
+            exec(compile(report.read_text(), str(report), "exec"), {"__name__": "__main__"})
+        assert ending.value.code == 1
+    done = subprocess.run([sys.executable, str(report)], capture_output=True, text=True, check=False)
+    assert done.returncode == 0 and "2 steps agree" in done.stdout, done.stderr
+
+
+def test_a_pass_that_fails():
+    grid, *arguments = launched()
+
+    def failing(model, options):
+        raise zg.BuildError("it cannot be done")
+
+    from ziggurat.transforms.gpu import gpu_passes
+
+    phases = gpu_passes.PHASES
+    gpu_passes.PHASES = gpu_passes.replaced("allocate", ("allocate", failing))
+    try:
+        outcome = zg.bisect(sums, grid, *arguments)
+    finally:
+        gpu_passes.PHASES = phases
+    assert outcome.fault is not None and outcome.fault.step == "allocate"
+    assert "it cannot be done" in outcome.fault.reason
+
+
+def test_expected_arrays():
+    grid, out, x, *rest = launched()
+    right = out.copy()
+    sums[grid](right, x, *rest)
+    assert zg.bisect(sums, grid, out, x, *rest, expected=[right], target="cpu").fault is None
+    fault = zg.bisect(sums, grid, out, x, *rest, expected=[right + 1], target="cpu").fault
+    assert fault is not None and fault.step == "the Triton model" and "out[0]" in fault.reason
+    assert not out.any()
+
+
+def test_only_a_cpus_steps():
+    grid, *arguments = launched()
+    steps = zg.bisect(sums, grid, *arguments, target="cpu").steps
+    assert steps[-1] == NATIVE and all(step.startswith("cpu ") for step in steps[1:-1])
+
+
+def test_differences():
+    a = {"x": np.array([1.0, np.nan, 0.0], np.float32)}
+    assert difference(a, {"x": np.array([1.0, np.nan, -0.0], np.float32)}, rounds=False) is None
+    assert difference(a, {"x": np.array([1.0001, np.nan, 0.0], np.float32)}, rounds=True) is None
+    assert "x[0]" in str(difference(a, {"x": np.array([1.0001, np.nan, 0.0], np.float32)}, rounds=False))
+    assert "x[1]" in str(difference(a, {"x": np.array([1.0, 1.0, 0.0], np.float32)}, rounds=True))
+    whole = {"x": np.array([1, 2])}
+    assert "1 of 2" in str(difference(whole, {"x": np.array([1, 3])}, rounds=True))
+
+
+def test_what_is_given_must_fit():
+    grid, *arguments = launched()
+    with pytest.raises(zg.ZigguratError, match="'kernel' must be a kernel or a model"):
+        zg.bisect(np.sum, grid, *arguments)
+    with pytest.raises(zg.LaunchError, match="no step 'latencies'"):
+        zg.bisect(sums, grid, *arguments, step="latencies")
+    with pytest.raises(zg.LaunchError, match="there is no fault"):
+        zg.bisect(sums, grid, *arguments, target="cpu").save("report.py")
+
+
+def test_the_command(tmp_path, capsys):
+    file = tmp_path / "kernels.py"
+    file.write_text(
+        "import ziggurat as zg\n\n@zg.kernel\ndef f(x, B: zg.constexpr):\n"
+        "    at = zg.add(x, zg.arange(0, B))\n    zg.store(at, zg.add(zg.load(at), 1))\n"
+    )
+    arguments = ["bisect", f"{file}:f", "f32[64], 64", "--num-warps", "1", "-o", str(tmp_path / "report.py")]
+    assert main(arguments) == 0
+    assert "steps agree" in capsys.readouterr().out
+    with planted("assign", 0):
+        assert main(arguments) == 1
+    assert "'assign' changes the result" in capsys.readouterr().err
+    assert (tmp_path / "report.py").is_file()
+
+
+def test_edits_are_of_many_kinds():
+    model = sums.triton(zg.ptr(zg.f32), zg.ptr(zg.f32), zg.i32, zg.f32, 4, 32)
+    assert len({name.partition(" of ")[0] for name, _ in edits(model)}) >= 5
+    assert any(isinstance(op, arith.AddF) for op in model.walk())
