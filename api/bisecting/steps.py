@@ -13,7 +13,9 @@ from typing import TYPE_CHECKING, Any
 import attrs
 import numpy as np
 
+from ziggurat.backend.launch.arrays import address
 from ziggurat.backend.launch.descriptors import TensorDescriptor
+from ziggurat.backend.launch.regions import span
 from ziggurat.codemodel.errors import LaunchError, ZigguratError
 from ziggurat.codemodel.gpu.options import CPU, CompileOptions
 from ziggurat.codemodel.op import Op
@@ -28,6 +30,15 @@ SIMULATED, OPTIMIZED, DEVICE, NATIVE = "emitted code", "LLVM's passes", "GPU", "
 
 Array = np.ndarray[Any, np.dtype[Any]]
 Arrays = dict[str, Array]
+
+
+def _copy(array: Array) -> Array:
+    """A copy with the same strides: a kernel goes by them."""
+    low, high = span(array)
+    memory = np.zeros(high - low, np.uint8)
+    copy = np.ndarray(array.shape, array.dtype, memory, address(array) - low, array.strides)
+    copy[...] = array
+    return copy
 
 
 @attrs.frozen(eq=False)
@@ -45,8 +56,8 @@ class Launch:
 
         def copied(name: str, value: Any) -> Any:
             if isinstance(value, TensorDescriptor):
-                return TensorDescriptor(np.array(value.host), value.block)
-            return np.array(as_array(value, name)) if is_array(value) else value
+                return TensorDescriptor(_copy(as_array(value.host, name)), value.block)
+            return _copy(as_array(value, name)) if is_array(value) else value
 
         return [copied(name, value) for name, value in zip(self.names, self.arguments, strict=True)]
 

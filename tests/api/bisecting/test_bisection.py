@@ -141,6 +141,14 @@ def test_expected_arrays():
     assert not out.any()
 
 
+def test_strides_stay():
+    """The kernel takes elements to lie side by side, which those of the view do not: that is an error of its own."""
+    grid, out, x, *rest = launched()
+    with pytest.raises(zg.MemoryAccessError, match="no element of x"):
+        zg.bisect(sums, grid, out, np.repeat(x, 2)[::2], *rest)
+    assert zg.bisect(sums, grid, out, x[::-1][::-1], *rest, target="cpu").fault is None
+
+
 def test_only_a_cpus_steps():
     grid, *arguments = launched()
     steps = zg.bisect(sums, grid, *arguments, target="cpu").steps
