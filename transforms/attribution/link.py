@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Mapping
 
 from ziggurat.codemodel.builder import Builder
@@ -10,7 +11,6 @@ from ziggurat.codemodel.errors import KernelErrors, KernelSyntaxError, ZigguratE
 from ziggurat.codemodel.location import Location
 from ziggurat.codemodel.op import Op, Value
 from ziggurat.codemodel.transform import Outcome, Rewriter, transform, with_attributes
-from ziggurat.frontends.bodies import symbol_of
 from ziggurat.frontends.language import Function
 
 
@@ -52,7 +52,9 @@ def link(function: Function) -> core.Module:
             at = places.get(symbol)
             add(callee, at if at is None or place is None else at.called_from(place))
         path.pop()
-        symbol_of(functions, model.attributes["sym_name"], function)
+        name = model.attributes["sym_name"]
+        symbols = itertools.chain([name], (f"{name}.{number}" for number in itertools.count(1)))
+        functions[next(symbol for symbol in symbols if symbol not in functions)] = function
         models.append((function, model))
 
     add(function, None)
