@@ -121,6 +121,27 @@ def test_values_outside_of_loops_limit_registers_as_well() -> None:
 
 
 @zg.kernel
+def gated_gradients(gradients, gates, values, others, out, SIZE: zg.constexpr):
+    """A product and a sum of four tensors, of which the last two are used after a reduction of the first two."""
+    at = zg.arange(0, SIZE)
+    parts = [zg.cast(zg.load(zg.add(p, at)), zg.f32) for p in (gradients, gates, values, others)]
+    total = zg.sum(zg.mul(parts[0], parts[1]), axis=0)
+    zg.store(zg.add(out, at), zg.mul(zg.add(zg.mul(parts[0], parts[2]), zg.mul(parts[1], parts[3])), total))
+
+
+def test_what_is_loaded_outside_of_loops_limits_registers_as_well() -> None:
+    pointer = zg.divisible(zg.ptr(zg.bf16))
+    arguments = (pointer, pointer, pointer, pointer, zg.divisible(zg.ptr(zg.f32)), 16384)
+    wide, narrow = (place(gated_gradients.triton(*arguments), CompileOptions("sm_90a", warps)) for warps in (4, 8))
+    assert is_register_limited(wide) and not is_register_limited(narrow)
+    if tool("ptxas") is not None:
+        ptx = assemble(wide).ptx
+        _, messages = assembled(ptx, "sm_90a")
+        _, untold = assembled(ptx.replace(".minnctapersm 1\n", ""), "sm_90a")
+        assert messages.registers == 255 and messages.spills <= untold.spills
+
+
+@zg.kernel
 def decayed(x, out, n, SIZE: zg.constexpr):
     at = zg.arange(0, SIZE)
     total = zg.zeros((SIZE,), zg.f32)
