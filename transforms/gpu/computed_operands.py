@@ -36,7 +36,11 @@ MAX_OPERANDS = 128  # Registers of a thread for both operands of a dot.
 # For each register of the first operand that is not computed: two rows alternate in the registers of an instruction,
 # and vectors have one row.
 MOVES = 7 / 4
-WARPS = 4  # Warps of an SM issue instructions at once, and share the banks.
+# Of the other way's cost, at most so much: fragments take registers, and it is not known what limits the loop.
+GAIN = 0.75
+WARPS = (
+    2  # Cycles of a wavefront: four warps issue at once and share the banks, but half of it overlaps with other work.
+)
 
 
 @attrs.frozen
@@ -123,7 +127,7 @@ class OperandChoice:
         if not any(operand.is_computed for operand in self.operands):
             return None
         # Rows in pairs are no rows of a buffer that ldmatrix reads.
-        best, least = None, math.inf if self.warps.paired else self._cost(self._fragments(unit), (False, False))
+        best, least = None, math.inf if self.warps.paired else GAIN * self._cost(self._fragments(unit), (False, False))
         for each in with_runs(unit, tensor_of(self.dot.a).shape[-1]):
             fragments = self._fragments(each)
             for in_registers in ((True, False), (True, True)) if each == unit and by_rows else ((True, True),):
