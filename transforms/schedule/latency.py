@@ -451,6 +451,8 @@ def _assigned(
     loop = first.loop
     by_threads = [copy for copy in first.copies if not copy.by_tma]
     carried_registers = sum(value_registers(value.type) for value in loop.initial)
+    # The loads that other threads than those that copy them read for dots.
+    reading = {load for load in _loads_of(loop) if has_dots and conversions_of(load) and _ring_of(load) is not None}
     most = min(OF_LOADS_BESIDE_DOTS, CARRIED_BESIDE_DOTS - carried_registers) if has_dots else OF_LOADS
     others, left, used, least = dict[Load, Begin](), list[tuple[Op, Obstacle]](), 0, dict[Op, int]()
 
@@ -465,11 +467,10 @@ def _assigned(
             feed(load, first.ahead[load])
             continue
         is_own, is_feeding = _is_own(load), load in least
-        converted = has_dots and bool(conversions_of(load))
-        ring = _ring_of(load) if (is_own or converted) and not is_feeding else None
+        ring = _ring_of(load) if (is_own or load in reading) and not is_feeding else None
         # A tensor that joins the copies for dots takes no further wait. In registers, the loop would wait for it at its
         # end, where it hands it on. What other threads need passes through a buffer in any case.
-        joins = ring is not None and (bool(by_threads) or converted)
+        joins = ring is not None and bool(by_threads or reading)
         few = has_dots and not joins and _registers(load.result.type) <= OF_LOAD
         count = least.get(load, 1 if few else own)
         cost = _registers(load.result.type) * count
@@ -499,7 +500,7 @@ def _assigned(
             others[load], used = Begin(count), used + cost
         else:
             # Threads that copy nothing for dots read what they have copied themselves, before they fill a slot again.
-            slots = max((copy.slots for copy in by_threads), default=count + converted)
+            slots = max((copy.slots for copy in by_threads), default=count + bool(reading))
             others[load] = Begin(count, gpu.LocalAlloc(ring[0], alignment=ring[1], slots=slots))
     return attrs.evolve(first, others=dict(reversed(others.items())), left=tuple(reversed(left)))
 
