@@ -24,7 +24,6 @@ from functools import reduce
 import attrs
 
 from ziggurat.codemodel.dialects import arith, core, scf, tt
-from ziggurat.codemodel.dialects import math as functions
 from ziggurat.codemodel.gpu import dialect as gpu
 from ziggurat.codemodel.gpu.fragments import WGMMA_COLUMNS, box_and_swizzle, unit_for, warps_of
 from ziggurat.codemodel.gpu.scope import WARP_GROUP
@@ -33,7 +32,7 @@ from ziggurat.codemodel.layout import LANE_BITS, Layout, Span, axis_bases, bits_
 from ziggurat.codemodel.op import BlockParameter, Op, OpResult, Value
 from ziggurat.codemodel.structured import Structured
 from ziggurat.codemodel.traits import BodyTerminator, Loop, Pure
-from ziggurat.codemodel.types import PtrType, ScalarType, SharedType, TensorType, Type, element_of, i1
+from ziggurat.codemodel.types import PtrType, ScalarType, SharedType, TensorType, Type, i1
 from ziggurat.transforms.analysis.affine import Form, Forms
 from ziggurat.transforms.analysis.axis_info import AxisInfo, analyse, unknown_component
 from ziggurat.transforms.analysis.components import (
@@ -45,7 +44,6 @@ from ziggurat.transforms.analysis.components import (
     tensor_type,
 )
 from ziggurat.transforms.analysis.queries import (
-    constant_of,
     descriptor_of,
     function_of,
     is_computable,
@@ -61,14 +59,12 @@ from ziggurat.transforms.analysis.queries import (
 from ziggurat.transforms.analysis.sectors import Sectors
 from ziggurat.transforms.cost.budget import limits
 from ziggurat.transforms.cost.pressure import pressure
+from ziggurat.transforms.cost.slots import DIVISIONS, FUNCTIONS, ISSUES, bits_of_element, slots_of
 from ziggurat.transforms.gpu.layout_plan import SECTOR, Access, Accesses, pointee_bytes
 from ziggurat.transforms.gpu.shuffle_rounds import exchange
 from ziggurat.transforms.gpu.swizzle import LINE, VECTOR, Moves, extended, moves, stores_matrices, vector_moves
 
-# What an SM of any target does in a cycle (CUDA programming guide, "Arithmetic Instructions").
-ISSUES = 4  # Instructions of warps: one for each scheduler.
-FUNCTIONS = 16  # Elements in the units for exp2, log2, 1/x and so on (MUFU).
-L2_BYTES = 64  # The width of an SM's port.
+L2_BYTES = 64  # The width of an SM's port, a cycle.
 
 
 @attrs.frozen
@@ -152,16 +148,6 @@ def cost_of(module: gpu.Module, names: tuple[str, ...] = (), *, at_least: bool =
     return _Costs(module, names, at_least).cost()
 
 
-_DIVISIONS = (arith.DivSI, arith.RemSI, arith.DivUI, arith.RemUI)
-# Issue slots, and among them those of the MUFU, for each element of 32 bits.
-_SLOTS: dict[type[Op], tuple[float, float]] = {
-    arith.NegF: (0, 0), functions.AbsF: (0, 0), arith.Bitcast: (0, 0), tt.Bitcast: (0, 0), tt.IntToPtr: (0, 0),
-    tt.PtrToInt: (0, 0), tt.Hint: (0, 0), functions.Exp: (2, 1), functions.Exp2: (1, 1), functions.Log: (5, 1),
-    functions.Log2: (4, 1), functions.Sqrt: (4, 1), functions.Rsqrt: (4, 1), tt.PreciseSqrt: (9, 1), arith.DivF: (8, 1),
-    tt.PreciseDivF: (9, 1), arith.RemF: (40, 1), functions.Sin: (30, 0), functions.Cos: (30, 0),
-    functions.Tanh: (20, 2), functions.Erf: (30, 1), arith.MaximumF: (2, 0), arith.MinimumF: (2, 0),
-    **dict.fromkeys(_DIVISIONS, (16, 1)),
-}  # fmt: skip
 _SHARED_DIVISOR = 4  # Issue slots of a division by what a thread divides several elements by.
 # Issue slots of a warp for ops of all elements at once, or of an elected thread.
 _OTHERS: dict[type[Op], float] = {
@@ -360,7 +346,7 @@ class _Costs:
             runs = [info.contiguity[max(axis, -len(info.contiguity))] for info in (self._info(component), *infos)]
             if op is not None and not is_shaping(op) and runs[0] < most <= max(runs):
                 reasons[f"`{_source(op)}`"] = None
-                unknown += self._unknown(op.rhs, most) if isinstance(op, _DIVISIONS) else ""
+                unknown += self._unknown(op.rhs, most) if isinstance(op, DIVISIONS) else ""
         return f", because of {' and '.join(reasons)}{unknown}" if reasons else ""
 
     # Matrix units.
@@ -419,7 +405,7 @@ class _Costs:
             type_ = tensor_of(op.value)
             arguments = layout_of(type_), layout_of(op.type), type_.numel
             plan = exchange(*arguments) if moved(*arguments) is None else None
-            return (0 if plan is None else plan.cost(_bits(type_) // 8)), 0
+            return (0 if plan is None else plan.cost(bits_of_element(type_) // 8)), 0
         if isinstance(op, tt.InlineAsm):
             return op.asm.count(";") * _unique(op.values[0].type) / op.pack, 0
         if isinstance(op, tt.MapElementwise):
@@ -542,7 +528,7 @@ class _Costs:
         if isinstance(op, tt.Scan) and lanes:
             combined += every  # All registers are combined with what other lanes give.
         slots = [slots_of(inner) for inner in op.combine.entry.ops[:-1]]
-        words = sum(max(1, _bits(value.type) // 32) for value in op.values)
+        words = sum(max(1, bits_of_element(value.type) // 32) for value in op.values)
         issued = combined * sum(slot for slot, _ in slots) + lanes * rows * words
         return issued, combined * sum(mufu for _, mufu in slots)
 
@@ -611,11 +597,6 @@ def _unique(type_: Type) -> int:
     return 1 << sum(map(bool, layout_of(type_).registers)) if isinstance(type_, TensorType) else 1
 
 
-def _bits(type_: Type) -> int:
-    element = element_of(type_)
-    return 64 if isinstance(element, PtrType) else element.bits if isinstance(element, ScalarType) else 32
-
-
 def _telling(form: Form, shape: Sequence[int]) -> Iterator[int]:
     """Axes along which different indices are certain to give different addresses, whatever the arguments are."""
     moving = [(at, axis.stride) for at, axis in enumerate(form.axes) if axis.stride and not axis.wrap]
@@ -629,22 +610,3 @@ def _telling(form: Form, shape: Sequence[int]) -> Iterator[int]:
         if factor > reach.get(product, 0):
             reach[product] = reach.get(product, 0) + factor * (shape[at] - 1)
             yield at
-
-
-def slots_of(op: Op) -> tuple[float, float]:
-    """The issue slots for an element, and among them those of the MUFU."""
-    issued, mufu = next((_SLOTS[base] for base in type(op).__mro__ if base in _SLOTS), (1, 0))
-    widths = [_bits(value.type) for value in op.operands]
-    element = element_of(op.result.type)
-    if isinstance(op, _DIVISIONS) and _is_power(op.rhs):
-        return 2, 0
-    if isinstance(op, arith.TruncF) and _bits(op.result.type) < 32:
-        return issued / 2, mufu  # A conversion makes a pair.
-    if isinstance(element, ScalarType) and element.is_float and element.bits == 16 and set(widths) == {16} and not mufu:
-        return issued / 2, mufu
-    return (2 * issued if 64 in widths and not (isinstance(element, ScalarType) and element.is_float) else issued), mufu
-
-
-def _is_power(value: Value) -> bool:
-    number = constant_of(value)
-    return isinstance(number, int) and number > 0 and number & (number - 1) == 0

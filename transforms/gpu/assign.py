@@ -19,7 +19,8 @@ where L is "1 2 128 256 512 | 4 8 16 32 64 | ": four neighbours of a row in regi
 both accesses are coalesced and in vectors; and M is the layout that the transposition maps to L:
 "32 64 4 8 16 | 128 256 512 1 2 | ".
 
-Tensors that follow from ranges, constants and scalars alone are computed in each layout in which they are needed. Other
+Tensors that follow from ranges, constants and scalars alone are computed in each layout in which they are needed, and
+so are narrow loads, and what is computed from them, unless a conversion costs less (`recomputation`). Other
 tensors are computed once, in their primary layout, and converted where another one is needed: just before the first
 use, and before a cast to a wider type. Loops carry indices and pointers in each layout in which they are used.
 """
@@ -172,14 +173,18 @@ class _Rebuilding:
             self._needs_inside[op] = needs
         return needs
 
-    def _compute(self, builder: Builder, op: Op, layout: Layout) -> None:
-        """A lazy op with its result in a layout."""
-        reads = dict(self.plan.reads(op, layout))
-        own = reads[0] if isinstance(op, tt.Load) else layout  # A load is in the layout of its pointers.
-        copy = self._made(builder, op, reads, [own])
-        if own != layout:
-            copy = builder.add(gpu.ConvertLayout(copy, with_layout(copy.type, layout)), op.location)
-        self.copies[(op.result, 0), layout] = copy
+    def _compute(self, builder: Builder, op: Op, layout: Layout) -> Value:
+        """The result of a lazy op in a layout, computed there or converted."""
+        component = op.result, 0
+        if (component, layout) not in self.copies:
+            own = self.plan.computed(op, layout)
+            if own != layout:
+                copy = self._compute(builder, op, own)
+                copy = builder.add(gpu.ConvertLayout(copy, with_layout(copy.type, layout)), op.location)
+            else:
+                copy = self._made(builder, op, dict(self.plan.reads(op, layout)), [layout])
+            self.copies[component, layout] = copy
+        return self.copies[component, layout]
 
     def _made(
         self, builder: Builder, op: Op, required: Mapping[int, Layout], layouts: Sequence[Layout | None]

@@ -27,7 +27,7 @@ from ziggurat.codemodel.op import Op, Value
 from ziggurat.codemodel.types import ScalarType, element_bytes
 from ziggurat.transforms.analysis.components import Component, component_of, tensor_operands
 from ziggurat.transforms.analysis.queries import is_elementwise, is_shaping, operand_layouts, tensor_of
-from ziggurat.transforms.cost.cost import FUNCTIONS, ISSUES, slots_of
+from ziggurat.transforms.cost.slots import FUNCTIONS, ISSUES, slots_of
 from ziggurat.transforms.gpu.layout_plan import OperandLayouts, PrimaryLayouts
 from ziggurat.transforms.gpu.swizzle import VECTOR, Moves, copied_bases, moves, row_major
 

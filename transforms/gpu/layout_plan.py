@@ -48,11 +48,10 @@ from ziggurat.transforms.analysis.queries import (
     operand_layouts,
     tensor_of,
 )
-from ziggurat.transforms.gpu.swizzle import VECTOR
+from ziggurat.transforms.gpu.recomputation import Recomputation
+from ziggurat.transforms.gpu.swizzle import LINE, VECTOR
 
 SECTOR = 32  # Bytes that global memory moves at once.
-# Accesses of a thread to elements that others load as well. A conversion takes two barriers, and reads of 16 bytes.
-MOST_ACCESSES = 16
 
 Access = tt.Load | tt.Store | tt.AtomicRMW | tt.AtomicCAS | gpu.AsyncCopy
 Key = tuple[tuple[int, ...], tuple[int, ...]]
@@ -162,16 +161,6 @@ class Accesses:
                 count //= 2
         return best
 
-    def layout_loaded(self, op: tt.Load, layout: Layout) -> Layout:
-        """The layout in which a load that may be made again is, where `layout` is wanted: that, or the coalesced one if
-        a thread would make so many accesses that a conversion costs less. Beside dots, loads begin ahead, and what is
-        converted would not be."""
-        if op.parent is not None and any(isinstance(other, tt.Dot) for other in op.parent.ops):
-            return layout
-        coalesced = self.coalesced(op)
-        fewest = _distinct(coalesced) // self.width(op, coalesced)
-        return layout if _distinct(layout) // self.width(op, layout) <= max(MOST_ACCESSES, fewest) else coalesced
-
     def runs(self, op: tt.Load) -> tuple[int, ...]:
         """The lengths of runs of elements that one read gives, along each axis; empty where none is longer than one."""
         infos = [self.info(value) for value in op.operands]
@@ -188,10 +177,19 @@ class Accesses:
         warps = sum(1 for basis in layout.warps if basis)
         return 1 << (instructions + sectors + warps)
 
-    def _same(self, op: Access) -> int:
-        """The bits of an element's number that differ within a sector, as far as it is known."""
+    def lookups(self, op: Access, layout: Layout) -> tuple[int, int]:
+        """The number of instructions of all warps, and of the cache lines that these ask for as far as it is known
+        which elements are neighbours or the same. Warps that hold copies ask as well."""
+        shape, same = tensor_of(op.ptr).shape, self._same(op, LINE)
+        for axis, run in enumerate(self.info(op.ptr).constancy):
+            same |= (min(run & -run, shape[axis]) - 1) * math.prod(shape[axis + 1 :])
+        count = (_distinct(layout) // self.width(op, layout)) << len(layout.warps)
+        return count, count << len(Span(basis & ~same for basis in layout.lanes))
+
+    def _same(self, op: Access, size: int = SECTOR) -> int:
+        """The bits of an element's number that differ within so many bytes, as far as it is known."""
         axis, type_ = self.order(op)[0], tensor_of(op.ptr)
-        run = min(self.info(op.ptr).contiguity[axis], max(1, SECTOR // pointee_bytes(op.ptr)))
+        run = min(self.info(op.ptr).contiguity[axis], max(1, size // pointee_bytes(op.ptr)))
         return (run - 1) * math.prod(type_.shape[axis + 1 :])
 
 
@@ -478,6 +476,7 @@ class LayoutPlan:
         self.flexible = flexible_components(func, self.groups, num_warps)
         self.primary = PrimaryLayouts(func, self.groups, self.flexible, self.accesses, anchor, operands)
         self.needs: dict[Value, list[tuple[Component, Layout]]] = {}
+        self.recomputation = Recomputation(func, num_warps, self.accesses.coalesced, self.accesses.lookups)
         self._requested: dict[Component, dict[Layout, None]] = {}
         self._layouts_of_groups: dict[ComponentGroup, dict[Layout, None]] = {}
         self._late: dict[tuple[Component, Layout], bool] = {}
@@ -513,8 +512,7 @@ class LayoutPlan:
             primary = self.primary.of((op.result, 0))
             return operand_layouts(op, primary) if is_elementwise(op) and primary else self.primary.reads(op)
         if isinstance(op, tt.Load):
-            own = self.accesses.layout_loaded(op, layout)
-            return [(position, own) for position, _, _ in tensor_operands(op)]
+            return [(position, layout) for position, _, _ in tensor_operands(op)]
         operands = operand_layouts(op, layout)
         if isinstance(op, tt.Broadcast):
             # The primary layout will do if it has the elements in the same threads, in whichever registers.
@@ -523,11 +521,19 @@ class LayoutPlan:
                 return [(0, primary)]
         return operands
 
+    def computed(self, op: Op, layout: Layout) -> Layout:
+        """The layout in which a lazy op computes its result that is wanted in `layout`: another one, if the op reads
+        loads, and fewer copies of its result and one conversion cost less."""
+        return self.recomputation.layout(op, layout) if (op.result, 0) in self.flexible else layout
+
     def sources(self, component: Component, layout: Layout) -> list[tuple[Component, Layout]] | None:
-        """The components, with layouts, from which a lazy op computes this one; None for results of other ops."""
+        """The components, with layouts, from which a lazy op computes this one, or from which it is converted; None for
+        results of other ops."""
         value, _ = component
         if component in self.groups or not isinstance(value, OpResult) or not self.is_lazy(value.op):
             return None
+        if (own := self.computed(value.op, layout)) != layout:
+            return [(component, own)]
         return [(component_of(value.op.operands[at]), layout_) for at, layout_ in self.reads(value.op, layout)]
 
     def wanted(self, component: Component) -> list[Layout]:

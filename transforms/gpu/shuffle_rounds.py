@@ -25,7 +25,7 @@ import attrs
 from ziggurat.codemodel.layout import LANE_BITS, Layout, Span, combine, inverted
 from ziggurat.transforms.gpu.swizzle import extended
 
-_BARRIERS = 24  # The cost of two barriers in cycles; a shuffle moves one word of a warp in a cycle.
+BARRIERS = 24  # The cost of two barriers in cycles; a shuffle moves one word of a warp in a cycle.
 
 # (number, mask): threads whose number has an odd number of bits in `mask` xor `number` to a register number.
 Factor = tuple[int, int]
@@ -123,7 +123,7 @@ def by_shuffles(source: Layout, target: Layout, numel: int, size: int) -> bool:
     if plan is None:
         return False
     words = sum(1 << sum(map(bool, layout.registers)) for layout in (source, target)) * max(size, 1) / 4
-    return plan.cost(size) <= words + _BARRIERS
+    return plan.cost(size) <= words + BARRIERS
 
 
 def _maps_of_lanes(

@@ -295,6 +295,16 @@ def attention_kernel(out, q, k, n, S: zg.constexpr, D: zg.constexpr):
     zg.store(zg.add(out, zg.add(zg.mul(rows, D), zg.expand(depth, 0))), total)
 
 
+@zg.kernel
+def weighted_kernel(out, x, w, ROWS: zg.constexpr, COLUMNS: zg.constexpr, SIZE: zg.constexpr):
+    rows = zg.expand(zg.expand(zg.arange(0, ROWS), 1), 2)
+    columns = zg.expand(zg.expand(zg.arange(0, COLUMNS), 0), 2)
+    steps = zg.expand(zg.expand(zg.arange(0, SIZE), 0), 0)
+    places = zg.add(zg.add(zg.mul(rows, 8192), zg.mul(columns, 512)), steps)
+    weights = zg.exp(zg.mul(zg.load(zg.add(w, zg.add(rows, zg.mul(steps, 512)))), 0.5))
+    zg.store(zg.add(out, places), zg.mul(zg.load(zg.add(x, places)), weights))
+
+
 # Their layouts.
 
 BASES = (1 << 20, 1 << 21, 1 << 22, 1 << 23)
@@ -350,6 +360,13 @@ def test_a_transposed_copy_converts_once(numbers: Any) -> None:
     assert [op.width for op in ops_of(module, tt.Load | tt.Store)] == [4, 4]
     assert converted.type.layout == blocked((32, 32), (0, 1), 4, 4)  # type: ignore[attr-defined]
     Threads(module, numbers, (*BASES[:2], 64, 32))
+
+
+def test_weights_that_many_threads_would_load_again_are_computed_once_and_converted(numbers: Any) -> None:
+    module = placed(weighted_kernel, [*aligned(F32, F32, F32), 8, 8, 64])
+    (converted,) = conversions(module)
+    assert shape_of(converted.type) == (8, 1, 64)
+    Threads(module, numbers, BASES[:3])
 
 
 def test_masks_of_two_axes_limit_the_width(numbers: Any) -> None:

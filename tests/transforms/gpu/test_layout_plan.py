@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from ziggurat.codemodel.dialects import arith, scf, tt
+from ziggurat.codemodel.dialects import math as functions
 from ziggurat.codemodel.layout import blocked
 from ziggurat.codemodel.op import Op
 from ziggurat.codemodel.text.parser import parse
@@ -20,7 +21,7 @@ TRANSPOSED = """%4 : tensor<x32, x32, f32> = tt.reshape %3; %5 : tensor<x32, x32
 def plan(body: str) -> tuple[tt.Func, LayoutPlan]:
     func = parse(f'tt.func @"f" @divisibility=[16, 16] (%p : ptr<f32>, %n : i32)void -> {{ {body} tt.return; }};')
     assert isinstance(func, tt.Func)
-    return func, LayoutPlan(func, 4, lambda op: None)
+    return func, LayoutPlan(func, 4, lambda op, _: None)
 
 
 def ops(func: tt.Func, kind: Any) -> list[Any]:
@@ -115,7 +116,57 @@ def test_few_elements_are_loaded_again_unless_a_thread_would_load_many() -> None
             %e : tensor<x{size}, x128, i32> = tt.broadcast %d; %f : {wide} = tt.splat %p;
             %g : {wide} = tt.addptr %f %e; tt.store %g %x;""")
         (load,) = ops(func, tt.Load)
-        (layout,) = result.wanted((load.result, 0))
-        ((_, read),) = result.reads(load, layout)
-        assert result.is_lazy(load) and (read == layout) == again
-        assert again or read == result.accesses.coalesced(load)
+        layouts = result.wanted((load.result, 0))
+        assert len(layouts) == 2 - again
+        assert result.is_lazy(load) and result.computed(load, layouts[0]) == layouts[-1]
+        assert again or layouts[1] == result.accesses.coalesced(load)
+
+
+def block(rows: int, along: tuple[int, int], before: str = "") -> tuple[list[Any], LayoutPlan]:
+    """The load and two powers of [8, 1, 64] elements by which a block [8, `rows`, 64] is multiplied, and the plan. The
+    elements are `along` apart along the first and the last axis."""
+    narrow, wide = "tensor<x8, x1, x64, {}>", f"tensor<x8, x{rows}, x64, {{}}>"
+    i, j = narrow.format("i32"), wide.format("i32")
+    p, q = narrow.format("ptr<f32>"), wide.format("ptr<f32>")
+    f, g = narrow.format("f32"), wide.format("f32")
+    func, result = plan(f"""{before} %0 : tensor<x8, i32> = tt.make_range @start=0 @end=8;
+        %1 : tensor<x64, i32> = tt.make_range @start=0 @end=64; %2 : tensor<x8, x1, i32> = tt.expand_dims %0 @1;
+        %3 : tensor<x8, x1, x1, i32> = tt.expand_dims %2 @2; %4 : tensor<x1, x64, i32> = tt.expand_dims %1 @0;
+        %5 : tensor<x1, x1, x64, i32> = tt.expand_dims %4 @0; %6 : {i} = tt.broadcast %3; %7 : {i} = tt.broadcast %5;
+        %8 : i32 = arith.constant @{along[0]}; %9 : i32 = arith.constant @{along[1]}; %10 : {i} = tt.splat %8;
+        %11 : {i} = tt.splat %9; %12 : {i} = arith.muli %6 %10; %13 : {i} = arith.muli %7 %11;
+        %14 : {i} = arith.addi %12 %13; %15 : {p} = tt.splat %p; %16 : {p} = tt.addptr %15 %14;
+        %17 : {f} = tt.load %16; %18 : {f} = math.exp %17; %19 : {f} = math.exp %18; %20 : {g} = tt.broadcast %19;
+        %21 : tensor<x{rows}, i32> = tt.make_range @start=0 @end={rows};
+        %22 : tensor<x1, x{rows}, i32> = tt.expand_dims %21 @0;
+        %23 : tensor<x1, x{rows}, x1, i32> = tt.expand_dims %22 @2; %24 : {j} = tt.broadcast %23;
+        %25 : {j} = tt.broadcast %5; %26 : i32 = arith.constant @512; %27 : {j} = tt.splat %26;
+        %28 : {j} = arith.muli %24 %27; %29 : {j} = arith.addi %28 %25; %30 : {q} = tt.splat %p;
+        %31 : {q} = tt.addptr %30 %29; %32 : {g} = tt.load %31; %33 : {g} = arith.mulf %20 %32; tt.store %31 %33;""")
+    return [ops(func, tt.Load)[0], *ops(func, functions.Exp)], result
+
+
+def test_narrow_tensors_are_computed_once_where_threads_would_compute_many_again() -> None:
+    """Threads along x have the same elements. To load them again, from a line each, costs more than to convert the last
+    power; no power is converted before."""
+    (load, power, last), result = block(8, (1, 512))
+    once = result.accesses.coalesced(load)
+    again, *others = result.wanted((last.result, 0))
+    assert others == [once] != [again] and result.computed(last, again) == once == result.computed(last, once)
+    assert result.sources((last.result, 0), again) == [((last.result, 0), once)]
+    assert result.wanted((power.result, 0)) == [once] == result.wanted((load.result, 0))
+    assert not result.is_late((last.result, 0), again)
+    # Eight elements to a line, where a thread does not load four neighbours along y.
+    assert result.accesses.lookups(load, again) == (4 * 32, 4 * 32 * 16)
+    assert result.accesses.lookups(load, once) == (4, 4 * 16)
+
+
+def test_narrow_tensors_are_computed_again_where_that_costs_less() -> None:
+    for rows, along, before in ((2, (64, 1), ""), (8, (1, 512), DOT)):
+        (load, _, last), result = block(rows, along, before)
+        (layout,) = result.wanted((last.result, 0))
+        assert result.wanted((load.result, 0)) == [layout] != [result.accesses.coalesced(load)]
+
+
+DOT = """%d : tensor<x16, x16, f16> = arith.constant @0.0; %e : tensor<x16, x16, f32> = arith.constant @0.0;
+    %c : tensor<x16, x16, f32> = tt.dot %d %d %e;"""  # Beside it, loads begin ahead.
