@@ -203,7 +203,7 @@ def test_digits_of_an_address() -> None:
 
 
 def test_quotient_and_remainder_make_a_number() -> None:
-    """A quotient and a remainder determine a number, and the remainder by a divisor is known from that by a multiple."""
+    """A quotient and a remainder determine a number, and a remainder those by divisors of its divisor."""
     a, b, times = z3.Ints("a b times")
     for divisor in (1, 2, 3, 8, 128):
         prove(z3.Implies(z3.And(a / divisor == b / divisor, a % divisor == b % divisor), a == b))
