@@ -38,9 +38,8 @@ MAX_OPERANDS = 128  # Registers of a thread for both operands of a dot.
 MOVES = 7 / 4
 # Of the other way's cost, at most so much: fragments take registers, and it is not known what limits the loop.
 GAIN = 0.75
-WARPS = (
-    2  # Cycles of a wavefront: four warps issue at once and share the banks, but half of it overlaps with other work.
-)
+# Cycles of a wavefront: four warps issue at once and share the banks, but half of it overlaps with other ops.
+WARPS = 2
 
 
 @attrs.frozen
