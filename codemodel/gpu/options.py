@@ -132,7 +132,10 @@ class CompileOptions:
         True, boolean, "on a GPU, compute `a * b + c` of floats by fma, rounded once; without effect with `exact_math`"
     )
     raise_pointers: bool = _option(
-        True, boolean, "on a GPU with TMA, load blocks for dots by TMA, and store, where pointers are affine"
+        True,
+        boolean,
+        "on a GPU with TMA, load blocks for dots by TMA, and store, where pointers are affine. Their 32-bit indices are "
+        "taken not to wrap around, and rows of a matrix not to overlap",
     )
     persistent: bool = _option(
         True,

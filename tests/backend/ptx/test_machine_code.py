@@ -54,7 +54,7 @@ FIGURES: dict[str, tuple[tuple[int, int], int, int, int]] = {
     "attention backward f16 D64, keys by pointers": ((366, 366), 174, 1, 100352),
     "attention backward f16 D128, keys by pointers": ((400, 400), 238, 1, 198656),
     "paged decode f16 D128, pages of 32": ((272, 272), 118, 2, 65536),
-    "delta rule f16 D64, chunks of 64": ((295, 295), 116, 10, 81920),
+    "delta rule f16 D64, chunks of 64": ((295, 295), 116, 8, 81920),
     "layer norm f16, blocks of 2048": ((84, 84), 38, 0, 64),
     "softmax of 8192 in bf16": ((339, 339), 47, 2, 48),
     "rotary embedding in bf16": ((47, 47), 24, 0, 0),
