@@ -15,6 +15,7 @@ from typing import Any
 import z3
 
 STEPS = 5_000_000
+TRIES = 3  # Of a proof, each with another seed.
 
 
 class Refuted(AssertionError):
@@ -27,10 +28,16 @@ class Undecided(Exception):
 
 def prove(claim: Any, given: Iterable[Any] = (), *, steps: int = STEPS, logic: str = "") -> None:
     """Prove that a claim holds where all of `given` hold. Raises `Refuted` or `Undecided`."""
-    solver = z3.SolverFor(logic) if logic else z3.Solver()
-    solver.set("rlimit", steps)
-    solver.add(*given, z3.Not(claim))
-    conclude(solver.check(), solver)
+    claims = *given, z3.Not(claim)
+    for seed in range(TRIES):  # What z3 has done before in the process decides how long it takes.
+        solver = z3.SolverFor(logic) if logic else z3.Solver()
+        solver.set("rlimit", steps)
+        solver.set("random_seed", seed)
+        solver.add(*claims)
+        verdict = solver.check()
+        if verdict != z3.unknown or seed == TRIES - 1:
+            conclude(verdict, solver)
+            return
 
 
 def conclude(verdict: z3.CheckSatResult, solver: z3.Solver, context: str = "") -> None:
