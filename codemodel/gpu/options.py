@@ -134,8 +134,8 @@ class CompileOptions:
     raise_pointers: bool = _option(
         True,
         boolean,
-        "on a GPU with TMA, load blocks for dots by TMA, and store, where pointers are affine. Their 32-bit indices are "
-        "taken not to wrap around, and rows of a matrix not to overlap",
+        "on a GPU with TMA, load blocks for dots by TMA, and store, where pointers are affine. Their 32-bit indices "
+        "are taken not to wrap around, and rows of a matrix not to overlap",
     )
     persistent: bool = _option(
         True,
