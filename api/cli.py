@@ -139,9 +139,7 @@ def _parser() -> argparse.ArgumentParser:
     _add_macros(explain)
     _add_divisible(explain)
     simulate = command("simulate", "run a kernel thread by thread on the host, and look for faults", _simulate)
-    _add_kernel(simulate)
-    simulate.add_argument("arguments", help='arrays and values: "f32[1024], f16[64, 64; 16, 16], 1000, 64"')
-    simulate.add_argument("--grid", nargs="+", default=["1"], help="programs along each axis (default: 1)")
+    _add_launch(simulate)
     simulate.add_argument("--seed", type=int, default=0, help="when asynchronous work happens (default: 0, late)")
     simulate.add_argument("--optimized", action="store_true", help="the code after LLVM's passes")
     _add_options(simulate)
@@ -149,9 +147,7 @@ def _parser() -> argparse.ArgumentParser:
     explore = command(
         "explore", "write a page with a kernel at every tier, its values and where lines come from", _explore
     )
-    _add_kernel(explore)
-    explore.add_argument("arguments", help='arrays and values: "f32[1024], f16[64, 64; 16, 16], 1000, 64"')
-    explore.add_argument("--grid", nargs="+", default=["1"], help="programs along each axis (default: 1)")
+    _add_launch(explore)
     explore.add_argument("--program", help="the program whose values are shown: 2 or 1,0,0 (default: first and last)")
     explore.add_argument("--output", "-o", default="explore.html", help="the page (default: explore.html)")
     explore.add_argument(
@@ -162,9 +158,7 @@ def _parser() -> argparse.ArgumentParser:
     _add_options(explore)
     _add_macros(explore)
     bisect = command("bisect", "find the first step that changes what a launch computes", _bisect)
-    _add_kernel(bisect)
-    bisect.add_argument("arguments", help='arrays and values: "f32[1024], f16[64, 64; 16, 16], 1000, 64"')
-    bisect.add_argument("--grid", nargs="+", default=["1"], help="programs along each axis (default: 1)")
+    _add_launch(bisect)
     bisect.add_argument("--output", "-o", default="bisected.py", help="the report of a fault (default: bisected.py)")
     _add_options(bisect)
     _add_macros(bisect)
@@ -194,6 +188,13 @@ def _add_kernel(command: argparse.ArgumentParser) -> None:
     command.add_argument(
         "kernel", metavar="FILE:NAME", help="where the kernel is: in a file of Python, or of Triton-C (.tc, .c, .h)"
     )
+
+
+def _add_launch(command: argparse.ArgumentParser) -> None:
+    """The kernel, the arguments and the grid of a launch as arguments of a command."""
+    _add_kernel(command)
+    command.add_argument("arguments", help='arrays and values: "f32[1024], f16[64, 64; 16, 16], 1000, 64"')
+    command.add_argument("--grid", nargs="+", default=["1"], help="programs along each axis (default: 1)")
 
 
 def _add_divisible(command: argparse.ArgumentParser) -> None:

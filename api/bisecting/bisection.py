@@ -18,15 +18,13 @@ from ziggurat.bisecting.report import script
 from ziggurat.bisecting.steps import Array, Arrays, Launch, Step, cpu_steps, gpu_steps, step_named
 from ziggurat.boundary import no_faults, public
 from ziggurat.codemodel.errors import LaunchError, ZigguratError
-from ziggurat.codemodel.gpu.options import COMPILE_OPTIONS, CPU, CompileOptions
-from ziggurat.codemodel.op import Op, Value, require_argument
+from ziggurat.codemodel.gpu.options import CPU, CompileOptions
+from ziggurat.codemodel.op import Op, Value
 from ziggurat.codemodel.text.writer import summary
-from ziggurat.kernels.arguments import bind, check_options
-from ziggurat.kernels.kernel import Kernel
-from ziggurat.tuning.tuned import Tuned
+from ziggurat.launches.inspected import launch_of
 
-# What may differ, of the largest number of an array, where a step rounds otherwise, by the bits of an element. Dots of
-# f32 multiply numbers of 10 bits (tf32), so they may differ as f16.
+# The share of an array's largest number by which elements may differ where a step rounds otherwise, by their bits.
+# Dots of f32 multiply numbers of 10 bits (tf32), so they may differ as f16.
 BOUNDS = {8: 2.0**-2, 16: 2.0**-6, 32: 2.0**-8, 64: 2.0**-30}
 _PROGRAMS = 64  # Of a launch, of which the first with another result is looked for.
 
@@ -115,17 +113,7 @@ def _launch_of(
     if isinstance(kernel, Op):
         options = CompileOptions.of(keywords)
         return kernel, Launch(padded(grid), [f"arg{at}" for at in range(len(arguments))], arguments), options
-    if isinstance(kernel, Tuned):
-        configs = kernel.tuning.configs if kernel.tuning is not None else ()
-        keywords = {**(configs[0].all_kwargs() if configs else {}), **keywords}
-        kernel = kernel.base
-    require_argument(
-        kernel, isinstance(kernel, Kernel), "zg.bisect: 'kernel' must be a kernel or a model", "use @zg.kernel"
-    )
-    names = kernel.signature.parameters
-    settings = {name: value for name, value in keywords.items() if name not in names}
-    check_options(kernel, settings, COMPILE_OPTIONS)
-    bound = bind(kernel, arguments, {name: value for name, value in keywords.items() if name in names})
+    kernel, bound, settings = launch_of("zg.bisect", kernel, arguments, keywords, "a kernel or a model")
     signature, run_time, values = kernel.specialized(bound)
     sizes = padded(kernel.sizes(grid, bound))
     launch = Launch(sizes, run_time, values, kernel.rules.tolerant_memory)
@@ -150,12 +138,8 @@ def _bisected(
             names.append(step.name)
             reason, arrays = _wrong(step, before, last, launch)
             if reason is not None:
-                return Bisection(
-                    _explained(Fault(step.name, reason, before=before), step, launch, seconds),
-                    tuple(names),
-                    launch,
-                    options,
-                )
+                fault = _explained(Fault(step.name, reason, before=before), step, launch, seconds)
+                return Bisection(fault, tuple(names), launch, options)
             before, last = (before if step.model is None else step.model), arrays
     return Bisection(None, tuple(names), launch, options)
 

@@ -38,9 +38,9 @@ arguments = [
     {arguments},
 ]
 
-found = zg.bisect(zg.parse(MODEL), {grid}, *arguments, step={step!r}{options})
-print(found)
-sys.exit(found.fault is not None)
+outcome = zg.bisect(zg.parse(MODEL), {grid}, *arguments, step={step!r}{options})
+print(outcome)
+sys.exit(outcome.fault is not None)
 '''
 
 

@@ -7,6 +7,7 @@ functions of its own, such as `ex2.approx`, and rounds otherwise as well.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -117,35 +118,36 @@ def gpu_steps(model: Op, options: CompileOptions, launch: Launch) -> Iterator[St
 
 def cpu_steps(model: Op, launch: Launch) -> Iterator[Step]:
     """The steps of a CPU's pipeline that change the model, and native code."""
-    from ziggurat.backend.cpu.code import CpuOptions
-    from ziggurat.backend.cpu.compile import vector_bytes
-    from ziggurat.transforms.cpu.cpu_passes import LOWER
-
-    vector = vector_bytes(CpuOptions().features)
     before = model
-    for name, step in LOWER:
-        own = _pass(f"{CPU} {name}", step, vector, launch)
+    for step, transform in _cpu_passes(launch):
         try:
-            after = step(before, vector)
+            after = transform(before)
         except ZigguratError as error:
-            yield attrs.evolve(own, failure=error)
+            yield attrs.evolve(step, failure=error)
             return
         if after is not before:
-            yield attrs.evolve(own, model=after)
+            yield attrs.evolve(step, model=after)
         before = after
     yield _native(launch)
 
 
-def step_named(name: str, options: CompileOptions, launch: Launch) -> Step:
-    """The step of a name. Raises `LaunchError` for other names."""
+def _cpu_passes(launch: Launch) -> Iterator[tuple[Step, Callable[[Op], Op]]]:
+    """The passes of a CPU's pipeline as steps, each with the pass as a function of the model alone."""
     from ziggurat.backend.cpu.code import CpuOptions
     from ziggurat.backend.cpu.compile import vector_bytes
     from ziggurat.transforms.cpu.cpu_passes import LOWER
-    from ziggurat.transforms.gpu.gpu_passes import PHASES
 
     vector = vector_bytes(CpuOptions().features)
+    for name, step in LOWER:
+        yield _pass(f"{CPU} {name}", step, vector, launch), lambda model, step=step: step(model, vector)
+
+
+def step_named(name: str, options: CompileOptions, launch: Launch) -> Step:
+    """The step of a name. Raises `LaunchError` for other names."""
+    from ziggurat.transforms.gpu.gpu_passes import PHASES
+
     passes = [_pass(name, step, options, launch) for phase in PHASES for name, step in phase.passes]
-    passes += [_pass(f"{CPU} {name}", step, vector, launch) for name, step in LOWER]
+    passes += [step for step, _ in _cpu_passes(launch)]
     steps = {step.name: step for step in (*passes, *emitted(options, launch), _native(launch))}
     if name not in steps:
         raise LaunchError(f"zg.bisect has no step '{name}'", hint=f"the steps are {', '.join(steps)}")
@@ -160,6 +162,7 @@ def emitted(options: CompileOptions, launch: Launch) -> Iterator[Step]:
     """The code of a GPU model, before and after LLVM's passes, and on a GPU that the target fits."""
     from ziggurat.compiler.pipeline import compile_model
 
+    @functools.lru_cache(maxsize=1)  # The steps run the code of one model.
     def code(model: Op) -> Compiled:
         return compile_model(model, attrs.evolve(options, verify=False))
 
@@ -208,8 +211,9 @@ def _on_device(code: Compiled, launch: Launch) -> Arrays:
             return TensorDescriptor(to_device(value.host), value.block)
         return to_device(value) if isinstance(value, np.ndarray) else value
 
-    arguments = [there(value) for value in launch.fresh()]
+    here = launch.fresh()
+    arguments = [there(value) for value in here]
     code[launch.grid](*arguments)
     back = [value.array if isinstance(value, TensorDescriptor) else value for value in arguments]
-    arrays = launch.arrays(launch.fresh())
+    arrays = launch.arrays(here)
     return {name: to_host(value) for name, value in zip(launch.names, back, strict=True) if name in arrays}

@@ -19,17 +19,15 @@ import attrs
 from ziggurat.backend.launch.grids import padded
 from ziggurat.boundary import no_faults, public
 from ziggurat.codemodel.errors import KernelErrors, LaunchError, ZigguratError
-from ziggurat.codemodel.gpu.options import COMPILE_OPTIONS
 from ziggurat.codemodel.location import Location
-from ziggurat.codemodel.op import Op, require_argument
+from ziggurat.codemodel.op import Op
 from ziggurat.codemodel.text.writer import lines_of
 from ziggurat.exploring.page import page
 from ziggurat.exploring.places import Place, assembly_places, llvm_places, place_of, sass_places
 from ziggurat.exploring.values import Entry, ValueTable, values_of
-from ziggurat.kernels.arguments import bind, check_options
 from ziggurat.kernels.kernel import Kernel
+from ziggurat.launches.inspected import compiled_for_launch, launch_of
 from ziggurat.transforms.kit.difference import edits
-from ziggurat.tuning.tuned import Tuned
 
 if TYPE_CHECKING:
     from ziggurat.compiler.compiled import Compiled
@@ -84,17 +82,7 @@ def explore(
     undefined elements) stands at its place. Raises the errors of a compilation, and `LaunchError` for arguments,
     a grid or a program that do not fit.
     """
-    from ziggurat.launches.explained import compiled_for_launch
-
-    if isinstance(kernel, Tuned):
-        configs = kernel.tuning.configs if kernel.tuning is not None else ()
-        keywords = {**(configs[0].all_kwargs() if configs else {}), **keywords}
-        kernel = kernel.base
-    require_argument(kernel, isinstance(kernel, Kernel), "zg.explore: 'kernel' must be a kernel", "use @zg.kernel")
-    names = kernel.signature.parameters
-    options = {name: value for name, value in keywords.items() if name not in names}
-    check_options(kernel, options, COMPILE_OPTIONS)
-    bound = bind(kernel, arguments, {name: value for name, value in keywords.items() if name in names})
+    kernel, bound, options = launch_of("zg.explore", kernel, arguments, keywords)
     compiled, runtime_names, values = compiled_for_launch(kernel, bound, options)
     sizes = padded(kernel.sizes(grid, bound))
     if 0 in sizes:

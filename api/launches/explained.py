@@ -17,12 +17,12 @@ from ziggurat.codemodel.gpu.options import CPU
 from ziggurat.compiler.explanation import explanation
 from ziggurat.kernels.arguments import bind, is_tuple_of_arguments
 from ziggurat.launches.gpu import numbers_of
+from ziggurat.launches.inspected import compiled_for_launch
 from ziggurat.launches.simulated import array_of, drawn
 from ziggurat.transforms.cost.cost import Work, cost_of
 from ziggurat.transforms.cost.grid_cost import Launch, work_of_grid
 
 if TYPE_CHECKING:
-    from ziggurat.compiler.compiled import Compiled
     from ziggurat.kernels.kernel import Kernel
 
 
@@ -58,22 +58,6 @@ def report(kernel: Kernel, text: str, grid: Sequence[int], options: Mapping[str,
             )
         )
     return "\n".join([explanation(compiled), *lines]) + "\n"
-
-
-def compiled_for_launch(
-    kernel: Kernel, bound: Mapping[str, Any], options: Mapping[str, Any]
-) -> tuple[Compiled, list[str], list[Any]]:
-    """A kernel as a launch on these arguments, in memory, compiles it; and the names and values of its arguments."""
-    signature, names, values = kernel.specialized(bound)
-    # A launch compiles integers in that are 1.
-    ones = {
-        number: 1
-        for number, (name, value) in enumerate(zip(names, values, strict=True))
-        if type(value) is int and value == 1 and kernel.rules.parameter(kernel, name.partition("[")[0]).specialize
-    }
-    compiled = kernel.compiled_for(signature, bound, options, ones)
-    rest = [number for number in range(len(values)) if number not in ones]
-    return compiled, [names[number] for number in rest], [values[number] for number in rest]
 
 
 def _least(work: Work, count: int, ctas: int, data: int) -> dict[str, float]:
