@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from itertools import islice
 
-from ziggurat.backend.llvm.routines import Join, llvm_type
+from ziggurat.backend.llvm.routines import Join, Number, llvm_type
 from ziggurat.backend.ptx.emitter import Emitted, PtxEmitter, emits
 from ziggurat.backend.ptx.packed_words import pack, unpack
 from ziggurat.codemodel.dialects import cf, core, scf, tt
@@ -13,7 +13,7 @@ from ziggurat.codemodel.gpu import dialect as gpu
 from ziggurat.codemodel.op import Body, Op, Successor, Value, constant_of
 from ziggurat.codemodel.structured import packed_values
 from ziggurat.codemodel.traits import Loop
-from ziggurat.codemodel.types import ScalarType, TensorType, Type, scalar_element
+from ziggurat.codemodel.types import ScalarType, TensorType, Type, i64, scalar_element
 from ziggurat.transforms.analysis.queries import registers_alike
 from ziggurat.transforms.cost.budget import registers_of_thread
 from ziggurat.transforms.cost.pressure import value_registers
@@ -89,16 +89,17 @@ def _for(emitter: PtxEmitter, op: scf.For) -> Emitted:
     start, stop, step = (emitter.scalar(value) for value in (op.start, op.stop, op.step))
     inside, after = emitter.name("loop"), emitter.name("after")
     index, *parameters = op.body.parameters
-    count = _count(emitter, op, kind, start, stop)
+    types, counter = [parameter.type for parameter in op.body.parameters], _counter(op)
+    count = None if counter is None else _count(emitter, op, start, stop, counter)
     done = [] if count is None else ["0"]  # The number of iterations before this one.
-    head = ValueJoin(emitter, "head", [*(p.type for p in op.body.parameters), *(op.start.type for _ in done)])
+    head = ValueJoin(emitter, "head", types if counter is None else [*types, counter])
     emitter.line(f"br {head.of([start, *(emitter.values[value] for value in op.initial), *done])}")
     *_, last = head.begin_with(op.body.parameters)
     number = emitter.scalar(index)
     if count is None:
         more = _continues(emitter, op, kind, number, stop, step)
     else:
-        more = emitter.emit(f"icmp ult {kind} {last}, {count}")
+        more = emitter.of(count.kind, last).test("ult", count).name
     emitter.line(f"br i1 {more}, label %{inside}, label %{after}")
     emitter.start(inside)
     yielded = _region(emitter, op.body)
@@ -106,12 +107,12 @@ def _for(emitter: PtxEmitter, op: scf.For) -> Emitted:
         following = _following(emitter, op, kind, number, stop, step)
     else:
         following = emitter.emit(f"add {kind} {number}, {step}")
-        done = [emitter.emit(f"add nuw {kind} {last}, 1")]
+        done = [emitter.emit(f"add nuw {count.kind} {last}, 1")]
     hint = ""
     if _is_short(op):
         hint = _unrolled(emitter, iterations_of(op) or 1)
-    elif count is not None and _only_reads(op) and _fits_twice(op, registers_of_thread(emitter.module.num_warps)):
-        hint = _unrolled(emitter, 2)
+    elif constant_of(op.step) not in (1, -1) and count is not None and _only_reads(op):
+        hint = _unrolled(emitter, _overlapped(op, registers_of_thread(emitter.module.num_warps)))
     emitter.line(f"br {head.of([following, *yielded, *done])}{hint}")
     head.end()
     emitter.start(after)
@@ -128,11 +129,14 @@ def _only_reads(op: scf.For) -> bool:
     )
 
 
-def _fits_twice(op: scf.For, available: int) -> bool:
-    """Whether so many registers hold what a loop carries, and what two iterations load."""
-    loads = (inner.result.type for inner in op.body.entry.ops if isinstance(inner, tt.Load))
-    loop_registers = sum(map(_carried_registers, op.body.entry.terminator.operands))
-    return loop_registers + 2 * sum(map(_registers, loads)) <= available
+def _overlapped(op: scf.For, available: int) -> int:
+    """How many iterations are put together: as many as so many registers have room for the loads of.
+
+    ptxas does that to small loops alone.
+    """
+    loads = sum(_registers(inner.result.type) for inner in op.body.entry.ops if isinstance(inner, tt.Load))
+    room = available - sum(map(_carried_registers, op.body.entry.terminator.operands))
+    return next((by for by in (MAX_UNROLLED, MAX_UNROLLED // 2) if by * loads <= room), 1)
 
 
 def _carried_registers(value: Value) -> int:
@@ -170,18 +174,30 @@ def _unrolled(emitter: PtxEmitter, by: int) -> str:
     return f", !llvm.loop !{number}"
 
 
-def _count(emitter: PtxEmitter, op: scf.For, kind: str, start: str, stop: str) -> str | None:
-    """The number of iterations; None where the loop may compare its index instead.
+def _counter(op: scf.For) -> ScalarType | None:
+    """The type of a loop's count of iterations; None where the loop compares its index instead.
 
     An index with a step beyond ±1 could wrap around before the comparison. ptxas overlaps the iterations only of loops
-    that it sees to count, and a comparison that is safe against wrapping hides that.
+    that it sees to count, and a comparison that is safe against wrapping hides that. So does LLVM where addresses count
+    as well: it ends the loop by the low half of one, but not in place of a counter that has 64 bits.
     """
     step = constant_of(op.step)
-    if step is None or -1 <= step <= 1:
+    if step is None:
         return None
+    if abs(step) > 1:
+        return scalar_element(op.start.type)
+    return i64 if step and _only_reads(op) else None
+
+
+def _count(emitter: PtxEmitter, op: scf.For, start: str, stop: str, counter: ScalarType) -> Number:
+    """The number of iterations of a loop with a constant step, as `counter`."""
+    step, signed = constant_of(op.step), scalar_element(op.start.type).signed
+    assert step
+    kind = llvm_type(op.start.type)
     first, last = (emitter.of(kind, value) for value in ((start, stop) if step > 0 else (stop, start)))
-    some = first.test("slt" if scalar_element(op.start.type).signed else "ult", last)
-    return some.select((last - first + -1) / abs(step) + 1, 0).name
+    some = first.test("slt" if signed else "ult", last)
+    count = some.select((last - first + -1) / abs(step) + 1, 0)
+    return count if llvm_type(counter) == kind else count.to("zext", llvm_type(counter))
 
 
 def _continues(emitter: PtxEmitter, op: scf.For, kind: str, number: str, stop: str, step: str) -> str:

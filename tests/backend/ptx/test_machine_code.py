@@ -55,7 +55,7 @@ FIGURES: dict[str, tuple[tuple[int, int], int, int, int]] = {
     "attention backward f16 D128, keys by pointers": ((400, 400), 238, 1, 198656),
     "paged decode f16 D128, pages of 32": ((272, 272), 118, 2, 65536),
     "delta rule f16 D64, chunks of 64": ((295, 295), 116, 8, 81920),
-    "layer norm f16, blocks of 2048": ((84, 84), 38, 0, 64),
+    "layer norm f16, blocks of 2048": ((159, 159), 32, 0, 64),
     "softmax of 8192 in bf16": ((339, 339), 47, 2, 48),
     "rotary embedding in bf16": ((47, 47), 24, 0, 0),
     "softmax of 131072 in f32": ((271, 271), 48, 3, 208),
@@ -100,7 +100,7 @@ LOOPS: dict[str, tuple[int | None, int]] = {
     "matmul f16 by TMA, two blocks of 64×256": (1, 1),
     "attention f16 D64, three blocks": (1, 1),
     "attention f16 D128, two blocks": (1, 1),
-    "layer norm f16, blocks of 2048": (1, 2),
+    "layer norm f16, blocks of 2048": (1, 4),
     "softmax of 8192 in bf16": (None, 1),
     "top 8 of 1024 in f32": (None, 1),
 }
