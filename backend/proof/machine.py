@@ -29,7 +29,6 @@ from ziggurat.backend.proof.terms import (
     Term,
     Terms,
     bits_of,
-    conjuncts,
     identity_of,
 )
 from ziggurat.backend.proof.universe import (
@@ -148,7 +147,7 @@ class SymbolicFrame(Frame):
         if condition.size > 1:
             return condition
         result = np.empty(condition.shape, object)
-        result[...] = self.universe.settled(condition.flat[0], self.where.term)
+        result[...] = self.universe.settled(condition.flat[0], self.where)
         return result
 
     @property
@@ -160,7 +159,7 @@ class SymbolicFrame(Frame):
     def decided(self, condition: Bit) -> Bit:
         """The condition as it is in these runs: known, if the premise and the literals tell."""
         where = self.where
-        return condition if where.known else self.universe.decided(condition, where.term)
+        return condition if where.known else self.universe.decided(condition, where)
 
     def resolved(self, value: Any) -> Any:
         """A value as it is in these runs."""
@@ -391,9 +390,8 @@ class SymbolicMachine(Machine):
         if goes.known is not None:
             return goes.known == 1
         decision = Undecided(condition.flat[0], frame.condition[0], last=visits >= self.bound)
-        facts = {term.get_id() for term in conjuncts(self.premise.term)}
         for holds, side in enumerate(decision.sides):
-            if side.term.get_id() in facts:
+            if side.identity in self.premise.parts:
                 return holds == 1
         raise decision
 
@@ -474,12 +472,18 @@ class SymbolicMachine(Machine):
         captures = self._captures(op)
         if op.bodies:
             meaning = self._apart_from_runs(meaning, captures)
-        if all(map(is_few, operands)) and (all(map(is_known, operands)) or _numel(op.result.type) <= FEW):
-            result = meaning(self, op, operands)
-            return self._decided(result) if is_array(result) and result.dtype == object else result
         keys = [key_of(operand) for operand in (*operands, *captures.values())]
         if isinstance(op, Commutative) and len(keys) == 2:
             keys.sort(key=hash)
+        signatures, small = self.universe.signatures, self.universe.small
+        if op not in signatures:
+            signatures[op] = signature(op, self.functions)
+        key = signatures[op], *keys
+        if all(map(is_few, operands)) and (all(map(is_known, operands)) or _numel(op.result.type) <= FEW):
+            if op.bodies or key not in small:
+                small[key] = meaning(self, op, operands), operands
+            result, _ = small[key]
+            return self._decided(result) if is_array(result) and result.dtype == object else result
         origins = frozenset[int]().union(*map(origins_of, operands))
 
         def at(index: Index) -> Element:
@@ -487,7 +491,7 @@ class SymbolicMachine(Machine):
             return objects(meaning(self, op, tuple(ones)), op.result.type).flat[0]
 
         return self.universe.tensor(
-            (signature(op, self.functions), *keys), lambda: meaning(self, op, tuple(map(forced, operands))), origins,
+            key, lambda: meaning(self, op, tuple(map(forced, operands))), origins,
             type_=op.result.type, at=at if isinstance(op, (*ELEMENTWISE, tt.AddPtr)) else None,
         )  # fmt: skip
 

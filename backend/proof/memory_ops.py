@@ -328,8 +328,7 @@ def _block_of(
     for axis, first in enumerate(places):
         size = rest[axis][0].term
         if z3.is_const(size) and ".shape" in str(size):  # An axis of an argument has no negative size.
-            machine.universe.facts.append(size >= 0)
-            machine.assumed.append(size >= 0)
+            machine.assumed.append(machine.universe.facts.setdefault(size.get_id(), size >= 0))
         limit = domain.resize(rest[axis][0], i32, i64, signed=True)
         stride = rest[rank + axis][0]
 

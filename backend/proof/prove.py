@@ -268,7 +268,7 @@ class Prover:
     bound: int = BOUND
     wraps: bool = True  # Whether 32-bit indices of pointers may wrap around: passes take them not to.
     # The first does not look at places. In the last, integers do not wrap around, if they may be taken not to.
-    _universes: list[Universe] = attrs.field(init=False, default=attrs.Factory(_looks, takes_self=True))
+    universes: list[Universe] = attrs.field(default=attrs.Factory(_looks, takes_self=True))
     _runs: dict[Hashable, tuple[list[SymbolicMachine], Op, Bit]] = attrs.field(
         init=False, factory=dict[Hashable, tuple[list[SymbolicMachine], Op, Bit]]
     )  # With the model and the formula, whose numbers no other ones get.
@@ -303,7 +303,7 @@ class Prover:
         """In how many ways the loops of a model go together; one more than `_FEW_RUNS` if there are more."""
         try:
             with deep_recursion():
-                return len(self.runs(model, TRUE, self._universes[0], in_turn=False, most=_FEW_RUNS))
+                return len(self.runs(model, TRUE, self.universes[0], in_turn=False, most=_FEW_RUNS))
         except (NotDecided, RecursionError):
             return _FEW_RUNS + 1
 
@@ -313,9 +313,9 @@ class Prover:
         assumptions: dict[str, None] = {}
         try:
             with deep_recursion():
-                universe, in_turn = self._universes[0], runs_in_turn(model_a) or runs_in_turn(model_b)
-                looks: list[tuple[Universe, Look]] = [(each, "writes") for each in self._universes]
-                for each in self._universes[1:]:
+                universe, in_turn = self.universes[0], runs_in_turn(model_a) or runs_in_turn(model_b)
+                looks: list[tuple[Universe, Look]] = [(each, "writes") for each in self.universes]
+                for each in self.universes[1:]:
                     looks.extend(((each, "values"), (each, "elements")))
                 for premise, cut in self._cases:
                     for first in self.runs(model_a, premise, universe, in_turn):
@@ -451,7 +451,7 @@ def _prover_of_passes(model: Op, contracts: bool) -> Prover:
     runs, rise = prover.number_of_runs(model), 1
     # With each iteration, the runs are more by at least as many as before.
     while prover.bound < BOUND and runs + rise <= _FEW_RUNS:
-        further = Prover(contracts=contracts, wraps=False, bound=prover.bound + 1)
+        further = attrs.evolve(prover, bound=prover.bound + 1)
         number = further.number_of_runs(model)
         if number > _FEW_RUNS:
             break

@@ -169,6 +169,8 @@ def _seen(machine: SymbolicMachine, frame: SymbolicFrame, slots: Slots, writes: 
 def _transposed(machine: SymbolicMachine, value: Any, shape: Sequence[int], order: Sequence[int]) -> Any:
     if not isinstance(value, Tensor):
         return value.transpose(0, *(int(axis) + 1 for axis in order))
+    if value.type is not None and value.type.shape == tuple(shape) and list(order) == sorted(order):
+        return value
     places = np.arange(math.prod(shape)).reshape(shape).transpose(order)
     return machine.universe.moved(value, tuple(shape), places, places.shape)
 
@@ -283,7 +285,7 @@ def _splat(machine: SymbolicMachine, op: tt.Splat, operands: Operands) -> Any:
         ("splat", rank, value.number), lambda: over(value.value, rank), value.origins, type_=type_,
         at=lambda index: universe.element(value, op.value.type, ()),
     )  # fmt: skip
-    tensor.source = value.origin(())
+    tensor.place_in(*value.origin(()))
     return tensor
 
 

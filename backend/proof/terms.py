@@ -51,6 +51,7 @@ class Sum:
     atoms: dict[int, tuple[int, Term]]
 
     @staticmethod
+    @functools.cache
     def number(value: int, bits: int) -> Sum:
         """A known integer."""
         return Sum(bits, value % (1 << bits), {})
@@ -169,6 +170,11 @@ class Bit:
         """0 or 1; None if it is not known."""
         return _TRUTHS.get(self.identity)
 
+    @functools.cached_property
+    def parts(self) -> frozenset[int]:
+        """The numbers of formulas that hold together if and only if this one does."""
+        return frozenset(term.get_id() for term in conjuncts(self.term))
+
     def __bool__(self) -> bool:
         if self.known is None:
             raise NotDecided("a decision that depends on what is not known")
@@ -178,6 +184,10 @@ class Bit:
         return self
 
     def __invert__(self) -> Bit:
+        return self._opposite
+
+    @functools.cached_property
+    def _opposite(self) -> Bit:
         if self.known is not None:
             return FALSE if self.known else TRUE
         return Bit(self.term.arg(0) if z3.is_not(self.term) else z3.Not(self.term))
@@ -185,10 +195,7 @@ class Bit:
     def __and__(self, other: Bit) -> Bit:
         if self.known is not None:
             return other if self.known else self
-        if other.known is not None:
-            return other & self
-        terms = {term.get_id(): term for side in (self, other) for term in conjuncts(side.term)}
-        return self if same(self, other) else Bit(z3.And(*(term for _, term in sorted(terms.items()))))
+        return other & self if other.known is not None else _both(self, other)
 
     def __or__(self, other: Bit) -> Bit:
         return ~(~self & ~other)
@@ -211,6 +218,14 @@ class Bit:
 def conjuncts(term: Term) -> list[Term]:
     """Formulas that hold together if and only if another one holds."""
     return list(term.children()) if z3.is_and(term) else [term]
+
+
+@functools.lru_cache(1 << 14)  # Runs of models make the same terms again.
+def _both(a: Bit, b: Bit) -> Bit:
+    if same(a, b):
+        return a
+    terms = {term.get_id(): term for side in (a, b) for term in conjuncts(side.term)}
+    return Bit(z3.And(*(term for _, term in sorted(terms.items()))))
 
 
 TRUE, FALSE = Bit(_TRUE), Bit(_FALSE)
@@ -336,6 +351,9 @@ class Terms(elementwise.Domain):
         # By the number of an atom that is a choice: the condition, the integers, and the choice, kept likewise.
         self.choices: dict[int, tuple[Bit, Sum, Sum, Sum]] = {}
         self.functions: dict[tuple[str, ScalarType, int], Term] = {}
+        self._unknowns: dict[tuple[str, int], Element] = {}
+        # By the relation and the numbers, which are kept likewise.
+        self._comparisons: dict[Hashable, tuple[Bit, Element, Element]] = {}
 
     def integers(self, function: Callable[..., Element], scalar: ScalarType, *values: Element) -> Element:
         return function(*values)
@@ -370,6 +388,12 @@ class Terms(elementwise.Domain):
     def compare(self, relation: str, a: Element, b: Element, *, signed: bool) -> Bit:
         if same(a, b):
             return TRUE if relation in ("eq", "le", "ge") else FALSE
+        key = relation, signed, identity_of(a), identity_of(b)
+        if key not in self._comparisons:
+            self._comparisons[key] = self._compared(relation, a, b, signed=signed), a, b
+        return self._comparisons[key][0]
+
+    def _compared(self, relation: str, a: Element, b: Element, *, signed: bool) -> Bit:
         first, second = bits_of(a), bits_of(b)
         signed = signed and not isinstance(a, Bit)
         if relation in ("gt", "ge"):
@@ -513,9 +537,10 @@ class Terms(elementwise.Domain):
 
     def unknown(self, name: str, scalar: ScalarType) -> Element:
         """A number of a type of which only the name is known."""
-        if scalar.bits == 1:
-            return Bit(z3.Bool(name))
-        return Sum.of(z3.BitVec(name, scalar.bits))
+        key = name, scalar.bits
+        if key not in self._unknowns:
+            self._unknowns[key] = Bit(z3.Bool(name)) if scalar.bits == 1 else Sum.of(z3.BitVec(name, scalar.bits))
+        return self._unknowns[key]
 
     def selected(self, contents: Term, name: str, offset: Sum, size: int) -> Sum:
         """The bits of an element of an array of a name, which now has these contents."""

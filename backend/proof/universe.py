@@ -7,6 +7,7 @@ is found equal without a look at an element. The memory of an array is a chain o
 
 from __future__ import annotations
 
+import functools
 import itertools
 import math
 from collections.abc import Callable, Hashable, Iterable
@@ -28,26 +29,25 @@ from ziggurat.backend.proof.terms import (
     Sum,
     Term,
     Terms,
-    conjuncts,
     identity_of,
 )
 from ziggurat.backend.reference.values import Array, is_array, is_tuple
 from ziggurat.codemodel import scalars
-from ziggurat.codemodel.op import expect
+from ziggurat.codemodel.op import Op, expect
 from ziggurat.codemodel.types import ScalarType, TensorType, Type, element_of, i32, i64, shape_of
 
 _COMPARED = 12  # Conditions that a new one is compared with.
 _EXAMPLES = 16  # Inputs for which a formula is computed before the solver is asked.
-_EFFORT = 200_000  # Units of the solver's work on one of these comparisons: some milliseconds.
+_LITTLE, _EFFORT = 50_000, 200_000  # Units of the solver's work on one of these comparisons: some milliseconds.
 MOST = 30_000  # Elements that are computed one by one for an answer.
 FEW = 16  # Elements of an array that are computed at once.
 
 
-def coordinates() -> Iterable[Term]:
+@functools.cache
+def coordinates() -> list[Term]:
     """What holds of the coordinates of programs."""
-    for axis in range(3):
-        number, count = z3.BitVec(f"program {axis}", 32), z3.BitVec(f"programs {axis}", 32)
-        yield z3.And(number >= 0, number < count)
+    pairs = ((z3.BitVec(f"program {axis}", 32), z3.BitVec(f"programs {axis}", 32)) for axis in range(3))
+    return [z3.And(number >= 0, number < count) for number, count in pairs]
 
 
 Index = tuple[Sum, ...]  # The place of an element: a 32-bit integer for each axis.
@@ -63,7 +63,9 @@ class Tensor:
     tensor, or None, and others with the numbers of the elements that are theirs. `type` is None for a tuple. `at`
     gives the element at an index, for tensors whose elements are made in one way."""
 
-    __slots__ = ("_make", "_value", "at", "choice", "elements", "number", "origins", "parts", "source", "type")
+    __slots__ = (
+        "_make", "_origin", "_value", "at", "choice", "elements", "number", "origins", "parts", "source", "type",
+    )  # fmt: skip
 
     def __init__(
         self, number: int, make: Callable[[], Any], origins: frozenset[int], type_: TensorType | None,
@@ -74,18 +76,25 @@ class Tensor:
         self.type = type_
         self.at = at
         self.elements: dict[Hashable, tuple[Index, Element]] = {}
+        self._origin: dict[tuple[int, ...], tuple[Tensor, tuple[int, ...], Array]] = {}
         self.choice: tuple[Any, Any, Any] | None = None
         self.source: tuple[Tensor, tuple[int, ...], Any] | None = None
         self.parts: tuple[Any, list[tuple[Any, Any]]] | None = None
         self._make = make  # It keeps the terms, whose numbers no other ones get.
         self._value: Any = None
 
+    def place_in(self, source: Tensor, shape: tuple[int, ...], places: Array) -> None:
+        """Say that the elements are those of a tensor of a shape at some places."""
+        self.source, self._origin = (source, shape, places), {}
+
     def origin(self, shape: tuple[int, ...]) -> tuple[Tensor, tuple[int, ...], Array]:
         """The tensor that has the elements of this one where it stands for one of `shape`: that, its shape, and the
         number there of each element."""
-        own = shape if self.type is None else self.type.shape
-        source, whole, places = self.source or (self, own, np.arange(math.prod(own)))
-        return source, whole, np.broadcast_to(np.reshape(places, own), shape).ravel()
+        if shape not in self._origin:
+            own = shape if self.type is None else self.type.shape
+            source, whole, places = self.source or (self, own, np.arange(math.prod(own)))
+            self._origin[shape] = source, whole, np.broadcast_to(np.reshape(places, own), shape).ravel()
+        return self._origin[shape]
 
     @property
     def value(self) -> Any:
@@ -146,9 +155,9 @@ def origins_of(value: Any) -> frozenset[int]:
         return value.origins
     if is_tuple(value):
         return frozenset[int]().union(*map(origins_of, value))
-    if not is_array(value) or value.dtype != object:
+    if not is_array(value) or value.dtype != object or not isinstance(value.flat[0], Pointer):
         return frozenset()
-    return frozenset(element.origin for element in value.flat if isinstance(element, Pointer))
+    return frozenset(element.origin for element in value.flat)
 
 
 @attrs.frozen(eq=False)
@@ -243,19 +252,26 @@ class Universe:
         self.divided = False
         self._whole: list[Tensor] = []
         self._parts: dict[Hashable, tuple[Tensor, Array, Element]] = {}
-        self.facts: list[Term] = []  # What holds of the arguments of a kernel.
+        self.facts: dict[int, Term] = {}  # What holds of the arguments of a kernel, by the numbers of terms.
         self._tensors: dict[Hashable, Tensor] = {}
         self._versions: dict[Hashable, Version] = {}
         self.computed = 0  # Elements of tensors, one by one, since the last answer.
         self._conditions: list[Bit] = []
         self._of_formula: dict[int, tuple[frozenset[int], Term]] = {}
         self._truths: dict[int, tuple[bool, Term]] = {}  # With the formula, whose number no other one gets.
-        self._coordinates = list(coordinates())
+        self._solver = z3.SimpleSolver()  # Small questions take it a fifth of the time that others need to begin.
+        self._solver.set("rlimit", _LITTLE)
+        self._solver.add(*coordinates())
         self._examples: list[Any] = []  # Models of the solver, of which all facts hold: so many.
         self._premises = 0
         # By the number of a term: the term, an unknown number if it is a product or a quotient, and its operands.
         self._terms: dict[int, tuple[Term, Term | None, list[Term]]] = {}
-        self._settled: dict[Hashable, tuple[Bit, Term, Bit]] = {}
+        # By the numbers of a condition and of a path, which are kept.
+        self._settled: dict[Hashable, tuple[Bit, Bit, Bit]] = {}
+        self._decided: dict[Hashable, tuple[Bit, Bit, Bit]] = {}
+        self.signatures: dict[Op, Hashable] = {}
+        # Results that are few elements, by op and operands, whose terms are kept.
+        self.small: dict[Hashable, tuple[Any, tuple[Any, ...]]] = {}
         self.products: dict[Hashable, PartialProduct] = {}  # By the result's key.
         self.reductions: dict[int, Reduction] = {}  # By the number of the result.
         # Those of programs that are one CTA, by the tensors that are multiplied: the operands, and the result.
@@ -408,13 +424,15 @@ class Universe:
         places = before[np.asarray(places, np.int64).ravel()]
         if shape == target and np.array_equal(places, np.arange(places.size, dtype=np.int64)):
             return source
+        key = "moved", source.number, shape, places.tobytes(), target
+        if key in self._tensors:
+            return self._tensors[key]
 
         def make() -> Any:
             return np.broadcast_to(source.value, (1, *shape)).reshape(1, -1)[:, places].reshape(1, *target)
 
-        axes = _same_axes(places, shape, target)
-
         def at(index: Index) -> Element:
+            axes = _same_axes(places, shape, target)
             if axes is None or source.type is None:
                 raise NotDecided("elements in another order")
             numbers = (Sum.number(first, 32) for first, _ in axes)
@@ -425,9 +443,8 @@ class Universe:
             return self.element(source, source.type, place)
 
         type_ = None if source.type is None else TensorType(target, source.type.element)
-        key = "moved", source.number, shape, places.tobytes(), target
         tensor = self.tensor(key, make, source.origins, type_=type_, at=at)
-        tensor.source = source, shape, places
+        tensor.place_in(source, shape, places)
         if source.choice is not None:
             condition, *sides = source.choice
             then, otherwise = (
@@ -439,25 +456,26 @@ class Universe:
             tensor.choice = condition, then, otherwise
         return tensor
 
-    def settled(self, condition: Bit, path: Term) -> Bit:
+    def settled(self, condition: Bit, path: Bit) -> Bit:
         """A condition as it is where `path` holds: known, or one that was asked for before and is equivalent there."""
         if condition.known is not None:
             return condition
-        key = condition.identity, path.get_id()
+        key = condition.identity, path.identity
         if key not in self._settled:
             self._settled[key] = self._as_before(condition, path), path, condition
         return self._settled[key][0]
 
-    def decided(self, condition: Bit, path: Term) -> Bit:
+    def decided(self, condition: Bit, path: Bit) -> Bit:
         """A condition, or whether it holds, if it does or does not wherever `path` does."""
-        if condition.known is not None:
-            return condition
-        parts = {part.get_id() for part in conjuncts(path)}
-        path = path if self._symbols(path) & self._symbols(condition.term) else TRUE.term
-        sides = ((FALSE, ~condition), (TRUE, condition))  # False first: it ends a loop in runs that there are none of.
-        stated = (answer for answer, side in sides if side.identity in parts)
-        implied = (answer for answer, side in sides if self._holds(z3.Implies(path, side.term)))
-        return next(itertools.chain(stated, implied), condition)
+        key = condition.identity, path.identity
+        if condition.known is None and key not in self._decided:
+            related = path.term if self._symbols(path.term) & self._symbols(condition.term) else TRUE.term
+            # False first: it ends a loop in runs that there are none of.
+            sides = ((FALSE, ~condition), (TRUE, condition))
+            stated = (answer for answer, side in sides if side.identity in path.parts)
+            implied = (answer for answer, side in sides if self._holds(z3.Implies(related, side.term)))
+            self._decided[key] = next(itertools.chain(stated, implied), condition), path, condition
+        return condition if condition.known is not None else self._decided[key][0]
 
     def _symbols(self, formula: Term) -> frozenset[int]:
         """The unknown numbers and functions of a formula, by their numbers."""
@@ -473,12 +491,12 @@ class Universe:
             self._of_formula[formula.get_id()] = frozenset(symbols), formula
         return self._of_formula[formula.get_id()][0]
 
-    def _as_before(self, condition: Bit, path: Term) -> Bit:
+    def _as_before(self, condition: Bit, path: Bit) -> Bit:
         condition = self.decided(condition, path)
         if condition.known is not None or any(condition.identity == before.identity for before in self._conditions):
             return condition
         for before in reversed(self._conditions[-_COMPARED:]):
-            if self._holds(z3.Implies(path, condition.term == before.term)):
+            if self._holds(z3.Implies(path.term, condition.term == before.term)):
                 return before
         self._conditions.append(condition)
         return condition
@@ -490,19 +508,26 @@ class Universe:
         return self._truths[formula.get_id()][0]
 
     def _proved(self, formula: Term) -> bool:
-        facts = [*self._coordinates, *self.facts]
-        if len(facts) != self._premises:
-            self._premises, self._examples = len(facts), []
+        further = list(self.facts.values())[self._premises :]
+        if further:
+            self._premises, self._examples = len(self.facts), []
+            self._solver.add(*further)
         for number, example in enumerate(self._examples):
             if z3.is_false(example.eval(formula, model_completion=True)):
                 self._examples.insert(0, self._examples.pop(number))
                 return False
-        solver = z3.Solver()
-        solver.set("rlimit", _EFFORT)
-        solver.add(*facts, z3.Not(formula))
+        self._solver.push()
+        self._solver.add(z3.Not(formula))
+        solver = self._solver
         answer = solver.check()
+        if answer == z3.unknown:  # It may be easy after the steps by which this one begins.
+            solver = z3.Solver()
+            solver.set("rlimit", _EFFORT)
+            solver.add(*self._solver.assertions())
+            answer = solver.check()
         if answer == z3.sat:
             self._examples = [solver.model(), *self._examples[: _EXAMPLES - 1]]
+        self._solver.pop()
         return answer == z3.unsat
 
     def _simpler(self, formula: Term) -> Term:

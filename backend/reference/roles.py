@@ -13,6 +13,7 @@ import functools
 import itertools
 import threading
 from collections.abc import Callable, Sequence
+from queue import SimpleQueue
 from typing import Any
 
 import attrs
@@ -44,7 +45,7 @@ class _Process:
     op: Op
     done: bool = False
     error: BaseException | None = None
-    resumed: threading.Semaphore = attrs.field(factory=lambda: threading.Semaphore(0))
+    resumed: SimpleQueue[None] = attrs.field(factory=SimpleQueue[None])
     thread: threading.Thread = attrs.field(init=False)
 
 
@@ -55,7 +56,7 @@ class Schedule:
     def __init__(self) -> None:
         self._processes: list[_Process] = []
         self._current: _Process | None = None
-        self._paused = threading.Semaphore(0)
+        self._paused = SimpleQueue[None]()
         self._stopped = False
 
     def run(self, machine: Machine, op: Op, tasks: Sequence[Callable[[], Any]]) -> None:
@@ -78,20 +79,20 @@ class Schedule:
                 if process is None:
                     raise _endless(machine, waiting[0].op, "roles wait for each other")
                 self._current = process
-                process.resumed.release()
-                self._paused.acquire()
+                process.resumed.put(None)
+                self._paused.get()
                 if process.error is not None:
                     raise process.error
         finally:
             self._stopped = True
             for process in self._processes:
-                process.resumed.release()
+                process.resumed.put(None)
                 process.thread.join()
             machine.frame = frame
 
     @keep_subnormals()
     def _run(self, process: _Process) -> None:
-        process.resumed.acquire()
+        process.resumed.get()
         try:
             if not self._stopped:
                 with np.errstate(all="ignore"):
@@ -99,15 +100,15 @@ class Schedule:
         except BaseException as error:
             process.error = error
         process.done = True
-        self._paused.release()
+        self._paused.put(None)
 
     def pause(self, machine: Machine, op: Op, ready: Condition) -> None:
         """Let other processes run, and go on when the condition holds."""
         process, frame = self._current, machine.frame
         assert process is not None
         process.op, process.ready = op, ready
-        self._paused.release()
-        process.resumed.acquire()
+        self._paused.put(None)
+        process.resumed.get()
         if self._stopped:
             raise _Stopped
         machine.frame = frame
