@@ -111,7 +111,10 @@ def read_specialization(fn: JITFunction, text: str) -> tuple[KernelSignature, di
 
 def _addressee(fn: JITFunction) -> dict[str, Any]:
     """The function and the target that specialization data is for."""
-    return {"name": fn.repr(None), "target": dataclasses.asdict(driver.active.get_current_target())}
+    return {
+        "name": f"{fn.__module__}.{fn.__qualname__}",
+        "target": dataclasses.asdict(driver.active.get_current_target()),
+    }
 
 
 # The constants that are functions, by the texts that stand for them.

@@ -141,17 +141,18 @@ class JITFunction(Kernel, JITCallable, KernelInterface):
         """The type of the function as a constant."""
         return constexpr_type(self)
 
-    @property
+    @functools.cached_property
     def file_name(self) -> str:
+        """The file of the source. A program that generates kernels may assign another, as with the next two."""
         return self.fn.__code__.co_filename
 
-    @property
+    @functools.cached_property
     def def_file_line_number(self) -> int:
         """The line of `def` in the file."""
         lines = enumerate(self.raw_src, self.starting_line_number)
         return next((number for number, line in lines if line.lstrip().startswith("def ")), self.starting_line_number)
 
-    @property
+    @functools.cached_property
     def def_file_col_number(self) -> int:
         """The column of the name after `def`, from 1 on."""
         line = self.raw_src[self.def_file_line_number - self.starting_line_number]

@@ -65,6 +65,15 @@ def test_a_hook_gets_the_record_of_a_compilation(runtime, is_warmup):
     assert data["types"][1:5] == ["i32", "f32", 'constant<object, "form">', "constant<object, f32>"]
 
 
+def test_a_kernel_that_names_itself_by_its_signature_is_recorded(runtime):
+    """`repr` takes a specialization; a record has the name of the function."""
+    data = []
+    runtime.jit_cache_hook = lambda **record: data.append(json.loads(record["compile"]["specialization_data"]))
+    kernel = triton.jit(repr=lambda specialization: f"scale_{specialization.signature['n']}")(scale.fn)
+    kernel.warmup(array(), 16, 0.5, "form", tl.float32, (3, 4.0), grid=(1,))
+    assert [record["name"] for record in data] == [f"{__name__}.scale"]
+
+
 @triton.jit
 def twice(x):
     return x * 2

@@ -575,6 +575,7 @@ def made_of_text(text, like):
     kernel = triton.JITFunction(stub, do_not_specialize=["n"])
     kernel._unsafe_update_src(text)
     kernel.raw_src, kernel.starting_line_number = list(like.raw_src), like.starting_line_number
+    kernel.file_name, kernel.def_file_line_number, kernel.def_file_col_number = "made.py", 5, 7
     kernel.fn.__code__ = kernel.fn.__code__.replace(co_filename=__file__, co_firstlineno=3)
     return kernel
 
@@ -586,6 +587,7 @@ def test_a_kernel_of_a_stub_has_the_signature_that_it_is_given():
     kernel[(1,)](out, 7)
     assert out.tolist() == [7, 7, 7, 0] and kernel.constexprs == [2] and kernel.raw_src == scale.raw_src
     assert kernel.starting_line_number == scale.starting_line_number
+    assert (kernel.file_name, kernel.def_file_line_number, kernel.def_file_col_number) == ("made.py", 5, 7)
 
 
 def test_the_variables_that_a_function_can_read():
