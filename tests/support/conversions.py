@@ -24,21 +24,24 @@ def sort_of(scalar: ScalarType) -> Any:
     return z3.FPSort(layout.exponent_bits, layout.precision)
 
 
-@functools.cache
-def _numbers(scalar: ScalarType) -> list[Any]:
-    """The numbers of a float type of 8 bits by their bits."""
-    return [z3.FPVal(number_of_bits(code, scalar), sort_of(scalar)) for code in range(256)]
-
-
 def number_of(number: Any, scalar: ScalarType) -> Any:
     """A float of a type, which may be known by its bits."""
     if z3.is_fp(number):
         return number
     if not scalar.is_fp8:
         return z3.fpBVToFP(number, sort_of(scalar))
-    choices = _numbers(scalar)
+    return z3.substitute(_choice(scalar), (_CODE, number))
+
+
+_CODE = z3.BitVec("code", 8)
+
+
+@functools.cache
+def _choice(scalar: ScalarType) -> Any:
+    """The number with the bits `_CODE`."""
+    choices = [z3.FPVal(number_of_bits(code, scalar), sort_of(scalar)) for code in range(256)]
     for place in range(8):
-        holds = z3.Extract(place, place, number) == 1
+        holds = z3.Extract(place, place, _CODE) == 1
         choices = [z3.If(holds, b, a) for a, b in zip(choices[::2], choices[1::2], strict=True)]
     return choices[0]
 

@@ -49,7 +49,7 @@ class Scalar:
         if self.known_bits is not None:
             return self.known_bits
         bits, (exponent, digits) = z3.fpToIEEEBV(self.term), FORMATS[self.kind]
-        any_nan = z3.BitVec(f"nan!{next(fresh)}", bits.size()) | ((1 << exponent + 1) - 1) << digits - 2
+        any_nan = z3.BitVec(f"nan!{next(fresh)}!{bits.size()}", bits.size()) | ((1 << exponent + 1) - 1) << digits - 2
         return z3.If(z3.fpIsNaN(self.term), any_nan, bits)
 
 

@@ -9,7 +9,7 @@ verdicts.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import z3
@@ -26,11 +26,11 @@ class Undecided(Exception):
     """z3 can't tell whether a claim holds within its steps."""
 
 
-def prove(claim: Any, given: Iterable[Any] = (), *, steps: int = STEPS, logic: str = "") -> None:
+def prove(claim: Any, given: Iterable[Any] = (), *, steps: int = STEPS, tactics: Sequence[str] = ()) -> None:
     """Prove that a claim holds where all of `given` hold. Raises `Refuted` or `Undecided`."""
     claims = *given, z3.Not(claim)
     for seed in range(TRIES):  # What z3 has done before in the process decides how long it takes.
-        solver = z3.SolverFor(logic) if logic else z3.Solver()
+        solver = z3.Then(*tactics).solver() if tactics and not seed else z3.Solver()
         solver.set("rlimit", steps)
         solver.set("random_seed", seed)
         solver.add(*claims)
