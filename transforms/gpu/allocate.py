@@ -7,7 +7,8 @@ becomes `gpu.local_alloc @offset=256`, and the module says how much there is in 
 Buffers that are alive at the same time lie apart, as do those of roles that run side by side. The larger ones are
 placed first, each at the lowest free offset. A buffer that is alive at the beginning of a loop stays alive until its
 end. One that other CTAs of a cluster write to is alive from the beginning to the end. A small buffer is kept longer,
-until the next tensor has been through shared memory: its memory is then reused after a barrier that is needed anyway.
+until the next tensor has been through shared memory: its memory is then reused after a barrier that is needed anyway,
+unless a CTA has less memory than that takes.
 
 The error of a kernel that needs more than there is names the tensors that need it together:
 
@@ -70,6 +71,9 @@ def allocate(module: gpu.Module) -> Op:
     total = place(intervals)
     limit = TARGETS[module.target].max_shared
     if total > limit:
+        intervals = intervals_of(module, small=0)
+        total = place(intervals)
+    if total > limit:
         raise shared_memory_error(_at_worst(intervals), total, limit, module.target)
     offsets = {interval.op: interval.offset for interval in intervals}
 
@@ -98,8 +102,9 @@ def place(intervals: Sequence[Interval]) -> int:
     return max((interval.offset + interval.size for interval in done), default=0)
 
 
-def intervals_of(module: gpu.Module) -> list[Interval]:
-    """The live ranges of the buffers of a GPU model, in the order of the model."""
+def intervals_of(module: gpu.Module, small: int = SMALL) -> list[Interval]:
+    """The live ranges of the buffers of a GPU model, in the order of the model. Those of up to `small` bytes are kept
+    longer."""
     ops = list(module.walk())
     # For each op: its number, and that of the last op inside it.
     numbers: dict[Op, tuple[int, int]] = {
@@ -115,11 +120,11 @@ def intervals_of(module: gpu.Module) -> list[Interval]:
             if any(isinstance(user, gpu.ClusterStore) for user in users_of(op.result)):
                 start, end = 0, len(ops)  # Other CTAs, which may be ahead or behind, write to it.
             intervals.append(Interval(op, start, end, scope_of(op)))
-    reads = [numbers[op][0] for op in ops if isinstance(op, gpu.LocalLoad | gpu.LocalGather)]
+    reads = [numbers[op][0] for op in ops if isinstance(op, gpu.LocalLoad | gpu.LocalGather | gpu.Wgmma | gpu.Mma)]
     stores = [numbers[op][0] for op in ops if isinstance(op, gpu.LocalStore)]
     for interval in intervals:
         _extend(interval, loops)
-        if interval.size <= SMALL:
+        if interval.size <= small:
             # Until the next read that has a barrier before it: of a tensor that is stored after this buffer's last use.
             store = min((s for s in stores if s > interval.end), default=interval.end)
             interval.end = max(interval.end, min((r for r in reads if r > store), default=interval.end))

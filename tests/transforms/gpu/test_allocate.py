@@ -83,6 +83,25 @@ def test_small_buffers_alternate() -> None:
     assert offsets(kernel(lines)) == ([0, 128, 0], 256)
 
 
+def test_small_operands_of_dots_one_after_the_other_alternate() -> None:
+    """The barrier before a dot also separates the operands of the dot before it from those of the next."""
+    acc = 'tensor<x64, x64, f32, "1 8 16 32 512 1024 2048 | 2 4 64 128 256 | ">'
+    part = 'tensor<x64, x32, f16, "32 64 128 256 512 1024 | 1 2 4 8 16 | ">'
+    a, b = (f'shared<{shape}, f16, "{" ".join(str(1 << b) for b in range(11))}">' for shape in ("x64, x32", "x32, x64"))
+    lines = f"%z : {acc} = arith.constant @0.0; %p : {part} = arith.constant @1.0; %s0 : {acc} = gpu.wgmma_wait %z @0;"
+    for n in range(6):
+        lines += f"""%a{n} : {a} = gpu.local_alloc; gpu.local_store %a{n} %p; %b{n} : {b} = gpu.local_alloc;
+            %d{n} : {acc} = gpu.wgmma %a{n} %b{n} %s{n}; %s{n + 1} : {acc} = gpu.wgmma_wait %d{n} @0;"""
+    places, total = offsets(kernel(lines))
+    assert total == 16 * KIB and places[:4] == places[4:8] == [0, 4 * KIB, 8 * KIB, 12 * KIB]
+
+
+def test_small_buffers_are_not_kept_longer_than_there_is_memory() -> None:
+    """Without a tensor through shared memory later, a small buffer would be kept until the end of the kernel."""
+    lines = "".join(alloc(f"a{n}", 10) + store(f"a{n}", 10) for n in range(80))
+    assert offsets(kernel(lines))[1] == 4 * KIB
+
+
 def test_alignment() -> None:
     more = " @alignment=1024"
     lines = alloc("a", 10) + alloc("b", 5) + alloc("c", 8, more) + store("a", 10) + store("b", 5) + store("c", 8)
