@@ -440,6 +440,11 @@ def _function(op: Op, array: Array) -> Array:
     return rounded(FUNCTIONS[type(op)](array.astype(np.float64)), scalar_element(op.result.type))
 
 
+@FLOAT_MEANINGS.of(maths.Approximate)
+def _approximated(op: maths.Approximate, array: Array) -> Array:
+    return _function(op.accurate, array)
+
+
 @FLOAT_MEANINGS.of(maths.Floor, maths.Ceil, maths.Trunc, maths.RoundEven)
 def _whole(op: Op, array: Array) -> Array:
     """Exact: the result needs no rounding."""

@@ -148,6 +148,11 @@ def _function(emitter: CpuEmitter, op: math.FloatUnary, a: Number) -> Number:
     return from_f64(RULES[op](op, to_f64(a, scalar)), scalar)
 
 
+@emits(math.Approximate)
+def _approximate(emitter: CpuEmitter, op: math.Approximate, a: Number) -> Number:
+    return _function(emitter, op.accurate, a)
+
+
 def sum_to_odd(near: Number, rest: Number) -> Number:
     """A sum rounded to nearest and its error, as the neighbour with an odd last bit where the error is not 0."""
     bits = near.bits()

@@ -198,6 +198,16 @@ def directed(e: MlirEmitter, op: math.Directed) -> Names:
     return (extern(e, symbol, e.names(op.values), type_, type_),)
 
 
+_APPROXIMATE = {f"__nv_fast_{function.value}f": function for function in math.Function}
+
+
+@emits(math.Approximate)
+def approximate(e: MlirEmitter, op: math.Approximate) -> Names:
+    """A function of libdevice, as in Triton's own library."""
+    type_ = op.result.type
+    return (extern(e, f"__nv_fast_{op.function.value}f", e.names([op.operand]), type_, type_),)
+
+
 @emits(tt.PreciseDivF, tt.PreciseSqrt)
 def precise(e: MlirEmitter, op: Op) -> Names:
     """Triton has these ops for f32 only. For f64 its ordinary division and root are as precise."""
@@ -479,6 +489,8 @@ def read_extern(r: MlirReader, s: Statement) -> Value:
     operands = r.operands(s)
     if symbol in _DIRECTED:
         return r.add(math.Directed(operands, *_DIRECTED[symbol]))
+    if symbol in _APPROXIMATE:
+        return r.add(math.Approximate(r.operands(s, 1)[0], _APPROXIMATE[symbol]))
     name = str(symbol).removeprefix("__nv_")
     bits = name.removesuffix("ll")
     if bits in _COUNTS:

@@ -211,6 +211,19 @@ def _fast(emitter: PtxEmitter, op: math.FloatUnary) -> Emitted:
     return computed(emitter, op, make)
 
 
+_APPROXIMATE = {
+    math.Function.LOG2: "lg2.approx.ftz.f32", math.Function.SIN: "sin.approx.ftz.f32",
+    math.Function.COS: "cos.approx.ftz.f32", math.Function.TANH: "tanh.approx.f32",
+}  # fmt: skip
+
+
+@emits(math.Approximate)
+def _approximate(emitter: PtxEmitter, op: math.Approximate) -> Emitted:
+    name = _APPROXIMATE[op.function]
+    make = partial(RULES[op.accurate], op.accurate) if emitter.options.exact_math else partial(_machine, emitter, name)
+    return computed(emitter, op, make)
+
+
 # PTX's names of the directions.
 _DIRECTIONS = {math.Direction.ZERO: "rz", math.Direction.DOWN: "rm", math.Direction.UP: "rp"}
 

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from ziggurat.codemodel.dialects.arith import Elementwise, UnaryElementwise, require_of, scalar_of
 from ziggurat.codemodel.fields import attribute, operand, operands
 from ziggurat.codemodel.op import Value
+from ziggurat.codemodel.types import f32
 
 
 class FloatUnary(UnaryElementwise):
@@ -126,6 +127,42 @@ class Direction(enum.Enum):
     ZERO = "rz"
     DOWN = "rd"
     UP = "ru"
+
+
+class Function(enum.Enum):
+    """The functions that GPUs approximate by one instruction."""
+
+    LOG2 = "log2"
+    SIN = "sin"
+    COS = "cos"
+    TANH = "tanh"
+
+
+class Approximate(FloatUnary, name="math.approximate"):
+    """A function of f32 as the machine approximates it, with the absolute errors that the PTX manual states.
+
+    Machines that have no instruction for it compute the function as its own op does, and so does the interpreter.
+    """
+
+    function: Function = attribute(Function, unnamed=True)
+
+    def check(self) -> None:
+        super().check()
+        require_of(
+            self,
+            scalar_of(self, self.operand, "float") == f32,
+            "{}: the operands must be f32; got {}",
+            self.NAME,
+            self.operand.type,
+        )
+
+    @property
+    def accurate(self) -> FloatUnary:
+        """The op that computes the function accurately."""
+        return _ACCURATE[self.function](self.operand)
+
+
+_ACCURATE = {Function.LOG2: Log2, Function.SIN: Sin, Function.COS: Cos, Function.TANH: Tanh}
 
 
 class Directed(Elementwise, name="math.directed"):

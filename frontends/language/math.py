@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from ziggurat.frontends.language import host
-from ziggurat.frontends.language.kinds import ConstBool, ConstInt, Value
+from ziggurat.frontends.language.kinds import ConstBool, ConstInt, ConstStr, Value
 from ziggurat.frontends.language.signature import call
 
 __all__ = [
-    "abs", "acos", "asin", "atan", "atan2", "ceil", "cos", "cosh", "erf", "exp", "exp2", "expm1", "floor", "isfinite",
-    "isinf", "isnan", "log", "log1p", "log2", "philox", "pow", "rand", "rand4x", "randint", "randint4x", "randn",
-    "randn4x", "rint", "round", "rsqrt", "sigmoid", "sin", "sinh", "softmax", "sqrt", "sqrt_rn", "tan", "tanh", "trunc",
+    "abs", "acos", "approximate", "asin", "atan", "atan2", "ceil", "cos", "cosh", "erf", "exp", "exp2", "expm1",
+    "floor", "isfinite", "isinf", "isnan", "log", "log1p", "log2", "philox", "pow", "rand", "rand4x", "randint",
+    "randint4x", "randn", "randn4x", "rint", "round", "rsqrt", "sigmoid", "sin", "sinh", "softmax", "sqrt", "sqrt_rn",
+    "tan", "tanh", "trunc",
 ]  # fmt: skip
 
 
@@ -65,6 +66,18 @@ def log2(x: Value) -> Value:
 
     Result: as `x`, or f32.
     Errors: pointers.
+    """
+
+
+@call("Math")
+def approximate(function: ConstStr, x: Value) -> Value:
+    """A function of f32 by one instruction of a GPU, with a small absolute error; elsewhere as the call of its name.
+
+    - `function`: "log2", "sin", "cos" or "tanh".
+    - `x`: a scalar or a tensor of f32.
+
+    Result: as `x`.
+    Errors: other dtypes.
     """
 
 

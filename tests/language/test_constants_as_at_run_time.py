@@ -28,7 +28,7 @@ ELEMENTWISE = [name for name, signature in SIGNATURES.items() if signature.group
 # Calls of these groups that are not functions of numbers alone.
 OTHERS = {
     "softmax": "reduces a tensor", "next_power_of_2": "takes a constant only", "compare": "equal, less … are it",
-    "directed": "names its operation",
+    "directed": "names its operation", "approximate": "names its function",
 }  # fmt: skip
 CALLS_OF_NUMBERS = [name for name in ELEMENTWISE if name not in OTHERS]
 # Calls that are written in the language are long, and made of the others.

@@ -383,6 +383,20 @@ def _direct(emit: Emitter, result: Type, operation: str, rounding: str, operands
     return emit.add(math.Directed(values, _OPERATIONS[operation], _DIRECTIONS[rounding]))
 
 
+# Approximations.
+
+_FUNCTIONS = {function.value: function for function in math.Function}
+
+
+def _approximate(call: Typing, function: str, x: Type) -> Type:
+    choice(f"{call}: 'function'", function, _FUNCTIONS)
+    return call.op_type(lambda operands: math.Approximate(operands[0], _FUNCTIONS[function]), x)
+
+
+def _approximation(emit: Emitter, result: Type, function: str, x: Operand) -> Value:
+    return emit.add(math.Approximate(x.value, _FUNCTIONS[function]))
+
+
 # Comparing and choosing.
 
 # Predicates of floats, signed and unsigned integers by comparison. A NaN is unequal to everything.
@@ -528,6 +542,7 @@ RULES = {
     "fma": Rule(_fused, exact(math.Fma)),
     "abs": Rule(_as_given, _abs),
     "directed": Rule(_directed, _direct),
+    "approximate": Rule(_approximate, _approximation),
     "umulhi": Rule(_upper_half, _upper),
     "cdiv": Rule(_ceiling, body=LIBRARY["cdiv"]),
     "next_power_of_2": Rule(_power),

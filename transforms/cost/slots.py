@@ -19,7 +19,8 @@ _SLOTS: dict[type[Op], tuple[float, float]] = {
     tt.PtrToInt: (0, 0), tt.Hint: (0, 0), functions.Exp: (2, 1), functions.Exp2: (1, 1), functions.Log: (5, 1),
     functions.Log2: (4, 1), functions.Sqrt: (4, 1), functions.Rsqrt: (4, 1), tt.PreciseSqrt: (9, 1), arith.DivF: (8, 1),
     tt.PreciseDivF: (9, 1), arith.RemF: (40, 1), functions.Sin: (30, 0), functions.Cos: (30, 0),
-    functions.Tanh: (20, 2), functions.Erf: (30, 1), arith.MaximumF: (2, 0), arith.MinimumF: (2, 0),
+    functions.Approximate: (2, 1), functions.Tanh: (20, 2), functions.Erf: (30, 1),
+    arith.MaximumF: (2, 0), arith.MinimumF: (2, 0),
     **dict.fromkeys(DIVISIONS, (16, 1)),
 }  # fmt: skip
 

@@ -31,6 +31,7 @@ MAX_STATEMENTS = 64
 EXPENSIVE = (
     *(math.Exp, math.Exp2, math.Log, math.Log2, math.Sqrt, math.Rsqrt, math.Sin, math.Cos, math.Tanh, math.Erf),
     *(math.Directed, math.Fma, arith.DivF, arith.RemF, tt.PreciseDivF, tt.PreciseSqrt, tt.MapElementwise, tt.Gather),
+    math.Approximate,
 )
 _FREE = (
     tt.MakeRange,

@@ -109,7 +109,8 @@ DERIVATIVES: Final[dict[type[Op], Callable[[Reverse, Value, Value], Value]]] = {
 }
 
 
-@gradients.of(*DERIVATIVES)
+@gradients.of(*DERIVATIVES, maths.Approximate)
 def _function(at: Reverse, op: Any, adjoint: Value) -> None:
-    derivative = DERIVATIVES[type(op)](at, at.wide(op.operand), at.wide(op.result))
+    function: Op = op.accurate if isinstance(op, maths.Approximate) else op
+    derivative = DERIVATIVES[type(function)](at, at.wide(op.operand), at.wide(op.result))
     at.add(op.operand, at.guarded(adjoint, at.times(adjoint, derivative), op.operand, op.result))

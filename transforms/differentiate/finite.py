@@ -18,7 +18,7 @@ from ziggurat.codemodel.types import TensorType, element_of
 # These give infinities or NaN for some finite operands.
 SINGULAR: Final[tuple[type[Op], ...]] = (
     maths.Log, maths.Log2, maths.Sqrt, maths.Rsqrt, tt.PreciseSqrt, arith.RemF, arith.Bitcast, tt.InlineAsm,
-    tt.MapElementwise, tt.Call, maths.Directed,
+    tt.MapElementwise, tt.Call, maths.Directed, maths.Approximate,
     scf.While,
 )  # fmt: skip
 _EXTREMA: Final = (arith.MaxNumF, arith.MinNumF, arith.MaximumF, arith.MinimumF)

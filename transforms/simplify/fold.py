@@ -145,6 +145,7 @@ _EXACT_AT: dict[type[Op], Callable[[float], bool]] = {
     maths.Sin: lambda x: False,
     maths.Tanh: lambda x: False,
     maths.Erf: lambda x: False,
+    maths.Approximate: lambda x: False,
 }
 
 

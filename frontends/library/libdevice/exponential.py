@@ -32,6 +32,7 @@ LOG2_E_32 = (1.4426950216293335, 1.925963033500011e-08)
 LOG2_E_64 = (1.4426950408889634, 2.0355273740931033e-17)
 LOG2_10_32 = (3.321928024291992, 7.059536955011936e-08)
 LOG2_10_64 = (3.321928094887362, 1.661617516973592e-16)
+LN_2_32 = 0.6931471824645996
 LOG10_2_32 = 0.3010300099849701
 LOG10_E_32 = (0.4342944920063019, -1.0103049952192578e-08)
 LOG10_2_64 = (0.3010299956639812, -2.8037281277851704e-18)
@@ -293,13 +294,43 @@ for _inverse, _names in ((False, ("hypot", "norm3d", "norm4d")), (True, ("rhypot
         add_function(_name, _norm)
 
 
-# The fast functions of f32: the machine's instructions where the language has them.
+# The fast functions of f32: the machine's instructions.
+
+
+@libdevice
+def fast_log2f(x: Any) -> Any:
+    """The logarithm to the base 2."""
+    return zg.approximate("log2", x)
+
+
+@libdevice
+def fast_logf(x: Any) -> Any:
+    """The natural logarithm."""
+    return zg.mul(zg.approximate("log2", x), LN_2_32)
+
+
+@libdevice
+def fast_sinf(x: Any) -> Any:
+    """The sine."""
+    return zg.approximate("sin", x)
+
+
+@libdevice
+def fast_cosf(x: Any) -> Any:
+    """The cosine."""
+    return zg.approximate("cos", x)
+
+
+@libdevice
+def fast_tanhf(x: Any) -> Any:
+    """The hyperbolic tangent."""
+    return zg.approximate("tanh", x)
 
 
 @libdevice
 def fast_tanf(x: Any) -> Any:
     """The quotient of sine and cosine."""
-    return zg.div(zg.sin(x), zg.cos(x))
+    return zg.div(zg.approximate("sin", x), zg.approximate("cos", x))
 
 
 @libdevice
@@ -311,10 +342,10 @@ def fast_exp10f(x: Any) -> Any:
 @libdevice
 def fast_log10f(x: Any) -> Any:
     """The logarithm to the base 10."""
-    return zg.mul(zg.log2(x), LOG10_2_32)
+    return zg.mul(zg.approximate("log2", x), LOG10_2_32)
 
 
 @libdevice
 def fast_powf(x: Any, y: Any) -> Any:
     """2^(y · log2 x); NaN for negative numbers."""
-    return zg.exp2(zg.mul(y, zg.log2(x)))
+    return zg.exp2(zg.mul(y, zg.approximate("log2", x)))

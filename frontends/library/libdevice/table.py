@@ -45,8 +45,7 @@ def in_f64(fn: Callable[..., Any]) -> Function:
 # The functions that are one call of the language of another name, by that name; and those that have its name.
 _OTHER_NAMES: Final = {
     "add_rn": "add", "sub_rn": "sub", "mul_rn": "mul", "fma_rn": "fma", "nearbyint": "rint",
-    "fmod": "mod", "fast_dividef": "div", "fast_sinf": "sin", "fast_cosf": "cos", "fast_expf": "exp",
-    "fast_logf": "log", "fast_log2f": "log2", "fast_tanhf": "tanh",
+    "fmod": "mod", "fast_dividef": "div", "fast_expf": "exp",
 }  # fmt: skip
 _SAME_NAMES: Final = (
     "abs", "acos", "asin", "atan", "brev", "ceil", "clz", "cos", "cosh", "div_rn", "erf", "expm1", "floor", "fma",

@@ -322,6 +322,8 @@ def _computing(case: Callable[[str, Sequence[Type], Build], None]) -> None:
                 [t] * count,
                 lambda f, *v, o=operation, r=rounding: math.Directed(v, o, r),
             )
+    for function in math.Function:
+        case(f"approximate.{function.value}", [tensor(f32)], lambda f, x, o=function: math.Approximate(x, o))
     case("asm", [tensor(i32)] * 2, lambda f, x, y: _assembly([x, y], "add.s32 $0, $1, $2;", "=r,r,r", tensor(i32)))
     case("hints", [tensor(i32)], _hints)
     case("assume", [i32], lambda f, n: tt.Assume(f.add(arith.CmpI(n, n, arith.IntPredicate.SGE))))

@@ -63,6 +63,16 @@ def test_fast_instructions_of_f32(name: str, emission) -> None:
     assert list(wide.definitions) == ([] if "sqrt" in name else [f"zg.{name}.f64"])
 
 
+@pytest.mark.parametrize("name", ["log2", "sin", "cos", "tanh"])
+def test_approximations_are_instructions_unless_functions_are_exact(name: str, emission, emission_on_host) -> None:
+    emitter, _ = emission(f"%y : f32 = math.approximate %x @{name};", "%x : f32")
+    instruction = "lg2" if name == "log2" else name
+    assert f"{instruction}.approx" in "\n".join(emitter.lines) and not emitter.definitions
+    x = given("f32")
+    exact = emission_on_host(f"math.approximate @{name}", ["f32"], "f32", options=EXACT)(x)
+    np.testing.assert_array_equal(exact, emission_on_host(f"math.{name}", ["f32"], "f32", options=EXACT)(x))
+
+
 def test_small_floats_are_computed_with_in_f32(emission) -> None:
     emitter, _ = emission("%y : f16 = math.exp %x;", "%x : f16")
     text = "\n".join(emitter.lines)

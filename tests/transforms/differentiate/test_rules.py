@@ -234,12 +234,34 @@ def test_every_rule_is_tried():
     # Accesses and control flow have tests of their own; hints are about integers.
     apart = {tt.AtomicRMW, tt.AtomicCAS, tt.DescriptorLoad, tt.DescriptorStore, tt.DescriptorReduce}
     apart |= {scf.If, scf.For, scf.While, tt.Call, tt.MultipleOf, tt.MaxContiguous, tt.MaxConstancy}
+    apart |= {maths.Approximate}  # Its operand is f32; below.
     untried = [
         cls.NAME
         for cls in OPS.values()
         if cls in gradients and not issubclass(cls, (*CONSTANT, *INTEGER, *REASONS)) and cls not in names | apart
     ]
     assert untried == []
+
+
+@zg.kernel
+def sums_of_functions(x_ptr, out_ptr, FAST: zg.constexpr):
+    at = zg.arange(0, 16)
+    x = zg.load(zg.add(x_ptr, at))
+    if FAST:
+        y = zg.approximate("log2", x) + zg.approximate("sin", x) * zg.approximate("cos", x) + zg.approximate("tanh", x)
+    else:
+        y = zg.log2(x) + zg.sin(x) * zg.cos(x) + zg.tanh(x)
+    zg.store(zg.add(out_ptr, at), y)
+
+
+def test_approximations_have_the_derivatives_of_their_functions():
+    x, ones = np.linspace(0.1, 2.0, 16, dtype=np.float32), np.ones(16, np.float32)
+    kernel = zg.grad(sums_of_functions, wrt="x_ptr", of="out_ptr")
+    gradient, accurate = np.zeros((2, 16), np.float32)
+    kernel[(1,)](x, gradient, np.zeros_like(x), ones, True)
+    kernel[(1,)](x, accurate, np.zeros_like(x), ones, False)
+    np.testing.assert_allclose(gradient, accurate, rtol=1e-6)
+    np.testing.assert_allclose(gradient, 1 / (x * np.log(2)) + np.cos(2 * x) + 1 - np.tanh(x) ** 2, 1e-5, 1e-6)
 
 
 def test_every_op_of_the_triton_model_has_a_rule_or_a_reason():
