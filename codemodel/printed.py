@@ -7,7 +7,7 @@ PTX (`backend/ptx/debug.py`) has the same form in the language of C's printf.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from ziggurat.codemodel.errors import ForeignError
@@ -57,7 +57,10 @@ def printed_lines(
     """The lines of a `tt.print` for one program. `columns` has the operands."""
     from ziggurat.codemodel.scalars import bits_of  # It needs NumPy, which compilation does without.
 
-    texts = [] if columns or whole else [f"pid {pid} {prefix}"]
+    if whole:
+        texts = [_text_of(array, type_, bits_of) for array, type_ in columns]
+        return [prefix.format(*texts)]
+    lines = [] if columns else [f"pid {pid} {prefix}"]
     for number, (array, type_) in enumerate(columns):
         is_bits = (hexadecimal or type_ is None) and array.dtype != bool
         values = bits_of(array).reshape(array.shape) if is_bits else array
@@ -65,5 +68,13 @@ def printed_lines(
         for place in itertools.product(*map(range, array.shape)):
             text = number_text(values[place], type_, hexadecimal, c_form)
             index = ", ".join(f"{at:{width}}" for at, width in zip(place, index_widths(array.shape), strict=True))
-            texts.append(text if whole else f"pid {pid} idx ({index}){before}{text}")
-    return [prefix.format(*texts)] if whole else texts
+            lines.append(f"pid {pid} idx ({index}){before}{text}")
+    return lines
+
+
+def _text_of(array: Any, type_: ScalarType | None, bits_of: Callable[[Any], Any]) -> str:
+    """A value as Python prints it: a number, or an array of NumPy; addresses in hexadecimal."""
+    if type_ is not None:
+        return str(array if array.shape else array[()])
+    texts = [number_text(place, None, True, False) for place in bits_of(array).flat]
+    return str(texts if array.shape else texts[0]).replace("'", "")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import string
 from collections.abc import Callable
 
 from ziggurat.backend.llvm.routines import encoded, escaped
@@ -93,6 +94,9 @@ def _print(emitter: PtxEmitter, op: tt.Print) -> Emitted:
     prefix alone, by each thread."""
     program = [("i32", special_register(emitter, f"ctaid.{axis}")) for axis in "xyz"]
     prefix = op.prefix.replace("%", "%%")
+    if op.whole and any(shape_of(value.type) for value in op.values):
+        _print_parts(emitter, op, prefix, program)
+        return
     if op.whole:
         _guarded(emitter, emitter.owner(i1), lambda: _print_line(emitter, op, prefix))
         return
@@ -101,6 +105,17 @@ def _print(emitter: PtxEmitter, op: tt.Print) -> Emitted:
         _guarded(emitter, owner, lambda: print_text(emitter, f"pid (%u, %u, %u) {prefix}\n", program))
     for position, value in enumerate(op.values):
         _print_value(emitter, op, value, program, before_value(prefix, position, len(op.values)))
+
+
+def _print_parts(emitter: PtxEmitter, op: tt.Print, prefix: str, program: list[Argument]) -> None:
+    """Print a text with tensors in it: lines for each value, after the part of the text before it."""
+    values = list(op.values)
+    for text, field, _, _ in string.Formatter().parse(prefix):
+        if field is not None:
+            _print_value(emitter, op, values.pop(0), program, before_value(text.strip().removesuffix(":"), 0, 1))
+        else:
+            line = f"pid (%u, %u, %u) {text.strip()}\n"
+            _guarded(emitter, emitter.owner(i1), lambda line=line: print_text(emitter, line, program))
 
 
 def _print_line(emitter: PtxEmitter, op: tt.Print, prefix: str) -> None:

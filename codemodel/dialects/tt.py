@@ -429,8 +429,8 @@ class Print(Op, name="tt.print"):
     """Print the values, each element with its program.
 
     With `c_form`, floats are written as C's `%f` has them and i1 as 0 and 1, and on a GPU each thread prints a scalar.
-    With `whole`, each program prints one line: the prefix, a format of Python's in which `{}` stands for each value, a
-    scalar.
+    With `whole`, each program prints one text: the prefix, a format of Python's in which `{}` stands for each value. A
+    tensor is written as an array of NumPy; on a GPU, each element of it is a line of its own.
     """
 
     values: Sequence[Value] = operands()
@@ -442,8 +442,9 @@ class Print(Op, name="tt.print"):
     def check(self) -> None:
         parts = re.sub(r"\{\{|\}\}", "", self.prefix).split("{}")
         is_format = len(parts) == len(self.values) + 1 and not set("{}") & set("".join(parts))
-        is_line = is_format and not any(shape_of(value.type) for value in self.values)
-        require(is_line or not self.whole, f"{self.NAME}: a whole line has a scalar for each {{}}; got {self.prefix!r}")
+        require(
+            is_format or not self.whole, f"{self.NAME}: a whole text has a {{}} for each value; got {self.prefix!r}"
+        )
 
 
 class Assert(Op, name="tt.assert"):

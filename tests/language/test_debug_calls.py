@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import io
+
 import numpy as np
 import pytest
 
@@ -144,22 +146,22 @@ def test_globaltimer_increases_and_smid_is_zero(kernel, launch):
     assert step[0] < 0
 
 
-def test_print_of_tensors_is_device_print(kernel, capsys):
+@pytest.mark.parametrize("mode", [{}, {"interpret": True}])
+def test_print_of_tensors_is_pythons(kernel, capsys, mode):
     printing = kernel("""
-    def printing(n):
+    def printing(n, x):
         print("n is:", zg.arange(0, 2), 2, "and", n)
-        print(zg.full((2,), n, zg.i8))
+        print(zg.full((2, 2), n, zg.i8), zg.arange(0, 2048))
+        print("x", zg.load(x + zg.arange(0, 4)), x)
     """)
-    same = kernel("""
-    def same(n):
-        zg.device_print("n is", zg.arange(0, 2), 2)
-        zg.device_print("and", n)
-        zg.device_print("", zg.full((2,), n, zg.i8))
-    """)
-    printing[2](7)
-    printed = capsys.readouterr().out
-    same[2](7)
-    assert printed == capsys.readouterr().out and "n is" in printed
+    x = np.array([0.1, np.nan, -np.inf, 1e10], np.float32)
+    printing[(2,)](7, x, **mode)
+    output = io.StringIO()
+    for _ in range(2):
+        print("n is:", np.arange(0, 2), 2, "and", 7, file=output)
+        print(np.full((2, 2), 7, np.int8), np.arange(2048), file=output)
+        print("x", x, hex(x.ctypes.data), file=output)
+    assert capsys.readouterr().out == output.getvalue()
     for wrong in ("print(n, zg.f32)", "print((n, n))"):
         with pytest.raises(zg.KernelTypeError, match=r"print\(\) must take strings, numbers and pointers"):
             kernel(f"def wrong(n):\n    {wrong}\n").triton(zg.i32)

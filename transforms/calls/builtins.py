@@ -214,27 +214,21 @@ def _print(_: Typing, *values: Type) -> Type:
 
 
 def _printed(emit: Emitter, result: Type, *values: Operand) -> Built:
-    """`print("x", x, "y", y)` of scalars prints one line, as Python does. With a tensor, it is
-    `zg.device_print("x", x)` and `zg.device_print("y", y)`; so is `print("x", x)` in Triton's Python, as in Triton."""
-    first, *others = [_is_text(value.type) for value in values] or [False]
-    is_tritons = emit.language.c_prints and first and not any(others)
-    if not is_tritons and not any(shape_of(value.type) for value in values):
-        texts = [str(x.type.value) if isinstance(x.type, ConstantType) else None for x in values]
-        parts = ["{}" if text is None else text.replace("{", "{{").replace("}", "}}") for text in texts]
-        scalars = [x.value for x, text in zip(values, texts, strict=True) if text is None]
-        emit.add(tt.Print(scalars, " ".join(parts), whole=True))
+    """`print("x", x, "y", y)` prints one text, as Python does; but for a GPU, where each element of a tensor is a line.
+    `print("x", x)` in Triton's Python is `tl.device_print("x", x)`, as in Triton."""
+    is_text = [_is_text(value.type) for value in values]
+    if emit.language.c_prints and is_text[:1] == [True] and not any(is_text[1:]):
+        device_print(emit, result, cast(ConstantType, values[0].type).value, values[1:])
         return None
-    groups: list[tuple[list[str], list[Operand]]] = [([], [])]
-    for value in values:
-        if not _is_text(value.type):
-            groups[-1][1].append(value)
-            continue
-        if groups[-1][1]:
-            groups.append(([], []))
-        groups[-1][0].append(cast(ConstantType, value.type).value)
-    for texts, operands in groups:
-        device_print(emit, result, " ".join(texts), operands)
+    texts = [str(x.type.value) if isinstance(x.type, ConstantType) else None for x in values]
+    parts = ["{}" if text is None else text.replace("{", "{{").replace("}", "}}") for text in texts]
+    operands = [x.value for x, text in zip(values, texts, strict=True) if text is None]
+    emit.add(tt.Print(operands, " ".join(parts), whole=True))
     return None
+
+
+def _nothing(_: Typing) -> Type:
+    return NONE
 
 
 def _is_text(type_: Type) -> bool:
@@ -252,6 +246,7 @@ BUILTINS: dict[str, Rule] = {
     "bool": _conversion(bool, "bool", i1),
     "isinstance": Rule(_isinstance),
     "print": Rule(_print, _printed),
+    "breakpoint": Rule(_nothing),  # A place to stop, which the mirror builds.
     "str": _text(str),
     "repr": _text(repr),
     "tuple": Rule(_tuple, _same),
