@@ -26,7 +26,7 @@ from ziggurat.exploring.page import page
 from ziggurat.exploring.places import Place, assembly_places, llvm_places, place_of, sass_places
 from ziggurat.exploring.values import Entry, ValueTable, values_of
 from ziggurat.kernels.kernel import Kernel
-from ziggurat.launches.inspected import compiled_for_launch, launch_of
+from ziggurat.launches.inspected import compiled_for_launch, launch_of, programs_of
 from ziggurat.transforms.kit.difference import edits
 
 if TYPE_CHECKING:
@@ -87,28 +87,11 @@ def explore(
     sizes = padded(kernel.sizes(grid, bound))
     if 0 in sizes:
         raise LaunchError(f"the grid of zg.explore must have a program; got {sizes}")
+    last = (sizes[0] - 1, sizes[1] - 1, sizes[2] - 1)
+    programs = programs_of("zg.explore", [*dict.fromkeys([(0, 0, 0), last])] if program is None else program, sizes)
     launch = _Explored(compiled, sizes, values, runtime_names, kernel.rules.tolerant_memory, seconds)
     with no_faults("exploring", lambda: compiled.stages["triton"], kernel.name):
-        return Exploration(compiled, page(kernel.name, launch.content(kernel, _programs(program, sizes))))
-
-
-def _programs(program: Any, grid: Sequence[int]) -> list[tuple[int, int, int]]:
-    """The programs of a grid that a user names: an index, sizes of axes, or a list of such."""
-    last = (grid[0] - 1, grid[1] - 1, grid[2] - 1)
-    if program is None:
-        return list(dict.fromkeys([(0, 0, 0), last]))
-    programs: list[tuple[int, int, int]] = []
-    for item in program if isinstance(program, list) else [program]:  # pyright: ignore[reportUnknownVariableType]
-        index: Any = item if isinstance(item, tuple) else (item,)  # pyright: ignore[reportUnknownVariableType]
-        is_inside = 1 <= len(index) <= 3 and all(
-            isinstance(at, int) and 0 <= at < size for at, size in zip(index, grid, strict=False)
-        )
-        if not is_inside:
-            hint = f"the grid has the programs (0, 0, 0) to {last}"
-            raise LaunchError(f"zg.explore: 'program' must be one of the grid; got {item!r}", hint=hint)
-        x, y, z = (*index, 0, 0)[:3]
-        programs.append((x, y, z))
-    return programs
+        return Exploration(compiled, page(kernel.name, launch.content(kernel, programs)))
 
 
 class _Places:

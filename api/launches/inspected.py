@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
+from ziggurat.codemodel.errors import LaunchError
 from ziggurat.codemodel.gpu.options import COMPILE_OPTIONS
 from ziggurat.codemodel.op import require_argument
 from ziggurat.kernels.arguments import bind, check_options
@@ -48,3 +50,80 @@ def compiled_for_launch(
     compiled = kernel.compiled_for(signature, bound, options, ones)
     rest = [number for number in range(len(values)) if number not in ones]
     return compiled, [names[number] for number in rest], [values[number] for number in rest]
+
+
+def programs_of(tool: str, program: Any, grid: Sequence[int]) -> list[tuple[int, int, int]]:
+    """The programs of a grid that a user names: an index, an index for each axis, or a list of such.
+
+    Raises `LaunchError` in the name of the tool for one that is not in the grid.
+    """
+    programs: list[tuple[int, int, int]] = []
+    for item in program if isinstance(program, list) else [program]:  # pyright: ignore[reportUnknownVariableType]
+        index: Any = item if isinstance(item, tuple) else (item,)  # pyright: ignore[reportUnknownVariableType]
+        is_inside = 1 <= len(index) <= 3 and all(
+            isinstance(at, int) and 0 <= at < size for at, size in zip(index, grid, strict=False)
+        )
+        if not is_inside:
+            last = tuple(size - 1 for size in grid)
+            hint = f"the grid has the programs (0, 0, 0) to {last}"
+            raise LaunchError(f"{tool}: 'program' must be one of the grid; got {item!r}", hint=hint)
+        x, y, z = (*index, 0, 0)[:3]
+        programs.append((x, y, z))
+    return programs
+
+
+Observe = Callable[[Kernel, Any, list[Any], dict[str, Any]], None]
+
+
+@contextmanager
+def first_launches(observe: Observe) -> Generator[None]:
+    """Within this context, `observe` gets the first launch of each kernel for each choice of types, constants and
+    options, before it happens: the kernel, the grid, and the arguments in memory. Launches take their slow way."""
+    keys: set[Any] = set()
+    is_busy = False
+
+    def watch(kernel: Kernel, grid: Any, arguments: Sequence[Any], keywords: Mapping[str, Any]) -> None:
+        nonlocal is_busy
+        names = kernel.signature.parameters
+        usable = {n: _in_memory(value) for n, value in keywords.items() if n in names or n in COMPILE_OPTIONS}
+        in_memory = [_in_memory(value) for value in arguments]
+        key = kernel, tuple(map(_kind, in_memory)), tuple((name, _kind(value)) for name, value in usable.items())
+        if is_busy or key in keys:
+            return
+        keys.add(key)
+        is_busy = True
+        try:
+            observe(kernel, grid, in_memory, usable)
+        finally:
+            is_busy = False
+
+    Kernel.observer = watch
+    try:
+        yield
+    finally:
+        Kernel.observer = None
+
+
+def _in_memory(value: Any) -> Any:
+    """An argument with its arrays in memory."""
+    from ziggurat.backend.launch.arrays import is_array, on_gpu
+    from ziggurat.backend.launch.descriptors import TensorDescriptor
+
+    if isinstance(value, tuple):
+        return tuple(map(_in_memory, value))  # pyright: ignore[reportUnknownArgumentType, reportUnknownVariableType]
+    if isinstance(value, TensorDescriptor):
+        return TensorDescriptor(_in_memory(value.array), value.block) if on_gpu(value.array) else value
+    if is_array(value) and on_gpu(value):
+        from ziggurat.backend.cuda.device_memory import to_host
+
+        return value.cpu() if hasattr(value, "cpu") else to_host(value)
+    return value
+
+
+def _kind(value: Any) -> Any:
+    """What tells launches of one kernel apart: types of arrays, values that may be compiled in."""
+    if hasattr(value, "dtype"):
+        return str(value.dtype)
+    if isinstance(value, tuple):
+        return tuple(map(_kind, value))  # pyright: ignore[reportUnknownArgumentType, reportUnknownVariableType]
+    return value if isinstance(value, bool | str | None) else type(value).__name__
