@@ -47,16 +47,17 @@ def triton_model(
     dot_precision: Callable[[], str | None] = lambda: None,
     checks_overflow: bool = False,
     language: Language = EXPLICIT,
+    stops: bool = False,
 ) -> core.Module:
     """The Triton code model of a kernel's Python model at these argument types. Raises the errors of the kernel.
 
     `functions` are those that a kernel calls which is given by its model alone. `symbol` is the kernel's name in the
     model; without it, the name is made of the kernel's own and the types. `num_warps`,
-    `dot_precision` and `language` are those of `Attributor`, and `checks_overflow` is that of `mirror`.
+    `dot_precision`, `language` and `stops` are those of `Attributor`, and `checks_overflow` is that of `mirror`.
     """
     name = kernel.name if isinstance(kernel, Function) else str(kernel.attributes["sym_name"])
     with compiling, no_faults("compiling", lambda: kernel.model if isinstance(kernel, Function) else kernel, name):
-        attributed = attribute(kernel, types, functions, num_warps, dot_precision, language)
+        attributed = attribute(kernel, types, functions, num_warps, dot_precision, language, stops)
         attributed.symbol = symbol or attributed.symbol
         model: Op = mirror(attributed, divisibility, checks_overflow)
         for step in TIDY:

@@ -87,19 +87,20 @@ class KernelSignature:
 
     In a language whose models depend on the number of warps and on options of debugging, these are part of it:
     `assertions` is "device" for the model as it is written, "none", or "overflow" for assertions that the results of
-    integer operators fit as well.
+    integer operators fit as well. With `stops`, the model has the places at which a debugger can stop.
     """
 
     types: tuple[Type, ...]
     divisibility: tuple[int, ...]
     num_warps: int | None = None
     assertions: Literal["device", "none", "overflow"] = "device"
+    stops: bool = False
 
     def with_options(self, options: Mapping[str, Any]) -> KernelSignature:
         """The signature for the options of a launch; without any, that of the model as it is written."""
         debug, sanitizes = options.get("debug"), options.get("sanitize_overflow", True)
         assertions = "device" if debug is None else "none" if not debug else "overflow" if sanitizes else "device"
-        return KernelSignature(self.types, self.divisibility, options.get("num_warps"), assertions)
+        return KernelSignature(self.types, self.divisibility, options.get("num_warps"), assertions, self.stops)
 
 
 def signature_of(function: Function, arguments: Sequence[Any], keywords: Mapping[str, Any]) -> KernelSignature:

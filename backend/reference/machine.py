@@ -15,7 +15,7 @@ import numpy as np
 from ziggurat.backend.reference.argument_memory import Conflict, ElementAccess, Memory, Sharing
 from ziggurat.backend.reference.marks import Sources, marks, marks_of, undefined_error
 from ziggurat.backend.reference.values import Array, Frame, Marked, element_dtype, is_tuple, plain
-from ziggurat.codemodel.dialects import arith
+from ziggurat.codemodel.dialects import arith, debug
 from ziggurat.codemodel.dispatch import OpTable
 from ziggurat.codemodel.errors import InternalError, KernelRuntimeError
 from ziggurat.codemodel.interpret import Exit, Interpreter, Jump, Meaning, Yielded
@@ -258,6 +258,9 @@ class Machine(Interpreter):
         finally:
             self._results = outer
             self._depth -= 1
+
+    def stop(self, op: debug.Stop, contents: tuple[Any, ...]) -> None:
+        """A place at which a debugger can stop: nothing here."""
 
     def leave(self, values: tuple[Any, ...]) -> Exit:
         """The programs of the frame return from the function."""

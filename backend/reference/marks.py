@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ziggurat.backend.reference.values import Array, Marked, is_array, is_tuple, marked, marks_of, over, plain
-from ziggurat.codemodel.dialects import arith, cf, core, scf, tt
+from ziggurat.codemodel.dialects import arith, cf, core, debug, scf, tt
 from ziggurat.codemodel.dispatch import OpTable
 from ziggurat.codemodel.errors import KernelRuntimeError, MemoryAccessError
 from ziggurat.codemodel.interpret import Meaning
@@ -180,6 +180,7 @@ def _shaped(meaning: Meaning, machine: Machine, op: Op, operands: Operands, resu
     core.MakeTuple, core.TupleLoad, core.TupleWith, core.Return, core.Yield, core.Branch, core.CondBranch,
     core.Unreachable, cf.Br, cf.CondBr, scf.If, scf.For, scf.While, scf.Yield, scf.Condition, tt.DescriptorPadding,
     tt.Call, tt.Return, tt.ReduceReturn, tt.ScanReturn, tt.MapElementwise, tt.MapReturn, tt.MakeTensorDescriptor,
+    debug.Stop,
 )  # fmt: skip
 def _moved(meaning: Meaning, machine: Machine, op: Op, operands: Operands) -> Any:
     """The op passes values on with their marks. Its conditions go through `Machine.known`."""

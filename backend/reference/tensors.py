@@ -15,7 +15,7 @@ from ziggurat.backend.reference.machine import Machine, triton
 from ziggurat.backend.reference.marks import marks, where_marked
 from ziggurat.backend.reference.values import Array, expand, is_array, marked, marks_of, over, plain
 from ziggurat.codemodel import scalars
-from ziggurat.codemodel.dialects import arith, cf, cpu, tt
+from ziggurat.codemodel.dialects import arith, cf, cpu, debug, tt
 from ziggurat.codemodel.dialects.tt import InputPrecision
 from ziggurat.codemodel.errors import KernelRuntimeError
 from ziggurat.codemodel.interpret import Meaning
@@ -282,6 +282,11 @@ def _print(machine: Machine, op: tt.Print, operands: Operands) -> None:
         pid, own = machine.memory.coordinates(program), [(array[row], scalar) for array, scalar in columns]
         lines = printed_lines(pid, op.prefix, own, op.hex, op.c_form, op.whole)
         machine.printed.extend((program, line) for line in lines)
+
+
+@triton.of(debug.Stop)
+def _stop(machine: Machine, op: debug.Stop, operands: Operands) -> None:
+    machine.stop(op, operands)
 
 
 def require(machine: Machine, condition: Array, message: str) -> None:

@@ -1,5 +1,5 @@
 """The dialects: each file declares the ops of one. Importing this package makes all of them known to the parser."""
 
-from ziggurat.codemodel.dialects import arith, cf, core, cpu, math, py, scf, tt
+from ziggurat.codemodel.dialects import arith, cf, core, cpu, debug, math, py, scf, tt
 
-__all__ = ["arith", "cf", "core", "cpu", "math", "py", "scf", "tt"]
+__all__ = ["arith", "cf", "core", "cpu", "debug", "math", "py", "scf", "tt"]

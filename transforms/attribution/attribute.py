@@ -38,6 +38,7 @@ from ziggurat.transforms.calls.lattice import ERROR, Unusable, join
 from ziggurat.transforms.calls.promotion import NONE
 from ziggurat.transforms.calls.rule import CallContext, Typing
 from ziggurat.transforms.early_exits import early_exits
+from ziggurat.transforms.statements import with_statements
 
 State = dict[Value, Type]
 Handler = Callable[[Any, Any], Type]
@@ -61,10 +62,11 @@ class FunctionAttributor(CallContext):
         super().__init__(program.language if function.function is None else function.function.language)
         self.program = program
         self.function = function
-        self.func = func = early_exits(function.model)
+        self.func = func = early_exits(with_statements(function.model) if program.stops else function.model)
         self.caller = caller
         self.words = words or self.language.words
         self.attribution = Attribution(func, types, self.language)
+        self.attribution.stops = program.stops
         self.attribution.noinline = function.function is not None and function.function.noinline
         self.scope = self.attribution.scope
         self.state: State = {}
@@ -271,7 +273,7 @@ class Attributor:
     callees of its own. `instances` holds the results in the order in which they were finished, so callees come before
     callers. `num_warps` gives the number of warps of a program to a kernel that asks for it, and `dot_precision` the
     precision of a `tl.dot` that names none, or None for that of the language. `language` is that of models that do not
-    come from a `Function`.
+    come from a `Function`. With `stops`, functions have the marks of their statements; see `with_statements`.
     """
 
     def __init__(
@@ -280,7 +282,9 @@ class Attributor:
         num_warps: Callable[[], int] = default_warps,
         dot_precision: Callable[[], str | None] = lambda: None,
         language: Language = EXPLICIT,
+        stops: bool = False,
     ) -> None:
+        self.stops = stops
         self.functions = functions or {}
         self.language = language
         self.num_warps, self.dot_precision = num_warps, dot_precision
@@ -349,14 +353,15 @@ def attribute(
     num_warps: Callable[[], int] = default_warps,
     dot_precision: Callable[[], str | None] = lambda: None,
     language: Language = EXPLICIT,
+    stops: bool = False,
 ) -> Attribution:
     """Attribute a kernel at these argument types (a `ConstantType` for each constexpr parameter).
 
     `kernel` is a function, or a Python model, whose calls by symbol mean `functions`. Its attribution leads to those
-    of the functions it reaches. `num_warps`, `dot_precision` and `language` are those of `Attributor`.
+    of the functions it reaches. `num_warps`, `dot_precision`, `language` and `stops` are those of `Attributor`.
     Raises the errors of the kernel: the one there is, or `KernelErrors` with all of them.
     """
-    attributor = Attributor(functions, num_warps, dot_precision, language)
+    attributor = Attributor(functions, num_warps, dot_precision, language, stops)
     if isinstance(kernel, Function):
         function = FunctionName(kernel.name, kernel.model, kernel)
     else:

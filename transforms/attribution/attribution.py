@@ -134,6 +134,7 @@ class Attribution:
         self.language = language
         self.parameter_types = parameter_types
         self.noinline = False
+        self.stops = False  # Whether the model has the marks of statements.
         self.result: Type = void
         self.symbol = ""
         # The symbols of all functions that were attributed with this one.

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Sequence
 
 import attrs
 
-from ziggurat.codemodel.dialects import core, py
+from ziggurat.codemodel.dialects import core, debug, py
 from ziggurat.codemodel.errors import KernelSyntaxError, KernelTypeError, KernelValueError
 from ziggurat.codemodel.location import Location
 from ziggurat.codemodel.messages import call_text, say
@@ -519,6 +519,11 @@ def comprehension(context: FunctionAttributor, op: py.Comprehension) -> Type:
             context.scope = around
     context.finding(op).items = static_items
     return ERROR if any(isinstance(type_, ErrorType) for type_ in types) else packed_values(types)
+
+
+@handles(debug.Statement)
+def statement(context: FunctionAttributor, op: debug.Statement) -> Type:
+    return NONE
 
 
 @handles(py.Assert)

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from ziggurat.codemodel.dialects import core, py, tt
+from ziggurat.codemodel.errors import warn
 from ziggurat.codemodel.op import Op, Value, expect
 from ziggurat.codemodel.types import ConstantType, DescriptorType, TensorType, TupleType, Type, shape_of
 from ziggurat.transforms.attribution.attribution import positional_values
@@ -154,6 +155,12 @@ def with_new_axes(context: FunctionMirror, op: py.Subscript, index: Any) -> Valu
 def invoke(context: FunctionMirror, op: py.Invoke) -> Built:
     result = context.scope.type_of(op.result)
     if isinstance(result, ConstantType) and result != NONE:
+        return None
+    if op.callee == "builtins.breakpoint":
+        if not context.instance.stops:
+            warn("breakpoint() is passed over: only the interpreter stops there\n"
+                 "  hint: launch with interpret=True, set TRITON_INTERPRET=1 for a Triton program, or use zg.debug",
+                 op.location)  # fmt: skip
         return None
     if op.callee == "builtins.getattr":
         value, attribute_name, *default = positional_values(context.scope, op)

@@ -94,6 +94,7 @@ class TritonModels(PythonModels):
             num_warps=num_warps,
             dot_precision=dot_precision,
             checks_overflow=signature.assertions == "overflow",
+            stops=signature.stops,
         )
 
 

@@ -18,7 +18,7 @@ from ziggurat.backend.mlir import to_mlir
 from ziggurat.backend.mlir.emitter import EMITTERS, number, quoted, symbol
 from ziggurat.backend.mlir.releases import release_of
 from ziggurat.codemodel.declare import OPS
-from ziggurat.codemodel.dialects import core, cpu, py, tt
+from ziggurat.codemodel.dialects import core, cpu, debug, py, tt
 from ziggurat.codemodel.errors import TargetError
 from ziggurat.codemodel.gpu import dialect as gpu
 from ziggurat.codemodel.numbers import rounded_number
@@ -37,7 +37,8 @@ def test_golden(name: str, golden: Callable[[str, object], None]):
 
 def test_only_ops_of_other_models_have_no_emitter():
     """The Python, GPU and CPU models are not written as MLIR; `module` and `tt.func` have functions of their own."""
-    other = {name for name, cls in OPS.items() if cls.__module__.startswith((cpu.__name__, gpu.__name__, py.__name__))}
+    modules = (cpu.__name__, debug.__name__, gpu.__name__, py.__name__)
+    other = {name for name, cls in OPS.items() if cls.__module__.startswith(modules)}
     of_python = {"func", "func.call", "func.ref", "constant", "var", "var.load", "var.store"}
     framing = {core.Module.NAME, tt.Func.NAME}
     assert {name for name, cls in OPS.items() if cls not in EMITTERS} == other | of_python | framing
