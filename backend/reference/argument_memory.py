@@ -41,6 +41,11 @@ def real_addresses(pointers: Array) -> Array:
     return pointers - (pointers >> _ADDRESS_BITS << _ADDRESS_BITS)
 
 
+def argument_numbers(pointers: Array) -> Array:
+    """The numbers of arguments that pointers carry."""
+    return pointers >> _ADDRESS_BITS + 1
+
+
 def _origin(number: int) -> int:
     """The pointer of an argument to the address 0. The lowest bit of the tag is 1, so it may be borrowed from."""
     return (number << 1 | 1) << _ADDRESS_BITS if number else 0
@@ -98,6 +103,10 @@ class ArgumentRegion(regions.Region):
             view = self._views[dtype] = self.bytes[:size].view(dtype)
         return view
 
+    def owns(self, view: Array) -> bool:
+        """Whether an array is one of the region's views."""
+        return self._views.get(view.dtype) is view
+
 
 @attrs.frozen(eq=False)
 class RegionElements:
@@ -137,7 +146,7 @@ class Memory:
         self.detached = False
         self.changes = 0  # The number of writes that may have changed an element.
         self.races: races.Races | None = None  # In strict mode, the accesses of the programs up to now.
-        self._journal: list[tuple[Array, Array, Array]] = []
+        self.journal: list[tuple[Array, Array, Array]] = []
 
     def leave_out_read(self, kernel: Op) -> None:
         """Note the regions that a kernel only reads."""
@@ -156,21 +165,21 @@ class Memory:
 
     def record(self) -> None:
         """Begin a journal: writes from here on can be taken back."""
-        self._journal = []
+        self.journal = []
         if self.races is not None:
             self.races.begin()
 
     def take_back(self) -> None:
         """Restore what was there at `record`."""
-        for view, index, old in reversed(self._journal):
+        for view, index, old in reversed(self.journal):
             view[index] = old
-        self._journal = []
+        self.journal = []
         if self.races is not None:
             self.races.forget()
 
     def write(self, view: Array, index: Array, values: Array) -> None:
         """Set elements of a region's view; of an index that comes twice, the last value counts."""
-        self._journal.append((view, index, view[index]))
+        self.journal.append((view, index, view[index]))
         self.changes += 1
         view[index] = values
 

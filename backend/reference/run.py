@@ -47,7 +47,7 @@ np.empty(1 << 24, np.uint8)
 
 
 @attrs.frozen(eq=False)
-class _Launch:
+class Launch:
     """A kernel with the values of its parameters, ready to run: `machine` makes a machine for it.
 
     `programs` is their number, and `is_single` says that they must run one at a time.
@@ -59,14 +59,14 @@ class _Launch:
     memory: Memory
     programs: int
     is_single: bool
-    machine: Callable[..., Machine]
+    machine: functools.partial[Machine]
 
     @classmethod
     def of(
         cls, module: Op, symbol: str | None, grid: tuple[int, ...], arguments: Sequence[object], *,
         names: Sequence[str] | None, strict: bool, tolerant: bool, limit: int, persistent_ctas: int,
         kind: Callable[..., Machine] = Machine, until: float = math.inf,
-    ) -> _Launch:  # fmt: skip
+    ) -> Launch:  # fmt: skip
         """The launch of a kernel of a model; see `run` for the parameters and errors. `kind` makes the machines."""
         functions_, kernel = kernel_of(inline(module) if strict else module, symbol)
         x, y, z = padded(sizes_of(grid, str(kernel.attributes["sym_name"])))
@@ -133,18 +133,13 @@ def run(
     `KernelRuntimeError` for any other failure of a program; these with the location of the op. The programs before the
     failing one have done their work, those after it nothing. Raises `TimeoutError` after so many `seconds`.
     """
-    launch = _Launch.of(
+    launch = Launch.of(
         module, symbol, grid, arguments, names=names, strict=strict, tolerant=tolerant, limit=loop_limit,
         persistent_ctas=persistent_ctas, until=time.monotonic() + seconds,
     )  # fmt: skip
     if detached:
         launch.memory.detach()
-    batch = 1 if launch.is_single else batch
-    if batch is None:
-        ops = (op for function in launch.functions.values() for op in function.walk())
-        batch = BATCH_ELEMENTS // max(_numel(op.result.type) for op in ops)
-    with np.errstate(all="ignore"):
-        _run_all(launch.machine, launch.kernel, launch.values, launch.programs, max(1, batch))
+    run_all(launch, 0, launch.programs, batch)
 
 
 def _taken_as_nonnegative(functions: Iterable[Op]) -> set[Value]:
@@ -181,13 +176,12 @@ def watch(
     axis has size 1 where the value is the same along it. The memory says what pointers point to. Raises what `run`
     raises, and `TimeoutError` after so many seconds.
     """
-    launch = _Launch.of(
+    launch = Launch.of(
         module, None, grid, arguments, names=names, strict=False, tolerant=tolerant, limit=LOOP_LIMIT,
         persistent_ctas=math.prod(grid), kind=functools.partial(_Watched, see), until=time.monotonic() + seconds,
     )  # fmt: skip
     launch.memory.detach()
-    with np.errstate(all="ignore"):
-        _run_some(launch.machine(), launch.kernel, launch.values, program, program + 1)
+    run_some(launch.machine(), launch, program, program + 1)
 
 
 @keep_subnormals()
@@ -201,15 +195,14 @@ def explained(
     the program does not fail again at that place within a second.
     """
     try:
-        launch = _Launch.of(
+        launch = Launch.of(
             module, None, grid, arguments, names=names, strict=False, tolerant=False, limit=LOOP_LIMIT,
             persistent_ctas=PERSISTENT_CTAS,
         )  # fmt: skip
         if sum(region.high - region.low for region in launch.memory.regions) <= _MAX_COPIED:
             launch.memory.detach()
             machine = launch.machine(overflows=True, until=time.monotonic() + 1)
-            with np.errstate(all="ignore"):
-                _run_some(machine, launch.kernel, launch.values, program, program + 1)
+            run_some(machine, launch, program, program + 1)
     except MemoryAccessError as error:
         # The places as they are shown: passes leave their names in locations.
         return error if error.shown_places()[:1] == failure.shown_places() else failure
@@ -218,42 +211,53 @@ def explained(
     return failure
 
 
-def _run_all(new: Callable[..., Machine], kernel: Op, values: list[Any], total: int, batch: int) -> None:
-    """Run the programs in batches; from the first batch whose programs depend on each other, one by one.
+@keep_subnormals()
+def run_all(
+    launch: Launch, start: int, total: int, batch: int | None = None, show: Callable[[str], None] = show,
+    after: Callable[[], None] | None = None,
+) -> None:  # fmt: skip
+    """Run the programs `start` … `total` - 1 in batches; from the first batch whose programs depend on each other, one
+    by one. `show` gets the lines that they print, and `after` is called after each batch.
 
     A program that fails is run once more, in its order and with a machine that looks for overflows: so the first
     failing program is named, and those before it have done their work.
     """
-    machine = new()
-    start = 0
+    if batch is None:
+        ops = (op for function in launch.functions.values() for op in function.walk())
+        batch = BATCH_ELEMENTS // max(_numel(op.result.type) for op in ops)
+    machine, batch = launch.machine(), 1 if launch.is_single else max(1, batch)
     while start < total:
         stop = min(start + batch, total)
         memory = machine.memory
         memory.record()
         try:
-            _run_some(machine, kernel, values, start, stop)
+            run_some(machine, launch, start, stop)
         except Conflict as conflict:
             memory.take_back()
             machine.printed.clear()
             batch = batch if conflict.again else 1
         except KernelRuntimeError:
             if machine.overflows:
-                _flush(machine)
+                _flush(machine, show)
                 raise
             memory.take_back()
-            machine, batch = new(overflows=True), 1
+            machine, batch = launch.machine(overflows=True), 1
         else:
-            _flush(machine)
+            _flush(machine, show)
+            if after is not None:
+                after()
             start = stop
 
 
-def _run_some(machine: Machine, kernel: Op, values: list[Any], start: int, stop: int) -> None:
+def run_some(machine: Machine, launch: Launch, start: int, stop: int) -> None:
+    """Run the programs `start` … `stop` - 1 of a launch together."""
     machine.begin(start, stop)
-    machine.call(kernel.bodies[0], values)
+    with np.errstate(all="ignore"):
+        machine.call(launch.kernel.bodies[0], launch.values)
 
 
-def _flush(machine: Machine) -> None:
-    """Print what programs have printed, in the order of the programs."""
+def _flush(machine: Machine, show: Callable[[str], None]) -> None:
+    """Show the lines of programs in the order of the programs."""
     for _, line in sorted(machine.printed, key=lambda item: item[0]):
         show(line)
     machine.printed.clear()

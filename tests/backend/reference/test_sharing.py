@@ -30,13 +30,13 @@ def model(body):
 def batches(monkeypatch):
     """The sizes of the batches tried: [8] for one that ran, [8, 8, 1, 1, …] where elements had two programs."""
     sizes = []
-    plain = running._run_some
+    plain = running.run_some
 
-    def watched(machine, kernel, values, start, stop):
+    def watched(machine, launch, start, stop):
         sizes.append(stop - start)
-        return plain(machine, kernel, values, start, stop)
+        return plain(machine, launch, start, stop)
 
-    monkeypatch.setattr(running, "_run_some", watched)
+    monkeypatch.setattr(running, "run_some", watched)
     return sizes
 
 
