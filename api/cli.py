@@ -55,9 +55,27 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 0
     if arguments[:2] == ["explore", "--triton"]:
         return _explore_program(arguments[2:])
+    if arguments[:2] == ["debug", "--triton"]:
+        from ziggurat.debugging.prompt import debug_program
+
+        debug_program(arguments[2:])
+        return 0
+    if list(arguments) == ["debug", "--dap"]:
+        from ziggurat.debugging.adapter import serve
+
+        return serve()
+    if arguments[:2] == ["debug", "--vscode"] and len(arguments) <= 3:
+        from ziggurat.debugging.extension import write_extension
+
+        return _answer(lambda: f"{write_extension(*arguments[2:])}\n")
     options = _parser().parse_args(arguments)
+    return _answer(lambda: options.run(options))
+
+
+def _answer(command: Callable[[], str]) -> int:
+    """Write the text of a command, or its error; the exit status."""
     try:
-        return _write(options.run(options))
+        return _write(command())
     except ZigguratError as error:
         print(f"{type(error).__name__}: {error}", file=sys.stderr)
         return 1
@@ -86,6 +104,7 @@ examples:
   ziggurat explain kernels.py:softmax "ptr<f32>, ptr<f32>, i32, 1024" --divisible n=16
   ziggurat simulate kernels.py:softmax "f32[4, 100], f32[4, 100], 100, 128" --grid 4
   ziggurat explore kernels.py:softmax "f32[4, 100], f32[4, 100], 100, 128" --grid 4
+  ziggurat debug kernels.py:softmax "f32[4, 100], f32[4, 100], 100, 128" --grid 4 --program 1
 
 `ziggurat COMMAND --help` has the options of a command. Types are written as models print them: ptr<f32> is a
 pointer, i32 a run-time number, 1024 the value of a constexpr parameter.
@@ -96,7 +115,7 @@ def _parser() -> argparse.ArgumentParser:
     as_module = Path(sys.argv[0]).name == "__main__.py"
     parser = argparse.ArgumentParser(
         prog="python -m ziggurat" if as_module else "ziggurat",
-        description="Show, explore, explain and simulate kernels, and run Triton programs.",
+        description="Show, explore, explain, debug and simulate kernels, and run Triton programs.",
         epilog=_EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
@@ -157,6 +176,23 @@ def _parser() -> argparse.ArgumentParser:
     )  # fmt: skip
     _add_options(explore)
     _add_macros(explore)
+    debug = command("debug", "step through the programs of a launch, forward and back", _debug)
+    _add_launch(debug)
+    debug.add_argument("--program", default="0", help="the program in which to begin: 2 or 1,0,0 (default: 0)")
+    debug.add_argument(
+        "--triton", action="store_true",
+        help="as the first word: debug --triton PROGRAM [ARGUMENT …] runs a Triton program, and stops at each kernel "
+        "that it launches",
+    )  # fmt: skip
+    debug.add_argument(
+        "--vscode", action="store_true",
+        help="as the first word: debug --vscode [FOLDER] writes an extension for VS Code that runs the adapter",
+    )  # fmt: skip
+    debug.add_argument(
+        "--dap", action="store_true", help="alone: an adapter of the Debug Adapter Protocol, for editors"
+    )
+    _add_options(debug)
+    _add_macros(debug)
     bisect = command("bisect", "find the first step that changes what a launch computes", _bisect)
     _add_launch(bisect)
     bisect.add_argument("--output", "-o", default="bisected.py", help="the report of a fault (default: bisected.py)")
@@ -248,7 +284,7 @@ def _show(options: argparse.Namespace) -> str:
         raise LaunchError(f"--target cpu has the stages {', '.join(_ALL_OF_CPU)}")
     _check_forms(options)
     CompileOptions.of({name: getattr(options, name) for name in COMPILE_OPTIONS})  # Checks them at every stage.
-    kernel = _find(options.kernel, options.macros, functions=options.stage == "python" and not options.attributed)
+    kernel = find_kernel(options.kernel, options.macros, functions=options.stage == "python" and not options.attributed)
     arguments = _divisible(kernel, parse_values(options.types, "argument types"), options.divisible)
     if options.attributed:
         return str(kernel.attribution(*arguments))
@@ -353,7 +389,7 @@ def _compiled(kernel: Kernel, arguments: Sequence[Any], options: argparse.Namesp
 
 
 def _explain(options: argparse.Namespace) -> str:
-    kernel = _find(options.kernel, options.macros)
+    kernel = find_kernel(options.kernel, options.macros)
     if options.grid is not None:
         from ziggurat.launches.explained import report
 
@@ -383,7 +419,7 @@ def _compile_options(kernel: Kernel, options: argparse.Namespace) -> dict[str, A
 def _simulate(options: argparse.Namespace) -> str:
     from ziggurat.launches.simulated import report
 
-    kernel = _find(options.kernel, options.macros)
+    kernel = find_kernel(options.kernel, options.macros)
     grid, compile_options = _grid(options), _compile_options(kernel, options)
     return report(kernel, options.arguments, grid, compile_options, seed=options.seed, optimized=options.optimized)
 
@@ -392,7 +428,7 @@ def _bisect(options: argparse.Namespace) -> str:
     """The outcome; an error where a step is wrong."""
     from ziggurat.launches.simulated import drawn
 
-    kernel = _find(options.kernel, options.macros)
+    kernel = find_kernel(options.kernel, options.macros)
     arguments, compile_options = drawn(options.arguments), _compile_options(kernel, options)
     outcome = ziggurat.bisect(kernel, tuple(_grid(options)), *arguments, **compile_options)
     if outcome.fault is None:
@@ -404,17 +440,31 @@ def _bisect(options: argparse.Namespace) -> str:
 def _explore(options: argparse.Namespace) -> str:
     from ziggurat.launches.simulated import drawn
 
-    kernel = _find(options.kernel, options.macros)
-    program = None
-    if options.program is not None:
-        parts = options.program.split(",")
-        if not all(part.strip().isdecimal() for part in parts):
-            raise LaunchError(f"--program must be indices; got {options.program}", hint="--program 1,0,0")
-        program = tuple(map(int, parts))
+    kernel = find_kernel(options.kernel, options.macros)
+    program = None if options.program is None else _program(options.program)
     explored = ziggurat.explore(
         kernel, tuple(_grid(options)), *drawn(options.arguments), program=program, **_compile_options(kernel, options)
     )
     return f"{explored.save(options.output)}\n"
+
+
+def _program(text: str) -> tuple[int, ...]:
+    """The indices of a program: `--program 1,0,0`."""
+    parts = text.split(",")
+    if not all(part.strip().isdecimal() for part in parts):
+        raise LaunchError(f"--program must be indices; got {text}", hint="--program 1,0,0")
+    return tuple(map(int, parts))
+
+
+def _debug(options: argparse.Namespace) -> str:
+    from ziggurat.debugging.prompt import Prompt
+    from ziggurat.launches.simulated import drawn
+
+    kernel = find_kernel(options.kernel, options.macros)
+    grid, choices = tuple(_grid(options)), _compile_options(kernel, options)
+    session = ziggurat.debug(kernel, grid, *drawn(options.arguments), program=_program(options.program), **choices)
+    Prompt(session).cmdloop()
+    return ""
 
 
 def _explore_program(arguments: Sequence[str]) -> int:
@@ -545,7 +595,7 @@ def _macro(text: str) -> tuple[str, Any]:
     return name, number(value)
 
 
-def _find(place: str, macros: Sequence[str] = (), functions: bool = False) -> Kernel:
+def find_kernel(place: str, macros: Sequence[str] = (), functions: bool = False) -> Kernel:
     """The kernel at `FILE:NAME`; with `functions`, a function of the language as well."""
     path, colon, name = place.rpartition(":")
     if not colon and place.endswith(_TRITON_C):

@@ -28,7 +28,7 @@ python = OpTable[Meaning]("meaning in Python")
 # The builtins that `invoke @"builtins.…"` can name.
 BUILTINS: Final = (
     *("range", "min", "max", "abs", "len", "int", "float", "bool", "isinstance", "print", "sum", "tuple", "list"),
-    *("str", "repr", "slice", "getattr", "hasattr"),
+    *("str", "repr", "slice", "getattr", "hasattr", "breakpoint"),
 )
 
 _UNSET: Final = object()

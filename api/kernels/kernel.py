@@ -5,13 +5,13 @@ from __future__ import annotations
 import gc
 import inspect
 from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any, ClassVar, overload
 
 import attrs
 
 from ziggurat import compiler
-from ziggurat.backend.launch.grids import MAX_LAUNCHERS, computed_grid, sizes_of
+from ziggurat.backend.launch.grids import MAX_LAUNCHERS, computed_grid, padded, sizes_of
 from ziggurat.boundary import no_faults, public
 from ziggurat.codemodel.dialects import core
 from ziggurat.codemodel.errors import KernelErrors, KernelTypeError, LaunchError, ZigguratError
@@ -314,13 +314,27 @@ class Kernel(Function):
         sizes = self.sizes(grid, bound)
         result = self.rules.result(self, signature, options, None)
         if 0 not in sizes:
-            model = self.rules.model(self, signature, options)
             try:
+                if not strict and self._breaks():
+                    from ziggurat.debugging.frames import run_with_breakpoints
+
+                    return run_with_breakpoints(self, padded(sizes), bound, options) or result
+                model = self.rules.model(self, signature, options)
                 with no_faults("running", lambda: model, self.name):
                     run(model, None, sizes, values, names=names, strict=strict, tolerant=tolerant)
             except ZigguratError as error:
                 raise self.rules.explained(self, error) from error.__cause__
         return result
+
+    def _breaks(self) -> bool:
+        """Whether the source, or that of a function it calls, says `breakpoint()`."""
+        functions: list[Function] = [self]
+        for function in functions:
+            with suppress(ZigguratError):  # An error in its source is reported with the call.
+                _ = function.model  # It has the callees.
+            functions += [callee for callee in function.callees.values() if callee not in functions]
+        codes = (getattr(function.fn, "__code__", None) for function in functions)
+        return any(code is not None and "breakpoint" in code.co_names for code in codes)
 
     def specialized(
         self, bound: Mapping[str, Any], read: ReadArray | None = None

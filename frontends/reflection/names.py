@@ -218,6 +218,7 @@ BUILTINS: Final[dict[str, tuple[int, float]]] = {
     "bool": (1, 1),
     "isinstance": (2, 2),
     "print": (0, inf),
+    "breakpoint": (0, 0),
     "getattr": (2, 3),
     "hasattr": (2, 2),
     "str": (1, 1),

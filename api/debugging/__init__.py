@@ -1,0 +1,1 @@
+"""Stepping through the programs of a launch, forward and back."""
