@@ -23,7 +23,7 @@ from ziggurat.backend.proof.machine import (
 )  # fmt: skip
 from ziggurat.backend.proof.solver import z3
 from ziggurat.backend.proof.terms import TRUE, Bit, Element, NotDecided, Pointer, Sum, Term, bits_of, same
-from ziggurat.backend.proof.universe import Index, Tensor, Version, forced, key_of, objects_of, origins_of
+from ziggurat.backend.proof.universe import Index, Tensor, Universe, Version, forced, key_of, objects_of, origins_of
 from ziggurat.backend.reference.values import Array, over
 from ziggurat.codemodel import elementwise
 from ziggurat.codemodel.dialects import cf, tt
@@ -186,16 +186,17 @@ class Store:
             if pointer.origin == origin:
                 machine.write(cells, pointer.offset, value, scalar, holds & self.path)
 
-    def differences(self, other: Store) -> list[Term]:
+    def differences(self, other: Store, universe: Universe) -> list[Term]:
         """Formulas of which one holds if another store of the same elements stores other values. Raises `NotDecided` if
         it is of other elements."""
         if attrs.evolve(other, values=self.values).key != self.key:
             raise NotDecided("arrays that are written in other ways")
-        scalar, shape = scalar_element(self.type), (1, *shape_of(self.type))
-        mask = objects(forced(self.mask), i1)
-        sides = (np.broadcast_to(objects(forced(store.values), scalar), shape) for store in (self, other))
-        pairs = np.broadcast(*sides, mask)
-        return [z3.And((holds & self.path).term, bits_of(x) != bits_of(y)) for x, y, holds in pairs if not same(x, y)]
+        scalar, shape = scalar_element(self.type), shape_of(self.type)
+        columns, index = ((self.values, scalar), (other.values, scalar), (self.mask, i1)), universe.index(shape)
+        if same(*(universe.element(value, TensorType(shape, of), index) for value, of in columns[:2])):
+            return []
+        rows = np.broadcast(*(np.broadcast_to(objects(forced(value), of), (1, *shape)) for value, of in columns))
+        return [z3.And((holds & self.path).term, bits_of(x) != bits_of(y)) for x, y, holds in rows if not same(x, y)]
 
     @staticmethod
     def together(stores: Sequence[Store]) -> Store | None:

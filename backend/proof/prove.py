@@ -201,14 +201,17 @@ def question(a: SymbolicMachine, b: SymbolicMachine, compared: Look = "elements"
             continue
         if compared == "writes":
             raise NotDecided("arrays that are written in other ways")
-        differences += _values(first, second) if compared == "values" else first.cells().differences(second.cells())
+        if compared == "values":
+            differences += _values(a.universe, first, second)
+        else:
+            differences += first.cells().differences(second.cells())
     differences += _effects(a, b)
     earlier = {term.get_id() for term in a.defined}
     differences += [z3.Not(term) for term in b.defined if term.get_id() not in earlier]
     return Question(differences, [a.premise.term, *a.assumed, *b.assumed, *a.defined, *coordinates()], (a, b))
 
 
-def _values(first: Version, second: Version) -> list[Term]:
+def _values(universe: Universe, first: Version, second: Version) -> list[Term]:
     """Formulas of which one holds if two arrays differ that are written at the same places. Raises `NotDecided` if they
     are not."""
     differences: list[Term] = []
@@ -219,7 +222,7 @@ def _values(first: Version, second: Version) -> list[Term]:
         if write.key != other.key:
             if not isinstance(write.content, Store) or not isinstance(other.content, Store):
                 raise NotDecided("arrays that are written in other ways")
-            differences += write.content.differences(other.content)
+            differences += write.content.differences(other.content, universe)
     return differences
 
 

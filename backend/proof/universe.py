@@ -290,7 +290,8 @@ class Universe:
             return tensor
         of = type_.without_layout() if isinstance(type_, TensorType) else None
         number = len(self._tensors) + len(self._doubles)
-        tensor = Tensor(number, partial(self._counted, make), frozenset(origins), of, at)
+        count = 0 if of is None else math.prod(of.shape)
+        tensor = Tensor(number, partial(self._counted, make, count), frozenset(origins), of, at)
         if of is not None and at is not None and self.domain.symbolic:
             element = self.element(tensor, of, self.index(of.shape))
             place = of, identity_of(element)
@@ -394,8 +395,8 @@ class Universe:
         number = self.tensor(("array", str(scalar), key_of(array)), lambda: array).number
         return self._named(number, scalar, [place.term for _, place in places], origins_of(array))
 
-    def _counted(self, make: Callable[[], Any]) -> Any:
-        if self.computed > MOST:
+    def _counted(self, make: Callable[[], Any], count: int) -> Any:
+        if self.computed + count > MOST:
             raise NotDecided(f"more than {MOST} elements would have to be compared")
         value = forced(make())
         self.computed += sum(array.size for array in (value if is_tuple(value) else (value,)))
