@@ -127,7 +127,10 @@ class Prompt(cmd.Cmd):
 
     def do_variables(self, line: str) -> None:
         """variables (v): all variables."""
-        self.write("\n".join(f"{name} = {text_of(value)}" for name, value in self.session.variables.items()))
+        for name, value in self.session.variables.items():
+            undefined = self.session.undefined(name)
+            note = "" if undefined is None else f"    ({int(undefined.sum())} undefined)"
+            self.write(f"{name} = {text_of(value)}{note}")
 
     def do_where(self, line: str) -> None:
         """where (w): the statements in progress, the innermost first."""

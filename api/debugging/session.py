@@ -13,6 +13,7 @@ import numpy as np
 
 from ziggurat.backend.launch.grids import padded
 from ziggurat.backend.reference.argument_memory import ArrayArgument
+from ziggurat.backend.reference.marks import undefined_elements
 from ziggurat.backend.reference.recording import Point, Recording, Timeline
 from ziggurat.backend.reference.run import LOOP_LIMIT, PERSISTENT_CTAS, Launch
 from ziggurat.backend.reference.values import Array
@@ -20,6 +21,7 @@ from ziggurat.boundary import no_faults, public
 from ziggurat.codemodel.dialects import debug as dialect
 from ziggurat.codemodel.errors import LaunchError, ZigguratError
 from ziggurat.codemodel.location import Location
+from ziggurat.codemodel.types import shape_of
 from ziggurat.debugging.values import array_of, variables_of
 from ziggurat.kernels.kernel import Kernel
 from ziggurat.launches.inspected import launch_of, programs_of
@@ -142,7 +144,7 @@ def stopping_launch(
         )
     return Launch.of(
         model, None, sizes, values, names=names, strict=False, tolerant=kernel.rules.tolerant_memory,
-        limit=LOOP_LIMIT, persistent_ctas=PERSISTENT_CTAS,
+        limit=LOOP_LIMIT, persistent_ctas=PERSISTENT_CTAS, undefined=True,
     )  # fmt: skip
 
 
@@ -200,6 +202,18 @@ class Session:
         written, and `Pointers`."""
         point = self._stack()[-1 - self._frame]
         return variables_of(point, self._recording.memory)
+
+    @public
+    def undefined(self, name: str) -> Array | None:
+        """The elements of a variable that are undefined, such as those that the mask of a load without `other=` leaves
+        out, or that were computed from one; None if there are none."""
+        if name not in self.variables:
+            self.__getitem__(name)
+        point = self._stack()[-1 - self._frame]
+        if name not in point.op.names or point.contents is None:
+            return None
+        number = point.op.names.index(name)
+        return undefined_elements(point.contents[number], shape_of(point.op.values[number].type))
 
     @property
     def arrays(self) -> dict[str, Array]:

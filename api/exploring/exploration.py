@@ -209,7 +209,15 @@ class _Explored:
             self._note_once(notes, "values", f"those from '{column['name']}' on are left out: give more seconds=")
             return {}
         numbers, failure = values_of(
-            model, self.grid, self.arguments, self.names, linear, self.table, tolerant=self.tolerant, seconds=rest
+            model,
+            self.grid,
+            self.arguments,
+            self.names,
+            linear,
+            self.table,
+            tolerant=self.tolerant,
+            seconds=rest,
+            undefined=column["name"] == "triton",
         )
         if failure:
             self._note_once(notes, "values", f"program {program} has not run to its end: {failure}")

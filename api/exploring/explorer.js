@@ -236,7 +236,7 @@ function valuesOf(c, line, text) {
     for (const [label, ids] of rows) {
         const index = Math.min(state.execution, ids.length - 1), value = page.values[ids[index]];
         const facts = [value.shape.length ? `${value.element}[${value.shape.join(", ")}]` : value.element];
-        for (const key of ["least", "most", "mean", "true", "nan", "inf"]) {
+        for (const key of ["least", "most", "mean", "true", "nan", "inf", "undefined"]) {
             if (value[key] !== undefined && value.shape.length) facts.push(`${key} ${value[key]}`);
         }
         if (ids.length > 1) facts.push(`execution ${index + 1} of ${ids.length}`);
@@ -266,7 +266,7 @@ function table(value) {
         const cell = element("td", {textContent: text}), share = Math.min(1, Math.abs(Number(text)) / most);
         if (Number.isFinite(share) && share) {
             cell.style.background = `rgba(${Number(text) < 0 ? "215,58,73" : "0,92,197"},${0.04 + 0.3 * share})`;
-        } else if (text === "nan") cell.style.background = "var(--gone)";
+        } else if (text === "nan" || text.endsWith("?")) cell.style.background = "var(--gone)";
         return cell;
     }))));
 }

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from ziggurat.backend.reference.argument_memory import Memory, real_addresses
+from ziggurat.backend.reference.marks import undefined_elements
 from ziggurat.backend.reference.run import watch
 from ziggurat.backend.reference.values import Array, expand, is_array, plain
 from ziggurat.codemodel.errors import ZigguratError
@@ -31,6 +32,7 @@ class ValueTable:
 
     def number(self, type_: Type, content: Any, memory: Memory) -> int | None:
         """The number of a value of a type; None for one without elements, such as a buffer."""
+        undefined = undefined_elements(content, shape_of(type_))
         content, element = plain(content), element_of(type_)
         if not is_array(content) or not isinstance(element, ScalarType | PtrType):
             return None
@@ -38,10 +40,16 @@ class ValueTable:
         packed = np.ascontiguousarray(content[0])
         # The layout of a tensor is none of its value.
         kind = f"{element}{list(shape_of(type_))}"
-        key = kind, hashlib.blake2b(packed.tobytes(), digest_size=8).digest() + bytes(map(_is_one, packed.shape))
+        marks = b"" if undefined is None else undefined.tobytes()
+        key = (
+            kind,
+            hashlib.blake2b(packed.tobytes() + marks, digest_size=8).digest() + bytes(map(_is_one, packed.shape)),
+        )
         if key not in self._numbers:
             self._numbers[key] = len(self.entries)
             self.entries.append(_entry(element, array, memory))
+            if undefined is not None:
+                _mark(self.entries[-1], undefined)
         return self._numbers[key]
 
 
@@ -49,10 +57,25 @@ def _is_one(size: int) -> bool:
     return size == 1
 
 
+def _mark(entry: Entry, undefined: Array) -> None:
+    """Mark the undefined elements among those that a page shows."""
+    entry["undefined"] = int(undefined.sum())
+    marks = _part(undefined)
+    entry["rows"] = [
+        [f"{text}?" if mark else text for text, mark in zip(*row, strict=True)]
+        for row in zip(entry["rows"], marks, strict=True)
+    ]
+
+
+def _part(array: Array) -> Array:
+    """The elements of an array that a page shows, in rows. A vector stands in lines, as text."""
+    width = array.shape[-1] if array.ndim > 1 and array.shape[-1] > 1 else min(array.size, _COLUMNS)
+    return array.reshape(-1, width)[:_ROWS, :_COLUMNS]
+
+
 def _entry(element: ScalarType | PtrType, array: Array, memory: Memory) -> Entry:
     """What a page shows of a value: its shape, some elements, and the extent of all."""
-    width = array.shape[-1] if array.ndim > 1 and array.shape[-1] > 1 else min(array.size, _COLUMNS)
-    part = array.reshape(-1, width)[:_ROWS, :_COLUMNS]  # A vector stands in lines, as text.
+    part = _part(array)
     entry: Entry = {"element": str(element), "shape": list(array.shape)}
     if isinstance(element, PtrType):
         size = element.pointee.bytes
@@ -87,12 +110,13 @@ def _pointer(pointer: int, size: int, memory: Memory) -> str:
 
 def values_of(
     model: Op, grid: tuple[int, ...], arguments: Sequence[Any], names: Sequence[str], program: int, table: ValueTable,
-    *, tolerant: bool, seconds: float = math.inf,
+    *, tolerant: bool, seconds: float = math.inf, undefined: bool = False,
 ) -> tuple[dict[Value, list[int]], str]:  # fmt: skip
     """The numbers of the values that a program of a launch gives to each value of a model, in its order; and what has
     stopped it, "" if nothing.
 
-    The program runs alone, on the arrays as they are. Of two CTAs of a program, the values are the first one's.
+    The program runs alone, on the arrays as they are. Of two CTAs of a program, the values are the first one's. With
+    `undefined`, for a Triton model, undefined elements are marked.
     """
     numbers: dict[Value, list[int]] = {}
 
@@ -104,7 +128,9 @@ def values_of(
                 ids.append(number)
 
     try:
-        watch(model, grid, arguments, program, see, names=names, tolerant=tolerant, seconds=seconds)
+        watch(
+            model, grid, arguments, program, see, names=names, tolerant=tolerant, seconds=seconds, undefined=undefined
+        )
     except TimeoutError:
         return numbers, f"the program was stopped after {seconds:.0f} s"
     except ZigguratError as error:

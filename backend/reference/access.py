@@ -151,7 +151,7 @@ def _marks_of_load(meaning: Meaning, machine: Machine, op: tt.Load, operands: Op
 
 def left_out(machine: Machine, op: Op, pointers: Array, mask: Array | None, what: str, why: str) -> Array | None:
     """The marks, in strict mode, of elements that the mask of an access leaves undefined."""
-    if mask is None or not machine.strict or mask.all():
+    if mask is None or not machine.marks_undefined or mask.all():
         return None
     argument = machine.memory.argument_of(int(pointers.flat[0]))
     of = f" of {argument.name}" if argument is not None else ""

@@ -72,8 +72,9 @@ class Machine(Interpreter):
     """An interpreter whose values are those of all running programs.
 
     `frame` holds the programs that run now; the meaning of an op may replace it by a part of it. `limit` is the number
-    of iterations that a `while` loop may have. `strict` marks undefined elements and checks hints; `overflows` marks
-    integers that overflow. `scratch` is the size of a thread's memory for the buffers of a CPU model, in bytes.
+    of iterations that a `while` loop may have. `strict` marks undefined elements and checks hints; `undefined` marks
+    them and goes on where they are used; `overflows` marks integers that overflow. `scratch` is the size of a thread's
+    memory for the buffers of a CPU model, in bytes.
     Strict mode checks that no value in `nonnegative` is negative.
 
     Each program of a GPU model is a cluster of `ctas` CTAs, which are rows of the frame, and each CTA has
@@ -93,12 +94,14 @@ class Machine(Interpreter):
         ctas: int = 1,
         shared_bytes: int = 0,
         until: float = math.inf,
+        undefined: bool = False,
     ) -> None:
-        super().__init__(_WithMarks(nonnegative) if strict or overflows else triton)
+        super().__init__(_WithMarks(nonnegative) if strict or overflows or undefined else triton)
         self.functions = functions
         self.memory = memory
         self.sharing = Sharing(memory, strict)
         self.strict = strict
+        self.marks_undefined = strict or undefined
         self.limit = limit
         self.overflows = overflows
         self.scratch = np.full(scratch, UNWRITTEN, np.uint8)
@@ -154,6 +157,8 @@ class Machine(Interpreter):
             return tuple(self.known(op, part, use) for part in value)
         if not isinstance(value, Marked):
             return value
+        if self.marks_undefined and not self.strict:
+            return value.array
         marks = value.marks if mask is None else np.where(mask, value.marks, 0)
         if (marks > 0).any():
             place = tuple(np.argwhere(marks > 0)[0])

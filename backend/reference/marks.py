@@ -12,12 +12,12 @@ op without a rule of its own works element by element: an element of the result 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ziggurat.backend.reference.values import Array, Marked, is_array, is_tuple, marked, marks_of, over, plain
+from ziggurat.backend.reference.values import Array, Marked, expand, is_array, is_tuple, marked, marks_of, over, plain
 from ziggurat.codemodel.dialects import arith, cf, core, debug, scf, tt
 from ziggurat.codemodel.dispatch import OpTable
 from ziggurat.codemodel.errors import KernelRuntimeError, MemoryAccessError
@@ -90,6 +90,13 @@ WIDE_OFFSET = Phrase(
     tl="compute the offset in 64 bits: x.to(tl.int64) of an operand",
     c="compute the offset in 64 bits: (long)x of an operand",
 )
+
+
+def undefined_elements(value: Any, shape: Sequence[int]) -> Array | None:
+    """The elements of one program's tensor of this shape that are undefined; None if none is."""
+    if not isinstance(value, Marked) or not (value.marks > 0).any():
+        return None
+    return np.asarray(expand(value.marks[:1] > 0, shape)[0])
 
 
 def undefined_error(program: str, use: str, source: Op, reason: str, op: Op) -> KernelRuntimeError:
@@ -208,7 +215,7 @@ def _hinted(meaning: Meaning, machine: Machine, op: Op, operands: Operands) -> A
 @marks.of(tt.Poison)
 def _poison(meaning: Meaning, machine: Machine, op: Op, operands: Operands) -> Any:
     value = meaning(machine, op, operands)
-    if not machine.strict:
+    if not machine.marks_undefined:
         return value
     return _all_marked(value, machine.sources.number(op, "the variable has no value on this path"))
 

@@ -65,7 +65,7 @@ class Launch:
     def of(
         cls, module: Op, symbol: str | None, grid: tuple[int, ...], arguments: Sequence[object], *,
         names: Sequence[str] | None, strict: bool, tolerant: bool, limit: int, persistent_ctas: int,
-        kind: Callable[..., Machine] = Machine, until: float = math.inf,
+        kind: Callable[..., Machine] = Machine, until: float = math.inf, undefined: bool = False,
     ) -> Launch:  # fmt: skip
         """The launch of a kernel of a model; see `run` for the parameters and errors. `kind` makes the machines."""
         functions_, kernel = kernel_of(inline(module) if strict else module, symbol)
@@ -80,7 +80,9 @@ class Launch:
             memory.leave_out_read(kernel)
         if strict and 1 < x * y * z <= MAX_PROGRAMS:
             memory.races = Races((x, y, z), lambda op: op.location, KernelRuntimeError)
-        machine = functools.partial(kind, functions_, memory, strict=strict, limit=limit, until=until)
+        machine = functools.partial(
+            kind, functions_, memory, strict=strict, limit=limit, until=until, undefined=undefined
+        )
         if strict and not isinstance(module, cpu.Module):
             machine = functools.partial(machine, nonnegative=_taken_as_nonnegative(functions_.values()))
         is_single = isinstance(module, cpu.Module)
@@ -168,9 +170,11 @@ class _Watched(Machine):
 def watch(
     module: Op, grid: tuple[int, ...], arguments: Sequence[object], program: int,
     see: See, *, names: Sequence[str] | None = None, tolerant: bool = False,
-    seconds: float = math.inf,
+    seconds: float = math.inf, undefined: bool = False,
 ) -> None:  # fmt: skip
     """Run one program of a launch alone, on copies of its arrays; `see` gets each value that it has.
+
+    With `undefined`, for a Triton model, undefined elements of values are marked.
 
     The content of a number has the shape (CTAs of the program,), and that of a tensor the same axis before its own; an
     axis has size 1 where the value is the same along it. The memory says what pointers point to. Raises what `run`
@@ -179,6 +183,7 @@ def watch(
     launch = Launch.of(
         module, None, grid, arguments, names=names, strict=False, tolerant=tolerant, limit=LOOP_LIMIT,
         persistent_ctas=math.prod(grid), kind=functools.partial(_Watched, see), until=time.monotonic() + seconds,
+        undefined=undefined,
     )  # fmt: skip
     launch.memory.detach()
     run_some(launch.machine(), launch, program, program + 1)

@@ -248,3 +248,23 @@ def test_launches_that_do_not_fit():
     arrays = [np.zeros(8, F32) for _ in range(4)]
     with pytest.raises(zg.LaunchError, match="has no statements to stop at"):
         zg.debug(gradient, (1,), *arrays, 8, 8)
+
+
+def test_undefined_elements_are_those_of_the_mask():
+    @zg.kernel
+    def partly(out, x, n):
+        at = zg.arange(0, 8)
+        v = zg.load(x + at, zg.less(at, n))
+        w = v * 2
+        total = zg.sum(w, axis=0)
+        z = zg.where(zg.less(at, n), w, 0.0)
+        zg.store(out + at, z + total)
+
+    x, out = np.ones(8, F32), np.zeros(8, F32)
+    session = zg.debug(partly, (1,), out, x, 5)
+    session.out()
+    for name in ("v", "w"):
+        assert session.undefined(name).tolist() == [False] * 5 + [True] * 3
+    assert session.undefined("z") is None and session.undefined("at") is None and session.undefined("total").all()
+    partly[(1,)](out, x, 5, interpret=True)
+    np.testing.assert_array_equal(session.arrays["out"], out)

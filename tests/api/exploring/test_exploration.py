@@ -191,3 +191,16 @@ def test_lines_of_a_model():
         assert op is None or op.NAME in text
     for name, line in places.values():
         assert f"{name} : " in lines[line][0]
+
+
+def test_undefined_elements_are_marked_in_the_triton_model():
+    @zg.kernel
+    def partly(out, x, n, B: zg.constexpr):
+        at = zg.arange(0, B)
+        mask = zg.less(at, n)
+        zg.store(zg.add(out, at), zg.load(zg.add(x, at), mask), mask)
+
+    page = content(zg.explore(partly, (1,), np.zeros(8, np.float32), np.ones(8, np.float32), 5, 8).html)
+    marked = [entry for entry in page["values"] if "undefined" in entry]
+    assert [entry["undefined"] for entry in marked] == [3]
+    assert [text for row in marked[0]["rows"] for text in row] == ["1"] * 5 + ["0?"] * 3
