@@ -190,10 +190,10 @@ def delta_rule(d: int, chunk: int = 64, programs: int = 128, chunks: int = 64) -
     return Case(loop_kernels.delta, types, (programs,), arguments, {"num_warps": 4, "num_stages": 3})
 
 
-def gradients_by_pointers(d: int, heads: int = 32) -> Case:
+def gradients_by_pointers(d: int, heads: int = 32, stages: int = 3) -> Case:
     types = [*[F16] * 4, F32, F32, F16, F16, N, zg.f32, d, 128, 64]
     arguments = [*[(heads, SIZE, d)] * 4, *[(heads, SIZE)] * 2, *[(heads, SIZE, d)] * 2, SIZE, d**-0.5]
-    return Case(loop_kernels.dkdv, types, (SIZE // 128, heads), arguments, {"num_warps": 8, "num_stages": 3})
+    return Case(loop_kernels.dkdv, types, (SIZE // 128, heads), arguments, {"num_warps": 8, "num_stages": stages})
 
 
 def paged_decode(d: int, page: int, programs: int = 128, pages: int = 64) -> Case:
@@ -257,6 +257,7 @@ KERNELS: Table = {
     "attention backward f16 D64, keys, roles": keys(num_warps=8, warp_specialize=True),
     "attention backward f16 D64, keys by pointers": gradients_by_pointers(64),
     "attention backward f16 D128, keys by pointers": gradients_by_pointers(128),
+    "attention backward f16 D64, keys by pointers, one stage": gradients_by_pointers(64, stages=1),
     "paged decode f16 D128, pages of 32": paged_decode(128, 32),
     "delta rule f16 D64, chunks of 64": delta_rule(64),
     "layer norm f16, blocks of 2048": Case(

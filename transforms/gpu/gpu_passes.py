@@ -27,6 +27,7 @@ from ziggurat.transforms.gpu.tensor_maps import make_tensor_maps
 from ziggurat.transforms.gpu.tma import aliasing, lower_tma, tma_accesses
 from ziggurat.transforms.schedule.copies import make_copies
 from ziggurat.transforms.schedule.defer_stores import defer_stores
+from ziggurat.transforms.schedule.early_copies import copy_early
 from ziggurat.transforms.schedule.hold_operands import hold_operands
 from ziggurat.transforms.schedule.latency import latency
 from ziggurat.transforms.schedule.rescale import rescale
@@ -134,6 +135,7 @@ PHASES: tuple[Phase, ...] = (
             ("copies", lambda op, _: make_copies(op)),
             ("expand", lambda op, _: expand(op)),
             ("rescale", lambda op, _: rescale(op)),
+            ("early_copies", lambda op, _: copy_early(op)),
         ),
         (gpu.Stage,),
     ),

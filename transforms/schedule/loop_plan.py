@@ -222,7 +222,7 @@ def kept_in_place(loop: scf.For, loads: Iterable[Load]) -> dict[Op, Op]:
 
     A load may begin before stores and relaxed atomics through pointers and descriptors that come from other arguments;
     and before stores by TMA if TMA loads, as no launch has both of the same memory (`tma.aliasing`)."""
-    writers = [inner for op in loop.body.entry.ops for inner in op.walk() if _orders_memory(inner)]
+    writers = [inner for op in loop.body.entry.ops for inner in op.walk() if orders_memory(inner)]
     if not writers:
         return {}
     memory = MemoryOrder(next(op for op in loop.path() if isinstance(op, tt.Func)))
@@ -241,7 +241,7 @@ def bytes_at_once(load: tt.Load) -> int:
     return load.width * scalar_element(load.result.type).bytes
 
 
-def _orders_memory(op: Op) -> bool:
+def orders_memory(op: Op) -> bool:
     """Whether a load may not be moved before this op, bodies aside."""
     if op.NAME.startswith("gpu."):
         return False
@@ -277,7 +277,12 @@ def copy_of(op: Op, *, inside: bool = False) -> Copy | None:
 
 def copies_of(loop: scf.For) -> list[Copy]:
     """The copies that could take the place of loads of a loop which go only to buffers."""
-    copies = [copy for op in loop.body.entry.ops if (copy := copy_of(op)) is not None]
+    return copies_in(loop.body.entry)
+
+
+def copies_in(block: Block) -> list[Copy]:
+    """The copies that could take the place of loads of a block which go only to buffers."""
+    copies = [copy for op in block.ops if (copy := copy_of(op)) is not None]
     stores = {copy.store for copy in copies}
     return [copy for copy in copies if _is_only_stored(copy.load.result, stores)]
 

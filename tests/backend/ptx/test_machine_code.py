@@ -53,6 +53,7 @@ FIGURES: dict[str, tuple[tuple[int, int], int, int, int]] = {
     "attention backward f16 D64, keys, roles": ((280, 300), 168, 4, 49224),
     "attention backward f16 D64, keys by pointers": ((366, 366), 174, 1, 100352),
     "attention backward f16 D128, keys by pointers": ((400, 400), 238, 1, 198656),
+    "attention backward f16 D64, keys by pointers, one stage": ((271, 271), 166, 3, 49152),
     "paged decode f16 D128, pages of 32": ((272, 272), 118, 2, 65536),
     "delta rule f16 D64, chunks of 64": ((295, 295), 116, 8, 81920),
     "layer norm f16, blocks of 2048": ((159, 159), 32, 0, 64),
@@ -86,6 +87,8 @@ WON: dict[str, tuple[str, str]] = {
     "latency": ("matmul f16 NN 128×128×64, 8 warps", ""),
     # A branch around the scaling of each of two rows.
     "rescale": ("attention f16 D128, roles", r"(FSETP\.NEU\S* ){2}HGMMA"),
+    # A copy is waited for.
+    "early_copies": ("attention backward f16 D64, keys by pointers, one stage", r"DEPBAR\.LE SB0, 0x0"),
     # The queries are loaded to registers.
     "hold_operands": ("attention f16 D64, three CTAs per SM", "LDSM"),
     # One store is in flight while the next block is put there.
