@@ -72,6 +72,7 @@ class Adapter:
         self.numbers: dict[str, list[int]] = {}  # The breakpoints of the session by file.
         self.data: list[str] = []
         self.session: Session | None = None
+        self.place: Place | None = None  # Where the last `continue` has stopped.
         self.goes_on = False
         self.after: Callable[[], None] | None = None
         self.values: list[tuple[str, Any]] = []  # Those that the editor can open, with their expressions.
@@ -112,8 +113,9 @@ class Adapter:
                     raise LaunchError(f"the request '{command}' is not supported")
                 body = handler(request.get("arguments") or {})
                 self.send(**answer, command=command, success=True, body=body or {})
-            except ZigguratError as error:
-                self.send(**answer, command=command, success=False, message=str(error))
+            except Exception as error:  # A request that does not fit must not end the conversation.
+                text = str(error) if isinstance(error, ZigguratError) else f"{type(error).__name__}: {error}"
+                self.send(**answer, command=command, success=False, message=text)
                 continue
             after, self.after = self.after, None
             if after is not None:  # An editor expects the response before the events that follow from it.
@@ -150,7 +152,7 @@ class Adapter:
 
     def debug(self, session: Session) -> None:
         """Let the editor step through a launch until it goes on from the end."""
-        self.session, self.goes_on = session, False
+        self.session, self.place, self.goes_on = session, None, False
         self.numbers.clear()
         for file in self.lines:
             for entry in self.set_lines(file):
@@ -162,12 +164,11 @@ class Adapter:
         self.session = None
 
     def go(self, place: Place) -> None:
-        """Report where `continue` has stopped. At the end of the last program the launch is over."""
-        if place.reason == "end":
-            self.show(place)
-            self.goes_on = True
-        else:
-            self.stopped(place)
+        """Report where `continue` has stopped. The launch is over at the end of the last program, and where it goes on
+        from an error."""
+        before, self.place = self.place, place
+        self.goes_on = place.reason == "end" or (before is not None and before.reason == place.reason == "error")
+        self.show(place) if self.goes_on else self.stopped(place)
 
     def show(self, place: Place) -> None:
         for line in place.prints:
@@ -182,14 +183,8 @@ class Adapter:
         kinds = {"breakpoint": "breakpoint", "breakpoint()": "breakpoint", "watch": "data breakpoint"}
         reason = {**kinds, "error": "exception", "start": "entry"}.get(word, "step")
         text = str(place.error) if place.error else place.reason
-        self.event(
-            "stopped",
-            reason=reason,
-            description=text,
-            text=text,
-            threadId=self.current().number + 1,
-            allThreadsStopped=True,
-        )
+        more = {"description": text, "text": text, "threadId": self.current().number + 1, "allThreadsStopped": True}
+        self.event("stopped", reason=reason, **more)
 
     def current(self) -> Session:
         if self.session is None:
@@ -210,8 +205,6 @@ class Adapter:
 
     def on_disconnect(self, arguments: Message) -> None:
         self.after = self.leave
-
-    on_terminate = on_disconnect
 
     def leave(self) -> None:
         raise _DisconnectedError
@@ -267,9 +260,9 @@ class Adapter:
         return entries
 
     def on_threads(self, arguments: Message) -> Message:
-        if self.session is None:
-            return {"threads": []}
         session = self.session
+        if session is None:
+            return {"threads": []}
         numbers = range(session.programs) if session.programs <= _MAX_THREADS else [session.number]
         return {"threads": [{"id": n + 1, "name": f"program {session.coordinates(n)}"} for n in numbers]}
 

@@ -139,6 +139,20 @@ def test_an_editor_debugs_the_launches_of_a_program(editor, tmp_path):
     assert editor.process.wait(20) == 0
 
 
+def test_a_failing_kernel_stops_as_an_exception(editor):
+    """And requests that do not fit are answered."""
+    editor.start([], program=f"{KERNELS}:strays", arguments="f32[3], f32[150]", grid=[3])
+    stop = editor.event("stopped")
+    assert (stop["reason"], stop["threadId"]) == ("exception", 3) and "reads x[200]" in stop["text"]
+    assert editor.ask("variables", variablesReference=1 << 21) == "IndexError: list index out of range"
+    assert "KeyError" in editor.ask("scopes") and "there is no frame 7" in editor.ask("variables", variablesReference=8)
+    editor.ask("stepBack", threadId=3)
+    editor.event("stopped")
+    assert editor.frames(3) == [("strays", line_of("stray"))]
+    editor.ask("continue", threadId=3)
+    editor.event("terminated")
+
+
 def test_what_cannot_be_run_is_said(editor):
     editor.start([], program="nowhere.py:kernel")
     assert "there is no file" in editor.event("output")["output"]
