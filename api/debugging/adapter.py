@@ -82,8 +82,11 @@ class Adapter:
     def send(self, **message: Any) -> None:
         self.count += 1
         text = json.dumps({"seq": self.count, **message}).encode()
-        self.responses.write(b"Content-Length: %d\r\n\r\n%s" % (len(text), text))
-        self.responses.flush()
+        try:
+            self.responses.write(b"Content-Length: %d\r\n\r\n%s" % (len(text), text))
+            self.responses.flush()
+        except OSError:
+            raise _DisconnectedError from None
 
     def event(self, event: str, **body: Any) -> None:
         self.send(type="event", event=event, body=body)

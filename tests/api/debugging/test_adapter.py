@@ -67,7 +67,7 @@ def editor():
     editor = Editor()
     yield editor
     editor.process.kill()
-    editor.process.communicate()
+    editor.process.wait()
 
 
 def test_an_editor_stops_in_a_kernel_and_steps_forward_and_back(editor):
@@ -151,6 +151,17 @@ def test_a_failing_kernel_stops_as_an_exception(editor):
     assert editor.frames(3) == [("strays", line_of("stray"))]
     editor.ask("continue", threadId=3)
     editor.event("terminated")
+
+
+@pytest.mark.parametrize("pipes", ["stdin", "stdin stdout"])
+def test_it_ends_with_the_editor(editor, pipes):
+    editor.start([], program=f"{KERNELS}:counts", arguments="i32[1], 7", stopOnEntry=True)
+    editor.event("stopped")
+    text = json.dumps({"seq": 99, "type": "request", "command": "next", "arguments": {"threadId": 1}}).encode()
+    editor.process.stdin.write(b"Content-Length: %d\r\n\r\n" % len(text) + text)
+    for pipe in pipes.split():
+        getattr(editor.process, pipe).close()
+    assert editor.process.wait(20) == 0 and not editor.process.stderr.read()
 
 
 def test_what_cannot_be_run_is_said(editor):
