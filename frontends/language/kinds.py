@@ -22,6 +22,8 @@ ConstDtype: TypeAlias = ScalarType | PtrType
 ConstDtypes: TypeAlias = ScalarType | Sequence[ScalarType]
 ConstFunction: TypeAlias = Callable[..., Any]
 ConstAny: TypeAlias = Any
+# A constant that is true or false. A run-time value is true, as Triton's compiler asks Python for the truth of it.
+ConstTruth: TypeAlias = Any
 
 
 def _dtype(value: Any) -> Any:

@@ -8,7 +8,16 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from ziggurat.frontends.language.kinds import ConstAny, ConstBool, ConstDtype, ConstInt, ConstInts, ConstStr, Value
+from ziggurat.frontends.language.kinds import (
+    ConstAny,
+    ConstBool,
+    ConstDtype,
+    ConstInt,
+    ConstInts,
+    ConstStr,
+    ConstTruth,
+    Value,
+)
 from ziggurat.frontends.language.languages import Adapt, Spelling
 from ziggurat.frontends.language.programs import HINTS
 from ziggurat.frontends.language.signature import signature_of
@@ -180,7 +189,7 @@ def dot(
     other: Value,
     acc: Value = None,
     input_precision: ConstStr | None = None,
-    allow_tf32: ConstAny = None,
+    allow_tf32: ConstTruth = None,
     max_num_imprecise_acc: ConstInt | None = None,
     out_dtype: ConstDtype | None = None,
 ) -> Value: ...

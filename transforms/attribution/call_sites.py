@@ -206,6 +206,8 @@ def argument_of(
     type_ = context.scope.type_of(argument)
     if parameter.constexpr:
         is_known, constant_value = known_value(type_)
+        if not is_known and parameter.takes == "ConstTruth":
+            return True, True
         if not is_known:
             raise KernelTypeError(
                 say(

@@ -53,6 +53,13 @@ def named(a, b, c):
     tl.store(c + o, tl.dot(tl.load(a + o), tl.load(b + o), input_precision="tf32"))
 
 
+@triton.jit
+def allowed_at_run_time(a, b, c, allow_tf32):
+    i = tl.arange(0, 32)
+    o = i[:, None] * 32 + i[None, :]
+    tl.store(c + o, tl.dot(tl.load(a + o), tl.load(b + o), allow_tf32=allow_tf32))
+
+
 A, B = np.random.default_rng(0).standard_normal((2, 32, 32), np.float32)
 C = np.empty_like(A)
 EXACT = A.astype(np.float64) @ B
@@ -104,6 +111,14 @@ def test_launches_before_under_and_after_the_setting(kernel, setting, options):
     with setting(""):
         assert is_exact(kernel[(1,)], **options) == usually
     assert is_exact(kernel[(1,)], **options) == usually
+
+
+@pytest.mark.parametrize("value", [True, False])
+def test_a_run_time_value_allows_tf32(value):
+    """Triton asks Python for the truth of the value, not for that of its number."""
+    C[...] = 0
+    allowed_at_run_time[(1,)](A, B, C, value)
+    assert 1e-3 < np.abs(C - EXACT).max() < 1e-2
 
 
 def precision_in(compiled) -> str:
