@@ -36,23 +36,24 @@ from ziggurat.debugging.session import stopping_launch
 from ziggurat.debugging.values import variables_of
 from ziggurat.kernels.kernel import Kernel
 
-Trace = Callable[[FrameType, str, Any], Any]
+Trace = Callable[[FrameType, Any, Any], Any]
 _OPTIMIZED, _NEW_LOCALS = 1, 2  # Flags of code objects (`inspect`): without them, `exec` gives a code its variables.
 
 
 def run_with_breakpoints(
     kernel: Kernel, sizes: tuple[int, int, int], bound: Mapping[str, Any], options: Mapping[str, Any]
 ) -> None:
-    """Run a launch by the interpreter, program by program; each that comes to `breakpoint()` in Python's debugger."""
+    """Run a launch by the interpreter, program by program: as frames of Python each that comes to `breakpoint()`, and
+    all others while a debugger traces, which has breakpoints of its own."""
     launch = stopping_launch(kernel, sizes, bound, options)
     codes = _codes(launch)
-    timeline = Timeline(launch, in_place=True)
+    timeline, trace = Timeline(launch, in_place=True), sys.gettrace()
     for program in range(launch.programs):
         with no_faults("running", lambda: launch.kernel, kernel.name):
             recording = timeline.record(program)
         prints = iter(recording.prints)
-        if any(point.op.breaks for point in recording.points):
-            root = _Calls(kernel, recording, codes, prints).root()
+        if any(point.op.breaks for point in recording.points) or sys.gettrace() is not None:
+            root = _Calls(kernel, recording, codes, prints, trace).root()
             root.run()
         for line in prints:
             show(line)
@@ -97,17 +98,18 @@ class _Visit:
 
 
 class _Calls:
-    """The calls of a recorded program as a tree."""
+    """The calls of a recorded program as a tree. `trace` is that from before the launch."""
 
     def __init__(
-        self, kernel: Kernel, recording: Recording, codes: Mapping[tuple[str, str], CodeType], prints: Iterator[str]
-    ) -> None:
+        self, kernel: Kernel, recording: Recording, codes: Mapping[tuple[str, str], CodeType], prints: Iterator[str],
+        trace: Trace | None,
+    ) -> None:  # fmt: skip
         self.globals: Mapping[str, Any] = getattr(kernel.fn, "__globals__", {})
         self.recording = recording
         self.codes = codes
         self.prints = prints
         self.count = 0
-        self.trace = sys.gettrace()
+        self.trace = trace
 
     def root(self) -> _Call:
         """The call of the kernel."""

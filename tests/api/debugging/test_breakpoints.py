@@ -68,6 +68,12 @@ def test_pdb_goes_on_after_the_launch(monkeypatch):
     assert all("kernels.py" in stop for stop in stops[:-1])
 
 
+def test_a_breakpoint_of_pdb_holds_for_the_programs_after_it(monkeypatch):
+    commands = (f"b {line_of('last')}, B == 8", "c", "p 'second', v[0]", "c", "p 'third', v[1]", "c", "c")
+    _, text = in_pdb(monkeypatch, *commands, run=lambda: launch(kernels.stops, 3))
+    assert text.count(f"({line_of('last')})stops()") == 2 and "('third', np.float32(1.0))" in text
+
+
 def test_only_the_programs_that_come_there_stop(monkeypatch):
     stops = []
     monkeypatch.setattr(sys, "breakpointhook", lambda: stops.append(sys._getframe(1).f_locals.copy()))
