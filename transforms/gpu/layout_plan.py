@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 
 import attrs
@@ -52,6 +52,7 @@ from ziggurat.transforms.gpu.recomputation import Recomputation
 from ziggurat.transforms.gpu.swizzle import LINE, VECTOR
 
 SECTOR = 32  # Bytes that global memory moves at once.
+WORD = 4  # Bytes of a register, the least that a thread should load at once.
 
 Access = tt.Load | tt.Store | tt.AtomicRMW | tt.AtomicCAS | gpu.AsyncCopy
 Key = tuple[tuple[int, ...], tuple[int, ...]]
@@ -60,17 +61,21 @@ Key = tuple[tuple[int, ...], tuple[int, ...]]
 class Accesses:
     """The accesses of a function, from all of its loads and stores.
 
-    `widest` has the widest vector of all accesses of the same shape and order. `scanned` has the axes along which
-    tensors of several axes are scanned, by their shape. Each warp holds a contiguous part of these, which is as good
-    for memory: so it has all of the axis, or a long run. Along other axes than that of the neighbours in memory, each
-    thread holds a run as well: the sectors that an instruction moves are whole, and need not follow each other. `cubes`
-    are the shapes of tensors that are reduced along several axes of two elements, as sorting networks do, the last axes
-    most often. Each thread holds a contiguous part of these.
+    `widest` has the widest vector of all accesses of the same shape and order, and `store_widths` the narrowest one
+    of the stores that a load is for: a store of fewer neighbours than a thread has writes parts of sectors, each of
+    which the L2 cache takes like a whole one. Of sectors that are loaded in parts, the L1 cache has the rest.
+    `scanned` has the axes along which tensors of several axes are scanned, by their shape. Each warp holds a
+    contiguous part of these, which is as good for memory: so it has all of the axis, or a long run. Along other
+    axes than that of the neighbours in memory, each thread holds a run as well: the sectors that an instruction
+    moves are whole, and need not follow each other. `cubes` are the shapes of tensors that are reduced along
+    several axes of two elements, as sorting networks do, the last axes most often. Each thread holds a contiguous
+    part of these.
     """
 
     def __init__(self, func: Op, infos: Mapping[Component, AxisInfo], num_warps: int) -> None:
         self.infos, self.num_warps = infos, num_warps
         self.widest: dict[Key, int] = {}
+        self.store_widths: dict[Op, int] = {}
         self.scanned: dict[tuple[int, ...], set[int]] = {}
         pairs: set[tuple[tuple[int, ...], int]] = set()
         for op in func.walk():
@@ -79,8 +84,10 @@ class Accesses:
             if isinstance(op, tt.Reduce) and (shape := shape_of(op.values[0].type))[op.axis] == 2:
                 pairs.add((shape, op.axis))
             if isinstance(op, tt.Load | tt.Store) and isinstance(op.ptr.type, TensorType):
-                key = (op.ptr.type.shape, self.order(op))
-                self.widest[key] = max(self.widest.get(key, 1), self.vector(op))
+                key, vector = (op.ptr.type.shape, self.order(op)), self.vector(op)
+                self.widest[key] = max(self.widest.get(key, 1), vector)
+                for load in _loads_of(op) if isinstance(op, tt.Store) else ():
+                    self.store_widths[load] = min(self.store_widths.get(load, vector), vector)
         self.cubes = {shape for shape, count in Counter(shape for shape, _ in pairs).items() if count > 1}
 
     def info(self, value: Value) -> AxisInfo:
@@ -123,12 +130,14 @@ class Accesses:
 
     def coalesced(self, op: Access) -> Layout:
         """The layout in which the access moves whole sectors in the fewest instructions."""
-        type_ = tensor_of(op.ptr)
-        order = self.order(op)
+        shape, order = tensor_of(op.ptr).shape, self.order(op)
         vector = self.vector(op)
-        if isinstance(op, tt.Load | tt.Store):
-            vector = self.widest.get((type_.shape, order), vector)
-        return self._blocked(type_.shape, order, vector)
+        if isinstance(op, tt.Load) and (shape, order) in self.widest:
+            vector = self.widest[shape, order]
+            limit = self.store_widths.get(op, vector)
+            if limit * pointee_bytes(op.ptr) >= WORD:  # Otherwise the stores convert.
+                vector = min(vector, limit)
+        return self._blocked(shape, order, vector)
 
     def default(self, shape: Sequence[int]) -> Layout:
         """The layout of a tensor that no access decides: that of accesses of this shape, if there are any."""
@@ -204,6 +213,16 @@ def pointee_bytes(ptr: Value) -> int:
     element = type_.element if isinstance(type_, TensorType) else type_
     assert isinstance(element, PtrType)
     return element.pointee.bytes
+
+
+def _loads_of(store: tt.Store) -> Iterator[tt.Load]:
+    """The loads beside a store whose elements become those that it stores."""
+
+    def operands(op: Op) -> Iterable[Op]:
+        return (value.op for value in op.operands if isinstance(value, OpResult)) if is_elementwise(op) else ()
+
+    sources = reached([store.value.op] if isinstance(store.value, OpResult) else [], operands)
+    return (op for op in sources if isinstance(op, tt.Load) and op.parent is store.parent)
 
 
 def _distinct(layout: Layout) -> int:
@@ -553,12 +572,10 @@ class LayoutPlan:
         key = (component, layout)
         if key not in self._late:
             sources = self.sources(component, layout)
-            if component in self.flexible:
-                self._late[key] = False
-            elif sources is not None:
-                self._late[key] = any(self.is_late(source, required) for source, required in sources)
+            if sources is None:
+                self._late[key] = component not in self.flexible and layout != self.primary.of(component)
             else:
-                self._late[key] = layout != self.primary.of(component)
+                self._late[key] = any(source == component or self.is_late(source, own) for source, own in sources)
         return self._late[key]
 
     # The search.

@@ -68,9 +68,10 @@ class Recomputation:
         numel, size = math.prod(shape), bits_of_element(op.result.type) // 8
 
         def cost(layout: Layout) -> float:
-            in_place = moved(layout, target, numel) is not None
-            waves = 0 if in_place else BARRIERS + _wavefronts(layout, size) + _wavefronts(target, size)
-            return self._cost(op, layout) + waves * self.num_warps
+            if moved(layout, target, numel) is not None:
+                return self._cost(op, layout)
+            waves = _wavefronts(layout, size) + _wavefronts(target, size)
+            return self._cost(op, layout) + BARRIERS + waves * self.num_warps  # All warps wait at the same time.
 
         layouts = {self.coalesced(each) for each in self._alike(op) if isinstance(each, tt.Load)}
         return min([target, *sorted(layouts, key=str)], key=cost)

@@ -19,7 +19,8 @@ TRANSPOSED = """%4 : tensor<x32, x32, f32> = tt.reshape %3; %5 : tensor<x32, x32
 
 
 def plan(body: str) -> tuple[tt.Func, LayoutPlan]:
-    func = parse(f'tt.func @"f" @divisibility=[16, 16] (%p : ptr<f32>, %n : i32)void -> {{ {body} tt.return; }};')
+    parameters = "%p : ptr<f32>, %n : i32, %half : ptr<f16>"
+    func = parse(f'tt.func @"f" @divisibility=[16, 16, 16] ({parameters})void -> {{ {body} tt.return; }};')
     assert isinstance(func, tt.Func)
     return func, LayoutPlan(func, 4, lambda op, _: None)
 
@@ -104,8 +105,8 @@ def test_an_unused_value_is_not_carried() -> None:
 
 
 def test_few_elements_are_loaded_again_unless_a_thread_would_load_many() -> None:
-    """A thread has `size` / 4 rows of the stored tensor: more than 16 of them are loaded once, and converted."""
-    for size, again in ((64, True), (128, False)):
+    """A thread has `size` / 4 rows of the stored tensor: of 16 they are loaded once, and converted."""
+    for size, again in ((16, True), (64, False)):
         wide = f"tensor<x{size}, x128, ptr<f32>>"
         func, result = plan(f"""%r : tensor<x{size}, i32> = tt.make_range @start=0 @end={size};
             %a : tensor<x{size}, ptr<f32>> = tt.splat %p; %b : tensor<x{size}, ptr<f32>> = tt.addptr %a %r;
@@ -120,6 +121,24 @@ def test_few_elements_are_loaded_again_unless_a_thread_would_load_many() -> None
         assert len(layouts) == 2 - again
         assert result.is_lazy(load) and result.computed(load, layouts[0]) == layouts[-1]
         assert again or layouts[1] == result.accesses.coalesced(load)
+
+
+def test_a_load_of_narrower_elements_has_the_layout_in_which_a_store_is_wide() -> None:
+    """Eight neighbours of f16 are 16 bytes, but the four in f32 are those that a thread stores at once."""
+    load = """%l : tensor<x4096, i32> = tt.make_range @start=0 @end=4096;
+        %i : tensor<x4096, ptr<f16>> = tt.splat %half; %j : tensor<x4096, ptr<f16>> = tt.addptr %i %l;
+        {} %v : tensor<x4096, f16> = tt.load %j; %w : tensor<x4096, f32> = arith.extf %v;"""
+    store = """%a : tensor<x4096, ptr<f32>> = tt.splat %p; %b : tensor<x4096, ptr<f32>> = tt.addptr %a %l;
+        tt.store %b {};"""
+    wide = "tensor<x4096, f32>"
+    sums = f"""%z : tensor<x4096, f32> = arith.constant @0.0; %o : i32 = arith.constant @1;
+        {load.format(f"%s : {wide} = scf.for %o %n %o %z (%k : i32, %y : {wide}){wide} -> {{")}
+        %x : tensor<x4096, f32> = arith.addf %y %w; scf.yield %x; }}; {store.format("%s")}"""
+    for body, vector in ((load.format("") + store.format("%w"), 4), (sums, 8)):
+        func, result = plan(body)
+        (load_op,), (store_op,) = ops(func, tt.Load), ops(func, tt.Store)
+        assert result.accesses.coalesced(load_op) == blocked((4096,), (0,), vector, 4)
+        assert dict(result.reads(store_op))[1] == blocked((4096,), (0,), 4, 4)
 
 
 def block(rows: int, along: tuple[int, int], before: str = "") -> tuple[list[Any], LayoutPlan]:
@@ -155,17 +174,17 @@ def test_narrow_tensors_are_computed_once_where_threads_would_compute_many_again
     assert others == [once] != [again] and result.computed(last, again) == once == result.computed(last, once)
     assert result.sources((last.result, 0), again) == [((last.result, 0), once)]
     assert result.wanted((power.result, 0)) == [once] == result.wanted((load.result, 0))
-    assert not result.is_late((last.result, 0), again)
+    # Other loads begin before the threads meet for the conversion.
+    assert result.is_late((last.result, 0), again) and not result.is_late((last.result, 0), once)
     # Eight elements to a line, where a thread does not load four neighbours along y.
     assert result.accesses.lookups(load, again) == (4 * 32, 4 * 32 * 16)
     assert result.accesses.lookups(load, once) == (4, 4 * 16)
 
 
-def test_narrow_tensors_are_computed_again_where_that_costs_less() -> None:
-    for rows, along, before in ((2, (64, 1), ""), (8, (1, 512), DOT)):
-        (load, _, last), result = block(rows, along, before)
-        (layout,) = result.wanted((last.result, 0))
-        assert result.wanted((load.result, 0)) == [layout] != [result.accesses.coalesced(load)]
+def test_narrow_tensors_are_computed_again_beside_dots() -> None:
+    (load, _, last), result = block(8, (1, 512), DOT)
+    (layout,) = result.wanted((last.result, 0))
+    assert result.wanted((load.result, 0)) == [layout] != [result.accesses.coalesced(load)]
 
 
 DOT = """%d : tensor<x16, x16, f16> = arith.constant @0.0; %e : tensor<x16, x16, f32> = arith.constant @0.0;
