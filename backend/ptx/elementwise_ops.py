@@ -145,7 +145,8 @@ def _mulf(emitter: PtxEmitter, op: arith.MulF) -> Emitted:
     emitter.values[op.result] = _float(emitter, op)
     options, type_ = emitter.options, op.result.type
     may_add = options.contract and not options.exact_math and not is_library(op)
-    if may_add and isinstance(type_, TensorType) and type_.element in (f32, f64):
+    scalar = scalar_element(type_)
+    if may_add and isinstance(type_, TensorType) and (scalar in (f32, f64) or pairs.has_pairs(emitter, scalar)):
         factors = zip(emitter.tensor(op.lhs), emitter.tensor(op.rhs), strict=True)
         emitter.products |= zip(emitter.tensor(op.result), factors, strict=True)
     return emitter.values[op.result]

@@ -105,22 +105,39 @@ class _Axis:
         columns = [[value for (value,) in column] for column in (rows, others)]
         return [[columns_] for columns_ in applied(self.emitter, columns, *self.pairs)]
 
-    def in_thread(self, row: int, bits: Sequence[int]) -> Column:
-        """The elements of a thread that differ in bits of the register's number, combined: by pairs of neighbours,
-        pairs of pairs, and so on, one half after the other, so that few are needed at once. Products are added to one
-        sum after the other, or to `SUMS` of them, as only a sum and a product make an fma."""
-        registers = [1 << bit for bit in bits]
-        columns = [self.columns[row | combine(registers, index)] for index in range(1 << len(bits))]
-        if self.adds and len(columns) <= MOST and any(value in self.emitter.products for (value,) in columns):
-            size = max(8, len(columns) // SUMS)
-            columns = [reduce(self.added, columns[at : at + size]) for at in range(0, len(columns), size)]
-        return self._halved(columns)
+    def in_thread(self, rows: Sequence[int], bits: Sequence[int]) -> dict[int, Column]:
+        """The elements of a thread that differ in bits of the register's number, combined for each row: by pairs of
+        neighbours, pairs of pairs, and so on, one half after the other, so that few are needed at once. Products are
+        added to one sum after the other, or to `SUMS` of them, as only a sum and a product make an fma."""
+        registers = [combine([1 << bit for bit in bits], index) for index in range(1 << len(bits))]
+        results: dict[int, Column] = {}
+        for group in [rows] if self.pairs is not None else [[row] for row in rows]:
+            parts = [[self.columns[row | register] for row in group] for register in registers]
+            if len(parts) <= MOST and any(map(self._products, parts)):
+                size = 2 if self.pairs is not None else max(8, len(parts) // SUMS)
+                parts = [reduce(self.all_added, parts[at : at + size]) for at in range(0, len(parts), size)]
+            results.update(zip(group, self._halved(parts), strict=True))
+        return results
 
-    def _halved(self, columns: Sequence[Column]) -> Column:
-        half = len(columns) // 2
-        if not half:
-            return columns[0]
-        return self.added(self._halved(columns[:half]), self._halved(columns[half:]))
+    def _halved(self, parts: Sequence[list[Column]]) -> list[Column]:
+        half = len(parts) // 2
+        return self.all_added(self._halved(parts[:half]), self._halved(parts[half:])) if half else parts[0]
+
+    def _products(self, rows: Sequence[Column]) -> list[tuple[str, str]]:
+        """The factors of the rows, if these are products that an fma may add."""
+        factors = [self.emitter.products.get(value) for (value,) in rows] if self.adds else []
+        return [pair for pair in factors if pair is not None] if None not in factors else []
+
+    def all_added(self, rows: list[Column], others: list[Column]) -> list[Column]:
+        """`added` of each row and the other one, with two rows at once where that is possible."""
+        if self.pairs is None:
+            return [self.added(row, other) for row, other in zip(rows, others, strict=True)]
+        for products, addends in ((others, rows), (rows, others)):
+            if factors := self._products(products):
+                columns = [*zip(*factors, strict=True), [addend for (addend,) in addends]]
+                fma = partial(instruction, INSTRUCTIONS[math.Fma])
+                return [[value] for value in applied(self.emitter, columns, self.pairs[0], fma)]
+        return self.combine_all(rows, others)
 
     def joined(self, rows: dict[int, Column], bit: int) -> dict[int, Column]:
         """The rows, those with and without a bit in the register's number combined."""
@@ -161,11 +178,7 @@ def _reduce(emitter: PtxEmitter, op: tt.Reduce) -> Emitted:
     else:
         # Registers first. The halves of a word are combined last.
         own = [bit for bit in along if bit or axis.pairs is None]
-        if axis.pairs is None:
-            rows = {row: axis.in_thread(row, own) for row in rows if not row & axis.registers}
-        else:
-            for bit in own:
-                rows = axis.joined(rows, bit)
+        rows = axis.in_thread([row for row in rows if not any(row >> bit & 1 for bit in own)], own)
         redux = warp_reduction(op)
         if redux is not None:
             name = f"llvm.nvvm.redux.sync.{redux}"

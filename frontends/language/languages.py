@@ -105,6 +105,7 @@ class Language:
         "`max` and `min` of numbers narrower than 32 bits give f32 or i32; sums of i1 give u32; `maximum`, `minimum`, "
         "`argmax`, `cumsum` … of bf16 compute in f32"
     )
+    narrow_sums: bool = _differs("`sum` and `prod` of f16 and bf16 round each intermediate result to that type")
     plain_integers: bool = _differs(
         "`+`, `-` and `*` of i1 with i1 give i1, modulo 2; `>>` keeps the sign of a signed left operand, whatever the "
         "right one is; `//` and `%` of a signed and an unsigned integer are errors"

@@ -612,3 +612,15 @@ def test_a_tuple_among_conditions_is_true_if_it_has_elements(n):
             tl.store(out, 1)
 
     assert run(kernel, n)[0] == (32 < n < 100)
+
+
+@triton.jit
+def total(out, x, N: tl.constexpr):
+    tl.store(out, tl.sum(tl.load(x + tl.arange(0, N)), 0))
+
+
+@pytest.mark.parametrize(("dtype", "element"), [(zg.f16, "f16"), (zg.bf16, "bf16"), (zg.f8e5m2, "f32")])
+def test_sums_of_16_bits_are_in_16_bits(dtype: Any, element: str) -> None:
+    """As in Triton, where who wants f32 writes so; the explicit language adds in f32."""
+    model = total.compile(zg.ptr(dtype), zg.ptr(dtype), 64, target="sm_90a").stages["triton"]
+    assert f'@"sum_{element}_{element}_{element}"' in str(model)

@@ -29,6 +29,7 @@ from ziggurat.codemodel.types import (
     u32,
     with_element,
 )
+from ziggurat.frontends.language.languages import Language
 from ziggurat.frontends.language.phrases import ANY_OF_BITS, AXIS_LAST
 from ziggurat.frontends.library import LIBRARY
 from ziggurat.transforms.calls.constant_arguments import show, symbol_part
@@ -52,9 +53,11 @@ def accumulator(element: ScalarType) -> ScalarType:
     return i32 if element.signed or element == i1 else u32
 
 
-def computing(element: ScalarType) -> ScalarType:
-    """The type in which sums of an element type are computed: small floats in f32."""
-    return f32 if element.is_float and element.bits < 32 else accumulator(element)
+def computing(element: ScalarType, language: Language) -> ScalarType:
+    """The type in which sums of an element type are computed: small floats in f32, but in Triton's language only those
+    that it does not add up in their own type."""
+    narrow = 16 if language.narrow_sums else 32
+    return f32 if element.is_float and element.bits < narrow else accumulator(element)
 
 
 def _reduced(call: Typing, tensor: TensorType, along: int | None, keep: bool, element: Any) -> Type:
@@ -73,7 +76,7 @@ def _total(call: Typing, tensor: TensorType, dtype: Any = None) -> ScalarType:
     if dtype is not None and (not isinstance(dtype, ScalarType) or dtype == i1):
         raise call.value_error("dtype must be an integer or a float; got {}", dtype, hint=ANY_OF_BITS())
     element = dtype or accumulator(scalar_type(tensor))
-    call.context.combine(call, call.name, [computing(element)])
+    call.context.combine(call, call.name, [computing(element, call.language)])
     return element
 
 
@@ -230,7 +233,7 @@ def _find(emit: Emitter, name: str, x: Operand, along: Any, keep: bool) -> list[
 
 def _operand(emit: Emitter, name: str, x: Operand, result: ScalarType) -> Value:
     """The tensor that a call reduces or scans, in the type in which it computes."""
-    return emit.cast(x.value, computing(result) if name in _TOTALS and result != i1 else result)
+    return emit.cast(x.value, computing(result, emit.language) if name in _TOTALS and result != i1 else result)
 
 
 def _combine(name: str, emit: Emitter, result: Type, x: Operand, along: Any, keep: bool, _dtype: Any = None) -> Value:

@@ -477,10 +477,13 @@ def test_the_simulation_finds_races() -> None:
         simulate(to_llvm(model), num_warps=4, shared=model.shared, arguments=[np.zeros(256, np.int32)] * 2)
 
 
-@pytest.mark.parametrize(("options", "fused"), [({}, 14), ({"contract": False}, 0), ({"exact_math": True}, 0)])
-def test_products_are_added_by_fma(options: dict[str, bool], fused: int) -> None:
-    """Of 16 products of a thread, two sums begin with one each."""
-    module = parse("""gpu.module @target="sm_90a" @num_warps=1 ()void -> {
+@pytest.mark.parametrize("element", ["f32", "f16"])
+@pytest.mark.parametrize(
+    ("options", "fused"), [({}, True), ({"contract": False}, False), ({"exact_math": True}, False)]
+)
+def test_products_are_added_by_fma(element: str, options: dict[str, bool], fused: bool) -> None:
+    """Of 16 products of a thread, two sums begin with one each; of 8 pairs of products in 16 bits, four."""
+    text = """gpu.module @target="sm_90a" @num_warps=1 ()void -> {
         tt.func @"k" (%p : ptr<f32>, %x : f32)void -> {
             %r : tensor<x512, i32, "1 2 4 8 | 16 32 64 128 256 |"> = tt.make_range @start=0 @end=512;
             %a : tensor<x512, ptr<f32>, "1 2 4 8 | 16 32 64 128 256 |"> = tt.splat %p;
@@ -489,14 +492,16 @@ def test_products_are_added_by_fma(options: dict[str, bool], fused: int) -> None
             %w : tensor<x512, f32, "1 2 4 8 | 16 32 64 128 256 |"> = arith.mulf %v %v;
             %s : f32 = tt.reduce %w @axis=0 (%y : f32, %z : f32)f32 -> {
                 %t : f32 = arith.addf %y %z; tt.reduce.return %t; };
-            tt.store %p %s; tt.return; }; unreachable; };""")
+            tt.store %p %s; tt.return; }; unreachable; };"""
+    module = parse(text.replace("f32", element))
     assert isinstance(module, gpu.Module)
     llvm = to_llvm(module, CompileOptions("sm_90a", 1, **options))
-    assert llvm.count("call float @llvm.fma.f32") == fused
-    x = np.random.default_rng(0).standard_normal(512).astype(np.float32)
+    call, count = ("float @llvm.fma.f32", 14) if element == "f32" else ("<2 x half> @llvm.fma.v2f16", 4)
+    assert llvm.count(f"call {call}") == count * fused
+    x = np.random.default_rng(0).standard_normal(512).astype(DTYPES[element])
     expected = np.sum(x.astype(np.float64) ** 2)
     simulate(llvm, num_warps=1, shared=0, grid=(1,), arguments=[x, 0.0])
-    np.testing.assert_allclose(x[0], expected, rtol=1e-6)
+    np.testing.assert_allclose(x[0], expected, rtol=1e-6 if element == "f32" else 2e-2)
 
 
 def test_lanes_add_the_same_products() -> None:
