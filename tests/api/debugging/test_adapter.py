@@ -5,11 +5,11 @@ import subprocess
 import sys
 from pathlib import Path
 
+import debugged_kernels
 import pytest
+from debugged_kernels import line_of
 
-from tests.api.debugging.kernels import line_of
-
-KERNELS = str(Path(__file__).with_name("kernels.py"))
+KERNELS = debugged_kernels.__file__
 
 
 class Editor:
@@ -123,8 +123,8 @@ def test_an_editor_debugs_the_launches_of_a_program(editor, tmp_path):
     program = tmp_path / "program.py"
     program.write_text(
         "import numpy as np, sys\n"
-        f"sys.path.insert(0, {str(Path.cwd())!r})\n"
-        "from tests.api.debugging.kernels import steps_t\n"
+        f"sys.path.insert(0, {str(Path(KERNELS).parent)!r})\n"
+        "from debugged_kernels import steps_t\n"
         "out = np.zeros(16, np.float32)\n"
         "steps_t[(2,)](out, np.ones(16, np.float32), 16, B=8)\n"
         "print('sum', out.sum())\n"

@@ -9,12 +9,12 @@ import subprocess
 import sys
 from pathlib import Path
 
+import debugged_kernels as kernels
 import numpy as np
 import pytest
+from debugged_kernels import line_of
 
 import ziggurat as zg
-from tests.api.debugging import kernels
-from tests.api.debugging.kernels import line_of
 
 F32 = np.float32
 
@@ -106,8 +106,8 @@ def test_a_function_of_a_function_stops(monkeypatch):
 
 def test_the_environment_decides(monkeypatch):
     program = (
-        f"import sys; sys.path.insert(0, {str(Path.cwd())!r})\n"
-        "from tests.api.debugging.test_breakpoints import launch\nprint(launch()[0].sum())"
+        f"import sys; sys.path[:0] = {[str(Path(__file__).parent), str(Path(kernels.__file__).parent)]}\n"
+        "from test_breakpoints import launch\nprint(launch()[0].sum())"
     )
     environment = {**os.environ, "PYTHONBREAKPOINT": "0"}
     ended = subprocess.run([sys.executable, "-c", program], env=environment, capture_output=True, text=True)

@@ -4,9 +4,10 @@ import subprocess
 import sys
 from pathlib import Path
 
-from tests.api.debugging.kernels import line_of
+import debugged_kernels
+from debugged_kernels import line_of
 
-KERNELS = Path(__file__).with_name("kernels.py")
+KERNELS = debugged_kernels.__file__
 
 
 def prompt(*arguments, commands):
@@ -26,7 +27,7 @@ def test_a_session_by_commands():
     )  # fmt: skip
     for part in (
         f"breakpoint 1 at line {line_of('branch')}", "(breakpoint 1)", "at = int32[8] [ 8  9 10", "92", "steps: acc +=",
-        "1: kernels.py:", "if i == 2", "watch 2: out[17]", "out[9] was", "program (0, 0, 0)",
+        "1: debugged_kernels.py:", "if i == 2", "watch 2: out[17]", "out[9] was", "program (0, 0, 0)",
         "'bogus' cannot be evaluated here: NameError", "back must be followed by one of", "a line must be a number",
     ):  # fmt: skip
         assert part in text, part
@@ -36,9 +37,9 @@ def test_the_launches_of_a_program(tmp_path):
     program = tmp_path / "program.py"
     program.write_text(
         "import sys\n"
-        f"sys.path.insert(0, {str(Path.cwd())!r})\n"
+        f"sys.path.insert(0, {str(Path(KERNELS).parent)!r})\n"
         "import numpy as np\n"
-        "from tests.api.debugging.kernels import counts, steps_t\n"
+        "from debugged_kernels import counts, steps_t\n"
         "steps_t[(2,)](out := np.zeros(16, np.float32), np.ones(16, np.float32), 16, B=8)\n"
         "counts[(1,)](total := np.zeros(1, np.int32), 5)\n"
         "print('totals', out.sum(), total)\n"

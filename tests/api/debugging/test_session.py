@@ -1,11 +1,11 @@
 """`zg.debug`: values at each stop are NumPy's, going back is the reverse of going forward, and input is checked."""
 
+import debugged_kernels as kernels
 import numpy as np
 import pytest
+from debugged_kernels import line_of
 
 import ziggurat as zg
-from tests.api.debugging import kernels
-from tests.api.debugging.kernels import line_of
 
 F32 = np.float32
 
@@ -216,7 +216,7 @@ def test_values_that_do_not_fit_are_recorded_again(monkeypatch):
 @pytest.mark.parametrize(
     ("use", "message"),
     [
-        (lambda s: s.break_at(1), "line 1 of kernels.py has no statement of 'steps'"),
+        (lambda s: s.break_at(1), "line 1 of debugged_kernels.py has no statement of 'steps'"),
         (lambda s: s.break_at(3, file="nowhere.py"), "line 3 of nowhere.py has no statement"),
         (lambda s: s.break_at(line_of("load"), "i =="), "the condition 'i ==' is no expression of Python"),
         (lambda s: s["none"], "there is no variable 'none' here"),
