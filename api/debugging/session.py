@@ -42,7 +42,7 @@ class Write:
     def __str__(self) -> str:
         file = os.path.basename(self.location.file)
         source = (self.location.source_line() or "").strip()
-        change = f"{self.element} was {self.old} and becomes {self.new}"
+        change = f"{self.element} was {self.old!s} and becomes {self.new!s}"
         return f"program {self.program}, {file}:{self.location.line}: {change}    {source}"
 
 

@@ -96,5 +96,4 @@ def text_of(value: Any) -> str:
     if is_array(value):
         text = np.array2string(value, threshold=12, edgeitems=3, precision=6, separator=" ").replace("\n", "")
         return f"{value.dtype}{list(value.shape)} {text}"
-    is_number = isinstance(value, np.number | np.bool_)
-    return repr(cast(Any, value).item()) if is_number else str(value) if not isinstance(value, str) else repr(value)
+    return str(cast(Any, value)) if isinstance(value, np.generic | Pointers) else repr(value)
