@@ -701,3 +701,24 @@ def matrix_vector(a, x, y, k, M: tl.constexpr, K: tl.constexpr):
 
 
 add("matrix times vector", matrix_vector, F16, F16, F32, N, 16, 256)
+
+
+@triton.jit
+def correlate(x, y, z, channels, height, width, by_row, by_channel, B: tl.constexpr, C: tl.constexpr):
+    """Channels come first in memory, and are added up for each of B rows and columns of a picture and a shifted one."""
+    rows, columns = tl.arange(0, B)[:, None, None], tl.program_id(0) * B + tl.arange(0, B)[None, :, None]
+    at = rows * by_row + columns
+    inside = (columns < width) & (rows < height)
+    for shift in range(-3, 4):
+        total = tl.zeros((B, B), tl.float32)
+        for step in range(0, channels, C):
+            channel = (step + tl.arange(0, C))[None, None, :]
+            left = tl.load(x + at + channel * by_channel, mask=inside, other=0.0)
+            beside = (columns + shift >= 0) & (columns + shift < width) & (rows < height)
+            right = tl.load(y + at + shift + channel * by_channel, mask=beside, other=0.0)
+            total += tl.sum(left * right, axis=2)
+        where = (tl.arange(0, B)[:, None] * 7 + shift + 3) * width + tl.program_id(0) * B + tl.arange(0, B)[None, :]
+        tl.store(z + where, total)
+
+
+add("correlation of channels", correlate, F16, F16, F32, *[N] * 5, 16, 32)

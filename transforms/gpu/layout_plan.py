@@ -69,7 +69,7 @@ class Accesses:
     axes than that of the neighbours in memory, each thread holds a run as well: the sectors that an instruction
     moves are whole, and need not follow each other. `cubes` are the shapes of tensors that are reduced along
     several axes of two elements, as sorting networks do, the last axes most often. Each thread holds a contiguous
-    part of these.
+    part of these. `reduced` has the axes along which tensors are reduced, by their shape.
     """
 
     def __init__(self, func: Op, infos: Mapping[Component, AxisInfo], num_warps: int) -> None:
@@ -77,7 +77,11 @@ class Accesses:
         self.widest: dict[Key, int] = {}
         self.store_widths: dict[Op, int] = {}
         self.scanned: dict[tuple[int, ...], set[int]] = {}
+        self.reduced: dict[tuple[int, ...], set[int]] = {}
         pairs: set[tuple[tuple[int, ...], int]] = set()
+        for op in func.walk():
+            if isinstance(op, tt.Reduce):
+                self.reduced.setdefault(shape_of(op.values[0].type), set()).add(op.axis)
         for op in func.walk():
             if isinstance(op, tt.Scan) and len(shape := shape_of(op.values[0].type)) > 1:
                 self.scanned.setdefault(shape, set()).add(op.axis)
@@ -97,15 +101,19 @@ class Accesses:
 
     def order(self, op: Access) -> tuple[int, ...]:
         """The axes by the length of their runs of neighbours, the longest first. Of equal ones, those come first along
-        which the pointers mostly step by one element, then those of the least stride that is likely, and then the last.
+        which the pointers mostly step by one element, then those of the least stride that is likely, then those that
+        are not reduced where neighbours lie along another axis, and then the last.
         """
         contiguity = self.info(op.ptr).contiguity
+        reduced = self.reduced.get(shape_of(op.ptr.type), set())
 
-        def rank(axis: int) -> tuple[int, bool, int, int]:
+        def rank(axis: int) -> tuple[int, bool, int, bool, int]:
             if contiguity.count(contiguity[axis]) == 1:
-                return -contiguity[axis], False, 0, 0
+                return -contiguity[axis], False, 0, False, 0
             step = divisor_of_steps(op.ptr, axis, lambda value: self.info(value).everywhere)
-            return -contiguity[axis], not steps_by_one(op.ptr, axis), step or LIMIT, -axis
+            # Lanes along an axis that is reduced exchange values.
+            exchanges = axis in reduced and contiguity[axis] < max(contiguity)
+            return -contiguity[axis], not steps_by_one(op.ptr, axis), step or LIMIT, exchanges, -axis
 
         return tuple(sorted(range(len(contiguity)), key=rank))
 

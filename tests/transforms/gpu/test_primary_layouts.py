@@ -4,14 +4,19 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 import pytest
+from every_pass import case, first_fault
 
+import ziggurat as zg
 from ziggurat.codemodel.dialects import arith, scf, tt
 from ziggurat.codemodel.layout import Layout, blocked
 from ziggurat.codemodel.op import Value
+from ziggurat.codemodel.passes import Snapshot
 from ziggurat.codemodel.text.parser import parse
 from ziggurat.transforms.analysis.axis_info import analyse
 from ziggurat.transforms.analysis.components import groups_of
+from ziggurat.transforms.analysis.queries import layout_of
 from ziggurat.transforms.gpu.layout_plan import Accesses, PrimaryLayouts, flexible_components
 
 DOT = Layout((1, 256), (2, 4, 8, 16, 32), (64, 128))  # 16 × 32
@@ -134,3 +139,25 @@ def test_halves_that_are_not_in_one_thread_are_read_as_neighbours() -> None:
     half = read.split()
     assert position == 0 and read == blocked((512, 2), (1, 0), 2, 4) and half is not None
     assert actual.of((split.result, 0)) == actual.of((split.result, 1)) == half
+
+
+@zg.kernel
+def sums_of_channels(x, out, by_row, by_channel):
+    """Neighbours lie along the second axis, and the strides of the others are not known."""
+    rows, columns, channels = zg.arange(0, 16), zg.arange(0, 16), zg.arange(0, 64)
+    at = zg.add(zg.mul(zg.expand(zg.expand(rows, 1), 1), by_row), zg.expand(zg.expand(columns, 1), 0))
+    at = zg.add(at, zg.mul(zg.expand(zg.expand(channels, 0), 0), by_channel))
+    where = zg.add(zg.mul(zg.expand(rows, 1), 16), zg.expand(columns, 0))
+    zg.store(zg.add(out, where), zg.sum(zg.load(zg.add(x, at)), axis=2))
+
+
+def test_lanes_lie_along_axes_that_are_not_reduced() -> None:
+    def arguments() -> list[Any]:
+        x = np.random.default_rng(0).integers(-9, 9, 64 * 16 * 16).astype(np.float32)
+        return [x, np.zeros(16 * 16, np.float32), 16, 256]
+
+    launch = case(sums_of_channels, arguments, num_warps=4, verify=True)
+    passes: list[Snapshot] = []
+    assert first_fault(launch, passes) is None
+    (load,) = (op for op in passes[-1].model.walk() if isinstance(op, tt.Load))
+    assert all(basis >= 64 for basis in layout_of(load.result.type).lanes)
