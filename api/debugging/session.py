@@ -235,7 +235,7 @@ class Session:
         variables = self.variables
         namespace = {"np": np, **getattr(self.kernel.fn, "__globals__", {})}
         try:
-            code = compile(expression.strip(), "<expression>", "eval")
+            code = compile(str(expression).strip(), "<expression>", "eval")
             return eval(code, namespace, variables)
         except Exception as error:  # The user's own expression.
             names = ", ".join(variables) or "none yet"
@@ -250,7 +250,7 @@ class Session:
     @public
     def frame(self, number: int) -> Place:
         """Choose the function whose variables are shown: 0 is the innermost, 1 its caller."""
-        if not 0 <= number < len(self._stack()):
+        if number not in range(len(self._stack())):
             raise LaunchError(f"there is no frame {number}", hint=f"frames are 0 to {len(self._stack()) - 1}")
         self._frame = number
         return self.where()[number]
@@ -265,7 +265,9 @@ class Session:
     def break_at(self, line: int, condition: str | None = None, *, file: str | None = None) -> int:
         """Stop before the statement at a line, of the kernel's file or of another one, if the condition holds there:
         an expression of Python over the variables. The number of the breakpoint, for `clear`."""
-        path = self._file() if file is None else file
+        path = self._file() if file is None else str(file)
+        if not isinstance(line, int):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise LaunchError(f"a line must be a number; got {line!r}", hint="session.break_at(12)")
         places = [op.location for op in self._stops if op.location and _same_file(op.location.file, path)]
         inside = [place for place in places if place.line <= line <= max(place.line, place.end_line)]
         if not inside:
@@ -276,7 +278,7 @@ class Session:
             )
         if condition is not None:
             try:
-                compile(condition.strip(), "<condition>", "eval")
+                compile(str(condition).strip(), "<condition>", "eval")
             except (SyntaxError, ValueError) as error:
                 raise LaunchError(f"the condition '{condition}' is no expression of Python: {error}") from None
         start = max(place.line for place in inside)  # A statement of several lines begins at its first.
@@ -455,7 +457,7 @@ class Session:
         return self._numbers
 
     def _watch(self, element: str) -> Watch:
-        match = re.fullmatch(r"\s*(.*\S)\s*\[(.+)\]\s*", element)
+        match = re.fullmatch(r"\s*(.*\S)\s*\[(.+)\]\s*", str(element))
         name = match[1] if match else element
         if match is None or name not in self._arguments:
             names = ", ".join(f"{name}[0]" for name in self._arguments)
