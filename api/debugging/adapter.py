@@ -56,6 +56,9 @@ class _Output(io.TextIOBase):
     def __init__(self, adapter: Adapter) -> None:
         self.adapter = adapter
 
+    def writable(self) -> bool:
+        return True
+
     def write(self, text: str) -> int:
         self.adapter.event("output", category="stdout", output=text)
         return len(text)
