@@ -36,7 +36,7 @@ from ziggurat.codemodel.traits import Loop
 from ziggurat.codemodel.types import DescriptorType, PtrType, Type, i1
 from ziggurat.transforms.analysis.components import component_types
 from ziggurat.transforms.analysis.queries import function_of
-from ziggurat.transforms.cost.budget import registers_of_thread
+from ziggurat.transforms.cost.budget import CTAS, registers_of_thread
 from ziggurat.transforms.cost.pressure import value_registers
 
 # The modules that register emitters.
@@ -77,8 +77,8 @@ def to_llvm(module: gpu.Module, options: CompileOptions = DEFAULT_OPTIONS) -> st
     if registers is None:
         registers = options.maxnreg
     limit = f' "nvvm.maxnreg"="{registers}"' if registers is not None else ""
-    if registers is None and is_register_limited(module):
-        limit += ' "nvvm.minctasm"="1"'  # CTAs per SM: .minnctapersm
+    if registers is None and (ctas := ctas_to_ask_for(module)):
+        limit += f' "nvvm.minctasm"="{ctas}"'  # CTAs per SM: .minnctapersm
     if func.num_ctas > 1:
         limit += f' "nvvm.cluster_dim"="{func.num_ctas},1,1"'
     debug = f" !dbg !{emitter.places.subprogram}" if emitter.places is not None else ""
@@ -175,24 +175,28 @@ def assemble(module: gpu.Module, options: CompileOptions = DEFAULT_OPTIONS) -> A
     return Assembly(symbol_of(function_of(module).sym_name), text, to_ptx(text, module.target) if has_llvm() else "")
 
 
-def is_register_limited(module: gpu.Module) -> bool:
-    """Whether a loop, a value or the loads of straight-line code need all registers that their threads can have.
+def ctas_to_ask_for(module: gpu.Module) -> int:
+    """The CTAs per SM that ptxas is to leave registers for; 0 to let it choose.
 
     A tensor of floats, or one that is loaded, has registers of its own. A loop needs registers for the numbers that it
     carries, and for those that it loads in an iteration, whose loads then all begin at once, or for the operands of its
     widest reduction or scan. So do the loads outside of loops: of four of 64 registers each, ptxas took 32 registers
     and spilled 13 KB. It finds the registers for the operands of a wgmma, or fails: kernels with wgmma do not
-    count as limited.
+    ask for CTAs. Other dots need more registers than those that are counted.
     """
-    if any(isinstance(op, gpu.Wgmma) for op in module.walk()):
-        return False
-    available = registers_of_thread(module.num_warps)
-    values = (op for op in module.walk() if isinstance(op, tt.Load) or value_registers(op.result.type))
-    return (
-        any(_registers(op.result.type) >= available for op in values)
-        or _of_loads(function_of(module)) >= available
-        or any(_needed(op) >= available for op in module.walk() if isinstance(op, Loop))
-    )
+    ops = [*module.walk()]
+    if any(isinstance(op, gpu.Wgmma) for op in ops):
+        return 0
+    loops, loads = [op for op in ops if isinstance(op, Loop)], _of_loads(function_of(module))
+    values = [_registers(op.result.type) for op in ops if isinstance(op, tt.Load) or value_registers(op.result.type)]
+    if max([loads, *values, *map(_needed, loops)]) >= registers_of_thread(module.num_warps):
+        return 1
+    if TARGETS[module.target].max_warps // module.num_warps != CTAS or any(
+        isinstance(op, tt.Dot | gpu.Mma) for op in ops
+    ):
+        return 0  # Of smaller CTAs an SM has several anyway.
+    live = [_needed(loop) + sum(_registers(value.type) for value in loop.captured_values()) for loop in loops]
+    return CTAS if max([loads, *live]) <= registers_of_thread(module.num_warps, CTAS) else 0
 
 
 def _of_loads(op: Op) -> int:

