@@ -137,7 +137,7 @@ def load(machine: SymbolicMachine, pointers: Any, mask: Any, fallback: Any, type
     def at(index: Index) -> Element:
         pointer = universe.element(pointers, TensorType(of.shape, PtrType(scalar)), index)
         name = f"contents {versions[pointer.origin].number} of {universe.name}"
-        there = machine.domain.function(name, [pointer.offset.term], scalar)
+        there = machine.domain.loaded(machine.domain.function(name, [pointer.offset.term], scalar), scalar)
         holds = universe.element(mask, TensorType(of.shape, i1), index)
         return machine.domain.choose(holds, there, universe.element(fallback, of, index))
 

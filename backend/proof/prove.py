@@ -88,6 +88,8 @@ class Question:
             words.append("a product that is added to something may be rounded, or not")
         if not first.domain.wraps:
             words.append("32-bit indices of pointers do not wrap around")
+        if first.universe.chooses:
+            words.append("all NaNs are alike")
         if first.universe.combined or first.universe.reductions:
             words.append("a reduction may combine in any order")
         return words
@@ -208,7 +210,8 @@ def question(a: SymbolicMachine, b: SymbolicMachine, compared: Look = "elements"
     differences += _effects(a, b)
     earlier = {term.get_id() for term in a.defined}
     differences += [z3.Not(term) for term in b.defined if term.get_id() not in earlier]
-    return Question(differences, [a.premise.term, *a.assumed, *b.assumed, *a.defined, *coordinates()], (a, b))
+    facts = [*a.assumed, *b.assumed, *a.defined, *coordinates(), *a.universe.definitions]
+    return Question(differences, [a.premise.term, *facts], (a, b))
 
 
 def _values(universe: Universe, first: Version, second: Version) -> list[Term]:
@@ -272,6 +275,13 @@ class Prover:
     wraps: bool = True  # Whether 32-bit indices of pointers may wrap around: passes take them not to.
     # The first does not look at places. In the last, integers do not wrap around, if they may be taken not to.
     universes: list[Universe] = attrs.field(default=attrs.Factory(_looks, takes_self=True))
+    # Of kernels that look for the place of the largest element and the like.
+    winners: Universe = attrs.field(
+        init=False,
+        default=attrs.Factory(
+            lambda self: Universe(Terms(exact=True, wraps=self.wraps), places=True, chooses=True), takes_self=True
+        ),
+    )
     _runs: dict[Hashable, tuple[list[SymbolicMachine], Op, Bit]] = attrs.field(
         init=False, factory=dict[Hashable, tuple[list[SymbolicMachine], Op, Bit]]
     )  # With the model and the formula, whose numbers no other ones get.
@@ -283,7 +293,7 @@ class Prover:
         self, model: Op, premise: Bit, universe: Universe, in_turn: bool, most: int = _MOST_RUNS
     ) -> list[SymbolicMachine]:
         """Runs of a model on unknown inputs, that are together all in which a formula holds."""
-        key = id(universe), id(model), premise.identity, in_turn
+        key = universe, id(model), premise.identity, in_turn
         if key not in self._runs:
             runs: list[SymbolicMachine] = []
             cases = [(premise, False)]
@@ -298,7 +308,7 @@ class Prover:
                 else:
                     run.cut |= cut
                     runs.append(run)
-                    self._runs[id(universe), id(model), case.identity, in_turn] = [run], model, case
+                    self._runs[universe, id(model), case.identity, in_turn] = [run], model, case
             self._runs[key] = runs, model, premise
         return self._runs[key][0]
 
@@ -318,6 +328,8 @@ class Prover:
             with deep_recursion():
                 universe, in_turn = self.universes[0], runs_in_turn(model_a) or runs_in_turn(model_b)
                 looks: list[tuple[Universe, Look]] = [(each, "writes") for each in self.universes]
+                if any(isinstance(op, tt.Reduce) and len(op.values) > 1 for op in model_a.walk()):
+                    looks.append((self.winners, "elements"))
                 for each in self.universes[1:]:
                     looks.extend(((each, "values"), (each, "elements")))
                 for premise, cut in self._cases:

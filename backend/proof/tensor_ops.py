@@ -20,11 +20,21 @@ from ziggurat.backend.proof.machine import (
     meanings,
     objects,
     settled,
+    signature,
 )
 from ziggurat.backend.proof.shared_ops import held, put
 from ziggurat.backend.proof.solver import z3
-from ziggurat.backend.proof.terms import FALSE, TRUE, Element, NotDecided, Sum, identity_of
-from ziggurat.backend.proof.universe import PartialProduct, Reduction, Tensor, Universe, forced, key_of, objects_of
+from ziggurat.backend.proof.terms import FALSE, TRUE, Element, NotDecided, Sum, Term, identity_of
+from ziggurat.backend.proof.universe import (
+    PartialProduct,
+    Reduction,
+    Tensor,
+    Universe,
+    Winner,
+    forced,
+    key_of,
+    objects_of,
+)
 from ziggurat.backend.reference.control import rejoin
 from ziggurat.backend.reference.machine import triton
 from ziggurat.backend.reference.reductions import single_op
@@ -181,6 +191,8 @@ def _reduce(machine: SymbolicMachine, op: tt.Reduce, operands: Operands) -> Any:
     combining = _combining(machine, op)
     source, *others = operands
     shape = shape_of(op.values[0].type)
+    if machine.universe.chooses and len(shape) == 1:
+        return _winner(machine, op, combining.function, operands)
     if not others and isinstance(source, Tensor) and shape[op.axis] == 1:
         return machine.universe.moved(source, shape, np.arange(math.prod(shape)), shape_of(op.result.type))
     if others or not combining.commutes or not isinstance(source, Tensor):
@@ -205,6 +217,47 @@ def _reduce(machine: SymbolicMachine, op: tt.Reduce, operands: Operands) -> Any:
     tensor = machine.universe.tensor(key, make, type_=TensorType(target, scalar))
     machine.universe.reductions[tensor.number] = Reduction(combining.key, source, whole, lines)
     return tensor
+
+
+# Of the solver, to find that a function chooses among elements: floats and unknown functions as bits, of which it takes
+# a tenth of the time.
+_TACTICS = "simplify", "fpa2bv", "simplify", "solve-eqs", "ackermannize_bv", "max-bv-sharing", "bit-blast", "sat"
+_EFFORT = 20_000_000
+
+
+def _winner(
+    machine: SymbolicMachine, op: tt.Reduce, combine: Callable[[Tuple, Tuple], Tuple], operands: Operands
+) -> Any:
+    """The result of a reduction that chooses one of two elements, whatever the order: the elements at an unknown place,
+    to which all others give way. Raises `NotDecided` for a reduction that is not found to choose."""
+    universe, (size,) = machine.universe, shape_of(op.values[0].type)
+    key = signature(op, machine.functions), *map(key_of, operands)
+
+    def elements(place: Sum) -> Tuple:
+        return tuple(universe.element(x, v.type, (place,)) for x, v in zip(operands, op.values, strict=True))
+
+    def equal(a: Tuple, b: Tuple) -> Term:
+        return z3.And(*(machine.domain.equal(x, y, v) for x, y, v in zip(a, b, types, strict=True)))
+
+    types = [scalar_element(value.type) for value in op.values]
+    if key not in universe.winners:
+        places = [machine.unknown(f"place {name} of {size}") for name in "abc"]
+        a, b, c = map(elements, places)
+        laws = (
+            z3.Or(equal(combine(a, b), a), equal(combine(a, b), b)), equal(combine(a, b), combine(b, a)),
+            equal(combine(combine(a, b), c), combine(a, combine(b, c))),
+        )  # fmt: skip
+        for law in laws:
+            solver = z3.Then(*_TACTICS).solver()
+            solver.set("rlimit", _EFFORT)
+            solver.add(*(z3.ULT(place.term, size) for place in places), z3.Not(law))
+            if solver.check() != z3.unsat:
+                raise NotDecided("a reduction that is not found to choose among elements")
+        place = machine.unknown(f"place of winner {len(universe.winners)} of {size}")
+        winner = elements(place)
+        universe.add_winner(key, Winner(size, place, lambda at: equal(combine(winner, elements(at)), winner)))
+    results = elements(universe.winners[key].place)
+    return packed_values(tuple(settled(objects_of(x), v) for x, v in zip(results, types, strict=True)))
 
 
 def _reduction(universe: Universe, tensor: Tensor) -> Reduction | None:

@@ -501,6 +501,12 @@ class Terms(elementwise.Domain):
         """A float as one of the theory."""
         return a if z3.is_fp(a) else z3.fpBVToFP(a.term, sort_of(scalar))
 
+    def equal(self, a: Element, b: Element, scalar: ScalarType) -> Term:
+        """That two numbers of a type are the same; all NaNs are, if floats are those of the theory."""
+        if self.exact and scalar.is_float:
+            return self.floating(a, scalar) == self.floating(b, scalar)
+        return bits_of(a) == bits_of(b)
+
     def floats(self, op: Op, *values: Element) -> Element:
         types = [scalar_element(value.type) for value in op.operands]
         target = scalar_element(op.result.type)

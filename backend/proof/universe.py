@@ -182,6 +182,16 @@ class Reduction:
     lines: Any
 
 
+@attrs.frozen(eq=False)
+class Winner:
+    """The place in a line of elements of the one that a reduction chooses. `is_kept` says that the winner combined with
+    the element at another place, is the winner."""
+
+    size: int
+    place: Sum
+    is_kept: Callable[[Sum], Term]
+
+
 class Version:
     """The contents of an array after some writes."""
 
@@ -235,12 +245,19 @@ class Version:
 class Universe:
     """All tensors and versions of some runs, by the way they are made, and the domain of their elements. If it
     `contracts`, a product that is added or subtracted may be rounded or not. If it looks at `places`, the elements of
-    pointers and masks are computed at each access: which of them are equal is then found however they are made."""
+    pointers and masks are computed at each access: which of them are equal is then found however they are made. If it
+    `chooses`, the result of a reduction that chooses among elements is the element at an unknown place."""
 
-    def __init__(self, domain: Terms | None = None, *, contracts: bool = False, places: bool = False) -> None:
+    def __init__(
+        self, domain: Terms | None = None, *, contracts: bool = False, places: bool = False, chooses: bool = False
+    ) -> None:  # fmt: skip
         self.domain = Terms() if domain is None else domain
         self.contracts = contracts
-        self.name = f"{type(self.domain).__name__} {places} {self.domain.wraps}"  # In a prover, of this universe alone.
+        # In a prover, of this universe alone.
+        self.name = f"{type(self.domain).__name__} {places} {self.domain.wraps} {chooses}"
+        self.chooses = chooses
+        self.winners: dict[Hashable, Winner] = {}  # By the reduction and its operands.
+        self.definitions: list[Term] = []  # What holds of the places of winners.
         self.places = places
         self._places: dict[int, Tensor] = {}
         self._compared: dict[Hashable, list[tuple[Tensor, Element]]] = {}
@@ -306,6 +323,15 @@ class Universe:
                 self._whole.append(tensor)
         self._tensors[key] = tensor
         return tensor
+
+    def add_winner(self, key: Hashable, winner: Winner) -> None:
+        """Say of each of the winners among as many elements that it wins against those at the places of the others."""
+        place, size = winner.place, winner.size
+        self.definitions.append(z3.ULT(place.term, z3.BitVecVal(size, 32)))
+        self.definitions += [winner.is_kept(Sum.number(number, 32)) for number in (0, size - 1)]
+        for other in (each for each in self.winners.values() if each.size == size):
+            self.definitions += [winner.is_kept(other.place), other.is_kept(place)]
+        self.winners[key] = winner
 
     def divide(self, count: int) -> None:
         """Find parts of tensors from now on, as those that so many CTAs have of the tensors of a program before."""
