@@ -20,7 +20,7 @@ through loops; `place_dots` converts those that have others.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from itertools import chain
 
@@ -47,7 +47,7 @@ from ziggurat.codemodel.gpu.targets import TARGETS
 from ziggurat.codemodel.graphs import reached
 from ziggurat.codemodel.layout import LANE_BITS, Layout, axis_bases, bits_of, filled, inverted, moved
 from ziggurat.codemodel.numbers import bits_of_number
-from ziggurat.codemodel.op import Op, OpResult, Value
+from ziggurat.codemodel.op import Block, Op, OpResult, Value
 from ziggurat.codemodel.transform import Outcome, Rewriter, transform
 from ziggurat.codemodel.types import (
     ScalarType,
@@ -402,18 +402,18 @@ def place_dots(module: gpu.Module) -> Op:
 
 def _invariant_stores(loop: scf.For | scf.While) -> list[Op]:
     """The buffers of a loop's body, and the stores, that are filled once, with a value from before the loop, and the
-    roundings of such values.
+    roundings of such values. Those in branches are among them.
 
     All iterations share such an operand: attention's queries, for example.
     """
     if isinstance(loop, scf.While):
         return []
-    body = loop.body.entry
-    inside = {*body.parameters, *(op.result for op in body.ops)}
-    roundings: list[Op] = [op for op in body.ops if isinstance(op, gpu.RoundTf32) and op.value not in inside]
+    ops = [*_with_branches(loop.body.entry)]
+    inside = {*loop.body.entry.parameters, *(op.result for op in ops)}
+    roundings: list[Op] = [op for op in ops if isinstance(op, gpu.RoundTf32) and op.value not in inside]
     stores: list[Op] = [
         op
-        for store in body.ops
+        for store in ops
         if isinstance(store, gpu.LocalStore)
         and store.value not in inside
         and isinstance(store.buffer.op, gpu.LocalAlloc)
@@ -422,6 +422,15 @@ def _invariant_stores(loop: scf.For | scf.While) -> list[Op]:
         for op in (store.buffer.op, store)
     ]
     return roundings + stores
+
+
+def _with_branches(block: Block) -> Iterator[Op]:
+    """The ops of a block and those in its branches; not those in loops."""
+    for op in block.ops:
+        yield op
+        if isinstance(op, scf.If):
+            for body in op.bodies:
+                yield from _with_branches(body.entry)
 
 
 def _in_parts(builder: Builder, mma: MmaChoice, a: Value, b: Value, start: Value | None, total: TensorType) -> Value:

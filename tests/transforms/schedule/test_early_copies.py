@@ -9,10 +9,11 @@ import pytest
 from every_pass import case, first_fault
 
 import ziggurat as zg
-from ziggurat.codemodel.dialects import tt
+from ziggurat.codemodel.dialects import scf, tt
 from ziggurat.codemodel.gpu import dialect as gpu
 from ziggurat.codemodel.gpu.options import CompileOptions
 from ziggurat.codemodel.op import Op
+from ziggurat.codemodel.passes import Snapshot
 from ziggurat.transforms.gpu.gpu_passes import place
 
 N, D = 64, 64
@@ -79,6 +80,38 @@ def test_values_are_copied_during_the_dot_of_the_keys(early: bool) -> None:
 def test_a_copy_does_not_begin_before_a_store_that_it_may_read() -> None:
     assert not copies(model_of(early=False, store=True))
     assert not copies(model_of(early=True, store=True))
+
+
+@zg.kernel
+def chosen_blocks(q, k, v, blocks, out, count, D: zg.constexpr):
+    """Blocks of keys and values whose numbers are loaded; those of negative numbers are left out."""
+    rows, columns = zg.expand(zg.arange(0, 64), 1), zg.expand(zg.arange(0, D), 0)
+    few = zg.add(zg.mul(zg.expand(zg.arange(0, 16), 1), D), columns)
+    queries, acc = zg.load(zg.add(q, few)), zg.zeros((16, D), zg.f32)
+    for number in range(0, count):
+        block = zg.load(zg.add(blocks, number))
+        if block >= 0:
+            at = zg.add(zg.mul(zg.add(zg.mul(block, 64), rows), D), columns)
+            scores = zg.dot(queries, zg.trans(zg.load(zg.add(k, at))))
+            acc = zg.dot(zg.cast(scores, zg.f16), zg.load(zg.add(v, at)), acc)
+    zg.store(zg.add(out, few), acc)
+
+
+def test_large_operands_are_copied_and_queries_are_stored_before_the_loop() -> None:
+    """One warp has 128 registers of a thread for 64×128 keys. The dots are in a branch."""
+
+    def launch_arguments() -> list[Any]:
+        rng = np.random.default_rng(5)
+        q, k, v = (rng.integers(-2, 3, (rows, 128)).astype(np.float16) for rows in (16, 256, 256))
+        return [q, k, v, np.array([2, -1, 0, 3], np.int32), np.zeros((16, 128), np.float32), 4]
+
+    passes: list[Snapshot] = []
+    launch = case(chosen_blocks, launch_arguments, (128,), num_warps=1, num_stages=1, verify=True)
+    assert first_fault(launch, passes) is None
+    model = passes[-1].model
+    (loop,) = (op for op in model.walk() if isinstance(op, scf.For))
+    assert len(copies(model)) == 2 and len(copies(loop)) == 2
+    assert not any(isinstance(op, gpu.LocalStore) for op in loop.walk())
 
 
 def test_loops_with_stages_keep_theirs() -> None:
