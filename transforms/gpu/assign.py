@@ -147,7 +147,7 @@ class _Rebuilding:
         if self.plan.is_lazy(op):
             for layout in self.plan.wanted((op.result, 0)):
                 if not self.plan.is_late((op.result, 0), layout):
-                    self._compute(builder, op, layout)
+                    self.ensure(builder, (op.result, 0), layout)
             return
         for component, layout in self._needs(op):
             if self.plan.is_late(component, layout):

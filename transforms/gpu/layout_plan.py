@@ -576,14 +576,18 @@ class LayoutPlan:
         return [primary] if primary is not None else list(self._layouts_of_groups.get(group, ()))
 
     def is_late(self, component: Component, layout: Layout) -> bool:
-        """Whether a component in a layout comes from a conversion, and so is made only where it is needed."""
+        """Whether a component in a layout comes from a conversion, and so is made only where it is needed. A load stays
+        in its place among other accesses."""
         key = (component, layout)
         if key not in self._late:
             sources = self.sources(component, layout)
             if sources is None:
                 self._late[key] = component not in self.flexible and layout != self.primary.of(component)
+            elif sources and sources[0][0] == component:
+                self._late[key] = True
             else:
-                self._late[key] = any(source == component or self.is_late(source, own) for source, own in sources)
+                is_load = isinstance(component[0], OpResult) and isinstance(component[0].op, tt.Load)
+                self._late[key] = not is_load and any(self.is_late(*source) for source in sources)
         return self._late[key]
 
     # The search.

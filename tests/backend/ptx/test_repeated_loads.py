@@ -70,3 +70,34 @@ def test_volatile_reads_are_made_for_each_element() -> None:
         zg.store(y + at, zg.load(x + at // group, volatile=True))
 
     assert runs_of(volatile.compile(F32, F32, TIMES_16, num_warps=1, target="sm_90a")) == [()]
+
+
+@zg.kernel
+def overwritten(rows_ptr, weights_ptr, out_ptr, x_ptr, n, N: zg.constexpr):
+    """Products, weighted by numbers that are read by index and overwritten before the products."""
+    rows, columns = zg.arange(0, N), zg.expand(zg.arange(0, N), 0)
+    places = zg.load(zg.add(rows_ptr, rows * 3)) // 3
+    total = zg.zeros((N, N), zg.f32)
+    for step in range(0, n):
+        weights = zg.load(zg.add(weights_ptr, places))
+        zg.debug_barrier()
+        zg.store(zg.add(weights_ptr, rows), zg.cast(rows + step, zg.f32))
+        zg.debug_barrier()
+        a = zg.load(x_ptr + zg.expand(rows, 1) * 16 + zg.expand(zg.arange(0, 16), 0))
+        b = zg.load(x_ptr + zg.expand(zg.arange(0, 16), 1) * N + columns)
+        total = total + zg.dot(a, b) * zg.expand(weights, 1)
+    zg.store(out_ptr + zg.expand(rows, 1) * N + columns, total)
+
+
+def test_a_load_by_a_converted_index_stays_before_the_store_that_follows() -> None:
+    size, random = 64, np.random.default_rng(0)
+    index = np.zeros(3 * size, np.int32)
+    index[::3] = 3 * random.permutation(size)
+    weights = random.standard_normal(size).astype(np.float32)
+    x = random.standard_normal(32 * size).astype(np.float16)
+    pointers = [zg.divisible(zg.ptr(dtype)) for dtype in (zg.i32, zg.f32, zg.f32, zg.f16)]
+    compiled = overwritten.compile(*pointers, zg.i32, size, target="sm_80", num_warps=4)
+    out, expected = np.zeros((2, size, size), np.float32)
+    compiled.simulate[(1,)](index, weights.copy(), out, x, 3)
+    overwritten[(1,)](index, weights.copy(), expected, x, 3, size, interpret=True)
+    np.testing.assert_allclose(out, expected, rtol=1e-4, atol=1e-4)
