@@ -179,6 +179,11 @@ def in_lanes(shape: Sequence[int], axis: int, num_warps: int) -> Layout:
     return filled(along[:serial], [*along[serial:], *rest], num_warps)
 
 
+# Partial results, times the warps that read all of them, above which each warp reads those of some columns, and the
+# results go through shared memory once more. Shared memory gives 32 of them a cycle; a barrier takes some 50 cycles.
+_MANY_READS = 8192
+
+
 def reduction_stages(layout: Layout, shape: tuple[int, ...], axis: int) -> tuple[Layout, tuple[ReductionStage, ...]]:
     """The reduction of a tensor along an axis: the layout to begin in, and one or two stages.
 
@@ -195,6 +200,8 @@ def reduction_stages(layout: Layout, shape: tuple[int, ...], axis: int) -> tuple
     count = 1 << len(in_warps)
     small = (*before, count, *after)
     gathered = layout.dropped(shape, axis).widened((*before, 1, *after), small, in_warps=False)
+    if layout.num_warps * math.prod(small) > _MANY_READS:
+        gathered = _shared_out(gathered, _mask(small, axis))
     last = ReductionStage((), small, axis, gathered)
     if count == shape[axis]:
         return layout, (last,)
@@ -205,6 +212,18 @@ def reduction_stages(layout: Layout, shape: tuple[int, ...], axis: int) -> tuple
     order = (*range(first), *ours, *others, *range(end, len(split)))
     inner = (*before, count, shape[axis] // count, *after)
     return layout, (ReductionStage(((split, order),), inner, axis + 1), last)
+
+
+def _shared_out(layout: Layout, mask: int) -> Layout:
+    """A layout whose warps hold the same elements, with elements of each thread that are not along the axis of `mask`
+    in different warps instead."""
+    registers, warps = list(layout.registers), list(layout.warps)
+    for at, basis in enumerate(warps):
+        own = [register for register in registers if register and not register & mask]
+        if not basis and own:
+            warps[at] = max(own)
+            registers.remove(warps[at])
+    return Layout(tuple(registers), layout.lanes, tuple(warps))
 
 
 def _runs(mask: int, count: int) -> list[tuple[bool, int]]:
