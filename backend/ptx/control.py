@@ -8,6 +8,7 @@ from itertools import islice
 from ziggurat.backend.llvm.routines import Join, Number, llvm_type
 from ziggurat.backend.ptx.emitter import Emitted, PtxEmitter, emits
 from ziggurat.backend.ptx.packed_words import pack, unpack
+from ziggurat.backend.ptx.shuffles import in_uniform_registers
 from ziggurat.codemodel.dialects import cf, core, scf, tt
 from ziggurat.codemodel.gpu import dialect as gpu
 from ziggurat.codemodel.op import Body, Op, Successor, Value, constant_of
@@ -87,6 +88,11 @@ def _region(emitter: PtxEmitter, body: Body) -> list[Emitted]:
 def _for(emitter: PtxEmitter, op: scf.For) -> Emitted:
     kind = llvm_type(op.start.type)
     start, stop, step = (emitter.scalar(value) for value in (op.start, op.stop, op.step))
+    if any(isinstance(inner, gpu.MatrixProduct) for inner in op.walk()):
+        start, stop = (
+            in_uniform_registers(emitter, kind, scalar) if _is_reduced(value) else scalar
+            for value, scalar in ((op.start, start), (op.stop, stop))
+        )
     inside, after = emitter.name("loop"), emitter.name("after")
     index, *parameters = op.body.parameters
     types, counter = [parameter.type for parameter in op.body.parameters], _counter(op)
@@ -117,6 +123,20 @@ def _for(emitter: PtxEmitter, op: scf.For) -> Emitted:
     head.end()
     emitter.start(after)
     return packed_values([emitter.values[parameter] for parameter in parameters])
+
+
+def _is_reduced(value: Value) -> bool:
+    """Whether a number is computed of a reduction, after which ptxas does not know it to be the same in all lanes."""
+    work, values = [value], {value}
+    while work:
+        op = work.pop().op
+        if isinstance(op, tt.Reduce):
+            return True
+        if op is not None and is_pure(op) and not op.bodies:
+            scalars = {operand for operand in op.operands if not isinstance(operand.type, TensorType)}
+            work += scalars - values
+            values |= scalars
+    return False
 
 
 def _only_reads(op: scf.For) -> bool:

@@ -39,6 +39,11 @@ def uniform(emitter: PtxEmitter, shift: int) -> str:
     return shuffle(emitter, "idx", emitter.emit(f"lshr i32 {emitter.thread()}, {shift}"), "0")
 
 
+def in_uniform_registers(emitter: PtxEmitter, kind: str, number: str) -> str:
+    """A number that all lanes have, by a shuffle, so that ptxas keeps what depends on it in uniform registers."""
+    return shuffled(emitter, [number], kind, lambda word: shuffle(emitter, "idx", word, "0"))[0]
+
+
 def shuffled(emitter: PtxEmitter, values: Sequence[str], kind: str, move: Callable[[str], str]) -> list[str]:
     """The values of another lane, all of one LLVM type. `move` shuffles an i32; several small values share one."""
     bits = _BITS.get(kind) or int(kind[1:])

@@ -722,3 +722,21 @@ def correlate(x, y, z, channels, height, width, by_row, by_channel, B: tl.conste
 
 
 add("correlation of channels", correlate, F16, F16, F32, *[N] * 5, 16, 32)
+
+
+@triton.jit
+def dots_of_groups(x, w, y, groups, n, k, B: tl.constexpr, K: tl.constexpr):
+    """Each row belongs to a group, and is multiplied by the weights of that group."""
+    rows, columns, steps = tl.arange(0, B), tl.arange(0, B), tl.arange(0, K)
+    group = tl.load(groups + tl.program_id(0) * B + rows)
+    at = (tl.program_id(0) * B + rows)[:, None]
+    total = tl.zeros((B, B), tl.float32)
+    for number in range(tl.min(group), tl.max(group) + 1):
+        inside = (group == number)[:, None]
+        for step in range(0, k, K):
+            block = tl.load(x + at * k + step + steps[None, :], mask=inside, other=0.0)
+            total += tl.dot(block, tl.load(w + (number * k + step + steps[:, None]) * n + columns[None, :]))
+    tl.store(y + at * n + columns[None, :], total)
+
+
+add("dots of each group that a block has", dots_of_groups, F16, F16, F32, I32, N, N, 64, 32)

@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 from asynchronous_kernels import SQUARE, gradients
+from counted_kernels import KERNELS
 
 import ziggurat as zg
 from ziggurat.backend.ptx.sass import assembled, disassembled, tool
@@ -228,6 +229,14 @@ def test_wgmma_descriptors_are_in_uniform_registers():
     assert loop["R2UR"] == 0 and loop["HGMMA.64x128x16.F32"] == 4, loop
     loop = figures("matmul f16 by TMA 128×256×64, roles").loop
     assert loop["R2UR"] == 0 and loop["HGMMA.64x256x16.F32"] == 4, loop
+
+
+def test_loops_between_numbers_of_reductions_are_uniform():
+    """What lanes have exchanged is not known to be the same in all of them, nor what a loop up to it counts."""
+    entry = KERNELS["dots of each group that a block has"]
+    kernel = entry.kernel.compile(*entry.types, target=entry.target, **entry.options)
+    text = disassembled(assembled(kernel.ptx, entry.target)[0])
+    assert "HGMMA" in text and "WARPSYNC" not in text  # Which is where lanes might have parted.
 
 
 def test_arithmetic_of_16_bits_is_in_pairs():
