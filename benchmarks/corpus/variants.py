@@ -57,6 +57,7 @@ def constant(value: Any) -> Any:
 
         names = {"fp8e4nv": "float8e4nv", "fp8e5": "float8e5", "i1": "int1", "i8": "int8", "i16": "int16"}
         names |= {"i32": "int32", "i64": "int64", "f16": "float16", "f32": "float32", "f64": "float64"}
+        names |= {"f8e4m3": "float8e4nv", "f8e5m2": "float8e5", "bf16": "bfloat16", "u8": "uint8"}
         return getattr(tl, names.get(value["dtype"], value["dtype"]))
     return function_of(value["module"], value["function"], value["file"])
 
