@@ -57,7 +57,6 @@ def pytest_collection() -> Generator[None, Any, Any]:
         return (yield)
     finally:
         gc.freeze()
-        gc.set_threshold(50_000, 20, 50)  # Python's own numbers cost 5 to 13 % of the time of tests.
         gc.enable()
 
 
