@@ -26,7 +26,7 @@ from ziggurat.codemodel.builder import Builder
 from ziggurat.codemodel.dialects import arith, tt
 from ziggurat.codemodel.dialects import math as maths
 from ziggurat.codemodel.op import Op, Value
-from ziggurat.codemodel.types import f16, f64
+from ziggurat.codemodel.types import f16, f32, f64
 from ziggurat.transforms.differentiate import differentiate, elementwise, gradients
 
 LN_2, ROOT_PI = z3.Real("ln 2"), z3.Real("√π")
@@ -140,6 +140,12 @@ def _chosen(b: Builder, x: Value, y: Value) -> Value:
     return b.add(arith.Select(b.add(arith.CmpF(x, zero, arith.FloatPredicate.OGT)), x, y))
 
 
+def _approximate(b: Builder, x: Value) -> Value:
+    """The hyperbolic tangent of a number that becomes an f32."""
+    result = b.add(maths.Approximate(b.add(arith.TruncF(x, type=f32)), maths.Function.TANH))
+    return b.add(arith.ExtF(result, type=f64))
+
+
 def _remainder(a: Any, b: Any, da: Any, db: Any, y: Any, dy: Any) -> Any:
     whole = z3.ToReal(z3.Int("quotient"))  # It stays where the operands move a little.
     return z3.And(y == unknown_remainder(a, b), y == a - whole * b, dy == da - whole * db)
@@ -165,6 +171,8 @@ RULES: dict[type[Op], Rule] = {
     arith.TruncF: unary(lambda x: arith.TruncF(x, type=f16), lambda x, dx, y, dy: dy == dx),
     arith.ExtF: Rule(lambda b, x: b.add(arith.ExtF(b.add(arith.TruncF(x, type=f16)), type=f64)), 1,
                      lambda x, dx, y, dy: dy == dx),
+    maths.Approximate: Rule(_approximate, 1, lambda x, dx, y, dy: z3.And(y == unknown(maths.Approximate.NAME)(x),
+                                                                         dy == (1 - y * y) * dx)),
     maths.AbsF: unary(maths.AbsF, lambda x, dx, y, dy: dy == z3.If(x > 0, dx, z3.If(x < 0, -dx, 0))),
     maths.Exp: _function(maths.Exp, lambda x, y: y),
     maths.Exp2: _function(maths.Exp2, lambda x, y: y * LN_2),
