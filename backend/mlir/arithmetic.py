@@ -202,7 +202,7 @@ _APPROXIMATE = {f"__nv_fast_{function.value}f": function for function in math.Fu
 
 
 @emits(math.Approximate)
-def approximate(e: MlirEmitter, op: math.Approximate) -> Names:
+def by_instruction(e: MlirEmitter, op: math.Approximate) -> Names:
     """A function of libdevice, as in Triton's own library."""
     type_ = op.result.type
     return (extern(e, f"__nv_fast_{op.function.value}f", e.names([op.operand]), type_, type_),)

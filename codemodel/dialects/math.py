@@ -148,13 +148,8 @@ class Approximate(FloatUnary, name="math.approximate"):
 
     def check(self) -> None:
         super().check()
-        require_of(
-            self,
-            scalar_of(self, self.operand, "float") == f32,
-            "{}: the operands must be f32; got {}",
-            self.NAME,
-            self.operand.type,
-        )
+        is_f32 = scalar_of(self, self.operand, "float") == f32
+        require_of(self, is_f32, "{}: the operands must be f32; got {}", self.operand.type)
 
     @property
     def accurate(self) -> FloatUnary:

@@ -216,7 +216,8 @@ def test_derivatives(cls: type[Op]) -> None:
 
 def test_all_elementwise_rules_are_proved() -> None:
     rules = {rule for rule in elementwise.__dict__.values() if getattr(rule, "__module__", "") == elementwise.__name__}
-    assert {*RULES} == {cls for cls in every_class() if gradients.get(cls) in rules}
+    # That of an approximation is the rule of its function.
+    assert {*RULES, maths.Approximate} == {cls for cls in every_class() if gradients.get(cls) in rules}
 
 
 def every_class() -> list[type[Op]]:

@@ -40,6 +40,7 @@ FAST: dict[type[Op], tuple[float, float]] = {
     math.Cos: (4, 0),
     math.Tanh: (4, 0),
     math.Erf: (4, 0),
+    math.Approximate: (2**13, 2.0**-20),
 }
 # The same of f64, in last places. Division and the root are rounded correctly.
 ACCURATE: dict[type[Op], float] = {

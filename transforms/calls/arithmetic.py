@@ -388,8 +388,9 @@ def _direct(emit: Emitter, result: Type, operation: str, rounding: str, operands
 _FUNCTIONS = {function.value: function for function in math.Function}
 
 
-def _approximate(call: Typing, function: str, x: Type) -> Type:
+def _by_instruction(call: Typing, function: str, x: Type) -> Type:
     choice(f"{call}: 'function'", function, _FUNCTIONS)
+    numbers(call, x)
     return call.op_type(lambda operands: math.Approximate(operands[0], _FUNCTIONS[function]), x)
 
 
@@ -542,7 +543,7 @@ RULES = {
     "fma": Rule(_fused, exact(math.Fma)),
     "abs": Rule(_as_given, _abs),
     "directed": Rule(_directed, _direct),
-    "approximate": Rule(_approximate, _approximation),
+    "approximate": Rule(_by_instruction, _approximation),
     "umulhi": Rule(_upper_half, _upper),
     "cdiv": Rule(_ceiling, body=LIBRARY["cdiv"]),
     "next_power_of_2": Rule(_power),

@@ -175,6 +175,7 @@ div_rn | a=x ; b=f
 join | a=f ; b=x
 fdiv | a=x ; b=f
 directed | operation='add' ; rounding='rz' ; operands=f, x
+approximate | function='tanh' ; x=f
 swizzle2d | i=n ; j=t ; size_i=16 ; size_j=16 ; size_g=4
 map_elementwise | scalar_fn=one ; args=t
 squeeze | x=zg.expand(t, 0) ; dim=0
