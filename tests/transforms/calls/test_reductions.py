@@ -9,6 +9,7 @@ from ziggurat.codemodel.types import (
     TensorType,
     TupleType,
     bf16,
+    f8e5m2,
     f16,
     f32,
     f64,
@@ -20,7 +21,9 @@ from ziggurat.codemodel.types import (
     u32,
     u64,
 )  # fmt: skip
+from ziggurat.frontends.language.languages import EXPLICIT
 from ziggurat.frontends.library import COMBINE
+from ziggurat.frontends.triton.language import TRITON
 from ziggurat.transforms.calls.constant_arguments import FunctionName
 from ziggurat.transforms.calls.reductions import accumulator, computing
 
@@ -37,7 +40,9 @@ def rules():
 
 def test_small_integers_widen_and_small_floats_are_computed_in_f32():
     assert [accumulator(e) for e in (i1, i8, u8, u16, i32, u64, f16)] == [i32, i32, u32, u32, i32, u64, f16]
-    assert [computing(e) for e in (f16, bf16, f32, f64, i8)] == [f32, f32, f32, f64, i32]
+    elements = (f16, bf16, f8e5m2, f32, f64, i8)
+    assert [computing(e, EXPLICIT) for e in elements] == [f32, f32, f32, f32, f64, i32]
+    assert [computing(e, TRITON) for e in elements] == [f16, bf16, f32, f32, f64, i32]
 
 
 def test_what_the_combining_function_is_attributed_for(rules):
