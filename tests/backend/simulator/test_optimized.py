@@ -20,10 +20,10 @@ RNG = np.random.default_rng(3)
 
 @zg.kernel
 def two_products(a, b, out):
-    """Two dots whose operands lie at the same addresses, one after the other."""
-    k = zg.arange(0, 32)
+    """Two dots whose operands lie at the same addresses, one after the other: small ones would not."""
+    k = zg.arange(0, 512)
     m = zg.arange(0, 16)
-    x = zg.load(zg.add(a, zg.add(zg.mul(zg.expand(m, 1), 32), zg.expand(k, 0))))
+    x = zg.load(zg.add(a, zg.add(zg.mul(zg.expand(m, 1), 512), zg.expand(k, 0))))
     y = zg.load(zg.add(b, zg.add(zg.mul(zg.expand(k, 1), 16), zg.expand(m, 0))))
     first = zg.dot(x, y)
     again = zg.cast(zg.sum(first, 1), zg.i8)
@@ -95,7 +95,7 @@ def both(make: Any, arguments: Sequence[Any], expected: np.ndarray[Any, Any], gr
 
 
 def operands_and_result() -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any], np.ndarray[Any, Any]]:
-    a, b = RNG.integers(-3, 4, (16, 32)).astype(np.int8), RNG.integers(-3, 4, (32, 16)).astype(np.int8)
+    a, b = RNG.integers(-3, 4, (16, 512)).astype(np.int8), RNG.integers(-3, 4, (512, 16)).astype(np.int8)
     again = (a.astype(np.int32) @ b.astype(np.int32)).sum(1).astype(np.int8)
     x, y = a + again[:, None], b + again[None, :]
     return a, b, x.astype(np.int32) @ y.astype(np.int32)
