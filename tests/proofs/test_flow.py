@@ -31,7 +31,7 @@ PASSES: dict[str, Callable[[Op], Op]] = {
     "simplify": zg.simplify, "fold": folds.fold, "cse": cse.cse, "dce": dce.dce, "hoist": hoist.hoist,
     "lower_structured": lower.lower_structured,
 }  # fmt: skip
-COUNT = 80
+COUNT = 200
 EXITS = [seed for seed in range(28) if seed not in (19, 20)]  # z3 (nearly) gives up on these two.
 # A constant expression that divides by zero is not covered by proofs.
 UNKNOWN = "a division by zero"

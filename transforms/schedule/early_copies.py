@@ -28,14 +28,13 @@ from ziggurat.codemodel.gpu import dialect as gpu
 from ziggurat.codemodel.gpu.targets import TARGETS
 from ziggurat.codemodel.op import Block, Op, Value
 from ziggurat.codemodel.transform import DROP, Outcome, Rewriter, transform
-from ziggurat.transforms.cost.budget import limits
+from ziggurat.transforms.cost.budget import CTAS, limits
 from ziggurat.transforms.cost.pressure import value_registers
 from ziggurat.transforms.gpu.allocate import intervals_of, place
 from ziggurat.transforms.schedule.loop_plan import Copy, copies_in, orders_memory
 from ziggurat.transforms.simplify.effects import is_pure
 
 _MANY_REGISTERS = 64  # Of a thread for an operand: beside an accumulator and the addresses, loads spill.
-_CTAS = 2  # The occupancy below which shared memory does not bring it, of kernels with large accumulators.
 
 
 @attrs.frozen(eq=False)
@@ -59,7 +58,7 @@ def copy_early(module: gpu.Module) -> gpu.Module:
     ctas = limits(target, warps, 0, place(intervals_of(module)))["shared memory"]
     result = _with_copies(module, copies)
     total = place(intervals_of(result))
-    fits = total <= target.max_shared and limits(target, warps, 0, total)["shared memory"] >= min(ctas, _CTAS)
+    fits = total <= target.max_shared and limits(target, warps, 0, total)["shared memory"] >= min(ctas, CTAS)
     return result if fits else module
 
 
