@@ -84,16 +84,18 @@ def first_launches(observe: Observe) -> Generator[None]:
 
     def watch(kernel: Kernel, grid: Any, arguments: Sequence[Any], keywords: Mapping[str, Any]) -> None:
         nonlocal is_busy
+        if is_busy:
+            return
         names = kernel.signature.parameters
-        usable = {n: _in_memory(value) for n, value in keywords.items() if n in names or n in COMPILE_OPTIONS}
-        in_memory = [_in_memory(value) for value in arguments]
-        key = kernel, tuple(map(_kind, in_memory)), tuple((name, _kind(value)) for name, value in usable.items())
-        if is_busy or key in keys:
+        usable = {name: value for name, value in keywords.items() if name in names or name in COMPILE_OPTIONS}
+        key = kernel, tuple(map(_kind, arguments)), tuple((name, _kind(value)) for name, value in usable.items())
+        if key in keys:
             return
         keys.add(key)
         is_busy = True
         try:
-            observe(kernel, grid, in_memory, usable)
+            in_memory = [_in_memory(value) for value in arguments]
+            observe(kernel, grid, in_memory, {name: _in_memory(value) for name, value in usable.items()})
         finally:
             is_busy = False
 
@@ -121,7 +123,7 @@ def _in_memory(value: Any) -> Any:
 
 
 def _kind(value: Any) -> Any:
-    """What tells launches of one kernel apart: types of arrays, values that may be compiled in."""
+    """An argument as it tells launches of one kernel apart: its type if it is an array, its value if compiled in."""
     if hasattr(value, "dtype"):
         return str(value.dtype)
     if isinstance(value, tuple):
