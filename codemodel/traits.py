@@ -56,6 +56,14 @@ class MayReturn:
     """A `return` in a body of the op leaves the function."""
 
 
+class Raises(BodyTerminator):
+    """The op leaves its body, whatever op owns it, by an exception."""
+
+
+class Routine:
+    """The op makes a function of its body: a `return` in it leaves that function."""
+
+
 class LeavesIteration(BodyTerminator):
     """The op ends the present iteration of the innermost loop of the Python model around it, from any depth."""
 

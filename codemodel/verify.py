@@ -13,8 +13,8 @@ The invariants:
 7.  The type of an op's result is the one that its type rule infers (or the declared field), and its `check()` and
     `check_bodies()` pass.
 8.  A body ends in the terminator that its op declares (`body(ends=…)`), with values of the body's yield type. A
-    `return` leaves its own kind of function, with the values of that function's yield type, and only through ifs and
-    loops.
+    `return` leaves its own kind of function, with the values of that function's yield type, and only through ifs,
+    loops and their like. A `raise` ends any body.
 9.  A tensor has at most 2^20 elements. Ops of the Python code model (`PythonTier`) stand in no `tt.func`.
 10. A symbol is a printable name, unique in its module. A call names a function of the module, of its own kind, and
     has the arguments and the result of that function; where one of two types is `object` or `constexpr`, any other
@@ -39,6 +39,10 @@ from ziggurat.codemodel.location import Location
 from ziggurat.codemodel.op import Block, Body, Op, Value, require, require_model
 from ziggurat.codemodel.structured import Structured
 from ziggurat.codemodel.types import Type, admits, constexpr_type, pyobject, size_error, void
+
+
+# The index of the suite among the bodies of a `for` or a `while`. The body after it, of `else`, is not in the loop.
+_SUITE = 1
 
 
 @attrs.frozen(eq=False)
@@ -245,7 +249,7 @@ class _Verifier:
         end = op.SPEC.ends(index)
         for block in body.blocks:
             last = block.ops[-1] if block.ops else None
-            if not isinstance(last, traits.BodyTerminator) or isinstance(last, core.Unreachable):
+            if not isinstance(last, traits.BodyTerminator) or isinstance(last, core.Unreachable | traits.Raises):
                 continue
             if isinstance(last, traits.Returns) and (
                 end is None or isinstance(last, end) or isinstance(op, traits.MayReturn)
@@ -262,7 +266,7 @@ class _Verifier:
         _, *around = last.path()
         for here in around:
             end = here.SPEC.ends(0)
-            if isinstance(here, traits.Symbol):
+            if isinstance(here, traits.Symbol | traits.Routine):
                 if end is not None and not isinstance(last, end):
                     self.report(last, f"{last.NAME} cannot leave a {here.NAME}; that ends in {end.NAME}")
                 else:
@@ -277,9 +281,11 @@ class _Verifier:
         inner, here = last, last.parent_op
         while isinstance(here, traits.MayReturn) and not isinstance(here, Structured):
             if isinstance(here, traits.Loop):
-                if inner.parent is not None and inner.parent.parent is here.bodies[-1]:
+                place = here.bodies.index(inner.parent.parent) if inner.parent is not None else 0
+                if place == _SUITE:
                     return
-                break
+                if place < _SUITE:
+                    break
             inner, here = here, here.parent_op
         self.report(last, f"{last.NAME} stands in no suite of a 'for' or a 'while'")
 

@@ -40,10 +40,17 @@ class Module(Op, traits.Isolated, traits.SymbolTable, name="module"):
 
 
 class Func(Op, traits.Isolated, traits.Symbol, name="func"):
-    """A function. The parameters of its body are its parameters, the body's yield type is what it returns."""
+    """A function. The parameters of its body are its parameters, the body's yield type is what it returns.
+
+    A Python function that is no plain one has its `parameters` as they are written, with `-> …` for the result; its
+    `kind`, as in `function`; and the names that are `free`: those of variables of the functions around it.
+    """
 
     sym_name: str = attribute(str, unnamed=True)
     body: Body = body(ends=Return)
+    parameters: tuple[str, ...] = attribute([str], default=())
+    kind: str = attribute(str, default="def")
+    free: tuple[str, ...] = attribute([str], default=())
 
 
 class FuncCall(Op, traits.PythonTier, traits.SymbolUser, name="func.call"):

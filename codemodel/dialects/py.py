@@ -269,6 +269,7 @@ class For(Op, PythonTier, Loop, MayReturn, name="for"):
     iterable: Body = body(ends=Yield)
     suite: Body = body(ends=Yield)
     flag: Value | None = operand(default=None)
+    is_async: bool = attribute(bool, default=False)
 
     def check(self) -> None:
         require(len(self.suite.parameters) == 1, "the suite of a for takes the item")

@@ -31,7 +31,7 @@ from ziggurat.frontends.language.languages import Spelling
 from ziggurat.frontends.language.phrases import BY_INDEX, UNASSIGNED
 from ziggurat.frontends.language.signature import Call, Signature
 from ziggurat.frontends.reflection.names import BUILTINS, DYNAMIC, Names, builtin_name, is_record
-from ziggurat.frontends.reflection.source import Source
+from ziggurat.frontends.python.source import Source
 from ziggurat.frontends.reflection.unsupported import unsupported
 
 _BINARY: dict[type[ast.operator], type[py.BinaryExpression]] = {

@@ -20,7 +20,8 @@ from ziggurat.frontends.language.languages import EXPLICIT, Language
 from ziggurat.frontends.reflection.annotations import annotated_type
 from ziggurat.frontends.reflection.expressions import OuterObjects
 from ziggurat.frontends.reflection.names import Names
-from ziggurat.frontends.reflection.source import Source, find_source, read_lines
+from ziggurat.frontends.python.source import Source
+from ziggurat.frontends.reflection.definition import find_source, kernel_lines
 from ziggurat.frontends.reflection.statements import Statements
 from ziggurat.frontends.reflection.unsupported import unsupported
 
@@ -42,7 +43,7 @@ def reader(fn: Callable[..., Any], language: Language = EXPLICIT) -> Callable[[F
     Raises `KernelSyntaxError` when `fn` is not a plain function defined by `def`, with a name for each parameter.
     """
     plain = cast(types.FunctionType, written_function(fn))
-    lines, code = read_lines(plain), plain.__code__
+    lines, code = kernel_lines(plain), plain.__code__
     if plain.__code__.co_flags & _NOT_PLAIN:
         _parameters(find_source(plain, lines))
 
@@ -68,7 +69,7 @@ def reflect(function: Function | Callable[..., Any]) -> Op:
     """
     fn = written_function(function)
     with deep_recursion(), keep_subnormals():
-        return _model(fn, read_lines(fn), getattr(function, "language", EXPLICIT))[0]
+        return _model(fn, kernel_lines(fn), getattr(function, "language", EXPLICIT))[0]
 
 
 def _model(
@@ -84,7 +85,7 @@ def _model(
     `cls` is the class of the object that an `__init__` makes. `code` was the function's when the lines were read.
     """
     fn = cast(types.FunctionType, function)
-    source = find_source(fn, lines or read_lines(fn), code)
+    source = find_source(fn, lines or kernel_lines(fn), code)
     parameters = _parameters(source)[cls is not None :]
     names = Names(fn, source, language)
     outer = OuterObjects()

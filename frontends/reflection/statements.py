@@ -19,7 +19,7 @@ from ziggurat.frontends.reflection.annotations import annotated_type
 from ziggurat.frontends.reflection.expressions import Expressions, OuterObjects
 from ziggurat.frontends.reflection.names import Names
 from ziggurat.frontends.reflection.scopes import Declaration, assigned_names, constant_names, declarations, returns
-from ziggurat.frontends.reflection.source import Source
+from ziggurat.frontends.python.source import Source
 
 _VARIABLE = VarType(pyobject)
 _CONSTANT = VarType(constexpr_type)

@@ -10,7 +10,7 @@ import ast
 from ziggurat.codemodel.errors import KernelSyntaxError
 from ziggurat.codemodel.messages import Phrase, call_text, say
 from ziggurat.frontends.language.phrases import NO_EXCEPTIONS, RETURN_RESULT
-from ziggurat.frontends.reflection.source import Source
+from ziggurat.frontends.python.source import Source
 
 _OUTSIDE = "do it outside of the kernel; names of the module and of enclosing functions can be used inside"
 _FUNCTION = say("define it outside of the kernel with {function} and call it")

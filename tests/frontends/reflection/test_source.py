@@ -12,7 +12,7 @@ import ziggurat as zg
 from ziggurat.codemodel.dialects import core
 from ziggurat.codemodel.errors import KernelSyntaxError
 from ziggurat.frontends.reflection import reflect
-from ziggurat.frontends.reflection.source import find_source, read_lines
+from ziggurat.frontends.python.source import find_source, read_lines
 
 
 def marked(op):

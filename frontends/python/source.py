@@ -7,6 +7,7 @@ end is a guess, which is wrong for a string or a bracket that reaches further le
 from __future__ import annotations
 
 import ast
+import functools
 import linecache
 import re
 import sys
@@ -32,7 +33,7 @@ class Source:
     """The definition of a function. Line `n` of the tree is line `n + offset` of the file."""
 
     file: str
-    node: ast.FunctionDef
+    node: Any  # An `ast.FunctionDef`, of a kernel always; or an `ast.AsyncFunctionDef`, or an `ast.Lambda`.
     offset: int = 0
 
     def span(self, node: Any) -> Location:
@@ -44,7 +45,7 @@ class Source:
 def read_lines(fn: Callable[..., Any]) -> Sequence[str]:
     """The lines of the file, notebook cell or registered string that defines `fn`, as they are now; none if unknown.
 
-    Raises `KernelSyntaxError` when `fn` is not a function defined by `def`. Reading is cheap: a file is read once for
+    Raises `KernelSyntaxError` when `fn` is not a function of Python. Reading is cheap: a file is read once for
     all its functions, and nothing is parsed.
     """
     if not isinstance(fn, types.FunctionType):
@@ -54,9 +55,6 @@ def read_lines(fn: Callable[..., Any]) -> Sequence[str]:
             hint="decorate a function that is defined by def, outside of a class or static",
         )
     code = fn.__code__
-    place = Location(code.co_filename, code.co_firstlineno)
-    if fn.__name__ == "<lambda>" or code.co_name == "<lambda>":
-        raise KernelSyntaxError("a lambda has no statements to read", place, "write it as a function with def")
     linecache.checkcache(code.co_filename)
     if code.co_filename == "<string>" and sys.argv[:1] == ["-c"]:
         return _command_lines(code)
@@ -83,9 +81,9 @@ def _command_lines(code: types.CodeType) -> Sequence[str]:
     return text.splitlines(keepends=True)
 
 
-def find_source(fn: types.FunctionType, lines: Sequence[str], code: types.CodeType | None = None) -> Source:
-    """The definition of `fn` in these lines. `code` is the code of the function when they were read, by default its
-    present code: programs assign to `fn.__code__` code from another place.
+def find_definition(fn: types.FunctionType, lines: Sequence[str], code: types.CodeType | None = None) -> Source:
+    """The definition of `fn`, a function of any kind, in these lines. `code` is the code of the function when they were
+    read, by default its present code: programs assign to `fn.__code__` code from another place.
 
     Raises `KernelSyntaxError` when it is not there: its source is missing or has changed.
     """
@@ -96,7 +94,10 @@ def find_source(fn: types.FunctionType, lines: Sequence[str], code: types.CodeTy
             f"the source of '{fn.__name__}' cannot be found: there is no text for {code.co_filename!r}",
             hint=_WITHOUT_SOURCE.get(code.co_filename, _IN_A_TEXT),
         )
-    definition = _definition(lines, start, code.co_name, code.co_filename)
+    if code.co_name == "<lambda>":
+        definition = _lambda(lines, code)
+    else:
+        definition = _definition(lines, start, code.co_name, code.co_filename)
     if definition is None or not _matches(definition[0], code):
         raise KernelSyntaxError(
             f"the source of '{fn.__name__}' is not what it was when the function was made",
@@ -104,12 +105,29 @@ def find_source(fn: types.FunctionType, lines: Sequence[str], code: types.CodeTy
             "load the module again (or restart the notebook's kernel)",
         )
     node, offset = definition
-    source = Source(code.co_filename, node, offset)  # pyright: ignore[reportArgumentType]
-    if not isinstance(node, ast.FunctionDef):
-        raise KernelSyntaxError(
-            f"'{fn.__name__}' is an async function", source.span(node), "a kernel is a plain def; remove async"
-        )
-    return source
+    return Source(code.co_filename, node, offset)
+
+
+@functools.lru_cache(maxsize=4)
+def _lambdas(text: str, file: str) -> dict[int, list[ast.Lambda]]:
+    """The lambdas of a file by the lines that they start at."""
+    by_line: dict[int, list[ast.Lambda]] = {}
+    tree = _parsed(text, file) or _parsed(f"if 1:\n{text}", file)
+    for node in ast.walk(tree) if tree is not None else ():
+        if isinstance(node, ast.Lambda):
+            by_line.setdefault(node.lineno, []).append(node)
+    return by_line
+
+
+def _lambda(lines: Sequence[str], code: types.CodeType) -> tuple[ast.Lambda, int] | None:
+    """The lambda with this code. Several on a line differ in the columns of what they return."""
+    nodes = _lambdas("".join(lines), code.co_filename).get(code.co_firstlineno, [])
+    nodes = [node for node in nodes if _matches(node, code)]
+    if len(nodes) > 1:
+        *_, (line, end_line, column, end_column) = code.co_positions()
+        place = (line, end_line, column, end_column)
+        nodes = [n for n in nodes if (n.body.lineno, n.body.end_lineno, n.body.col_offset, n.body.end_col_offset) == place]
+    return (nodes[0], 0) if nodes else None
 
 
 def _kind(value: object) -> str:
@@ -121,7 +139,7 @@ def _kind(value: object) -> str:
     return f"{'an' if name[0] in 'aeiou' else 'a'} {name}"
 
 
-def _matches(node: ast.FunctionDef | ast.AsyncFunctionDef, code: types.CodeType) -> bool:
+def _matches(node: ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda, code: types.CodeType) -> bool:
     arguments = node.args
     names = [a.arg for a in (*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs)]
     count = code.co_argcount + code.co_kwonlyargcount
