@@ -11,10 +11,9 @@ from __future__ import annotations
 import argparse
 import ast
 import collections
-import importlib
+import dis
 import inspect
 import pathlib
-import pkgutil
 import sys
 import time
 import types
@@ -29,6 +28,8 @@ from ziggurat.frontends.python.source import find_definition
 
 # Modules that act when they are imported, and tests.
 SKIPPED = ("test", "idlelib.idle", "antigravity", "this", "__main__", "turtledemo", "lib2to3.tests")
+
+COMPREHENSIONS = ("<listcomp>", "<setcomp>", "<dictcomp>", "<genexpr>")
 
 
 def files(names: list[str]) -> Iterator[pathlib.Path]:
@@ -53,9 +54,8 @@ def codes(path: pathlib.Path) -> Iterator[types.CodeType]:
     while work:
         code = work.pop()
         work += [constant for constant in code.co_consts if isinstance(constant, types.CodeType)]
-        if code.co_flags & inspect.CO_NEWLOCALS and code.co_name not in ("<listcomp>", "<setcomp>", "<dictcomp>", "<genexpr>"):
-            if code.co_flags & inspect.CO_OPTIMIZED:
-                yield code
+        if code.co_flags & inspect.CO_OPTIMIZED and code.co_name not in COMPREHENSIONS:
+            yield code
 
 
 def main() -> None:
@@ -120,11 +120,34 @@ def steps(
         yield "function", f"{type(error).__name__}: {str(error).splitlines()[0]:.90}"
 
 
+# The flags of a function inside of another one, and of the future statements of its module.
+NOTED = inspect.CO_NESTED | 0x1FF0000
+
+
 def normal(code: types.CodeType) -> tuple[object, ...]:
-    """What a code does, without its places in the source."""
-    constants = tuple(normal(c) if isinstance(c, types.CodeType) else (type(c), repr(c)) for c in code.co_consts)
-    names = code.co_names, code.co_varnames, code.co_cellvars, code.co_freevars
-    return code.co_code, constants, names, code.co_argcount, code.co_kwonlyargcount, code.co_flags, code.co_name
+    """What a code does, without its places in the source, and without what Python makes of the imports of a module."""
+    instructions = list(dis.get_instructions(code))
+    labels = {item.offset: index for index, item in enumerate(item for item in instructions if item.is_jump_target)}
+    steps = [
+        (
+            item.opname.replace("LOAD_METHOD", "LOAD_ATTR"),
+            labels.get(item.argval) if item.opcode in JUMPS else constant(item),
+        )
+        for item in instructions
+        if item.opname not in ("NOP", "EXTENDED_ARG", "RESUME")
+    ]
+    names = sorted(code.co_varnames), sorted(code.co_cellvars), sorted(code.co_freevars)
+    return steps, names, code.co_argcount, code.co_kwonlyargcount, code.co_flags & ~NOTED, code.co_name
+
+
+JUMPS = {*dis.hasjrel, *dis.hasjabs}
+
+
+def constant(item: dis.Instruction) -> object:
+    value = item.argval
+    if isinstance(value, types.CodeType):
+        return normal(value)
+    return item.argrepr.removeprefix("NULL + ").removeprefix("NULL|self + ")
 
 
 if __name__ == "__main__":

@@ -40,7 +40,6 @@ from ziggurat.codemodel.op import Block, Body, Op, Value, require, require_model
 from ziggurat.codemodel.structured import Structured
 from ziggurat.codemodel.types import Type, admits, constexpr_type, pyobject, size_error, void
 
-
 # The index of the suite among the bodies of a `for` or a `while`. The body after it, of `else`, is not in the loop.
 _SUITE = 1
 

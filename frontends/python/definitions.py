@@ -169,9 +169,7 @@ class Definitions(Expressions):
         first = node.generators[0]
         iterable = self.expression(first.iter)
         binds = self.owned(Binds(target_names(node.generators)))
-        body = self.scoped(
-            COMPREHENSION, binds, self.scope.owner, node, lambda: self.generate(node, 0), (pyobject,)
-        )
+        body = self.scoped(COMPREHENSION, binds, self.scope.owner, node, lambda: self.generate(node, 0), (pyobject,))
         kind = _KINDS[type(node)]
         return self.add(suites.Collect(iterable, kind, body, is_async=bool(first.is_async)), node)
 

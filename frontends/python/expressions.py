@@ -160,7 +160,8 @@ class Expressions(Bodies):
     def visit_JoinedStr(self, node: ast.JoinedStr) -> Value:
         """An f-string. A specification may have values in it as well."""
         values: list[Value] = []
-        return self.add(py.Format(tuple(values), self.template(node.values, values)), node)
+        text = self.template(node.values, values)
+        return self.add(py.Format(tuple(values), text), node)
 
     def template(self, parts: Sequence[ast.expr], values: list[Value], is_specification: bool = False) -> str:
         """The text of an f-string with `{n}` in the place of values, which are added to `values`."""

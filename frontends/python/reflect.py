@@ -12,7 +12,6 @@ from typing import Any, cast
 
 from ziggurat.codemodel.builder import Builder
 from ziggurat.codemodel.dialects import core
-from ziggurat.codemodel.errors import KernelSyntaxError
 from ziggurat.codemodel.op import Op
 from ziggurat.codemodel.recursion import deep_recursion
 from ziggurat.codemodel.types import pyobject

@@ -126,7 +126,9 @@ def _lambda(lines: Sequence[str], code: types.CodeType) -> tuple[ast.Lambda, int
     if len(nodes) > 1:
         *_, (line, end_line, column, end_column) = code.co_positions()
         place = (line, end_line, column, end_column)
-        nodes = [n for n in nodes if (n.body.lineno, n.body.end_lineno, n.body.col_offset, n.body.end_col_offset) == place]
+        nodes = [
+            n for n in nodes if (n.body.lineno, n.body.end_lineno, n.body.col_offset, n.body.end_col_offset) == place
+        ]
     return (nodes[0], 0) if nodes else None
 
 

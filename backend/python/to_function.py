@@ -1,0 +1,62 @@
+"""A Python code model as a function."""
+
+from __future__ import annotations
+
+import ast
+import builtins
+import types
+from collections.abc import Callable
+from typing import Any
+
+from ziggurat.backend.python.to_python import tree_of
+from ziggurat.codemodel.dialects import core
+from ziggurat.codemodel.errors import KernelTypeError
+from ziggurat.codemodel.op import Op, expect
+from ziggurat.codemodel.recursion import deep_recursion
+
+
+def to_function(model: Op, like: Callable[..., Any] | None = None, **names: Any) -> Callable[..., Any]:
+    """The function that a Python code model is. Its code comes from the syntax tree that the model makes, and has the
+    model's places, which tracebacks show.
+
+    The function has the globals, the closure and the defaults of `like`, by default no others than the builtins;
+    `names` are further globals. Raises `KernelTypeError` for a variable of a function around that `like` lacks.
+    """
+    code = code_of(model)
+    cells: dict[str, types.CellType] = {}
+    scope: dict[str, Any] = {"__builtins__": builtins}
+    if like is not None:
+        function = expect(like, types.FunctionType, "to_function: `like` must be a Python function")
+        cells = dict(zip(function.__code__.co_freevars, function.__closure__ or (), strict=True))
+        scope = {**function.__globals__, **names} if names else function.__globals__
+    else:
+        scope |= names
+        cells = {name: types.CellType(names[name]) for name in code.co_freevars if name in names}
+    missing = [name for name in code.co_freevars if name not in cells]
+    if missing:
+        hint = "pass the function that the model comes from as `like`, or the values by name"
+        raise KernelTypeError(f"to_function: the model needs {', '.join(missing)} of a function around it", hint=hint)
+    closure = tuple([cells[name] for name in code.co_freevars])
+    made = types.FunctionType(code, scope, code.co_name, closure=closure)
+    made.__qualname__ = code.co_qualname
+    if like is not None:
+        for field in ("__defaults__", "__kwdefaults__", "__annotations__", "__doc__", "__module__", "__dict__"):
+            setattr(made, field, getattr(like, field))
+    return made
+
+
+def code_of(model: Op) -> types.CodeType:
+    """The code of the function that a model is."""
+    func = expect(model, core.Func, "to_function: the model must be a func")
+    with deep_recursion():
+        tree = tree_of(model)
+        file = model.location.file if model.location is not None else "<model>"
+        arguments = ast.arguments([], [ast.arg(name) for name in func.free], None, [], [], None, [])
+        inner: list[ast.stmt] = [ast.Return(tree)] if isinstance(tree, ast.Lambda) else [tree]
+        around: Any = ast.FunctionDef("around", arguments, inner, [])
+        around.type_params = []
+        module = ast.fix_missing_locations(ast.Module([around], []))
+        code = compile(module, file, "exec", dont_inherit=True, optimize=-1)
+    for _ in range(2):
+        code = next(constant for constant in code.co_consts if isinstance(constant, types.CodeType))
+    return code.replace(co_qualname=func.sym_name, co_name=func.sym_name.rpartition(".")[2])

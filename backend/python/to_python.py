@@ -1,0 +1,77 @@
+"""Source text of a Python code model."""
+
+from __future__ import annotations
+
+import ast
+import re
+from typing import Any
+
+from ziggurat.backend.python import assignments as assignments
+from ziggurat.backend.python import expressions as expressions
+from ziggurat.backend.python.definitions import arguments_of, definition, function_parts
+from ziggurat.backend.python.names import FunctionNames
+from ziggurat.codemodel.dialects import core
+from ziggurat.codemodel.errors import TargetError
+from ziggurat.codemodel.op import Op, require_model
+from ziggurat.codemodel.recursion import deep_recursion
+
+
+def to_python(model: Op) -> str:
+    """The source text of the function that a Python code model is, such as `reflect` gives.
+
+    Names are kept; comments are lost. A value that the model uses where Python's text cannot is kept in a variable.
+    Raises `TargetError` for an op that Python has no words for.
+    """
+    with deep_recursion():
+        return ast.unparse(tree_of(model))
+
+
+def tree_of(model: Op) -> Any:
+    """The syntax tree of the function: a definition, or a lambda."""
+    require_model(model, "to_python")
+    if not isinstance(model, core.Func):
+        raise TargetError(f"to_python: the model must be a func; got {model.NAME}", model.location)
+    text = model.sym_name.rpartition(".")[2]
+    names = FunctionNames(model.body, free=model.free)
+    parts = function_parts(model.body, names, None, model.kind)
+    written = _written(model.parameters)
+    if written is None:
+        arguments, returns = arguments_of((), parts.parameters, iter(()), iter(()))
+    else:
+        arguments, returns = written.args, written.returns
+        inner = [*arguments.posonlyargs, *arguments.args, arguments.vararg, *arguments.kwonlyargs, arguments.kwarg]
+        for parameter, name in zip(filter(None, inner), parts.parameters, strict=True):
+            parameter.arg = name
+    place = model.location
+    if model.kind == "lambda" and parts.value is not None:
+        node: Any = ast.Lambda(arguments, parts.value)
+    else:
+        valid = text if text.isidentifier() else "function"
+        node = definition(valid, arguments, parts.statements, returns, model.kind)
+    if place is not None:
+        node.lineno, node.col_offset = place.line, place.column
+        node.end_lineno, node.end_col_offset = place.end_line or place.line, place.end_column
+    return ast.fix_missing_locations(node)
+
+
+def _written(parameters: tuple[str, ...]) -> Any:
+    """The definition of a function with parameters that are written so; None for plain ones."""
+    if not parameters:
+        return None
+    *others, last = parameters
+    returns = last if last.startswith("->") else ""
+    texts = others if returns else parameters
+    source = f"def _({', '.join(texts)}) {returns}: pass"
+    try:
+        tree: Any = ast.parse(source).body[0]
+    except SyntaxError:
+        raise TargetError(f"the parameters of a func must be written as in Python; got {', '.join(texts)}") from None
+    for node in ast.walk(tree):
+        for field in ("lineno", "col_offset", "end_lineno", "end_col_offset"):
+            node.__dict__.pop(field, None)
+    return tree
+
+
+def identifier(text: str) -> str:
+    """The text as a name of Python."""
+    return re.sub(r"\W", "_", text) or "_"
