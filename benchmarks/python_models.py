@@ -2,8 +2,8 @@
 
     python benchmarks/python_models.py [--back] [MODULE …]
 
-For each function: the model is made, verified, printed, parsed and compared; with `--back`, made a function again, whose
-code is compared with that of the original but for line numbers. Prints the shares, and the failures by kind.
+For each function: the model is made, verified, printed, parsed and compared; with `--back`, made a function again,
+whose code is compared with that of the original but for line numbers. Prints the shares, and the failures by kind.
 """
 
 from __future__ import annotations
@@ -134,7 +134,7 @@ def normal(code: types.CodeType) -> tuple[object, ...]:
             labels.get(item.argval) if item.opcode in JUMPS else constant(item),
         )
         for item in instructions
-        if item.opname not in ("NOP", "EXTENDED_ARG", "RESUME")
+        if item.opname not in ("NOP", "EXTENDED_ARG", "RESUME", "PUSH_NULL")
     ]
     names = sorted(code.co_varnames), sorted(code.co_cellvars), sorted(code.co_freevars)
     return steps, names, code.co_argcount, code.co_kwonlyargcount, code.co_flags & ~NOTED, code.co_name

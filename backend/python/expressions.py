@@ -173,12 +173,17 @@ def formatted(writer: Writer, op: py.Format) -> None:
     nodes = writer.take(op.values)
 
     def parts(template: str) -> Iterator[ast.expr]:
+        text = ""
         for literal, field, specification, conversion in string.Formatter().parse(template):
-            if literal:
-                yield ast.Constant(literal)
+            text += literal  # A brace ends a literal of the formatter, but none of Python's.
             if field is not None:
+                if text:
+                    yield ast.Constant(text)
+                text = ""
                 inner = ast.JoinedStr(list(parts(specification))) if specification else None
                 yield ast.FormattedValue(nodes[int(field)], ord(conversion) if conversion else -1, inner)
+        if text:
+            yield ast.Constant(text)
 
     writer.push(op, ast.JoinedStr(list(parts(op.template))))
 

@@ -51,6 +51,8 @@ def code_of(model: Op) -> types.CodeType:
     with deep_recursion():
         tree = tree_of(model)
         file = model.location.file if model.location is not None else "<model>"
+        if not isinstance(tree, ast.Lambda):
+            tree.name = _NAME  # Its own name may be that of a global that it uses.
         arguments = ast.arguments([], [ast.arg(name) for name in func.free], None, [], [], None, [])
         inner: list[ast.stmt] = [ast.Return(tree)] if isinstance(tree, ast.Lambda) else [tree]
         around: Any = ast.FunctionDef("around", arguments, inner, [])
@@ -59,4 +61,17 @@ def code_of(model: Op) -> types.CodeType:
         code = compile(module, file, "exec", dont_inherit=True, optimize=-1)
     for _ in range(2):
         code = next(constant for constant in code.co_consts if isinstance(constant, types.CodeType))
-    return code.replace(co_qualname=func.sym_name, co_name=func.sym_name.rpartition(".")[2])
+    code = code.replace(co_name=func.sym_name.rpartition(".")[2])
+    return _renamed(code, len(code.co_qualname), func.sym_name)
+
+
+# The name of the function while it is compiled.
+_NAME = "__function__"
+
+
+def _renamed(code: types.CodeType, length: int, name: str) -> types.CodeType:
+    """The code, and the codes inside of it, with another name in the place of the first characters of theirs."""
+    constants = tuple(
+        [_renamed(item, length, name) if isinstance(item, types.CodeType) else item for item in code.co_consts]
+    )
+    return code.replace(co_qualname=name + code.co_qualname[length:], co_consts=constants)

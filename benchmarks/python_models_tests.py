@@ -1,0 +1,110 @@
+"""Run CPython's own tests of modules, each function of which has been made a model and a function again.
+
+    python benchmarks/python_models_tests.py [TEST=MODULE,MODULE …]
+
+A module's functions get the code of their round trip when it is imported, so those that tests import afresh do too.
+"""
+
+from __future__ import annotations
+
+import gc
+import importlib
+import importlib.abc
+import importlib.machinery
+import sys
+import time
+import types
+import unittest
+from collections.abc import Sequence
+from typing import Any
+
+from ziggurat.backend.python.to_function import code_of
+from ziggurat.frontends.python.reflect import reflect
+
+TESTS = {
+    "test_argparse": ("argparse",),
+    "test_bisect": ("bisect",),
+    "test_calendar": ("calendar",),
+    "test_configparser": ("configparser",),
+    "test_contextlib": ("contextlib",),
+    "test_copy": ("copy",),
+    "test_csv": ("csv",),
+    "test_dataclasses": ("dataclasses",),
+    "test_difflib": ("difflib",),
+    "test_enum": ("enum",),
+    "test_fractions": ("fractions",),
+    "test_functools": ("functools",),
+    "test_heapq": ("heapq",),
+    "test_json": ("json", "json.decoder", "json.encoder", "json.scanner"),
+    "test_pprint": ("pprint",),
+    "test_shlex": ("shlex",),
+    "test_statistics": ("statistics",),
+    "test_string": ("string",),
+    "test_textwrap": ("textwrap",),
+    "test_tokenize": ("tokenize",),
+    "test_typing": ("typing",),
+    "test_asyncio.test_queues": ("asyncio.queues", "asyncio.locks", "asyncio.tasks", "asyncio.base_events"),
+}
+
+replaced: set[types.CodeType] = set()
+count = failures = 0
+
+
+def replace(file: str) -> None:
+    """Give the functions of a file the code of their round trip."""
+    global count, failures
+    for item in gc.get_objects():
+        if isinstance(item, types.FunctionType) and item.__code__.co_filename == file and item.__code__ not in replaced:
+            try:
+                model = reflect(types.FunctionType(item.__code__, item.__globals__, closure=item.__closure__))
+                item.__code__ = code_of(model)
+                replaced.add(item.__code__)
+                count += 1
+            except Exception as error:
+                failures += 1
+                print(f"  {item.__qualname__}: {type(error).__name__}: {error}", file=sys.stderr)
+
+
+class Finder(importlib.abc.MetaPathFinder):
+    """Finds the modules as Python does, and replaces their functions after they were loaded."""
+
+    def __init__(self, names: Sequence[str]) -> None:
+        self.names = names
+
+    def find_spec(self, fullname: str, path: Any, target: Any = None) -> Any:
+        if fullname not in self.names:
+            return None
+        spec = importlib.machinery.PathFinder.find_spec(fullname, path, target)
+        if spec is not None and isinstance(spec.loader, importlib.machinery.SourceFileLoader):
+            load = spec.loader.exec_module
+
+            def exec_module(module: types.ModuleType) -> None:
+                load(module)
+                replace(module.__file__ or "")
+
+            spec.loader.exec_module = exec_module  # type: ignore[method-assign]
+        return spec
+
+
+def main() -> None:
+    given = [text.partition("=") for text in sys.argv[1:]]
+    tests = {test: tuple(names.split(",")) if names else TESTS[test] for test, _, names in given} or TESTS
+    sys.meta_path.insert(0, Finder([name for names in tests.values() for name in names]))
+    for names in tests.values():
+        for name in names:
+            module = sys.modules.get(name) or importlib.import_module(name)
+            replace(module.__file__ or "")
+    print(f"{count} functions replaced, {failures} not")
+    for test in tests:
+        start = time.perf_counter()
+        suite = unittest.defaultTestLoader.loadTestsFromName(f"test.{test}")
+        result = unittest.TextTestRunner(stream=open("/dev/null", "w"), verbosity=0).run(suite)  # noqa: SIM115
+        bad = [*result.failures, *result.errors]
+        seconds = time.perf_counter() - start
+        print(f"{test}: {result.testsRun} tests, {len(bad)} failed, {seconds:.1f} s", flush=True)
+        for case, text in bad[:8]:
+            print("   ", case, "|", text.strip().splitlines()[-1][:160])
+
+
+if __name__ == "__main__":
+    main()
