@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from ziggurat.backend.cuda.device_memory import empty, to_device, to_host
     from ziggurat.backend.launch.descriptors import TensorDescriptor
     from ziggurat.backend.mlir import from_mlir, to_mlir
+    from ziggurat.backend.python import to_function, to_python
     from ziggurat.bisecting.bisection import Bisection, bisect
     from ziggurat.building import KernelBuilder, build, trace
     from ziggurat.c_kernels.kernels import triton_c
@@ -41,6 +42,7 @@ if TYPE_CHECKING:
     from ziggurat.exploring.exploration import Exploration, explore
     from ziggurat.frameworks.jax_ops import jax_op as jax_op
     from ziggurat.frameworks.torch_ops import torch_op as torch_op
+    from ziggurat.frontends.python import Quoted, quote, reflect
     from ziggurat.frontends.tracing import for_, if_, while_
     from ziggurat.gradients import grad
     from ziggurat.launches.host import execute, run
@@ -58,6 +60,7 @@ __getattr__, __dir__ = lazily(
         "backend.cuda.device_memory": ("empty", "to_device", "to_host"),
         "backend.launch.descriptors": ("TensorDescriptor",),
         "backend.mlir": ("from_mlir", "to_mlir"),
+        "backend.python": ("to_function", "to_python"),
         "debugging.session": ("Session", "debug"),
         "exploring.exploration": ("Exploration", "explore"),
         "bisecting.bisection": ("Bisection", "bisect"),
@@ -67,6 +70,7 @@ __getattr__, __dir__ = lazily(
         "compiler.pipeline": ("compile",),
         "frameworks.jax_ops": ("jax_op",),
         "frameworks.torch_ops": ("torch_op",),
+        "frontends.python": ("Quoted", "quote", "reflect"),
         "frontends.tracing": ("for_", "if_", "while_"),
         "gradients": ("grad",),
         "c_kernels.kernels": ("triton_c",),
@@ -96,6 +100,7 @@ __all__ = [
     "KernelBuilder",
     "Op",
     "OpResult",
+    "Quoted",
     "Session",
     "TensorDescriptor",
     "TunedKernel",
@@ -134,14 +139,18 @@ __all__ = [
     "parse",
     "prove",
     "ptr",
+    "quote",
+    "reflect",
     "run",
     "same_model",
     "set_num_threads",
     "simplify",
     "testing",
     "to_device",
+    "to_function",
     "to_host",
     "to_mlir",
+    "to_python",
     "to_text",
     "trace",
     "transform",

@@ -18,7 +18,7 @@ import unittest
 from collections.abc import Sequence
 from typing import Any
 
-from ziggurat.backend.python.to_function import code_of
+from ziggurat.backend.python import to_function
 from ziggurat.frontends.python.reflect import reflect
 
 TESTS = {
@@ -56,8 +56,8 @@ def replace(file: str) -> None:
     for item in gc.get_objects():
         if isinstance(item, types.FunctionType) and item.__code__.co_filename == file and item.__code__ not in replaced:
             try:
-                model = reflect(types.FunctionType(item.__code__, item.__globals__, closure=item.__closure__))
-                item.__code__ = code_of(model)
+                plain = types.FunctionType(item.__code__, item.__globals__, closure=item.__closure__)
+                item.__code__ = to_function(reflect(plain), like=plain).__code__
                 replaced.add(item.__code__)
                 count += 1
             except Exception as error:

@@ -67,9 +67,9 @@ def successor() -> Any:
     return Field("successor")
 
 
-def body(*, ends: type[Op] | None = None) -> Any:
+def body(*, ends: type[Op] | None = None, kw_only: bool = False) -> Any:
     """A nested body. `ends` is the terminator that hands its values to the op; without it any terminator may."""
-    return Field("body", ends=ends)
+    return Field("body", ends=ends, keyword=kw_only)
 
 
 def bodies(*, ends: type[Op] | None = None) -> Any:

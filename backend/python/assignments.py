@@ -49,7 +49,9 @@ def store_attribute(writer: Writer, op: objects.StoreAttribute) -> None:
 
 @writes(objects.StoreItem)
 def store_item(writer: Writer, op: objects.StoreItem) -> None:
-    make = lambda nodes: ast.Subscript(nodes[0], nodes[1], ast.Store())  # noqa: E731
+    def make(nodes: list[ast.expr]) -> ast.expr:
+        return ast.Subscript(nodes[0], nodes[1], ast.Store())
+
     writer.assign(op, op.value, make, (op.object, op.index))
 
 
@@ -182,7 +184,8 @@ def delete_attribute(writer: Writer, op: objects.DeleteAttribute) -> None:
 
 @writes(objects.DeleteItem)
 def delete_item(writer: Writer, op: objects.DeleteItem) -> None:
-    delete(writer, op, ast.Subscript(*writer.take(op.operands), ast.Load()))
+    value, index = writer.take(op.operands)
+    delete(writer, op, ast.Subscript(value, index, ast.Load()))
 
 
 def delete(writer: Writer, op: Op, node: Any) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+from typing import Any
 
 from ziggurat.backend.python.writer import Entry, Writer, name, target, writes
 from ziggurat.codemodel.dialects import core, py
@@ -29,7 +30,8 @@ class Augmented(Entry):
     def finish(self, writer: Writer) -> None:
         assert self.right is not None and self.node is not None
         operator, right = self.right
-        writer.emit(ast.AugAssign(target(self.node), OPERATORS[operator](), right), self.op)
+        place: Any = target(self.node)
+        writer.emit(ast.AugAssign(place, OPERATORS[operator](), right), self.op)
 
     def spill(self, writer: Writer) -> None:
         """Compute the object and the index of the target, then the value, apart."""
@@ -50,8 +52,7 @@ class Augmented(Entry):
         writer.emit(ast.Assign([target(temporary)], node), self.op)
         if self.right is not None:
             operator, right = self.right
-            writer.emit(ast.AugAssign(name(temporary.id), OPERATORS[operator](), right), self.op)
-            target(writer.statements[-1].target)  # pyright: ignore[reportAttributeAccessIssue]
+            writer.emit(ast.AugAssign(ast.Name(temporary.id, ast.Store()), OPERATORS[operator](), right), self.op)
 
 
 def augmented_store(op: Op) -> Op | None:

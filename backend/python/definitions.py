@@ -235,7 +235,7 @@ def collect(writer: Writer, op: suites.Collect) -> None:
     if nodes is None:
         raise TargetError("a comprehension has statements in this model, which Python's has not", op.location)
     if op.kind == "dict":
-        writer.push(op, ast.DictComp(*nodes, generators))
+        writer.push(op, ast.DictComp(nodes[0], nodes[1], generators))
     else:
         cls: Any = {"list": ast.ListComp, "set": ast.SetComp}.get(op.kind, ast.GeneratorExp)
         writer.push(op, cls(nodes[0], generators))

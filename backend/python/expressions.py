@@ -33,7 +33,7 @@ _COMPARE: dict[type[Op], type[ast.cmpop]] = {
     py.IsNot: ast.IsNot, py.In: ast.In, py.NotIn: ast.NotIn,
 }  # fmt: skip
 _UNARY: dict[type[Op], type[ast.unaryop]] = {py.Neg: ast.USub, py.Pos: ast.UAdd, py.Invert: ast.Invert, py.Not: ast.Not}
-_COMPARISONS = dict(zip(objects.COMPARISONS, _COMPARE.values(), strict=True))
+_COMPARISONS: dict[str, type[ast.cmpop]] = dict(zip(objects.COMPARISONS, _COMPARE.values(), strict=True))
 
 
 def constant(value: Any) -> ast.expr:

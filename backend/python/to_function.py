@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import builtins
+import inspect
 import types
 from collections.abc import Callable
 from typing import Any
@@ -27,6 +28,8 @@ def to_function(model: Op, like: Callable[..., Any] | None = None, **names: Any)
     scope: dict[str, Any] = {"__builtins__": builtins}
     if like is not None:
         function = expect(like, types.FunctionType, "to_function: `like` must be a Python function")
+        # `types.coroutine` marks the code of the generator that it is given.
+        code = code.replace(co_flags=code.co_flags | function.__code__.co_flags & inspect.CO_ITERABLE_COROUTINE)
         cells = dict(zip(function.__code__.co_freevars, function.__closure__ or (), strict=True))
         scope = {**function.__globals__, **names} if names else function.__globals__
     else:
@@ -59,8 +62,9 @@ def code_of(model: Op) -> types.CodeType:
         around.type_params = []
         module = ast.fix_missing_locations(ast.Module([around], []))
         code = compile(module, file, "exec", dont_inherit=True, optimize=-1)
+    # Functions among the defaults come before the one that has them.
     for _ in range(2):
-        code = next(constant for constant in code.co_consts if isinstance(constant, types.CodeType))
+        code = [constant for constant in code.co_consts if isinstance(constant, types.CodeType)][-1]
     code = code.replace(co_name=func.sym_name.rpartition(".")[2])
     return _renamed(code, len(code.co_qualname), func.sym_name)
 
@@ -71,7 +75,12 @@ _NAME = "__function__"
 
 def _renamed(code: types.CodeType, length: int, name: str) -> types.CodeType:
     """The code, and the codes inside of it, with another name in the place of the first characters of theirs."""
-    constants = tuple(
-        [_renamed(item, length, name) if isinstance(item, types.CodeType) else item for item in code.co_consts]
-    )
-    return code.replace(co_qualname=name + code.co_qualname[length:], co_consts=constants)
+    written, renamed = code.co_qualname, name + code.co_qualname[length:]
+    constants: list[Any] = []
+    for item in code.co_consts:
+        if isinstance(item, types.CodeType):
+            item = _renamed(item, length, name)
+        elif item == written and not code.co_flags & inspect.CO_OPTIMIZED:
+            item = renamed  # The suite of a class stores its name.
+        constants.append(item)
+    return code.replace(co_qualname=renamed, co_consts=tuple(constants))

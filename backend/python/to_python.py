@@ -39,8 +39,14 @@ def tree_of(model: Op) -> Any:
         arguments, returns = arguments_of((), parts.parameters, iter(()), iter(()))
     else:
         arguments, returns = written.args, written.returns
-        inner = [*arguments.posonlyargs, *arguments.args, arguments.vararg, *arguments.kwonlyargs, arguments.kwarg]
-        for parameter, name in zip(filter(None, inner), parts.parameters, strict=True):
+        inner: list[Any] = [
+            *arguments.posonlyargs,
+            *arguments.args,
+            arguments.vararg,
+            *arguments.kwonlyargs,
+            arguments.kwarg,
+        ]
+        for parameter, name in zip([item for item in inner if item], parts.parameters, strict=True):
             parameter.arg = name
     place = model.location
     if model.kind == "lambda" and parts.value is not None:

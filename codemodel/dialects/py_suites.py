@@ -28,10 +28,10 @@ class Define(Expression, Routine, name="function"):
 
     values: Sequence[Value] = operands()
     name: str = attribute(str, unnamed=True)
+    suite: Body = body(ends=core.Return)
     kind: str = attribute(str, default="def")
     parameters: tuple[str, ...] = attribute([str], default=())
     type_parameters: str = attribute(str, default="")
-    suite: Body = body(ends=core.Return)
 
     def check(self) -> None:
         require(self.kind in KINDS, f"the kind of a function must be one of {', '.join(KINDS)}; got '{self.kind}'")
@@ -52,10 +52,10 @@ class Class(Expression, name="class"):
 
     arguments: Sequence[Value] = operands()
     name: str = attribute(str, unnamed=True)
+    suite: Body = body(ends=core.Yield)
     keywords: tuple[str, ...] = attribute([str], default=())
     starred: tuple[int, ...] = attribute([int], default=())
     type_parameters: str = attribute(str, default="")
-    suite: Body = body(ends=core.Yield)
 
 
 class Collect(Expression, name="collect"):
@@ -66,8 +66,8 @@ class Collect(Expression, name="collect"):
 
     iterable: Value = operand()
     kind: str = attribute(str, unnamed=True)
-    is_async: bool = attribute(bool, default=False)
     suite: Body = body(ends=core.Yield)
+    is_async: bool = attribute(bool, default=False)
 
     def check(self) -> None:
         kinds = ("list", "set", "dict", "generator")
@@ -84,15 +84,13 @@ class Element(Op, PythonTier, name="element"):
 class ForElse(For, name="for.else"):
     """`for … else`: the last body runs where no `break` has ended the loop."""
 
-    otherwise: Body = body(ends=core.Yield)
-    flag: Value | None = operand(default=None)
+    otherwise: Body = body(ends=core.Yield, kw_only=True)
 
 
 class WhileElse(While, name="while.else"):
     """`while … else`: the last body runs where no `break` has ended the loop."""
 
-    otherwise: Body = body(ends=core.Yield)
-    flag: Value | None = operand(default=None)
+    otherwise: Body = body(ends=core.Yield, kw_only=True)
 
 
 class AssertElse(Op, PythonTier, name="assert.else"):
@@ -140,8 +138,8 @@ class With(Op, PythonTier, MayReturn, name="with"):
     """`with manager as target: suite`. The suite takes the value that the manager gives on entry."""
 
     manager: Value = operand()
-    is_async: bool = attribute(bool, default=False)
     suite: Body = body(ends=core.Yield)
+    is_async: bool = attribute(bool, default=False)
 
     def check(self) -> None:
         require(len(self.suite.parameters) == 1, "the suite of a with takes the value of its manager")
@@ -217,5 +215,5 @@ class TypeAlias(Expression, name="type.alias"):
     """`type name = text`, which Python evaluates when the alias is used."""
 
     name: str = attribute(str, unnamed=True)
-    type_parameters: str = attribute(str, default="")
     text: str = attribute(str)
+    type_parameters: str = attribute(str, default="")

@@ -102,8 +102,15 @@ class Definitions(Expressions):
             written.append("->")
         suite, binds = self.function_suite(node)
         kind = kind_of(node, binds.has_yield)
-        spec = {"kind": kind, "parameters": tuple(written), "type_parameters": type_parameters_of(node)}
-        return self.add(suites.Define((*values, *notes), name, suite, **spec), node)
+        define = suites.Define(
+            (*values, *notes),
+            name,
+            suite,
+            kind=kind,
+            parameters=tuple(written),
+            type_parameters=type_parameters_of(node),
+        )
+        return self.add(define, node)
 
     def annotation(self, node: ast.expr) -> Value:
         """The value of an annotation, or its text where Python does not evaluate it."""
@@ -136,7 +143,8 @@ class Definitions(Expressions):
         if not self.scope.owner:
             return binds
         names = (binds.names, binds.from_module, binds.from_around)
-        return Binds(*({renamed(name) for name in group} for group in names), binds.has_yield)
+        own, from_module, from_around = ({renamed(name) for name in group} for group in names)
+        return Binds(own, from_module, from_around, binds.has_yield)
 
     def scoped(self, kind: str, binds: Binds, owner: str, node: Any, fill: Any, parameters: Sequence[Any] = ()) -> Body:
         """A body that is a scope of its own."""
@@ -159,8 +167,9 @@ class Definitions(Expressions):
         binds = self.owned(binds_of(node.body))
         self.scope = around
         suite = self.scoped(CLASS, binds, owner, node, lambda: self.suite(node.body))
-        spec = {"keywords": keywords, "starred": starred, "type_parameters": type_parameters_of(node)}
-        value = self.add(suites.Class(arguments, node.name, suite, **spec), node)
+        text = type_parameters_of(node)
+        op = suites.Class(arguments, node.name, suite, keywords=keywords, starred=starred, type_parameters=text)
+        value = self.add(op, node)
         self.decorated(value, decorators, node)
 
     # Comprehensions.

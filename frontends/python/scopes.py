@@ -75,12 +75,12 @@ def binds_of(parts: Iterable[ast.AST], parameters: Iterable[str] = ()) -> Binds:
     work: list[Any] = list(parts)
     while work:
         node: Any = work.pop()
-        cls = type(node)
+        cls: Any = node.__class__
         if cls is ast.Name:
             if type(node.ctx) is not ast.Load:
                 names.add(node.id)
             continue
-        if cls is ast.Constant or not isinstance(node, ast.AST):
+        if cls is ast.Constant or not hasattr(node, "_fields"):
             continue
         if cls in _FUNCTIONS or cls is ast.ClassDef:
             names.add(node.name)
@@ -111,7 +111,7 @@ def binds_of(parts: Iterable[ast.AST], parameters: Iterable[str] = ()) -> Binds:
             value = getattr(node, field, None)
             if type(value) is list:
                 work += value
-            elif isinstance(value, ast.AST):
+            else:
                 work.append(value)
     return binds
 

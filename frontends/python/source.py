@@ -120,15 +120,13 @@ def _lambdas(text: str, file: str) -> dict[int, list[ast.Lambda]]:
 
 
 def _lambda(lines: Sequence[str], code: types.CodeType) -> tuple[ast.Lambda, int] | None:
-    """The lambda with this code. Several on a line differ in the columns of what they return."""
+    """The lambda with this code. Those of a line differ in the columns of what they compute."""
     nodes = _lambdas("".join(lines), code.co_filename).get(code.co_firstlineno, [])
     nodes = [node for node in nodes if _matches(node, code)]
     if len(nodes) > 1:
-        *_, (line, end_line, column, end_column) = code.co_positions()
-        place = (line, end_line, column, end_column)
-        nodes = [
-            n for n in nodes if (n.body.lineno, n.body.end_lineno, n.body.col_offset, n.body.end_col_offset) == place
-        ]
+        marked = set(code.co_positions())
+        spans = [(n.body.lineno, n.body.end_lineno, n.body.col_offset, n.body.end_col_offset) for n in nodes]
+        nodes = [node for node, span in zip(nodes, spans, strict=True) if span in marked]
     return (nodes[0], 0) if nodes else None
 
 

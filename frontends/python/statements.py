@@ -117,7 +117,7 @@ class Statements(Definitions):
         is_async = isinstance(node, ast.AsyncFor)
         if node.orelse:
             otherwise = self.block(node.orelse[0], node.orelse)
-            self.add(suites.ForElse(iterable, suite, otherwise, is_async=is_async), node)
+            self.add(suites.ForElse(iterable, suite, otherwise=otherwise, is_async=is_async), node)
         else:
             self.add(py.For(iterable, suite, is_async=is_async), node)
 
@@ -127,7 +127,7 @@ class Statements(Definitions):
         condition = self.part(node.test)
         suite = self.block(node, node.body)
         if node.orelse:
-            self.add(suites.WhileElse(condition, suite, self.block(node.orelse[0], node.orelse)), node)
+            self.add(suites.WhileElse(condition, suite, otherwise=self.block(node.orelse[0], node.orelse)), node)
         else:
             self.add(py.While(condition, suite), node)
 
@@ -242,7 +242,8 @@ class Statements(Definitions):
         return self.pattern("as", node, [*parts, *variable], names)
 
     def visit_MatchStar(self, node: ast.MatchStar) -> Value:
-        return self.pattern("star", node, *(self.captured(node.name, node) if node.name else ()))
+        variable, names = self.captured(node.name, node) if node.name else ([], [])
+        return self.pattern("star", node, variable, names)
 
     def visit_MatchMapping(self, node: ast.MatchMapping) -> Value:
         parts: list[Value] = []

@@ -30,8 +30,8 @@ from ziggurat.frontends.language.function import Default, Function, constexpr, u
 from ziggurat.frontends.language.languages import Spelling
 from ziggurat.frontends.language.phrases import BY_INDEX, UNASSIGNED
 from ziggurat.frontends.language.signature import Call, Signature
-from ziggurat.frontends.reflection.names import BUILTINS, DYNAMIC, Names, builtin_name, is_record
 from ziggurat.frontends.python.source import Source
+from ziggurat.frontends.reflection.names import BUILTINS, DYNAMIC, Names, builtin_name, is_record
 from ziggurat.frontends.reflection.unsupported import unsupported
 
 _BINARY: dict[type[ast.operator], type[py.BinaryExpression]] = {

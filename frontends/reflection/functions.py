@@ -17,11 +17,11 @@ from ziggurat.codemodel.subnormals import keep_subnormals
 from ziggurat.codemodel.types import Type, constexpr_type, pyobject
 from ziggurat.frontends.language.function import Function, Use, written_function
 from ziggurat.frontends.language.languages import EXPLICIT, Language
+from ziggurat.frontends.python.source import Source
 from ziggurat.frontends.reflection.annotations import annotated_type
+from ziggurat.frontends.reflection.definition import find_source, kernel_lines
 from ziggurat.frontends.reflection.expressions import OuterObjects
 from ziggurat.frontends.reflection.names import Names
-from ziggurat.frontends.python.source import Source
-from ziggurat.frontends.reflection.definition import find_source, kernel_lines
 from ziggurat.frontends.reflection.statements import Statements
 from ziggurat.frontends.reflection.unsupported import unsupported
 

@@ -20,8 +20,8 @@ from ziggurat.frontends.language.function import Function, Use, usable
 from ziggurat.frontends.language.languages import EXPLICIT, Language, Spelling
 from ziggurat.frontends.language.signature import Call, suggest
 from ziggurat.frontends.language.spellings import of_member
-from ziggurat.frontends.reflection.scopes import mentions
 from ziggurat.frontends.python.source import Source
+from ziggurat.frontends.reflection.scopes import mentions
 
 # The meaning of an expression that is known only when the kernel runs.
 DYNAMIC: Final = object()

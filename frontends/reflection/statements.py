@@ -15,11 +15,11 @@ from ziggurat.frontends.language.aggregates import PartialObject, annotations_of
 from ziggurat.frontends.language.languages import Spelling
 from ziggurat.frontends.language.programs import HINTS
 from ziggurat.frontends.language.signature import Call
+from ziggurat.frontends.python.source import Source
 from ziggurat.frontends.reflection.annotations import annotated_type
 from ziggurat.frontends.reflection.expressions import Expressions, OuterObjects
 from ziggurat.frontends.reflection.names import Names
 from ziggurat.frontends.reflection.scopes import Declaration, assigned_names, constant_names, declarations, returns
-from ziggurat.frontends.python.source import Source
 
 _VARIABLE = VarType(pyobject)
 _CONSTANT = VarType(constexpr_type)

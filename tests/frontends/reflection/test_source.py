@@ -11,8 +11,8 @@ import pytest
 import ziggurat as zg
 from ziggurat.codemodel.dialects import core
 from ziggurat.codemodel.errors import KernelSyntaxError
-from ziggurat.frontends.reflection import reflect
 from ziggurat.frontends.python.source import find_source, read_lines
+from ziggurat.frontends.reflection import reflect
 
 
 def marked(op):

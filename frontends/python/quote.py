@@ -1,0 +1,73 @@
+"""Quoted code: a function with its model, and the values that it has from outside."""
+
+from __future__ import annotations
+
+import types
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, Generic, ParamSpec, TypeVar
+
+import attrs
+
+from ziggurat.codemodel.dialects import py
+from ziggurat.codemodel.op import Op
+from ziggurat.frontends.python.reflect import plain_function, reflect
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+@attrs.frozen(eq=False)
+class Quoted(Generic[P, R]):
+    """A function as code to look at: `model` is its code model, `captured` has the values that it has from outside.
+
+    `captured` holds, by name, the variables of functions around and the globals that the model names, as they were when
+    the function was quoted; builtins are left out. A call runs the function.
+    """
+
+    function: Callable[P, R]
+    model: Op
+    captured: Mapping[str, Any]
+
+    def __call__(self, *arguments: P.args, **keywords: P.kwargs) -> R:
+        return self.function(*arguments, **keywords)
+
+    def __repr__(self) -> str:
+        return f"<quoted {getattr(self.function, '__qualname__', self.function)}>"
+
+
+def quote(function: Callable[P, R]) -> Quoted[P, R]:
+    """The function as quoted code: `q.model`, `q.captured`, and `q(…)` as before.
+
+    >>> rate = 3
+    >>> q = quote(lambda x: x * rate)  # doctest: +SKIP
+    >>> q.captured, q(2)  # doctest: +SKIP
+    ({'rate': 3}, 6)
+
+    Raises `KernelSyntaxError` for a function whose source is not known. A quoted function is itself.
+    """
+    if isinstance(function, Quoted):
+        return function  # pyright: ignore[reportUnknownVariableType]
+    fn = plain_function(function)
+    model = reflect(fn)
+    return Quoted(function, model, types.MappingProxyType(dict(_captured(fn, model))))
+
+
+def _captured(fn: types.FunctionType, model: Op) -> Iterator[tuple[str, Any]]:
+    """The names from outside with their values, in the order of the model."""
+    cells = dict(zip(fn.__code__.co_freevars, fn.__closure__ or (), strict=True))
+    for name in dict.fromkeys(outer_names(model)):
+        cell = cells.get(name)
+        if cell is not None:
+            if cell != types.CellType():  # One without a value equals a new one.
+                yield name, cell.cell_contents
+        elif name in fn.__globals__:
+            yield name, fn.__globals__[name]
+
+
+def outer_names(model: Op) -> Iterator[str]:
+    """The names from outside that a model reads."""
+    for op in model.walk():
+        if isinstance(op, py.Outer):
+            yield op.name
+        elif isinstance(op, py.Invoke) and op.callee[0] != ".":
+            yield op.callee

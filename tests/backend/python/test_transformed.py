@@ -1,0 +1,199 @@
+"""Models that transforms changed are written as Python as well: what its text cannot hold is kept in variables."""
+
+import itertools
+
+import pytest
+
+import ziggurat as zg
+from ziggurat.codemodel.dialects import core, py
+from ziggurat.codemodel.dialects import py_objects as objects
+from ziggurat.codemodel.errors import KernelTypeError, TargetError
+from ziggurat.codemodel.types import pyobject
+
+
+def tracer(builder, op, operands):
+    """Note each value that a variable gets."""
+    if isinstance(op, core.VarStore | core.Var) and operands and isinstance(op.operands[-1], zg.OpResult):
+        name = op.name if isinstance(op, core.Var) else op.var.op.name
+        result = builder.copy(op, operands)
+        label = builder.add(core.ConstantOp(name, pyobject))
+        builder.add(py.Invoke((label, operands[-1]), "note"))
+        return result
+    return None
+
+
+def traced(f, *arguments):
+    """What a function gives, and the values that the variables of its traced model got."""
+    notes = []
+    model = zg.transform(zg.reflect(f), tracer)
+    zg.verify(model)
+    compile(zg.to_python(model), "<text>", "exec")
+    function = zg.to_function(model, note=lambda name, value: notes.append((name, value)))
+    return function(*arguments), notes
+
+
+def test_statements_between_assignments(define):
+    f = define(
+        "def f(x):\n    a = b = x + 1\n    (c, [d, *e]) = a, 'xyz'\n"
+        "    for i in range(2):\n        c += i\n    return a, b, c, d, e"
+    )
+    result, notes = traced(f, 1)
+    assert result == f(1)
+    values = [("a", 2), ("b", 2), ("c", 2), ("d", "x"), ("e", ["y", "z"]), ("c", 2), ("c", 3)]
+    assert notes == values
+
+
+@pytest.mark.parametrize(
+    "expression",
+    [
+        "x and (y := x + 1) and y * 2",
+        "x > 5 or (y := x) > 0 or y",
+        "(y := x) if x else (y := -1)",
+        "0 < (y := x) < (z := y + 1) < (y := z)",
+        "[x, (y := x + 1), y]",
+        "sum([x, y := 3], y)",
+    ],
+)
+def test_statements_in_parts_of_expressions(define, expression):
+    f = define(f"def f(x):\n    y = z = 0\n    return {expression}, y, z")
+    for x in (0, 1, 7):
+        result, notes = traced(f, x)
+        assert result == f(x)
+        assert len(notes) >= 2
+
+
+def test_a_statement_in_the_condition_of_a_loop(define):
+    f = define(
+        "def f(x):\n    while (x := x - 1) > 2:\n        if x == 5: break\n"
+        "    else:\n        return 'else', x\n    return x"
+    )
+    for x in (1, 4, 9):
+        result, notes = traced(f, x)
+        assert result == f(x)
+        assert notes and all(name == "x" for name, _ in notes)
+
+
+def test_what_has_no_form_is_said(define):
+    f = define("def f(x):\n    return [y := a for a in x]")
+    with pytest.raises(TargetError, match="a comprehension has statements in this model"):
+        traced(f, (1, 2))
+
+
+def test_a_value_that_is_used_twice_is_computed_once(define):
+    f = define("def f(g, x):\n    return (g(x) + 1) * 2")
+
+    def square(builder, op, operands):
+        if isinstance(op, py.Mul):
+            return builder.add(py.Mul(operands[0], operands[0]))
+        return None
+
+    model = zg.transform(zg.reflect(f), square)
+    calls = []
+    assert zg.to_function(model)(lambda x: calls.append(x) or 4, 3) == 25
+    assert calls == [3]
+
+
+def test_values_out_of_order_keep_their_order(define):
+    f = define("def f(g):\n    return g(1) - g(2)")
+
+    def exchanged(builder, op, operands):
+        return builder.add(py.Sub(*reversed(operands))) if isinstance(op, py.Sub) else None
+
+    calls = []
+
+    def g(x):
+        calls.append(x)
+        return x
+
+    assert zg.to_function(zg.transform(zg.reflect(f), exchanged))(g) == 1
+    assert calls == [1, 2]
+
+
+def test_a_value_of_a_body_around_is_computed_before(define):
+    f = define("def f(x, g):\n    y = g(x)\n    if y:\n        return y + g(1)\n    return 0")
+
+    def without_the_variable(builder, op, operands):
+        if isinstance(op, core.Var) and op.name == "y":
+            return operands[0]
+        if isinstance(op, core.VarLoad) and op.var.op.name == "y":
+            return operands[0]
+        return None
+
+    model = zg.transform(zg.reflect(f), without_the_variable)
+    calls = []
+    assert zg.to_function(model)(5, lambda x: calls.append(x) or x) == 6
+    assert calls == [5, 1]
+
+
+def test_an_augmented_assignment_whose_parts_are_apart(define):
+    f = define("def f(x, y):\n    x.a += y\n    y[0] -= 1\n    return x.a, y")
+
+    def noted(builder, op, operands):
+        if isinstance(op, objects.InPlace):
+            builder.add(py.Invoke((operands[1],), "print"))
+        return None
+
+    model = zg.transform(zg.reflect(f), noted)
+    seen = []
+    function = zg.to_function(model, print=seen.append)
+
+    class Thing:
+        def __init__(self):
+            self.a = [0]
+
+    assert function(Thing(), [2]) == ([0, 2], [1])
+    assert seen == [[1], 1]  # The list that was seen has changed since.
+
+
+def test_names_that_meet_are_told_apart(define):
+    f = define("def f(x):\n    def g(y):\n        return x + y\n    return g(2)")
+    names = itertools.cycle("x")
+
+    def renamed(builder, op, operands):
+        if isinstance(op, core.Var):
+            return builder.add(core.Var(operands[0] if operands else None, name=next(names), type=op.type))
+        return None
+
+    model = zg.transform(zg.reflect(f), renamed)
+    assert zg.to_function(model)(1) == 3
+
+
+def test_a_kernel_is_written_in_its_own_calls():
+    @zg.kernel
+    def scale(x, n, B: zg.constexpr):
+        i = zg.program_id(0) * B + zg.arange(0, B)
+        zg.store(x + i, zg.load(x + i, mask=i < n) * 2.0, mask=i < n)
+
+    text = zg.to_python(scale.model)
+    assert "i = zg.program_id(0) * B + zg.arange(0, B)" in text
+    assert "zg.store(x + i, zg.load(x + i, mask=i < n) * 2.0, mask=i < n)" in text
+
+
+def test_the_function_shows_the_places_of_its_model(define):
+    f = define("def f(x):\n\n    return (1 +\n        1 / x)")
+    with pytest.raises(ZeroDivisionError) as info:
+        zg.to_function(zg.reflect(f))(0)
+    entry = info.traceback[-1]
+    assert (str(entry.path), entry.lineno + 1, entry.name) == (f.__code__.co_filename, 4, "f")
+
+
+def test_the_function_is_like_another(define):
+    make = define(
+        "def f(k):\n    def g(x=1, *, y: int = 2):\n        'doc'\n        return x + y + k + h\n    return g", h=100
+    )
+    g = make(10)
+    copy = zg.to_function(zg.reflect(g), like=g)
+    assert copy() == g() == 113
+    assert (copy.__doc__, copy.__name__, copy.__qualname__) == ("doc", "g", "f.<locals>.g")
+    assert copy.__kwdefaults__ == {"y": 2} and copy.__annotations__ == {"y": int}
+    with pytest.raises(KernelTypeError, match="needs k of a function around it"):
+        zg.to_function(zg.reflect(g))
+    assert zg.to_function(zg.reflect(g), k=1, h=1)(5, y=3) == 10
+
+
+def test_models_of_other_tiers_are_refused():
+    model = zg.parse('tt.func @"f" ()void -> {\n    tt.return;\n};')
+    with pytest.raises(TargetError, match="the model must be a func"):
+        zg.to_python(model)
+    with pytest.raises(KernelTypeError):
+        zg.to_python("text")

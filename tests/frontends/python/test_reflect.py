@@ -1,0 +1,158 @@
+"""Which functions have models, and what the models name."""
+
+import functools
+
+import pytest
+
+import ziggurat as zg
+from ziggurat.codemodel.dialects import core, py
+from ziggurat.codemodel.errors import KernelSyntaxError
+
+scale = 3
+
+
+class Point:
+    """A class whose methods have models."""
+
+    __slots__ = ("__x",)
+
+    def __init__(self, x):
+        self.__x = x
+
+    @property
+    def x(self):
+        return self.__x
+
+    @staticmethod
+    def origin():
+        return Point(0)
+
+    @classmethod
+    def of(cls, x):
+        return cls(x)
+
+    def __repr__(self):
+        return f"Point({self.__x!r})"
+
+
+def test_methods_of_all_kinds():
+    point = Point(2)
+    for function, name in (
+        (Point.__init__, "__init__"),
+        (point.__repr__, "__repr__"),
+        (Point.x, "x"),
+        (Point.origin, "origin"),
+        (Point.of, "of"),
+        (vars(Point)["of"], "of"),
+    ):
+        assert zg.reflect(function).sym_name == f"Point.{name}"
+
+
+def test_private_names_are_those_of_the_class():
+    copy = zg.to_function(zg.reflect(Point.__repr__), like=Point.__repr__)
+    assert copy(Point(4)) == "Point(4)"
+    assert '@"_Point__x"' in str(zg.reflect(Point.__repr__))
+
+
+def test_wrappers_have_the_model_of_the_function():
+    def twice(f):
+        @functools.wraps(f)
+        def wrapper(*arguments):
+            return 2 * f(*arguments)
+
+        return wrapper
+
+    @twice
+    def inner(a):
+        return a + scale
+
+    assert zg.reflect(inner).sym_name.endswith(".inner")
+    assert zg.reflect(functools.partial(inner, 1)).sym_name.endswith(".inner")
+    assert zg.reflect(functools.cache(inner)).sym_name.endswith(".inner")
+
+
+def test_lambdas_of_one_line_are_told_apart():
+    first, second, third = (lambda x: x + 1), (lambda x: x * 2), (lambda y: y + 1)
+    assert [zg.to_python(zg.reflect(f)) for f in (first, second, third)] == [
+        "lambda x: x + 1", "lambda x: x * 2", "lambda y: y + 1",
+    ]  # fmt: skip
+
+
+def test_names_from_outside_are_names():
+    def f(x):
+        return x * scale + len(x) + k
+
+    k = 1
+    model = zg.reflect(f)
+    outer = [op.name for op in model.walk() if isinstance(op, py.Outer)]
+    assert outer == ["scale", "k"] and model.free == ("k",)
+    assert [op.callee for op in model.walk() if isinstance(op, py.Invoke)] == ["len"]
+
+
+def test_a_variable_is_one_of_its_function():
+    def f(x):
+        def g():
+            nonlocal x
+            x += 1
+            return [x for _ in range(2)]
+
+        for x in (1, 2):
+            g()
+        return x
+
+    model = zg.reflect(f)
+    names = [op.name for op in model.walk() if isinstance(op, core.Var)]
+    assert sorted(names) == ["_", "g", "x"]
+    assert zg.to_function(model)(0) == 3
+
+
+def test_places_are_those_of_the_text():
+    def f(x):
+        return x.a[0]
+
+    op = next(op for op in zg.reflect(f).walk() if isinstance(op, py.Subscript))
+    assert op.location.source_line()[op.location.column : op.location.end_column] == "x.a[0]"
+
+
+def test_kernels_have_models_of_this_tier():
+    @zg.kernel
+    def kernel(x):
+        zg.store(x, 1.0)
+
+    assert [op.callee for op in zg.reflect(kernel).walk() if isinstance(op, py.Invoke)] == [".store"]
+
+
+@pytest.mark.parametrize(
+    ("function", "message"),
+    [
+        (len, "'len' is a builtin_function_or_method, not a function"),
+        (Point, "'Point' is a class, not a function"),
+        (3, "'3' is an int, not a function"),
+        (eval("lambda: 1"), "there is no text for '<string>'"),
+    ],
+)
+def test_what_has_no_source_is_refused(function, message):
+    with pytest.raises(KernelSyntaxError, match=message):
+        zg.reflect(function)
+
+
+def test_quoted_code():
+    k = 4
+    q = zg.quote(lambda x: x * scale + k - len("abc"))
+    assert dict(q.captured) == {"scale": 3, "k": 4}
+    assert q(2) == 7 and zg.quote(q) is q
+    assert zg.to_python(q.model) == "lambda x: x * scale + k - len('abc')"
+    assert "lambda" in repr(q)
+    with pytest.raises(TypeError):
+        q.captured["k"] = 5
+
+
+def test_quoted_code_keeps_what_it_captured():
+    k = 1
+
+    def f():
+        return k
+
+    q = zg.quote(f)
+    k = 2
+    assert q.captured == {"k": 1} and q() == 2
