@@ -18,6 +18,7 @@ from ziggurat.codemodel.dialects import core
 from ziggurat.codemodel.dispatch import OpTable
 from ziggurat.codemodel.errors import TargetError
 from ziggurat.codemodel.op import Body, Op, Value
+from ziggurat.codemodel.traits import Constant, Routine, Symbol
 
 WRITERS = OpTable[Callable[["Writer", Any], None]]("form in Python's source")
 writes = WRITERS.of
@@ -74,7 +75,8 @@ class Entry:
         if self.uses == 0:
             self.finish(writer)
             return
-        if isinstance(self.node, ast.Constant) and not self.targets:
+        if not self.targets and (isinstance(self.node, ast.Constant) or is_steady(self.op)):
+            assert self.node is not None
             writer.values[self.value] = self.node
             return
         temporary = writer.temporary(self.value)
@@ -149,6 +151,8 @@ class Writer:
         self.located(node, op)
         entry = Entry(op.result, node, self.uses(op.result), op)
         if entry.uses == 0:
+            if self.stack and (isinstance(op, Constant) or is_steady(op)):
+                return  # A transform has left it over: as a statement it would only break up an expression.
             self.emit(ast.Expr(node), op)
         else:
             self.push_entry(entry)
@@ -265,6 +269,40 @@ class Writer:
             self.pop()
             entry.op = op
             entry.finish(self)
+
+
+def is_steady(op: Op) -> bool:
+    """Whether an op loads a variable that has the same value at all uses of the load: they may read it again.
+
+    As a block runs through from the load to its uses, only what stands between them may store to the variable.
+    """
+    if not isinstance(op, core.VarLoad) or not isinstance(op.var.op, core.Var) or op.parent is None:
+        return False
+    stores = [user for user in op.var.uses if not isinstance(user, core.VarLoad)]
+    if not stores:
+        return op.var.op.initial is not None
+    places = {id(inner): index for index, inner in enumerate(op.parent.ops)}
+    first, last = places[id(op)], max((_place(user, places) for user in op.result.uses), default=-1)
+    before = [store for store in stores if isinstance(store, core.VarStore) and places.get(id(store), first) < first]
+    if op.var.op.initial is None and not before:
+        return False  # It may have no value: the load may raise an error.
+    for store in stores:
+        place = _place(store, places)
+        if not isinstance(store, core.VarStore) or _function(store) is not _function(op):
+            return False
+        if first < place and (place < last or (place == last and id(store) not in places)):
+            return False
+    return True
+
+
+def _place(op: Op, places: dict[int, int]) -> int:
+    """The index in a block of the op that an op stands in; -1 for one that stands elsewhere."""
+    return next((places[id(around)] for around in op.path() if id(around) in places), -1)
+
+
+def _function(op: Op) -> Op | None:
+    """The function that an op stands in."""
+    return next((around for around in op.path() if isinstance(around, Routine | Symbol) and around is not op), None)
 
 
 def variable_target(writer: Writer, variable: Value) -> MakeTarget:

@@ -11,8 +11,9 @@ import pytest
 import ziggurat as zg
 from ziggurat.codemodel.dialects import core
 from ziggurat.codemodel.errors import KernelSyntaxError
-from ziggurat.frontends.python.source import find_source, read_lines
+from ziggurat.frontends.python.source import read_lines
 from ziggurat.frontends.reflection import reflect
+from ziggurat.frontends.reflection.definition import find_source
 
 
 def marked(op):
