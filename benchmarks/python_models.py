@@ -67,7 +67,7 @@ def main() -> None:
     sys.setrecursionlimit(20_000)
     total = 0
     failures: dict[str, list[str]] = collections.defaultdict(list)
-    passed: collections.Counter[str] = collections.Counter()
+    counts: collections.Counter[str] = collections.Counter()
     seconds: collections.Counter[str] = collections.Counter()
     for path in files(arguments.modules):
         lines = path.read_text(errors="replace").splitlines(keepends=True)
@@ -76,11 +76,11 @@ def main() -> None:
             for step in steps(code, lines, seconds, arguments.back):
                 name, error = step
                 if error is None:
-                    passed[name] += 1
+                    counts[name] += 1
                 else:
                     failures[f"{name}: {error}"].append(f"{path}:{code.co_firstlineno} {code.co_qualname}")
     print(f"{total} functions")
-    for name, count in passed.items():
+    for name, count in counts.items():
         print(f"  {name:10} {count:6} {100 * count / total:.2f} %")
     print({name: round(value, 2) for name, value in seconds.items()})
     for kind, places in sorted(failures.items(), key=lambda item: -len(item[1])):

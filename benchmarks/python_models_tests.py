@@ -87,8 +87,8 @@ class Finder(importlib.abc.MetaPathFinder):
 
 
 def main() -> None:
-    given = [text.partition("=") for text in sys.argv[1:]]
-    tests = {test: tuple(names.split(",")) if names else TESTS[test] for test, _, names in given} or TESTS
+    arguments = [text.partition("=") for text in sys.argv[1:]]
+    tests = {test: tuple(names.split(",")) if names else TESTS[test] for test, _, names in arguments} or TESTS
     sys.meta_path.insert(0, Finder([name for names in tests.values() for name in names]))
     for names in tests.values():
         for name in names:

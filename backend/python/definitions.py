@@ -44,8 +44,10 @@ class Definition(Entry):
             writer.emit(ast.Assign(self.targets, name(text)), self.op)
 
 
-def _same_name(stored: str, written: str) -> bool:
-    return stored == written or (stored.endswith(written) and written.startswith("__") and stored[0] == "_")
+def _same_name(target_name: str, own_name: str) -> bool:
+    if target_name == own_name:
+        return True
+    return target_name.endswith(own_name) and own_name.startswith("__") and target_name[0] == "_"
 
 
 def decorate(writer: Writer, op: py.Call) -> bool:
@@ -72,8 +74,8 @@ def define(writer: Writer, op: suites.Define) -> None:
     parts = function_parts(op.suite, names, writer, op.kind)
     values = writer.take(op.values)
     defaults = sum(text.endswith("=") for text in op.parameters)
-    given, notes = iter(values[:defaults]), iter(values[defaults:])
-    arguments, returns = arguments_of(op.parameters, parts.parameters, given, notes)
+    default_nodes, notes = iter(values[:defaults]), iter(values[defaults:])
+    arguments, returns = arguments_of(op.parameters, parts.parameters, default_nodes, notes)
     if op.kind == "lambda" and parts.value is not None:
         writer.push(op, ast.Lambda(arguments, parts.value))
         return
@@ -156,14 +158,14 @@ def _yields(node: ast.AST) -> bool:
 
 
 def arguments_of(
-    written: Sequence[str], names: Sequence[str], defaults: Any, notes: Any
+    texts: Sequence[str], names: Sequence[str], defaults: Any, notes: Any
 ) -> tuple[ast.arguments, ast.expr | None]:
     """The parameters of a function inside of another, written as in `function`, with these names."""
     arguments = ast.arguments([], [], None, [], [], None, [])
     returns: ast.expr | None = None
     following = iter(names)
     place = arguments.args
-    for text in written or names:
+    for text in texts or names:
         if text == "->":
             returns = next(notes)
         elif text == "/":

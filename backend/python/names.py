@@ -40,14 +40,14 @@ class FunctionNames:
                 outer.add(op.callee.partition(".")[0])
             elif around is not None:
                 outer.update(_names_around(op, around))
-        taken = set(outer)
+        reserved = set(outer)
         for op in own_ops(body, (*_SCOPES, suites.Collect)):
             if not isinstance(op, core.Var):
                 continue
             name = op.name if op.name.isidentifier() else "value"
-            if name in taken:
+            if name in reserved:
                 name = self.fresh(name)
-            taken.add(name)
+            reserved.add(name)
             self.names[op.result] = name
 
     def fresh(self, stem: str = "value") -> str:

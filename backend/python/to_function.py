@@ -40,12 +40,12 @@ def to_function(model: Op, like: Callable[..., Any] | None = None, **names: Any)
         hint = "pass the function that the model comes from as `like`, or the values by name"
         raise KernelTypeError(f"to_function: the model needs {', '.join(missing)} of a function around it", hint=hint)
     closure = tuple([cells[name] for name in code.co_freevars])
-    made = types.FunctionType(code, scope, code.co_name, closure=closure)
-    made.__qualname__ = code.co_qualname
+    function = types.FunctionType(code, scope, code.co_name, closure=closure)
+    function.__qualname__ = code.co_qualname
     if like is not None:
         for field in ("__defaults__", "__kwdefaults__", "__annotations__", "__doc__", "__module__", "__dict__"):
-            setattr(made, field, getattr(like, field))
-    return made
+            setattr(function, field, getattr(like, field))
+    return function
 
 
 def code_of(model: Op) -> types.CodeType:
@@ -75,12 +75,12 @@ _NAME = "__function__"
 
 def _renamed(code: types.CodeType, length: int, name: str) -> types.CodeType:
     """The code, and the codes inside of it, with another name in the place of the first characters of theirs."""
-    written, renamed = code.co_qualname, name + code.co_qualname[length:]
+    old_name, new_name = code.co_qualname, name + code.co_qualname[length:]
     constants: list[Any] = []
     for item in code.co_consts:
         if isinstance(item, types.CodeType):
             item = _renamed(item, length, name)
-        elif item == written and not code.co_flags & inspect.CO_OPTIMIZED:
-            item = renamed  # The suite of a class stores its name.
+        elif item == old_name and not code.co_flags & inspect.CO_OPTIMIZED:
+            item = new_name  # The suite of a class stores its name.
         constants.append(item)
-    return code.replace(co_qualname=renamed, co_consts=tuple(constants))
+    return code.replace(co_qualname=new_name, co_consts=tuple(constants))

@@ -34,11 +34,11 @@ def tree_of(model: Op) -> Any:
     text = model.sym_name.rpartition(".")[2]
     names = FunctionNames(model.body, free=model.free)
     parts = function_parts(model.body, names, None, model.kind)
-    written = _written(model.parameters)
-    if written is None:
+    definition_ = _written(model.parameters)
+    if definition_ is None:
         arguments, returns = arguments_of((), parts.parameters, iter(()), iter(()))
     else:
-        arguments, returns = written.args, written.returns
+        arguments, returns = definition_.args, definition_.returns
         inner: list[Any] = [
             *arguments.posonlyargs,
             *arguments.args,

@@ -185,11 +185,11 @@ class Writer:
 
         A value must not be used again, but for `again`, of which the top of the stack has the expression already.
         """
-        wanted = [value for value in values if value in self.pending]
-        if not wanted:
+        on_stack = [value for value in values if value in self.pending]
+        if not on_stack:
             return [self.read(value) for value in values]
-        entries = self.stack[-len(wanted) :]
-        if [entry.value for entry in entries] != wanted:
+        entries = self.stack[-len(on_stack) :]
+        if [entry.value for entry in entries] != on_stack:
             return None
         if any(entry.uses != 1 and entry.value is not again for entry in entries):
             return None
@@ -198,7 +198,7 @@ class Writer:
             return None
         for _ in entries:
             self.pop()
-        by_value = dict(zip(wanted, nodes, strict=True))
+        by_value = dict(zip(on_stack, nodes, strict=True))
         return [by_value.get(value) or self.read(value) for value in values]
 
     def flush(self) -> None:

@@ -35,8 +35,8 @@ class Define(Expression, Routine, name="function"):
 
     def check(self) -> None:
         require(self.kind in KINDS, f"the kind of a function must be one of {', '.join(KINDS)}; got '{self.kind}'")
-        written = parameter_count(self.parameters)
-        require(len(self.suite.parameters) == written, "the suite of a function takes its parameters")
+        count = parameter_count(self.parameters)
+        require(len(self.suite.parameters) == count, "the suite of a function takes its parameters")
         notes = sum(name.rstrip("=").endswith(":") or name == "->" for name in self.parameters)
         count = notes + sum(name.endswith("=") for name in self.parameters)
         require(len(self.values) == count, f"the function has {count} defaults and annotations; got {len(self.values)}")

@@ -86,7 +86,7 @@ class Definitions(Expressions):
         """A function that is made where its definition stands."""
         values: list[Value] = []
         notes: list[Value] = []
-        written: list[str] = []
+        texts: list[str] = []
         defaults = {id(default): self.expression(default) for _, _, default in parameters_of(node) if default}
         for mark, parameter, default in parameters_of(node):
             text = mark if parameter is None else mark + self.scope.renamed(parameter.arg)
@@ -96,10 +96,10 @@ class Definitions(Expressions):
             if default is not None:
                 values.append(defaults[id(default)])
                 text += "="
-            written.append(text)
+            texts.append(text)
         if not isinstance(node, ast.Lambda) and node.returns is not None:
             notes.append(self.annotation(node.returns))
-            written.append("->")
+            texts.append("->")
         suite, binds = self.function_suite(node)
         kind = kind_of(node, binds.has_yield)
         define = suites.Define(
@@ -107,7 +107,7 @@ class Definitions(Expressions):
             name,
             suite,
             kind=kind,
-            parameters=tuple(written),
+            parameters=tuple(texts),
             type_parameters=type_parameters_of(node),
         )
         return self.add(define, node)
@@ -118,13 +118,13 @@ class Definitions(Expressions):
 
     def function_suite(self, node: FunctionNode) -> tuple[Body, Binds]:
         """The body of a function, and the names that it binds."""
-        named = [parameter for _, parameter, _ in parameters_of(node) if parameter is not None]
+        arguments = [parameter for _, parameter, _ in parameters_of(node) if parameter is not None]
         parts = [node.body] if isinstance(node, ast.Lambda) else node.body
         owner = self.scope.owner
-        binds = self.owned(binds_of(parts, [parameter.arg for parameter in named]))
+        binds = self.owned(binds_of(parts, [parameter.arg for parameter in arguments]))
 
         def fill() -> None:
-            for parameter, value in zip(named, self.builder.parameters, strict=True):
+            for parameter, value in zip(arguments, self.builder.parameters, strict=True):
                 name = self.scope.renamed(parameter.arg)
                 self.scope.variables[name] = self.add(core.Var(value, name=name, type=VARIABLE), parameter)
             if isinstance(node, ast.Lambda):
@@ -134,7 +134,7 @@ class Definitions(Expressions):
                 if not self.builder.terminated:
                     self.add(core.Return(()), node)
 
-        body = self.scoped(FUNCTION, binds, owner, node, fill, (pyobject,) * len(named))
+        body = self.scoped(FUNCTION, binds, owner, node, fill, (pyobject,) * len(arguments))
         return body, binds
 
     def owned(self, binds: Binds) -> Binds:

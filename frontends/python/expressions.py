@@ -241,17 +241,17 @@ class Expressions(Bodies):
         return self.add(py.Call(value, arguments, keywords=keywords, starred=starred), node)
 
     def arguments(
-        self, positional: Sequence[ast.expr], named: Sequence[ast.keyword], first: int = 0
+        self, positional: Sequence[ast.expr], keywords: Sequence[ast.keyword], first: int = 0
     ) -> tuple[tuple[Value, ...], tuple[str, ...], tuple[int, ...]]:
         """The arguments of a call, the names of the keyword arguments, which come last (`**` for a mapping), and the
         indices of starred ones, counted from `first`."""
         values, starred = self.items(positional)
         if first:
             starred = tuple([index + first for index in starred])
-        if not named:
+        if not keywords:
             return values, (), starred
-        others = [self.visit(keyword.value) for keyword in named]
-        return (*values, *others), tuple([keyword.arg or "**" for keyword in named]), starred
+        others = [self.visit(keyword.value) for keyword in keywords]
+        return (*values, *others), tuple([keyword.arg or "**" for keyword in keywords]), starred
 
     # Generators and coroutines.
 

@@ -59,13 +59,13 @@ def model_of(code: types.CodeType, source: Source) -> Op:
     """The model of the function with this code, whose definition is in `source`."""
     node: FunctionNode = source.node
     owner = _owner(code)
-    named = [parameter for _, parameter, _ in parameters_of(node) if parameter is not None]
-    builder = Builder.root((pyobject,) * len(named), pyobject)
+    arguments = [parameter for _, parameter, _ in parameters_of(node) if parameter is not None]
+    builder = Builder.root((pyobject,) * len(arguments), pyobject)
     reader = Statements(source, builder, code.co_freevars)
     reader.late_annotations |= bool(code.co_flags & _FUTURE_ANNOTATIONS)
     reader.scope = Scope(FUNCTION, Binds(), builder, None, owner)
     reader.scope.binds = reader.owned(_binds(code, node))
-    for parameter, value in zip(named, builder.parameters, strict=True):
+    for parameter, value in zip(arguments, builder.parameters, strict=True):
         name = reader.scope.renamed(parameter.arg)
         reader.scope.variables[name] = reader.add(core.Var(value, name=name, type=VARIABLE), parameter)
     if isinstance(node, ast.Lambda):
@@ -75,8 +75,8 @@ def model_of(code: types.CodeType, source: Source) -> Op:
         if not builder.terminated:
             reader.add(core.Return(()), node)
     kind = kind_of(node, bool(code.co_flags & _GENERATORS))
-    written = () if _is_plain(node) else tuple(_written(node))
-    func = core.Func(code.co_qualname, builder.finish(), kind=kind, parameters=written, free=code.co_freevars)
+    texts = () if _is_plain(node) else tuple(_written(node))
+    func = core.Func(code.co_qualname, builder.finish(), kind=kind, parameters=texts, free=code.co_freevars)
     func.__dict__["location"] = source.span(node)
     return func
 
@@ -84,8 +84,8 @@ def model_of(code: types.CodeType, source: Source) -> Op:
 def _binds(code: types.CodeType, node: FunctionNode) -> Binds:
     if sys.version_info < (3, 12):  # Later versions list the names of comprehensions as well.
         return Binds({*code.co_varnames, *code.co_cellvars})
-    named = [parameter.arg for _, parameter, _ in parameters_of(node) if parameter is not None]
-    return binds_of([node.body] if isinstance(node, ast.Lambda) else node.body, named)
+    arguments = [parameter.arg for _, parameter, _ in parameters_of(node) if parameter is not None]
+    return binds_of([node.body] if isinstance(node, ast.Lambda) else node.body, arguments)
 
 
 def _owner(code: types.CodeType) -> str:

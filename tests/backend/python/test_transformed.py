@@ -134,15 +134,15 @@ def test_an_augmented_assignment_whose_parts_are_apart(define):
         return None
 
     model = zg.transform(zg.reflect(f), noted)
-    seen = []
-    function = zg.to_function(model, print=seen.append)
+    numbers = []
+    function = zg.to_function(model, print=numbers.append)
 
     class Thing:
         def __init__(self):
             self.a = [0]
 
     assert function(Thing(), [2]) == ([0, 2], [1])
-    assert seen == [[1], 1]  # The list that was seen has changed since.
+    assert numbers == [[1], 1]  # The list that was numbers has changed since.
 
 
 def test_names_that_meet_are_told_apart(define):

@@ -155,8 +155,8 @@ def test_a_lambda(define, text):
 def test_parameters(define, head):
     f = define(text_of("return 1", head), x=1)
     model = checked(f)
-    written = ast.parse(zg.to_python(model)).body[0]
-    assert ast.dump(written.args) == ast.dump(ast.parse(head + " pass").body[0].args)
+    definition = ast.parse(zg.to_python(model)).body[0]
+    assert ast.dump(definition.args) == ast.dump(ast.parse(head + " pass").body[0].args)
     assert zg.to_function(model, like=f).__defaults__ == f.__defaults__
 
 
