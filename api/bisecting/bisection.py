@@ -5,7 +5,8 @@ from __future__ import annotations
 import contextlib
 import os
 import time
-from collections.abc import Iterator, Sequence
+import warnings
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -13,19 +14,33 @@ import attrs
 import numpy as np
 
 from ziggurat.backend.launch.grids import padded
+from ziggurat.bisecting.comparison import FAILURE, VALUES, difference, differs, wrong_with
 from ziggurat.bisecting.reduction import reduced
 from ziggurat.bisecting.report import script
-from ziggurat.bisecting.steps import Array, Arrays, Launch, Step, cpu_steps, gpu_steps, step_named
+from ziggurat.bisecting.sizes import shrunk
+from ziggurat.bisecting.steps import (
+    DEVICE,
+    NATIVE,
+    OPTIMIZED,
+    SIMULATED,
+    Array,
+    Arrays,
+    Launch,
+    Step,
+    cpu_steps,
+    gpu_steps,
+    step_named,
+)
 from ziggurat.boundary import no_faults, public
-from ziggurat.codemodel.errors import LaunchError, ZigguratError
+from ziggurat.codemodel.dialects import core
+from ziggurat.codemodel.errors import KernelErrors, LaunchError, ZigguratError, is_of_signal
 from ziggurat.codemodel.gpu.options import CPU, CompileOptions
 from ziggurat.codemodel.op import Op, Value
 from ziggurat.codemodel.text.writer import summary
 from ziggurat.launches.inspected import launch_of
 
-# The share of an array's largest number by which elements may differ where a step rounds otherwise, by their bits.
-# Dots of f32 multiply numbers of 10 bits (tf32), so they may differ as f16.
-BOUNDS = {8: 2.0**-2, 16: 2.0**-6, 32: 2.0**-8, 64: 2.0**-30}
+SOURCE = "the Triton model"
+OF_CODE = (SIMULATED, OPTIMIZED, DEVICE, NATIVE)
 _PROGRAMS = 64  # Of a launch, of which the first with another result is looked for.
 
 
@@ -33,13 +48,14 @@ _PROGRAMS = 64  # Of a launch, of which the first with another result is looked 
 class Fault:
     """The first step that is wrong: its name, and the reason, for people. `op` is the first op with other values than
     before, in the model that the step made, and None where that is not known; `program` is where. `before` is the model
-    that the step took, reduced to what still shows the fault."""
+    that the step took, and `launch` the launch, both reduced to what still shows the fault."""
 
     step: str
     reason: str
     op: Op | None = attrs.field(default=None, repr=False)
     program: tuple[int, int, int] | None = None
     before: Op | None = attrs.field(default=None, repr=False)
+    launch: Launch | None = attrs.field(default=None, repr=False)
 
 
 @attrs.frozen
@@ -73,7 +89,8 @@ class Bisection:
         if self.fault is None or self.fault.before is None:
             raise LaunchError("there is no fault to report" if self.fault is None else "the fault has no model")
         file = Path(path)
-        file.write_text(script(self.fault.step, self.fault.before, self.launch, self.options), encoding="utf-8")
+        launch = self.fault.launch or self.launch
+        file.write_text(script(self.fault.step, self.fault.before, launch, self.options), encoding="utf-8")
         return file
 
 
@@ -124,86 +141,136 @@ def _bisected(
     model: Op, launch: Launch, options: CompileOptions, expected: Sequence[Any] | None, only: str | None,
     seconds: float,
 ) -> Bisection:  # fmt: skip
-    names = ["the Triton model"]
+    names = [SOURCE]
+    start = time.monotonic()
     first = launch.interpreted(model)
+    # Later models take longer, but not that much longer.
+    launch = attrs.evolve(launch, seconds=10 + 50 * (time.monotonic() - start))
+
+    def outcome(fault: Fault | None) -> Bisection:
+        return Bisection(fault, tuple(names), launch, options)
+
     if expected is not None:
         right = dict(zip(first, map(np.asarray, expected), strict=False))
         reason = difference(right, {name: first[name] for name in right}, rounds=True)
         if reason is not None:
-            return Bisection(Fault(names[0], reason), tuple(names), launch, options)
-    ways: list[Iterator[Step]] = [] if options.target == CPU else [gpu_steps(model, options, launch)]
-    for way in [*ways, cpu_steps(model, launch)] if only is None else [iter([step_named(only, options, launch)])]:
+            return outcome(Fault(names[0], reason, launch=launch))
+    if only is not None:
+        ways = [_Way(lambda model, launch: iter([step_named(only, options, launch)]))]
+    else:
+        ways = [_Way(lambda model, launch: gpu_steps(model, options, launch))] * (options.target != CPU)
+        ways.append(_Way(cpu_steps))
+    for way in ways:
         before, last = model, first
-        for step in way:
+        for step in way.steps(model, launch):
             names.append(step.name)
-            reason, arrays = _wrong(step, before, last, launch)
-            if reason is not None:
-                fault = _explained(Fault(step.name, reason, before=before), step, launch, seconds)
-                return Bisection(fault, tuple(names), launch, options)
+            wrong, arrays = wrong_with(step, before, last, launch)
+            if wrong is not None:
+                own = _own_fault(model, launch) if step.name in OF_CODE else None
+                search = _Search(way, step.name, names.count(step.name), wrong.kind, only is None)
+                with warnings.catch_warnings():
+                    warnings.simplefilter("ignore")  # Of what smaller models have that the kernel has not.
+                    return outcome(own or search.explained(model, before, step, wrong.reason, launch, seconds))
             before, last = (before if step.model is None else step.model), arrays
-    return Bisection(None, tuple(names), launch, options)
+    return outcome(None)
 
 
-def _wrong(step: Step, before: Op, last: Arrays, launch: Launch) -> tuple[str | None, Arrays]:
-    """What is wrong with a step, or None, and the arrays that it gives. `last` are those of the step before."""
-    if step.failure is not None:
-        return f"the pass fails: {step.failure}", last
+def _own_fault(model: Op, launch: Launch) -> Fault | None:
+    """The fault that a kernel has itself, of those that only code shows: a race between threads, the use of undefined
+    elements. Code may compute anything for such a kernel."""
+    from ziggurat.backend.reference.run import run
+
+    if not isinstance(model, core.Module):
+        return None
     try:
-        arrays = step.of(before) if step.model is None else launch.interpreted(step.model)
-    except LaunchError:  # The arguments do not fit what was compiled.
-        raise
+        run(
+            model, None, launch.grid, launch.fresh(), names=launch.names, strict=True, tolerant=launch.tolerant,
+            seconds=launch.seconds,
+        )  # fmt: skip
+    except TimeoutError:
+        return None
     except ZigguratError as error:
-        return f"{type(error).__name__}: {error.summary}", last
-    return difference(last, arrays, step.rounds), arrays
-
-
-def difference(expected: Arrays, actual: Arrays, rounds: bool) -> str | None:
-    """The first difference between the arrays of two runs, in words; None if there is none. Where a step `rounds`,
-    floats may differ by `BOUNDS`."""
-    for name, first in expected.items():
-        second = actual[name]
-        wrong = _differs(first, second, rounds)
-        if wrong.any():
-            place = tuple(map(int, np.argwhere(wrong)[0]))
-            at = f"[{', '.join(map(str, place))}]"
-            count = f"{int(wrong.sum())} of {wrong.size} elements differ"
-            return f"{name}{at} is {second[place]}, and was {first[place]}; {count}"
+        part = error.parts[0] if isinstance(error, KernelErrors) else error
+        place = "" if part.location is None else f"\n{part.location.excerpt()}"
+        return Fault(SOURCE, f"the kernel itself is not right: {part.summary}{place}", launch=launch)
     return None
 
 
-def _differs(first: Array, second: Array, rounds: bool) -> Array:
-    """Where two arrays differ. Zeros of either sign are one number, and so are all that are none."""
-    with np.errstate(invalid="ignore"):
-        same = (first == second) | ((first != first) & (second != second))
-    if first.dtype.kind in "biu" or not rounds:
-        return ~same
-    a, b = first.astype(np.float64), second.astype(np.float64)
-    with np.errstate(all="ignore"):
-        most = np.abs(a[np.isfinite(a)]).max(initial=0)
-        near = np.abs(a - b) <= BOUNDS[8 * first.dtype.itemsize] * most
-        return ~(near | same)
+@attrs.frozen(eq=False)
+class _Way:
+    """A way to machine code: its steps, for a model and a launch."""
+
+    steps: Callable[[Op, Launch], Iterator[Step]]
 
 
-def _explained(fault: Fault, step: Step, launch: Launch, seconds: float) -> Fault:
-    """The fault with the program, the op and a reduced model, as far as these are found in time."""
-    assert fault.before is not None
-    until = time.monotonic() + seconds
-    program, op = None, None
-    if step.model is not None:
-        program, op = _first_op(fault.before, step.model, launch, step.rounds, until)
+@attrs.frozen(eq=False)
+class _Search:
+    """The search for a smaller launch, and a smaller model, with which a step is wrong in the same way."""
 
-    def fails(model: Op) -> bool:
-        try:
-            right = launch.interpreted(model)
-        except ZigguratError:
+    way: _Way
+    name: str
+    count: int  # The number of the step among those of its name.
+    kind: str
+    whole: bool  # Whether the model is the Triton model, rather than one before the step.
+
+    def explained(self, model: Op, before: Op, step: Step, reason: str, launch: Launch, seconds: float) -> Fault:
+        """The fault with the program, the op, and a reduced model and launch, as far as these are found in time."""
+        until = time.monotonic() + seconds
+        program, op = None, None
+        if step.model is not None and self.kind == VALUES:
+            program, op = _first_op(before, step.model, launch, step.rounds, until)
+        if self.whole and self.kind != FAILURE and self._is_wrong(model, launch):
+            model, launch = shrunk(model, launch, self._is_wrong, (until - time.monotonic()) / 2)
+            pair = self._at(model, launch)
+            assert pair is not None
+            before, step = pair
+        if step.failure is None:
+            step = attrs.evolve(step, model=None)
+
+            def fails(candidate: Op) -> bool:
+                return self._is_wrong_step(step, candidate, launch)
+
+            if fails(before):
+                # A store whose address is gone would be a race of its own.
+                before = reduced(before, fails, until - time.monotonic(), keep_addresses=self.kind != VALUES)
+        return Fault(self.name, reason, op, program, before, launch)
+
+    def _at(self, model: Op, launch: Launch) -> tuple[Op, Step] | None:
+        """The model before the step, and the step, of a model and a launch; None where it is not on their way."""
+        before, count = model, 0
+        for step in self.way.steps(model, launch):
+            count += step.name == self.name
+            if step.name == self.name and count == self.count:
+                return before, step
+            before = before if step.model is None else step.model
+        return None
+
+    def _is_wrong(self, model: Op, launch: Launch) -> bool:
+        """Whether the step is wrong for a Triton model and a launch, which is right by itself."""
+        if _right(model, launch) is None:
+            return False
+        pair = self._at(model, launch)
+        return pair is not None and self._is_wrong_step(pair[1], pair[0], launch)
+
+    def _is_wrong_step(self, step: Step, before: Op, launch: Launch) -> bool:
+        right = _right(before, launch)
+        if right is None:
             return False
         try:
-            return difference(right, step.of(model), step.rounds) is not None
-        except ZigguratError:
-            return True
+            wrong, _ = wrong_with(step, before, right, launch)
+        except LaunchError:
+            return False
+        return wrong is not None and wrong.kind == self.kind
 
-    smaller = reduced(fault.before, fails, max(0.0, until - time.monotonic())) if fails(fault.before) else fault.before
-    return attrs.evolve(fault, program=program, op=op, before=smaller)
+
+def _right(model: Op, launch: Launch) -> Arrays | None:
+    """The arrays after a run of a model by the interpreter; None where it does not come to its end."""
+    try:
+        return launch.interpreted(model)
+    except Exception as error:
+        if is_of_signal(error):
+            raise
+        return None
 
 
 def _first_op(
@@ -220,7 +287,7 @@ def _first_op(
             earlier.setdefault(place, []).append(content)
         for place, content, op in _values(after, launch, number):
             others = earlier.get(place)
-            if others and not any(not _differs(other, content, rounds).any() for other in others):
+            if others and not any(not differs(other, content, rounds).any() for other in others):
                 return (number % x, number // x % y, number // x // y), op
     return None, None
 

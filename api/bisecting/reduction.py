@@ -16,19 +16,19 @@ from ziggurat.codemodel.verify import verify
 from ziggurat.transforms.simplify import dce
 
 
-def reduced(model: Op, fails: Callable[[Op], bool], seconds: float) -> Op:
+def reduced(model: Op, fails: Callable[[Op], bool], seconds: float, keep_addresses: bool = False) -> Op:
     """A model of fewer ops that fails as well. `fails` takes a valid model. It tries to leave out stores, loops and
     branches, and to put constants and operands in the place of results, from the last op to the first, until nothing
-    more goes or the time is over."""
+    more goes or the time is over. With `keep_addresses`, only results that are floats are replaced."""
     until = time.monotonic() + seconds
     while True:
-        smaller = _pass_over(model, fails, until)
+        smaller = _pass_over(model, fails, until, keep_addresses)
         if smaller is model or time.monotonic() > until:
             return smaller
         model = smaller
 
 
-def _pass_over(model: Op, fails: Callable[[Op], bool], until: float) -> Op:
+def _pass_over(model: Op, fails: Callable[[Op], bool], until: float, keep_addresses: bool) -> Op:
     """The model after one attempt at each op."""
     number = len(list(model.walk()))
     while number > 0:
@@ -36,7 +36,7 @@ def _pass_over(model: Op, fails: Callable[[Op], bool], until: float) -> Op:
         ops = list(model.walk())
         if number >= len(ops) or time.monotonic() > until:
             continue
-        for change in _changes(ops[number]):
+        for change in _changes(ops[number], keep_addresses):
             try:
                 candidate = dce(change(model))
                 if len(list(candidate.walk())) >= len(ops):
@@ -50,14 +50,15 @@ def _pass_over(model: Op, fails: Callable[[Op], bool], until: float) -> Op:
     return model
 
 
-def _changes(target: Op) -> Iterator[Callable[[Op], Op]]:
+def _changes(target: Op, keep_addresses: bool) -> Iterator[Callable[[Op], Op]]:
     """What could stand for an op, the most drastic change first."""
     if isinstance(target, BodyTerminator | tt.Func) or target.parent_op is None:
         return
     changes: list[Transformer] = []
     if not isinstance(target, Pure) and not target.result.uses:
         changes.append(lambda builder, op, operands: DROP if op is target else None)
-    if target.result.uses and not isinstance(target, arith.ConstantOp):
+    is_kept = keep_addresses and not _is_of_floats(target.result.type)
+    if target.result.uses and not isinstance(target, arith.ConstantOp) and not is_kept:
         changes += [_replacing(target, operand) for operand in _alike(target)]
         if _constant_type(target.result.type):
             changes.append(_zeroing(target))
@@ -78,6 +79,11 @@ def _alike(op: Op) -> Iterator[int]:
     for number, operand in enumerate(op.operands):
         if operand.type == op.result.type:
             yield number
+
+
+def _is_of_floats(type_: Type) -> bool:
+    element = element_of(type_)
+    return isinstance(element, ScalarType) and element.is_float
 
 
 def _constant_type(type_: Type) -> bool:

@@ -8,6 +8,7 @@ functions of its own, such as `ex2.approx`, and rounds otherwise as well.
 from __future__ import annotations
 
 import functools
+import math
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -17,16 +18,20 @@ import numpy as np
 from ziggurat.backend.launch.arrays import address
 from ziggurat.backend.launch.descriptors import TensorDescriptor
 from ziggurat.backend.launch.regions import span
-from ziggurat.codemodel.errors import LaunchError, ZigguratError
+from ziggurat.bisecting.apart import apart
+from ziggurat.codemodel.errors import LaunchError, is_of_signal
 from ziggurat.codemodel.gpu.options import CPU, CompileOptions
 from ziggurat.codemodel.op import Op
 from ziggurat.codemodel.passes import Snapshot
+from ziggurat.transforms.simplify.demand import first_kernel
 
 if TYPE_CHECKING:
     from ziggurat.compiler.compiled import Compiled
 
 # Passes that round otherwise, or sum in another order: docs/design/014-the-interpreter-on-the-gpu-tier.md.
 ROUNDS = frozenset({"contract", "spread", "dots", "lower"})
+PLACED = f"{CPU} allocate"  # After which each buffer of a CPU model has a place.
+MAX_SECONDS = 3600  # Of a run of native code.
 SIMULATED, OPTIMIZED, DEVICE, NATIVE = "emitted code", "LLVM's passes", "GPU", "native code"
 
 Array = np.ndarray[Any, np.dtype[Any]]
@@ -50,6 +55,7 @@ class Launch:
     names: Sequence[str]
     arguments: Sequence[Any]
     tolerant: bool = False
+    seconds: float = math.inf  # After which a run is taken to have no end.
 
     def fresh(self) -> list[Any]:
         """The arguments, with copies of their arrays."""
@@ -69,11 +75,12 @@ class Launch:
         return {name: value for name, value in pairs if isinstance(value, np.ndarray)}
 
     def interpreted(self, model: Op) -> Arrays:
-        """The arrays after a run of a model by the interpreter."""
+        """The arrays after a run of a model by the interpreter. Raises `TimeoutError` for one without an end."""
         from ziggurat.backend.reference.run import run
 
         arguments = self.fresh()
-        run(model, None, self.grid, arguments, names=self.names, tolerant=self.tolerant)
+        seconds = self.seconds
+        run(model, None, self.grid, arguments, names=self.names, tolerant=self.tolerant, seconds=seconds)
         return self.arrays(arguments)
 
 
@@ -81,13 +88,14 @@ class Launch:
 class Step:
     """A step: its name, and `of(model)`, which runs the launch by what the step makes of a model before it.
 
-    `rounds` says that it may round otherwise than that model. `model` is what the step makes, if that is a model, and
-    `failure` the error of a pass that has failed.
+    `rounds` says that it may round otherwise than that model. A pass has its `transform`; `model` is what that has made
+    of the model before it, and `failure` its error where it has failed.
     """
 
     name: str
     of: Callable[[Op], Arrays]
     rounds: bool = False
+    transform: Callable[[Op], Op] | None = None
     model: Op | None = None
     failure: Exception | None = None
 
@@ -100,7 +108,9 @@ def gpu_steps(model: Op, options: CompileOptions, launch: Launch) -> Iterator[St
     failure: Exception | None = None
     try:
         place(model, attrs.evolve(options, verify=True), snapshots)
-    except ZigguratError as error:
+    except Exception as error:
+        if is_of_signal(error):
+            raise
         failure = error
     steps = [step for phase in PHASES for step in phase.passes]
     options = options_of(snapshots, options)
@@ -113,33 +123,36 @@ def gpu_steps(model: Op, options: CompileOptions, launch: Launch) -> Iterator[St
         name, step = steps[min(len(snapshots), len(steps) - 1)]
         yield attrs.evolve(_pass(name, step, options, launch), failure=failure)
         return
-    yield from emitted(options, launch)
+    yield from emitted(options, launch, model)
 
 
 def cpu_steps(model: Op, launch: Launch) -> Iterator[Step]:
     """The steps of a CPU's pipeline that change the model, and native code."""
     before = model
-    for step, transform in _cpu_passes(launch):
+    for step in _cpu_passes(launch):
+        assert step.transform is not None
         try:
-            after = transform(before)
-        except ZigguratError as error:
+            after = step.transform(before)
+        except Exception as error:
+            if is_of_signal(error):
+                raise
             yield attrs.evolve(step, failure=error)
             return
         if after is not before:
             yield attrs.evolve(step, model=after)
         before = after
-    yield _native(launch)
+    yield _native(launch, model)
 
 
-def _cpu_passes(launch: Launch) -> Iterator[tuple[Step, Callable[[Op], Op]]]:
-    """The passes of a CPU's pipeline as steps, each with the pass as a function of the model alone."""
+def _cpu_passes(launch: Launch) -> Iterator[Step]:
+    """The passes of a CPU's pipeline as steps."""
     from ziggurat.backend.cpu.code import CpuOptions
     from ziggurat.backend.cpu.compile import vector_bytes
     from ziggurat.transforms.cpu.cpu_passes import LOWER
 
     vector = vector_bytes(CpuOptions().features)
     for name, step in LOWER:
-        yield _pass(f"{CPU} {name}", step, vector, launch), lambda model, step=step: step(model, vector)
+        yield _pass(f"{CPU} {name}", step, vector, launch)
 
 
 def step_named(name: str, options: CompileOptions, launch: Launch) -> Step:
@@ -147,7 +160,7 @@ def step_named(name: str, options: CompileOptions, launch: Launch) -> Step:
     from ziggurat.transforms.gpu.gpu_passes import PHASES
 
     passes = [_pass(name, step, options, launch) for phase in PHASES for name, step in phase.passes]
-    passes += [step for step, _ in _cpu_passes(launch)]
+    passes += _cpu_passes(launch)
     steps = {step.name: step for step in (*passes, *emitted(options, launch), _native(launch))}
     if name not in steps:
         raise LaunchError(f"zg.bisect has no step '{name}'", hint=f"the steps are {', '.join(steps)}")
@@ -155,16 +168,20 @@ def step_named(name: str, options: CompileOptions, launch: Launch) -> Step:
 
 
 def _pass(name: str, step: Callable[[Any, Any], Op], argument: Any, launch: Launch, model: Op | None = None) -> Step:
-    return Step(name, lambda before: launch.interpreted(step(before, argument)), name in ROUNDS, model)
+    def transform(before: Op) -> Op:
+        return step(before, argument)
+
+    return Step(name, lambda before: launch.interpreted(transform(before)), name in ROUNDS, transform, model)
 
 
-def emitted(options: CompileOptions, launch: Launch) -> Iterator[Step]:
-    """The code of a GPU model, before and after LLVM's passes, and on a GPU that the target fits."""
+def emitted(options: CompileOptions, launch: Launch, source: Op | None = None) -> Iterator[Step]:
+    """The code of a GPU model, before and after LLVM's passes, and on a GPU that the target fits. `source` is the
+    Triton model, whose arguments a launch has."""
     from ziggurat.compiler.pipeline import compile_model
 
     @functools.lru_cache(maxsize=1)  # The steps run the code of one model.
     def code(model: Op) -> Compiled:
-        return compile_model(model, attrs.evolve(options, verify=False))
+        return _taking(source, compile_model(model, attrs.evolve(options, verify=False)))
 
     yield Step(SIMULATED, lambda model: _simulated(code(model), launch, optimized=False), rounds=True)
     yield Step(OPTIMIZED, lambda model: _simulated(code(model), launch, optimized=True), rounds=True)
@@ -172,15 +189,29 @@ def emitted(options: CompileOptions, launch: Launch) -> Iterator[Step]:
         yield Step(DEVICE, lambda model: _on_device(code(model), launch), rounds=True)
 
 
-def _native(launch: Launch) -> Step:
+def _native(launch: Launch, source: Op | None = None) -> Step:
     from ziggurat.compiler.pipeline import compile_for_cpu
 
     def run(model: Op) -> Arrays:
-        arguments = launch.fresh()
-        compile_for_cpu(model, CompileOptions(CPU), tolerant=launch.tolerant)[launch.grid](*arguments)
-        return launch.arrays(arguments)
+        code = _taking(source, compile_for_cpu(model, CompileOptions(CPU), tolerant=launch.tolerant))
+
+        def launched() -> Arrays:
+            arguments = launch.fresh()
+            code[launch.grid](*arguments)
+            return launch.arrays(arguments)
+
+        return apart(launched, min(launch.seconds, MAX_SECONDS))
 
     return Step(NATIVE, run, rounds=True)
+
+
+def _taking(source: Op | None, code: Compiled) -> Compiled:
+    """Compiled code that takes the arguments of a model before it: passes may change the blocks of descriptors."""
+    from ziggurat.compiler.pipeline import arguments_of
+
+    if source is None:
+        return code
+    return attrs.evolve(code, arguments=arguments_of(source, first_kernel(source)))
 
 
 def options_of(snapshots: Sequence[Snapshot], options: CompileOptions) -> CompileOptions:

@@ -189,7 +189,7 @@ def compile_model(
         texts.symbol,
         gpu_model.target,
         Stages(stages),
-        _arguments(model, function),
+        arguments_of(model, function),
         name,
         options,
         num_warps=gpu_model.num_warps,
@@ -235,11 +235,11 @@ def of_native_code(
 ) -> Compiled:
     """The kernel of a model whose code for a CPU is there, with the stages that are."""
     return Compiled(
-        code.symbol, CPU, Stages(dict(stages)), _arguments(model, first_kernel(model)), name, options, code=code
+        code.symbol, CPU, Stages(dict(stages)), arguments_of(model, first_kernel(model)), name, options, code=code
     )
 
 
-def _arguments(model: Op, lowered: tt.Func) -> tuple[Argument, ...]:
+def arguments_of(model: Op, lowered: tt.Func) -> tuple[Argument, ...]:
     """The run-time arguments of a kernel, by its function in the Triton model, or in the GPU model if that is all."""
     function = expect(model.functions()[lowered.sym_name], tt.Func) if isinstance(model, core.Module) else lowered
     divisors = function.divisibility or (1,) * len(function.body.parameters)

@@ -44,7 +44,9 @@ def where_marked(*classes: type[Op]) -> Callable[[Rule], Rule]:
         @marks.of(*classes)
         def whole(meaning: Meaning, machine: Machine, op: Op, operands: Operands) -> Any:
             result = meaning(machine, op, tuple(map(plain, operands)))
-            return result if joined(operands) is None else rule(meaning, machine, op, operands, result)
+            if not any(isinstance(value, Marked) for value in operands):
+                return result
+            return rule(meaning, machine, op, operands, result)
 
         return rule
 

@@ -10,8 +10,9 @@ from typing import Any
 import attrs
 
 import ziggurat as zg
+from ziggurat.backend.cpu import compile as native
 from ziggurat.backend.ptx import assemble as assembling
-from ziggurat.bisecting.steps import SIMULATED
+from ziggurat.bisecting.steps import DEVICE, NATIVE, OPTIMIZED, SIMULATED
 from ziggurat.codemodel.dialects import arith, scf, tt
 from ziggurat.codemodel.errors import ZigguratError
 from ziggurat.codemodel.op import Op
@@ -57,49 +58,71 @@ def _unmasked(builder: Any, op: Op, operands: Any, place: int) -> Any:
     return builder.copy(op, (*operands[:place], true, *operands[place + 1 :]))
 
 
+Step = Callable[..., Any]
+
+
 @attrs.define
 class Planted:
-    """An edit at the end of a pass; `what` it is, at the first run of the pass."""
+    """An edit at the end of a pass; `what` it is, at the first run of the pass. If `first`, it is at the beginning."""
 
     seed: int
     what: str = ""
+    first: bool = False
 
-    def after(self, step: Callable[[Any, Any], Op]) -> Callable[[Any, Any], Op]:
+    def around(self, step: Step) -> Step:
         """The pass with the edit."""
 
-        def edited(model: Any, argument: Any) -> Op:
-            result = step(model, argument)
-            choices = edits(result)
-            random = Random(self.seed)
-            random.shuffle(choices)
-            for name, apply in choices:
-                try:
-                    changed = apply()
-                    zg.verify(changed)
-                except ZigguratError:
-                    continue
-                self.what = self.what or name
-                return changed
-            return result
+        def edited(model: Any, *more: Any) -> Any:
+            return step(self._edited(model), *more) if self.first else self._edited(step(model, *more))
 
         return edited
+
+    def _edited(self, model: Op) -> Op:
+        choices = edits(model)
+        random = Random(self.seed)
+        random.shuffle(choices)
+        for name, apply in choices:
+            try:
+                changed = apply()
+                zg.verify(changed)
+            except ZigguratError:
+                continue
+            self.what = self.what or name
+            return changed
+        return model
+
+
+# The functions of emitters, by the step of `zg.bisect` that shows what they do.
+_EMITTERS: dict[str, tuple[Any, str]] = {
+    SIMULATED: (assembling, "to_llvm"), OPTIMIZED: (assembling, "_optimized"), DEVICE: (assembling, "to_ptx"),
+    NATIVE: (native, "to_llvm"),
+}  # fmt: skip
+
+
+@contextmanager
+def replaced_step(name: str, around: Callable[[Step], Step]) -> Iterator[None]:
+    """Within this context, a step of `zg.bisect` is what `around` makes of it: a pass of the GPU's pipeline, of the
+    CPU's by the name `cpu …`, or the emission of code."""
+    phases, lower = gpu_passes.PHASES, cpu_passes.LOWER
+    module, function = _EMITTERS.get(name, (assembling, "to_llvm"))
+    emit = getattr(module, function)
+    try:
+        if name in _EMITTERS:
+            setattr(module, function, around(emit))
+        elif name.startswith("cpu "):
+            cpu_passes.LOWER = tuple((n, around(s) if f"cpu {n}" == name else s) for n, s in lower)
+        else:
+            steps = [step for phase in phases for n, step in phase.passes if n == name]
+            gpu_passes.PHASES = gpu_passes.replaced(name, (name, around(steps[0])))
+        yield
+    finally:
+        gpu_passes.PHASES, cpu_passes.LOWER = phases, lower
+        setattr(module, function, emit)
 
 
 @contextmanager
 def planted(name: str, seed: int) -> Iterator[Planted]:
-    """Within this context, a pass of the GPU's pipeline, of the CPU's by the name `cpu …`, or the emission of code for
-    GPUs has a fault."""
-    fault = Planted(seed)
-    phases, lower, emit = gpu_passes.PHASES, cpu_passes.LOWER, assembling.assemble
-    try:
-        if name == SIMULATED:
-            step = fault.after(lambda model, _: model)
-            assembling.assemble = lambda model, *more: emit(step(model, None), *more)
-        elif name.startswith("cpu "):
-            cpu_passes.LOWER = tuple((n, fault.after(s) if f"cpu {n}" == name else s) for n, s in lower)
-        else:
-            steps = [step for phase in phases for n, step in phase.passes if n == name]
-            gpu_passes.PHASES = gpu_passes.replaced(name, (name, fault.after(steps[0])))
+    """Within this context, a pass or the emission of code for GPUs has an edit of the model."""
+    fault = Planted(seed, first=name in (SIMULATED, NATIVE))
+    with replaced_step(name, fault.around):
         yield fault
-    finally:
-        gpu_passes.PHASES, cpu_passes.LOWER, assembling.assemble = phases, lower, emit

@@ -16,15 +16,16 @@ from itertools import combinations
 
 from ziggurat.codemodel.gpu import dialect as gpu
 from ziggurat.codemodel.gpu.fragments import MAP_BYTES
-from ziggurat.codemodel.op import Value
+from ziggurat.codemodel.op import Op, Value, expect
+from ziggurat.codemodel.transform import Outcome, Rewriter, transform
 from ziggurat.codemodel.types import SharedType
 from ziggurat.transforms.analysis.memory_flow import allocation, interval
-from ziggurat.transforms.analysis.queries import role_split
+from ziggurat.transforms.analysis.queries import role_split, shared_of
 from ziggurat.transforms.gpu.barriers import Hazard, missing_barriers
 from ziggurat.transforms.gpu.in_flight import used_too_early
 from ziggurat.transforms.gpu.mbarriers import wrong_mbarriers
 
-__all__ = ["Hazard", "hazards"]
+__all__ = ["Hazard", "hazards", "hazards_so_far"]
 
 
 def hazards(module: gpu.Module) -> list[Hazard]:
@@ -45,6 +46,27 @@ def hazards(module: gpu.Module) -> list[Hazard]:
     overlaps = (*_overlapping_in_roles(module), *_overlapping_in_clusters(module))
     early, counts = used_too_early(module), wrong_mbarriers(module)
     return [*missing_barriers(module), *early, *_wrong_maps(module), *counts, *overlaps]
+
+
+def hazards_so_far(module: gpu.Module) -> list[Hazard]:
+    """The hazards of a model on its way, in which passes that follow put buffers in their places and add barriers: what
+    is missing between asynchronous ops and their waits, where each buffer has memory of its own. None where channels
+    are still to be lowered, which stand for such waits."""
+    channels = (gpu.Channel, gpu.ChannelOp, gpu.ChannelClose, gpu.ClusterGather)
+    if any(isinstance(op, channels) for op in module.walk()):
+        return []
+    end = max((interval(op.result)[1] for op in module.walk() if isinstance(op, gpu.LocalAlloc)), default=0)
+
+    def apart(builder: Rewriter, op: Op, operands: tuple[Value, ...]) -> Outcome:
+        nonlocal end
+        if not isinstance(op, gpu.LocalAlloc) or op.offset >= 0:
+            return None
+        offset = -(-end // op.alignment) * op.alignment
+        end = offset + shared_of(op.result).bytes
+        return builder.add(op.evolve(offset=offset), op.location)
+
+    module = expect(transform(module, apart), gpu.Module)
+    return [*used_too_early(module), *wrong_mbarriers(module)]
 
 
 def _overlapping_in_roles(module: gpu.Module) -> Iterator[Hazard]:
