@@ -49,6 +49,7 @@ from ziggurat.bisecting.apart import apart
 from ziggurat.bisecting.bisection import Bisection
 from ziggurat.bisecting.comparison import difference
 from ziggurat.bisecting.steps import DEVICE, NATIVE, OPTIMIZED, SIMULATED, Launch
+from ziggurat.codemodel.errors import is_of_signal
 from ziggurat.codemodel.gpu.options import CPU, CompileOptions
 from ziggurat.transforms.cpu.cpu_passes import LOWER
 from ziggurat.transforms.gpu.gpu_passes import PLACE
@@ -228,8 +229,8 @@ def right_kernel(name: str) -> Outcome:
     return Outcome(name, "", "", "accused", outcome.fault.step, str(outcome)[:2000], seconds, outcome.steps)
 
 
-def planted_fault(step: str, number: int, name: str) -> Outcome:
-    """What `zg.bisect` says of a kernel with a fault in a step."""
+def planted_fault(step: str, number: int, name: str, seconds: float = 5) -> Outcome:
+    """What `zg.bisect` says of a kernel with a fault in a step. It may reduce the model for so many seconds."""
     case, fault = kernel_of(name), fault_of(step, number)
     right = launch_of(case).interpreted(case.model)
     is_front = step == FRONT
@@ -249,17 +250,18 @@ def planted_fault(step: str, number: int, name: str) -> Outcome:
             return outcome("harmless")
         signal.alarm(LIMIT)
         start = time.monotonic()
+        more = {"expected": list(right.values())} if is_front else {}
         try:
-            result = bisected(case, step, seconds=5, **({"expected": list(right.values())} if is_front else {}))
+            result = bisected(case, step, seconds=seconds, **more)
         except Exception:
             lines = [line for line in traceback.format_exc().splitlines() if "  File" in line or "Error" in line]
             return outcome("error", "", "\n".join(lines)[-1500:], time.monotonic() - start)
-        seconds = time.monotonic() - start
+        taken = time.monotonic() - start
         signal.alarm(0)
     if result.fault is None:
-        return outcome("missed", "", wrong[:500], seconds)
+        return outcome("missed", "", wrong[:500], taken)
     kind = "named" if result.fault.step == step else "another step"
-    return outcome(kind, result.fault.step, f"{result.fault.reason[:300]} | {wrong[:200]}", seconds)
+    return outcome(kind, result.fault.step, f"{result.fault.reason[:300]} | {wrong[:200]}", taken)
 
 
 def _wrong(right: dict[str, Any], case: Case, step: str) -> str | None:
@@ -343,27 +345,27 @@ class Quota:
         return not self.kernels or self.begun >= _ATTEMPTS * self.count or len(self.counted()) >= self.count
 
 
-def attempts(quotas: list[Quota]) -> Iterator[tuple[Any, Callable[[], Outcome]]]:
+def attempts(quotas: list[Quota], seconds: float) -> Iterator[tuple[Any, Callable[[], Outcome]]]:
     """The attempts of all steps in turn."""
     while open_quotas := [quota for quota in quotas if not quota.is_over()]:
         for quota in open_quotas:
             number, quota.begun = quota.begun, quota.begun + 1
             name = quota.kernels[number % len(quota.kernels)]
-            yield (quota, number, name), lambda step=quota.step, n=number, k=name: planted_fault(step, n, k)
+            yield (quota, number, name), lambda s=quota.step, n=number, k=name: planted_fault(s, n, k, seconds)
 
 
-def judge(faults: int, right: int, jobs: int, seconds: float, steps: list[str]) -> dict[str, Any]:
-    """The outcomes of right kernels and of planted faults, within about so many seconds."""
-    until = time.monotonic() + seconds
-    kernels = right_kernels(right, jobs)
+def judge(options: argparse.Namespace) -> dict[str, Any]:
+    """The outcomes of right kernels and of planted faults, within about `options.seconds`."""
+    until = time.monotonic() + options.seconds
+    kernels = right_kernels(options.right, options.jobs)
     good = [o for o in kernels if isinstance(o, Outcome) and o.kind == "agrees"]
     has_gpu = any(DEVICE in o.steps for o in good)
-    quotas = [Quota(step, _kernels_with(step, good), 0) for step in steps if step != DEVICE or has_gpu]
+    quotas = [Quota(step, _kernels_with(step, good), 0) for step in options.steps if step != DEVICE or has_gpu]
     quotas = [quota for quota in quotas if quota.kernels]
-    for number in range(faults):
+    for number in range(options.faults):
         quotas[number % len(quotas)].count += 1
-    running = (job for job in attempts(quotas) if time.monotonic() < until)
-    for (quota, number, name), answer in outcomes(running, jobs):
+    running = (job for job in attempts(quotas, options.reduce) if time.monotonic() < until)
+    for (quota, number, name), answer in outcomes(running, options.jobs):
         if isinstance(answer, str):
             answer = Outcome(name, quota.step, "", "error", reason=answer)
         quota.results[number] = answer
@@ -437,9 +439,10 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--right", type=int, default=500)
     parser.add_argument("--seconds", type=float, default=3600, help="the time after which no attempt is begun")
     parser.add_argument("--steps", nargs="+", default=list(STEPS), help="plant faults in these alone")
+    parser.add_argument("--reduce", type=float, default=5, help="the seconds for making the report of a fault smaller")
     options = parser.parse_args(arguments)
     start = time.monotonic()
-    result = judge(options.faults, options.right, options.jobs, options.seconds, options.steps)
+    result = judge(options)
     options.folder.mkdir(parents=True, exist_ok=True)
     (options.folder / "bisect-judge.json").write_text(json.dumps(result, indent=1), encoding="utf-8")
     text = report(result)

@@ -1,7 +1,10 @@
 """`zg.bisect`: a fault that is planted in a pass is named at that pass; right kernels have none."""
 
+import os
+import signal
 import subprocess
 import sys
+import time
 from random import Random
 
 import attrs
@@ -9,14 +12,16 @@ import numpy as np
 import pytest
 from explored_kernels import sums
 from generated_passes import generated
-from miscompilations import edits, planted
+from miscompilations import edits, planted, replaced_step
 from pass_cases import CASES
 
 import ziggurat as zg
-from ziggurat.bisecting.bisection import difference
+from ziggurat.bisecting.apart import apart
+from ziggurat.bisecting.comparison import difference
 from ziggurat.bisecting.steps import NATIVE, OPTIMIZED, SIMULATED
 from ziggurat.cli import main
-from ziggurat.codemodel.dialects import arith
+from ziggurat.codemodel.dialects import arith, tt
+from ziggurat.codemodel.gpu import dialect as gpu
 from ziggurat.codemodel.gpu.options import CompileOptions
 
 NAMES = (
@@ -43,7 +48,7 @@ def launched():
     return (3,), np.zeros(96, np.float32), x, 300, 2.0, 4, 32
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", [*NAMES, "multicast"])
 def test_all_steps_of_a_right_kernel_agree(name):
     outcome = bisected(CASES[name]())
     assert outcome.fault is None, str(outcome)
@@ -97,6 +102,70 @@ def test_the_op_and_a_small_model():
     whole = sums.compile(zg.ptr(zg.f32), zg.ptr(zg.f32), zg.i32, zg.f32, 4, 32).stages["triton"]
     assert len(list(fault.before.walk())) < len(list(whole.walk())) / 2
     assert "'assign' changes the result" in str(outcome)
+
+
+def test_sizes_are_reduced():
+    """A sum of rows of 300 numbers in three programs, each in four blocks of 32."""
+    grid, *arguments = launched()
+    with planted("lower", 2):
+        fault = zg.bisect(sums, grid, *arguments).fault
+    assert fault is not None and fault.launch is not None and fault.before is not None
+    assert fault.launch.grid == (1, 1, 1)
+    assert all(value.size < 96 for value in fault.launch.arguments if isinstance(value, np.ndarray))
+    assert "x32" not in str(fault.before)
+
+
+def test_a_missing_wait_is_named_where_it_is_lost():
+    """No value shows it, as the interpreter computes a wgmma at once."""
+
+    def around(step):
+        def wrong(model, *more):
+            return zg.transform(step(model, *more), lambda b, op, v: v[0] if isinstance(op, gpu.WgmmaWait) else None)
+
+        return wrong
+
+    case = CASES["in flight: pointers, wgmma"]()
+    with replaced_step("dots", around):
+        fault = bisected(case, seconds=1).fault
+    assert fault is not None and fault.step == "dots" and "no wait between" in fault.reason
+
+
+@zg.kernel
+def undefined(out, x, n, BLOCK: zg.constexpr):
+    at = zg.arange(0, BLOCK)
+    zg.store(zg.add(out, at), zg.load(zg.add(x, at), zg.less(at, n)))
+
+
+def test_a_kernel_that_is_wrong_itself():
+    """Code may store anything where nothing was loaded: that is no fault of a step."""
+    x = np.ones(32, np.float32)
+
+    def sevens(builder, op, operands):
+        if not isinstance(op, tt.Load):
+            return None
+        return builder.add(tt.Load(*operands, builder.add(arith.ConstantOp(7.0, op.result.type))))
+
+    def around(step):
+        return lambda model, *more: step(zg.transform(model, sevens), *more)
+
+    with replaced_step(SIMULATED, around):
+        fault = zg.bisect(undefined, 1, np.zeros_like(x), x, 20, 32, num_warps=1, seconds=1).fault
+    assert fault is not None and fault.step == "the Triton model"
+    assert "stores an undefined element" in fault.reason and "zg.load" in fault.reason
+
+
+def test_code_that_ends_its_process_or_never_ends():
+    assert apart(lambda: {"x": np.ones(2)}, 10)["x"].sum() == 2
+    with pytest.raises(zg.KernelRuntimeError, match="SIGKILL"):
+        apart(lambda: os.kill(os.getpid(), signal.SIGKILL), 10)
+    with pytest.raises(TimeoutError, match="not come to its end"):
+        apart(lambda: time.sleep(20), 0.2)
+    with pytest.raises(zg.MemoryAccessError, match="stray"):
+        apart(failing, 10)
+
+
+def failing():
+    raise zg.MemoryAccessError("stray")
 
 
 def test_a_report_shows_the_fault_again(tmp_path):

@@ -252,6 +252,20 @@ def test_undefined_rows_that_are_not_stored():
     assert out.tolist() == [7, 7, 7]
 
 
+@zg.kernel
+def product_of_undefined(out, x, y, n, M: zg.constexpr, N: zg.constexpr):
+    rows, steps, columns = zg.arange(0, M), zg.arange(0, 16), zg.arange(0, N)
+    left = zg.load(x + (zg.expand(rows, 1) * 16 + zg.expand(steps, 0)), zg.less(zg.expand(steps, 0), n))
+    right = zg.load(y + (zg.expand(steps, 1) * N + zg.expand(columns, 0)), zg.less(zg.expand(steps, 1), n))
+    zg.store(out + (zg.expand(rows, 1) * N + zg.expand(columns, 0)), zg.dot(left, right))
+
+
+def test_a_product_of_two_shapes_with_undefined_elements():
+    x, y = np.ones((32, 16), np.float16), np.ones((16, 64), np.float16)
+    with pytest.raises(zg.KernelRuntimeError, match="stores an undefined element"):
+        product_of_undefined[(1,)](np.zeros((32, 64), np.float32), x, y, 9, 32, 64, strict=True)
+
+
 def test_the_first_program_is_named():
     @zg.kernel
     def shifted(x, n, out):
