@@ -90,7 +90,7 @@ class Outcome:
     step: str
     what: str
     kind: str
-    named: str = ""
+    answer: str = ""
     reason: str = ""
     seconds: float = 0
     steps: tuple[str, ...] = ()
@@ -256,12 +256,12 @@ def planted_fault(step: str, number: int, name: str, seconds: float = 5) -> Outc
         except Exception:
             lines = [line for line in traceback.format_exc().splitlines() if "  File" in line or "Error" in line]
             return outcome("error", "", "\n".join(lines)[-1500:], time.monotonic() - start)
-        taken = time.monotonic() - start
+        duration = time.monotonic() - start
         signal.alarm(0)
     if result.fault is None:
-        return outcome("missed", "", wrong[:500], taken)
+        return outcome("missed", "", wrong[:500], duration)
     kind = "named" if result.fault.step == step else "another step"
-    return outcome(kind, result.fault.step, f"{result.fault.reason[:300]} | {wrong[:200]}", taken)
+    return outcome(kind, result.fault.step, f"{result.fault.reason[:300]} | {wrong[:200]}", duration)
 
 
 def _wrong(right: dict[str, Any], case: Case, step: str) -> str | None:
@@ -370,7 +370,7 @@ def judge(options: argparse.Namespace) -> dict[str, Any]:
             answer = Outcome(name, quota.step, "", "error", reason=answer)
         quota.results[number] = answer
         if answer.kind not in ("harmless", "refused"):
-            print(f"{answer.kind:12} {quota.step}: {answer.what} ({answer.kernel}) {answer.named}", flush=True)
+            print(f"{answer.kind:12} {quota.step}: {answer.what} ({answer.kernel}) {answer.answer}", flush=True)
     counted = [outcome for quota in quotas for outcome in quota.counted()]
     return {
         "right": [attrs.asdict(o) if isinstance(o, Outcome) else {"kind": o} for o in kernels],
@@ -424,7 +424,7 @@ def report(result: dict[str, Any]) -> str:
     lines += ["", "## Not named", ""]
     for o in result["faults"]:
         if o["kind"] != "named":
-            lines.append(f"* {o['step']}, {o['what']} ({o['kernel']}): {o['kind']} {o['named']}: {o['reason']}")
+            lines.append(f"* {o['step']}, {o['what']} ({o['kernel']}): {o['kind']} {o['answer']}: {o['reason']}")
     lines += ["", "## Accused", ""]
     lines += [f"* {o['kernel']}: {o['reason']}" for o in result["right"] if o["kind"] == "accused"]
     lines += [f"* {o['kind']}" for o in result["right"] if "kernel" not in o]
@@ -448,9 +448,9 @@ def main(arguments: list[str] | None = None) -> int:
     text = report(result)
     (options.folder / "bisect-judge.md").write_text(text, encoding="utf-8")
     print(text, f"{time.monotonic() - start:.0f} s", sep="\n")
-    named = sum(o["kind"] == "named" for o in result["faults"])
+    hits = sum(o["kind"] == "named" for o in result["faults"])
     accused = sum(o["kind"] not in ("agrees", "refused") for o in result["right"])
-    return int(accused > 0 or named < 0.975 * options.faults)
+    return int(accused > 0 or hits < 0.975 * options.faults)
 
 
 if __name__ == "__main__":

@@ -145,7 +145,8 @@ def _bisected(
     start = time.monotonic()
     first = launch.interpreted(model)
     # Later models take longer, but not that much longer.
-    launch = attrs.evolve(launch, seconds=10 + 50 * (time.monotonic() - start))
+    seconds_of_run = 10 + 50 * (time.monotonic() - start)
+    launch = attrs.evolve(launch, arguments=launch.fresh(), seconds=seconds_of_run)
 
     def outcome(fault: Fault | None) -> Bisection:
         return Bisection(fault, tuple(names), launch, options)

@@ -90,9 +90,9 @@ def _with_number(model: Op, launch: Launch, at: int) -> Candidate | None:
 def _with_array(model: Op, launch: Launch, at: int) -> Candidate | None:
     value = launch.arguments[at]
     array: Any = value.host if isinstance(value, TensorDescriptor) else value
-    if not isinstance(array, np.ndarray) or array.ndim == 0 or array.shape[0] < 2:
+    if array.ndim == 0 or len(array) < 2:
         return None
-    half: Any = array[: array.shape[0] // 2]
+    half = array[: len(array) // 2]
     return model, _with_argument(launch, at, TensorDescriptor(half, value.block) if array is not value else half)
 
 

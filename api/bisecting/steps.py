@@ -23,6 +23,7 @@ from ziggurat.codemodel.errors import LaunchError, is_of_signal
 from ziggurat.codemodel.gpu.options import CPU, CompileOptions
 from ziggurat.codemodel.op import Op
 from ziggurat.codemodel.passes import Snapshot
+from ziggurat.codemodel.traits import SymbolTable
 from ziggurat.transforms.simplify.demand import first_kernel
 
 if TYPE_CHECKING:
@@ -209,7 +210,7 @@ def _taking(source: Op | None, code: Compiled) -> Compiled:
     """Compiled code that takes the arguments of a model before it: passes may change the blocks of descriptors."""
     from ziggurat.compiler.pipeline import arguments_of
 
-    if source is None:
+    if not isinstance(source, SymbolTable):
         return code
     return attrs.evolve(code, arguments=arguments_of(source, first_kernel(source)))
 

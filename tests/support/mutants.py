@@ -52,12 +52,12 @@ class Mutant:
     """A mistake: `what` it is, and how it is put in and taken out again."""
 
     what: str
-    put: Callable[[], Callable[[], None]] = attrs.field(repr=False)
+    insert: Callable[[], Callable[[], None]] = attrs.field(repr=False)
 
     @contextmanager
     def active(self) -> Iterator[None]:
         """Within this context, the mistake is there."""
-        restore = self.put()
+        restore = self.insert()
         try:
             yield
         finally:
