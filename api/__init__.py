@@ -7,6 +7,7 @@ The calls of the language (`zg.load`, `zg.add` …) are listed in docs/reference
 
 from __future__ import annotations
 
+import os as _os
 from typing import TYPE_CHECKING
 
 from ziggurat.codemodel import dialects as dialects
@@ -47,6 +48,7 @@ if TYPE_CHECKING:
     from ziggurat.gradients import grad
     from ziggurat.launches.host import execute, run
     from ziggurat.proving import prove
+    from ziggurat.shipping.variant import Variant, variant
     from ziggurat.transforms import kit
     from ziggurat.transforms.simplify import simplify
     from ziggurat.tuning.autotune import TunedKernel, autotune, heuristics
@@ -76,6 +78,7 @@ __getattr__, __dir__ = lazily(
         "c_kernels.kernels": ("triton_c",),
         "launches.host": ("execute", "run"),
         "proving": ("prove",),
+        "shipping.variant": ("Variant", "variant"),
         "transforms.simplify": ("simplify",),
         "tuning.autotune": ("TunedKernel", "autotune", "heuristics"),
         "tuning.config": ("Config",),
@@ -105,6 +108,7 @@ __all__ = [
     "TensorDescriptor",
     "TunedKernel",
     "Value",
+    "Variant",
     "autotune",
     "bf16",
     "bisect",
@@ -159,8 +163,14 @@ __all__ = [
     "u16",
     "u32",
     "u64",
+    "variant",
     "verify",
     "while_",
 ]  # fmt: skip
 __all__ += _errors.__all__
 __all__ += _language.__all__
+
+if _os.environ.get("ZIGGURAT_RECORD"):
+    from ziggurat.shipping.recording import start as _start
+
+    _start(_os.environ["ZIGGURAT_RECORD"])

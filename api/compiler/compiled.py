@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
 import attrs
@@ -222,6 +223,20 @@ class Compiled:
         from ziggurat.launches.simulated import Simulation
 
         return Simulation(self)
+
+    def save(self, path: str | Path) -> list[Path]:
+        """Write it for C programs, with a header beside it; the files.
+
+            kernel.compile(types…, target="cpu").save("softmax.a")
+
+        `path` ends in .ptx or .cubin for the code of a GPU alone, whose header has the facts of a launch; and in .o,
+        .a or .so for an object with a function that launches the kernel, and the kernel in it. Raises `LaunchError`
+        for another end and where the file cannot be written, and `TargetError` for a .so elsewhere than on x86-64.
+        docs/guides/shipping.md has libraries of several kernels.
+        """
+        from ziggurat.shipping.saving import save
+
+        return save(self, path)
 
     def origin(self, line: int) -> Origin:
         """Where a line of the PTX, or of a CPU's assembly, comes from: place in the source, ops, and passes.

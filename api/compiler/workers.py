@@ -19,7 +19,7 @@ import threading
 import warnings
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import IO, TYPE_CHECKING, Any
+from typing import IO, TYPE_CHECKING, Any, Final
 
 import attrs
 
@@ -28,12 +28,14 @@ from ziggurat.codemodel import errors
 from ziggurat.codemodel.errors import InternalError, ZigguratError, ZigguratWarning
 from ziggurat.codemodel.gpu import dialect as gpu
 from ziggurat.codemodel.gpu.options import CompileOptions
-from ziggurat.codemodel.op import Op
+from ziggurat.codemodel.op import Op, Value
 from ziggurat.codemodel.text.parser import parse
 from ziggurat.codemodel.text.writer import to_text
 
 if TYPE_CHECKING:
+    from ziggurat.backend.cpu.code import CpuOptions
     from ziggurat.backend.ptx.assemble import Assembly
+    from ziggurat.codemodel.transform import Outcome, Rewriter
     from ziggurat.transforms.cost.grid_cost import Launch
 
 # The start of a process takes as long as about three compilations: processes that are running wait for more of them.
@@ -46,18 +48,19 @@ _SHOWN_BYTES = 2000  # of what a crashed process wrote
 
 @attrs.frozen
 class Job:
-    """A model to compile with these options. `name` is the kernel's. A Triton model gives a `Binary`; a GPU model gives
-    its texts, an `Assembly`.
+    """A model, or its text, to compile with these options. `name` is the kernel's. A Triton model gives a `Binary`; a
+    GPU model gives its texts, an `Assembly`. If the job `is_strict`, values that do not fit the registers are an error.
 
     For a `launch`, on a device with so many `multiprocessors`, the binary's metadata have under `LEAST` the cycles that
     it takes at least, if these are known.
     """
 
-    model: Op
+    model: Op | str
     options: CompileOptions
     name: str
     launch: Launch | None = None
     multiprocessors: int = 1
+    is_strict: bool = True
 
     def result(self, begin: Callable[[str], None] = lambda stage: None) -> Any:
         """The kernel, compiled in this process. `begin` gets the name of each stage as it begins.
@@ -70,23 +73,58 @@ class Job:
         from ziggurat.transforms.cost.bounds import least_cycles
         from ziggurat.transforms.cost.pressure import check_registers
 
-        if isinstance(self.model, gpu.Module):
+        model = parse(self.model) if isinstance(self.model, str) else self.model
+        if isinstance(model, gpu.Module):
             begin("LLVM")
-            return assemble(self.model, self.options)
+            return assemble(model, self.options)
         begin("placement")
 
         least: float | None = None
 
         def examine(model: gpu.Module) -> None:
             nonlocal least
-            check_registers(model)
+            if self.is_strict:
+                check_registers(model)
             if self.launch is not None:
                 least = least_cycles(model, self.launch, self.multiprocessors)
             begin("LLVM")
 
         options = attrs.evolve(self.options, isolate=False)
-        binary = compile_model(self.model, options, examine=examine, name=self.name).binary
+        binary = compile_model(model, options, examine=examine, name=self.name).binary
         return binary if least is None else attrs.evolve(binary, metadata={**binary.metadata, LEAST: least})
+
+
+@attrs.frozen
+class CpuJob:
+    """The text of a Triton model to compile for a CPU. `symbol` is the name of its function from now on."""
+
+    model: str
+    options: CpuOptions
+    name: str
+    symbol: str
+
+    def result(self, begin: Callable[[str], None] = lambda stage: None) -> Any:
+        """The `CpuCode`, compiled in this process. Raises the errors of `compile_cpu`."""
+        from ziggurat.backend.cpu.compile import compile_cpu
+        from ziggurat.codemodel.dialects import core
+        from ziggurat.codemodel.op import expect
+        from ziggurat.codemodel.transform import transform
+        from ziggurat.transforms.simplify.demand import first_kernel
+
+        begin("LLVM")
+        model = parse(self.model)
+        kernel = first_kernel(model)
+
+        def rename(builder: Rewriter, op: Op, operands: tuple[Value, ...]) -> Outcome:
+            if op is not kernel:
+                return None
+            body = builder.rewrite_body(kernel.body, isolated=True)
+            return builder.add(kernel.evolve(sym_name=self.symbol, body=body), kernel.location)
+
+        return compile_cpu(expect(transform(model, rename), core.Module), self.options)
+
+
+_KINDS: Final = {kind.__name__: kind for kind in (Job, CpuJob)}
 
 
 def compile_all(
@@ -127,6 +165,11 @@ def _cancel_closing() -> None:
         _closing.pop().cancel()
 
 
+def compile_apart(job: Job | CpuJob) -> Any:
+    """The result of a job, made in a child process, which then waits for others: see `close_idle`."""
+    return _in_child(job)
+
+
 def assemble_apart(model: gpu.Module, options: CompileOptions, name: str) -> Assembly:
     """The texts of a GPU model, made in a child process."""
     return _in_child(Job(model, options, name))
@@ -138,7 +181,7 @@ def _send(stream: IO[bytes], message: Any) -> None:
     stream.flush()
 
 
-def _in_child(job: Job) -> Any:
+def _in_child(job: Job | CpuJob) -> Any:
     """The result of a job by a worker that no other thread uses, which is kept for the next job."""
     try:
         worker = _idle.pop()
@@ -160,14 +203,15 @@ class Worker:
         self._process: subprocess.Popen[bytes] | None = None
         self._output: IO[bytes] | None = None
 
-    def result(self, job: Job) -> Any:
+    def result(self, job: Job | CpuJob) -> Any:
         """The result of `Job.result` in the child. Raises its error, and `InternalError` if the child crashes."""
         stage = None
         try:
             process = self._started()
             assert process.stdin is not None and process.stdout is not None
-            request = to_text(job.model, locations=True), job.options, job.name, job.launch, job.multiprocessors
-            _send(process.stdin, request)
+            text = job.model if isinstance(job.model, str) else to_text(job.model, locations=True)
+            request = {**attrs.asdict(job, recurse=False), "model": text}
+            _send(process.stdin, (type(job).__name__, request))
             while True:
                 kind, value = pickle.load(process.stdout)
                 if kind == "stage":
@@ -184,7 +228,7 @@ class Worker:
                 return job.result()
             raise self._crash(job, stage) from None
 
-    def _crash(self, job: Job, stage: str) -> InternalError:
+    def _crash(self, job: Job | CpuJob, stage: str) -> InternalError:
         assert self._process is not None and self._output is not None
         status = self._process.wait()
         how = f"signal {signal.Signals(-status).name}" if status < 0 else f"exit status {status}"
@@ -248,11 +292,11 @@ def serve() -> None:
     os.dup2(2, 1)  # Keep prints of the compiler out of the answers.
     while True:
         try:
-            text, *rest = pickle.load(sys.stdin.buffer)
+            kind, fields = pickle.load(sys.stdin.buffer)
         except EOFError:
             return
         try:
-            result = Job(parse(text), *rest).result(lambda stage: _send(answers, ("stage", stage)))
+            result = _KINDS[kind](**fields).result(lambda stage: _send(answers, ("stage", stage)))
             answer: tuple[str, Any] = ("result", result)
         except ZigguratError as error:
             answer = ("error", (type(error).__name__, str(error)))

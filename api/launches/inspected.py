@@ -41,15 +41,19 @@ def compiled_for_launch(
 ) -> tuple[Compiled, list[str], list[Any]]:
     """A kernel as a launch on these arguments, in memory, compiles it; and the names and values of its arguments."""
     signature, names, values = kernel.specialized(bound)
-    # A launch compiles integers in that are 1.
-    ones = {
-        number: 1
-        for number, (name, value) in enumerate(zip(names, values, strict=True))
-        if type(value) is int and value == 1 and kernel.rules.parameter(kernel, name.partition("[")[0]).specialize
-    }
-    compiled = kernel.compiled_for(signature, bound, options, ones)
+    ones = ones_of(kernel, names, values)
+    compiled = kernel.compiled_for(signature, bound, options, dict.fromkeys(ones, 1))
     rest = [number for number in range(len(values)) if number not in ones]
     return compiled, [names[number] for number in rest], [values[number] for number in rest]
+
+
+def ones_of(kernel: Kernel, names: Sequence[str], values: Sequence[Any]) -> list[int]:
+    """The numbers of the run-time arguments that a launch on a GPU compiles in, as they are 1."""
+    return [
+        number
+        for number, (name, value) in enumerate(zip(names, values, strict=True))
+        if type(value) is int and value == 1 and kernel.rules.parameter(kernel, name.partition("[")[0]).specialize
+    ]
 
 
 def programs_of(tool: str, program: Any, grid: Sequence[int]) -> list[tuple[int, int, int]]:

@@ -6,7 +6,8 @@ from __future__ import annotations
 import os
 import sys
 import threading
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any, TextIO
 
 from ziggurat.backend.launch.arrays import as_array, is_array, on_gpu
@@ -20,6 +21,28 @@ _WIDTH = 30  # of the progress bar
 alone: Any = threading.RLock()
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=alone._at_fork_reinit)
+
+
+class _Thread(threading.local):
+    is_measuring = False
+
+
+_thread = _Thread()
+
+
+@contextmanager
+def measuring() -> Generator[None]:
+    """Within this context, launches of this thread are those of a tuning."""
+    before, _thread.is_measuring = _thread.is_measuring, True
+    try:
+        yield
+    finally:
+        _thread.is_measuring = before
+
+
+def is_measuring() -> bool:
+    """Whether launches of this thread are those of a tuning."""
+    return _thread.is_measuring
 
 
 def zeroing(arguments: Mapping[str, Any], names: Iterable[str]) -> list[Callable[[], Any]]:

@@ -23,7 +23,7 @@ from ziggurat.codemodel.op import require_argument
 from ziggurat.kernels.arguments import bind, leaves
 from ziggurat.kernels.kernel import Grid, Kernel
 from ziggurat.tuning.config import Config
-from ziggurat.tuning.measuring import alone, restoring, zeroing
+from ziggurat.tuning.measuring import alone, measuring, restoring, zeroing
 from ziggurat.tuning.pruning import pruned
 
 if TYPE_CHECKING:
@@ -353,7 +353,8 @@ class Tuned:
     def _tune(self, tuner: Tuner, configs: list[Config]) -> Config:
         """The fastest configuration, from disk or measured now. That of an empty grid is not kept."""
         arguments, keywords = tuner.arguments, tuner.keywords
-        record, config = tuner.choice(configs)
+        with measuring():
+            record, config = tuner.choice(configs)
         if record is not None:
             self.last = record
             self.cache[self.key_of(arguments, keywords)] = config

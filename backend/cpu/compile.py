@@ -204,7 +204,8 @@ def machine(cpu_name: str, features: str) -> Any:
     return target.create_target_machine(cpu=cpu_name, features=features, opt=2, reloc="pic", codemodel="default")
 
 
-def _optimized(text: str, options: CpuOptions) -> Any:
+def optimized(text: str, options: CpuOptions) -> Any:
+    """LLVM's module of a text, after the passes for CPUs."""
     binding = llvm()
     try:
         module = binding.parse_assembly(text)
@@ -225,9 +226,9 @@ def _optimized(text: str, options: CpuOptions) -> Any:
 
 def to_object(text: str, options: CpuOptions) -> bytes:
     """The object file of LLVM text."""
-    return machine(options.cpu, options.features).emit_object(_optimized(text, options))
+    return machine(options.cpu, options.features).emit_object(optimized(text, options))
 
 
 def to_assembly(text: str, options: CpuOptions) -> str:
     """The machine's assembly of LLVM text."""
-    return machine(options.cpu, options.features).emit_assembly(_optimized(text, options))
+    return machine(options.cpu, options.features).emit_assembly(optimized(text, options))

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from ziggurat.backend.cpu.code import CpuCode
-from ziggurat.backend.cpu.sites import READ_ONLY, STRAY
+from ziggurat.backend.cpu.sites import READ_ONLY, STRAY, Site
 from ziggurat.backend.reference.argument_memory import MASK_HINT, Array, ArrayArgument, outside, stray_outcome
 from ziggurat.backend.reference.control import WAITS
 from ziggurat.codemodel.errors import KernelRuntimeError, MemoryAccessError, warn
@@ -63,6 +63,20 @@ def warn_of(
         reason, _ = outside(argument, address - argument.address, SCALARS[site.dtype].dtype, site.verb)
         what = f"{reason}: {stray_outcome(site.verb)}"
     warn(f"{_program(program, grid)} {what}", site.location)
+
+
+_FAILURES = {
+    "asserts": "fails a device-side assertion", "divides": "divides by zero",
+    "gathers": "gathers at an index outside of the tensor", "loops": "has a loop whose step is zero",
+    "reaches": "reached code that is marked unreachable",
+}  # fmt: skip
+
+
+def failure_text(site: Site) -> str:
+    """What a program has done that fails at a place, for code that keeps nothing else of its record."""
+    where = "" if site.location is None else f" ({site.location.file}:{site.location.line})"
+    reason = _FAILURES.get(site.verb, "was stopped")
+    return f"{reason}{f': {site.message}' if site.message else ''}{where}"
 
 
 def _program(number: int, grid: tuple[int, int, int]) -> str:

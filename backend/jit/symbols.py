@@ -8,6 +8,8 @@ from ziggurat.backend.llvm.functions import signatures
 
 SYMBOLS: Final = signatures("""
 ptr calloc(i64, i64)
+ptr dlopen(ptr, i32)
+ptr dlsym(ptr, ptr)
 i32 clock_gettime(i32, ptr)
 void free(ptr)
 ptr malloc(i64)

@@ -14,12 +14,12 @@ import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+from ziggurat.backend.cpu.error_records import failure_text
 from ziggurat.codemodel.errors import LaunchError, TargetError
 from ziggurat.codemodel.types import SCALARS
 
 if TYPE_CHECKING:
     from ziggurat.backend.cpu.code import ArgumentSlot, CpuCode
-    from ziggurat.backend.cpu.sites import Site
     from ziggurat.triton.compiler.compiled_kernel import CompiledKernel
 
 # The structures are those of `backend/cpu/code.py` and `backend/cpu/runtime/host.py`. All arrays are without bounds, so
@@ -85,10 +85,7 @@ extern "C" __attribute__((visibility("default"))) void run_from_nativert(
 }
 """
 _C_FLOATS: Final = {"f32": "float", "f64": "double"}
-_FAILURES: Final = {
-    "asserts": "fails a device-side assertion", "gathers": "gathers at an index outside of the tensor",
-    "loops": "has a loop whose step is zero", "reaches": "reached code that is marked unreachable",
-}  # fmt: skip
+
 
 
 def shared_library(kernel: CompiledKernel) -> bytes:
@@ -148,7 +145,7 @@ def _source(kernel: CompiledKernel, code: CpuCode, name: str) -> str:
     return _SOURCE % {
         "name": name,
         "entry": code.symbol,
-        "messages": ", ".join(json.dumps(_message(site)) for site in code.sites) or "nullptr",
+        "messages": ", ".join(json.dumps(failure_text(site)) for site in code.sites) or "nullptr",
         "bounds": max(1, len(code.bounds)),
         "slots": max(1, len(code.parameters)),
         "reads": "\n".join(reads),
@@ -180,10 +177,3 @@ def _float_of_wrappers() -> str:
     wrappers = importlib.import_module("torch._inductor.codegen.cpp_wrapper_cpu")
     parameter: str = wrappers.DeferredCpuTritonCallWrapper._get_cpp_param_type(None, "x", float)
     return parameter.split()[0]
-
-
-def _message(site: Site) -> str:
-    """What a program has done that fails at a place."""
-    where = "" if site.location is None else f" ({site.location.file}:{site.location.line})"
-    reason = _FAILURES.get(site.verb, "was stopped")
-    return f"{reason}{f': {site.message}' if site.message else ''}{where}"

@@ -1,0 +1,1 @@
+"""Kernels in folders that need no compiler: docs/guides/shipping.md."""

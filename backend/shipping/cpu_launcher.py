@@ -1,0 +1,67 @@
+"""Programs of a library on the calling thread, as LLVM text: `zg_run`."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from ziggurat.backend.cpu.code import BOUND, BOUNDS, LAUNCH
+from ziggurat.backend.cpu.runtime.host import HOST
+from ziggurat.backend.cpu.runtime.pool import JOB, NO_MEMORY, RECORD_BYTES, run_programs
+from ziggurat.backend.cpu.runtime.threads import now
+from ziggurat.backend.llvm.functions import Function, Global, define, moved
+from ziggurat.backend.llvm.routines import Number
+from ziggurat.backend.shipping.launches import fail, fill, obstacle, row, text
+from ziggurat.backend.shipping.structures import (
+    FAMILY,
+    HOST_CODE,
+    INVALID_VALUE,
+    NOT_SUPPORTED,
+    OUT_OF_MEMORY,
+    VARIANT,
+)
+
+# A program never calls `poll`, as the word stays 0, nor `printer`, as no kernel of a library prints.
+_HOST: Final = Global("zg_host", HOST, 0, "null", "null", now)
+_OUTSIDE: Final = text("zg_outside", "the programs to run must be in the grid: 0 <= first, last <= its size")
+_NO_MEMORY: Final = text("zg_no_memory", "there is no memory for the scratch of a program")
+_SITE: Final = 16  # The place of the number of a site in a record.
+
+
+@define("i32", "ptr ptr i64 i64 ptr")
+def zg_run(f: Function, family: Number, grid: Number, first: Number, last: Number, slots: Number) -> None:
+    """Run programs of the first variant that fits: 0, or the code of the failure."""
+    x, y, z = (f.load("i32", grid, 4 * axis).to("zext", "i64") for axis in range(3))
+    with f.when(first.test("slt", 0) | last.test("sgt", x * y * z)):
+        fail(f, INVALID_VALUE, _OUTSIDE)
+    reason = f.local("ptr")
+    reason.set(FAMILY.at(family)["obstacle"])
+    with f.count(FAMILY.at(family)["count"]) as loop:
+        variant = row(VARIANT, FAMILY.at(family)["variants"], loop.index)
+        code = variant["host"]
+        loop.next(code.test("eq", 0))
+        reason.set(f.call(obstacle, variant["conditions"], variant["condition_count"], slots))
+        loop.next(reason.get().test("ne", 0))
+        f.give(f.call(_run, code, grid, first, last, slots))
+    fail(f, NOT_SUPPORTED, reason.get())
+
+
+@define("i32", "ptr ptr i64 i64 ptr")
+def _run(f: Function, at: Number, grid: Number, first: Number, last: Number, slots: Number) -> None:
+    code = HOST_CODE.at(at)
+    size = code["bounds"] * BOUND.size + BOUNDS
+    launch, arguments = f.room(size), f.room(code["count"] * 8 + 8)
+    record, job_at = f.room(RECORD_BYTES), f.room(JOB.size)
+    f.clear(launch, size)  # Without bounds, as C gives addresses alone.
+    f.copy(launch, grid, 12)
+    LAUNCH.at(launch)["host"] = f.value("ptr", _HOST)
+    f.call(fill, code["parameters"], code["count"], slots, arguments)
+    job = JOB.at(job_at)
+    job["entry"], job["arguments"], job["launch"], job["record"] = code["entry"], arguments, launch, record
+    job["total"], job["scratch"], job["threads"] = last, code["scratch"], 1
+    status = f.call(run_programs, job_at, first, last)
+    with f.when(status.test("eq", NO_MEMORY)):
+        fail(f, OUT_OF_MEMORY, _NO_MEMORY)
+    with f.when(status.test("ne", 0)):
+        message = f.load("ptr", moved(code["sites"], f.load("i64", record, _SITE) << 3))
+        fail(f, status.to("trunc", "i32"), message)
+    f.give(0)
