@@ -11,6 +11,7 @@ import sys
 import traceback
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import attrs
@@ -115,7 +116,7 @@ def _parser() -> argparse.ArgumentParser:
     as_module = Path(sys.argv[0]).name == "__main__.py"
     parser = argparse.ArgumentParser(
         prog="python -m ziggurat" if as_module else "ziggurat",
-        description="Show, explore, explain, debug and simulate kernels, and run Triton programs.",
+        description="Show, explore, explain, debug, simulate and build kernels, and run Triton programs.",
         epilog=_EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
@@ -198,6 +199,19 @@ def _parser() -> argparse.ArgumentParser:
     bisect.add_argument("--output", "-o", default="bisected.py", help="the report of a fault (default: bisected.py)")
     _add_options(bisect)
     _add_macros(bisect)
+    build = command("build", "compile kernels into a folder for C and Python that needs no compiler", _build)
+    build.add_argument("sources", nargs="+", metavar="SOURCE", help="recordings (.json), files (.py) and packages")
+    build.add_argument("--output", "-o", required=True, help="the folder")
+    build.add_argument(
+        "--target", action="append", default=[], dest="targets",
+        help="what to compile for: sm_90a, cpu, x86-64-v3 …; may be repeated (default: this GPU, or else cpu)",
+    )  # fmt: skip
+    build.add_argument("--name", help="the name of the library (default: the folder's)")
+    build.add_argument("--jobs", "-j", type=int, default=0, help="processes (default: one for each processor)")
+    miss = command("explain-miss", "say which argument made a launch miss a library", _explain_miss)
+    miss.add_argument("folder", help="the folder of the library")
+    miss.add_argument("kernel", help="the name of the kernel")
+    miss.add_argument("arguments", help='arrays and values of the launch: "f32[1024], 1000, 64"')
     # Only for the list of commands: `main` hands the arguments on before they are parsed.
     commands.add_parser("triton", help="run a program that imports triton: program.py or -m module, and its arguments")
     passes = command("pass", "run passes on the models of a text file, such as tests/models/simplify/cse.txt", _pass)
@@ -467,6 +481,21 @@ def _debug(options: argparse.Namespace) -> str:
     return ""
 
 
+def _build(options: argparse.Namespace) -> str:
+    from ziggurat.shipping.commands import build_command
+
+    if options.jobs < 0:
+        raise LaunchError(f"--jobs must be 1 or more; got {options.jobs}")
+    return build_command(options.sources, options.output, options.targets, options.name, options.jobs, load_module)
+
+
+def _explain_miss(options: argparse.Namespace) -> str:
+    from ziggurat.launches.simulated import drawn
+    from ziggurat.shipping.commands import explain_miss
+
+    return explain_miss(options.folder, options.kernel, drawn(options.arguments))
+
+
 def _explore_program(arguments: Sequence[str]) -> int:
     """Run a Triton program and write a page for each of its kernels; all that follows its name belongs to it."""
     from ziggurat.exploring.programs import explore_program
@@ -595,23 +624,11 @@ def _macro(text: str) -> tuple[str, Any]:
     return name, number(value)
 
 
-def find_kernel(place: str, macros: Sequence[str] = (), functions: bool = False) -> Kernel:
-    """The kernel at `FILE:NAME`; with `functions`, a function of the language as well."""
-    path, colon, name = place.rpartition(":")
-    if not colon and place.endswith(_TRITON_C):
-        path, name = place, None
-    if not path:
-        raise LaunchError(f"'{place}' does not name a kernel", hint="write FILE.py:NAME")
+def load_module(path: str) -> ModuleType:
+    """The module of a file of Python, run now. Raises `LaunchError` for what it raises."""
     file = Path(path)
     if not file.is_file():
         raise LaunchError(f"there is no file '{path}'")
-    if path.endswith(_TRITON_C):
-        kernel = ziggurat.triton_c(file, name, **dict(map(_macro, macros)))
-        return kernel.base if isinstance(kernel, Tuned) else kernel
-    if macros or name is None:
-        raise LaunchError(
-            f"-D must go with a Triton-C source; got '{path}'", hint="give constexpr parameters as values"
-        )
     spec = importlib.util.spec_from_file_location(file.stem, file)
     if spec is None or spec.loader is None:
         raise LaunchError(f"'{path}' is not a Python file")
@@ -634,6 +651,27 @@ def find_kernel(place: str, macros: Sequence[str] = (), functions: bool = False)
         as_triton = isinstance(error, ModuleNotFoundError) and error.name == "triton"
         hint = "let ziggurat be its triton: python -m ziggurat.triton -m ziggurat …" if as_triton else None
         raise LaunchError(summary, _raised(error, file), hint=hint) from None
+    return module
+
+
+def find_kernel(place: str, macros: Sequence[str] = (), functions: bool = False) -> Kernel:
+    """The kernel at `FILE:NAME`; with `functions`, a function of the language as well."""
+    path, colon, name = place.rpartition(":")
+    if not colon and place.endswith(_TRITON_C):
+        path, name = place, None
+    if not path:
+        raise LaunchError(f"'{place}' does not name a kernel", hint="write FILE.py:NAME")
+    file = Path(path)
+    if not file.is_file():
+        raise LaunchError(f"there is no file '{path}'")
+    if path.endswith(_TRITON_C):
+        kernel = ziggurat.triton_c(file, name, **dict(map(_macro, macros)))
+        return kernel.base if isinstance(kernel, Tuned) else kernel
+    if macros or name is None:
+        raise LaunchError(
+            f"-D must go with a Triton-C source; got '{path}'", hint="give constexpr parameters as values"
+        )
+    module = load_module(path)
     kernel: Any = getattr(module, name, None)
     kernel = kernel.base if isinstance(kernel, Tuned) else kernel
     if isinstance(kernel, Function) and not isinstance(kernel, Kernel) and not functions:

@@ -111,9 +111,13 @@ def _generality(variant: Variant) -> tuple[int, int]:
 def _suffixes(variants: Sequence[Variant]) -> list[str]:
     """For one variant of each family of a kernel, the facts in which it differs from others."""
     rows = [_facts(variant) for variant in variants]
-    columns = {name for row in rows for name in row}
-    differ = {name for name in columns if len({row.get(name) for row in rows}) > 1}
-    return ["".join(f"_{row[name]}" for name in row if name in differ and row[name]) for row in rows]
+    columns: list[str] = []
+    for name in dict.fromkeys(name for row in rows for name in row):
+        if len({row.get(name) for row in rows}) > 1:
+            before = {tuple(row.get(column) for column in columns) for row in rows}
+            after = {tuple(row.get(column) for column in (*columns, name)) for row in rows}
+            columns += [name] if len(after) > len(before) else []  # Another fact may tell the same.
+    return ["".join(f"_{row[name]}" for name in row if name in columns and row[name]) for row in rows]
 
 
 def _facts(variant: Variant) -> dict[str, str]:

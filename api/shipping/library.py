@@ -14,13 +14,14 @@ import attrs
 from ziggurat.backend.cpu.code import CpuCode
 from ziggurat.backend.shipping.archive import archive
 from ziggurat.backend.shipping.elf import is_linkable, shared_object
+from ziggurat.backend.shipping.launcher import launcher_object
 from ziggurat.codemodel.errors import LaunchError, ZigguratError
 from ziggurat.codemodel.types import DescriptorType
 from ziggurat.shipping.build import Built, Unit, built, by_variant, checked_target, is_cpu
 from ziggurat.shipping.families import Family, families_of, rank_and_element, type_of
 from ziggurat.shipping.grids import c_name
 from ziggurat.shipping.header import header
-from ziggurat.shipping.tables import Codes, GpuCode, exports, launcher_text
+from ziggurat.shipping.tables import Codes, GpuCode, exports, tables_text
 from ziggurat.shipping.variant import Variant
 
 FORMAT: Final = "ziggurat library 1"
@@ -46,9 +47,9 @@ class Library:
         return header(self.name, self.families, self.targets)
 
     @functools.cached_property
-    def launcher(self) -> bytes:
-        """The object with the launcher, its tables and the code for GPUs."""
-        return host_object(launcher_text(self.name, self.families, self.codes))
+    def tables(self) -> bytes:
+        """The object with the tables, the functions and the code for GPUs."""
+        return host_object([tables_text(self.name, self.families, self.codes)])
 
     @property
     def hosts(self) -> dict[str, bytes]:
@@ -58,12 +59,12 @@ class Library:
 
     def archive(self) -> bytes:
         """The archive for a linker."""
-        members = {f"{c_name(self.name)}_launcher.o": self.launcher}
+        members = {f"{c_name(self.name)}_tables.o": self.tables, "launcher.o": launcher_object()}
         return archive(members | {f"{symbol}.o": image for symbol, image in self.hosts.items()})
 
     def shared_object(self) -> bytes:
         """The shared object. Raises `TargetError` where it cannot be linked."""
-        images = [self.launcher, *self.hosts.values()]
+        images = [self.tables, launcher_object(), *self.hosts.values()]
         names = exports(self.name, self.families, self.codes)
         return shared_object(images, names, f"{self.name}.so", NEEDED)
 
@@ -127,7 +128,7 @@ def _parameter(parameter: Any) -> dict[str, Any]:
 
 def can_link(library: Library) -> bool:
     """Whether a shared object of the library can be linked here."""
-    return sys.platform == "linux" and is_linkable(library.launcher)
+    return sys.platform == "linux" and is_linkable(library.tables)
 
 
 def file_of(family: Family, number: int, target: str, code: GpuCode | CpuCode) -> str:
@@ -136,8 +137,8 @@ def file_of(family: Family, number: int, target: str, code: GpuCode | CpuCode) -
     return f"{family.function}-{number}.{target}.{suffix}"
 
 
-def host_object(text: str, kernels: Sequence[tuple[str, str, str]] = ()) -> bytes:
-    """The object of LLVM text for any processor of this kind of machine. `kernels` are texts that become part of it,
+def host_object(texts: Sequence[str], kernels: Sequence[tuple[str, str, str]] = ()) -> bytes:
+    """The object of LLVM texts for any processor of this kind of machine. `kernels` are texts that become part of it,
     each for a processor and its features."""
     from ziggurat.backend.cpu.code import CpuOptions
     from ziggurat.backend.cpu.compile import machine as machine_of
@@ -147,7 +148,9 @@ def host_object(text: str, kernels: Sequence[tuple[str, str, str]] = ()) -> byte
     with linking:
         binding = llvm()
         machine = binding.Target.from_default_triple().create_target_machine(opt=2, reloc="pic", codemodel="default")
-        module = binding.parse_assembly(text)
+        module = binding.parse_assembly(texts[0])
+        for text in texts[1:]:
+            module.link_in(binding.parse_assembly(text))
         module.verify()
         builder = binding.create_pass_builder(machine, binding.create_pipeline_tuning_options(speed_level=2))
         builder.getModulePassManager().run(module, builder)

@@ -168,7 +168,9 @@ class _Argument:
             self.type = type(value).__name__ if self.array is None else f"ptr<{self.array.element}>"
 
     def __str__(self) -> str:
-        return repr(self.value) if self.array is None else self.type
+        if self.array is None:
+            return repr(self.value)
+        return f"an array of {self.array.element}" if self.way == "array" else f"a {self.type}"
 
 
 def _holds(type_: str, value: int) -> bool:

@@ -10,12 +10,12 @@ import attrs
 
 from ziggurat.backend.cpu.code import CpuCode
 from ziggurat.backend.ptx.sass import machine_code
-from ziggurat.backend.shipping.archive import archive
+from ziggurat.backend.shipping.launcher import launcher
 from ziggurat.codemodel.errors import LaunchError, TargetError
 from ziggurat.shipping.families import Family
 from ziggurat.shipping.grids import c_name
 from ziggurat.shipping.library import Library, host_object
-from ziggurat.shipping.tables import GpuCode, launcher_text
+from ziggurat.shipping.tables import GpuCode, tables_text
 from ziggurat.shipping.variant import Parameter, Variant, options_of
 
 if TYPE_CHECKING:
@@ -110,9 +110,9 @@ def _host_code(compiled: Compiled) -> CpuCode:
 def _object(library: Library) -> bytes:
     """One relocatable object: the launcher, and the kernel's LLVM text in one module."""
     (own,) = library.codes.values()
-    text = launcher_text(library.name, library.families, library.codes)
+    texts = [tables_text(library.name, library.families, library.codes), launcher()[0]]
     hosts = [code for codes in own for code in codes.values() if isinstance(code, CpuCode)]
-    return host_object(text, [(code.llvm, code.cpu, code.features) for code in hosts])
+    return host_object(texts, [(code.llvm, code.cpu, code.features) for code in hosts])
 
 
 def _facts(compiled: Compiled, file: Path) -> str:

@@ -1,5 +1,4 @@
-"""The machine code of a library apart from its kernels: the launcher, its tables, the functions that C calls, and the
-code for GPUs as data. It is LLVM text for this kind of machine, without instructions that only this processor has."""
+"""The tables of a library, the functions that C calls, and the code for GPUs as data, as LLVM text."""
 
 from __future__ import annotations
 
@@ -11,11 +10,9 @@ import attrs
 from ziggurat.backend.cpu.code import ArgumentSlot, CpuCode
 from ziggurat.backend.cpu.error_records import failure_text
 from ziggurat.backend.cuda.binary import TENSOR_MAP, Binary, LaunchMap, PtxParameter
-from ziggurat.backend.jit.symbols import SYMBOLS
-from ziggurat.backend.llvm.functions import Struct, module
+from ziggurat.backend.llvm.functions import Struct
 from ziggurat.backend.shipping import structures
-from ziggurat.backend.shipping.cpu_launcher import zg_run
-from ziggurat.backend.shipping.gpu_launcher import zg_launch
+from ziggurat.backend.shipping.launcher import launcher
 from ziggurat.backend.shipping.launches import MESSAGE
 from ziggurat.codemodel.gpu.targets import TARGETS
 from ziggurat.codemodel.types import SCALARS, DescriptorType, PtrType, ScalarType, Type
@@ -44,9 +41,11 @@ class GpuCode:
 Codes = Mapping[str, "GpuCode | CpuCode"]
 
 
-def launcher_text(name: str, families: Sequence[Family], codes: Mapping[str, Sequence[Codes]]) -> str:
-    """The LLVM text of a library. `codes` has those of each variant of a family, by the family's function."""
-    roots = [MESSAGE]
+def tables_text(name: str, families: Sequence[Family], codes: Mapping[str, Sequence[Codes]]) -> str:
+    """The LLVM text of a library without the launcher, which it declares. `codes` has those of each variant of a
+    family, by the family's function."""
+    _, symbols = launcher()
+    message = symbols[MESSAGE.symbol]
     tables = _Tables()
     functions: list[str] = []
     for family in families:
@@ -54,16 +53,18 @@ def launcher_text(name: str, families: Sequence[Family], codes: Mapping[str, Seq
         targets = {target for variant in own for target in variant}
         symbol = tables.family(family, own)
         if targets - {"cpu"}:
-            roots.append(zg_launch)
             functions.append(_function(family, symbol, "launch", ("ptr %stream", "ptr %grid")))
         if "cpu" in targets:
-            roots.append(zg_run)
             functions.append(_function(family, symbol, "run", ("ptr %grid", "i64 %first", "i64 %last")))
     error = (
-        f"define ptr @{c_name(name)}_error() {{\n  %m = load atomic ptr, ptr @{MESSAGE.symbol} seq_cst, align 8\n"
+        f"define ptr @{c_name(name)}_error() {{\n  %m = load atomic ptr, ptr @{message} seq_cst, align 8\n"
         f"  %n = icmp eq ptr %m, null\n  %r = select i1 %n, ptr {tables.text('')}, ptr %m\n  ret ptr %r\n}}"
     )
-    return "\n".join([module(list(dict.fromkeys(roots)), SYMBOLS), *tables.lines, *functions, error, ""])
+    declarations = (
+        f"declare i32 @{symbols['zg_launch']}(ptr, ptr, ptr, ptr)", f"@{message} = external global ptr",
+        f"declare i32 @{symbols['zg_run']}(ptr, ptr, i64, i64, ptr)",
+    )  # fmt: skip
+    return "\n".join([*declarations, *tables.lines, *functions, error, ""])
 
 
 def exports(name: str, families: Sequence[Family], codes: Mapping[str, Sequence[Codes]]) -> list[str]:
@@ -97,7 +98,7 @@ def _function(family: Family, symbol: str, verb: str, head: Sequence[str]) -> st
             lines.append(f"  %w{number} = {'sext' if is_signed else 'zext'} {kind} {value} to i64")
         lines.append(f"  %s{number} = getelementptr i64, ptr %slots, i64 {number}")
         lines.append(f"  store i64 %w{number}, ptr %s{number}, align 8")
-    callee = "zg_launch" if verb == "launch" else "zg_run"
+    callee = launcher()[1][f"zg_{verb}"]
     lines.append(f"  %r = call i32 @{callee}(ptr {symbol}, {', '.join(head)}, ptr %slots)")
     return "\n".join([f"define i32 @{family.function}_{verb}({parameters}) {{", *lines, "  ret i32 %r\n}"])
 

@@ -27,7 +27,7 @@ _NO_MEMORY: Final = text("zg_no_memory", "there is no memory for the scratch of 
 _SITE: Final = 16  # The place of the number of a site in a record.
 
 
-@define("i32", "ptr ptr i64 i64 ptr")
+@define("i32", "ptr ptr i64 i64 ptr", linkage="external")
 def zg_run(f: Function, family: Number, grid: Number, first: Number, last: Number, slots: Number) -> None:
     """Run programs of the first variant that fits: 0, or the code of the failure."""
     x, y, z = (f.load("i32", grid, 4 * axis).to("zext", "i64") for axis in range(3))

@@ -376,7 +376,7 @@ def _start(f: Function, at: Number, context: Number, stream: Number, grid: Numbe
     f.give(0)
 
 
-@define("i32", "ptr ptr ptr ptr")
+@define("i32", "ptr ptr ptr ptr", linkage="external")
 def zg_launch(f: Function, family: Number, stream: Number, grid: Number, slots: Number) -> None:
     """Launch the first variant that fits with code for the device: 0, or a CUresult."""
     x, y, z = (f.load("i32", grid, 4 * axis) for axis in range(3))

@@ -9,7 +9,7 @@ from ziggurat.backend.llvm.routines import Number
 from ziggurat.backend.shipping.structures import CONDITION, PARAMETER
 
 # The message of the last failure of any thread: always a constant, so that whoever reads it can.
-MESSAGE: Final = Global("zg_message", "ptr")
+MESSAGE: Final = Global("zg_message", "ptr", exported=True)
 
 
 def text(symbol: str, words: str) -> Global:
