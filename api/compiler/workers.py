@@ -112,7 +112,7 @@ class CpuJob:
         from ziggurat.transforms.simplify.demand import first_kernel
 
         begin("LLVM")
-        model = parse(self.model)
+        model = expect(parse(self.model), core.Module)
         kernel = first_kernel(model)
 
         def rename(builder: Rewriter, op: Op, operands: tuple[Value, ...]) -> Outcome:

@@ -117,9 +117,9 @@ def _bytes(binary: Binary) -> bytes:
 
 def _binary(unit: Unit, options: CompileOptions, role: str) -> tuple[Binary, bool]:
     cache, key = Cache(), _digest(unit, role, assembler())
-    kept = cache.get(key)
-    if kept is not None:
-        return kept, False
+    entry = cache.get(key)
+    if entry is not None:
+        return entry, False
     binary: Any = compile_apart(Job(unit.variant.model, options, unit.variant.kernel, is_strict=False))
     if assembler():
         binary = attrs.evolve(binary, code=machine_code(binary.code, unit.target))
@@ -162,7 +162,9 @@ def _host_code(unit: Unit) -> tuple[CpuCode, bool]:
     return code, entry is None
 
 
-def by_variant(units: Sequence[Unit], build: Built) -> tuple[dict[str, dict[str, Any]], list[tuple[Unit, ZigguratError]]]:
+def by_variant(
+    units: Sequence[Unit], build: Built
+) -> tuple[dict[str, dict[str, Any]], list[tuple[Unit, ZigguratError]]]:
     """The codes of variants by the units' symbols, with the units that have none."""
     codes: dict[str, dict[str, Any]] = {}
     errors: list[tuple[Unit, ZigguratError]] = []
@@ -173,4 +175,3 @@ def by_variant(units: Sequence[Unit], build: Built) -> tuple[dict[str, dict[str,
         else:
             own[CPU if is_cpu(unit.target) else unit.target] = code
     return codes, errors
-

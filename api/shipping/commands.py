@@ -34,7 +34,7 @@ def variants_of(source: str, load: Any) -> list[Variant]:
     if not variants:
         raise LaunchError(
             f"'{source}' declares no variants of kernels",
-            hint="declare them: VARIANTS = [zg.variant(kernel, types…)], or record a run: ZIGGURAT_RECORD=launches.json",
+            hint="VARIANTS = [zg.variant(kernel, types…)] declares some; ZIGGURAT_RECORD=launches.json records a run",
         )
     return variants
 
@@ -57,11 +57,9 @@ def _package(name: str) -> Iterable[ModuleType]:
 
 def _in_module(module: ModuleType) -> Iterable[Variant]:
     for value in vars(module).values():
-        values: Any = value.values() if isinstance(value, dict) else value
-        if isinstance(values, Variant):
-            yield values
-        elif isinstance(values, (list, tuple)) or values is not value:
-            yield from (item for item in values if isinstance(item, Variant))
+        values: Any = value.values() if isinstance(value, dict) else value  # pyright: ignore[reportUnknownVariableType]
+        items: Any = values if isinstance(value, dict | list | tuple) else [value]
+        yield from (item for item in items if isinstance(item, Variant))
 
 
 def build_command(

@@ -14,6 +14,7 @@ from ziggurat.codemodel.types import DescriptorType, PtrType, ScalarType, Type
 from ziggurat.shipping.grids import Grid, c_name
 from ziggurat.shipping.variant import Parameter, Variant
 
+
 @attrs.frozen
 class Family:
     """Variants that one function in C launches, the most specific first. `function` is the beginning of its names."""
@@ -104,8 +105,8 @@ def _knowledge(variant: Variant) -> str:
 
 def _generality(variant: Variant) -> tuple[int, int]:
     """A number that is less for a variant that knows more."""
-    known = [p for p in variant.passed if p.is_one or p.divisor > 1]
-    return -len(known), -sum(p.is_one for p in known)
+    facts = [p for p in variant.passed if p.is_one or p.divisor > 1]
+    return -len(facts), -sum(p.is_one for p in facts)
 
 
 def _suffixes(variants: Sequence[Variant]) -> list[str]:

@@ -24,16 +24,18 @@ from ziggurat.frontends.reflection.functions import function
 
 # Words of C and C++, and the names of the parameters that functions have besides.
 _RESERVED: Final = frozenset(
-    "alignas alignof and asm auto bool break case catch char class const continue default delete do double else enum "
-    "explicit export extern false float for friend goto if inline int long mutable namespace new not operator or "
-    "private protected public register restrict return short signed sizeof static struct switch template this throw "
-    "true try typedef typename union unsigned using virtual void volatile while xor grid stream first last".split()
+    """
+    alignas alignof and asm auto bool break case catch char class const continue default delete do double else enum
+    explicit export extern false first float for friend goto grid if inline int last long mutable namespace new not
+    operator or private protected public register restrict return short signed sizeof static stream struct switch
+    template this throw true try typedef typename union unsigned using virtual void volatile while xor
+    """.split()  # noqa: SIM905 - one word a line would be a page
 )
-_INFIX: Final = {
+_INFIX: Final[dict[type[Op], str]] = {
     py.Add: "+", py.Sub: "-", py.Mul: "*", py.And: "&", py.Or: "|", py.Xor: "^", py.Shl: "<<", py.Shr: ">>",
     py.Eq: "==", py.Ne: "!=", py.Lt: "<", py.Le: "<=", py.Gt: ">", py.Ge: ">=",
 }  # fmt: skip
-_PREFIX: Final = {py.Neg: "-", py.Pos: "+", py.Invert: "~", py.Not: "!"}
+_PREFIX: Final[dict[type[Op], str]] = {py.Neg: "-", py.Pos: "+", py.Invert: "~", py.Not: "!"}
 # Functions of the header, by the calls of the language and the builtins that they stand for.
 _CALLS: Final = {
     "zg.cdiv": "ziggurat_cdiv", "zg.next_power_of_2": "ziggurat_next_power_of_2",
@@ -45,7 +47,8 @@ _IDENTITY: Final = ("builtins.int",)
 
 def c_name(name: str) -> str:
     """A name as C can have it."""
-    text = re.sub(r"\W+", "_", name, flags=re.ASCII).rstrip("_") or "x"
+    text = re.sub(r"\W+", "_", name, flags=re.ASCII)
+    text = (text if text == name else text.rstrip("_")) or "x"
     return f"{text}_" if text in _RESERVED or text[0].isdecimal() else text
 
 
@@ -80,7 +83,7 @@ def grid_in_c(fn: Callable[..., Any], arguments: Mapping[str, Any], is_run_time:
     for parameter, key in zip(block.parameters[1:], captures, strict=True):
         own_name = c_name(f"{key}_" if key in arguments else key)
         writer.names[parameter] = writer.argument(key) if key in shared else own_name
-    writer.stored = _stored(model)
+    writer.variables = _variables(model)
     lines = writer.block(block)
     renamed = {f"{key}_" if key in arguments else key: value for key, value in own.items()}
     return Grid(_original(fn), lines, tuple(dict.fromkeys(writer.takes)), renamed)
@@ -134,13 +137,11 @@ def _source_of(fn: Any, arguments: Mapping[str, Any]) -> tuple[str, dict[str, An
     outer = {**fn.__globals__, **_closure(fn)}
     if len(node.args.args) != 1:
         raise BuildError("the function of a grid must have one parameter, the arguments by name")
-    found = _Captures(outer, node.args.args[0].arg, {*_assigned(node)})
-    statements: list[ast.stmt]
-    if isinstance(node, ast.Lambda):
-        name, statements = "grid", [ast.Return(found.visit(node.body))]
-    else:
-        name, statements = node.name, [found.visit(statement) for statement in node.body]
-    own = [node.args.args[0], *(ast.arg(key) for key in found.numbers)]
+    outside = _Captures(outer, node.args.args[0].arg, {*_assigned(node)})
+    name = "grid" if isinstance(node, ast.Lambda) else node.name
+    own_body: list[ast.stmt] = [ast.Return(node.body)] if isinstance(node, ast.Lambda) else node.body
+    statements: list[ast.stmt] = [outside.visit(statement) for statement in own_body]
+    own = [node.args.args[0], *(ast.arg(key) for key in outside.numbers)]
     parameters = ast.arguments([], own, None, [], [], None, [])
     definition = ast.FunctionDef(name, parameters, statements, [], None, None)
     definition.type_params = []  # type: ignore[attr-defined]
@@ -149,9 +150,9 @@ def _source_of(fn: Any, arguments: Mapping[str, Any]) -> tuple[str, dict[str, An
     helpers = {
         key: function(value)
         for key, value in outer.items()
-        if isinstance(value, types.FunctionType) and key in found.called and not _is_language(value)
+        if isinstance(value, types.FunctionType) and key in outside.callees and not _is_language(value)
     }
-    return source, {**outer, **helpers}, found.numbers, name
+    return source, {**outer, **helpers}, outside.numbers, name
 
 
 def _is_language(fn: types.FunctionType) -> bool:
@@ -181,7 +182,7 @@ class _Captures(ast.NodeTransformer):
     def __init__(self, outer: Mapping[str, Any], meta: str, assigned: set[str]) -> None:
         self.outer, self.meta, self.assigned = outer, meta, assigned
         self.numbers: dict[str, int] = {}
-        self.called: set[str] = set()
+        self.callees: set[str] = set()
 
     def visit(self, node: ast.AST) -> Any:
         if isinstance(node, ast.Name | ast.Attribute | ast.Subscript | ast.Call):
@@ -193,7 +194,7 @@ class _Captures(ast.NodeTransformer):
                 self.numbers[text] = value
                 return ast.Name(text, ast.Load())
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
-            self.called.add(node.func.id)
+            self.callees.add(node.func.id)
         return super().visit(node)
 
     def _number(self, node: ast.expr) -> int | None:
@@ -230,7 +231,7 @@ class _Writer:
     ) -> None:
         self.arguments, self.is_run_time, self.callees = arguments, is_run_time, callees
         self.names: dict[Value, Any] = {}
-        self.stored: set[Value] = set()  # Variables that get other values later.
+        self.variables: set[Value] = set()  # Variables that get other values later.
         self.takes: list[str] = []
         self.count = 0
 
@@ -259,7 +260,7 @@ class _Writer:
         return lines
 
     def sizes(self, value: Any) -> list[str]:
-        parts = cast("list[str]", list(value)) if isinstance(value, tuple) else [value]
+        parts: list[Any] = [*cast("tuple[Any, ...]", value)] if isinstance(value, tuple) else [value]
         if not 1 <= len(parts) <= 3 or not all(isinstance(part, str) for part in parts):
             raise BuildError("the function of a grid must give one to three integers")
         three = (*parts, "1", "1")[:3]
@@ -273,7 +274,7 @@ class _Writer:
     def statement(self, op: Op) -> list[str]:
         if isinstance(op, core.Var):
             initial = None if op.initial is None else self.names[op.initial]
-            if op.result not in self.stored or isinstance(initial, tuple) or initial is _META:
+            if op.result not in self.variables or isinstance(initial, tuple) or initial is _META:
                 self.names[op.result] = initial
                 return []
             self.names[op.result], lines = self.variable(initial)
@@ -298,7 +299,7 @@ class _Writer:
                 lines += [f"if ({test}) {{", *_indented(self.value_of(body, name)), "}"]
             self.names[op.result] = name
             return lines
-        if isinstance(op, core.VarLoad) and op.var in self.stored and self.names[op.var] is not _META:
+        if isinstance(op, core.VarLoad) and op.var in self.variables and self.names[op.var] is not _META:
             self.names[op.result], lines = self.variable(self.names[op.var])  # The variable may change before its use.
             return lines
         if isinstance(op, core.FuncCall):
@@ -312,14 +313,15 @@ class _Writer:
         (block,) = cast(core.Func, callee.model).body.blocks
         *statements, last = block.ops
         returns = [inner for inner in callee.model.walk() if isinstance(inner, core.Return)]
+        end = returns[-1]
         if len(block.parameters) != len(op.arguments) or op.keywords or returns != [last]:
             raise BuildError(f"the grid's function calls '{op.callee}', which must return at its end alone")
-        self.stored |= _stored(callee.model)
+        self.variables |= _variables(callee.model)
         self.names |= dict(zip(block.parameters, (self.names[value] for value in op.arguments), strict=True))
         outer, self.callees = self.callees, callee.callees
         lines = [line for inner in statements for line in self.statement(inner)]
         self.callees = outer
-        self.names[op.result] = self.names[last.values[0]] if last.values else None
+        self.names[op.result] = self.names[end.values[0]] if end.values else None
         return lines
 
     def value_of(self, body: Body, name: str) -> list[str]:
@@ -365,7 +367,7 @@ class _Writer:
         raise BuildError(f"the grid's function has {op.NAME} {getattr(op, 'callee', '')}, which has no form in C")
 
 
-def _stored(model: Op) -> set[Value]:
+def _variables(model: Op) -> set[Value]:
     return {op.var for op in model.walk() if isinstance(op, core.VarStore)}
 
 
@@ -377,9 +379,7 @@ def _indented(lines: Sequence[str]) -> list[str]:
     return [f"  {line}" for line in lines]
 
 
-def attempted(
-    fn: Any, arguments: Mapping[str, Any], is_run_time: Callable[[str], bool]
-) -> tuple[Grid | None, str]:
+def attempted(fn: Any, arguments: Mapping[str, Any], is_run_time: Callable[[str], bool]) -> tuple[Grid | None, str]:
     """The function of a grid in C, or None and the reason why it has no such form."""
     try:
         return grid_in_c(fn, arguments, is_run_time), ""

@@ -13,10 +13,11 @@ _NUMBERS: Final = {
     "i1": "bool", **{f"i{bits}": f"int{bits}_t" for bits in (8, 16, 32, 64)},
     **{f"u{bits}": f"uint{bits}_t" for bits in (8, 16, 32, 64)}, "f32": "float", "f64": "double",
 }  # fmt: skip
+_PROGRAMS: Final = "const uint32_t grid[3], int64_t first, int64_t last"
 COMMON: Final = """\
 #ifndef ZIGGURAT_TYPES
 #define ZIGGURAT_TYPES
-/* A tensor that a kernel moves in blocks: its first element, and sizes and strides in elements, outermost axis first. */
+/* A tensor that a kernel moves in blocks: its first element; sizes and strides in elements, outermost axis first. */
 typedef struct {
   void *base;
   int64_t shape[5], strides[5];
@@ -87,11 +88,8 @@ def function_text(family: Family, targets: Sequence[str]) -> str:
     small = [p.name for p, t in zip(family.passed, types, strict=True) if isinstance(t, ScalarType) and _is_bits(t)]
     if small:
         lines.append(f"/* of {', '.join(small)} the bits */")
-    if any(target != "cpu" for target in targets):
-        lines.append(f"int {family.function}_launch(void *stream, const uint32_t grid[3]{arguments});")
-    if "cpu" in targets:
-        head = "const uint32_t grid[3], int64_t first, int64_t last"
-        lines.append(f"int {family.function}_run({head}{arguments});")
+    for verb, head in (("launch", "void *stream, const uint32_t grid[3]"), ("run", _PROGRAMS)):
+        lines.append(f"int {family.function}_{verb}({head}{arguments});")
     if family.grid is not None:
         lines.append(_grid(family.function, family.grid))
     return "\n".join(lines) + "\n"

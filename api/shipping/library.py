@@ -65,7 +65,7 @@ class Library:
     def shared_object(self) -> bytes:
         """The shared object. Raises `TargetError` where it cannot be linked."""
         images = [self.tables, launcher_object(), *self.hosts.values()]
-        names = exports(self.name, self.families, self.codes)
+        names = exports(self.name, self.families)
         return shared_object(images, names, f"{self.name}.so", NEEDED)
 
     @property
@@ -191,15 +191,14 @@ def build(
     ]
     result: Built = built(units, jobs=jobs, done=done)
     codes, errors = by_variant(units, result)
-    kept: list[Family] = []
+    with_code: list[Family] = []
     by_function: dict[str, list[Codes]] = {}
     for family in families:
         own = [(variant, codes[f"{family.function}_{number}"]) for number, variant in enumerate(family.variants)]
         own = [(variant, code) for variant, code in own if code]
         if own:
-            kept.append(attrs.evolve(family, variants=tuple(variant for variant, _ in own)))
+            with_code.append(attrs.evolve(family, variants=tuple(variant for variant, _ in own)))
             by_function[family.function] = [code for _, code in own]
-    if not kept:
+    if not with_code:
         raise errors[0][1] if errors else LaunchError("there are no variants to build")
-    return Outcome(Library(name, tuple(kept), by_function), len(units), result.compiled, tuple(errors))
-
+    return Outcome(Library(name, tuple(with_code), by_function), len(units), result.compiled, tuple(errors))

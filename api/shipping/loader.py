@@ -14,7 +14,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any, Final
+from typing import Any, Final, cast
 
 FOLDER: Final = os.path.dirname(os.path.abspath(__file__))
 _MAX_RANK: Final = 5
@@ -38,6 +38,7 @@ _LIMITS: Final = {
     **{f"u{bits}": (0, (1 << bits) - 1) for bits in (8, 16, 32, 64)},
 }
 _MISSING: Final = object()
+_NO_CODE: Final = (209, 801)  # Statuses: there is no code for the GPU, or for these arguments.
 
 
 class Miss(LookupError):
@@ -79,8 +80,9 @@ class _Array:
         self.device, self.owner = device, owner
 
     @staticmethod
-    def of(value: Any) -> _Array | None:
+    def of(thing: object) -> _Array | None:
         """None for a thing that is no array."""
+        value: Any = thing
         if hasattr(value, "data_ptr") and hasattr(value, "dtype"):  # PyTorch.
             element = _NAMES.get(str(value.dtype).rpartition(".")[2], str(value.dtype))
             is_gpu = bool(getattr(value, "is_cuda", False))
@@ -92,20 +94,20 @@ class _Array:
                 continue
             dtype = str(getattr(value, "dtype", ""))
             width = int(facts["typestr"][2:])
-            letter = {"f": "f", "i": "i", "u": "u", "b": "b"}.get(facts["typestr"][1], "?")
-            kind = {"f": f"float{8 * width}", "i": f"int{8 * width}", "u": f"uint{8 * width}", "b": "bool"}.get(letter)
-            element = _NAMES.get(dtype) or _NAMES.get(kind or "", dtype or facts["typestr"])
+            kind = {"f": "float", "i": "int", "u": "uint", "b": "bool"}.get(facts["typestr"][1], "")
+            bits = "" if kind == "bool" else 8 * width
+            element = _NAMES.get(dtype) or _NAMES.get(f"{kind}{bits}", dtype or facts["typestr"])
             shape = tuple(facts["shape"])
             strides = facts.get("strides")
             steps = _contiguous(shape) if strides is None else tuple(stride // width for stride in strides)
             return _Array(element, facts["data"][0] or 0, shape, steps, device, value)
-        if isinstance(value, bytes | str):
+        if isinstance(thing, bytes | str):
             return None
         try:
-            view = memoryview(value)
+            view: Any = memoryview(cast(Any, value))
         except TypeError:
             return None
-        if view.format is None or view.format[-1] not in _BUFFERS:
+        if view.format[-1:] not in _BUFFERS:
             return None
         address = ctypes.addressof((ctypes.c_char * view.nbytes).from_buffer(value)) if view.nbytes else 0
         strides = tuple(stride // view.itemsize for stride in view.strides or ())
@@ -132,7 +134,8 @@ def constant_form(value: Any) -> Any:
     function = getattr(value, "fn", value)
     if hasattr(function, "__qualname__"):
         return {"name": f"{function.__module__}.{function.__qualname__}"}
-    return {"name": str(value)}
+    word = str(value).rpartition(".")[2]  # A dtype, as libraries call it.
+    return {"name": _NAMES.get(word, f"f{word[2:]}" if word in ("fp16", "fp32", "fp64") else str(value))}
 
 
 def _same(a: Any, b: Any) -> bool:
@@ -184,56 +187,48 @@ class _Family:
     def __init__(self, facts: Mapping[str, Any]) -> None:
         self.function: str = facts["function"]
         self.parameters: list[dict[str, Any]] = facts["parameters"]
-        self.passed = [parameter for parameter in self.parameters if "type" in parameter]
+        self.slots = [parameter for parameter in self.parameters if "type" in parameter]
         self.variants: list[dict[str, Any]] = facts["variants"]
         self.ordered: bool = facts["ordered"]
         self.options: dict[str, Any] = facts["options"]
-        self._functions: dict[str, Any] = {}
 
     def obstacles(self, arguments: Mapping[str, _Argument], options: Mapping[str, Any]) -> list[str]:
         """Why arguments do not fit, one line for each that does not."""
-        found: list[str] = []
+        reasons: list[str] = []
         for parameter in self.parameters:
             name = parameter["name"]
             argument = arguments[name]
             reason = _obstacle(parameter, argument)
             if reason:
-                found.append(f"'{name}' must be {reason}; got {argument}")
-        found += [
+                reasons.append(f"'{name}' must be {reason}; got {argument}")
+        reasons += [
             f"the option '{name}' must be {self.options.get(name)!r}; got {value!r}"
             for name, value in options.items()
             if self.options.get(name) != value
         ]
-        return found or self._unknown(arguments)
+        return reasons or self._unknown(arguments)
 
     def _unknown(self, arguments: Mapping[str, _Argument]) -> list[str]:
         """The conditions of the most general variant that do not hold, if those of all variants do not."""
         reasons: list[str] = []
         for variant in self.variants:
             reasons = []
-            for parameter, known in zip(self.passed, variant["known"], strict=True):
+            for parameter, facts in zip(self.slots, variant["known"], strict=True):
                 argument = arguments[parameter["name"]]
                 value, what = _measure(parameter, argument)
-                if known["is_one"] and value != 1:
+                if facts["is_one"] and value != 1:
                     reasons.append(f"'{parameter['name']}' must be 1; got {value}")
-                if value % known["divisor"]:
-                    shown = hex(value) if argument.array is not None and argument.way == "array" else value
-                    reasons.append(f"{what} must be divisible by {known['divisor']}; got {shown}")
+                if value % facts["divisor"]:
+                    text = hex(value) if argument.array is not None and argument.way == "array" else value
+                    reasons.append(f"{what} must be divisible by {facts['divisor']}; got {text}")
             if not reasons:
                 return []
         return reasons
 
     def call(self, verb: str, head: Sequence[Any], arguments: Mapping[str, _Argument]) -> tuple[int, Any]:
         """Call `function_launch` or `function_run`; its status, and the function to call it again."""
-        function = self._functions.get(verb)
-        if function is None:
-            try:
-                function = _library()[f"{self.function}_{verb}"]
-            except AttributeError:
-                where = "a GPU" if verb == "launch" else "this machine's processors"
-                raise Miss(f"'{self.function}' has no code for {where}: build it for that target") from None
-            self._functions[verb] = function
-        values = [_passed(parameter, arguments[parameter["name"]]) for parameter in self.passed]
+        function = _library()[f"{self.function}_{verb}"]
+        values = [_passed(parameter, arguments[parameter["name"]]) for parameter in self.slots]
 
         def again(*head: Any) -> int:
             return function(*head, *values)
@@ -249,8 +244,9 @@ def _obstacle(parameter: Mapping[str, Any], argument: _Argument) -> str:
     if type_.startswith("ptr"):
         return "" if argument.type == type_ else f"an array of {type_[4:-1]}"
     if type_.startswith("descriptor"):
-        fits = argument.way == "descriptor" and argument.array is not None
-        fits = fits and argument.array.element == parameter["element"] and len(argument.value.shape) == parameter["rank"]
+        array = argument.array if argument.way == "descriptor" else None
+        fits = array is not None and array.element == parameter["element"]
+        fits = fits and len(argument.value.shape) == parameter["rank"]
         return "" if fits else f"a descriptor of {parameter['rank']} axes of {parameter['element']}"
     if argument.way != "number" or (type_ == "i1") != (argument.type == "i1"):
         return f"a number of type {type_}"
@@ -370,8 +366,8 @@ class Kernel:
         family = self._family(bound, options)
         if callable(grid):
             grid = grid({name: argument.value for name, argument in bound.items()})
-        three = (*(grid if isinstance(grid, tuple | list) else (grid,)), 1, 1)[:3]
-        x, y, z = map(int, three)
+        sizes_of_grid: Any = grid if hasattr(grid, "__len__") else (grid,)
+        x, y, z = map(int, (*sizes_of_grid, 1, 1)[:3])
         sizes = (ctypes.c_uint32 * 3)(x, y, z)
         devices = {argument.array.device for argument in bound.values() if argument.array is not None}
         if devices and None not in devices:
@@ -380,6 +376,8 @@ class Kernel:
             raise Miss(f"arrays of '{self.name}' are on a GPU, and others are in memory")
         else:
             status = _here(family, sizes, x * y * z, bound)
+        if status in _NO_CODE:
+            raise Miss(_message())
         if status:
             raise LaunchError(f"'{self.name}' failed ({status}): {_message()}")
 
@@ -453,19 +451,19 @@ def set_threads(count: int) -> None:
     _count = max(1, count)
 
 
-_loaded: list[Any] = []
+_libraries: list[Any] = []
 
 
 def _library() -> Any:
     """The shared object, opened at the first launch."""
-    if not _loaded:
+    if not _libraries:
         path = os.path.join(FOLDER, f"{name}.so")
         try:
             library = ctypes.CDLL(path)
         except OSError as error:
             raise LaunchError(f"{path} cannot be opened: {error}") from None
-        _loaded.append(library)
-    return _loaded[0]
+        _libraries.append(library)
+    return _libraries[0]
 
 
 def _message() -> str:
@@ -485,11 +483,11 @@ def _read() -> tuple[str, dict[str, Kernel]]:
     by_kernel: dict[str, list[dict[str, Any]]] = {}
     for family in manifest["families"]:
         by_kernel.setdefault(family["kernel"], []).append(family)
-    made = {
+    by_name = {
         kernel: Kernel(kernel, [_Family(family) for family in families], families[0]["defaults"])
         for kernel, families in by_kernel.items()
     }
-    return manifest["name"], made
+    return manifest["name"], by_name
 
 
 name, kernels = _read()

@@ -49,8 +49,8 @@ class Recorder:
 
         names = kernel.signature.parameters
         bound = bind(kernel, arguments, {name: value for name, value in keywords.items() if name in names})
-        chosen = {name: value for name, value in keywords.items() if name in COMPILE_OPTIONS and name not in names}
-        options = {name: value for name, value in chosen.items() if value is not None and name != "target"}
+        own_options = {name: value for name, value in keywords.items() if name in COMPILE_OPTIONS and name not in names}
+        options = {name: value for name, value in own_options.items() if value is not None and name != "target"}
         with self._lock:
             signature, own, values = kernel.specialized(bound, read_anywhere)
             ones = ones_of(kernel, own, values)

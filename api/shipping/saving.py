@@ -127,13 +127,13 @@ def _facts(compiled: Compiled, file: Path) -> str:
         divisor = f", divisible by {argument.divisibility}" if argument.divisibility > 1 else ""
         lines.append(f"     {parameter.kind} {compiled.names[number]}{part}{box}{divisor}")
     lines += ["     i32 three sizes of the grid"] if binary.persistent else []
-    lines += [f"     tensormap of the matrix {map_.sources}, box {map_.box} swizzle {map_.swizzle}" for map_ in binary.maps]
+    lines += [
+        f"     tensormap of the matrix {map_.sources}, box {map_.box} swizzle {map_.swizzle}" for map_ in binary.maps
+    ]
     lines += [f"     ptr scratch memory, {binary.scratch} bytes for each program"] if binary.scratch else []
     if binary.maps or binary.scratch or binary.persistent:
-        lines.append("   save(\"….a\") or save(\"….so\") gives a function that makes these.")
+        lines.append('   save("….a") or save("….so") gives a function that makes these.')
     facts = {"SYMBOL": f'"{binary.symbol}"', "TARGET": f'"{compiled.target}"', "THREADS": binary.threads,
              "SHARED": binary.shared, "CTAS": binary.num_ctas, "SCRATCH": binary.scratch}  # fmt: skip
     defines = [f"#define {name.upper()}_{key} {value}" for key, value in facts.items()]
     return "\n".join([*lines[:-1], f"{lines[-1]} */", f"#ifndef {guard}\n#define {guard}", *defines, "#endif\n"])
-
-

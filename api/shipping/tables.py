@@ -49,13 +49,9 @@ def tables_text(name: str, families: Sequence[Family], codes: Mapping[str, Seque
     tables = _Tables()
     functions: list[str] = []
     for family in families:
-        own = codes[family.function]
-        targets = {target for variant in own for target in variant}
-        symbol = tables.family(family, own)
-        if targets - {"cpu"}:
-            functions.append(_function(family, symbol, "launch", ("ptr %stream", "ptr %grid")))
-        if "cpu" in targets:
-            functions.append(_function(family, symbol, "run", ("ptr %grid", "i64 %first", "i64 %last")))
+        symbol = tables.family(family, codes[family.function])
+        functions.append(_function(family, symbol, "launch", ("ptr %stream", "ptr %grid")))
+        functions.append(_function(family, symbol, "run", ("ptr %grid", "i64 %first", "i64 %last")))
     error = (
         f"define ptr @{c_name(name)}_error() {{\n  %m = load atomic ptr, ptr @{message} seq_cst, align 8\n"
         f"  %n = icmp eq ptr %m, null\n  %r = select i1 %n, ptr {tables.text('')}, ptr %m\n  ret ptr %r\n}}"
@@ -67,14 +63,12 @@ def tables_text(name: str, families: Sequence[Family], codes: Mapping[str, Seque
     return "\n".join([*declarations, *tables.lines, *functions, error, ""])
 
 
-def exports(name: str, families: Sequence[Family], codes: Mapping[str, Sequence[Codes]]) -> list[str]:
+def exports(name: str, families: Sequence[Family]) -> list[str]:
     """The functions that a library has for others."""
-    names = [f"{c_name(name)}_error"]
-    for family in families:
-        targets = {target for variant in codes[family.function] for target in variant}
-        names += [f"{family.function}_launch"] if targets - {"cpu"} else []
-        names += [f"{family.function}_run"] if "cpu" in targets else []
-    return names
+    return [
+        f"{c_name(name)}_error",
+        *(f"{family.function}_{verb}" for family in families for verb in ("launch", "run")),
+    ]
 
 
 def _function(family: Family, symbol: str, verb: str, head: Sequence[str]) -> str:
@@ -138,7 +132,9 @@ class _Tables:
         texts = [
             ", ".join(f"{type_} {_value(type_, row.get(name))}" for name, type_ in struct.kinds.items()) for row in rows
         ]
-        return self._add(f"[{len(rows)} x {struct.type}] [{', '.join(f'{struct.type} {{ {t} }}' for t in texts)}]", kind)
+        return self._add(
+            f"[{len(rows)} x {struct.type}] [{', '.join(f'{struct.type} {{ {t} }}' for t in texts)}]", kind
+        )
 
     def family(self, family: Family, codes: Sequence[Codes]) -> str:
         targets = sorted({target for own in codes for target in own})
@@ -216,7 +212,8 @@ class _Tables:
     def host(self, code: CpuCode, slots: Sequence[int], kernel: str) -> str:
         self.lines.append(f"declare i64 @{code.symbol}(ptr, i64, i64, ptr, ptr, ptr)")
         parameters = [
-            {"slot": slots[parameter.argument], "offset": _offset(_host_part(parameter))} for parameter in code.parameters
+            {"slot": slots[parameter.argument], "offset": _offset(_host_part(parameter))}
+            for parameter in code.parameters
         ]
         messages = [self.text(f"a program of '{kernel}' {failure_text(site)}") for site in code.sites]
         sites = self._add(f"[{len(messages)} x ptr] [{', '.join(f'ptr {m}' for m in messages)}]") if messages else None

@@ -6,7 +6,7 @@ A variant has the text of a Triton model. So a library is built without the prog
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -66,7 +66,9 @@ class Parameter:
         if not self.is_passed:
             return {"name": self.name, "constant": self.constant}
         facts: dict[str, Any] = {"name": self.name, "type": self.type}
-        return facts | ({"divisor": self.divisor} if self.divisor > 1 else {}) | ({"is_one": True} if self.is_one else {})
+        return (
+            facts | ({"divisor": self.divisor} if self.divisor > 1 else {}) | ({"is_one": True} if self.is_one else {})
+        )
 
 
 @attrs.frozen
@@ -97,8 +99,8 @@ class Variant:
         """The variant for JSON."""
         facts = [parameter.facts for parameter in self.parameters]
         grid = None if self.grid is None else attrs.asdict(self.grid)
-        return {**{name: getattr(self, name) for name in ("kernel", "place", "options", "defaults", "model")}, "parameters": facts,
-                "grid": grid}  # fmt: skip
+        own = {name: getattr(self, name) for name in ("kernel", "place", "options", "defaults", "model")}
+        return {**own, "parameters": facts, "grid": grid}
 
     @classmethod
     def from_json(cls, data: Any) -> Variant:
@@ -128,10 +130,10 @@ def variant(kernel: Any, /, *types: Any, grid: Any = None, **keywords: Any) -> V
     check_options(kernel, options, [name for name in COMPILE_OPTIONS if name != "target"])
     bound = bind_types(kernel, types, {name: value for name, value in keywords.items() if name in names})
     signature = signature_of(kernel, (), bound)
-    made = variant_of(kernel, signature, bound, options, frozenset(), grid)
-    if grid is not None and made.grid is None:
+    result = variant_of(kernel, signature, bound, options, frozenset(), grid)
+    if grid is not None and result.grid is None:
         raise LaunchError(f"zg.variant: {attempted(grid, bound, lambda _: True)[1]}")
-    return made
+    return result
 
 
 def variant_of(
@@ -150,8 +152,8 @@ def variant_of(
         model = specialize(model, dict.fromkeys(ones, 1))
     parameters = parameters_of(kernel, signature, ones)
     place = kernel.place
-    passed = {parameter.name for parameter in parameters if parameter.is_passed}
-    function, _ = attempted(grid, bound, passed.__contains__) if callable(grid) else (None, "")
+    names = {parameter.name for parameter in parameters if parameter.is_passed}
+    function, _ = attempted(grid, bound, names.__contains__) if callable(grid) else (None, "")
     return Variant(
         kernel.name, to_text(model, locations=True), options_of(settings), parameters, function,
         "" if place is None else f"{Path(place.file).name}:{place.line}",
@@ -163,15 +165,14 @@ def options_of(settings: CompileOptions) -> dict[str, Any]:
     """The options that differ from their defaults, without the target."""
     names = [name for name in COMPILE_OPTIONS if name != "target"]
     return {
-        name: getattr(settings, name)
-        for name in names
-        if getattr(settings, name) != getattr(DEFAULT_OPTIONS, name)
+        name: getattr(settings, name) for name in names if getattr(settings, name) != getattr(DEFAULT_OPTIONS, name)
     }
 
 
 def parameters_of(kernel: Kernel, signature: KernelSignature, ones: frozenset[int]) -> tuple[Parameter, ...]:
     """The parameters of a kernel for a signature, with the components of tuples."""
-    constexprs, divisors, parameters = constexpr_names(kernel), iter(enumerate(signature.divisibility)), []
+    constexprs, divisors = constexpr_names(kernel), iter(enumerate(signature.divisibility))
+    parameters: list[Parameter] = []
 
     def add(name: str, type_: Type, is_constant: bool) -> None:
         if isinstance(type_, TupleType):
@@ -212,5 +213,3 @@ def write_variants(path: str | Path, variants: Iterable[Variant]) -> None:
     text = json.dumps({"format": FORMAT, "variants": [variant.to_json() for variant in variants]}, indent=1)
     if not write_whole(Path(path), text.encode()):
         raise LaunchError(f"'{path}' cannot be written")
-
-

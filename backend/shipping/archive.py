@@ -1,4 +1,4 @@
-"""Archives of object files (`.a`), with the index of symbols that linkers ask for: System V's format, as `ar` writes."""
+"""Archives of object files (`.a`) with the index of symbols that linkers ask for, in System V's format, as by `ar`."""
 
 from __future__ import annotations
 

@@ -59,16 +59,17 @@ class _Object:
 
     def __init__(self, data: bytes) -> None:
         (start,) = struct.unpack_from("<Q", data, 40)
-        size, count, names = struct.unpack_from("<HHH", data, 58)
-        heads = [_SECTION.unpack_from(data, start + size * number) for number in range(count)]
+        size, count, own = struct.unpack_from("<HHH", data, 58)
+        heads: list[tuple[int, ...]] = [_SECTION.unpack_from(data, start + size * number) for number in range(count)]
         self.heads = heads
-        self.data = [data[head[4] : head[4] + head[5]] if head[1] != _ZEROS else b"" for head in heads]
-        self.names = [_text(self.data[names], head[0]) for head in heads]
+        self.data: list[bytes] = [data[head[4] : head[4] + head[5]] if head[1] != _ZEROS else b"" for head in heads]
+        self.names = [_text(self.data[own], head[0]) for head in heads]
         table = next((number for number, head in enumerate(heads) if head[1] == _TABLE), None)
         self.symbols: list[_Symbol] = []
         if table is not None:
             strings = self.data[heads[table][6]]
-            for name, info, _, section, value, _ in _SYMBOL.iter_unpack(self.data[table]):
+            rows: Iterable[tuple[int, ...]] = _SYMBOL.iter_unpack(self.data[table])
+            for name, info, _, section, value, _ in rows:
                 self.symbols.append(_Symbol(_text(strings, name), info >> 4, section, value))
 
     @property
@@ -106,10 +107,10 @@ class _Output:
 
 
 def shared_object(
-    objects: Sequence[bytes], exports: Collection[str], name: str, needed: Iterable[str] = ("libm.so.6", "libc.so.6")
+    objects: Sequence[bytes], exports: Collection[str], name: str, libraries: Iterable[str] = ("libm.so.6", "libc.so.6")
 ) -> bytes:
-    """The shared object of relocatable objects for x86-64. `exports` are the symbols that it has for others, `needed`
-    the libraries that have what the objects lack.
+    """The shared object of relocatable objects for x86-64. `exports` are the symbols that it has for others, and
+    `libraries` have what the objects lack.
 
     Raises `TargetError` for objects of other machines, and `InternalError` for what no object of this compiler has.
     """
@@ -119,11 +120,13 @@ def shared_object(
                 "a shared object can be linked for x86-64 Linux only",
                 hint='save("kernel.a"), and link it: cc -shared -Wl,--whole-archive kernel.a',
             )
-    return _Linker([*map(_Object, objects)], exports, name, needed).file
+    return _Linker([*map(_Object, objects)], exports, name, libraries).file
 
 
 class _Linker:
-    def __init__(self, inputs: Sequence[_Object], exports: Collection[str], name: str, needed: Iterable[str]) -> None:
+    def __init__(
+        self, inputs: Sequence[_Object], exports: Collection[str], name: str, libraries: Iterable[str]
+    ) -> None:
         self.inputs = inputs
         self.read, self.run, self.write = _Output(4), _Output(5), _Output(6)
         self.outputs = self.read, self.run, self.write
@@ -146,11 +149,11 @@ class _Linker:
         self.exports = [symbol for symbol in exports if symbol in self.defined]
         self.dynamic_numbers = {symbol: 1 + number for number, symbol in enumerate((*self.imports, *self.exports))}
         self.remaining: list[tuple[int, int, int]] = []  # Relocations for the loader.
-        self._lay_out(name, needed)
+        self._lay_out(name, libraries)
         self._resolve()
         self._finish()
 
-    def _lay_out(self, name: str, needed: Iterable[str]) -> None:
+    def _lay_out(self, name: str, libraries: Iterable[str]) -> None:
         """Give each section a place, and the tables theirs."""
         strings = bytearray(b"\0")
 
@@ -159,7 +162,7 @@ class _Linker:
             return len(strings) - len(value.encode()) - 1
 
         self.name_offsets = [text(symbol) for symbol in self.dynamic_numbers]
-        self.tags = [(1, text(library)) for library in needed] if self.imports else []
+        self.tags = [(1, text(library)) for library in libraries] if self.imports else []
         self.tags.append((14, text(name)))
         count = 1 + len(self.dynamic_numbers)
         heads = 64 + 5 * _SEGMENT.size
@@ -212,7 +215,8 @@ class _Linker:
             for table, head in enumerate(item.heads):
                 if head[1] != _ADDENDS or (number, head[7]) not in self.places:
                     continue
-                for offset, info, addend in _RELOCATION.iter_unpack(item.data[table]):
+                entries: Iterable[tuple[int, int, int]] = _RELOCATION.iter_unpack(item.data[table])
+                for offset, info, addend in entries:
                     self._relocate(number, head[7], offset, info & 0xFFFFFFFF, item.symbols[info >> 32], addend)
 
     def _relocate(self, number: int, section: int, offset: int, kind: int, symbol: _Symbol, addend: int) -> None:
@@ -265,7 +269,9 @@ class _Linker:
         at = write.address + self.dynamic
         segments.append(_SEGMENT.pack(2, 6, at, at, at, len(dynamic), len(dynamic), 8))
         segments.append(_SEGMENT.pack(0x6474E551, 6, 0, 0, 0, 0, 0, 16))  # A stack that cannot be run.
-        body = b"".join(bytes(output.bytes).ljust(-(-len(output.bytes) // _PAGE) * _PAGE, b"\0") for output in self.outputs)
+        body = b"".join(
+            bytes(output.bytes).ljust(-(-len(output.bytes) // _PAGE) * _PAGE, b"\0") for output in self.outputs
+        )
         sections, names = self._sections(len(body), len(remaining), len(dynamic))
         start = len(body) + len(names)
         head = struct.pack(

@@ -13,7 +13,7 @@ from typing import Final
 
 from ziggurat.backend.llvm.functions import Function, Global, Place, Record, Struct, define, moved
 from ziggurat.backend.llvm.routines import Number
-from ziggurat.backend.shipping.launches import fail, fill, obstacle, row, text, value_of
+from ziggurat.backend.shipping.launches import fail, fill, obstacle, row, text
 from ziggurat.backend.shipping.structures import (
     APART,
     CODE,
@@ -149,14 +149,14 @@ def _context(f: Function, context: Number, capability: Number) -> None:
 def _load(f: Function, at: Number, context: Number, result: Number) -> None:
     """Write what was loaded of code in a context, once for each context."""
     code = CODE.at(at)
-    found = f.local("ptr")
-    found.set(code.place("loaded").load())
+    entry = f.local("ptr")
+    entry.set(code.place("loaded").load())
     with f.loop() as loop:
-        loop.stop(found.get().test("eq", 0))
-        with f.when(LOADED.at(found.get())["context"].to("ptrtoint", "i64").test("eq", context.to("ptrtoint", "i64"))):
-            Place(result, "ptr", 8).set(found.get())
+        loop.stop(entry.get().test("eq", 0))
+        with f.when(LOADED.at(entry.get())["context"].to("ptrtoint", "i64").test("eq", context.to("ptrtoint", "i64"))):
+            Place(result, "ptr", 8).set(entry.get())
             f.give(0)
-        found.set(LOADED.at(found.get())["following"])
+        entry.set(LOADED.at(entry.get())["following"])
     module, function = f.local("ptr"), f.local("ptr")
     _demand(f, "cuModuleLoadData", module.pointer, code["image"])
     _demand(f, "cuModuleGetFunction", function.pointer, module.get(), code["symbol"])
@@ -171,14 +171,14 @@ def _load(f: Function, at: Number, context: Number, result: Number) -> None:
     memory = f.call("malloc", LOADED.size)
     with f.when(memory.test("eq", 0)):
         fail(f, OUT_OF_MEMORY, _NO_MEMORY)
-    loaded = LOADED.at(memory)
-    loaded["context"], loaded["function"], loaded["most"] = context, function.get(), 0
+    record = LOADED.at(memory)
+    record["context"], record["function"], record["most"] = context, function.get(), 0
     with f.when((code["flags"] & PERSISTENT).test("ne", 0)):
         most = f.local("i32", 0)
         with f.when(code["ctas"].test("sgt", 1)):
             config = f.room(_CONFIG.size)
-            one = f.value("i32", 1)
-            _configure(f, config, (code["ctas"].to("trunc", "i32"), one, one), code, f.value("ptr", None))
+            unit = f.value("i32", 1)
+            _configure(f, config, (code["ctas"].to("trunc", "i32"), unit, unit), code, f.value("ptr", None))
             _demand(f, "cuOccupancyMaxActiveClusters", most.pointer, function.get(), config)
         with f.when(code["ctas"].test("eq", 1)):
             each, device, count = f.local("i32"), f.local("i32"), f.local("i32")
@@ -188,8 +188,8 @@ def _load(f: Function, at: Number, context: Number, result: Number) -> None:
             _demand(f, "cuCtxGetDevice", device.pointer)
             _demand(f, "cuDeviceGetAttribute", count.pointer, f.value("i32", _MULTIPROCESSORS), device.get())
             most.set(each.get() * count.get())
-        loaded["most"] = most.get().to("zext", "i64").call("llvm.umax", 1)
-    loaded["following"] = code.place("loaded").load()
+        record["most"] = most.get().to("zext", "i64").call("llvm.umax", 1)
+    record["following"] = code.place("loaded").load()
     code.place("loaded").store(memory)
     Place(result, "ptr", 8).set(memory)
     f.give(0)
@@ -288,7 +288,8 @@ def _start(f: Function, at: Number, context: Number, stream: Number, grid: Numbe
     """Launch code."""
     code = CODE.at(at)
     with f.count(code["apart_count"]) as loop:
-        with f.unless(f.call(_are_apart, moved(code["apart"], loop.index * APART.size), slots)):
+        are_apart = f.call(_are_apart, moved(code["apart"], loop.index * APART.size), slots)
+        with f.unless(are_apart):
             fail(f, INVALID_VALUE, _SHARED)
     x, y, z = (f.load("i32", grid, 4 * axis) for axis in range(3))
     programs = x.to("zext", "i64") * y.to("zext", "i64") * z.to("zext", "i64")
@@ -342,7 +343,7 @@ def _start(f: Function, at: Number, context: Number, stream: Number, grid: Numbe
     status = f.call(_load, at, context, loaded_at.pointer)
     free()
     _return_failure(f, status)
-    loaded = LOADED.at(loaded_at.get())
+    in_context = LOADED.at(loaded_at.get())
     memory = f.local("ptr")
     with f.when(scratch.test("ne", 0)):
         _demand(f, "cuMemAllocAsync", memory.pointer, programs * scratch, stream)
@@ -353,7 +354,7 @@ def _start(f: Function, at: Number, context: Number, stream: Number, grid: Numbe
     for place, size in zip(sizes, (x, y, z), strict=True):
         place.set(size)
     with f.when(is_persistent):
-        sizes[0].set(programs.call("llvm.umin", loaded["most"]).to("trunc", "i32"))
+        sizes[0].set(programs.call("llvm.umin", in_context["most"]).to("trunc", "i32"))
         sizes[1].set(1)
         sizes[2].set(1)
     config_at, attributes = f.room(_CONFIG.size), f.room(2 * _ATTRIBUTE)
@@ -368,7 +369,7 @@ def _start(f: Function, at: Number, context: Number, stream: Number, grid: Numbe
             Place(place, "i32", 4).set(attribute)
             Place(moved(place, 8), "i32", 4).set(1)
             config["count"] = config["count"] + 1
-    launched = _call(f, "cuLaunchKernelEx", config_at, loaded["function"], pointers, f.value("ptr", None))
+    launched = _call(f, "cuLaunchKernelEx", config_at, in_context["function"], pointers, f.value("ptr", None))
     with f.when(scratch.test("ne", 0)):
         _demand(f, "cuMemFreeAsync", memory.get(), stream)
     with f.when(launched.test("ne", 0)):

@@ -1,8 +1,8 @@
 """The tables of a library, which the launcher reads: their fields, and the numbers in them.
 
-An argument of a launch is a slot of 8 bytes: the bits of a number, an address, or the address of a `TENSOR`. A parameter
-of code takes a slot (`offset` is `IN_SLOT`), the 8 bytes at an offset in the tensor whose address the slot has, or the
-tensor map of that tensor.
+An argument of a launch is a slot of 8 bytes: the bits of a number, an address, or the address of a `TENSOR`. A
+parameter of code takes a slot (`offset` is `IN_SLOT`), the 8 bytes at an offset in the tensor whose address the slot
+has, or the tensor map of that tensor.
 """
 
 from __future__ import annotations

@@ -43,7 +43,9 @@ def calls_of(library: Path, program: str, driver: Path, sizes: list[int], capabi
     """What a program of Python that launches kernels of a library, `lib`, asks of the driver."""
     log = driver.with_name("calls.json")
     log.write_text("")
-    head = f"import ctypes, sys; ctypes.CDLL({str(driver)!r}); sys.path.insert(0, {str(library.parent)!r}); import lib\n"
+    head = (
+        f"import ctypes, sys; ctypes.CDLL({str(driver)!r}); sys.path.insert(0, {str(library.parent)!r}); import lib\n"
+    )
     environment = {
         "FAKE_LOG": str(log), "FAKE_SIZES": ",".join(map(str, sizes)), "FAKE_CAPABILITY": str(capability),
         "PATH": os.environ["PATH"],

@@ -87,7 +87,6 @@ extern "C" __attribute__((visibility("default"))) void run_from_nativert(
 _C_FLOATS: Final = {"f32": "float", "f64": "double"}
 
 
-
 def shared_library(kernel: CompiledKernel) -> bytes:
     """The shared library of a kernel, linked by the C++ compiler that PyTorch uses.
 
