@@ -57,6 +57,8 @@ class _Symbol:
 class _Object:
     """A relocatable object: its sections as (name's offset, type, flags, address, data, link, info, alignment)."""
 
+    symbols: list[_Symbol]
+
     def __init__(self, data: bytes) -> None:
         (start,) = struct.unpack_from("<Q", data, 40)
         size, count, own = struct.unpack_from("<HHH", data, 58)
@@ -65,7 +67,7 @@ class _Object:
         self.data: list[bytes] = [data[head[4] : head[4] + head[5]] if head[1] != _ZEROS else b"" for head in heads]
         self.names = [_text(self.data[own], head[0]) for head in heads]
         table = next((number for number, head in enumerate(heads) if head[1] == _TABLE), None)
-        self.symbols: list[_Symbol] = []
+        self.symbols = []
         if table is not None:
             strings = self.data[heads[table][6]]
             rows: Iterable[tuple[int, ...]] = _SYMBOL.iter_unpack(self.data[table])
@@ -215,9 +217,9 @@ class _Linker:
             for table, head in enumerate(item.heads):
                 if head[1] != _ADDENDS or (number, head[7]) not in self.places:
                     continue
-                entries: Iterable[tuple[int, int, int]] = _RELOCATION.iter_unpack(item.data[table])
-                for offset, info, addend in entries:
-                    self._relocate(number, head[7], offset, info & 0xFFFFFFFF, item.symbols[info >> 32], addend)
+                for offset, info, addend in _RELOCATION.iter_unpack(item.data[table]):
+                    symbol_number, kind = divmod(int(info), 1 << 32)
+                    self._relocate(number, head[7], offset, kind, item.symbols[symbol_number], addend)
 
     def _relocate(self, number: int, section: int, offset: int, kind: int, symbol: _Symbol, addend: int) -> None:
         output, start = self.places[number, section]
