@@ -83,7 +83,7 @@ class _Array:
     def of(thing: object) -> _Array | None:
         """None for a thing that is no array."""
         value: Any = thing
-        if hasattr(value, "data_ptr") and hasattr(value, "dtype"):  # PyTorch.
+        if hasattr(value, "data_ptr") and callable(getattr(value, "stride", None)):  # PyTorch.
             element = _NAMES.get(str(value.dtype).rpartition(".")[2], str(value.dtype))
             is_gpu = bool(getattr(value, "is_cuda", False))
             device = (value.device.index or 0) if is_gpu else None

@@ -57,8 +57,8 @@ def test_grids_in_c_are_those_of_python(tmp_path):
         grid = read(number)
         parameters = [names.get(name, name) for name in (*grid.takes, *grid.captures)]
         body = "\n".join(grid.body)
-        declared = ", ".join(["uint32_t *grid", *(f"int64_t {name}" for name in parameters)])
-        source.append(f"static void grid{number}({declared}) {{\n{body}\n}}")
+        parameters_text = ", ".join(["uint32_t *grid", *(f"int64_t {name}" for name in parameters)])
+        source.append(f"static void grid{number}({parameters_text}) {{\n{body}\n}}")
         for _ in range(40):
             n, first, size = rng.randint(1, 300), rng.randint(1, 4), rng.randint(1, 200)
             values = {"n": n, "first_": first, "size": size, "x_shape_1": 5, "x_size": 10, "FACTOR": FACTOR}

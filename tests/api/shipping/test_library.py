@@ -71,9 +71,9 @@ def built(folder: Path, *targets: str, variants=None) -> str:
 def run_build(source: Path, folder: Path, *targets: str) -> str:
     """What the command says."""
     options = [option for target in targets for option in ("--target", target)]
-    with contextlib.redirect_stdout(io.StringIO()) as said:
+    with contextlib.redirect_stdout(io.StringIO()) as report:
         assert main(["build", str(source), "-o", str(folder), *options]) == 0
-    return said.getvalue()
+    return report.getvalue()
 
 
 def loaded(folder: Path):
@@ -90,8 +90,8 @@ def library(tmp_path_factory):
     folder = tmp_path_factory.mktemp("library")
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("ZIGGURAT_CACHE_DIR", str(tmp_path_factory.getbasetemp() / "shipping-cache"))
-        said = built(folder, "cpu", "sm_80", "sm_90a")
-    assert "4 variant(s) in 3 function(s) for cpu, sm_80, sm_90a: 12 compiled, 0 from disk, 0 refused" in said
+        report = built(folder, "cpu", "sm_80", "sm_90a")
+    assert "4 variant(s) in 3 function(s) for cpu, sm_80, sm_90a: 12 compiled, 0 from disk, 0 refused" in report
     return folder / "lib"
 
 
@@ -242,8 +242,8 @@ def test_a_program_in_c_launches_matmul_softmax_and_attention(tmp_path):
 
 
 def test_what_a_target_refuses_is_reported(tmp_path, capfd):
-    said = built(tmp_path, "cpu", "sm_80", variants=[zg.variant(greets, zg.ptr(zg.i32)), *declared()[:1]])
-    assert "no code of 'greets' for cpu: 'greets' prints" in said and "2 variant(s) in 2 function(s)" in said
+    report = built(tmp_path, "cpu", "sm_80", variants=[zg.variant(greets, zg.ptr(zg.i32)), *declared()[:1]])
+    assert "no code of 'greets' for cpu: 'greets' prints" in report and "2 variant(s) in 2 function(s)" in report
     with pytest.raises(SystemExit):
         main(["build", "x.json"])
     for arguments, reason in (

@@ -61,8 +61,8 @@ def test_each_variant_is_recorded_once(recording):
 
 
 def test_what_is_known_of_arguments(recording):
-    known = [{p.name: "one" if p.is_one else p.divisor for p in variant.passed} for variant in recording[:3]]
-    assert known == [
+    facts = [{p.name: "one" if p.is_one else p.divisor for p in variant.passed} for variant in recording[:3]]
+    assert facts == [
         {"x": 16, "y": 16, "n": 16, "stride": "one"}, {"x": 16, "y": 16, "n": 1, "stride": "one"},
         {"x": 16, "y": 16, "n": 1, "stride": 1},
     ]  # fmt: skip
