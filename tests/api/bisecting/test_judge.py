@@ -5,6 +5,7 @@ import json
 import sys
 from pathlib import Path
 
+import attrs
 import pytest
 
 FILE = Path(__file__).resolve().parents[3] / "benchmarks" / "bisect_judge.py"
@@ -36,15 +37,7 @@ def test_a_sample(judge, tmp_path, monkeypatch):
 
 def test_a_miss_is_counted(judge):
     """Of a fault that is named elsewhere, and of a right kernel that is accused, the report tells."""
-    fault = {
-        "kernel": "k",
-        "step": "lower",
-        "what": "w",
-        "kind": "another step",
-        "named": "dots",
-        "reason": "r",
-        "seconds": 1,
-    }
-    right = {"kernel": "f", "step": "", "kind": "accused", "named": "cse", "reason": "differs", "seconds": 1}
+    fault = attrs.asdict(judge.Outcome("k", "lower", "w", "another step", "dots", "r"))
+    right = attrs.asdict(judge.Outcome("f", "", "", "accused", "cse", "differs"))
     text = judge.report({"right": [right], "faults": [fault], "attempts": {"lower": {"another step": 1}}})
     assert "0 of 1 planted" in text and "another step dots" in text and "f: differs" in text
