@@ -71,9 +71,16 @@ def rank_and_element(type_: Type) -> tuple[int, ScalarType]:
 
 
 def families_of(variants: Iterable[Variant]) -> list[Family]:
-    """The families of variants, in the order of their first ones, with names that say in what they differ."""
+    """The families of variants, in the order of their first ones, with names that say in what they differ. Kernels of
+    one name from several places are numbered: `add`, `add_2`."""
     groups: dict[str, dict[str, Variant]] = {}
+    places: dict[str, list[str]] = {}
     for variant in variants:
+        own_places = places.setdefault(variant.kernel, [])
+        if variant.place not in own_places:
+            own_places.append(variant.place)
+        number = own_places.index(variant.place)
+        variant = attrs.evolve(variant, kernel=f"{variant.kernel}_{number + 1}") if number else variant
         groups.setdefault(_group(variant), {}).setdefault(_knowledge(variant), variant)
     by_kernel: dict[str, list[list[Variant]]] = {}
     for group in groups.values():

@@ -32,7 +32,9 @@ int cuDeviceGetAttribute(int *value, int attribute, int device) {
   return 0;
 }
 int cuModuleLoadData(void **module, const void *image) {
-  note("{\"call\": \"load\", \"image\": \"%.40s\"}\n", (const char *)image);
+  char text[41] = "";
+  for (int i = 0; i < 40 && ((const char *)image)[i] >= ' '; i++) text[i] = ((const char *)image)[i];
+  note("{\"call\": \"load\", \"image\": \"%s\"}\n", text);
   *module = (void *)image;
   return 0;
 }

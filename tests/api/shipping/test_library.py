@@ -18,6 +18,9 @@ from shipped import GCC, needs_gcc, needs_linux
 import ziggurat as zg
 from ziggurat.cli import main
 from ziggurat.codemodel.errors import LaunchError, TargetError
+from ziggurat.shipping import build
+from ziggurat.shipping.families import families_of
+from ziggurat.shipping.library import build as build_library
 from ziggurat.shipping.variant import read_variants, write_variants
 
 EXAMPLES = Path(__file__).parents[3] / "examples"
@@ -254,6 +257,47 @@ def test_what_a_target_refuses_is_reported(tmp_path, capfd):
         ([str(tmp_path / "launches.json"), "-o", str(tmp_path / "x"), "--target", "sm_7"], "a target must be one of"),
     ):
         assert main(["build", *arguments]) == 1 and reason in capfd.readouterr().err
+
+
+def test_kernels_of_one_name_are_told_apart(tmp_path):
+    """By their places in sources; and variants of a kernel by what differs."""
+
+    def other():
+        @zg.kernel
+        def scale(x, y, n, by: zg.f32 = 2.0, B: zg.constexpr = 64, pair: zg.constexpr = (1, 2)):
+            zg.store(y, n)
+
+        return scale
+
+    variants = [
+        zg.variant(scale, F32, F32, N, B=32), zg.variant(other(), F32, F32, N, B=32),
+        zg.variant(scale, F32, F32, N, B=32, num_warps=8), zg.variant(scale, F32, F32, zg.i64, B=32),
+        zg.variant(scale, F32, F32, N, B=64),
+    ]  # fmt: skip
+    families = families_of(variants)
+    assert [family.function for family in families] == [
+        "scale_i32_B32", "scale_i32_B32_warps8", "scale_i64_B32", "scale_i32_B64", "scale_2"
+    ]  # fmt: skip
+    assert [family.kernel for family in families] == ["scale"] * 4 + ["scale_2"]
+
+
+def test_ptx_is_shipped_where_there_is_no_assembler(tmp_path, monkeypatch):
+    monkeypatch.setattr(build, "assembler", lambda: "")
+    built(tmp_path, "sm_80", variants=declared()[1:2])
+    assert b".target sm_80" in (tmp_path / "lib/code/scale-0.sm_80.ptx").read_bytes()
+    assert b".target sm_80" in (tmp_path / "lib/lib.a").read_bytes()
+
+
+@needs_linux
+def test_code_for_other_processors(tmp_path):
+    report = built(tmp_path, "x86-64-v3", variants=declared()[1:2])
+    assert "for cpu: 1 compiled" in report
+    if "avx2" in Path("/proc/cpuinfo").read_text():
+        lib, x = loaded(tmp_path / "lib"), np.ones(100, np.float32)
+        lib.scale[(2,)](x, x, 100, 4.0)
+        assert (x == 4).all()
+    with pytest.raises(LaunchError, match="a library is for one CPU; got cpu, x86-64-v3"):
+        build_library(declared()[:1], "lib", ["cpu", "x86-64-v3"])
 
 
 def test_variants_survive_their_file(tmp_path):

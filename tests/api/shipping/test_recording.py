@@ -6,9 +6,26 @@ import os
 import subprocess
 import sys
 
+import numpy as np
 import pytest
 
+import ziggurat as zg
+from ziggurat.backend.cuda.device_memory import DeviceArray
+from ziggurat.codemodel.types import f16
+from ziggurat.shipping.recording import Recorder
 from ziggurat.shipping.variant import read_variants
+
+
+@zg.kernel
+def copy(x, n, stride, B: zg.constexpr):
+    at = zg.arange(0, B)
+    zg.store(x + at * stride, zg.load(x + at * stride, at < n), at < n)
+
+
+@zg.kernel
+def move(block):
+    block.store([0, 0], block.load([0, 16]))
+
 
 PROGRAM = """
 import sys
@@ -82,3 +99,28 @@ def test_tuples_and_options(recording):
     tuple_ = recording[4]
     assert [p.name for p in tuple_.passed] == ["xs[0]", "xs[1]"] and tuple_.options["num_warps"] == 1
     assert tuple_.parameters[2].constant == {"name": "f32"}
+
+
+def test_launches_on_a_gpu_are_recorded_alike(fake):
+    """Arrays and descriptors there, by a fake driver."""
+    n, x = 64, DeviceArray(0x1000, (64, 64), f16, 0)
+
+    def noted(kernel, *arguments, grid=(1,), **keywords):
+        recorder = Recorder()
+        recorder(kernel, grid, arguments, keywords)
+        (variant,) = recorder.variants.values()
+        return variant
+
+    variant = noted(copy, x, n, 1, 32, grid=lambda meta: (zg.cdiv(meta["n"], meta["B"]),), num_warps=8)
+    assert [p.facts for p in variant.parameters] == [
+        {"name": "x", "type": "ptr<f16>", "divisor": 16}, {"name": "n", "type": "i32", "divisor": 16},
+        {"name": "stride", "type": "i32", "is_one": True}, {"name": "B", "constant": 32},
+    ]  # fmt: skip
+    assert variant.options == {"num_warps": 8} and variant.grid is not None
+    moved = noted(move, zg.TensorDescriptor(x, (16, 16)))
+    assert moved.passed[0].type == "descriptor<x16, x16, f16>" and moved.passed[0].divisor == 16
+
+
+def test_what_cannot_be_recorded_gives_a_warning():
+    with pytest.warns(zg.ZigguratWarning, match="a launch of 'copy' is not recorded: 'copy' needs 'B'"):
+        Recorder()(copy, (1,), (np.zeros(4), 4, 1), {})

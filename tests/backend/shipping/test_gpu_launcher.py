@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import struct
+from pathlib import Path
 from types import SimpleNamespace
 
 import attrs
@@ -14,14 +15,16 @@ from ziggurat.backend.cuda.binary import Binary, LaunchMap, PtxParameter
 from ziggurat.backend.cuda.device_memory import DeviceArray
 from ziggurat.backend.cuda.launch import Launcher
 from ziggurat.backend.shipping import gpu_launcher, structures
+from ziggurat.cli import load_module
 from ziggurat.codemodel.types import f16
 from ziggurat.shipping.families import families_of
-from ziggurat.shipping.library import Library
+from ziggurat.shipping.library import Library, build
 from ziggurat.shipping.tables import GpuCode
 from ziggurat.shipping.variant import Parameter, Variant
 
 pytestmark = [needs_gcc, needs_linux]
 
+EXAMPLES = Path(__file__).parents[3] / "examples"
 ARRAY = """
 class Array:
     def __init__(self, pointer, shape=(64, 64), typestr="<f2"):
@@ -228,6 +231,29 @@ def test_code_is_chosen_by_the_device(library, driver, capability, image):
     )
     calls = calls_of(lib, program, driver, [8], capability)
     assert [call["image"] for call in calls if call["call"] == "load"] == ([image] if image else [])
+
+
+def test_the_examples(tmp_path, driver, from_python, monkeypatch):
+    """A product by pointers, whose blocks TMA loads, and attention by descriptors: compiled, not made up."""
+    monkeypatch.chdir(EXAMPLES)
+    variants = load_module("shipping.py").VARIANTS[1:]
+    outcome = build(variants, "lib", ["sm_90a"])
+    outcome.library.write(tmp_path / "lib")
+    product, attention = (codes[0]["sm_90a"].binary for codes in outcome.library.codes.values())
+    assert product.maps and any(parameter.kind == "tensormap" for parameter in attention.parameters)
+    matrices = "Array(0x10000), Array(0x20000), Array(0x30000)"
+    program = ARRAY + f"lib.matmul_kernel[(6,)]({matrices}, 200, 272, 320, 320, 1, 272, 1, 272, 1, 128, 128, 64, 8)"
+    calls = calls_of(tmp_path / "lib", program, driver, sizes_of(product))
+    arrays = [DeviceArray(address << 16, (64, 64), f16, 0) for address in (1, 2, 3)]
+    assert_same(calls, from_python(product, (6,), *arrays, 200, 272, 320, 320, 272, 272), scratch=bool(product.scratch))
+    tensors = ", ".join(f"lib.TensorDescriptor(Array({number << 16}, (512, 64)))" for number in (1, 2, 3, 4))
+    program = ARRAY + f"lib.attention_kernel[(2, 2)]({tensors}, 256, 0.125, False, 128, 64, 64)"
+    calls = calls_of(tmp_path / "lib", program, driver, sizes_of(attention))
+    descriptors = [
+        zg.TensorDescriptor(DeviceArray(address << 16, (512, 64), f16, 0), (rows, 64))
+        for address, rows in ((1, 128), (2, 64), (3, 64), (4, 128))
+    ]
+    assert_same(calls, from_python(attention, (2, 2), *descriptors, 256, 0.125))
 
 
 def test_an_empty_grid_launches_nothing(library, driver):
