@@ -117,8 +117,8 @@ def test_launches_on_a_gpu_are_recorded_alike(fake):
         {"name": "stride", "type": "i32", "is_one": True}, {"name": "B", "constant": 32},
     ]  # fmt: skip
     assert variant.options == {"num_warps": 8} and variant.grid is not None
-    moved = noted(move, zg.TensorDescriptor(x, (16, 16)))
-    assert moved.passed[0].type == "descriptor<x16, x16, f16>" and moved.passed[0].divisor == 16
+    by_blocks = noted(move, zg.TensorDescriptor(x, (16, 16)))
+    assert by_blocks.passed[0].type == "descriptor<x16, x16, f16>" and by_blocks.passed[0].divisor == 16
 
 
 def test_what_cannot_be_recorded_gives_a_warning():
