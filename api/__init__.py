@@ -48,6 +48,7 @@ if TYPE_CHECKING:
     from ziggurat.gradients import grad
     from ziggurat.launches.host import execute, run
     from ziggurat.proving import prove
+    from ziggurat.sanitizing.sanitized import SanitizedModel, sanitized
     from ziggurat.shipping.variant import Variant, variant
     from ziggurat.transforms import kit
     from ziggurat.transforms.simplify import simplify
@@ -78,6 +79,7 @@ __getattr__, __dir__ = lazily(
         "c_kernels.kernels": ("triton_c",),
         "launches.host": ("execute", "run"),
         "proving": ("prove",),
+        "sanitizing.sanitized": ("SanitizedModel", "sanitized"),
         "shipping.variant": ("Variant", "variant"),
         "transforms.simplify": ("simplify",),
         "tuning.autotune": ("TunedKernel", "autotune", "heuristics"),
@@ -104,6 +106,7 @@ __all__ = [
     "Op",
     "OpResult",
     "Quoted",
+    "SanitizedModel",
     "Session",
     "TensorDescriptor",
     "TunedKernel",
@@ -147,6 +150,7 @@ __all__ = [
     "reflect",
     "run",
     "same_model",
+    "sanitized",
     "set_num_threads",
     "simplify",
     "testing",

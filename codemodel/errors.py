@@ -34,6 +34,8 @@ __all__ = [
     "MemoryAccessError",
     "ParseError",
     "ResourceError",
+    "SanitizerError",
+    "SanitizerReport",
     "SimulationError",
     "StaticAssertionError",
     "TargetError",
@@ -213,6 +215,36 @@ class KernelErrors(ZigguratError):
 
     def __str__(self) -> str:
         return f"{self.summary}\n\n" + "\n\n".join(str(error) for error in self.errors)
+
+
+class SanitizerReport(KernelRuntimeError):
+    """A fault that a sanitised launch reports.
+
+    `check` is the name of the sanitizer. `argument` and `element` are the array, by the name of its parameter, and the
+    number of its element in order of memory from the first one; None where there is none. `program` is the one that
+    reports, and `other_program` that of the access it races with, at the second place of `related`. `count` is the
+    number of elements of programs that reported this.
+    """
+
+    def __init__(
+        self, check: str, summary: str, location: Location | None, hint: str | None, argument: str | None = None,
+        element: int | None = None, program: tuple[int, int, int] = (0, 0, 0),
+        other_program: tuple[int, int, int] | None = None,
+    ) -> None:  # fmt: skip
+        super().__init__(summary, location, hint)
+        self.check, self.argument, self.element = check, argument, element
+        self.program, self.other_program, self.count = program, other_program, 1
+
+
+class SanitizerError(KernelErrors, KernelRuntimeError):
+    """The faults that a sanitised launch of a kernel has reported: `errors`, each a `SanitizerReport`."""
+
+    errors: tuple[SanitizerReport, ...]
+
+    def __init__(self, reports: Sequence[SanitizerReport], kernel: str) -> None:
+        super().__init__(reports)
+        count = "a fault" if len(reports) == 1 else f"{len(reports)} faults"
+        self.summary = f"the sanitizers found {count} in '{kernel}'"
 
 
 def source_order(error: ZigguratError) -> tuple[int, int]:

@@ -66,6 +66,7 @@ class Kernel(Function):
     is_interpreted = False  # Whether the reference interpreter runs all launches on arrays in memory.
     # Called with each launch of any kernel before it: the kernel, the grid, the arguments and the keywords.
     observer: ClassVar[Callable[[Kernel, Grid, Sequence[Any], dict[str, Any]], None] | None] = None
+    sanitizers: ClassVar[tuple[str, ...]] = ()  # The option `sanitize` of launches that do not give it.
 
     def __init__(self, fn: Callable[..., Any], do_not_specialize: Iterable[str] = ()) -> None:
         # A stub in the place of a Python function brings its own models.
@@ -96,7 +97,7 @@ class Kernel(Function):
     def _launch_by(self, at: Callable[[Grid], Callable[..., Any]]) -> None:
         """Have a function make the launcher for a grid. Launchers that another function made are forgotten."""
         self.launchers.clear()
-        self._at = at if Kernel.observer is None else self._early  # Others would not call `launch`.
+        self._at = at if Kernel.observer is None and not Kernel.sanitizers else self._early  # Others would not call `launch`.
 
     @property
     def module(self) -> core.Module:
@@ -256,6 +257,10 @@ class Kernel(Function):
         """Run the kernel where its arrays are: on a GPU or here. `kernel[grid](…)` does this."""
         if Kernel.observer is not None:
             Kernel.observer(self, grid, arguments, keywords)
+        if checks := keywords.get("sanitize", Kernel.sanitizers):
+            from ziggurat.sanitizing.launches import launch
+
+            return launch(self, grid, arguments, {**keywords, "sanitize": checks})
         if not self.rules.runs_here(self, leaves((*arguments, *keywords.values()))):
             return self.dispatcher.at(grid)(*arguments, **keywords)
         bound, options = self._bound(arguments, keywords)

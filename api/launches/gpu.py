@@ -73,6 +73,9 @@ class GpuKernel(Launched):
             arguments = {name: _nested(part, values) for name, part in zip(names, self.shape, strict=True)}
         return self.kernel.on_host(grid, arguments, options)
 
+    def sanitized(self, grid: Any, arguments: dict[str, Any], options: dict[str, Any], /) -> Any:
+        return self.kernel.launch(grid, **arguments, **options)
+
     def spread(self, values: tuple[Any, ...], /) -> tuple[Any, Callable[[], Launched], list[Any]] | None:
         if self.shape:
             return None

@@ -175,6 +175,20 @@ def to_device(array: Any, device: int | None = None) -> DeviceArray:
     return target
 
 
+def zeros_after(first: np.ndarray[Any, Any], size: int, device: int | None = None) -> DeviceArray:
+    """An array of `size` elements on a GPU: those of an array in memory, then zeros. It is there when this returns."""
+    target = empty(size, first.dtype, device)
+    with on_device(target.device):
+        check(cuda().cuMemsetD8Async(target.pointer, 0, target.nbytes, STREAMS[own_stream()]), "setting memory to zero")
+        _copy(cuda().cuMemcpyHtoDAsync, target.pointer, first.ctypes.data, first.nbytes, "copying to the device")
+    return target
+
+
+def first_elements(array: DeviceArray, count: int) -> np.ndarray[Any, Any]:
+    """A copy in NumPy of the first elements of an array on a GPU; see `to_host`."""
+    return to_host(DeviceArray(array.pointer, (count,), array.element, array.device, base=array))
+
+
 def _copy(copy: Callable[..., Any], to: int, source: int, size: int, doing: str) -> None:
     """Copy by a function of the driver, on this thread's stream, and wait for the end."""
     stream = STREAMS[own_stream()]

@@ -60,6 +60,9 @@ class Launched(Protocol):
     def on_host(self, grid: Any, arguments: dict[str, Any], options: dict[str, Any], /) -> Any:
         """Run the kernel on arrays in memory, if it `runs_on_host`."""
 
+    def sanitized(self, grid: Any, arguments: dict[str, Any], options: dict[str, Any], /) -> Any:
+        """Launch the kernel with the option `sanitize`, if it `runs_on_host`."""
+
     def spread(self, values: tuple[Any, ...], /) -> tuple[Any, Callable[[], Launched], list[Any]] | None:
         """For arguments with tuples among them: their shape, the kernel that takes each component as an argument, and
         the components. None for a kernel that takes no tuples."""
@@ -216,6 +219,8 @@ class Dispatcher:
             name: tuple(cast("dict[str, Any]", x).items()) if type(x) is dict else x for name, x in options.items()
         }
         values = self._complete(values, more)
+        if options.get("sanitize") and self.kernel.runs_on_host:
+            return self.kernel.sanitized(x if y is None else (x, y, z), self._named(values), options)
         spread = self._spread(values)
         if spread is not None:
             grid = computed_grid(x, self.name, self._named(values)) if y is None else (x, y, z)

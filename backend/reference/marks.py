@@ -76,7 +76,7 @@ class Sources:
         return op, reason
 
 
-_HINTS: dict[type[Op], str] = {
+HINTS: dict[type[Op], str] = {
     tt.Load: say(
         "give the load an other= that leaves the result as it is (0 for a sum, -inf for a maximum), or choose "
         "with {} and the mask",
@@ -104,7 +104,7 @@ def undefined_elements(value: Any, shape: Sequence[int]) -> Array | None:
 def undefined_error(program: str, use: str, source: Op, reason: str, op: Op) -> KernelRuntimeError:
     """The error of a program that depends on an undefined element."""
     error = KernelRuntimeError(
-        f"{program} {use} an undefined element: {reason}", source.location, hint=_HINTS[type(source)]
+        f"{program} {use} an undefined element: {reason}", source.location, hint=HINTS[type(source)]
     )
     error.add("it is used here", op.location)
     return error

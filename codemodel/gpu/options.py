@@ -10,7 +10,7 @@ of one of `SHARED_OPTIONS` is that option, as in Triton: the kernel reads the va
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final, cast
 
 import attrs
@@ -24,6 +24,7 @@ MAX_REGISTERS: Final = 255  # Of a thread: PTX and SASS encode their numbers in 
 CPU: Final = "cpu"  # The target of native code for this machine.
 USUAL_WARPS: Final = 4
 USUAL_STAGES: Final = 3
+SANITIZERS: Final = ("races", "bounds", "overflow", "undefined", "nan")
 MAX_STAGES: Final = 1 << 16  # No loop has as many buffers: a larger number is a typing error.
 
 
@@ -71,6 +72,21 @@ def boolean(name: str, value: Any) -> bool:
 def _verification(name: str, value: Any) -> bool | str:
     """A boolean, or "prove"."""
     return PROVE if value == PROVE else boolean(name, value)
+
+
+def sanitizers(name: str, value: Any) -> tuple[str, ...]:
+    """Names of sanitizers, one or several, in their order; True for all. Raises `LaunchError` for anything else."""
+    if _is_boolean(value) or value is None:
+        return SANITIZERS if value else ()
+    names = [value] if isinstance(value, str) else list(value) if isinstance(value, Iterable) else [value]  # pyright: ignore[reportUnknownArgumentType]
+    for item in names:
+        if item not in SANITIZERS:
+            from difflib import get_close_matches
+
+            near = get_close_matches(str(item), SANITIZERS, 1)
+            hint = f"did you mean '{near[0]}'?" if near else None
+            raise LaunchError(f"{name} must be names of {', '.join(SANITIZERS)}; got {shown(item)}", hint=hint)
+    return tuple(item for item in SANITIZERS if item in names)
 
 
 def _target(name: str, value: Any) -> str:
@@ -220,6 +236,12 @@ class LaunchOptions:
         boolean,
         "on a GPU: wait for the launch, so that a fault is reported as this kernel's; on a CPU, by default: find "
         "accesses outside of the arrays",
+    )
+    sanitize: tuple[str, ...] = _option(
+        (),
+        sanitizers,
+        'check the launch for the faults that these name, wait for it, and report them: "races", "bounds", "overflow", '
+        '"undefined", "nan"; or True for all',
     )
 
 

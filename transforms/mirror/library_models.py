@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from ziggurat.codemodel.dialects import core
 from ziggurat.codemodel.op import expect
 from ziggurat.codemodel.types import Type
+from ziggurat.frontends.language import Function
 from ziggurat.frontends.library import LIBRARY
 from ziggurat.transforms.attribution.attribute import Attributor
 from ziggurat.transforms.calls.constant_arguments import FunctionName
@@ -23,8 +24,12 @@ def library_model(name: str, types: Sequence[Type]) -> core.Module | None:
     from ziggurat.frontends.library.libdevice import FUNCTIONS
 
     function = LIBRARY.get(name) or FUNCTIONS.get(name)
-    if function is None:
-        return None
+    return None if function is None else function_model(function, types)
+
+
+def function_model(function: Function, types: Sequence[Type]) -> core.Module:
+    """The model of a function of the language for arguments of these types, which may be constants. Its last function
+    is this one; those before it are what it calls."""
     instance = Attributor().function(FunctionName(function.name, function.model, function), tuple(types), None)
     if instance.errors:
         raise instance.errors[0]

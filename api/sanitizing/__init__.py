@@ -1,0 +1,1 @@
+"""Sanitised launches: `kernel[grid](…, sanitize=…)`, `zg.sanitized`, and `pytest --ziggurat-sanitize`."""

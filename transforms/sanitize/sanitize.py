@@ -1,0 +1,551 @@
+"""Sanitising a kernel: a transform of the Triton model that adds checks, which report to a further parameter.
+
+    sanitized = sanitize(kernel.triton(…), ("races", "bounds"))
+    print(sanitized.model)
+
+The calls of the kernel are inlined first. Every access of memory is followed by name of the array that it is to
+(`accesses`), and values that may be undefined, overflowed, NaN or infinite have marks beside them (`marks`). Loops,
+branches and blocks carry the marks of the values that they carry.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Sequence
+
+from ziggurat.codemodel.builder import Builder
+from ziggurat.codemodel.dialects import arith, cf, core, scf, tt
+from ziggurat.codemodel.errors import KernelTypeError
+from ziggurat.codemodel.op import Block, Body, Op, Successor, Value
+from ziggurat.codemodel.structured import Structured, packed
+from ziggurat.codemodel.traits import BlockTerminator
+from ziggurat.codemodel.transform import DROP, Outcome, Rewriter, transform
+from ziggurat.codemodel.types import (
+    PtrType,
+    Type,
+    i1,
+    i32,
+    i64,
+    scalar_element,
+    shape_of,
+    shaped,
+    void,
+)
+from ziggurat.frontends.library import sanitizing
+from ziggurat.transforms.parameters import kernel_of
+from ziggurat.transforms.sanitize import marks
+from ziggurat.transforms.sanitize.accesses import (
+    ATOMICS,
+    DESCRIBED,
+    LOADS,
+    STORES,
+    Accesses,
+    Elements,
+    Facts,
+    access_size,
+    accesses_of,
+    acquires,
+    block_of,
+    cells,
+    inside,
+    is_access,
+    polls,
+    releases,
+)
+from ziggurat.transforms.sanitize.code import Code, Library
+from ziggurat.transforms.sanitize.marks import Stream
+from ziggurat.transforms.sanitize.records import CHECKS, Check, Sanitized, place_of_array, place_of_check
+from ziggurat.transforms.simplify.inline import inline
+
+PASS = "sanitize"
+_VERBS: dict[type[Op], tuple[str, str, str]] = {
+    # The access, a use in its address, and in its mask.
+    tt.Load: ("reads", "reads at", "masks a load by"), tt.Store: ("writes", "writes at", "masks a store by"),
+}  # fmt: skip
+_ATOMIC = ("updates", "updates memory at", "masks an atomic by")
+
+
+def sanitize(model: Op, checks: Sequence[str] = CHECKS, groups: Iterable[Sequence[int]] = ()) -> Sanitized:
+    """The kernel of a Triton model with checks, `checks` of `CHECKS`; see `Sanitized`.
+
+    `groups` has the numbers of parameters whose arrays may share memory. The kernel's last parameter is the memory of a
+    launch, `ptr<i64>`. Raises `KernelTypeError` for a kernel with a recursive function.
+    """
+    kernel = _inlined(model)
+    return _Sanitizing(kernel, tuple(name for name in CHECKS if name in checks), accesses_of(kernel, groups)).run()
+
+
+def _inlined(model: Op) -> tt.Func:
+    """The kernel of a model, with the functions that it calls in their places."""
+    own = kernel_of(model)
+
+    def inlinable(builder: Rewriter, op: Op, operands: tuple[Value, ...]) -> Outcome:
+        if isinstance(op, tt.Func) and op.noinline and op is not own:
+            return builder.add(
+                op.evolve(body=builder.rewrite_body(op.body, isolated=True), noinline=False), op.location
+            )
+        return None
+
+    kernel = kernel_of(inline(transform(model, inlinable)))
+    for op in kernel.walk():
+        if isinstance(op, tt.Call):
+            hint = "write the function without recursion, and with its returns at the ends of its paths"
+            raise KernelTypeError(f"a kernel that calls '{op.callee}' cannot be sanitized", op.location, hint)
+    return kernel
+
+
+class _Sanitizing:
+    """The transformer."""
+
+    def __init__(self, kernel: tt.Func, chosen: Collection[str], accesses: Accesses) -> None:
+        self.kernel, self.chosen, self.accesses = kernel, tuple(chosen), accesses
+        self.library = Library()
+        self.checks: list[Check] = []
+        self.facts: dict[int, Facts] = {}
+        self.bases: dict[Value, Value | None] = {}  # Of new descriptors: their address; None for an argument's.
+        self.inner = {
+            op for around in kernel.walk() if isinstance(around, tt.Combining | tt.MapElementwise)
+            for op in around.walk() if op is not around
+        }  # fmt: skip
+        ops = [op for op in kernel.walk() if op not in self.inner]
+        dependent = [op.result for op in ops if self._is_source(op)]
+        floats = [op.result for op in ops if "nan" in self.chosen and marks.becomes_infinite(op)]
+        self.dependence = Stream(kernel, dependent, marks.follows)
+        self.floats = Stream(kernel, floats, marks.follows_float)
+        self.streams = (self.dependence, self.floats)
+
+    def _is_source(self, op: Op) -> bool:
+        """Whether an op makes elements that are undefined or overflow."""
+        if "overflow" in self.chosen and marks.overflows(op):
+            return True
+        if "undefined" not in self.chosen:
+            return False
+        left_out = isinstance(op, tt.Load) and op.mask is not None and op.other is None
+        return left_out or isinstance(op, tt.Poison) or (isinstance(op, tt.AtomicRMW) and op.mask is not None)
+
+    def run(self) -> Sanitized:
+        """The sanitized kernel."""
+        kernel = self.kernel
+        outside = Rewriter.over(Builder.root(), (self,), PASS)
+        types = [p.type for p in kernel.body.parameters]
+        inner = outside.inside([*types, PtrType(i64)], void, isolated=True)
+        inner.location = kernel.location
+        inner.mapping.values.update(zip(kernel.body.parameters, inner.parameters, strict=False))
+        self.memory = inner.parameters[-1]
+        self._read_facts(Code(inner, self.library), inner.parameters)
+        self._rewrite_blocks(inner, kernel.body)
+        plain = Rewriter.over(Builder.root())
+        for function in self.library.functions.values():
+            plain.add(function.evolve(body=plain.rewrite_body(function.body, isolated=True)), function.location)
+        divisibility = (*kernel.divisibility, 16) if kernel.divisibility else ()
+        name = f"{kernel.sym_name}_sanitized"
+        plain.add(kernel.evolve(sym_name=name, body=inner.finish(), divisibility=divisibility), kernel.location)
+        plain.add(core.Unreachable())
+        arrays = tuple(self.accesses.arrays.values())
+        orders = any(tables.time for tables in self.accesses.tables.values())
+        return Sanitized(core.Module(plain.finish()), self.chosen, tuple(self.checks), arrays, orders)
+
+    def _read_facts(self, code: Code, parameters: Sequence[Value]) -> None:
+        for number, array in enumerate(self.accesses.arrays.values()):
+            place = place_of_array(number)
+            low, high, table, rows = (
+                code.add(tt.Load(code.add(tt.AddPtr(self.memory, code.constant(place + word, i64)))))
+                for word in range(4)
+            )
+            start = code.add(tt.AddPtr(self.memory, table))
+            self.facts[array.parameter] = Facts(parameters[array.parameter], low, high, start, rows)
+
+    def _rewrite_blocks(self, builder: Rewriter, body: Body) -> None:
+        """The blocks of the kernel; those after the first take the marks of their parameters as well."""
+        for block in body.blocks[1:]:
+            extra = self._carried(block)
+            new = builder.new_block([*(p.type for p in block.parameters), *(marks_type(p.type) for _, p in extra)])
+            builder.mapping.blocks[block] = new
+            builder.mapping.values.update(zip(block.parameters, new.parameters, strict=False))
+            for (stream, parameter), mark in zip(extra, new.parameters[len(block.parameters) :], strict=True):
+                stream.note(builder[parameter], mark)
+        for block in body.blocks:
+            if block is not body.entry:
+                builder.move_to(builder.mapping.blocks[block])
+            builder.rewrite_ops(block.ops)
+
+    def _carried(self, block: Block) -> list[tuple[Stream, Value]]:
+        """The parameters of a block that have marks, by stream."""
+        return [(stream, p) for stream in self.streams for p in block.parameters if stream.reaches(p)]
+
+    def __call__(self, builder: Rewriter, op: Op, operands: tuple[Value, ...]) -> Outcome:
+        if op in self.inner:
+            return None
+        code = Code(builder, self.library)
+        if isinstance(op, Structured):
+            return self._structured(code, builder, op, operands)
+        if isinstance(op, BlockTerminator):
+            return self._branch(code, builder, op, operands)
+        if isinstance(op, scf.Condition):
+            self._use(code, op, operands[0], None, "goes on by")
+            return None
+        if is_access(op) and op in self.accesses.parameters:
+            return self._access(code, builder, op, operands)
+        if isinstance(op, tt.MakeTensorDescriptor):
+            for value in operands:
+                self._use(code, op, value, None, "describes a tensor by")
+        if isinstance(op, tt.Assert | cf.AssertOp):
+            self._use(code, op, operands[0], None, "asserts")
+        copy = builder.copy(op, operands)
+        if isinstance(op, tt.MakeTensorDescriptor):
+            self.bases[copy] = operands[0]
+        elif isinstance(op, tt.DescriptorPadding):
+            self.bases[copy] = self.bases.get(operands[0])
+        self._mark(code, op, operands, copy)
+        return copy
+
+    # Marks.
+
+    def _mark(self, code: Code, op: Op, operands: tuple[Value, ...], result: Value) -> None:
+        """Add the marks of the result of an op that does not access memory."""
+        for stream in self.streams:
+            if op.result.type == void or not stream.reaches(op.result):
+                continue
+            several = marks.moved(code, op, operands, stream)
+            if several is None and stream is self.floats:
+                source = self._source("nan", op, "") if marks.becomes_infinite(op) else None
+                one = marks.computed(code, op, operands, result, stream, source)
+                several = [one] if one is not None else []
+            elif several is None and isinstance(op, tt.Poison):
+                source = self._source("undefined", op, "the variable has no value on this path")
+                several = [code.constant(source, marks_type(type_)) for type_ in component_types(result.type)]
+            elif several is None:
+                several = marks.dependent(code, op, operands, result, stream)
+                if "overflow" in self.chosen and marks.overflows(op):
+                    own = marks.overflowed(
+                        code, op, operands, result, self._source("overflow", op, marks.overflow_reason(op))
+                    )
+                    several = [code.joined(several[0], own)]
+            for component, mark in enumerate(several):
+                stream.note(result, mark, component)
+
+    def _check(self, kind: str, op: Op, verb: str, parameter: int | None = None, size: int = 1) -> int:
+        """Add a check; its number."""
+        self.checks.append(Check(kind, verb, op.location, parameter, size, type(op)))
+        return len(self.checks) - 1
+
+    def _source(self, kind: str, op: Op, reason: str, parameter: int | None = None) -> int:
+        """A source of marks; the mark."""
+        return self._check(kind, op, reason, parameter) + 1
+
+    def _place(self, code: Code, number: int) -> Value:
+        return code.constant(place_of_check(len(self.accesses.arrays), number), i64)
+
+    def _use(
+        self, code: Code, op: Op, value: Value, mask: Value | None, verb: str, elements: Sequence[Elements] = (),
+        stream: Stream | None = None,
+    ) -> None:  # fmt: skip
+        """Report the marked elements of a value on which the program depends, where the mask holds."""
+        mark = (stream or self.dependence).of(value)
+        if mark is None:
+            return
+        bad = code.marked(mark)
+        shape = shape_of(mark.type)
+        lanes = [(None, code.constant(-1, i64), bad if mask is None else code.both(code.fitted(mask, shape), bad))]
+        if elements:
+            lanes = [(part.parameter, part.distance, code.both(bad, part.mask)) for part in elements]
+        for parameter, element, where in lanes:
+            number = self._check("", op, verb, parameter, access_size(op) if parameter is not None else 1)
+            place = self._place(code, number)
+            code.call_check(sanitizing.sanitize_report, self.memory, place, where, element, code.wide(mark))
+
+    # Control flow.
+
+    def _structured(self, code: Code, builder: Rewriter, op: Structured, operands: tuple[Value, ...]) -> Value | None:
+        for control in operands[: op.CONTROLS]:
+            self._use(code, op, control, None, "branches on" if isinstance(op, scf.If) else "counts by")
+        count = len(op.value_types)
+        extra = [(stream, i) for stream in self.streams for i in range(count) if self._carries(stream, op, i)]
+        if not extra:
+            return None
+        inits = operands[op.CONTROLS :]
+        first = [self._marks_or_none(code, stream, inits[i]) for stream, i in extra] if inits else []
+        types = [*op.value_types, *(marks_type(op.value_types[i]) for _, i in extra)]
+        bodies: list[Body] = []
+        for body in op.bodies:
+            leading = [p.type for p in body.parameters[: op.LEADING]]
+            inner = builder.inside([*leading, *types] if inits else (), packed(types))
+            inner.mapping.values.update(zip(body.parameters, inner.parameters, strict=False))
+            for (stream, i), mark in zip(extra, inner.parameters[op.LEADING + count :], strict=False):
+                stream.note(inner.parameters[op.LEADING + i], mark)
+            *ops, end = body.entry.ops
+            inner.rewrite_ops(ops)
+            self._end(Code(inner, self.library), inner, end, extra)
+            bodies.append(inner.finish())
+        result = builder.add(op.SPEC.copy(op, (*operands, *first), (), bodies, packed(types)))
+        values = [builder.add(core.TupleLoad(result, i)) for i in range(len(types))]
+        for (stream, i), mark in zip(extra, values[count:], strict=True):
+            stream.note(values[i], mark)
+        if count == 1:
+            return values[0]
+        whole = builder.add(core.MakeTuple(values[:count]))
+        for stream, i in extra:
+            stream.note(whole, stream.of(values[i]), i)
+        return whole
+
+    def _carries(self, stream: Stream, op: Structured, i: int) -> bool:
+        """Whether a value that an op carries has marks."""
+        arguments = [body.parameters[op.LEADING + i] for body in op.bodies] if op.inits else []
+        return (op.result, i) in stream.nodes or any(map(stream.reaches, arguments))
+
+    def _end(self, code: Code, builder: Rewriter, end: Op, extra: Sequence[tuple[Stream, int]]) -> None:
+        """The terminator of a body, which hands on the marks as well. Others leave the function."""
+        if not isinstance(end, scf.Yield | scf.Condition):
+            builder.rewrite(end)
+            return
+        values = [builder[value] for value in end.operands]
+        if isinstance(end, scf.Condition):
+            self._use(code, end, values[0], None, "goes on by")
+        handed = values[len(end.operands) - len(end.handed) :]
+        marked = [self._marks_or_none(code, stream, handed[i]) for stream, i in extra]
+        builder.add(
+            scf.Condition(values[0], [*handed, *marked])
+            if isinstance(end, scf.Condition)
+            else scf.Yield([*handed, *marked]),
+            end.location,
+        )
+
+    def _marks_or_none(self, code: Code, stream: Stream, value: Value) -> Value:
+        return stream.of(value) or code.constant(0, marks_type(value.type))
+
+    def _branch(self, code: Code, builder: Rewriter, op: Op, operands: tuple[Value, ...]) -> Outcome:
+        if operands:
+            self._use(code, op, operands[0], None, "branches on")
+        successors: list[Successor] = []
+        for successor in op.successors:
+            values = [builder[value] for value in successor.arguments]
+            numbers = {p: place for place, p in enumerate(successor.block.parameters)}
+            extra = [(stream, values[numbers[p]]) for stream, p in self._carried(successor.block)]
+            marked = [self._marks_or_none(code, stream, value) for stream, value in extra]
+            successors.append(Successor(builder.mapping.blocks[successor.block], [*values, *marked]))
+        builder.add(op.SPEC.copy(op, operands, successors, (), op.result.type))
+        return DROP
+
+    # Accesses.
+
+    def _access(self, code: Code, builder: Rewriter, op: Op, operands: tuple[Value, ...]) -> Outcome:
+        described = isinstance(op, DESCRIBED)
+        verbs = _VERBS.get(type(op), _ATOMIC)
+        mask = None if described else _mask_of(op, operands)
+        if mask is not None:
+            self._use(code, op, mask, None, verbs[2])
+        if described:
+            verb = "reads" if isinstance(op, LOADS) else "writes" if isinstance(op, STORES) else "updates"
+            for value in operands[1 if isinstance(op, LOADS) else 2 :]:
+                self._use(code, op, value, None, f"{verb} at")
+            if (
+                operands[0] not in self.bases
+                and operands[0] not in builder.body.parameters
+                and not self._is_argument(operands[0])
+            ):
+                return None  # A descriptor that control flow has chosen: its address is not known.
+        else:
+            verb = verbs[0]
+            self._use(code, op, operands[0], mask, verbs[1])
+        elements, allowed = self._elements(code, op, operands, mask, verb)
+        values = () if isinstance(op, LOADS) else operands[1:3] if isinstance(op, tt.AtomicCAS) else operands[1:2]
+        for value in values:
+            verb_of_use = "stores" if isinstance(op, STORES) else "updates memory with"
+            self._use(code, op, value, None, verb_of_use, elements)
+            self._use(code, op, value, None, verb_of_use, elements, self.floats)
+        self._order(code, op, elements, before=True)
+        numbers = self._races(code, op, elements, values, verb)
+        result = self._made(code, builder, op, operands, mask, allowed)
+        self._order(code, op, elements, before=False)
+        if isinstance(op, tt.Store) and "races" in self.chosen and shape_of(op.value.type):
+            self._lanes(code, op, operands, elements, numbers)
+        self._mark_access(code, op, operands, mask, result)
+        return result if result is not None and op.result.type != void else DROP
+
+    def _is_argument(self, value: Value) -> bool:
+        return any(value is facts.parameter for facts in self.facts.values())
+
+    def _elements(
+        self, code: Code, op: Op, operands: tuple[Value, ...], mask: Value | None, verb: str
+    ) -> tuple[list[Elements], Value | None]:
+        """The elements of an access by array, and what the access may do: the lanes in bounds, which is None without
+        the check of bounds."""
+        numbers, size = self.accesses.parameters[op], access_size(op)
+        own = operands[0]
+        start: Value | None = None
+        base: Value | None = None
+        if isinstance(op, DESCRIBED):
+            start, mask = block_of(code, op, operands)
+            base = self.bases.get(own)
+        shape = shape_of(own.type) if start is None else shape_of(start.type)
+        if mask is None:
+            mask = code.true(shape)
+        elements: list[Elements] = []
+        outside: Value | None = None
+        for number in numbers:
+            facts = self.facts[number]
+            if start is None:
+                distance = code.call_check(sanitizing.sanitize_distance, own, facts.parameter)
+            elif base is None:
+                distance = start
+            else:
+                shift = code.call_check(sanitizing.sanitize_distance, base, facts.parameter)
+                distance = code.add(arith.AddI(start, code.spread(shift, shape)))
+            within = inside(code, facts, distance, size)
+            elements.append(Elements(facts, number, distance, code.both(mask, within)))
+            outside = code.opposite(within) if outside is None else code.both(outside, code.opposite(within))
+        if "bounds" not in self.chosen or outside is None:
+            return elements, None
+        bad = code.both(mask, outside)
+        number = self._check("bounds", op, verb, numbers[0], size)
+        code.call_check(
+            sanitizing.sanitize_report,
+            self.memory,
+            self._place(code, number),
+            bad,
+            elements[0].distance,
+            code.constant(0, i64),
+        )
+        if isinstance(op, DESCRIBED) or isinstance(op, tt.AtomicCAS):
+            return elements, code.opposite(code.highest_of_all(bad))
+        return elements, code.both(mask, code.opposite(outside))
+
+    def _made(
+        self,
+        code: Code,
+        builder: Rewriter,
+        op: Op,
+        operands: tuple[Value, ...],
+        mask: Value | None,
+        allowed: Value | None,
+    ) -> Value | None:
+        """The access itself, of what is allowed. A lane of a load that reads nothing is 0 unless it has another value."""
+        if isinstance(op, tt.Load):
+            active = mask if allowed is None else allowed
+            if active is None:
+                return builder.copy(op, operands)
+            zero = _zero(op.result.type)
+            other = operands[2] if op.other is not None else code.add(arith.ConstantOp(zero, op.result.type))
+            return builder.add(op.evolve(ptr=operands[0], mask=active, other=other), op.location)
+        if allowed is None:
+            return builder.copy(op, operands)
+        if isinstance(op, tt.Store):
+            return builder.add(op.evolve(ptr=operands[0], value=operands[1], mask=allowed), op.location)
+        if isinstance(op, tt.AtomicRMW):
+            return builder.add(op.evolve(ptr=operands[0], value=operands[1], mask=allowed), op.location)
+        gives = op.result.type != void
+        bodies: list[Body] = []
+        for runs in (True, False):
+            inner = builder.nested((), op.result.type)
+            value = inner.add(op.SPEC.copy(op, operands, (), (), op.result.type), op.location) if runs else None
+            if gives and value is None:
+                value = inner.add(arith.ConstantOp(_zero(op.result.type), op.result.type))
+            inner.add(scf.Yield([value] if gives and value is not None else []))
+            bodies.append(inner.finish())
+        return builder.add(scf.If(allowed, *bodies))
+
+    def _mark_access(
+        self, code: Code, op: Op, operands: tuple[Value, ...], mask: Value | None, result: Value | None
+    ) -> None:
+        """The marks of what a load or an atomic gives: the elements that its mask leaves out are undefined."""
+        if result is None or mask is None or op.result.type == void:
+            return
+        if isinstance(op, tt.Load) and op.other is not None:
+            for stream in self.streams:
+                mark = stream.of(operands[2])
+                if mark is not None:
+                    stream.note(result, code.add(arith.Select(mask, code.no_marks(mark.type), mark)))
+        elif "undefined" in self.chosen and self.dependence.reaches(op.result):
+            loads = isinstance(op, tt.Load)
+            what, why = ("load", "there is no other=") if loads else ("atomic", "it has no result there")
+            numbers = self.accesses.parameters[op]
+            reason = f"the mask of this {what}{{}} leaves it out, and {why}"
+            source = self._source("undefined", op, reason, numbers[0] if numbers else None)
+            self.dependence.note(
+                result, code.call_check(sanitizing.sanitize_marks, code.opposite(mask), code.constant(source, i32))
+            )
+
+    def _order(self, code: Code, op: Op, elements: Sequence[Elements], *, before: bool) -> None:
+        """Note what an atomic releases before it, and what an access acquires after it."""
+        if "races" not in self.chosen or not (releases(op) if before else acquires(op)):
+            return
+        function = sanitizing.sanitize_release if before else sanitizing.sanitize_acquire
+        for part in elements:
+            array = self.accesses.arrays[part.parameter]
+            tables = self.accesses.tables.get(array.group)
+            if tables is not None and tables.time:
+                places = cells(code, part, array.unit)
+                code.call_check(function, self.memory, places, part.facts.rows, tables.time, part.mask)
+
+    def _races(
+        self, code: Code, op: Op, elements: Sequence[Elements], values: Sequence[Value], verb: str
+    ) -> dict[int, int]:
+        """Note an access in the tables, and report others that it races with; the numbers of the checks by array."""
+        numbers: dict[int, int] = {}
+        if "races" not in self.chosen:
+            return numbers
+        for part in elements:
+            array = self.accesses.arrays[part.parameter]
+            tables = self.accesses.tables.get(array.group)
+            if tables is None:
+                continue
+            number = numbers[part.parameter] = self._check("races", op, verb, part.parameter, access_size(op))
+            if number > sanitizing.ACCESSES:
+                raise KernelTypeError("a kernel with this many accesses cannot be sanitized for races", op.location)
+            places, rows, place = cells(code, part, array.unit), part.facts.rows, self._place(code, number)
+            access = code.constant(number, i64)
+            if isinstance(op, LOADS):
+                own, update = (0, 0) if polls(op) else (tables.read, tables.update)
+                code.call_check(
+                    sanitizing.sanitize_read, self.memory, places, rows, own, update, tables.time, access, place,
+                    part.mask, part.distance,
+                )  # fmt: skip
+            elif isinstance(op, ATOMICS):
+                code.call_check(
+                    sanitizing.sanitize_update, self.memory, places, rows, tables.update, tables.read, tables.time,
+                    access, place, part.mask, part.distance,
+                )  # fmt: skip
+            else:
+                code.call_check(
+                    sanitizing.sanitize_write, self.memory, places, rows, tables.read, tables.update, tables.time,
+                    access, place, part.mask, part.distance, _bits(code, values[0]),
+                )  # fmt: skip
+        return numbers
+
+    def _lanes(
+        self, code: Code, op: Op, operands: tuple[Value, ...], elements: Sequence[Elements], numbers: dict[int, int]
+    ) -> None:
+        """Report two lanes of one store that write an element."""
+        code.add(tt.Barrier())
+        for part in elements:
+            if part.parameter in numbers:
+                number = self._check("races", op, "writes", part.parameter, access_size(op))
+                code.call_check(
+                    sanitizing.sanitize_lanes, self.memory, operands[0], self._place(code, number),
+                    code.constant(numbers[part.parameter], i64),
+                    part.mask, part.distance, _bits(code, operands[1]), marks.element_word(scalar_element(operands[1].type)),
+                )  # fmt: skip
+
+
+def _mask_of(op: Op, operands: tuple[Value, ...]) -> Value | None:
+    if isinstance(op, tt.Load | tt.Store | tt.AtomicRMW) and op.mask is not None:
+        return operands[1 if isinstance(op, tt.Load) else 2]
+    return None
+
+
+def _bits(code: Code, value: Value) -> Value:
+    return code.call_check(sanitizing.sanitize_bits, value, marks.element_word(scalar_element(value.type)))
+
+
+def _zero(type_: Type) -> float | bool | int:
+    element = scalar_element(type_)
+    return 0.0 if element.is_float else False if element == i1 else 0
+
+
+def marks_type(type_: Type) -> Type:
+    """The type of the marks of a value."""
+    return shaped(shape_of(type_), i32)
+
+
+def component_types(type_: Type) -> Sequence[Type]:
+    """The types of the components of a value."""
+    return getattr(type_, "components", (type_,))
