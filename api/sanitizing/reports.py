@@ -15,7 +15,7 @@ from ziggurat.codemodel.messages import Words
 from ziggurat.frontends.library.sanitizing import RECORDS, TIME_BIT, WORDS
 from ziggurat.sanitizing.memory import ArrayFacts
 from ziggurat.transforms.sanitize import Check, Sanitized
-from ziggurat.transforms.sanitize.records import place_of_check
+from ziggurat.transforms.sanitize.records import NO_ELEMENT, place_of_check
 
 _DONE = {"reads": "read", "writes": "written", "updates": "updated"}
 
@@ -69,18 +69,21 @@ class _Reading:
         return number % x, number // x % y, number // (x * y)
 
     def element(self, check: Check, distance: int) -> tuple[str | None, int | None, str]:
-        """The argument and the element of a record, and both as text."""
-        if check.parameter is None:
+        """The argument and the element of a record, and both as text: of several arrays, in the nearest one."""
+        if not check.parameters:
             return None, None, ""
-        facts = self.facts[check.parameter]
-        index = distance // facts.itemsize
+        facts = self.facts[check.parameters[0]]
+        if distance == NO_ELEMENT:
+            return facts.name, None, ""
+        place = facts.address + distance
+        facts = min((self.facts[number] for number in check.parameters), key=lambda fact: fact.distance(place))
+        index = (place - facts.address) // facts.itemsize
         return facts.name, index, f"{facts.name}[{index}]"
 
     def _bounds(self, check: Check, who: tuple[int, int, int], distance: int) -> SanitizerReport:
         argument, index, text = self.element(check, distance)
-        facts = None if check.parameter is None else self.facts[check.parameter]
-        size = "" if facts is None else f", but {argument} has {facts.size} elements"
-        summary = f"program {who} {check.verb} {text}{size}"
+        size = next(fact.size for fact in self.facts.values() if fact.name == argument)
+        summary = f"program {who} {check.verb} {text}, but {argument} has {size} elements"
         return SanitizerReport("bounds", summary, check.location, MASK_HINT, argument, index, who)
 
     def _race(self, check: Check, program: int, distance: int, detail: int) -> SanitizerReport:
@@ -107,11 +110,11 @@ class _Reading:
             summary = f"program {who} {check.verb} a number that has overflowed{at}: {source.verb}"
             hint = WIDE_OFFSET()
         else:
-            of = f" of {self.facts[source.parameter].name}" if source.parameter in self.facts else ""
+            of = f" of {self.facts[source.parameters[0]].name}" if source.parameters else ""
             summary = f"program {who} {check.verb} an undefined element{at}: {source.verb.format(of)}"
             hint = HINTS[source.op]
-        if source.parameter is not None and argument is None:
-            argument = self.facts[source.parameter].name
+        if source.parameters and argument is None:
+            argument = self.facts[source.parameters[0]].name
         report = SanitizerReport(source.kind, summary, source.location, hint, argument, index, who)
         report.add("it is used here", check.location)
         return report

@@ -19,6 +19,7 @@ from ziggurat.codemodel.types import i1, i32, i64, u64
 from ziggurat.frontends import language as zg
 from ziggurat.frontends.reflection import function
 
+FAR: Final = 1 << 62  # More than any distance.
 RECORDS: Final = 4  # The reports that a check keeps; the others are counted.
 WORDS: Final = 1 + 3 * RECORDS  # The words of the reports of a check: their number, then program, element, detail.
 PROGRAM_BIT: Final = 42
@@ -40,19 +41,25 @@ def sanitize_program() -> Any:
 
 @function
 def sanitize_report(memory: Any, place: Any, bad: Any, element: Any, detail: Any) -> None:
-    """Report the lanes that are `bad`, each with the element of an array and a detail."""
-    if len(bad.shape) == 0:  # noqa: SIM108  (the language has no conditional expression of two shapes)
-        some = bad
+    """Report the lowest of the elements of an array that are `bad`, with the largest detail of its lanes."""
+    if len(bad.shape) == 0:
+        if bad:
+            sanitize_record(memory + place, element, detail)
     else:
-        some = zg.any(bad)
-    if some:
-        counter = memory + place + zg.zeros(bad.shape, i64)
-        count = zg.atomic_add(counter, zg.full(bad.shape, 1, i64), bad, sem="relaxed")
-        kept = bad & (count < RECORDS)
+        if zg.any(bad):
+            lowest = zg.min(zg.where(bad, element, FAR))
+            sanitize_record(memory + place, lowest, zg.max(zg.where(bad & (element == lowest), detail, -1)))
+
+
+@function
+def sanitize_record(counter: Any, element: Any, detail: Any) -> None:
+    """Add a report to those of a check."""
+    count = zg.atomic_add(counter, zg.cast(1, i64), sem="relaxed")
+    if count < RECORDS:
         record = counter + 1 + 3 * count
-        zg.store(record, sanitize_program() + zg.zeros(bad.shape, i64), kept)
-        zg.store(record + 1, element + zg.zeros(bad.shape, i64), kept)
-        zg.store(record + 2, detail + zg.zeros(bad.shape, i64), kept)
+        zg.store(record, sanitize_program())
+        zg.store(record + 1, element)
+        zg.store(record + 2, detail)
 
 
 @function

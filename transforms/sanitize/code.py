@@ -2,17 +2,24 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Sequence
 from typing import Any
 
 from ziggurat.codemodel.builder import Builder
-from ziggurat.codemodel.dialects import arith, tt
+from ziggurat.codemodel.dialects import arith, core, tt
 from ziggurat.codemodel.op import Op, Value, expect
 from ziggurat.codemodel.types import Type, i1, i32, i64, shape_of, shaped, value_element, void
 from ziggurat.frontends.language import Function
 from ziggurat.transforms.calls.emit import Emitter
 from ziggurat.transforms.calls.lattice import outer_constant
 from ziggurat.transforms.mirror.library_models import function_model
+
+
+@functools.lru_cache(maxsize=512)
+def _model(function: Function, types: tuple[Type, ...]) -> core.Module:
+    """The model of a function for types and constants, made once for all kernels."""
+    return function_model(function, types)
 
 
 class Library:
@@ -26,7 +33,7 @@ class Library:
         """The model of a function for types and constants; what it calls is added too."""
         key = function, tuple(types)
         if key not in self._symbols:
-            module = function_model(function, types)
+            module = _model(function, key[1])
             for name, op in module.functions().items():
                 self.functions[name] = self._symbols[key] = expect(op, tt.Func)
         return self._symbols[key]

@@ -275,27 +275,34 @@ def not_finite(code: Code, value: Value) -> Value:
 
 def computed(
     code: Code, op: Op, operands: tuple[Value, ...], result: Value, stream: Stream, source: int | None
-) -> Value | None:
-    """The marks of the NaN and infinities of a result that is a float: those of the operands, or else the source, if no
+) -> list[Value | None]:
+    """The marks of the NaN and infinities of the floats of a result: those of the operands, or else the source, if no
     operand is NaN and, for an infinity, none is infinite."""
-    joined = dependent(code, op, operands, result, stream)[0]
-    if source is None and joined is None:
-        return None
-    wrong = not_finite(code, result)
+    joined = dependent(code, op, operands, result, stream)
+    floats = [value if _is_float(value.type) else None for value in operands]
+    infinite = nan = None
     if source is not None:
-        own, floats = wrong, [value if _is_float(value.type) else None for value in operands]
         infinite = _any_of(code, op, [value and not_finite(code, value) for value in floats])
-        if infinite is not None:
-            nan = _any_of(
-                code, op, [value and code.call_check(sanitizing.sanitize_not_a_number, value) for value in floats]
-            )
-            assert nan is not None
-            is_nan = code.call_check(sanitizing.sanitize_not_a_number, result)
-            of_numbers = code.add(arith.AndI(is_nan, code.opposite(nan)))
-            own = code.add(arith.AndI(wrong, code.add(arith.OrI(code.opposite(infinite), of_numbers))))
-        joined = code.joined(joined, code.call_check(sanitizing.sanitize_marks, own, code.constant(source, i32)))
-    assert joined is not None
-    return code.add(arith.Select(wrong, joined, code.no_marks(result.type)))
+        nan = _any_of(code, op, [value and _not_a_number(code, value) for value in floats])
+    marks: list[Value | None] = []
+    for part, mark in zip(code.parts(result, len(joined)), joined, strict=True):
+        if not _is_float(part.type) or (source is None and mark is None):
+            marks.append(None)
+            continue
+        wrong = not_finite(code, part)
+        if source is not None:
+            own = wrong
+            if infinite is not None and nan is not None:
+                of_numbers = code.add(arith.AndI(_not_a_number(code, part), code.opposite(nan)))
+                own = code.add(arith.AndI(wrong, code.add(arith.OrI(code.opposite(infinite), of_numbers))))
+            mark = code.joined(mark, code.call_check(sanitizing.sanitize_marks, own, code.constant(source, i32)))
+        assert mark is not None
+        marks.append(code.add(arith.Select(wrong, mark, code.no_marks(part.type))))
+    return marks
+
+
+def _not_a_number(code: Code, value: Value) -> Value:
+    return code.call_check(sanitizing.sanitize_not_a_number, value)
 
 
 def _any_of(code: Code, op: Op, lanes: Sequence[Value | None]) -> Value | None:

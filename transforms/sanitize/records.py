@@ -26,23 +26,23 @@ from ziggurat.frontends.library.sanitizing import WORDS
 CHECKS: Final = SANITIZERS
 HEADER: Final = 2
 FACTS: Final = 4  # The words of an array.
+NO_ELEMENT: Final = -(1 << 62)  # In a report of no element.
 
 
 @attrs.frozen
 class Check:
     """A place in a kernel that reports, and what its reports say.
 
-    `kind` is the check of `CHECKS`; of a use of a marked value, it is that of the marks. `verb` says what the program
-    does there: "reads", "stores". The element of a report is `size` bytes wide and in the array of `parameter`, the
-    number of a parameter; None if there is no element. `op` is the class of the op. A source of marks never reports: its `verb` is the reason, as a
-    clause.
+    `kind` is the check of `CHECKS`; of a use of a marked value it is empty, and the source of the marks has it. `verb`
+    says what the program does there: "reads", "stores". The element of a report, if there is one, is at a distance from
+    the array of the first of `parameters`, numbers of parameters, and in the array of one of them. `op` is the class of the op. A source of marks never reports: its `verb` is
+    the reason, as a clause.
     """
 
     kind: str
     verb: str
     location: Location | None
-    parameter: int | None = None
-    size: int = 1
+    parameters: tuple[int, ...] = ()
     op: type[Op] = Op
 
 

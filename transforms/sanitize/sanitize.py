@@ -53,7 +53,7 @@ from ziggurat.transforms.sanitize.accesses import (
 )
 from ziggurat.transforms.sanitize.code import Code, Library
 from ziggurat.transforms.sanitize.marks import Stream
-from ziggurat.transforms.sanitize.records import CHECKS, Check, Sanitized, place_of_array, place_of_check
+from ziggurat.transforms.sanitize.records import CHECKS, NO_ELEMENT, Check, Sanitized, place_of_array, place_of_check
 from ziggurat.transforms.simplify.inline import inline
 
 PASS = "sanitize"
@@ -208,8 +208,7 @@ class _Sanitizing:
             several = marks.moved(code, op, operands, stream)
             if several is None and stream is self.floats:
                 source = self._source("nan", op, "") if marks.becomes_infinite(op) else None
-                one = marks.computed(code, op, operands, result, stream, source)
-                several = [one] if one is not None else []
+                several = marks.computed(code, op, operands, result, stream, source)
             elif several is None and isinstance(op, tt.Poison):
                 source = self._source("undefined", op, "the variable has no value on this path")
                 several = [code.constant(source, marks_type(type_)) for type_ in component_types(result.type)]
@@ -223,35 +222,36 @@ class _Sanitizing:
             for component, mark in enumerate(several):
                 stream.note(result, mark, component)
 
-    def _check(self, kind: str, op: Op, verb: str, parameter: int | None = None, size: int = 1) -> int:
+    def _check(self, kind: str, op: Op, verb: str, *parameters: int) -> int:
         """Add a check; its number."""
-        self.checks.append(Check(kind, verb, op.location, parameter, size, type(op)))
+        self.checks.append(Check(kind, verb, op.location, parameters, type(op)))
         return len(self.checks) - 1
 
-    def _source(self, kind: str, op: Op, reason: str, parameter: int | None = None) -> int:
+    def _source(self, kind: str, op: Op, reason: str, *parameters: int) -> int:
         """A source of marks; the mark."""
-        return self._check(kind, op, reason, parameter) + 1
+        return self._check(kind, op, reason, *parameters) + 1
 
     def _place(self, code: Code, number: int) -> Value:
         return code.constant(place_of_check(len(self.accesses.arrays), number), i64)
 
     def _use(
         self, code: Code, op: Op, value: Value, mask: Value | None, verb: str, elements: Sequence[Elements] = (),
-        stream: Stream | None = None,
+        stream: Stream | None = None, parameter: int | None = None,
     ) -> None:  # fmt: skip
-        """Report the marked elements of a value on which the program depends, where the mask holds."""
+        """Report the marked elements of a value on which the program depends, where the mask holds: those stored to
+        elements of arrays, or those that steer an access to the array of a parameter."""
         mark = (stream or self.dependence).of(value)
         if mark is None:
             return
         bad = code.marked(mark)
         shape = shape_of(mark.type)
-        lanes = [(None, code.constant(-1, i64), bad if mask is None else code.both(code.fitted(mask, shape), bad))]
+        where = bad if mask is None else code.both(code.fitted(mask, shape), bad)
+        lanes = [(parameter, code.constant(NO_ELEMENT, i64), where)]
         if elements:
             lanes = [(part.parameter, part.distance, code.both(bad, part.mask)) for part in elements]
-        for parameter, element, where in lanes:
-            number = self._check("", op, verb, parameter, access_size(op) if parameter is not None else 1)
-            place = self._place(code, number)
-            code.call_check(sanitizing.sanitize_report, self.memory, place, where, element, code.wide(mark))
+        for array, element, lane in lanes:
+            place = self._place(code, self._check("", op, verb, *([] if array is None else [array])))
+            code.call_check(sanitizing.sanitize_report, self.memory, place, lane, element, code.wide(mark))
 
     # Control flow.
 
@@ -331,12 +331,13 @@ class _Sanitizing:
         described = isinstance(op, DESCRIBED)
         verbs = _VERBS.get(type(op), _ATOMIC)
         mask = None if described else _mask_of(op, operands)
+        array = next(iter(self.accesses.parameters[op]), None)
         if mask is not None:
-            self._use(code, op, mask, None, verbs[2])
+            self._use(code, op, mask, None, verbs[2], parameter=array)
         if described:
             verb = "reads" if isinstance(op, LOADS) else "writes" if isinstance(op, STORES) else "updates"
             for value in operands[1 if isinstance(op, LOADS) else 2 :]:
-                self._use(code, op, value, None, f"{verb} at")
+                self._use(code, op, value, None, f"{verb} at", parameter=array)
             if (
                 operands[0] not in self.bases
                 and operands[0] not in builder.body.parameters
@@ -345,7 +346,7 @@ class _Sanitizing:
                 return None  # A descriptor that control flow has chosen: its address is not known.
         else:
             verb = verbs[0]
-            self._use(code, op, operands[0], mask, verbs[1])
+            self._use(code, op, operands[0], mask, verbs[1], parameter=array)
         elements, allowed = self._elements(code, op, operands, mask, verb)
         values = () if isinstance(op, LOADS) else operands[1:3] if isinstance(op, tt.AtomicCAS) else operands[1:2]
         for value in values:
@@ -396,16 +397,10 @@ class _Sanitizing:
         if "bounds" not in self.chosen or outside is None:
             return elements, None
         bad = code.both(mask, outside)
-        number = self._check("bounds", op, verb, numbers[0], size)
-        code.call_check(
-            sanitizing.sanitize_report,
-            self.memory,
-            self._place(code, number),
-            bad,
-            elements[0].distance,
-            code.constant(0, i64),
-        )
-        if isinstance(op, DESCRIBED) or isinstance(op, tt.AtomicCAS):
+        place = self._place(code, self._check("bounds", op, verb, *numbers))
+        distance, none = elements[0].distance, code.constant(0, i64)
+        code.call_check(sanitizing.sanitize_report, self.memory, place, bad, distance, none)
+        if isinstance(op, (*DESCRIBED, tt.AtomicCAS)):
             return elements, code.opposite(code.highest_of_all(bad))
         return elements, code.both(mask, code.opposite(outside))
 
@@ -459,7 +454,7 @@ class _Sanitizing:
             what, why = ("load", "there is no other=") if loads else ("atomic", "it has no result there")
             numbers = self.accesses.parameters[op]
             reason = f"the mask of this {what}{{}} leaves it out, and {why}"
-            source = self._source("undefined", op, reason, numbers[0] if numbers else None)
+            source = self._source("undefined", op, reason, *numbers[:1])
             self.dependence.note(
                 result, code.call_check(sanitizing.sanitize_marks, code.opposite(mask), code.constant(source, i32))
             )
@@ -488,7 +483,7 @@ class _Sanitizing:
             tables = self.accesses.tables.get(array.group)
             if tables is None:
                 continue
-            number = numbers[part.parameter] = self._check("races", op, verb, part.parameter, access_size(op))
+            number = numbers[part.parameter] = self._check("races", op, verb, part.parameter)
             if number > sanitizing.ACCESSES:
                 raise KernelTypeError("a kernel with this many accesses cannot be sanitized for races", op.location)
             places, rows, place = cells(code, part, array.unit), part.facts.rows, self._place(code, number)
@@ -518,7 +513,7 @@ class _Sanitizing:
         code.add(tt.Barrier())
         for part in elements:
             if part.parameter in numbers:
-                number = self._check("races", op, "writes", part.parameter, access_size(op))
+                number = self._check("races", op, "writes", part.parameter)
                 code.call_check(
                     sanitizing.sanitize_lanes, self.memory, operands[0], self._place(code, number),
                     code.constant(numbers[part.parameter], i64),
