@@ -97,7 +97,8 @@ class Kernel(Function):
     def _launch_by(self, at: Callable[[Grid], Callable[..., Any]]) -> None:
         """Have a function make the launcher for a grid. Launchers that another function made are forgotten."""
         self.launchers.clear()
-        self._at = at if Kernel.observer is None and not Kernel.sanitizers else self._early  # Others would not call `launch`.
+        # Other launchers would not call `launch`.
+        self._at = at if Kernel.observer is None and not Kernel.sanitizers else self._early
 
     @property
     def module(self) -> core.Module:

@@ -53,18 +53,20 @@ def launch(kernel: Kernel, grid: Grid, arguments: Sequence[Any], keywords: Mappi
     code = _code(kernel, model, checks, names_of_values, groups)
     sanitized = code.sanitized.sanitized
     words, size = memory_of(sanitized, facts, math.prod(sizes))
-    try:
-        if any(map(_on_gpu, values)):
-            words = _on_device(kernel, code, sizes, values, words, size, options)
-        else:
-            memory = np.zeros(size, np.int64)
-            memory[: len(words)] = words
+    failure: ZigguratError | None = None
+    if any(map(_on_gpu, values)):
+        memory = _on_device(kernel, code, sizes, values, words, size, options)
+    else:
+        memory = np.zeros(size, np.int64)
+        memory[: len(words)] = words
+        try:
             with no_faults("running", lambda: code.sanitized.model, kernel.name):
                 _here(kernel, code, sizes, [*names_of_values, "the sanitizers' memory"], [*values, memory], options)
-            words = memory
-    except ZigguratError as error:
-        raise kernel.rules.explained(kernel, error) from error.__cause__
-    raise_reports(reports_of(sanitized, words, sizes, facts), kernel.name, kernel.models.words)
+        except ZigguratError as error:  # The program that failed may have reported the cause before.
+            failure = error
+    raise_reports(reports_of(sanitized, memory, sizes, facts), kernel.name, kernel.models.words, failure)
+    if failure is not None:
+        raise kernel.rules.explained(kernel, failure) from failure.__cause__
     return result
 
 
@@ -133,8 +135,8 @@ def _on_device(
         target = driver.current_device().target
         compiled = code.compiled.get(target)
         if compiled is None:
-            chosen = {name: value for name, value in options.items() if name in COMPILE_OPTIONS}
-            settings = kernel.rules.compile_options({**chosen, "target": target})
+            own = {name: value for name, value in options.items() if name in COMPILE_OPTIONS}
+            settings = kernel.rules.compile_options({**own, "target": target})
             assert isinstance(settings, CompileOptions)
             compiled = code.compiled[target] = compiler.compile_model(code.sanitized.model, settings, name=kernel.name)
         memory = zeros_after(words, size, number)

@@ -47,15 +47,15 @@ def facts_of(value: Any, name: str) -> ArrayFacts:
         low, high = span(array)
         return ArrayFacts(name, address(array) if start is None else start, array.itemsize, array.size, low, high)
     facts = view(value, name)
-    first, width, known = (
+    first, width, shape_and_strides = (
         facts.address if start is None else start,
         facts.element.bytes,
         layout(value, facts.element.bytes),
     )
-    if known is None:
+    if shape_and_strides is None:
         return ArrayFacts(name, first, width, 0, first - _ANYWHERE, first + _ANYWHERE)
-    steps = [(size - 1) * stride * width for size, stride in zip(*known, strict=True)]
-    size = int(np.prod(known[0], dtype=np.int64))
+    steps = [(size - 1) * stride * width for size, stride in zip(*shape_and_strides, strict=True)]
+    size = int(np.prod(shape_and_strides[0], dtype=np.int64))
     low = facts.address + sum(min(0, step) for step in steps)
     high = facts.address + sum(max(0, step) for step in steps) + width if size else low
     return ArrayFacts(name, first, width, size, low, high)
@@ -85,7 +85,7 @@ def memory_of(
 
     `facts` has those of the arrays in their order. Raises `LaunchError` for more programs than tables can name.
     """
-    races = "races" in sanitized.chosen
+    races = "races" in sanitized.names
     if races and programs >= LAST:
         raise LaunchError(f"a launch that is sanitized for races must have less than {LAST} programs; got {programs}")
     words = np.zeros(sanitized.size, np.int64)

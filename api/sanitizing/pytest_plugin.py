@@ -1,5 +1,4 @@
-"""The options `--ziggurat-sanitize` and `--ziggurat-sanitizers=races,bounds` of pytest: launches of kernels in tests are
-sanitised."""
+"""The options `--ziggurat-sanitize` and `--ziggurat-sanitizers=NAMES` of pytest: launches in tests are sanitised."""
 
 from __future__ import annotations
 

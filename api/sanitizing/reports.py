@@ -38,13 +38,15 @@ def reports_of(
     return list(reports.values())
 
 
-def raise_reports(reports: Sequence[SanitizerReport], kernel: str, words: Words | None = None) -> None:
-    """Raise `SanitizerError` if there are reports."""
+def raise_reports(
+    reports: Sequence[SanitizerReport], kernel: str, words: Words | None = None, cause: Exception | None = None
+) -> None:
+    """Raise `SanitizerError` if there are reports. `cause` is the error by which the launch has ended."""
     if reports:
         error = SanitizerError(reports, kernel)
         if words is not None:
             error.say_in(words)
-        raise error
+        raise error from cause
 
 
 class _Reading:

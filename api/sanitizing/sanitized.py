@@ -45,7 +45,7 @@ class SanitizedModel:
     @property
     def checks(self) -> tuple[str, ...]:
         """The names of the sanitizers."""
-        return self.sanitized.chosen
+        return self.sanitized.names
 
     def facts(self, arguments: Sequence[Any]) -> list[ArrayFacts]:
         """The facts about the arrays among the arguments of a launch, in order."""

@@ -78,7 +78,8 @@ def sanitizers(name: str, value: Any) -> tuple[str, ...]:
     """Names of sanitizers, one or several, in their order; True for all. Raises `LaunchError` for anything else."""
     if _is_boolean(value) or value is None:
         return SANITIZERS if value else ()
-    names = [value] if isinstance(value, str) else list(value) if isinstance(value, Iterable) else [value]  # pyright: ignore[reportUnknownArgumentType]
+    several = cast("Iterable[Any]", value) if isinstance(value, Iterable) and not isinstance(value, str) else [value]
+    names: list[Any] = list(several)
     for item in names:
         if item not in SANITIZERS:
             from difflib import get_close_matches

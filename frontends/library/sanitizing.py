@@ -117,10 +117,7 @@ def sanitize_against(
     me = sanitize_program()
     for lowest in zg.static_range(2):
         record = zg.load(cells + rows * (row + lowest), mask, 0, volatile=True)
-        if lowest == 1:
-            program = LAST - (record >> PROGRAM_BIT)
-        else:
-            program = (record >> PROGRAM_BIT) - 1
+        program = LAST - (record >> PROGRAM_BIT) if lowest == 1 else (record >> PROGRAM_BIT) - 1
         bad = mask & (record != 0) & (program != me)
         if time_row > 0:
             bad = bad & sanitize_unordered(memory, program, record >> TIME_BIT & _TIME, bad)

@@ -60,15 +60,20 @@ class Step:
 STEPS = [
     # Races.
     Step("all_write", "tl.store(out + lane, v + pid)  # here there", "races", "out", range(16)),
-    Step("blocks_overlap", "tl.store(out + pid * (B - 1) + lane, v + pid)  # here there", "races", "out", range(15, 31, 15)),
+    Step(
+        "blocks_overlap",
+        "tl.store(out + pid * (B - 1) + lane, v + pid)  # here there", "races", "out", range(15, 31, 15),
+    ),
     Step(
         "reads_next",
-        "w = tl.load(out + at + B, mask=at + B < n, other=0.0)  # there\ntl.store(out + at, w + 1.0, mask=ok)  # here",
+        "w = tl.load(out + at + B, mask=at + B < n, other=0.0)  # there\n"
+        "tl.store(out + at, w + 1.0, mask=ok)  # here",
         "races", "out", range(16, 40),
     ),
     Step(
         "reads_previous",
-        "w = tl.load(out + at - B, mask=ok & (at >= B), other=0.0)  # here\ntl.store(out + at, v + w, mask=ok)  # there",
+        "w = tl.load(out + at - B, mask=ok & (at >= B), other=0.0)  # here\n"
+        "tl.store(out + at, v + w, mask=ok)  # there",
         "races", "out", range(32),
     ),
     Step(
@@ -78,7 +83,8 @@ STEPS = [
     ),
     Step(
         "loads_a_counter",
-        "tl.atomic_add(out + lane, 1.0)  # there\nw = tl.load(out + lane)  # here\ntl.store(ids + at, w.to(tl.int32))",
+        "tl.atomic_add(out + lane, 1.0)  # there\nw = tl.load(out + lane)  # here\n"
+        "tl.store(ids + at, w.to(tl.int32))",
         "races", "out", range(16),
     ),
     Step(
@@ -96,21 +102,29 @@ STEPS = [
     # Bounds.
     Step("load_without_mask", "w = tl.load(x + at)  # here\ntl.store(out + at, w)", "bounds", "x", _LAST),
     Step("store_without_mask", "tl.store(out + at + 2 * B, v)  # here", "bounds", "out", range(64, 80)),
-    Step("load_before", "w = tl.load(x + at - 1, mask=ok, other=0.0)  # here\ntl.store(out + at, w)", "bounds", "x", range(-1, 0)),
+    Step("load_before", "w = tl.load(x + at - 1, mask=ok, other=0.0)  # here\n"
+    "tl.store(out + at, w)", "bounds", "x", range(-1, 0)),
     Step("store_before", "tl.store(out + at - 4, v, mask=ok)  # here", "bounds", "out", range(-4, 0)),
-    Step("mask_off_by_one", "w = tl.load(x + at, mask=at <= n, other=0.0)  # here\ntl.store(out + at, w)", "bounds", "x", range(40, 41)),
-    Step("reversed_off_by_one", "w = tl.load(x + n - at, mask=ok, other=0.0)  # here\ntl.store(out + at, w)", "bounds", "x", range(40, 41)),
-    Step("stride_twice", "w = tl.load(x + at * 2, mask=ok, other=0.0)  # here\ntl.store(out + at, w)", "bounds", "x", range(40, 79, 2)),
+    Step("mask_off_by_one", "w = tl.load(x + at, mask=at <= n, other=0.0)  # here\n"
+    "tl.store(out + at, w)", "bounds", "x", range(40, 41)),
+    Step("reversed_off_by_one", "w = tl.load(x + n - at, mask=ok, other=0.0)  # here\n"
+    "tl.store(out + at, w)", "bounds", "x", range(40, 41)),
+    Step("stride_twice", "w = tl.load(x + at * 2, mask=ok, other=0.0)  # here\n"
+    "tl.store(out + at, w)", "bounds", "x", range(40, 79, 2)),
     Step("atomic_outside", "tl.atomic_add(out + at * 2, v, mask=ok)  # here", "bounds", "out", range(64, 79, 2)),
     Step(
         "index_from_data",
-        "i = tl.load(ids + at, mask=ok, other=0) + 10\nw = tl.load(x + i, mask=ok, other=0.0)  # here\ntl.store(out + at, w)",
+        "i = tl.load(ids + at, mask=ok, other=0) + 10\nw = tl.load(x + i, mask=ok, other=0.0)  # here\n"
+        "tl.store(out + at, w)",
         "bounds", "x", range(40, 50),
     ),
     # Overflow.
-    Step("product", "big = (pid + 1) * 1073741824  # here\ntl.store(ids + pid, big)  # there", "overflow", "ids", range(1, 3)),
-    Step("sum", "s = at + 2147483620  # here\ntl.store(ids + at, s, mask=ok)  # there", "overflow", "ids", range(28, 40)),
-    Step("difference", "d = -2147483640 - at  # here\ntl.store(ids + at, d, mask=ok)  # there", "overflow", "ids", range(9, 40)),
+    Step("product", "big = (pid + 1) * 1073741824  # here\n"
+    "tl.store(ids + pid, big)  # there", "overflow", "ids", range(1, 3)),
+    Step("sum", "s = at + 2147483620  # here\n"
+    "tl.store(ids + at, s, mask=ok)  # there", "overflow", "ids", range(28, 40)),
+    Step("difference", "d = -2147483640 - at  # here\n"
+    "tl.store(ids + at, d, mask=ok)  # there", "overflow", "ids", range(9, 40)),
     Step(
         "address",
         "o = at * 200000000  # here\nw = tl.load(x + (o & 31), mask=ok, other=0.0)  # there\ntl.store(out + at, w)",
@@ -121,30 +135,38 @@ STEPS = [
         "o = at * 100000000  # here\nw = tl.load(x + lane, mask=o < n, other=0.0)  # there\ntl.store(out + at, w)",
         "overflow", "x",
     ),
-    Step("branch", "o = pid * 2000000000 + 1000000000  # here\nif o > 5:  # there\n    tl.store(out + at, v)", "overflow"),
-    Step("bytes", "b = at.to(tl.int8) * 4  # here\ntl.store(ids + at, b.to(tl.int32), mask=ok)  # there", "overflow", "ids", range(32, 40)),
-    Step("shorts", "b = at.to(tl.int16) + 32760  # here\ntl.store(ids + at, b.to(tl.int32), mask=ok)  # there", "overflow", "ids", range(8, 40)),
+    Step("branch", "o = pid * 2000000000 + 1000000000  # here\nif o > 5:  # there\n"
+    "    tl.store(out + at, v)", "overflow"),
+    Step("bytes", "b = at.to(tl.int8) * 4  # here\n"
+    "tl.store(ids + at, b.to(tl.int32), mask=ok)  # there", "overflow", "ids", range(32, 40)),
+    Step("shorts", "b = at.to(tl.int16) + 32760  # here\n"
+    "tl.store(ids + at, b.to(tl.int32), mask=ok)  # there", "overflow", "ids", range(8, 40)),
     Step(
         "wide_product",
-        "b = at.to(tl.int64) * 4611686018427387904  # here\ntl.store(ids + at, (b >> 33).to(tl.int32), mask=ok)  # there",
+        "b = at.to(tl.int64) * 4611686018427387904  # here\n"
+        "tl.store(ids + at, (b >> 33).to(tl.int32), mask=ok)  # there",
         "overflow", "ids", range(2, 40),
     ),
     # Undefined elements.
     Step("stored", "w = tl.load(x + at, mask=ok)  # here\ntl.store(out + at, w)  # there", "undefined", "out", _LAST),
-    Step("summed", "w = tl.load(x + at, mask=ok)  # here\ntl.store(out + pid, tl.sum(w))  # there", "undefined", "out", range(2, 3)),
-    Step("largest", "w = tl.load(x + at, mask=ok)  # here\ntl.store(out + pid, tl.max(w * 2.0))  # there", "undefined", "out", range(2, 3)),
+    Step("summed", "w = tl.load(x + at, mask=ok)  # here\n"
+    "tl.store(out + pid, tl.sum(w))  # there", "undefined", "out", range(2, 3)),
+    Step("largest", "w = tl.load(x + at, mask=ok)  # here\n"
+    "tl.store(out + pid, tl.max(w * 2.0))  # there", "undefined", "out", range(2, 3)),
     Step(
         "as_index",
         "i = tl.load(ids + at, mask=ok)  # here\nw = tl.load(x + i % n)  # there\ntl.store(out + at, w)",
         "undefined", "x",
     ),
-    Step("as_condition", "s = tl.load(x, mask=pid < 1)  # here\nif s > 0.0:  # there\n    tl.store(out + at, v)", "undefined", "x"),
+    Step("as_condition", "s = tl.load(x, mask=pid < 1)  # here\nif s > 0.0:  # there\n"
+    "    tl.store(out + at, v)", "undefined", "x"),
     Step(
         "result_of_atomic",
         "o = tl.atomic_add(ids + at, 1, mask=ok)  # here\ntl.store(out + at, o * 1.0)  # there",
         "undefined", "out", _LAST,
     ),
-    Step("as_mask", "w = tl.load(x + at, mask=ok)  # here\ntl.store(out + at, v, mask=w > 0.0)  # there", "undefined", "out"),
+    Step("as_mask", "w = tl.load(x + at, mask=ok)  # here\n"
+    "tl.store(out + at, v, mask=w > 0.0)  # there", "undefined", "out"),
     Step(
         "chosen",
         "w = tl.load(x + at, mask=ok)  # here\ntl.store(out + at, tl.where(at < n - 4, 0.0, w))  # there",
@@ -155,7 +177,8 @@ STEPS = [
         "w = tl.load(x + at, mask=ok)  # here\ntl.store(out + at, tl.where(w > 0.0, 1.0, 2.0))  # there",
         "undefined", "out", _LAST,
     ),
-    Step("added_by_atomic", "w = tl.load(x + at, mask=ok)  # here\ntl.atomic_add(out + at, w)  # there", "undefined", "out", _LAST),
+    Step("added_by_atomic", "w = tl.load(x + at, mask=ok)  # here\n"
+    "tl.atomic_add(out + at, w)  # there", "undefined", "out", _LAST),
     Step(
         "through_a_type",
         "w = tl.load(x + at, mask=ok)  # here\ntl.store(ids + at, (w + v).to(tl.int32) + 1)  # there",
@@ -163,14 +186,20 @@ STEPS = [
     ),
     # NaN and infinities.
     Step("by_zero", "r = v / (v - v)  # here\ntl.store(out + at, r, mask=ok)  # there", "nan", "out", range(40)),
-    Step("zero_by_zero", "z = v - v\nr = z / z  # here\ntl.store(out + at, r, mask=ok)  # there", "nan", "out", range(40)),
-    Step("log_of_negative", "r = tl.log(v - 50.0)  # here\ntl.store(out + at, r, mask=ok)  # there", "nan", "out", range(40)),
-    Step("log_of_zero", "r = tl.log(v - v)  # here\ntl.store(out + at, r, mask=ok)  # there", "nan", "out", range(40)),
-    Step("root_of_negative", "r = tl.sqrt(0.0 - v)  # here\ntl.store(out + at, r, mask=ok)  # there", "nan", "out", range(40)),
-    Step("large_exponent", "r = tl.exp(v * 10.0)  # here\ntl.store(out + at, r, mask=ok)  # there", "nan", "out", range(8, 40)),
+    Step("zero_by_zero", "z = v - v\nr = z / z  # here\n"
+    "tl.store(out + at, r, mask=ok)  # there", "nan", "out", range(40)),
+    Step("log_of_negative", "r = tl.log(v - 50.0)  # here\n"
+    "tl.store(out + at, r, mask=ok)  # there", "nan", "out", range(40)),
+    Step("log_of_zero", "r = tl.log(v - v)  # here\n"
+    "tl.store(out + at, r, mask=ok)  # there", "nan", "out", range(40)),
+    Step("root_of_negative", "r = tl.sqrt(0.0 - v)  # here\n"
+    "tl.store(out + at, r, mask=ok)  # there", "nan", "out", range(40)),
+    Step("large_exponent", "r = tl.exp(v * 10.0)  # here\n"
+    "tl.store(out + at, r, mask=ok)  # there", "nan", "out", range(8, 40)),
     Step(
         "infinity_minus_infinity",
-        'm = tl.where(at < 0, v, float("-inf"))\nd = m - tl.max(m)  # here\ntl.store(out + at, tl.exp(d), mask=ok)  # there',
+        'm = tl.where(at < 0, v, float("-inf"))\nd = m - tl.max(m)  # here\n'
+        'tl.store(out + at, tl.exp(d), mask=ok)  # there',
         "nan", "out", range(40),
     ),
     Step(
@@ -236,7 +265,9 @@ def _structured(structure: str, name: str, lines: Sequence[str]) -> list[str]:
     if structure == "early_return":
         return _kernel(name, ["    if pid * B >= n:", "        return", *plain])
     if structure == "branch":
-        return _kernel(name, ["    if n > 3:", *_indented(lines, 2), "    else:", "        tl.store(out + at, v, mask=ok)"])
+        return _kernel(
+            name, ["    if n > 3:", *_indented(lines, 2), "    else:", "        tl.store(out + at, v, mask=ok)"]
+        )
     if structure == "two_axes":
         return _kernel(name, plain, lane="tl.arange(0, 4)[:, None] * 4 + tl.arange(0, 4)[None, :]")
     if structure == "unrolled":
@@ -246,7 +277,8 @@ def _structured(structure: str, name: str, lines: Sequence[str]) -> list[str]:
 
 
 STRUCTURES = (
-    "straight", "loop", "while", "persistent", "helper", "early_return", "branch", "two_axes", "unrolled", "grid_of_two",
+    "straight", "loop", "while", "persistent", "helper", "early_return", "branch", "two_axes", "unrolled",
+    "grid_of_two",
 )  # fmt: skip
 
 
@@ -266,9 +298,9 @@ def cases() -> Iterator[Case]:
         yield _case(step, structure)
 
 
-def program(chosen: Sequence[Case], language: str) -> str:
+def program(several: Sequence[Case], language: str) -> str:
     """The source of a module with these kernels."""
-    return HEADER[language] + "\n" + "\n\n\n".join(case.source for case in chosen) + "\n"
+    return HEADER[language] + "\n" + "\n\n\n".join(case.source for case in several) + "\n"
 
 
 def lines_of(case: Case, text: str) -> tuple[list[int], list[int]]:

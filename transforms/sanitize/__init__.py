@@ -1,4 +1,4 @@
-"""Sanitising: a kernel with checks of races, bounds, overflow, undefined values and NaN (docs/design/019-sanitising.md)."""
+"""Sanitising: checks of races, bounds, overflow, undefined values and NaN in kernels: docs/design/019-sanitising.md."""
 
 from __future__ import annotations
 

@@ -1,12 +1,4 @@
-"""Accesses of a sanitized kernel: bounds and races of loads, stores, atomics, and of blocks of descriptors.
-
-%p : tensor<x4, ptr<f32>> = tt.addptr …;
-%d : tensor<x4, i64> = tt.call %p %x @"sanitize_distance_…";     // bytes from the start of x
-%i : tensor<x4, i1> = tt.call %d %low %high @"sanitize_inside_…";
-%m : tensor<x4, i1> = arith.andi %mask %i;                       // what the load may read
-…                                                                // reports of bounds and of races
-%v : tensor<x4, f32> = tt.load %p %m %zero;
-"""
+"""Accesses of a kernel: the arrays that they may be to, the tables of these, and the elements of an access."""
 
 from __future__ import annotations
 

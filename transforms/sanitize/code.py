@@ -9,11 +9,12 @@ from typing import Any
 from ziggurat.codemodel.builder import Builder
 from ziggurat.codemodel.dialects import arith, core, tt
 from ziggurat.codemodel.op import Op, Value, expect
-from ziggurat.codemodel.types import Type, i1, i32, i64, shape_of, shaped, value_element, void
+from ziggurat.codemodel.types import Type, i1, i32, i64, shape_of, shaped, value_element
 from ziggurat.frontends.language import Function
 from ziggurat.transforms.calls.emit import Emitter
 from ziggurat.transforms.calls.lattice import outer_constant
 from ziggurat.transforms.mirror.library_models import function_model
+from ziggurat.transforms.sanitize.records import Check, place_of_check
 
 
 @functools.lru_cache(maxsize=512)
@@ -106,6 +107,20 @@ class Code(Emitter):
         return self.cast(value, i64)
 
 
-def has_result(op: Op) -> bool:
-    """Whether an op has a result."""
-    return op.result.type != void
+class Checks:
+    """The checks of a kernel, for the names `names`, as they are added. `memory` is that of a launch."""
+
+    memory: Value
+
+    def __init__(self, names: tuple[str, ...], arrays: int) -> None:
+        self.names, self._arrays = names, arrays
+        self.entries: list[Check] = []
+
+    def add(self, kind: str, op: Op, verb: str, *parameters: int) -> int:
+        """Add a check at an op; its number."""
+        self.entries.append(Check(kind, verb, op.location, parameters, type(op)))
+        return len(self.entries) - 1
+
+    def place(self, code: Code, number: int) -> Value:
+        """The place of the reports of a check in the memory."""
+        return code.constant(place_of_check(self._arrays, number), i64)

@@ -1,7 +1,7 @@
 """Marks beside values: elements that are undefined, integers that have overflowed, floats that became NaN or infinite.
 
-A mark is an i32 beside each element, in a tensor of the value's shape: the number of the check that is its source, or 0.
-It is computed by ops of its own, and is reported where the program depends on the element (`uses.py`):
+A mark is an i32 beside each element, in a tensor of the value's shape: 0, or the number of its source. It is computed
+by ops of its own, and is reported where the program depends on the element:
 
     %v : tensor<x4, f32> = tt.load %p %m;              %d : tensor<x4, i32> = arith.select %m %none %source;
     %w : tensor<x4, f32> = arith.addf %v %x;           // the marks of %w are those of %v: %d
@@ -155,14 +155,14 @@ def _gathered(code: Code, op: tt.Gather, operands: tuple[Value, ...], stream: St
 @_moves.of(arith.Select)
 def _selected(code: Code, op: Op, operands: tuple[Value, ...], stream: Stream) -> list[Value | None]:
     condition, then, otherwise = operands
-    chosen = None
+    selection = None
     if stream.of(then) is not None or stream.of(otherwise) is not None:
         marks = [_or_none(code, value, stream) for value in (then, otherwise)]
-        chosen = code.add(arith.Select(condition, *marks))
+        selection = code.add(arith.Select(condition, *marks))
     steering = stream.of(condition)
     if steering is not None:
         steering = code.fitted(steering, shape_of(op.result.type))
-    return [code.joined(chosen, steering)]
+    return [code.joined(selection, steering)]
 
 
 @_moves.of(core.MakeTuple)
@@ -193,29 +193,29 @@ def dependent(code: Code, op: Op, operands: tuple[Value, ...], result: Value, st
         return [_combined(code, op, marks)] * count
     if isinstance(op, tt.Dot):
         return [_of_dot(code, *marks, shape=shape)]
-    joined = None
+    result_marks: Value | None = None
     for mark in marks:
-        whole = mark if mark is None or not isinstance(op, tt.MapElementwise) else _whole(code, op, mark)
-        joined = code.joined(joined, None if whole is None else code.fitted(whole, shape))
-    if joined is not None and isinstance(op, arith.AndI | arith.OrI | arith.MulI):
-        joined = _unless_absorbed(code, op, operands, joined, stream)
-    return [joined] * count
+        own = mark if mark is None or not isinstance(op, tt.MapElementwise) else _of_group(code, op, mark)
+        result_marks = code.joined(result_marks, None if own is None else code.fitted(own, shape))
+    if result_marks is not None and isinstance(op, arith.AndI | arith.OrI | arith.MulI):
+        result_marks = _unless_absorbed(code, op, operands, result_marks, stream)
+    return [result_marks] * count
 
 
-def _whole(code: Code, op: tt.MapElementwise, marks: Value) -> Value:
+def _of_group(code: Code, op: tt.MapElementwise, marks: Value) -> Value:
     """The marks of an operand of a map: elements of a group depend on each other."""
     return marks if op.pack == 1 else code.highest_of_all(marks)
 
 
 def _combined(code: Code, op: tt.Reduce | tt.Scan, marks: list[Value | None]) -> Value | None:
-    joined: Value | None = None
+    whole: Value | None = None
     for mark in marks:
-        joined = code.joined(joined, mark)
-    if joined is None or isinstance(op, tt.Reduce):
-        return None if joined is None else code.highest(joined, op.axis)
+        whole = code.joined(whole, mark)
+    if whole is None or isinstance(op, tt.Reduce):
+        return None if whole is None else code.highest(whole, op.axis)
     combine = code.builder.nested([i32, i32], i32)
     combine.add(tt.ScanReturn([combine.add(arith.MaxSI(*combine.parameters))]))
-    return code.add(tt.Scan([joined], op.axis, combine.finish(), reverse=op.reverse))
+    return code.add(tt.Scan([whole], op.axis, combine.finish(), reverse=op.reverse))
 
 
 def _of_dot(code: Code, a: Value | None, b: Value | None, c: Value | None, shape: tuple[int, ...]) -> Value | None:
@@ -278,14 +278,14 @@ def computed(
 ) -> list[Value | None]:
     """The marks of the NaN and infinities of the floats of a result: those of the operands, or else the source, if no
     operand is NaN and, for an infinity, none is infinite."""
-    joined = dependent(code, op, operands, result, stream)
+    whole = dependent(code, op, operands, result, stream)
     floats = [value if _is_float(value.type) else None for value in operands]
     infinite = nan = None
     if source is not None:
         infinite = _any_of(code, op, [value and not_finite(code, value) for value in floats])
         nan = _any_of(code, op, [value and _not_a_number(code, value) for value in floats])
     marks: list[Value | None] = []
-    for part, mark in zip(code.parts(result, len(joined)), joined, strict=True):
+    for part, mark in zip(code.parts(result, len(whole)), whole, strict=True):
         if not _is_float(part.type) or (source is None and mark is None):
             marks.append(None)
             continue
@@ -310,9 +310,9 @@ def _any_of(code: Code, op: Op, lanes: Sequence[Value | None]) -> Value | None:
     shape = shape_of(_components(op.result.type)[0])
     if isinstance(op, tt.Dot | tt.Reduce | tt.Scan):
         marks = [None if lane is None else code.cast(lane, i32) for lane in lanes]
-        joined = _of_dot(code, *marks, shape=shape) if isinstance(op, tt.Dot) else _combined(code, op, marks)
-        return None if joined is None else code.marked(joined)
-    joined = None
+        whole = _of_dot(code, *marks, shape=shape) if isinstance(op, tt.Dot) else _combined(code, op, marks)
+        return None if whole is None else code.marked(whole)
+    whole = None
     for lane in lanes:
-        joined = code.either(joined, None if lane is None else code.fitted(lane, shape))
-    return joined
+        whole = code.either(whole, None if lane is None else code.fitted(lane, shape))
+    return whole

@@ -35,8 +35,8 @@ class Check:
 
     `kind` is the check of `CHECKS`; of a use of a marked value it is empty, and the source of the marks has it. `verb`
     says what the program does there: "reads", "stores". The element of a report, if there is one, is at a distance from
-    the array of the first of `parameters`, numbers of parameters, and in the array of one of them. `op` is the class of the op. A source of marks never reports: its `verb` is
-    the reason, as a clause.
+    the array of the first of `parameters`, numbers of parameters, and in the array of one of them. `op` is the class of
+    the op. A source of marks never reports: its `verb` is the reason, as a clause.
     """
 
     kind: str
@@ -63,10 +63,10 @@ class Array:
 @attrs.frozen
 class Sanitized:
     """A sanitized kernel: its model, which takes the memory of a launch as a further last parameter; the checks, which
-    it has for what `chosen` names; its arrays. `orders` says that programs wait for each other."""
+    it has for what `names` names; its arrays. `orders` says that programs wait for each other."""
 
     model: core.Module
-    chosen: tuple[str, ...]
+    names: tuple[str, ...]
     checks: tuple[Check, ...]
     arrays: tuple[Array, ...]
     orders: bool

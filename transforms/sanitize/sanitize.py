@@ -15,17 +15,15 @@ from collections.abc import Collection, Iterable, Sequence
 from ziggurat.codemodel.builder import Builder
 from ziggurat.codemodel.dialects import arith, cf, core, scf, tt
 from ziggurat.codemodel.errors import KernelTypeError
-from ziggurat.codemodel.op import Block, Body, Op, Successor, Value
+from ziggurat.codemodel.op import Block, Body, Op, Successor, Value, expect
 from ziggurat.codemodel.structured import Structured, packed
 from ziggurat.codemodel.traits import BlockTerminator
 from ziggurat.codemodel.transform import DROP, Outcome, Rewriter, transform
 from ziggurat.codemodel.types import (
     PtrType,
     Type,
-    i1,
     i32,
     i64,
-    scalar_element,
     shape_of,
     shaped,
     void,
@@ -33,27 +31,12 @@ from ziggurat.codemodel.types import (
 from ziggurat.frontends.library import sanitizing
 from ziggurat.transforms.parameters import kernel_of
 from ziggurat.transforms.sanitize import marks
-from ziggurat.transforms.sanitize.accesses import (
-    ATOMICS,
-    DESCRIBED,
-    LOADS,
-    STORES,
-    Accesses,
-    Elements,
-    Facts,
-    access_size,
-    accesses_of,
-    acquires,
-    block_of,
-    cells,
-    inside,
-    is_access,
-    polls,
-    releases,
-)
-from ziggurat.transforms.sanitize.code import Code, Library
+from ziggurat.transforms.sanitize.access_checks import AccessChecks
+from ziggurat.transforms.sanitize.accesses import DESCRIBED, LOADS, STORES, Accesses, Elements, accesses_of, is_access
+from ziggurat.transforms.sanitize.code import Checks, Code, Library
 from ziggurat.transforms.sanitize.marks import Stream
-from ziggurat.transforms.sanitize.records import CHECKS, NO_ELEMENT, Check, Sanitized, place_of_array, place_of_check
+from ziggurat.transforms.sanitize.records import CHECKS, NO_ELEMENT, Sanitized
+from ziggurat.transforms.simplify.dce import remove_unused
 from ziggurat.transforms.simplify.inline import inline
 
 PASS = "sanitize"
@@ -96,28 +79,27 @@ def _inlined(model: Op) -> tt.Func:
 class _Sanitizing:
     """The transformer."""
 
-    def __init__(self, kernel: tt.Func, chosen: Collection[str], accesses: Accesses) -> None:
-        self.kernel, self.chosen, self.accesses = kernel, tuple(chosen), accesses
+    def __init__(self, kernel: tt.Func, names: Collection[str], accesses: Accesses) -> None:
+        self.kernel, self.names, self.accesses = kernel, tuple(names), accesses
         self.library = Library()
-        self.checks: list[Check] = []
-        self.facts: dict[int, Facts] = {}
-        self.bases: dict[Value, Value | None] = {}  # Of new descriptors: their address; None for an argument's.
+        self.checks = Checks(self.names, len(accesses.arrays))
+        self.access_checks = AccessChecks(accesses, self.checks)
         self.inner = {
             op for around in kernel.walk() if isinstance(around, tt.Combining | tt.MapElementwise)
             for op in around.walk() if op is not around
         }  # fmt: skip
         ops = [op for op in kernel.walk() if op not in self.inner]
         dependent = [op.result for op in ops if self._is_source(op)]
-        floats = [op.result for op in ops if "nan" in self.chosen and marks.becomes_infinite(op)]
+        floats = [op.result for op in ops if "nan" in self.names and marks.becomes_infinite(op)]
         self.dependence = Stream(kernel, dependent, marks.follows)
         self.floats = Stream(kernel, floats, marks.follows_float)
         self.streams = (self.dependence, self.floats)
 
     def _is_source(self, op: Op) -> bool:
         """Whether an op makes elements that are undefined or overflow."""
-        if "overflow" in self.chosen and marks.overflows(op):
+        if "overflow" in self.names and marks.overflows(op):
             return True
-        if "undefined" not in self.chosen:
+        if "undefined" not in self.names:
             return False
         left_out = isinstance(op, tt.Load) and op.mask is not None and op.other is None
         return left_out or isinstance(op, tt.Poison) or (isinstance(op, tt.AtomicRMW) and op.mask is not None)
@@ -130,8 +112,8 @@ class _Sanitizing:
         inner = outside.inside([*types, PtrType(i64)], void, isolated=True)
         inner.location = kernel.location
         inner.mapping.values.update(zip(kernel.body.parameters, inner.parameters, strict=False))
-        self.memory = inner.parameters[-1]
-        self._read_facts(Code(inner, self.library), inner.parameters)
+        self.checks.memory = inner.parameters[-1]
+        self.access_checks.read_facts(Code(inner, self.library), inner.parameters)
         self._rewrite_blocks(inner, kernel.body)
         plain = Rewriter.over(Builder.root())
         for function in self.library.functions.values():
@@ -142,17 +124,8 @@ class _Sanitizing:
         plain.add(core.Unreachable())
         arrays = tuple(self.accesses.arrays.values())
         orders = any(tables.time for tables in self.accesses.tables.values())
-        return Sanitized(core.Module(plain.finish()), self.chosen, tuple(self.checks), arrays, orders)
-
-    def _read_facts(self, code: Code, parameters: Sequence[Value]) -> None:
-        for number, array in enumerate(self.accesses.arrays.values()):
-            place = place_of_array(number)
-            low, high, table, rows = (
-                code.add(tt.Load(code.add(tt.AddPtr(self.memory, code.constant(place + word, i64)))))
-                for word in range(4)
-            )
-            start = code.add(tt.AddPtr(self.memory, table))
-            self.facts[array.parameter] = Facts(parameters[array.parameter], low, high, start, rows)
+        model = expect(remove_unused(core.Module(plain.finish())), core.Module)
+        return Sanitized(model, self.names, tuple(self.checks.entries), arrays, orders)
 
     def _rewrite_blocks(self, builder: Rewriter, body: Body) -> None:
         """The blocks of the kernel; those after the first take the marks of their parameters as well."""
@@ -192,9 +165,9 @@ class _Sanitizing:
             self._use(code, op, operands[0], None, "asserts")
         copy = builder.copy(op, operands)
         if isinstance(op, tt.MakeTensorDescriptor):
-            self.bases[copy] = operands[0]
+            self.access_checks.bases[copy] = operands[0]
         elif isinstance(op, tt.DescriptorPadding):
-            self.bases[copy] = self.bases.get(operands[0])
+            self.access_checks.bases[copy] = self.access_checks.bases.get(operands[0])
         self._mark(code, op, operands, copy)
         return copy
 
@@ -214,7 +187,7 @@ class _Sanitizing:
                 several = [code.constant(source, marks_type(type_)) for type_ in component_types(result.type)]
             elif several is None:
                 several = marks.dependent(code, op, operands, result, stream)
-                if "overflow" in self.chosen and marks.overflows(op):
+                if "overflow" in self.names and marks.overflows(op):
                     own = marks.overflowed(
                         code, op, operands, result, self._source("overflow", op, marks.overflow_reason(op))
                     )
@@ -222,17 +195,9 @@ class _Sanitizing:
             for component, mark in enumerate(several):
                 stream.note(result, mark, component)
 
-    def _check(self, kind: str, op: Op, verb: str, *parameters: int) -> int:
-        """Add a check; its number."""
-        self.checks.append(Check(kind, verb, op.location, parameters, type(op)))
-        return len(self.checks) - 1
-
     def _source(self, kind: str, op: Op, reason: str, *parameters: int) -> int:
         """A source of marks; the mark."""
-        return self._check(kind, op, reason, *parameters) + 1
-
-    def _place(self, code: Code, number: int) -> Value:
-        return code.constant(place_of_check(len(self.accesses.arrays), number), i64)
+        return self.checks.add(kind, op, reason, *parameters) + 1
 
     def _use(
         self, code: Code, op: Op, value: Value, mask: Value | None, verb: str, elements: Sequence[Elements] = (),
@@ -250,8 +215,8 @@ class _Sanitizing:
         if elements:
             lanes = [(part.parameter, part.distance, code.both(bad, part.mask)) for part in elements]
         for array, element, lane in lanes:
-            place = self._place(code, self._check("", op, verb, *([] if array is None else [array])))
-            code.call_check(sanitizing.sanitize_report, self.memory, place, lane, element, code.wide(mark))
+            place = self.checks.place(code, self.checks.add("", op, verb, *([] if array is None else [array])))
+            code.call_check(sanitizing.sanitize_report, self.checks.memory, place, lane, element, code.wide(mark))
 
     # Control flow.
 
@@ -300,12 +265,12 @@ class _Sanitizing:
         values = [builder[value] for value in end.operands]
         if isinstance(end, scf.Condition):
             self._use(code, end, values[0], None, "goes on by")
-        handed = values[len(end.operands) - len(end.handed) :]
-        marked = [self._marks_or_none(code, stream, handed[i]) for stream, i in extra]
+        outgoing = values[len(end.operands) - len(end.handed) :]
+        marked = [self._marks_or_none(code, stream, outgoing[i]) for stream, i in extra]
         builder.add(
-            scf.Condition(values[0], [*handed, *marked])
+            scf.Condition(values[0], [*outgoing, *marked])
             if isinstance(end, scf.Condition)
-            else scf.Yield([*handed, *marked]),
+            else scf.Yield([*outgoing, *marked]),
             end.location,
         )
 
@@ -318,7 +283,7 @@ class _Sanitizing:
         successors: list[Successor] = []
         for successor in op.successors:
             values = [builder[value] for value in successor.arguments]
-            numbers = {p: place for place, p in enumerate(successor.block.parameters)}
+            numbers: dict[Value, int] = {p: place for place, p in enumerate(successor.block.parameters)}
             extra = [(stream, values[numbers[p]]) for stream, p in self._carried(successor.block)]
             marked = [self._marks_or_none(code, stream, value) for stream, value in extra]
             successors.append(Successor(builder.mapping.blocks[successor.block], [*values, *marked]))
@@ -328,115 +293,35 @@ class _Sanitizing:
     # Accesses.
 
     def _access(self, code: Code, builder: Rewriter, op: Op, operands: tuple[Value, ...]) -> Outcome:
-        described = isinstance(op, DESCRIBED)
+        has_descriptor = isinstance(op, DESCRIBED)
         verbs = _VERBS.get(type(op), _ATOMIC)
-        mask = None if described else _mask_of(op, operands)
+        mask = None if has_descriptor else _mask_of(op, operands)
         array = next(iter(self.accesses.parameters[op]), None)
         if mask is not None:
             self._use(code, op, mask, None, verbs[2], parameter=array)
-        if described:
+        if has_descriptor:
             verb = "reads" if isinstance(op, LOADS) else "writes" if isinstance(op, STORES) else "updates"
             for value in operands[1 if isinstance(op, LOADS) else 2 :]:
                 self._use(code, op, value, None, f"{verb} at", parameter=array)
-            if (
-                operands[0] not in self.bases
-                and operands[0] not in builder.body.parameters
-                and not self._is_argument(operands[0])
-            ):
+            if operands[0] not in self.access_checks.bases:
                 return None  # A descriptor that control flow has chosen: its address is not known.
         else:
             verb = verbs[0]
             self._use(code, op, operands[0], mask, verbs[1], parameter=array)
-        elements, allowed = self._elements(code, op, operands, mask, verb)
+        elements, allowed = self.access_checks.elements(code, op, operands, mask, verb)
         values = () if isinstance(op, LOADS) else operands[1:3] if isinstance(op, tt.AtomicCAS) else operands[1:2]
         for value in values:
             verb_of_use = "stores" if isinstance(op, STORES) else "updates memory with"
             self._use(code, op, value, None, verb_of_use, elements)
             self._use(code, op, value, None, verb_of_use, elements, self.floats)
-        self._order(code, op, elements, before=True)
-        numbers = self._races(code, op, elements, values, verb)
-        result = self._made(code, builder, op, operands, mask, allowed)
-        self._order(code, op, elements, before=False)
-        if isinstance(op, tt.Store) and "races" in self.chosen and shape_of(op.value.type):
-            self._lanes(code, op, operands, elements, numbers)
+        self.access_checks.order(code, op, elements, before=True)
+        numbers = self.access_checks.races(code, op, elements, values, verb)
+        result = self.access_checks.made(code, builder, op, operands, mask, allowed)
+        self.access_checks.order(code, op, elements, before=False)
+        if isinstance(op, tt.Store) and "races" in self.names and shape_of(op.value.type):
+            self.access_checks.lanes(code, op, operands, elements, numbers)
         self._mark_access(code, op, operands, mask, result)
         return result if result is not None and op.result.type != void else DROP
-
-    def _is_argument(self, value: Value) -> bool:
-        return any(value is facts.parameter for facts in self.facts.values())
-
-    def _elements(
-        self, code: Code, op: Op, operands: tuple[Value, ...], mask: Value | None, verb: str
-    ) -> tuple[list[Elements], Value | None]:
-        """The elements of an access by array, and what the access may do: the lanes in bounds, which is None without
-        the check of bounds."""
-        numbers, size = self.accesses.parameters[op], access_size(op)
-        own = operands[0]
-        start: Value | None = None
-        base: Value | None = None
-        if isinstance(op, DESCRIBED):
-            start, mask = block_of(code, op, operands)
-            base = self.bases.get(own)
-        shape = shape_of(own.type) if start is None else shape_of(start.type)
-        if mask is None:
-            mask = code.true(shape)
-        elements: list[Elements] = []
-        outside: Value | None = None
-        for number in numbers:
-            facts = self.facts[number]
-            if start is None:
-                distance = code.call_check(sanitizing.sanitize_distance, own, facts.parameter)
-            elif base is None:
-                distance = start
-            else:
-                shift = code.call_check(sanitizing.sanitize_distance, base, facts.parameter)
-                distance = code.add(arith.AddI(start, code.spread(shift, shape)))
-            within = inside(code, facts, distance, size)
-            elements.append(Elements(facts, number, distance, code.both(mask, within)))
-            outside = code.opposite(within) if outside is None else code.both(outside, code.opposite(within))
-        if "bounds" not in self.chosen or outside is None:
-            return elements, None
-        bad = code.both(mask, outside)
-        place = self._place(code, self._check("bounds", op, verb, *numbers))
-        distance, none = elements[0].distance, code.constant(0, i64)
-        code.call_check(sanitizing.sanitize_report, self.memory, place, bad, distance, none)
-        if isinstance(op, (*DESCRIBED, tt.AtomicCAS)):
-            return elements, code.opposite(code.highest_of_all(bad))
-        return elements, code.both(mask, code.opposite(outside))
-
-    def _made(
-        self,
-        code: Code,
-        builder: Rewriter,
-        op: Op,
-        operands: tuple[Value, ...],
-        mask: Value | None,
-        allowed: Value | None,
-    ) -> Value | None:
-        """The access itself, of what is allowed. A lane of a load that reads nothing is 0 unless it has another value."""
-        if isinstance(op, tt.Load):
-            active = mask if allowed is None else allowed
-            if active is None:
-                return builder.copy(op, operands)
-            zero = _zero(op.result.type)
-            other = operands[2] if op.other is not None else code.add(arith.ConstantOp(zero, op.result.type))
-            return builder.add(op.evolve(ptr=operands[0], mask=active, other=other), op.location)
-        if allowed is None:
-            return builder.copy(op, operands)
-        if isinstance(op, tt.Store):
-            return builder.add(op.evolve(ptr=operands[0], value=operands[1], mask=allowed), op.location)
-        if isinstance(op, tt.AtomicRMW):
-            return builder.add(op.evolve(ptr=operands[0], value=operands[1], mask=allowed), op.location)
-        gives = op.result.type != void
-        bodies: list[Body] = []
-        for runs in (True, False):
-            inner = builder.nested((), op.result.type)
-            value = inner.add(op.SPEC.copy(op, operands, (), (), op.result.type), op.location) if runs else None
-            if gives and value is None:
-                value = inner.add(arith.ConstantOp(_zero(op.result.type), op.result.type))
-            inner.add(scf.Yield([value] if gives and value is not None else []))
-            bodies.append(inner.finish())
-        return builder.add(scf.If(allowed, *bodies))
 
     def _mark_access(
         self, code: Code, op: Op, operands: tuple[Value, ...], mask: Value | None, result: Value | None
@@ -449,7 +334,7 @@ class _Sanitizing:
                 mark = stream.of(operands[2])
                 if mark is not None:
                     stream.note(result, code.add(arith.Select(mask, code.no_marks(mark.type), mark)))
-        elif "undefined" in self.chosen and self.dependence.reaches(op.result):
+        elif "undefined" in self.names and self.dependence.reaches(op.result):
             loads = isinstance(op, tt.Load)
             what, why = ("load", "there is no other=") if loads else ("atomic", "it has no result there")
             numbers = self.accesses.parameters[op]
@@ -459,81 +344,11 @@ class _Sanitizing:
                 result, code.call_check(sanitizing.sanitize_marks, code.opposite(mask), code.constant(source, i32))
             )
 
-    def _order(self, code: Code, op: Op, elements: Sequence[Elements], *, before: bool) -> None:
-        """Note what an atomic releases before it, and what an access acquires after it."""
-        if "races" not in self.chosen or not (releases(op) if before else acquires(op)):
-            return
-        function = sanitizing.sanitize_release if before else sanitizing.sanitize_acquire
-        for part in elements:
-            array = self.accesses.arrays[part.parameter]
-            tables = self.accesses.tables.get(array.group)
-            if tables is not None and tables.time:
-                places = cells(code, part, array.unit)
-                code.call_check(function, self.memory, places, part.facts.rows, tables.time, part.mask)
-
-    def _races(
-        self, code: Code, op: Op, elements: Sequence[Elements], values: Sequence[Value], verb: str
-    ) -> dict[int, int]:
-        """Note an access in the tables, and report others that it races with; the numbers of the checks by array."""
-        numbers: dict[int, int] = {}
-        if "races" not in self.chosen:
-            return numbers
-        for part in elements:
-            array = self.accesses.arrays[part.parameter]
-            tables = self.accesses.tables.get(array.group)
-            if tables is None:
-                continue
-            number = numbers[part.parameter] = self._check("races", op, verb, part.parameter)
-            if number > sanitizing.ACCESSES:
-                raise KernelTypeError("a kernel with this many accesses cannot be sanitized for races", op.location)
-            places, rows, place = cells(code, part, array.unit), part.facts.rows, self._place(code, number)
-            access = code.constant(number, i64)
-            if isinstance(op, LOADS):
-                own, update = (0, 0) if polls(op) else (tables.read, tables.update)
-                code.call_check(
-                    sanitizing.sanitize_read, self.memory, places, rows, own, update, tables.time, access, place,
-                    part.mask, part.distance,
-                )  # fmt: skip
-            elif isinstance(op, ATOMICS):
-                code.call_check(
-                    sanitizing.sanitize_update, self.memory, places, rows, tables.update, tables.read, tables.time,
-                    access, place, part.mask, part.distance,
-                )  # fmt: skip
-            else:
-                code.call_check(
-                    sanitizing.sanitize_write, self.memory, places, rows, tables.read, tables.update, tables.time,
-                    access, place, part.mask, part.distance, _bits(code, values[0]),
-                )  # fmt: skip
-        return numbers
-
-    def _lanes(
-        self, code: Code, op: Op, operands: tuple[Value, ...], elements: Sequence[Elements], numbers: dict[int, int]
-    ) -> None:
-        """Report two lanes of one store that write an element."""
-        code.add(tt.Barrier())
-        for part in elements:
-            if part.parameter in numbers:
-                number = self._check("races", op, "writes", part.parameter)
-                code.call_check(
-                    sanitizing.sanitize_lanes, self.memory, operands[0], self._place(code, number),
-                    code.constant(numbers[part.parameter], i64),
-                    part.mask, part.distance, _bits(code, operands[1]), marks.element_word(scalar_element(operands[1].type)),
-                )  # fmt: skip
-
 
 def _mask_of(op: Op, operands: tuple[Value, ...]) -> Value | None:
     if isinstance(op, tt.Load | tt.Store | tt.AtomicRMW) and op.mask is not None:
         return operands[1 if isinstance(op, tt.Load) else 2]
     return None
-
-
-def _bits(code: Code, value: Value) -> Value:
-    return code.call_check(sanitizing.sanitize_bits, value, marks.element_word(scalar_element(value.type)))
-
-
-def _zero(type_: Type) -> float | bool | int:
-    element = scalar_element(type_)
-    return 0.0 if element.is_float else False if element == i1 else 0
 
 
 def marks_type(type_: Type) -> Type:
