@@ -34,15 +34,15 @@ def numbers(count: int = 40) -> np.ndarray:
 
 
 def reports_of(kernel, grid, *arguments, **options) -> tuple[zg.SanitizerReport, ...]:
-    with pytest.raises(zg.SanitizerError) as caught:
+    with pytest.raises(zg.SanitizerError) as failure:
         kernel[grid](*arguments, **options)
-    return caught.value.errors
+    return failure.value.errors
 
 
 def test_message():
-    with pytest.raises(zg.SanitizerError) as caught:
+    with pytest.raises(zg.SanitizerError) as failure:
         halo[(3,)](np.zeros(40, np.float32), numbers(), 40, 16, sanitize=True, interpret=True)
-    text = re.sub(r"at \S*/test_sanitizing.py:\d+", "at test_sanitizing.py", str(caught.value))
+    text = re.sub(r"at \S*/test_sanitizing.py:\d+", "at test_sanitizing.py", str(failure.value))
     assert text == (
         "the sanitizers found a fault in 'halo'\n\n"
         "program (1, 0, 0) reads out[0], which program (0, 0, 0) has written\n"
@@ -148,11 +148,11 @@ def asserts(x, n, B: zg.constexpr):
 
 
 def test_an_assertion_about_undefined_elements():
-    with pytest.raises(zg.SanitizerError) as caught:
+    with pytest.raises(zg.SanitizerError) as failure:
         asserts[(1,)](numbers(), 10, 16, sanitize="undefined", interpret=True)
-    (report,) = caught.value.errors
+    (report,) = failure.value.errors
     assert "asserts an undefined element: the mask of this load of x leaves it out" in report.summary
-    assert "device-side assertion failed" in str(caught.value.__cause__)
+    assert "device-side assertion failed" in str(failure.value.__cause__)
     with pytest.raises(zg.KernelRuntimeError, match="device-side assertion failed"):
         asserts[(1,)](numbers(), 10, 16, sanitize="races", interpret=True)
 
@@ -204,9 +204,9 @@ def test_a_model_is_sanitized():
     assert (report.argument, report.element, report.program, report.other_program) == ("out", 0, (1, 0, 0), (0, 0, 0))
     with pytest.raises(zg.SanitizerError, match="found a fault in 'halo"):
         sanitized.check(memory, (3,), out, x, 40)
-    with pytest.raises(zg.LaunchError, match="the arrays 'out' and 'x' share memory") as caught:
+    with pytest.raises(zg.LaunchError, match="the arrays 'out' and 'x' share memory") as failure:
         sanitized.memory((3,), x, x, 40)
-    assert "shared=[(0, 1)]" in str(caught.value)
+    assert "shared=[(0, 1)]" in str(failure.value)
     zg.sanitized(model, shared=[(0, 1)]).memory((3,), x, x, 40)
     with pytest.raises(zg.LaunchError, match="takes 3 arguments; got 2"):
         sanitized.memory((3,), x, x)

@@ -58,10 +58,10 @@ def test_numbers_of_kernels():
 def test_fault_is_found(case, suite):
     module, text = suite
     for interpret in (True, False):
-        with pytest.raises(zg.SanitizerError) as caught:
+        with pytest.raises(zg.SanitizerError) as failure:
             module.__dict__[case.name][case.grid](*case.arguments(), sanitize=case.check, interpret=interpret)
-        reports = caught.value.errors
-        assert any(is_expected(report, case, text) for report in reports), f"interpret={interpret}: {caught.value}"
+        reports = failure.value.errors
+        assert any(is_expected(report, case, text) for report in reports), f"interpret={interpret}: {failure.value}"
         assert all(report.check == case.check for report in reports)
         if case.check == "races":
             assert all(report.other_program is not None for report in reports)
