@@ -178,8 +178,8 @@ def main() -> None:
         folder = Path(temporary)
         outcomes["ours"] = outcomes_of_ours(names, folder, time.monotonic() + share)
         for number, mode in enumerate(modes):
-            left = (end - time.monotonic()) / (len(modes) - number)
-            outcomes[f"Triton: {mode}"] = outcomes_of_triton(mode, names, folder, time.monotonic() + left)
+            remaining = (end - time.monotonic()) / (len(modes) - number)
+            outcomes[f"Triton: {mode}"] = outcomes_of_triton(mode, names, folder, time.monotonic() + remaining)
     header = ["tool", *(kind or "right kernels reported" for kind in KINDS)]
     text = table(header, rows_of(outcomes, names))
     (options.folder / "comparison.json").write_text(json.dumps(outcomes, indent=1))
