@@ -19,6 +19,7 @@ import attrs
 from ziggurat.backend.launch.grids import padded
 from ziggurat.boundary import no_faults, public
 from ziggurat.codemodel.errors import KernelErrors, LaunchError, ZigguratError
+from ziggurat.codemodel.gpu import dialect as gpu
 from ziggurat.codemodel.location import Location
 from ziggurat.codemodel.op import Op
 from ziggurat.codemodel.text.writer import lines_of
@@ -234,16 +235,22 @@ class _Explored:
 
     def _add_costs(self, column: dict[str, Any]) -> None:
         """The work of each op of the GPU model, for a CTA or an iteration."""
-        from ziggurat.transforms.cost.cost import Work, cost_of
+        from ziggurat.transforms.cost.cost import Work, cost_of, move_of
+        from ziggurat.transforms.gpu.swizzle import first_access
 
         costs: dict[int, Entry] = {}
         names = tuple(argument.name for argument in self.compiled.arguments)
-        for entry in cost_of(self.compiled.stages["gpu"], names).entries:
+        cost = cost_of(self.compiled.stages["gpu"], names)
+        for entry in cost.entries:
             line = column["ops"].get(entry.op)
             work = {field.name: round(getattr(entry.work, field.name), 1) for field in attrs.fields(Work)}
             work = {name: number for name, number in work.items() if number}
             if line is not None and (work or entry.reasons):
                 costs[line] = {"work": work, "bits": entry.bits or 0, "reasons": list(entry.reasons)}
+                if isinstance(entry.op, gpu.LocalLoad | gpu.LocalStore):
+                    access = first_access(*move_of(entry.op, cost.target))
+                    if access is not None:
+                        costs[line]["banks"] = {"addresses": access.addresses, "bytes": access.bytes}
         column["costs"] = costs
 
     # Texts.

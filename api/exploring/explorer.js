@@ -190,6 +190,8 @@ function drawPanel() {
     else if (c.values && /^\s*%\w+ : /.test(text)) sections.push(element("section", {},
         element("p", {textContent: `program (${page.programs[state.program].join(", ")}) has no value here, or none that is used`})));
     const types = [...text.matchAll(/(tensor|shared)<[^"<>]*(?:<[^<>]*>)?[^"<>]*"([^"]*)"/g)];
+    const banks = c.costs?.[line]?.banks;
+    if (banks) sections.push(banksOf(banks));
     if (types.length) sections.push(layoutOf(types[0][0], types[0][2]));
     panel.replaceChildren(...sections);
 }
@@ -310,6 +312,45 @@ function layoutOf(type, bases) {
     const kind = isShared ? "banks of shared memory by colour" : "warps by colour, lanes by lightness";
     const part = rows * across < total ? `, the first ${rows}×${across}` : "";
     return element("section", {className: "layout"}, element("h2", {textContent: `layout: ${kind}${part}`}), canvas, tip);
+}
+
+/** The wavefronts of an access to shared memory: each bank serves one word in each, for the lanes that want it. */
+function wavefronts({addresses, bytes}) {
+    const together = Math.max(1, Math.min(addresses.length, Math.floor(128 / Math.max(4, bytes)))), rows = [];
+    for (let first = 0; first < addresses.length; first += together) {
+        const banks = Array.from({length: 32}, () => new Map());
+        for (let lane = first; lane < first + together; lane++) {
+            for (let at = addresses[lane] & -4; at < addresses[lane] + bytes; at += 4) {
+                const words = banks[at / 4 % 32];
+                words.set(at, [...words.get(at) ?? [], lane]);
+            }
+        }
+        const depth = Math.max(...banks.map(words => words.size));
+        for (let row = 0; row < depth; row++) {
+            rows.push({isExtra: row >= Math.ceil(together * Math.max(4, bytes) / 128),
+                       lanes: banks.map(words => [...words.values()][row] ?? [])});
+        }
+    }
+    return rows;
+}
+
+function banksOf(banks) {
+    const rows = wavefronts(banks), extra = rows.filter(row => row.isExtra).length, cell = 8;
+    const canvas = element("canvas", {id: "banks", width: 32 * cell, height: rows.length * cell}), brush = canvas.getContext("2d");
+    rows.forEach((row, y) => row.lanes.forEach((lanes, x) => {
+        brush.fillStyle = lanes.length ? `hsl(${lanes[0] * 11.25} 65% 60%)` : "rgba(128, 128, 128, 0.15)";
+        brush.fillRect(x * cell, y * cell, cell - 1, cell - 1);
+        brush.strokeStyle = "#d73a49";
+        if (row.isExtra && lanes.length) brush.strokeRect(x * cell + 1, y * cell + 1, cell - 3, cell - 3);
+    }));
+    const tip = element("div", {className: "tip"});
+    canvas.onmousemove = event => {
+        const [bank, row] = [Math.floor(event.offsetX / cell), Math.floor(event.offsetY / cell)], lanes = rows[row]?.lanes[bank];
+        tip.textContent = lanes?.length ? `bank ${bank}: lane ${lanes.join(", ")}` : `bank ${bank}: no lane`;
+    };
+    const conflicts = extra ? `${extra} wavefront(s) by bank conflicts, with red edges` : "no bank conflicts";
+    return element("section", {className: "layout"},
+        element("h2", {textContent: `an access of a warp: 32 banks, ${rows.length} wavefront(s)`}), canvas, tip, element("p", {textContent: conflicts}));
 }
 
 // ---- Controls.

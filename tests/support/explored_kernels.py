@@ -72,3 +72,10 @@ def product_page() -> tuple[zg.Exploration, np.ndarray]:
     blocks = [zg.TensorDescriptor(a, [128, 64]), zg.TensorDescriptor(b, [64, 64]), zg.TensorDescriptor(c, [128, 64])]
     page = zg.explore(product, (2,), *blocks, 192, 128, 64, 64, program=1, num_warps=4)
     return page, a[128:].astype(np.float32) @ b.astype(np.float32)
+
+
+@zg.kernel
+def transposed(x, y, SIZE: zg.constexpr):
+    """Goes through shared memory, as its load and its store have different layouts."""
+    rows, columns = zg.expand(zg.arange(0, SIZE), 1), zg.expand(zg.arange(0, SIZE), 0)
+    zg.store(y + (columns * SIZE + rows), zg.load(x + (rows * SIZE + columns)))

@@ -165,6 +165,15 @@ _FREE = (
 _OFFSET = (arith.AddI, arith.SubI, tt.AddPtr, tt.Hint, arith.ExtSI, arith.ExtUI)  # Keep a constant apart.
 
 
+def move_of(op: gpu.LocalLoad | gpu.LocalStore, target: Target) -> tuple[Layout, tuple[int, ...], int, bool]:
+    """The layout of the tensor that moves, the `offsets` of the buffer, the bytes of an element, and whether matrices
+    may move at once: the arguments of `moves`."""
+    shared, value = shared_of(op.buffer), op.result if isinstance(op, gpu.LocalLoad) else op.value
+    layout = layout_of(value.type)
+    matrices = isinstance(op, gpu.LocalLoad) or (target.has_stmatrix and stores_matrices(layout))
+    return layout, shared.offsets, shared.element.bytes, matrices
+
+
 class _Costs:
     def __init__(self, module: gpu.Module, names: tuple[str, ...], at_least: bool) -> None:
         self.module, self.names, self.at_least = module, names, at_least
@@ -262,10 +271,7 @@ class _Costs:
         return work, 8 * size * width, tuple(reasons)
 
     def _local(self, op: gpu.LocalLoad | gpu.LocalStore) -> tuple[Work, int, tuple[str, ...]]:
-        shared, value = shared_of(op.buffer), op.result if isinstance(op, gpu.LocalLoad) else op.value
-        layout = layout_of(value.type)
-        matrices = isinstance(op, gpu.LocalLoad) or (self.target.has_stmatrix and stores_matrices(layout))
-        shared_moves, warps = moves(layout, shared.offsets, shared.element.bytes, matrices), self.warps
+        shared_moves, warps = moves(*move_of(op, self.target)), self.warps
         waves, least = shared_moves.wavefronts * warps, shared_moves.least * warps
         work = Work(wavefronts=waves, least=least, issued=shared_moves.instructions * warps)
         return work, 8 * shared_moves.bytes, tuple(_conflicts(shared_moves))

@@ -298,6 +298,25 @@ def moves(layout: Layout, offsets: tuple[int, ...], size: int, matrices: bool) -
     return vector_moves(layout, offsets, size) if view is None else _matrix_moves(view, offsets, size)
 
 
+@attrs.frozen
+class WarpAccess:
+    """The first instruction by which warp 0 moves a tensor to or from a buffer: the `address` in the buffer from which
+    each lane moves, in bytes, and the `bytes` that it moves."""
+
+    addresses: tuple[int, ...]
+    bytes: int
+
+
+def first_access(layout: Layout, offsets: tuple[int, ...], size: int, matrices: bool) -> WarpAccess | None:
+    """The first instruction of `moves`; None for bytes that are turned on the way."""
+    if matrices and turned_bytes(layout, offsets, size) is not None:
+        return None
+    view = matrix_view(layout, offsets, size) if matrices else None
+    lanes, inverse = (layout if view is None else view.layout), inverted(offsets)
+    addresses = tuple(combine(inverse, lanes.element(0, lane)) * size for lane in range(1 << len(lanes.lanes)))
+    return WarpAccess(addresses, VECTOR if view is not None else size << len(vector_bits(layout, offsets, size)))
+
+
 def _least_cost(layout: Layout, size: int) -> float:
     """The least cost of moving a tensor for a warp: 16 bytes a lane and instruction, without conflicts."""
     count = 1 << sum(map(bool, layout.registers))

@@ -3,9 +3,12 @@
 import numpy as np
 import pytest
 from browser import BROWSER, visit
-from explored_kernels import racing, sums_page
+from explored_kernels import racing, sums_page, transposed
 
 import ziggurat as zg
+from ziggurat.codemodel.gpu.targets import TARGETS
+from ziggurat.transforms.cost.cost import move_of
+from ziggurat.transforms.gpu.swizzle import moves
 
 pytestmark = pytest.mark.skipif(BROWSER is None, reason="no browser is installed")
 
@@ -104,3 +107,23 @@ def test_a_note_is_shown_first():
     script = 'return [column("source").lines[state.picked.line], document.getElementById("panel").textContent];'
     line, panel = visit(html, script)
     assert "zg.store" in line and "program" in panel
+
+
+def test_banks_of_shared_memory():
+    """The wavefronts that the page draws are those that the cost counts."""
+    x = np.zeros((64, 64), np.float32)
+    script = """
+        const gpu = column("gpu"), at = gpu.lines.findIndex(text => text.includes("gpu.local_load"));
+        pick(2, at);
+        const canvas = document.getElementById("banks");
+        canvas.dispatchEvent(new MouseEvent("mousemove", {clientX: canvas.getBoundingClientRect().x + 1,
+                                                          clientY: canvas.getBoundingClientRect().y + 1}));
+        const column_ = {addresses: Array.from({length: 32}, (_, lane) => lane * 128), bytes: 4};
+        return [wavefronts(gpu.costs[at].banks).length, document.querySelector(".tip").textContent,
+                wavefronts(column_).filter(row => row.isExtra).length];"""
+    exploration = zg.explore(transposed, 1, x, x.copy(), 64, num_warps=4)
+    rows, tip, conflicts = visit(exploration.html, script)
+    (op,) = (op for op in exploration.compiled.stages["gpu"].walk() if op.NAME == "gpu.local_load")
+    cost = moves(*move_of(op, TARGETS[exploration.compiled.target]))
+    assert rows == cost.wavefronts / cost.instructions
+    assert tip.startswith("bank 0: lane 0") and conflicts == 31
