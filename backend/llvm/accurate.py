@@ -45,6 +45,11 @@ class F32:
         0.3333323001861572, -0.24999696016311646, 0.20009785890579224, -0.1668519675731659, 0.1401461660861969,
         -0.12118282169103622, 0.13946081697940826, -0.13179698586463928,
     )  # fmt: skip
+    # (log2(1 + x) - x / ln 2) / x², for |x| < 1/3.
+    LOG2 = (
+        -0.7213475108146667, 0.48089686036109924, -0.3606693744659424, 0.28868019580841064, -0.24071650207042694,
+        0.202188178896904, -0.1748298555612564, 0.20119942724704742, -0.19014285504817963,
+    )  # fmt: skip
 
     # π/2, ln 2 and 1/ln 2 as sums of floats.
     PI_2 = (1.5707963705062866, -4.371138828673793e-08, -1.7151245100058819e-15)
@@ -162,16 +167,17 @@ def _logarithm(of: Format, base_2: bool, lanes: int = 0) -> Routine:
     bits = tiny.select(x * 2.0**of.SCALE, x).bits()
     field = bits - of.LOWEST & -(1 << of.DIGITS)
     fraction = (bits - field).to("bitcast", of.KIND) - 1.0
-    power = field.ashr(of.DIGITS)
-    if of is F64:
-        power = power.to("trunc", "i32")
-    exponent = (power + tiny.select(-of.SCALE, 0, "i32")).to("sitofp", of.KIND)
     if of is F32:
-        square = fraction * fraction
-        tail = r.fma(r.poly(fraction, of.LOG), fraction, -0.5)
-        natural = r.fma(square, tail, fraction)
-        result = in_base_2(r, exponent, natural, of) if base_2 else r.fma(exponent, of.LN_2[0], natural)
+        exponent = r.fma(field.to("sitofp", of.KIND), 2.0**-of.DIGITS, tiny.select(float(-of.SCALE), 0.0, of.KIND))
+        if base_2:
+            tail = r.fma(r.poly(fraction, of.LOG2), fraction, of.LOG2_E[1]) * fraction
+            result = exponent + r.fma(fraction, of.LOG2_E[0], tail)
+        else:
+            tail = r.fma(r.poly(fraction, of.LOG), fraction, -0.5)
+            result = r.fma(exponent, of.LN_2[0], r.fma(fraction * fraction, tail, fraction))
     else:
+        power = field.ashr(of.DIGITS).to("trunc", "i32")
+        exponent = (power + tiny.select(-of.SCALE, 0, "i32")).to("sitofp", of.KIND)
         s = fraction / (fraction + 2.0)
         square = s * s
         half = fraction * fraction * 0.5
@@ -181,8 +187,9 @@ def _logarithm(of: Format, base_2: bool, lanes: int = 0) -> Routine:
         else:
             low = r.fma(s, inner, exponent * of.LN_2[1])
             result = exponent * of.LN_2[0] - (half - low - fraction)
-    result = x.test("oeq", _INFINITY).select(_INFINITY, result)
-    result = x.test("ult", 0.0).select(_NAN, result)
+    # Infinity stays itself, by the same sum that makes a NaN of NaNs and of negative numbers.
+    special = x.bits().test("uge", (2 * of.BIAS + 1) << of.DIGITS)
+    result = special.select(r.fma(x, _INFINITY, _INFINITY), result)
     return r.done(x.test("oeq", 0.0).select(-_INFINITY, result))
 
 

@@ -17,7 +17,7 @@ REFERENCES = {
     "exp": np.exp, "exp2": np.exp2, "log": np.log, "log2": np.log2, "sin": np.sin, "cos": np.cos, "tanh": np.tanh,
     "erf": erf,
 }  # fmt: skip
-BOUNDS = {"exp": 1.1, "exp2": 1.1, "log": 1.1, "log2": 2.1, "sin": 1.7, "cos": 1.7, "tanh": 2.0, "erf": 1.3}
+BOUNDS = {"exp": 1.1, "exp2": 1.1, "log": 1.1, "log2": 1.5, "sin": 1.7, "cos": 1.7, "tanh": 2.0, "erf": 1.3}
 SPECIAL = [0.0, -0.0, math.inf, -math.inf, math.nan, 1.0, -1.0]
 
 
