@@ -140,11 +140,12 @@ def _is_reduced(value: Value) -> bool:
 
 
 def _only_reads(op: scf.For) -> bool:
-    """Whether iterations only load and compute, so that the loads of two can be in flight at once."""
+    """Whether iterations only load and compute, within warps, so that the loads of two can be in flight at once."""
     ops = op.body.entry.ops[:-1]
     tensors = any(isinstance(inner, tt.Load) and isinstance(inner.result.type, TensorType) for inner in ops)
     return tensors and all(
-        isinstance(inner, tt.Load) or (is_pure(inner) and not inner.bodies and not isinstance(inner, tt.Dot))
+        isinstance(inner, tt.Load | tt.Reduce)
+        or (is_pure(inner) and not inner.bodies and not isinstance(inner, tt.Dot))
         for inner in ops
     )
 
