@@ -196,11 +196,12 @@ def gradients_by_pointers(d: int, heads: int = 32, stages: int = 3) -> Case:
     return Case(loop_kernels.dkdv, types, (SIZE // 128, heads), arguments, {"num_warps": 8, "num_stages": stages})
 
 
-def paged_decode(d: int, page: int, programs: int = 128, pages: int = 64) -> Case:
+def paged_decode(d: int, page: int, rows: int = 64, pages: int = 64, warps: int = 4, stages: int = 3) -> Case:
+    programs = 128 * 64 // rows
     cache = (programs * pages, page, d)
-    types = [F16, F16, F16, I32, F16, N, zg.f32, d, page, 64]
-    arguments = [(programs, 64, d), cache, cache, (programs, pages), (programs, 64, d), pages, d**-0.5]
-    return Case(loop_kernels.paged, types, (programs,), arguments, {"num_warps": 4, "num_stages": 3})
+    types = [F16, F16, F16, I32, F16, N, zg.f32, d, page, rows]
+    arguments = [(programs, rows, d), cache, cache, (programs, pages), (programs, rows, d), pages, d**-0.5]
+    return Case(loop_kernels.paged, types, (programs,), arguments, {"num_warps": warps, "num_stages": stages})
 
 
 NN, NT, TN = (N, 1, N, 1), (N, 1, 1, N), (1, N, N, 1)
@@ -259,6 +260,7 @@ KERNELS: Table = {
     "attention backward f16 D128, keys by pointers": gradients_by_pointers(128),
     "attention backward f16 D64, keys by pointers, one stage": gradients_by_pointers(64, stages=1),
     "paged decode f16 D128, pages of 32": paged_decode(128, 32),
+    "paged decode f16 D128, pages of 64, 16 rows, one stage": paged_decode(128, 64, 16, 16, 1, 1),
     "delta rule f16 D64, chunks of 64": delta_rule(64),
     "layer norm f16, blocks of 2048": Case(
         kernels.layer_norm,

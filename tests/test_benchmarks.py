@@ -19,10 +19,7 @@ FILES = sorted(Path(ablation.__file__).parent.glob("*.py"))
 TIMES = json.loads(ablation.TIMES.read_text("utf-8"))
 
 # Passes that wait for a measurement, and why they may gain more than is recorded. None stays here once it is measured.
-WAITING: dict[str, str] = {
-    "early_copies": "six kernels of libraries spill less, or need up to 42 registers of a thread less. On an H200 the "
-    "recorded case took 1.6 % longer with it; sparse attention, which it was made for, was not timed yet",
-}
+WAITING: dict[str, str] = {}
 
 
 @pytest.mark.parametrize("file", FILES, ids=lambda file: file.stem)
