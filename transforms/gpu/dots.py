@@ -72,7 +72,7 @@ from ziggurat.transforms.analysis.queries import (
 from ziggurat.transforms.casts import cast
 from ziggurat.transforms.gpu.computed_operands import OperandChoice
 from ziggurat.transforms.gpu.layout_plan import Accesses, Anchor, OperandLayouts, Operands, PrimaryLayouts
-from ziggurat.transforms.gpu.swizzle import VECTOR, row_major
+from ziggurat.transforms.gpu.swizzle import LINE, VECTOR
 from ziggurat.transforms.simplify.hoist import hoist
 
 _ROW_BYTES = 32  # Along k, which ldmatrix and wgmma read at once.
@@ -108,7 +108,7 @@ class Fma(MmaChoice):
 
     def operand(self, builder: Builder, value: Value, k_axis: int) -> Value:
         type_ = tensor_of(value)
-        return stored(builder, value, _column_major(type_.shape) if k_axis == 1 else row_major(type_.numel))
+        return stored(builder, value, _by_lines(type_, k_axis))
 
     def multiplied(self, builder: Builder, a: Value, b: Value, c: Value, *, accumulate: bool) -> Value:
         return builder.add(gpu.DotFma(a, b, c))
@@ -538,10 +538,17 @@ def _turned(builder: Builder, value: Value, k_axis: int) -> Value:
     return builder.add(gpu.LocalLoad(buffer, TensorType(type_.shape, type_.element, layout)))
 
 
-def _column_major(shape: tuple[int, ...]) -> tuple[int, ...]:
-    """The offsets of a buffer of operand a with neighbours along m, because neighbouring threads read its rows."""
-    *batch, m, k = (axis_bases(shape, axis) for axis in range(len(shape)))
-    return (*m, *k, *chain(*reversed(batch)))
+def _by_lines(type_: TensorType, k_axis: int) -> tuple[int, ...]:
+    """The offsets of a buffer of an operand with neighbours along m or n, because neighbouring threads read its lines.
+
+    Vectors of them are swizzled within a line of the banks, because neighbouring threads may write along k.
+    """
+    *batch, down, across = (axis_bases(type_.shape, axis) for axis in range(type_.rank))
+    lines, deep = (down, across) if k_axis == 1 else (across, down)
+    size = scalar_element(type_).bytes
+    vectors = lines[bits_of(VECTOR // size) : bits_of(LINE // size)]
+    turned = [basis ^ vector for basis, vector in zip(deep, vectors, strict=False)]
+    return (*lines, *turned, *deep[len(turned) :], *chain(*reversed(batch)))
 
 
 def is_chained(module: Op) -> bool:
