@@ -58,21 +58,24 @@ def _mma(emitter: PtxEmitter, op: tt.Dot | gpu.Mma) -> Emitted:
     first, second = (op.b, op.a) if tiles.warps.swapped else (op.a, op.b)
     a, b = operand_of(emitter, first, tiles, first=True), operand_of(emitter, second, tiles, first=False)
     places = registers_of(layout_of(_as_multiplied(c_type, tiles)))
-    sums = list(emitter.tensor(op.c))
+    sums, latest = list(emitter.tensor(op.c)), dict[tuple[int, ...], list[str]]()
     kind, unit = llvm_type(c_type), tiles.unit
     assert isinstance(a_type.element, ScalarType) and isinstance(b_type.element, ScalarType)
     elements = (a_type.element, b_type.element)[:: -1 if tiles.warps.swapped else 1]
     factors = ".".join(element.ptx for element in elements)
+    of_c = places_c(unit, unit.n, paired=tiles.warps.paired)
     # A batch goes matrix by matrix, which frees the registers of the operands.
     for batch, k, row, column in product(tiles.matrices, tiles.depths, tiles.rows, tiles.columns):
         start = (batch * tiles.m + row) * tiles.n + column
-        own = [places[start + y * tiles.n + x] for y, x in places_c(unit, unit.n, paired=tiles.warps.paired)]
-        parts = (a.part(row, k, batch), b.part(column, k, batch), [sums[register] for register in own])
+        own = [places[start + y % tiles.m * tiles.n + x % tiles.n] for y, x in of_c]
+        # An instruction goes on with its own results: of a tile that is smaller, it has copies.
+        of_sums = latest.get((batch, row, column)) or [sums[register] for register in own]
+        parts = (a.part(row, k, batch), b.part(column, k, batch), of_sums)
         counts = [len(own), *map(len, parts)]
         groups = ", ".join(group(sum(counts[:at]), count) for at, count in enumerate(counts))
         arguments = [(of, value) for of, part in zip((a.kind, b.kind, kind), parts, strict=True) for value in part]
         text = f"mma.sync.aligned.{unit.name}.row.col.{total}.{factors}.{total} {groups};"
-        results = emitter.asm([kind] * len(own), text, *arguments, effect=PURE)
+        results = latest[batch, row, column] = emitter.asm([kind] * len(own), text, *arguments, effect=PURE)
         for register, value in zip(own, results, strict=True):
             sums[register] = value
     return sums
@@ -400,6 +403,7 @@ class _InRegisters:
         self.places = registers_of(layout_of(type_))
         columns = type_.shape[-1]
         self.along = (columns, 1) if first else (1, columns)  # Steps across and along k.
+        self.lines = type_.shape[-2 if first else -1]
         self.matrix = type_.shape[-2] * columns
         unit = tiles.unit
         self.elements = (
@@ -410,7 +414,7 @@ class _InRegisters:
         """The registers for the rows (or columns) from `line` on, at `k`, of a matrix of a batch."""
         step, step_k = self.along
         start = batch * self.matrix + line * step + k * step_k
-        numbers = [self.places[start + across * step + depth * step_k] for across, depth in self.elements]
+        numbers = [self.places[start + across % self.lines * step + depth * step_k] for across, depth in self.elements]
         return self.packed.registers(numbers)
 
 
@@ -461,8 +465,11 @@ class _InShared:
         if not first:
             self.next = (unit.n, 0) if len(tiles.columns) > 1 else (0, unit.k) if len(tiles.depths) > 1 else (0, 0)
         # The moves by the bits of the lane's number: the row within a matrix, and the number of the matrix.
+        lines = type_.shape[-2 if first else -1]
         rows = [(1 << bit, 0) if panels.k_major else (0, 1 << bit) for bit in range(3)]
         matrices = [(8, 0), (0, half)] if first else [(0, half), self.next]
+        # Where the operand has fewer lines than a matrix, or than two, lanes read copies.
+        rows, matrices = ([(line % lines, k) for line, k in places] for places in (rows, matrices))
         count = tiles.warps.rows if first else tiles.warps.columns
         step = unit.m if first else tiles.n // tiles.warps.columns
         own = [self._byte(step << bit, 0) for bit in range(bits_of(count))]

@@ -4,7 +4,9 @@ memory for them.
 All of mma.sync and wgmma share one shape of fragment (PTX manual, "Matrix fragments for mma.m16n8k16" and its
 neighbours, "Register fragments" of wgmma): of the 32 lanes, the 2 low bits go along k (or along n, in an accumulator)
 and the 3 high bits along m (or n, in an operand b). A whole tile repeats the fragment in further registers, and in the
-warps. In a batch of tiles, the warps share the matrices, and each warp holds further matrices in further registers.
+warps. Of a tile that is smaller along m or n than an instruction, lanes have copies, and the instruction takes
+registers twice. In a batch of tiles, the warps share the matrices, and each warp holds further matrices in further
+registers.
 
     unit = UNITS["m16n8k16"]
     c = accumulator(unit, (128, 64), WarpGrid(4, 1, 4))          # a wgmma's: 4 warps down the rows
@@ -64,16 +66,17 @@ UNITS = {
 def unit_for(element: ScalarType, shape: tuple[int, int, int], target: str) -> Unit | None:
     """The best instruction of mma.sync for elements of this type (tf32, of f32) and a dot m × n × k on a target.
 
-    None where all are larger. PTX manual, "mma", the types and shapes that each architecture has.
+    It may have more rows than the dot where none has as few, and more columns. None where all are deeper. PTX manual,
+    "mma", the types and shapes that each architecture has.
     """
     names = {8: ("m16n8k32",), 16: ("m16n8k16",), 32: ("m16n8k8",), 64: ("m8n8k4",)}[element.bits]
     if element.bits == 8 and not element.is_float:
         names += ("m16n8k16.s8",)
     if element.bits == 64 and TARGETS[target].has_large_f64:
         names = ("m16n8k16.f64", "m16n8k8.f64", "m16n8k4.f64", *names)
-    m, n, k = shape
-    fits = (unit for unit in map(UNITS.__getitem__, names) if m >= unit.m and n >= unit.n and k >= unit.k)
-    return next(fits, None)
+    m, _, k = shape
+    fits = [unit for unit in map(UNITS.__getitem__, names) if k >= unit.k]
+    return min(fits, key=lambda unit: max(0, unit.m - m), default=None)
 
 
 MAX_RUN = 16
@@ -118,6 +121,12 @@ def _powers(start: int, stop: int, scale: int) -> list[int]:
     return [scale << bit for bit in range(bits_of(start), bits_of(stop))]
 
 
+def _lines(count: int, size: int) -> list[int]:
+    """The bases of the three bits of a lane's number that count the lines of a tile, `size` elements apart: of fewer
+    than 8 lines, lanes have copies."""
+    return [size << bit if 1 << bit < count else 0 for bit in range(3)]
+
+
 def _shared_out(
     shape: Shape, warps: WarpGrid, registers: Sequence[int], lanes: Sequence[int], of_warps: Sequence[int]
 ) -> Layout:
@@ -133,14 +142,16 @@ def accumulator(unit: Unit, shape: Shape, warps: WarpGrid) -> Layout:
     if warps.swapped:
         across = shape[::-1]
         layout = accumulator(unit, across, attrs.evolve(warps, swapped=False)).transposed(across, (1, 0))
+        if shape[-2] == 1:
+            return layout
         right, pair, *further = layout.registers  # Neighbours come first, as stores of vectors need them.
         return attrs.evolve(layout, registers=(pair, right, *further))
     if warps.paired:
         return _in_pairs(accumulator(unit, shape, attrs.evolve(warps, paired=False)), unit, shape[-1])
     m, n = shape[-2:]
     own, around = n // warps.columns, unit.m * warps.rows
-    registers = [1, *_powers(8, unit.m, n), *_powers(8, own, 1), *_powers(around, m, n)]
-    lanes = [*_powers(2, 8, 1), *_powers(1, 8, n)]
+    registers = [*_powers(1, min(2, n), 1), *_powers(8, min(unit.m, m), n), *_powers(8, own, 1), *_powers(around, m, n)]
+    lanes = [*_lines(n, 1)[1:], *_lines(m, n)]
     return _shared_out(shape, warps, registers, lanes, [*_powers(unit.m, around, n), *_powers(own, n, 1)])
 
 
@@ -155,8 +166,8 @@ def operand_a(unit: Unit, shape: Shape, warps: WarpGrid) -> Layout:
     """The layout of a, m × k: warps beside each other hold the same."""
     m, k = shape[-2:]
     run, around = unit.run, unit.m * warps.rows
-    registers = [*_powers(1, run, 1), *_powers(8, unit.m, k), *_powers(4 * run, k, 1), *_powers(around, m, k)]
-    lanes = [*_powers(run, 4 * run, 1), *_powers(1, 8, k)]
+    registers = [*_powers(1, run, 1), *_powers(8, min(unit.m, m), k), *_powers(4 * run, k, 1), *_powers(around, m, k)]
+    lanes = [*_powers(run, 4 * run, 1), *_lines(m, k)]
     return _shared_out(shape, warps, registers, lanes, [*_powers(unit.m, around, k), *[0] * bits_of(warps.columns)])
 
 
@@ -165,7 +176,7 @@ def operand_b(unit: Unit, shape: Shape, warps: WarpGrid) -> Layout:
     k, n = shape[-2:]
     run, own = unit.run, n // warps.columns
     registers = [*_powers(1, run, n), *_powers(4 * run, k, n), *_powers(8, own, 1)]
-    lanes = [*_powers(run, 4 * run, n), *_powers(1, 8, 1)]
+    lanes = [*_powers(run, 4 * run, n), *_lines(n, 1)]
     return _shared_out(shape, warps, registers, lanes, [*[0] * bits_of(warps.rows), *_powers(own, n, 1)])
 
 
@@ -187,8 +198,8 @@ def warps_of(layout: Layout, unit: Unit, shape: Shape) -> WarpGrid | None:
             continue
         m, n = (width, height) if swapped else (height, width)
         for batches in _shares(min(count, math.prod(shape[:-2]))):
-            for rows in _shares(min(count // batches, m // unit.m)):
-                for columns in _shares(min(count // batches // rows, n // unit.n)):
+            for rows in _shares(min(count // batches, max(1, m // unit.m))):
+                for columns in _shares(min(count // batches // rows, max(1, n // unit.n))):
                     candidate = WarpGrid(rows, columns, count, batches, paired, swapped)
                     if (rows >= 4 or not paired or unit.pack == 2) and accumulator(unit, shape, candidate) == layout:
                         return candidate
@@ -267,7 +278,7 @@ def panels_of(shared: SharedType, k_axis: int) -> Panels | None:
         for width in (128, 64, 32):
             panels = Panels(width, k_major)
             major, other = (shape[k_axis], shape[1 - k_axis])[:: 1 if k_major else -1]
-            fits = major * size >= width and other >= 8
+            fits = major * size >= width and (other >= 8 or k_major)
             if fits and panels.offsets(shared.shape, k_axis, size) == shared.offsets:
                 return panels
     return None

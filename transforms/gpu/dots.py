@@ -12,9 +12,9 @@ becomes, on sm_90a,
     %12 : tensor<x128, x128, f32, L> = gpu.wgmma_wait %11 @0;
 
 On other targets, for smaller tiles and for batches, it becomes a `gpu.mma` that reads such buffers (for f64, and for a
-k of less than 32 bytes, a `tt.dot` whose operands are in the fragments of mma.sync); and if no matrix unit can do it, a
-`gpu.dot_fma`. `anchors` tells the layout assignment the layouts of the accumulators, so that they stay in registers
-through loops; `place_dots` converts those that have others.
+k of less than 32 bytes, a `tt.dot` whose operands are in the fragments of mma.sync), also where the tile has fewer rows
+or columns than mma.sync; and if no matrix unit can do it, a `gpu.dot_fma`. `anchors` tells the layout assignment the
+layouts of the accumulators, so that they stay in registers through loops; `place_dots` converts those that have others.
 """
 
 from __future__ import annotations
@@ -143,15 +143,19 @@ class MmaSync(MmaChoice):
             return self
         return attrs.evolve(self, layout=layout, warps=warps)
 
-    def reading(self, a: TensorType, b: TensorType) -> MmaSync:
-        """The same unit, with both operands in registers if they are its fragments already, or have rows in pairs."""
+    def reading(self, a: Value, b: Value) -> MmaSync:
+        """The same unit, with both operands in registers if they are its fragments already, have rows in pairs, or one
+        has few lines that do not lie along k."""
 
-        def is_fragment(unit: Unit, type_: TensorType, k_axis: int) -> bool:
-            return fragment_of(unit, type_.shape, self.warps, k_axis) == type_.layout
+        def is_fragment(unit: Unit, value: Value, k_axis: int) -> bool:
+            return fragment_of(unit, tensor_of(value).shape, self.warps, k_axis) == layout_of(value.type)
 
-        units = with_runs(self.unit, b.shape[-2])
+        def is_turned(value: Value, k_axis: int) -> bool:
+            return tensor_of(value).shape[-1 - k_axis] < self.unit.n and not _is_k_major(value, k_axis)
+
+        units = with_runs(self.unit, tensor_of(b).shape[-2])
         unit = next((unit for unit in units if is_fragment(unit, a, 1) and is_fragment(unit, b, 0)), None)
-        if unit is None and not self.warps.paired:
+        if unit is None and not self.warps.paired and not is_turned(a, 1) and not is_turned(b, 0):
             return self
         return attrs.evolve(self, unit=unit or self.unit, by_rows=False)
 
@@ -189,7 +193,7 @@ class Wgmma(MmaSync):
         assert panels is not None
         return stored(builder, value, panels.offsets(type_.shape, k_axis, size), panels.alignment)
 
-    def reading(self, a: TensorType, b: TensorType) -> MmaSync:
+    def reading(self, a: Value, b: Value) -> MmaSync:
         return self  # b is always in shared memory.
 
     def arranged(self, builder: Builder, value: Value, k_axis: int) -> Value:
@@ -239,14 +243,14 @@ def mma_of(
             continue
         # The warps of a group share the rows of one wgmma, which does not suit a batch of small matrices.
         by_rows = factor.bits < 64 and unit.k * factor.bytes == _ROW_BYTES
-        grouped = unit.m == 16 and m >= 64 and num_warps >= WARP_GROUP and by_rows and c.rank == 2
+        grouped = unit.m == 16 and m >= 64 and n >= unit.n and num_warps >= WARP_GROUP and by_rows and c.rank == 2
         wgmma = TARGETS[target].has_wgmma and grouped
         start = WarpGrid(WARP_GROUP if wgmma else 1, 1, num_warps, min(num_warps, math.prod(c.shape[:-2])))
         if wgmma and factor.bytes != 2 and not products and not rows_first:
             of_a, of_b = inner(op.a) == 0, inner(op.b) == 1 and n >= 64
             # One of two such operands takes a buffer: the smaller one.
             start = attrs.evolve(start, paired=of_a or of_b, swapped=of_b and not (of_a and m >= n))
-        if not wgmma and swapped and c.rank == 2 and n >= unit.m:
+        if not wgmma and (swapped or m < unit.m) and c.rank == 2 and n >= unit.m:
             start = attrs.evolve(start, swapped=True)
         down, across = (n, m) if start.swapped else (m, n)
         warps = _divided(unit, down, across, start, rows_first=wgmma or rows_first)
@@ -376,7 +380,7 @@ def place_dots(module: gpu.Module) -> Op:
         a, b, c = operands
         if isinstance(mma, MmaSync):
             mma = mma.placed_in(layout_of(op.result.type), tensor_of(op.c).shape)
-            mma = mma.reading(tensor_of(a), tensor_of(b))
+            mma = mma.reading(a, b)
         start = None
         if not isinstance(mma, Wgmma) or constant_of(op.c) != 0:
             start = cast(builder, converted(builder, c, mma.layout), mma.accumulator)
