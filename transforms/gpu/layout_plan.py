@@ -69,13 +69,15 @@ class Accesses:
     axes than that of the neighbours in memory, each thread holds a run as well: the sectors that an instruction
     moves are whole, and need not follow each other. `cubes` are the shapes of tensors that are reduced along
     several axes of two elements, as sorting networks do, the last axes most often. Each thread holds a contiguous
-    part of these. `reduced` has the axes along which tensors are reduced, by their shape.
+    part of these. `reduced` has the axes along which tensors are reduced, by their shape. `for_dots` are the loads of
+    operands of dots.
     """
 
     def __init__(self, func: Op, infos: Mapping[Component, AxisInfo], num_warps: int) -> None:
         self.infos, self.num_warps = infos, num_warps
         self.widest: dict[Key, int] = {}
         self.store_widths: dict[Op, int] = {}
+        self.for_dots: set[Op] = set()
         self.scanned: dict[tuple[int, ...], set[int]] = {}
         self.reduced: dict[tuple[int, ...], set[int]] = {}
         pairs: set[tuple[tuple[int, ...], int]] = set()
@@ -90,8 +92,10 @@ class Accesses:
             if isinstance(op, tt.Load | tt.Store) and isinstance(op.ptr.type, TensorType):
                 key, vector = (op.ptr.type.shape, self.order(op)), self.vector(op)
                 self.widest[key] = max(self.widest.get(key, 1), vector)
-                for load in _loads_of(op) if isinstance(op, tt.Store) else ():
+                for load in _loads_of(op, op.value) if isinstance(op, tt.Store) else ():
                     self.store_widths[load] = min(self.store_widths.get(load, vector), vector)
+            if isinstance(op, tt.Dot):
+                self.for_dots.update(load for value in (op.a, op.b) for load in _loads_of(op, value))
         self.cubes = {shape for shape, count in Counter(shape for shape, _ in pairs).items() if count > 1}
 
     def info(self, value: Value) -> AxisInfo:
@@ -130,10 +134,15 @@ class Accesses:
 
     def _together(self, op: Access, axis: int) -> int:
         """The number of elements along an axis that are neighbours, aligned, and masked together."""
-        size = pointee_bytes(op.ptr)
-        info = self.info(op.ptr)
-        count = min(VECTOR // size, info.contiguity[axis], max(1, info.divisibility[axis] // size))
-        mask = getattr(op, "mask", None)
+        aligned = max(1, self.info(op.ptr).divisibility[axis] // pointee_bytes(op.ptr))
+        return min(self._alike(op, axis), aligned)
+
+    def _alike(self, op: Access, axis: int) -> int:
+        """The number of elements of a vector along an axis that are neighbours, and masked together."""
+        count, mask = (
+            min(VECTOR // pointee_bytes(op.ptr), self.info(op.ptr).contiguity[axis]),
+            getattr(op, "mask", None),
+        )
         return count if mask is None else min(count, self.info(mask).constancy[axis])
 
     def coalesced(self, op: Access) -> Layout:
@@ -145,6 +154,9 @@ class Accesses:
             limit = self.store_widths.get(op, vector)
             if limit * pointee_bytes(op.ptr) >= WORD:  # Otherwise the stores convert.
                 vector = min(vector, limit)
+            if op in self.for_dots and vector * pointee_bytes(op.ptr) < WORD:
+                # The threads store neighbours together to where matrix units read.
+                vector = min(self._alike(op, order[0]), self._share(math.prod(shape)), shape[order[0]])
         return self._blocked(shape, order, vector)
 
     def default(self, shape: Sequence[int]) -> Layout:
@@ -223,14 +235,15 @@ def pointee_bytes(ptr: Value) -> int:
     return element.pointee.bytes
 
 
-def _loads_of(store: tt.Store) -> Iterator[tt.Load]:
-    """The loads beside a store whose elements become those that it stores."""
+def _loads_of(user: Op, operand: Value) -> Iterator[tt.Load]:
+    """The loads beside an op whose elements become those of an operand."""
 
     def operands(op: Op) -> Iterable[Op]:
-        return (value.op for value in op.operands if isinstance(value, OpResult)) if is_elementwise(op) else ()
+        passes_on = is_elementwise(op) or isinstance(op, tt.Trans)
+        return (value.op for value in op.operands if isinstance(value, OpResult)) if passes_on else ()
 
-    sources = reached([store.value.op] if isinstance(store.value, OpResult) else [], operands)
-    return (op for op in sources if isinstance(op, tt.Load) and op.parent is store.parent)
+    sources = reached([operand.op] if isinstance(operand, OpResult) else [], operands)
+    return (op for op in sources if isinstance(op, tt.Load) and op.parent is user.parent)
 
 
 def _distinct(layout: Layout) -> int:
