@@ -91,7 +91,17 @@ def shifted(x_ptr, out_ptr, n, BLOCK: zg.constexpr):
         zg.store(zg.add(out_ptr, at), zg.load(zg.add(x_ptr, at)))
 
 
-@pytest.mark.parametrize(("kernel", "overlapped"), [(row_sum, True), (shifted, False)])
+@zg.kernel
+def largest_of_row(x_ptr, out_ptr, n, BLOCK: zg.constexpr):
+    """The largest number, of which each iteration knows that of a block."""
+    best = -float("inf")
+    for start in range(0, n, BLOCK):
+        at = zg.add(start, zg.arange(0, BLOCK))
+        best = zg.maximum(best, zg.max(zg.load(zg.add(x_ptr, at), zg.compare(at, n, "<"), other=-float("inf"))))
+    zg.store(out_ptr, best)
+
+
+@pytest.mark.parametrize(("kernel", "overlapped"), [(row_sum, True), (largest_of_row, True), (shifted, False)])
 def test_loops_that_only_load_do_some_iterations_at_once(kernel: Any, overlapped: bool) -> None:
     pointer = zg.divisible(zg.ptr(zg.f32))
     llvm = kernel.compile(pointer, pointer, zg.divisible(zg.i32), 128, num_warps=1).stages["llvm"]

@@ -8,6 +8,7 @@ import re
 import subprocess
 import sysconfig
 import tempfile
+import warnings
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -520,3 +521,27 @@ def test_assembled_batches(
     if code:
         assert len(re.findall(rf"\b{re.escape(instruction)} ", code)) == count, sorted(re.findall(r"[DHI]MMA\S*", code))
         assert not re.search(r"\b[FD]FMA", code)
+
+
+@zg.kernel
+def by_blocks(a_desc, b_desc, out_ptr, k, M: zg.constexpr, N: zg.constexpr, K: zg.constexpr):
+    total = zg.zeros((M, N), zg.f32)
+    for start in range(0, k, K):
+        total = zg.dot(a_desc.load((0, start)), b_desc.load((start, 0)), total)
+    rows, columns = zg.expand(zg.arange(0, M), 1), zg.expand(zg.arange(0, N), 0)
+    zg.store(zg.add(out_ptr, zg.add(zg.mul(rows, N), columns)), total)
+
+
+@pytest.mark.parametrize(("m", "target"), [(2, "sm_90a"), (8, "sm_90a"), (8, "sm_120a")])
+def test_few_rows_by_blocks(m: int, target: str) -> None:
+    """Blocks of 8 rows come by TMA, those of fewer by pointers, and lanes read copies of their rows."""
+    n, k, rng = 64, 192, np.random.default_rng(m)
+    a, b = (rng.integers(-3, 4, shape).astype(np.float16) for shape in ((m, k), (k, n)))
+    out = np.zeros((m, n), np.float32)
+    blocks = [zg.divisible(zg.descriptor(shape, zg.f16), 16) for shape in ((m, 64), (64, n))]
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", zg.ZigguratWarning)
+        compiled = by_blocks.compile(*blocks, zg.ptr(zg.f32), zg.i32, m, n, 64, target=target)
+    assert compiled.ptx.count("cp.async.bulk.tensor") >= (2 if m == 8 else 1) and "mma.sync" in compiled.ptx
+    compiled.simulate[(1,)](zg.TensorDescriptor(a, (m, 64)), zg.TensorDescriptor(b, (64, n)), out, k)
+    np.testing.assert_array_equal(out, a.astype(np.float64) @ b.astype(np.float64))

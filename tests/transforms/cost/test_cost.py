@@ -282,6 +282,7 @@ LAUNCHES: dict[str, int] = {
     "attention backward f16 D128, keys by pointers": 1164,
     "attention backward f16 D64, keys by pointers, one stage": 508,
     "paged decode f16 D128, pages of 32": 24,
+    "paged decode f16 D128, pages of 64, 16 rows, one stage": 34,
     "delta rule f16 D64, chunks of 64": 56,
     "layer norm f16, blocks of 2048": 48,
     "softmax of 8192 in bf16": 23,

@@ -12,6 +12,7 @@ from ziggurat.codemodel.layout import blocked
 from ziggurat.codemodel.op import Op
 from ziggurat.transforms.gpu.dots import Fma, MmaSync, Wgmma, anchors, mma_of, place_dots
 from ziggurat.transforms.gpu.layout_plan import Accesses
+from ziggurat.transforms.gpu.swizzle import moves
 
 
 def model(element: str, shape: tuple[int, int, int], target: str, num_warps: int, sum_: str = "f32") -> gpu.Module:
@@ -89,3 +90,13 @@ def test_factors_of_8_bits(target):
     mma = mma_of(the_dot(result), target, 4, rows_first=False)
     assert str(mma.elements[0]) == ("f16" if target in ("sm_80", "sm_86", "sm_87") else "f8e4m3")
     zg.verify(place_dots(result))
+
+
+def test_threads_write_operands_without_conflicts_also_along_k() -> None:
+    """Threads read lines of operands that no matrix unit multiplies. Lanes along k write to other banks."""
+    buffers = [
+        op.type for op in place_dots(model("f32", (64, 64, 4), "sm_80", 4)).walk() if isinstance(op, gpu.LocalAlloc)
+    ]
+    for buffer, order in zip(buffers, ((1, 0), (0, 1)), strict=True):
+        written = moves(blocked(buffer.shape, order, 1, 4), buffer.offsets, 4, matrices=False)
+        assert written.bytes == 4 and written.wavefronts == written.least

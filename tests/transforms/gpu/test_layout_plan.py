@@ -4,12 +4,17 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
+
+import ziggurat as zg
 from ziggurat.codemodel.dialects import arith, scf, tt
 from ziggurat.codemodel.dialects import math as functions
 from ziggurat.codemodel.layout import blocked
 from ziggurat.codemodel.op import Op
 from ziggurat.codemodel.text.parser import parse
-from ziggurat.transforms.gpu.layout_plan import LayoutPlan
+from ziggurat.transforms.analysis.axis_info import analyse
+from ziggurat.transforms.gpu.layout_plan import Accesses, LayoutPlan
+from ziggurat.transforms.tiles.prepare import prepare
 
 INDEX = """%0 : tensor<x1024, i32> = tt.make_range @start=0 @end=1024; %1 : tensor<x1024, ptr<f32>> = tt.splat %p;
     %2 : tensor<x1024, ptr<f32>> = tt.addptr %1 %0; %3 : tensor<x1024, f32> = tt.load %2;"""
@@ -139,6 +144,29 @@ def test_a_load_of_narrower_elements_has_the_layout_in_which_a_store_is_wide() -
         (load_op,), (store_op,) = ops(func, tt.Load), ops(func, tt.Store)
         assert result.accesses.coalesced(load_op) == blocked((4096,), (0,), vector, 4)
         assert dict(result.reads(store_op))[1] == blocked((4096,), (0,), 4, 4)
+
+
+@zg.kernel
+def product_from(a_ptr, b_ptr, out_ptr, start_ptr, K: zg.constexpr):
+    """a · b of 64×K and K×64, along k from a number in memory on."""
+    lines, deep = zg.arange(0, 64), zg.add(zg.load(start_ptr), zg.arange(0, K))
+    a = zg.load(zg.add(a_ptr, zg.add(zg.mul(zg.expand(lines, 1), 4096), zg.expand(deep, 0))))
+    b = zg.load(zg.add(b_ptr, zg.add(zg.mul(zg.expand(deep, 1), 64), zg.expand(lines, 0))))
+    zg.store(zg.add(out_ptr, zg.add(zg.mul(zg.expand(lines, 1), 64), zg.expand(lines, 0))), zg.dot(a, b))
+
+
+@pytest.mark.parametrize("name", ["f16", "f32"])
+def test_loads_for_dots_are_of_runs_that_threads_store_together(name: str) -> None:
+    """Nothing is known of where the runs of `a` begin. Elements of 32 bits are copied to shared memory one by one."""
+    pointer = zg.divisible(zg.ptr(getattr(zg, name)))
+    model = product_from.triton(pointer, pointer, zg.divisible(zg.ptr(zg.f32)), zg.ptr(zg.i32), 32)
+    func = next(op for op in prepare(model).walk() if isinstance(op, tt.Func))
+    accesses = Accesses(func, analyse(func), 4)
+    of_a, of_b = (op for op in func.walk() if isinstance(op, tt.Load) and op.result.type.rank == 2)
+    size = 2 if name == "f16" else 4
+    assert accesses.width(of_a, accesses.coalesced(of_a)) == 1
+    assert accesses.coalesced(of_a) == blocked((64, 32), (1, 0), 8 if size == 2 else 1, 4)
+    assert accesses.coalesced(of_b) == blocked((32, 64), (1, 0), 16 // size, 4)
 
 
 def block(rows: int, along: tuple[int, int], before: str = "") -> tuple[list[Any], LayoutPlan]:

@@ -102,7 +102,8 @@ def tma_does(model: Op, target: str = "sm_90a", num_warps: int = 4, roles: bool 
         ({"target": "sm_120a", "element": zg.f32}, "ac"),  # Of 32 bits as well.
         ({"target": "sm_120a", "element": zg.f32, "also": "turned"}, "abc"),
         ({"target": "sm_120a", "element": zg.f32, "also": "turned", "precision": "ieee"}, "c"),
-        ({"target": "sm_120a", "m": 8}, "c"),  # Fewer rows than mma.sync has.
+        ({"target": "sm_120a", "m": 8}, "abc"),  # Fewer rows than mma.sync has: of the transposed product, all columns.
+        ({"target": "sm_120a", "m": 4}, "b"),  # A block of TMA has 8 rows.
         ({"n": 8}, "a"),  # A row of 16 bytes has no swizzle.
         ({"n": 16}, "abc"),
         ({"also": "changed"}, "bc"),
