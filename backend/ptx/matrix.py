@@ -255,7 +255,7 @@ class _Factor:
         bases = [self.place(element) for element in thread]
         self.thread = emitter.linear(bases)
         self.spread = spread(bases)
-        self.turned: dict[tuple[str, int], str] = {}
+        self.xors: dict[tuple[str, int], str] = {}
 
     def place(self, element: int) -> int:
         """The place of the element with this row-major number in the operand."""
@@ -278,11 +278,11 @@ class _Factor:
         """The element at the xor of a start and a constant."""
         emitter, (place, offset_bits) = self.emitter, start
         size = self.type.element.bytes
-        if turned := constant & offset_bits:
-            key, constant = (place, turned), constant ^ turned
-            if key not in self.turned:
-                self.turned[key] = emitter.emit(f"xor i32 {place}, {turned}")
-            place = self.turned[key]
+        if both := constant & offset_bits:
+            key, constant = (place, both), constant ^ both
+            if key not in self.xors:
+                self.xors[key] = emitter.emit(f"xor i32 {place}, {both}")
+            place = self.xors[key]
         pointer = emitter.emit(f"getelementptr {self.kind}, {SHARED} {self.address}, i32 {place}")
         if constant:
             pointer = emitter.emit(f"getelementptr i8, {SHARED} {pointer}, i32 {constant * size}")

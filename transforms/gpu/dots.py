@@ -551,8 +551,8 @@ def _by_lines(type_: TensorType, k_axis: int) -> tuple[int, ...]:
     lines, deep = (down, across) if k_axis == 1 else (across, down)
     size = scalar_element(type_).bytes
     vectors = lines[bits_of(VECTOR // size) : bits_of(LINE // size)]
-    turned = [basis ^ vector for basis, vector in zip(deep, reversed(vectors), strict=False)]
-    return (*lines, *turned, *deep[len(turned) :], *chain(*reversed(batch)))
+    swizzled = [basis ^ vector for basis, vector in zip(deep, reversed(vectors), strict=False)]
+    return (*lines, *swizzled, *deep[len(swizzled) :], *chain(*reversed(batch)))
 
 
 def is_chained(module: Op) -> bool:

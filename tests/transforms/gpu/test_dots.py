@@ -98,5 +98,5 @@ def test_threads_write_operands_without_conflicts_also_along_k() -> None:
         op.type for op in place_dots(model("f32", (64, 64, 4), "sm_80", 4)).walk() if isinstance(op, gpu.LocalAlloc)
     ]
     for buffer, order in zip(buffers, ((1, 0), (0, 1)), strict=True):
-        written = moves(blocked(buffer.shape, order, 1, 4), buffer.offsets, 4, matrices=False)
-        assert written.bytes == 4 and written.wavefronts == written.least
+        writes = moves(blocked(buffer.shape, order, 1, 4), buffer.offsets, 4, matrices=False)
+        assert writes.bytes == 4 and writes.wavefronts == writes.least
