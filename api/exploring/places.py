@@ -82,14 +82,17 @@ def assembly_places(text: str) -> list[Place | None]:
     files = {match[1]: os.path.join(match[2], match[3] or "").rstrip("/") for match in _FILE.finditer(text)}
     places: list[Place | None] = []
     at: Place | None = None
+    is_inline = False  # Inline assembly is not indented.
     for line in text.splitlines():
+        is_inline = is_inline != line.lstrip().startswith("// end" if is_inline else "// begin")
         if match := _LOC.match(line):
             at = None
             for file, number, column in [*reversed(_CALL.findall(match[4])), match.groups()[:3]]:
                 at = Place(files.get(file, ""), int(number), int(column), caller=at) if number != "0" else at
             places.append(None)
         else:
-            is_code = line.startswith(("\t", " ")) and not line.lstrip().startswith((".", "//", "#"))
+            is_place = is_inline or line.startswith(("\t", " "))
+            is_code = is_place and not line.lstrip().startswith((".", "//", "#", "{", "}")) and line[-1:] != ":"
             places.append(at if is_code else None)
     return places
 

@@ -49,3 +49,23 @@ def test_lines_without_a_source(compiled):
     with pytest.raises(zg.LaunchError, match="has the lines 1 to"):
         compiled.origin(0)
     assert not compiled.lines(1).instructions
+
+
+@zg.kernel
+def product(a, b, c):
+    row, column = zg.expand(zg.arange(0, 64), 1), zg.expand(zg.arange(0, 64), 0)
+    at = row * 64 + column
+    left, right = zg.load(a + at), zg.load(b + at)
+    zg.store(c + at, zg.dot(left, right))
+
+
+def test_instructions_of_inline_assembly_have_places():
+    f16 = zg.divisible(zg.ptr(zg.f16), 16)
+    compiled = product.compile(f16, f16, POINTER, target="sm_90a", num_warps=4)
+    text = compiled.ptx.splitlines()
+    begin = next(n for n, line in enumerate(text) if "wgmma.mma_async" in line)
+    origin = compiled.origin(begin + 1)
+    assert origin.place is not None and any(op.NAME == "gpu.wgmma" for op in origin.ops)
+    lines, first = inspect.getsourcelines(product.fn)
+    assert origin.place.line == first + next(n for n, line in enumerate(lines) if "zg.dot" in line)
+    assert compiled.origin(next(n for n, line in enumerate(text, 1) if "end inline asm" in line)).place is None
