@@ -201,10 +201,20 @@ def final(case: Case, step: str) -> dict[str, Any]:
     if step.startswith(CPU) or step == NATIVE:
         (native,) = (s for s in cpu_steps(case.model, launch) if s.name == NATIVE)
         return native.of(case.model)
-    ways = {s.name: s for s in emitted(case.options, launch, case.model)}
-    if step == DEVICE:
-        return ways[DEVICE].of(case.model)
-    return apart(lambda: ways[OPTIMIZED].of(case.model), launch.seconds)
+
+    def run_code() -> Any:
+        ways = {s.name: s for s in emitted(case.options, launch, case.model)}
+        try:
+            return ways[DEVICE if step == DEVICE else OPTIMIZED].of(case.model)
+        except (zg.KernelRuntimeError, TimeoutError):
+            raise
+        except Exception as error:
+            return f"{type(error).__name__}: {error}"
+
+    arrays = apart(run_code, launch.seconds)  # A process whose launch has failed could not use the GPU any more.
+    if isinstance(arrays, str):
+        raise zg.BuildError(arrays)  # The compiler fails: that is no miscompilation.
+    return arrays
 
 
 def launch_of(case: Case) -> Launch:
@@ -346,8 +356,18 @@ class Quota:
 
 
 def attempts(quotas: list[Quota], seconds: float) -> Iterator[tuple[Any, Callable[[], Outcome]]]:
-    """The attempts of all steps in turn."""
-    while open_quotas := [quota for quota in quotas if not quota.is_over()]:
+    """The attempts of all steps in turn. The faults that some steps lack are asked of the others."""
+    total = sum(quota.count for quota in quotas)
+    while True:
+        open_quotas = [quota for quota in quotas if not quota.is_over()]
+        if not open_quotas:
+            rich = [quota for quota in quotas if len(quota.counted()) == quota.count > 0]
+            missing = total - sum(len(quota.counted()) for quota in quotas)
+            if missing <= 0 or not rich:
+                return
+            for number in range(missing):
+                rich[number % len(rich)].count += 1
+            continue
         for quota in open_quotas:
             number, quota.begun = quota.begun, quota.begun + 1
             name = quota.kernels[number % len(quota.kernels)]

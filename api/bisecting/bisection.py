@@ -220,6 +220,8 @@ class _Search:
         program, op = None, None
         if step.model is not None and self.kind == VALUES:
             program, op = _first_op(before, step.model, launch, step.rounds, until)
+        if self.name == DEVICE and self.kind != VALUES:  # After a launch that has failed, all others fail.
+            return Fault(self.name, reason, before=before, launch=launch)
         if self.whole and self.kind != FAILURE and self._is_wrong(model, launch):
             model, launch = shrunk(model, launch, self._is_wrong, (until - time.monotonic()) / 2)
             pair = self._at(model, launch)

@@ -169,7 +169,7 @@ def _of_node(parent: Any, name: str, at: int | None, node: Any) -> Iterator[tupl
             yield node, f"'{text}' with {type(other).__name__}", replace(ast.BoolOp(other, node.values))
         case ast.IfExp():
             yield node, f"the other branch of '{text}'", replace(ast.IfExp(node.test, node.orelse, node.body))
-        case ast.Call(args=[first, second, *rest]) if not any(isinstance(a, ast.Starred) for a in (first, second)):
+        case ast.Call(args=[first, second, *rest]) if not _is_plain(node):
             yield (
                 node,
                 f"swapped arguments of '{text}'",
@@ -192,6 +192,12 @@ def _of_node(parent: Any, name: str, at: int | None, node: Any) -> Iterator[tupl
             yield node, f"'if {ast.unparse(node.test)[:60]}' turned around", replace(new)
         case _:
             return
+
+
+def _is_plain(call: ast.Call) -> bool:
+    """Whether swapped arguments of a call would be an error in any case, or are not known."""
+    names = ("isinstance", "issubclass", "getattr", "hasattr", "map", "filter")
+    return getattr(call.func, "id", "") in names or any(isinstance(part, ast.Starred) for part in call.args[:2])
 
 
 def _of_tables(module: str) -> Iterator[Mutant]:
