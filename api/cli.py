@@ -206,6 +206,9 @@ def _parser() -> argparse.ArgumentParser:
         "--target", action="append", default=[], dest="targets",
         help="what to compile for: sm_90a, cpu, x86-64-v3 …; may be repeated (default: this GPU, or else cpu)",
     )  # fmt: skip
+    build.add_argument(
+        "--general", action="store_true", help="also a variant of each function for arguments of any divisibility"
+    )
     build.add_argument("--name", help="the name of the library (default: the folder's)")
     build.add_argument("--jobs", "-j", type=int, default=0, help="processes (default: one for each processor)")
     miss = command("explain-miss", "say which argument made a launch miss a library", _explain_miss)
@@ -486,7 +489,9 @@ def _build(options: argparse.Namespace) -> str:
 
     if options.jobs < 0:
         raise LaunchError(f"--jobs must be 1 or more; got {options.jobs}")
-    return build_command(options.sources, options.output, options.targets, options.name, options.jobs, load_module)
+    return build_command(
+        options.sources, options.output, options.targets, options.name, options.jobs, options.general, load_module
+    )
 
 
 def _explain_miss(options: argparse.Namespace) -> str:

@@ -18,7 +18,7 @@ from ziggurat.codemodel.errors import LaunchError
 from ziggurat.codemodel.gpu.options import CPU
 from ziggurat.shipping.build import Unit
 from ziggurat.shipping.library import Outcome, build
-from ziggurat.shipping.variant import Variant, read_variants
+from ziggurat.shipping.variant import Variant, general, read_variants
 
 
 def variants_of(source: str, load: Any) -> list[Variant]:
@@ -63,15 +63,23 @@ def _in_module(module: ModuleType) -> Iterable[Variant]:
 
 
 def build_command(
-    sources: Sequence[str], output: str, targets: Sequence[str], name: str | None, jobs: int, load: Any
+    sources: Sequence[str],
+    output: str,
+    targets: Sequence[str],
+    name: str | None,
+    jobs: int,
+    is_general: bool,
+    load: Any,
 ) -> str:
-    """Build a library; what was done, in words. Raises `LaunchError` where no variant has code."""
+    """Build a library; what was done, in words. If it `is_general`, each function has a variant for arguments of any
+    divisibility. Raises `LaunchError` where no variant has code."""
     folder = Path(output)
     name = name or folder.resolve().name
     if not re.fullmatch(r"[A-Za-z_]\w*", name, re.ASCII):
         raise LaunchError(f"the name of a library must be a name of C; got '{name}'", hint="--name kernels")
     begin = time.perf_counter()
     variants = [variant for source in sources for variant in variants_of(source, load)]
+    variants += [general(variant) for variant in variants] if is_general else []
     names = targets or [current_device().target if is_here() else CPU]
     total = len(variants) * len(names)
     done = 0

@@ -91,5 +91,6 @@ def start(path: str) -> None:
 
     @atexit.register
     def finish() -> None:
-        if os.getpid() == owner or "%p" in path:
+        # A process that compiles for this one has no launches, and must not write the file meanwhile.
+        if recorder.variants and (os.getpid() == owner or "%p" in path):
             recorder.save(path)

@@ -13,9 +13,10 @@ from typing import TYPE_CHECKING, Any, Final
 import attrs
 
 from ziggurat.boundary import public
+from ziggurat.codemodel.dialects import core
 from ziggurat.codemodel.errors import LaunchError, shown
 from ziggurat.codemodel.gpu.options import COMPILE_OPTIONS, DEFAULT_OPTIONS, CompileOptions
-from ziggurat.codemodel.op import Op, require_argument
+from ziggurat.codemodel.op import Op, Value, expect, require_argument
 from ziggurat.codemodel.text.limits import read_regular
 from ziggurat.codemodel.text.writer import to_text
 from ziggurat.codemodel.types import ConstantType, TupleType, Type, i1, i32
@@ -35,6 +36,7 @@ from ziggurat.shipping.loader import constant_form
 from ziggurat.tuning.tuned import Tuned
 
 if TYPE_CHECKING:
+    from ziggurat.codemodel.transform import Outcome, Rewriter
     from ziggurat.kernels.kernel import Grid as LaunchGrid
 
 FORMAT: Final = "ziggurat launches 1"
@@ -159,6 +161,25 @@ def variant_of(
         "" if place is None else f"{Path(place.file).name}:{place.line}",
         {name: constant_form(value) for name, value in defaults_of(kernel).items()},
     )  # fmt: skip
+
+
+def general(variant: Variant) -> Variant:
+    """The variant for arguments of any divisibility. Values of 1 that are compiled in stay so."""
+    from ziggurat.codemodel.text.parser import parse
+    from ziggurat.codemodel.transform import transform
+    from ziggurat.transforms.simplify.demand import first_kernel
+
+    model = parse(variant.model)
+    kernel = first_kernel(expect(model, core.Module))
+
+    def forget(builder: Rewriter, op: Op, operands: tuple[Value, ...]) -> Outcome:
+        if op is not kernel:
+            return None
+        body = builder.rewrite_body(kernel.body, isolated=True)
+        return builder.add(kernel.evolve(divisibility=(), body=body), kernel.location)
+
+    parameters = tuple(attrs.evolve(parameter, divisor=1) for parameter in variant.parameters)
+    return attrs.evolve(variant, model=to_text(transform(model, forget), locations=True), parameters=parameters)
 
 
 def options_of(settings: CompileOptions) -> dict[str, Any]:

@@ -9,6 +9,7 @@ import json
 import re
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -21,7 +22,7 @@ from ziggurat.codemodel.errors import LaunchError, TargetError
 from ziggurat.shipping import build
 from ziggurat.shipping.families import families_of
 from ziggurat.shipping.library import build as build_library
-from ziggurat.shipping.variant import read_variants, write_variants
+from ziggurat.shipping.variant import general, read_variants, write_variants
 
 EXAMPLES = Path(__file__).parents[3] / "examples"
 F32, N = zg.ptr(zg.f32), zg.i32
@@ -71,9 +72,9 @@ def built(folder: Path, *targets: str, variants=None) -> str:
     return run_build(file, folder / "lib", *targets)
 
 
-def run_build(source: Path, folder: Path, *targets: str) -> str:
+def run_build(source: Path, folder: Path, *targets: str, more: Sequence[str] = ()) -> str:
     """What the command says."""
-    options = [option for target in targets for option in ("--target", target)]
+    options = [*more, *(option for target in targets for option in ("--target", target))]
     with contextlib.redirect_stdout(io.StringIO()) as report:
         assert main(["build", str(source), "-o", str(folder), *options]) == 0
     return report.getvalue()
@@ -191,6 +192,18 @@ def test_misses_of_what_is_known(tmp_path):
         lib.scale[(1,)](x, x)
     with pytest.raises(TypeError, match="no parameter 'm'"):
         lib.scale[(1,)](x, x, 3, m=1)
+
+
+def test_a_general_library_takes_all(tmp_path):
+    """The variant of any divisibility is compiled from the one that knows more."""
+    write_variants(tmp_path / "launches.json", declared()[:1])
+    report = run_build(tmp_path / "launches.json", tmp_path / "lib", "cpu", more=["--general"])
+    assert "2 variant(s) in 1 function(s)" in report
+    lib, x = loaded(tmp_path / "lib"), np.arange(70, dtype=np.float32)
+    lib.scale[(2,)](x[1:], y := np.zeros(69, np.float32), 69)
+    assert np.array_equal(y, 2 * x[1:])
+    (tmp_path / "general.txt").write_text(general(declared()[0]).model)
+    assert "divisib" not in (tmp_path / "general.txt").read_text() and "divisib" in declared()[0].model
 
 
 def test_the_command_explains_a_miss(library, capsys):
