@@ -115,12 +115,14 @@ class Forms:
         return self.forms[value]
 
     def _is_wide(self, op: Op) -> bool:
-        """Whether an op multiplies in 64 bits, or adds scalars in 64 bits: two numbers, or a number to a moved pointer.
+        """Whether an op multiplies in 64 bits, or adds scalars in 64 bits: two numbers, or a number to a moved pointer,
+        both with a part that an i32 holds.
 
         A tensor's sum is taken to exceed an i32 no more than its terms: these move within the rows."""
         if isinstance(op, arith.AddI | arith.SubI | tt.AddPtr):
-            has_bases = all((form := self.form(operand)) is not None and form.base for operand in op.operands)
-            return has_bases and op.result.type != i32 and not isinstance(op.result.type, TensorType)
+            forms = [self.form(operand) for operand in op.operands]
+            narrow = all(form is not None and sum_of(form.base, form.wide, -1) for form in forms)
+            return narrow and op.result.type != i32 and not isinstance(op.result.type, TensorType)
         return isinstance(op, arith.MulI) and element_of(op.result.type) == i64
 
     def _atom(self, value: Value) -> Poly:
@@ -209,6 +211,10 @@ class Forms:
         wide = sum_of(initial.wide, further) if is_wide else initial.wide
         return attrs.evolve(initial, base=sum_of(initial.base, further), wide=wide)
 
+    def is_index(self, poly: Poly) -> bool:
+        """Whether a polynomial is known to be an i32 of 0 or more."""
+        return False
+
     def limits(self, mask: Value | None, rank: int) -> tuple[list[tuple[int, Poly]], bool]:
         """Conditions index + number < 0, by axis, that hold where a mask is true; and whether it is true where they
         hold."""
@@ -237,9 +243,13 @@ class Forms:
                 axes = (
                     [] if difference is None else [(at, axis) for at, axis in enumerate(difference.axes) if axis.stride]
                 )
-                if difference is not None and len(axes) == 1 and axes[0][1] == Axis(ONE):
-                    return [(axes[0][0], sum_of(difference.base, {(): slack}))], True
-                return [], False
+                if difference is None or len(axes) != 1:
+                    return [], False
+                (at, axis), number = axes[0], sum_of(difference.base, {(): slack})
+                if axis == Axis(ONE):
+                    return [(at, number)], True
+                # Of a number that is counted down from one below 0, all are.
+                return [], axis == Axis({(): -1}) and self.is_index(sum_of({(): -1}, number, -1))
             case _:
                 return [], False
 

@@ -1,11 +1,13 @@
 """Block pointers: a base pointer, the sizes and strides of a tensor, and the offsets of a block in it.
 
-A block pointer is a value of attribution only. The Triton model has its parts in its place: the base, and three i64s
-for each axis. A load or store of the block is one of a tensor of pointers, with a mask along the axes that are checked.
+A block pointer is a value of attribution only. The Triton model has its parts in its place: the base, and three
+integers for each axis. Offsets of 32 bits stay so, also where a loop advances them: blocks by TMA begin at an i32.
+A load or store of the block is one of a tensor of pointers, with a mask along the axes that are checked.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import attrs
@@ -13,11 +15,12 @@ import attrs
 from ziggurat.codemodel.dialects import arith, tt
 from ziggurat.codemodel.errors import KernelValueError
 from ziggurat.codemodel.op import Value
-from ziggurat.codemodel.types import PtrType, Type, i64, shape_of, shaped
+from ziggurat.codemodel.types import PtrType, Type, i32, i64, shape_of, shaped
 from ziggurat.frontends.language.phrases import BLOCK_POINTER, CHECK_BY_MASK
 from ziggurat.transforms.calls.constant_arguments import show
 from ziggurat.transforms.calls.emit import Built, Emitter, Operand
 from ziggurat.transforms.calls.lattice import BlockPtrType
+from ziggurat.transforms.calls.promotion import promote_types, scalar_type
 from ziggurat.transforms.calls.rule import Rule, Typing, choice, scalar_integers, shape
 
 PADDING = {"": 0.0, "zero": 0.0, "nan": float("nan")}
@@ -25,7 +28,7 @@ PADDING = {"": 0.0, "zero": 0.0, "nan": float("nan")}
 
 @attrs.frozen
 class BlockPointerParts:
-    """The parts of a block pointer: its type, the base, and for each axis the size, the stride and the offset, i64."""
+    """The parts of a block pointer: its type, the base, and for each axis the size, the stride and the offset."""
 
     type: BlockPtrType
     base: Value
@@ -56,7 +59,7 @@ class BlockPointerParts:
         """
         base = self.base
         for offset, stride in zip(self.offsets, self.strides, strict=True):
-            base = emit.add(tt.AddPtr(base, emit.add(arith.MulI(offset, stride))))
+            base = emit.add(tt.AddPtr(base, emit.add(arith.MulI(emit.cast(offset, i64), stride))))
         steps: Value | None = None
         for axis, stride in enumerate(self.strides):
             index = self.index(emit, axis)
@@ -70,7 +73,7 @@ class BlockPointerParts:
         """Whether the elements are inside the tensor along these axes; None where no axis is checked."""
         mask: Value | None = None
         for axis in axes:
-            index, offset = self.index(emit, axis), self.offsets[axis]
+            index, offset = self.index(emit, axis), emit.cast(self.offsets[axis], i64)
             first = emit.add(arith.SubI(emit.constant(0, i64), offset))
             last = emit.add(arith.SubI(self.sizes[axis], offset))
             shape = shape_of(index.type)
@@ -89,30 +92,39 @@ def _made(
     block = shape(call, block_shape)
     if not block:
         raise KernelValueError(f"{call}: 'block_shape' must have an axis; got ()")
-    for name, numbers in (("sizes", sizes), ("strides", strides), ("offsets", offsets)):
+    for name, numbers in (("sizes", sizes), ("strides", strides)):
         scalar_integers(call, f"the {name}", numbers, len(block))
+    offset = i32 if _are_narrow(scalar_integers(call, "the offsets", offsets, len(block))) else i64
     axes = axes_of(order)
     if sorted(axes) != list(range(len(block))):
         raise call.value_error("'order' must be a permutation of the {} axes; got {}", len(block), show(order))
-    return BlockPtrType(block, base.pointee)
+    return BlockPtrType(block, base.pointee, offset)
+
+
+def _are_narrow(numbers: Sequence[Type]) -> bool:
+    """Whether i32 has room for integers of these types."""
+    return all(promote_types(i32, scalar_type(number)) == i32 for number in numbers)
 
 
 def _make(
     emit: Emitter, result: Type, base: Operand, sizes: Operand, strides: Operand, offsets: Operand, *_: Any
 ) -> Built:
-    return (base.value, *(value for part in (sizes, strides, offsets) for value in emit.convert_parts(part, i64)))
+    assert isinstance(result, BlockPtrType)
+    parts = zip((sizes, strides, offsets), (i64, i64, result.offset), strict=True)
+    return (base.value, *(value for part, type_ in parts for value in emit.convert_parts(part, type_)))
 
 
 def _advanced(call: Typing, base: Type, offsets: Type) -> Type:
     if not isinstance(base, BlockPtrType):
         raise call.error("'base' must be a block pointer; got {}", base, hint=BLOCK_POINTER())
-    scalar_integers(call, "the offsets", offsets, len(base.block))
+    if not _are_narrow(scalar_integers(call, "the offsets", offsets, len(base.block))) and base.offset == i32:
+        raise call.error("the offsets must be of 32 bits, as those of the block pointer; got {}", offsets)
     return base
 
 
 def _advance(emit: Emitter, result: Type, base: Operand, offsets: Operand) -> Built:
     block = BlockPointerParts.of(base)
-    steps = zip(block.offsets, emit.convert_parts(offsets, i64), strict=True)
+    steps = zip(block.offsets, emit.convert_parts(offsets, block.type.offset), strict=True)
     return attrs.evolve(block, offsets=tuple(emit.add(arith.AddI(at, step)) for at, step in steps)).values()
 
 

@@ -12,7 +12,17 @@ import attrs
 
 from ziggurat.codemodel.location import Location
 from ziggurat.codemodel.op import Value, expect
-from ziggurat.codemodel.types import ConstantType, DescriptorType, PtrType, ScalarType, TupleType, Type, TypeSyntax, i64
+from ziggurat.codemodel.types import (
+    ConstantType,
+    DescriptorType,
+    PtrType,
+    ScalarType,
+    TupleType,
+    Type,
+    TypeSyntax,
+    i32,
+    i64,
+)
 from ziggurat.frontends.language import Function
 from ziggurat.frontends.language.aggregates import annotations_of
 from ziggurat.frontends.language.constants import as_constant, unwrapped
@@ -47,18 +57,23 @@ class RangeType(Type):
 class BlockPtrType(Type):
     """`block_ptr<x64, x32, f16>`: a block of this shape in a tensor in global memory.
 
-    At run time it is its `components`: the pointer to the tensor, and an i64 for each size, stride and offset.
+    At run time it is its `components`: the pointer to the tensor, an i64 for each size and stride, and an `offset`
+    for each axis, i32 (as in Triton) or i64.
     """
 
     block: tuple[int, ...]
     element: ScalarType
+    offset: ScalarType = i32
 
     @property
     def components(self) -> tuple[Type, ...]:
-        return (PtrType(self.element), *(i64,) * (3 * len(self.block)))
+        rank = len(self.block)
+        return (PtrType(self.element), *(i64,) * (2 * rank), *(self.offset,) * rank)
 
     def syntax(self) -> TypeSyntax:
-        return TypeSyntax("block_ptr", (*(TypeSyntax(f"x{size}") for size in self.block), self.element.syntax()))
+        wide = () if self.offset == i32 else (self.offset.syntax(),)
+        sizes = (TypeSyntax(f"x{size}") for size in self.block)
+        return TypeSyntax("block_ptr", (*sizes, self.element.syntax(), *wide))
 
 
 @attrs.frozen(str=False)

@@ -289,7 +289,7 @@ class _Analysis(Forms):
             size = self._bound(sizes[0]) if len(sizes) == 1 else None if sizes else _ENDLESS
             if size is None:
                 return masked
-            if not self._is_index(starts[axis]):
+            if not self.is_index(starts[axis]):
                 return Obstacle("an index of the block is not known to be an i32 of 0 or more", access)
             shape.append(size)
         if not exact:
@@ -319,7 +319,7 @@ class _Analysis(Forms):
         divisor = number if isinstance(number, int) else self.divisors.get(number, 1)
         return divisor * size % _UNIT == 0
 
-    def _is_index(self, poly: Poly) -> bool:
+    def is_index(self, poly: Poly) -> bool:
         """Whether a polynomial is an i32 that is known not to be negative, and not to wrap around."""
         largest = 0
         for product, coefficient in poly.items():

@@ -12,7 +12,7 @@ PARTS = flatten_types(BLOCK)
 
 
 def test_the_parts_are_a_pointer_and_three_numbers_for_each_axis(emit_ops, calls):
-    assert PARTS == [PtrType(f32), *[i64] * 6]
+    assert PARTS == [PtrType(f32), *[i64] * 4, i32, i32]
 
     def build(emit, base, n):
         two = Operand(constant((1, 2)), None)
