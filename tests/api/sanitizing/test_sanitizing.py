@@ -12,6 +12,7 @@ import pytest
 
 import ziggurat as zg
 from ziggurat.kernels.kernel import Kernel
+from ziggurat.transforms.sanitize.records import place_of_check
 from ziggurat.transforms.simplify import lower_structured
 
 
@@ -263,3 +264,33 @@ def test_the_option_of_pytest(option, expected, tmp_path):
     assert expected in done.stdout + done.stderr
     assert ("which program (0, 0, 0) has written" in done.stdout) == ("failed" in expected)
     assert Kernel.sanitizers == ()
+
+
+def test_a_launch_on_a_gpu(fake, monkeypatch):
+    """The launch writes the facts about the arrays before it, and reads the reports after it."""
+    sanitized = zg.sanitized(halo.triton(zg.ptr(zg.f32), zg.ptr(zg.f32), zg.i32, 16), "races").sanitized
+    reads, writes = (
+        next(n for n, check in enumerate(sanitized.checks) if check.verb == verb and check.parameters == (0,))
+        for verb in ("reads", "writes")
+    )
+    out, x = zg.empty(40), zg.to_device(numbers())
+    fake.parameters, launch, facts = 4, fake.cuLaunchKernel, []
+
+    def launch_that_reports(*arguments):
+        words = np.frombuffer(fake.copied, np.int64).copy()
+        facts.append(words[2:10].tolist())
+        place = place_of_check(2, reads)
+        words[place : place + 4] = 1, 2, 64, 1 << 12 | writes
+        fake.copied = words.tobytes()
+        return launch(*arguments)
+
+    monkeypatch.setattr(fake, "cuLaunchKernel", launch_that_reports)
+    for _ in range(2):
+        (report,) = reports_of(halo, (3,), out, x, 40, 16, sanitize="races")
+        assert (report.argument, report.element, report.program) == ("out", 16, (2, 0, 0))
+        assert report.other_program == (1, 0, 0)
+    low, high, table, rows, *of_x = facts[0]
+    assert (low, high, table, rows) == (0, 160, sanitized.size, 40) and of_x == [0, 160, 0, 0]
+    assert [launch["grid"] for launch in fake.launches] == [(3, 1, 1)] * 2
+    memory = int.from_bytes(fake.launches[0]["values"][3], "little")
+    assert ("set", memory, 0, 8 * (sanitized.size + 3 * 40)) in fake.done, "the tables begin as zeros"
