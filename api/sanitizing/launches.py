@@ -14,11 +14,11 @@ from ziggurat.backend.launch.descriptors import TensorDescriptor
 from ziggurat.backend.launch.grids import padded
 from ziggurat.boundary import no_faults
 from ziggurat.codemodel.errors import ZigguratError
-from ziggurat.codemodel.gpu.options import COMPILE_OPTIONS, sanitizers
+from ziggurat.codemodel.gpu.options import COMPILE_OPTIONS, parameter_names, sanitizers
 from ziggurat.codemodel.op import Op
 from ziggurat.codemodel.types import ScalarType
 from ziggurat.compiler.cpu_code import code_of, warn_interpreted
-from ziggurat.kernels.arguments import bind
+from ziggurat.kernels.arguments import bind, require_parameters
 from ziggurat.kernels.kernel import Grid, Kernel
 from ziggurat.sanitizing.memory import facts_of, is_memory, memory_of, overlapping
 from ziggurat.sanitizing.reports import raise_reports, reports_of
@@ -40,6 +40,8 @@ def launch(kernel: Kernel, grid: Grid, arguments: Sequence[Any], keywords: Mappi
     options = {name: value for name, value in keywords.items() if name not in names}
     kernel.rules.check_options(kernel, options)
     checks = sanitizers("sanitize", options.pop("sanitize"))
+    uninitialized = parameter_names("uninitialized", options.pop("uninitialized", None))
+    require_parameters(kernel, uninitialized, "uninitialized")
     bound = bind(kernel, arguments, {n: value for n, value in keywords.items() if n in names}, at_launch=True)
     signature, names_of_values, values = kernel.specialized(bound, _read)
     sizes = padded(kernel.sizes(grid, bound))
@@ -50,7 +52,8 @@ def launch(kernel: Kernel, grid: Grid, arguments: Sequence[Any], keywords: Mappi
     places = [number for number, value in enumerate(values) if is_memory(value)]
     facts = [facts_of(values[number], names_of_values[number]) for number in places]
     groups = tuple(tuple(places[number] for number in group) for group in overlapping(facts))
-    code = _code(kernel, model, checks, names_of_values, groups)
+    unwritten = tuple(number for number in places if names_of_values[number].partition("[")[0] in uninitialized)
+    code = _code(kernel, model, checks, names_of_values, groups, unwritten)
     sanitized = code.sanitized.sanitized
     words, size = memory_of(sanitized, facts, math.prod(sizes))
     failure: ZigguratError | None = None
@@ -85,14 +88,15 @@ def _read(value: Any, name: str) -> tuple[Any, ScalarType, int] | None:
 
 
 def _code(
-    kernel: Kernel, model: Op, checks: tuple[str, ...], names: Sequence[str], groups: Sequence[Sequence[int]]
-) -> _Code:
+    kernel: Kernel, model: Op, checks: tuple[str, ...], names: Sequence[str], groups: Sequence[Sequence[int]],
+    unwritten: Sequence[int],
+) -> _Code:  # fmt: skip
     """The sanitized kernel for a model, made once."""
-    key = "sanitized", model.result, checks, tuple(groups)
+    key = "sanitized", model.result, checks, tuple(groups), tuple(unwritten)
     code = kernel.compiled.used(key)
     if code is None:
         with no_faults("sanitizing", lambda: model, kernel.name):
-            code = kernel.compiled[key] = _Code(SanitizedModel(model, checks, names, groups))
+            code = kernel.compiled[key] = _Code(SanitizedModel(model, checks, names, groups, unwritten))
     return code
 
 

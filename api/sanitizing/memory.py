@@ -95,7 +95,7 @@ def memory_of(
     for group in dict.fromkeys(array.group for array in sanitized.arrays):
         members = [(a, f) for a, f in zip(sanitized.arrays, facts, strict=True) if a.group == group]
         low, high = min(fact.low for _, fact in members), max(fact.high for _, fact in members)
-        tables = max(array.tables for array, _ in members) if races and high - low < _ANYWHERE else 0
+        tables = max(array.tables for array, _ in members) if high - low < _ANYWHERE else 0
         row = units(high - low, [array for array, _ in members]) if tables else 0
         places[group] = low, row, end
         end += tables * row

@@ -17,6 +17,7 @@ from ziggurat.sanitizing.memory import ArrayFacts
 from ziggurat.transforms.sanitize import Check, Sanitized
 from ziggurat.transforms.sanitize.records import NO_ELEMENT, place_of_check
 
+_UNWRITTEN = "set the elements before the launch, or leave the array out of the option 'uninitialized'"
 _DONE = {"reads": "read", "writes": "written", "updates": "updated"}
 
 
@@ -61,6 +62,10 @@ class _Reading:
         who = self.program(program)
         if check.kind == "bounds":
             return self._bounds(check, who, element)
+        if check.kind == "undefined":
+            argument, index, text = self.element(check, element)
+            summary, hint = f"program {who} {check.verb} {text}, which nothing has written", _UNWRITTEN
+            return SanitizerReport("undefined", summary, check.location, hint, argument, index, who)
         if check.kind == "races":
             return self._race(check, program, element, detail)
         return self._use(check, who, element, self.checks[detail - 1])

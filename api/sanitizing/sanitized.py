@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -33,9 +33,12 @@ class SanitizedModel:
     `memory` writes there. `checks` are the names of the sanitizers.
     """
 
-    def __init__(self, model: Op, checks: Iterable[str], names: Sequence[str], groups: Iterable[Sequence[int]]) -> None:
+    def __init__(
+        self, model: Op, checks: Iterable[str], names: Sequence[str],
+        groups: Iterable[Sequence[int]] = (), unwritten: Collection[int] = (),
+    ) -> None:  # fmt: skip
         self.original, self.names = model, tuple(names)
-        self.sanitized: Sanitized = sanitize(model, tuple(checks), groups)
+        self.sanitized: Sanitized = sanitize(model, tuple(checks), groups, unwritten)
 
     @property
     def model(self) -> core.Module:
@@ -94,12 +97,13 @@ class SanitizedModel:
 @public
 def sanitized(
     model: Op, checks: str | Iterable[str] = CHECKS, *, names: Sequence[str] | None = None,
-    shared: Iterable[Sequence[int]] = (),
+    shared: Iterable[Sequence[int]] = (), uninitialized: Collection[int] = (),
 ) -> SanitizedModel:  # fmt: skip
     """A Triton model with checks of races, bounds, overflow, undefined values and NaN, as a Triton model.
 
     `checks` are names of these: "races", "bounds", "overflow", "undefined", "nan". `names` are those of the parameters,
-    for messages. `shared` has the numbers of parameters whose arrays share memory, in groups: `[(0, 2)]`.
+    for messages. `shared` has the numbers of parameters whose arrays share memory, in groups: `[(0, 2)]`, and
+    `uninitialized` those of arrays whose elements are undefined until the launch writes them.
     `kernel[grid](…, sanitize=…)` does all of this for a launch.
 
     Raises `LaunchError` for other names of checks, `VerifyError` for a model that breaks invariants, and
@@ -111,4 +115,4 @@ def sanitized(
     texts = tuple(f"arg{number}" for number in range(count)) if names is None else tuple(names)
     if len(texts) != count:
         raise LaunchError(f"zg.sanitized: 'names' must have {count} names, one for each parameter; got {len(texts)}")
-    return SanitizedModel(model, sanitizers("checks", checks), texts, shared)
+    return SanitizedModel(model, sanitizers("checks", checks), texts, shared, uninitialized)

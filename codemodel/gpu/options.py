@@ -90,6 +90,14 @@ def sanitizers(name: str, value: Any) -> tuple[str, ...]:
     return tuple(item for item in SANITIZERS if item in names)
 
 
+def parameter_names(name: str, value: Any) -> tuple[str, ...]:
+    """Names of parameters, one or several. Raises `LaunchError` for anything else."""
+    several = [value] if isinstance(value, str) else [] if value is None else value
+    if not isinstance(several, list | tuple) or not all(isinstance(item, str) for item in cast("list[Any]", several)):
+        raise LaunchError(f"{name} must be names of parameters; got {shown(value)}")
+    return tuple(cast("list[str]", several))
+
+
 def _target(name: str, value: Any) -> str:
     if isinstance(value, str) and (value in TARGETS or value == CPU):
         return value
@@ -243,6 +251,11 @@ class LaunchOptions:
         sanitizers,
         'check the launch for the faults that these name, wait for it, and report them: "races", "bounds", "overflow", '
         '"undefined", "nan"; or True for all',
+    )
+    uninitialized: tuple[str, ...] = _option(
+        (),
+        parameter_names,
+        'of `sanitize="undefined"`: the parameters whose arrays have no defined elements until the launch writes them',
     )
 
 

@@ -196,6 +196,25 @@ def sanitize_lanes(
     sanitize_report(memory, place, mask & (there != bits), distance, detail)
 
 
+# Elements that nothing has written: a row has 1 for each that a store or an atomic of this launch has.
+
+
+@function
+def sanitize_defined(cells: Any, rows: Any, row: zg.constexpr, mask: Any) -> None:
+    """A store or an atomic writes elements."""
+    one = zg.full(mask.shape, 1, i64)
+    zg.atomic_max(cells + rows * row, one, mask, sem="relaxed")
+
+
+@function
+def sanitize_unwritten(
+    memory: Any, cells: Any, rows: Any, row: zg.constexpr, place: Any, mask: Any, distance: Any
+) -> None:
+    """Report the lanes that read what nothing has written."""
+    word = zg.load(cells + rows * row, mask, 1, volatile=True)
+    sanitize_report(memory, place, mask & (word == 0), distance, zg.zeros(mask.shape, i64))
+
+
 # The order of programs: a program that acquires what another has released comes after it.
 
 

@@ -15,6 +15,7 @@ from collections.abc import Sequence
 from ziggurat.codemodel.dialects import arith, scf, tt
 from ziggurat.codemodel.errors import KernelTypeError
 from ziggurat.codemodel.op import Body, Op, Value
+from ziggurat.codemodel.traits import MemoryRead, MemoryWrite
 from ziggurat.codemodel.transform import Rewriter
 from ziggurat.codemodel.types import DescriptorType, Type, i1, i64, scalar_element, shape_of, void
 from ziggurat.frontends.library import sanitizing
@@ -143,6 +144,23 @@ class AccessChecks:
             if tables is not None and tables.time:
                 places = cells(code, part, array.unit)
                 code.call_check(function, self.checks.memory, places, part.facts.rows, tables.time, part.mask)
+
+    def unwritten(self, code: Code, op: Op, elements: Sequence[Elements], verb: str) -> None:
+        """Report the elements that an access reads though nothing has written them, and note those that it writes."""
+        for part in elements:
+            array = self.accesses.arrays[part.parameter]
+            tables = self.accesses.tables.get(array.group)
+            if tables is None or not tables.defined:
+                continue
+            places, rows = cells(code, part, array.unit), part.facts.rows
+            if isinstance(op, MemoryRead):
+                place = self.checks.place(code, self.checks.add("undefined", op, verb, part.parameter))
+                code.call_check(
+                    sanitizing.sanitize_unwritten, self.checks.memory, places, rows, tables.defined, place, part.mask,
+                    part.distance,
+                )  # fmt: skip
+            if isinstance(op, MemoryWrite):
+                code.call_check(sanitizing.sanitize_defined, places, rows, tables.defined, part.mask)
 
     def races(
         self, code: Code, op: Op, elements: Sequence[Elements], values: Sequence[Value], verb: str

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Final
 
 import attrs
@@ -27,11 +27,12 @@ DESCRIBED: Final = (
 
 @attrs.frozen
 class Tables:
-    """The rows of the tables of a group of arrays; 0 for a row that there is not."""
+    """The rows of the tables of a group of arrays; 0 for a row that there is not. Row 0 is that of stores."""
 
     read: int
     update: int
     time: int
+    defined: int
     count: int
 
 
@@ -76,9 +77,11 @@ def releases(op: Op) -> bool:
     return isinstance(op, tt.AtomicRMW | tt.AtomicCAS) and op.order.releases
 
 
-def accesses_of(kernel: tt.Func, groups: Iterable[Sequence[int]]) -> Accesses:
+def accesses_of(
+    kernel: tt.Func, groups: Iterable[Sequence[int]], *, races: bool, unwritten: Collection[int]
+) -> Accesses:
     """The accesses of a kernel without calls. `groups` are the parameters whose arrays may share memory; any other
-    array has memory of its own."""
+    array has memory of its own. There are tables for `races`, and for the arrays of the parameters `unwritten`."""
     sources: dict[Node, list[Node]] = {}
     for source, targets in flow(kernel, lambda op: not is_access(op)).items():
         for target in targets:
@@ -97,8 +100,9 @@ def accesses_of(kernel: tt.Func, groups: Iterable[Sequence[int]]) -> Accesses:
     waits = any(acquires(op) for op in parameters)
     for group in sorted(set(group_of.values())):
         own_ops = [op for op, several in parameters.items() if any(group_of[index] == group for index in several)]
-        if any(isinstance(op, MemoryWrite) for op in own_ops):
-            tables[group] = _tables(own_ops, waits)
+        is_unwritten = any(group_of[index] == group for index in unwritten)
+        if is_unwritten or (races and any(isinstance(op, MemoryWrite) for op in own_ops)):
+            tables[group] = _tables(own_ops if races else [], waits and races, is_unwritten)
     arrays: dict[int, Array] = {}
     for index in all_arrays:
         sizes = [access_size(op) for op, several in parameters.items() if index in several]
@@ -115,14 +119,15 @@ def _may_point(kernel: tt.Func, index: int) -> bool:
     return isinstance(kernel.body.parameters[index].type, PtrType)
 
 
-def _tables(ops: Sequence[Op], waits: bool) -> Tables:
+def _tables(ops: Sequence[Op], waits: bool, is_unwritten: bool) -> Tables:
     reads = any(isinstance(op, LOADS) and not polls(op) for op in ops)
     updates = any(isinstance(op, ATOMICS) for op in ops)
     row = 1
     read, row = (row, row + 2) if reads else (0, row)
     update, row = (row, row + 2) if updates else (0, row)
     time, row = (row, row + 2) if waits else (0, row)
-    return Tables(read, update, time, row)
+    defined, row = (row, row + 1) if is_unwritten else (0, row)
+    return Tables(read, update, time, defined, row)
 
 
 @attrs.frozen

@@ -47,14 +47,19 @@ _VERBS: dict[type[Op], tuple[str, str, str]] = {
 _ATOMIC = ("updates", "updates memory at", "masks an atomic by")
 
 
-def sanitize(model: Op, checks: Sequence[str] = CHECKS, groups: Iterable[Sequence[int]] = ()) -> Sanitized:
+def sanitize(
+    model: Op, checks: Sequence[str] = CHECKS, groups: Iterable[Sequence[int]] = (), unwritten: Collection[int] = ()
+) -> Sanitized:
     """The kernel of a Triton model with checks, `checks` of `CHECKS`; see `Sanitized`.
 
-    `groups` has the numbers of parameters whose arrays may share memory. The kernel's last parameter is the memory of a
-    launch, `ptr<i64>`. Raises `KernelTypeError` for a kernel with a recursive function.
+    `groups` has the numbers of parameters whose arrays may share memory, and `unwritten` those of arrays whose elements
+    are undefined until the launch writes them. The kernel's last parameter is the memory of a launch, `ptr<i64>`.
+    Raises `KernelTypeError` for a kernel with a recursive function.
     """
     kernel = _inlined(model)
-    return _Sanitizing(kernel, tuple(name for name in CHECKS if name in checks), accesses_of(kernel, groups)).run()
+    names = tuple(name for name in CHECKS if name in checks)
+    unwritten = unwritten if "undefined" in names else ()
+    return _Sanitizing(kernel, names, accesses_of(kernel, groups, races="races" in names, unwritten=unwritten)).run()
 
 
 def _inlined(model: Op) -> tt.Func:
@@ -315,6 +320,7 @@ class _Sanitizing:
             self._use(code, op, value, None, verb_of_use, elements)
             self._use(code, op, value, None, verb_of_use, elements, self.floats)
         self.access_checks.order(code, op, elements, before=True)
+        self.access_checks.unwritten(code, op, elements, verb)
         numbers = self.access_checks.races(code, op, elements, values, verb)
         result = self.access_checks.made(code, builder, op, operands, mask, allowed)
         self.access_checks.order(code, op, elements, before=False)

@@ -108,6 +108,44 @@ def shifted(out, x, n, B: zg.constexpr):
     zg.store(out + at, zg.load(x + at, zg.less(at, n), 0.0) + 1.0, zg.less(at, n))
 
 
+@zg.kernel
+def read_back(out, x, B: zg.constexpr):
+    at = zg.program_id(0) * B + zg.arange(0, B)
+    zg.store(out + at, zg.load(x + at), zg.less(at, 20))
+    zg.store(x + at, zg.load(out + at) * 2.0)
+
+
+@zg.kernel
+def counted(out, B: zg.constexpr):
+    zg.atomic_add(out + zg.arange(0, B), 1)
+
+
+@pytest.mark.parametrize("interpret", [True, False])
+def test_elements_that_nothing_has_written(interpret):
+    out, x = np.zeros(32, np.float32), numbers(32)
+    read_back[(2,)](out, x, 16, sanitize="undefined", interpret=interpret)
+    read_back[(2,)](out, x, 16, sanitize="races", uninitialized="out", interpret=interpret)
+    for checks in ("undefined", True):
+        (report,) = reports_of(
+            read_back, (2,), out, x, 16, sanitize=checks, uninitialized=["out"], interpret=interpret
+        )  # fmt: skip
+        assert (report.check, report.argument, report.element) == ("undefined", "out", 20)
+        assert "reads out[20], which nothing has written" in report.summary
+    read_back[(1,)](out, x, 16, sanitize=True, uninitialized="out", interpret=interpret)
+    (report,) = reports_of(
+        counted, (1,), np.zeros(16, np.int32), 16, sanitize=True, uninitialized="out", interpret=interpret
+    )  # fmt: skip
+    assert report.summary == "program (0, 0, 0) updates out[0], which nothing has written"
+
+
+@pytest.mark.parametrize(
+    ("value", "message"), [("y", "has no parameter 'y'"), (3, "must be names of parameters; got 3")]
+)
+def test_uninitialized_arrays_that_are_none(value, message):
+    with pytest.raises(zg.LaunchError, match=message):
+        counted[(1,)](np.zeros(16, np.int32), 16, sanitize=True, uninitialized=value)
+
+
 def test_strided_arrays():
     whole = numbers(80)
     logs[(2,)](np.zeros(64, np.float32), whole[::2], 32, 16, sanitize="bounds")
