@@ -95,33 +95,33 @@ def sanitize_unordered(memory: Any, program: Any, time: Any, mask: Any) -> Any:
 
 
 @function
-def sanitize_against_writer(
-    memory: Any, cells: Any, rows: Any, time_row: zg.constexpr, place: Any, mask: Any, distance: Any,
-    record: Any,
-) -> None:  # fmt: skip
-    """Report the lanes whose element another program has written. `record` is that of row 0."""
+def sanitize_after_store(memory: Any, cells: Any, rows: Any, time_row: zg.constexpr, mask: Any, record: Any) -> Any:
+    """The lanes whose element another program has written, and the accesses. `record` is that of row 0."""
     program = (record >> PROGRAM_BIT) - 1
     bad = mask & (record != 0) & (program != sanitize_program())
     if time_row > 0:
         time = zg.load(cells + rows * time_row, bad, 0, volatile=True)
         bad = bad & sanitize_unordered(memory, program, time, bad)
-    sanitize_report(memory, place, bad, distance, program << TIME_BIT | record >> ACCESS_BIT & ACCESSES)
+    return bad, program << TIME_BIT | record >> ACCESS_BIT & ACCESSES
 
 
 @function
-def sanitize_against(
-    memory: Any, cells: Any, rows: Any, row: zg.constexpr, time_row: zg.constexpr, place: Any, mask: Any,
-    distance: Any,
-) -> None:  # fmt: skip
-    """Report the lanes whose element another program has accessed, by the two rows from `row` on."""
-    me = sanitize_program()
-    for lowest in zg.static_range(2):
-        record = zg.load(cells + rows * (row + lowest), mask, 0, volatile=True)
-        program = LAST - (record >> PROGRAM_BIT) if lowest == 1 else (record >> PROGRAM_BIT) - 1
-        bad = mask & (record != 0) & (program != me)
-        if time_row > 0:
-            bad = bad & sanitize_unordered(memory, program, record >> TIME_BIT & _TIME, bad)
-        sanitize_report(memory, place, bad, distance, program << TIME_BIT | record & ACCESSES)
+def sanitize_after(
+    memory: Any, cells: Any, rows: Any, row: zg.constexpr, time_row: zg.constexpr, mask: Any, bad: Any, detail: Any
+) -> Any:
+    """The lanes that are `bad`, and those whose element another program has accessed, by the two rows from `row` on;
+    and the accesses. A row of 0 is none."""
+    if row > 0:
+        me = sanitize_program()
+        for lowest in zg.static_range(2):
+            record = zg.load(cells + rows * (row + lowest), mask, 0, volatile=True)
+            program = LAST - (record >> PROGRAM_BIT) if lowest == 1 else (record >> PROGRAM_BIT) - 1
+            more = mask & (record != 0) & (program != me)
+            if time_row > 0:
+                more = more & sanitize_unordered(memory, program, record >> TIME_BIT & _TIME, more)
+            detail = zg.where(bad, detail, program << TIME_BIT | record & ACCESSES)
+            bad = bad | more
+    return bad, detail
 
 
 @function
@@ -147,9 +147,9 @@ def sanitize_read(
     if own_row > 0:
         sanitize_note(memory, cells, rows, own_row, access, time_row, mask)
     record = zg.load(cells, mask, 0, volatile=True)
-    sanitize_against_writer(memory, cells, rows, time_row, place, mask, distance, record)
-    if update_row > 0:
-        sanitize_against(memory, cells, rows, update_row, time_row, place, mask, distance)
+    bad, detail = sanitize_after_store(memory, cells, rows, time_row, mask, record)
+    bad, detail = sanitize_after(memory, cells, rows, update_row, time_row, mask, bad, detail)
+    sanitize_report(memory, place, bad, distance, detail)
 
 
 @function
@@ -160,9 +160,9 @@ def sanitize_update(
     """An atomic."""
     sanitize_note(memory, cells, rows, own_row, access, time_row, mask)
     record = zg.load(cells, mask, 0, volatile=True)
-    sanitize_against_writer(memory, cells, rows, time_row, place, mask, distance, record)
-    if read_row > 0:
-        sanitize_against(memory, cells, rows, read_row, time_row, place, mask, distance)
+    bad, detail = sanitize_after_store(memory, cells, rows, time_row, mask, record)
+    bad, detail = sanitize_after(memory, cells, rows, read_row, time_row, mask, bad, detail)
+    sanitize_report(memory, place, bad, distance, detail)
 
 
 @function
@@ -175,11 +175,10 @@ def sanitize_write(
     own = bits * _MIX >> 34 & _VALUE | ((me + 1) << PROGRAM_BIT | access << ACCESS_BIT)
     record = zg.atomic_xchg(cells, own, mask, sem="relaxed")
     other = mask & (record & _VALUE != own & _VALUE)
-    sanitize_against_writer(memory, cells, rows, time_row, place, other, distance, record)
-    if read_row > 0:
-        sanitize_against(memory, cells, rows, read_row, time_row, place, mask, distance)
-    if update_row > 0:
-        sanitize_against(memory, cells, rows, update_row, time_row, place, mask, distance)
+    bad, detail = sanitize_after_store(memory, cells, rows, time_row, other, record)
+    bad, detail = sanitize_after(memory, cells, rows, read_row, time_row, mask, bad, detail)
+    bad, detail = sanitize_after(memory, cells, rows, update_row, time_row, mask, bad, detail)
+    sanitize_report(memory, place, bad, distance, detail)
     if time_row > 0:
         time = zg.load(memory, volatile=True) + zg.zeros(mask.shape, i64)
         zg.atomic_max(cells + rows * time_row, time, mask, sem="relaxed")
