@@ -201,8 +201,7 @@ def sanitize_lanes(
 @function
 def sanitize_defined(cells: Any, rows: Any, row: zg.constexpr, mask: Any) -> None:
     """A store or an atomic writes elements."""
-    one = zg.full(mask.shape, 1, i64)
-    zg.atomic_max(cells + rows * row, one, mask, sem="relaxed")
+    zg.atomic_max(cells + rows * row, zg.full(mask.shape, 1, i64), mask, sem="relaxed")
 
 
 @function
