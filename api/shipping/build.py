@@ -72,37 +72,30 @@ def built(
 
     `done` is called after each unit, and told whether it was compiled now.
     """
-    count = 0
 
-    def work(unit: Unit) -> GpuCode | CpuCode | ZigguratError:
-        nonlocal count
+    def work(unit: Unit) -> tuple[GpuCode | CpuCode | ZigguratError, bool]:
         try:
             code, is_new = _host_code(unit) if is_cpu(unit.target) else _gpu_code(unit)
         except ZigguratError as error:
-            return error
-        count += is_new
+            return error, False
         done(unit, is_new)
-        return code
+        return code, is_new
 
     with ThreadPoolExecutor(jobs or os.cpu_count() or 1) as pool:
-        codes = tuple(pool.map(work, units))
+        results = list(pool.map(work, units))
     close_idle(1)
-    return Built(codes, count)
+    return Built(tuple(code for code, _ in results), sum(is_new for _, is_new in results))
 
 
 def _digest(unit: Unit, *more: str) -> str:
     """The key of a unit on disk. The text of the model stands for the model: it need not be parsed."""
-    facts = [compiler_version(), unit.symbol, unit.target, repr(sorted(unit.variant.options.items())), *more]
+    facts = [compiler_version(), unit.target, repr(sorted(unit.variant.options.items())), *more]
     return hashlib.sha256("\n".join([*facts, unit.variant.model]).encode()).hexdigest()
-
-
-def _options(unit: Unit) -> CompileOptions:
-    return CompileOptions.of({**unit.variant.options, "target": CPU if is_cpu(unit.target) else unit.target})
 
 
 def _gpu_code(unit: Unit) -> tuple[GpuCode, bool]:
     """Code for a GPU, and whether it was compiled now."""
-    options = _options(unit)
+    options = CompileOptions.of({**unit.variant.options, "target": unit.target})
     binary, is_new = _binary(unit, options, "")
     if not binary.maps:
         return GpuCode(binary, _bytes(binary)), is_new
@@ -146,19 +139,19 @@ def _host_code(unit: Unit) -> tuple[CpuCode, bool]:
     from ziggurat.backend.cpu.runtime.kernels import restored, stored
 
     features = (unit.target, LEVELS[unit.target]) if unit.target in LEVELS else host()
-    options = CpuOptions(*features, check=False, fast_math=_options(unit).fast_math)
-    cache, key = Objects(), _digest(unit, repr(options))
+    options = CpuOptions(*features, check=False, fast_math=unit.variant.options.get("fast_math", False))
+    cache, key = Objects(), _digest(unit, unit.symbol, repr(options))
     entry = cache.get(key)
-    code: Any = restored(entry) if entry is not None else compile_apart(
-        CpuJob(unit.variant.model, options, unit.variant.kernel, unit.symbol)
-    )  # fmt: skip
+    if entry is None:
+        code: CpuCode = compile_apart(CpuJob(unit.variant.model, options, unit.variant.kernel, unit.symbol))
+        cache.put(key, stored(code, unit.variant.kernel))
+    else:
+        code = restored(entry)
     if any(site.verb == "prints" for site in code.sites):
         raise TargetError(
             f"'{unit.variant.kernel}' prints, which kernels of a library cannot do on a CPU",
             hint="remove the print",
         )
-    if entry is None:
-        cache.put(key, stored(code, unit.variant.kernel))
     return code, entry is None
 
 

@@ -69,7 +69,9 @@ def grid_in_c(fn: Callable[..., Any], arguments: Mapping[str, Any], is_run_time:
 
     Raises `BuildError` for a function that has no such form, and the errors of a function that has no model.
     """
-    source, namespace, captures, name = _source_of(fn, arguments)
+    node = _definition(fn)
+    original = ast.unparse(node.body) if isinstance(node, ast.Lambda) else f"{node.name} of line {node.lineno}"
+    source, namespace, captures, name = _source_of(fn, node)
     file = f"<grid {hash(source) & 0xFFFFFFFF:x}>"
     register(file, source)
     exec(compile(source, file, "exec", dont_inherit=True), namespace)
@@ -86,20 +88,16 @@ def grid_in_c(fn: Callable[..., Any], arguments: Mapping[str, Any], is_run_time:
     writer.variables = _variables(model)
     lines = writer.block(block)
     renamed = {f"{key}_" if key in arguments else key: value for key, value in own.items()}
-    return Grid(_original(fn), lines, tuple(dict.fromkeys(writer.takes)), renamed)
+    return Grid(original, lines, tuple(dict.fromkeys(writer.takes)), renamed)
 
 
 _META: Final = "meta"  # Stands for the parameter of the function, which C does not have.
 
 
-def _original(fn: Callable[..., Any]) -> str:
-    """The function as one line of its source."""
-    node = _definition(cast(types.FunctionType, fn))
-    return ast.unparse(node.body) if isinstance(node, ast.Lambda) else f"{node.name} of line {node.lineno}"
-
-
-def _definition(fn: types.FunctionType) -> ast.Lambda | ast.FunctionDef:
+def _definition(fn: Any) -> ast.Lambda | ast.FunctionDef:
     """The syntax of a function. Raises `BuildError` where its source cannot be told."""
+    if not isinstance(fn, types.FunctionType):
+        raise BuildError(f"the grid must be a function with a source; got {type(fn).__name__}")
     code = fn.__code__
     text = "".join(linecache.getlines(code.co_filename, fn.__globals__))
     try:
@@ -129,11 +127,8 @@ def _is_code_of(node: ast.Lambda, code: types.CodeType) -> bool:
     )
 
 
-def _source_of(fn: Any, arguments: Mapping[str, Any]) -> tuple[str, dict[str, Any], dict[str, int], str]:
+def _source_of(fn: Any, node: ast.Lambda | ast.FunctionDef) -> tuple[str, dict[str, Any], dict[str, int], str]:
     """The text of a function that takes captured numbers as parameters, its namespace, these numbers, its name."""
-    if not isinstance(fn, types.FunctionType):
-        raise BuildError(f"the grid must be a function with a source; got {type(fn).__name__}")
-    node = _definition(fn)
     outer = {**fn.__globals__, **_closure(fn)}
     if len(node.args.args) != 1:
         raise BuildError("the function of a grid must have one parameter, the arguments by name")
@@ -189,8 +184,9 @@ class _Captures(ast.NodeTransformer):
             value = self._number(node)
             if value is not None:
                 text = "".join(c if c.isalnum() else "_" for c in ast.unparse(node)).strip("_")
-                while "__" in text:
-                    text = text.replace("__", "_")
+                text = re.sub("__+", "_", text)
+                while self.numbers.get(text, value) != value:  # Of another expression with such a name.
+                    text += "_"
                 self.numbers[text] = value
                 return ast.Name(text, ast.Load())
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Name):

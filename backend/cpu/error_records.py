@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 
 import numpy as np
@@ -74,7 +75,7 @@ _FAILURES = {
 
 def failure_text(site: Site) -> str:
     """What a program has done that fails at a place, for code that keeps nothing else of its record."""
-    where = "" if site.location is None else f" ({site.location.file}:{site.location.line})"
+    where = "" if site.location is None else f" ({os.path.basename(site.location.file)}:{site.location.line})"
     reason = _FAILURES.get(site.verb, "was stopped")
     return f"{reason}{f': {site.message}' if site.message else ''}{where}"
 
