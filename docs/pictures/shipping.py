@@ -37,8 +37,8 @@ for column, (title, _) in enumerate(COLUMNS):
         lines.append(f'<rect x="{x}" y="{y:g}" width="{WIDTH}" height="{HEIGHT}" rx="5"/>')
         lines.append(f'<text class="t" x="{x + 10}" y="{y + 21:g}">{name}</text>')
         lines.append(f'<text class="s" x="{x + 10}" y="{y + 38:g}">{about}</text>')
-        for left, top, *_ in boxes(column - 1) if column else ():
-            start, end = (left + WIDTH, top + HEIGHT / 2), (x, y + HEIGHT / 2)
+        for before, top, *_ in boxes(column - 1) if column else ():
+            start, end = (before + WIDTH, top + HEIGHT / 2), (x, y + HEIGHT / 2)
             middle = (start[0] + end[0]) / 2
             curve = f"{middle:g} {start[1]:g} {middle:g} {end[1]:g} {end[0]} {end[1]:g}"
             lines.append(f'<path d="M{start[0]} {start[1]:g}C{curve}"/>')
