@@ -7,6 +7,7 @@ which `--write` renews.
 from __future__ import annotations
 
 import datetime
+import importlib.util
 import os
 import platform
 import resource
@@ -16,6 +17,8 @@ from collections.abc import Callable, Sequence
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
+
+import ziggurat
 
 ROOT = Path(__file__).resolve().parent.parent
 FILE = ROOT / "docs" / "results" / "benchmarks.md"
@@ -50,11 +53,17 @@ def surroundings(*packages: str) -> str:
         if line.startswith("model name"):
             cpu = line.partition(":")[2].strip()
             break
-    versions = ", ".join(f"{name} {version(name)}" for name in ("ziggurat", "numpy", "attrs", *packages))
+    names = [name for name in ("ziggurat", "numpy", "attrs", *packages) if importlib.util.find_spec(name)]
+    versions = ", ".join(f"{name} {_version(name)}" for name in names)
     return (
         f"{datetime.date.today()}; {os.cpu_count()} cores of {cpu}, {platform.system()} {platform.release()}; "
         f"Python {platform.python_version()}, {versions}; load average at the start {os.getloadavg()[0]:.1f}."
     )
+
+
+def _version(name: str) -> str:
+    """The version of a package; of ours, which need not be installed, from its sources."""
+    return ziggurat.__version__ if name == "ziggurat" else version(name)
 
 
 def table(header: Sequence[str], rows: Sequence[Sequence[object]]) -> str:
