@@ -108,7 +108,8 @@ class Fma(MmaChoice):
 
     def operand(self, builder: Builder, value: Value, k_axis: int) -> Value:
         type_ = tensor_of(value)
-        return stored(builder, value, _by_lines(type_, k_axis))
+        along_k = k_axis == 1 and _is_k_major(value, k_axis)
+        return stored(builder, value, (_by_depths if along_k else _by_lines)(type_, k_axis))
 
     def multiplied(self, builder: Builder, a: Value, b: Value, c: Value, *, accumulate: bool) -> Value:
         return builder.add(gpu.DotFma(a, b, c))
@@ -547,12 +548,29 @@ def _by_lines(type_: TensorType, k_axis: int) -> tuple[int, ...]:
 
     Vectors of them are swizzled within a line of the banks, because neighbouring threads may write along k.
     """
-    *batch, down, across = (axis_bases(type_.shape, axis) for axis in range(type_.rank))
-    lines, deep = (down, across) if k_axis == 1 else (across, down)
+    lines, deep, batch = _bases_of(type_, k_axis)
     size = scalar_element(type_).bytes
     vectors = lines[bits_of(VECTOR // size) : bits_of(LINE // size)]
     swizzled = [basis ^ vector for basis, vector in zip(deep, reversed(vectors), strict=False)]
-    return (*lines, *swizzled, *deep[len(swizzled) :], *chain(*reversed(batch)))
+    return (*lines, *swizzled, *deep[len(swizzled) :], *batch)
+
+
+def _by_depths(type_: TensorType, k_axis: int) -> tuple[int, ...]:
+    """The offsets of a buffer of an operand that has its neighbours along k, and keeps them.
+
+    Threads read vectors along k, of lines that lie four apart, so vectors of these lines are swizzled.
+    """
+    lines, deep, batch = _bases_of(type_, k_axis)
+    vectors = deep[bits_of(VECTOR // scalar_element(type_).bytes) :]
+    swizzled = [basis ^ vector for basis, vector in zip(lines[2:], vectors, strict=False)]
+    return (*deep, *lines[:2], *swizzled, *lines[2 + len(swizzled) :], *batch)
+
+
+def _bases_of(type_: TensorType, k_axis: int) -> tuple[list[int], list[int], list[int]]:
+    """The bases of an operand's lines, along m or n, of its depths along k, and of its batch."""
+    *batch, down, across = (list(axis_bases(type_.shape, axis)) for axis in range(type_.rank))
+    lines, deep = (down, across) if k_axis == 1 else (across, down)
+    return lines, deep, [*chain(*reversed(batch))]
 
 
 def is_chained(module: Op) -> bool:
