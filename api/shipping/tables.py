@@ -12,6 +12,7 @@ from ziggurat.backend.cpu.error_records import failure_text
 from ziggurat.backend.cuda.binary import TENSOR_MAP, Binary, LaunchMap, PtxParameter
 from ziggurat.backend.llvm.functions import Struct
 from ziggurat.backend.shipping import structures
+from ziggurat.backend.shipping.cpu_launcher import feature_bits
 from ziggurat.backend.shipping.launcher import launcher
 from ziggurat.backend.shipping.launches import MESSAGE
 from ziggurat.codemodel.gpu.targets import TARGETS
@@ -216,11 +217,12 @@ class _Tables:
             for parameter in code.parameters
         ]
         messages = [self.text(f"a program of '{kernel}' {failure_text(site)}") for site in code.sites]
+        lacks = f"this processor lacks instructions that '{kernel}' is compiled for: build it for x86-64-v3, or here"
         sites = self._add(f"[{len(messages)} x ptr] [{', '.join(f'ptr {m}' for m in messages)}]") if messages else None
         fields = {
             "entry": f"@{code.symbol}", "parameters": self.table(structures.PARAMETER, parameters),
             "count": len(parameters), "bounds": len(code.bounds), "scratch": code.scratch, "sites": sites,
-            "ordered": int(code.ordered),
+            "features": feature_bits(code.features), "lacks": self.text(lacks),
         }  # fmt: skip
         return str(self.table(structures.HOST_CODE, [fields]))
 

@@ -30,6 +30,7 @@ def llvm() -> Any:
     binding = bindings()
     binding.initialize_native_target()
     binding.initialize_native_asmprinter()
+    binding.initialize_native_asmparser()  # For inline assembly: CPUID.
     return binding
 
 

@@ -42,8 +42,9 @@ MAP: Final = Struct(
 # Two descriptors that must share no memory: their slots, ranks and the bytes of their elements.
 APART: Final = Struct(slot="i64", rank="i64", bytes="i64", other_slot="i64", other_rank="i64", other_bytes="i64")
 LOADED: Final = Struct(following="ptr", context="ptr", function="ptr", most="i64")
+# `features` are those that a processor must have, as bits: see `FEATURES`. `lacks` is the message for one without them.
 HOST_CODE: Final = Struct(
-    entry="ptr", parameters="ptr", count="i64", bounds="i64", scratch="i64", sites="ptr", ordered="i64"
+    entry="ptr", parameters="ptr", count="i64", bounds="i64", scratch="i64", sites="ptr", features="i64", lacks="ptr"
 )
 
 # Statuses of the launcher itself, which are CUresults; programs that fail on a CPU give the code of their record.

@@ -17,9 +17,10 @@ import pytest
 from shipped import GCC, needs_gcc, needs_linux
 
 import ziggurat as zg
+from ziggurat.backend.shipping.cpu_launcher import feature_bits
 from ziggurat.cli import main
 from ziggurat.codemodel.errors import LaunchError, TargetError
-from ziggurat.shipping import build
+from ziggurat.shipping import build, tables
 from ziggurat.shipping.families import families_of
 from ziggurat.shipping.library import build as build_library
 from ziggurat.shipping.variant import general, read_variants, write_variants
@@ -311,6 +312,16 @@ def test_code_for_other_processors(tmp_path):
         assert (x == 4).all()
     with pytest.raises(LaunchError, match="a library is for one CPU; got cpu, x86-64-v3"):
         build_library(declared()[:1], "lib", ["cpu", "x86-64-v3"])
+
+
+@needs_linux
+def test_a_processor_without_the_features_is_refused(tmp_path, monkeypatch):
+    assert feature_bits("+avx2,-avx512f,+avx512bf16") == 1 << 37
+    monkeypatch.setattr(tables, "feature_bits", lambda features: 1 << 16)  # Of CPUID's word, this bit is reserved.
+    built(tmp_path, "cpu", variants=declared()[1:2])
+    lib, x = loaded(tmp_path / "lib"), np.ones(100, np.float32)
+    with pytest.raises(lib.Miss, match="lacks instructions that 'scale' is compiled for"):
+        lib.scale[(2,)](x, x, 100, 4.0)
 
 
 def test_variants_survive_their_file(tmp_path):
