@@ -4,9 +4,10 @@
 
 For each kernel of the suite, a process launches it by Triton with one of its sanitizers: with `debug` (assertions of
 integer overflow, `sanitize_overflow`), and with each mode of `TRITON_INSTRUMENTATION_MODE` that this Triton has
-(`consan` in 3.6; newer ones have `gsan`, `fpsan` and `iisan` as well). A kernel counts as reported if the launch fails,
-or prints an assertion. Another process launches all by ours, with `sanitize=` the sanitizer of the fault, and with all
-for right kernels. Several kernels share a process as long as none fails: after a fault the context is gone.
+(`consan` in 3.6; newer ones have `gsan`, `fpsan` and `iisan` as well). A kernel counts as reported if a device
+assertion fails, or the driver finds a stray access; another failure is a failure of the tool. Another process launches
+all by ours, with `sanitize=` the sanitizer of the fault, and with all for right kernels. Several kernels share a
+process as long as none fails: after a fault the context is gone.
 
 The folder gets `comparison.json`, with each outcome, and `comparison.md`, a table: the faults of each kind that each
 tool reports, and the right kernels that it reports. Triton needs PyTorch. Nothing is downloaded.
@@ -18,6 +19,7 @@ import argparse
 import importlib.util
 import json
 import os
+import re
 import subprocess
 import sys
 import tempfile
@@ -37,6 +39,10 @@ ALL = [*cases(), *special_cases(), *right_cases()]
 KINDS = ("races", "bounds", "overflow", "undefined", "nan", "")
 _MODES = ("consan", "gsan", "fpsan", "iisan")
 _SECONDS_A_KERNEL = 60
+# What an assertion of a sanitizer prints, and what the driver says of one or of a stray access.
+_REPORTS = re.compile(
+    r"device-side assert|Assertion `|overflow detected|illegal memory access|\brace\b|out of bounds", re.I
+)
 
 
 def module_of(language: str, folder: Path) -> Any:
@@ -98,8 +104,11 @@ def outcomes_of_triton(mode: str, names: Sequence[str], folder: Path, deadline: 
         rest = [name for name in rest if name not in outcomes]
         if not rest:
             break
-        what = next((line for line in reversed(errors.splitlines()) if line.strip()), "nothing printed")
-        outcomes[rest.pop(0)] = f"reported: {what.strip()[:160]}"
+        text = "\n".join([*lines, errors])
+        what = next((line for line in reversed(errors.splitlines()) if line.strip()), "nothing printed").strip()[:160]
+        if f"begin {rest[0]}" not in lines:
+            return outcomes | dict.fromkeys(rest, f"not run: {what}")
+        outcomes[rest.pop(0)] = f"reported: {what}" if _REPORTS.search(text) else f"failed: {what}"
     return outcomes | dict.fromkeys(rest, "not run: no time")
 
 

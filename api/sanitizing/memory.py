@@ -32,10 +32,6 @@ class ArrayFacts:
     low: int
     high: int
 
-    def distance(self, place: int) -> int:
-        """The bytes from the nearest byte of the array to an address."""
-        return max(self.low - place, place - self.high + 1, 0)
-
 
 def facts_of(value: Any, name: str) -> ArrayFacts:
     """The facts about an array or a descriptor, on a GPU or in memory."""

@@ -76,20 +76,18 @@ class _Reading:
         return number % x, number // x % y, number // (x * y)
 
     def element(self, check: Check, distance: int) -> tuple[str | None, int | None, str]:
-        """The argument and the element of a record, and both as text: of several arrays, in the nearest one."""
-        if not check.parameters:
+        """The argument and the element of a record, and both as text."""
+        if check.parameter is None:
             return None, None, ""
-        facts = self.facts[check.parameters[0]]
+        facts = self.facts[check.parameter]
         if distance == NO_ELEMENT:
             return facts.name, None, ""
-        place = facts.address + distance
-        facts = min((self.facts[number] for number in check.parameters), key=lambda fact: fact.distance(place))
-        index = (place - facts.address) // facts.itemsize
+        index = distance // facts.itemsize
         return facts.name, index, f"{facts.name}[{index}]"
 
     def _bounds(self, check: Check, who: tuple[int, int, int], distance: int) -> SanitizerReport:
         argument, index, text = self.element(check, distance)
-        size = next(fact.size for fact in self.facts.values() if fact.name == argument)
+        size = 0 if check.parameter is None else self.facts[check.parameter].size
         summary = f"program {who} {check.verb} {text}, but {argument} has {size} elements"
         return SanitizerReport("bounds", summary, check.location, MASK_HINT, argument, index, who)
 
@@ -117,11 +115,11 @@ class _Reading:
             summary = f"program {who} {check.verb} a number that has overflowed{at}: {source.verb}"
             hint = WIDE_OFFSET()
         else:
-            of = f" of {self.facts[source.parameters[0]].name}" if source.parameters else ""
+            of = "" if source.parameter is None else f" of {self.facts[source.parameter].name}"
             summary = f"program {who} {check.verb} an undefined element{at}: {source.verb.format(of)}"
             hint = HINTS[source.op]
-        if source.parameters and argument is None:
-            argument = self.facts[source.parameters[0]].name
+        if source.parameter is not None and argument is None:
+            argument = self.facts[source.parameter].name
         report = SanitizerReport(source.kind, summary, source.location, hint, argument, index, who)
         report.add("it is used here", check.location)
         return report

@@ -74,6 +74,12 @@ def sanitize_inside(distance: Any, low: Any, high: Any, size: zg.constexpr) -> A
     return (distance >= low) & (distance <= high - size)
 
 
+@function
+def sanitize_gap(distance: Any, low: Any, high: Any, size: zg.constexpr) -> Any:
+    """The bytes between each element of `size` bytes and an array."""
+    return zg.maximum(low - distance, distance + size - high)
+
+
 # Races. `cells` points to row 0 of the tables, `rows` is the number of words of a row.
 
 

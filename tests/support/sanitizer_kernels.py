@@ -195,10 +195,10 @@ def special_cases() -> Iterator[Case]:
     )
     yield _faulty(
         "counts_of_undefined",
-        "w = tl.load(ids + at, mask=ok)  # here\ntl.store(ids + lane, tl.histogram(w, B), mask=pid == 2)  # there",
+        "w = tl.load(ids + at, mask=ok)  # here\ntl.store(ids + 48 + lane, tl.histogram(w, B), mask=pid == 2)  # there",
         "undefined",
         "ids",
-        range(16),
+        range(48, 64),
     )
     yield _faulty(
         "gathered_undefined",

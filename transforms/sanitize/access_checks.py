@@ -92,12 +92,31 @@ class AccessChecks:
         if "bounds" not in self.names or outside is None:
             return elements, None
         bad = code.both(mask, outside)
-        place = self.checks.place(code, self.checks.add("bounds", op, verb, *numbers))
-        distance, none = elements[0].distance, code.constant(0, i64)
-        code.call_check(sanitizing.sanitize_report, self.checks.memory, place, bad, distance, none)
+        for part, lanes in zip(elements, self._nearest(code, elements, bad, size), strict=True):
+            place = self.checks.place(code, self.checks.add("bounds", op, verb, part.parameter))
+            none = code.constant(0, i64)
+            code.call_check(sanitizing.sanitize_report, self.checks.memory, place, lanes, part.distance, none)
         if isinstance(op, (*DESCRIBED, tt.AtomicCAS)):
             return elements, code.opposite(code.highest_of_all(bad))
         return elements, code.both(mask, code.opposite(outside))
+
+    def _nearest(self, code: Code, elements: Sequence[Elements], bad: Value, size: int) -> list[Value]:
+        """For each array that an access may be to, the lanes outside of all of them to which it is the nearest."""
+        if len(elements) == 1:
+            return [bad]
+        gaps = [
+            code.call_check(sanitizing.sanitize_gap, part.distance, part.facts.low, part.facts.high, size)
+            for part in elements
+        ]
+        nearest: list[Value] = []
+        for number, gap in enumerate(gaps):
+            lanes = bad
+            for other, distance in enumerate(gaps):
+                if other != number:
+                    predicate = arith.IntPredicate.SLT if other < number else arith.IntPredicate.SLE
+                    lanes = code.both(lanes, code.add(arith.CmpI(gap, distance, predicate)))
+            nearest.append(lanes)
+        return nearest
 
     def made(
         self,

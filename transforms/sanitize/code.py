@@ -116,9 +116,9 @@ class Checks:
         self.names, self._arrays = names, arrays
         self.entries: list[Check] = []
 
-    def add(self, kind: str, op: Op, verb: str, *parameters: int) -> int:
+    def add(self, kind: str, op: Op, verb: str, parameter: int | None = None) -> int:
         """Add a check at an op; its number."""
-        self.entries.append(Check(kind, verb, op.location, parameters, type(op)))
+        self.entries.append(Check(kind, verb, op.location, parameter, type(op)))
         return len(self.entries) - 1
 
     def place(self, code: Code, number: int) -> Value:

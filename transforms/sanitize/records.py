@@ -34,15 +34,15 @@ class Check:
     """A place in a kernel that reports, and what its reports say.
 
     `kind` is the check of `CHECKS`; of a use of a marked value it is empty, and the source of the marks has it. `verb`
-    says what the program does there: "reads", "stores". The element of a report, if there is one, is at a distance from
-    the array of the first of `parameters`, numbers of parameters, and in the array of one of them. `op` is the class of
-    the op. A source of marks never reports: its `verb` is the reason, as a clause.
+    says what the program does there: "reads", "stores". The element of a report, if there is one, is in the array of
+    `parameter`, the number of a parameter. `op` is the class of the op. A source of marks never reports: its `verb` is
+    the reason, as a clause.
     """
 
     kind: str
     verb: str
     location: Location | None
-    parameters: tuple[int, ...] = ()
+    parameter: int | None = None
     op: type[Op] = Op
 
 

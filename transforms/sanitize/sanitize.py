@@ -200,9 +200,9 @@ class _Sanitizing:
             for component, mark in enumerate(several):
                 stream.note(result, mark, component)
 
-    def _source(self, kind: str, op: Op, reason: str, *parameters: int) -> int:
+    def _source(self, kind: str, op: Op, reason: str, parameter: int | None = None) -> int:
         """A source of marks; the mark."""
-        return self.checks.add(kind, op, reason, *parameters) + 1
+        return self.checks.add(kind, op, reason, parameter) + 1
 
     def _use(
         self, code: Code, op: Op, value: Value, mask: Value | None, verb: str, elements: Sequence[Elements] = (),
@@ -220,7 +220,7 @@ class _Sanitizing:
         if elements:
             lanes = [(part.parameter, part.distance, code.both(bad, part.mask)) for part in elements]
         for array, element, lane in lanes:
-            place = self.checks.place(code, self.checks.add("", op, verb, *([] if array is None else [array])))
+            place = self.checks.place(code, self.checks.add("", op, verb, array))
             code.call_check(sanitizing.sanitize_report, self.checks.memory, place, lane, element, code.wide(mark))
 
     # Control flow.
@@ -345,7 +345,7 @@ class _Sanitizing:
             what, why = ("load", "there is no other=") if loads else ("atomic", "it has no result there")
             numbers = self.accesses.parameters[op]
             reason = f"the mask of this {what}{{}} leaves it out, and {why}"
-            source = self._source("undefined", op, reason, *numbers[:1])
+            source = self._source("undefined", op, reason, next(iter(numbers), None))
             self.dependence.note(
                 result, code.call_check(sanitizing.sanitize_marks, code.opposite(mask), code.constant(source, i32))
             )

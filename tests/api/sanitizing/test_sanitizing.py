@@ -308,7 +308,7 @@ def test_a_launch_on_a_gpu(fake, monkeypatch):
     """The launch writes the facts about the arrays before it, and reads the reports after it."""
     sanitized = zg.sanitized(halo.triton(zg.ptr(zg.f32), zg.ptr(zg.f32), zg.i32, 16), "races").sanitized
     reads, writes = (
-        next(n for n, check in enumerate(sanitized.checks) if check.verb == verb and check.parameters == (0,))
+        next(n for n, check in enumerate(sanitized.checks) if check.verb == verb and check.parameter == 0)
         for verb in ("reads", "writes")
     )
     out, x = zg.empty(40), zg.to_device(numbers())
