@@ -125,6 +125,7 @@ def _contiguous(shape: Sequence[int]) -> tuple[int, ...]:
 def constant_form(value: Any) -> Any:
     """A constant as the manifest has it."""
     value = getattr(value, "value", value) if type(value).__name__ == "constexpr" else value
+    value = value.item() if _is_numpy_number(value) else value
     if value is None or isinstance(value, bool | int | str):
         return value
     if isinstance(value, float):
@@ -136,6 +137,10 @@ def constant_form(value: Any) -> Any:
         return {"name": f"{function.__module__}.{function.__qualname__}"}
     word = str(value).rpartition(".")[2]  # A dtype, as libraries call it.
     return {"name": _NAMES.get(word, f"f{word[2:]}" if word in ("fp16", "fp32", "fp64") else str(value))}
+
+
+def _is_numpy_number(value: Any) -> bool:
+    return hasattr(value, "dtype") and hasattr(value, "item") and not hasattr(value, "__len__")
 
 
 def _same(a: Any, b: Any) -> bool:
@@ -162,7 +167,7 @@ class _Argument:
             self.type = next((name for name in ("i32", "i64", "u64") if _holds(name, value)), "integer")
         elif isinstance(value, float):
             self.way, self.type = "number", "f32"
-        elif hasattr(value, "dtype") and hasattr(value, "item") and not hasattr(value, "__len__"):  # NumPy's numbers.
+        elif _is_numpy_number(value):
             self.way, self.type = "number", _NAMES.get(str(value.dtype), str(value.dtype))
             self.value = value.item()
         else:

@@ -137,6 +137,8 @@ def test_launches_on_arrays(library):
         y = np.zeros_like(x)
         lib.scale[grid_of](x[start:], y[start:], n, by=1.5)
         assert np.array_equal(y[start : start + n], x[start : start + n] * 1.5) and not y[start + n :].any()
+    lib.scale[grid_of](x, y, np.int32(10), np.float32(4), B=np.int64(64))
+    assert np.array_equal(y[:10], x[:10] * 4)
     lib.scale[(16,)](x.astype(np.float16), half := np.zeros(1000, np.float16), 1000)
     assert np.array_equal(half, (x * 2).astype(np.float16))
     big = np.ones(1 << 20, np.float32)
