@@ -135,7 +135,26 @@ def _load(machine: Machine, op: tt.Load, operands: Operands) -> Array:
 @triton.of(tt.Store)
 def _store(machine: Machine, op: tt.Store, operands: Operands) -> None:
     mask = operands[2] if op.mask is not None else None
-    store_elements(machine, operands[0], operands[1], mask, machine.access("writes", op, op.value.type))
+    access = machine.access("writes", op, op.value.type)
+    store_elements(machine, operands[0], operands[1], mask, access)
+    if machine.strict:
+        _require_one_value(machine, operands[0], operands[1], mask, access)
+
+
+def _require_one_value(
+    machine: Machine, addresses: Array, values: Array, mask: Array | None, access: ElementAccess
+) -> None:
+    """Raise `KernelRuntimeError` for an element to which a store has written two values: on a GPU the two positions may
+    be two threads, of which any comes last."""
+    shape = np.broadcast_shapes(addresses.shape, values.shape, () if mask is None else mask.shape)
+    addresses, values = np.broadcast_to(addresses, shape), np.broadcast_to(values, shape)
+    for target in machine.memory.locate(addresses, None if mask is None else np.broadcast_to(mask, shape), access):
+        lanes = np.bool_(True) if target.lanes is None else target.lanes
+        stored = _fetch(target.region, np.where(lanes, target.index, 0), access.dtype)
+        require(
+            machine, (stored == values) | (values != values) | ~lanes,
+            "a store writes two values to one place in memory, of which any may come last: the first",
+        )  # fmt: skip
 
 
 @marks.of(tt.Load)

@@ -266,6 +266,19 @@ def test_a_product_of_two_shapes_with_undefined_elements():
         product_of_undefined[(1,)](np.zeros((32, 64), np.float32), x, y, 9, 32, 64, strict=True)
 
 
+@zg.kernel
+def crowded(out, n, BLOCK: zg.constexpr):
+    at = zg.arange(0, BLOCK)
+    zg.store(out + at % 2, at % n, at < 60)
+
+
+def test_a_store_of_two_values_to_one_element():
+    crowded[(1,)](np.zeros(2, np.int32), 2, 64, strict=True)  # Each element gets one value, many times.
+    crowded[(1,)](np.zeros(2, np.int32), 3, 64)
+    with pytest.raises(zg.KernelRuntimeError, match=r"program \(0, 0, 0\): a store writes two values to one place"):
+        crowded[(1,)](np.zeros(2, np.int32), 3, 64, strict=True)
+
+
 def test_the_first_program_is_named():
     @zg.kernel
     def shifted(x, n, out):
