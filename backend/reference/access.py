@@ -150,9 +150,9 @@ def _require_one_value(
     addresses, values = np.broadcast_to(addresses, shape), np.broadcast_to(values, shape)
     for target in machine.memory.locate(addresses, None if mask is None else np.broadcast_to(mask, shape), access):
         lanes = np.bool_(True) if target.lanes is None else target.lanes
-        stored = _fetch(target.region, np.where(lanes, target.index, 0), access.dtype)
+        contents = _fetch(target.region, np.where(lanes, target.index, 0), access.dtype)
         require(
-            machine, (stored == values) | (values != values) | ~lanes,
+            machine, (contents == values) | (values != values) | ~lanes,
             "a store writes two values to one place in memory, of which any may come last: the first",
         )  # fmt: skip
 
