@@ -192,7 +192,9 @@ class Builder:
             if not ops or not isinstance(ops[-1], Terminator):
                 raise BuildError(f"block {index} has no terminator")
             fill(block, "_ops", ops)
-        fill(draft.body, "blocks", reverse_postorder(draft.blocks[0], lambda block: block.successors))
+        first, *others = draft.blocks
+        order = reverse_postorder(first, lambda block: block.successors) if others else (first,)
+        fill(draft.body, "blocks", order)
         draft.close()
         return draft.body
 

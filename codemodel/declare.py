@@ -30,7 +30,7 @@ from ziggurat.codemodel.errors import BuildError
 from ziggurat.codemodel.fields import REQUIRED, Field
 from ziggurat.codemodel.op import Body, Op, OpResult, Successor, Value, fill
 from ziggurat.codemodel.type_reader import TypeSyntaxError, read_type
-from ziggurat.codemodel.types import Type, TypeSyntax, size_error, with_element
+from ziggurat.codemodel.types import Type, TypeSyntax, pyobject, size_error, void, with_element
 
 # Fields that every op has; a declared field must have another name.
 _GENERIC: Final = ("operands", "attributes", "successors", "bodies", "result", "location", "parent")
@@ -63,12 +63,19 @@ class OpSpec:
         self._typed = tuple(f for f in self.operands if f.type is not None)
         # The names of the operands of an op whose number of operands is fixed.
         self._single = tuple(f.name for f in self.operands) if not self.optional and not self.variadic else None
+        # The name of the operands of an op that has one group of them, and no other operands.
+        self._group = self.operands[0].name if self.variadic == len(self.operands) == 1 else None
+        # What most ops lack: parts with blocks, a type that is derived, a check.
+        self._has_parts = bool(self.successors or self.bodies)
+        self._fixed_type = cls.RESULT if self.result_type is None and cls.infer_type is Op.infer_type else None
+        self._is_checked = bool(self._typed) or cls.check is not Op.check
         # The fields that the constructor takes by place, and the values of those that a call may leave out.
         self.positional = tuple(f.name for f in fields if not f.keyword)
         self._defaults = {
             f.name: None if f.optional else f.default for f in fields if f.optional or f.default is not REQUIRED
         }
         self._names = frozenset(f.name for f in fields)
+        self._is_whole = self._names == {*self.positional, *self._defaults}
         self._count = len(fields) + len(_GENERIC) - 1  # Attributes are among the fields only.
         # Each attribute with the class whose instances are stored unconverted.
         self._plain = tuple((f, f.kind if isinstance(f.kind, type) else None) for f in self.attributes)
@@ -97,17 +104,19 @@ class OpSpec:
     def construct(self, op: Op, arguments: tuple[Any, ...], keywords: Mapping[str, Any]) -> None:
         """Fill in a new op from the arguments of its constructor. Raises `TypeError` where they do not fit."""
         fields = op.__dict__
-        fields.update(self._defaults)
+        if self._defaults:
+            fields.update(self._defaults)
         fields.update(zip(self.positional, arguments, strict=False))
-        fields.update(keywords)
         count = len(arguments)
-        if (
-            count > len(self.positional)
-            or fields.keys() != self._names
-            or not keywords.keys().isdisjoint(self.positional[:count])
-        ):
-            self.signature().bind(*arguments, **keywords)  # Its error says what is wrong.
-        self.complete(op)
+        if keywords or count != len(self.positional) or not self._is_whole:
+            fields.update(keywords)
+            if (
+                count > len(self.positional)
+                or fields.keys() != self._names
+                or not keywords.keys().isdisjoint(self.positional[:count])
+            ):
+                self.signature().bind(*arguments, **keywords)  # Its error says what is wrong.
+        self.complete(op, fields)
 
     def signature(self) -> inspect.Signature:
         """The parameters of the constructor: fields by place, then those by keyword."""
@@ -121,11 +130,12 @@ class OpSpec:
         ]
         return inspect.Signature(parameters)
 
-    def complete(self, op: Op) -> None:
-        """Fill in the generic view of a new op, and check it."""
-        fields = op.__dict__
+    def complete(self, op: Op, fields: dict[str, Any]) -> None:
+        """Fill in the generic view of a new op, which has these fields, and check it."""
         if self._single is not None:
             operands = tuple([fields[name] for name in self._single])
+        elif self._group is not None and type(fields[self._group]) is tuple:
+            operands = fields[self._group]
         else:
             operands = _flat(op, self.operands)
             self._require_groups(op)
@@ -135,8 +145,28 @@ class OpSpec:
                 raise BuildError(f"{op.NAME}: an operand must be a Value; got {value!r}", hint=hint)
         for field, plain in self._plain:
             value = fields[field.name]
-            if type(value) is not plain or (plain is str and not value.isascii()):
+            if value is not field.default and (type(value) is not plain or (plain is str and not value.isascii())):
                 fields[field.name] = convert_attribute(value, field.kind, f"{op.NAME}: attribute '{field.name}'")
+        successors, bodies = self._parts(op) if self._has_parts else ((), ())
+        fields["operands"], fields["successors"], fields["bodies"] = operands, successors, bodies
+        fields["location"] = fields["parent"] = None
+        type_ = self._fixed_type
+        if type_ is None:
+            type_ = op.infer_type() if self.result_type is None else fields[self.result_type]
+        if type_ is not pyobject and type_ is not void:
+            if not isinstance(type_, Type):
+                raise BuildError(f"{op.NAME}: the result type must be a Type; got {type_!r}")
+            if (error := size_error(type_)) is not None:
+                raise BuildError(f"{op.NAME}: {error}")
+        fields["result"] = OpResult(type_, op)
+        if self._is_checked:
+            self.check(op)
+        if bodies:
+            _adopt(op, bodies)
+
+    def _parts(self, op: Op) -> tuple[tuple[Successor, ...], tuple[Body, ...]]:
+        """The successors and the bodies of a new op. Raises `BuildError` for what is none."""
+        fields = op.__dict__
         for field in self.successors:
             if not isinstance(fields[field.name], Successor):
                 raise BuildError(f"{op.NAME}: '{field.name}' must be a Successor; got {fields[field.name]!r}")
@@ -146,16 +176,7 @@ class OpSpec:
                 raise BuildError(f"{op.NAME}: a body must be a Body; got {item!r}")
             if not item.blocks:
                 raise BuildError(f"{op.NAME}: its body is not finished")
-        successors = tuple([fields[field.name] for field in self.successors])
-        fields.update(operands=operands, successors=successors, bodies=bodies, location=None, parent=None)
-        type_ = op.infer_type() if self.result_type is None else fields[self.result_type]
-        if not isinstance(type_, Type):
-            raise BuildError(f"{op.NAME}: the result type must be a Type; got {type_!r}")
-        if (error := size_error(type_)) is not None:
-            raise BuildError(f"{op.NAME}: {error}")
-        fields["result"] = OpResult(type_, op)
-        self.check(op)
-        _adopt(op, bodies)
+        return tuple([fields[field.name] for field in self.successors]), bodies
 
     def _require_groups(self, op: Op) -> None:
         """Raise `BuildError` when an operand follows an absent one, or groups of operands differ in length."""

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from ziggurat.codemodel import traits
+from ziggurat.codemodel.errors import BuildError
 from ziggurat.codemodel.fields import attribute, body, operand, operands, result_type, successor
 from ziggurat.codemodel.op import Body, Op, Successor, Value, expect, require
 from ziggurat.codemodel.types import TupleType, Type, VarType, constexpr_type, i1, pyobject
@@ -89,10 +90,11 @@ class Var(Op, name="var"):
         return VarType(self.initial.type)
 
     def check(self) -> None:
-        type_ = expect(self.type, VarType, f"var gives a Var type; got {self.type}")
-        if self.initial is not None:
-            fits = type_.value in (self.initial.type, pyobject, constexpr_type)
-            require(fits, f"var of {type_.value} is initialised with {self.initial.type}")
+        type_ = self.type
+        if not isinstance(type_, VarType):
+            raise BuildError(f"var gives a Var type; got {type_}")
+        if self.initial is not None and type_.value not in (pyobject, constexpr_type, self.initial.type):
+            raise BuildError(f"var of {type_.value} is initialised with {self.initial.type}")
 
 
 class VarLoad(Op, name="var.load"):
@@ -101,7 +103,10 @@ class VarLoad(Op, name="var.load"):
     var: Value = operand()
 
     def infer_type(self) -> Type:
-        return expect(self.var.type, VarType, f"var.load reads a Var; got {self.var.type}").value
+        type_ = self.var.type
+        if not isinstance(type_, VarType):
+            raise BuildError(f"var.load reads a Var; got {type_}")
+        return type_.value
 
 
 class VarStore(Op, name="var.store"):
@@ -111,11 +116,11 @@ class VarStore(Op, name="var.store"):
     value: Value = operand()
 
     def check(self) -> None:
-        type_ = expect(self.var.type, VarType, f"var.store writes a Var; got {self.var.type}").value
-        require(
-            type_ in (self.value.type, pyobject, constexpr_type),
-            f"var.store of {self.value.type} to a variable of {type_}",
-        )
+        variable, type_ = self.var.type, self.value.type
+        if not isinstance(variable, VarType):
+            raise BuildError(f"var.store writes a Var; got {variable}")
+        if variable.value not in (pyobject, constexpr_type, type_):
+            raise BuildError(f"var.store of {type_} to a variable of {variable.value}")
 
 
 class MakeTuple(Op, traits.Pure, name="tuple"):

@@ -11,6 +11,7 @@ from ziggurat.codemodel.dialects import core, py
 from ziggurat.codemodel.dialects import py_objects as objects
 from ziggurat.codemodel.dialects import py_suites as suites
 from ziggurat.codemodel.errors import KernelSyntaxError
+from ziggurat.codemodel.location import Location
 from ziggurat.codemodel.op import Body, Op, Value
 from ziggurat.codemodel.types import Type, VarType, pyobject
 from ziggurat.frontends.bodies import Bodies
@@ -36,7 +37,20 @@ SYMBOLS: dict[type[ast.AST], str] = {
     ast.BitAnd: "&", ast.BitOr: "|", ast.BitXor: "^", ast.LShift: "<<", ast.RShift: ">>", ast.MatMult: "@",
 }  # fmt: skip
 VARIABLE = VarType(pyobject)
+# The classes of constants that a model holds as they are; strings may have lone surrogates.
+_PLAIN = frozenset((type(None), bool, int, float))
 _OBJECT = (pyobject,)
+
+
+class _Methods(dict[type, str]):
+    """The names of the methods that read nodes, by the classes of these."""
+
+    def __missing__(self, cls: type) -> str:
+        name = self[cls] = f"visit_{cls.__name__}"
+        return name
+
+
+_methods = _Methods()
 
 
 class Expressions(Bodies):
@@ -52,7 +66,7 @@ class Expressions(Bodies):
 
     def visit(self, node: Any) -> Any:
         """Read a node by the method of its class."""
-        return getattr(self, "visit_" + type(node).__name__, self.generic_visit)(node)
+        return getattr(self, _methods[node.__class__], self.generic_visit)(node)
 
     def generic_visit(self, node: ast.AST) -> Any:
         """Raise the error of a construct that this version of Python has and models lack."""
@@ -64,7 +78,11 @@ class Expressions(Bodies):
 
     def add(self, op: Op, node: Any) -> Value:
         """Add an op that models `node`."""
-        return self.builder.add(op, self.source.span(node))
+        offset = self._offset
+        place = Location(
+            self._file, node.lineno + offset, node.col_offset, node.end_lineno + offset, node.end_col_offset
+        )
+        return self.builder.add(op, place)
 
     def constant(self, value: Any, node: Any) -> Value:
         return self.add(core.ConstantOp(value, pyobject), node)
@@ -123,16 +141,22 @@ class Expressions(Bodies):
 
     def visit_Constant(self, node: ast.Constant) -> Value:
         value: Any = node.value
-        if value is None or isinstance(value, bool | int | float):
-            return self.constant(value, node)
+        if value.__class__ in _PLAIN:
+            return self.add(core.ConstantOp(value, pyobject), node)
         if isinstance(value, str) and (value.isascii() or not any("\ud800" <= c <= "\udfff" for c in value)):
             return self.constant(value, node)
         return self.add(objects.Literal("..." if value is ... else repr(value)), node)
 
     def items(self, nodes: Sequence[ast.expr]) -> tuple[tuple[Value, ...], tuple[int, ...]]:
         """The values of items, and the indices of those that are starred."""
-        starred = tuple([index for index, item in enumerate(nodes) if type(item) is ast.Starred])
-        return tuple([self.visit(item.value if type(item) is ast.Starred else item) for item in nodes]), starred
+        starred: tuple[int, ...] = ()
+        values: list[Value] = []
+        for item in nodes:
+            if item.__class__ is ast.Starred:
+                starred = (*starred, len(values))
+                item = item.value  # pyright: ignore[reportAttributeAccessIssue, reportUnknownVariableType, reportUnknownMemberType]
+            values.append(self.visit(item))
+        return tuple(values), starred
 
     def visit_Tuple(self, node: ast.Tuple) -> Value:
         values, starred = self.items(node.elts)

@@ -106,7 +106,18 @@ def _written(node: FunctionNode) -> list[str]:
     """The parameters as they are written, and the annotation of the result."""
     texts: list[str] = []
     for mark, parameter, default in parameters_of(node):
-        text = mark if parameter is None else mark + ast.unparse(parameter)
-        texts.append(text if default is None else f"{text} = {ast.unparse(default)}")
+        text = mark if parameter is None else mark + parameter.arg
+        if parameter is not None and parameter.annotation is not None:
+            text += f": {text_of(parameter.annotation)}"
+        texts.append(text if default is None else f"{text} = {text_of(default)}")
     returns = None if isinstance(node, ast.Lambda) else node.returns
-    return texts if returns is None else [*texts, f"-> {ast.unparse(returns)}"]
+    return texts if returns is None else [*texts, f"-> {text_of(returns)}"]
+
+
+def text_of(node: ast.expr) -> str:
+    """The text of an expression; `ast.unparse` takes long for the usual ones."""
+    if isinstance(node, ast.Name):
+        return node.id
+    if isinstance(node, ast.Constant) and node.value in (None, True, False):
+        return repr(node.value)
+    return ast.unparse(node)
