@@ -147,7 +147,8 @@ def constant(item: dis.Instruction) -> object:
     value = item.argval
     if isinstance(value, types.CodeType):
         return normal(value)
-    return item.argrepr.removeprefix("NULL + ").removeprefix("NULL|self + ")
+    text = item.argrepr.removeprefix("NULL + ").removeprefix("NULL|self + ")
+    return text.removesuffix(" + NULL").removesuffix(" + NULL|self")
 
 
 if __name__ == "__main__":

@@ -68,6 +68,8 @@ class ZigguratError(Exception):
     """
 
     related: tuple[tuple[str, Location], ...] = ()
+    # The parts in plain Python of a kernel that reflection refuses for another reason.
+    plain: tuple[Any, ...] = ()
 
     def __init__(self, summary: str, location: Location | None = None, hint: str | None = None) -> None:
         super().__init__(summary, location, hint)

@@ -319,7 +319,9 @@ def check_options(function: Function, options: Mapping[str, Any], names: Sequenc
     that the option cannot have."""
     for name, value in options.items():
         if name not in names:
-            _ = function.model  # Its error comes first, such as that of ** among the parameters.
+            from ziggurat.transforms.attribution.unsupported import kernel_model
+
+            kernel_model(function)  # Its error comes first, such as that of ** among the parameters.
             raise LaunchError(
                 f"'{function.name}' has no parameter '{name}', nor is there such an option",
                 hint=suggest(name, [*function.signature.parameters, *names])

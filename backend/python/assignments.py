@@ -291,11 +291,38 @@ def import_from(writer: Writer, op: suites.ImportFrom) -> None:
     writer.emit(ast.ImportFrom(source.name or None, [ast.alias(op.name, temporary.id)], source.level), op)
 
 
-# The rest.
+# Aliases of types.
+
+
+class TypeStatement(Entry):
+    """A `type` statement, which waits for the assignment to its name."""
+
+    def expression(self) -> None:
+        return None
+
+    def finish(self, writer: Writer) -> None:
+        writer.emit(self.statement(), self.op)
+
+    def spill(self, writer: Writer) -> None:
+        writer.values[self.value] = name(self.alias.name)
+        writer.emit(self.statement(), self.op)
+
+    def statement(self) -> ast.stmt:
+        op = self.alias
+        brackets = f"[{op.type_parameters}]" if op.type_parameters else ""
+        statement = ast.parse(f"type {op.name}{brackets} = {op.text}").body[0]
+        for node in ast.walk(statement):
+            for field in ("lineno", "col_offset", "end_lineno", "end_col_offset"):
+                node.__dict__.pop(field, None)
+        return statement
+
+    @property
+    def alias(self) -> suites.TypeAlias:
+        op = self.value.op
+        assert isinstance(op, suites.TypeAlias)
+        return op
 
 
 @writes(suites.TypeAlias)
 def type_alias(writer: Writer, op: suites.TypeAlias) -> None:
-    brackets = f"[{op.type_parameters}]" if op.type_parameters else ""
-    writer.values[op.result] = name(op.name)
-    writer.emit(ast.parse(f"type {op.name}{brackets} = {op.text}").body[0], op)
+    writer.push_entry(TypeStatement(op.result, None, len(op.result.uses), op))

@@ -249,6 +249,16 @@ _ERRORS: dict[str, type[errors.ZigguratError]] = {
 }
 
 
+class Plain(Expression, MayReturn, name="python"):
+    """A part of a kernel that only plain Python has, as its ops. A kernel in which it is run is refused.
+
+    `construct` says what it is: a class of `ast`, or a form.
+    """
+
+    construct: str = attribute(str, unnamed=True)
+    body: Body = body(ends=Yield)
+
+
 class Flag(core.Var, name="flag"):
     """Declare a variable that is true or false according to the way that control has taken; see `early_exits`.
 

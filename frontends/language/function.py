@@ -107,6 +107,8 @@ class Function:
         # Other objects of Python that the model refers to, by name.
         self.objects: dict[str, Any] = {}
         self.uses: tuple[Use, ...] = ()
+        # The parts in plain Python of a source that is in error as well.
+        self.plain: tuple[Op, ...] = ()
         # The types that annotations of parameters declare, by name.
         self.declares: Mapping[str, Type] = {}
         self._make_model = model

@@ -32,7 +32,7 @@ from ziggurat.frontends.language.phrases import BY_INDEX, UNASSIGNED
 from ziggurat.frontends.language.signature import Call, Signature
 from ziggurat.frontends.python.source import Source
 from ziggurat.frontends.reflection.names import BUILTINS, DYNAMIC, Names, builtin_name, is_record
-from ziggurat.frontends.reflection.unsupported import unsupported
+from ziggurat.frontends.reflection.plain import PlainPython, plain_body
 
 _BINARY: dict[type[ast.operator], type[py.BinaryExpression]] = {
     ast.Add: py.Add, ast.Sub: py.Sub, ast.Mult: py.Mul, ast.Div: py.Div, ast.FloorDiv: py.FloorDiv, ast.Mod: py.Mod,
@@ -75,6 +75,9 @@ class Expressions(ast.NodeVisitor, Bodies):
         self.variables: dict[str, Value] = {}
         self.errors: list[ZigguratError] = []
         self.deferred: list[ZigguratError] = []
+        # The parts in plain Python, and whether one stands where it always runs.
+        self.plain: list[py.Plain] = []
+        self.is_refused = False
         self.choices = 0
         # The number of expressions around this one that may not be computed.
         self.parts = 0
@@ -83,6 +86,11 @@ class Expressions(ast.NodeVisitor, Bodies):
 
     def report(self, error: ZigguratError, node: Any) -> Value:
         """Note an error. Returns a value for `node`, so that the rest of the function can be read."""
+        if isinstance(error, PlainPython):
+            self.is_refused |= not self.choices
+            op = py.Plain(error.construct, plain_body(node, self))
+            self.plain.append(op)
+            return self.builder.add(op, error.location)
         if not self.choices:
             self.errors.append(error)
             return self.constant(None, node)
@@ -95,11 +103,12 @@ class Expressions(ast.NodeVisitor, Bodies):
         return self.visit(node)
 
     def generic_visit(self, node: ast.AST) -> NoReturn:
-        """Raise the error of a construct that kernels do not have."""
+        """Leave a construct that kernels do not have to plain Python."""
         raise self.unsupported(node)
 
-    def unsupported(self, node: ast.AST, form: str | None = None) -> KernelSyntaxError:
-        return unsupported(node, self.source, form)
+    def unsupported(self, node: ast.AST, form: str | None = None) -> PlainPython:
+        """The error that says what is plain Python: a class of nodes, or a form of one."""
+        return PlainPython(form or type(node).__name__, self.source.span(node))
 
     def add(self, op: Op, node: Any) -> Value:
         """Add an op that models `node`."""
@@ -141,7 +150,7 @@ class Expressions(ast.NodeVisitor, Bodies):
         if variable is not None:
             return self.add(core.VarLoad(variable), node)
         if node.id in self.names.locals:
-            if not self.errors:
+            if not self.errors and not self.is_refused:
                 raise KernelNameError(
                     UNASSIGNED(name=node.id),
                     self.source.span(node),

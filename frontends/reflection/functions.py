@@ -23,7 +23,6 @@ from ziggurat.frontends.reflection.definition import find_source, kernel_lines
 from ziggurat.frontends.reflection.expressions import OuterObjects
 from ziggurat.frontends.reflection.names import Names
 from ziggurat.frontends.reflection.statements import Statements
-from ziggurat.frontends.reflection.unsupported import unsupported
 
 _NOT_PLAIN = inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR | inspect.CO_VARARGS | inspect.CO_VARKEYWORDS
 
@@ -54,6 +53,7 @@ def reader(fn: Callable[..., Any], language: Language = EXPLICIT) -> Callable[[F
                     target.fn, lines, target.language, target.initializes, code
                 )
             except ZigguratError as error:
+                target.plain = error.plain
                 raise target.language.error(error) from None
         target.callees, target.objects = outer.callees, outer.objects
         return func
@@ -127,9 +127,16 @@ def _parameters(source: Source) -> list[ast.arg]:
     node = source.node
     arguments = node.args
     if arguments.kwarg is not None:
-        raise unsupported(arguments.kwarg, source, "keyword parameter")
+        raise _refused(
+            "a parameter that takes any number of arguments", "name every parameter", arguments.kwarg, source
+        )
     type_parameters: Sequence[ast.AST] = getattr(node, "type_params", ())
     if type_parameters:
-        raise unsupported(type_parameters[0], source, "type parameter")
+        hint = "leave them out: types are found from the arguments"
+        raise _refused("a function with type parameters", hint, type_parameters[0], source)
     variadic = [arguments.vararg] if arguments.vararg is not None else []
     return [*arguments.posonlyargs, *arguments.args, *variadic, *arguments.kwonlyargs]
+
+
+def _refused(what: str, hint: str, node: ast.AST, source: Source) -> KernelSyntaxError:
+    return KernelSyntaxError(f"a kernel cannot use {what}", source.span(node), hint)

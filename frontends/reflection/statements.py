@@ -62,13 +62,14 @@ class Statements(Expressions):
             # Fields that are annotated as constants are constants; so is what is not assigned a number.
             self.constants |= {f"{self.object}.{field}" for field in fields}
         self.suite(node.body)
-        if cls is not None and not self.errors and not self.builder.terminated:
+        if cls is not None and not self.errors and not self.is_refused and not self.builder.terminated:
             self.made_object(fields, node)
         if not self.builder.terminated:
             self.add(core.Return(()), node)
         if self.errors:
-            errors = sorted([*self.errors, *self.deferred], key=source_order)
-            raise KernelErrors.of(errors)
+            error = KernelErrors.of(sorted([*self.errors, *self.deferred], key=source_order))
+            error.plain = tuple(self.plain)
+            raise error
         return self.builder.finish()
 
     def suite(self, statements: Sequence[ast.stmt]) -> None:

@@ -32,6 +32,7 @@ from ziggurat.frontends.language.languages import EXPLICIT, Language
 from ziggurat.frontends.language.phrases import STORE_RESULTS
 from ziggurat.frontends.library import COMBINE
 from ziggurat.transforms.attribution.attribution import Attribution, Finding
+from ziggurat.transforms.attribution.unsupported import checked, kernel_model
 from ziggurat.transforms.calls.constant_arguments import FunctionName, describe, symbol_part
 from ziggurat.transforms.calls.foreign_floats import check_supported
 from ziggurat.transforms.calls.lattice import ERROR, Unusable, join
@@ -363,9 +364,9 @@ def attribute(
     """
     attributor = Attributor(functions, num_warps, dot_precision, language, stops)
     if isinstance(kernel, Function):
-        function = FunctionName(kernel.name, kernel.model, kernel)
+        function = FunctionName(kernel.name, kernel_model(kernel), kernel)
     else:
-        function = FunctionName(str(kernel.attributes["sym_name"]), kernel)
+        function = FunctionName(str(kernel.attributes["sym_name"]), checked(kernel, language))
     name, model = function.symbol, function.model
     attribution: Attribution | None = None
     try:

@@ -13,6 +13,7 @@ from ziggurat.codemodel.types import ConstantType, Type, pyobject
 from ziggurat.frontends.language.function import Default
 from ziggurat.transforms.attribution.attribute import FunctionAttributor, handles
 from ziggurat.transforms.attribution.attribution import Attribution, Packed
+from ziggurat.transforms.attribution.unsupported import kernel_model
 from ziggurat.transforms.calls.constant_arguments import FunctionName
 from ziggurat.transforms.calls.lattice import ERROR, outer_constant
 
@@ -34,7 +35,7 @@ def resolve(context: FunctionAttributor, symbol: str) -> FunctionName | None:
     if function in broken:
         return None
     try:
-        return FunctionName(symbol, function.model, function)
+        return FunctionName(symbol, kernel_model(function), function)
     except ZigguratError as error:
         broken.add(function)
         for part in error.parts:

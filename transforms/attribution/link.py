@@ -12,6 +12,7 @@ from ziggurat.codemodel.location import Location
 from ziggurat.codemodel.op import Op, Value
 from ziggurat.codemodel.transform import Outcome, Rewriter, transform, with_attributes
 from ziggurat.frontends.language import Function
+from ziggurat.transforms.attribution.unsupported import kernel_model
 
 
 def link(function: Function) -> core.Module:
@@ -37,7 +38,7 @@ def link(function: Function) -> core.Module:
             return
         done.add(function)
         try:
-            model = function.model
+            model = kernel_model(function)
         except ZigguratError as error:
             for part in error.parts:
                 part.location = place if part.location is None else part.location.called_from(place)

@@ -23,6 +23,7 @@ from ziggurat.transforms.attribution.attribute import FunctionAttributor
 from ziggurat.transforms.attribution.attribution import positional_values
 from ziggurat.transforms.attribution.functions import call_bound, check_used
 from ziggurat.transforms.attribution.operators import MAX_TEXT
+from ziggurat.transforms.attribution.unsupported import kernel_model
 from ziggurat.transforms.calls.constant_arguments import FunctionName, HostObject, describe
 from ziggurat.transforms.calls.lattice import (
     ErrorType,
@@ -122,7 +123,9 @@ def call_object(
 ) -> Type:
     """A call of an object of Python's: a function of the language, a class of records, or a function on constants."""
     if isinstance(target, Function):
-        return call_bound(context, op, FunctionName(target.fn.__qualname__, target.model, target), positional, keywords)
+        return call_bound(
+            context, op, FunctionName(target.fn.__qualname__, kernel_model(target), target), positional, keywords
+        )
     if isinstance(target, PartialObject):
         return make_record(context, op, target.cls, target.fields, positional, {}, init=None)
     fields = record_fields(target) if isinstance(target, type) else None
@@ -153,6 +156,11 @@ def call_object(
         ) from error
 
 
+def named(function: Function) -> FunctionName:
+    """A function of the language by its qualified name."""
+    return FunctionName(function.fn.__qualname__, kernel_model(function), function)
+
+
 def make_record(
     context: FunctionAttributor,
     op: Op,
@@ -165,7 +173,9 @@ def make_record(
     """An object of a named tuple or an aggregate: of its fields, or what its `__init__` assigns to them."""
     record = Record(cls, fields)
     if init is not None:
-        result = call_bound(context, op, FunctionName(init.fn.__qualname__, init.model, init), positional, keywords)
+        result = call_bound(
+            context, op, FunctionName(init.fn.__qualname__, kernel_model(init), init), positional, keywords
+        )
         return result if isinstance(result, ErrorType) else RecordType(components(result) or (), record=record)
     defaults: Mapping[str, Any] = getattr(cls, "_field_defaults", {})
     bound: dict[str, Any] = {**dict(zip(fields, positional, strict=False)), **keywords}

@@ -9,8 +9,9 @@ import pytest
 
 import ziggurat as zg
 from ziggurat.codemodel.dialects import py
-from ziggurat.codemodel.errors import KernelErrors, ZigguratError
+from ziggurat.codemodel.errors import ZigguratError, source_order
 from ziggurat.frontends.reflection import reflect
+from ziggurat.transforms.attribution.unsupported import checked, unsupported
 
 _numbers = itertools.count()
 
@@ -60,11 +61,9 @@ def fail(define):
         text = f"def kernel({parameters}):\n" + textwrap.indent(textwrap.dedent(suite).strip("\n"), "    ") + "\n"
         kernel = define(text, **names)
         try:
-            errors = [op.error() for op in reflect(kernel).walk() if isinstance(op, py.Error)]
-        except KernelErrors as error:
-            errors = error.errors
+            errors = [op.error() for op in checked(reflect(kernel)).walk() if isinstance(op, py.Error)]
         except ZigguratError as error:
-            errors = [error]
+            errors = sorted([*error.parts, *map(unsupported, error.plain)], key=source_order)
         assert errors
         return [_failure(error) for error in errors]
 

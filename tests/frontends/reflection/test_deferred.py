@@ -10,12 +10,15 @@ from ziggurat.codemodel.errors import (
     KernelSyntaxError,
     KernelTypeError,
     VerifyError,
+    ZigguratError,
+    source_order,
 )
 from ziggurat.codemodel.execute import execute
 from ziggurat.codemodel.op import same_model
 from ziggurat.codemodel.text.parser import parse
 from ziggurat.codemodel.verify import verify
 from ziggurat.frontends.reflection import reflect
+from ziggurat.transforms.attribution.unsupported import checked, unsupported
 
 WRONG = {
     "an unknown name": ("y = unknown", KernelNameError, "name 'unknown' is not defined"),
@@ -39,6 +42,14 @@ WRONG = {
 }
 
 
+def reflected(kernel):
+    """The model of a kernel, without the constructs that kernels do not have. Raises the errors of the kernel."""
+    try:
+        return checked(reflect(kernel))
+    except ZigguratError as error:
+        raise KernelErrors.of(sorted([*error.parts, *map(unsupported, error.plain)], key=source_order)) from None
+
+
 def indented(text: str) -> str:
     return "".join(f"    {line}\n" for line in text.splitlines())
 
@@ -47,7 +58,7 @@ def indented(text: str) -> str:
 def test_a_branch_that_is_not_run_is_no_error(define, what):
     suite, kind, message = WRONG[what]
     kernel = define(f"def kernel(x, y):\n    if x:\n{indented(indented(suite))}    return y + 1\n")
-    model = reflect(kernel)
+    model = reflected(kernel)
     verify(model)
     assert same_model(parse(str(model)), model)
     (op,) = [op for op in model.walk() if isinstance(op, py.Error)]
@@ -63,8 +74,8 @@ def test_a_branch_that_is_not_run_is_no_error(define, what):
 def test_the_error_is_the_one_outside_of_an_if(define, what):
     suite, kind, _ = WRONG[what]
     with pytest.raises(kind) as outside:
-        reflect(define(f"def kernel(x, y):\n    if 1:\n        x = 2\n{indented(suite)}"))
-    inside = reflect(define(f"def kernel(x, y):\n    if 1:\n        x = 2\n    if x:\n{indented(indented(suite))}"))
+        reflected(define(f"def kernel(x, y):\n    if 1:\n        x = 2\n{indented(suite)}"))
+    inside = reflected(define(f"def kernel(x, y):\n    if 1:\n        x = 2\n    if x:\n{indented(indented(suite))}"))
     error = next(op for op in inside.walk() if isinstance(op, py.Error)).error()
     expected = outside.value
     assert (type(error), error.summary, error.hint) == (type(expected), expected.summary, expected.hint)
@@ -76,7 +87,7 @@ def test_the_error_is_the_one_outside_of_an_if(define, what):
 
 @pytest.mark.parametrize("expression", ["1 if not x else bad", "bad if x else 1", "not x or bad", "x and bad"])
 def test_errors_in_parts_of_expressions_that_are_not_run(define, expression):
-    model = reflect(define(f"def kernel(x):\n    return {expression}\n"))
+    model = reflected(define(f"def kernel(x):\n    return {expression}\n"))
     assert same_model(parse(str(model)), model)
     assert execute(model, (0,)) in (0, 1, True)
     with pytest.raises(KernelNameError, match="name 'bad' is not defined"):
@@ -84,7 +95,7 @@ def test_errors_in_parts_of_expressions_that_are_not_run(define, expression):
 
 
 def test_the_end_of_a_chain_of_comparisons(define):
-    model = reflect(define("def kernel(x):\n    return 0 < x < bad\n"))
+    model = reflected(define("def kernel(x):\n    return 0 < x < bad\n"))
     assert execute(model, (0,)) is False
     with pytest.raises(KernelNameError):
         execute(model, (1,))
@@ -98,7 +109,7 @@ def test_the_first_part_is_always_run(fail):
 
 
 def test_a_loop_that_is_never_run(define):
-    model = reflect(define("def kernel(x):\n    while x:\n        raise bad\n    return 1\n"))
+    model = reflected(define("def kernel(x):\n    while x:\n        raise bad\n    return 1\n"))
     assert execute(model, (0,)) == 1
     with pytest.raises(KernelSyntaxError, match="raise"):
         execute(model, (1,))
@@ -114,7 +125,7 @@ def test_certain_errors_are_reported_with_deferred_ones(define):
             c = bad3 if a else 1
     """)
     with pytest.raises(KernelErrors) as error_info:
-        reflect(kernel)
+        reflected(kernel)
     assert [error.summary for error in error_info.value.errors] == [f"name 'bad{i}' is not defined" for i in (1, 2, 3)]
 
 
@@ -126,14 +137,14 @@ def test_variables_of_a_statement_in_error_are_declared(lines):
 
 
 def test_names_of_other_scopes_are_not_the_functions(define):
-    model = reflect(define("def kernel(x):\n    if x:\n        y = [g for g in x]\n    return g\n", g=7))
+    model = reflected(define("def kernel(x):\n    if x:\n        y = [g for g in x]\n    return g\n", g=7))
     assert execute(model, (0,)) == 7
 
 
 def test_a_deleted_name(define):
     # A name that is deleted is the function's, as in Python: that of the module is not meant.
     with pytest.raises(KernelErrors) as error_info:
-        reflect(define("def kernel(x):\n    if x:\n        del y\n    return y\n", y=7))
+        reflected(define("def kernel(x):\n    if x:\n        del y\n    return y\n", y=7))
     assert [error.summary for error in error_info.value.errors] == [
         "a kernel cannot use del",
         "'y' is used before it is assigned",

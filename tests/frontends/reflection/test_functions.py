@@ -122,7 +122,7 @@ def test_all_errors_are_reported_in_the_order_of_the_source():
         return z + y @ x
 
     with pytest.raises(KernelErrors) as error_info:
-        reflect(kernel)
+        kernel_model(zg.function(kernel))
     summaries = [error.summary for error in error_info.value.errors]
     assert summaries == [
         "name 'undefined_name' is not defined",
