@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from ziggurat.bisecting.bisection import Bisection, bisect
     from ziggurat.building import KernelBuilder, build, trace
     from ziggurat.c_kernels.kernels import triton_c
+    from ziggurat.codemodel.interpreted import interpret
     from ziggurat.codemodel.text.parser import parse
     from ziggurat.compiler.compiled import Compiled
     from ziggurat.compiler.pipeline import compile
@@ -68,6 +69,7 @@ __getattr__, __dir__ = lazily(
         "exploring.exploration": ("Exploration", "explore"),
         "bisecting.bisection": ("Bisection", "bisect"),
         "building": ("KernelBuilder", "build", "trace"),
+        "codemodel.interpreted": ("interpret",),
         "codemodel.text.parser": ("parse",),
         "compiler.compiled": ("Compiled",),
         "compiler.pipeline": ("compile",),
@@ -141,6 +143,7 @@ __all__ = [
     "i32",
     "i64",
     "if_",
+    "interpret",
     "kernel",
     "kit",
     "parse",

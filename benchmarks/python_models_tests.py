@@ -1,8 +1,9 @@
 """Run CPython's own tests of modules, each function of which has been made a model and a function again.
 
-    python benchmarks/python_models_tests.py [TEST=MODULE,MODULE …]
+    python benchmarks/python_models_tests.py [--interpret] [TEST=MODULE,MODULE …]
 
 A module's functions get the code of their round trip when it is imported, so those that tests import afresh do too.
+With `--interpret` the interpreter runs their models instead, but for those of generators and coroutines.
 """
 
 from __future__ import annotations
@@ -19,6 +20,9 @@ from collections.abc import Sequence
 from typing import Any
 
 from ziggurat.backend.python import to_function
+from ziggurat.codemodel.dialects import core
+from ziggurat.codemodel.dialects import py_suites as suites
+from ziggurat.codemodel.interpreted import interpret
 from ziggurat.frontends.python.reflect import reflect
 
 TESTS = {
@@ -46,8 +50,37 @@ TESTS = {
     "test_asyncio.test_queues": ("asyncio.queues", "asyncio.locks", "asyncio.tasks", "asyncio.base_events"),
 }
 
+INTERPRET = "--interpret" in sys.argv
 replaced: set[types.CodeType] = set()
 count = failures = 0
+
+
+def round_trip(function: types.FunctionType) -> types.CodeType:
+    """The code of the function that a function's model is."""
+    plain = types.FunctionType(function.__code__, function.__globals__, closure=function.__closure__)
+    return to_function(reflect(plain), like=plain).__code__
+
+
+def interpreted(function: types.FunctionType) -> types.CodeType:
+    """A code that calls the interpreter on a function's model; that of the function where it has no meaning there."""
+    code = function.__code__
+    plain = types.FunctionType(code, function.__globals__, closure=function.__closure__)
+    for field in ("__defaults__", "__kwdefaults__", "__name__", "__qualname__", "__doc__"):
+        setattr(plain, field, getattr(function, field))
+    model = reflect(plain)
+    functions = [op for op in model.walk() if isinstance(op, core.Func | suites.Define)]
+    if any(op.kind not in ("def", "lambda") for op in functions):
+        return code
+    if any(isinstance(op, suites.Try) and op.star for op in model.walk()):
+        return code
+
+    def call(*arguments: Any, **keywords: Any) -> Any:
+        return "the interpreter"(*arguments, **keywords)  # type: ignore[operator]
+
+    run = interpret(model, like=plain)
+    constants = tuple(run if constant == "the interpreter" else constant for constant in call.__code__.co_consts)
+    names = {"co_name": code.co_name, "co_qualname": code.co_qualname, "co_filename": code.co_filename}
+    return call.__code__.replace(co_consts=constants, co_freevars=code.co_freevars, **names)  # type: ignore[arg-type]
 
 
 def replace(file: str) -> None:
@@ -56,8 +89,7 @@ def replace(file: str) -> None:
     for item in gc.get_objects():
         if isinstance(item, types.FunctionType) and item.__code__.co_filename == file and item.__code__ not in replaced:
             try:
-                plain = types.FunctionType(item.__code__, item.__globals__, closure=item.__closure__)
-                item.__code__ = to_function(reflect(plain), like=plain).__code__
+                item.__code__ = (interpreted if INTERPRET else round_trip)(item)
                 replaced.add(item.__code__)
                 count += 1
             except Exception as error:
@@ -87,7 +119,7 @@ class Finder(importlib.abc.MetaPathFinder):
 
 
 def main() -> None:
-    arguments = [text.partition("=") for text in sys.argv[1:]]
+    arguments = [text.partition("=") for text in sys.argv[1:] if text != "--interpret"]
     tests = {test: tuple(names.split(",")) if names else TESTS[test] for test, _, names in arguments} or TESTS
     sys.meta_path.insert(0, Finder([name for names in tests.values() for name in names]))
     for names in tests.values():

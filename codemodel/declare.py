@@ -75,7 +75,7 @@ class OpSpec:
             f.name: None if f.optional else f.default for f in fields if f.optional or f.default is not REQUIRED
         }
         self._names = frozenset(f.name for f in fields)
-        self._is_whole = self._names == {*self.positional, *self._defaults}
+        self._is_whole = self._names == frozenset((*self.positional, *self._defaults))
         self._count = len(fields) + len(_GENERIC) - 1  # Attributes are among the fields only.
         # Each attribute with the class whose instances are stored unconverted.
         self._plain = tuple((f, f.kind if isinstance(f.kind, type) else None) for f in self.attributes)

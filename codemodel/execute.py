@@ -31,17 +31,17 @@ BUILTINS: Final = (
     *("str", "repr", "slice", "getattr", "hasattr", "breakpoint"),
 )
 
-_UNSET: Final = object()
+UNSET: Final = object()
 
 
 class Cell:
     """A variable: its name and its present value."""
 
-    __slots__ = ("held", "name")
+    __slots__ = ("content", "name")
 
     def __init__(self, name: str, content: Any) -> None:
         self.name = name
-        self.held = content
+        self.content = content
 
 
 class PythonInterpreter(Interpreter):
@@ -57,6 +57,24 @@ class PythonInterpreter(Interpreter):
         if not isinstance(error, ZigguratError):
             raise KernelRuntimeError(f"{type(error).__name__}: {error}", op.location) from error
         super().fail(op, error)
+
+    def declared(self, op: core.Var, content: Any) -> Cell:
+        """The variable that an op declares, with its first content."""
+        return Cell(op.name, content)
+
+    def unset(self, cell: Cell) -> NoReturn:
+        """Raise the error of a variable without a value."""
+        raise KernelNameError(f"the variable '{cell.name}' has no value here")
+
+    def assertion(self, message: tuple[Any, ...]) -> NoReturn:
+        """Raise the error of an assertion that does not hold."""
+        raise KernelRuntimeError(f"assertion failed: {message[0]}" if message else "assertion failed")
+
+    def outer(self, name: str) -> Any:
+        """The object that a name from outside means."""
+        if name not in self.host:
+            raise KernelNameError(f"'{name}' has no meaning on the host")
+        return self.host[name]
 
     def call_symbol(self, symbol: str, arguments: Sequence[Any]) -> Any:
         """Call a function of the module; returns its result, or None."""
@@ -146,21 +164,21 @@ def _constant(interpreter: Interpreter, op: core.ConstantOp, operands: tuple[Any
 
 
 @python.of(core.Var)
-def _var(interpreter: Interpreter, op: core.Var, operands: tuple[Any, ...]) -> Any:
-    return Cell(op.name, operands[0] if operands else _UNSET)
+def _var(interpreter: PythonInterpreter, op: core.Var, operands: tuple[Any, ...]) -> Any:
+    return interpreter.declared(op, operands[0] if operands else UNSET)
 
 
 @python.of(core.VarLoad)
-def _load(interpreter: Interpreter, op: Op, operands: tuple[Any, ...]) -> Any:
+def _load(interpreter: PythonInterpreter, op: Op, operands: tuple[Any, ...]) -> Any:
     cell = operands[0]
-    if cell.held is _UNSET:
-        raise KernelNameError(f"the variable '{cell.name}' has no value here")
-    return cell.held
+    if cell.content is UNSET:
+        interpreter.unset(cell)
+    return cell.content
 
 
 @python.of(core.VarStore)
 def _store(interpreter: Interpreter, op: Op, operands: tuple[Any, ...]) -> None:
-    operands[0].held = operands[1]
+    operands[0].content = operands[1]
 
 
 @python.of(core.MakeTuple, py.Pack)
@@ -191,32 +209,37 @@ def _attribute(interpreter: Interpreter, op: py.Attribute, operands: tuple[Any, 
     return getattr(operands[0], op.name)
 
 
-def _arguments(op: py.Invoke | py.Call, values: Sequence[Any]) -> tuple[list[Any], dict[str, Any]]:
+def arguments_of(op: Any, values: Sequence[Any]) -> tuple[list[Any], dict[str, Any]]:
     """The arguments of a call by position, with the items of those that are passed as `*t`, and by keyword."""
     count = len(values) - len(op.keywords)
     positional: list[Any] = []
     for index, value in enumerate(values[:count]):
         positional += value if index in op.starred else (value,)
-    return positional, dict(zip(op.keywords, values[count:], strict=True))
+    keywords: dict[str, Any] = {}
+    for name, value in zip(op.keywords, values[count:], strict=True):
+        more: Mapping[str, Any] = value if name == "**" else {name: value}
+        twice = [key for key in more if key in keywords]
+        if twice:
+            raise TypeError(f"got multiple values for keyword argument '{twice[0]}'")
+        keywords |= {key: more[key] for key in more.keys()}  # noqa: SIM118  (as for any mapping)
+    return positional, keywords
 
 
 @python.of(py.Invoke)
 def _invoke(interpreter: PythonInterpreter, op: py.Invoke, operands: tuple[Any, ...]) -> Any:
-    return interpreter.invoke(op.callee, *_arguments(op, operands))
+    return interpreter.invoke(op.callee, *arguments_of(op, operands))
 
 
 @python.of(py.Call)
 def _call_value(interpreter: PythonInterpreter, op: py.Call, operands: tuple[Any, ...]) -> Any:
     function, *values = operands
-    arguments, keywords = _arguments(op, values)
+    arguments, keywords = arguments_of(op, values)
     return function(*arguments, **keywords)
 
 
 @python.of(py.Outer)
 def _outer(interpreter: PythonInterpreter, op: py.Outer, operands: tuple[Any, ...]) -> Any:
-    if op.name not in interpreter.host:
-        raise KernelNameError(f"'{op.name}' has no meaning on the host")
-    return interpreter.host[op.name]
+    return interpreter.outer(op.name)
 
 
 @python.of(py.Format)
@@ -286,7 +309,7 @@ def _leave_iteration(interpreter: Interpreter, op: Op, operands: tuple[Any, ...]
     return Left(op)
 
 
-def _goes_on(outcome: Exit) -> bool:
+def goes_on(outcome: Exit) -> bool:
     return isinstance(outcome, Yielded) or (isinstance(outcome, Left) and isinstance(outcome.op, py.Continue))
 
 
@@ -312,9 +335,9 @@ def _for(interpreter: PythonInterpreter, op: py.For, operands: tuple[Any, ...]) 
         return leaving
     for item in iterable:
         outcome = interpreter.run_body(op.suite, (item,))
-        if not _goes_on(outcome):
+        if not goes_on(outcome):
             return None if isinstance(outcome, Left) else outcome
-        if operands and not operands[0].held:
+        if operands and not operands[0].content:
             break
     return None
 
@@ -328,9 +351,9 @@ def _while(interpreter: PythonInterpreter, op: py.While, operands: tuple[Any, ..
         if not holds:
             return None
         outcome = interpreter.run_body(op.suite)
-        if not _goes_on(outcome):
+        if not goes_on(outcome):
             return None if isinstance(outcome, Left) else outcome
-        if operands and not operands[0].held:
+        if operands and not operands[0].content:
             return None
 
 
@@ -354,6 +377,6 @@ def _shortcut(interpreter: PythonInterpreter, op: py.CondAnd | py.CondOr, operan
 
 
 @python.of(py.Assert)
-def _assert(interpreter: Interpreter, op: py.Assert, operands: tuple[Any, ...]) -> None:
+def _assert(interpreter: PythonInterpreter, op: py.Assert, operands: tuple[Any, ...]) -> None:
     if not operands[0]:
-        raise KernelRuntimeError(f"assertion failed: {operands[1]}" if len(operands) > 1 else "assertion failed")
+        interpreter.assertion(operands[1:])

@@ -108,7 +108,7 @@ class Interpreter:
             self.bind(parameter, argument)
         for step in self.plan(block.parent)[block]:
             outcome = self.perform(step)
-            if isinstance(outcome, Exit):
+            if issubclass(type(outcome), Exit):  # `isinstance` would ask an object of the program for its class.
                 return outcome
             if step.result is not None:
                 self.bind(step.result, outcome)

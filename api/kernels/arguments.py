@@ -319,7 +319,7 @@ def check_options(function: Function, options: Mapping[str, Any], names: Sequenc
     that the option cannot have."""
     for name, value in options.items():
         if name not in names:
-            from ziggurat.transforms.attribution.unsupported import kernel_model
+            from ziggurat.transforms.unsupported import kernel_model
 
             kernel_model(function)  # Its error comes first, such as that of ** among the parameters.
             raise LaunchError(

@@ -108,7 +108,7 @@ class Function:
         self.objects: dict[str, Any] = {}
         self.uses: tuple[Use, ...] = ()
         # The parts in plain Python of a source that is in error as well.
-        self.plain: tuple[Op, ...] = ()
+        self.plain: tuple[Any, ...] = ()
         # The types that annotations of parameters declare, by name.
         self.declares: Mapping[str, Type] = {}
         self._make_model = model

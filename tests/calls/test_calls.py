@@ -35,6 +35,7 @@ from ziggurat.transforms.calls.constant_arguments import FunctionName
 from ziggurat.transforms.calls.promotion import NONE
 from ziggurat.transforms.calls.rule import TABLES
 from ziggurat.transforms.mirror import mirror
+from ziggurat.transforms.unsupported import kernel_model
 
 HERE = Path(__file__).parent
 FILES = {file.stem: file.read_text(encoding="utf-8").splitlines() for file in sorted(HERE.glob("*.txt"))}
@@ -104,7 +105,7 @@ def function(body: str, count: int) -> FunctionName:
     space: dict[str, Any] = dict(NAMES)
     exec(compile(text, file, "exec"), space)
     call = (triton.jit if "tl." in body else zg.function)(space["call"])
-    return FunctionName("call", call.model, call)
+    return FunctionName("call", kernel_model(call), call)
 
 
 def c_call(body: str, count: int) -> FunctionName:

@@ -32,7 +32,6 @@ from ziggurat.frontends.language.languages import EXPLICIT, Language
 from ziggurat.frontends.language.phrases import STORE_RESULTS
 from ziggurat.frontends.library import COMBINE
 from ziggurat.transforms.attribution.attribution import Attribution, Finding
-from ziggurat.transforms.attribution.unsupported import checked, kernel_model
 from ziggurat.transforms.calls.constant_arguments import FunctionName, describe, symbol_part
 from ziggurat.transforms.calls.foreign_floats import check_supported
 from ziggurat.transforms.calls.lattice import ERROR, Unusable, join
@@ -40,6 +39,7 @@ from ziggurat.transforms.calls.promotion import NONE
 from ziggurat.transforms.calls.rule import CallContext, Typing
 from ziggurat.transforms.early_exits import early_exits
 from ziggurat.transforms.statements import with_statements
+from ziggurat.transforms.unsupported import checked, kernel_model
 
 State = dict[Value, Type]
 Handler = Callable[[Any, Any], Type]

@@ -13,9 +13,9 @@ from ziggurat.codemodel.types import ConstantType, Type, pyobject
 from ziggurat.frontends.language.function import Default
 from ziggurat.transforms.attribution.attribute import FunctionAttributor, handles
 from ziggurat.transforms.attribution.attribution import Attribution, Packed
-from ziggurat.transforms.attribution.unsupported import kernel_model
 from ziggurat.transforms.calls.constant_arguments import FunctionName
 from ziggurat.transforms.calls.lattice import ERROR, outer_constant
+from ziggurat.transforms.unsupported import kernel_model
 
 
 @handles(core.FuncRef)

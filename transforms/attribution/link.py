@@ -12,7 +12,7 @@ from ziggurat.codemodel.location import Location
 from ziggurat.codemodel.op import Op, Value
 from ziggurat.codemodel.transform import Outcome, Rewriter, transform, with_attributes
 from ziggurat.frontends.language import Function
-from ziggurat.transforms.attribution.unsupported import kernel_model
+from ziggurat.transforms.unsupported import kernel_model
 
 
 def link(function: Function) -> core.Module:

@@ -23,7 +23,6 @@ from ziggurat.transforms.attribution.attribute import FunctionAttributor
 from ziggurat.transforms.attribution.attribution import positional_values
 from ziggurat.transforms.attribution.functions import call_bound, check_used
 from ziggurat.transforms.attribution.operators import MAX_TEXT
-from ziggurat.transforms.attribution.unsupported import kernel_model
 from ziggurat.transforms.calls.constant_arguments import FunctionName, HostObject, describe
 from ziggurat.transforms.calls.lattice import (
     ErrorType,
@@ -35,6 +34,7 @@ from ziggurat.transforms.calls.lattice import (
     record_fields,
 )
 from ziggurat.transforms.calls.promotion import constant
+from ziggurat.transforms.unsupported import kernel_model
 
 
 def call_values(context: FunctionAttributor, op: py.Invoke | py.Call) -> tuple[Sequence[Value], Mapping[str, Value]]:

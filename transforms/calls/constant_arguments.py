@@ -15,6 +15,7 @@ from ziggurat.codemodel.types import ConstantType, PtrType, ScalarType, TupleTyp
 from ziggurat.frontends.language import CompareKind, Function
 from ziggurat.frontends.language.phrases import NAME_FUNCTION
 from ziggurat.frontends.language.signature import Parameter
+from ziggurat.transforms.unsupported import kernel_model
 
 
 @attrs.frozen(str=False, repr=False)
@@ -62,7 +63,7 @@ def _compared(value: Any) -> Any:
 
 def function_name(function: Function) -> FunctionName:
     """A function as a constant. Raises what is wrong with its source."""
-    return FunctionName(function.fn.__qualname__, function.model, function)
+    return FunctionName(function.fn.__qualname__, kernel_model(function), function)
 
 
 def symbol_part(type_: Type) -> str:

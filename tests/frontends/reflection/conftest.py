@@ -11,7 +11,7 @@ import ziggurat as zg
 from ziggurat.codemodel.dialects import py
 from ziggurat.codemodel.errors import ZigguratError, source_order
 from ziggurat.frontends.reflection import reflect
-from ziggurat.transforms.attribution.unsupported import checked, unsupported
+from ziggurat.transforms.unsupported import checked, unsupported
 
 _numbers = itertools.count()
 

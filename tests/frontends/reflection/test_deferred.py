@@ -18,7 +18,7 @@ from ziggurat.codemodel.op import same_model
 from ziggurat.codemodel.text.parser import parse
 from ziggurat.codemodel.verify import verify
 from ziggurat.frontends.reflection import reflect
-from ziggurat.transforms.attribution.unsupported import checked, unsupported
+from ziggurat.transforms.unsupported import checked, unsupported
 
 WRONG = {
     "an unknown name": ("y = unknown", KernelNameError, "name 'unknown' is not defined"),

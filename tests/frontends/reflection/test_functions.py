@@ -10,6 +10,7 @@ from ziggurat.codemodel.errors import KernelErrors, KernelNameError, KernelSynta
 from ziggurat.codemodel.text.parser import parse
 from ziggurat.codemodel.types import constexpr_type, f16, f32, pyobject
 from ziggurat.frontends.reflection import reflect
+from ziggurat.transforms.unsupported import kernel_model
 
 
 @zg.function

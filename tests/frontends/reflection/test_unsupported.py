@@ -6,7 +6,7 @@ import pytest
 
 from ziggurat.codemodel.errors import KernelSyntaxError
 from ziggurat.frontends.reflection.statements import Statements
-from ziggurat.transforms.attribution.unsupported import CONSTRUCTS, FORMS, checked
+from ziggurat.transforms.unsupported import CONSTRUCTS, FORMS, checked
 
 # Suite, what the kernel cannot use, what is marked, part of the hint.
 CASES = [

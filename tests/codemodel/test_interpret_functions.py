@@ -1,0 +1,167 @@
+"""The interpreter on models of Python functions: it gives what the function gives, or raises what that raises."""
+
+import copy
+import itertools
+import linecache
+import os
+import subprocess
+import sys
+import textwrap
+from pathlib import Path
+
+import pytest
+
+import ziggurat as zg
+from ziggurat.codemodel.errors import KernelTypeError, TargetError
+
+numbers = itertools.count()
+ROOT = Path(__file__).parents[2]
+
+
+def define(text, **names):
+    text = textwrap.dedent(text)
+    file = f"<interpreted {next(numbers)}>"
+    linecache.cache[file] = (len(text), None, text.splitlines(True), file)
+    exec(compile(text, file, "exec", dont_inherit=True), names)
+    return names["f"]
+
+
+def outcome(function, *arguments):
+    """What a call gives, or the exception that it raises, with its cause and its context."""
+    try:
+        return function(*arguments)
+    except Exception as error:
+        chain = [error, error.__cause__, error.__context__]
+        return [None if e is None else (type(e), str(e)) for e in chain]
+
+
+# Suites of a function of x, and arguments for it.
+CASES = [
+    ("a, *b = x\n(c, d), e = [1, 2], b\nreturn a, b, c, d, e", [(1, 2, 3), "ab", (1,), ()]),
+    ("a, b = x\nreturn a", [(1, 2), (1,), (1, 2, 3), 5]),
+    ("a = b = []\na += x\nreturn a, b, a is b", [(1, 2), "z", 3]),
+    ("x[0] += 1\nx[1:2] = [5, 6]\ndel x[-1]\nreturn x", [[1, 2, 3], []]),
+    ("try:\n    return 1 / x\nexcept ZeroDivisionError as e:\n    return str(e)\nfinally:\n    x = 5", [0, 2, "a"]),
+    (
+        "try:\n    y = 10 / x\nexcept (TypeError, KeyError):\n    return 'no'\nelse:\n    return y\n"
+        "finally:\n    x = 0",
+        [0, 4, "a"],
+    ),
+    ("try:\n    raise KeyError(x)\nexcept KeyError as e:\n    raise ValueError('v') from e", [1]),
+    ("try:\n    raise KeyError(x)\nexcept KeyError:\n    try:\n        raise\n    finally:\n        x = 1", [1]),
+    ("try:\n    1 / x\nexcept ZeroDivisionError as e: pass\nreturn e", [0]),
+    (
+        "for i in x:\n    try:\n        if i: break\n        continue\n    finally:\n        i = 7\nelse:\n"
+        "    return 'else'\nreturn i",
+        [(0, 0), (0, 3, 4)],
+    ),
+    ("while x:\n    x -= 1\n    if x == 3: break\nelse:\n    return 'else'\nreturn x", [2, 9]),
+    ("while True:\n    try:\n        return x\n    finally:\n        break\nreturn 'left'", [1]),
+    (
+        "class M:\n    def __enter__(self): return self\n"
+        "    def __exit__(self, *e): return e[0] is ValueError\nwith M() as m, M():\n    raise x\n"
+        "return type(m).__name__",
+        [ValueError("a"), KeyError("b")],
+    ),
+    (
+        ""
+        "return [i * j for i in range(x) if i % 2 for j in (i, 2)], {i: i for i in range(x)}, sum(i for i in range(x))",
+        [5],
+    ),
+    ("n = [0]\ng = (n.append(i) or i for i in range(x))\nnext(g)\nreturn n", [3]),
+    (
+        "def g(a, b=2, *c, d=x, **e): return a, b, c, d, e\n"
+        "return g(1), g(1, 3, 4, d=5, z=6), g(*[1, 2, 3], **{'d': 0})",
+        [9],
+    ),
+    ("def g(n): return 1 if n == 0 else n * g(n - 1)\nreturn g(x)", [6]),
+    ("def g():\n    nonlocal x\n    x += 1\n    return x\nreturn g() + g() + x", [1]),
+    ("fs = [lambda: i for i in range(3)]\nreturn [f() for f in fs], [(lambda j=i: j)() for i in range(x)]", [3]),
+    ("return x and x[0] or 'none', 1 < len(x) < 4 != 5, not x, x if x else None", [[], [1, 2], [0]]),
+    ("return f'{x!r:>6}|{x:{4}}|{{}}'", [3, "ab"]),
+    (
+        "match x:\n    case [1, *r, 2]: return r\n    case {'a': [p, q], **k}: return p, q, k\n"
+        "    case str(s) | bytes(s): return s\n    case int(n) if n > 5: return n\n"
+        "    case None | True: return 'c'\n    case _: return 'other'",
+        [[1, 5, 2], {"a": (1, 2), "b": 3}, "t", b"u", 7, 3, None, True, {}],
+    ),
+    (
+        "class P:\n    __match_args__ = 'a', 'b'\n    def __init__(self, a, b): self.a, self.b = a, b\n"
+        "match P(1, x):\n    case P(1, b=[]): return 'empty'\n    case P(a, b): return a, b",
+        [[], 4],
+    ),
+    (
+        "class A:\n    y: int = x\n    def f(self, z): return self.y + z\n    @property\n"
+        "    def p(self): return self.f(1)\nclass B(A):\n    def f(self, z): return super().f(z) * 10\n"
+        "return A().p, B().p, A.__annotations__, B.__name__",
+        [4],
+    ),
+    (
+        "import os.path as p, math\nfrom itertools import chain as c\n"
+        "return p.join('a', 'b'), math.floor(x), list(c([1], [2]))",
+        [1.5],
+    ),
+    ("assert x, ('message', x)\nassert x > 1\nreturn x", [0, 1, 2]),
+    ("if x: y = 1\nreturn y", [0, 1]),
+    ("y = x\ndel y\nreturn y", [1]),
+    ("return undefined_name", [0]),
+    ("global g_\ng_ = x\nreturn g_ + globals()['g_']", [2]),
+    ("y = 2\nreturn sorted(locals().items()), eval('x + y'), (lambda: x)()", [1]),
+    ("if (n := len(x)) > 2: return n\nreturn [n, n := 5, n]", ["abc", "a"]),
+    ("a = {**x, 'k': 1, **{'z': 2}}\nreturn a, {*x, 1}, [*x, *x], (*x,)", [{"k": 0}, {}]),
+    ("return x.upper().split('B'), '%s-%s' % (x, 1), x[::-1], x[1:]", ["abc"]),
+    ("@staticmethod\ndef g(): return x\nreturn g.__func__()", [3]),
+    ("raise x", [ValueError, ValueError("v"), 5]),
+    ("return 2j * x, b'a' * x, ..., -x ** 2", [2]),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("suite", "arguments"), CASES, ids=[case[0] for case in CASES])
+def test_the_model_does_what_the_function_does(suite, arguments):
+    f = define("def f(x):\n" + textwrap.indent(suite, "    "))
+    model = zg.reflect(f)
+    for argument in arguments:
+        expected = outcome(f, copy.deepcopy(argument))
+        assert outcome(zg.interpret(model, like=f), copy.deepcopy(argument)) == expected
+        assert outcome(zg.interpret(zg.parse(str(model)), like=f), copy.deepcopy(argument)) == expected
+
+
+def test_defaults_closure_and_names():
+    make = define("def f(k):\n    def g(a, b=5, *, c=7): return a + b + c + k + h\n    return g", h=1000)
+    g = make(100)
+    assert zg.interpret(zg.reflect(g), like=g)(1) == g(1) == 1113
+    assert zg.interpret(zg.reflect(g), k=1, h=2)(1, c=3) == 12
+    with pytest.raises(KernelTypeError, match="needs k of a function around it"):
+        zg.interpret(zg.reflect(g))
+
+
+@pytest.mark.parametrize(
+    "text", ["def f(): yield 1", "async def f(): pass", "def f():\n    def g(): yield 1\n    return g()"]
+)
+def test_functions_that_stop_in_the_middle_are_refused(text):
+    with pytest.raises(TargetError, match="has no meaning in the interpreter"):
+        zg.interpret(zg.reflect(define(text)))()
+
+
+def test_transformed_models_mean_what_their_source_does():
+    from ziggurat.codemodel.dialects import py
+
+    f = define("def f(x, y): return x + y * x")
+    model = zg.transform(zg.reflect(f), lambda b, op, v: b.add(py.Sub(v[0], v[1])) if isinstance(op, py.Add) else None)
+    for x, y in itertools.product((1, 2.5, -3), repeat=2):
+        assert zg.interpret(model)(x, y) == zg.to_function(model)(x, y) == x - y * x
+
+
+def test_tests_of_cpython_pass_in_the_interpreter():
+    pytest.importorskip("test.test_textwrap")
+    script = ROOT / "benchmarks" / "python_models_tests.py"
+    done = subprocess.run(
+        [sys.executable, str(script), "--interpret", "test_textwrap", "test_string", "test_shlex", "test_csv"],
+        capture_output=True,
+        text=True,
+        timeout=300,
+        env={**os.environ, "PYTHONWARNINGS": "ignore"},
+    )
+    lines = done.stdout.splitlines()
+    assert lines[0].endswith("functions replaced, 0 not"), done.stderr
+    assert sum(" 0 failed," in line for line in lines) == 4, lines
