@@ -32,7 +32,8 @@ if TYPE_CHECKING:
     from ziggurat.backend.cuda.device_memory import empty, to_device, to_host
     from ziggurat.backend.launch.descriptors import TensorDescriptor
     from ziggurat.backend.mlir import from_mlir, to_mlir
-    from ziggurat.backend.python import to_function, to_python
+    from ziggurat.backend.python.to_function import to_function
+    from ziggurat.backend.python.to_python import to_python
     from ziggurat.bisecting.bisection import Bisection, bisect
     from ziggurat.building import KernelBuilder, build, trace
     from ziggurat.c_kernels.kernels import triton_c
@@ -44,7 +45,8 @@ if TYPE_CHECKING:
     from ziggurat.exploring.exploration import Exploration, explore
     from ziggurat.frameworks.jax_ops import jax_op as jax_op
     from ziggurat.frameworks.torch_ops import torch_op as torch_op
-    from ziggurat.frontends.python import Quoted, quote, reflect
+    from ziggurat.frontends.python.quote import Quoted, quote
+    from ziggurat.frontends.python.reflect import reflect
     from ziggurat.frontends.tracing import for_, if_, while_
     from ziggurat.gradients import grad
     from ziggurat.launches.host import execute, run
@@ -64,7 +66,8 @@ __getattr__, __dir__ = lazily(
         "backend.cuda.device_memory": ("empty", "to_device", "to_host"),
         "backend.launch.descriptors": ("TensorDescriptor",),
         "backend.mlir": ("from_mlir", "to_mlir"),
-        "backend.python": ("to_function", "to_python"),
+        "backend.python.to_function": ("to_function",),
+        "backend.python.to_python": ("to_python",),
         "debugging.session": ("Session", "debug"),
         "exploring.exploration": ("Exploration", "explore"),
         "bisecting.bisection": ("Bisection", "bisect"),
@@ -75,7 +78,8 @@ __getattr__, __dir__ = lazily(
         "compiler.pipeline": ("compile",),
         "frameworks.jax_ops": ("jax_op",),
         "frameworks.torch_ops": ("torch_op",),
-        "frontends.python": ("Quoted", "quote", "reflect"),
+        "frontends.python.quote": ("Quoted", "quote"),
+        "frontends.python.reflect": ("reflect",),
         "frontends.tracing": ("for_", "if_", "while_"),
         "gradients": ("grad",),
         "c_kernels.kernels": ("triton_c",),

@@ -19,7 +19,7 @@ import unittest
 from collections.abc import Sequence
 from typing import Any
 
-from ziggurat.backend.python import to_function
+from ziggurat.backend.python.to_function import to_function
 from ziggurat.codemodel.dialects import core
 from ziggurat.codemodel.dialects import py_suites as suites
 from ziggurat.codemodel.interpreted import interpret

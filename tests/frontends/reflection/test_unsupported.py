@@ -77,6 +77,23 @@ def test_parameters_of_any_keywords(fail):
     assert failure.marked == "rest"
 
 
+def test_the_model_has_the_ops_of_plain_python(define):
+    from ziggurat.codemodel.dialects import py, py_suites
+    from ziggurat.codemodel.op import same_model
+    from ziggurat.codemodel.text.parser import parse
+    from ziggurat.codemodel.verify import verify
+    from ziggurat.frontends.reflection import reflect
+
+    model = reflect(define("def kernel(x):\n    y = x\n    with x as f:\n        y = f\n    return y\n"))
+    verify(model)
+    assert same_model(parse(str(model)), model)
+    (plain,) = [op for op in model.walk() if isinstance(op, py.Plain)]
+    assert plain.construct == "With"
+    assert any(isinstance(op, py_suites.With) for op in plain.walk())
+    with pytest.raises(KernelSyntaxError, match="a kernel cannot use with"):
+        checked(model)
+
+
 def test_nonlocal(define):
     from ziggurat.frontends.reflection import reflect
 
