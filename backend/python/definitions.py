@@ -9,12 +9,11 @@ from typing import Any
 from ziggurat.backend.python.expressions import call
 from ziggurat.backend.python.names import FunctionNames
 from ziggurat.backend.python.suites import Item
-from ziggurat.backend.python.writer import Entry, Writer, name, target, writes
+from ziggurat.backend.python.writer import Entry, Writer, name, writes
 from ziggurat.codemodel.dialects import core, py
 from ziggurat.codemodel.dialects import py_suites as suites
 from ziggurat.codemodel.errors import TargetError
 from ziggurat.codemodel.op import Body, Op
-from ziggurat.codemodel.traits import Returns
 
 
 class Definition(Entry):
@@ -268,11 +267,3 @@ def _generators(statements: list[ast.stmt], generators: list[ast.comprehension])
 def comprehension(writer: Writer, op: py.Comprehension) -> None:
     """The comprehension of a kernel."""
     raise TargetError("the comprehension of a kernel has no form in Python's source yet", op.location)
-
-
-def leaves(body: Body) -> bool:
-    """Whether a body ends by returning."""
-    return isinstance(body.entry.terminator, Returns)
-
-
-__all__ = ["arguments_of", "decorate", "definition", "function_parts", "target"]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-import re
 from typing import Any
 
 from ziggurat.backend.python import assignments as assignments
@@ -76,8 +75,3 @@ def _written(parameters: tuple[str, ...]) -> Any:
         for field in ("lineno", "col_offset", "end_lineno", "end_col_offset"):
             node.__dict__.pop(field, None)
     return tree
-
-
-def identifier(text: str) -> str:
-    """The text as a name of Python."""
-    return re.sub(r"\W", "_", text) or "_"

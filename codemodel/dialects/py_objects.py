@@ -14,7 +14,7 @@ from ziggurat.codemodel.dialects.py import BinaryExpression, Expression
 from ziggurat.codemodel.fields import attribute, bodies, operand, operands
 from ziggurat.codemodel.op import Body, Op, Value, expect, require
 from ziggurat.codemodel.traits import PythonTier
-from ziggurat.codemodel.types import VarType, pyobject
+from ziggurat.codemodel.types import VarType
 
 # The operators of augmented assignments, and of ops with two operands.
 OPERATORS = ("+", "-", "*", "/", "//", "%", "**", "&", "|", "^", "<<", ">>", "@")
@@ -115,13 +115,6 @@ class Spread(Expression, name="spread"):
     star: int = attribute(int, default=-1)
 
 
-class Template(Expression, name="template"):
-    """A template string of Python 3.14. `text` is its source with `{n}` for the value at index n of the operands."""
-
-    values: Sequence[Value] = operands()
-    text: str = attribute(str, unnamed=True)
-
-
 class StoreAttribute(Op, PythonTier, name="attribute.store"):
     """`object.name = value`."""
 
@@ -205,8 +198,3 @@ class Annotate(Op, PythonTier, name="annotation.store"):
 
     annotation: Value = operand()
     name: str = attribute(str, unnamed=True)
-
-
-def is_object(value: Value) -> bool:
-    """True of a value that is an object, and not a variable."""
-    return value.type == pyobject
