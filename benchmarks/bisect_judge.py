@@ -39,9 +39,9 @@ sys.path.append(str(Path(__file__).resolve().parents[1] / "tests" / "support"))
 
 from every_pass import Case
 from generated_passes import generated
+from judged_kernels import KERNELS
 from miscompilations import Planted, replaced_step
 from mutants import Mutant, called, mutants_of
-from pass_cases import CASES
 
 import ziggurat as zg
 from ziggurat.backend.reference.run import run
@@ -172,8 +172,8 @@ def fault_of(step: str, number: int) -> Any:
 
 def kernel_of(name: str) -> Case:
     """The kernel of a name: of every second generated one, products and sums become fused multiply-adds."""
-    if name in CASES:
-        return CASES[name]()
+    if name in KERNELS:
+        return KERNELS[name]()
     seed = int(name.removeprefix("generated "))
     case = generated(seed)
     return attrs.evolve(case, options=attrs.evolve(case.options, contract=True)) if seed % 8 > 4 else case
@@ -401,7 +401,7 @@ def judge(options: argparse.Namespace) -> dict[str, Any]:
 
 def right_kernels(count: int, jobs: int) -> list[Outcome | str]:
     """The outcomes of so many right kernels, in their order, and of those on the way that go wrong by themselves."""
-    names = chain(CASES, (f"generated {seed}" for seed in islice(seeds(), 4 * count)))
+    names = chain(KERNELS, (f"generated {seed}" for seed in islice(seeds(), 4 * count)))
     kernels: dict[str, Outcome | str] = {}
 
     def is_open() -> bool:

@@ -216,7 +216,7 @@ def _divided_attention() -> Case:
 
 def _persistent() -> Case:
     def arguments() -> Sequence[Any]:
-        return persistent_products.arguments(130, 520, 72, persistent_products.matrices(130, 520, 72))
+        return persistent_products.arguments(130, 528, 72, persistent_products.matrices(130, 528, 72))
 
     model = persistent_products.product.triton(*persistent_products.types())
     return Case(model, arguments, CompileOptions("sm_90a", 8), (1, 3, 2))
