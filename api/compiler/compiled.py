@@ -231,7 +231,7 @@ class Compiled:
 
         `path` ends in .ptx or .cubin for the code of a GPU alone, whose header has the facts of a launch; and in .o,
         .a or .so for an object with a function that launches the kernel, and the kernel in it. Raises `LaunchError`
-        for another end and where the file cannot be written, and `TargetError` for a .so elsewhere than on x86-64.
+        for another end and where the file cannot be written, and `TargetError` for a .so elsewhere than on Linux.
         docs/guides/shipping.md has libraries of several kernels.
         """
         from ziggurat.shipping.saving import save

@@ -1,11 +1,11 @@
-"""Shared objects of ELF for x86-64, linked of relocatable objects: llvmlite has no linker.
+"""Shared objects of ELF for x86-64 and Arm, linked of relocatable objects: llvmlite has no linker.
 
 A shared object for `dlopen` needs little: the sections of the objects, one after the other, in three segments by what
 memory may do (read, run, write); relocations between them resolved; a table of the global offsets and stubs for
 functions of other libraries; and the dynamic section with symbols and the relocations that remain. Unwind tables and
 debug sections are left out.
 
-Sources: System V ABI, chapters 4 and 5; its AMD64 supplement, section 4.4 (relocations).
+Source: System V ABI, chapters 4 and 5.
 """
 
 from __future__ import annotations
@@ -16,10 +16,9 @@ from typing import Final
 
 import attrs
 
+from ziggurat.backend.shipping.relocations import MACHINES, Machine
 from ziggurat.codemodel.errors import InternalError, TargetError
 
-_X86_64: Final = 62
-_PAGE: Final = 0x1000
 _SECTION: Final = struct.Struct("<IIQQQQIIQQ")  # The head of a section.
 _SYMBOL: Final = struct.Struct("<IBBHQQ")
 _RELOCATION: Final = struct.Struct("<QQq")
@@ -28,12 +27,6 @@ _TABLE, _STRINGS, _ADDENDS, _HASH, _DYNAMIC, _ZEROS, _SYMBOLS = 2, 3, 4, 5, 6, 8
 _WRITE, _ALLOCATE, _RUN = 1, 2, 4  # Flags of sections.
 _LOCAL, _GLOBAL = 0, 1
 _COMMON: Final = 0xFFF2
-# Relocations: of a whole address, relative to the place, by a stub or directly, and by the table of offsets.
-_ADDRESS: Final = 1
-_RELATIVE_TO_PLACE: Final = {2: 4, 4: 4, 24: 8}
-_BY_OFFSET: Final = (9, 41, 42)
-_OF_TABLE, _OF_BASE = 6, 8  # Relocations that the loader resolves: R_X86_64_GLOB_DAT and R_X86_64_RELATIVE.
-_STUB: Final = 8  # jmp *offset(%rip), and padding.
 
 
 def is_elf(data: bytes) -> bool:
@@ -42,8 +35,12 @@ def is_elf(data: bytes) -> bool:
 
 
 def is_linkable(data: bytes) -> bool:
-    """Whether an object is of the machine that shared objects are linked for: x86-64."""
-    return is_elf(data) and struct.unpack_from("<H", data, 18)[0] == _X86_64
+    """Whether an object is of a machine that shared objects are linked for."""
+    return is_elf(data) and _number_of(data) in MACHINES
+
+
+def _number_of(data: bytes) -> int:
+    return struct.unpack_from("<H", data, 18)[0]
 
 
 @attrs.frozen
@@ -111,25 +108,25 @@ class _Output:
 def shared_object(
     objects: Sequence[bytes], exports: Collection[str], name: str, libraries: Iterable[str] = ("libm.so.6", "libc.so.6")
 ) -> bytes:
-    """The shared object of relocatable objects for x86-64. `exports` are the symbols that it has for others, and
+    """The shared object of relocatable objects of one machine. `exports` are the symbols that it has for others, and
     `libraries` have what the objects lack.
 
     Raises `TargetError` for objects of other machines, and `InternalError` for what no object of this compiler has.
     """
-    for data in objects:
-        if not is_linkable(data):
-            raise TargetError(
-                "a shared object can be linked for x86-64 Linux only",
-                hint='save("kernel.a"), and link it: cc -shared -Wl,--whole-archive kernel.a',
-            )
-    return _Linker([*map(_Object, objects)], exports, name, libraries).file
+    if not all(map(is_linkable, objects)):
+        raise TargetError(
+            "a shared object can be linked for Linux on x86-64 and Arm only",
+            hint='save("kernel.a"), and link it: cc -shared -Wl,--whole-archive kernel.a',
+        )
+    (number,) = set(map(_number_of, objects))
+    return _Linker([*map(_Object, objects)], MACHINES[number], exports, name, libraries).file
 
 
 class _Linker:
     def __init__(
-        self, inputs: Sequence[_Object], exports: Collection[str], name: str, libraries: Iterable[str]
+        self, inputs: Sequence[_Object], machine: Machine, exports: Collection[str], name: str, libraries: Iterable[str]
     ) -> None:
-        self.inputs = inputs
+        self.inputs, self.machine = inputs, machine
         self.read, self.run, self.write = _Output(4), _Output(5), _Output(6)
         self.outputs = self.read, self.run, self.write
         self.places: dict[tuple[int, int], tuple[_Output, int]] = {}  # By object and section.
@@ -188,14 +185,18 @@ class _Linker:
                 output = self.write if head[2] & _WRITE else self.run if head[2] & _RUN else self.read
                 data = bytes(head[5]) if head[1] == _ZEROS else item.data[section]
                 self.places[number, section] = output, output.add(data, head[8])
-        self.stubs = {symbol: self.run.add(bytes(_STUB)) for symbol in self.imports}
+        self.stubs = {symbol: self.run.add(bytes(self.machine.stub_size)) for symbol in self.imports}
         # Symbols of other libraries, and of these objects where code asks for their place in the table.
         self.offsets = {symbol: self.write.add(bytes(8)) for symbol in (*self.imports, *self.defined)}
         self.dynamic = self.write.add(bytes(16 * (len(self.tags) + 9)))
         address = 0
         for output in self.outputs:
             output.address = address
-            address += -(-len(output.bytes) // _PAGE) * _PAGE
+            address += self._whole(output)
+
+    def _whole(self, output: _Output) -> int:
+        """The bytes of a segment in whole pages."""
+        return -(-len(output.bytes) // self.machine.page) * self.machine.page
 
     def _address(self, number: int, symbol: _Symbol) -> int:
         """The address of a symbol that an object has."""
@@ -203,16 +204,16 @@ class _Linker:
         return output.address + offset + symbol.value
 
     def _resolve(self) -> None:
+        machine = self.machine
         for symbol, stub in self.stubs.items():
-            place = self.run.address + stub
-            slot = self.write.address + self.offsets[symbol]
-            self.run.bytes[stub : stub + 6] = b"\xff\x25" + struct.pack("<i", slot - place - 6)
+            code = machine.stub(self.run.address + stub, self.write.address + self.offsets[symbol])
+            self.run.bytes[stub : stub + len(code)] = code
         for symbol, offset in self.offsets.items():
             slot = self.write.address + offset
             if symbol in self.stubs:
-                self.remaining.append((slot, self.dynamic_numbers[symbol] << 32 | _OF_TABLE, 0))
+                self.remaining.append((slot, self.dynamic_numbers[symbol] << 32 | machine.of_table, 0))
             else:
-                self.remaining.append((slot, _OF_BASE, self._address(*self.defined[symbol])))
+                self.remaining.append((slot, machine.of_base, self._address(*self.defined[symbol])))
         for number, item in enumerate(self.inputs):
             for table, head in enumerate(item.heads):
                 if head[1] != _ADDENDS or (number, head[7]) not in self.places:
@@ -226,23 +227,20 @@ class _Linker:
         at, place = start + offset, output.address + start + offset
         is_import = not symbol.section and symbol.name in self.stubs
         owner = (number, symbol) if symbol.section else self.defined.get(symbol.name)
-        if kind in _BY_OFFSET:
-            if symbol.name not in self.offsets:
-                raise InternalError(f"the local symbol '{symbol.name}' has no place in the table of offsets")
-            value, size = self.write.address + self.offsets[symbol.name] + addend - place, 4
-        elif kind == _ADDRESS and is_import:
-            self.remaining.append((place, self.dynamic_numbers[symbol.name] << 32 | _ADDRESS, addend))
-            return
-        elif kind == _ADDRESS and owner is not None:
-            self.remaining.append((place, _OF_BASE, self._address(*owner) + addend))
-            return
-        elif kind in _RELATIVE_TO_PLACE:
-            target = self.run.address + self.stubs[symbol.name] if is_import else 0
-            value = (self._address(*owner) if owner is not None else target) + addend - place
-            size = _RELATIVE_TO_PLACE[kind]
-        else:
+        machine = self.machine
+        if kind == machine.address and is_import:
+            self.remaining.append((place, self.dynamic_numbers[symbol.name] << 32 | machine.address, addend))
+        elif kind == machine.address and owner is not None:
+            self.remaining.append((place, machine.of_base, self._address(*owner) + addend))
+        elif kind not in machine.kinds or (kind in machine.by_offset and symbol.name not in self.offsets):
             raise InternalError(f"the relocation {kind} of '{symbol.name}' is not one of code that can be anywhere")
-        output.bytes[at : at + size] = struct.pack("<i" if size == 4 else "<q", value)
+        else:
+            if kind in machine.by_offset:
+                target = self.write.address + self.offsets[symbol.name]
+            else:
+                target = self._address(*owner) if owner is not None else self.run.address + self.stubs[symbol.name]
+            code = machine.changed(kind, bytes(output.bytes[at : at + 8]), target + addend, place)
+            output.bytes[at : at + len(code)] = code
 
     def _finish(self) -> None:
         read, write = self.read, self.write
@@ -265,19 +263,17 @@ class _Linker:
         dynamic = b"".join(struct.pack("<qQ", *tag) for tag in tags)
         write.bytes[self.dynamic : self.dynamic + len(dynamic)] = dynamic
         segments = [
-            _SEGMENT.pack(1, output.flags, *[output.address] * 3, *[len(output.bytes)] * 2, _PAGE)
+            _SEGMENT.pack(1, output.flags, *[output.address] * 3, *[len(output.bytes)] * 2, self.machine.page)
             for output in self.outputs
         ]
         at = write.address + self.dynamic
         segments.append(_SEGMENT.pack(2, 6, at, at, at, len(dynamic), len(dynamic), 8))
         segments.append(_SEGMENT.pack(0x6474E551, 6, 0, 0, 0, 0, 0, 16))  # A stack that cannot be run.
-        body = b"".join(
-            bytes(output.bytes).ljust(-(-len(output.bytes) // _PAGE) * _PAGE, b"\0") for output in self.outputs
-        )
+        body = b"".join(bytes(output.bytes).ljust(self._whole(output), b"\0") for output in self.outputs)
         sections, names = self._sections(len(body), len(remaining), len(dynamic))
         start = len(body) + len(names)
         head = struct.pack(
-            "<16sHHIQQQIHHHHHH", b"\x7fELF\x02\x01\x01", 3, _X86_64, 1, 0, 64, start, 0, 64, _SEGMENT.size,
+            "<16sHHIQQQIHHHHHH", b"\x7fELF\x02\x01\x01", 3, self.machine.number, 1, 0, 64, start, 0, 64, _SEGMENT.size,
             len(segments), _SECTION.size, len(sections), len(sections) - 1,
         )  # fmt: skip
         head += b"".join(segments)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import re
+import sys
 from functools import cache
 from typing import Final
 
@@ -13,6 +14,7 @@ from ziggurat.backend.llvm.functions import module
 from ziggurat.backend.shipping.cpu_launcher import zg_run
 from ziggurat.backend.shipping.gpu_launcher import zg_launch
 from ziggurat.backend.shipping.launches import MESSAGE
+from ziggurat.codemodel.errors import TargetError
 
 _NAMES: Final = (zg_launch.symbol, zg_run.symbol, MESSAGE.symbol)
 
@@ -28,6 +30,8 @@ def launcher() -> tuple[str, dict[str, str]]:
 
 
 def launcher_object() -> bytes:
-    """The object, kept on disk."""
+    """The object, kept on disk. Raises `TargetError` on Windows, where there is no `dlopen`."""
+    if sys.platform == "win32":
+        raise TargetError("libraries of kernels are made for Linux and macOS", hint="build under WSL")
     text, symbols = launcher()
     return object_of(symbols[zg_launch.symbol], lambda: text)

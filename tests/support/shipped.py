@@ -15,7 +15,8 @@ import pytest
 GCC = shutil.which("gcc")
 needs_gcc = pytest.mark.skipif(GCC is None, reason="there is no gcc")
 needs_linux = pytest.mark.skipif(
-    sys.platform != "linux" or os.uname().machine != "x86_64", reason="shared objects are linked for x86-64 Linux alone"
+    sys.platform != "linux" or os.uname().machine not in ("x86_64", "aarch64"),
+    reason="shared objects are linked for Linux on x86-64 and Arm",
 )
 
 

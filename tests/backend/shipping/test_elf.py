@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import ctypes
+import random
 import shutil
 import subprocess
 
 import pytest
 from shipped import needs_gcc, needs_linux
 
+from ziggurat.backend.jit.loading import llvm
 from ziggurat.backend.shipping.archive import archive
 from ziggurat.backend.shipping.elf import shared_object, symbols_of
+from ziggurat.backend.shipping.relocations import AARCH64
 from ziggurat.codemodel.errors import InternalError, TargetError
 from ziggurat.shipping.library import host_object
 
@@ -97,10 +100,66 @@ def test_tools_read_a_shared_object(objects, tmp_path):
 
 @needs_linux
 def test_what_cannot_be_linked_is_refused(objects):
-    with pytest.raises(TargetError, match="x86-64 Linux only"):
+    with pytest.raises(TargetError, match="Linux on x86-64 and Arm only"):
         shared_object([b"\xcf\xfa\xed\xfe" + bytes(100)], (), "library.so")
     with pytest.raises(InternalError, match="'twice' is defined twice"):
         shared_object([objects[1], objects[1]], (), "library.so")
+
+
+ON_ARM = """
+#include <dlfcn.h>
+#include <stdint.h>
+int main(int count, char **names) {
+  void *library = dlopen(names[count - 1], RTLD_NOW);
+  if (!library) return 1;
+  double (*by_table)(int64_t, double) = dlsym(library, "by_table");
+  int64_t (*next)(void) = dlsym(library, "next"), (*store)(int64_t, int64_t) = dlsym(library, "store");
+  if (by_table(0, 3) != 6 || by_table(1, 0.5) != 0.95885107720840601) return 2;
+  return next() != 1041 || next() != 1042 || store(4999, 7) != 0 || store(4999, 8) != 7;
+}
+"""
+
+
+def arm_objects() -> list[bytes]:
+    binding = llvm()
+    binding.initialize_all_targets()
+    binding.initialize_all_asmprinters()
+    triple = "aarch64-unknown-linux-gnu"
+    machine = binding.Target.from_triple(triple).create_target_machine(opt=2, reloc="pic", codemodel="default")
+    modules = [binding.parse_assembly(text) for text in (FIRST, SECOND)]
+    for module in modules:
+        module.triple = triple
+    return [machine.emit_object(module) for module in modules]
+
+
+@pytest.mark.skipif(
+    not shutil.which("qemu-aarch64") or not shutil.which("aarch64-linux-gnu-gcc"),
+    reason="there is no emulator of Arm: qemu-user, gcc-aarch64-linux-gnu and libc6-dev-arm64-cross",
+)
+def test_a_shared_object_for_arm_runs(tmp_path):
+    (tmp_path / "library.so").write_bytes(shared_object(arm_objects(), EXPORTS, "library.so"))
+    (tmp_path / "main.c").write_text(ON_ARM)
+    subprocess.run(["aarch64-linux-gnu-gcc", "-o", "main", "main.c", "-ldl"], cwd=tmp_path, check=True, timeout=60)
+    command = ["qemu-aarch64", "-L", "/usr/aarch64-linux-gnu", "./main", "./library.so"]
+    assert subprocess.run(command, cwd=tmp_path, timeout=60, check=False).returncode == 0
+
+
+def test_addresses_in_code_for_arm():
+    """An address by ADRP and an addition or a load, and calls, for places before and after their targets."""
+    rng = random.Random(0)
+    for _ in range(200):
+        place, target = (rng.randrange(1 << 30) * 4 for _ in range(2))
+        page = int.from_bytes(AARCH64.changed(275, b"\0\0\0\x90\0\0\0\0", target, place), "little")
+        distance = (page >> 5 & 0x7FFFF) << 2 | page >> 29 & 3
+        distance -= (distance >> 20) << 21
+        for kind, shift in ((277, 0), (285, 2)):
+            low = int.from_bytes(AARCH64.changed(kind, bytes(8), target, place), "little") >> 10 & 0xFFF
+            assert (place & ~0xFFF) + (distance << 12) + (low << shift) == target
+        near = place + rng.randrange(-(1 << 25), 1 << 25) * 4
+        call = int.from_bytes(AARCH64.changed(283, b"\0\0\0\x94" + bytes(4), near, place), "little")
+        offset = call & 0x3FFFFFF
+        assert call >> 26 == 0b100101 and place + 4 * (offset - (offset >> 25 << 26)) == near
+    assert len(shared_object(arm_objects(), EXPORTS, "library.so")) > 0x20000
 
 
 def test_an_archive_has_an_index(objects):
