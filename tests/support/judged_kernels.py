@@ -64,7 +64,7 @@ def _in_order() -> Case:
         x = pass_cases.integers(80, dtype=np.int32)
         return [np.zeros(1, np.int32), x, np.zeros(64, np.int32)]
 
-    return case(in_order, arguments, [64], (4,), num_warps=1)
+    return case(in_order, arguments, [64], (4,), target="sm_80", num_warps=1)
 
 
 KERNELS: dict[str, Callable[[], Case]] = {
