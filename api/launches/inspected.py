@@ -103,11 +103,11 @@ def first_launches(observe: Observe) -> Generator[None]:
         finally:
             is_busy = False
 
-    Kernel.observer = watch
+    before, Kernel.observer = Kernel.observer, watch
     try:
         yield
     finally:
-        Kernel.observer = None
+        Kernel.observer = before
 
 
 def _in_memory(value: Any) -> Any:
