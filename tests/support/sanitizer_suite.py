@@ -292,7 +292,7 @@ def _case(step: Step, structure: str) -> Case:
 def cases() -> Iterator[Case]:
     """The kernels of steps in structures: each step in three or two, so that each structure has steps of all kinds."""
     for number, step in enumerate(STEPS):
-        for turn in range(3 if number % 3 else 2):
+        for turn in range(2 if number % 3 else 3):
             yield _case(step, STRUCTURES[(number + 3 * turn) % len(STRUCTURES)])
     for step, structure in itertools.product(RIGHT, STRUCTURES):
         yield _case(step, structure)

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-import os
 import re
 import subprocess
 import sys
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
 import ziggurat as zg
+from ziggurat.codemodel.gpu.options import SANITIZERS
 from ziggurat.kernels.kernel import Kernel
+from ziggurat.sanitizing import pytest_plugin
 from ziggurat.transforms.sanitize.records import place_of_check
 from ziggurat.transforms.simplify import lower_structured
 
@@ -275,16 +277,7 @@ def test_right():
 """
 
 
-@pytest.mark.parametrize(
-    ("option", "expected"),
-    [
-        ("--ziggurat-sanitize", "1 failed, 1 passed"),
-        ("--ziggurat-sanitizers=races,nan", "1 failed, 1 passed"),
-        ("--ziggurat-sanitizers=nan", "2 passed"),
-        ("--ziggurat-sanitizers=speed", "must be names of races"),
-    ],
-)
-def test_the_option_of_pytest(option, expected, tmp_path):
+def test_the_option_of_pytest(tmp_path):
     (tmp_path / "test_far.py").write_text(FILE)
     command = [
         sys.executable,
@@ -297,10 +290,29 @@ def test_the_option_of_pytest(option, expected, tmp_path):
         "no:cacheprovider",
     ]
     done = subprocess.run(
-        [*command, option, str(tmp_path)], capture_output=True, text=True, env={**os.environ}, cwd=tmp_path
+        [*command, "--ziggurat-sanitizers=races,nan", str(tmp_path)], capture_output=True, text=True, cwd=tmp_path
     )
-    assert expected in done.stdout + done.stderr
-    assert ("which program (0, 0, 0) has written" in done.stdout) == ("failed" in expected)
+    assert "1 failed, 1 passed" in done.stdout + done.stderr
+    assert "which program (0, 0, 0) has written" in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("everything", "names", "expected"),
+    [(False, None, ()), (True, None, SANITIZERS), (False, "nan,races", ("races", "nan")), (False, "speed", None)],
+)
+def test_the_options_of_pytest_choose(everything, names, expected, monkeypatch):
+    monkeypatch.setattr(Kernel, "sanitizers", ())
+    values = {"--ziggurat-sanitize": everything, "--ziggurat-sanitizers": names}
+    ends = []
+    config = SimpleNamespace(getoption=values.__getitem__, add_cleanup=ends.append)
+    if expected is None:
+        with pytest.raises(pytest.UsageError, match="must be names of races"):
+            pytest_plugin.pytest_configure(config)
+        return
+    pytest_plugin.pytest_configure(config)
+    assert Kernel.sanitizers == expected and len(ends) == bool(expected)
+    for end in ends:
+        end()
     assert Kernel.sanitizers == ()
 
 

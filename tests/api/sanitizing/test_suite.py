@@ -15,7 +15,7 @@ from ziggurat.codemodel.gpu.options import SANITIZERS
 ALL = [*cases(), *special_cases(), *right_cases()]
 FAULTS = [case for case in ALL if case.check]
 # Faults that the simulator itself does not report, a few of each sanitizer.
-SIMULATED = [case for case in FAULTS if case.check != "races"][::9]
+SIMULATED = [case for case in FAULTS if case.check != "races"][::12]
 
 
 @pytest.fixture(scope="module")
