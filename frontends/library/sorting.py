@@ -1,8 +1,8 @@
 """Sorting, written in the language.
 
-It is a bitonic sort of integer keys along the last axis. The last axis of size 2^n is viewed as n axes of size 2, so
-that the partner in a compare-and-exchange is the other element along one axis: the element xor the xor of both. Floats
-are sorted by integer keys of the same order, with every NaN last.
+It is a bitonic sort of integer keys along the last axis, of which the first ones may be kept. The last axis of size 2^n
+is viewed as n axes of size 2, so that the partner in a compare-and-exchange is the other element along one axis: the
+element xor the xor of both. Floats are sorted by integer keys of the same order, with every NaN last.
 
 The stages of the network are a loop, so that the code of a sort grows with n·log n. All steps stand once in the loop,
 and each stage skips those that it does not have. The first stages are unrolled: they have few steps, which the later
@@ -54,8 +54,8 @@ def to_values(keys: Any, dtype: zg.constexpr) -> Any:
 
 
 @function
-def order_of(keys: Any, descending: zg.constexpr) -> Any:
-    """The indices, as i32, by which the keys are in order along the last axis; of equal keys the first one first.
+def order_of(keys: Any, count: zg.constexpr, descending: zg.constexpr) -> Any:
+    """The first `count` indices, as i32, by which the keys are in order along the last axis. Equal keys stay in order.
 
     A key and its index are sorted together, as one number of 64 bits. Keys of 64 bits are ordered by their lower half,
     and then by their upper one: as equal ones stay in order, that is the order of the whole.
@@ -64,41 +64,63 @@ def order_of(keys: Any, descending: zg.constexpr) -> Any:
         keys = zg.invert(keys)
     signed = keys.dtype.signed
     if keys.dtype.bits < 64:
-        return order_of_halves(zg.cast(keys, i64), signed)
-    first = order_of_halves(zg.cast(zg.and_(keys, (1 << 32) - 1), i64), False)
+        return order_of_halves(zg.cast(keys, i64), count, signed)
+    first = order_of_halves(zg.cast(zg.and_(keys, (1 << 32) - 1), i64), keys.shape[-1], False)
     upper = zg.gather(zg.cast(zg.shr(keys, 32), i64), first, -1)
-    return zg.gather(first, order_of_halves(upper, signed), -1)
+    return zg.gather(first, order_of_halves(upper, count, signed), -1)
 
 
 @function
-def order_of_halves(keys: Any, signed: zg.constexpr) -> Any:
-    """The indices by which keys of 32 bits, given as i64, are in ascending order."""
+def order_of_halves(keys: Any, count: zg.constexpr, signed: zg.constexpr) -> Any:
+    """The first `count` indices by which keys of 32 bits, given as i64, are in ascending order."""
     if not signed:
         keys = zg.sub(keys, 1 << 31)
     index = zg.arange(0, keys.shape[-1])
-    return zg.cast(sorted_keys(zg.or_(zg.shl(keys, 32), index), False), i32)
+    return zg.cast(first_keys(zg.or_(zg.shl(keys, 32), index), count, False), i32)
 
 
 @function
-def sorted_keys(keys: Any, descending: zg.constexpr) -> Any:
-    """The keys sorted along the last axis."""
+def first_keys(keys: Any, count: zg.constexpr, descending: zg.constexpr) -> Any:
+    """The first `count` of the sorted keys along the last axis.
+
+    Of two sorted runs of so many, one of them backwards, the lesser keys of each two are the first, and are sorted by
+    the steps of one stage.
+    """
     if keys.shape[-1] == 1:
         return keys
     if descending:
         keys = zg.invert(keys)
-    cube = ()
+    if count == 1:
+        least = zg.cast(zg.min(keys, -1, keep_dims=True), keys.dtype)
+        return zg.invert(least) if descending else least
+    cube, stages = (), 0
     for level in zg.static_range(MAX_LEVELS):
         if 1 << level < keys.shape[-1]:
             cube = cube + (2,)
+        if 1 << level < count:
+            stages = stages + 1
     values = zg.reshape(keys, split_sizes(keys, cube))
-    levels, first = len(cube), len(keys.shape) - 1
-    unrolled = levels if keys.numel <= MAX_UNROLLED else min(levels, FIRST_STAGES)
+    first = len(keys.shape) - 1
+    unrolled = stages if keys.numel <= MAX_UNROLLED else min(stages, FIRST_STAGES)
     for stage in zg.static_range(1, unrolled + 1):
         values = merge(values, stage, 1, first)
-    if unrolled < levels:
-        for stage in zg.range(unrolled + 1, levels + 1):
+    if unrolled < stages:
+        for stage in zg.range(unrolled + 1, stages + 1):
             values = merge(values, stage, unrolled, first)
-    return zg.reshape(zg.invert(values) if descending else values, keys.shape)
+    for _ in zg.static_range(len(cube) - stages):
+        values = halved(values, len(values.shape) - 1 - stages, first)
+    return zg.reshape(zg.invert(values) if descending else values, split_sizes(keys, (count,)))
+
+
+@function
+def halved(values: Any, axis: zg.constexpr, first: zg.constexpr) -> Any:
+    """The first keys of each two runs, which lie side by side along the axis, as runs. Their directions alternate."""
+    values = zg.cast(zg.min(inverted(values, axis), axis), values.dtype)
+    if axis > first:
+        values = inverted(values, axis - 1)
+    for step in zg.static_range(axis, len(values.shape)):
+        values = exchange(values, step)
+    return values
 
 
 @function
@@ -152,25 +174,15 @@ def exchange(x: Any, axis: zg.constexpr) -> Any:
 
 
 @function
-def take_first(keys: Any, count: zg.constexpr) -> Any:
-    """The first `count` along the last axis: all other rows are made zero and or-ed away."""
-    if keys.shape[-1] == count:
-        return keys
-    rows = zg.reshape(keys, split_sizes(keys, (keys.shape[-1] // count, count)))
-    number = zg.expand(zg.arange(0, keys.shape[-1] // count), 1)
-    return zg.reduce_or(zg.where(zg.equal(number, 0), rows, 0), -2)
-
-
-@function
 def sort(x: Any, dim: zg.constexpr = None, descending: zg.constexpr = False) -> Any:
     """The keys are sorted."""
-    return to_values(sorted_keys(to_keys(x), descending), x.dtype)
+    return to_values(first_keys(to_keys(x), x.shape[-1], descending), x.dtype)
 
 
 @function
 def argsort(x: Any, dim: zg.constexpr = None, descending: zg.constexpr = False) -> Any:
     """The keys are sorted with their indices."""
-    return order_of(to_keys(x), descending)
+    return order_of(to_keys(x), x.shape[-1], descending)
 
 
 @function
@@ -181,8 +193,8 @@ def topk(
     descending: zg.constexpr = True,
     return_indices: zg.constexpr = False,
 ) -> Any:
-    """All elements are sorted."""
+    """Runs of `k` elements are sorted, and the first of each two runs taken."""
     if return_indices:
-        keys = take_first(order_of(to_keys(x), descending), k)
+        keys = order_of(to_keys(x), k, descending)
         return zg.gather(x, keys, -1), keys
-    return to_values(take_first(sorted_keys(to_keys(x), descending), k), x.dtype)
+    return to_values(first_keys(to_keys(x), k, descending), x.dtype)

@@ -10,7 +10,7 @@ import ziggurat as zg
 from ziggurat.codemodel.dialects import scf, tt
 from ziggurat.codemodel.types import TensorType, TupleType, bf16, f8e4m3, f16, f32, f64, i1, i8, i16, i32, i64, u8, u32
 from ziggurat.frontends.library import LIBRARY
-from ziggurat.frontends.library.sorting import MAX_UNROLLED, sorted_keys, take_first, to_keys, to_values
+from ziggurat.frontends.library.sorting import MAX_UNROLLED, first_keys, to_keys, to_values
 from ziggurat.transforms.attribution import constant, function_name
 from ziggurat.transforms.attribution.attribute import Attributor
 from ziggurat.transforms.simplify import simplify
@@ -46,12 +46,12 @@ def there_and_back(x):
 
 @zg.function
 def rising(x):
-    return sorted_keys(x, False)
+    return first_keys(x, x.shape[-1], False)
 
 
 @zg.function
 def falling(x):
-    return sorted_keys(x, True)
+    return first_keys(x, x.shape[-1], True)
 
 
 def telling(element):
@@ -111,16 +111,30 @@ def test_unsigned_numbers_are_compared_as_such():
     assert computed(values, u32, rising, u32).tolist() == [0, 1, 2**31, 2**32 - 1]
 
 
-@pytest.mark.parametrize("count", [1, 2, 4, 16])
-def test_the_first_ones(count):
-    values = np.arange(64, dtype=np.int32).reshape(4, 16) - 30
+@pytest.mark.parametrize("count", [1, 2, 4, 8, 16])
+@pytest.mark.parametrize("descending", [False, True])
+def test_the_first_ones(count, descending):
+    values = np.random.default_rng(count).integers(-20, 20, (4, 16), np.int32)
 
     @zg.function
     def first(x):
-        return take_first(x, count)
+        return first_keys(x, count, descending)
 
     actual = computed(values, i32, first, i32, (4, count))
-    np.testing.assert_array_equal(actual, values[:, :count])
+    expected = np.sort(values, axis=1)[:, ::-1] if descending else np.sort(values, axis=1)
+    np.testing.assert_array_equal(actual, expected[:, :count])
+
+
+@pytest.mark.parametrize(("size", "count"), [(2048, 4), (2048, 64), (4096, 2048), (1 << 14, 1)])
+def test_the_first_ones_of_many(size, count):
+    """Runs of 64 are sorted by a loop over stages."""
+    values = np.random.default_rng(size).integers(-(2**31), 2**31, size, np.int64).astype(np.int32)
+
+    @zg.function
+    def first(x):
+        return first_keys(x, count, False)
+
+    np.testing.assert_array_equal(computed(values, i32, first, i32, (count,)), np.sort(values)[:count])
 
 
 def test_types_of_results():
