@@ -265,5 +265,25 @@ def _generators(statements: list[ast.stmt], generators: list[ast.comprehension])
 
 @writes(py.Comprehension)
 def comprehension(writer: Writer, op: py.Comprehension) -> None:
-    """The comprehension of a kernel."""
-    raise TargetError("the comprehension of a kernel has no form in Python's source yet", op.location)
+    """The comprehension of a kernel, whose condition and element take the item each."""
+    iterable = writer.expression(op.iterable, "the head of a comprehension")
+    (target, condition), (other, element) = (_of_item(writer, op, body) for body in (op.condition, op.element))
+    if ast.dump(target) != ast.dump(other) and op.condition.parameters[0].uses:
+        raise TargetError("the variables of a comprehension have two names in this model", op.location)
+    always = isinstance(condition, ast.Constant) and condition.value is True
+    generator = ast.comprehension(other, iterable, [] if always else [condition], 0)
+    writer.push(op, ast.ListComp(element, [generator]))
+
+
+def _of_item(writer: Writer, op: Op, body: Body) -> tuple[ast.expr, ast.expr]:
+    """The target that takes an item, and the expression of it."""
+    names = FunctionNames(body, writer.names)
+    names.comprehension_of = writer.names
+    inner = Writer(names, writer)
+    item = Item(body, op)
+    if item.uses:
+        inner.push_entry(item)
+    inner.run(body)
+    if inner.statements or inner.result is None:
+        raise TargetError("a comprehension has statements in this model, which Python's has not", op.location)
+    return item.as_target(inner), inner.result

@@ -41,7 +41,7 @@ class FunctionNames:
             elif around is not None:
                 outer.update(_names_around(op, around))
         reserved = set(outer)
-        for op in own_ops(body, (*_SCOPES, suites.Collect)):
+        for op in own_ops(body, (*_SCOPES, suites.Collect, py.Comprehension)):
             if not isinstance(op, core.Var):
                 continue
             name = op.name if op.name.isidentifier() else "value"

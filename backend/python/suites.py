@@ -9,7 +9,6 @@ from typing import Any
 from ziggurat.backend.python.writer import Entry, Writer, name, target, writes
 from ziggurat.codemodel.dialects import core, py
 from ziggurat.codemodel.dialects import py_suites as suites
-from ziggurat.codemodel.errors import TargetError
 from ziggurat.codemodel.op import Body, Op
 
 
@@ -58,10 +57,10 @@ def if_(writer: Writer, op: py.If) -> None:
 
 @writes(py.For)
 def for_(writer: Writer, op: py.For) -> None:
-    if op.flag is not None:
-        raise TargetError("a loop with a flag has no form in Python's source", op.location)
     iterable = writer.part(op.iterable)
     item, suite = suite_of(writer, op, op.suite)
+    if op.flag is not None:  # See `early_exits`.
+        suite.append(ast.If(ast.UnaryOp(ast.Not(), name(writer.names.of(op.flag))), [ast.Break()], []))
     otherwise = writer.suite(op.otherwise) if isinstance(op, suites.ForElse) else []
     assert iterable.result is not None
     for statement in iterable.statements:
@@ -72,10 +71,10 @@ def for_(writer: Writer, op: py.For) -> None:
 
 @writes(py.While)
 def while_(writer: Writer, op: py.While) -> None:
-    if op.flag is not None:
-        raise TargetError("a loop with a flag has no form in Python's source", op.location)
     condition = writer.part(op.condition)
     suite = writer.suite(op.suite)
+    if op.flag is not None:
+        suite.append(ast.If(ast.UnaryOp(ast.Not(), name(writer.names.of(op.flag))), [ast.Break()], []))
     otherwise = writer.suite(op.otherwise) if isinstance(op, suites.WhileElse) else []
     assert condition.result is not None
     if condition.statements:
@@ -84,6 +83,15 @@ def while_(writer: Writer, op: py.While) -> None:
         writer.emit(ast.While(ast.Constant(True), suite, []), op)
     else:
         writer.emit(ast.While(condition.result, suite, otherwise), op)
+
+
+@writes(py.Plain)
+def plain(writer: Writer, op: py.Plain) -> None:
+    part = writer.part(op.body)
+    for statement in part.statements:
+        writer.emit(statement, op)
+    if part.result is not None:
+        writer.push(op, part.result)
 
 
 @writes(py.Break)

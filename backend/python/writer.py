@@ -111,7 +111,10 @@ class Writer:
             raise TargetError("a body of several blocks has no form in Python's source", body.entry.ops[0].location)
         for op in body.entry.ops:
             self.op = op
-            WRITERS[op](self, op)
+            write = WRITERS.get(type(op))
+            if write is None:
+                raise TargetError(f"'{op.NAME}' has no form in Python's source", op.location)
+            write(self, op)
         self.flush()
         return self
 

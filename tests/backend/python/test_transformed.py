@@ -197,3 +197,40 @@ def test_models_of_other_tiers_are_refused():
         zg.to_python(model)
     with pytest.raises(KernelTypeError):
         zg.to_python("text")
+
+
+def test_parts_of_kernels():
+    @zg.kernel
+    def kernel(x, n):
+        sizes = [i + 1 for i in (1, 2, 3) if i > 1]
+        if n:
+            x.a = sizes
+        return sizes
+
+    text = zg.to_python(kernel.model)
+    assert "sizes = [i + 1 for i in (1, 2, 3) if i > 1]" in text
+    assert "x.a = sizes" in text
+
+
+def test_loops_without_early_exits(define):
+    from ziggurat.frontends.reflection import reflect
+    from ziggurat.transforms.early_exits import early_exits
+
+    f = define(
+        "def f(x, n):\n    for i in range(n):\n        if i == x:\n            break\n        n += i\n"
+        "    while n > 0:\n        n -= 1\n        if n == x: break\n        n -= 1\n    return n, x"
+    )
+    model = early_exits(reflect(f))
+    assert any(isinstance(op, py.For | py.While) and op.flag is not None for op in model.walk())
+    function = zg.to_function(model)
+    for x in range(5):
+        for n in (0, 2, 4, 6):
+            assert function(x, n) == f(x, n)
+
+
+def test_an_op_that_python_has_no_words_for():
+    model = zg.parse(
+        'func @"f" ()object -> {\n    %0 : object = error @"no" @kind="KernelNameError";\n    return %0;\n};'
+    )
+    with pytest.raises(TargetError, match="'error' has no form in Python's source"):
+        zg.to_python(model)
