@@ -39,7 +39,7 @@ sys.path.append(str(Path(__file__).resolve().parents[1] / "tests" / "support"))
 
 from every_pass import Case
 from generated_passes import generated
-from judged_kernels import KERNELS
+from judged_kernels import KERNELS, floats
 from miscompilations import Planted, replaced_step
 from mutants import Mutant, called, mutants_of
 
@@ -174,7 +174,10 @@ def kernel_of(name: str) -> Case:
     """The kernel of a name: of every second generated one, products and sums become fused multiply-adds."""
     if name in KERNELS:
         return KERNELS[name]()
-    seed = int(name.removeprefix("generated "))
+    kind, _, number = name.partition(" ")
+    seed = int(number)
+    if kind == "floats":
+        return floats(seed)
     case = generated(seed)
     return attrs.evolve(case, options=attrs.evolve(case.options, contract=True)) if seed % 8 > 4 else case
 
@@ -401,7 +404,7 @@ def judge(options: argparse.Namespace) -> dict[str, Any]:
 
 def right_kernels(count: int, jobs: int) -> list[Outcome | str]:
     """The outcomes of so many right kernels, in their order, and of those on the way that go wrong by themselves."""
-    names = chain(KERNELS, (f"generated {seed}" for seed in islice(seeds(), 4 * count)))
+    names = chain(KERNELS, islice(more_names(), 4 * count))
     kernels: dict[str, Outcome | str] = {}
 
     def is_open() -> bool:
@@ -413,9 +416,10 @@ def right_kernels(count: int, jobs: int) -> list[Outcome | str]:
     return list(kernels.values())
 
 
-def seeds() -> Iterator[int]:
-    """The seeds of generated kernels: of three, two with control flow, and one with dots, many of which race."""
-    return (number for number in count() if number % 4 != 2)
+def more_names() -> Iterator[str]:
+    """The names of generated kernels: of four, two with control flow, one with dots, many of which race, and one of
+    floats that are rounded in other ways from step to step."""
+    return (f"floats {number}" if number % 4 == 2 else f"generated {number}" for number in count())
 
 
 def _kernels_with(step: str, good: list[Outcome]) -> list[str]:

@@ -151,7 +151,7 @@ def _cpu_passes(launch: Launch) -> Iterator[Step]:
     from ziggurat.backend.cpu.compile import vector_bytes
     from ziggurat.transforms.cpu.cpu_passes import LOWER
 
-    vector = vector_bytes(CpuOptions().features)
+    vector = vector_bytes(CpuOptions().resolved().features)
     for name, step in LOWER:
         yield _pass(f"{CPU} {name}", step, vector, launch)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from random import Random
 from typing import Any
 
 import numpy as np
@@ -42,6 +43,42 @@ def in_order(flag, x, y, BLOCK: zg.constexpr):
     zg.store(y + at, zg.load(y + at) * 2 + zg.load(x + at + zg.program_id(0)))
     zg.debug_barrier()
     zg.atomic_add(flag, 1)
+
+
+@zg.kernel
+def of_floats(x, y, n, FORM: zg.constexpr, ROWS: zg.constexpr, BLOCK: zg.constexpr):
+    """Rows of numbers that each op rounds, and in other ways where a product and a sum are one op."""
+    rows, columns = zg.expand(zg.program_id(0) * ROWS + zg.arange(0, ROWS), 1), zg.expand(zg.arange(0, BLOCK), 0)
+    at, mask = rows * n + columns, zg.broadcast(columns < n, (ROWS, BLOCK))
+    v = zg.load(x + at, mask, other=0.0)
+    if FORM == "softmax":
+        powers = zg.where(mask, zg.exp(v - zg.max(v, axis=1, keep_dims=True)), 0.0)
+        v = powers / zg.sum(powers, axis=1, keep_dims=True)
+    elif FORM == "norm":
+        centred = zg.where(mask, v - zg.sum(v, axis=1, keep_dims=True) / zg.cast(n, zg.f32), 0.0)
+        v = centred * zg.rsqrt(zg.sum(centred * centred, axis=1, keep_dims=True) / zg.cast(n, zg.f32) + 1e-5)
+    elif FORM == "gelu":
+        v = 0.5 * v * (1.0 + zg.erf(v * 0.7071067811865476))
+    elif FORM == "scan":
+        v = zg.cumsum(v * v, axis=1)
+    else:
+        v = v / (1.0 + zg.exp(-v)) + zg.sin(v) * v
+    zg.store(y + at, v, mask)
+
+
+def floats(seed: int) -> Case:
+    """A kernel of floats, of a form, sizes and options that the seed chooses."""
+    random = Random(seed)
+    block, rows = random.choice([32, 128, 256, 1024]), random.choice([1, 2, 8])
+    columns, form = random.randint(block // 2 + 1, block), random.choice(["softmax", "norm", "gelu", "scan", "swish"])
+    dtype = random.choice([np.float16, np.float32, np.float32])
+
+    def arguments() -> Sequence[Any]:
+        x = pass_cases.normal(3 * rows, columns, dtype=dtype, seed=seed)
+        return [x, np.zeros((3 * rows, columns), np.float32), columns]
+
+    options = {"target": random.choice(["sm_80", "sm_90a", "sm_120a"]), "num_warps": random.choice([1, 2, 4, 8])}
+    return case(of_floats, arguments, [form, rows, block], (3,), **options)
 
 
 def _large_block() -> Case:
