@@ -251,7 +251,7 @@ def mma_of(
             of_a, of_b = inner(op.a) == 0, inner(op.b) == 1 and n >= 64
             # One of two such operands takes a buffer: the smaller one.
             start = attrs.evolve(start, paired=of_a or of_b, swapped=of_b and not (of_a and m >= n))
-        if not wgmma and (swapped or m < unit.m) and c.rank == 2 and n >= unit.m:
+        if not wgmma and (swapped or m < unit.m == 16) and c.rank == 2 and n >= unit.m:
             start = attrs.evolve(start, swapped=True)
         down, across = (n, m) if start.swapped else (m, n)
         warps = _divided(unit, down, across, start, rows_first=wgmma or rows_first)
