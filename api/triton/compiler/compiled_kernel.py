@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import hashlib
 import itertools
+import operator
 import re
 from collections import namedtuple
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -158,7 +159,15 @@ _SETTINGS: Final = (
 _OWN_FACTS: Final = (
     "name", "hash", "target", "num_warps", "num_stages", "num_ctas", "shared", "enable_fp_fusion", "arch",
 )  # fmt: skip
-_REMADE: Final = ("stages", "_launcher", "_native", "_quick", "_constants", "_forms")  # Attributes that no pickle has.
+_REMADE: Final = (
+    "stages",
+    "_launcher",
+    "_native",
+    "_quick",
+    "_constants",
+    "_forms",
+    "_picks",
+)  # Attributes that no pickle has.
 # The places of the arguments of a launch among all arguments, and which of the given ones are run-time ones.
 Form = tuple[Sequence[int], list[int]]
 _FACTS: Final = (*_OWN_FACTS, *_SETTINGS, *_CONSTANT_FACTS)
@@ -309,6 +318,9 @@ class CompiledKernel(KernelBuild):
 
     def _passed(self, args: Sequence[Any]) -> Sequence[Any]:
         """The run-time arguments among those of a launch, with the components of tuples in their places."""
+        pick = self._picks.get(len(args))
+        if pick is not None:
+            return pick(args)
         form = self._form(args)
         # A launch with too many arguments, or too few, is refused where the code is launched.
         values = args if form is None else [args[at] for at in form[1]]
@@ -353,6 +365,13 @@ class CompiledKernel(KernelBuild):
             if run_time not in [other for _, other in others]:
                 others.append((form, run_time))
         return by_length
+
+    @functools.cached_property
+    def _picks(self) -> dict[int, Callable[[Sequence[Any]], tuple[Any, ...]]]:
+        """What gives the run-time arguments, by the number of all, where that number has one form and no tuples."""
+        forms = {} if self._places[1] else self._forms
+        single = {count: form for count, ((_, form), *others) in forms.items() if not others and len(form) > 1}
+        return {count: tuple if count == len(form) else operator.itemgetter(*form) for count, form in single.items()}
 
     @functools.cached_property
     def _constants(self) -> list[Any]:
