@@ -5,11 +5,12 @@ from __future__ import annotations
 import argparse
 import contextlib
 import importlib.util
+import inspect
 import os
 import re
 import sys
 import traceback
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -217,9 +218,18 @@ def _parser() -> argparse.ArgumentParser:
     miss.add_argument("arguments", help='arrays and values of the launch: "f32[1024], 1000, 64"')
     # Only for the list of commands: `main` hands the arguments on before they are parsed.
     commands.add_parser("triton", help="run a program that imports triton: program.py or -m module, and its arguments")
-    passes = command("pass", "run passes on the models of a text file, such as tests/models/simplify/cse.txt", _pass)
-    passes.add_argument("file", help="models, each with the names of its passes above it: // passes: cse dce")
-    passes.add_argument("passes", nargs="*", metavar="PASS", help="the passes to run instead")
+    passes = command("opt", "run passes on the models of a text", _opt)
+    passes.add_argument("file", help="models or Triton's MLIR; - is standard input; // passes: cse dce names passes")
+    passes.add_argument("--passes", default="", metavar="NAMES", help="the passes to run instead: cse,dce")
+    passes.add_argument("--option", action="append", default=[], metavar="NAME=VALUE", help="such as target=sm_80")
+    load = "a Python file whose functions are passes by their names, and whose ops and types the text may have"
+    passes.add_argument("--load", action="append", default=[], metavar="FILE", help=load)
+    passes.add_argument("--verify-each", action="store_true", help="verify after each pass, not the last alone")
+    passes.add_argument("--print-after", default="", metavar="NAMES", help="print the models after these too, or 'all'")
+    passes.add_argument("--diff", action="store_true", help="print what each pass changes, in place of the model")
+    verify = command("verify", "verify the models of a text, with the place of each mistake", _verify)
+    verify.add_argument("file", help="models or Triton's MLIR; - is standard input")
+    verify.add_argument("--load", action="append", default=[], metavar="FILE", help=load)
     prove = command("prove", "prove that two models do the same, or find inputs for which they do not", _prove)
     prove.add_argument("files", nargs=2, metavar="FILE", help="a text file with a Triton or a GPU model")
     prove.add_argument("--bounds", type=int, help="iterations of a loop of unknown length (default: 4)")
@@ -535,17 +545,51 @@ def _read(file: Path) -> str:
         raise LaunchError(f"'{file}' cannot be read: {error}") from None
 
 
-def _pass(options: argparse.Namespace) -> str:
-    """The cases of a file with the models after their passes; of a model without a title, only the model after them."""
+def _opt(options: argparse.Namespace) -> str:
+    """The models of a text after their passes; cases with titles keep them, and their passes."""
+    from ziggurat.passes import cases, changes
+
+    own = {name: function for path in options.load for name, function in _own_passes(load_module(path))}
+    more = dict(text.partition("=")[::2] for text in options.option)
+    names = tuple(filter(None, options.passes.split(",")))
+    shown = set(options.print_after.split(","))
+    texts: list[str] = []
+    for case in cases(_text(options.file)):
+        case = attrs.evolve(case, passes=(names,) if names else case.passes, options={**case.options, **more})
+        steps = case.steps(case.passes[0], own, verify=options.verify_each)
+        last = str(steps[-1].model)
+        if options.diff:
+            texts.append(changes(steps))
+            continue
+        printed = [step for step in steps[1:] if {step.name, "all"} & shown]
+        texts += [f"// after {step.name}\n{str(step.model).strip()}\n" for step in printed]
+        texts.append(str(attrs.evolve(case, after=last)) if case.title else f"{last.strip()}\n")
+    return "\n".join(texts)
+
+
+def _own_passes(module: ModuleType) -> Iterator[tuple[str, Any]]:
+    """The functions that a module defines, by their names."""
+    for name, value in vars(module).items():
+        if inspect.isfunction(value) and value.__module__ == module.__name__ and not name.startswith("_"):
+            yield name, value
+
+
+def _verify(options: argparse.Namespace) -> str:
+    """The number of ops of the models, which are right; an error where one is not."""
     from ziggurat.passes import cases
 
-    text = _read(Path(options.file))
-    texts: list[str] = []
-    for case in cases(text):
-        case = attrs.evolve(case, passes=(tuple(options.passes),)) if options.passes else case
-        after = case.renewed()
-        texts.append(str(after) if case.title else str(after.after))
-    return "\n".join(texts)
+    for path in options.load:
+        load_module(path)
+    models = [case.model for case in cases(_text(options.file))]
+    for model in models:
+        ziggurat.verify(model)
+    counts = [sum(1 for _ in model.walk()) for model in models]
+    return "".join(f"verified: {count} ops\n" for count in counts)
+
+
+def _text(file: str) -> str:
+    """The text of a file, or of standard input."""
+    return sys.stdin.read() if file == "-" else _read(Path(file))
 
 
 def _cache(options: argparse.Namespace) -> str:

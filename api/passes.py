@@ -1,14 +1,15 @@
-"""Models in text files, with the passes to run on them: `python -m ziggurat pass FILE`.
+"""Models in text, and the passes to run on them: `ziggurat opt FILE`, and `ziggurat verify FILE`.
 
-A file has one or more cases. A case begins with lines of comment: `// test:` and a title, `// passes:` and names,
+A text has one or more cases. A case begins with lines of comment: `// test:` and a title, `// passes:` and names,
 `// options:` and options of compilation as `name=value`. The model follows; then `// becomes` and the model after the
-passes. A `|` between names stands for other passes with the same result.
+passes. A `|` between names stands for other passes with the same result. Triton's MLIR may stand for the model.
 """
 
 from __future__ import annotations
 
+import difflib
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -17,12 +18,14 @@ import attrs
 from ziggurat.codemodel.errors import LaunchError
 from ziggurat.codemodel.gpu.options import CPU, CompileOptions
 from ziggurat.codemodel.op import Op
-from ziggurat.codemodel.passes import Pass, run_passes
+from ziggurat.codemodel.passes import Pass, Snapshot, run_passes
 from ziggurat.codemodel.text.parser import parse
+from ziggurat.codemodel.verify import verify as verify_model
 from ziggurat.frontends.language.signature import suggest
 
 _VECTOR = 32  # Bytes of a vector of a CPU: the same on every machine.
 _BECOMES = "// becomes\n"
+_MLIR = re.compile(r"^\s*(module( attributes .*)? \{|tt\.func (public|private) )", re.MULTILINE)
 _HEADER = re.compile(r"// (test|passes|options):(.*)\n")
 
 
@@ -36,20 +39,33 @@ class Case:
     before: str
     after: str | None
 
+    @property
+    def model(self) -> Op:
+        """The model before the passes."""
+        from ziggurat.backend.mlir import from_mlir
+
+        return from_mlir(self.before) if _MLIR.search(self.before) else parse(self.before)
+
+    def steps(self, names: Sequence[str], own: Mapping[str, Pass], *, verify: bool = True) -> list[Snapshot]:
+        """The model before the passes, with an empty name, and after each of them. `own` are passes of the user's."""
+        options = CompileOptions.of({name: _value(text) for name, text in self.options.items()})
+        by_name = passes_by_name(options) | own
+        if not names:
+            raise LaunchError("the passes must be named", hint="write '// passes: cse dce' above the model")
+        for name in names:
+            if name not in by_name:
+                hint = suggest(name, by_name) or f"the passes are {', '.join(sorted(by_name))}"
+                raise LaunchError(f"there is no pass '{name}'", hint=hint)
+        snapshots = [Snapshot("", self.model)]
+        result = run_passes(
+            snapshots[0].model, [(name, by_name[name]) for name in names], verify=verify, snapshots=snapshots
+        )
+        verify_model(result)
+        return snapshots
+
     def results(self) -> list[Op]:
         """The models after the passes, verified: one for each of `passes`."""
-        by_name = passes_by_name(CompileOptions.of({name: _value(text) for name, text in self.options.items()}))
-        for names in self.passes:
-            if not names:
-                raise LaunchError("the passes must be named", hint="write '// passes: cse dce' above the model")
-            for name in names:
-                if name not in by_name:
-                    hint = suggest(name, by_name) or f"the passes are {', '.join(sorted(by_name))}"
-                    raise LaunchError(f"there is no pass '{name}'", hint=hint)
-        return [
-            run_passes(parse(self.before), [(name, by_name[name]) for name in names], verify=True)
-            for names in self.passes
-        ]
+        return [self.steps(names, {})[-1].model for names in self.passes]
 
     def renewed(self) -> Case:
         """The case with the model that the first of the passes make."""
@@ -78,6 +94,15 @@ def _case(text: str) -> Case:
     passes = tuple(tuple(names.split()) for names in fields.get("passes", "").split("|"))
     options = dict(option.partition("=")[::2] for option in fields.get("options", "").split())
     return Case(fields.get("test", ""), passes, options, before, after if separator else None)
+
+
+def changes(steps: Sequence[Snapshot]) -> str:
+    """What each pass changes in the text of the model, line by line."""
+    texts = [str(step.model).splitlines() for step in steps]
+    names = [f"after {step.name}" if step.name else "before" for step in steps]
+    pairs = zip(texts, texts[1:], names, names[1:], strict=False)
+    lines = [line for a, b, x, y in pairs for line in difflib.unified_diff(a, b, x, y, lineterm="")]
+    return "\n".join([*lines, ""])
 
 
 def _value(text: str) -> int | str | bool:

@@ -524,8 +524,60 @@ def test_passes_of_a_file(tmp_path, capsys):
     assert main(["show", "nothing.py:k"]) == 1
     capsys.readouterr()
     file = tmp_path / "model.txt"
-    assert main(["pass", str(file), "cse"]) == 1
+    assert main(["opt", str(file), "--passes", "cse"]) == 1
     assert capsys.readouterr().err == f"LaunchError: there is no file {file}\n"
+
+
+SUMS = """func @"f" (%0 : i32, %1 : i32)i32 -> {
+    %2 : i32 = arith.addi %0 %1;
+    %3 : i32 = arith.addi %0 %1;
+    %4 : i32 = arith.muli %2 %3;
+    return %4;
+};
+"""
+
+
+def test_a_model_from_standard_input_goes_through_named_passes(tmp_path, capsys, monkeypatch):
+    own = tmp_path / "own.py"
+    own.write_text("def same(model):\n    return model\n")
+    monkeypatch.setattr("sys.stdin", io.StringIO(SUMS))
+    assert main(["opt", "-", "--passes", "cse,same", "--verify-each", "--load", str(own)]) == 0
+    assert capsys.readouterr().out == SUMS.replace("    %3 : i32 = arith.addi %0 %1;\n", "").replace(
+        "%4 : i32 = arith.muli %2 %3", "%3 : i32 = arith.muli %2 %2"
+    ).replace("return %4", "return %3")
+
+
+def test_what_passes_change_is_printed(tmp_path, capsys):
+    file = tmp_path / "model.txt"
+    file.write_text(SUMS)
+    assert main(["opt", str(file), "--passes", "cse,simplify", "--diff"]) == 0
+    text = capsys.readouterr().out
+    assert text.startswith("--- before\n+++ after cse\n") and "-    %3 : i32 = arith.addi %0 %1;\n" in text
+    assert main(["opt", str(file), "--passes", "cse", "--print-after", "all"]) == 0
+    assert capsys.readouterr().out.startswith('// after cse\nfunc @"f"')
+    assert main(["opt", str(file), "--passes", "csee"]) == 1
+    assert "there is no pass 'csee'" in capsys.readouterr().err
+    assert main(["opt", str(file)]) == 1
+    assert "the passes must be named" in capsys.readouterr().err
+
+
+def test_mlir_goes_through_passes_and_is_verified(tmp_path, capsys):
+    file = tmp_path / "model.mlir"
+    file.write_text(
+        "module {\n  tt.func public @k(%arg0: !tt.ptr<f32>) {\n    %c = arith.constant 1.0 : f32\n"
+        "    tt.store %arg0, %c : !tt.ptr<f32>\n    tt.return\n  }\n}\n"
+    )
+    assert main(["opt", str(file), "--passes", "simplify,place", "--option", "target=sm_80"]) == 0
+    assert 'gpu.module @target="sm_80"' in capsys.readouterr().out
+    assert main(["verify", str(file)]) == 0
+    assert re.fullmatch(r"verified: \d+ ops\n", capsys.readouterr().out)
+
+
+def test_a_mistake_in_a_text_is_at_its_place(tmp_path, capsys):
+    file = tmp_path / "model.txt"
+    file.write_text(SUMS.replace("%4 : i32 = arith.muli", "%4 : f32 = arith.muli"))
+    assert main(["verify", str(file)]) == 1
+    assert "arith.muli" in (text := capsys.readouterr().err) and "^" in text
 
 
 def test_code_of_both_kinds_is_kept_and_removed(tmp_path, monkeypatch, capsys):
