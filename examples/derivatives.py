@@ -109,9 +109,13 @@ def wave(x, n):
     return total * math.exp(-x)
 
 
-if __name__ == "__main__":
+def main() -> None:
     slope = derivative(wave, "x")
     for x in (0.1, 0.7, 2.0):
         step = 1e-6
         np.testing.assert_allclose(slope(x, 9), (wave(x + step, 9) - wave(x - step, 9)) / (2 * step), rtol=1e-6)
     print("slope of wave at 0.7:", slope(0.7, 9))
+
+
+if __name__ == "__main__":
+    main()

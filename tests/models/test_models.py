@@ -44,11 +44,11 @@ def test_the_command_line_runs_the_passes_of_a_file(capsys: pytest.CaptureFixtur
     file = tmp_path / "model.txt"
     file.write_text('tt.func @"f" (%0 : i32)i32 -> { %1 : i32 = arith.addi %0 %0; tt.return %0; };')
     after = "(%0 : i32)i32 -> {\n    tt.return %0;\n};\n"
-    assert main(["pass", str(file), "cse", "dce"]) == 0
+    assert main(["opt", str(file), "--passes", "cse,dce"]) == 0
     assert capsys.readouterr().out == f'tt.func @"f" {after}'
     titled = f"// test: unused\n// passes: dce\n{file.read_text()}\n"
     file.write_text(titled)
-    assert main(["pass", str(file)]) == 0
+    assert main(["opt", str(file)]) == 0
     assert capsys.readouterr().out == f'{titled}// becomes\ntt.func @"f" {after}'
 
 
@@ -56,14 +56,14 @@ def test_the_command_line_runs_the_passes_of_a_file(capsys: pytest.CaptureFixtur
     ("arguments", "error"),
     [
         (["no.txt"], "LaunchError: there is no file no.txt"),
-        ([str(HERE / "gpu" / "dots.txt"), "dotz"], "there is no pass 'dotz'\n  hint: did you mean dots?"),
+        ([str(HERE / "gpu" / "dots.txt"), "--passes", "dotz"], "there is no pass 'dotz'\n  hint: did you mean dots?"),
         ([str(HERE.parent / "golden" / "stages" / "vector_add.gpu.txt")], "hint: write '// passes: cse dce' above"),
     ],
 )
 def test_the_command_line_says_what_it_lacks(
     arguments: list[str], error: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert main(["pass", *arguments]) == 1
+    assert main(["opt", *arguments]) == 1
     assert error in capsys.readouterr().err
 
 

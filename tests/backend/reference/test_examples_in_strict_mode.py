@@ -15,6 +15,7 @@ EXAMPLES = sorted((Path(__file__).parents[3] / "examples").glob("*.py"))
 
 @pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.stem)
 def test_example(path, monkeypatch, capsys):
+    monkeypatch.syspath_prepend(path.parent)
     monkeypatch.setattr(running, "run", functools.partial(strictly, running.run))
     spec = importlib.util.spec_from_file_location(path.stem, path)
     module = importlib.util.module_from_spec(spec)
