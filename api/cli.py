@@ -551,8 +551,8 @@ def _opt(options: argparse.Namespace) -> str:
 
     own = {name: function for path in options.load for name, function in _own_passes(load_module(path))}
     more = dict(text.partition("=")[::2] for text in options.option)
-    names = tuple(filter(None, options.passes.split(",")))
-    shown = set(options.print_after.split(","))
+    names: tuple[str, ...] = tuple(name for name in str(options.passes).split(",") if name)
+    prints = set(options.print_after.split(","))
     texts: list[str] = []
     for case in cases(_text(options.file)):
         case = attrs.evolve(case, passes=(names,) if names else case.passes, options={**case.options, **more})
@@ -561,7 +561,7 @@ def _opt(options: argparse.Namespace) -> str:
         if options.diff:
             texts.append(changes(steps))
             continue
-        printed = [step for step in steps[1:] if {step.name, "all"} & shown]
+        printed = [step for step in steps[1:] if {step.name, "all"} & prints]
         texts += [f"// after {step.name}\n{str(step.model).strip()}\n" for step in printed]
         texts.append(str(attrs.evolve(case, after=last)) if case.title else f"{last.strip()}\n")
     return "\n".join(texts)

@@ -49,7 +49,7 @@ class Case:
     def steps(self, names: Sequence[str], own: Mapping[str, Pass], *, verify: bool = True) -> list[Snapshot]:
         """The model before the passes, with an empty name, and after each of them. `own` are passes of the user's."""
         options = CompileOptions.of({name: _value(text) for name, text in self.options.items()})
-        by_name = passes_by_name(options) | own
+        by_name = {**passes_by_name(options), **own}
         if not names:
             raise LaunchError("the passes must be named", hint="write '// passes: cse dce' above the model")
         for name in names:
