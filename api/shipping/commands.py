@@ -17,7 +17,7 @@ from ziggurat.backend.devices.driver import current_device, is_here
 from ziggurat.codemodel.errors import LaunchError
 from ziggurat.codemodel.gpu.options import CPU
 from ziggurat.shipping.build import Unit
-from ziggurat.shipping.library import Outcome, build
+from ziggurat.shipping.library import Outcome, build, require_own
 from ziggurat.shipping.variant import Variant, general, read_variants
 
 
@@ -77,6 +77,7 @@ def build_command(
     name = name or folder.resolve().name
     if not re.fullmatch(r"[A-Za-z_]\w*", name, re.ASCII):
         raise LaunchError(f"the name of a library must be a name of C; got '{name}'", hint="--name kernels")
+    require_own(folder)  # Before it is compiled for.
     begin = time.perf_counter()
     variants = [variant for source in sources for variant in variants_of(source, load)]
     variants += [general(variant) for variant in variants] if is_general else []

@@ -16,6 +16,7 @@ from ziggurat.backend.shipping.archive import archive
 from ziggurat.backend.shipping.elf import is_linkable, shared_object
 from ziggurat.backend.shipping.launcher import launcher_object
 from ziggurat.codemodel.errors import LaunchError, ZigguratError
+from ziggurat.codemodel.text.limits import read_regular
 from ziggurat.codemodel.types import DescriptorType
 from ziggurat.shipping.build import Built, Unit, built, by_variant, checked_target, is_cpu
 from ziggurat.shipping.families import Family, families_of, rank_and_element, type_of
@@ -26,6 +27,7 @@ from ziggurat.shipping.variant import Variant
 
 FORMAT: Final = "ziggurat library 1"
 NEEDED: Final = ("libdl.so.2", "libm.so.6", "libc.so.6")
+_MAX_MANIFEST: Final = 1 << 28  # Bytes.
 _LOADER: Final = Path(__file__).with_name("loader.py")
 
 
@@ -88,11 +90,13 @@ class Library:
         return {"format": FORMAT, "name": self.name, "families": families}
 
     def write(self, folder: Path) -> list[Path]:
-        """Write the folder; its files. Raises `LaunchError` where that is not possible."""
+        """Write the folder; its files. Raises `LaunchError` where that is not possible, and for a folder that has other
+        files than a library's."""
+        require_own(folder)
         files: dict[str, bytes] = {
+            "manifest.json": json.dumps(self.manifest, indent=1).encode(),  # First: it marks the folder as a library.
             f"{self.name}.h": self.header.encode(),
             f"{self.name}.a": self.archive(),
-            "manifest.json": json.dumps(self.manifest, indent=1).encode(),
             "__init__.py": _LOADER.read_bytes(),
         }
         if can_link(self):
@@ -115,6 +119,23 @@ class Library:
         except OSError as error:
             raise LaunchError(f"the library cannot be written to '{folder}': {error.strerror}") from None
         return [folder / name for name in files]
+
+
+def require_own(folder: Path) -> None:
+    """Raise `LaunchError` for a folder that a library must not be written to: it is not empty, and is no library."""
+    if not folder.is_dir() or not any(folder.iterdir()):
+        return
+    try:
+        manifest: Any = json.loads(read_regular(folder / "manifest.json", _MAX_MANIFEST))
+        is_library = str(manifest["format"]).startswith(FORMAT.rstrip("0123456789"))
+    except (OSError, ValueError, KeyError, TypeError, RecursionError):
+        is_library = False
+    if not is_library:
+        raise LaunchError(
+            f"'{folder}' has files that are no library's: a library is written to a new or an empty folder, or over "
+            "an earlier library",
+            hint="name another folder by -o, or empty this one",
+        )
 
 
 def _parameter(parameter: Any) -> dict[str, Any]:

@@ -106,6 +106,37 @@ def test_a_second_build_compiles_nothing(library, tmp_path):
         assert (library / file).read_bytes() == (tmp_path / "lib" / file).read_bytes(), file
 
 
+@pytest.mark.parametrize("manifest", [None, "{}", '{"format": "theirs 1"}', "no JSON"])
+def test_a_folder_of_other_files_is_left_alone(tmp_path, manifest, capsys):
+    file, folder = tmp_path / "launches.json", tmp_path / "lib"
+    write_variants(file, declared()[:1])
+    (folder / "code").mkdir(parents=True)
+    own = {
+        "__init__.py": "SECRET = 1\n",
+        "code/mine.o": "mine",
+        **({} if manifest is None else {"manifest.json": manifest}),
+    }
+    for name, text in own.items():
+        (folder / name).write_text(text)
+    assert main(["build", str(file), "-o", str(folder), "--target", "cpu"]) == 1
+    message = capsys.readouterr().err
+    assert f"'{folder}' has files that are no library's" in message and "name another folder by -o" in message
+    with pytest.raises(LaunchError, match="no library's"):
+        build_library(declared()[:1], "lib", ["cpu"]).library.write(folder)
+    after = {str(path.relative_to(folder)): path.read_text() for path in folder.rglob("*") if path.is_file()}
+    assert after == own
+
+
+def test_a_library_is_written_over(tmp_path):
+    folder = tmp_path / "lib"
+    folder.mkdir()
+    assert "1 variant(s)" in built(tmp_path, "cpu", variants=declared()[:1])  # An empty folder.
+    (folder / "NOTES").write_text("mine")
+    assert "2 variant(s)" in built(tmp_path, "cpu", variants=declared()[:2])
+    assert len(json.loads((folder / "manifest.json").read_text())["families"][0]["variants"]) == 2
+    assert (folder / "NOTES").read_text() == "mine"
+
+
 def test_the_folder(library):
     names = {path.name for path in library.iterdir()}
     assert names >= {"__init__.py", "manifest.json", "lib.h", "lib.a", "lib.so", "code"}
