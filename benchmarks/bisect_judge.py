@@ -380,7 +380,7 @@ def attempts(quotas: list[Quota], seconds: float) -> Iterator[tuple[Any, Callabl
 def judge(options: argparse.Namespace) -> dict[str, Any]:
     """The outcomes of right kernels and of planted faults, within about `options.seconds`."""
     until = time.monotonic() + options.seconds
-    kernels = right_kernels(options.right, options.jobs)
+    kernels = right_kernels(options.right, options.jobs, until)
     good = [o for o in kernels if isinstance(o, Outcome) and o.kind == "agrees"]
     has_gpu = any(DEVICE in o.steps for o in good)
     quotas = [Quota(step, _kernels_with(step, good), 0) for step in options.steps if step != DEVICE or has_gpu]
@@ -402,13 +402,15 @@ def judge(options: argparse.Namespace) -> dict[str, Any]:
     }
 
 
-def right_kernels(count: int, jobs: int) -> list[Outcome | str]:
-    """The outcomes of so many right kernels, in their order, and of those on the way that go wrong by themselves."""
+def right_kernels(count: int, jobs: int, until: float) -> list[Outcome | str]:
+    """The outcomes of so many right kernels, in their order, and of those on the way that go wrong by themselves; of
+    fewer when the time is `until`."""
     names = chain(KERNELS, islice(more_names(), 4 * count))
     kernels: dict[str, Outcome | str] = {}
 
     def is_open() -> bool:
-        return sum(isinstance(o, str) or o.kind != "refused" for o in kernels.values()) < count
+        number = sum(isinstance(o, str) or o.kind != "refused" for o in kernels.values())
+        return number < count and time.monotonic() < until
 
     work = ((name, lambda n=name: right_kernel(n)) for name in takewhile(lambda _: is_open(), names))
     for name, outcome in outcomes(work, jobs):

@@ -86,8 +86,13 @@ class Bisection:
 
     def save(self, path: str | os.PathLike[str]) -> Path:
         """Write a Python program that shows the fault; its path. Raises `LaunchError` if there is none."""
-        if self.fault is None or self.fault.before is None:
-            raise LaunchError("there is no fault to report" if self.fault is None else "the fault has no model")
+        if self.fault is None:
+            raise LaunchError("there is no fault to report")
+        if self.fault.before is None:
+            hint = "the launch and the arrays that are expected show the fault"
+            raise LaunchError(
+                f"the fault is in '{self.fault.step}', before which there is no model to reduce", hint=hint
+            )
         file = Path(path)
         launch = self.fault.launch or self.launch
         file.write_text(script(self.fault.step, self.fault.before, launch, self.options), encoding="utf-8")

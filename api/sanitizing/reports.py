@@ -113,7 +113,7 @@ class _Reading:
             hint = "keep the operands where the result is finite, or choose with where what is stored"
         elif source.kind == "overflow":
             summary = f"program {who} {check.verb} a number that has overflowed{at}: {source.verb}"
-            hint = WIDE_OFFSET()
+            hint = "compute it in a wider type" if check.verb == "stores" else WIDE_OFFSET()
         else:
             of = "" if source.parameter is None else f" of {self.facts[source.parameter].name}"
             summary = f"program {who} {check.verb} an undefined element{at}: {source.verb.format(of)}"
