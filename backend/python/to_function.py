@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-import builtins
 import inspect
 import types
 from collections.abc import Callable
@@ -11,8 +10,8 @@ from typing import Any
 
 from ziggurat.backend.python.to_python import tree_of
 from ziggurat.codemodel.dialects import core
-from ziggurat.codemodel.errors import KernelTypeError
 from ziggurat.codemodel.op import Op, expect
+from ziggurat.codemodel.python_functions import keep_origin, new_surroundings
 from ziggurat.codemodel.recursion import deep_recursion
 
 
@@ -21,30 +20,23 @@ def to_function(model: Op, like: Callable[..., Any] | None = None, **names: Any)
     model's places, which tracebacks show.
 
     The function has the globals, the closure and the defaults of `like`, by default no others than the builtins;
-    `names` are further globals. Raises `KernelTypeError` for a variable of a function around that `like` lacks.
+    `names` are further globals, and variables of functions around. `like` may be a method or a wrapper of a function,
+    as for `reflect`. `reflect` of the function gives the model. Raises `KernelTypeError` for a variable of a function
+    around that `like` lacks.
     """
     code = code_of(model)
-    cells: dict[str, types.CellType] = {}
-    scope: dict[str, Any] = {"__builtins__": builtins}
-    if like is not None:
-        function = expect(like, types.FunctionType, "to_function: `like` must be a Python function")
+    surroundings, original = new_surroundings("to_function", code.co_freevars, like, names)
+    if original is not None:
         # `types.coroutine` marks the code of the generator that it is given.
-        code = code.replace(co_flags=code.co_flags | function.__code__.co_flags & inspect.CO_ITERABLE_COROUTINE)
-        cells = dict(zip(function.__code__.co_freevars, function.__closure__ or (), strict=True))
-        scope = {**function.__globals__, **names} if names else function.__globals__
-    else:
-        scope |= names
-        cells = {name: types.CellType(names[name]) for name in code.co_freevars if name in names}
-    missing = [name for name in code.co_freevars if name not in cells]
-    if missing:
-        hint = "pass the function that the model comes from as `like`, or the values by name"
-        raise KernelTypeError(f"to_function: the model needs {', '.join(missing)} of a function around it", hint=hint)
-    closure = tuple([cells[name] for name in code.co_freevars])
-    function = types.FunctionType(code, scope, code.co_name, closure=closure)
+        code = code.replace(co_flags=code.co_flags | original.__code__.co_flags & inspect.CO_ITERABLE_COROUTINE)
+    closure = tuple([surroundings.cells[name] for name in code.co_freevars])
+    function = types.FunctionType(code, surroundings.scope, code.co_name, closure=closure)
     function.__qualname__ = code.co_qualname
-    if like is not None:
-        for field in ("__defaults__", "__kwdefaults__", "__annotations__", "__doc__", "__module__", "__dict__"):
-            setattr(function, field, getattr(like, field))
+    if original is not None:
+        for field in ("__defaults__", "__kwdefaults__", "__annotations__", "__doc__", "__module__"):
+            setattr(function, field, getattr(original, field))
+        function.__dict__.update(original.__dict__)
+    keep_origin(function, model, surroundings)
     return function
 
 

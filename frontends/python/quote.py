@@ -10,7 +10,8 @@ import attrs
 
 from ziggurat.codemodel.dialects import py
 from ziggurat.codemodel.op import Op
-from ziggurat.frontends.python.reflect import plain_function, reflect
+from ziggurat.codemodel.python_functions import plain_function, surroundings_of
+from ziggurat.frontends.python.reflect import reflect
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -27,6 +28,11 @@ class Quoted(Generic[P, R]):
     function: Callable[P, R]
     model: Op
     captured: Mapping[str, Any]
+
+    @property
+    def __wrapped__(self) -> Callable[P, R]:
+        """The function, where Python looks for it."""
+        return self.function
 
     def __call__(self, *arguments: P.args, **keywords: P.kwargs) -> R:
         return self.function(*arguments, **keywords)
@@ -54,14 +60,14 @@ def quote(function: Callable[P, R]) -> Quoted[P, R]:
 
 def _captured(fn: types.FunctionType, model: Op) -> Iterator[tuple[str, Any]]:
     """The names from outside with their values, in the order of the model."""
-    cells = dict(zip(fn.__code__.co_freevars, fn.__closure__ or (), strict=True))
+    around = surroundings_of(fn)
     for name in dict.fromkeys(outer_names(model)):
-        cell = cells.get(name)
+        cell = around.cells.get(name)
         if cell is not None:
             if cell != types.CellType():  # One without a value equals a new one.
                 yield name, cell.cell_contents
-        elif name in fn.__globals__:
-            yield name, fn.__globals__[name]
+        elif name in around.scope:
+            yield name, around.scope[name]
 
 
 def outer_names(model: Op) -> Iterator[str]:

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import ast
-import functools
 import inspect
 import sys
 import types
 from collections.abc import Callable
-from typing import Any, cast
+from typing import Any
 
 from ziggurat.codemodel.builder import Builder
 from ziggurat.codemodel.dialects import core
 from ziggurat.codemodel.op import Op
+from ziggurat.codemodel.python_functions import origin_of, plain_function
 from ziggurat.codemodel.recursion import deep_recursion
 from ziggurat.codemodel.types import pyobject
 from ziggurat.frontends.python.definitions import FunctionNode, kind_of, parameters_of
@@ -28,31 +28,17 @@ _GENERATORS = inspect.CO_GENERATOR | inspect.CO_ASYNC_GENERATOR
 def reflect(function: Callable[..., Any]) -> Op:
     """The code model of a Python function: a `func`, named by the function's `__qualname__`.
 
-    `function` is a function or lambda of any kind, a method, or what a decorator with `functools.wraps` made of one.
-    Names from outside stay names. Raises `KernelSyntaxError` for what has no source in Python.
+    `function` is a function or lambda of any kind, a method, an object with `__call__`, or what a decorator with
+    `functools.wraps` made of one. Names from outside stay names. A function that `to_function` or `interpret` made has
+    the model that it was made of. Raises `KernelSyntaxError` for what has no source in Python.
     """
     fn = plain_function(function)
+    origin = origin_of(fn)
+    if origin is not None:
+        return origin.model
     with deep_recursion():
         source = find_definition(fn, read_lines(fn))
         return model_of(fn.__code__, source)
-
-
-def plain_function(function: Callable[..., Any]) -> types.FunctionType:
-    """The Python function in a method, a property, a partial application, or the wrapper that a decorator made."""
-    target: Any = function
-    for _ in range(100):
-        if isinstance(target, types.FunctionType) and not hasattr(target, "__wrapped__"):
-            return target
-        if isinstance(target, functools.partial):
-            target = cast("functools.partial[Any]", target).func
-        elif isinstance(target, property):
-            target = target.fget
-        else:
-            inner = getattr(target, "__wrapped__", None) or getattr(target, "__func__", None)
-            target = inner or getattr(target, "fn", None)
-        if target is None:
-            break
-    return cast(types.FunctionType, target or function)  # `read_lines` says what it is.
 
 
 def model_of(code: types.CodeType, source: Source) -> Op:

@@ -9,11 +9,16 @@ from typing import Any
 
 from ziggurat.codemodel.errors import KernelSyntaxError
 from ziggurat.codemodel.location import Location
+from ziggurat.codemodel.python_functions import origin_of
 from ziggurat.frontends.python.source import Source, find_definition, read_lines
 
 
 def kernel_lines(fn: Callable[..., Any]) -> Sequence[str]:
-    """The lines that `read_lines` gives for a function defined by `def`. Raises `KernelSyntaxError` for another."""
+    """The lines that `read_lines` gives for a function defined by `def`. Raises `KernelSyntaxError` for another, and
+    for one that was made of a model: the place of its code has another text."""
+    if origin_of(fn) is not None:
+        summary = f"'{fn.__name__}' is a function made of a model, which has no source of its own"
+        raise KernelSyntaxError(summary, hint="make the kernel of its text: zg.kernel(source=zg.to_python(model))")
     lines = read_lines(fn)
     code = getattr(fn, "__code__", None)
     if code is not None and "<lambda>" in (code.co_name, fn.__name__):

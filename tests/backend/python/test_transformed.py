@@ -234,3 +234,85 @@ def test_an_op_that_python_has_no_words_for():
     )
     with pytest.raises(TargetError, match="'error' has no form in Python's source"):
         zg.to_python(model)
+
+
+WRAPPED = """
+    import functools
+
+    def twice(g):
+        @functools.wraps(g)
+        def wrapper(*arguments, **keywords):
+            return 2 * g(*arguments, **keywords)
+
+        wrapper.mark = "wrapper"
+        return wrapper
+
+    def f():
+        k = 10
+
+        @twice
+        def g(x, y=2, *, z=3):
+            return x + y + z + k + h
+
+        return g
+
+    h = 100
+"""
+
+
+@pytest.mark.parametrize("make", [zg.to_function, zg.interpret])
+def test_like_may_be_a_wrapper(define, make):
+    g = define(WRAPPED)()
+    function = make(zg.reflect(g), like=g)
+    assert function(1) == 1 + 2 + 3 + 10 + 100 and g(1) == 2 * function(1)
+    assert function(1, 1, z=1) == 113
+    assert make(zg.reflect(g), like=g, k=0, h=0)(1) == 6
+    assert "mark" not in vars(function)
+
+
+class Counter:
+    def __init__(self):
+        self.total = 0
+
+    def add(self, n=1):
+        self.total += n
+        return self.total
+
+    def __call__(self, n=5):
+        return self.add(n)
+
+
+@pytest.mark.parametrize("make", [zg.to_function, zg.interpret])
+def test_like_may_be_a_method_or_an_object(make):
+    counter = Counter()
+    assert make(zg.reflect(counter.add), like=counter.add)(counter) == 1
+    assert make(zg.reflect(counter), like=counter)(counter) == 6
+    with pytest.raises(zg.BuildError, match="`like` must be a Python function"):
+        make(zg.reflect(counter), like=len)
+
+
+@pytest.mark.parametrize("make", [zg.to_function, zg.interpret])
+def test_a_function_keeps_the_model_that_it_was_made_of(define, make):
+    def negated(builder, op, operands):
+        return builder.add(py.Sub(*operands)) if isinstance(op, py.Add) else None
+
+    f = define("def f(x, y):\n    return x + y + h", h=1)
+    changed = zg.transform(zg.reflect(f), negated)
+    function = make(changed, like=f)
+    assert function(5, 2) == 2
+    assert zg.reflect(function) is changed
+    assert zg.reflect(f) is not changed and "add" in str(zg.reflect(f))
+    q = zg.quote(function)
+    assert q.model is changed and q.captured == {"h": 1} and q(5, 2) == 2
+    again = make(zg.reflect(function), like=function)
+    assert again(5, 2) == 2 and zg.reflect(again) is changed
+    with pytest.raises(zg.KernelSyntaxError, match="'f' is a function made of a model") as info:
+        _ = zg.kernel(function).model
+    assert "zg.kernel(source=zg.to_python(model))" in info.value.hint
+
+
+def test_a_function_with_other_code_has_the_model_of_its_source(define):
+    f = define("def f(x):\n    return x + 1")
+    function = zg.to_function(zg.reflect(f))
+    function.__code__ = define("def f(x):\n    return x * 2").__code__
+    assert zg.to_python(zg.reflect(function)).endswith("return x * 2")
