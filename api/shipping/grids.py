@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import ast
 import builtins
-import linecache
 import re
 import types
 from collections.abc import Callable, Mapping, Sequence
@@ -15,12 +14,14 @@ from typing import Any, Final, cast
 
 import attrs
 
-from ziggurat.codemodel.dialects import core, py
+from ziggurat.codemodel.dialects import core, py, py_objects
 from ziggurat.codemodel.errors import BuildError, ZigguratError
-from ziggurat.codemodel.location import register
 from ziggurat.codemodel.op import Block, Body, Op, Value
-from ziggurat.frontends.language.function import Function
-from ziggurat.frontends.reflection.functions import function
+from ziggurat.codemodel.types import NUMPY
+from ziggurat.frontends.language.function import Function, written_function
+from ziggurat.frontends.python.quote import Quoted, quote
+from ziggurat.frontends.python.source import find_definition, read_lines
+from ziggurat.shipping import captured
 
 # Words of C and C++, and the names of the parameters that functions have besides.
 _RESERVED: Final = frozenset(
@@ -35,14 +36,16 @@ _INFIX: Final[dict[type[Op], str]] = {
     py.Add: "+", py.Sub: "-", py.Mul: "*", py.And: "&", py.Or: "|", py.Xor: "^", py.Shl: "<<", py.Shr: ">>",
     py.Eq: "==", py.Ne: "!=", py.Lt: "<", py.Le: "<=", py.Gt: ">", py.Ge: ">=",
 }  # fmt: skip
-_PREFIX: Final[dict[type[Op], str]] = {py.Neg: "-", py.Pos: "+", py.Invert: "~", py.Not: "!"}
-# Functions of the header, by the calls of the language and the builtins that they stand for.
-_CALLS: Final = {
-    "zg.cdiv": "ziggurat_cdiv", "zg.next_power_of_2": "ziggurat_next_power_of_2",
-    "builtins.min": "ziggurat_min", "builtins.max": "ziggurat_max",
-    "zg.minimum": "ziggurat_min", "zg.maximum": "ziggurat_max",
+_DIVISIONS: Final[dict[type[Op], str]] = {py.FloorDiv: "ziggurat_div", py.Mod: "ziggurat_mod"}
+_IN_PLACE: Final = {sign: sign for sign in ("+", "-", "*", "&", "|", "^", "<<", ">>")} | {
+    "//": "ziggurat_div", "%": "ziggurat_mod",
 }  # fmt: skip
-_IDENTITY: Final = ("builtins.int",)
+_PREFIX: Final[dict[type[Op], str]] = {py.Neg: "-", py.Pos: "+", py.Invert: "~", py.Not: "!"}
+# Functions of the header, by the names of the calls of languages that they stand for.
+_CALLS: Final = {
+    "cdiv": "ziggurat_cdiv", "next_power_of_2": "ziggurat_next_power_of_2",
+    "minimum": "ziggurat_min", "maximum": "ziggurat_max",
+}  # fmt: skip
 
 
 def c_name(name: str) -> str:
@@ -65,171 +68,83 @@ class Grid:
 
 def grid_in_c(fn: Callable[..., Any], arguments: Mapping[str, Any], is_run_time: Callable[[str], bool]) -> Grid:
     """A function of the grid in C. `arguments` are those of a launch by name; those that are passed when the kernel
-    runs, and not compiled in, are parameters of the function in C.
+    runs, and not compiled in, are parameters of the function in C. No code of the program runs.
 
-    Raises `BuildError` for a function that has no such form, and the errors of a function that has no model.
+    Raises `BuildError` for a function that has no such form, and `KernelSyntaxError` for one without a source.
     """
-    node = _definition(fn)
-    original = ast.unparse(node.body) if isinstance(node, ast.Lambda) else f"{node.name} of line {node.lineno}"
-    source, namespace, captures, name = _source_of(fn, node)
-    file = f"<grid {hash(source) & 0xFFFFFFFF:x}>"
-    register(file, source)
-    exec(compile(source, file, "exec", dont_inherit=True), namespace)
-    read = function(namespace[name])
-    model = read.model
-    writer = _Writer(arguments, is_run_time, read.callees)
-    own = {key: value for key, value in captures.items() if arguments.get(key) != value}
-    shared = [key for key in captures if key not in own]
-    (block,) = cast(core.Func, model).body.blocks
-    writer.names = {block.parameters[0]: _META}
-    for parameter, key in zip(block.parameters[1:], captures, strict=True):
-        own_name = c_name(f"{key}_" if key in arguments else key)
-        writer.names[parameter] = writer.argument(key) if key in shared else own_name
-    writer.variables = _variables(model)
-    lines = writer.block(block)
-    renamed = {f"{key}_" if key in arguments else key: value for key, value in own.items()}
-    return Grid(original, lines, tuple(dict.fromkeys(writer.takes)), renamed)
-
-
-_META: Final = "meta"  # Stands for the parameter of the function, which C does not have.
-
-
-def _definition(fn: Any) -> ast.Lambda | ast.FunctionDef:
-    """The syntax of a function. Raises `BuildError` where its source cannot be told."""
     if not isinstance(fn, types.FunctionType):
         raise BuildError(f"the grid must be a function with a source; got {type(fn).__name__}")
-    code = fn.__code__
-    text = "".join(linecache.getlines(code.co_filename, fn.__globals__))
-    try:
-        tree = ast.parse(text)
-    except SyntaxError:
-        raise BuildError(f"the source of the grid's function '{fn.__name__}' cannot be read") from None
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Lambda) and code.co_name == "<lambda>" and node.lineno <= code.co_firstlineno:
-            last = node.end_lineno or node.lineno
-            if last >= code.co_firstlineno and _is_code_of(node, code):
-                return node
-        if isinstance(node, ast.FunctionDef) and node.name == code.co_name:
-            first = min(node.lineno, *(decorator.lineno for decorator in node.decorator_list), node.lineno)
-            if first == code.co_firstlineno:
-                return node
-    raise BuildError(f"the source of the grid's function '{fn.__name__}' cannot be found in {code.co_filename}")
-
-
-def _is_code_of(node: ast.Lambda, code: types.CodeType) -> bool:
-    """Whether a lambda has this code, captured variables apart."""
-    compiled = compile(ast.Expression(node), "", "eval").co_consts[0]
-    names = {*compiled.co_names, *compiled.co_freevars}
-    return (
-        compiled.co_varnames == code.co_varnames
-        and names == {*code.co_names, *code.co_freevars}
-        and compiled.co_consts == code.co_consts
-    )
-
-
-def _source_of(fn: Any, node: ast.Lambda | ast.FunctionDef) -> tuple[str, dict[str, Any], dict[str, int], str]:
-    """The text of a function that takes captured numbers as parameters, its namespace, these numbers, its name."""
-    outer = {**fn.__globals__, **_closure(fn)}
-    if len(node.args.args) != 1:
+    quoted = quote(fn)
+    model = cast(core.Func, quoted.model)
+    (block,) = model.body.blocks
+    if len(block.parameters) != 1 or any(text.startswith("*") for text in model.parameters):
         raise BuildError("the function of a grid must have one parameter, the arguments by name")
-    outside = _Captures(outer, node.args.args[0].arg, {*_assigned(node)})
-    name = "grid" if isinstance(node, ast.Lambda) else node.name
-    own_body: list[ast.stmt] = [ast.Return(node.body)] if isinstance(node, ast.Lambda) else node.body
-    statements: list[ast.stmt] = [outside.visit(statement) for statement in own_body]
-    own = [node.args.args[0], *(ast.arg(key) for key in outside.numbers)]
-    parameters = ast.arguments([], own, None, [], [], None, [])
-    definition = ast.FunctionDef(name, parameters, statements, [], None, None)
-    definition.type_params = []  # type: ignore[attr-defined]
-    source = ast.unparse(ast.fix_missing_locations(ast.Module([definition], [])))
-    # A plain function that it calls is read as well.
-    helpers = {
-        key: function(value)
-        for key, value in outer.items()
-        if isinstance(value, types.FunctionType) and key in outside.callees and not _is_language(value)
-    }
-    return source, {**outer, **helpers}, outside.numbers, name
+    writer = _Writer(arguments, is_run_time, quoted)
+    writer.names[block.parameters[0]] = _META
+    lines = writer.block(block)
+    return Grid(_text_of(fn), lines, tuple(dict.fromkeys(writer.takes)), dict(writer.captures.values()))
 
 
-def _is_language(fn: types.FunctionType) -> bool:
-    return fn.__module__.startswith("ziggurat.")
+@attrs.frozen(eq=False)
+class _Object:
+    """An object of Python that is no integer: a constant, or a captured one with the expression that gave it."""
+
+    value: Any
+    path: str = ""
 
 
-def _closure(fn: types.FunctionType) -> dict[str, Any]:
-    cells = zip(fn.__code__.co_freevars, fn.__closure__ or (), strict=True)
-    return {name: cell.cell_contents for name, cell in cells if _has_contents(cell)}
+_META: Final = _Object(None)  # Stands for the parameter of the function, which C does not have.
 
 
-def _has_contents(cell: types.CellType) -> bool:
-    try:
-        return cell.cell_contents is not None
-    except ValueError:
-        return False
+def _text_of(fn: types.FunctionType) -> str:
+    """The expression of a lambda; the name and the line of another function."""
+    node = find_definition(fn, read_lines(fn)).node
+    is_lambda = isinstance(node, ast.Lambda)
+    return ast.unparse(node.body) if is_lambda else f"{fn.__name__} of line {fn.__code__.co_firstlineno}"
 
 
-def _assigned(node: ast.AST) -> list[str]:
-    return [part.id for part in ast.walk(node) if isinstance(part, ast.Name) and isinstance(part.ctx, ast.Store)]
-
-
-class _Captures(ast.NodeTransformer):
-    """Replaces what a function captures by parameters: names of numbers, and numbers of captured objects, such as
-    `x.shape[0]` and `x.numel()`."""
-
-    def __init__(self, outer: Mapping[str, Any], meta: str, assigned: set[str]) -> None:
-        self.outer, self.meta, self.assigned = outer, meta, assigned
-        self.numbers: dict[str, int] = {}
-        self.callees: set[str] = set()
-
-    def visit(self, node: ast.AST) -> Any:
-        if isinstance(node, ast.Name | ast.Attribute | ast.Subscript | ast.Call):
-            value = self._number(node)
-            if value is not None:
-                text = "".join(c if c.isalnum() else "_" for c in ast.unparse(node)).strip("_")
-                text = re.sub("__+", "_", text)
-                while self.numbers.get(text, value) != value:  # Of another expression with such a name.
-                    text += "_"
-                self.numbers[text] = value
-                return ast.Name(text, ast.Load())
-        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
-            self.callees.add(node.func.id)
-        return super().visit(node)
-
-    def _number(self, node: ast.expr) -> int | None:
-        """The value of a captured number, or of a number of a captured object."""
-        root: ast.expr = node
-        while not isinstance(root, ast.Name):
-            if isinstance(root, ast.Call):
-                is_plain = isinstance(root.func, ast.Attribute) and not root.keywords
-                if not is_plain or not all(isinstance(argument, ast.Constant) for argument in root.args):
-                    return None
-                root = root.func
-            elif isinstance(root, ast.Attribute | ast.Subscript):
-                if isinstance(root, ast.Subscript) and not isinstance(root.slice, ast.Constant | ast.UnaryOp):
-                    return None
-                root = root.value
-            else:
-                return None
-        owner = self.outer.get(root.id)
-        is_local = root.id in (self.meta, *self.assigned) or hasattr(builtins, root.id)
-        if is_local or root.id not in self.outer or (node is not root and isinstance(owner, types.ModuleType)):
-            return None
-        try:
-            value = eval(compile(ast.Expression(node), "", "eval"), dict(self.outer))
-        except Exception:  # Code of the user, which the grid itself runs as well.
-            return None
-        return int(value) if isinstance(value, int) else None
+def _call_in_c(target: Any) -> str:
+    """The function of the header for a call of a language or a builtin; empty for any other object."""
+    if target is min or target is max:
+        return f"ziggurat_{target.__name__}"
+    owner = cast(Any, type(target)) if hasattr(target, "signature") else target  # Our calls, and Triton's functions.
+    if str(getattr(owner, "__module__", "")).partition(".")[0] not in ("ziggurat", "triton"):
+        return ""
+    return _CALLS.get(getattr(getattr(target, "signature", None), "name", "") or getattr(target, "__name__", ""), "")
 
 
 class _Writer:
-    """Writes blocks of a Python code model as C. `names` has the expressions of values; tuples are Python's."""
+    """Writes blocks of a Python code model as C. `names` has the expressions of values; tuples are Python's, other
+    objects are `_Object`s. `captures` has the names in C and the values of captured numbers, by the function and the
+    expression that captured them."""
 
     def __init__(
-        self, arguments: Mapping[str, Any], is_run_time: Callable[[str], bool], callees: Mapping[str, Function]
+        self, arguments: Mapping[str, Any], is_run_time: Callable[[str], bool], quoted: Quoted[..., Any]
     ) -> None:
-        self.arguments, self.is_run_time, self.callees = arguments, is_run_time, callees
+        self.arguments, self.is_run_time, self.quoted = arguments, is_run_time, quoted
+        self.callers: list[Any] = []
         self.names: dict[Value, Any] = {}
-        self.variables: set[Value] = set()  # Variables that get other values later.
+        self.variables: set[Value] = set(_variables(quoted.model))  # Variables that get other values later.
         self.takes: list[str] = []
+        self.captures: dict[tuple[Any, str], tuple[str, int]] = {}
         self.count = 0
+
+    def captured(self, path: str, value: Any) -> Any:
+        """A captured object; a number is an argument, or becomes a parameter in C."""
+        if not isinstance(value, (int, NUMPY.integer)):
+            return _Object(value, path)
+        number = int(value)
+        own = self.arguments.get(path)
+        if isinstance(own, (int, NUMPY.integer)) and own == number:
+            return self.argument(path)
+        key = self.quoted.function, path
+        if key not in self.captures:
+            name = re.sub("__+", "_", re.sub(r"\W", "_", path)).strip("_") or "x"
+            others = {c_name(other) for other in (*self.arguments, *(other for other, _ in self.captures.values()))}
+            while c_name(name) in others or re.fullmatch(r"v\d+", name):  # A variable may have such a name.
+                name += "_"
+            self.captures[key] = name, number
+        return c_name(self.captures[key][0])
 
     def argument(self, name: Any) -> str:
         """An argument of the launch, as a parameter or a constant."""
@@ -253,6 +168,8 @@ class _Writer:
                 lines += result(self.names[op.values[0]]) if result is not None and op.values else []
             else:
                 lines += self.statement(op)
+                if _returns(op):
+                    break
         return lines
 
     def sizes(self, value: Any) -> list[str]:
@@ -264,19 +181,20 @@ class _Writer:
 
     def variable(self, initial: Any = None) -> tuple[str, list[str]]:
         self.count += 1
-        name = f"v{self.count}"
+        while (name := f"v{self.count}") in self.arguments:
+            self.count += 1
         return name, [f"int64_t {name} = {initial or 0};"]
 
     def statement(self, op: Op) -> list[str]:
         if isinstance(op, core.Var):
             initial = None if op.initial is None else self.names[op.initial]
-            if op.result not in self.variables or isinstance(initial, tuple) or initial is _META:
+            if op.result not in self.variables or not (initial is None or _is_text(initial)):
                 self.names[op.result] = initial
                 return []
             self.names[op.result], lines = self.variable(initial)
             return lines
         if isinstance(op, core.VarStore):
-            return [f"{self.names[op.var]} = {self.text(op.value)};"]
+            return [f"{self.text(op.var)} = {self.text(op.value)};"]
         if isinstance(op, py.If):
             then, otherwise = (self.block(body.entry) for body in op.bodies)
             return [f"if ({self.text(op.condition)}) {{", *_indented(then), "} else {", *_indented(otherwise), "}"]
@@ -295,29 +213,81 @@ class _Writer:
                 lines += [f"if ({test}) {{", *_indented(self.value_of(body, name)), "}"]
             self.names[op.result] = name
             return lines
-        if isinstance(op, core.VarLoad) and op.var in self.variables and self.names[op.var] is not _META:
+        if isinstance(op, core.VarLoad) and op.var in self.variables and _is_text(self.names[op.var]):
             self.names[op.result], lines = self.variable(self.names[op.var])  # The variable may change before its use.
             return lines
-        if isinstance(op, core.FuncCall):
-            return self.inlined(op)
+        if isinstance(op, py_objects.Chain):
+            name, lines = self.variable()
+            self.names[op.result] = name
+            return lines + self.chain(name, self.text(op.lhs), self.text(op.rhs), op.operators, op.others)
+        if isinstance(op, py.Invoke):
+            return self.call(op)
         self.names[op.result] = self.expression(op)
         return []
 
-    def inlined(self, op: core.FuncCall) -> list[str]:
-        """The statements of a function that is called, which returns at its end alone."""
-        callee = self.callees[op.callee]
-        (block,) = cast(core.Func, callee.model).body.blocks
+    def chain(self, name: str, lhs: str, rhs: str, operators: Sequence[str], others: Sequence[Body]) -> list[str]:
+        """The statements of a chain of comparisons, each in the condition of the one before."""
+        if operators[0] not in _INFIX.values():
+            raise BuildError(f"the grid's function has '{operators[0]}', which has no form in C")
+        lines = [f"{name} = ({lhs} {operators[0]} {rhs});"]
+        if others:
+            more = self.block(others[0].entry, lambda value: self.chain(name, rhs, value, operators[1:], others[1:]))
+            lines += [f"if ({name}) {{", *_indented(more), "}"]
+        return lines
+
+    def call(self, op: py.Invoke) -> list[str]:
+        """The statements of a call; its value is noted."""
+        values = [self.names[value] for value in op.arguments]
+        if op.keywords or op.starred:
+            raise BuildError(f"the grid's function calls '{op.callee}' with keywords, which has no form in C")
+        if op.callee.startswith("."):
+            owner, *values = values
+            path = f"{owner.path}{op.callee}" if isinstance(owner, _Object) else ""
+            if not path:
+                raise BuildError(f"the grid's function calls '{op.callee}', which has no form in C")
+            if not isinstance(owner.value, types.ModuleType):
+                constants = [int(v) if _is_number(v) else v for v in values]
+                number = captured.method(owner.value, op.callee[1:], constants)
+                self.names[op.result] = self.captured(f"{path}({', '.join(map(str, constants))})", number)
+                return []
+            target = captured.attribute(owner.value, op.callee[1:])
+        else:
+            target = self.quoted.captured.get(op.callee, getattr(builtins, op.callee, None))
+        if target is len and len(values) == 1 and isinstance(values[0], _Object):
+            size = captured.method(values[0].value, "__len__", ())
+            self.names[op.result] = self.captured(f"len({values[0].path})", size)
+            return []
+        target = written_function(target) if isinstance(target, Function) else target
+        name, texts = _call_in_c(target), [value for value in values if _is_text(value)]
+        if isinstance(target, types.FunctionType) and not name:
+            return self.inlined(op, target, values)
+        if target is int and len(texts) == len(values) == 1:
+            self.names[op.result] = texts[0]
+        elif name and len(texts) == len(values) and len(texts) >= _LEAST[name]:
+            self.names[op.result] = _nested(name, texts)
+        else:
+            raise BuildError(f"the grid's function calls '{op.callee}', which has no form in C")
+        return []
+
+    def inlined(self, op: py.Invoke, target: types.FunctionType, values: Sequence[Any]) -> list[str]:
+        """The statements of a function of the program, which returns at its end alone."""
+        quoted = quote(target)
+        model = cast(core.Func, quoted.model)
+        (block,) = model.body.blocks
         *statements, last = block.ops
-        returns = [inner for inner in callee.model.walk() if isinstance(inner, core.Return)]
-        end = returns[-1]
-        if len(block.parameters) != len(op.arguments) or op.keywords or returns != [last]:
+        if last not in (returns := [inner for inner in model.walk() if isinstance(inner, core.Return)]):
+            returns = []
+        is_plain = len(block.parameters) == len(values) and not model.parameters
+        if len(returns) != 1 or not is_plain or target in self.callers:
             raise BuildError(f"the grid's function calls '{op.callee}', which must return at its end alone")
-        self.variables |= _variables(callee.model)
-        self.names |= dict(zip(block.parameters, (self.names[value] for value in op.arguments), strict=True))
-        outer, self.callees = self.callees, callee.callees
+        self.variables |= _variables(model)
+        self.names |= dict(zip(block.parameters, values, strict=True))
+        before, self.quoted = self.quoted, quoted
+        self.callers.append(target)
         lines = [line for inner in statements for line in self.statement(inner)]
-        self.callees = outer
-        self.names[op.result] = self.names[end.values[0]] if end.values else None
+        self.callers.pop()
+        self.quoted = before
+        self.names[op.result] = self.names[returns[0].values[0]] if returns[0].values else _Object(None)
         return lines
 
     def value_of(self, body: Body, name: str) -> list[str]:
@@ -326,49 +296,98 @@ class _Writer:
 
     def text(self, value: Value) -> str:
         text = self.names[value]
-        if not isinstance(text, str) or text is _META:
+        if not _is_text(text):
             raise BuildError("the grid must be computed of integers")
         return text
 
     def expression(self, op: Op) -> Any:
         if isinstance(op, core.ConstantOp):
-            return str(int(op.value)) if isinstance(op.value, int) else (op.value,)
+            return str(int(op.value)) if isinstance(op.value, int) else _Object(op.value)
         if isinstance(op, core.VarLoad):
             return self.names[op.var]
+        if isinstance(op, py.Outer):
+            if op.name not in self.quoted.captured:
+                raise BuildError(f"the grid's function asks for '{op.name}', which has no value")
+            return self.captured(op.name, self.quoted.captured[op.name])
+        if isinstance(op, py.Attribute) and isinstance(owner := self.names[op.value], _Object):
+            return self.captured(f"{owner.path}.{op.name}", captured.attribute(owner.value, op.name))
         if isinstance(op, py.Pack):
             return tuple(self.names[value] for value in op.components)
+        if isinstance(op, py_objects.List) and not op.starred:
+            return tuple(self.names[value] for value in op.items)
+        if isinstance(op, py_objects.Spread) and op.star < 0:
+            return self.names[op.value]
+        if isinstance(op, py.Unpack):
+            return self.component(self.names[op.value], op.index, op.count)
         if isinstance(op, py.Subscript):
-            index = self.names[op.index]
-            if self.names[op.value] is _META:
-                return self.argument(index[0] if isinstance(index, tuple) else index)
-            if isinstance(self.names[op.value], tuple) and isinstance(index, str) and index.isdecimal():
-                return self.names[op.value][int(index)]
+            return self.item(self.names[op.value], self.names[op.index])
         if isinstance(op, py.BinaryExpression):
-            left, right = self.text(op.lhs), self.text(op.rhs)
-            if type(op) in _INFIX:
-                return f"({left} {_INFIX[type(op)]} {right})"
-            if isinstance(op, py.FloorDiv | py.Mod):
-                return f"ziggurat_{'div' if isinstance(op, py.FloorDiv) else 'mod'}({left}, {right})"
+            return _binary(_INFIX.get(type(op)) or _DIVISIONS.get(type(op)), op, self.text(op.lhs), self.text(op.rhs))
+        if isinstance(op, py_objects.InPlace):
+            return _binary(_IN_PLACE.get(op.operator), op, self.text(op.lhs), self.text(op.rhs))
         if isinstance(op, py.UnaryExpression) and type(op) in _PREFIX:
             return f"({_PREFIX[type(op)]}{self.text(op.operand)})"
-        if isinstance(op, py.Invoke) and not op.keywords and not op.starred:
-            operands = [self.text(value) for value in op.arguments]
-            if op.callee in _IDENTITY and len(operands) == 1:
-                return operands[0]
-            name = _CALLS.get(op.callee)
-            if name is not None and operands:
-                if name.endswith(("min", "max")) and len(operands) > 2:  # They take two.
-                    operands = [operands[0], _nested(name, operands[1:])]
-                return f"{name}({', '.join(operands)})"
-        raise BuildError(f"the grid's function has {op.NAME} {getattr(op, 'callee', '')}, which has no form in C")
+        raise _no_form(op)
+
+    def component(self, value: Any, index: int, count: int) -> Any:
+        if isinstance(value, tuple) and len(cast("tuple[Any, ...]", value)) == count:
+            return cast("tuple[Any, ...]", value)[index]
+        if isinstance(value, _Object) and captured.method(value.value, "__len__", ()) == count:
+            return self.captured(f"{value.path}[{index}]", captured.item(value.value, index))
+        raise BuildError("the grid's function unpacks a value that is no tuple of this length")
+
+    def item(self, value: Any, index: Any) -> Any:
+        """The item of a value: an argument of the launch, a component of a tuple, or an item of a captured object."""
+        key = int(index) if _is_number(index) else index.value if isinstance(index, _Object) else None
+        if value is _META:
+            return self.argument(key)
+        if isinstance(value, tuple) and isinstance(key, int):
+            parts = cast("tuple[Any, ...]", value)
+            if -len(parts) <= key < len(parts):
+                return parts[key]
+        if isinstance(value, _Object) and isinstance(key, int | str):
+            return self.captured(f"{value.path}[{key!r}]", captured.item(value.value, key))
+        raise BuildError("the grid's function has a subscript that has no form in C")
+
+
+def _is_text(value: Any) -> bool:
+    """Whether a value is an expression of C."""
+    return isinstance(value, str)
+
+
+def _is_number(value: Any) -> bool:
+    """Whether a value is the text of a constant."""
+    return _is_text(value) and re.fullmatch(r"-?\d+|\(-\d+\)", value) is not None
+
+
+def _no_form(op: Op) -> BuildError:
+    return BuildError(f"the grid's function has {op.NAME}, which has no form in C")
+
+
+def _binary(operator: str | None, op: Op, left: str, right: str) -> str:
+    if operator is None:
+        raise _no_form(op)
+    return f"{operator}({left}, {right})" if operator.isidentifier() else f"({left} {operator} {right})"
+
+
+def _returns(op: Op) -> bool:
+    """Whether control never goes on after an op."""
+    last = [body.entry.ops[-1] for body in op.bodies] if isinstance(op, py.If) else []
+    return bool(last) and all(isinstance(end, core.Return) or _returns(end) for end in last)
 
 
 def _variables(model: Op) -> set[Value]:
     return {op.var for op in model.walk() if isinstance(op, core.VarStore)}
 
 
+_LEAST: Final = {"ziggurat_cdiv": 2, "ziggurat_next_power_of_2": 1, "ziggurat_min": 2, "ziggurat_max": 2}
+
+
 def _nested(name: str, operands: Sequence[str]) -> str:
-    return operands[0] if len(operands) == 1 else f"{name}({operands[0]}, {_nested(name, operands[1:])})"
+    """A call; of a function of two operands with more, calls in each other."""
+    if len(operands) > 2:
+        return f"{name}({operands[0]}, {_nested(name, operands[1:])})"
+    return f"{name}({', '.join(operands)})"
 
 
 def _indented(lines: Sequence[str]) -> list[str]:
@@ -379,5 +398,5 @@ def attempted(fn: Any, arguments: Mapping[str, Any], is_run_time: Callable[[str]
     """The function of a grid in C, or None and the reason why it has no such form."""
     try:
         return grid_in_c(fn, arguments, is_run_time), ""
-    except (ZigguratError, SyntaxError) as error:
-        return None, getattr(error, "summary", str(error))
+    except ZigguratError as error:
+        return None, error.summary

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 import subprocess
+from collections import defaultdict
 
 import numpy as np
 import pytest
@@ -33,13 +34,36 @@ def by_statements(meta):
     return max(1, tiles), before % 4 + 1, halves(meta["n"], 2) + 1
 
 
+@zg.function
+def thrice(a):
+    return a * FACTOR
+
+
+def by_branches(meta):
+    first, (rows, columns) = meta["n"], (meta["first"], 2)
+    if 1 < first < 50 <= first * 3:
+        rows += columns
+    elif first == 7:
+        rows //= 2
+    else:
+        rows = thrice(rows)
+    if rows > 4:
+        return [rows, thrice(first)]
+    else:
+        return rows, thrice(columns)
+
+
 def functions(size, x):
     return [
         lambda meta: (zg.cdiv(meta["n"], meta["B"]),), lambda META: triton.cdiv(META["n"], META["B"]) * META["first"],
         lambda meta: (triton.cdiv(size, meta["B"]) if meta["n"] % 3 else -(-size // 7), x.shape[1], x.size),
         lambda meta: [1 << (meta["n"] & 3), 1 if meta["n"] < size or size > 90 else 2, ~(-meta["first"]) + 1],
-        by_statements,
+        by_statements, by_branches,
+        lambda meta: (x.shape[1] + len(x.shape), x.shape[-1] + x.ndim * zg.minimum(meta["n"], size)),
     ]  # fmt: skip
+
+
+SHAPES = {"x_shape_1": 5, "x_size": 10, "len_x_shape": 2, "x_shape_1_": 5, "x_ndim": 2}
 
 
 def read(number):
@@ -61,7 +85,7 @@ def test_grids_in_c_are_those_of_python(tmp_path):
         source.append(f"static void grid{number}({parameters_text}) {{\n{body}\n}}")
         for _ in range(40):
             n, first, size = rng.randint(1, 300), rng.randint(1, 4), rng.randint(1, 200)
-            values = {"n": n, "first_": first, "size": size, "x_shape_1": 5, "x_size": 10, "FACTOR": FACTOR}
+            values = {"n": n, "first_": first, "size": size, "FACTOR": FACTOR, **SHAPES}
             arguments = ", ".join(str(values[name]) for name in parameters)
             calls.append(f'grid{number}(g, {arguments}); printf("%u %u %u\\n", g[0], g[1], g[2]);')
             sizes = functions(size, x)[number]({"n": n, "B": 32, "first": first})
@@ -92,7 +116,7 @@ def test_a_captured_argument_is_that_argument():
     ("function", "reason"),
     [
         (lambda meta: (meta["m"],), "asks for 'm', which is no parameter"),
-        (lambda meta: (meta["n"] / 2,), "div , which has no form in C"),
+        (lambda meta: (meta["n"] / 2,), "has div, which has no form in C"),
         (lambda meta: (1, 2, 3, 4), "one to three integers"),
         (max, "must be a function with a source"),
     ],
@@ -103,6 +127,70 @@ def test_functions_without_a_form_in_c(function, reason):
     assert reason in why
     with pytest.raises(BuildError):
         grid_in_c(function, {"n": 5}, lambda name: True)
+
+
+class Watched:
+    """An object whose code notes that it ran."""
+
+    plain = 3
+
+    def __init__(self):
+        self.calls = []
+        self.own = 4
+
+    def __getattr__(self, name):
+        self.__dict__["calls"].append(name)
+        return 1
+
+    @property
+    def width(self):
+        self.calls.append("width")
+        return 1
+
+    def __getitem__(self, index):
+        self.calls.append(index)
+        return 1
+
+    def numel(self):
+        self.calls.append("numel")
+        return 1
+
+    def __len__(self):
+        self.calls.append("len")
+        return 1
+
+
+def effects(sizes, table, numbers, watched):
+    """Functions that would change what they captured, by the text that says so."""
+    return {
+        ".pop(…)": lambda meta: (sizes.pop(),), "['n']": lambda meta: (table["n"],),
+        "next": lambda meta: (next(numbers),),
+        ".width": lambda meta: (watched.width,), ".absent": lambda meta: (watched.absent,),
+        "[0]": lambda meta: (watched[0],), ".numel(…)": lambda meta: (watched.numel(),),
+        ".__len__(…)": lambda meta: (len(watched),), ".append(…)": lambda meta: (watched.calls.append(1),),
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize("what", effects(None, None, None, None))
+def test_nothing_that_a_grid_captures_is_changed(what):
+    sizes, table, numbers, watched = [3, 5], defaultdict(int), iter([1, 2]), Watched()
+    grid, why = attempted(effects(sizes, table, numbers, watched)[what], {"n": 5}, lambda name: True)
+    assert grid is None and what in why
+    assert sizes == [3, 5] and not table and next(numbers) == 1 and not watched.calls
+
+
+def test_data_of_captured_objects_is_read():
+    watched, sizes, table, v1 = Watched(), [3, 5], {"a": (7, 8)}, 6
+
+    def grid(meta):
+        total = watched.own + watched.plain
+        total += sizes[-1] * v1
+        return total, table["a"][1], len(sizes)
+
+    result = grid_in_c(grid, {"n": 5}, lambda name: True)
+    expected = {"watched_own": 4, "watched_plain": 3, "sizes_1": 5, "v1_": 6, "table_a_1": 8, "len_sizes": 2}
+    assert result.captures == expected and not watched.calls
+    assert result.source.startswith("grid of line ")
 
 
 def test_names_of_c():

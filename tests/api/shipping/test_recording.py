@@ -121,6 +121,13 @@ def test_launches_on_a_gpu_are_recorded_alike(fake):
     assert by_blocks.passed[0].type == "descriptor<x16, x16, f16>" and by_blocks.passed[0].divisor == 16
 
 
+def test_recording_changes_nothing():
+    sizes, recorder, x = [2, 1], Recorder(), np.zeros(4, np.float32)
+    recorder(copy, lambda meta: (sizes.pop(),), (x, 4, 1, 4), {})
+    (variant,) = recorder.variants.values()
+    assert variant.grid is None and sizes == [2, 1]
+
+
 def test_what_cannot_be_recorded_gives_a_warning():
     with pytest.warns(zg.ZigguratWarning, match="a launch of 'copy' is not recorded: 'copy' needs 'B'"):
         Recorder()(copy, (1,), (np.zeros(4), 4, 1), {})
