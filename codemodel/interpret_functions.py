@@ -6,7 +6,6 @@ frames stop in the middle, and the interpreter's do not.
 
 from __future__ import annotations
 
-import ast
 import builtins
 import copy
 import inspect
@@ -16,15 +15,15 @@ from typing import Any, Final, NoReturn
 
 import attrs
 
-from ziggurat.codemodel.dialects import core, py
+from ziggurat.codemodel.dialects import core
 from ziggurat.codemodel.dialects import py_suites as suites
 from ziggurat.codemodel.errors import TargetError
 from ziggurat.codemodel.execute import UNSET, Cell, PythonInterpreter, arguments_of, python
 from ziggurat.codemodel.interpret import Exit, Returned, Yielded
 from ziggurat.codemodel.op import Body, Op, Value
+from ziggurat.codemodel.python_parameters import names_of, signature_of
 
 _MISSING: Final = object()
-_PARAMETER: Final = inspect.Parameter
 
 
 @attrs.define(eq=False)
@@ -143,28 +142,6 @@ def require_plain(kind: str, op: Op) -> None:
         raise TargetError(f"a function of the kind '{kind}' has no meaning in the interpreter", op.location, hint)
 
 
-def signature_of(texts: Sequence[str], function: Op, values: Mapping[str, Any]) -> inspect.Signature:
-    """The signature of parameters as they are written, with these defaults."""
-    plain = [name or f"argument_{index}" for index, name in enumerate(py.parameter_names(function))]
-    kind = _PARAMETER.POSITIONAL_OR_KEYWORD
-    parameters: list[inspect.Parameter] = []
-    for text in texts or plain:
-        if text == "/":
-            parameters = [p.replace(kind=_PARAMETER.POSITIONAL_ONLY) for p in parameters]
-        elif text == "*":
-            kind = _PARAMETER.KEYWORD_ONLY
-        elif not text.startswith("->"):
-            name = text.lstrip("*").partition(":")[0].partition("=")[0].strip()
-            own = _PARAMETER.VAR_KEYWORD if text[:2] == "**" else _PARAMETER.VAR_POSITIONAL if text[0] == "*" else kind
-            kind = _PARAMETER.KEYWORD_ONLY if own is _PARAMETER.VAR_POSITIONAL else kind
-            default = values.get(name, _MISSING)
-            _, is_default, written = text.partition("=")
-            if default is _MISSING and is_default and written.strip():
-                default = ast.literal_eval(written.strip())  # The default of the function itself, as it is written.
-            parameters.append(_PARAMETER(name, own, default=_PARAMETER.empty if default is _MISSING else default))
-    return inspect.Signature(parameters)
-
-
 @python.of(suites.Define)
 def _define(interpreter: FunctionInterpreter, op: suites.Define, operands: tuple[Any, ...]) -> Any:
     require_plain(op.kind, op)
@@ -175,7 +152,8 @@ def _define(interpreter: FunctionInterpreter, op: suites.Define, operands: tuple
     }
     captured = {value: interpreter.lookup(value) for value in op.captured_values()}
     frame = interpreter.frame
-    function = interpreter.function(op.suite, signature_of(op.parameters, op, defaults), captured, frame.owner)
+    signature = signature_of(op.parameters, names_of(op), (), defaults)
+    function = interpreter.function(op.suite, signature, captured, frame.owner)
     function.__name__ = function.__qualname__ = op.name
     function.__annotations__ = notes if op.parameters[-1:] != ("->",) else {**notes, "return": operands[-1]}
     first = next((inner for inner in op.suite.entry.ops if not isinstance(inner, core.Var)), None)

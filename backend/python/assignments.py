@@ -11,6 +11,7 @@ from ziggurat.codemodel.dialects import core, py
 from ziggurat.codemodel.dialects import py_objects as objects
 from ziggurat.codemodel.dialects import py_suites as suites
 from ziggurat.codemodel.op import BlockParameter, Op, Value
+from ziggurat.codemodel.python_texts import expression_of, statement_of
 
 
 @writes(core.Var)
@@ -195,7 +196,7 @@ def delete(writer: Writer, op: Op, node: Any) -> None:
 
 @writes(objects.Note)
 def note(writer: Writer, op: objects.Note) -> None:
-    annotation = ast.parse(op.text, mode="eval").body
+    annotation = expression_of(op.text, op, "the annotation of a variable")
     writer.emit(ast.AnnAssign(ast.Name(op.name, ast.Store()), annotation, None, 1), op)
     writer.names.function().bound.add(op.name)
 
@@ -310,11 +311,7 @@ class TypeStatement(Entry):
     def statement(self) -> ast.stmt:
         op = self.alias
         brackets = f"[{op.type_parameters}]" if op.type_parameters else ""
-        statement = ast.parse(f"type {op.name}{brackets} = {op.text}").body[0]
-        for node in ast.walk(statement):
-            for field in ("lineno", "col_offset", "end_lineno", "end_col_offset"):
-                node.__dict__.pop(field, None)
-        return statement
+        return statement_of(f"type {op.name}{brackets} = {op.text}", op, "the alias of a type", op.text)
 
     @property
     def alias(self) -> suites.TypeAlias:

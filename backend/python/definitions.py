@@ -14,6 +14,7 @@ from ziggurat.codemodel.dialects import core, py
 from ziggurat.codemodel.dialects import py_suites as suites
 from ziggurat.codemodel.errors import TargetError
 from ziggurat.codemodel.op import Body, Op
+from ziggurat.codemodel.python_texts import statement_of
 
 
 class Definition(Entry):
@@ -79,8 +80,7 @@ def define(writer: Writer, op: suites.Define) -> None:
         writer.push(op, ast.Lambda(arguments, parts.value))
         return
     statement = definition(op.name, arguments, parts.statements, returns, op.kind)
-    if op.type_parameters:
-        statement.type_params = type_parameters(op.type_parameters)
+    statement.type_params = type_parameters(op)
     writer.push_entry(Definition(op, writer.located(statement, op)))
     if not op.result.uses:
         writer.flush()
@@ -96,9 +96,10 @@ def definition(
     return statement
 
 
-def type_parameters(text: str) -> list[Any]:
-    statement: Any = ast.parse(f"class _[{text}]: pass").body[0]
-    return statement.type_params
+def type_parameters(op: suites.Define | suites.Class) -> list[Any]:
+    """The type parameters of a function or a class."""
+    text = op.type_parameters
+    return statement_of(f"class _[{text}]: pass", op, "type parameters", text).type_params if text else []
 
 
 class FunctionParts:
@@ -198,7 +199,7 @@ def class_(writer: Writer, op: suites.Class) -> None:
     statements = _declared(names, inner.run(op.suite).statements) or [ast.Pass()]
     arguments = call(name(op.name), writer.take(op.arguments), op.keywords, op.starred)
     statement: Any = ast.ClassDef(op.name, arguments.args, arguments.keywords, statements, [])
-    statement.type_params = type_parameters(op.type_parameters) if op.type_parameters else []
+    statement.type_params = type_parameters(op)
     writer.push_entry(Definition(op, writer.located(statement, op)))
     if not op.result.uses:
         writer.flush()

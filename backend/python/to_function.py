@@ -12,6 +12,7 @@ from ziggurat.backend.python.to_python import tree_of
 from ziggurat.codemodel.dialects import core
 from ziggurat.codemodel.op import Op, expect
 from ziggurat.codemodel.python_functions import keep_origin, new_surroundings
+from ziggurat.codemodel.python_parameters import defaults_of
 from ziggurat.codemodel.recursion import deep_recursion
 
 
@@ -19,12 +20,13 @@ def to_function(model: Op, like: Callable[..., Any] | None = None, **names: Any)
     """The function that a Python code model is. Its code comes from the syntax tree that the model makes, and has the
     model's places, which tracebacks show.
 
-    The function has the globals, the closure and the defaults of `like`, by default no others than the builtins;
-    `names` are further globals, and variables of functions around. `like` may be a method or a wrapper of a function,
-    as for `reflect`. `reflect` of the function gives the model. Raises `KernelTypeError` for a variable of a function
-    around that `like` lacks.
+    The function has the globals, the closure and the defaults of `like`; by default the builtins, and the defaults that
+    the model has as literals. `names` are further globals, and variables of functions around. `like` may be a method or
+    a wrapper of a function, as for `reflect`. `reflect` of the function gives the model. Raises `KernelTypeError` for a
+    variable of a function around, or a default, that neither has.
     """
-    code = code_of(model)
+    func = expect(model, core.Func, "to_function: the model must be a func")
+    code = code_of(func)
     surroundings, original = new_surroundings("to_function", code.co_freevars, like, names)
     if original is not None:
         # `types.coroutine` marks the code of the generator that it is given.
@@ -36,16 +38,19 @@ def to_function(model: Op, like: Callable[..., Any] | None = None, **names: Any)
         for field in ("__defaults__", "__kwdefaults__", "__annotations__", "__doc__", "__module__"):
             setattr(function, field, getattr(original, field))
         function.__dict__.update(original.__dict__)
-    keep_origin(function, model, surroundings)
+    else:
+        parameters = list(inspect.signature(function).parameters)
+        defaults, keywords = defaults_of(func, parameters, "to_function", surroundings.scope)
+        function.__defaults__, function.__kwdefaults__ = defaults or None, keywords or None
+    keep_origin(function, func, surroundings)
     return function
 
 
-def code_of(model: Op) -> types.CodeType:
+def code_of(func: core.Func) -> types.CodeType:
     """The code of the function that a model is."""
-    func = expect(model, core.Func, "to_function: the model must be a func")
     with deep_recursion():
-        tree = tree_of(model)
-        file = model.location.file if model.location is not None else "<model>"
+        tree = tree_of(func)
+        file = func.location.file if func.location is not None else "<model>"
         if not isinstance(tree, ast.Lambda):
             tree.name = _NAME  # Its own name may be that of a global that it uses.
         arguments = ast.arguments([], [ast.arg(name) for name in func.free], None, [], [], None, [])

@@ -12,6 +12,7 @@ from ziggurat.backend.python.names import FunctionNames
 from ziggurat.codemodel.dialects import core
 from ziggurat.codemodel.errors import TargetError
 from ziggurat.codemodel.op import Op, require_model
+from ziggurat.codemodel.python_parameters import definition_of
 from ziggurat.codemodel.recursion import deep_recursion
 
 
@@ -33,7 +34,7 @@ def tree_of(model: Op) -> Any:
     text = model.sym_name.rpartition(".")[2]
     names = FunctionNames(model.body, free=model.free)
     parts = function_parts(model.body, names, None, model.kind)
-    definition_ = _written(model.parameters)
+    definition_ = definition_of(model)
     if definition_ is None:
         arguments, returns = arguments_of((), parts.parameters, iter(()), iter(()))
     else:
@@ -57,21 +58,3 @@ def tree_of(model: Op) -> Any:
         node.lineno, node.col_offset = place.line, place.column
         node.end_lineno, node.end_col_offset = place.end_line or place.line, place.end_column
     return ast.fix_missing_locations(node)
-
-
-def _written(parameters: tuple[str, ...]) -> Any:
-    """The definition of a function with parameters that are written so; None for plain ones."""
-    if not parameters:
-        return None
-    *others, last = parameters
-    returns = last if last.startswith("->") else ""
-    texts = others if returns else parameters
-    source = f"def _({', '.join(texts)}) {returns}: pass"
-    try:
-        tree: Any = ast.parse(source).body[0]
-    except SyntaxError:
-        raise TargetError(f"the parameters of a func must be written as in Python; got {', '.join(texts)}") from None
-    for node in ast.walk(tree):
-        for field in ("lineno", "col_offset", "end_lineno", "end_col_offset"):
-            node.__dict__.pop(field, None)
-    return tree

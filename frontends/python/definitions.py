@@ -11,35 +11,14 @@ from ziggurat.codemodel.dialects import core, py
 from ziggurat.codemodel.dialects import py_objects as objects
 from ziggurat.codemodel.dialects import py_suites as suites
 from ziggurat.codemodel.op import Body, Value
+from ziggurat.codemodel.python_parameters import FunctionNode, parameters_of
 from ziggurat.codemodel.types import pyobject
 from ziggurat.frontends.python.expressions import VARIABLE, Expressions
 from ziggurat.frontends.python.scopes import CLASS, COMPREHENSION, FUNCTION, Binds, Scope, binds_of, target_names
 
-FunctionNode = ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda
 _KINDS = {ast.ListComp: "list", ast.SetComp: "set", ast.DictComp: "dict", ast.GeneratorExp: "generator"}
 # From this version on Python evaluates annotations when they are asked for.
 _LATE_ANNOTATIONS = sys.version_info >= (3, 14)
-
-
-def parameters_of(node: FunctionNode) -> list[tuple[str, ast.arg | None, ast.expr | None]]:
-    """The parameters in the order of a signature, each with its mark (`*`, `**` or nothing), node and default. The
-    marks `/` and `*` on their own have no node. Python's own order has keyword parameters before `*args`."""
-    arguments = node.args
-    plain = [*arguments.posonlyargs, *arguments.args]
-    defaults = [None] * (len(plain) - len(arguments.defaults)) + list(arguments.defaults)
-    parameters: list[tuple[str, ast.arg | None, ast.expr | None]] = []
-    for index, (parameter, default) in enumerate(zip(plain, defaults, strict=True)):
-        parameters.append(("", parameter, default))
-        if index == len(arguments.posonlyargs) - 1:
-            parameters.append(("/", None, None))
-    if arguments.vararg is not None:
-        parameters.append(("*", arguments.vararg, None))
-    elif arguments.kwonlyargs:
-        parameters.append(("*", None, None))
-    parameters += [("", p, default) for p, default in zip(arguments.kwonlyargs, arguments.kw_defaults, strict=True)]
-    if arguments.kwarg is not None:
-        parameters.append(("**", arguments.kwarg, None))
-    return parameters
 
 
 def kind_of(node: FunctionNode, is_generator: bool) -> str:

@@ -13,9 +13,10 @@ from ziggurat.codemodel.builder import Builder
 from ziggurat.codemodel.dialects import core
 from ziggurat.codemodel.op import Op
 from ziggurat.codemodel.python_functions import origin_of, plain_function
+from ziggurat.codemodel.python_parameters import FunctionNode, parameters_of
 from ziggurat.codemodel.recursion import deep_recursion
 from ziggurat.codemodel.types import pyobject
-from ziggurat.frontends.python.definitions import FunctionNode, kind_of, parameters_of
+from ziggurat.frontends.python.definitions import kind_of
 from ziggurat.frontends.python.expressions import VARIABLE
 from ziggurat.frontends.python.scopes import FUNCTION, Binds, Scope, binds_of
 from ziggurat.frontends.python.source import Source, find_definition, read_lines

@@ -1,6 +1,7 @@
 """The interpreter on models of Python functions: it gives what the function gives, or raises what that raises."""
 
 import copy
+import inspect
 import itertools
 import linecache
 import os
@@ -165,3 +166,52 @@ def test_tests_of_cpython_pass_in_the_interpreter():
     lines = done.stdout.splitlines()
     assert lines[0].endswith("functions replaced, 0 not"), done.stderr
     assert sum(" 0 failed," in line for line in lines) == 4, lines
+
+
+DEFAULTS = (
+    "def f(a, /, b=(1, -2), *c, d: dict(k=[1]) = {'=': 3}, e: 'x=1'=1 + 2j, **g) -> dict(a=1):\n"
+    "    return a, b, c, d, e, g"
+)
+
+
+@pytest.mark.parametrize("make", [zg.interpret, zg.to_function])
+def test_literal_defaults_are_those_of_the_model(make):
+    f = define(DEFAULTS)
+    model = zg.reflect(f)
+    for function in (make(model), make(zg.parse(str(model))), make(model, like=f), make(model, like=make(model))):
+        assert function(0) == f(0) == (0, (1, -2), (), {"=": 3}, 1 + 2j, {})
+        assert function(0, 1, 2, d=3, z=4) == (0, 1, (2,), 3, 1 + 2j, {"z": 4})
+        assert (function.__defaults__, function.__kwdefaults__) == (f.__defaults__, f.__kwdefaults__)
+        assert [*inspect.signature(function).parameters] == [*inspect.signature(f).parameters]
+        with pytest.raises(TypeError, match=r"missing a required argument: 'a'|missing 1 required positional argument"):
+            function()
+
+
+@pytest.mark.parametrize("make", [zg.interpret, zg.to_function])
+def test_a_default_that_is_no_literal_is_that_of_the_function(make):
+    f = define("def f(x, y=G, z=lambda a=1: a, *, w=len):\n    return x + y, z(), w", G=[1])
+    model = zg.reflect(f)
+    with pytest.raises(
+        KernelTypeError, match="the default of 'y' must be a literal or a name with a value; got G"
+    ) as info:
+        make(model)
+    assert "`like`" in info.value.hint
+    with pytest.raises(KernelTypeError, match=r"the default of 'z' must be .*; got lambda a=1: a"):
+        make(model, G=[2])
+    assert make(model, like=f)([0]) == f([0]) == ([0, 1], 1, len)
+    named = define("def f(x, y=G, *, w=len):\n    return x, y, w", G=1)
+    assert make(zg.reflect(named), G=2)(0) == (0, 2, len)
+
+
+@pytest.mark.parametrize("make", [zg.interpret, zg.to_function])
+def test_parameters_of_private_names(make):
+    f = define("class C:\n    def g(self, __x=1, *, __y=2):\n        return __x, __y\nf = C.g")
+    assert make(zg.reflect(f))(0, _C__y=5) == f(0, _C__y=5) == (1, 5)
+
+
+@pytest.mark.parametrize("make", [zg.interpret, zg.to_function])
+@pytest.mark.parametrize("parameters", ["x =", "x): pass\ndef g(x", "x, y", "x + 1", "*"])
+def test_parameters_that_are_not_those_of_the_body_are_refused(make, parameters):
+    text = str(zg.reflect(define("def f(x=1):\n    return x"))).replace("x = 1", repr(parameters)[1:-1])
+    with pytest.raises(TargetError, match="the parameters of a func must be"):
+        make(zg.parse(text))

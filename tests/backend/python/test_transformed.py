@@ -316,3 +316,11 @@ def test_a_function_with_other_code_has_the_model_of_its_source(define):
     function = zg.to_function(zg.reflect(f))
     function.__code__ = define("def f(x):\n    return x * 2").__code__
     assert zg.to_python(zg.reflect(function)).endswith("return x * 2")
+
+
+@pytest.mark.parametrize("text", ["", "int; y", "x = 1", "list[", "a\\u0000"])
+def test_an_annotation_that_is_not_python(define, text):
+    model = str(zg.reflect(define("def f(x):\n    y: int = x\n    return y")))
+    assert '@text="int"' in model
+    with pytest.raises(TargetError, match="the annotation of a variable must be"):
+        zg.to_python(zg.parse(model.replace('@text="int"', f'@text="{text}"')))
