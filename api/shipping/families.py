@@ -9,7 +9,9 @@ from typing import Any
 
 import attrs
 
-from ziggurat.codemodel.text.parser import parse_values
+from ziggurat.codemodel.dialects import core
+from ziggurat.codemodel.op import expect
+from ziggurat.codemodel.text.parser import parse, parse_values
 from ziggurat.codemodel.types import DescriptorType, PtrType, ScalarType, Type
 from ziggurat.shipping.grids import Grid, c_name
 from ziggurat.shipping.variant import Parameter, Variant
@@ -37,6 +39,11 @@ class Family:
         return [parameter for parameter in self.parameters if parameter.is_passed]
 
     @property
+    def writes(self) -> frozenset[str]:
+        """The names of the parameters through which a variant may write memory."""
+        return frozenset(name for variant in self.variants for name in _writes(variant))
+
+    @property
     def grid(self) -> Grid | None:
         """The function of the grid, if all variants that have one have the same."""
         grids = [variant.grid for variant in self.variants if variant.grid is not None]
@@ -45,6 +52,15 @@ class Family:
     @property
     def options(self) -> Mapping[str, Any]:
         return self.variants[0].options
+
+
+def _writes(variant: Variant) -> list[str]:
+    from ziggurat.transforms.kit.dataflow import written_parameters
+    from ziggurat.transforms.simplify.demand import first_kernel
+
+    kernel = first_kernel(expect(parse(variant.model), core.Module))
+    names = [parameter.name for parameter in variant.passed if not parameter.is_one]  # As the kernel has them.
+    return [names[number] for number in written_parameters(kernel)]
 
 
 def c_names(parameters: Sequence[Parameter]) -> list[str]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import json
 import sys
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
@@ -75,7 +75,7 @@ class Library:
         """The library for JSON: what the loader needs, and what a reader wants to know."""
         families: list[dict[str, Any]] = []
         for family in self.families:
-            own = self.codes[family.function]
+            own, writes, first = self.codes[family.function], family.writes, family.variants[0]
             variants = [
                 {"known": [{"divisor": p.divisor, "is_one": p.is_one} for p in variant.passed],
                  "code": {target: file_of(family, number, target, code) for target, code in codes.items()}}
@@ -83,8 +83,8 @@ class Library:
             ]  # fmt: skip
             hosts = [code for codes in own for code in codes.values() if isinstance(code, CpuCode)]
             families.append(
-                {"kernel": family.kernel, "function": family.function, "place": family.variants[0].place,
-                 "parameters": [_parameter(p) for p in family.parameters], "defaults": family.variants[0].defaults,
+                {"kernel": family.kernel, "function": family.function, "place": first.place,
+                 "parameters": [_parameter(p, writes) for p in family.parameters], "defaults": first.defaults,
                  "options": family.options, "ordered": any(code.ordered for code in hosts), "variants": variants}
             )  # fmt: skip
         return {"format": FORMAT, "name": self.name, "families": families}
@@ -138,9 +138,9 @@ def require_own(folder: Path) -> None:
         )
 
 
-def _parameter(parameter: Any) -> dict[str, Any]:
+def _parameter(parameter: Any, writes: Collection[str]) -> dict[str, Any]:
     """A parameter for the loader; of a descriptor with its rank and the bytes of its elements."""
-    facts = dict(parameter.facts)
+    facts = dict(parameter.facts) | ({"written": True} if parameter.name in writes else {})
     if parameter.is_passed and isinstance(type_ := type_of(parameter), DescriptorType):
         rank, element = rank_and_element(type_)
         facts |= {"rank": rank, "element": element.name, "bytes": element.bytes}

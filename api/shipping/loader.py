@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ctypes
 import json
+import operator
 import os
 import struct
 import sys
@@ -16,8 +17,10 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Final, cast
 
+FORMAT: Final = "ziggurat library 1"
 FOLDER: Final = os.path.dirname(os.path.abspath(__file__))
 _MAX_RANK: Final = 5
+_MAX_SIZE: Final = (1 << 31) - 1  # Of an axis of a grid.
 _ALONE: Final = 200_000  # Nanoseconds that the launching thread runs programs alone, before others help.
 _BUFFERS: Final = {
     "f": "f32", "d": "f64", "e": "f16", "?": "i1", "b": "i8", "h": "i16", "i": "i32", "q": "i64", "l": "i64",
@@ -71,13 +74,14 @@ class TensorDescriptor:
 
 class _Array:
     """The element type, the address, the shape and the strides, in elements, of an array, and the device of one on a
-    GPU: -1 where its library does not tell it."""
+    GPU: -1 where its library does not tell it. One that `is_constant` must not be written."""
 
     def __init__(
-        self, element: str, address: int, shape: Sequence[int], strides: Sequence[int], device: int | None, owner: Any
-    ) -> None:
+        self, element: str, address: int, shape: Sequence[int], strides: Sequence[int], device: int | None, owner: Any,
+        is_constant: bool = False,
+    ) -> None:  # fmt: skip
         self.element, self.address, self.shape, self.strides = element, address, shape, strides
-        self.device, self.owner = device, owner
+        self.device, self.owner, self.is_constant = device, owner, is_constant
 
     @staticmethod
     def of(thing: object) -> _Array | None:
@@ -100,7 +104,7 @@ class _Array:
             shape = tuple(facts["shape"])
             strides = facts.get("strides")
             steps = _contiguous(shape) if strides is None else tuple(stride // width for stride in strides)
-            return _Array(element, facts["data"][0] or 0, shape, steps, device, value)
+            return _Array(element, facts["data"][0] or 0, shape, steps, device, value, bool(facts["data"][1]))
         if isinstance(thing, bytes | str):
             return None
         try:
@@ -207,7 +211,7 @@ class _Family:
             if reason:
                 reasons.append(f"'{name}' must be {reason}; got {argument}")
         reasons += [
-            f"the option '{name}' must be {self.options.get(name)!r}; got {value!r}"
+            f"the option '{name}' must be {self.options.get(name, 'left out')}; got {value!r}"
             for name, value in options.items()
             if self.options.get(name) != value
         ]
@@ -340,8 +344,7 @@ class Kernel:
             if name in self.names:
                 bound[name] = value
             elif name in ("num_warps", "num_stages", *self._options):
-                if name in self._options:
-                    options[name] = value
+                options[name] = value
             else:
                 raise TypeError(f"'{self.name}' has no parameter '{name}'; it has {', '.join(self.names)}")
         leaves: dict[str, _Argument] = {}
@@ -371,8 +374,11 @@ class Kernel:
         family = self._family(bound, options)
         if callable(grid):
             grid = grid({name: argument.value for name, argument in bound.items()})
-        sizes_of_grid: Any = grid if hasattr(grid, "__len__") else (grid,)
-        x, y, z = map(int, (*sizes_of_grid, 1, 1)[:3])
+        x, y, z = _sizes_of(grid, self.name)
+        for parameter in family.slots:
+            array = bound[parameter["name"]].array
+            if parameter.get("written") and array is not None and array.is_constant:
+                raise LaunchError(f"'{self.name}' writes '{parameter['name']}', but its array is read-only")
         sizes = (ctypes.c_uint32 * 3)(x, y, z)
         devices = {argument.array.device for argument in bound.values() if argument.array is not None}
         if devices and None not in devices:
@@ -385,6 +391,26 @@ class Kernel:
             raise Miss(_message())
         if status:
             raise LaunchError(f"'{self.name}' failed ({status}): {_message()}")
+
+
+def _sizes_of(grid: Any, name: str) -> tuple[int, int, int]:
+    """The three sizes of a grid: an integer, or one to three of them; further sizes of 1 are left out."""
+    try:
+        sizes = [_size(size) for size in (grid if hasattr(grid, "__iter__") and getattr(grid, "ndim", 1) else (grid,))]
+    except TypeError:
+        sizes = []
+    if not sizes or {*sizes[3:]} - {1} or min(sizes) < 0 or max(sizes) > _MAX_SIZE:
+        raise LaunchError(
+            f"the grid of '{name}' must be one to three sizes, integers from 0 to {_MAX_SIZE}; got {grid!r}"
+        )
+    x, y, z = (*sizes, 1, 1)[:3]
+    return x, y, z
+
+
+def _size(size: Any) -> int:
+    if isinstance(size, bool):
+        raise TypeError
+    return operator.index(size)
 
 
 def _on_gpu(family: _Family, sizes: Any, stream: Any, bound: Mapping[str, _Argument], devices: set[Any]) -> int:
@@ -483,7 +509,7 @@ def _read() -> tuple[str, dict[str, Kernel]]:
         return "", {}
     with open(path, encoding="utf-8") as file:
         manifest = json.load(file)
-    if manifest["format"] != "ziggurat library 1":
+    if manifest["format"] != FORMAT:
         raise ImportError(f"{FOLDER} has the format {manifest['format']!r}, which this loader does not read")
     by_kernel: dict[str, list[dict[str, Any]]] = {}
     for family in manifest["families"]:

@@ -228,6 +228,67 @@ def test_misses_of_what_is_known(tmp_path):
         lib.scale[(1,)](x, x, 3, m=1)
 
 
+@needs_linux
+def test_read_only_arrays_are_read_alone(library):
+    lib, x, y = loaded(library), np.arange(64, dtype=np.float32), np.zeros(64, np.float32)
+    x.flags.writeable = False
+    lib.scale[(1,)](x, y, 64)
+    assert np.array_equal(y, 2 * x)
+    with pytest.raises(lib.LaunchError, match="'scale' writes 'y', but its array is read-only"):
+        lib.scale[(1,)](y, x, 64)
+    assert np.array_equal(x, np.arange(64))
+
+
+@needs_linux
+def test_a_descriptor_of_a_read_only_array_is_not_written(tmp_path):
+    @zg.kernel
+    def copy(a, b):
+        b.store([0, 0], a.load([0, 0]))
+
+    type_ = zg.descriptor((8, 8), zg.f32)
+    built(tmp_path, "cpu", variants=[zg.variant(copy, type_, type_)])
+    lib, x, y = loaded(tmp_path / "lib"), np.ones((8, 8), np.float32), np.zeros((8, 8), np.float32)
+    x.flags.writeable = False
+    a, b = lib.TensorDescriptor(x), lib.TensorDescriptor(y)
+    with pytest.raises(lib.LaunchError, match="'copy' writes 'b', but its array is read-only"):
+        lib.copy[(1,)](b, a)
+    lib.copy[(1,)](a, b)
+    assert y.all()
+
+
+@needs_linux
+@pytest.mark.parametrize("grid", [(4.7,), 4.0, (True,), (), (1, 1, 1, 2), (-1,), "1", (1 << 31,), None])
+def test_sizes_of_a_grid_are_integers(library, grid):
+    lib, x = loaded(library), np.zeros(64, np.float32)
+    for sizes in (grid, lambda meta: grid):
+        with pytest.raises(lib.LaunchError, match="the grid of 'scale' must be one to three sizes, integers from 0"):
+            lib.scale[sizes](x, x, 64)
+
+
+@needs_linux
+def test_grids_of_all_kinds(library):
+    lib, x = loaded(library), np.ones(128, np.float32)
+    for grid in (2, np.int64(2), [2], np.array([2, 1]), np.array(2), (2, 1, 1, 1)):
+        y = np.zeros_like(x)
+        lib.scale[grid](x, y, 128)
+        assert (y == 2).all()
+
+
+@needs_linux
+def test_options_of_a_launch_are_those_of_a_variant(library, tmp_path):
+    lib, x = loaded(library), np.zeros(64, np.float32)
+    for name in ("num_warps", "num_stages"):
+        with pytest.raises(lib.Miss, match=f"the option '{name}' must be left out; got 32"):
+            lib.scale[(1,)](x, x, 64, **{name: 32})
+    with pytest.raises(TypeError, match="'scale' has no parameter 'fast_math'"):
+        lib.scale[(1,)](x, x, 64, fast_math=True)
+    built(tmp_path, "cpu", variants=[zg.variant(scale, F32, F32, N, zg.f32, 64, (1, 2), num_warps=8)])
+    other = loaded(tmp_path / "lib")
+    assert "must be 8; got 4" in other.scale.explain(x, x, 64, num_warps=4)
+    other.scale[(1,)](x, x, 64, num_warps=8)
+    other.scale[(1,)](x, x, 64)
+
+
 def test_a_general_library_takes_all(tmp_path):
     """The variant of any divisibility is compiled from the one that knows more."""
     write_variants(tmp_path / "launches.json", declared()[:1])
@@ -297,9 +358,9 @@ def test_what_a_target_refuses_is_reported(tmp_path, capfd):
     with pytest.raises(SystemExit):
         main(["build", "x.json"])
     for arguments, reason in (
-        (["nothing.json", "-o", str(tmp_path)], "has no variants that can be read"),
-        (["no_such_package", "-o", str(tmp_path)], "cannot be imported"),
-        ([str(EXAMPLES / "vector_add.py"), "-o", str(tmp_path)], "declares no variants of kernels"),
+        (["nothing.json", "-o", str(tmp_path / "x")], "has no variants that can be read"),
+        (["no_such_package", "-o", str(tmp_path / "x")], "cannot be imported"),
+        ([str(EXAMPLES / "vector_add.py"), "-o", str(tmp_path / "x")], "declares no variants of kernels"),
         ([str(tmp_path / "launches.json"), "-o", str(tmp_path / "a-b")], "must be a name of C; got 'a-b'"),
         ([str(tmp_path / "launches.json"), "-o", str(tmp_path / "x"), "--target", "sm_7"], "a target must be one of"),
     ):
