@@ -23,7 +23,8 @@ from ziggurat.codemodel.errors import KernelSyntaxError
 from ziggurat.codemodel.location import Location, register
 
 _DEF = re.compile(r"\s*(async\s+)?def\b")
-_IN_A_TEXT = "define the function in a file or a notebook cell, or make the kernel of its text: zg.kernel(source=text)"
+_NOT_A_FUNCTION = "give a function that is written in Python, by def or lambda; of a class, one of its methods"
+_IN_A_TEXT = "define the function in a file or a notebook cell, or give its lines to Python's linecache"
 _WITHOUT_SOURCE = {"<stdin>": "write the program to a file: Python does not keep what it reads from standard input"}
 _GUESSES = 4  # The number of ends of the block to try before the whole file is parsed.
 
@@ -42,17 +43,17 @@ class Source:
         return Location(self.file, node.lineno + offset, node.col_offset, node.end_lineno + offset, node.end_col_offset)
 
 
-def read_lines(fn: Callable[..., Any]) -> Sequence[str]:
+def read_lines(fn: Callable[..., Any], hint: str = _NOT_A_FUNCTION) -> Sequence[str]:
     """The lines of the file, notebook cell or registered string that defines `fn`, as they are now; none if unknown.
 
-    Raises `KernelSyntaxError` when `fn` is not a function of Python. Reading is cheap: a file is read once for
-    all its functions, and nothing is parsed.
+    Raises `KernelSyntaxError` with the hint when `fn` is not a function of Python. Reading is cheap: a file is read
+    once for all its functions, and nothing is parsed.
     """
     if not isinstance(fn, types.FunctionType):
         name = getattr(fn, "__name__", repr(fn))
         raise KernelSyntaxError(
             f"'{name}' is {_kind(fn)}, not a function defined by def",
-            hint="decorate a function that is defined by def, outside of a class or static",
+            hint=hint,
         )
     code = fn.__code__
     linecache.checkcache(code.co_filename)
@@ -81,18 +82,20 @@ def _command_lines(code: types.CodeType) -> Sequence[str]:
     return text.splitlines(keepends=True)
 
 
-def find_definition(fn: types.FunctionType, lines: Sequence[str], code: types.CodeType | None = None) -> Source:
+def find_definition(
+    fn: types.FunctionType, lines: Sequence[str], code: types.CodeType | None = None, hint: str = _IN_A_TEXT
+) -> Source:
     """The definition of `fn`, a function of any kind, in these lines. `code` is the code of the function when they were
     read, by default its present code: programs assign to `fn.__code__` code from another place.
 
-    Raises `KernelSyntaxError` when it is not there: its source is missing or has changed.
+    Raises `KernelSyntaxError` when it is not there: its source is missing, with the hint, or has changed.
     """
     code = code or fn.__code__
     start = code.co_firstlineno - 1
     if not lines:
         raise KernelSyntaxError(
             f"the source of '{fn.__name__}' cannot be found: there is no text for {code.co_filename!r}",
-            hint=_WITHOUT_SOURCE.get(code.co_filename, _IN_A_TEXT),
+            hint=_WITHOUT_SOURCE.get(code.co_filename, hint),
         )
     if code.co_name == "<lambda>":
         definition = _lambda(lines, code)
@@ -136,7 +139,7 @@ def _kind(value: object) -> str:
     if isinstance(value, type):
         return "a class"
     name = type(value).__name__
-    return f"{'an' if name[0] in 'aeiou' else 'a'} {name}"
+    return f"{'an' if name[0].lower() in 'aeiou' else 'a'} {name}"
 
 
 def _matches(node: ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda, code: types.CodeType) -> bool:

@@ -156,3 +156,64 @@ def test_quoted_code_keeps_what_it_captured():
     q = zg.quote(f)
     k = 2
     assert q.captured == {"k": 1} and q() == 2
+
+
+class Scaled:
+    """A callable object, with a property that is computed once."""
+
+    def __init__(self, factor):
+        self.factor = factor
+
+    def __call__(self, x, *rest, offset=0):
+        return self.factor * x + offset + sum(rest) + scale
+
+    def times(self, x):
+        return self.factor * x
+
+    @classmethod
+    def unit(cls, x):
+        return cls(1)(x)
+
+    @functools.cached_property
+    def double(self):
+        return self.factor * 2
+
+
+def test_objects_around_functions():
+    assert zg.reflect(Scaled(2)).sym_name == "Scaled.__call__"
+    assert zg.reflect(vars(Scaled)["double"]).sym_name == "Scaled.double"
+    q = zg.quote(lambda x: x + scale)
+    assert zg.to_python(zg.reflect(q)) == "lambda x: x + scale"
+    assert zg.to_function(q.model, like=q)(1) == 4
+
+
+def test_quoted_code_has_the_values_that_are_bound():
+    scaled = Scaled(2)
+    inner = functools.partial(scaled, 1, 10, offset=4)
+    for function, bound, arguments in (
+        (scaled, {"self": scaled}, (5,)),
+        (scaled.times, {"self": scaled}, (5,)),
+        (Scaled.unit, {"cls": Scaled}, (5,)),
+        (functools.partial(Scaled.times, scaled), {"self": scaled}, (5,)),
+        (inner, {"self": scaled, "x": 1, "rest": (10,), "offset": 4}, ()),
+        (functools.partial(inner, 20, offset=5), {"self": scaled, "x": 1, "rest": (10, 20), "offset": 5}, ()),
+    ):
+        q = zg.quote(function)
+        assert {name: value for name, value in q.captured.items() if name != "scale"} == bound
+        assert q(*arguments) == function(*arguments)
+    with pytest.raises(zg.KernelTypeError, match="must fit 'times'; got: got an unexpected keyword argument 'z'"):
+        zg.quote(functools.partial(Scaled.times, z=1))
+
+
+def test_hints_are_those_of_the_caller():
+    text = eval("lambda: 1")
+    for function, hint in ((Point, "one of its methods"), (len, "written in Python"), (text, "linecache")):
+        with pytest.raises(KernelSyntaxError) as info:
+            zg.reflect(function)
+        assert hint in info.value.hint and "kernel" not in info.value.hint
+    names = {}
+    exec("def f(x): pass", names)
+    for function, hint in ((len, "decorate a function"), (names["f"], "zg.kernel(source=text)")):
+        with pytest.raises(KernelSyntaxError) as info:
+            _ = zg.kernel(function).model
+        assert hint in info.value.hint
