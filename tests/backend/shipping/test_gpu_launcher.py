@@ -33,6 +33,8 @@ class Array:
 MATRIX = "ptr<f16>", "i32", "i32", "i32"
 OF_MATRIX = (PtxParameter("ptr"), *(PtxParameter("i32") for _ in range(3)))
 MAPS = (LaunchMap("f16", (64, 64), 128, ("0", "1", "2", "3")), LaunchMap("f16", (64, 32), 64, ("0", "=8", "1", "=64")))
+# It writes nothing: the code of the variants is made up.
+MODEL = 'module ()void -> { tt.func @"kernel" ()void -> { tt.return; }; unreachable; };'
 SIZES = {"ptr": 8, "tensormap": 128, "i32": 4, "i64": 8, "f32": 4, "i1": 1, "f16": 2, "u8": 1, "f64": 8}
 
 
@@ -50,7 +52,7 @@ def variant(types, facts=()):
     names = [f"p{number}" for number in range(len(types))]
     facts = dict(facts)
     parameters = (Parameter(name, type_, **facts.get(name, {})) for name, type_ in zip(names, types, strict=True))
-    return Variant("kernel", "", {}, tuple(parameters))
+    return Variant("kernel", MODEL, {}, tuple(parameters))
 
 
 @pytest.fixture(scope="module")
