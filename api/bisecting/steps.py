@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import attrs
 import numpy as np
+from numpy.lib.stride_tricks import as_strided
 
 from ziggurat.backend.launch.arrays import address
 from ziggurat.backend.launch.descriptors import TensorDescriptor
@@ -241,11 +242,26 @@ def _on_device(code: Compiled, launch: Launch) -> Arrays:
     def there(value: Any) -> Any:
         if isinstance(value, TensorDescriptor):
             return TensorDescriptor(to_device(value.host), value.block)
-        return to_device(value) if isinstance(value, np.ndarray) else value
+        return to_device(span_of(value)) if isinstance(value, np.ndarray) else value
 
     here = launch.fresh()
     arguments = [there(value) for value in here]
     code[launch.grid](*arguments)
     back = [value.array if isinstance(value, TensorDescriptor) else value for value in arguments]
     arrays = launch.arrays(here)
-    return {name: to_host(value) for name, value in zip(launch.names, back, strict=True) if name in arrays}
+    copies = {name: to_host(value) for name, value in zip(launch.names, back, strict=True) if name in arrays}
+    return {name: as_before(copy, arrays[name]) for name, copy in copies.items()}
+
+
+def span_of(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    """The memory of an array with gaps, from its first to its last element; an array without gaps as it is."""
+    size = array.itemsize
+    if array.flags.c_contiguous or any(stride < 0 or stride % size for stride in array.strides):
+        return array
+    last = sum((count - 1) * stride for count, stride in zip(array.shape, array.strides, strict=True))
+    return as_strided(array, (1 + last // size,), (size,))
+
+
+def as_before(copy: np.ndarray[Any, Any], array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    """A copy of an array's span with the shape and strides of the array."""
+    return copy if copy.shape == array.shape else as_strided(copy, array.shape, array.strides)

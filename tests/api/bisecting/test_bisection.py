@@ -18,7 +18,7 @@ from pass_cases import CASES
 import ziggurat as zg
 from ziggurat.bisecting.apart import apart
 from ziggurat.bisecting.comparison import difference
-from ziggurat.bisecting.steps import NATIVE, OPTIMIZED, SIMULATED
+from ziggurat.bisecting.steps import NATIVE, OPTIMIZED, SIMULATED, as_before, span_of
 from ziggurat.cli import main
 from ziggurat.codemodel.dialects import arith, tt
 from ziggurat.codemodel.gpu import dialect as gpu
@@ -263,3 +263,12 @@ def test_edits_are_of_many_kinds():
     model = sums.triton(zg.ptr(zg.f32), zg.ptr(zg.f32), zg.i32, zg.f32, 4, 32)
     assert len({name.partition(" of ")[0] for name, _ in edits(model)}) >= 5
     assert any(isinstance(op, arith.AddF) for op in model.walk())
+
+
+@pytest.mark.parametrize("view", [np.s_[:], np.s_[:3, :5], np.s_[::2, 1::3], np.s_[1:, 2], np.s_[4:, :]])
+def test_the_memory_of_an_array_with_gaps_is_copied_whole(view):
+    """A kernel on a GPU gets the strides of the array in memory as numbers."""
+    array = np.arange(6 * 8, dtype=np.float32).reshape(6, 8)[view]
+    whole = span_of(array)
+    assert whole is array or (whole.ndim == 1 and whole.ctypes.data == array.ctypes.data)
+    np.testing.assert_array_equal(as_before(whole.copy(), array), array)
