@@ -137,7 +137,7 @@ def test_every_kernel_of_the_examples_is_here():
         (file.stem, name)
         for file in EXAMPLES.glob("*.py")
         for name, value in vars(example(file.stem)).items()
-        if isinstance(value, zg.Kernel) and value.__module__ == file.stem
+        if isinstance(value, zg.Kernel) and file.stem != "shipping"  # It ships kernels of other examples.
     }
     assert found == set(KERNELS)
     without = {file.stem for file in EXAMPLES.glob("*.py")} - {file for file, _ in KERNELS}

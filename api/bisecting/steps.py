@@ -10,7 +10,7 @@ from __future__ import annotations
 import functools
 import math
 from collections.abc import Callable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import attrs
 import numpy as np
@@ -242,7 +242,7 @@ def _on_device(code: Compiled, launch: Launch) -> Arrays:
     def there(value: Any) -> Any:
         if isinstance(value, TensorDescriptor):
             return TensorDescriptor(to_device(value.host), value.block)
-        return to_device(span_of(value)) if isinstance(value, np.ndarray) else value
+        return value if not isinstance(value, np.ndarray) else to_device(span_of(cast("np.ndarray[Any, Any]", value)))
 
     here = launch.fresh()
     arguments = [there(value) for value in here]
