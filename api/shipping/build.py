@@ -147,12 +147,15 @@ def _host_code(unit: Unit) -> tuple[CpuCode, bool]:
         cache.put(key, stored(code, unit.variant.kernel))
     else:
         code = restored(entry)
-    if any(site.verb == "prints" for site in code.sites):
-        raise TargetError(
-            f"'{unit.variant.kernel}' prints, which kernels of a library cannot do on a CPU",
-            hint="remove the print",
-        )
+    refuse_prints(code, unit.variant.kernel)
     return code, entry is None
+
+
+def refuse_prints(code: CpuCode, kernel: str) -> None:
+    """Raise `TargetError` for code that prints: a program in C has nothing that prints for it."""
+    if any(site.verb == "prints" for site in code.sites):
+        summary = f"'{kernel}' prints, which kernels of a library cannot do on a CPU"
+        raise TargetError(summary, hint="remove the print")
 
 
 def by_variant(

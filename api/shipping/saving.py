@@ -12,6 +12,7 @@ from ziggurat.backend.cpu.code import CpuCode
 from ziggurat.backend.ptx.sass import machine_code
 from ziggurat.backend.shipping.launcher import launcher
 from ziggurat.codemodel.errors import LaunchError, TargetError
+from ziggurat.shipping.build import refuse_prints
 from ziggurat.shipping.families import Family
 from ziggurat.shipping.grids import c_name
 from ziggurat.shipping.library import Library, host_object
@@ -104,7 +105,9 @@ def _host_code(compiled: Compiled) -> CpuCode:
     model: Any = compiled.stages.get("triton") or compiled.cpu
     options = CpuOptions(compiled.code.cpu, compiled.code.features, False, fast_math=compiled.options.fast_math)
     with compiling:
-        return compile_cpu(model, options)
+        code = compile_cpu(model, options)
+    refuse_prints(code, compiled.title)
+    return code
 
 
 def _object(library: Library) -> bytes:

@@ -467,6 +467,15 @@ def test_a_compiled_kernel_is_saved(tmp_path):
         compiled.save(tmp_path / "scale.cubin")
 
 
+def test_a_kernel_that_prints_is_not_saved_for_a_cpu(tmp_path):
+    @zg.kernel
+    def loud(x):
+        zg.device_print("x", zg.load(x))
+
+    with pytest.raises(zg.TargetError, match="'loud' prints, which kernels of a library cannot do on a CPU"):
+        loud.compile(zg.ptr(zg.f32), target="cpu").save(tmp_path / "loud.a")
+
+
 def test_a_compiled_kernel_of_a_gpu_is_saved(tmp_path):
     compiled = scale.compile(F32, F32, N, zg.f32, target="sm_90a")
     code, header = compiled.save(tmp_path / "scale.ptx")
