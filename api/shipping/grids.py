@@ -173,6 +173,8 @@ class _Writer:
         return lines
 
     def sizes(self, value: Any) -> list[str]:
+        if isinstance(value, _Object) and type(value.value) in (tuple, list):  # A captured grid.
+            value = tuple(self.component(value, index, len(value.value)) for index in range(len(value.value)))
         parts: list[Any] = [*cast("tuple[Any, ...]", value)] if isinstance(value, tuple) else [value]
         if not 1 <= len(parts) <= 3 or not all(isinstance(part, str) for part in parts):
             raise BuildError("the function of a grid must give one to three integers")
@@ -243,7 +245,7 @@ class _Writer:
         if op.callee.startswith("."):
             owner, *values = values
             path = f"{owner.path}{op.callee}" if isinstance(owner, _Object) else ""
-            if not path:
+            if not path or owner is _META:
                 raise BuildError(f"the grid's function calls '{op.callee}', which has no form in C")
             if not isinstance(owner.value, types.ModuleType):
                 constants = [int(v) if _is_number(v) else v for v in values]
@@ -253,7 +255,7 @@ class _Writer:
             target = captured.attribute(owner.value, op.callee[1:])
         else:
             target = self.quoted.captured.get(op.callee, getattr(builtins, op.callee, None))
-        if target is len and len(values) == 1 and isinstance(values[0], _Object):
+        if target is len and len(values) == 1 and isinstance(values[0], _Object) and values[0] is not _META:
             size = captured.method(values[0].value, "__len__", ())
             self.names[op.result] = self.captured(f"len({values[0].path})", size)
             return []
@@ -309,7 +311,7 @@ class _Writer:
             if op.name not in self.quoted.captured:
                 raise BuildError(f"the grid's function asks for '{op.name}', which has no value")
             return self.captured(op.name, self.quoted.captured[op.name])
-        if isinstance(op, py.Attribute) and isinstance(owner := self.names[op.value], _Object):
+        if isinstance(op, py.Attribute) and isinstance(owner := self.names[op.value], _Object) and owner is not _META:
             return self.captured(f"{owner.path}.{op.name}", captured.attribute(owner.value, op.name))
         if isinstance(op, py.Pack):
             return tuple(self.names[value] for value in op.components)

@@ -34,6 +34,10 @@ def by_statements(meta):
     return max(1, tiles), before % 4 + 1, halves(meta["n"], 2) + 1
 
 
+def calls_itself(a):
+    return calls_itself(a)
+
+
 @zg.function
 def thrice(a):
     return a * FACTOR
@@ -118,6 +122,12 @@ def test_a_captured_argument_is_that_argument():
         (lambda meta: (meta["m"],), "asks for 'm', which is no parameter"),
         (lambda meta: (meta["n"] / 2,), "has div, which has no form in C"),
         (lambda meta: (1, 2, 3, 4), "one to three integers"),
+        (lambda meta: ("n",), "one to three integers"),
+        (lambda meta: (meta.get("n"),), "calls '.get', which has no form in C"),
+        (lambda meta: (meta.n,), "has attribute, which has no form in C"),
+        (lambda meta: (zg.cdiv(meta["n"]),), "calls '.cdiv', which has no form in C"),
+        (lambda meta: (calls_itself(meta["n"]),), "calls 'calls_itself', which must return at its end alone"),
+        (lambda *meta: (1,), "must have one parameter"),
         (max, "must be a function with a source"),
     ],
 )
@@ -177,6 +187,11 @@ def test_nothing_that_a_grid_captures_is_changed(what):
     grid, why = attempted(effects(sizes, table, numbers, watched)[what], {"n": 5}, lambda name: True)
     assert grid is None and what in why
     assert sizes == [3, 5] and not table and next(numbers) == 1 and not watched.calls
+
+
+def test_a_captured_grid():
+    sizes = np.zeros((3, 4)).shape
+    assert grid_in_c(lambda meta: sizes, {}, lambda name: True).captures == {"sizes_0": 3, "sizes_1": 4}
 
 
 def test_data_of_captured_objects_is_read():
