@@ -9,7 +9,10 @@ if TYPE_CHECKING:
 
 
 class Pure:
-    """The op has no effect but its result: it may be removed when unused, repeated, and shared with an equal one."""
+    """The op has no effect but its result: it may be removed when unused, repeated, and shared with an equal one.
+
+    Ops of the Python code model are pure on the values of kernels; on objects they may run methods (`runs_methods`).
+    """
 
 
 class MayTrap:

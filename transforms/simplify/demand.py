@@ -24,7 +24,7 @@ from ziggurat.codemodel.dispatch import OpTable
 from ziggurat.codemodel.op import BlockParameter, Body, Op, OpResult, Value, expect
 from ziggurat.codemodel.structured import Structured
 from ziggurat.codemodel.types import void
-from ziggurat.transforms.simplify.effects import is_nonzero, is_read
+from ziggurat.transforms.simplify.effects import is_nonzero, is_read, runs_methods
 
 # Whether an op must stay for its effect, by class. An op without an entry must.
 _STAYS: OpTable[Callable[[Demand, Any], bool]] = OpTable("rule for staying")
@@ -35,7 +35,12 @@ def _always(demand: Demand, op: Op) -> bool:
     return True
 
 
-@_STAYS.of(traits.Pure, core.Var, core.VarLoad, traits.Symbol, traits.BlockTerminator, traits.BodyTerminator)
+@_STAYS.of(traits.Pure)
+def _pure(demand: Demand, op: Op) -> bool:
+    return runs_methods(op)
+
+
+@_STAYS.of(core.Var, core.VarLoad, traits.Symbol, traits.BlockTerminator, traits.BodyTerminator)
 def _when_used(demand: Demand, op: Op) -> bool:
     return False
 

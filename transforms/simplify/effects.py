@@ -5,6 +5,7 @@ from __future__ import annotations
 from ziggurat.codemodel import traits
 from ziggurat.codemodel.dialects import cf, core, py, scf, tt
 from ziggurat.codemodel.op import Op, Value, constant_of
+from ziggurat.codemodel.types import pyobject
 
 # Ops that do not write memory, besides pure ops and reads.
 _SILENT = (
@@ -16,7 +17,17 @@ _SILENT = (
 
 def is_pure(op: Op) -> bool:
     """Whether the op may be repeated, and shared with an equal one."""
-    return isinstance(op, traits.Pure) or (isinstance(op, tt.InlineAsm) and op.is_pure)
+    if isinstance(op, traits.Pure):
+        return not runs_methods(op)
+    return isinstance(op, tt.InlineAsm) and op.is_pure
+
+
+def runs_methods(op: Op) -> bool:
+    """Whether a pure op of the Python code model takes an object, and so may run a method of it, with any effect: as
+    `a + b`, `a.b` and `a[0]` may."""
+    if not isinstance(op, traits.PythonTier) or isinstance(op, py.Is | py.IsNot | py.Pack):
+        return False
+    return any(value.type == pyobject for value in op.operands)
 
 
 def may_trap(op: Op) -> bool:

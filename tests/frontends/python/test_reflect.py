@@ -217,3 +217,36 @@ def test_hints_are_those_of_the_caller():
         with pytest.raises(KernelSyntaxError) as info:
             _ = zg.kernel(function).model
         assert hint in info.value.hint
+
+
+def test_simplification_keeps_what_may_run_a_method():
+    def f(x, notes):
+        y = (x, x is None)
+        x + 1
+        x.a
+        x[0]
+        not x
+        return notes
+
+    class Noted:
+        def __init__(self, notes):
+            self.notes = notes
+
+        def __add__(self, other):
+            self.notes.append("add")
+
+        def __getattr__(self, name):
+            self.notes.append(name)
+
+        def __getitem__(self, index):
+            self.notes.append(index)
+
+        def __bool__(self):
+            self.notes.append("bool")
+            return True
+
+    model = zg.simplify(zg.reflect(f))
+    for function in (f, zg.interpret(model), zg.to_function(model)):
+        notes = []
+        assert function(Noted(notes), notes) == ["add", "a", 0, "bool"]
+    assert not [op for op in model.walk() if isinstance(op, py.Is | py.Pack)]
