@@ -12,7 +12,7 @@ from ziggurat.codemodel.dialects import core
 from ziggurat.codemodel.interpret_functions import FunctionInterpreter, require_plain
 from ziggurat.codemodel.op import Op, expect
 from ziggurat.codemodel.python_functions import keep_origin, new_surroundings
-from ziggurat.codemodel.python_parameters import defaults_of, names_of, signature_of
+from ziggurat.codemodel.python_parameters import defaults_of, definition_of, names_of, signature_of
 
 
 def interpret(model: Op, like: Callable[..., Any] | None = None, **names: Any) -> Callable[..., Any]:
@@ -26,6 +26,7 @@ def interpret(model: Op, like: Callable[..., Any] | None = None, **names: Any) -
     func = expect(model, core.Func, "interpret: the model must be a func")
     surroundings, original = new_surroundings("interpret", func.free, like, names)
     require_plain(func.kind, func)
+    definition_of(func)  # Raises the error of parameters that are none.
     interpreter = FunctionInterpreter(surroundings.scope, surroundings.cells)
     parameters = names_of(func)
     if original is None:

@@ -212,6 +212,8 @@ def test_parameters_of_private_names(make):
 @pytest.mark.parametrize("make", [zg.interpret, zg.to_function])
 @pytest.mark.parametrize("parameters", ["x =", "x): pass\ndef g(x", "x, y", "x + 1", "*"])
 def test_parameters_that_are_not_those_of_the_body_are_refused(make, parameters):
-    text = str(zg.reflect(define("def f(x=1):\n    return x"))).replace("x = 1", repr(parameters)[1:-1])
-    with pytest.raises(TargetError, match="the parameters of a func must be"):
-        make(zg.parse(text))
+    f = define("def f(x=1):\n    return x")
+    text = str(zg.reflect(f)).replace("x = 1", repr(parameters)[1:-1])
+    for like in (None, f):
+        with pytest.raises(TargetError, match="the parameters of a func must be"):
+            make(zg.parse(text), like=like)
