@@ -588,8 +588,13 @@ def _verify(options: argparse.Namespace) -> str:
 
 
 def _text(file: str) -> str:
-    """The text of a file, or of standard input."""
-    return sys.stdin.read() if file == "-" else _read(Path(file))
+    """The text of a file, or of standard input. Raises `LaunchError` where it cannot be read."""
+    if file != "-":
+        return _read(Path(file))
+    try:
+        return sys.stdin.read()
+    except UnicodeDecodeError as error:
+        raise LaunchError(f"standard input cannot be read: {error}") from None
 
 
 def _cache(options: argparse.Namespace) -> str:

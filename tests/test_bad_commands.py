@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import subprocess
 import sys
 from pathlib import Path
@@ -106,10 +107,15 @@ def test_the_command_line_prints_nothing_else(tmp_path: Path):
     assert done.returncode == 1 and "Traceback" not in done.stderr and "division by zero" in done.stderr
 
 
-def test_passes_of_a_file_that_is_no_text(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+def test_passes_of_a_text_that_is_none(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
     from ziggurat.cli import main
 
     file = tmp_path / "model.txt"
     file.write_bytes(b"\xff\xfe")
-    assert main(["pass", str(file), "cse"]) == 1
+    assert main(["opt", str(file), "--passes", "cse"]) == 1
     assert capsys.readouterr().err.startswith(f"LaunchError: '{file}' cannot be read: 'utf-8' codec")
+    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(b"\xff\xfe"), encoding="utf-8"))
+    assert main(["opt", "-", "--passes", "cse"]) == 1
+    assert capsys.readouterr().err.startswith("LaunchError: standard input cannot be read: 'utf-8' codec")
