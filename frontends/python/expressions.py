@@ -18,11 +18,13 @@ from ziggurat.frontends.bodies import Bodies
 from ziggurat.frontends.python.scopes import CLASS, Scope
 from ziggurat.frontends.python.source import Source
 
-BINARY: dict[type[ast.operator], type[py.BinaryExpression]] = {
+# Kernels have these operators; of Python's own tier alone is the matrix product.
+BINARY_OF_KERNELS: dict[type[ast.operator], type[py.BinaryExpression]] = {
     ast.Add: py.Add, ast.Sub: py.Sub, ast.Mult: py.Mul, ast.Div: py.Div, ast.FloorDiv: py.FloorDiv, ast.Mod: py.Mod,
     ast.Pow: py.Pow, ast.BitAnd: py.And, ast.BitOr: py.Or, ast.BitXor: py.Xor, ast.LShift: py.Shl,
-    ast.RShift: py.Shr, ast.MatMult: objects.MatMul,
+    ast.RShift: py.Shr,
 }  # fmt: skip
+BINARY = {**BINARY_OF_KERNELS, ast.MatMult: objects.MatMul}
 COMPARE: dict[type[ast.cmpop], type[py.BinaryExpression]] = {
     ast.Eq: py.Eq, ast.NotEq: py.Ne, ast.Lt: py.Lt, ast.LtE: py.Le, ast.Gt: py.Gt, ast.GtE: py.Ge, ast.Is: py.Is,
     ast.IsNot: py.IsNot, ast.In: py.In, ast.NotIn: py.NotIn,

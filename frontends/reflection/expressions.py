@@ -30,22 +30,10 @@ from ziggurat.frontends.language.function import Default, Function, constexpr, u
 from ziggurat.frontends.language.languages import Spelling
 from ziggurat.frontends.language.phrases import BY_INDEX, UNASSIGNED
 from ziggurat.frontends.language.signature import Call, Signature
+from ziggurat.frontends.python.expressions import BINARY_OF_KERNELS, COMPARE, UNARY
 from ziggurat.frontends.python.source import Source
 from ziggurat.frontends.reflection.names import BUILTINS, DYNAMIC, Names, builtin_name, is_record
 from ziggurat.frontends.reflection.plain import PlainPython, plain_body
-
-_BINARY: dict[type[ast.operator], type[py.BinaryExpression]] = {
-    ast.Add: py.Add, ast.Sub: py.Sub, ast.Mult: py.Mul, ast.Div: py.Div, ast.FloorDiv: py.FloorDiv, ast.Mod: py.Mod,
-    ast.Pow: py.Pow, ast.BitAnd: py.And, ast.BitOr: py.Or, ast.BitXor: py.Xor, ast.LShift: py.Shl,
-    ast.RShift: py.Shr,
-}  # fmt: skip
-_COMPARE: dict[type[ast.cmpop], type[py.BinaryExpression]] = {
-    ast.Eq: py.Eq, ast.NotEq: py.Ne, ast.Lt: py.Lt, ast.LtE: py.Le, ast.Gt: py.Gt, ast.GtE: py.Ge, ast.Is: py.Is,
-    ast.IsNot: py.IsNot, ast.In: py.In, ast.NotIn: py.NotIn,
-}  # fmt: skip
-_UNARY: dict[type[ast.unaryop], type[py.UnaryExpression]] = {
-    ast.USub: py.Neg, ast.UAdd: py.Pos, ast.Invert: py.Invert, ast.Not: py.Not,
-}  # fmt: skip
 
 # The classes that a model holds by the names of the builtins, as arguments of `isinstance`.
 _CLASSES = (bool, int, float, str, tuple)
@@ -299,7 +287,7 @@ class Expressions(ast.NodeVisitor, Bodies):
         value: Any = operand.value if isinstance(operand, ast.Constant) else None
         if isinstance(node.op, ast.USub) and type(value) in (int, float):
             return self.constant(-value, node)
-        return self.add(_UNARY[type(node.op)](self.expression(operand)), node)
+        return self.add(UNARY[type(node.op)](self.expression(operand)), node)
 
     def visit_BinOp(self, node: ast.BinOp) -> Value:
         op = self.operator(node.op, node)
@@ -308,7 +296,7 @@ class Expressions(ast.NodeVisitor, Bodies):
 
     def operator(self, operator: ast.operator, node: ast.AST) -> type[py.BinaryExpression]:
         """The op of the binary operator of `node`."""
-        op = _BINARY.get(type(operator))
+        op = BINARY_OF_KERNELS.get(type(operator))
         if op is None:
             raise self.unsupported(node, "matmul")
         return op
@@ -316,7 +304,7 @@ class Expressions(ast.NodeVisitor, Bodies):
     def visit_Compare(self, node: ast.Compare) -> Value:
         """A comparison. A chain is a `cand`; all its operands but the last are evaluated once, before it."""
         first = self.expression(node.left)
-        ops = [_COMPARE[type(op)] for op in node.ops]
+        ops = [COMPARE[type(op)] for op in node.ops]
         if len(ops) == 1:
             return self.add(ops[0](first, self.expression(node.comparators[0])), node)
         values = [first, *(self.expression(part) for part in node.comparators[:-1])]
