@@ -1,28 +1,8 @@
-"""Functions from texts, for tests of their models."""
+"""Functions from texts, and the benchmarks of Python's models, for tests of these models."""
 
-import itertools
-import linecache
 import sys
-import textwrap
 from pathlib import Path
-from typing import Any
 
-import pytest
+from defined_functions import define as define
 
 sys.path.append(str(Path(__file__).parents[3] / "benchmarks"))
-
-_numbers = itertools.count()
-
-
-@pytest.fixture
-def define():
-    """Run a text whose lines `linecache` has; gives the function `f` of it."""
-
-    def make(text: str, **names: Any) -> Any:
-        text = textwrap.dedent(text)
-        file = f"<python {next(_numbers)}>"
-        linecache.cache[file] = (len(text), None, text.splitlines(True), file)
-        exec(compile(text, file, "exec", dont_inherit=True), names)
-        return names["f"]
-
-    return make
