@@ -145,29 +145,19 @@ def sanitize_note(
 
 
 @function
-def sanitize_read(
-    memory: Any, cells: Any, rows: Any, own_row: zg.constexpr, update_row: zg.constexpr, time_row: zg.constexpr,
+def sanitize_read_or_update(
+    memory: Any, cells: Any, rows: Any, own_row: zg.constexpr, other_row: zg.constexpr, time_row: zg.constexpr,
     access: Any, place: Any, mask: Any, distance: Any,
 ) -> None:  # fmt: skip
-    """A load. A row of 0 is none: there are no such accesses, or the load waits for an atomic."""
+    """A load, which races with stores and atomics, or an atomic, which races with stores and loads.
+
+    A row of 0 is none: there are no such accesses, or the load waits for an atomic.
+    """
     if own_row > 0:
         sanitize_note(memory, cells, rows, own_row, access, time_row, mask)
     record = zg.load(cells, mask, 0, volatile=True)
     bad, detail = sanitize_after_store(memory, cells, rows, time_row, mask, record)
-    bad, detail = sanitize_after(memory, cells, rows, update_row, time_row, mask, bad, detail)
-    sanitize_report(memory, place, bad, distance, detail)
-
-
-@function
-def sanitize_update(
-    memory: Any, cells: Any, rows: Any, own_row: zg.constexpr, read_row: zg.constexpr, time_row: zg.constexpr,
-    access: Any, place: Any, mask: Any, distance: Any,
-) -> None:  # fmt: skip
-    """An atomic."""
-    sanitize_note(memory, cells, rows, own_row, access, time_row, mask)
-    record = zg.load(cells, mask, 0, volatile=True)
-    bad, detail = sanitize_after_store(memory, cells, rows, time_row, mask, record)
-    bad, detail = sanitize_after(memory, cells, rows, read_row, time_row, mask, bad, detail)
+    bad, detail = sanitize_after(memory, cells, rows, other_row, time_row, mask, bad, detail)
     sanitize_report(memory, place, bad, distance, detail)
 
 

@@ -198,16 +198,13 @@ class AccessChecks:
                 raise KernelTypeError("a kernel with this many accesses cannot be sanitized for races", op.location)
             places, rows, place = cells(code, part, array.unit), part.facts.rows, self.checks.place(code, number)
             access = code.constant(number, i64)
-            if isinstance(op, LOADS):
-                own, update = (0, 0) if polls(op) else (tables.read, tables.update)
+            if isinstance(op, LOADS + ATOMICS):
+                own, other = tables.update, tables.read
+                if isinstance(op, LOADS):
+                    own, other = (0, 0) if polls(op) else (other, own)
                 code.call_check(
-                    sanitizing.sanitize_read, self.checks.memory, places, rows, own, update, tables.time, access, place,
-                    part.mask, part.distance,
-                )  # fmt: skip
-            elif isinstance(op, ATOMICS):
-                code.call_check(
-                    sanitizing.sanitize_update, self.checks.memory, places, rows, tables.update, tables.read,
-                    tables.time, access, place, part.mask, part.distance,
+                    sanitizing.sanitize_read_or_update, self.checks.memory, places, rows, own, other, tables.time,
+                    access, place, part.mask, part.distance,
                 )  # fmt: skip
             else:
                 code.call_check(
