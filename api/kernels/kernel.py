@@ -6,7 +6,7 @@ import gc
 import inspect
 from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from typing import TYPE_CHECKING, Any, ClassVar, overload
+from typing import TYPE_CHECKING, Any, ClassVar, Self, overload
 
 import attrs
 
@@ -17,7 +17,8 @@ from ziggurat.codemodel.dialects import core
 from ziggurat.codemodel.errors import KernelErrors, KernelTypeError, LaunchError, ZigguratError
 from ziggurat.codemodel.gpu.options import COMPILE_OPTIONS, CPU, CompileOptions, default_of
 from ziggurat.codemodel.location import Location
-from ziggurat.codemodel.op import Op, require_argument
+from ziggurat.codemodel.op import Op, expect, require_argument
+from ziggurat.codemodel.passes import Pass
 from ziggurat.codemodel.recent import Recent
 from ziggurat.codemodel.types import ConstantType, PtrType, ScalarType, TupleType, Type, i1
 from ziggurat.frontends.language import Function
@@ -47,6 +48,7 @@ if TYPE_CHECKING:
     from ziggurat.backend.cuda.launch import Dispatcher
     from ziggurat.backend.cuda.specialize import KernelParameter
     from ziggurat.compiler.compiled import Compiled
+    from ziggurat.kernels.own_passes import OwnPass
     from ziggurat.launches.cpu import HostLaunches
     from ziggurat.transforms.attribution import Attribution
 
@@ -71,7 +73,7 @@ class Kernel(Function):
     def __init__(self, fn: Callable[..., Any], do_not_specialize: Iterable[str] = ()) -> None:
         # A stub in the place of a Python function brings its own models.
         self.models: Models = getattr(fn, "ziggurat_models", None) or self.make_models(fn, self.language)
-        super().__init__(fn, self.models.python)
+        super().__init__(fn, self._python)
         require_argument(do_not_specialize, Iterable, "zg.kernel: 'do_not_specialize' must be names of parameters")
         names = [do_not_specialize] if isinstance(do_not_specialize, str) else [*do_not_specialize]
         if names:
@@ -83,6 +85,8 @@ class Kernel(Function):
         self.compiled: Recent[Any, Any] = Recent(MAX_SPECIALIZATIONS)
         self.launchers: Recent[Any, Callable[..., Any]] = Recent(MAX_LAUNCHERS)
         self._since_collection = 0  # The number of models that were made.
+        self.passes: tuple[OwnPass, ...] = ()
+        self._plain: Self | None = None  # The kernel without passes, of one that has some.
         self._native: HostLaunches | None = None  # Made at the first launch of native code.
         self._reset()
 
@@ -99,6 +103,68 @@ class Kernel(Function):
         self.launchers.clear()
         # Other launchers would not call `launch`.
         self._at = at if Kernel.observer is None and not Kernel.sanitizers else self._early
+
+    @public
+    def with_passes(self, *passes: Pass | tuple[str, Pass], at: str = "triton") -> Self:
+        """This kernel with passes of one's own on its models: launches, tuning, gradients, operators of array libraries
+        and compilations for GPUs and CPUs are of the models after them.
+
+            checked = scale.with_passes(assert_finite)
+
+        A pass is a function from model to model, or a pair of its name and it; those that a kernel has already run
+        before. `at` is the tier: "triton", the Triton model, whose kernel keeps its parameters; or "python", the Python
+        model of a kernel that is a Python function. Each result is verified. Code is kept on disk by the model
+        after the passes, and choices of tuning by the code of the passes and what they name; they are not kept for a
+        pass that refers to objects of which not all is known.
+
+        Raises `LaunchError` for another tier, and `KernelTypeError` for what is no function. When a model is made, the
+        errors of the passes are raised, `VerifyError` for a result that breaks invariants, and `KernelTypeError` for
+        other parameters.
+        """
+        from ziggurat.kernels.own_passes import OwnPass
+
+        own = tuple(OwnPass.of(argument, at) for argument in passes)
+        if at == "python" and own and not isinstance(self.models, PythonModels):
+            raise LaunchError(f"'{self.name}' is no Python function; got at='python'", hint="at='triton'")
+        kernel = object.__new__(type(self))
+        vars(kernel).update(vars(self))
+        kernel._make_model, kernel._plain = kernel._python, self._plain or self
+        kernel.passes = (*self.passes, *own)
+        kernel._models, kernel.compiled = Recent(self._models.limit), Recent(self.compiled.limit)
+        kernel.launchers, kernel._native = Recent(MAX_LAUNCHERS), None
+        kernel.forget()
+        return kernel
+
+    def _python(self, kernel: Function) -> Op:
+        """A new Python model. Raises `LaunchError` where a kernel that it calls has passes on a later model."""
+        model = self._after_passes(self.models.python(self), "python")
+        for callee in self.callees.values():
+            if isinstance(callee, Kernel) and any(own.at != "python" for own in callee.passes):
+                raise LaunchError(
+                    f"'{self.name}' calls '{callee.name}', whose passes are of launches of it alone",
+                    hint=f"call the kernel without passes, and launch {self.name}.with_passes(…)",
+                )
+        return model
+
+    def _after_passes(self, model: Op, at: str) -> Op:
+        """A new model of the kernel after its passes at this tier."""
+        for own in self.passes:
+            if own.at == at:
+                model = own.result(self, model)
+        return model
+
+    @property
+    def identity(self) -> str | None:
+        """A text that is equal for equal kernels with equal passes, in any process; None where there is none."""
+        passes = [own.identity for own in self.passes]
+        return None if None in passes else " ".join([self.models.identity(self), *map(str, passes)])
+
+    def __reduce__(self) -> Any:
+        if not self.passes:
+            return super().__reduce__()
+        from ziggurat.kernels.own_passes import derived
+
+        return derived, (self._plain, self.passes)
 
     @property
     def module(self) -> core.Module:
@@ -186,7 +252,7 @@ class Kernel(Function):
         self.check_globals()
         model = self.known_model(signature)
         if model is None:
-            model = self.models.triton(self, signature)
+            model = expect(self._after_passes(self.models.triton(self, signature), "triton"), core.Module)
             self._models[self.models.key(signature)] = model
             self.watch()
             self._since_collection += 1

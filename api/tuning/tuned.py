@@ -12,7 +12,7 @@ import functools
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 import attrs
 
@@ -20,6 +20,7 @@ from ziggurat.boundary import public
 from ziggurat.codemodel.errors import LaunchError, ResourceError, TargetError, ZigguratError
 from ziggurat.codemodel.gpu.options import LAUNCH_ONLY
 from ziggurat.codemodel.op import require_argument
+from ziggurat.codemodel.passes import Pass
 from ziggurat.kernels.arguments import bind, leaves
 from ziggurat.kernels.kernel import Grid, Kernel
 from ziggurat.tuning.config import Config
@@ -110,6 +111,7 @@ class Tuned:
         self._places = {name: place for place, name in enumerate(self._names)}
         self._thread = _OfThread()
         self._latest: Config | None = None
+        self._plain: Self | None = None  # The kernel without passes, of one that has some.
         # The keys of `cache` by keys that are quick to make.
         self._keys: dict[Any, Any] = {}
         self._key: Callable[..., Any] = self._first_key
@@ -136,8 +138,22 @@ class Tuned:
             yield kernel
             kernel = kernel.kernel
 
+    @public
+    def with_passes(self, *passes: Pass | tuple[str, Pass], at: str = "triton") -> Self:
+        """This kernel with passes of one's own, and with its own choices; see `Kernel.with_passes`."""
+        tuned = object.__new__(type(self))
+        vars(tuned).update(vars(self), kernel=self.kernel.with_passes(*passes, at=at), _plain=self._plain or self)
+        tuned.cache, tuned._keys, tuned._key = {}, {}, tuned._first_key
+        tuned.last = tuned._latest = None
+        tuned._thread = _OfThread()
+        return tuned
+
     def __reduce__(self) -> Any:
-        return self.__qualname__
+        if self._plain is None:
+            return self.__qualname__
+        from ziggurat.kernels.own_passes import derived
+
+        return derived, (self._plain, self.base.passes)
 
     @functools.cached_property
     def signature(self) -> Any:

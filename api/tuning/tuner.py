@@ -95,7 +95,7 @@ class Tuner:
         bound = next(iter(self.bounds.values()))
         with self._measuring(bound):
             about = self._about(bound)
-            record = self.tuned.records.get(about) if self.tuning.cache_results else None
+            record = self.tuned.records.get(about) if self._keeps else None
             if record is None or record.config not in fitting:
                 record = self._record(about, fitting, bound)
             config = fitting[record.config]
@@ -120,11 +120,16 @@ class Tuner:
             return stream_address(self.stream)
         return stream_of(bound.values(), current_device().number)
 
+    @property
+    def _keeps(self) -> bool:
+        """Whether the choice is kept on disk: it is not for a kernel that nothing tells from others."""
+        return self.tuning.cache_results and self.kernel.identity is not None
+
     def _about(self, bound: dict[str, Any]) -> dict[str, Any]:
         types = types_of(bound)
         about: dict[str, Any] = {
             "kernel": self.kernel.name,
-            "structure": self.kernel.models.identity(self.kernel),
+            "structure": self.kernel.identity,
             # The types and devices of arrays are part of the record anyway; their addresses do not count.
             "key": {name: repr(bound[name]) for name in self.tuning.key if name in bound and name not in types},
             "types": types,
@@ -152,7 +157,7 @@ class Tuner:
                 return TuningRecord(about, next(iter(fitting)), {}, reasons)
             raise self._nothing_left()
         record = TuningRecord(about, chosen(times, NOISE), times, reasons)
-        if self.tuning.cache_results:
+        if self._keeps:
             self.tuned.records.put(record)
         return record
 

@@ -123,7 +123,6 @@ class JITFunction(Kernel, JITCallable, KernelInterface):
     def _unsafe_update_src(self, new_src: str) -> None:
         super()._unsafe_update_src(new_src)
         self.hash, self.models = None, TritonModels(self.fn)
-        self._make_model = self.models.python
         self.forget()
 
     @functools.cached_property
@@ -173,7 +172,8 @@ class JITFunction(Kernel, JITCallable, KernelInterface):
             return self.hash
         for function in compile_time_functions(self):
             require_stable(function.fn, function.src)
-        self.hash = digest(f"{self.models.identity(self)} {self.starting_line_number} {self.noinline}")
+        identity = self.identity or id(self)  # One of no other process, where passes have none.
+        self.hash = digest(f"{identity} {self.starting_line_number} {self.noinline}")
         return self.hash
 
     @property

@@ -62,7 +62,8 @@ class TritonModels(PythonModels):
         kernel = _own(kernel)
         if signature.assertions == "none":
             plain = attrs.evolve(signature, assertions="device")
-            return without_assertions(kernel.known_model(plain) or self.triton(kernel, plain))
+            known_model = None if kernel.passes else kernel.known_model(plain)  # A kept model has passed.
+            return without_assertions(known_model or self.triton(kernel, plain))
         for parameter in kernel.params:
             if parameter.is_constexpr and (parameter.do_not_specialize or parameter.do_not_specialize_on_alignment):
                 message = (

@@ -63,6 +63,23 @@ def test_rules_of_outputs(rule):
     torch.testing.assert_close(y, torch.softmax(x, 1))
 
 
+def test_an_operator_of_a_kernel_with_passes_has_them_and_their_gradient():
+    from ziggurat.codemodel.dialects import math
+
+    def doubled(builder, op, operands):
+        if isinstance(op, math.Exp):
+            return builder.add(math.Exp2(*operands))
+        return None
+
+    kernel = softmax.with_passes(lambda model: zg.transform(model, doubled))
+    op = zg.torch_op(kernel, one_a_row, {"out": "x"}, backward="auto")
+    x = torch.randn(4, 8, requires_grad=True)
+    y = op(x, 8, 8, BLOCK=8)
+    expected = torch.softmax(x * 0.6931471805599453, 1)
+    torch.testing.assert_close(y, expected)
+    torch.testing.assert_close(*(torch.autograd.grad(each[:, 0].sum(), x)[0] for each in (y, expected)))
+
+
 def test_a_given_output_is_written_and_returned():
     x, out = torch.randn(4, 8), torch.zeros(4, 8)
     y = softmax_op()(x, columns=8, stride=8, BLOCK=8, out=out)
