@@ -226,7 +226,9 @@ class SimulatedMemory:
             writer, old = region.writer[places], region.bytes[places]
             region.bytes[places] = values[rows]
             self.changes += not np.array_equal(old, values[rows])
-            wrong = (writer != _NOBODY) & (writer != who) | (region.bytes[places] != values[rows])
+            # Whichever of equal bytes is last, memory has the same.
+            wrong = (writer != _NOBODY) & (writer != who) & (old != values[rows])
+            wrong |= region.bytes[places] != values[rows]
             if wrong.any():
                 other = f"thread {writer[wrong][0]}" if writer[wrong][0] != _NOBODY else "another thread"
                 raise SimulationError(
