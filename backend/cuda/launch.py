@@ -11,6 +11,7 @@ import attrs
 
 from ziggurat.backend.cuda.binary import POINTER, TENSOR_MAP, Binary
 from ziggurat.backend.cuda.loaded import DriverCode, Loaded
+from ziggurat.backend.cuda.native_launch import Plans
 from ziggurat.backend.cuda.packing import fitted
 from ziggurat.backend.cuda.routes import Route
 from ziggurat.backend.cuda.specialize import MISSING, KernelParameter, Kind, RunTime, Specialization, described, kind_of
@@ -154,6 +155,7 @@ class Dispatcher:
         self._compiling = threading.RLock()
         # Makes launches over a grid by the route of the last arguments of new kinds. A route passes other arguments on.
         self._hot: Callable[[Any, Any, Any], Callable[..., Any]] = functools.partial(functools.partial, self._bind)
+        self._plans: Plans | None = None  # Those of the same route.
 
     def at(self, grid: Grid) -> Callable[..., Any]:
         """The kernel over a grid, to be called with its arguments."""
@@ -234,7 +236,7 @@ class Dispatcher:
         if not isinstance(route, Route):
             route = self._routes[kinds] = Route(self.parameters, kinds, self._generic)
         if self._hot != route.bound:
-            self._hot = route.bound
+            self._hot, self._plans = route.bound, route.plans
             self.kernel.launchers.clear()
         if route is not previous:
             # The route of these kinds may know the arguments, though the launch before had other kinds.
@@ -375,6 +377,12 @@ class Launcher(Dispatcher):
     def __call__(self, grid: Grid, *arguments: Any, stream: Any = None, check: bool = False) -> None:
         options: dict[str, Any] = {} if stream is None else {"stream": stream}
         self.at(grid)(*arguments, **options, **({"check": True} if check else {}))
+
+    def start(self, x: int, y: int, z: int, stream: Any, arguments: Sequence[Any]) -> None:
+        """Launch over three sizes on a stream: by machine code at once, where it knows such arguments."""
+        plans = self._plans
+        if plans is None or not plans.function or plans.function[0](x, y, z, {}, stream, *arguments) is plans.known:
+            self.at((x, y, z))(*arguments, stream=stream)
 
     def in_context(self) -> Loaded:
         """The kernel in the current context."""

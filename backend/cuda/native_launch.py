@@ -37,6 +37,7 @@ from ziggurat.backend.launch.checks import (
     NOT_DIVISIBLE,
     NOT_ONE,
     OWN,
+    TYPE,
     check,
     each_plan,
     equal,
@@ -49,12 +50,12 @@ from ziggurat.backend.llvm.routines import Number
 from ziggurat.codemodel.types import is_hashable
 
 # The head of a table: the driver's function, the kernel, threads, bytes of shared memory and of the buffer, numbers of
-# arguments and parameters, whether all addresses and integers must be those of the buffer, the options, the function
-# that gives the current stream for a device, the device, and of tensors the name of the element type's attribute, and
-# the functions that give address and device.
+# arguments and parameters, whether all addresses and integers must be those of the buffer, the options, None, the
+# function that gives the current stream for a device, the device, and of tensors the name of the element type's
+# attribute, and the functions that give address and device.
 HEAD: Final = Struct(
     start="ptr", kernel="ptr", threads="i64", shared="i64", bytes="i64", entries="i64", parameters="i64", exact="i64",
-    options="ptr", stream_of="ptr", device="ptr", dtype="ptr", address_of="ptr", device_of="ptr",
+    options="ptr", none="ptr", stream_of="ptr", device="ptr", dtype="ptr", address_of="ptr", device_of="ptr",
 )  # fmt: skip
 _DTYPE: Final = sys.intern("dtype")
 # An entry: the kind, the type, the constant or dtype, the least and the largest integer, the place in the buffer, rules
@@ -77,13 +78,13 @@ BEFORE: Final = 50
 _MADE: Final = 32
 _KEPT: Final = 4
 
-_GIVEN: Final = 4  # Three sizes of the grid, and the options, are given before the arguments.
+_GIVEN: Final = 5  # Three sizes of the grid, the options, and the stream or None are given before the arguments.
 _MAX_SIZE: Final = (1 << 31) - 1
 
 
 @define("ptr", "ptr ptr i64", linkage="external")
 def zg_start(f: Function, plans: Number, given: Number, count: Number) -> None:
-    """Launch by the first plan that fits: three sizes of the grid, the options, and the arguments."""
+    """Launch by the first plan that fits: three sizes of the grid, options, a stream or None, and the arguments."""
     with each_plan(f, plans, lambda table: f.call(_start, table, given, count)) as (plan, _):
         give_result(f, plan)
     f.call("Py_IncRef", plans)
@@ -118,9 +119,7 @@ def _start(f: Function, table: Number, given: Number, count: Number) -> None:
     with f.count(parameters) as loop:
         place = Place(moved(order, loop.index << 3), "i64", 1).get()
         Place(moved(pointers, loop.index << 3), "ptr", 8).set(moved(buffer, place))
-    receiver = f.local("ptr")
-    receiver.set(head["device"])
-    stream = f.call(number_of, f.call("PyObject_Vectorcall", head["stream_of"], receiver.pointer, 1, None))
+    stream = f.call(_stream, table, f.load("ptr", given, 32))
     refuse(f, stream.test("slt", 0))
     numbers = [number.to("trunc", "i32") for number in (x, y, z, head["threads"], head["shared"])]
     one, null = f.value("i32", 1), f.value("ptr", None)
@@ -131,6 +130,20 @@ def _start(f: Function, table: Number, given: Number, count: Number) -> None:
     )  # fmt: skip
     f.call("PyEval_RestoreThread", lock)
     f.give(status.test("eq", 0))
+
+
+@define("i64", "ptr ptr")
+def _stream(f: Function, table: Number, stream: Number) -> None:
+    """The address of the stream that a launch names, or of the current one; negative for another object than an int,
+    which the device is."""
+    head = HEAD.at(table, align=1)
+    with f.when(stream.test("eq", head["none"])):
+        receiver = f.local("ptr")
+        receiver.set(head["device"])
+        f.give(f.call(number_of, f.call("PyObject_Vectorcall", head["stream_of"], receiver.pointer, 1, None)))
+    with f.when(f.load("ptr", stream, TYPE).test("ne", f.load("ptr", head["device"], TYPE))):
+        f.give(-1)
+    f.give(f.call("PyLong_AsLongLong", stream))
 
 
 def _size(f: Function, given: Number, axis: int) -> Number:
@@ -214,7 +227,7 @@ class Plans:
             references += [type(value), value.dtype if kind.way == "array" else value]
         head = HEAD.packer.pack(
             plan.address, int(kernel), threads, shared, len(buffer), len(rows), len(order), exact, id(references[0]),
-            id(self.stream), id(device), id(_DTYPE), *map(id, methods),
+            id(None), id(self.stream), id(device), id(_DTYPE), *map(id, methods),
         )  # fmt: skip
         entries = [ENTRY.packer.pack(*row) for row in rows]
         table = b"".join([head, *entries, struct.pack(f"={len(order)}q", *order), buffer])

@@ -83,11 +83,11 @@ _TEXT = """\
 def bound(_z_x, _z_y, _z_w, /):
     def launch({parameters}*_z_more, **_z_options):
         _z_made = _z_route
-        _z_on = None
+        _z_on = _z_options.pop("stream", None) if _z_options else None
         try:
             if _z_native and not _z_more:
                 {grid}
-                _z_now = _z_native[0](_z_gx, _z_gy, _z_gz, _z_options, {values})
+                _z_now = _z_native[0](_z_gx, _z_gy, _z_gz, _z_options, _z_on, {values})
                 if _z_now is not _z_plans:
                     return _z_now
             (
@@ -95,8 +95,6 @@ def bound(_z_x, _z_y, _z_w, /):
                 _z_fresh, _z_tiles, _z_result,
             ) = _z_last[0]
             {read}
-            if _z_options:
-                _z_on = _z_options.pop("stream", None)
             if not _z_more and {conditions}(_z_options == _z_same if _z_options or _z_same else True):
                 {grid}
                 try:

@@ -307,7 +307,7 @@ class CompiledKernel(KernelBuild):
         elif self.code is None:
             self[x, y, z](*args)
         else:
-            self._launcher.at((x, y, z))(*self._passed(args), stream=stream)
+            self._launcher.start(x, y, z, stream, self._passed(args))
         if exit:
             exit(launch_metadata)
 

@@ -11,6 +11,7 @@ import pytest
 
 from ziggurat.backend.cuda import native_launch
 from ziggurat.backend.cuda.binary import Binary, LaunchMap, PtxParameter
+from ziggurat.backend.cuda.launch import Launcher
 from ziggurat.backend.cuda.loaded import load
 from ziggurat.backend.cuda.routes import Route
 from ziggurat.backend.cuda.specialize import KernelParameter, Specialization, described, kind_of
@@ -238,13 +239,29 @@ def test_grids_and_streams(driver):
     for grid in ((7, 1, 2), (lambda meta: (meta["a1"], 4), None, None)):
         kernel(Tensor(0x1000), 5, grid=grid)
     kernel(Tensor(0x1000), 5, stream=99)
-    assert [case[1] for case in driver.native] == [(7, 1, 2), (5, 4, 1)] and {case[4] for case in driver.native} == {64}
-    assert [int(item["stream"]) for item in driver.launches] == [99]
+    kernel(Tensor(0x1000), 5, stream=SimpleNamespace(cuda_stream=98))
+    assert [case[1] for case in driver.native] == [(7, 1, 2), (5, 4, 1), (3, 2, 1)]
+    assert [case[4] for case in driver.native] == [64, 64, 99]
+    assert [int(item["stream"]) for item in driver.launches] == [98]
     for grid in ((0, 1, 1), (1 << 31, 1, 1), (2.0, 1, 1)):
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(type(driver), "cuLaunchKernel", lambda *argument: (1,))
             kernel(Tensor(0x1000), 5, grid=grid)
-    assert len(driver.native) == 2
+    assert len(driver.native) == 3
+
+
+def test_a_binary_is_started_on_a_stream(driver):
+    driver.parameters = 2
+    launcher = Launcher(Binary("entry", "ptx", 2, 48, (PtxParameter("ptr"), PtxParameter("i32")), "sm_90a"))
+    driver.sizes = [8, 4]
+    for number in range(native_launch.BEFORE + 3):
+        launcher.start(3, 2, 1, 7, (Tensor(0x1000), number + 5))
+    launcher.start(3, 2, 1, 0, (Tensor(0x1010), 16))  # Other classes of arguments, which no code depends on.
+    launcher.start(4, 1, 1, 8, (Tensor(0x1000), 5))
+    assert [(case[1], case[4], case[5][1][0]) for case in driver.native[-1:]] == [((4, 1, 1), 8, 5)]
+    assert len(driver.native) + len(driver.launches) == native_launch.BEFORE + 5
+    with pytest.raises(LaunchError, match="must be a number of i32"):
+        launcher.start(1, 1, 1, 7, (Tensor(0x1000), Tensor(0x1000)))
 
 
 def test_tensor_maps_are_those_of_the_arguments(driver):
