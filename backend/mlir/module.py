@@ -32,6 +32,7 @@ from ziggurat.codemodel.structured import leaves_structure
 from ziggurat.codemodel.types import DescriptorType, PtrType, ScalarType, Type, i1, void
 from ziggurat.transforms.simplify.inline import inline
 from ziggurat.transforms.simplify.lower_structured import lower_structured
+from ziggurat.transforms.simplify.lower_waits import lower_waits
 
 
 def to_mlir(op: Op, *, release: str | None = None, locations: bool = False) -> str:
@@ -46,6 +47,7 @@ def to_mlir(op: Op, *, release: str | None = None, locations: bool = False) -> s
     and for the few constructs that Triton's MLIR lacks.
     """
     require_model(op, "to_mlir")
+    op = lower_waits(op)
     demand(op, {"backend.mlir.emitter.EMITTERS": EMITTERS})
     if any(isinstance(inner, tt.DescriptorFact) for inner in op.walk()):
         op = inline(op)  # Functions that are called take no sizes beside a descriptor.

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 from ziggurat.backend.mlir.arithmetic import cast_step, compare
@@ -25,7 +26,7 @@ from ziggurat.backend.mlir.syntax import Statement
 from ziggurat.codemodel.declare import OPS
 from ziggurat.codemodel.dialects import cf, tt
 from ziggurat.codemodel.dialects.tt import InputPrecision
-from ziggurat.codemodel.op import Op, Value, expect
+from ziggurat.codemodel.op import Op, Value, expect, same_model
 from ziggurat.codemodel.structured import packed
 from ziggurat.codemodel.types import (
     ScalarType,
@@ -62,18 +63,24 @@ def read_special_register(r: MlirReader, s: Statement) -> Value:
     return r.add(tt.SmId() if s.attributes[OP] == "tt.smid" else tt.GlobalTimer())
 
 
-_GRID_DEPENDENCIES: dict[str, type[tt.GridDependencyWait | tt.GridDependencyLaunch]] = {
+_INSTRUCTIONS: dict[str, Callable[[], Op]] = {
     "griddepcontrol.wait; // dummy $0": tt.GridDependencyWait,
     "griddepcontrol.launch_dependents; // dummy $0": tt.GridDependencyLaunch,
+    **{
+        f"bar.sync 0; fence.acq_rel.{scope.value}; bar.sync 0; // dummy $0": partial(tt.Barrier, scope=scope)
+        for scope in (tt.MemScope.GPU, tt.MemScope.SYSTEM)
+    },
 }
 
 
-@emits(tt.GridDependencyWait, tt.GridDependencyLaunch)
-def grid_dependency(e: MlirEmitter, op: tt.GridDependencyWait | tt.GridDependencyLaunch) -> Names:
+def _instruction(e: MlirEmitter, op: Op) -> Names:
     """Inline assembly, which every release of Triton has. It must give a result, which is not used."""
-    (text,) = (text for text, cls in _GRID_DEPENDENCIES.items() if isinstance(op, cls))
+    (text,) = (text for text, make in _INSTRUCTIONS.items() if same_model(make(), op))
     _assembly(e, text, "=r", "", ("i32",), pack=1, pure=False)
     return ()
+
+
+emits(tt.GridDependencyWait, tt.GridDependencyLaunch)(_instruction)
 
 
 def _assembly(
@@ -364,6 +371,8 @@ def device_assert(e: MlirEmitter, op: tt.Assert | cf.AssertOp) -> Names:
 
 @emits(tt.Barrier)
 def barrier(e: MlirEmitter, op: tt.Barrier) -> Names:
+    if op.scope is not tt.MemScope.CTA:
+        return _instruction(e, op)
     return e.line("ttg.barrier all" if e.has("ttg.barrier") else "gpu.barrier")
 
 
@@ -511,8 +520,8 @@ def read_combined(r: MlirReader, s: Statement) -> None:
 @reads("tt.elementwise_inline_asm")
 def read_inline_asm(r: MlirReader, s: Statement) -> Value | None:
     asm = s.attributes["asm_string"] if "asm_string" in s.attributes else s.strings[0]
-    if asm in _GRID_DEPENDENCIES:
-        r.add(_GRID_DEPENDENCIES[asm]())
+    if asm in _INSTRUCTIONS:
+        r.add(_INSTRUCTIONS[asm]())
         s.results.clear()  # It has no meaning.
         return None
     return r.add(

@@ -454,6 +454,11 @@ def _atomic(machine: SymbolicMachine, op: tt.AtomicRMW, operands: Operands) -> A
     return update(machine, op.kind.value, pointers, values[:1], mask, type_, new)
 
 
+@meanings.of(tt.Wait)
+def _wait(machine: SymbolicMachine, op: tt.Wait, operands: Operands) -> Any:
+    raise NotDecided("a wait for another program")
+
+
 @meanings.of(tt.AtomicCAS)
 def _compare_and_swap(machine: SymbolicMachine, op: tt.AtomicCAS, operands: Operands) -> Any:
     def new(old: Element, expected: Element, value: Element) -> tuple[Element, Bit]:

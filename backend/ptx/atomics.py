@@ -17,6 +17,9 @@ around them.
   access of its own order waits for all earlier ones of the thread.
 * Where lowering sends the result to the threads with copies through a buffer (`_only_stored`), nothing is left to do
   here. Otherwise `shared_out` gives it to them.
+* An atomic that leaves the memory as it is and does not release is a load, and an exchange that does not acquire and
+  whose result has no use is a store, as LLVM has it for C++ (`AtomicRMW.is_load`, `is_store`).
+* A wait is a loop of loads in one thread, with a barrier after it.
 * One instruction adds to neighbours. It is atomic for each element, not for all of them. f16 are added in pairs
   (`add.noftz.f16x2`). From sm_90 on bf16 are as well, and there are vectors of 2 or 4 words of 32 bits (PTX ISA 8.1,
   "red" and "atom": `.vec_32_bit`). The neighbours have one alignment and one mask.
@@ -34,11 +37,12 @@ from ziggurat.backend.ptx.casts import conversions
 from ziggurat.backend.ptx.emitter import EFFECT, Argument, Emitted, PtxEmitter, emits
 from ziggurat.backend.ptx.packed_words import GLOBAL, from_memory, pack, to_memory, unpack, vector
 from ziggurat.backend.ptx.shuffles import shared_out
+from ziggurat.backend.ptx.tensors import timer
 from ziggurat.codemodel.dialects import tt
 from ziggurat.codemodel.dialects.tt import AtomicKind
 from ziggurat.codemodel.gpu import dialect as gpu
 from ziggurat.codemodel.op import Value
-from ziggurat.codemodel.types import ScalarType, bf16, f16, f32, scalar_element
+from ziggurat.codemodel.types import ScalarType, bf16, f16, f32, i1, scalar_element
 
 # The instruction for an access of integers.
 _INTEGERS = {
@@ -84,6 +88,15 @@ class _Access:
         # Only one of two instructions runs: its result must not share a register with an operand of the other.
         return self.emitter.asm(results, " ".join(lines), *arguments, effect=EFFECT, early=True)
 
+    def load(self, address: str, mask: str | None) -> list[str]:
+        """Emit an ordered load; the bits in memory."""
+        return ordered_load(self.emitter, f"i{self.size}", address, self.sem, self.op.scope, mask)
+
+    def store(self, address: str, bits: str, mask: str | None) -> list[str]:
+        """Emit an ordered store."""
+        text = f"@mask st.{self.sem.value}.{self.op.scope.value}.global.b{self.size} [ $0 + 0 ], $1;"
+        return self.emitter.asm((), text, (GLOBAL, address), (f"i{self.size}", bits), mask=mask, effect=EFFECT)
+
     def by_owners(self, call: Callable[[range, str | None], Sequence[str]], count: int = 1) -> Emitted:
         """The values that were in memory. `call(registers, owner)` emits the access of `count` elements.
 
@@ -126,6 +139,14 @@ class _Access:
             self.emitter.asm((), f"@$0 {text}", ("i1", owner), effect=EFFECT)
 
 
+def ordered_load(
+    emitter: PtxEmitter, kind: str, address: str, sem: tt.MemSemantic, scope: tt.MemScope, mask: str | None = None
+) -> list[str]:
+    """Emit a load of a number that other threads write meanwhile."""
+    text = f"@mask ld.{sem.value}.{scope.value}.global.b{kind[1:]} $0, [ $1 + 0 ];"
+    return emitter.asm((kind,), text, (GLOBAL, address), mask=mask, effect=EFFECT)
+
+
 def _only_stored(value: Value) -> bool:
     """Whether the only uses of a value are stores to buffers by the threads that own the elements."""
     return all(
@@ -156,8 +177,8 @@ class _Word:
 
     def read(self) -> str:
         """The word in memory."""
-        text = f"ld.relaxed.{self.access.op.scope.value}.global.b{self.bits} $0, [ $1 + 0 ];"
-        return self.emitter.asm((self.kind,), text, (GLOBAL, self.address), effect=EFFECT)[0]
+        scope = self.access.op.scope
+        return ordered_load(self.emitter, self.kind, self.address, tt.MemSemantic.RELAXED, scope)[0]
 
     def element(self, word: str) -> str:
         """The bits of the element in a word, as an integer of its size in memory."""
@@ -246,9 +267,14 @@ def _update(access: _Access, kind: AtomicKind, address: str, value: str, mask: s
     emitter, scalar = access.emitter, access.scalar
     if tt.ATOMIC_OPS.get(kind) in CHOICES and scalar.bits >= 32:
         return _float_choice(access, kind, address, value, mask)
+    assert isinstance(access.op, tt.AtomicRMW)
+    if access.op.is_load:
+        return access.load(address, mask)
     name = _instruction(emitter, kind, scalar)
     if name is not None:
         bits = to_memory(emitter, value, scalar)
+        if access.op.is_store:
+            return access.store(address, bits, mask)
         is_used = access.is_used or kind is AtomicKind.XCHG  # There is no `red.exch`.
         return access.native([(name, mask)], f"i{access.size}", address, [bits], is_used=is_used)
 
@@ -301,3 +327,37 @@ def _cas(emitter: PtxEmitter, op: tt.AtomicCAS) -> Emitted:
         return [_loop(access, address, owner, lambda old: (new, emitter.emit(f"icmp ne i8 {old}, {expected}")))]
 
     return access.by_owners(one)
+
+
+# Waits.
+
+_SLEEP = 32  # Nanoseconds between two loads, so that those of many CTAs do not fill the way to memory.
+
+
+@emits(tt.Wait)
+def _wait(emitter: PtxEmitter, op: tt.Wait) -> Emitted:
+    """The result of a wait with an end is that of the thread that owns it; lowering passes it on."""
+    kind = llvm_type(scalar_element(op.value.type))
+    address, value, limit = (v and emitter.at(v, 0) for v in (op.ptr, op.value, op.timeout))
+    poll, again = emitter.name("poll"), emitter.name("again")
+    owner, after = emitter.owner(i1), Join(emitter, "done", ["i1"])
+    start = None if limit is None else timer(emitter)
+    emitter.line(f"br label %{poll}" if owner is None else f"br i1 {owner}, label %{poll}, {after.branch(['true'])}")
+    emitter.start(poll)
+    number = emitter.of(kind, ordered_load(emitter, kind, address, op.sem, op.scope)[0])
+    holds = number.test(op.predicate.value, value)
+    emitter.line(f"br i1 {holds}, {after.branch(['true'])}, label %{again}")
+    emitter.start(again)
+    emitter.asm((), f"nanosleep.u32 {_SLEEP};", effect=EFFECT)
+    if start is None:
+        emitter.line(f"br label %{poll}")
+    else:
+        late = emitter.of("i64", timer(emitter)) - emitter.of("i64", start)
+        emitter.line(f"br i1 {late.test('sge', limit)}, {after.branch(['false'])}, label %{poll}")
+    (result,) = after.begin()
+    after.end()
+    if limit is None:
+        result = "true"
+    if limit is None or not _only_stored(op.result):
+        emitter.barrier()
+    return result

@@ -40,6 +40,10 @@ def _smid(emitter: PtxEmitter, op: tt.SmId) -> Emitted:
 
 @emits(tt.GlobalTimer)
 def _globaltimer(emitter: PtxEmitter, op: tt.GlobalTimer) -> Emitted:
+    return timer(emitter)
+
+
+def timer(emitter: PtxEmitter) -> str:
     """Read the timer by assembly: LLVM may move loads and stores over its intrinsic."""
     return emitter.asm(("i64",), "mov.u64 $0, %globaltimer;", effect=EFFECT_OF_THREAD)[0]
 
@@ -166,5 +170,10 @@ def _grid_dependency(emitter: PtxEmitter, op: tt.GridDependencyWait | tt.GridDep
 
 
 @emits(tt.Barrier, gpu.Barrier)
-def _barrier(emitter: PtxEmitter, op: gpu.Barrier) -> Emitted:
+def _barrier(emitter: PtxEmitter, op: tt.Barrier | gpu.Barrier) -> Emitted:
     emitter.barrier()
+    if isinstance(op, tt.Barrier) and op.scope is not tt.MemScope.CTA:
+        # Each thread fences: one of them may have read a flag before, or write one after. What others did before comes
+        # before their barrier, and what they do after comes after the second one.
+        emitter.asm((), f"fence.acq_rel.{op.scope.value};", effect=EFFECT)
+        emitter.barrier()

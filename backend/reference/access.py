@@ -177,6 +177,11 @@ def left_out(machine: Machine, op: Op, pointers: Array, mask: Array | None, what
     return np.where(mask, 0, np.int32(machine.sources.number(op, f"{what}{of} leaves it out, {why}")))
 
 
+@marks.of(tt.Wait)
+def _marks_of_wait(meaning: Meaning, machine: Machine, op: tt.Wait, operands: Operands) -> Any:
+    return meaning(machine, op, tuple(machine.known(op, operand, "waits by") for operand in operands))
+
+
 @marks.of(tt.Store, tt.AtomicRMW, tt.AtomicCAS)
 def _marks_of_writing(meaning: Meaning, machine: Machine, op: Op, operands: Operands) -> Any:
     what, verb, use = "an atomic", "updates memory at", "updates memory with"

@@ -18,7 +18,7 @@ import numpy as np
 from ziggurat.backend.launch import races, regions
 from ziggurat.backend.launch.arrays import address, tensor_at
 from ziggurat.backend.reference.values import Array
-from ziggurat.codemodel.dialects.tt import AtomicCAS, AtomicRMW, IntToPtr, MemSemantic
+from ziggurat.codemodel.dialects.tt import AtomicCAS, AtomicRMW, IntToPtr, MemSemantic, Wait
 from ziggurat.codemodel.errors import KernelRuntimeError, LaunchError, MemoryAccessError, warn
 from ziggurat.codemodel.messages import Phrase, call_text, say
 from ziggurat.codemodel.op import Op
@@ -338,7 +338,12 @@ _MAX_UNITS = 1 << 28  # Units of a region whose elements are given owners; 4 byt
 
 def order_of(op: Op) -> MemSemantic:
     """The order of an atomic op with other accesses."""
-    return op.order if isinstance(op, AtomicRMW | AtomicCAS) else MemSemantic.RELAXED
+    return op.order if isinstance(op, AtomicRMW | AtomicCAS | Wait) else MemSemantic.RELAXED
+
+
+def _polls(op: Op) -> bool:
+    """Whether an access reads what atomics of other programs write."""
+    return isinstance(op, Wait) or bool(getattr(op, "volatile", False)) or (isinstance(op, AtomicRMW) and op.is_load)
 
 
 class Conflict(Exception):
@@ -375,6 +380,7 @@ class Sharing:
         self._accesses: list[Op] = []
         self._synchronized = np.zeros(0, np.int64)  # For each program, the number of accesses before its last barrier.
         self._shapes: dict[tuple[int, ...], int] = {}  # Shapes by number, without axes of size 1.
+        self._fenced: set[int] = set()  # The programs without a store since a fence: their atomics release.
 
     def begin(self, start: int, stop: int) -> None:
         """Begin a batch of the programs `start` … `stop` - 1."""
@@ -384,10 +390,12 @@ class Sharing:
         if self.strict:
             self._synchronized = np.full(stop - start, len(self._accesses), np.int64)
 
-    def barrier(self, programs: Array) -> None:
-        """Note a barrier of these programs."""
+    def barrier(self, programs: Array, *, fences: bool = False) -> None:
+        """Note a barrier of these programs, which may be a fence for others."""
         if self.strict:
             self._synchronized[programs - self._first] = len(self._accesses)
+            if fences:
+                self._fenced.update(programs.tolist())
 
     def touch(self, target: RegionElements, access: ElementAccess, use: str, values: Array | None = None) -> None:
         """Note an access to elements. `use` is READ, WRITE, or the kind of an atomic that commutes with its own kind.
@@ -455,11 +463,14 @@ class Sharing:
             old = region.view(access.dtype).take(target.index, mode="clip")
             return self._units(target, access, bits_of(values), bits_of(old))[2:] if values is not None else ()
 
-        kinds = {"reads": races.POLL if getattr(op, "volatile", False) else races.READ, "writes": races.WRITE}
-        kind = kinds.get(access.verb, races.UPDATE)
+        kinds = {"reads": races.READ, "writes": races.WRITE}
+        kind = races.POLL if _polls(op) else kinds.get(access.verb, races.UPDATE)
+        if kind == races.WRITE:
+            self._fenced.difference_update(programs.flat)
+        releases = order.releases or (kind == races.UPDATE and self._fenced.issuperset(programs.flat))
         self.memory.races.note(
             region, units, programs, kind, op, size=region.unit,
-            bits=bits if access.verb == "writes" else None, releases=order.releases,
+            bits=bits if access.verb == "writes" else None, releases=releases,
             # Many programs take a lock by a relaxed atomic: one whose result is used acquires.
             acquires=order.acquires or kind == races.POLL or (kind == races.UPDATE and bool(op.result.uses)),
         )  # fmt: skip
@@ -480,7 +491,7 @@ class Sharing:
             mine = position[units] == positions
             before[mine] = elsewhere[units][mine]
             verb, done = "writes", "read at another position"
-        if access.verb != "updates" and (unseen := before > since).any():
+        if access.verb not in ("updates", "waits for") and (unseen := before > since).any():
             lane = np.unravel_index(int(np.argmax(unseen)), unseen.shape)
             names = " or ".join(argument.name for argument in region.arguments)
             error = KernelRuntimeError(

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from ziggurat.backend.reference.access import load_elements
 from ziggurat.backend.reference.machine import AllLeft, Fork, Machine, triton
 from ziggurat.backend.reference.values import Array, Frame, chosen, same_value, uniform
 from ziggurat.codemodel.dialects import cf, core, scf, tt
@@ -14,6 +15,7 @@ from ziggurat.codemodel.errors import KernelNameError, KernelRuntimeError
 from ziggurat.codemodel.execute import component, make_tuple, with_component
 from ziggurat.codemodel.graphs import reached
 from ziggurat.codemodel.interpret import Exit, Jump, Yielded
+from ziggurat.codemodel.numbers import COMPARISONS
 from ziggurat.codemodel.op import BlockParameter, Op, OpResult, Value, expect
 from ziggurat.codemodel.structured import Structured, leaves_structure, packed_values
 from ziggurat.codemodel.traits import BodyTerminator, MemoryRead, Pure
@@ -120,6 +122,25 @@ def _for(machine: Machine, op: scf.For, operands: Operands) -> Any:
 
 
 WAITS = "the loop waits for a change of memory that no earlier program has made; programs run one after the other here"
+
+
+@triton.of(tt.Wait)
+def _wait(machine: Machine, op: tt.Wait, operands: Operands) -> Array:
+    """Where other programs can change memory meanwhile, `stuck` returns after that."""
+    pointer, value = operands[:2]
+    access = machine.access("waits for", op, op.value.type)
+    while True:
+        number = load_elements(machine, pointer, None, 0, access)
+        holds = np.broadcast_to(COMPARISONS[op.predicate.value[-2:]](number, value), len(machine.frame))
+        if holds.all():
+            machine.sharing.barrier(machine.frame.programs)
+            return holds
+        try:
+            machine.stuck(WAITS)
+        except KernelRuntimeError:
+            if op.timeout is None:
+                raise
+            return holds
 
 
 def _deciding(op: scf.While) -> list[int] | None:

@@ -82,14 +82,14 @@ def _address(match: re.Match[str], operands: list[Any], first: int) -> Array:
     return operands[int(match[first])].astype(np.int64) + int(match[first + 1] or 0)
 
 
-@unit(rf"ld(?:\.volatile|\.relaxed\.\w+)?\.(global|shared)[\w.:]*\.b(\d+) ([^\[]*), {_ADDRESS}")
+@unit(rf"ld(?:\.volatile|\.(?:relaxed|acquire)\.\w+)?\.(global|shared)[\w.:]*\.b(\d+) ([^\[]*), {_ADDRESS}")
 def _load(program: Any, match: re.Match[str], operands: list[Any]) -> None:
     targets, size = _numbers(match[3]), int(match[2]) // 8
     old = [operands[target] for target in targets]
     dtype = old[0].dtype if old[0].dtype.itemsize == size else np.dtype(f"u{size}")  # A byte has a register of 16 bits.
     values = program.load(
         match[1], _address(match, operands, 4), dtype, program.mask, [value.astype(dtype) for value in old],
-        kind=POLL if match[0].startswith(("ld.volatile", "ld.relaxed")) else READ,
+        kind=POLL if match[0].startswith(("ld.volatile", "ld.relaxed", "ld.acquire")) else READ,
     )  # fmt: skip
     for target, value in zip(targets, values, strict=True):
         operands[target] = value.astype(operands[target].dtype)
@@ -123,10 +123,13 @@ _NEW: dict[str, Callable[[Array, Array], Array]] = {
 }  # fmt: skip
 
 
-@unit(
+_ATOMIC = (
     rf"(?:atom|red)\.\w+\.\w+\.global\.({'|'.join(_NEW)})(?:\.noftz)?(?:\.v[24])?\.({'|'.join(_ELEMENTS)})"
     r" (?:([^\[]*), )?\[ \$(\d+) \+ 0 \], ([^;]*)"
 )
+
+
+@unit(_ATOMIC)
 def _atomic(program: Any, match: re.Match[str], operands: list[Any]) -> None:
     element, memory = np.dtype(_ELEMENTS[match[2]]), program.memory
     values = [np.ascontiguousarray(operands[number]) for number in _numbers(match[5])]
@@ -149,6 +152,20 @@ def _atomic(program: Any, match: re.Match[str], operands: list[Any]) -> None:
             memory.changes += not np.array_equal(old, new)
             for at, value in enumerate(olds):
                 value.view(np.uint8).reshape(len(value), step)[thread] = old[at * step : (at + 1) * step]
+
+
+@unit(rf"st\.(relaxed|release)\.(\w+)\.global\.(b\d+) {_ADDRESS}, \$(\d+)")
+def _ordered_store(program: Any, match: re.Match[str], operands: list[Any]) -> None:
+    """An exchange whose result nothing uses."""
+    text = f"red.{match[1]}.{match[2]}.global.exch.{match[3]} [ ${match[4]} + 0 ], ${match[6]}"
+    exchange = re.fullmatch(_ATOMIC, text)
+    assert exchange is not None
+    _atomic(program, exchange, operands)
+
+
+@unit(r"nanosleep\.u32 \d+")
+def _sleep(program: Any, match: re.Match[str], operands: list[Any]) -> None:
+    """Time goes on by itself."""
 
 
 @unit(r"fence\.acq_rel\.(?:cta|gpu|sys)")

@@ -130,7 +130,8 @@ class SimulatedMemory:
         # warp has overwritten, and the message about it. Values of load 0 count as used by all.
         # `ever` has the warps that used them at any time.
         self.used, self.stale, self.conflicts, self.ever = [-1], [0], [""], [-1]
-        self.fenced: set[int] = set()  # The threads without a store or a barrier since a fence.
+        # The threads without a store since a fence, nor a barrier with a thread that has had none.
+        self.fenced: set[int] = set()
         self.barrier(np.ones(1, np.bool_))
 
     def barrier(self, threads: Array) -> None:
@@ -139,7 +140,8 @@ class SimulatedMemory:
             region.barrier(threads)
         others = ~_warps(np.flatnonzero(threads))
         self.used[1:] = [time & others for time in self.used[1:]]
-        self.fenced.difference_update(np.flatnonzero(threads).tolist())
+        if not self.fenced.issuperset(together := np.flatnonzero(threads).tolist()):
+            self.fenced.difference_update(together)
 
     def new_load(self) -> int:
         """The number of a further load, whose values are not used yet."""

@@ -291,6 +291,13 @@ class NegF(UnaryElementwise, name="arith.negf"):
     """The number with its sign changed."""
 
 
+def require_fitting(op: Op, predicate: IntPredicate, value: Value) -> None:
+    """Raise `BuildError` unless a predicate compares integers of the signedness of `value`."""
+    signed = scalar_of(op, value, "int").signed
+    fits = predicate in (IntPredicate.EQ, IntPredicate.NE) or (predicate.value[0] == "s") == signed
+    require(fits, f"predicate {predicate.value} does not fit {value.type}")
+
+
 class CmpI(Op, Pure, name="arith.cmpi"):
     """Compare integers, or pointers."""
 
@@ -306,10 +313,7 @@ class CmpI(Op, Pure, name="arith.cmpi"):
         scalar = element_of(self.lhs.type)
         if isinstance(scalar, PtrType):
             return
-        scalar = scalar_of(self, self.lhs, "int")
-        sign = self.predicate.value[0]
-        fits = self.predicate in (IntPredicate.EQ, IntPredicate.NE) or (sign == "s") == scalar.signed
-        require(fits, f"predicate {self.predicate.value} does not fit {self.lhs.type}")
+        require_fitting(self, self.predicate, self.lhs)
 
 
 class CmpF(Op, Pure, name="arith.cmpf"):

@@ -460,7 +460,10 @@ class Assert(Op, name="tt.assert"):
 
 
 class Barrier(Op, name="tt.barrier"):
-    """A barrier of all threads of the program, which orders their accesses of global memory."""
+    """A barrier of all threads of the program, which orders their accesses of global memory for each other; for other
+    programs of a wider `scope` as well, together with relaxed accesses of shared flags (a fence)."""
+
+    scope: MemScope = attribute(MemScope, default=MemScope.CTA)
 
 
 class GridDependencyWait(Op, name="tt.grid_dependency_wait"):

@@ -12,7 +12,7 @@ from ziggurat.codemodel import traits
 from ziggurat.codemodel.dialects import arith
 from ziggurat.codemodel.dialects.arith import axis_of, require_of, scalar_of, tensor_of
 from ziggurat.codemodel.fields import attribute, operand, operands, result_type
-from ziggurat.codemodel.op import Op, Value, expect, require
+from ziggurat.codemodel.op import Op, Value, constant_of, expect, require
 from ziggurat.codemodel.types import (
     DescriptorType,
     PtrType,
@@ -31,7 +31,7 @@ __all__ = [
     "ATOMIC_OPS", "AddPtr", "AtomicCAS", "AtomicKind", "AtomicRMW", "Bitcast", "CacheModifier", "DescriptorFact",
     "DescriptorGather", "DescriptorLoad", "DescriptorPadding", "DescriptorReduce", "DescriptorScatter",
     "DescriptorSize", "DescriptorStore", "DescriptorStride", "EvictionPolicy", "IntToPtr", "Load",
-    "MakeTensorDescriptor", "MemScope", "MemSemantic", "Padding", "PtrToInt", "Store", "pointee_of",
+    "MakeTensorDescriptor", "MemScope", "MemSemantic", "Padding", "PtrToInt", "Store", "Wait", "pointee_of",
 ]  # fmt: skip
 
 
@@ -215,6 +215,16 @@ class AtomicRMW(Op, traits.MemoryRead, traits.MemoryWrite, name="tt.atomic_rmw")
         weaker = {MemSemantic.ACQ_REL: MemSemantic.RELEASE, MemSemantic.ACQUIRE: MemSemantic.RELAXED}
         return self.sem if self.result.uses or self.kind is AtomicKind.XCHG else weaker.get(self.sem, self.sem)
 
+    @property
+    def is_load(self) -> bool:
+        """Whether it leaves the memory as it is and releases nothing: an ordered load."""
+        return self.kind is AtomicKind.OR and not self.sem.releases and constant_of(self.value) == 0
+
+    @property
+    def is_store(self) -> bool:
+        """Whether nothing uses the value read and it acquires nothing: an ordered store."""
+        return self.kind is AtomicKind.XCHG and not self.sem.acquires and not self.result.uses
+
     def infer_type(self) -> Type:
         return self.value.type
 
@@ -244,6 +254,33 @@ class AtomicCAS(Op, traits.MemoryRead, traits.MemoryWrite, name="tt.atomic_cas")
     def check(self) -> None:
         for value in (self.compare, self.value):
             _pointed_to(self, self.ptr, value, "takes")
+
+
+class Wait(Op, traits.MemoryRead, traits.MemoryWrite, name="tt.wait"):
+    """Read a number in memory until it compares with the value as the predicate says; one thread reads, and the others
+    wait for it. Gives true; or false once `timeout` nanoseconds (i64) have passed before.
+
+    Another program or device writes the number. The op counts as a write, as accesses after it see what was released.
+    """
+
+    ptr: Value = operand()
+    value: Value = operand()
+    timeout: Value | None = operand(default=None, type=i64)
+    predicate: arith.IntPredicate = attribute(arith.IntPredicate, unnamed=True, kw_only=True)
+    sem: MemSemantic = attribute(MemSemantic, default=MemSemantic.ACQUIRE)
+    scope: MemScope = attribute(MemScope, default=MemScope.SYSTEM)
+    RESULT = i1
+
+    @property
+    def order(self) -> MemSemantic:
+        """The order of accesses that a program can rely on."""
+        return self.sem
+
+    def check(self) -> None:
+        _pointed_to(self, self.ptr, self.value, "compares with")
+        require(not shape_of(self.ptr.type), f"{self.NAME} takes one pointer; got {self.ptr.type}")
+        require(not self.sem.releases, f"the sem of {self.NAME} must be relaxed or acquire; got {self.sem.value}")
+        arith.require_fitting(self, self.predicate, self.value)
 
 
 class Padding(enum.Enum):

@@ -1,4 +1,4 @@
-"""Loads and stores, atomics, and tensor descriptors."""
+"""Loads and stores, atomics, signals, and tensor descriptors."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ from typing import Final
 
 import attrs
 
-from ziggurat.frontends.language.kinds import ConstBool, ConstInts, ConstShape, ConstStr, Value, Values
+from ziggurat.frontends.language.kinds import ConstBool, ConstDtype, ConstInts, ConstShape, ConstStr, Value, Values
 from ziggurat.frontends.language.signature import call
 
 __all__ = [
     "advance", "atomic_add", "atomic_and", "atomic_cas", "atomic_max", "atomic_min", "atomic_or", "atomic_xchg",
-    "atomic_xor", "gather_tensor_descriptor", "load", "load_tensor_descriptor", "make_block_ptr",
-    "make_tensor_descriptor", "reduce_tensor_descriptor", "scatter_tensor_descriptor", "store",
-    "store_tensor_descriptor",
+    "atomic_xor", "fence", "gather_tensor_descriptor", "load", "load_tensor_descriptor", "make_block_ptr",
+    "make_tensor_descriptor", "peer", "reduce_tensor_descriptor", "scatter_tensor_descriptor", "signal", "store",
+    "store_tensor_descriptor", "wait",
 ]  # fmt: skip
 
 
@@ -28,6 +28,8 @@ def load(
     volatile: ConstBool = False,
     boundary_check: ConstInts = (),
     padding_option: ConstStr = "",
+    sem: ConstStr | None = None,
+    scope: ConstStr | None = None,
 ) -> Value:
     """Read memory.
 
@@ -40,6 +42,9 @@ def load(
     - `volatile`: read memory each time, never a cached value.
     - `boundary_check`: the axes along which a block may reach beyond its tensor; of a block pointer.
     - `padding_option`: "zero" (as "") or, of floats, "nan": the elements beyond the tensor along these axes.
+    - `sem`: "relaxed" or "acquire" for elements that other programs or devices write meanwhile: numbers of 16, 32 or 64
+      bits, each read once, by one thread. After an acquire the program sees what was written before the release.
+    - `scope`: "cta", "gpu" (the default) or "sys", with `sem`: those that may write meanwhile.
 
     Result: the shape of `ptr`, in the dtype pointed to.
     Errors: no pointer; a mask that is not i1 or does not broadcast; `other` without a mask; an axis that the block does
@@ -55,6 +60,8 @@ def store(
     cache_modifier: ConstStr = "",
     eviction_policy: ConstStr = "",
     boundary_check: ConstInts = (),
+    sem: ConstStr | None = None,
+    scope: ConstStr | None = None,
 ) -> None:
     """Write memory.
 
@@ -65,6 +72,9 @@ def store(
     - `cache_modifier`: "", ".wb", ".cg", ".cs" or ".wt", as in PTX.
     - `eviction_policy`: "", "evict_normal", "evict_first" or "evict_last".
     - `boundary_check`: the axes along which a block may reach beyond its tensor; nothing is written there.
+    - `sem`: "relaxed" or "release" for elements that other programs or devices read meanwhile: numbers of 32 or 64
+      bits. Those that acquire see what the program wrote before a release.
+    - `scope`: "cta", "gpu" (the default) or "sys", with `sem`: those that may read meanwhile.
 
     Result: none. Two elements that are written to one address are a race: either may remain, and `simulate` reports it.
     Errors: no pointer; a value or a mask that does not broadcast to `ptr`; an axis that the block does not have.
@@ -242,6 +252,78 @@ def atomic_cas(ptr: Value, cmp: Value, val: Value, sem: ConstStr | None = None, 
 
     Result: the previous value in memory, in the shape of `ptr`.
     Errors: no pointer; values that do not broadcast; an unknown `sem` or `scope`.
+    """
+
+
+@call("Signals")
+def wait(
+    ptr: Value,
+    value: Value,
+    compare: ConstStr = "eq",
+    sem: ConstStr = "acquire",
+    scope: ConstStr = "sys",
+    timeout_ns: Value = None,
+) -> Value:
+    """Wait until a number in memory compares with a value. One thread reads it again and again.
+
+    - `ptr`: a pointer to an integer of 32 or 64 bits, which another program or device writes.
+    - `value`: a number, cast to the dtype pointed to.
+    - `compare`: "eq", "ne", "lt", "le", "gt" or "ge": the number in memory stands on the left.
+    - `sem`: "acquire", or "relaxed" where the program reads nothing that was written before the signal.
+    - `scope`: "cta", "gpu" or "sys": those that may write the number.
+    - `timeout_ns`: nanoseconds after which the wait ends in any case; an integer, cast to i64.
+
+    Result: i1, true; false where the time has passed.
+    Errors: no single pointer; a pointer to another dtype. A wait that no earlier program can end is an error where
+    programs run one after the other, as in the interpreter.
+    """
+
+
+@call("Signals")
+def signal(
+    ptr: Value,
+    value: Value,
+    mask: Value = None,
+    op: ConstStr = "set",
+    sem: ConstStr = "release",
+    scope: ConstStr = "sys",
+) -> None:
+    """Write numbers that others wait for.
+
+    - `ptr`: a pointer or a tensor of pointers to integers of 32 or 64 bits.
+    - `value`: broadcast to the shape of `ptr`, and cast to the dtype pointed to.
+    - `mask`: i1, broadcast to the shape of `ptr`. Where it is false memory is not accessed.
+    - `op`: "set", or "add" to what is there.
+    - `sem`: "release", so that those that acquire see what the program wrote before; or "relaxed".
+    - `scope`: "cta", "gpu" or "sys": those that may wait.
+
+    Result: none.
+    Errors: no pointer; a pointer to another dtype; a value or a mask that does not broadcast.
+    """
+
+
+@call("Signals")
+def fence(scope: ConstStr) -> None:
+    """Order all accesses of the program before all those after it: a barrier of its threads, and for others a fence.
+
+    A fence before relaxed signals releases, and one after relaxed waits acquires.
+
+    - `scope`: "cta", "gpu" or "sys": those that see the order.
+
+    Result: none.
+    """
+
+
+@call("Signals")
+def peer(addresses: Value, rank: Value, dtype: ConstDtype) -> Value:
+    """The pointer of a device out of an array of addresses, such as `buffer_ptrs_dev` of PyTorch's symmetric memory.
+
+    - `addresses`: a pointer to addresses of 64 bits, or its address as an integer. Each is a multiple of 16 bytes.
+    - `rank`: the number of the device, or a tensor of such.
+    - `dtype`: what the pointer points to.
+
+    Result: a pointer to `dtype`, in the shape of `rank`.
+    Errors: addresses that are no integers of 64 bits.
     """
 
 

@@ -7,7 +7,6 @@ from typing import Any
 
 from ziggurat.codemodel.types import i32, u32, u64
 from ziggurat.frontends import language as zg
-from ziggurat.frontends.language.dtypes import get_int_dtype, pointer_type
 from ziggurat.frontends.language.function import Function, constexpr
 from ziggurat.frontends.language.languages import Spelling
 from ziggurat.frontends.language.signature import signature_of
@@ -85,14 +84,7 @@ def condition(arg1: Any, disable_licm: constexpr = False) -> Any:
     return arg1
 
 
-# Triton 3.9 reads and writes shared flags by atomics of their own. Ours are exchanges of integers, which are atomic for
-# all elements that these take: 32 and 64 bits.
-
-
-@constexpr_function
-def _bits_of(pointee: Any) -> Any:
-    """The type of pointers to integers as wide as the elements of others."""
-    return pointer_type(get_int_dtype(pointee.primitive_bitwidth, False))
+# Triton 3.9 reads and writes shared flags by calls of their own.
 
 
 @in_triton(method=True)
@@ -100,9 +92,7 @@ def atomic_load(pointer: Any, mask: Any = None, sem: constexpr = None, scope: co
     tl.static_assert(
         sem is None or sem == "acquire" or sem == "relaxed", "atomic_load only supports acquire and relaxed semantics"
     )
-    bits = zg.cast(pointer, _bits_of(pointer.dtype.element_ty), bitcast=True)
-    value = zg.atomic_or(bits, 0, mask, "acquire" if sem is None else sem, scope)
-    return zg.cast(value, pointer.dtype.element_ty, bitcast=True)
+    return zg.load(pointer, mask, sem="acquire" if sem is None else sem, scope=scope)
 
 
 @in_triton(method=True)
@@ -110,7 +100,13 @@ def atomic_store(pointer: Any, val: Any, mask: Any = None, sem: constexpr = None
     tl.static_assert(
         sem is None or sem == "release" or sem == "relaxed", "atomic_store only supports release and relaxed semantics"
     )
-    zg.atomic_xchg(pointer, val, mask, "release" if sem is None else sem, scope)
+    zg.store(pointer, val, mask, sem="release" if sem is None else sem, scope=scope)
+
+
+@constexpr_function
+def _is_number(pointer: Any) -> bool:
+    """Whether one pointer to an integer of 32 or 64 bits is of this type."""
+    return pointer.is_ptr() and pointer.element_ty.is_int() and pointer.element_ty.primitive_bitwidth >= 32
 
 
 @TritonFunction
@@ -125,6 +121,9 @@ def _waiting(equal: Any) -> Any:
 def atomic_poll(
     pointer: Any, expected_value: Any, sem: constexpr = None, scope: constexpr = None, timeout_ns: Any = None
 ) -> Any:
+    if _is_number(pointer.type):
+        order: constexpr = "acquire" if sem is None else sem
+        return zg.wait(pointer, expected_value, "eq", order, "gpu" if scope is None else scope, timeout_ns)
     value = atomic_load(pointer, None, sem, scope)
     expected = zg.zeros(value.shape, value.dtype) + zg.cast(expected_value, value.dtype)
     equal = value == expected

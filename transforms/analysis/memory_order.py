@@ -19,7 +19,7 @@ from ziggurat.codemodel.types import DescriptorType, PtrType, element_of
 from ziggurat.transforms.analysis.components import Component, component_of, groups_of
 from ziggurat.transforms.simplify.effects import may_write
 
-ATOMICS = (tt.AtomicRMW, tt.AtomicCAS)
+ATOMICS = (tt.AtomicRMW, tt.AtomicCAS, tt.Wait)
 _STORES = (tt.Store, tt.DescriptorStore, tt.DescriptorReduce)
 _ACQUIRE = (tt.MemSemantic.ACQUIRE, tt.MemSemantic.ACQ_REL)
 _RELEASE = (tt.MemSemantic.RELEASE, tt.MemSemantic.ACQ_REL)

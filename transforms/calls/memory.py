@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ziggurat.codemodel.dialects import tt
+from ziggurat.codemodel.dialects import arith, tt
 from ziggurat.codemodel.dialects.tt import AtomicKind, CacheModifier, EvictionPolicy, MemScope, MemSemantic, Padding
 from ziggurat.codemodel.errors import KernelTypeError, KernelValueError
 from ziggurat.codemodel.op import Value, expect
@@ -15,9 +15,11 @@ from ziggurat.codemodel.types import (
     Type,
     element_of,
     i1,
+    i64,
     pointee_of,
     shape_of,
     shaped,
+    u64,
     with_element,
 )
 from ziggurat.frontends.language.phrases import (
@@ -30,15 +32,17 @@ from ziggurat.frontends.language.phrases import (
 )
 from ziggurat.transforms.calls.block_pointers import access, check_access
 from ziggurat.transforms.calls.constant_arguments import describe, one_of
-from ziggurat.transforms.calls.emit import Emitter, Operand
+from ziggurat.transforms.calls.emit import Built, Emitter, Operand
 from ziggurat.transforms.calls.foreign_floats import check_conversion
 from ziggurat.transforms.calls.lattice import BlockPtrType
 from ziggurat.transforms.calls.promotion import NONE, common_shape, is_number, of_descriptor, scalar_type
-from ziggurat.transforms.calls.rule import Rule, Typing, choice
+from ziggurat.transforms.calls.rule import Rule, Typing, choice, integers, scalar_dtype
 
 CACHE = {"": CacheModifier.NONE, **{f".{m.value}": m for m in CacheModifier if m is not CacheModifier.NONE}}
 EVICTION = {"": EvictionPolicy.NORMAL, **{policy.value: policy for policy in EvictionPolicy}}
 SEMANTICS = {None: MemSemantic.ACQ_REL, **{sem.value: sem for sem in MemSemantic}}
+# Those of accesses that only read, and of those that only write.
+READING, WRITING = (("relaxed", name) for name in ("acquire", "release"))
 SCOPES = {None: MemScope.GPU, **{scope.value: scope for scope in MemScope}}
 PADDING = {None: Padding.ZERO, "": Padding.ZERO, **{padding.value: padding for padding in Padding}}
 
@@ -54,6 +58,8 @@ ATOMICS: dict[str, tuple[tuple[AtomicKind, ...], tuple[str, ...]]] = {
     "atomic_xor": ((AtomicKind.XOR,) * 3, _WORDS),
     "atomic_xchg": ((AtomicKind.XCHG,) * 3, _NUMBERS),
 }
+_COMPARED = dict.fromkeys(("eq", "ne", "lt", "le", "gt", "ge"))
+_SIGNALS = {"set": "atomic_xchg", "add": "atomic_add"}
 _SWAPPED = ("i16", "u16", *_WORDS, "f16", "bf16", "f32", "f64")
 
 
@@ -137,11 +143,12 @@ def _mask(emit: Emitter, ptr: Operand, mask: Operand | None) -> Value | None:
 
 
 def _loaded(
-    call: Typing, ptr: Type, mask: Type | None, other: Type | None, cache: Any, eviction: Any, _: Any,
-    boundary_check: Any = (), padding: Any = "",
+    call: Typing, ptr: Type, mask: Type | None, other: Type | None, cache: Any, eviction: Any, volatile: Any,
+    boundary_check: Any = (), padding: Any = "", sem: Any = None, scope: Any = None,
 ) -> Type:  # fmt: skip
     check_access(call, ptr, boundary_check, padding, mask=mask, other=other)
     _policy(cache, eviction)
+    _ordered(call, ptr, READING, sem, scope, cache or eviction or volatile)
     if isinstance(ptr, BlockPtrType):
         return shaped(ptr.block, ptr.element)
     pointee = _pointee(call, ptr)
@@ -159,9 +166,25 @@ def _policy(cache: Any, eviction: Any) -> None:
     choice("eviction_policy", eviction, EVICTION)
 
 
+def _ordered(call: Typing, ptr: Type, semantics: tuple[str, ...], sem: Any, scope: Any, policy: Any) -> None:
+    """Check the order of a load or a store with accesses of other programs; without `sem` it has none."""
+    choice("sem", sem, dict.fromkeys((None, *semantics)))
+    choice("scope", scope, SCOPES)
+    if sem is None:
+        if scope is not None:
+            raise call.error("'scope' is that of an ordered access, but there is no 'sem'", hint='add sem="relaxed"')
+        return
+    if policy:
+        raise call.error("an access with 'sem' must not be volatile, or have a cache modifier or an eviction policy")
+    if isinstance(ptr, BlockPtrType):
+        raise call.error("'sem' must be left out for a block pointer", hint="use pointers to the elements")
+    if (pointee := _pointee(call, ptr)).name not in _SWAPPED:
+        raise call.error("'sem' is for elements of {}; got {}", one_of(map(SCALARS.get, _SWAPPED)), pointee)
+
+
 def _load(
     emit: Emitter, result: Type, ptr: Operand, mask: Operand | None, other: Operand | None, cache: Any, eviction: Any,
-    volatile: Any, boundary_check: Any = (), padding: Any = "",
+    volatile: Any, boundary_check: Any = (), padding: Any = "", sem: Any = None, scope: Any = None,
 ) -> Value:  # fmt: skip
     if isinstance(ptr.type, BlockPtrType):
         pointers, active, value = access(emit, ptr, boundary_check, padding)
@@ -172,16 +195,34 @@ def _load(
             ptr = Operand(whole.type, whole)
         pointers, active = ptr.value, _mask(emit, ptr, mask)
         value = None if other is None else _stored(emit, ptr, other)
+    if sem is not None:
+        loaded = _loaded_bits(emit, result, ptr, active, sem, scope)
+        return loaded if value is None else emit.add(arith.Select(active, loaded, value))
     return emit.add(
         tt.Load(pointers, active, value, cache=CACHE[cache], eviction=EVICTION[eviction], volatile=bool(volatile))
     )
 
 
+def _loaded_bits(emit: Emitter, result: Type, ptr: Operand, mask: Value | None, sem: Any, scope: Any) -> Value:
+    """An ordered load: of the bits, by an atomic that leaves the memory as it is."""
+    pointee = scalar_type(result)
+    bits = SCALARS[f"u{pointee.bits}"]
+    pointers = ptr.value
+    if bits != pointee:
+        pointers = emit.add(tt.Bitcast(pointers, with_element(ptr.type, PtrType(bits))))
+    zero = emit.constant(0, with_element(result, bits))
+    order, reach = SEMANTICS[sem], SCOPES[scope]
+    value = emit.add(tt.AtomicRMW(pointers, zero, mask, kind=AtomicKind.OR, sem=order, scope=reach))
+    return value if bits == pointee else emit.add(arith.Bitcast(value, result))
+
+
 def _storing(
-    call: Typing, ptr: Type, value: Type, mask: Type | None, cache: Any, eviction: Any, boundary_check: Any = ()
-) -> Type:
+    call: Typing, ptr: Type, value: Type, mask: Type | None, cache: Any, eviction: Any, boundary_check: Any = (),
+    sem: Any = None, scope: Any = None,
+) -> Type:  # fmt: skip
     check_access(call, ptr, boundary_check, "", mask=mask)
     _policy(cache, eviction)
+    _ordered(call, ptr, WRITING, sem, scope, cache or eviction)
     if isinstance(ptr, BlockPtrType):
         _written(call, "the value", shaped(ptr.block, PtrType(ptr.element)), value)
     else:
@@ -193,13 +234,17 @@ def _storing(
 
 def _store(
     emit: Emitter, result: Type, ptr: Operand, value: Operand, mask: Operand | None, cache: Any, eviction: Any,
-    boundary_check: Any = (),
-) -> Value:  # fmt: skip
+    boundary_check: Any = (), sem: Any = None, scope: Any = None,
+) -> Built:  # fmt: skip
     if isinstance(ptr.type, BlockPtrType):
         pointers, active, _ = access(emit, ptr, boundary_check)
         operand = emit.convert(value, shaped(ptr.type.block, ptr.type.element), dense=True)
     else:
         pointers, operand, active = ptr.value, _stored(emit, ptr, value), _mask(emit, ptr, mask)
+    if sem is not None:
+        order, reach = SEMANTICS[sem], SCOPES[scope]
+        emit.add(tt.AtomicRMW(pointers, operand, active, kind=AtomicKind.XCHG, sem=order, scope=reach))
+        return None
     return emit.add(tt.Store(pointers, operand, active, cache=CACHE[cache], eviction=EVICTION[eviction]))
 
 
@@ -257,7 +302,90 @@ def _swap(emit: Emitter, result: Type, ptr: Operand, compare: Operand, value: Op
     return emit.add(tt.AtomicCAS(ptr.value, expected, replacement, sem=SEMANTICS[sem], scope=SCOPES[scope]))
 
 
+# Signals and waits.
+
+
+def _signalled(call: Typing, ptr: Type, value: Type, mask: Type | None, op: Any, sem: Any, scope: Any) -> Type:
+    choice("op", op, _SIGNALS)
+    choice("sem", sem, dict.fromkeys(WRITING))
+    _atomic(call, _WORDS, ptr, sem, scope)
+    _written(call, "the value", ptr, value)
+    _masked(call, ptr, mask)
+    return NONE
+
+
+def _signal(
+    emit: Emitter, result: Type, ptr: Operand, value: Operand, mask: Operand | None, op: Any, sem: Any, scope: Any
+) -> None:
+    kind = kind_of(_SIGNALS[op], pointee_of(ptr.type))
+    operand, active = _stored(emit, ptr, value), _mask(emit, ptr, mask)
+    emit.add(tt.AtomicRMW(ptr.value, operand, active, kind=kind, sem=SEMANTICS[sem], scope=SCOPES[scope]))
+
+
+def _waiting(call: Typing, ptr: Type, value: Type, compare: Any, sem: Any, scope: Any, timeout: Type | None) -> Type:
+    choice("compare", compare, _COMPARED)
+    choice("sem", sem, dict.fromkeys(READING))
+    choice("scope", scope, SCOPES)
+    pointee = _pointee(call, ptr)
+    if shape_of(ptr):
+        raise call.error(
+            "'ptr' must be one pointer; got {}", ptr, hint="wait for each in turn, or count signals in one"
+        )
+    if pointee.name not in _WORDS:
+        raise call.error("'ptr' must point to {}; got {}", one_of(SCALARS[name] for name in _WORDS), pointee)
+    _written(call, "the value", ptr, value)
+    if timeout is not None:
+        integers(call, timeout_ns=timeout)
+        _fits(call, "`timeout_ns`", ptr, timeout)
+    return i1
+
+
+def _wait(
+    emit: Emitter, result: Type, ptr: Operand, value: Operand, compare: Any, sem: Any, scope: Any,
+    timeout: Operand | None,
+) -> Value:  # fmt: skip
+    sign = "" if compare in ("eq", "ne") else "s" if pointee_of(ptr.type).signed else "u"
+    limit = None if timeout is None else emit.convert(timeout, i64)
+    return emit.add(
+        tt.Wait(
+            ptr.value, _stored(emit, ptr, value), limit, predicate=arith.IntPredicate(sign + compare),
+            sem=SEMANTICS[sem], scope=SCOPES[scope],
+        )
+    )  # fmt: skip
+
+
+def _fenced(call: Typing, scope: Any) -> Type:
+    choice("scope", scope, SCOPES)
+    return NONE
+
+
+def _fence(emit: Emitter, result: Type, scope: Any) -> Value:
+    return emit.add(tt.Barrier(scope=SCOPES[scope]))
+
+
+def _addressed(call: Typing, addresses: Type, rank: Type, dtype: Any) -> Type:
+    element = element_of(addresses)
+    element = element.pointee if isinstance(element, PtrType) else element
+    if shape_of(addresses) or element not in (i64, u64):
+        raise call.error("'addresses' must be a pointer to {}, or its address; got {}", u64, addresses)
+    integers(call, rank=rank)
+    return shaped(shape_of(rank), PtrType(scalar_dtype(call, dtype)))
+
+
+def _peer(emit: Emitter, result: Type, addresses: Operand, rank: Operand, dtype: Any) -> Value:
+    shape = shape_of(result)
+    table = emit.runtime(addresses)
+    if not isinstance(table.type, PtrType):
+        table = emit.add(tt.IntToPtr(emit.cast(table, i64), PtrType(i64)))
+    address = emit.cast(emit.add(tt.Load(emit.add(tt.AddPtr(emit.spread(table, shape), emit.runtime(rank))))), i64)
+    return emit.add(tt.MultipleOf(emit.add(tt.IntToPtr(address, result)), (16,) * max(1, len(shape))))
+
+
 RULES = {
+    "peer": Rule(_addressed, _peer),
+    "signal": Rule(_signalled, _signal),
+    "wait": Rule(_waiting, _wait),
+    "fence": Rule(_fenced, _fence),
     "load": Rule(_loaded, _load),
     "store": Rule(_storing, _store),
     **{name: _atomic_rule(name) for name in ATOMICS},

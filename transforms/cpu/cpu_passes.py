@@ -16,7 +16,7 @@ from ziggurat.transforms.cpu.regions import make_regions
 from ziggurat.transforms.cpu.sorts import sort_in_loops
 from ziggurat.transforms.cpu.vectorize import vectorize
 from ziggurat.transforms.cpu.waiting import mark_waiting
-from ziggurat.transforms.simplify import cse, dce, fold, hoist, simplify
+from ziggurat.transforms.simplify import cse, dce, fold, hoist, lower_waits, simplify
 from ziggurat.transforms.tiles.descriptors import lower_descriptors
 from ziggurat.transforms.tiles.prepare import prepare
 
@@ -26,6 +26,7 @@ LOWER: tuple[tuple[str, Step], ...] = (
     # Before inlining, which hides what a function is.
     ("sorts", lambda op, _: sort_in_loops(op)),
     ("prepare", lambda op, _: prepare(op)),
+    ("waits", lambda op, _: lower_waits(op)),
     # Before a loop's loads are in regions.
     ("waiting", lambda op, _: mark_waiting(op)),
     # After inlining, which shows the descriptor of each access.

@@ -132,9 +132,11 @@ def _stays(
     if any(isinstance(op, MemoryWrite) and not _lasts(op) if memory else isinstance(op, Returns) for op in inner):
         return False
     changing: set[Value] = {*(op.result for op in ops), *incoming}
-    free: set[Value] = (
-        set() if memory else {op.result for op in ops if not all(isinstance(inner, _STEADY) for inner in op.walk())}
-    )
+    free = {
+        op.result
+        for op in ops
+        if any(isinstance(i, tt.GlobalTimer) if memory else not isinstance(i, _STEADY) for i in op.walk())
+    }
     # Values that are computed from lasting ones are lasting, if memory is. An inner loop or branch is one op.
     while True:
         lasting = {op.result for op in ops if op.result in changing and changing.isdisjoint(op.used_values())} - free

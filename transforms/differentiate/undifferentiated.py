@@ -28,6 +28,7 @@ REASONS: Final[dict[type[Op], tuple[str, str | None]]] = {
     maths.Directed: ("a rounding in one direction has none", "compute with add, mul, div, sqrt and fma"),
     tt.DescriptorGather: ("one row may be read several times", "load through pointers to the elements"),
     tt.DescriptorScatter: ("one row may be written several times", "store through pointers to the elements"),
+    tt.Wait: ("what it waits for depends on other programs", None),
     tt.MapElementwise: ("a function that is mapped over elements has none here", "call the function on whole tensors"),
 }
 

@@ -492,10 +492,10 @@ def _broadcast(builder: Builder, op: tt.Broadcast, operands: tuple[Value, ...]) 
 # Atomics: one of the threads that hold copies does the access, and passes the result to the others.
 
 
-@_LOWERINGS.of(tt.AtomicRMW, tt.AtomicCAS)
+@_LOWERINGS.of(tt.AtomicRMW, tt.AtomicCAS, tt.Wait)
 def _atomic(builder: Rewriter, op: Op, operands: tuple[Value, ...]) -> Outcome:
     """Give the result to all threads that hold copies of it: one of them alone accesses memory."""
-    if not op.result.uses:
+    if not op.result.uses or (isinstance(op, tt.Wait) and op.timeout is None):
         return None
     type_ = op.result.type
     copy = builder.copy(op, operands)

@@ -38,6 +38,7 @@ from ziggurat.transforms.sanitize.marks import Stream
 from ziggurat.transforms.sanitize.records import CHECKS, NO_ELEMENT, Sanitized
 from ziggurat.transforms.simplify.dce import remove_unused
 from ziggurat.transforms.simplify.inline import inline
+from ziggurat.transforms.simplify.lower_waits import lower_waits
 
 PASS = "sanitize"
 _VERBS: dict[type[Op], tuple[str, str, str]] = {
@@ -73,7 +74,7 @@ def _inlined(model: Op) -> tt.Func:
             )
         return None
 
-    kernel = kernel_of(inline(transform(model, inlinable)))
+    kernel = kernel_of(inline(lower_waits(transform(model, inlinable))))
     for op in kernel.walk():
         if isinstance(op, tt.Call):
             hint = "write the function without recursion, and with its returns at the ends of its paths"

@@ -16,6 +16,7 @@ from ziggurat.transforms.simplify.fold import fold
 from ziggurat.transforms.simplify.hoist import hoist
 from ziggurat.transforms.simplify.inline import inline, inline_call
 from ziggurat.transforms.simplify.lower_structured import lower_structured
+from ziggurat.transforms.simplify.lower_waits import lower_waits
 from ziggurat.transforms.simplify.normalize_blocks import normalize_blocks
 
 __all__ = [
@@ -27,6 +28,7 @@ __all__ = [
     "inline",
     "inline_call",
     "lower_structured",
+    "lower_waits",
     "normalize_blocks",
     "remove_unused",
     "simplify",

@@ -214,8 +214,8 @@ def test_atomic_loads_and_stores_of_a_gpu() -> None:
 
     pointer = zg.ptr(zg.f32), zg.ptr(zg.f32), zg.ptr(zg.i32), zg.ptr(zg.i32)
     ptx = flags.compile(*pointer, 4, target="sm_90a").ptx
-    assert ptx.count("atom.acquire.gpu.global.or.b32") >= 3 and "atom.relaxed.sys.global.exch.b32" in ptx
-    assert "atom.release.gpu.global.exch.b32" in ptx
+    assert ptx.count("ld.acquire.gpu.global.b32") >= 3 and "st.relaxed.sys.global.b32" in ptx
+    assert "st.release.gpu.global.b32" in ptx and "nanosleep" in ptx and "atom." not in ptx
 
 
 @triton.jit
