@@ -22,6 +22,7 @@ from ziggurat.codemodel.dialects.arith import (
 from ziggurat.codemodel.dialects.math import FloatUnary
 from ziggurat.codemodel.dialects.scf import packed
 from ziggurat.codemodel.dialects.tt_memory import *
+from ziggurat.codemodel.dialects.tt_memory import MemScope
 from ziggurat.codemodel.dialects.tt_shapes import *
 from ziggurat.codemodel.fields import attribute, body, operand, operands, result_type
 from ziggurat.codemodel.op import Body, Op, Value, require

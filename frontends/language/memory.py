@@ -72,7 +72,7 @@ def store(
     - `cache_modifier`: "", ".wb", ".cg", ".cs" or ".wt", as in PTX.
     - `eviction_policy`: "", "evict_normal", "evict_first" or "evict_last".
     - `boundary_check`: the axes along which a block may reach beyond its tensor; nothing is written there.
-    - `sem`: "relaxed" or "release" for elements that other programs or devices read meanwhile: numbers of 32 or 64
+    - `sem`: "relaxed" or "release" for elements that other programs or devices read meanwhile: numbers of 16, 32 or 64
       bits. Those that acquire see what the program wrote before a release.
     - `scope`: "cta", "gpu" (the default) or "sys", with `sem`: those that may read meanwhile.
 

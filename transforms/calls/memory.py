@@ -196,14 +196,14 @@ def _load(
         pointers, active = ptr.value, _mask(emit, ptr, mask)
         value = None if other is None else _stored(emit, ptr, other)
     if sem is not None:
-        loaded = _loaded_bits(emit, result, ptr, active, sem, scope)
-        return loaded if value is None else emit.add(arith.Select(active, loaded, value))
+        content = _ordered_load(emit, result, ptr, active, sem, scope)
+        return content if value is None else emit.add(arith.Select(active, content, value))
     return emit.add(
         tt.Load(pointers, active, value, cache=CACHE[cache], eviction=EVICTION[eviction], volatile=bool(volatile))
     )
 
 
-def _loaded_bits(emit: Emitter, result: Type, ptr: Operand, mask: Value | None, sem: Any, scope: Any) -> Value:
+def _ordered_load(emit: Emitter, result: Type, ptr: Operand, mask: Value | None, sem: Any, scope: Any) -> Value:
     """An ordered load: of the bits, by an atomic that leaves the memory as it is."""
     pointee = scalar_type(result)
     bits = SCALARS[f"u{pointee.bits}"]

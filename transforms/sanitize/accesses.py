@@ -73,8 +73,13 @@ def acquires(op: Op) -> bool:
 
 
 def releases(op: Op) -> bool:
-    """Whether an access makes those before it visible."""
-    return isinstance(op, tt.AtomicRMW | tt.AtomicCAS) and op.order.releases
+    """Whether an access makes those before it visible. In a kernel with a fence any atomic is taken to: one that
+    follows the fence does, whatever its own order is."""
+    if not isinstance(op, tt.AtomicRMW | tt.AtomicCAS):
+        return False
+    function = next(owner for owner in op.path() if isinstance(owner, tt.Func))
+    fences = (inner for inner in function.walk() if isinstance(inner, tt.Barrier))
+    return op.order.releases or any(fence.scope is not tt.MemScope.CTA for fence in fences)
 
 
 def accesses_of(

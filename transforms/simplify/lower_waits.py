@@ -29,17 +29,17 @@ def _lowered(builder: Rewriter, op: Op, operands: tuple[Value, ...]) -> Outcome:
         return None
     pointer, value = operands[:2]
     start = builder.add(tt.GlobalTimer()) if op.timeout is not None else None
-    carried = [builder.add(arith.ConstantOp(False, i1))]
+    initial = [builder.add(arith.ConstantOp(False, i1))]
     before = builder.nested([i1], void)
     zero = before.add(arith.ConstantOp(0, value.type))
     number = before.add(tt.AtomicRMW(pointer, zero, kind=tt.AtomicKind.OR, sem=op.sem, scope=op.scope))
     holds = before.add(arith.CmpI(number, value, op.predicate))
     goes_on = before.add(arith.XOrI(holds, before.add(arith.ConstantOp(True, i1))))
     if start is not None:
-        passed = before.add(arith.SubI(before.add(tt.GlobalTimer()), start))
-        early = before.add(arith.CmpI(passed, operands[2], arith.IntPredicate.SLT))
+        elapsed = before.add(arith.SubI(before.add(tt.GlobalTimer()), start))
+        early = before.add(arith.CmpI(elapsed, operands[2], arith.IntPredicate.SLT))
         goes_on = before.add(arith.AndI(goes_on, early))
     before.add(scf.Condition(goes_on, [holds]))
     after = builder.nested([i1], i1)
     after.add(scf.Yield([after.parameters[0]]))
-    return builder.add(scf.While(carried, before.finish(), after.finish()))
+    return builder.add(scf.While(initial, before.finish(), after.finish()))

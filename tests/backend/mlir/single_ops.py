@@ -331,6 +331,7 @@ def _computing(case: Callable[[str, Sequence[Type], Build], None]) -> None:
     case("grid_dependency_wait", [], lambda f: tt.GridDependencyWait())
     case("grid_dependency_launch", [], lambda f: tt.GridDependencyLaunch())
     case("barrier", [], lambda f: tt.Barrier())
+    case("fence", [], lambda f: tt.Barrier(scope=tt.MemScope.SYSTEM))
     case("print.nothing", [], lambda f: tt.Print([], "hello\t∞"))
     case("print.c_form", [i32], lambda f, *v: tt.Print(v, "values", c_form=True))
     case("print.whole", [i32, f32], lambda f, *v: tt.Print(v, " of {}: {}: ", whole=True))
