@@ -64,7 +64,7 @@ def divisible(type_: Type, by: int = 16) -> Divisible:
 def ptr(pointee: ScalarType) -> PtrType:
     """The type of a pointer: `zg.ptr(zg.f32)`."""
     pointee = getattr(pointee, "value", pointee)  # In a kernel, a dtype is an object of its language.
-    if not isinstance(pointee, ScalarType):
+    if not isinstance(pointee, ScalarType):  # pyright: ignore[reportUnnecessaryIsInstance]
         raise LaunchError(f"zg.ptr: the argument must be a dtype such as zg.f32; got {_got(pointee)}")
     return PtrType(pointee)
 

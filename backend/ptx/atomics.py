@@ -338,21 +338,22 @@ _SLEEP = 32  # Nanoseconds between two loads, so that those of many CTAs do not 
 def _wait(emitter: PtxEmitter, op: tt.Wait) -> Emitted:
     """The result of a wait with an end is that of the thread that owns it; lowering passes it on."""
     kind = llvm_type(scalar_element(op.value.type))
-    address, value, limit = (v and emitter.at(v, 0) for v in (op.ptr, op.value, op.timeout))
+    address, value = emitter.at(op.ptr, 0), emitter.at(op.value, 0)
+    limit = None if op.timeout is None else emitter.of("i64", emitter.at(op.timeout, 0))
     poll, again = emitter.name("poll"), emitter.name("again")
     owner, after = emitter.owner(i1), Join(emitter, "done", ["i1"])
-    start = None if limit is None else timer(emitter)
+    start = None if limit is None else emitter.of("i64", timer(emitter))
     emitter.line(f"br label %{poll}" if owner is None else f"br i1 {owner}, label %{poll}, {after.branch(['true'])}")
     emitter.start(poll)
     number = emitter.of(kind, ordered_load(emitter, kind, address, op.sem, op.scope)[0])
-    holds = number.test(op.predicate.value, value)
+    holds = number.test(op.predicate.value, emitter.of(kind, value))
     emitter.line(f"br i1 {holds}, {after.branch(['true'])}, label %{again}")
     emitter.start(again)
     emitter.asm((), f"nanosleep.u32 {_SLEEP};", effect=EFFECT)
-    if start is None:
+    if start is None or limit is None:
         emitter.line(f"br label %{poll}")
     else:
-        late = emitter.of("i64", timer(emitter)) - emitter.of("i64", start)
+        late = emitter.of("i64", timer(emitter)) - start
         emitter.line(f"br i1 {late.test('sge', limit)}, {after.branch(['false'])}, label %{poll}")
     (result,) = after.begin()
     after.end()

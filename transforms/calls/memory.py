@@ -179,7 +179,7 @@ def _ordered(call: Typing, ptr: Type, semantics: tuple[str, ...], sem: Any, scop
     if isinstance(ptr, BlockPtrType):
         raise call.error("'sem' must be left out for a block pointer", hint="use pointers to the elements")
     if (pointee := _pointee(call, ptr)).name not in _SWAPPED:
-        raise call.error("'sem' is for elements of {}; got {}", one_of(map(SCALARS.get, _SWAPPED)), pointee)
+        raise call.error("'sem' is for elements of {}; got {}", one_of(SCALARS[name] for name in _SWAPPED), pointee)
 
 
 def _load(
@@ -197,7 +197,7 @@ def _load(
         value = None if other is None else _stored(emit, ptr, other)
     if sem is not None:
         content = _ordered_load(emit, result, ptr, active, sem, scope)
-        return content if value is None else emit.add(arith.Select(active, content, value))
+        return content if value is None or active is None else emit.add(arith.Select(active, content, value))
     return emit.add(
         tt.Load(pointers, active, value, cache=CACHE[cache], eviction=EVICTION[eviction], volatile=bool(volatile))
     )
