@@ -18,8 +18,9 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Generic, TypeVar
 
 from ziggurat.codemodel.errors import InternalError, TargetError
-from ziggurat.codemodel.op import Op
+from ziggurat.codemodel.op import Op, is_foreign
 
+_GUIDE = "docs/guides/your-own-dialect.md"
 F_ = TypeVar("F_", bound=Callable[..., Any])
 G_ = TypeVar("G_", bound=Callable[..., Any])
 
@@ -56,9 +57,13 @@ class OpTable(Generic[F_]):
             return function
 
     def __getitem__(self, op: Op) -> F_:
-        """The function for an op. Raises `InternalError` when there is none."""
+        """The function for an op. Raises `TargetError` when there is none for an op that the package does not declare,
+        and `InternalError` for one of its own."""
         function = self.get(type(op))
         if function is None:
+            if is_foreign(type(op)):
+                hint = f"replace the op by a transform before: {_GUIDE}"
+                raise TargetError(f"no {self.noun} is registered for '{op.NAME}'", op.location, hint=hint)
             raise InternalError(f"'{op.NAME}' has no {self.noun}", str(op))
         return function
 
@@ -72,9 +77,7 @@ class OpTable(Generic[F_]):
     def serves(self, cls: type) -> bool:
         """Whether a class that the package does not declare has a function. That of an abstract class of the package
         does not count: it knows the ops of the package."""
-        return any(
-            base in self._registered for base in cls.__mro__ if _name(base) != base.__name__ or _is_foreign(base)
-        )
+        return any(base in self._registered for base in cls.__mro__ if _name(base) != base.__name__ or is_foreign(base))
 
 
 def demand(model: Op, tables: Mapping[str, OpTable[Any]]) -> None:
@@ -82,18 +85,13 @@ def demand(model: Op, tables: Mapping[str, OpTable[Any]]) -> None:
     which are given by their names in Python."""
     for op in model.walk():
         cls = type(op)
-        if _is_foreign(cls) and not any(table.serves(cls) for table in tables.values()):
+        if is_foreign(cls) and not any(table.serves(cls) for table in tables.values()):
             places = " or ".join(f"@ziggurat.{name}.of({cls.__name__})" for name in tables)
             raise TargetError(
                 f"no {next(iter(tables.values())).noun} is registered for '{op.NAME}'",
                 op.location,
-                hint=f"register one with {places}, or replace the op by a transform before: "
-                "docs/guides/adding-a-call.md",
+                hint=f"register one with {places}, or replace the op by a transform before: {_GUIDE}",
             )
-
-
-def _is_foreign(cls: type) -> bool:
-    return not cls.__module__.startswith("ziggurat.")
 
 
 def _name(cls: type) -> str:

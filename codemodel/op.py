@@ -15,6 +15,7 @@ All of them compare by identity. `same_model(a, b)` compares two ops by structur
 from __future__ import annotations
 
 import functools
+import importlib
 import inspect
 import itertools
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -441,7 +442,11 @@ class Op(_Part):
             return _nth_op, (self.root(), next(n for n, op in enumerate(self.root().walk()) if op is self))
         if self.operands or self.successors:
             raise TypeError(f"cannot pickle {self!r}: it is part of no model")
-        return _read, (str(self), [op.location for op in self.walk()])
+        from ziggurat.codemodel.type_reader import modules_of
+
+        text = str(self)
+        modules = modules_of(text) | {type(op).__module__ for op in self.walk() if is_foreign(type(op))}
+        return _read, (text, [op.location for op in self.walk()], sorted(modules))
 
     def __str__(self) -> str:
         from ziggurat.codemodel.text.writer import to_text
@@ -462,9 +467,17 @@ class Op(_Part):
 # Pickling: a model as its text and the locations of its ops, a part as its place in the model.
 
 
-def _read(text: str, locations: Sequence[Location | None]) -> Op:
+def is_foreign(cls: type) -> bool:
+    """Whether a class is declared outside of the package."""
+    return not cls.__module__.startswith("ziggurat.")
+
+
+def _read(text: str, locations: Sequence[Location | None], modules: Sequence[str] = ()) -> Op:
+    """The model of a text, after importing the modules that declare its ops and types."""
     from ziggurat.codemodel.text.parser import parse
 
+    for module in modules:
+        importlib.import_module(module)
     model = parse(text)
     for op, location in zip(model.walk(), locations, strict=True):
         op.__dict__["location"] = location

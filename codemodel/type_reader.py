@@ -46,8 +46,20 @@ class TypeSyntaxError(ValueError):
 
 
 def register_type(name: str, reader: TypeReader) -> None:
-    """Register the reader of the types whose identifier is `name`, for `read_type`."""
+    """Register the reader of the types whose identifier is `name`, for the parser and for `read_type`.
+
+        register_type("poly", lambda syntax: Poly(read_type(syntax.arguments[0])))
+
+    The reader gets the spelling of a type, which the type's `syntax` gives: a name and its arguments, spellings or
+    values. It raises `TypeSyntaxError` for one that is malformed.
+    """
     _READERS[name] = reader
+
+
+def modules_of(text: str) -> set[str]:
+    """The modules outside of the package whose types a model's text may have."""
+    modules = {str(getattr(reader, "__module__", "")) for name, reader in _READERS.items() if name in text}
+    return {module for module in modules if module and not module.startswith("ziggurat.")}
 
 
 # The spellings of the article of 2024, and Java's names.

@@ -28,7 +28,7 @@ from ziggurat.codemodel import errors
 from ziggurat.codemodel.errors import InternalError, ZigguratError, ZigguratWarning
 from ziggurat.codemodel.gpu import dialect as gpu
 from ziggurat.codemodel.gpu.options import CompileOptions
-from ziggurat.codemodel.op import Op, Value
+from ziggurat.codemodel.op import Op, Value, is_foreign
 from ziggurat.codemodel.text.parser import parse
 from ziggurat.codemodel.text.writer import to_text
 
@@ -182,7 +182,12 @@ def _send(stream: IO[bytes], message: Any) -> None:
 
 
 def _in_child(job: Job | CpuJob) -> Any:
-    """The result of a job by a worker that no other thread uses, which is kept for the next job."""
+    """The result of a job by a worker that no other thread uses, which is kept for the next job.
+
+    A model with ops of the user's is compiled in this process: the functions that emit them may be those of a program.
+    """
+    if isinstance(job.model, Op) and any(is_foreign(type(op)) for op in job.model.walk()):
+        return job.result()
     try:
         worker = _idle.pop()
     except IndexError:

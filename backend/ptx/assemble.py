@@ -14,6 +14,7 @@ nothing, and lose occupancy.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from functools import lru_cache
 from importlib import import_module
@@ -27,11 +28,11 @@ from ziggurat.backend.ptx import control, roles
 from ziggurat.backend.ptx.emitter import PtxEmitter, symbol_of
 from ziggurat.backend.ptx.tma import MAP_PARAMETER
 from ziggurat.codemodel.dialects import tt
-from ziggurat.codemodel.errors import InternalError, ResourceError
+from ziggurat.codemodel.errors import InternalError, ResourceError, TargetError
 from ziggurat.codemodel.gpu import dialect as gpu
 from ziggurat.codemodel.gpu.options import DEFAULT_OPTIONS, CompileOptions
 from ziggurat.codemodel.gpu.targets import TARGETS
-from ziggurat.codemodel.op import Op
+from ziggurat.codemodel.op import Op, is_foreign
 from ziggurat.codemodel.traits import Loop
 from ziggurat.codemodel.types import DescriptorType, PtrType, Type, i1
 from ziggurat.transforms.analysis.components import component_types
@@ -172,7 +173,27 @@ def _optimized(llvm_text: str, target: str) -> Any:
 def assemble(module: gpu.Module, options: CompileOptions = DEFAULT_OPTIONS) -> Assembly:
     """All texts of a GPU model."""
     text = to_llvm(module, options)
+    if names := sorted({op.NAME for op in module.walk() if is_foreign(type(op))}):
+        _require_valid(text, names)
     return Assembly(symbol_of(function_of(module).sym_name), text, to_ptx(text, module.target) if has_llvm() else "")
+
+
+_DEBUG_INFO = re.compile(r",? !dbg !\d+|^!llvm\.(dbg\.cu|module\.flags) = .*", re.MULTILINE)
+
+
+def _require_valid(text: str, names: Sequence[str]) -> None:
+    """Raise `TargetError` where LLVM rejects a text with what functions of the user's have written for these ops.
+
+    LLVM's parser ends the process at the first mistake in a text with debug information.
+    """
+    if has_llvm():
+        try:
+            _llvm().parse_assembly(_DEBUG_INFO.sub("", text)).verify()
+        except RuntimeError as error:
+            raise TargetError(
+                f"LLVM rejects the emitted text: {error}",
+                hint=f"look at the functions that write LLVM text for {', '.join(names)}",
+            ) from None
 
 
 def ctas_to_ask_for(module: gpu.Module) -> int:

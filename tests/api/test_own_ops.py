@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import importlib
 import pickle
+import subprocess
+import sys
 
 import numpy as np
 import pytest
@@ -159,6 +162,43 @@ def test_an_op_with_a_function_at_each_tier_runs_at_each(kernel):
         run(out)
         np.testing.assert_array_equal(out, expected)
     assert "poly.square" in zg.to_mlir(model)
+
+
+def test_models_with_own_ops_and_types_in_other_processes(tmp_path, monkeypatch):
+    """A pickle imports the modules of the ops and types; a worker, which cannot, is not asked."""
+    (tmp_path / "own_types.py").write_text(
+        "import attrs\n"
+        "from ziggurat.codemodel.type_reader import read_type, register_type\n"
+        "from ziggurat.codemodel.types import Type, TypeSyntax\n"
+        "@attrs.frozen(str=False, cache_hash=True)\n"
+        "class Poly(Type):\n"
+        "    element: Type\n"
+        "    def syntax(self):\n"
+        "        return TypeSyntax('poly_of', (self.element.syntax(),))\n"
+        "register_type('poly_of', lambda syntax: Poly(read_type(syntax.arguments[0])))\n"
+    )
+    monkeypatch.syspath_prepend(tmp_path)
+    importlib.import_module("own_types")
+    data = pickle.dumps(zg.parse('tt.func @"f" (%0 : poly_of<f32>)void -> { tt.return; };'))
+    program = f"import sys, pickle; sys.path.insert(0, {str(tmp_path)!r}); print(pickle.loads({data!r}))"
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert "poly_of<f32>" in done.stdout
+    model = model_with(Square)
+    assert zg.compile(model, isolate=True).ptx == zg.compile(model).ptx
+
+
+def test_text_that_llvm_rejects_is_an_error(monkeypatch):
+    monkeypatch.setitem(LLVM._registered, Square, lambda op, x: x.call("llvm.sqrt", x))
+    monkeypatch.setattr(LLVM, "_cache", {})
+    with pytest.raises(TargetError, match="LLVM rejects the emitted text") as error:
+        zg.compile(model_with(Square))
+    assert error.value.hint == "look at the functions that write LLVM text for poly.square"
+
+
+def test_an_interpreter_of_python_names_the_op_that_it_lacks():
+    model = zg.parse('func @"f" (%0 : f32)f32 -> { %1 : f32 = poly.square %0; return %1; };')
+    with pytest.raises(TargetError, match=r"no meaning in Python is registered for 'poly\.square'"):
+        zg.execute(model, np.float32(2))
 
 
 def test_a_gradient_names_the_op_and_its_table():
