@@ -20,6 +20,7 @@ from ziggurat.codemodel.dispatch import OpTable
 from ziggurat.codemodel.errors import KernelNameError, KernelRuntimeError, ZigguratError
 from ziggurat.codemodel.interpret import Exit, Interpreter, Jump, Meaning, Returned, Yielded
 from ziggurat.codemodel.op import Body, Op
+from ziggurat.codemodel.python_operators import OPERATORS
 
 Host = Mapping[str, Callable[..., Any]]
 
@@ -259,29 +260,14 @@ def _error(interpreter: Interpreter, op: py.Error, operands: tuple[Any, ...]) ->
     raise op.error()
 
 
-def _contains(item: Any, container: Any) -> bool:
-    return item in container
-
-
-def _lacks(item: Any, container: Any) -> bool:
-    return item not in container
-
-
-_PYTHON: Any = operator  # The stubs of `operator` leave types unknown.
-
-OPERATORS: dict[type[Op], Callable[..., Any]] = {
-    py.Add: _PYTHON.add, py.Sub: _PYTHON.sub, py.Mul: _PYTHON.mul, py.Div: _PYTHON.truediv,
-    py.FloorDiv: _PYTHON.floordiv, py.Mod: _PYTHON.mod, py.Pow: _PYTHON.pow, py.And: _PYTHON.and_, py.Or: _PYTHON.or_,
-    py.Xor: _PYTHON.xor, py.Shl: _PYTHON.lshift, py.Shr: _PYTHON.rshift, py.Eq: _PYTHON.eq, py.Ne: _PYTHON.ne,
-    py.Lt: _PYTHON.lt, py.Le: _PYTHON.le, py.Gt: _PYTHON.gt, py.Ge: _PYTHON.ge, py.Is: _PYTHON.is_,
-    py.IsNot: _PYTHON.is_not, py.In: _contains, py.NotIn: _lacks, py.Neg: _PYTHON.neg, py.Pos: _PYTHON.pos,
-    py.Invert: _PYTHON.invert, py.Not: _PYTHON.not_, py.Subscript: _PYTHON.getitem,
+FUNCTIONS: Final[dict[type[Op], Callable[..., Any]]] = {
+    **{cls: row.function for cls, row in OPERATORS.items()}, py.Subscript: operator.getitem,
 }  # fmt: skip
 
 
-@python.of(*OPERATORS)
+@python.of(*FUNCTIONS)
 def _operator(interpreter: Interpreter, op: Op, operands: tuple[Any, ...]) -> Any:
-    return OPERATORS[type(op)](*operands)
+    return FUNCTIONS[type(op)](*operands)
 
 
 # Control flow.

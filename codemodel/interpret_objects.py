@@ -5,14 +5,14 @@ from __future__ import annotations
 import builtins
 import operator
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
-from ziggurat.codemodel.dialects import py
 from ziggurat.codemodel.dialects import py_objects as objects
 from ziggurat.codemodel.dialects import py_suites as suites
-from ziggurat.codemodel.execute import OPERATORS, UNSET, python
+from ziggurat.codemodel.execute import UNSET, python
 from ziggurat.codemodel.interpret_functions import FunctionInterpreter
+from ziggurat.codemodel.python_operators import BY_SIGN
 
 
 @python.of(objects.StoreOuter)
@@ -97,40 +97,21 @@ def _import_from(interpreter: FunctionInterpreter, op: suites.ImportFrom, operan
 
 # Objects.
 
-_PYTHON: Any = operator  # The stubs of `operator` leave types unknown.
-_IN_PLACE: dict[str, Callable[[Any, Any], Any]] = {
-    "+": _PYTHON.iadd, "-": _PYTHON.isub, "*": _PYTHON.imul, "/": _PYTHON.itruediv, "//": _PYTHON.ifloordiv,
-    "%": _PYTHON.imod, "**": _PYTHON.ipow, "&": _PYTHON.iand, "|": _PYTHON.ior, "^": _PYTHON.ixor,
-    "<<": _PYTHON.ilshift, ">>": _PYTHON.irshift, "@": _PYTHON.imatmul,
-}  # fmt: skip
-_COMPARISONS: dict[str, Callable[..., Any]] = dict(
-    zip(
-        objects.COMPARISONS,
-        (OPERATORS[cls] for cls in (py.Eq, py.Ne, py.Lt, py.Le, py.Gt, py.Ge, py.Is, py.IsNot, py.In, py.NotIn)),
-        strict=True,
-    )
-)
-
-
-@python.of(objects.MatMul)
-def _matmul(interpreter: FunctionInterpreter, op: objects.MatMul, operands: tuple[Any, ...]) -> Any:
-    return _PYTHON.matmul(*operands)
-
 
 @python.of(objects.InPlace)
 def _inplace(interpreter: FunctionInterpreter, op: objects.InPlace, operands: tuple[Any, ...]) -> Any:
-    return _IN_PLACE[op.operator](*operands)
+    return getattr(operator, f"i{BY_SIGN[op.operator].stem}")(*operands)
 
 
 @python.of(objects.Chain)
 def _chain(interpreter: FunctionInterpreter, op: objects.Chain, operands: tuple[Any, ...]) -> Any:
     left, right = operands
-    result = _COMPARISONS[op.operators[0]](left, right)
+    result = BY_SIGN[op.operators[0]].function(left, right)
     for name, body in zip(op.operators[1:], op.others, strict=True):
         if not result:
             return result
         left, (right, _) = right, interpreter.evaluate(body)
-        result = _COMPARISONS[name](left, right)
+        result = BY_SIGN[name].function(left, right)
     return result
 
 

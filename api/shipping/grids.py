@@ -17,6 +17,7 @@ import attrs
 from ziggurat.codemodel.dialects import core, py, py_objects
 from ziggurat.codemodel.errors import BuildError, ZigguratError
 from ziggurat.codemodel.op import Block, Body, Op, Value
+from ziggurat.codemodel.python_operators import OPERATORS
 from ziggurat.codemodel.types import NUMPY
 from ziggurat.frontends.language.function import Function, written_function
 from ziggurat.frontends.python.quote import Quoted, quote
@@ -32,14 +33,9 @@ _RESERVED: Final = frozenset(
     template this throw true try typedef typename union unsigned using virtual void volatile while xor
     """.split()  # noqa: SIM905 - one word a line would be a page
 )
-_INFIX: Final[dict[type[Op], str]] = {
-    py.Add: "+", py.Sub: "-", py.Mul: "*", py.And: "&", py.Or: "|", py.Xor: "^", py.Shl: "<<", py.Shr: ">>",
-    py.Eq: "==", py.Ne: "!=", py.Lt: "<", py.Le: "<=", py.Gt: ">", py.Ge: ">=",
-}  # fmt: skip
-_DIVISIONS: Final[dict[type[Op], str]] = {py.FloorDiv: "ziggurat_div", py.Mod: "ziggurat_mod"}
-_IN_PLACE: Final = {sign: sign for sign in ("+", "-", "*", "&", "|", "^", "<<", ">>")} | {
-    "//": "ziggurat_div", "%": "ziggurat_mod",
-}  # fmt: skip
+_INFIX: Final = ("+", "-", "*", "&", "|", "^", "<<", ">>", "==", "!=", "<", "<=", ">", ">=")
+# Binary operators in C, by their signs in Python.
+_BINARY: Final = {**{sign: sign for sign in _INFIX}, "//": "ziggurat_div", "%": "ziggurat_mod"}
 _PREFIX: Final[dict[type[Op], str]] = {py.Neg: "-", py.Pos: "+", py.Invert: "~", py.Not: "!"}
 # Functions of the header, by the names of the calls of languages that they stand for.
 _CALLS: Final = {
@@ -229,7 +225,7 @@ class _Writer:
 
     def chain(self, name: str, lhs: str, rhs: str, operators: Sequence[str], others: Sequence[Body]) -> list[str]:
         """The statements of a chain of comparisons, each in the condition of the one before."""
-        if operators[0] not in _INFIX.values():
+        if operators[0] not in _INFIX:
             raise BuildError(f"the grid's function has '{operators[0]}', which has no form in C")
         lines = [f"{name} = ({lhs} {operators[0]} {rhs});"]
         if others:
@@ -324,9 +320,9 @@ class _Writer:
         if isinstance(op, py.Subscript):
             return self.item(self.names[op.value], self.names[op.index])
         if isinstance(op, py.BinaryExpression):
-            return _binary(_INFIX.get(type(op)) or _DIVISIONS.get(type(op)), op, self.text(op.lhs), self.text(op.rhs))
+            return _binary(OPERATORS[type(op)].sign, op, self.text(op.lhs), self.text(op.rhs))
         if isinstance(op, py_objects.InPlace):
-            return _binary(_IN_PLACE.get(op.operator), op, self.text(op.lhs), self.text(op.rhs))
+            return _binary(op.operator, op, self.text(op.lhs), self.text(op.rhs))
         if isinstance(op, py.UnaryExpression) and type(op) in _PREFIX:
             return f"({_PREFIX[type(op)]}{self.text(op.operand)})"
         raise _no_form(op)
@@ -366,7 +362,8 @@ def _no_form(op: Op) -> BuildError:
     return BuildError(f"the grid's function has {op.NAME}, which has no form in C")
 
 
-def _binary(operator: str | None, op: Op, left: str, right: str) -> str:
+def _binary(sign: str, op: Op, left: str, right: str) -> str:
+    operator = _BINARY.get(sign)
     if operator is None:
         raise _no_form(op)
     return f"{operator}({left}, {right})" if operator.isidentifier() else f"({left} {operator} {right})"

@@ -9,11 +9,7 @@ from ziggurat.backend.python.writer import Entry, Writer, name, target, writes
 from ziggurat.codemodel.dialects import core, py
 from ziggurat.codemodel.dialects import py_objects as objects
 from ziggurat.codemodel.op import Op, Value
-
-OPERATORS: dict[str, type[ast.operator]] = {
-    "+": ast.Add, "-": ast.Sub, "*": ast.Mult, "/": ast.Div, "//": ast.FloorDiv, "%": ast.Mod, "**": ast.Pow,
-    "&": ast.BitAnd, "|": ast.BitOr, "^": ast.BitXor, "<<": ast.LShift, ">>": ast.RShift, "@": ast.MatMult,
-}  # fmt: skip
+from ziggurat.codemodel.python_operators import BY_SIGN
 
 
 class Augmented(Entry):
@@ -31,7 +27,7 @@ class Augmented(Entry):
         assert self.right is not None and self.node is not None
         operator, right = self.right
         place: Any = target(self.node)
-        writer.emit(ast.AugAssign(place, OPERATORS[operator](), right), self.op)
+        writer.emit(ast.AugAssign(place, BY_SIGN[operator].syntax(), right), self.op)
 
     def spill(self, writer: Writer) -> None:
         """Compute the object and the index of the target, then the value, apart."""
@@ -52,7 +48,7 @@ class Augmented(Entry):
         writer.emit(ast.Assign([target(temporary)], node), self.op)
         if self.right is not None:
             operator, right = self.right
-            writer.emit(ast.AugAssign(ast.Name(temporary.id, ast.Store()), OPERATORS[operator](), right), self.op)
+            writer.emit(ast.AugAssign(ast.Name(temporary.id, ast.Store()), BY_SIGN[operator].syntax(), right), self.op)
 
 
 def augmented_store(op: Op) -> Op | None:
@@ -127,4 +123,4 @@ def inplace(writer: Writer, op: objects.InPlace) -> None:
     left, right = writer.take(op.operands)
     temporary = writer.temporary(op.result)
     writer.emit(ast.Assign([target(temporary)], left), op)
-    writer.emit(ast.AugAssign(ast.Name(temporary.id, ast.Store()), OPERATORS[op.operator](), right), op)
+    writer.emit(ast.AugAssign(ast.Name(temporary.id, ast.Store()), BY_SIGN[op.operator].syntax(), right), op)

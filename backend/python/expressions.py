@@ -9,31 +9,15 @@ import string
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
-from ziggurat.backend.python.augmented import OPERATORS, begin_augmented
+from ziggurat.backend.python.augmented import begin_augmented
 from ziggurat.backend.python.writer import Writer, dotted, name, writes
 from ziggurat.codemodel.dialects import core, py
 from ziggurat.codemodel.dialects import py_objects as objects
 from ziggurat.codemodel.dialects import py_suites as suites
 from ziggurat.codemodel.errors import TargetError
 from ziggurat.codemodel.op import Op
+from ziggurat.codemodel.python_operators import BY_SIGN, OPERATORS
 from ziggurat.codemodel.types import Type
-
-BINARY: dict[type[Op], type[ast.operator]] = dict(
-    zip(
-        (
-            *(py.Add, py.Sub, py.Mul, py.Div, py.FloorDiv, py.Mod, py.Pow),
-            *(py.And, py.Or, py.Xor, py.Shl, py.Shr, objects.MatMul),
-        ),
-        OPERATORS.values(),
-        strict=True,
-    )
-)
-_COMPARE: dict[type[Op], type[ast.cmpop]] = {
-    py.Eq: ast.Eq, py.Ne: ast.NotEq, py.Lt: ast.Lt, py.Le: ast.LtE, py.Gt: ast.Gt, py.Ge: ast.GtE, py.Is: ast.Is,
-    py.IsNot: ast.IsNot, py.In: ast.In, py.NotIn: ast.NotIn,
-}  # fmt: skip
-_UNARY: dict[type[Op], type[ast.unaryop]] = {py.Neg: ast.USub, py.Pos: ast.UAdd, py.Invert: ast.Invert, py.Not: ast.Not}
-_COMPARISONS: dict[str, type[ast.cmpop]] = dict(zip(objects.COMPARISONS, _COMPARE.values(), strict=True))
 
 
 def constant(value: Any) -> ast.expr:
@@ -92,22 +76,16 @@ def named(writer: Writer, text: str) -> ast.expr:
     return dotted(text)
 
 
-@writes(*BINARY)
-def binary(writer: Writer, op: py.BinaryExpression) -> None:
-    left, right = writer.take(op.operands)
-    writer.push(op, ast.BinOp(left, BINARY[type(op)](), right))
-
-
-@writes(*_COMPARE)
-def compare(writer: Writer, op: py.BinaryExpression) -> None:
-    left, right = writer.take(op.operands)
-    writer.push(op, ast.Compare(left, [_COMPARE[type(op)]()], [right]))
-
-
-@writes(*_UNARY)
-def unary(writer: Writer, op: py.UnaryExpression) -> None:
-    (operand,) = writer.take(op.operands)
-    writer.push(op, ast.UnaryOp(_UNARY[type(op)](), operand))
+@writes(*OPERATORS)
+def operator(writer: Writer, op: Op) -> None:
+    syntax = OPERATORS[type(op)].syntax()
+    first, *rest = writer.take(op.operands)
+    if isinstance(syntax, ast.unaryop):
+        writer.push(op, ast.UnaryOp(syntax, first))
+    elif isinstance(syntax, ast.cmpop):
+        writer.push(op, ast.Compare(first, [syntax], rest))
+    else:
+        writer.push(op, ast.BinOp(first, syntax, *rest))
 
 
 @writes(py.Attribute)
@@ -281,7 +259,7 @@ def in_statements(writer: Writer, op: Op, variable: str, make: Callable[[], list
 @writes(objects.Chain)
 def chain(writer: Writer, op: objects.Chain) -> None:
     parts = [writer.part(body) for body in op.others]
-    operators: list[ast.cmpop] = [_COMPARISONS[text]() for text in op.operators]
+    operators: list[ast.cmpop] = [BY_SIGN[text].syntax() for text in op.operators]
     left, right = writer.take(op.operands)
     if not any(part.statements for part in parts):
         writer.push(op, ast.Compare(left, operators, [right, *(part.result for part in parts)]))  # pyright: ignore[reportArgumentType]

@@ -10,9 +10,10 @@ from ziggurat.codemodel.dialects import core, py
 from ziggurat.codemodel.dialects import py_objects as objects
 from ziggurat.codemodel.dialects import py_suites as suites
 from ziggurat.codemodel.op import Body, Value
+from ziggurat.codemodel.python_operators import OPERATORS
 from ziggurat.codemodel.types import pyobject
 from ziggurat.frontends.python.definitions import Definitions, type_parameters_of
-from ziggurat.frontends.python.expressions import SYMBOLS
+from ziggurat.frontends.python.reader import OPS
 from ziggurat.frontends.python.scopes import CLASS, COMPREHENSION, FUNCTION
 
 _ITEM = (pyobject,)
@@ -32,11 +33,6 @@ class Statements(Definitions):
         return self.body(node, lambda: self.suite(statements))
 
     # Assignments.
-
-    def visit_Assign(self, node: ast.Assign) -> None:
-        value = self.expression(node.value)
-        for target in node.targets:
-            self.assign(target, value, node)
 
     def visit_AnnAssign(self, node: ast.AnnAssign) -> None:
         target, value = node.target, node.value
@@ -71,7 +67,7 @@ class Statements(Definitions):
                 self.add(objects.StoreItem(place, at, value), node)
 
     def augmented(self, current: Value, node: ast.AugAssign) -> Value:
-        return self.add(objects.InPlace(current, self.expression(node.value), SYMBOLS[type(node.op)]), node)
+        return self.add(objects.InPlace(current, self.expression(node.value), OPERATORS[OPS[type(node.op)]].sign), node)
 
     def visit_Delete(self, node: ast.Delete) -> None:
         for target in node.targets:
@@ -279,7 +275,4 @@ class Statements(Definitions):
     def visit_Expr(self, node: ast.Expr) -> None:
         self.expression(node.value)
 
-    def visit_Pass(self, node: ast.Pass) -> None:
-        """`pass` has no op."""
-
-    visit_Global = visit_Nonlocal = visit_Pass
+    visit_Global = visit_Nonlocal = Definitions.visit_Pass

@@ -22,15 +22,15 @@ from ziggurat.codemodel.errors import (
 )
 from ziggurat.codemodel.location import Location
 from ziggurat.codemodel.messages import say
-from ziggurat.codemodel.op import Body, Op, Value
-from ziggurat.codemodel.types import Type, pyobject
-from ziggurat.frontends.bodies import Bodies, symbol_of
+from ziggurat.codemodel.op import Body, Value
+from ziggurat.codemodel.types import pyobject
+from ziggurat.frontends.bodies import symbol_of
 from ziggurat.frontends.language.constants import as_constant, unwrapped
 from ziggurat.frontends.language.function import Default, Function, constexpr, usable
 from ziggurat.frontends.language.languages import Spelling
 from ziggurat.frontends.language.phrases import BY_INDEX, UNASSIGNED
 from ziggurat.frontends.language.signature import Call, Signature
-from ziggurat.frontends.python.expressions import BINARY_OF_KERNELS, COMPARE, UNARY
+from ziggurat.frontends.python.reader import OPS, Reader
 from ziggurat.frontends.python.source import Source
 from ziggurat.frontends.reflection.names import BUILTINS, DYNAMIC, Names, builtin_name, is_record
 from ziggurat.frontends.reflection.plain import PlainPython, plain_body
@@ -47,7 +47,7 @@ class OuterObjects:
     objects: dict[str, Any] = attrs.field(factory=dict[str, Any])
 
 
-class Expressions(ast.NodeVisitor, Bodies):
+class Expressions(Reader):
     """Reflects expressions into `builder`. `variables` are the variables declared so far.
 
     `errors` are the errors found so far. Code inside of branches (`choices` is not 0) may never run, so an error there
@@ -57,8 +57,7 @@ class Expressions(ast.NodeVisitor, Bodies):
     def __init__(self, names: Names, source: Source, builder: Builder, outer: OuterObjects) -> None:
         self.names = names
         self.language = names.language
-        self.source = source
-        self.builder = builder
+        super().__init__(source, builder)
         self.outer = outer
         self.variables: dict[str, Value] = {}
         self.errors: list[ZigguratError] = []
@@ -86,10 +85,6 @@ class Expressions(ast.NodeVisitor, Bodies):
         error.say_in(self.language.words)
         return self.builder.add(py.Error.of(error), error.location)
 
-    def expression(self, node: ast.expr) -> Value:
-        """The value of an expression."""
-        return self.visit(node)
-
     def generic_visit(self, node: ast.AST) -> NoReturn:
         """Leave a construct that kernels do not have to plain Python."""
         raise self.unsupported(node)
@@ -97,17 +92,6 @@ class Expressions(ast.NodeVisitor, Bodies):
     def unsupported(self, node: ast.AST, form: str | None = None) -> PlainPython:
         """The error that says what is plain Python: a class of nodes, or a form of one."""
         return PlainPython(form or type(node).__name__, self.source.span(node))
-
-    def add(self, op: Op, node: Any) -> Value:
-        """Add an op that models `node`."""
-        return self.builder.add(op, self.source.span(node))
-
-    def constant(self, value: Any, node: Any) -> Value:
-        return self.add(core.ConstantOp(value, pyobject), node)
-
-    def body(self, node: Any, fill: Callable[[], Value | None], parameters: Sequence[Type] = ()) -> Body:
-        """A body that `fill` adds ops to. It yields the value that `fill` returns, unless a statement has left it."""
-        return self.filled(lambda _: fill(), parameters, self.source.span(node))
 
     def attempt(self, node: ast.expr, fill: Callable[[], Value] | None = None) -> Value:
         """The value of an expression, or the one that `fill` returns for it. After an error it is any value."""
@@ -117,10 +101,6 @@ class Expressions(ast.NodeVisitor, Bodies):
             raise
         except ZigguratError as error:
             return self.report(error, node)
-
-    def part(self, node: ast.expr) -> Body:
-        """A body that yields the value of an expression."""
-        return self.body(node, lambda: self.expression(node))
 
     def choice(self, node: ast.expr, fill: Callable[[], Value] | None = None) -> Body:
         """A body that may never run. It yields the value of `node`, or the one that `fill` returns for it."""
@@ -188,28 +168,6 @@ class Expressions(ast.NodeVisitor, Bodies):
 
     visit_List = visit_Tuple
 
-    def visit_JoinedStr(self, node: ast.JoinedStr) -> Value:
-        """An f-string, whose values must be constants. A specification may have values in it as well."""
-        values: list[Value] = []
-
-        def template(parts: Sequence[ast.expr]) -> str:
-            text = ""
-            for part in parts:
-                if isinstance(part, ast.FormattedValue):
-                    values.append(self.expression(part.value))
-                    text += f"{{{len(values) - 1}"
-                    text += f"!{chr(part.conversion)}" if part.conversion >= 0 else ""
-                    text += (
-                        f":{template(part.format_spec.values)}" if isinstance(part.format_spec, ast.JoinedStr) else ""
-                    )
-                    text += "}"
-                elif isinstance(part, ast.Constant):
-                    text += str(part.value).replace("{", "{{").replace("}", "}}")
-            return text
-
-        text = template(node.values)
-        return self.add(py.Format(tuple(values), text), node)
-
     def visit_ListComp(self, node: ast.ListComp) -> Value:
         """A list comprehension is unrolled over the items of a tuple or of a range. Its variables are its own."""
         if len(node.generators) != 1 or node.generators[0].is_async:
@@ -251,10 +209,6 @@ class Expressions(ast.NodeVisitor, Bodies):
         self.assign(node.target, value, node)
         return self.expression(ast.copy_location(ast.Name(node.target.id, ast.Load()), node.target))
 
-    def assign(self, target: ast.expr, value: Value, node: ast.AST) -> None:
-        """Give `value` to a target; a statement."""
-        raise NotImplementedError
-
     def visit_Subscript(self, node: ast.Subscript) -> Value:
         index = node.slice
         items = index.elts if isinstance(index, ast.Tuple) else [index]
@@ -282,29 +236,20 @@ class Expressions(ast.NodeVisitor, Bodies):
 
     # Operators.
 
-    def visit_UnaryOp(self, node: ast.UnaryOp) -> Value:
-        operand = node.operand
-        value: Any = operand.value if isinstance(operand, ast.Constant) else None
-        if isinstance(node.op, ast.USub) and type(value) in (int, float):
-            return self.constant(-value, node)
-        return self.add(UNARY[type(node.op)](self.expression(operand)), node)
-
     def visit_BinOp(self, node: ast.BinOp) -> Value:
-        op = self.operator(node.op, node)
-        first = self.expression(node.left)
-        return self.add(op(first, self.expression(node.right)), node)
+        self.operator(node.op, node)
+        return super().visit_BinOp(node)
 
     def operator(self, operator: ast.operator, node: ast.AST) -> type[py.BinaryExpression]:
         """The op of the binary operator of `node`."""
-        op = BINARY_OF_KERNELS.get(type(operator))
-        if op is None:
+        if isinstance(operator, ast.MatMult):
             raise self.unsupported(node, "matmul")
-        return op
+        return OPS[type(operator)]
 
     def visit_Compare(self, node: ast.Compare) -> Value:
         """A comparison. A chain is a `cand`; all its operands but the last are evaluated once, before it."""
         first = self.expression(node.left)
-        ops = [COMPARE[type(op)] for op in node.ops]
+        ops = [OPS[type(op)] for op in node.ops]
         if len(ops) == 1:
             return self.add(ops[0](first, self.expression(node.comparators[0])), node)
         values = [first, *(self.expression(part) for part in node.comparators[:-1])]

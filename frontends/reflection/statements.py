@@ -140,11 +140,6 @@ class Statements(Expressions):
             case _:
                 raise self.unsupported(target)
 
-    def visit_Assign(self, node: ast.Assign) -> None:
-        value = self.expression(node.value)
-        for target in node.targets:
-            self.assign(target, value, node)
-
     def visit_AnnAssign(self, node: ast.AnnAssign) -> None:
         if node.value is None:
             return
@@ -278,6 +273,3 @@ class Statements(Expressions):
                 return self.variables[name] if call in HINTS and name not in self.constants | self.fixed else None
             case _:
                 return None
-
-    def visit_Pass(self, node: ast.Pass) -> None:
-        """`pass` has no op."""

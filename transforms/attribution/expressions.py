@@ -37,7 +37,7 @@ from ziggurat.frontends.language.phrases import UNASSIGNED as UNASSIGNED_NAME
 from ziggurat.transforms.attribution.attribute import FunctionAttributor, handles, is_result
 from ziggurat.transforms.attribution.attribution import packed_values
 from ziggurat.transforms.attribution.objects import attribute_of_host, plain_constant, special_method
-from ziggurat.transforms.attribution.operators import OPERATORS, SPECIAL, folded, sign_of
+from ziggurat.transforms.attribution.operators import CALLS, SPECIAL, folded, sign_of
 from ziggurat.transforms.calls import RULES, Typing
 from ziggurat.transforms.calls.builtins import property_of
 from ziggurat.transforms.calls.constant_arguments import (
@@ -144,7 +144,7 @@ def var_store(context: FunctionAttributor, op: core.VarStore) -> Type:
     return NONE
 
 
-@handles(*OPERATORS)
+@handles(*SPECIAL)
 def operator(context: FunctionAttributor, op: Op) -> Type:
     types = [context.scope.type_of(operand) for operand in op.operands]
     constants = [type_ for type_ in types if isinstance(type_, ConstantType)]
@@ -166,7 +166,7 @@ def operator(context: FunctionAttributor, op: Op) -> Type:
             return with_element(types[0], i1)
         truth(context, types[0], "not", op.operands[0])
         return i1
-    call = OPERATORS[type(op)].call
+    call = CALLS.get(type(op))
     if call is None:
         raise KernelTypeError(f"'{sign_of(op)}' is for constants in a kernel", hint=POWER())
     typing = Typing(call, context, operator_text(sign_of(op)))

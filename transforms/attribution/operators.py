@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, cast
 
-import attrs
-
 from ziggurat.codemodel import execute
 from ziggurat.codemodel.dialects import core, py
+from ziggurat.codemodel.dialects.py_objects import MatMul
 from ziggurat.codemodel.errors import KernelTypeError, KernelValueError, reason_of
 from ziggurat.codemodel.messages import say
 from ziggurat.codemodel.op import Op
+from ziggurat.codemodel.python_operators import OPERATORS
 from ziggurat.codemodel.types import ConstantType
 from ziggurat.frontends.language.host import MAX_BITS
 from ziggurat.transforms.calls.constant_arguments import HostObject, describe_all, show
@@ -32,50 +32,20 @@ def _identical(a: Any, b: Any) -> bool:
 
 # The operators that are not quite Python's: constants have no identity.
 _OWN: dict[type[Op], Callable[..., Any]] = {py.Invert: _inverted, py.Is: _identical, py.IsNot: _different}
-PYTHON = execute.OPERATORS | _OWN
+PYTHON = execute.FUNCTIONS | _OWN
 
 MAX_TEXT = 1 << 16
 
 
-@attrs.frozen
-class Operator:
-    """An operator: its sign, and the call that it is on run-time scalars, if there is one."""
-
-    sign: str
-    call: str | None = None
-
-
-COMPARISONS: dict[type[Op], Operator] = {
-    py.Eq: Operator("==", "equal"),
-    py.Ne: Operator("!=", "not_equal"),
-    py.Lt: Operator("<", "less"),
-    py.Le: Operator("<=", "less_equal"),
-    py.Gt: Operator(">", "greater"),
-    py.Ge: Operator(">=", "greater_equal"),
-}
-OPERATORS: dict[type[Op], Operator] = {
-    py.Add: Operator("+", "add"),
-    py.Sub: Operator("-", "sub"),
-    py.Mul: Operator("*", "mul"),
-    py.Div: Operator("/", "div"),
-    py.FloorDiv: Operator("//", "floordiv"),
-    py.Mod: Operator("%", "mod"),
-    py.Pow: Operator("**"),
-    py.And: Operator("&", "and_"),
-    py.Or: Operator("|", "or_"),
-    py.Xor: Operator("^", "xor"),
-    py.Shl: Operator("<<", "shl"),
-    py.Shr: Operator(">>", "shr"),
-    py.Neg: Operator("-", "neg"),
-    py.Invert: Operator("~", "invert"),
-    py.Not: Operator("not", "invert"),
-    py.Pos: Operator("+"),
-    py.Is: Operator("is"),
-    py.IsNot: Operator("is not"),
-    py.In: Operator("in"),
-    py.NotIn: Operator("not in"),
-    **COMPARISONS,
-}
+# The calls that operators are on run-time scalars.
+COMPARISONS: dict[type[Op], str] = {
+    py.Eq: "equal", py.Ne: "not_equal", py.Lt: "less", py.Le: "less_equal", py.Gt: "greater", py.Ge: "greater_equal",
+}  # fmt: skip
+CALLS: dict[type[Op], str] = {
+    py.Add: "add", py.Sub: "sub", py.Mul: "mul", py.Div: "div", py.FloorDiv: "floordiv", py.Mod: "mod",
+    py.And: "and_", py.Or: "or_", py.Xor: "xor", py.Shl: "shl", py.Shr: "shr", py.Neg: "neg", py.Invert: "invert",
+    py.Not: "invert", **COMPARISONS,
+}  # fmt: skip
 
 
 def sign_of(op: Op) -> str:
@@ -85,9 +55,9 @@ def sign_of(op: Op) -> str:
     return OPERATORS[type(op)].sign + "=" * (place is not None and any(store.location == place for store in stores))
 
 
-# The methods of objects that the operators call.
+# The methods of objects that the operators of kernels call.
 SPECIAL: dict[type[Op], str] = {
-    **{cls: f"__{function.__name__.rstrip('_')}__" for cls, function in execute.OPERATORS.items()},
+    **{cls: f"__{row.stem}__" for cls, row in OPERATORS.items() if cls is not MatMul},
     **dict.fromkeys((py.In, py.NotIn), "__contains__"),
 }
 

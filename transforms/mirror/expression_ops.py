@@ -11,7 +11,7 @@ from ziggurat.codemodel.op import Op, Value, expect
 from ziggurat.codemodel.types import ConstantType, DescriptorType, TensorType, TupleType, Type, shape_of
 from ziggurat.transforms.attribution.attribution import positional_values
 from ziggurat.transforms.attribution.expressions import axes_of, becomes_run_time
-from ziggurat.transforms.attribution.operators import OPERATORS
+from ziggurat.transforms.attribution.operators import CALLS, SPECIAL
 from ziggurat.transforms.calls import RULES, Rule
 from ziggurat.transforms.calls.builtins import BUILTINS
 from ziggurat.transforms.calls.emit import Built, Emitter, Operand, in_models, split_operand
@@ -86,7 +86,7 @@ def at_run_time(context: FunctionMirror, operand: Operand) -> Operand:
     return Operand(type_, context.emit.convert(operand, type_))
 
 
-@handles(*OPERATORS)
+@handles(*SPECIAL)
 def operator(context: FunctionMirror, op: Op) -> Built:
     if is_aggregate(context.scope.type_of(op.operands[0])) and not isinstance(op, py.Is | py.IsNot):
         return call(context, op)
@@ -105,8 +105,7 @@ def operator(context: FunctionMirror, op: Op) -> Built:
         is_scalar = not isinstance(result, TensorType)
         inner = context.emit.truth(operands[0]) if is_scalar else context.emit.nonzero(operands[0].value)
         operands = [Operand(result, inner)]
-    name = OPERATORS[type(op)].call
-    assert name is not None
+    name = CALLS[type(op)]
     if context.module.checks_overflow and context.emit.language.checks_overflow:
         assert_fits(context.emit, op, result, operands)
     return build(RULES[name], context.emit, result, *operand_values(name, context.emit, operands))
