@@ -1,11 +1,26 @@
-"""Walks of graphs that are given by a function from a node to the nodes after it."""
+"""Walks of graphs that are given by a function from a node to the nodes after it, and tables of lists."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TypeVar
 
 Node = TypeVar("Node")
+Key = TypeVar("Key")
+Item = TypeVar("Item")
+
+
+def by_key(pairs: Iterable[tuple[Key, Item]]) -> dict[Key, list[Item]]:
+    """The items of each key, in their order."""
+    table: dict[Key, list[Item]] = {}
+    for key, item in pairs:
+        table.setdefault(key, []).append(item)
+    return table
+
+
+def inverse(edges: Mapping[Node, Iterable[Node]]) -> dict[Node, list[Node]]:
+    """The nodes that lead to each node, for those that each leads to."""
+    return by_key((target, source) for source, targets in edges.items() for target in targets)
 
 
 def reverse_postorder(entry: Node, successors: Callable[[Node], Sequence[Node]]) -> tuple[Node, ...]:

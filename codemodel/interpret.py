@@ -20,6 +20,7 @@ import attrs
 
 from ziggurat.codemodel.dispatch import OpTable
 from ziggurat.codemodel.errors import InternalError, ZigguratError
+from ziggurat.codemodel.graphs import by_key
 from ziggurat.codemodel.op import Block, Body, Op, Successor, Value
 
 # (interpreter, op, operands) -> result; the table guarantees the class of the op.
@@ -150,10 +151,7 @@ class Interpreter:
                 for value in op.used_values():
                     place, _ = last.get(value, (block, 0))
                     last[value] = block if place is block else None, index
-        dead: dict[tuple[Block | None, int], list[Value]] = {}
-        for value, end in last.items():
-            if value.block is end[0]:
-                dead.setdefault(end, []).append(value)
+        dead = by_key((end, value) for value, end in last.items() if value.block is end[0])
 
         def step(op: Op, place: tuple[Block, int]) -> Step:
             result = op.result if op.result in last else None

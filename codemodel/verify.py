@@ -34,7 +34,7 @@ from ziggurat.codemodel.declare import convert_attribute
 from ziggurat.codemodel.dialects import core, scf, tt
 from ziggurat.codemodel.dominance import Dominance
 from ziggurat.codemodel.errors import BuildError, VerifyError, pass_on_signals
-from ziggurat.codemodel.graphs import reached
+from ziggurat.codemodel.graphs import by_key, reached
 from ziggurat.codemodel.location import Location
 from ziggurat.codemodel.op import Block, Body, Op, Value, require, require_model
 from ziggurat.codemodel.structured import Structured
@@ -72,9 +72,7 @@ def verify(op: Op) -> None:
         return
     from ziggurat.codemodel.text.writer import to_text
 
-    remarks: dict[int, list[str]] = {}
-    for violation in problems:
-        remarks.setdefault(id(violation.op), []).append(f"^ {violation.message}")
+    remarks = by_key((id(violation.op), f"^ {violation.message}") for violation in problems)
     lines = [f"the model breaks {len(problems)} invariant{'s' if len(problems) > 1 else ''}:"]
     lines += [f"  {violation}" for violation in problems]
     lines += ["", to_text(op, remark=lambda inner: remarks.get(id(inner), ()))]
@@ -309,9 +307,7 @@ class _Verifier:
             if isinstance(op, traits.SymbolUser):
                 self._callee(op, functions.get(op.attributes["callee"]))
         calls = [(name, op) for name, inner in functions.items() for op in inner.walk() if isinstance(op, tt.Call)]
-        after: dict[str, set[str]] = {}
-        for name, op in calls:
-            after.setdefault(name, set()).add(op.callee)
+        after = by_key((name, op.callee) for name, op in calls)
         for name, op in calls:
             if name in reached([op.callee], lambda callee: after.get(callee, ())):
                 self.report(op, f"recursion: '{name}' calls '{op.callee}', which leads back to it")

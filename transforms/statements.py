@@ -15,6 +15,7 @@ import attrs
 
 import ziggurat.frontends.library
 from ziggurat.codemodel.dialects import core, debug, py
+from ziggurat.codemodel.graphs import by_key
 from ziggurat.codemodel.location import Location
 from ziggurat.codemodel.op import BlockParameter, Op, Value
 from ziggurat.codemodel.transform import Outcome, Rewriter, transform
@@ -36,10 +37,9 @@ def with_statements(function: Op) -> Op:
     location = function.location
     if not isinstance(function, core.Func) or location is None or location.file.startswith(_LIBRARY):
         return function
-    marks: dict[Op, list[_Mark]] = {}
-    for mark in _marks(function.body.entry.ops, None, None):
-        if mark.location != location:  # The `return` at the end that the source does not have is at its place.
-            marks.setdefault(mark.op, []).append(mark)
+    # The `return` at the end that the source does not have is at the function's place.
+    own = (mark for mark in _marks(function.body.entry.ops, None, None) if mark.location != location)
+    marks = by_key((mark.op, mark) for mark in own)
 
     def mark_before(builder: Rewriter, op: Op, operands: tuple[Value, ...]) -> Outcome:
         for mark in marks.get(op, ()):

@@ -35,6 +35,7 @@ from ziggurat.boundary import no_faults, public
 from ziggurat.codemodel.dialects import core
 from ziggurat.codemodel.errors import KernelErrors, LaunchError, ZigguratError, is_of_signal
 from ziggurat.codemodel.gpu.options import CPU, CompileOptions
+from ziggurat.codemodel.graphs import by_key
 from ziggurat.codemodel.op import Op, Value
 from ziggurat.codemodel.text.writer import summary
 from ziggurat.launches.inspected import launch_of
@@ -290,9 +291,7 @@ def _first_op(
     for number in range(min(_PROGRAMS, launch.grid[0] * y * launch.grid[2])):
         if time.monotonic() > until:
             break
-        earlier: dict[Any, list[Array]] = {}
-        for place, content, _ in _values(before, launch, number):
-            earlier.setdefault(place, []).append(content)
+        earlier = by_key((place, content) for place, content, _ in _values(before, launch, number))
         for place, content, op in _values(after, launch, number):
             others = earlier.get(place)
             if others and not any(not differs(other, content, rounds).any() for other in others):

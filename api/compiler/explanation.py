@@ -16,6 +16,7 @@ from ziggurat.codemodel.dialects import core, tt
 from ziggurat.codemodel.errors import LaunchError, ZigguratWarning
 from ziggurat.codemodel.gpu import dialect as gpu
 from ziggurat.codemodel.gpu.targets import TARGETS, Target
+from ziggurat.codemodel.graphs import by_key
 from ziggurat.codemodel.location import Location
 from ziggurat.codemodel.op import Op, OpResult, expect
 from ziggurat.codemodel.passes import Snapshot
@@ -69,9 +70,7 @@ def explanation(compiled: Compiled) -> str:
         notes.setdefault(line, []).append(f"spilled registers are moved by {count} instruction(s)")
     parts = [_summary(compiled, cost, resources) + decisions]
     inside = {SourceLine.of(entry.op.location) for entry in cost.entries if entry.loop}
-    tables: dict[tuple[int, str], list[CostEntry]] = {}
-    for entry in cost.entries:
-        tables.setdefault(_heading(entry.loop, cost.func), []).append(entry)
+    tables = by_key((_heading(entry.loop, cost.func), entry) for entry in cost.entries)
     for (rank, heading), entries in sorted(tables.items(), key=lambda table: table[0]):
         here = {SourceLine.of(entry.op.location) for entry in entries}
         # Each moves a word of each of 32 threads. Of a line in a loop, all are taken to be in it.
@@ -114,9 +113,7 @@ def _part(
 ) -> Iterator[str]:
     """The table of the lines outside of loops, or of an iteration of a loop, and its limits."""
     yield "".join(map(_cell, _COLUMNS, _COLUMNS.values()))
-    lines: dict[SourceLine, list[CostEntry]] = {}
-    for entry in entries:
-        lines.setdefault(SourceLine.of(entry.op.location), []).append(entry)
+    lines = by_key((SourceLine.of(entry.op.location), entry) for entry in entries)
     for line, group in sorted(lines.items(), key=lambda item: item[0].number):
         work = sum((entry.work for entry in group), Work())
         useful = work.read + work.written
@@ -152,14 +149,14 @@ def _notes(compiled: Compiled) -> tuple[dict[SourceLine, list[str]], str]:
     with warnings.catch_warnings(record=True) as warned:
         warnings.simplefilter("always", ZigguratWarning)
         warn_of_registers(place(compiled.stages["triton"], compiled.options, snapshots))
-    notes: dict[SourceLine, list[str]] = {}
-    for warning in warned:
-        notes.setdefault(SourceLine(warning.filename, warning.lineno), []).append(str(warning.message))
+    notes = [(SourceLine(warning.filename, warning.lineno), str(warning.message)) for warning in warned]
+
+    def note(op: Op, text: str) -> None:
+        notes.append((SourceLine.of(op.location), text))
+
     for op in compiled.stages["gpu"].walk():
         if isinstance(op, gpu.TmaLoad) and op.ctas > 1:
-            notes.setdefault(SourceLine.of(op.location), []).append(
-                f"each of {op.ctas} CTAs loads a part of a block, for all of them"
-            )
+            note(op, f"each of {op.ctas} CTAs loads a part of a block, for all of them")
     has_warps, target = compiled.options.num_warps is not None, TARGETS[compiled.target]
     models = {after.name: before.model for before, after in pairwise(snapshots)}  # By the pass that comes next.
     plain = expect(models["raise_pointers"], core.Module)
@@ -167,26 +164,22 @@ def _notes(compiled: Compiled) -> tuple[dict[SourceLine, list[str]], str]:
     for value, obstacle in why_not_raised(plain, compiled.options).items():
         if isinstance(value, OpResult) and target.has_tma:
             reason = obstacle.reason(value.op)
-            notes.setdefault(SourceLine.of(value.op.location), []).append(f"the threads load it, not TMA: {reason}")
+            note(value.op, f"the threads load it, not TMA: {reason}")
     roles = before.num_warps != whole.num_warps
     obstacle = None if roles else why_no_roles(whole, compiled.options.num_stages)
     could_split = target.has_roles and obstacle is None and has_warps
     if obstacle is not None:
-        notes.setdefault(SourceLine.of(obstacle.op.location), []).append(
-            f"no roles for the dots' loops: {obstacle.why}"
-        )
+        note(obstacle.op, f"no roles for the dots' loops: {obstacle.why}")
     for loop, plan in plans_of(before, compiled.options.num_stages):
         dots = [op for op in loop.body.entry.ops if isinstance(op, gpu.MatrixProduct)]
         if not dots or is_role(loop):
             continue
         for op, reason in [(loop, plan)] if isinstance(plan, Obstacle) else plan.left:
-            notes.setdefault(SourceLine.of(op.location), []).append(f"no copies ahead of the dots: {reason.reason(op)}")
+            note(op, f"no copies ahead of the dots: {reason.reason(op)}")
         if isinstance(plan, LoopPlan) and plan.why:
-            notes.setdefault(SourceLine.of(loop.location), []).append(f"chosen: {plan.stages} stages; {plan.why}")
+            note(loop, f"chosen: {plan.stages} stages; {plan.why}")
         if could_split and isinstance(plan, LoopPlan) and not loop.warp_specialize:
-            notes.setdefault(SourceLine.of(loop.location), []).append(
-                "all warps fetch and compute: zg.range(…, warp_specialize=True) would split them"
-            )
+            note(loop, "all warps fetch and compute: zg.range(…, warp_specialize=True) would split them")
     prepared = expect(models["persist"], core.Module)
     text = ""
     if not has_warps:
@@ -201,7 +194,7 @@ def _notes(compiled: Compiled) -> tuple[dict[SourceLine, list[str]], str]:
     elif any(isinstance(op, tt.Dot) for op in prepared.walk()) and target.has_roles:
         options = attrs.evolve(compiled.options, num_warps=whole.num_warps)
         text += f"\na {runner} runs one program: {why_not_persistent(prepared, options)}"
-    return notes, text
+    return by_key(notes), text
 
 
 def _resources(compiled: Compiled) -> tuple[Resources | None, dict[SourceLine, int]]:

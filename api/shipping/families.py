@@ -10,6 +10,7 @@ from typing import Any
 import attrs
 
 from ziggurat.codemodel.dialects import core
+from ziggurat.codemodel.graphs import by_key
 from ziggurat.codemodel.op import expect
 from ziggurat.codemodel.text.parser import parse, parse_values
 from ziggurat.codemodel.types import DescriptorType, PtrType, ScalarType, Type
@@ -98,9 +99,8 @@ def families_of(variants: Iterable[Variant]) -> list[Family]:
         number = own_places.index(variant.place)
         variant = attrs.evolve(variant, kernel=f"{variant.kernel}_{number + 1}") if number else variant
         groups.setdefault(_group(variant), {}).setdefault(_knowledge(variant), variant)
-    by_kernel: dict[str, list[list[Variant]]] = {}
-    for group in groups.values():
-        by_kernel.setdefault(next(iter(group.values())).kernel, []).append(sorted(group.values(), key=_generality))
+    members_of = (sorted(group.values(), key=_generality) for group in groups.values())
+    by_kernel = by_key((members[0].kernel, members) for members in members_of)
     names: set[str] = set()
     families: list[Family] = []
     for kernel, members in by_kernel.items():

@@ -15,6 +15,7 @@ from typing import Final
 import attrs
 
 from ziggurat.backend.cpu.outline import DEFINITION, checked_call, type_of
+from ziggurat.codemodel.graphs import by_key
 
 SLOW: Final = "slow"  # The labels of slow paths begin so.
 MIN_PATHS: Final = 4  # Fewer than these stay in the kernel.
@@ -45,10 +46,8 @@ class _Path:
 
 def share(symbol: str, texts: Sequence[list[str]], attributes: str) -> list[str]:
     """Replace the slow paths in the texts of a kernel that are alike by calls, and give the lines of the functions."""
-    forms: dict[str, list[_Path]] = {}
-    for number, lines in enumerate(texts):
-        for path in _paths(number, lines):
-            forms.setdefault(path.form, []).append(path)
+    paths_of_all = (path for number, lines in enumerate(texts) for path in _paths(number, lines))
+    forms = by_key((path.form, path) for path in paths_of_all)
     groups = [paths for paths in forms.values() if len(paths) >= MIN_PATHS]
     definitions = dict(DEFINITION.findall("\n".join("\n".join(lines) for lines in texts))) if groups else {}
     functions: list[str] = []

@@ -36,6 +36,7 @@ from ziggurat.codemodel.errors import InternalError
 from ziggurat.codemodel.gpu import dialect as gpu
 from ziggurat.codemodel.gpu.dialect import transposed
 from ziggurat.codemodel.gpu.fragments import PAIRED_ROWS, Panels, byte_of, panels_of
+from ziggurat.codemodel.graphs import by_key
 from ziggurat.codemodel.layout import bits_of, combine, inverted
 from ziggurat.codemodel.op import Value
 from ziggurat.codemodel.types import ScalarType, SharedType, TensorType, Type, scalar_element
@@ -200,9 +201,7 @@ def _fence_global(emitter: PtxEmitter, op: gpu.FenceGlobal) -> Emitted:
 @emits(gpu.Rescale)
 def _rescale(emitter: PtxEmitter, op: gpu.Rescale) -> Emitted:
     values = list(emitter.tensor(op.value))
-    rows: dict[str, list[int]] = {}
-    for register, factor in enumerate(emitter.tensor(op.factor)):
-        rows.setdefault(factor, []).append(register)
+    rows = by_key((factor, register) for register, factor in enumerate(emitter.tensor(op.factor)))
     for factor, registers in rows.items():
         count = len(registers)
         text = "\n".join(f"@mask mul.f32 ${at}, ${count + at}, ${2 * count};" for at in range(count))

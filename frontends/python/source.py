@@ -20,6 +20,7 @@ from typing import Any
 import attrs
 
 from ziggurat.codemodel.errors import KernelSyntaxError
+from ziggurat.codemodel.graphs import by_key
 from ziggurat.codemodel.location import Location, register
 
 _DEF = re.compile(r"\s*(async\s+)?def\b")
@@ -114,12 +115,9 @@ def find_definition(
 @functools.lru_cache(maxsize=4)
 def _lambdas(text: str, file: str) -> dict[int, list[ast.Lambda]]:
     """The lambdas of a file by the lines that they start at."""
-    by_line: dict[int, list[ast.Lambda]] = {}
     tree = _parsed(text, file) or _parsed(f"if 1:\n{text}", file)
-    for node in ast.walk(tree) if tree is not None else ():
-        if isinstance(node, ast.Lambda):
-            by_line.setdefault(node.lineno, []).append(node)
-    return by_line
+    nodes = ast.walk(tree) if tree is not None else ()
+    return by_key((node.lineno, node) for node in nodes if isinstance(node, ast.Lambda))
 
 
 def _lambda(lines: Sequence[str], code: types.CodeType) -> tuple[ast.Lambda, int] | None:

@@ -13,6 +13,8 @@ from typing import Any
 
 import attrs
 
+from ziggurat.codemodel.graphs import by_key
+
 # The statements around a mention of a variable, from the function's body inwards, each with a number for its suite.
 _Path = tuple[tuple[int, ast.stmt], ...]
 
@@ -89,11 +91,7 @@ def declarations(
                 mentioned(statement, path)
 
     scan(body, (), id(body))
-    by_statement: dict[ast.stmt, list[Declaration]] = {}
-    for variable in variables.values():
-        if variable.assigned:
-            by_statement.setdefault(variable.statement, []).append(variable)
-    return by_statement
+    return by_key((variable.statement, variable) for variable in variables.values() if variable.assigned)
 
 
 # The fields of nodes whose order of evaluation is not the order of the text.

@@ -15,7 +15,7 @@ from collections.abc import Callable, Sequence
 from ziggurat.codemodel.builder import Builder
 from ziggurat.codemodel.dialects import arith, core, tt
 from ziggurat.codemodel.errors import KernelTypeError
-from ziggurat.codemodel.graphs import reached
+from ziggurat.codemodel.graphs import inverse, reached
 from ziggurat.codemodel.op import Op, Value, expect
 from ziggurat.codemodel.traits import MemoryRead, MemoryWrite, Returns
 from ziggurat.codemodel.transform import DROP, Outcome, Rewriter, transform
@@ -190,10 +190,7 @@ def _plan(arrays: Arrays) -> GradientPlan:
             following = edges.pop(old, [])
             if old[1] != place:
                 edges.setdefault(new, []).extend(following)
-    back: dict[Node, list[Node]] = {}
-    for source, targets in edges.items():
-        for target in targets:
-            back.setdefault(target, []).append(source)
+    back = inverse(edges)
     reads = [node for op in arrays.wrt for node in nodes(op.result)]
     written_nodes = [node for op in arrays.of for node in nodes(op.operands[1])]
     active = reached(reads, lambda node: edges.get(node, ()))

@@ -22,6 +22,7 @@ from functools import lru_cache
 
 import attrs
 
+from ziggurat.codemodel.graphs import by_key
 from ziggurat.codemodel.layout import LANE_BITS, Layout, Span, combine, inverted
 from ziggurat.transforms.gpu.swizzle import extended
 
@@ -65,11 +66,8 @@ class Exchange:
 
     def groups(self, bits: Sequence[int]) -> dict[int, list[int]]:
         """The rounds with only these bits set, by the xor distance to the lane that is read."""
-        groups: dict[int, list[int]] = {}
-        for index in range(1 << len(bits)):
-            number = sum(1 << bit for at, bit in enumerate(bits) if index >> at & 1)
-            groups.setdefault(combine(self.far, number), []).append(number)
-        return groups
+        numbers = (sum(1 << b for at, b in enumerate(bits) if index >> at & 1) for index in range(1 << len(bits)))
+        return by_key((combine(self.far, number), number) for number in numbers)
 
     def cost(self, size: int) -> float:
         """The cycles for a warp, for elements of `size` bytes: 1 for each shuffled word, 1/2 for each select."""

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator, Mapping, Set
 from types import UnionType
 
 from ziggurat.codemodel.dialects import core, tt
-from ziggurat.codemodel.graphs import reached
+from ziggurat.codemodel.graphs import inverse, reached
 from ziggurat.codemodel.op import Block, BlockParameter, Op, OpResult, Value, require_argument
 from ziggurat.codemodel.structured import Structured
 from ziggurat.codemodel.traits import MemoryRead, MemoryWrite, Returns, Symbol, SymbolTable
@@ -43,7 +43,7 @@ def origins(value: Value, through: Through = lambda op: True) -> tuple[Value, ..
     `through` does not hold.
     """
     root = _root(value, through)
-    sources = _sources(root, through)
+    sources = inverse(flow(root, through))
     ends = {node[0] for node in reached(nodes(value), lambda node: sources.get(node, ())) if node not in sources}
     return tuple(v for v in _values(root) if v in ends)
 
@@ -66,7 +66,7 @@ def addressing_parameters(kernel: Op, kind: type | UnionType = MemoryRead | Memo
     """For each parameter of a `tt.func` through which it may access memory, by number: the numbers of the parameters
     that the addresses of these accesses depend on. `kind` says which accesses count."""
     numbers: dict[Node, int] = {(parameter, 0): parameter.index for parameter in kernel.bodies[0].parameters}
-    sources = _sources(kernel.root(), lambda op: not isinstance(op, MemoryRead))
+    sources = inverse(flow(kernel.root(), lambda op: not isinstance(op, MemoryRead)))
     addressing: dict[int, set[int]] = {}
     for op in kernel.root().walk():
         effect = isinstance(op, kind) or (isinstance(op, tt.InlineAsm) and not op.is_pure)
@@ -78,15 +78,6 @@ def addressing_parameters(kernel: Op, kind: type | UnionType = MemoryRead | Memo
                     if _is_address(pointer[0]):
                         addressing.setdefault(numbers[pointer], set()).update(numbers[node] for node in parameters)
     return addressing
-
-
-def _sources(root: Op, through: Through) -> dict[Node, list[Node]]:
-    """The nodes that flow into each node directly."""
-    sources: dict[Node, list[Node]] = {}
-    for source, targets in flow(root, through).items():
-        for target in targets:
-            sources.setdefault(target, []).append(source)
-    return sources
 
 
 def _is_address(value: Value) -> bool:

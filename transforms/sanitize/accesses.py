@@ -8,7 +8,7 @@ from typing import Final
 import attrs
 
 from ziggurat.codemodel.dialects import arith, tt
-from ziggurat.codemodel.graphs import reached
+from ziggurat.codemodel.graphs import inverse, reached
 from ziggurat.codemodel.op import Op, Value
 from ziggurat.codemodel.traits import MemoryRead, MemoryWrite
 from ziggurat.codemodel.types import DescriptorType, PtrType, ScalarType, element_of, shape_of
@@ -87,10 +87,7 @@ def accesses_of(
 ) -> Accesses:
     """The accesses of a kernel without calls. `groups` are the parameters whose arrays may share memory; any other
     array has memory of its own. There are tables for `races`, and for the arrays of the parameters `unwritten`."""
-    sources: dict[Node, list[Node]] = {}
-    for source, targets in flow(kernel, lambda op: not is_access(op)).items():
-        for target in targets:
-            sources.setdefault(target, []).append(source)
+    sources = inverse(flow(kernel, lambda op: not is_access(op)))
     all_arrays = [p.index for p in kernel.body.parameters if isinstance(p.type, PtrType | DescriptorType)]
     numbers: dict[Node, int] = {(kernel.body.parameters[index], 0): index for index in all_arrays}
     parameters: dict[Op, tuple[int, ...]] = {}

@@ -25,10 +25,10 @@ import attrs
 
 from ziggurat.codemodel.gpu import dialect as gpu
 from ziggurat.codemodel.gpu.targets import TARGETS
+from ziggurat.codemodel.graphs import by_key
 from ziggurat.codemodel.op import Op, OpResult, Value
 from ziggurat.codemodel.traits import Loop
 from ziggurat.codemodel.transform import DROP, Outcome, Rewriter, transform
-from ziggurat.codemodel.types import Type
 from ziggurat.transforms.cost.budget import ctas_of_roles, limits, shared_at
 from ziggurat.transforms.gpu.allocate import intervals_of, place
 
@@ -48,12 +48,8 @@ class _Stored:
 def defer_stores(module: gpu.Module) -> Op:
     """The GPU model whose stores by TMA, in loops of roles, are waited for before the next store from the same buffer,
     if there is shared memory for buffers that live as long as the loops, at the same occupancy."""
-    stores = [
-        candidate for op in module.walk() if isinstance(op, gpu.TmaStore) and (candidate := _stored(op)) is not None
-    ]
-    alike: dict[tuple[Op, Type], list[_Stored]] = {}
-    for tile in stores:
-        alike.setdefault((tile.loop, tile.buffer.type), []).append(tile)
+    tiles = [_stored(op) for op in module.walk() if isinstance(op, gpu.TmaStore)]
+    alike = by_key(((tile.loop, tile.buffer.type), tile) for tile in tiles if tile is not None)
     for most in range(max(map(len, alike.values()), default=0), 0, -1):
         # For each store the one whose buffer it takes.
         owners = {store: ones[at % most] for ones in alike.values() for at, store in enumerate(ones)}

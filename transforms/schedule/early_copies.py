@@ -26,6 +26,7 @@ import attrs
 from ziggurat.codemodel.dialects import tt
 from ziggurat.codemodel.gpu import dialect as gpu
 from ziggurat.codemodel.gpu.targets import TARGETS
+from ziggurat.codemodel.graphs import by_key
 from ziggurat.codemodel.op import Block, Op, Value
 from ziggurat.codemodel.transform import DROP, Outcome, Rewriter, transform
 from ziggurat.transforms.cost.budget import CTAS, limits
@@ -92,9 +93,7 @@ def _address(load: Op, order: dict[Op, int], start: int) -> Sequence[Op] | None:
 
 
 def _with_copies(module: gpu.Module, copies: Sequence[_Early]) -> gpu.Module:
-    at: dict[Op, list[_Early]] = {}
-    for early in copies:
-        at.setdefault(early.anchor, []).append(early)
+    at = by_key((early.anchor, early) for early in copies)
     loads = {early.copy.load for early in copies}
     stores = {early.copy.store for early in copies}
     buffers = {early.copy.buffer for early in copies}

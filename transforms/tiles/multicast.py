@@ -19,7 +19,7 @@ from collections.abc import Container
 
 from ziggurat.codemodel.dialects import scf, tt
 from ziggurat.codemodel.gpu import dialect as gpu
-from ziggurat.codemodel.graphs import reached
+from ziggurat.codemodel.graphs import by_key, reached
 from ziggurat.codemodel.op import BlockParameter, Op, OpResult, Value
 from ziggurat.codemodel.structured import Structured
 from ziggurat.transforms.analysis.components import Component, component_of, groups_of
@@ -76,10 +76,7 @@ def shared_blocks(func: tt.Func, by_tma: Container[Value]) -> dict[Value, int]:
     if ctas == 1:
         return {}
     ranks = Ranks(func)
-    loads: dict[Value, list[tt.DescriptorLoad]] = {}
-    for op in func.walk():
-        if isinstance(op, tt.DescriptorLoad):
-            loads.setdefault(op.descriptor, []).append(op)
+    loads = by_key((op.descriptor, op) for op in func.walk() if isinstance(op, tt.DescriptorLoad))
     return {
         descriptor: ctas
         for descriptor, ops in loads.items()
