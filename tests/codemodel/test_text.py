@@ -121,7 +121,7 @@ def models(draw: Any, cls: type[Op]) -> Op:
 
 
 @pytest.mark.parametrize("name", OPS)
-@settings(max_examples=5, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
+@settings(max_examples=3, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
 @given(data=st.data())
 def test_every_op_is_read_back(name: str, data: st.DataObject):
     model = data.draw(models(OPS[name]))

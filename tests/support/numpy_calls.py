@@ -116,6 +116,11 @@ def neighbours(names: Sequence[str], distance: int) -> Iterator[tuple[str, str]]
     return zip(names, (*names[distance:], *names[:distance]), strict=True)
 
 
+def shapes(name: str, *usual: tuple[int, ...]) -> Sequence[tuple[int, ...]]:
+    """Shapes to reduce: all of a list for three dtypes, the usual ones for others."""
+    return ((1,), (16,), (4, 8), (2, 1, 4), (2, 4, 8)) if name in ("i32", "f32", "bf16") else usual
+
+
 def small(name: str, *shape: int, end: int = 100, seed: int = 0) -> Array:
     """Numbers from 0 to `end`."""
     return np.random.default_rng(seed).integers(0, 2 if name == "i1" else end, shape).astype(DTYPES[name])

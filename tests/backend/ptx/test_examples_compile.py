@@ -185,7 +185,9 @@ def compiled_test(name: str, target: str) -> Any:
 STACK = ("bisect",)
 
 
-@pytest.mark.parametrize("target", ["sm_80", "sm_90a", "sm_100a"])
-@pytest.mark.parametrize("name", REAL)
+@pytest.mark.parametrize(
+    ("name", "target"),
+    [(name, target) for number, name in enumerate(REAL) for target in ("sm_90a", ("sm_80", "sm_100a")[number % 2])],
+)
 def test_whole_kernels_assemble(name, target, ptxas):
     checked(compiled_test(name, target), ptxas, name in STACK)

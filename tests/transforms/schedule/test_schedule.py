@@ -144,7 +144,7 @@ def drawn(random: Random) -> str:
     return f"{head} -> {{ {' '.join(lines)} }};"
 
 
-@pytest.mark.parametrize("seed", range(60))
+@pytest.mark.parametrize("seed", range(40))
 def test_random_schedules(seed: int) -> None:
     random = Random(seed)
     loop = drawn(random)

@@ -221,7 +221,7 @@ def mixed(a, b, v, log, count, out, steps, case: zg.constexpr):
     zg.store(zg.add(out, zg.add(at_c, zg.mul(zg.program_id(0), m * n))), total)
 
 
-@pytest.mark.parametrize("seed", range(30))
+@pytest.mark.parametrize("seed", range(20))
 @pytest.mark.filterwarnings("ignore::ziggurat.ZigguratWarning")
 def test_random_loops(seed: int) -> None:
     """The interpreter runs the placed model, whose waits `verify` checks; one in four runs in the simulation."""
