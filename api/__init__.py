@@ -49,6 +49,7 @@ if TYPE_CHECKING:
     from ziggurat.frontends.python.reflect import reflect
     from ziggurat.frontends.tracing import for_, if_, while_
     from ziggurat.gradients import grad
+    from ziggurat.launches.devices import devices
     from ziggurat.launches.host import execute, run
     from ziggurat.proving import prove
     from ziggurat.sanitizing.sanitized import SanitizedModel, sanitized
@@ -83,6 +84,7 @@ __getattr__, __dir__ = lazily(
         "frontends.tracing": ("for_", "if_", "while_"),
         "gradients": ("grad",),
         "c_kernels.kernels": ("triton_c",),
+        "launches.devices": ("devices",),
         "launches.host": ("execute", "run"),
         "proving": ("prove",),
         "sanitizing.sanitized": ("SanitizedModel", "sanitized"),
@@ -125,6 +127,7 @@ __all__ = [
     "compile",
     "debug",
     "descriptor",
+    "devices",
     "dialects",
     "divisible",
     "empty",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import gc
 import inspect
 from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
@@ -47,6 +48,7 @@ from ziggurat.kernels.rules import LaunchRules
 if TYPE_CHECKING:
     from ziggurat.backend.cuda.launch import Dispatcher
     from ziggurat.backend.cuda.specialize import KernelParameter
+    from ziggurat.backend.reference.devices import QueuedLaunch
     from ziggurat.compiler.compiled import Compiled
     from ziggurat.kernels.own_passes import OwnPass
     from ziggurat.launches.cpu import HostLaunches
@@ -69,6 +71,8 @@ class Kernel(Function):
     # Called with each launch of any kernel before it: the kernel, the grid, the arguments and the keywords.
     observer: ClassVar[Callable[[Kernel, Grid, Sequence[Any], dict[str, Any]], None] | None] = None
     sanitizers: ClassVar[tuple[str, ...]] = ()  # The option `sanitize` of launches that do not give it.
+    # Takes the launches within `with device:` of `zg.devices`, in place of running them.
+    queue: ClassVar[Callable[[QueuedLaunch], None] | None] = None
 
     def __init__(self, fn: Callable[..., Any], do_not_specialize: Iterable[str] = ()) -> None:
         # A stub in the place of a Python function brings its own models.
@@ -268,6 +272,8 @@ class Kernel(Function):
         """
         if self._watched:
             self.check_globals()
+        if Kernel.queue is not None:
+            return functools.partial(self.launch, grid)
         try:
             launcher = self.launchers.get(grid)  # A later launch finds it here, without a call of the dispatcher.
         except TypeError:  # A list cannot be a key.
@@ -324,7 +330,12 @@ class Kernel(Function):
         """Run the kernel where its arrays are: on a GPU or here. `kernel[grid](…)` does this."""
         if Kernel.observer is not None:
             Kernel.observer(self, grid, arguments, keywords)
-        if checks := keywords.get("sanitize", Kernel.sanitizers):
+        checks = keywords.get("sanitize", () if Kernel.queue is not None else Kernel.sanitizers)
+        if checks and Kernel.queue is not None:
+            raise LaunchError(
+                "'sanitize' must be left out within `with device:`", hint="races of devices are found without it"
+            )
+        if checks:
             from ziggurat.sanitizing.launches import launch
 
             return launch(self, grid, arguments, {**keywords, "sanitize": checks})
@@ -371,7 +382,7 @@ class Kernel(Function):
     def runs_natively(self, options: Mapping[str, Any]) -> bool:
         """Whether a launch with these options runs native code on arrays in memory."""
         interpret = options.get("interpret")
-        if self.is_interpreted or options.get("strict"):
+        if self.is_interpreted or options.get("strict") or Kernel.queue is not None:
             return False
         return not (default_of("interpret") if interpret is None else interpret)
 
@@ -387,6 +398,9 @@ class Kernel(Function):
         result = self.rules.result(self, signature, options, None)
         if 0 not in sizes:
             try:
+                if Kernel.queue is not None:
+                    self._enqueue(Kernel.queue, signature, sizes, names, values, options, strict, tolerant)
+                    return result
                 if not strict and self._breaks():
                     from ziggurat.debugging.frames import run_with_breakpoints
 
@@ -397,6 +411,25 @@ class Kernel(Function):
             except ZigguratError as error:
                 raise self.rules.explained(self, error) from error.__cause__
         return result
+
+    def _enqueue(
+        self, queue: Callable[[QueuedLaunch], None], signature: KernelSignature, sizes: tuple[int, ...],
+        names: Sequence[str], values: Sequence[Any], options: Mapping[str, Any], strict: bool, tolerant: bool,
+    ) -> None:  # fmt: skip
+        """Hand a launch to one of several devices, which runs it later."""
+        from ziggurat.backend.reference.devices import QueuedLaunch
+
+        model = self.rules.model(self, signature, options)
+
+        @contextmanager
+        def within() -> Generator[None]:
+            try:
+                with no_faults("running", lambda: model, self.name):
+                    yield
+            except ZigguratError as error:
+                raise self.rules.explained(self, error) from error.__cause__
+
+        queue(QueuedLaunch(self.name, model, sizes, names, values, strict, tolerant, within))
 
     def _breaks(self) -> bool:
         """Whether the source, or that of a function it calls, says `breakpoint()`."""

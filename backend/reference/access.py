@@ -387,7 +387,7 @@ def update_elements(
     access = machine.access("updates", op, type_)
     result = np.zeros(shape, scalar.dtype)
     for target in machine.memory.locate(pointers, None if mask is None or mask.all() else mask, access):
-        machine.sharing.touch(target, access, use)
+        machine.sharing.touch(target, access, use, values[0] if kind is None else None)
         lanes = np.ones(shape, np.bool_) if target.lanes is None else target.lanes
         arguments = [value[lanes] for value in values]
         result[lanes] = _update_in_order(

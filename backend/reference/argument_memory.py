@@ -201,7 +201,9 @@ class Memory:
             lane = 0 if rest is None else int(np.argmax(rest))
             argument = self.argument_of(int(pointers.flat[lane]))
             number = 0 if argument is None else argument.number
-            for region in self.regions if argument is None else [self.region_of[number]]:
+            place = int(pointers.flat[lane])
+            likely = sorted(self.regions, key=lambda region: not region.low <= place < region.high)
+            for region in likely if argument is None else [self.region_of[number]]:
                 offset = pointers - (_origin(number) + region.base)
                 index, outside = _index(region, offset, size, aligned=argument is not None)
                 wrong = outside if rest is None else outside & rest

@@ -15,7 +15,7 @@ from ziggurat.backend.launch.arrays import whole
 from ziggurat.backend.launch.grids import MAX_SIZE, padded, sizes_of
 from ziggurat.backend.launch.races import MAX_PROGRAMS, Races
 from ziggurat.backend.reference import access, buffers, control, gpu_ops, reductions, roles, shared_memory, tensors
-from ziggurat.backend.reference.argument_memory import Conflict, Memory
+from ziggurat.backend.reference.argument_memory import ArrayArgument, Conflict, Memory
 from ziggurat.backend.reference.kernel_arguments import values_of_parameters
 from ziggurat.backend.reference.machine import Machine, triton
 from ziggurat.backend.reference.values import Array
@@ -66,8 +66,10 @@ class Launch:
         cls, module: Op, symbol: str | None, grid: tuple[int, ...], arguments: Sequence[object], *,
         names: Sequence[str] | None, strict: bool, tolerant: bool, limit: int, persistent_ctas: int,
         kind: Callable[..., Machine] = Machine, until: float = math.inf, undefined: bool = False,
+        of_memory: Callable[[Sequence[ArrayArgument], tuple[int, int, int], bool], Memory] = Memory,
     ) -> Launch:  # fmt: skip
-        """The launch of a kernel of a model; see `run` for the parameters and errors. `kind` makes the machines."""
+        """The launch of a kernel of a model; see `run` for the parameters and errors. `kind` makes the machines, and
+        `of_memory` the memory."""
         functions_, kernel = kernel_of(inline(module) if strict else module, symbol)
         x, y, z = padded(sizes_of(grid, str(kernel.attributes["sym_name"])))
         if x * y * z > MAX_SIZE:
@@ -75,7 +77,7 @@ class Launch:
         arrays, values = values_of_parameters(kernel, arguments, names, whole if tolerant else _itself, (x, y, z))
         if isinstance(kernel, tt.Func) and any(part.startswith(GRID) for part in kernel.parts):
             x, y, z = min(persistent_ctas, x * y * z), 1, 1
-        memory = Memory(arrays, (x, y, z), tolerant)
+        memory = of_memory(arrays, (x, y, z), tolerant)
         if strict:
             memory.leave_out_read(kernel)
         if strict and 1 < x * y * z <= MAX_PROGRAMS:
@@ -243,12 +245,12 @@ def run_all(
             batch = batch if conflict.again else 1
         except KernelRuntimeError:
             if machine.overflows:
-                _flush(machine, show)
+                flush(machine, show)
                 raise
             memory.take_back()
             machine, batch = launch.machine(overflows=True), 1
         else:
-            _flush(machine, show)
+            flush(machine, show)
             if after is not None:
                 after()
             start = stop
@@ -261,7 +263,7 @@ def run_some(machine: Machine, launch: Launch, start: int, stop: int) -> None:
         machine.call(launch.kernel.bodies[0], launch.values)
 
 
-def _flush(machine: Machine, show: Callable[[str], None]) -> None:
+def flush(machine: Machine, show: Callable[[str], None]) -> None:
     """Show the lines of programs in the order of the programs."""
     for _, line in sorted(machine.printed, key=lambda item: item[0]):
         show(line)

@@ -1,0 +1,414 @@
+"""Launches on several devices at once, by the reference interpreter.
+
+Each program of each device is a thread, of which one has the turn. It gives the turn away before accesses of memory,
+by draws of a seed, and where it waits for others: it gets no turn then until memory has changed. The accesses of all
+programs go through one `Clocks`, which finds races.
+"""
+
+from __future__ import annotations
+
+import random
+import threading
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, suppress
+from typing import Any
+
+import attrs
+import numpy as np
+
+from ziggurat.backend.launch import races, regions
+from ziggurat.backend.launch.arrays import whole
+from ziggurat.backend.launch.clocks import Clocks, Shadow
+from ziggurat.backend.reference.argument_memory import (
+    ArgumentRegion,
+    ArrayArgument,
+    ElementAccess,
+    Memory,
+    RegionElements,
+    Sharing,
+    order_of,
+)
+from ziggurat.backend.reference.control import WAITS
+from ziggurat.backend.reference.machine import Machine
+from ziggurat.backend.reference.run import LOOP_LIMIT, PERSISTENT_CTAS, Launch, flush, run_some
+from ziggurat.backend.reference.values import Array, is_array
+from ziggurat.codemodel.dialects.tt import AtomicCAS, MemScope
+from ziggurat.codemodel.errors import KernelRuntimeError, LaunchError
+from ziggurat.codemodel.op import Op
+from ziggurat.codemodel.printed import show
+from ziggurat.codemodel.scalars import bits_of
+
+MAX_PROGRAMS = 4096  # Of all devices in one run: each has a clock for each other one.
+MAX_TRIES = 32  # Ordered accesses of a program since memory has changed, after which it loses its turn.
+_BY_ADDRESS = 1 << 30  # The number of an argument to which no pointer of a launch is made.
+MAX_IDLE = 1 << 16  # Those of all programs, after which they are taken to wait for ever.
+
+
+@attrs.frozen(eq=False)
+class QueuedLaunch:
+    """A launch of a model on arrays and numbers. Its programs run within the context of `within`, which gives errors
+    their words. The device fills in its own number."""
+
+    title: str
+    model: Op
+    grid: tuple[int, ...]
+    names: Sequence[str]
+    values: Sequence[Any]
+    strict: bool
+    tolerant: bool
+    within: Callable[[], AbstractContextManager[None]]
+    device: int = 0
+
+
+@attrs.frozen(eq=False)
+class DeviceArray:
+    """An array of a device, whose address is known to all launches. An empty name gives way to a parameter's."""
+
+    array: Array
+    name: str
+    device: int
+
+    @property
+    def title(self) -> str:
+        """The name for messages."""
+        return f"device {self.device}'s {self.name or 'array'}"
+
+
+class _Cancelled(BaseException):
+    """Ends a program because another one has failed."""
+
+
+def run_together(launches: Sequence[QueuedLaunch], arrays: Sequence[DeviceArray], seed: int) -> None:
+    """Run the launches of several devices at once, those of each device one after the other.
+
+    The programs of all launches reach the arrays of all launches, and `arrays`, by address. The same seed gives the
+    same order. Raises `KernelRuntimeError` for a race and for a deadlock, and the errors of programs.
+    """
+    _Turns(launches, arrays, seed).run()
+
+
+class _Program:
+    """A program of a launch, the thread that runs it, and the state in which it waits."""
+
+    def __init__(self, number: int, launch: _DeviceLaunch, linear: int) -> None:
+        self.number, self.launch, self.linear = number, launch, linear
+        self.turn = threading.Lock()
+        self.turn.acquire()
+        self.thread: threading.Thread | None = None
+        self.waits_since = -1  # The number of changes of memory at which it has begun to wait.
+        self.tries, self.tries_since = 0, 0  # Its ordered accesses since this number of changes.
+        self.last_strong: tuple[Op, Shadow, int] | None = None  # The last ordered access: the op and a unit.
+
+    @property
+    def title(self) -> str:
+        return self.launch.memory.program(self.linear)
+
+
+class _DeviceLaunch:
+    """A launch that is ready to run, and its programs."""
+
+    def __init__(self, turns: _Turns, queued: QueuedLaunch, first: int) -> None:
+        self.queued = queued
+
+        def memory(arguments: Sequence[ArrayArgument], grid: tuple[int, int, int], tolerant: bool) -> _DeviceMemory:
+            own = [argument.array for argument in arguments]
+            others = [
+                ArrayArgument(_BY_ADDRESS, other.title, other.array)
+                for other in turns.arrays
+                if not any(other.array is array for array in own)
+            ]
+            return _DeviceMemory(turns, queued.device, [*arguments, *others], grid, tolerant)
+
+        with queued.within():
+            self.launch = Launch.of(
+                queued.model, None, queued.grid, queued.values, names=queued.names, strict=queued.strict,
+                tolerant=queued.tolerant, limit=LOOP_LIMIT, persistent_ctas=PERSISTENT_CTAS, kind=_DeviceMachine,
+                of_memory=memory,
+            )  # fmt: skip
+        self.memory: Memory = self.launch.memory
+        self.memory.races = None
+        self.programs = [_Program(first + linear, self, linear) for linear in range(self.launch.programs)]
+        self.running = len(self.programs)
+        self.plans: Any = None  # The steps of the bodies, which the machines share.
+
+
+class _DeviceMemory(Memory):
+    """The memory of a launch on a device, with the arrays of all others."""
+
+    def __init__(
+        self, turns: _Turns, device: int, arguments: Sequence[ArrayArgument], grid: tuple[int, int, int], tolerant: bool
+    ) -> None:
+        super().__init__(arguments, grid, tolerant)
+        self._turns, self._device = turns, device
+        turns.memories.append(self)
+
+    def write(self, view: Array, index: Array, values: Array) -> None:
+        for memory in self._turns.memories:
+            memory.changes += 1
+        self._turns.changes += 1
+        view[index] = values
+
+    def program(self, linear: int) -> str:
+        return f"device {self._device}, {super().program(linear)}"
+
+
+class _DeviceSharing(Sharing):
+    """The accesses of one program, which go into the clocks of all."""
+
+    def __init__(self, memory: Memory, strict: bool, turns: _Turns, program: _Program) -> None:
+        super().__init__(memory, strict)
+        self._turns, self._program = turns, program
+
+    def touch(self, target: RegionElements, access: ElementAccess, use: str, values: Array | None = None) -> None:
+        super().touch(target, access, use, values)
+        shadow, offset = self._turns.shadow_of(target.region)
+        shape = np.broadcast_shapes(access.shape, target.index.shape[1:])
+
+        def lanes(array: Array) -> Array:
+            wide = np.broadcast_to(array, (1, *shape))
+            return wide[np.broadcast_to(target.lanes, wide.shape)] if target.lanes is not None else wide.reshape(-1)
+
+        size, op = access.dtype.itemsize, access.op
+        offsets = lanes(target.index) * size + offset
+        if not offsets.size:
+            return
+        units = shadow.units(offsets, size)
+        scope, kind = scope_of(op), races.READ if access.verb == "reads" else races.WRITE
+        number, clocks, order = self._program.number, self._turns.clocks, order_of(op)
+        if scope is None:
+
+            def same_bits() -> Array:
+                old = target.region.view(access.dtype).take(lanes(target.index))
+                same = bits_of(old) == bits_of(lanes(values).astype(access.dtype, copy=False))  # pyright: ignore
+                return np.repeat(same, len(units) // len(same))
+
+            bits = same_bits if values is not None and kind == races.WRITE else None
+            clocks.note(shadow, units, number, kind, op, same_bits=bits)
+            return
+        self._program.last_strong = op, shadow, int(units[0])
+        is_store = access.verb == "writes"
+        kinds = [(races.POLL if access.verb == "reads" else races.UPDATE, units)]
+        if isinstance(op, AtomicCAS) and values is not None:
+            # A swap that fails is a load.
+            old = target.region.view(access.dtype).take(lanes(target.index))
+            swaps = np.repeat(bits_of(old) == bits_of(lanes(values)), len(units) // len(old))
+            kinds = [(races.UPDATE, units[swaps]), (races.POLL, units[~swaps])]
+        for kind, part in kinds:
+            if part.size:
+                clocks.note(shadow, part, number, kind, op, order=order, scope=scope, is_store=is_store)
+
+
+def scope_of(op: Op) -> MemScope | None:
+    """The scope of a strong access; None for a weak one. A volatile one is relaxed, at system scope (PTX manual)."""
+    scope = getattr(op, "scope", None)
+    if isinstance(scope, MemScope):
+        return scope
+    return MemScope.SYSTEM if getattr(op, "volatile", False) else None
+
+
+class _DeviceMachine(Machine):
+    """A machine that runs one program of a device."""
+
+    def join(self, turns: _Turns, program: _Program) -> None:
+        """Run as a program of several devices."""
+        self._turns, self._own = turns, program
+        self.sharing = _DeviceSharing(self.memory, self.strict, turns, program)
+        self._plans = program.launch.plans = program.launch.plans or self._plans
+
+    def access(self, verb: str, op: Op, type_: Any) -> ElementAccess:
+        self._turns.before_access(self._own, is_strong=scope_of(op) is not None)
+        return super().access(verb, op, type_)
+
+    def stuck(self, message: str) -> None:
+        if message is WAITS:
+            self._turns.wait(self._own)
+        else:
+            super().stuck(message)
+
+
+class _Turns:
+    """The programs of all devices, of which one has the turn."""
+
+    def __init__(self, launches: Sequence[QueuedLaunch], arrays: Sequence[DeviceArray], seed: int) -> None:
+        names_of_arrays = {id(a.array): a for a in arrays}
+        for queued in launches:
+            for name, value in zip(queued.names, queued.values, strict=True):
+                array: Any = getattr(value, "host", value)
+                own = names_of_arrays.get(id(array))
+                if is_array(array) and (own is None or not own.name):
+                    names_of_arrays[id(array)] = DeviceArray(array, name, queued.device)
+        self.arrays = [*names_of_arrays.values()]
+        self.changes = 0  # Of memory, by all programs.
+        self._idle = self._idle_since = 0  # Ordered accesses of all programs since this number of changes.
+        self.memories: list[Memory] = []
+        self._random = random.Random(seed)
+        self._weights = {queued.device: self._random.choice((1, 4, 16)) for queued in launches}
+        self._chances = self._random.choice(((0.0, 0.0), (0.2, 0.05), (1.0, 0.0), (0.6, 0.3)))
+        memories = [whole(a.array) if any(q.tolerant for q in launches) else a.array for a in self.arrays]
+        self._shadows: list[Shadow] = []
+        for group in regions.grouped(memories, views=True):
+            region = regions.Region([memories[number] for number in group], aligned=8)
+            region.names = [self.arrays[number].title for number in group]
+            self._shadows.append(Shadow(region))
+        self._programs: list[_Program] = []
+        self._queues: dict[int, list[_DeviceLaunch]] = {}
+        for queued in launches:
+            launch = _DeviceLaunch(self, queued, len(self._programs))
+            self._programs += launch.programs
+            if len(self._programs) > MAX_PROGRAMS:
+                raise LaunchError(
+                    f"the launches of several devices must have at most {MAX_PROGRAMS} programs together; "
+                    f"'{queued.title}' is one too many",
+                    hint="launch fewer programs, or call run() between",
+                )
+            self._queues.setdefault(queued.device, []).append(launch)
+        devices = [program.launch.queued.device for program in self._programs]
+        names = self._programs
+        self.clocks = Clocks(devices, lambda n: names[n].title, lambda op: op.location, KernelRuntimeError)
+        self._active: list[_Program] = []  # Programs that have not ended, of launches that have begun.
+        self._main = threading.Lock()
+        self._failure: BaseException | None = None
+        self._is_cancelled = self._is_deadlock = False
+
+    def shadow_of(self, region: ArgumentRegion) -> tuple[Shadow, int]:
+        """The shadow of a launch's region, and the offset of the region in it."""
+        for shadow in self._shadows:
+            if shadow.region.low <= region.low and region.high <= shadow.region.high:
+                return shadow, region.base - shadow.region.base
+        self._shadows.append(Shadow(region))  # A tensor of PyTorch that was found by its address.
+        return self._shadows[-1], 0
+
+    def run(self) -> None:
+        """Run everything. Raises the error of the first program that fails."""
+        for queue in self._queues.values():
+            self._active += queue[0].programs
+        program = self._next(None)
+        if program is None:
+            return
+        self._main.acquire()
+        try:
+            self._give(program)
+            self._main.acquire()  # Until all have ended, or one has failed.
+        finally:
+            self._is_cancelled = True
+            for program in self._programs:
+                if program.thread is not None and program.thread.is_alive():
+                    with suppress(RuntimeError):  # It has the turn.
+                        program.turn.release()
+                    program.thread.join()
+        if self._failure is not None:
+            raise self._failure
+
+    # Called by the program that has the turn.
+
+    def before_access(self, program: _Program, *, is_strong: bool) -> None:
+        """Give the turn away or keep it, before an access of memory."""
+        if self._is_cancelled:  # The main thread was interrupted.
+            raise _Cancelled
+        if self.changes != self._idle_since:
+            self._idle, self._idle_since = 0, self.changes
+        if self.changes != program.tries_since:
+            program.tries, program.tries_since = 0, self.changes
+        if is_strong:
+            program.tries += 1
+            self._idle += 1
+            if self._idle > MAX_IDLE:
+                raise self._deadlock(program)
+        is_tired = program.tries > MAX_TRIES
+        if is_tired or self._random.random() < self._chances[0 if is_strong else 1]:
+            following = self._next(program if is_tired else None)
+            if following is not None and following is not program:
+                self._give(following)
+                self._resume(program)
+
+    def wait(self, program: _Program) -> None:
+        """Give the turn away until memory has changed. Raises `KernelRuntimeError` if all programs wait."""
+        program.waits_since = self.changes
+        following = self._next(None) or self._waiting()
+        if following is not program:
+            self._give(following)
+            self._resume(program)
+        if self._is_deadlock:
+            raise self._deadlock(program)
+        program.waits_since = -1
+
+    def _resume(self, program: _Program) -> None:
+        program.turn.acquire()
+        if self._is_cancelled:
+            raise _Cancelled
+
+    def _next(self, tired: _Program | None) -> _Program | None:
+        """The program that has the next turn, drawn among those that do not wait; another than `tired` if there is."""
+        able = [program for program in self._active if program.waits_since != self.changes and program is not tired]
+        if not able:
+            return None
+        return self._random.choices(able, [self._weights[program.launch.queued.device] for program in able])[0]
+
+    def _waiting(self) -> _Program:
+        """The first program that waits, when all do."""
+        self._is_deadlock = True
+        return self._active[0]
+
+    def _give(self, program: _Program) -> None:
+        if program.thread is None:
+            program.thread = threading.Thread(target=self._work, args=(program,), daemon=True)
+            program.thread.start()
+        else:
+            program.turn.release()
+
+    def _work(self, program: _Program) -> None:
+        """Run a program to its end, and hand the turn on."""
+        try:
+            launch = program.launch
+            with launch.queued.within():
+                machine = launch.launch.machine()
+                assert isinstance(machine, _DeviceMachine)
+                machine.join(self, program)
+                run_some(machine, launch.launch, program.linear, program.linear + 1)
+                flush(machine, show)
+        except _Cancelled:
+            return
+        except BaseException as error:
+            self._failure = error
+        if self._failure is None:
+            self._end(program)
+            if self._active:
+                self._give(self._next(None) or self._waiting())
+                return
+        self._main.release()
+
+    def _end(self, program: _Program) -> None:
+        """Note the end of a program. Behind the last one of a launch, the next launch of the device begins."""
+        self._active.remove(program)
+        launch = program.launch
+        launch.running -= 1
+        queue = self._queues[launch.queued.device]
+        if launch.running == 0 and len(queue) > 1:
+            del queue[0]
+            ended = [other.number for other in launch.programs]
+            for following in queue[0].programs:
+                self.clocks.begin(following.number, ended)
+            self._active += queue[0].programs
+
+    def _deadlock(self, program: _Program) -> KernelRuntimeError:
+        """The error for programs that wait for ever, raised in one of them."""
+        element, place, write = "a change of memory", None, None
+        if program.last_strong is not None:
+            op, shadow, unit = program.last_strong
+            element = " or ".join(shadow.region.elements(shadow.region.base + unit * shadow.unit))
+            place, write = op.location, self.clocks.last_write(shadow, unit, program.number)
+        count = len(self._active) - 1
+        rest = ("all others have ended", "so does one other program", f"so do {count} other programs")[min(count, 2)]
+        error = KernelRuntimeError(
+            f"deadlock: {program.title} waits for {element}, which nothing changes any more: {rest}",
+            place,
+            "check that each signal that is waited for is sent: to the slot, and with the value, that the wait reads",
+        )
+        if write is not None:
+            error.add(f"{self._programs[write.program].title} has changed it last here", write.place.location)
+        places = {place}
+        for other in self._active:
+            if other.last_strong is not None and (place := other.last_strong[0].location) not in places:
+                places.add(place)
+                error.add(f"{other.title} waits here", place)
+        return error
