@@ -1,0 +1,140 @@
+"""Several devices on one machine: collectives, the faults of collectives, and what users do wrong."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import ziggurat as zg
+from tests.support import collective_kernels
+from tests.support.collective_kernels import COLLECTIVES, FAULTS, Collective, Fault, launch
+
+POINTER = zg.ptr(zg.i32)
+BY_NAME = {collective.name: collective for collective in COLLECTIVES}
+
+
+@pytest.mark.parametrize("collective", COLLECTIVES, ids=lambda collective: collective.name)
+def test_collectives_are_right(collective: Collective) -> None:
+    launch(collective, getattr(collective_kernels, collective.name), 2, 2, seed=0)
+
+
+# Some of them: tests of all take longer.
+@pytest.mark.parametrize("fault", FAULTS[::6], ids=lambda fault: f"{fault.collective}: {fault.name}")
+def test_faults_of_collectives_are_found(fault: Fault) -> None:
+    kernel = fault.kernel()
+    with pytest.raises((zg.KernelRuntimeError, AssertionError)):
+        for seed in range(8):
+            launch(BY_NAME[fault.collective], kernel, 3, 2, seed)
+
+
+@zg.kernel
+def handshake(flags, data, out, rank, ORDER: zg.constexpr, SCOPE: zg.constexpr):
+    mine = zg.cast(zg.load(zg.add(flags, rank)), POINTER)
+    theirs = zg.cast(zg.load(zg.add(flags, 1 - rank)), POINTER)
+    zg.store(zg.add(zg.cast(zg.load(zg.add(data, 1 - rank)), POINTER), zg.arange(0, 8)), zg.arange(0, 8))  # data
+    zg.atomic_xchg(theirs, 1, sem=ORDER, scope=SCOPE)
+    while zg.atomic_add(mine, 0, sem="acquire", scope="sys") == 0:  # wait
+        pass
+    own = zg.add(zg.cast(zg.load(zg.add(data, rank)), POINTER), zg.arange(0, 8))
+    zg.store(zg.add(out, zg.arange(0, 8)), zg.load(own))  # out
+
+
+def run_handshake(seed: int, order: str = "release", scope: str = "sys", ranks: tuple[int, ...] = (0, 1)) -> list[Any]:
+    with zg.devices(2, seed=seed) as d:
+        flags = [device.zeros(1, zg.i32, "flag") for device in d]
+        data = [device.zeros(8, zg.i32, "data") for device in d]
+        out = [device.zeros(8, zg.i32) for device in d]
+        for rank in ranks:
+            with d[rank]:
+                handshake[(1,)](d.addresses(flags), d.addresses(data), out[rank], rank, order, scope)
+    return out
+
+
+def lines_of(error: zg.ZigguratError) -> list[str]:
+    """The comments of the lines that an error shows."""
+    return [line.partition("# ")[2] for line in str(error).splitlines() if "# " in line]
+
+
+def test_a_missing_release_names_both_accesses() -> None:
+    assert all((out == np.arange(8)).all() for out in run_handshake(0))
+    with pytest.raises(
+        zg.KernelRuntimeError, match=r"device \d, program \(0, 0, 0\) reads device \d's data\[0\]"
+    ) as info:
+        run_handshake(0, order="relaxed")
+    assert lines_of(info.value) == ["out", "data"]
+
+
+def test_a_scope_of_one_gpu_does_not_reach_another_device() -> None:
+    with pytest.raises(zg.KernelRuntimeError, match="the scope of one is too narrow") as info:
+        run_handshake(0, scope="gpu")
+    assert "flag[0]" in info.value.summary
+
+
+def test_a_lost_signal_is_a_deadlock_with_the_line_of_the_wait() -> None:
+    with pytest.raises(zg.KernelRuntimeError, match=r"deadlock: device 1, .* device 1's flag\[0\]") as info:
+        run_handshake(0, ranks=(1,))
+    assert lines_of(info.value) == ["wait"]
+    assert info.value.summary.endswith("all others have ended")
+
+
+def test_a_seed_gives_one_order_and_seeds_give_several() -> None:
+    @zg.kernel
+    def append(count, out, rank):
+        place = zg.atomic_add(zg.cast(zg.load(count), POINTER), 1, scope="sys")
+        zg.store(zg.add(zg.cast(zg.load(zg.add(count, 1)), POINTER), place), rank)
+
+    def order(seed: int) -> tuple[int, ...]:
+        with zg.devices(3, seed=seed) as d:
+            count, out = d[0].zeros(1, zg.i32), d[0].zeros(6, zg.i32)
+            for rank, device in enumerate(d):
+                with device:
+                    append[(2,)](d.addresses([count, out]), out, rank)
+        return tuple(out.tolist())
+
+    orders = [order(seed) for seed in range(6)]
+    assert orders == [order(seed) for seed in range(6)]
+    assert len(set(orders)) > 2
+
+
+def test_launches_of_a_device_run_one_after_the_other() -> None:
+    @zg.kernel
+    def double(x):
+        at = zg.add(x, zg.arange(0, 8))
+        zg.store(at, zg.mul(zg.load(at), 2))
+
+    with zg.devices(2) as d:
+        x = [device.array(np.ones(8, np.int32)) for device in d]
+        for device, array in zip(d, x, strict=True):
+            with device:
+                double[(1,)](array)
+                double[(1,)](array)
+        d.run()
+        assert [array[0] for array in x] == [4, 4]
+        with d[0]:
+            double[(1,)](x[1])
+            with pytest.raises(zg.LaunchError, match="'sanitize' must be left out"):
+                double[(1,)](x[1], sanitize="races")
+    assert [array[0] for array in x] == [4, 8]
+    double[(1,)](x[0])  # After the block, a launch runs at once.
+    assert x[0][0] == 8
+
+
+def test_stray_accesses_and_bad_arguments() -> None:
+    @zg.kernel
+    def stray(place):
+        zg.store(zg.add(zg.cast(zg.load(place), POINTER), 8), 1)
+
+    with (
+        pytest.raises(zg.MemoryAccessError, match=r"device 1, program .* in no array of the launch"),
+        zg.devices(2) as d,
+    ):
+        x = d[0].zeros(8, zg.i32)
+        with d[1]:
+            stray[(1,)](d.addresses([x]))
+    for count in (0, 65, 1.5):
+        with pytest.raises(zg.LaunchError, match="the number of devices must be an integer from 1 to 64"):
+            zg.devices(count)  # pyright: ignore[reportArgumentType]
+    with pytest.raises(zg.LaunchError, match="at most 4096 programs together"), zg.devices(1) as d, d[0]:
+        stray[(5000,)](d.addresses([]))
