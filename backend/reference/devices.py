@@ -103,6 +103,11 @@ class _Program:
     def title(self) -> str:
         return self.launch.memory.program(self.linear)
 
+    @property
+    def times_out(self) -> bool:
+        """Whether it waits for a time only."""
+        return self.last_strong is not None and getattr(self.last_strong[0], "timeout", None) is not None
+
 
 class _DeviceLaunch:
     """A launch that is ready to run, and its programs."""
@@ -328,9 +333,10 @@ class _Turns:
         if following is not program:
             self._give(following)
             self._resume(program)
-        if self._is_deadlock:
-            raise self._deadlock(program)
         program.waits_since = -1
+        if self._is_deadlock:
+            self._is_deadlock = False
+            raise self._deadlock(program)
 
     def _resume(self, program: _Program) -> None:
         program.turn.acquire()
@@ -345,9 +351,9 @@ class _Turns:
         return self._random.choices(able, [self._weights[program.launch.queued.device] for program in able])[0]
 
     def _waiting(self) -> _Program:
-        """The first program that waits, when all do."""
+        """The program that ends its wait, when all wait: one whose time passes, if there is one."""
         self._is_deadlock = True
-        return self._active[0]
+        return min(self._active, key=lambda program: not program.times_out)
 
     def _give(self, program: _Program) -> None:
         if program.thread is None:
