@@ -93,14 +93,12 @@ class Clocks:
         if earlier:
             np.maximum(self.clocks[program], self.clocks[list(earlier)].max(0), out=self.clocks[program])
 
-    def fence(self, program: int, order: MemSemantic, scope: MemScope) -> None:
-        """Note a fence: a release by the strong writes after it, and an acquire by the strong reads before it."""
-        if order.acquires:
-            for narrower, state in self._seen[program]:
-                self._acquire(program, min(narrower, scope, key=_WIDTHS.index), state)
-        if order.releases:
-            self._fenced[program] = scope, self.clocks[program].copy()
-            self.clocks[program, program] += 1
+    def fence(self, program: int, scope: MemScope) -> None:
+        """Note a fence: an acquire by the strong reads before it, and a release by the strong writes after it."""
+        for narrower, state in self._seen[program]:
+            self._acquire(program, min(narrower, scope, key=_WIDTHS.index), state)
+        self._fenced[program] = scope, self.clocks[program].copy()
+        self.clocks[program, program] += 1
 
     def note(
         self, shadow: Shadow, units: Array, program: int, kind: int, place: Any, *,

@@ -18,7 +18,7 @@ import numpy as np
 from ziggurat.backend.launch import races, regions
 from ziggurat.backend.launch.arrays import address, tensor_at
 from ziggurat.backend.reference.values import Array
-from ziggurat.codemodel.dialects.tt import AtomicCAS, AtomicRMW, IntToPtr, MemSemantic, Wait
+from ziggurat.codemodel.dialects.tt import AtomicCAS, AtomicRMW, IntToPtr, MemScope, MemSemantic, Wait
 from ziggurat.codemodel.errors import KernelRuntimeError, LaunchError, MemoryAccessError, warn
 from ziggurat.codemodel.messages import Phrase, call_text, say
 from ziggurat.codemodel.op import Op
@@ -392,11 +392,11 @@ class Sharing:
         if self.strict:
             self._synchronized = np.full(stop - start, len(self._accesses), np.int64)
 
-    def barrier(self, programs: Array, *, fences: bool = False) -> None:
-        """Note a barrier of these programs, which may be a fence for others."""
+    def barrier(self, programs: Array, scope: MemScope = MemScope.CTA) -> None:
+        """Note a barrier of these programs, which is a fence for others in its scope."""
         if self.strict:
             self._synchronized[programs - self._first] = len(self._accesses)
-            if fences:
+            if scope is not MemScope.CTA:
                 self._fenced.update(programs.tolist())
 
     def touch(self, target: RegionElements, access: ElementAccess, use: str, values: Array | None = None) -> None:

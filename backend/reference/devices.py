@@ -32,7 +32,7 @@ from ziggurat.backend.reference.control import WAITS
 from ziggurat.backend.reference.machine import Machine
 from ziggurat.backend.reference.run import LOOP_LIMIT, PERSISTENT_CTAS, Launch, flush, run_some
 from ziggurat.backend.reference.values import Array, is_array
-from ziggurat.codemodel.dialects.tt import AtomicCAS, MemScope
+from ziggurat.codemodel.dialects.tt import AtomicCAS, AtomicRMW, MemScope
 from ziggurat.codemodel.errors import KernelRuntimeError, LaunchError
 from ziggurat.codemodel.op import Op
 from ziggurat.codemodel.printed import show
@@ -164,6 +164,11 @@ class _DeviceSharing(Sharing):
         super().__init__(memory, strict)
         self._turns, self._program = turns, program
 
+    def barrier(self, programs: Array, scope: MemScope = MemScope.CTA) -> None:
+        super().barrier(programs, scope)
+        if scope is not MemScope.CTA:
+            self._turns.clocks.fence(self._program.number, scope)
+
     def touch(self, target: RegionElements, access: ElementAccess, use: str, values: Array | None = None) -> None:
         super().touch(target, access, use, values)
         shadow, offset = self._turns.shadow_of(target.region)
@@ -191,8 +196,9 @@ class _DeviceSharing(Sharing):
             clocks.note(shadow, units, number, kind, op, same_bits=bits)
             return
         self._program.last_strong = op, shadow, int(units[0])
-        is_store = access.verb == "writes"
-        kinds = [(races.POLL if access.verb == "reads" else races.UPDATE, units)]
+        is_store = isinstance(op, AtomicRMW) and op.is_store
+        is_load = access.verb != "updates" or (isinstance(op, AtomicRMW) and op.is_load)
+        kinds = [(races.POLL if is_load else races.UPDATE, units)]
         if isinstance(op, AtomicCAS) and values is not None:
             # A swap that fails is a load.
             old = target.region.view(access.dtype).take(lanes(target.index))

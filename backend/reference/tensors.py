@@ -312,7 +312,7 @@ def _assert(machine: Machine, op: tt.Assert | cf.AssertOp, operands: Operands) -
 @triton.of(tt.Barrier)
 def _barrier(machine: Machine, op: tt.Barrier, operands: Operands) -> None:
     """Programs need no barrier here, as each op finishes before the next. Strict mode checks for missing ones."""
-    machine.sharing.barrier(machine.frame.programs, fences=op.scope is not tt.MemScope.CTA)
+    machine.sharing.barrier(machine.frame.programs, op.scope)
 
 
 @triton.of(tt.GridDependencyWait, tt.GridDependencyLaunch)

@@ -17,14 +17,13 @@ import numpy as np
 import ziggurat as zg
 
 EPOCHS = 3
-POINTER = zg.ptr(zg.i32)
 SIZE = 4  # Elements of one device's part, and rows and columns of its matrices.
 
 
 @zg.function
 def memory(addresses, rank):
     """The pointer to a device's memory."""
-    return zg.cast(zg.load(zg.add(addresses, rank)), POINTER)
+    return zg.peer(addresses, rank, zg.i32)
 
 
 @zg.function
@@ -96,10 +95,9 @@ def all_gather(own, inbox, flags, out, epoch, rank, WORLD: zg.constexpr, N: zg.c
     mine = zg.load(zg.add(own, part(pid, N)))
     for r in zg.static_range(WORLD):
         zg.store(zg.add(memory(inbox, r), part(half + rank, N)), mine)
-        zg.atomic_add(zg.add(memory(flags, r), pid * WORLD + rank), 1, sem="release", scope="sys")
+        zg.signal(zg.add(memory(flags, r), pid * WORLD + rank), epoch, sem="release", scope="sys")
     for r in zg.static_range(WORLD):
-        while zg.atomic_add(zg.add(memory(flags, rank), pid * WORLD + r), 0, sem="acquire", scope="sys") < epoch:
-            pass
+        zg.wait(zg.add(memory(flags, rank), pid * WORLD + r), epoch, "ge", sem="acquire", scope="sys")
         theirs = zg.load(zg.add(memory(inbox, rank), part(half + r, N)))
         zg.store(zg.add(out, part(pid * WORLD + r, N)), theirs)
 
@@ -202,18 +200,16 @@ def matmul_scatter(own, inbox, flags, out, epoch, rank, WORLD: zg.constexpr, N: 
         owner = (rank + step) % WORLD
         for row in range(pid, N, zg.num_programs(0)):
             result = product(own, zg.add(own, WORLD * N * N), owner * N + row, N)
-            while zg.atomic_add(zg.add(memory(flags, owner), empty + row), 0, sem="acquire", scope="sys") < epoch - 1:
-                pass
+            zg.wait(zg.add(memory(flags, owner), empty + row), epoch - 1, "ge", sem="acquire", scope="sys")
             zg.store(zg.add(memory(inbox, owner), part(rank * N + row, N)), result)
-            zg.atomic_add(zg.add(memory(flags, owner), row), 1, sem="release", scope="sys")
+            zg.signal(zg.add(memory(flags, owner), row), 1, op="add", sem="release", scope="sys")
     for row in range(pid, N, zg.num_programs(0)):
-        while zg.atomic_add(zg.add(memory(flags, rank), row), 0, sem="acquire", scope="sys") < epoch * WORLD:
-            pass
+        zg.wait(zg.add(memory(flags, rank), row), epoch * WORLD, "ge", sem="acquire", scope="sys")
         total = zg.zeros((N,), zg.i32)
         for r in zg.static_range(WORLD):
             total = zg.add(total, zg.load(zg.add(memory(inbox, rank), part(r * N + row, N))))
         zg.store(zg.add(out, part(row, N)), total)
-        zg.atomic_add(zg.add(memory(flags, rank), empty + row), 1, sem="release", scope="sys")
+        zg.signal(zg.add(memory(flags, rank), empty + row), epoch, sem="release", scope="sys")
 
 
 @zg.kernel(do_not_specialize=["epoch", "rank"])
@@ -228,15 +224,13 @@ def ring(own, inbox, flags, out, epoch, rank, WORLD: zg.constexpr, N: zg.constex
     for step in range(WORLD - 1):
         turn = (epoch - 1) * (WORLD - 1) + step
         slot = part(pid * 2 + turn % 2, N)
-        while zg.atomic_add(zg.add(memory(flags, rank), back), 0, sem="acquire", scope="sys") < turn - 1:
-            pass
+        zg.wait(zg.add(memory(flags, rank), back), turn - 1, "ge", sem="acquire", scope="sys")
         zg.store(zg.add(memory(inbox, right), slot), value)
-        zg.atomic_add(zg.add(memory(flags, right), pid), 1, sem="release", scope="sys")
-        while zg.atomic_add(zg.add(memory(flags, rank), pid), 0, sem="acquire", scope="sys") < turn + 1:
-            pass
+        zg.signal(zg.add(memory(flags, right), pid), turn + 1, sem="release", scope="sys")
+        zg.wait(zg.add(memory(flags, rank), pid), turn + 1, "ge", sem="acquire", scope="sys")
         value = zg.load(zg.add(memory(inbox, rank), slot))
         total = zg.add(total, value)
-        zg.atomic_add(zg.add(memory(flags, left), back), 1, sem="release", scope="sys")
+        zg.signal(zg.add(memory(flags, left), back), turn + 1, sem="release", scope="sys")
     zg.store(zg.add(out, part(pid, N)), total)
 
 
@@ -250,10 +244,11 @@ def dissemination(own, inbox, flags, out, epoch, rank, WORLD: zg.constexpr, N: z
         level = 0
         while distance < WORLD:
             slot = pid * WORLD + level
-            zg.atomic_add(zg.add(memory(flags, (rank + distance) % WORLD), slot), 1, sem="acq_rel", scope="sys")
             count = epoch * 2 - 1 + phase
-            while zg.atomic_add(zg.add(memory(flags, rank), slot), 0, sem="acquire", scope="sys") < count:
-                pass
+            zg.fence("sys")
+            zg.signal(zg.add(memory(flags, (rank + distance) % WORLD), slot), count, sem="relaxed", scope="sys")
+            zg.wait(zg.add(memory(flags, rank), slot), count, "ge", sem="relaxed", scope="sys")
+            zg.fence("sys")
             distance = distance * 2
             level = level + 1
         if phase == 0:
@@ -350,7 +345,7 @@ class Fault:
         source = "\n\n".join(inspect.getsource(function.fn) for function in functions)
         assert source.count(self.old) == 1, f"{self.old!r} comes {source.count(self.old)} times in {self.collective}"
         source = source.replace(self.old, self.new)
-        return zg.kernel(source=source, name=self.collective, namespace={"POINTER": POINTER})
+        return zg.kernel(source=source, name=self.collective)
 
 
 def _orders(collective: str, *lines: str) -> list[Fault]:
@@ -370,7 +365,8 @@ _MEET = "    barrier(flags, pid, rank, WORLD)\n"
 _PUBLISH = 'zg.atomic_max(zg.add(memory(flags, r), pid * WORLD + rank), epoch, sem="release", scope="sys")'
 _READ = 'zg.atomic_add(zg.add(memory(flags, r), reads), 1, sem="release", scope="sys")'
 _READY = 'zg.atomic_add(zg.add(ready, r), 1, sem="release", scope="gpu")'
-_ROW = 'zg.atomic_add(zg.add(memory(flags, owner), row), 1, sem="release", scope="sys")'
+_ROW = '1, op="add", sem="release", scope="sys")'
+_FENCE = '            zg.fence("sys")\n'
 _EMPTY = 'zg.atomic_xchg(zg.add(memory(flags, rank), mine), 0, sem="release", scope="sys")'
 
 FAULTS = (
@@ -386,12 +382,12 @@ FAULTS = (
     Fault("two_shot", "lost data", "WORLD):\n        zg.store(", "1, WORLD):\n        zg.store("),
     Fault("two_shot", "wrong device", "memory(inbox, rank), mine))", "memory(inbox, 0), mine))"),
     Fault("two_shot", "missing wait", "WORLD):\n        mine = zg.add(", "1, WORLD):\n        mine = zg.add("),
-    *_orders("all_gather", '+ rank), 1, sem="release", scope="sys")', '+ r), 0, sem="acquire", scope="sys")'),
+    *_orders("all_gather", 'epoch, sem="release", scope="sys")', '"ge", sem="acquire", scope="sys")'),
     Fault("all_gather", "wrong slot", "part(half + rank, N)", "part(half + r, N)"),
-    Fault("all_gather", "wrong slot", "pid * WORLD + rank), 1,", "pid * WORLD), 1,"),
+    Fault("all_gather", "wrong slot", "pid * WORLD + rank), epoch", "pid * WORLD), epoch"),
     Fault("all_gather", "reuse without an epoch", "epoch % 2) * WORLD", "1) * WORLD"),
     Fault("all_gather", "lost signal", "(flags, r), pid * WORLD + rank)", "(flags, rank), pid * WORLD + rank)"),
-    Fault("all_gather", "missing wait", "< epoch:", "< 1:"),
+    Fault("all_gather", "missing wait", 'epoch, "ge"', '1, "ge"'),
     *_orders("reduce_scatter", '0, 0, sem="acquire", scope="sys")', _EMPTY),
     *_orders("reduce_scatter", 'epoch, sem="release", scope="sys")', 'epoch, epoch, sem="acquire", scope="sys")'),
     Fault("reduce_scatter", "reuse too early", '0, 0, sem="acquire", scope="sys") != 0', '0, 0, scope="sys") < 0'),
@@ -411,20 +407,23 @@ FAULTS = (
     Fault("gather_matmul", "reuse too early", "        barrier(flags, 0, rank, WORLD)\n    else:", "    else:"),
     Fault("gather_matmul", "wrong slot", "zg.add(ready, tile), 0", "zg.add(ready, 0), 0"),
     Fault("gather_matmul", "reuse without an epoch", ') < epoch:', ') < 1:'),
-    *_orders("matmul_scatter", _ROW, 'row), 0, sem="acquire", scope="sys") < epoch *'),
-    Fault("matmul_scatter", "reuse too early", "< epoch - 1:", "< 0:"),
-    Fault("matmul_scatter", "missing release", 'empty + row), 1, sem="release"', 'empty + row), 1, sem="relaxed"'),
-    Fault("matmul_scatter", "missing acquire", 'empty + row), 0, sem="acquire"', 'empty + row), 0, sem="relaxed"'),
+    *_orders("matmul_scatter", _ROW, 'epoch * WORLD, "ge", sem="acquire", scope="sys")'),
+    Fault("matmul_scatter", "reuse too early", "epoch - 1,", "epoch - 2,"),
+    Fault("matmul_scatter", "missing release", 'epoch, sem="release"', 'epoch, sem="relaxed"'),
+    Fault("matmul_scatter", "missing acquire", 'epoch - 1, "ge", sem="acquire"', 'epoch - 1, "ge", sem="relaxed"'),
     Fault("matmul_scatter", "wrong slot", "part(rank * N + row, N)), result", "part(row, N)), result"),
-    Fault("matmul_scatter", "missing wait", "< epoch * WORLD", "< epoch"),
-    *_orders("ring", 'right), pid), 1, sem="release", scope="sys")', 'left), back), 1, sem="release", scope="sys")'),
-    Fault("ring", "missing acquire", 'pid), 0, sem="acquire"', 'pid), 0, sem="relaxed"'),
-    Fault("ring", "missing acquire", 'back), 0, sem="acquire"', 'back), 0, sem="relaxed"'),
-    Fault("ring", "reuse too early", "< turn - 1:", "< turn - 2:"),
+    Fault("matmul_scatter", "missing wait", "epoch * WORLD,", "epoch,"),
+    *_orders("ring", 'pid), turn + 1, sem="release", scope="sys")', 'back), turn + 1, sem="release", scope="sys")'),
+    Fault("ring", "missing acquire", 'turn + 1, "ge", sem="acquire"', 'turn + 1, "ge", sem="relaxed"'),
+    Fault("ring", "missing acquire", 'turn - 1, "ge", sem="acquire"', 'turn - 1, "ge", sem="relaxed"'),
+    Fault("ring", "reuse too early", "turn - 1,", "turn - 2,"),
     Fault("ring", "one slot of two", "turn % 2", "turn * 0"),
-    Fault("ring", "wrong device", "(flags, right), pid), 1", "(flags, left), pid), 1"),
-    *_orders("dissemination", 'sem="acq_rel", scope="sys")', 'slot), 0, sem="acquire", scope="sys")'),
+    Fault("ring", "wrong device", "(flags, right), pid), turn", "(flags, left), pid), turn"),
+    Fault("dissemination", "missing fence", _FENCE + "            zg.signal", "            zg.signal"),
+    Fault("dissemination", "missing fence", "\n" + _FENCE + "            distance", "\n            distance"),
+    Fault("dissemination", "narrow fence", 'zg.fence("sys")\n            zg.s', 'zg.fence("gpu")\n            zg.s'),
+    Fault("dissemination", "wrong scope", 'count, sem="relaxed", scope="sys"', 'count, sem="relaxed", scope="gpu"'),
     Fault("dissemination", "missing round", "distance < WORLD", "distance < WORLD - 1"),
-    Fault("dissemination", "missing wait", "- 1 + phase", "- 1"),
+    Fault("dissemination", "missing wait", 'count, "ge"', 'count - 1, "ge"'),
     Fault("dissemination", "wrong slot", "pid * WORLD + level", "pid * WORLD"),
 )  # fmt: skip
