@@ -85,7 +85,7 @@ class Clocks:
         # What releases have left at an address: clocks by the scope and the device of the release.
         self._releases: list[dict[tuple[MemScope, int], Array]] = [{}]
         # For fences, by program: the scopes and releases that it has read; and the scope and clock of its last fence.
-        self._seen: list[set[tuple[MemScope, int]]] = [set() for _ in range(count)]
+        self._loads: list[set[tuple[MemScope, int]]] = [set() for _ in range(count)]
         self._fenced: list[tuple[MemScope, Array] | None] = [None] * count
 
     def begin(self, program: int, earlier: Sequence[int]) -> None:
@@ -95,7 +95,7 @@ class Clocks:
 
     def fence(self, program: int, scope: MemScope) -> None:
         """Note a fence: an acquire by the strong reads before it, and a release by the strong writes after it."""
-        for narrower, state in self._seen[program]:
+        for narrower, state in self._loads[program]:
             self._acquire(program, min(narrower, scope, key=_WIDTHS.index), state)
         self._fenced[program] = scope, self.clocks[program].copy()
         self.clocks[program, program] += 1
@@ -118,7 +118,7 @@ class Clocks:
             for state in _distinct(table[_RELEASES][units]):
                 if order.acquires:
                     self._acquire(program, scope, state)
-                self._seen[program].add((scope, state))
+                self._loads[program].add((scope, state))
         self._check(shadow, units, access, same_bits)
         if kind == WRITE:
             table[:, units] = np.array([[number], [0], [0], [0]])

@@ -140,8 +140,8 @@ def broadcast(own, inbox, flags, out, epoch, rank, WORLD: zg.constexpr, N: zg.co
     else:
         while zg.load(zg.add(memory(flags, rank), pid), volatile=True) != epoch:
             pass
-        seen = zg.atomic_or(zg.add(memory(flags, rank), pid), 0, sem="acquire", scope="sys")
-        zg.device_assert(seen == epoch)
+        flag = zg.atomic_or(zg.add(memory(flags, rank), pid), 0, sem="acquire", scope="sys")
+        zg.device_assert(flag == epoch)
         zg.store(zg.add(out, part(pid, N)), zg.load(root))
         zg.atomic_add(zg.add(memory(flags, 0), count), 1, sem="release", scope="sys")
 
