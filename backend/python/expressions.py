@@ -10,29 +10,30 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from ziggurat.backend.python.augmented import begin_augmented
-from ziggurat.backend.python.writer import Writer, dotted, name, writes
+from ziggurat.backend.python.writer import Writer, dotted, is_steady, name, writes
 from ziggurat.codemodel.dialects import core, py
 from ziggurat.codemodel.dialects import py_objects as objects
 from ziggurat.codemodel.dialects import py_suites as suites
 from ziggurat.codemodel.errors import TargetError
+from ziggurat.codemodel.messages import EXPLICIT_WORDS, Words
 from ziggurat.codemodel.op import Op
 from ziggurat.codemodel.python_operators import BY_SIGN, OPERATORS
-from ziggurat.codemodel.types import Type
+from ziggurat.codemodel.types import PtrType, ScalarType, Type
 
 
-def constant(value: Any) -> ast.expr:
+def constant(value: Any, words: Words = EXPLICIT_WORDS, is_lifted: bool = False) -> ast.expr:
     """A constant of a model as Python writes it. Raises `TargetError` for one that it has no name for."""
     if isinstance(value, enum.Enum):
         return dotted(f"zg.{type(value).__name__}.{value.name}")
+    if isinstance(value, ScalarType | PtrType):
+        return ast.parse(words.dtype(value), mode="eval").body
     if isinstance(value, Type):
-        text = str(value)
-        if not text.isidentifier():
-            raise TargetError(f"the type {text} has no form in Python's source")
-        return dotted(f"zg.{text}")
+        raise TargetError(f"the type {value} has no form in Python's source")
     if isinstance(value, tuple):
-        return ast.Tuple([constant(item) for item in value], ast.Load())  # pyright: ignore[reportUnknownVariableType]
-    if isinstance(value, float) and math.isnan(value):
-        return ast.Call(name("float"), [ast.Constant("nan")], [])
+        items = [constant(item, words, is_lifted) for item in value]  # pyright: ignore[reportUnknownVariableType]
+        return ast.Tuple(items, ast.Load())
+    if isinstance(value, float) and (math.isnan(value) or (is_lifted and math.isinf(value))):
+        return ast.Call(name("float"), [ast.Constant(str(value))], [])
     if isinstance(value, int | float | complex) and not isinstance(value, bool):
         negative = isinstance(value, int | float) and (value < 0 or str(value)[0] == "-")
         return ast.UnaryOp(ast.USub(), ast.Constant(-value)) if negative else ast.Constant(value)
@@ -41,14 +42,22 @@ def constant(value: Any) -> ast.expr:
 
 @writes(core.ConstantOp, objects.Literal)
 def constant_op(writer: Writer, op: Any) -> None:
-    writer.push(op, constant(op.value))
+    node = constant(op.value, writer.names.words, writer.names.is_lifted)
+    if writer.names.is_lifted and op.result.uses:
+        writer.values[op.result] = writer.located(node, op)
+    else:
+        writer.push(op, node)
 
 
 @writes(core.VarLoad)
 def load(writer: Writer, op: core.VarLoad) -> None:
     if begin_augmented(writer, op):
         return
-    writer.push(op, name(writer.names.of(op.var)))
+    node = name(writer.names.of(op.var))
+    if writer.names.is_lifted and op.result.uses and is_steady(op):
+        writer.values[op.result] = writer.located(node, op)
+    else:
+        writer.push(op, node)
 
 
 @writes(py.Outer)
@@ -101,7 +110,16 @@ def subscript(writer: Writer, op: py.Subscript) -> None:
     if begin_augmented(writer, op):
         return
     value, index = writer.take(op.operands)
-    writer.push(op, ast.Subscript(value, index, ast.Load()))
+    writer.push(op, ast.Subscript(value, new_axes(op) or index, ast.Load()))
+
+
+def new_axes(op: py.Subscript) -> ast.expr | None:
+    """The index of a tensor in a kernel, of `:` and `None`; None for another index."""
+    axes = op.index.op.value if isinstance(op.index.op, core.ConstantOp) else None
+    if not isinstance(axes, tuple) or not axes or not set(axes) <= {":", "None"}:  # pyright: ignore[reportUnknownArgumentType]
+        return None
+    nodes: list[ast.expr] = [ast.Slice() if axis == ":" else ast.Constant(None) for axis in axes]  # pyright: ignore[reportUnknownVariableType]
+    return nodes[0] if len(nodes) == 1 else ast.Tuple(nodes, ast.Load())
 
 
 @writes(objects.Slice)

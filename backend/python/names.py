@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from ziggurat.codemodel.dialects import core, py
 from ziggurat.codemodel.dialects import py_objects as objects
 from ziggurat.codemodel.dialects import py_suites as suites
+from ziggurat.codemodel.messages import EXPLICIT_WORDS, Words
 from ziggurat.codemodel.op import Body, Op, Value
 
 _OUTER = (py.Outer, objects.StoreOuter, objects.DeleteOuter)
@@ -18,11 +19,18 @@ class FunctionNames:
     """The names of one function, class or comprehension, and of those around it.
 
     A variable keeps its name unless another one of the function has it, or a name from outside that is used there.
-    `from_module` and `from_around` are the names that need a declaration, `bound` those that a statement binds.
+    `words` are those of the language of a kernel. In a model that was lifted from a Triton model (`is_lifted`), the
+    place of constants and of loads among the other expressions does not matter. `from_module` and `from_around` are the
+    names that need a declaration, `bound` those that a statement binds.
     """
 
-    def __init__(self, body: Body, around: FunctionNames | None = None, free: tuple[str, ...] = ()) -> None:
+    def __init__(
+        self, body: Body, around: FunctionNames | None = None, free: tuple[str, ...] = (),
+        words: Words = EXPLICIT_WORDS, is_lifted: bool = False,
+    ) -> None:  # fmt: skip
         self.around = around
+        self.words = around.words if around is not None else words
+        self.is_lifted = around.is_lifted if around is not None else is_lifted
         self.free: frozenset[str] = around.free if around is not None else frozenset(free)
         self.names: dict[Value, str] = {}
         self.from_module: set[str] = set()

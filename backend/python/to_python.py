@@ -3,40 +3,76 @@
 from __future__ import annotations
 
 import ast
-from typing import Any
+from typing import Any, Literal
 
 from ziggurat.backend.python import assignments as assignments
 from ziggurat.backend.python import expressions as expressions
 from ziggurat.backend.python.definitions import arguments_of, definition, function_parts
 from ziggurat.backend.python.names import FunctionNames
-from ziggurat.codemodel.dialects import core
-from ziggurat.codemodel.errors import TargetError
+from ziggurat.backend.python.writer import dotted
+from ziggurat.codemodel.dialects import core, tt
+from ziggurat.codemodel.errors import KernelValueError, TargetError, shown
+from ziggurat.codemodel.messages import Words
 from ziggurat.codemodel.op import Op, require_model
 from ziggurat.codemodel.python_parameters import definition_of
 from ziggurat.codemodel.recursion import deep_recursion
+from ziggurat.codemodel.types import constexpr_type
+from ziggurat.transforms.lift import lift, words_of
 
 
-def to_python(model: Op) -> str:
-    """The source text of the function that a Python code model is, such as `reflect` gives.
+def to_python(model: Op, language: Literal["zg", "triton"] = "zg") -> str:
+    """The source text of the function that a Python code model is, such as `reflect` gives; or of a Triton model.
 
     Names are kept; comments are lost. A value that the model uses where Python's text cannot is kept in a variable.
-    Raises `TargetError` for an op that Python has no words for.
+
+    The text of a Triton model defines its kernels and the functions that they call, in explicit calls, or with
+    `language="triton"` in Triton's Python. Shapes and the values of constexpr parameters are numbers in it. Compiled
+    again for the types of the model's parameters it gives the same ops, but that constants stand where they are used.
+
+    Raises `TargetError` for an op that Python, or the language, has no words for.
     """
+    require_model(model, "to_python")
     with deep_recursion():
+        if isinstance(model, tt.Func | core.Module):
+            return program_text(model, language)
         return ast.unparse(tree_of(model))
 
 
-def tree_of(model: Op) -> Any:
-    """The syntax tree of the function: a definition, or a lambda."""
+def program_text(model: Op, language: str) -> str:
+    """The text of a module of Python with the functions of a Triton model."""
+    if language not in ("triton", "zg"):
+        raise KernelValueError(f'to_python: \'language\' must be "triton" or "zg"; got {shown(language)}')
+    lifted = lift(model, "tl" if language == "triton" else "zg")
+    texts = [
+        f"{lifted.decorators[name]}\n{ast.unparse(tree_of(function, lifted.words))}\n"
+        for name, function in lifted.module.functions().items()
+    ]
+    text = "\n\n".join(["\n".join(lifted.imports) + "\n", *texts])
+    try:
+        compile(text, "<to_python>", "exec", dont_inherit=True)
+    except (SyntaxError, RecursionError) as error:
+        raise TargetError(
+            f"to_python: Python does not take the source of this model: {error}", model.location
+        ) from None
+    return text
+
+
+def tree_of(model: Op, words: Words | None = None) -> Any:
+    """The syntax tree of the function: a definition, or a lambda. `words` are those of the language of a kernel; by
+    default that of its calls."""
     require_model(model, "to_python")
     if not isinstance(model, core.Func):
         raise TargetError(f"to_python: the model must be a func; got {model.NAME}", model.location)
     text = model.sym_name.rpartition(".")[2]
-    names = FunctionNames(model.body, free=model.free)
+    is_lifted = words is not None
+    names = FunctionNames(model.body, free=model.free, words=words or words_of(model), is_lifted=is_lifted)
     parts = function_parts(model.body, names, None, model.kind)
     definition_ = definition_of(model)
     if definition_ is None:
         arguments, returns = arguments_of((), parts.parameters, iter(()), iter(()))
+        for argument, parameter in zip(arguments.args, model.body.parameters, strict=True):
+            if parameter.type == constexpr_type:
+                argument.annotation = dotted(f"{names.words.language}.constexpr")
     else:
         arguments, returns = definition_.args, definition_.returns
         inner: list[Any] = [
