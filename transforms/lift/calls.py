@@ -23,7 +23,7 @@ from ziggurat.codemodel.types import (
 )
 from ziggurat.frontends.language.comparison import NAMED
 from ziggurat.frontends.language.host import OPS, OPS_OF_FLOATS
-from ziggurat.transforms.attribution.operators import COMPARISONS, OPERATORS
+from ziggurat.transforms.attribution.operators import CALLS, COMPARISONS
 from ziggurat.transforms.calls.arithmetic import PREDICATES
 from ziggurat.transforms.calls.memory import ATOMICS
 from ziggurat.transforms.calls.programs import RANGE_OPTIONS
@@ -36,9 +36,9 @@ _CALLS: dict[type[Op], str] = {
     tt.MulHiUI: "umulhi", math.Fma: "fma", arith.Select: "where", math.AbsF: "abs", math.AbsI: "abs",
     math.CtPop: "popc", math.CtLz: "clz", math.BitReverse: "brev",
 }  # fmt: skip
-_OPERATORS: dict[str, Any] = {operator.call: cls for cls, operator in OPERATORS.items() if operator.call is not None}
+_OPERATORS: dict[str, Any] = {name: cls for cls, name in CALLS.items()}
 _COMPARISONS: dict[Any, Any] = {
-    predicate: cls for cls, operator in COMPARISONS.items() for predicate in PREDICATES[NAMED[str(operator.call)]]
+    predicate: cls for cls, name in COMPARISONS.items() for predicate in PREDICATES[NAMED[name]]
 }
 # The types of the literals of Triton; and those of integers that are compared with one.
 _OWN_TYPES = ("i32", "f32")
@@ -76,10 +76,8 @@ def elementwise(lifter: Lifter, op: Op) -> None:
             lifter.define(after.result, value)
             return
         value = lifter.call(".to", value, element)
-    elif is_narrow and (
-        name == "mod" or element == SCALARS["f8e4m3"] or element == SCALARS["f8e5m2"]
-    ):  # Triton computes it in f32.
-        value = lifter.call(".to", value, element)
+    elif is_narrow and (name == "mod" or scalar_element(op.result.type).is_fp8):
+        value = lifter.call(".to", value, element)  # Triton computes it in f32.
     lifter.define(op.result, value)
 
 
@@ -190,17 +188,39 @@ def grid(lifter: Lifter, op: tt.Grid) -> None:
 
 
 _PLAIN: dict[type[Op], str] = {
-    tt.SmId: "smid", tt.GlobalTimer: "globaltimer", tt.Barrier: "debug_barrier", tt.GridDependencyWait: "gdc_wait",
+    tt.SmId: "smid", tt.GlobalTimer: "globaltimer", tt.GridDependencyWait: "gdc_wait",
     tt.GridDependencyLaunch: "gdc_launch_dependents",
 }  # fmt: skip
 
 
 @lifts(*_PLAIN)
 def plain(lifter: Lifter, op: Op) -> None:
-    name = _PLAIN[type(op)]
-    if lifter.is_triton and not isinstance(op, tt.Barrier):
-        name = f"tl.extra.cuda.{name}"
-    lifter.define(op.result, lifter.call(name))
+    space = "tl.extra.cuda." if lifter.is_triton else ""
+    lifter.define(op.result, lifter.call(f"{space}{_PLAIN[type(op)]}"))
+
+
+@lifts(tt.Barrier)
+def barrier(lifter: Lifter, op: tt.Barrier) -> None:
+    if op.scope is tt.MemScope.CTA:
+        lifter.call("debug_barrier")
+    elif lifter.is_triton:
+        raise TargetError(f"'{op.NAME}' of the scope {op.scope.value} has no call in Triton's Python", op.location)
+    else:
+        lifter.call("fence", op.scope.value)
+
+
+@lifts(tt.Wait)
+def wait(lifter: Lifter, op: tt.Wait) -> None:
+    operands = [lifter.use(op.ptr), lifter.operand(op.value)]
+    limit = None if op.timeout is None else lifter.literal(op.timeout)
+    options = {"sem": op.sem.value, "scope": op.scope.value, "timeout_ns": limit}
+    if not lifter.is_triton:
+        compare = op.predicate.value if op.predicate.value in ("eq", "ne") else op.predicate.value[1:]
+        lifter.define(op.result, lifter.call("wait", *operands, compare, **options))
+    elif op.predicate is arith.IntPredicate.EQ:
+        lifter.define(op.result, lifter.call("atomic_poll", *operands, **options))
+    else:
+        raise TargetError(f"'{op.NAME}' by {op.predicate.value} has no call in Triton's Python", op.location)
 
 
 @lifts(tt.MultipleOf, tt.MaxContiguous, tt.MaxConstancy)

@@ -114,6 +114,9 @@ def f(x, y):
         zg.debug_barrier()
     b.store((0, zg.program_id(1) * zg.num_programs(0)), zg.cast(zg.dot(zg.cast(total, zg.f16), a.load((0, 0))), zg.f16))
     b.atomic_add((16, 0), a.load((0, 0)))
+    flag = zg.cast(x, zg.ptr(zg.i32))
+    if zg.wait(flag, 1, timeout_ns=1000):
+        zg.signal(flag, zg.cast(zg.load(flag + 1, sem="acquire"), zg.i32) + zg.smid())
 """,
         (F16, F16, zg.i32, zg.i32),
     ),
