@@ -69,8 +69,9 @@ class Accesses:
     axes than that of the neighbours in memory, each thread holds a run as well: the sectors that an instruction
     moves are whole, and need not follow each other. `cubes` are the shapes of tensors that are reduced along
     several axes of two elements, as sorting networks do, the last axes most often. Each thread holds a contiguous
-    part of these. `reduced` has the axes along which tensors are reduced, by their shape. `for_dots` are the loads of
-    operands of dots.
+    part of these. `widened` has the axes, by the shape, along which a tensor has what a load of neighbours gives: a
+    thread that holds a run of them loads it at once. Of tensors that dots compute, matrix units decide. `reduced` has
+    the axes along which tensors are reduced, by their shape. `for_dots` are the loads of operands of dots.
     """
 
     def __init__(self, func: Op, infos: Mapping[Component, AxisInfo], num_warps: int) -> None:
@@ -80,7 +81,9 @@ class Accesses:
         self.for_dots: set[Op] = set()
         self.scanned: dict[tuple[int, ...], set[int]] = {}
         self.reduced: dict[tuple[int, ...], set[int]] = {}
+        self.widened: dict[tuple[int, ...], set[int]] = {}
         pairs: set[tuple[tuple[int, ...], int]] = set()
+        products = {shape_of(op.result.type) for op in func.walk() if isinstance(op, tt.Dot)}
         for op in func.walk():
             if isinstance(op, tt.Reduce):
                 self.reduced.setdefault(shape_of(op.values[0].type), set()).add(op.axis)
@@ -94,6 +97,10 @@ class Accesses:
                 self.widest[key] = max(self.widest.get(key, 1), vector)
                 for load in _loads_of(op, op.value) if isinstance(op, tt.Store) else ():
                     self.store_widths[load] = min(self.store_widths.get(load, vector), vector)
+            if isinstance(op, tt.Broadcast) and (axis := _only_axis(op.value)) is not None:
+                loads = (load for load in _loads_of(op, op.value) if tensor_of(load.ptr).rank == 1)
+                if shape_of(op.result.type) not in products and any(self._together(load, 0) > 1 for load in loads):
+                    self.widened.setdefault(shape_of(op.result.type), set()).add(axis)
             if isinstance(op, tt.Dot):
                 self.for_dots.update(load for value in (op.a, op.b) for load in _loads_of(op, value))
         self.cubes = {shape for shape, count in Counter(shape for shape, _ in pairs).items() if count > 1}
@@ -168,10 +175,10 @@ class Accesses:
         return self._blocked(shape, order, vector)
 
     def _blocked(self, shape: Sequence[int], order: Sequence[int], vector: int) -> Layout:
-        axes = self.scanned.get(tuple(shape), set())
-        layout = blocked(shape, order, vector, self.num_warps, warps_last=bool(axes))
-        if axes and shape[order[0]] >= SECTOR:
-            for axis in axes.difference(order[:1]):
+        scanned = self.scanned.get(tuple(shape), set())
+        layout = blocked(shape, order, vector, self.num_warps, warps_last=bool(scanned))
+        if shape[order[0]] >= SECTOR:
+            for axis in sorted(scanned.union(self.widened.get(tuple(shape), ())).difference(order[:1])):
                 layout = layout.in_runs(shape, axis)
         return layout
 
@@ -239,11 +246,17 @@ def _loads_of(user: Op, operand: Value) -> Iterator[tt.Load]:
     """The loads beside an op whose elements become those of an operand."""
 
     def operands(op: Op) -> Iterable[Op]:
-        passes_on = is_elementwise(op) or isinstance(op, tt.Trans)
+        passes_on = is_elementwise(op) or isinstance(op, tt.Trans | tt.ExpandDims)
         return (value.op for value in op.operands if isinstance(value, OpResult)) if passes_on else ()
 
     sources = reached([operand.op] if isinstance(operand, OpResult) else [], operands)
     return (op for op in sources if isinstance(op, tt.Load) and op.parent is user.parent)
+
+
+def _only_axis(value: Value) -> int | None:
+    """The axis of a tensor that has several elements along one axis alone."""
+    axes = [axis for axis, size in enumerate(shape_of(value.type)) if size > 1]
+    return axes[0] if len(axes) == 1 else None
 
 
 def _distinct(layout: Layout) -> int:

@@ -110,10 +110,10 @@ def test_an_unused_value_is_not_carried() -> None:
 
 
 def test_few_elements_are_loaded_again_unless_a_thread_would_load_many() -> None:
-    """A thread has `size` / 4 rows of the stored tensor: of 16 they are loaded once, and converted."""
+    """A thread has `size` / 4 rows of the stored tensor: of 16 they are loaded once, and converted. None is aligned."""
     for size, again in ((16, True), (64, False)):
         wide = f"tensor<x{size}, x128, ptr<f32>>"
-        func, result = plan(f"""%r : tensor<x{size}, i32> = tt.make_range @start=0 @end={size};
+        func, result = plan(f"""%r : tensor<x{size}, i32> = tt.make_range @start=1 @end={size + 1};
             %a : tensor<x{size}, ptr<f32>> = tt.splat %p; %b : tensor<x{size}, ptr<f32>> = tt.addptr %a %r;
             %v : tensor<x{size}, f32> = tt.load %b; %w : tensor<x{size}, x1, f32> = tt.expand_dims %v @1;
             %x : tensor<x{size}, x128, f32> = tt.broadcast %w;
@@ -167,6 +167,28 @@ def test_loads_for_dots_are_of_runs_that_threads_store_together(name: str) -> No
     assert accesses.width(of_a, accesses.coalesced(of_a)) == 1
     assert accesses.coalesced(of_a) == blocked((64, 32), (1, 0), 8 if size == 2 else 1, 4)
     assert accesses.coalesced(of_b) == blocked((32, 64), (1, 0), 16 // size, 4)
+
+
+@zg.kernel
+def decayed(x_ptr, decay_ptr, out_ptr, N):
+    """A state of 64×32, step by step, whose rows decay at their own rates."""
+    rows, columns = zg.arange(0, 64), zg.arange(0, 32)
+    state = zg.zeros((64, 32), zg.f32)
+    for at in range(N):
+        decay = zg.load(zg.add(decay_ptr, zg.add(zg.mul(at, 64), rows)))
+        x = zg.load(zg.add(x_ptr, zg.add(zg.mul(at, 32), columns)))
+        state = zg.add(zg.mul(state, zg.expand(decay, 1)), zg.expand(x, 0))
+        zg.store(zg.add(out_ptr, zg.add(zg.mul(at, 32), columns)), zg.sum(state, 0))
+
+
+def test_threads_hold_runs_of_rows_whose_numbers_they_load_together() -> None:
+    pointer = zg.divisible(zg.ptr(zg.f16))
+    model = decayed.triton(pointer, pointer, zg.divisible(zg.ptr(zg.f32)), zg.i32)
+    func = next(op for op in prepare(model).walk() if isinstance(op, tt.Func))
+    accesses = Accesses(func, analyse(func), 2)
+    assert accesses.default((64, 32)) == blocked((64, 32), (1, 0), 4, 2).in_runs((64, 32), 0)
+    layout = accesses.default((64, 32)).dropped((64, 32), 1).without_copies()
+    assert accesses.width(ops(func, tt.Load)[0], layout) == 8
 
 
 def block(rows: int, along: tuple[int, int], before: str = "") -> tuple[list[Any], LayoutPlan]:
