@@ -1,0 +1,15 @@
+"""Collectives of PyTorch's process groups as kernels, on its symmetric memory.
+
+    from ziggurat import distributed
+
+    y = distributed.all_reduce(x)           # Of the default process group, after torch.distributed.init_process_group.
+    y = distributed.all_gather(x, group)
+    y = distributed.reduce_scatter(x, group)
+
+They are operators of PyTorch (`torch.ops.ziggurat.all_reduce`, …), with gradients and with fake implementations for
+`torch.compile`; they run on the current stream, and in CUDA graphs. docs/guides/distributed.md has the details.
+"""
+
+from ziggurat.distributed.collectives import all_gather, all_reduce, reduce_scatter, set_timeout
+
+__all__ = ["all_gather", "all_reduce", "reduce_scatter", "set_timeout"]

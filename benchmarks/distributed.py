@@ -1,0 +1,208 @@
+"""Collectives on several GPUs of one host: `ziggurat.distributed`, NCCL, and PyTorch's kernels on symmetric memory.
+
+    benchmarks/on_device.sh python3 benchmarks/distributed.py "$OUT/distributed.json" [--ranks 2] [--sweep] [--quick]
+
+A process for each GPU, NVLink multicast off. First each collective is checked: 100 runs with new N(0, 1) data of
+several sizes, while one rank in turn is late by up to 0.1 ms; the result must have the bits of the sum in f32 in the
+order of the ranks. Runs in replayed CUDA graphs, and on a side stream, are among them. Then times: microseconds of a
+call, the slowest rank, the mean of 20 calls in a replayed graph, and of 100 calls without one; the median of five.
+With `--sweep` the programs of a launch and the bytes that a program moves in a round are varied as well.
+"""
+
+from __future__ import annotations
+
+import argparse
+import functools
+import json
+import os
+import statistics
+import sys
+from collections.abc import Callable
+from typing import Any
+
+SIZES = [1 << power for power in range(14, 27, 2)]  # 16 KB … 64 MB.
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("output")
+    parser.add_argument("--ranks", type=int, default=2)
+    parser.add_argument("--sweep", action="store_true")
+    parser.add_argument("--quick", action="store_true")
+    options = parser.parse_args()
+    for name in ("NCCL_NVLS_ENABLE", "NVSHMEM_DISABLE_NVLS", "TORCH_SYMM_MEM_DISABLE_MULTICAST"):
+        os.environ[name] = "0" if name == "NCCL_NVLS_ENABLE" else "1"
+    os.environ |= {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "29531"}
+    import torch.multiprocessing as processes
+
+    processes.spawn(rank_main, (options,), options.ranks)
+
+
+def rank_main(rank: int, options: argparse.Namespace) -> None:
+    import torch
+    import torch.distributed as dist
+
+    torch.cuda.set_device(rank)
+    dist.init_process_group("nccl", rank=rank, world_size=options.ranks, device_id=torch.device("cuda", rank))
+    torch.manual_seed(rank)
+    errors = checked(torch, dist, 20 if options.quick else 100)
+    report: dict[str, Any] = {"gpu": torch.cuda.get_device_name(), "ranks": options.ranks, "torch": torch.__version__}
+    report |= {"wrong": errors, "us": {}}
+    if rank == 0:
+        print("wrong results:", errors, flush=True)
+    for size in SIZES[::3] if options.quick else SIZES:
+        row = report["us"][size] = times_of(torch, dist, size, options.sweep)
+        if rank == 0:
+            print(f"{size:>9}", {name: [round(t, 1) for t in pair] for name, pair in row.items()}, flush=True)
+    if rank == 0:
+        with open(options.output, "w", encoding="utf-8") as file:
+            json.dump(report, file, indent=1)
+    dist.destroy_process_group()
+    if any(errors.values()):
+        sys.exit(1)
+
+
+def expected(torch: Any, dist: Any, x: Any, name: str) -> Any:
+    """The result of a collective, from the data of all ranks."""
+    world, rank = dist.get_world_size(), dist.get_rank()
+    parts = [torch.empty_like(x) for _ in range(world)]
+    dist.all_gather(parts, x)
+    if name == "all_gather":
+        return torch.cat(parts)
+    total = torch.zeros_like(x, dtype=torch.float32)
+    for part in parts:
+        total += part.float()
+    total = total.to(x.dtype)
+    return total if name == "all_reduce" else total.chunk(world)[rank]
+
+
+def checked(torch: Any, dist: Any, runs: int) -> dict[str, int]:
+    """The number of wrong results on all ranks, by collective."""
+    from ziggurat import distributed
+    from ziggurat.distributed import collectives
+
+    world, rank = dist.get_world_size(), dist.get_rank()
+    side = torch.cuda.Stream()
+    wrong = dict.fromkeys(("all_reduce", "all_gather", "reduce_scatter"), 0)
+    sizes = [8 * world, 1000 * world, 8192, 1 << 18, (1 << 20) + 8 * world, 1 << 24]
+    for name in wrong:
+        call: Callable[[Any], Any] = getattr(distributed, name)
+        for run in range(runs):
+            dtype = (torch.bfloat16, torch.float32, torch.float16)[run % 3]
+            x = torch.randn(sizes[run % len(sizes)] // world * world, device="cuda").to(dtype)
+            want = expected(torch, dist, x, name)
+            way = ("plain", "side stream", "graph")[run // 3 % 3]
+            call(torch.randn_like(x))  # Makes the workspace, and leaves other data in it.
+            torch.cuda.synchronize()
+            if run % world == rank:
+                torch.cuda._sleep(int(torch.randint(1, 200_000, ()).item()))
+            if way == "graph":
+                graph = torch.cuda.CUDAGraph()
+                with torch.cuda.graph(graph):
+                    results = [call(x), call(x)]
+                for result in results:
+                    result.fill_(7)
+                graph.replay()
+                graph.replay()
+            elif way == "side stream":
+                side.wait_stream(torch.cuda.current_stream())
+                with torch.cuda.stream(side):
+                    results = [call(x), call(x)]
+                torch.cuda.current_stream().wait_stream(side)
+            else:
+                results = [call(x)]
+            torch.cuda.synchronize()
+            # Beyond a size NCCL does it, whose sums are in an order of its own.
+            is_exact = name == "all_gather" or x.numel() * x.element_size() <= collectives.max_bytes(world)
+            same = torch.equal if is_exact else functools.partial(torch.allclose, rtol=0.05, atol=0.2)
+            wrong[name] += not all(same(result, want) for result in results)
+    total = torch.tensor([*wrong.values()], device="cuda")
+    dist.all_reduce(total)
+    return dict(zip(wrong, total.tolist(), strict=True))
+
+
+def times_of(torch: Any, dist: Any, size: int, sweep: bool) -> dict[str, tuple[float, ...]]:
+    """For each way, the microseconds of a call in a CUDA graph, and without one."""
+    import torch.distributed._symmetric_memory as symmetric
+
+    from ziggurat import distributed
+    from ziggurat.distributed import collectives
+
+    group = dist.group.WORLD
+    world, count = dist.get_world_size(), size // 2
+    x = torch.randn(count, device="cuda").bfloat16()
+    part = torch.empty(count // world, device="cuda", dtype=torch.bfloat16)
+    whole = torch.empty(count * world, device="cuda", dtype=torch.bfloat16)
+    shared = symmetric.empty(count, device="cuda", dtype=torch.bfloat16)
+    symmetric.rendezvous(shared, group.group_name)
+    shared.copy_(x)
+    y = x.clone()
+    ops = torch.ops.symm_mem
+    ways: dict[str, Callable[[], Any]] = {
+        "all_reduce": lambda: distributed.all_reduce(x),
+        "all_reduce nccl": lambda: dist.all_reduce(y),
+        "all_reduce torch one-shot": lambda: ops.one_shot_all_reduce(shared, "sum", group.group_name),
+        "all_reduce torch two-shot": lambda: ops.two_shot_all_reduce_(shared, "sum", group.group_name),
+        "all_gather": lambda: distributed.all_gather(x),
+        "all_gather nccl": lambda: dist.all_gather_into_tensor(whole, x),
+        "reduce_scatter": lambda: distributed.reduce_scatter(x),
+        "reduce_scatter nccl": lambda: dist.reduce_scatter_tensor(part, x),
+    }
+    times = {name: tuple(measured(torch, dist, call, way) for way in (True, False)) for name, call in ways.items()}
+    if sweep:
+        original = collectives.Division.of
+        for programs in (64, 128, 256):
+            for chunk_bytes in (1 << 14, 1 << 15, 1 << 16):
+                limit = functools.partial(limited, original, programs, chunk_bytes)
+                collectives.Division.of = limit
+                label = f"all_reduce {programs} programs {chunk_bytes >> 10} KB"
+                times[label] = (measured(torch, dist, ways["all_reduce"], True), 0.0)
+        collectives.Division.of = original
+    return times
+
+
+def limited(original: Any, programs: int, chunk_bytes: int, count: int, itemsize: int, parts: int = 1) -> Any:
+    """A division with at most so many programs, and bytes of a program in a round."""
+    import attrs
+
+    division = original(count, itemsize, parts)
+    programs = min(programs, -(-count // division.block))
+    chunk = -(-count // (programs * division.block)) * division.block
+    return attrs.evolve(division, programs=programs, chunk=min(chunk, division.part, chunk_bytes // itemsize))
+
+
+def measured(torch: Any, dist: Any, call: Callable[[], Any], in_graph: bool) -> float:
+    """The microseconds of a call on the slowest rank."""
+    calls = 20 if in_graph else 100
+    for _ in range(3):
+        call()
+    torch.cuda.synchronize()
+    if in_graph:
+        graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(graph):
+            for _ in range(calls):
+                call()
+        run: Callable[[], Any] = graph.replay
+    else:
+
+        def run() -> None:
+            for _ in range(calls):
+                call()
+
+    times: list[float] = []
+    for _ in range(6):
+        dist.barrier()
+        torch.cuda.synchronize()
+        start, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
+        start.record()
+        run()
+        end.record()
+        torch.cuda.synchronize()
+        times.append(start.elapsed_time(end) / calls * 1e3)
+    slowest = torch.tensor(statistics.median(times[1:]), device="cuda")
+    dist.all_reduce(slowest, dist.ReduceOp.MAX)
+    return float(slowest)
+
+
+if __name__ == "__main__":
+    main()
