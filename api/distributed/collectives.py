@@ -186,7 +186,7 @@ def _operator(name: str, run: Callable[[Any, str], Any], fake: Callable[[Any, st
     return op
 
 
-_OPERATORS: Final = {
+_OPERATORS: dict[Callable[[Any, str], Any], Any] = {
     _all_reduce: _operator("all_reduce", _all_reduce, lambda x, group: torch.empty_like(x), "all_reduce"),
     _all_gather: _operator("all_gather", _all_gather, _gathered, "reduce_scatter"),
     _reduce_scatter: _operator("reduce_scatter", _reduce_scatter, _scattered, "all_gather"),
