@@ -67,6 +67,9 @@ class NamedType(Type):
         return TypeSyntax(self.name)
 
 
+SMALL: Final = 1 << 15  # A small integer argument is from 0 to below this: its product with another fits in i32.
+
+
 @attrs.frozen
 class FloatFormat:
     """The layout of a float type: a sign bit, `exponent_bits`, `mantissa_bits`.

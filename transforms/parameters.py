@@ -105,6 +105,7 @@ def _with_kernel(
         divisibility = kernel.divisibility
         if divisibility:
             divisibility = (*(divisibility[index] for index in indices), *(1 for _ in new_types))
-        return builder.add(kernel.evolve(body=inner.finish(), divisibility=divisibility))
+        small = tuple(at for at, index in enumerate(indices) if index in kernel.small)
+        return builder.add(kernel.evolve(body=inner.finish(), divisibility=divisibility, small=small))
 
     return transform(model, transformer, pass_name="specialize")

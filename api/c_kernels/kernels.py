@@ -348,8 +348,9 @@ class TritonCModels(Models):
             if not isinstance(type_, ConstantType):
                 divisibility.append(max(next(divisors), parameter.divisibility))
         try:
+            facts = divisibility, signature.small
             return compiler.triton_model(
-                source.model, own, divisibility, source.functions, language=TRITON_C, stops=signature.stops
+                source.model, own, *facts, source.functions, language=TRITON_C, stops=signature.stops
             )
         except ZigguratError as error:
             raise self._reworded(source.source.explain(error), self._values(signature.types)) from None

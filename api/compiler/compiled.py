@@ -26,7 +26,8 @@ if TYPE_CHECKING:
 
 @attrs.frozen
 class Argument:
-    """A run-time argument of a compiled kernel: its type, and a number that is known to divide its value.
+    """A run-time argument of a compiled kernel: its type, a number that is known to divide its value, and whether it
+    is known to be an integer from 0 to 2^15 - 1.
 
     That value is the address of a pointer in bytes, and the size of a row of a descriptor in bytes. `type` is None for
     a descriptor when the model that was compiled holds only the descriptor's parts.
@@ -35,6 +36,7 @@ class Argument:
     type: Type | None
     divisibility: int = 1
     name: str = ""
+    small: bool = False
 
     def __str__(self) -> str:
         return f"{self.name}{': ' if self.name else ''}{'descriptor' if self.type is None else self.type}"

@@ -41,6 +41,7 @@ def triton_model(
     kernel: Function | Op,
     types: Sequence[Type],
     divisibility: Sequence[int] = (),
+    small: Sequence[int] = (),
     functions: Mapping[str, Op] | None = None,
     symbol: str | None = None,
     num_warps: Callable[[], int] = default_warps,
@@ -59,7 +60,7 @@ def triton_model(
     with compiling, no_faults("compiling", lambda: kernel.model if isinstance(kernel, Function) else kernel, name):
         attributed = attribute(kernel, types, functions, num_warps, dot_precision, language, stops)
         attributed.symbol = symbol or attributed.symbol
-        model: Op = mirror(attributed, divisibility, checks_overflow)
+        model: Op = mirror(attributed, divisibility, small, checks_overflow)
         for step in TIDY:
             model = step(model)
         return expect(model, core.Module)
@@ -248,7 +249,8 @@ def arguments_of(model: Op, lowered: tt.Func) -> tuple[Argument, ...]:
         number, _, field = (function.parts[index] if function.parts else "").partition(".")
         if is_of_launch(number):
             continue
-        argument = Argument(parameter.type if field in ("", "map") else None, by if not field else 1)
+        type_ = parameter.type if field in ("", "map") else None
+        argument = Argument(type_, by if not field else 1, small=index in function.small)
         at = int(number) if number else index
         if at not in by_number or argument.type is not None:
             by_number[at] = argument

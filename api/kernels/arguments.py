@@ -84,7 +84,8 @@ def descriptor(block: Sequence[int], dtype: ScalarType, padding: str = "zero") -
 
 @attrs.frozen
 class KernelSignature:
-    """The types that a kernel is compiled for, one for each parameter, and the divisibility of run-time values.
+    """The types that a kernel is compiled for, one for each parameter, the divisibility of run-time values, and the
+    numbers of those that are known to be small (`tt.func`).
 
     In a language whose models depend on the number of warps and on options of debugging, these are part of it:
     `assertions` is "device" for the model as it is written, "none", or "overflow" for assertions that the results of
@@ -93,6 +94,7 @@ class KernelSignature:
 
     types: tuple[Type, ...]
     divisibility: tuple[int, ...]
+    small: tuple[int, ...] = ()
     num_warps: int | None = None
     assertions: Literal["device", "none", "overflow"] = "device"
     stops: bool = False
@@ -101,7 +103,7 @@ class KernelSignature:
         """The signature for the options of a launch; without any, that of the model as it is written."""
         debug, sanitizes = options.get("debug"), options.get("sanitize_overflow", True)
         assertions = "device" if debug is None else "none" if not debug else "overflow" if sanitizes else "device"
-        return KernelSignature(self.types, self.divisibility, options.get("num_warps"), assertions, self.stops)
+        return attrs.evolve(self, num_warps=options.get("num_warps"), assertions=assertions)
 
 
 def signature_of(function: Function, arguments: Sequence[Any], keywords: Mapping[str, Any]) -> KernelSignature:

@@ -456,6 +456,7 @@ class Kernel(Function):
         constexprs = constexpr_names(self)
         declarations = self.models.declarations(self, bound)
         divisibility: list[int] = []
+        small: list[int] = []
         names: list[str] = []
         values: list[Any] = []
 
@@ -481,6 +482,7 @@ class Kernel(Function):
                 if name in declarations:
                     value, type_ = declared_number(self, name, argument, type_, declarations[name])
                 number = int(argument) if type_.is_int else 1
+                small.extend([len(names)] * (type_.is_int and type_ != i1 and parameter.is_small(number)))
             divisibility.append(1 if type_ == i1 else parameter.divisor(number))
             names.append(name)
             values.append(value)
@@ -489,7 +491,7 @@ class Kernel(Function):
         types = [type_of(name, value, self.rules.parameter(self, name)) for name, value in bound.items()]
         # `type_of` refers to itself, and lives until the garbage collector runs: it must not keep the arrays.
         run_time_values, values = values, []
-        return KernelSignature(tuple(types), tuple(divisibility)), names, run_time_values
+        return KernelSignature(tuple(types), tuple(divisibility), tuple(small)), names, run_time_values
 
     def sizes(self, grid: Grid, bound: Mapping[str, Any]) -> tuple[int, ...]:
         """The sizes of the grid for the arguments of a launch."""

@@ -67,7 +67,8 @@ class Models:
 
     def triton(self, kernel: Function, signature: KernelSignature) -> core.Module:
         """The Triton code model for a signature."""
-        return compiler.triton_model(kernel, signature.types, signature.divisibility, stops=signature.stops)
+        facts = signature.divisibility, signature.small
+        return compiler.triton_model(kernel, signature.types, *facts, stops=signature.stops)
 
     def key(self, signature: KernelSignature) -> KernelSignature:
         """The signature without the options that the Triton model does not depend on, for the table of models."""

@@ -16,7 +16,7 @@ from ziggurat.backend.ptx.sass import assembled, tool
 from ziggurat.boundary import no_faults, public
 from ziggurat.codemodel.errors import LaunchError, TargetError
 from ziggurat.codemodel.gpu.options import checked_option
-from ziggurat.codemodel.types import DescriptorType, PtrType, ScalarType, i1
+from ziggurat.codemodel.types import SMALL, DescriptorType, PtrType, ScalarType, i1
 from ziggurat.compiler.compiled import Argument, Compiled
 from ziggurat.kernels.arguments import leaves
 
@@ -86,6 +86,8 @@ def _check(kernel: str, argument: Argument, name: str, value: Any, in_memory: bo
         (low, high), number = type_.limits, int(value)
         if not low <= number <= high:
             raise mismatch(f"a number of type {type_} (from {low} to {high})", str(value))
+        if argument.small and not 0 <= number < SMALL:
+            raise mismatch(f"a number from 0 to {SMALL - 1}", str(value), f"compile it for {type_}")
         expected, got = f"a number divisible by {divisor}", str(value)
     if number % divisor:
         raise mismatch(expected, got, f"compile it for {type_} without zg.divisible, or give it an argument that is")
@@ -157,7 +159,7 @@ def _remember(compiled: Compiled, values: Sequence[Any]) -> None:
     if len(compiled.plans) >= MAX_PLANS:
         return
     rules = {1: 0, 16: checks.DIVISIBLE}
-    if any(argument.type is None or argument.divisibility not in rules for argument in compiled.arguments):
+    if any(a.type is None or a.divisibility not in rules or a.small for a in compiled.arguments):
         return
     entries = [
         Given(name, value, argument.type, rules[argument.divisibility], declared=True)

@@ -6,6 +6,7 @@ import functools
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, cast
 
+import attrs
 import numpy as np
 
 from ziggurat.backend.cpu.runtime import launcher
@@ -125,6 +126,7 @@ class HostLaunches:
 
     def _native(self, signature: KernelSignature, options: Mapping[str, Any]) -> NativeKernel | None:
         """The kernel for a signature. None if it must be interpreted: a warning has given the reason once."""
+        signature = attrs.evolve(signature, small=())  # Nothing on the way to a CPU asks for it.
         model, check = self.kernel.rules.model(self.kernel, signature, options), options.get("check") is not False
         fast_math = bool(options.get("fast_math"))
         key = model.result, check, fast_math

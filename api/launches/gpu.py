@@ -184,10 +184,12 @@ def signature_of(
 
     types: list[Type] = []
     divisibility: list[int] = []
+    small: list[int] = []
     constants: dict[int, int] = {}
     for argument in spec.arguments:
         if isinstance(argument, RunTime):
             types.append(argument.type)
+            small += [len(divisibility)] * argument.small
             divisibility.append(argument.divisibility)
         elif argument.type is not None:
             # A run-time parameter with a known value keeps its type: only its value is compiled in.
@@ -199,7 +201,7 @@ def signature_of(
     if shape:
         flat = iter(types)
         types = [_nested(part, flat, type_of_tuple) for part in shape]
-    return KernelSignature(tuple(types), tuple(divisibility)), constants
+    return KernelSignature(tuple(types), tuple(divisibility), tuple(small)), constants
 
 
 def numbers_of(values: Sequence[Any]) -> dict[str, Number]:

@@ -13,6 +13,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import attrs
+
 from ziggurat.codemodel.errors import ZigguratError, warn
 from ziggurat.codemodel.gpu.options import COMPILE_OPTIONS
 
@@ -53,6 +55,7 @@ class Recorder:
         options = {name: value for name, value in own_options.items() if value is not None and name != "target"}
         with self._lock:
             signature, own, values = kernel.specialized(bound, read_anywhere)
+            signature = attrs.evolve(signature, small=())  # A library has one variant for numbers of any size.
             ones = ones_of(kernel, own, values)
             key = kernel, signature, tuple(ones), tuple(sorted(options.items(), key=lambda item: item[0]))
             if key in self._keys:

@@ -12,6 +12,7 @@ from ziggurat.backend.cpu.code import CpuCode
 from ziggurat.backend.ptx.sass import machine_code
 from ziggurat.backend.shipping.launcher import launcher
 from ziggurat.codemodel.errors import LaunchError, TargetError
+from ziggurat.codemodel.types import SMALL
 from ziggurat.shipping.build import refuse_prints
 from ziggurat.shipping.families import Family
 from ziggurat.shipping.grids import c_name
@@ -63,6 +64,12 @@ def library_of(compiled: Compiled, name: str) -> Library:
         raise TargetError(
             f"'{compiled.title}' takes a descriptor of which its GPU model has the parts alone",
             hint="compile the Triton model",
+        )
+    if small := [argument.name for argument in compiled.arguments if argument.small]:
+        raise LaunchError(
+            f"a kernel that is saved must take any '{small[0]}'; '{compiled.title}' is compiled for one from 0 to "
+            f"{SMALL - 1}",
+            hint="save what kernel.compile(types…) gives",
         )
     parameters = tuple(
         Parameter(argument_name, str(argument.type), argument.divisibility)

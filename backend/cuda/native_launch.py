@@ -47,7 +47,7 @@ from ziggurat.backend.launch.checks import (
 )
 from ziggurat.backend.llvm.functions import Function, Place, Record, Struct, define, module, moved
 from ziggurat.backend.llvm.routines import Number
-from ziggurat.codemodel.types import is_hashable
+from ziggurat.codemodel.types import SMALL, is_hashable
 
 # The head of a table: the driver's function, the kernel, threads, bytes of shared memory and of the buffer, numbers of
 # arguments and parameters, whether all addresses and integers must be those of the buffer, the options, None, the
@@ -259,6 +259,8 @@ def _row(parameter: KernelParameter, kind: Kind, places: Sequence[int], value: A
     low, high = _I32
     if not low <= value <= high:
         low, high = (high + 1, (1 << 63) - 1) if value > 0 else (-(1 << 63), low - 1)
+    elif kind.way == "integer":
+        low, high = (low, -1) if value < 0 else (0, SMALL - 1) if value < SMALL else (SMALL, high)
     least, most = parameter.limits or (low, high)
     low, high = max(low, least), min(high, most)
     return INTEGER, id(own), 0, low, high, place, _divisible(value) | NOT_ONE if kind.way == "integer" else 0, 0

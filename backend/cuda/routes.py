@@ -43,14 +43,14 @@ from ziggurat.backend.launch.descriptors import NO_TILE, field_of, share_memory
 from ziggurat.backend.launch.grids import Meta, again, three
 from ziggurat.codemodel.errors import InternalError
 from ziggurat.codemodel.gpu.fragments import Tile
-from ziggurat.codemodel.types import u64
+from ziggurat.codemodel.types import SMALL, u64
 
 MARK = "_z_"
 # Types whose equal values lead to the same kernel.
 _PLAIN = (int, bool, str, type(None))
 # The type that holds an int, and its class of integers that share a kernel: `integer_class` as text.
 _WIDTH = "(0 if -2147483648 <= {0} <= 2147483647 else 64 + ({0} >> 63))"
-_INTEGER = "None if {0} == 1 else {0} & 15 == 0, " + _WIDTH
+_INTEGER = f"None if {{0}} == 1 else {{0}} & 15 == 0, (1 if 0 <= {{0}} < {SMALL} else {_WIDTH})"
 # Launch with the arguments of a slot, on a stream; return if the driver accepts the launch.
 _DRIVER = """\
 _z_status = _z_driver(

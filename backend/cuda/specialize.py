@@ -1,8 +1,8 @@
 """The specialization of a kernel for the arguments of a launch.
 
-A pointer or an integer that is divisible by 16 is known to be divisible. The integer 1 and values that are no numbers
-are compiled in. An integer has the first of i32, i64 and u64 that holds it. `specialize=False` turns this off for a
-parameter.
+A pointer or an integer that is divisible by 16 is known to be divisible, and an integer from 0 to 2^15 - 1 to be small
+(`tt.func`). The integer 1 and values that are no numbers are compiled in. An integer has the first of i32, i64 and u64
+that holds it. `specialize=False` turns this off for a parameter.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from ziggurat.backend.launch.arrays import is_array, no_argument, number_type
 from ziggurat.backend.launch.descriptors import TensorDescriptor
 from ziggurat.backend.launch.device_arrays import ArrayReader, reader_of, view
 from ziggurat.codemodel.errors import LaunchError
-from ziggurat.codemodel.types import NUMPY, DescriptorType, PtrType, ScalarType, constant_key, i1
+from ziggurat.codemodel.types import NUMPY, SMALL, DescriptorType, PtrType, ScalarType, constant_key, i1
 
 MISSING: Final = inspect.Parameter.empty
 DIVISOR: Final = 16
@@ -63,6 +63,10 @@ class KernelParameter:
         """The number, 1 or 16, that is known to divide an argument."""
         return DIVISOR if self.specialize and self.align and number % DIVISOR == 0 else 1
 
+    def is_small(self, number: int) -> bool:
+        """Whether an integer argument is known to be small: not negative, and below 2^15."""
+        return self.specialize and 0 <= number < SMALL
+
     def type_of(self, value: Any, owner: str = "") -> ScalarType | None:
         """The type that a number is passed as; None for anything but a number. `owner` is that of `number_type`."""
         scalar = number_type(value, owner)
@@ -74,12 +78,13 @@ class KernelParameter:
 
 @attrs.frozen
 class RunTime:
-    """An argument that is passed to the kernel: its type, and a number that divides it, 1 or 16. The value of a pointer
-    is its address in bytes."""
+    """An argument that is passed to the kernel: its type, a number that divides it, 1 or 16, and whether it is an
+    integer that is known to be small. The value of a pointer is its address in bytes."""
 
     name: str
     type: ScalarType | PtrType | DescriptorType
     divisibility: int = 1
+    small: bool = False
 
     @property
     def field(self) -> str:
@@ -191,17 +196,24 @@ def described(value: Any, kind: Kind, parameter: KernelParameter) -> RunTime | C
     if kind.way == "integer":
         if int(value) == 1:
             return ConstantArgument(name, 1, None if parameter.as_triton else scalar)
-        return RunTime(name, scalar, parameter.divisor(int(value)))
+        return RunTime(name, scalar, parameter.divisor(int(value)), parameter.is_small(int(value)))
     return RunTime(name, scalar)
 
 
 def integer_class(value: int) -> tuple[int, int]:
-    """The class of integers that share a kernel: (1, 0) for 1; otherwise whether 16 divides it, and its width."""
+    """The class of integers that share a kernel: (1, 0) for 1; otherwise whether 16 divides it, and its width, which
+    is 15 of a small one."""
     if value == 1:
         return 1, 0
     return (
         16 if value % DIVISOR == 0 else 0,
-        32 if -(1 << 31) <= value < 1 << 31 else 64 if -(1 << 63) <= value < 1 << 63 else 65,
+        15
+        if 0 <= value < SMALL
+        else 32
+        if -(1 << 31) <= value < 1 << 31
+        else 64
+        if -(1 << 63) <= value < 1 << 63
+        else 65,
     )
 
 

@@ -97,11 +97,9 @@ def main() -> None:
         one_compiler.set_up("ours", options.folder)
         for name, variant in variants.read([options.variants]):
             if options.name in name:
-                print(
-                    name,
-                    one_compiler.explained(variants.source_of(variant), one_compiler.options_of(variant, "ours")),
-                    sep="\n",
-                )
+                options_of_variant = one_compiler.options_of(variant, "ours")
+                source, numbers = variants.source_of(variant), variants.numbers_of(variant)
+                print(name, one_compiler.explained(source, options_of_variant, numbers), sep="\n")
     elif options.command == "judge":
         import judge
         import one_compiler

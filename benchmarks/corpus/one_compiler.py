@@ -15,6 +15,8 @@ import signal
 import sys
 import time
 import warnings
+from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Any
 
 import attrs
@@ -34,23 +36,31 @@ def compiled_by_triton(source: Any, options: dict[str, Any]) -> tuple[str, int]:
     return kernel.asm["ptx"], kernel.metadata.shared
 
 
-def kernel_of(source: Any, options: dict[str, Any]) -> Any:
-    """Our kernel as a launch compiles it: with tensor maps, unlike that of `triton.compile`."""
+def kernel_of(source: Any, options: dict[str, Any], numbers: Mapping[str, Any] = MappingProxyType({})) -> Any:
+    """Our kernel as a launch compiles it: with tensor maps, unlike that of `triton.compile`, and with the integers of
+    the launch that are known to be small."""
+    from ziggurat.codemodel.types import SMALL, ConstantType
     from ziggurat.triton.compiler.compiled_kernel import CompiledKernel
     from ziggurat.triton.runtime import triton_options
 
     settings = triton_options.compile_options({"target": "sm_90a", **options})
-    return CompiledKernel(source.fn, source.compiled_signature(), settings, options)
+    signature, parameters = source.compiled_signature(), source.fn.params
+    passed = [p for p, t in zip(parameters, signature.types, strict=True) if not isinstance(t, ConstantType)]
+    small = [
+        at for at, p in enumerate(passed)
+        if type(n := numbers.get(p.name)) is int and 0 <= n < SMALL and not p.do_not_specialize
+    ]  # fmt: skip
+    return CompiledKernel(source.fn, attrs.evolve(signature, small=tuple(small)), settings, options)
 
 
-def compiled_by_us(source: Any, options: dict[str, Any]) -> tuple[str, int]:
-    kernel = kernel_of(source, options)
+def compiled_by_us(source: Any, options: dict[str, Any], numbers: Mapping[str, Any]) -> tuple[str, int]:
+    kernel = kernel_of(source, options, numbers)
     kernel.demand()
     return kernel.asm["ptx"], kernel.binary.shared
 
 
-def explained(source: Any, options: dict[str, Any]) -> str:
-    return kernel_of(source, options).stages.explain()
+def explained(source: Any, options: dict[str, Any], numbers: Mapping[str, Any]) -> str:
+    return kernel_of(source, options, numbers).stages.explain()
 
 
 def options_of(variant: variants.Variant, side: str) -> dict[str, Any]:
@@ -75,14 +85,18 @@ def out_of_time(*_: Any) -> None:
 
 
 def build(side: str, name: str, variant: variants.Variant) -> dict[str, Any]:
-    compile = compiled_by_us if side == "ours" else compiled_by_triton
     signal.setitimer(signal.ITIMER_PROF, LIMIT)
     try:
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always")
             source = variants.source_of(variant)
             start = time.process_time()
-            ptx, shared = compile(source, options_of(variant, side))
+            options = options_of(variant, side)
+            ptx, shared = (
+                compiled_by_us(source, options, variants.numbers_of(variant))
+                if side == "ours"
+                else compiled_by_triton(source, options)
+            )
             seconds = time.process_time() - start
         words = sorted({str(warning.message) for warning in caught if "Ziggurat" in warning.category.__name__})
         counts = count.counts(ptx, shared, round(seconds, 3), words)

@@ -98,6 +98,11 @@ def source_of(variant: Variant) -> Any:
     return ASTSource(fn=function, signature=variant["signature"], constexprs=constants, attrs=attributes)
 
 
+def numbers_of(variant: Variant) -> dict[str, Any]:
+    """The arguments of the launch that a variant was recorded at, by name; none of one that is written by hand."""
+    return variant.get("launch", {}).get("arguments", {})
+
+
 def read(paths: list[str]) -> Iterator[tuple[str, Variant]]:
     """The variants of files, each once, with a name that tells it from the others."""
     digests: set[str] = set()

@@ -55,7 +55,8 @@ class Func(Op, traits.Isolated, traits.Symbol, name="tt.func"):
     """A function of the Triton model. A function that returns nothing is a kernel.
 
     `divisibility` has a known divisor of the value of each parameter (for a pointer, of its address in bytes). If it is
-    empty, no divisor is known. Calls of a function with `noinline` are not inlined.
+    empty, no divisor is known. `small` has the numbers of the parameters that are known to be from 0 to 2^15 - 1. Calls
+    of a function with `noinline` are not inlined.
 
     The parameters of a GPU kernel may be parts of its arguments. Then `parts` has an entry for each parameter: "1" is
     argument number 1 itself, "0.map" a descriptor's map, "0.base" the address of its tensor, "0.shape0" and
@@ -74,6 +75,7 @@ class Func(Op, traits.Isolated, traits.Symbol, name="tt.func"):
     sym_name: str = attribute(str, unnamed=True)
     body: Body = body(ends=Return)
     divisibility: tuple[int, ...] = attribute([int], default=())
+    small: tuple[int, ...] = attribute([int], default=())
     noinline: bool = attribute(bool, default=False)
     parts: tuple[str, ...] = attribute([str], default=())
     disjoint: tuple[int, ...] = attribute([int], default=())
@@ -84,6 +86,8 @@ class Func(Op, traits.Isolated, traits.Symbol, name="tt.func"):
             require(
                 len(self.divisibility) == len(self.body.parameters), "divisibility has one number for each parameter"
             )
+        integers = [at for at, p in enumerate(self.body.parameters) if isinstance(p.type, ScalarType) and p.type.is_int]
+        require({*self.small} <= {*integers}, "small has numbers of parameters that are integers")
         if self.parts:
             require(len(self.parts) == len(self.body.parameters), "parts has one string for each parameter")
         require(len(self.disjoint) % 2 == 0, "disjoint has pairs of arguments")

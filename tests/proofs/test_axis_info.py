@@ -359,6 +359,7 @@ class Assumption:
     condition: Callable[..., Any]
     type: str = "i32"  # Of %x, the kernel's argument.
     divisor: int = 1
+    small: str = ""
 
 
 STRICT = "strict mode (docs/guides/compiling.md)"
@@ -402,13 +403,19 @@ ASSUMPTIONS = {
         "Arguments are divisible by what the kernel is compiled for.", "the launch, always",
         "%c : i32 = arith.constant @16; %m : i32 = arith.muli %x %c;", lambda x, **_: x & 15 == 0, divisor=16,
     ),
+    "small arguments": Assumption(
+        "Arguments are from 0 to 2^15 - 1 where the kernel is compiled for that.", "the launch, always",
+        """%m : i32 = arith.muli %x %x; %c : i32 = arith.constant @7; %a : i32 = arith.addi %m %c;
+        %q : i32 = arith.divsi %a %x; %r : i32 = arith.remsi %q %x;""",
+        lambda x, **_: z3.And(x > 0, x < 1 << 15), small="@small=[0] ",
+    ),
 }  # fmt: skip
 
 
 def claims_of(assumption: Assumption) -> tuple[dict[str, Any], Callable[[Any], None]]:
     """The values of a kernel of scalars by their names, and a function that proves all that the analysis says of them
     under a condition."""
-    parameter = f"@divisibility=[{assumption.divisor}] (%x : {assumption.type})"
+    parameter = f"@divisibility=[{assumption.divisor}] {assumption.small}(%x : {assumption.type})"
     func = parse(f'tt.func @"f" {parameter}void -> {{ {assumption.kernel} tt.return; }};')
     assert isinstance(func, tt.Func)
     (x,) = func.body.parameters

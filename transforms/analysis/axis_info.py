@@ -8,8 +8,8 @@ For a kernel whose pointer and whose number of elements are divisible by 16:
     %5 : tensor<x64, i1> = arith.cmpi %4 %3 @slt;                16 equal ones each
     %6 : tensor<x64, ptr<f32>> = tt.addptr %0 %4;                runs of 64, which begin at a multiple of 16 bytes
 
-The analysis begins with the parameters' divisibility, ranges, constants and hints, follows arithmetic by a rule for
-each op, and visits the ops of loops again until nothing changes.
+The analysis begins with the divisibility of parameters and those that are small, ranges, constants and hints, follows
+arithmetic by a rule for each op, and visits the ops of loops again until nothing changes.
 
 The signs of numbers matter, because `//` rounds toward zero: consecutive numbers of which one is negative need not have
 equal quotients, or consecutive remainders. A sum or a product of numbers that are not negative is negative where it
@@ -41,7 +41,7 @@ from ziggurat.codemodel.dialects.arith import IntPredicate
 from ziggurat.codemodel.dispatch import OpTable
 from ziggurat.codemodel.gpu import dialect as gpu
 from ziggurat.codemodel.op import Op, OpResult, Value
-from ziggurat.codemodel.types import PtrType, ScalarType, TensorType, Type, element_of, shape_of
+from ziggurat.codemodel.types import SMALL, PtrType, ScalarType, TensorType, Type, element_of, shape_of
 from ziggurat.transforms.analysis.components import (
     Component,
     ComponentGroup,
@@ -68,7 +68,7 @@ class AxisInfo:
     * `divisibility`: a divisor of the first number of each of these runs (for pointers: of the address, in bytes).
     * `constancy`: along the axis, the tensor consists of aligned runs of this length of equal values.
     * `constant`: the value of every element, if known.
-    * `nonnegative`: no element is negative. It is not known of a signed argument of a kernel.
+    * `nonnegative`: no element is negative. Of a signed argument of a kernel it is known if that is small.
     * `magnitude`: no element has a larger absolute value, for `NOMINAL` programs and iterations.
 
     `unit` is the distance of neighbours: 1, or for pointers the bytes of an element. A scalar has one axis of size 1.
@@ -503,7 +503,10 @@ class _Analysis:
                 self._assume_condition(op.condition.op)
         parameters = func.body.parameters
         for parameter, divisor in zip(parameters, func.divisibility or (1,) * len(parameters), strict=True):
-            self._set((parameter, 0), known(parameter.type, (), (power(divisor) if divisor else 1,)))
+            small, divisors = parameter.index in func.small, (power(divisor) if divisor else 1,)
+            self._set(
+                (parameter, 0), known(parameter.type, (), divisors, (), None, small, SMALL - 1 if small else None)
+            )
 
     def visit(self, item: Op | ComponentGroup) -> list[Component]:
         """Find facts about a group or an op's results; the components about which facts changed."""

@@ -77,14 +77,17 @@ class FunctionMirror:
             self.values.pop(op.result, None)
 
 
-def mirror(kernel: Attribution, divisibility: Sequence[int] = (), checks_overflow: bool = False) -> core.Module:
+def mirror(
+    kernel: Attribution, divisibility: Sequence[int] = (), small: Sequence[int] = (), checks_overflow: bool = False
+) -> core.Module:
     """The Triton model of an attributed kernel and the functions it reaches, callees first.
 
-    `divisibility` has a known divisor of each run-time parameter of the kernel; see `tt.func`. With `checks_overflow`,
-    operators of Triton's Python on integers get assertions; see `overflow.py`.
+    `divisibility` has a known divisor of each run-time parameter of the kernel, and `small` the numbers of those that
+    are small integers; see `tt.func`. With `checks_overflow`, operators of Triton's Python on integers get assertions;
+    see `overflow.py`.
     """
     module = ModuleMirror(kernel.symbols, checks_overflow)
-    module.function(kernel, tuple(divisibility))
+    module.function(kernel, tuple(divisibility), tuple(small))
     module.builder.add(core.Unreachable())
     return core.Module(module.builder.finish())
 
@@ -99,7 +102,7 @@ class ModuleMirror:
         # The source of each helper by symbol; None for the kernel's own functions, which keep their names.
         self.helpers: dict[str, str | None] = dict.fromkeys(reserved)
 
-    def function(self, instance: Attribution, divisibility: tuple[int, ...] = ()) -> str:
+    def function(self, instance: Attribution, divisibility: tuple[int, ...] = (), small: tuple[int, ...] = ()) -> str:
         """Add a function, after those that it calls, unless it is there; its symbol."""
         symbol = instance.symbol
         if symbol in self.symbols:
@@ -113,7 +116,7 @@ class ModuleMirror:
             raise InternalError(f"building '{symbol}': {error.summary}", str(instance)) from error
         if all(number == 1 for number in divisibility):
             divisibility = ()
-        func = tt.Func(symbol, builder.finish(), divisibility=divisibility, noinline=instance.noinline)
+        func = tt.Func(symbol, builder.finish(), divisibility=divisibility, small=small, noinline=instance.noinline)
         self.builder.add(func, instance.func.location)
         return symbol
 

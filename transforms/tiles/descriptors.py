@@ -248,8 +248,10 @@ def _function(
     parts = tuple(part for part, _, _ in new)
     divisibility = tuple(divisor for _, _, divisor in new)
     divisibility = divisibility if any(number > 1 for number in divisibility) else ()
+    numbers = [parameter.index for parameter, mine in zip(old.parameters, columns, strict=True) for _ in mine]
+    small = tuple(at for at, number in enumerate(numbers) if number in op.small)
     parts = parts if op.parts or any("." in part for part in parts) else ()
-    function = op.evolve(body=inner.finish(), divisibility=divisibility, parts=parts, disjoint=disjoint)
+    function = op.evolve(body=inner.finish(), divisibility=divisibility, small=small, parts=parts, disjoint=disjoint)
     return builder.add(function, op.location)
 
 

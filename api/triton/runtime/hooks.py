@@ -84,6 +84,7 @@ def written_specialization(fn: JITFunction, kernel: CompiledKernel, key: str) ->
             **_addressee(fn),
             "types": [_text_of(type_) for type_ in kernel.signature.types],
             "divisibility": kernel.signature.divisibility,
+            "small": kernel.signature.small,
             "options": {name: value for name, value in kernel.launch_options.items() if name != "extern_libs"},
             "key": key,
         }
@@ -106,7 +107,7 @@ def read_specialization(fn: JITFunction, text: str) -> tuple[KernelSignature, di
         if text_of_type.startswith("function ") and text_of_type not in _FUNCTIONS:
             raise RuntimeError(f"Specialization data has a function for '{name}' that this process does not know")
         types.append(_FUNCTIONS.get(text_of_type) or parse_values(text_of_type)[0])
-    return KernelSignature(tuple(types), tuple(data["divisibility"])), data["options"]
+    return KernelSignature(tuple(types), tuple(data["divisibility"]), tuple(data["small"])), data["options"]
 
 
 def _addressee(fn: JITFunction) -> dict[str, Any]:

@@ -91,6 +91,7 @@ class TritonModels(PythonModels):
             kernel,
             kernel.declared_types(signature.types),
             signature.divisibility,
+            signature.small,
             symbol=kernel.symbol_of(signature),
             num_warps=num_warps,
             dot_precision=dot_precision,

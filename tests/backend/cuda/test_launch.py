@@ -104,10 +104,11 @@ def test_the_hot_path_gives_the_driver_what_the_first_launch_did(fake):
 
 def test_new_integers_of_a_kind_do_not_compile_again(fake):
     kernel = dispatcher(fake, "x", "n")
-    for n in (3, 5, 7, 2**31 - 1, -9):
+    numbers = (3, 5, 7, 2**15 - 1, 2**15 + 1, 2**31 - 1, -9)
+    for n in numbers:
         kernel.at((1,))(array(), n)
-    assert len(kernel.specs) == 1
-    assert [launch["values"][1] for launch in fake.launches] == i64s(3, 5, 7, 2**31 - 1, -9)
+    assert [spec.arguments[1].small for spec in kernel.specs] == [True, False]
+    assert [launch["values"][1] for launch in fake.launches] == i64s(*numbers)
 
 
 def test_what_a_kernel_is_compiled_for(fake):
@@ -118,8 +119,8 @@ def test_what_a_kernel_is_compiled_for(fake):
     kernel.at((1,))(array(0x1000), 2**40, 8)
     values = [spec.arguments for spec in kernel.specs]
     assert [(a[0].divisibility, a[1]) for a in values] == [
-        (16, RunTime("n", i32, 16)),
-        (1, RunTime("n", i32, 1)),
+        (16, RunTime("n", i32, 16, True)),
+        (1, RunTime("n", i32, 1, True)),
         (16, ConstantArgument("n", 1, i32)),
         (16, RunTime("n", values[3][1].type, 16)),
     ]

@@ -99,15 +99,16 @@ def test_other_values_are_hinted_to_be_constexpr():
 @pytest.mark.parametrize(
     ("value", "expected"),
     [
-        (5, RunTime("p", i32)),
-        (48, RunTime("p", i32, 16)),
-        (0, RunTime("p", i32, 16)),
+        (5, RunTime("p", i32, 1, True)),
+        (2**15 + 1, RunTime("p", i32)),
+        (48, RunTime("p", i32, 16, True)),
+        (0, RunTime("p", i32, 16, True)),
         (-16, RunTime("p", i32, 16)),
         (2**31, RunTime("p", i64, 16)),
         (2**63 + 1, RunTime("p", u64)),
         (1, ConstantArgument("p", 1, i32)),
         (np.int8(1), ConstantArgument("p", 1, i8)),
-        (np.int8(16), RunTime("p", i8, 16)),
+        (np.int8(16), RunTime("p", i8, 16, True)),
         (True, RunTime("p", i1)),
         (1.0, RunTime("p", f32)),
         (np.float16(16), RunTime("p", f16)),
@@ -169,6 +170,6 @@ def test_nan_is_one_constant():
 
 
 def test_integers_of_a_class_are_those_of_one_kernel():
-    numbers = [0, 1, 2, 15, 16, 17, -1, -16, -(2**31), -(2**31) - 1, -(2**63), 2**31 - 1, 2**31, 2**63 - 16, 2**63]
+    numbers = [0, 1, 2, 15, 17, 2**15 - 1, 2**15, -1, -16, -(2**31), -(2**31) - 1, -(2**63), 2**31 - 1, 2**31, 2**63]
     for item, other in itertools.combinations(numbers, 2):
         assert (integer_class(item) == integer_class(other)) == (seen(item) == seen(other)), (item, other)

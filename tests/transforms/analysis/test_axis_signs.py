@@ -21,7 +21,9 @@ from ziggurat.codemodel.builder import Builder
 from ziggurat.codemodel.dialects import arith, scf, tt
 from ziggurat.codemodel.op import Value
 from ziggurat.codemodel.text.parser import parse
-from ziggurat.codemodel.types import PtrType, TensorType, element_of, i32, shape_of, u8
+from ziggurat.codemodel.types import SMALL, PtrType, TensorType, element_of, i32, shape_of, u8
+from ziggurat.kernels.arguments import bind
+from ziggurat.launches.inspected import compiled_for_launch
 from ziggurat.transforms.analysis.axis_info import AxisInfo, analyse, infer, known
 from ziggurat.transforms.tiles.prepare import prepare
 
@@ -138,6 +140,30 @@ def test_compiled_code_stores_what_the_interpreter_stores(kernel: Any, which: st
         zg.run(model, (1,), x, data, expected, n)
         code.simulate[(1,)](x, data, values, n)
         np.testing.assert_array_equal(values, expected, err_msg=f"n = {n}")
+
+
+@zg.kernel
+def decomposed(x, out, rows, columns, step, N: zg.constexpr):
+    j = (zg.program_id(1) + 2) * (step * 16) + zg.arange(0, N)
+    place = zg.mod(zg.floordiv(j, columns), rows) * columns + zg.mod(j, columns)
+    zg.store(zg.add(out, zg.arange(0, N)), zg.load(zg.add(x, zg.mod(place, 256) + 256)))
+
+
+@pytest.mark.parametrize("sizes", [(4, 16, 3), (48, 32, 2), (4, -16, 2), (-4, 16, 2), (4, 16, -3), (4, 16, 1 << 26)])
+def test_small_arguments_of_a_launch_keep_wide_loads(sizes: tuple[int, int, int]) -> None:
+    """Indices are divided by two arguments. A launch with others has code of its own, for numbers of any sign."""
+    x, expected, values = np.arange(1, 513, dtype=np.int32), np.zeros(128, np.int32), np.zeros(128, np.int32)
+    bound = bind(decomposed, (x, values, *sizes, 128), {})
+    code, _, arguments = compiled_for_launch(decomposed, bound, {"target": "sm_90a", "num_warps": 1})
+    assert ("ld.global.v4" in code.ptx) == all(0 <= size < SMALL for size in sizes)
+    decomposed[(1,)](x, expected, *sizes, 128, interpret=True)
+    code.simulate[(1,)](*arguments)
+    np.testing.assert_array_equal(values, expected)
+    if sizes[0] == 48:
+        with pytest.raises(zg.LaunchError, match="'columns' of 'decomposed' is compiled for a number from 0 to 32767"):
+            code.simulate[(1,)](*arguments[:3], -16, arguments[4])
+        with pytest.raises(zg.LaunchError, match="a kernel that is saved must take any 'rows'"):
+            code.save("decomposed.so")
 
 
 # Numbers of other forms, for an argument each. The last ones are among the exceptions that the documents state.
