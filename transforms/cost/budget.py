@@ -32,6 +32,7 @@ ACCUMULATORS_IN_TURN = range(128, 193)  # Those of a program that runs in turn w
 BESIDE_ROLES = 4096  # By the channels of roles, beside the largest tensor that is known to pass.
 BESIDE_RINGS = 8192  # By the rings of a loop, beside the same.
 
+WARPS = 16  # The warps that should share an SM, if they have registers.
 CTAS = 2  # The CTAs that should share an SM, if they can: one computes while the other waits.
 
 
