@@ -27,17 +27,17 @@ from ziggurat.backend.llvm.routines import llvm_type
 from ziggurat.backend.ptx import control, roles
 from ziggurat.backend.ptx.emitter import PtxEmitter, symbol_of
 from ziggurat.backend.ptx.tma import MAP_PARAMETER
-from ziggurat.codemodel.dialects import tt
+from ziggurat.codemodel.dialects import arith, tt
 from ziggurat.codemodel.errors import InternalError, ResourceError, TargetError
 from ziggurat.codemodel.gpu import dialect as gpu
 from ziggurat.codemodel.gpu.options import DEFAULT_OPTIONS, CompileOptions
 from ziggurat.codemodel.gpu.targets import TARGETS
-from ziggurat.codemodel.op import Op, is_foreign
+from ziggurat.codemodel.op import Op, Value, is_foreign
 from ziggurat.codemodel.traits import Loop
 from ziggurat.codemodel.types import DescriptorType, PtrType, Type, i1
 from ziggurat.transforms.analysis.components import component_types
 from ziggurat.transforms.analysis.queries import function_of
-from ziggurat.transforms.cost.budget import CTAS, registers_of_thread
+from ziggurat.transforms.cost.budget import CTAS, WARPS, registers_of_thread
 from ziggurat.transforms.cost.pressure import value_registers
 
 # The modules that register emitters.
@@ -204,6 +204,9 @@ def ctas_to_ask_for(module: gpu.Module) -> int:
     widest reduction or scan. So do the loads outside of loops: of four of 64 registers each, ptxas took 32 registers
     and spilled 13 KB. It finds the registers for the operands of a wgmma, or fails: kernels with wgmma do not
     ask for CTAs. Other dots need more registers than those that are counted.
+
+    A loop whose values leave room for 16 warps on an SM asks for these: for gradients of layer norm with 70 registers
+    of values, ptxas took 154, with which an SM has one CTA of 8 warps, where 128 are as good.
     """
     ops = [*module.walk()]
     if any(isinstance(op, gpu.Wgmma) for op in ops):
@@ -212,12 +215,24 @@ def ctas_to_ask_for(module: gpu.Module) -> int:
     values = [_registers(op.result.type) for op in ops if isinstance(op, tt.Load) or value_registers(op.result.type)]
     if max([loads, *values, *map(_needed, loops)]) >= registers_of_thread(module.num_warps):
         return 1
-    if TARGETS[module.target].max_warps // module.num_warps != CTAS or any(
-        isinstance(op, tt.Dot | gpu.Mma) for op in ops
-    ):
-        return 0  # Of smaller CTAs an SM has several anyway.
-    live = [_needed(loop) + sum(_registers(value.type) for value in loop.captured_values()) for loop in loops]
-    return CTAS if max([loads, *live]) <= registers_of_thread(module.num_warps, CTAS) else 0
+    if any(isinstance(op, tt.Dot | gpu.Mma) for op in ops):
+        return 0
+    if TARGETS[module.target].max_warps // module.num_warps == CTAS:
+        live = [_needed(loop) + sum(_registers(value.type) for value in loop.captured_values()) for loop in loops]
+        return CTAS if max([loads, *live]) <= registers_of_thread(module.num_warps, CTAS) else 0
+    # Of smaller CTAs an SM has several, unless ptxas takes more registers than what a loop holds asks for.
+    ctas = WARPS // module.num_warps
+    room = registers_of_thread(module.num_warps, ctas) if ctas > 1 else 0
+    live = [
+        _needed(loop) + sum(value_registers(v.type) for v in loop.captured_values() if not _is_uniform(v))
+        for loop in loops
+    ]
+    return ctas if room // 2 <= max(live, default=0) <= room * 5 // 8 else 0
+
+
+def _is_uniform(value: Value) -> bool:
+    """Whether all elements of a tensor are one constant or scalar, which takes a register at most."""
+    return isinstance(value.op, arith.ConstantOp | tt.Splat)
 
 
 def _of_loads(op: Op) -> int:

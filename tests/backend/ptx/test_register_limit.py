@@ -71,6 +71,16 @@ def test_a_register_limited_kernel_asks_for_one_cta_per_sm() -> None:
     np.testing.assert_array_equal(out, x.sum(axis=0))
 
 
+@pytest.mark.parametrize(("size", "num_warps", "ctas"), [(8192, 8, 2), (4096, 4, 4), (4096, 8, 0), (16384, 8, 0)])
+def test_kernels_whose_values_fit_twice_leave_registers_for_16_warps(size: int, num_warps: int, ctas: int) -> None:
+    """A loop that carries 32 numbers and loads as many: ptxas may take a few registers too many for two CTAs."""
+    module = added_up(size, num_warps)
+    assert ctas_to_ask_for(module) == ctas
+    if ctas and tool("ptxas") is not None:
+        _, messages = assembled(assemble(module).ptx, "sm_80")
+        assert messages.registers <= 128 and messages.spills == 0
+
+
 @zg.kernel
 def multiplied(a, b, c, k, M: zg.constexpr, N: zg.constexpr, K: zg.constexpr):
     rows, columns, steps = zg.expand(zg.arange(0, M), 1), zg.expand(zg.arange(0, N), 0), zg.arange(0, K)
