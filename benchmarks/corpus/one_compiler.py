@@ -45,9 +45,9 @@ def kernel_of(source: Any, options: dict[str, Any], numbers: Mapping[str, Any] =
 
     settings = triton_options.compile_options({"target": "sm_90a", **options})
     signature, parameters = source.compiled_signature(), source.fn.params
-    passed = [p for p, t in zip(parameters, signature.types, strict=True) if not isinstance(t, ConstantType)]
+    run_time = [p for p, t in zip(parameters, signature.types, strict=True) if not isinstance(t, ConstantType)]
     small = [
-        at for at, p in enumerate(passed)
+        at for at, p in enumerate(run_time)
         if type(n := numbers.get(p.name)) is int and 0 <= n < SMALL and not p.do_not_specialize
     ]  # fmt: skip
     return CompiledKernel(source.fn, attrs.evolve(signature, small=tuple(small)), settings, options)
