@@ -9,6 +9,7 @@
 Each function takes a model and returns another; docs/guides/writing-a-transform.md has an example of each.
 """
 
+from ziggurat.codemodel.fixpoint import fixpoint
 from ziggurat.codemodel.passes import Snapshot, compose, run_passes
 from ziggurat.codemodel.ssa import ssa
 from ziggurat.codemodel.transform import DROP, Rewriter, rebuilt, transform, with_attributes
@@ -20,6 +21,7 @@ from ziggurat.transforms.kit.fuse import fuse, joined
 from ziggurat.transforms.kit.patterns import anything, capture, constant, either, match, op_
 from ziggurat.transforms.kit.replace_calls import replace_calls
 from ziggurat.transforms.kit.retype import retype
+from ziggurat.transforms.kit.rules import Rules
 from ziggurat.transforms.parameters import kernel_of, specialize, unspecialize
 from ziggurat.transforms.simplify import SIMPLIFY, inline, inline_call, lower_structured, simplify
 
@@ -27,6 +29,7 @@ __all__ = [
     "DROP",
     "SIMPLIFY",
     "Rewriter",
+    "Rules",
     "Snapshot",
     "anything",
     "capture",
@@ -37,6 +40,7 @@ __all__ = [
     "difference",
     "either",
     "element_of",
+    "fixpoint",
     "fuse",
     "inline",
     "inline_call",

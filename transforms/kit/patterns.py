@@ -28,7 +28,7 @@ from typing import Any
 import attrs
 
 from ziggurat.codemodel.declare import OPS
-from ziggurat.codemodel.op import Value, require_argument
+from ziggurat.codemodel.op import Op, Value, require_argument
 from ziggurat.codemodel.traits import Commutative, Constant
 from ziggurat.codemodel.types import constant_key
 
@@ -40,9 +40,31 @@ class Pattern:
     """A form of values. Make one with `op_`, `capture`, `constant`, `anything` or `either`.
 
     `matches(value, captured)` gives the ways in which the value has this form, each as the captures made on the way.
+    Such a value is the result of an op of one of the classes `kinds`; of any, or none, where there are none. `keys`
+    has the key of the constant that it must be, if any.
     """
 
     matches: Callable[[Value, Captures], Iterator[Captures]]
+    kinds: tuple[type, ...] = ()
+    keys: tuple[Any, ...] = ()
+
+
+@attrs.frozen
+class OpPattern(Pattern):
+    """The form that `op_` makes. `of_op(op, operands, captured)` is `matches` for an op as if it had these operands."""
+
+    of_op: Callable[[Op, Sequence[Value], Captures], Iterator[Captures]] = attrs.field(kw_only=True)
+    operands: tuple[Pattern, ...] = attrs.field(kw_only=True)
+
+    def admits(self, cls: type, operands: Sequence[type]) -> bool:
+        """Whether an op of a class may match whose operands are results of ops of these classes, or of none."""
+
+        def fit(order: Sequence[type]) -> bool:
+            return all(not p.kinds or issubclass(kind, p.kinds) for p, kind in zip(self.operands, order, strict=True))
+
+        if not issubclass(cls, self.kinds) or len(operands) != len(self.operands):
+            return False
+        return fit(operands) or (issubclass(cls, Commutative) and fit((operands[1], operands[0], *operands[2:])))
 
 
 def match(pattern: Pattern, value: Value) -> Captures | None:
@@ -79,52 +101,58 @@ def capture(name: str, pattern: Pattern | None = None) -> Pattern:
         elif bound_value is value:
             yield from form.matches(value, captured)
 
-    return Pattern(matches)
+    return Pattern(matches, form.kinds, form.keys)
 
 
 def constant(name: str | None = None, *, value: Any = attrs.NOTHING) -> Pattern:
     """The result of a constant op, of this value where one is given; 1, 1.0 and True are not the same."""
-    attributes = {} if value is attrs.NOTHING else {"value": value}
-    pattern = op_(Constant, **attributes)
+    pattern = op_(Constant)
+    if value is not attrs.NOTHING:
+        pattern = attrs.evolve(op_(Constant, value=value), keys=(constant_key(value),))
     return pattern if name is None else capture(name, pattern)
 
 
 def either(*patterns: Pattern) -> Pattern:
     """A value of one of these forms, tried in order."""
     _require_patterns("either", *patterns)
+    kinds = tuple(kind for form in patterns for kind in form.kinds) if all(form.kinds for form in patterns) else ()
     return Pattern(
-        lambda value, captured: (captures for form in patterns for captures in form.matches(value, captured))
+        lambda value, captured: (captures for form in patterns for captures in form.matches(value, captured)), kinds
     )
 
 
-def op_(kind: type | tuple[type, ...], *operands: Pattern, **attributes: Any) -> Pattern:
+def op_(kind: type | tuple[type, ...], *operands: Pattern, **attributes: Any) -> OpPattern:
     """The result of an op of this class or trait (or one of them) with operands of these forms.
 
     The number of operands must agree. The attributes that are named must be equal; one that the op lacks is not.
     """
-    for cls in kind if isinstance(kind, tuple) else (kind,):
+    kinds = kind if isinstance(kind, tuple) else (kind,)
+    for cls in kinds:
         declaration = OPS.get(str(cls))
         hint = f"its class is {declaration.__name__}" if declaration else "arith.MulF is such a class"
-        require_argument(cls, _is_of_ops(cls), "op_: 'kind' must be a class of ops, or a trait", hint)
+        require_argument(cls, is_of_ops(cls), "op_: 'kind' must be a class of ops, or a trait", hint)
     _require_patterns("op_", *operands)
 
-    def matches(value: Value, captured: Captures) -> Iterator[Captures]:
-        op = value.op
-        if op is None or not isinstance(op, kind) or len(op.operands) != len(operands):
+    def of_op(op: Op, values: Sequence[Value], captured: Captures) -> Iterator[Captures]:
+        if not isinstance(op, kinds) or len(values) != len(operands):
             return
         actual = op.attributes
         for name, attribute in attributes.items():
             if name not in actual or constant_key(actual[name]) != constant_key(attribute):
                 return
-        yield from _each(operands, op.operands, captured)
+        yield from _each(operands, values, captured)
         if isinstance(op, Commutative):
-            first, second, *rest = op.operands
+            first, second, *rest = values
             yield from _each(operands, (second, first, *rest), captured)
 
-    return Pattern(matches)
+    def matches(value: Value, captured: Captures) -> Iterator[Captures]:
+        return iter(()) if value.op is None else of_op(value.op, value.op.operands, captured)
+
+    return OpPattern(matches, kinds, of_op=of_op, operands=operands)
 
 
-def _is_of_ops(cls: Any) -> bool:
+def is_of_ops(cls: Any) -> bool:
+    """Whether ops are of a class: it is a class of ops, or a trait of some."""
     return isinstance(cls, type) and any(issubclass(op, cls) for op in OPS.values())
 
 

@@ -16,10 +16,11 @@ from collections.abc import Callable, Sequence
 
 from ziggurat.codemodel.dialects import arith, cf, core, scf, tt
 from ziggurat.codemodel.dialects import math as maths
+from ziggurat.codemodel.fixpoint import fixpoint
 from ziggurat.codemodel.numbers import ELEMENTWISE, Number, on_numbers, rounded_number
 from ziggurat.codemodel.op import Op, OpResult, Value, constant_of
 from ziggurat.codemodel.structured import Structured
-from ziggurat.codemodel.transform import DROP, Outcome, Rewriter, changes, transform
+from ziggurat.codemodel.transform import DROP, Outcome, Rewriter, Transformer
 from ziggurat.codemodel.types import ScalarType, element_of
 from ziggurat.transforms.simplify.identities import constant, same_number, simpler
 
@@ -43,9 +44,7 @@ def fold(op: Op) -> Op:
     A loop-carried value that no iteration changes becomes the initial one. A result of `scf.if` that is the same in
     both branches becomes that value. Returns `op` itself if there is nothing to fold.
     """
-    while changes(op, folding) and (folded_model := transform(op, folding, pass_name="fold")) is not op:
-        op = folded_model
-    return op
+    return fixpoint(op, lambda op, operands: _FOLDING, pass_name="fold")
 
 
 def folding(builder: Rewriter, op: Op, operands: tuple[Value, ...]) -> Outcome:
@@ -67,6 +66,9 @@ def folding(builder: Rewriter, op: Op, operands: tuple[Value, ...]) -> Outcome:
     if isinstance(op, tt.Assume | tt.Assert | cf.AssertOp):
         return DROP if constant_of(operands[0]) is True else None
     return _computed(builder, op, operands) or simpler(builder, op, operands)
+
+
+_FOLDING: tuple[Transformer, ...] = (folding,)
 
 
 def _computed(builder: Rewriter, op: Op, operands: tuple[Value, ...]) -> Value | None:
