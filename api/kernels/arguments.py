@@ -270,6 +270,13 @@ def models_of(function: Function) -> Models:
     return getattr(function, "models", _PLAIN)
 
 
+def divided(function: Function, keywords: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Keyword arguments: those of parameters, and the options."""
+    names = function.signature.parameters
+    own = {name: value for name, value in keywords.items() if name in names}
+    return own, {name: value for name, value in keywords.items() if name not in names}
+
+
 def bind(
     function: Function, arguments: Sequence[Any], keywords: Mapping[str, Any], *, at_launch: bool = False
 ) -> dict[str, Any]:

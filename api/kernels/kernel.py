@@ -33,6 +33,7 @@ from ziggurat.kernels.arguments import (
     constant_of,
     constexpr_names,
     declared_number,
+    divided,
     is_compiled_in,
     is_tuple_of_arguments,
     leaves,
@@ -205,10 +206,9 @@ class Kernel(Function):
         that is both goes to the parameter. A constexpr parameter with the name of an option other than `target` also
         sets that option; for any other parameter, the option keeps its default.
         """
-        names = self.signature.parameters
-        options = {name: value for name, value in keywords.items() if name not in names}
+        own, options = divided(self, keywords)
         check_options(self, options, COMPILE_OPTIONS)
-        bound = bind_types(self, arguments, {name: value for name, value in keywords.items() if name in names})
+        bound = bind_types(self, arguments, own)
         return self.compiled_for(signature_of(self, (), bound), bound, options)
 
     def compiled_for(
@@ -352,11 +352,9 @@ class Kernel(Function):
 
     def _bound(self, arguments: Sequence[Any], keywords: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
         """The arguments of a launch by name, and its options."""
-        names = self.signature.parameters
-        options = {name: value for name, value in keywords.items() if name not in names}
+        own, options = divided(self, keywords)
         self.rules.check_options(self, options)
-        bound = {name: value for name, value in keywords.items() if name in names}
-        return bind(self, arguments, bound, at_launch=True), options
+        return bind(self, arguments, own, at_launch=True), options
 
     def on_host(
         self, grid: Grid, bound: dict[str, Any], options: dict[str, Any], explicit: Iterable[str] | None = None

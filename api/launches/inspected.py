@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from ziggurat.codemodel.errors import LaunchError
 from ziggurat.codemodel.gpu.options import COMPILE_OPTIONS
 from ziggurat.codemodel.op import require_argument
-from ziggurat.kernels.arguments import bind, check_options
+from ziggurat.kernels.arguments import bind, check_options, divided
 from ziggurat.kernels.kernel import Kernel
 from ziggurat.tuning.tuned import Tuned
 
@@ -30,10 +30,9 @@ def launch_of(
         keywords = {**(configs[0].all_kwargs() if configs else {}), **keywords}
         kernel = kernel.base
     require_argument(kernel, isinstance(kernel, Kernel), f"{tool}: 'kernel' must be {kinds}", "use @zg.kernel")
-    names = kernel.signature.parameters
-    options = {name: value for name, value in keywords.items() if name not in names}
+    own, options = divided(kernel, keywords)
     check_options(kernel, options, COMPILE_OPTIONS)
-    return kernel, bind(kernel, arguments, {n: value for n, value in keywords.items() if n in names}), options
+    return kernel, bind(kernel, arguments, own), options
 
 
 def compiled_for_launch(

@@ -18,9 +18,9 @@ from ziggurat.codemodel.gpu.options import COMPILE_OPTIONS, parameter_names, san
 from ziggurat.codemodel.op import Op
 from ziggurat.codemodel.types import ScalarType
 from ziggurat.compiler.cpu_code import code_of, warn_interpreted
-from ziggurat.kernels.arguments import bind, require_parameters
+from ziggurat.kernels.arguments import bind, divided, require_parameters
 from ziggurat.kernels.kernel import Grid, Kernel
-from ziggurat.sanitizing.memory import facts_of, is_memory, memory_of, overlapping
+from ziggurat.sanitizing.memory import facts_of, is_memory, memory_of, sharing
 from ziggurat.sanitizing.reports import raise_reports, reports_of
 from ziggurat.sanitizing.sanitized import SanitizedModel
 
@@ -36,13 +36,12 @@ class _Code:
 
 def launch(kernel: Kernel, grid: Grid, arguments: Sequence[Any], keywords: Mapping[str, Any]) -> Any:
     """Launch a kernel with the option `sanitize`, wait for its end, and raise `SanitizerError` for what it reports."""
-    names = kernel.signature.parameters
-    options = {name: value for name, value in keywords.items() if name not in names}
+    own, options = divided(kernel, keywords)
     kernel.rules.check_options(kernel, options)
     checks = sanitizers("sanitize", options.pop("sanitize"))
     uninitialized = parameter_names("uninitialized", options.pop("uninitialized", None))
     require_parameters(kernel, uninitialized, "uninitialized")
-    bound = bind(kernel, arguments, {n: value for n, value in keywords.items() if n in names}, at_launch=True)
+    bound = bind(kernel, arguments, own, at_launch=True)
     signature, names_of_values, values = kernel.specialized(bound, _read)
     sizes = padded(kernel.sizes(grid, bound))
     result = None if any(map(_on_gpu, values)) else kernel.rules.result(kernel, signature, options, None)
@@ -51,7 +50,7 @@ def launch(kernel: Kernel, grid: Grid, arguments: Sequence[Any], keywords: Mappi
     model = kernel.rules.model(kernel, signature, options)
     places = [number for number, value in enumerate(values) if is_memory(value)]
     facts = [facts_of(values[number], names_of_values[number]) for number in places]
-    groups = tuple(tuple(places[number] for number in group) for group in overlapping(facts))
+    groups = tuple(tuple(places[number] for number in group) for group in sharing(facts))
     unwritten = tuple(number for number in places if names_of_values[number].partition("[")[0] in uninitialized)
     code = _code(kernel, model, checks, names_of_values, groups, unwritten)
     sanitized = code.sanitized.sanitized

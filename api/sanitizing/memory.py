@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -11,7 +12,7 @@ import numpy as np
 from ziggurat.backend.launch.arrays import address, as_array, is_array, on_gpu
 from ziggurat.backend.launch.descriptors import TensorDescriptor
 from ziggurat.backend.launch.device_arrays import layout, view
-from ziggurat.backend.launch.regions import span
+from ziggurat.backend.launch.regions import overlapping, span, stretch
 from ziggurat.codemodel.errors import LaunchError
 from ziggurat.frontends.library.sanitizing import LAST
 from ziggurat.transforms.sanitize import Sanitized
@@ -43,18 +44,13 @@ def facts_of(value: Any, name: str) -> ArrayFacts:
         low, high = span(array)
         return ArrayFacts(name, address(array) if start is None else start, array.itemsize, array.size, low, high)
     facts = view(value, name)
-    first, width, shape_and_strides = (
-        facts.address if start is None else start,
-        facts.element.bytes,
-        layout(value, facts.element.bytes),
-    )
+    first, width = facts.address if start is None else start, facts.element.bytes
+    shape_and_strides = layout(value, width)
     if shape_and_strides is None:
         return ArrayFacts(name, first, width, 0, first - _ANYWHERE, first + _ANYWHERE)
-    steps = [(size - 1) * stride * width for size, stride in zip(*shape_and_strides, strict=True)]
-    size = int(np.prod(shape_and_strides[0], dtype=np.int64))
-    low = facts.address + sum(min(0, step) for step in steps)
-    high = facts.address + sum(max(0, step) for step in steps) + width if size else low
-    return ArrayFacts(name, first, width, size, low, high)
+    shape, strides = shape_and_strides
+    low, high = stretch(facts.address, shape, [stride * width for stride in strides], width)
+    return ArrayFacts(name, first, width, math.prod(shape), low, high)
 
 
 def is_memory(value: Any) -> bool:
@@ -62,16 +58,9 @@ def is_memory(value: Any) -> bool:
     return isinstance(value, TensorDescriptor) or is_array(value)
 
 
-def overlapping(facts: Sequence[ArrayFacts]) -> list[list[int]]:
+def sharing(facts: Sequence[ArrayFacts]) -> list[list[int]]:
     """The numbers of arrays that share memory, in groups of two and more."""
-    groups: list[tuple[int, list[int]]] = []
-    for number in sorted(range(len(facts)), key=lambda number: facts[number].low):
-        if groups and facts[number].low < groups[-1][0]:
-            end, members = groups.pop()
-            groups.append((max(end, facts[number].high), [*members, number]))
-        else:
-            groups.append((facts[number].high, [number]))
-    return [sorted(members) for _, members in groups if len(members) > 1]
+    return [group for group in overlapping([(fact.low, fact.high) for fact in facts]) if len(group) > 1]
 
 
 def memory_of(

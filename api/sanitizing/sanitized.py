@@ -15,7 +15,7 @@ from ziggurat.codemodel.errors import LaunchError, SanitizerReport
 from ziggurat.codemodel.gpu.options import sanitizers
 from ziggurat.codemodel.op import Op, require_model
 from ziggurat.codemodel.verify import verify
-from ziggurat.sanitizing.memory import ArrayFacts, facts_of, memory_of, overlapping
+from ziggurat.sanitizing.memory import ArrayFacts, facts_of, memory_of, sharing
 from ziggurat.sanitizing.reports import raise_reports, reports_of
 from ziggurat.transforms.parameters import kernel_of
 from ziggurat.transforms.sanitize import CHECKS, Sanitized, sanitize
@@ -64,7 +64,7 @@ class SanitizedModel:
         Raises `LaunchError` for arrays that share memory unless `zg.sanitized` was told so.
         """
         facts = self.facts(arguments)
-        for group in overlapping(facts):
+        for group in sharing(facts):
             members = [self.sanitized.arrays[number] for number in group]
             if len({array.group for array in members}) > 1:
                 names = " and ".join(f"'{self.names[array.parameter]}'" for array in members)

@@ -26,6 +26,7 @@ from ziggurat.kernels.arguments import (
     check_options,
     constexpr_names,
     defaults_of,
+    divided,
     parts_of,
     shared_options,
     signature_of,
@@ -127,10 +128,9 @@ def variant(kernel: Any, /, *types: Any, grid: Any = None, **keywords: Any) -> V
     """
     kernel = kernel.base if isinstance(kernel, Tuned) else kernel
     require_argument(kernel, isinstance(kernel, Kernel), "zg.variant: 'kernel' must be a kernel", "use @zg.kernel")
-    names = kernel.signature.parameters
-    options = {name: value for name, value in keywords.items() if name not in names}
+    own, options = divided(kernel, keywords)
     check_options(kernel, options, [name for name in COMPILE_OPTIONS if name != "target"])
-    bound = bind_types(kernel, types, {name: value for name, value in keywords.items() if name in names})
+    bound = bind_types(kernel, types, own)
     signature = signature_of(kernel, (), bound)
     result = variant_of(kernel, signature, bound, options, frozenset(), grid)
     if grid is not None and result.grid is None:

@@ -16,12 +16,16 @@ Array = np.ndarray[Any, np.dtype[Any]]
 
 def span(array: Array) -> tuple[int, int]:
     """The addresses of the lowest byte of an array's elements, and of the one after the highest."""
-    low = high = address(array)
-    if not array.size:
-        return low, low
-    for size, stride in zip(array.shape, array.strides, strict=True):
-        low, high = low + min(0, (size - 1) * stride), high + max(0, (size - 1) * stride)
-    return low, high + array.itemsize
+    return stretch(address(array), array.shape, array.strides, array.itemsize)
+
+
+def stretch(start: int, shape: Sequence[int], strides: Sequence[int], itemsize: int) -> tuple[int, int]:
+    """The addresses of the lowest byte of elements, and of the one after the highest. The first one is at `start`; the
+    strides are in bytes."""
+    if 0 in shape:
+        return start, start
+    steps = [(size - 1) * stride for size, stride in zip(shape, strides, strict=True)]
+    return start + sum(step for step in steps if step < 0), start + sum(s for s in steps if s > 0) + itemsize
 
 
 def check_aligned(array: Array, name: str) -> None:
@@ -109,11 +113,14 @@ def _combs(array: Array) -> list[tuple[int, int]]:
 
 def grouped(arrays: Sequence[Array], *, views: bool) -> list[list[int]]:
     """The numbers of the arrays whose spans overlap; with `views`, or that are views of one array."""
+    return overlapping([*map(span, arrays)], [*map(_owner, arrays)] if views else ())
+
+
+def overlapping(spans: Sequence[tuple[int, int]], owner_of: Sequence[int] = ()) -> list[list[int]]:
+    """The numbers of the spans that overlap, or have a common owner."""
     groups: list[tuple[int, int, set[int], list[int]]] = []
-    for number in sorted(range(len(arrays)), key=lambda number: span(arrays[number])):
-        low, high = span(arrays[number])
-        owners = {_owner(arrays[number])} if views else set[int]()
-        members = [number]
+    for number in sorted(range(len(spans)), key=spans.__getitem__):
+        (low, high), owners, members = spans[number], {*owner_of[number : number + 1]}, [number]
         for group in list(groups):
             if owners & group[2] or (low < group[1] and group[0] < high):
                 groups.remove(group)

@@ -21,7 +21,16 @@ from ziggurat.codemodel.errors import ParseError
 from ziggurat.codemodel.location import Location
 from ziggurat.codemodel.numbers import number_of_bits
 from ziggurat.codemodel.text.limits import MAX_DEPTH, MAX_TOKEN, TOO_DEEP
-from ziggurat.codemodel.types import SCALARS, DescriptorType, PtrType, ScalarType, TensorType, Type, shape_of
+from ziggurat.codemodel.types import (
+    SCALARS,
+    DescriptorType,
+    PtrType,
+    ScalarType,
+    TensorType,
+    Type,
+    element_of,
+    shape_of,
+)
 
 _SPACE = r"(?:\s+|//[^\n]*)*+"  # Possessive: other ways to divide what it matches are not tried.
 _TOKENS = re.compile(
@@ -421,7 +430,7 @@ class Cursor:
         self.expect(">")
         self.expect(":")
         type_ = self.type()
-        element = type_.element if isinstance(type_, TensorType) else type_
+        element = element_of(type_)
         if not isinstance(element, ScalarType):
             self.fail(f"a constant must be of numbers; got {type_}", start)
         if text is not None:

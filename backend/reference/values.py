@@ -18,7 +18,7 @@ import attrs
 import numpy as np
 
 from ziggurat.codemodel.op import Value
-from ziggurat.codemodel.types import DescriptorType, PtrType, ScalarType, TensorType, TupleType, Type
+from ziggurat.codemodel.types import DescriptorType, PtrType, ScalarType, TensorType, TupleType, Type, element_of
 
 Array = np.ndarray[Any, np.dtype[Any]]
 POINTER = np.dtype(np.int64)
@@ -59,7 +59,7 @@ def is_tuple(value: object) -> TypeGuard[tuple[Any, ...]]:
 
 def element_dtype(type_: Type) -> np.dtype[Any]:
     """The dtype of the array for a scalar, a pointer, or a tensor of them."""
-    element = type_.element if isinstance(type_, TensorType) else type_
+    element = element_of(type_)
     if isinstance(element, PtrType):
         return POINTER
     assert isinstance(element, ScalarType), f"{type_} has no elements"

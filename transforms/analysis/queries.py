@@ -10,7 +10,7 @@ from ziggurat.codemodel.dialects import arith, core, tt
 from ziggurat.codemodel.errors import InternalError
 from ziggurat.codemodel.gpu import dialect as gpu
 from ziggurat.codemodel.layout import Layout, axis_bases, bits_of
-from ziggurat.codemodel.op import Block, Op, OpResult, Value
+from ziggurat.codemodel.op import Block, Op, Value
 from ziggurat.codemodel.traits import SymbolTable
 from ziggurat.codemodel.types import (
     DescriptorType,
@@ -174,8 +174,8 @@ def role_split(module: Op) -> gpu.WarpSpecialize | None:
 def begun_by(wgmma: gpu.Wgmma) -> list[gpu.Wgmma]:
     """A wgmma and those before it that add to its accumulator without a wait in between, the last one first."""
     wgmmas = [wgmma]
-    while isinstance(value := wgmmas[-1].c, OpResult) and isinstance(value.op, gpu.Wgmma):
-        wgmmas.append(value.op)
+    while isinstance(before := wgmmas[-1].c.op, gpu.Wgmma):
+        wgmmas.append(before)
     return wgmmas
 
 

@@ -555,7 +555,7 @@ def error(context: FunctionAttributor, op: py.Error) -> Type:
 
 @handles(core.Return)
 def return_(context: FunctionAttributor, op: core.Return) -> Type:
-    load = op.values[0].op if op.values and isinstance(op.values[0], OpResult) else None
+    load = op.values[0].op if op.values else None
     if not isinstance(load, core.VarLoad) or not is_result(load.var):
         context.returned(op, context.scope.type_of(op.values[0]) if op.values else NONE)
     return NONE

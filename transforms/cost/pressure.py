@@ -18,7 +18,7 @@ from ziggurat.codemodel.gpu.scope import WarpScope, scope_of
 from ziggurat.codemodel.location import Location
 from ziggurat.codemodel.op import Op
 from ziggurat.codemodel.traits import Loop
-from ziggurat.codemodel.types import ScalarType, TensorType, Type, void
+from ziggurat.codemodel.types import ScalarType, TensorType, Type, element_of, void
 from ziggurat.transforms.analysis.components import component_types
 from ziggurat.transforms.analysis.obstacle import warn
 from ziggurat.transforms.cost.budget import BESIDE_WGMMA, registers_of_thread
@@ -152,7 +152,7 @@ def _hint(most: int) -> str:
 
 def value_registers(type_: Type, counts: Callable[[ScalarType], bool] = lambda element: element.is_float) -> int:
     """The registers of a thread for a value, if its elements are of a type that `counts`."""
-    element = type_.element if isinstance(type_, TensorType) else type_
+    element = element_of(type_)
     if not isinstance(element, ScalarType) or not counts(element):
         return 0
     count = _elements(type_) if isinstance(type_, TensorType) else 1

@@ -14,8 +14,8 @@ import attrs
 from ziggurat.codemodel.builder import Builder
 from ziggurat.codemodel.dialects import arith, tt
 from ziggurat.codemodel.dialects.arith import IntPredicate
-from ziggurat.codemodel.op import OpResult, Value, expect
-from ziggurat.codemodel.types import ScalarType, TensorType, Type, i1, i64, scalar_element, shape_of, u64
+from ziggurat.codemodel.op import Value, expect
+from ziggurat.codemodel.types import ScalarType, TensorType, Type, element_of, i1, i64, scalar_element, shape_of, u64
 from ziggurat.transforms.cpu.carried import widened
 
 Term = Value | int  # A scalar i64 of the model, or a constant.
@@ -136,10 +136,10 @@ class Affine:
 
     def form(self, value: Value) -> IndexForm | None:
         """The form of integers as if they did not wrap around."""
-        if not isinstance(value, OpResult) or not isinstance(value.type, TensorType):
+        if not isinstance(value.type, TensorType):
             return None
-        op, rank = value.op, len(value.type.shape)
-        match op:
+        rank = len(value.type.shape)
+        match op := value.op:
             case arith.ConstantOp():
                 return IndexForm(int(op.value), (0,) * rank) if int(op.value) <= i64.limits[1] else None
             case tt.MakeRange():
@@ -196,10 +196,7 @@ class Affine:
 
     def pointers(self, value: Value) -> tuple[Value, IndexForm] | None:
         """Pointers as a scalar pointer and the elements from it on."""
-        if not isinstance(value, OpResult) or not isinstance(value.type, TensorType):
-            return None
-        op = value.op
-        match op:
+        match op := value.op if isinstance(value.type, TensorType) else None:
             case tt.Splat():
                 return op.value, IndexForm(0, (0,) * len(shape_of(op.type)))
             case tt.AddPtr():
@@ -224,10 +221,7 @@ class Affine:
         these."""
         shape = expect(mask.type, TensorType).shape
         whole: list[Term] = list(shape)
-        if not isinstance(mask, OpResult):
-            return whole, False
-        op = mask.op
-        match op:
+        match op := mask.op:
             case arith.ConstantOp():
                 return (whole if op.value else [0, *whole[1:]]), True
             case arith.AndI():
@@ -325,7 +319,7 @@ _STRICT = {
 
 def scalar_or_none(value: Value) -> ScalarType | None:
     """The scalar type of a tensor's elements; None for pointers."""
-    element = value.type.element if isinstance(value.type, TensorType) else value.type
+    element = element_of(value.type)
     return element if isinstance(element, ScalarType) and element.is_int and element.bits > 1 else None
 
 

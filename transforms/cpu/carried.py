@@ -15,7 +15,7 @@ from collections.abc import Sequence
 
 from ziggurat.codemodel.builder import Builder
 from ziggurat.codemodel.dialects import arith, scf, tt
-from ziggurat.codemodel.op import BlockParameter, Op, OpResult, Value
+from ziggurat.codemodel.op import BlockParameter, Op, Value
 from ziggurat.codemodel.structured import packed
 from ziggurat.codemodel.transform import Outcome, Rewriter, transform
 from ziggurat.codemodel.types import PtrType, ScalarType, TensorType, Type, element_of, i64, scalar_element
@@ -38,8 +38,6 @@ def steps_of(value: Value, parameter: BlockParameter) -> list[Value] | None:
     """The uniform tensors that are added to a carried tensor in an iteration, if nothing else happens to it."""
     steps: list[Value] = []
     while value is not parameter:
-        if not isinstance(value, OpResult):
-            return None
         op = value.op
         if isinstance(op, tt.Hint):
             value = op.value

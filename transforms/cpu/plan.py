@@ -506,7 +506,7 @@ def dot_operands(op: tt.Dot) -> tuple[Value, Value, Value]:
 
 def adds_to_zero(op: Op) -> bool:
     """Whether an op is a dot whose third operand is 0."""
-    zero = op.c.op if isinstance(op, tt.Dot) and isinstance(op.c, OpResult) else None
+    zero = op.c.op if isinstance(op, tt.Dot) else None
     return isinstance(zero, arith.ConstantOp) and zero.value == 0 and str(zero.value)[0] != "-"
 
 

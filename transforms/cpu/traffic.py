@@ -53,8 +53,6 @@ def root_of(value: Value, visited: frozenset[Value] = frozenset()) -> BlockParam
             root = root_of(owner.initial[number], visited | {value})
             last = owner.body.entry.terminator.operands[number]
             return root if _stays(last, value) else None
-        if not isinstance(value, OpResult):
-            return None
         op = value.op
         if isinstance(op, tt.AddPtr):
             value = op.ptr

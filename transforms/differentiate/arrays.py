@@ -20,7 +20,7 @@ import attrs
 from ziggurat.codemodel.builder import Builder
 from ziggurat.codemodel.dialects import core, scf, tt
 from ziggurat.codemodel.errors import KernelTypeError
-from ziggurat.codemodel.op import BlockParameter, Body, Op, OpResult, Value, constant_of
+from ziggurat.codemodel.op import BlockParameter, Body, Op, Value, constant_of
 from ziggurat.codemodel.structured import packed
 from ziggurat.codemodel.traits import MemoryRead, MemoryWrite, Pure
 from ziggurat.codemodel.transform import Outcome, Rewriter
@@ -121,7 +121,7 @@ class _Pairing:
     def outcome(self, builder: Rewriter, op: Op, operands: tuple[Value, ...]) -> Value | None:
         if isinstance(op, MemoryRead | MemoryWrite):
             return self.access(builder, op, operands)
-        if isinstance(op, core.TupleLoad) and isinstance(operands[0], OpResult):
+        if isinstance(op, core.TupleLoad):
             packed = operands[0].op
             return packed.components[op.index] if isinstance(packed, core.MakeTuple) else None
         if isinstance(op, scf.For):

@@ -629,8 +629,6 @@ def block_axis(value: Value, accesses: Accesses | None = None) -> int | None:
 
     With `accesses`, also that of a tensor that is loaded in vectors.
     """
-    if not isinstance(value, OpResult):
-        return None
     if isinstance(value.op, tt.Trans):
         inner = block_axis(value.op.value, accesses)
         return None if inner is None else list(value.op.order).index(inner)

@@ -26,7 +26,7 @@ from ziggurat.codemodel.layout import Layout, Span, bits_of, blocked, moved
 from ziggurat.codemodel.op import Op, OpResult, Value
 from ziggurat.codemodel.structured import Structured
 from ziggurat.codemodel.traits import BlockTerminator, BodyTerminator
-from ziggurat.codemodel.types import PtrType, TensorType, TupleType, Type, shape_of
+from ziggurat.codemodel.types import PtrType, TensorType, TupleType, Type, element_of, shape_of
 from ziggurat.transforms.analysis.axis_info import LIMIT, AxisInfo, analyse, unknown_component
 from ziggurat.transforms.analysis.components import (
     Component,
@@ -236,8 +236,7 @@ def _adds_neighbours(op: tt.AtomicRMW | tt.AtomicCAS) -> bool:
 
 def pointee_bytes(ptr: Value) -> int:
     """The size in bytes of the element that pointers point to."""
-    type_ = ptr.type
-    element = type_.element if isinstance(type_, TensorType) else type_
+    element = element_of(ptr.type)
     assert isinstance(element, PtrType)
     return element.pointee.bytes
 
@@ -612,7 +611,7 @@ class LayoutPlan:
             elif sources and sources[0][0] == component:
                 self._late[key] = True
             else:
-                is_load = isinstance(component[0], OpResult) and isinstance(component[0].op, tt.Load)
+                is_load = isinstance(component[0].op, tt.Load)
                 self._late[key] = not is_load and any(self.is_late(*source) for source in sources)
         return self._late[key]
 

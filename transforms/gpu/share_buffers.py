@@ -19,7 +19,7 @@ import attrs
 
 from ziggurat.codemodel.gpu import dialect as gpu
 from ziggurat.codemodel.gpu.asynchronous import BufferOp
-from ziggurat.codemodel.op import Block, Op, OpResult, Value
+from ziggurat.codemodel.op import Block, Op, Value
 from ziggurat.codemodel.transform import DROP, Outcome, Rewriter, transform
 from ziggurat.codemodel.types import SharedType
 from ziggurat.transforms.analysis.queries import shared_of
@@ -94,7 +94,7 @@ def _is_before(first: Op, second: Op) -> bool:
 def _stored_once(block: Block) -> Iterator[_Stored]:
     """The stores of a block to new buffers that no other op writes."""
     for store in block.ops:
-        if not isinstance(store, gpu.LocalStore) or not isinstance(store.buffer, OpResult):
+        if not isinstance(store, gpu.LocalStore):
             continue
         alloc = store.buffer.op
         if not isinstance(alloc, gpu.LocalAlloc) or alloc.parent is not block:

@@ -17,7 +17,7 @@ from __future__ import annotations
 
 from ziggurat.codemodel.dialects import scf
 from ziggurat.codemodel.gpu import dialect as gpu
-from ziggurat.codemodel.op import Block, Op, OpResult, Value
+from ziggurat.codemodel.op import Block, Op, Value
 from ziggurat.codemodel.transform import DROP, Outcome, Rewriter, transform
 
 
@@ -52,7 +52,7 @@ def _plan(block: Block, follow: dict[Op, list[gpu.WgmmaWait]], pending: dict[Op,
     order = {op: at for at, op in enumerate(block.ops)}
     earlier = set[Value]()  # The results of wgmma, after their waits.
     for wait in block.ops:
-        first = wait.value.op if isinstance(wait, gpu.WgmmaWait) and isinstance(wait.value, OpResult) else None
+        first = wait.value.op if isinstance(wait, gpu.WgmmaWait) else None
         if not isinstance(wait, gpu.WgmmaWait) or not isinstance(first, gpu.Wgmma) or first.within:
             continue
         at = order[wait]

@@ -18,7 +18,7 @@ from ziggurat.codemodel.dialects import arith, cf, core, scf, tt
 from ziggurat.codemodel.dialects import math as maths
 from ziggurat.codemodel.fixpoint import fixpoint
 from ziggurat.codemodel.numbers import ELEMENTWISE, Number, on_numbers, rounded_number
-from ziggurat.codemodel.op import Op, OpResult, Value, constant_of
+from ziggurat.codemodel.op import Op, Value, constant_of
 from ziggurat.codemodel.structured import Structured
 from ziggurat.codemodel.transform import DROP, Outcome, Rewriter, Transformer
 from ziggurat.codemodel.types import ScalarType, element_of
@@ -247,8 +247,6 @@ def _packed(builder: Rewriter, values: Sequence[Value]) -> Outcome:
 
 def _component(builder: Rewriter, source: Value, index: int) -> Value | None:
     """Component `index` of a tuple in the new model, or None if it is unknown."""
-    if not isinstance(source, OpResult):
-        return None
     op = source.op
     if isinstance(op, core.MakeTuple):
         return op.components[index]

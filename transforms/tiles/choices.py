@@ -27,7 +27,7 @@ from ziggurat.codemodel.builder import Builder
 from ziggurat.codemodel.dialects import arith, core, tt
 from ziggurat.codemodel.dialects.arith import FloatPredicate, IntPredicate
 from ziggurat.codemodel.numbers import on_numbers
-from ziggurat.codemodel.op import Op, OpResult, Value
+from ziggurat.codemodel.op import Op, Value
 from ziggurat.codemodel.transform import Outcome, Rewriter, transform
 from ziggurat.codemodel.types import (
     ScalarType,
@@ -186,8 +186,6 @@ def _choice(op: tt.Reduce) -> _Choice | None:
 def _on_numbers(value: Value, numbers: dict[Value, Any]) -> Any:
     """The value of a condition, which compares only an element with an element and an index with an index; None for
     other conditions."""
-    if not isinstance(value, OpResult):
-        return None
     op = value.op
     if isinstance(op, arith.ConstantOp) and value.type == i1:
         return op.value

@@ -38,7 +38,7 @@ from ziggurat.codemodel.builder import Builder
 from ziggurat.codemodel.dialects import arith, cf, core, scf, tt
 from ziggurat.codemodel.dialects.tt import Padding
 from ziggurat.codemodel.errors import KernelTypeError
-from ziggurat.codemodel.op import BlockParameter, Body, Op, OpResult, Successor, Value, expect
+from ziggurat.codemodel.op import BlockParameter, Body, Op, Successor, Value, expect
 from ziggurat.codemodel.structured import Structured
 from ziggurat.codemodel.transform import DROP, Outcome, Rewriter, rebuilt, transform
 from ziggurat.codemodel.types import (
@@ -151,8 +151,8 @@ def _in_parts(builder: Rewriter, op: Op, operands: tuple[Value, ...]) -> Outcome
             return _structured(builder, op, operands)
         case scf.Yield() | scf.Condition() if _has_descriptor(op.handed):
             return builder.add(op.SPEC.make(_parts(operands), (), {}, (), op.result.type))
-        case core.TupleLoad() if isinstance(maker := operands[0], OpResult) and isinstance(maker.op, core.MakeTuple):
-            return maker.op.operands[op.index]
+        case core.TupleLoad() if isinstance(maker := operands[0].op, core.MakeTuple):
+            return maker.operands[op.index]
         case _:
             return None
 

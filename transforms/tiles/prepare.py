@@ -25,7 +25,7 @@ from __future__ import annotations
 
 from ziggurat.codemodel.dialects import arith, core, scf, tt
 from ziggurat.codemodel.errors import InternalError, KernelTypeError, LaunchError
-from ziggurat.codemodel.op import Op, OpResult, Value, expect
+from ziggurat.codemodel.op import Op, Value, expect
 from ziggurat.codemodel.traits import Returns
 from ziggurat.codemodel.transform import Outcome, Rewriter, transform
 from ziggurat.codemodel.types import (
@@ -95,7 +95,7 @@ def fuse_dots(op: Op) -> Op:
         if not isinstance(inner, arith.AddF | arith.AddI) or element_of(inner.result.type) not in _FUSED:
             return None
         for value, start in ((inner.rhs, operands[0]), (inner.lhs, operands[1])):
-            dot = value.op if isinstance(value, OpResult) and len(value.uses) == 1 else None
+            dot = value.op if len(value.uses) == 1 else None
             if isinstance(dot, tt.Dot) and dot.parent is inner.parent and constant_of(dot.c) == 0:
                 if inner.lhs is inner.rhs:
                     return None
