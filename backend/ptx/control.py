@@ -11,6 +11,7 @@ from ziggurat.backend.ptx.packed_words import pack, unpack
 from ziggurat.backend.ptx.shuffles import in_uniform_registers
 from ziggurat.codemodel.dialects import cf, core, scf, tt
 from ziggurat.codemodel.gpu import dialect as gpu
+from ziggurat.codemodel.graphs import reached
 from ziggurat.codemodel.op import Body, Op, Successor, Value, constant_of
 from ziggurat.codemodel.structured import packed_values
 from ziggurat.codemodel.traits import Loop
@@ -127,16 +128,14 @@ def _for(emitter: PtxEmitter, op: scf.For) -> Emitted:
 
 def _is_reduced(value: Value) -> bool:
     """Whether a number is computed of a reduction, after which ptxas does not know it to be the same in all lanes."""
-    work, values = [value], {value}
-    while work:
-        op = work.pop().op
-        if isinstance(op, tt.Reduce):
-            return True
-        if op is not None and is_pure(op) and not op.bodies:
-            scalars = {operand for operand in op.operands if not isinstance(operand.type, TensorType)}
-            work += scalars - values
-            values |= scalars
-    return False
+
+    def scalars(value: Value) -> list[Value]:
+        op = value.op
+        if op is None or not is_pure(op) or op.bodies:
+            return []
+        return [operand for operand in op.operands if not isinstance(operand.type, TensorType)]
+
+    return any(isinstance(source.op, tt.Reduce) for source in reached([value], scalars))
 
 
 def _only_reads(op: scf.For) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 
 from ziggurat.codemodel.dialects import arith, cpu, scf, tt
-from ziggurat.codemodel.graphs import reached
+from ziggurat.codemodel.graphs import inverse, reached
 from ziggurat.codemodel.op import Block, BlockParameter, Body, Op, OpResult, Value, expect
 from ziggurat.codemodel.structured import Structured
 from ziggurat.codemodel.traits import BodyTerminator, MemoryRead, MemoryWrite, Pure, Returns
@@ -64,24 +64,13 @@ def _kind_of(loop: scf.While) -> bool | None:
 def _loops(body: Body) -> Iterator[tuple[Block, list[Block]]]:
     """The loops among blocks: the block where each begins, and all its blocks, once for each branch back."""
     successors = {block: [successor.block for successor in block.terminator.successors] for block in body.blocks}
-
-    def within(start: Block, following: Mapping[Block, Sequence[Block]], without: Block | None) -> set[Block]:
-        visited, waiting = {start}, [start]
-        while waiting:
-            more = [block for block in following[waiting.pop()] if block not in visited and block is not without]
-            visited.update(more)
-            waiting += more
-        return visited
-
-    before: dict[Block, list[Block]] = {block: [] for block in body.blocks}
-    for block, targets in successors.items():
-        for target in targets:
-            before[target].append(block)
+    before = inverse(successors)
     for last, targets in successors.items():
         for header in targets:
-            forward = within(header, successors, None)
+            forward = reached([header], successors.__getitem__)
             if last in forward:
-                inside = {header} | (within(last, before, header) if last is not header else set[Block]()) & forward
+                back = reached([last], lambda block, header=header: () if block is header else before[block])
+                inside = back & forward
                 yield header, [block for block in body.blocks if block in inside]
 
 

@@ -16,6 +16,7 @@ no other op may read the array.
 from __future__ import annotations
 
 from ziggurat.codemodel.dialects import tt
+from ziggurat.codemodel.graphs import reached
 from ziggurat.codemodel.op import Op, Value
 from ziggurat.codemodel.traits import Pure
 from ziggurat.codemodel.types import shape_of
@@ -25,16 +26,11 @@ from ziggurat.transforms.differentiate.arrays import Arrays
 
 def _is_the_same_everywhere(value: Value) -> bool:
     """Whether all programs are known to have the same value: it is computed from the kernel's arguments alone."""
-    rest, visited = [value], {value}
-    while rest:
-        op = rest.pop().op
-        if op is None:
-            continue  # A parameter of the kernel: bodies are not looked into.
-        if not isinstance(op, Pure) or isinstance(op, tt.GetProgramId | tt.SmId | tt.Poison) or op.bodies:
-            return False
-        rest += (operand for operand in op.operands if operand not in visited)
-        visited.update(op.operands)
-    return True
+    # Values without an op are parameters of the kernel: bodies are not looked into.
+    sources = reached([value], lambda source: () if source.op is None else source.op.operands)
+    differing = tt.GetProgramId, tt.SmId, tt.Poison
+    ops = [source.op for source in sources if source.op is not None]
+    return all(isinstance(op, Pure) and not isinstance(op, differing) and not op.bodies for op in ops)
 
 
 def _is_one_to_one(kernel: tt.Func, pointer: Value, axes: set[int]) -> bool:

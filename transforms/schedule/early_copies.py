@@ -26,7 +26,7 @@ import attrs
 from ziggurat.codemodel.dialects import tt
 from ziggurat.codemodel.gpu import dialect as gpu
 from ziggurat.codemodel.gpu.targets import TARGETS
-from ziggurat.codemodel.graphs import by_key
+from ziggurat.codemodel.graphs import by_key, reached
 from ziggurat.codemodel.op import Block, Op, Value
 from ziggurat.codemodel.transform import DROP, Outcome, Rewriter, transform
 from ziggurat.transforms.cost.budget import CTAS, limits
@@ -80,16 +80,13 @@ def _early_of(block: Block) -> Iterator[_Early]:
 
 def _address(load: Op, order: dict[Op, int], start: int) -> Sequence[Op] | None:
     """The ops of a block from the number `start` on that compute the operands of a load; None if they are not pure."""
-    ops, work = set[Op](), [*load.operands]
-    while work:
-        op = work.pop().op
-        if op is None or order.get(op, -1) < start or op in ops:
-            continue
-        if not is_pure(op) or op.bodies:
-            return None
-        ops.add(op)
-        work += op.operands
-    return sorted(ops, key=lambda op: order[op])
+
+    def makers(op: Op) -> list[Op]:
+        makers_of_all = (value.op for value in op.operands)
+        return [maker for maker in makers_of_all if maker is not None and order.get(maker, -1) >= start]
+
+    ops = reached(makers(load), makers)
+    return sorted(ops, key=order.__getitem__) if all(is_pure(op) and not op.bodies for op in ops) else None
 
 
 def _with_copies(module: gpu.Module, copies: Sequence[_Early]) -> gpu.Module:

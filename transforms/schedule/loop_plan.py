@@ -24,6 +24,7 @@ import attrs
 
 from ziggurat.codemodel.dialects import core, scf, tt
 from ziggurat.codemodel.gpu import dialect as gpu
+from ziggurat.codemodel.graphs import reached
 from ziggurat.codemodel.layout import Layout, bits_of, combine, inverted
 from ziggurat.codemodel.op import Block, BlockParameter, Op, OpResult, Value
 from ziggurat.codemodel.traits import MayTrap
@@ -316,13 +317,11 @@ def fill_of(load: Load) -> Value | None:
 
 def computing(loop: scf.For, values: Sequence[Value], available: Container[Value] = ()) -> list[Op]:
     """The ops of a loop's body, in order, from which values are computed; not those of the `available` values."""
-    results: set[Value] = set()
-    work = list(values)
-    while work:
-        value = work.pop()
-        if value.block is loop.body.entry and value not in results and value not in available:
-            results.add(value)
-            work += value.op.operands if value.op is not None else ()
+
+    def inside(values: Iterable[Value]) -> list[Value]:
+        return [value for value in values if value.block is loop.body.entry and value not in available]
+
+    results = reached(inside(values), lambda value: () if value.op is None else inside(value.op.operands))
     return [op for op in loop.body.entry.ops if op.result in results]
 
 
