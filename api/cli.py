@@ -142,7 +142,6 @@ def _parser() -> argparse.ArgumentParser:
     show.add_argument("--locations", action="store_true", help="with the source location of each op")
     show.add_argument("--types", dest="attributed", action="store_true", help="the Python model with attributed types")
     _add_options(show)
-    _add_macros(show)
     _add_divisible(show)
     show.add_argument("--html", action="store_true", help="as HTML with colours")
     explain = command("explain", "say what a kernel asks of the GPU, by source line, and why not less", _explain)
@@ -157,14 +156,12 @@ def _parser() -> argparse.ArgumentParser:
         "--grid", nargs="+", help="programs along each axis, for the whole launch; and its time where there is a GPU"
     )
     _add_options(explain)
-    _add_macros(explain)
     _add_divisible(explain)
     simulate = command("simulate", "run a kernel thread by thread on the host, and look for faults", _simulate)
     _add_launch(simulate)
     simulate.add_argument("--seed", type=int, default=0, help="when asynchronous work happens (default: 0, late)")
     simulate.add_argument("--optimized", action="store_true", help="the code after LLVM's passes")
     _add_options(simulate)
-    _add_macros(simulate)
     explore = command(
         "explore", "write a page with a kernel at every tier, its values and where lines come from", _explore
     )
@@ -177,7 +174,6 @@ def _parser() -> argparse.ArgumentParser:
         "page for each kernel that it launches",
     )  # fmt: skip
     _add_options(explore)
-    _add_macros(explore)
     debug = command("debug", "step through the programs of a launch, forward and back", _debug)
     _add_launch(debug)
     debug.add_argument("--program", default="0", help="the program in which to begin: 2 or 1,0,0 (default: 0)")
@@ -194,12 +190,10 @@ def _parser() -> argparse.ArgumentParser:
         "--dap", action="store_true", help="alone: an adapter of the Debug Adapter Protocol, for editors"
     )
     _add_options(debug)
-    _add_macros(debug)
     bisect = command("bisect", "find the first step that changes what a launch computes", _bisect)
     _add_launch(bisect)
     bisect.add_argument("--output", "-o", default="bisected.py", help="the report of a fault (default: bisected.py)")
     _add_options(bisect)
-    _add_macros(bisect)
     build = command("build", "compile kernels into a folder for C and Python that needs no compiler", _build)
     build.add_argument("sources", nargs="+", metavar="SOURCE", help="recordings (.json), files (.py) and packages")
     build.add_argument("--output", "-o", required=True, help="the folder")
@@ -271,20 +265,8 @@ def _add_divisible(command: argparse.ArgumentParser) -> None:
     )
 
 
-def _add_macros(command: argparse.ArgumentParser) -> None:
-    """The macros of a Triton-C source as arguments of a command."""
-    command.add_argument(
-        "-D",
-        dest="macros",
-        action="append",
-        default=[],
-        metavar="NAME=VALUE",
-        help="a macro of a Triton-C source; of a list, -DTM=[32,64], the first value",
-    )
-
-
 def _add_options(command: argparse.ArgumentParser) -> None:
-    """The options of compilation as arguments of a command."""
+    """The options of compilation, and the macros of a Triton-C source, as arguments of a command."""
     for field in attrs.fields(CompileOptions):
         flag, documentation = f"--{field.name.replace('_', '-')}", documentation_of(field.name)
         default: Any = field.default
@@ -297,6 +279,14 @@ def _add_options(command: argparse.ArgumentParser) -> None:
             about = f"{documentation} (default: {default})"
             kind = str if isinstance(default, str) else int
             command.add_argument(flag, type=kind, default=default, help=about)
+    command.add_argument(
+        "-D",
+        dest="macros",
+        action="append",
+        default=[],
+        metavar="NAME=VALUE",
+        help="a macro of a Triton-C source; of a list, -DTM=[32,64], the first value",
+    )
 
 
 def _show(options: argparse.Namespace) -> str:
