@@ -90,12 +90,8 @@ def _run_handler(interpreter: FunctionInterpreter, handler: Body, error: BaseExc
             interpreter.lookup(first.var).content = UNSET
 
 
-def _several(classes: Any) -> Any:
-    return classes if issubclass(type(classes), tuple) else (classes,)
-
-
 def _catches(classes: Any, error: BaseException) -> bool:
-    for cls in _several(classes):
+    for cls in classes if issubclass(type(classes), tuple) else (classes,):
         if not (isinstance(cls, type) and issubclass(cls, BaseException)):
             raise TypeError("catching classes that do not inherit from BaseException is not allowed")
     return isinstance(error, classes)

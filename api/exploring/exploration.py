@@ -156,7 +156,7 @@ class _Explored:
             "columns": [self._source(kernel, files), *columns],
             "places": self.places.entries(files),
             "values": self.table.entries,
-            "documents": {name: _documentation(op) for name, op in sorted(ops.items())},
+            "documents": {name: inspect.cleandoc(type(op).__doc__ or "") for name, op in sorted(ops.items())},
             "notes": notes,
         }
 
@@ -345,7 +345,3 @@ def _around(numbers: Iterable[int]) -> list[int]:
             near += range(near[-1] + 1, line)
         near.append(line)
     return near
-
-
-def _documentation(op: Op) -> str:
-    return inspect.cleandoc(type(op).__doc__ or "")

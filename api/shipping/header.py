@@ -85,7 +85,11 @@ def function_text(family: Family, targets: Sequence[str]) -> str:
         ]
         lines.append(f"   variant: {_comment(', '.join(conditions)) or 'any arguments'}")
     lines[-1] += " */"
-    small = [p.name for p, t in zip(family.passed, types, strict=True) if isinstance(t, ScalarType) and _is_bits(t)]
+    small = [
+        p.name
+        for p, t in zip(family.passed, types, strict=True)
+        if isinstance(t, ScalarType) and t.name not in _NUMBERS
+    ]
     if small:
         lines.append(f"/* of {', '.join(small)} the bits */")
     for verb, head in (("launch", "void *stream, const uint32_t grid[3]"), ("run", _PROGRAMS)):
@@ -93,10 +97,6 @@ def function_text(family: Family, targets: Sequence[str]) -> str:
     if family.grid is not None:
         lines.append(_grid(family.function, family.grid))
     return "\n".join(lines) + "\n"
-
-
-def _is_bits(type_: ScalarType) -> bool:
-    return type_.name not in _NUMBERS
 
 
 def _measure(type_: Type) -> str:

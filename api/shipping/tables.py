@@ -119,7 +119,8 @@ class _Tables:
         return symbol
 
     def data(self, data: bytes, align: int = 1) -> str:
-        return self._add(f'[{len(data)} x i8] c"{_escaped(data)}"', align=align)
+        text = "".join(map(_ESCAPES.__getitem__, data))
+        return self._add(f'[{len(data)} x i8] c"{text}"', align=align)
 
     def text(self, words: str) -> str:
         if words not in self._texts:
@@ -232,10 +233,6 @@ def _value(kind: str, value: Any) -> str:
 
 
 _ESCAPES: Final = [chr(b) if 32 <= b < 127 and b not in b'"\\' else f"\\{b:02X}" for b in range(256)]
-
-
-def _escaped(data: bytes) -> str:
-    return "".join(map(_ESCAPES.__getitem__, data))
 
 
 def _offset(part: str) -> int:

@@ -393,7 +393,8 @@ class _Analysis(Forms):
                     for follower in _carried(user, number)
                 ]
             case _:
-                return [(user.result, axis)] if is_elementwise(user) and _is_alike(user.result, value) else None
+                is_alike = is_elementwise(user) and shape_of(user.result.type) == shape_of(value.type)
+                return [(user.result, axis)] if is_alike else None
 
 
 def _carried(owner: Structured, number: int) -> list[Value]:
@@ -402,7 +403,3 @@ def _carried(owner: Structured, number: int) -> list[Value]:
     if len(owner.value_types) == 1:
         return [*inside, owner.result]
     return [*inside, *(op.result for op in owner.result.uses if isinstance(op, core.TupleLoad) and op.index == number)]
-
-
-def _is_alike(a: Value, other: Value) -> bool:
-    return shape_of(a.type) == shape_of(other.type)
