@@ -16,7 +16,7 @@ import attrs
 import numpy as np
 
 from ziggurat.backend.launch.races import POLL, READ, UPDATE, WRITE
-from ziggurat.backend.launch.regions import Array, Region
+from ziggurat.backend.launch.regions import Array, Region, grouped
 from ziggurat.codemodel.dialects.tt import MemScope, MemSemantic
 from ziggurat.codemodel.errors import KernelRuntimeError
 from ziggurat.codemodel.location import Location
@@ -59,6 +59,10 @@ class Shadow:
         self.unit = region.unit
         self.table = np.zeros((4, -(-len(region.bytes) // self.unit)), np.int32)
 
+    def name(self, unit: int) -> str:
+        """The elements at a unit, for messages."""
+        return " or ".join(self.region.elements(self.region.base + unit * self.unit)) or "memory"
+
     def units(self, offsets: Array, size: int) -> Array:
         """The units of accesses of `size` bytes at offsets from the base. Smaller ones divide the units."""
         if size < self.unit:
@@ -66,6 +70,35 @@ class Shadow:
             self.unit = size
         units = offsets // self.unit
         return units if size == self.unit else (units[:, None] + np.arange(size // self.unit)).reshape(-1)
+
+
+class Shadows:
+    """The shadows of the arrays of all devices, whose memory is grouped by what overlaps."""
+
+    def __init__(self, memories: Sequence[Array], names: Sequence[str]) -> None:
+        self._shadows: list[Shadow] = []
+        for group in grouped(memories, views=True):
+            region = Region([memories[number] for number in group], aligned=8)
+            region.names = [names[number] for number in group]
+            self._shadows.append(Shadow(region))
+
+    def of(self, region: Region) -> tuple[Shadow, int]:
+        """The shadow of a launch's region, and the offset of the region's base in it."""
+        for shadow in self._shadows:
+            if shadow.region.low <= region.low and region.high <= shadow.region.high:
+                return shadow, region.base - shadow.region.base
+        self._shadows.append(Shadow(region))  # A tensor of PyTorch, by its address.
+        return self._shadows[-1], 0
+
+
+@attrs.frozen(eq=False)
+class Wait:
+    """A program that waits for a unit of memory at a place."""
+
+    program: int
+    shadow: Shadow
+    unit: int
+    place: Any
 
 
 class Clocks:
@@ -131,7 +164,28 @@ class Clocks:
         if kind == UPDATE and scope is not None:
             self._release(table[_RELEASES], units, access, scope, releases=order.releases, is_store=is_store)
 
-    def last_write(self, shadow: Shadow, unit: int, program: int) -> Access | None:
+    def deadlock(self, wait: Wait, others: Sequence[Wait]) -> KernelRuntimeError:
+        """The error for a program that waits for ever, as others do: with the lines of all, and that of the last change
+        of what it waits for."""
+        rest = ("all others have ended", "so does one other program", f"so do {len(others)} other programs")
+        place = self._location(wait.place)
+        error = self._error(
+            f"deadlock: {self._name(wait.program)} waits for {wait.shadow.name(wait.unit)}, "
+            f"which nothing changes any more: {rest[min(len(others), 2)]}",
+            place,
+            "check that each signal that is waited for is sent: to the slot, and with the value, that the wait reads",
+        )
+        write = self._last_write(wait.shadow, wait.unit, wait.program)
+        if write is not None:
+            error.add(f"{self._name(write.program)} has changed it last here", self._location(write.place))
+        places = {place}
+        for other in others:
+            if (place := self._location(other.place)) not in places:
+                places.add(place)
+                error.add(f"{self._name(other.program)} waits here", place)
+        return error
+
+    def _last_write(self, shadow: Shadow, unit: int, program: int) -> Access | None:
         """The last access of another program that may have changed a unit."""
         strong, write = (int(shadow.table[row, unit]) for row in (_STRONG, _WRITES))
         accesses = (self._accesses[number] for number in sorted((*self._sets[strong], write), reverse=True))
@@ -173,12 +227,11 @@ class Clocks:
                         raise self._race(shadow, int(units[int(np.argmax(lanes))]), earlier, access)
 
     def _race(self, shadow: Shadow, unit: int, earlier: Access, access: Access) -> KernelRuntimeError:
-        element = " or ".join(shadow.region.elements(shadow.region.base + unit * shadow.unit)) or "memory"
         who, whom = self._name(access.program), self._name(earlier.program)
         done = _WORDS[earlier.kind][1]
         are_strong = earlier.scope is not None and access.scope is not None
         why = ", and the scope of one is too narrow" if are_strong else ", and nothing orders the two"
-        message = f"{who} {_WORDS[access.kind][0]} {element}, which {whom} has {done}{why}"
+        message = f"{who} {_WORDS[access.kind][0]} {shadow.name(unit)}, which {whom} has {done}{why}"
         error = self._error(message, self._location(access.place), SCOPE_HINT if are_strong else HINT)
         error.add(f"it is {done} here", self._location(earlier.place))
         return error

@@ -16,11 +16,10 @@ from typing import Any
 import attrs
 import numpy as np
 
-from ziggurat.backend.launch import races, regions
+from ziggurat.backend.launch import races
 from ziggurat.backend.launch.arrays import whole
-from ziggurat.backend.launch.clocks import Clocks, Shadow
+from ziggurat.backend.launch.clocks import Clocks, Shadow, Shadows, Wait
 from ziggurat.backend.reference.argument_memory import (
-    ArgumentRegion,
     ArrayArgument,
     ElementAccess,
     Memory,
@@ -171,7 +170,7 @@ class _DeviceSharing(Sharing):
 
     def touch(self, target: RegionElements, access: ElementAccess, use: str, values: Array | None = None) -> None:
         super().touch(target, access, use, values)
-        shadow, offset = self._turns.shadow_of(target.region)
+        shadow, offset = self._turns.shadows.of(target.region)
         shape = np.broadcast_shapes(access.shape, target.index.shape[1:])
 
         def lanes(array: Array) -> Array:
@@ -256,11 +255,7 @@ class _Turns:
         self._weights = {queued.device: self._random.choice((1, 4, 16)) for queued in launches}
         self._chances = self._random.choice(((0.0, 0.0), (0.2, 0.05), (1.0, 0.0), (0.6, 0.3)))
         memories = [whole(a.array) if any(q.tolerant for q in launches) else a.array for a in self.arrays]
-        self._shadows: list[Shadow] = []
-        for group in regions.grouped(memories, views=True):
-            region = regions.Region([memories[number] for number in group], aligned=8)
-            region.names = [self.arrays[number].title for number in group]
-            self._shadows.append(Shadow(region))
+        self.shadows = Shadows(memories, [array.title for array in self.arrays])
         self._programs: list[_Program] = []
         self._queues: dict[int, list[_DeviceLaunch]] = {}
         for queued in launches:
@@ -280,14 +275,6 @@ class _Turns:
         self._main = threading.Lock()
         self._failure: BaseException | None = None
         self._is_cancelled = self._is_deadlock = False
-
-    def shadow_of(self, region: ArgumentRegion) -> tuple[Shadow, int]:
-        """The shadow of a launch's region, and the offset of the region in it."""
-        for shadow in self._shadows:
-            if shadow.region.low <= region.low and region.high <= shadow.region.high:
-                return shadow, region.base - shadow.region.base
-        self._shadows.append(Shadow(region))  # A tensor of PyTorch that was found by its address.
-        return self._shadows[-1], 0
 
     def run(self) -> None:
         """Run everything. Raises the error of the first program that fails."""
@@ -404,23 +391,14 @@ class _Turns:
 
     def _deadlock(self, program: _Program) -> KernelRuntimeError:
         """The error for programs that wait for ever, raised in one of them."""
-        element, place, write = "a change of memory", None, None
-        if program.last_strong is not None:
-            op, shadow, unit = program.last_strong
-            element = " or ".join(shadow.region.elements(shadow.region.base + unit * shadow.unit))
-            place, write = op.location, self.clocks.last_write(shadow, unit, program.number)
-        count = len(self._active) - 1
-        rest = ("all others have ended", "so does one other program", f"so do {count} other programs")[min(count, 2)]
-        error = KernelRuntimeError(
-            f"deadlock: {program.title} waits for {element}, which nothing changes any more: {rest}",
-            place,
-            "check that each signal that is waited for is sent: to the slot, and with the value, that the wait reads",
-        )
-        if write is not None:
-            error.add(f"{self._programs[write.program].title} has changed it last here", write.place.location)
-        places = {place}
-        for other in self._active:
-            if other.last_strong is not None and (place := other.last_strong[0].location) not in places:
-                places.add(place)
-                error.add(f"{other.title} waits here", place)
-        return error
+        waits = {other: self._wait_of(other) for other in self._active}
+        wait = waits.pop(program)
+        if wait is None:
+            return KernelRuntimeError(f"deadlock: {program.title} waits for a change of memory that no program makes")
+        return self.clocks.deadlock(wait, [other for other in waits.values() if other is not None])
+
+    def _wait_of(self, program: _Program) -> Wait | None:
+        if program.last_strong is None:
+            return None
+        op, shadow, unit = program.last_strong
+        return Wait(program.number, shadow, unit, op)
