@@ -50,6 +50,7 @@ if TYPE_CHECKING:
     from ziggurat.backend.cuda.launch import Dispatcher
     from ziggurat.backend.cuda.specialize import KernelParameter
     from ziggurat.backend.reference.devices import QueuedLaunch
+    from ziggurat.backend.simulator.devices import QueuedSimulation
     from ziggurat.compiler.compiled import Compiled
     from ziggurat.kernels.own_passes import OwnPass
     from ziggurat.launches.cpu import HostLaunches
@@ -73,7 +74,7 @@ class Kernel(Function):
     observer: ClassVar[Callable[[Kernel, Grid, Sequence[Any], dict[str, Any]], None] | None] = None
     sanitizers: ClassVar[tuple[str, ...]] = ()  # The option `sanitize` of launches that do not give it.
     # Takes the launches within `with device:` of `zg.devices`, in place of running them.
-    queue: ClassVar[Callable[[QueuedLaunch], None] | None] = None
+    queue: ClassVar[Callable[[QueuedLaunch | QueuedSimulation], None] | None] = None
 
     def __init__(self, fn: Callable[..., Any], do_not_specialize: Iterable[str] = ()) -> None:
         # A stub in the place of a Python function brings its own models.
@@ -411,7 +412,7 @@ class Kernel(Function):
         return result
 
     def _enqueue(
-        self, queue: Callable[[QueuedLaunch], None], signature: KernelSignature, sizes: tuple[int, ...],
+        self, queue: Callable[[Any], None], signature: KernelSignature, sizes: tuple[int, ...],
         names: Sequence[str], values: Sequence[Any], options: Mapping[str, Any], strict: bool, tolerant: bool,
     ) -> None:  # fmt: skip
         """Hand a launch to one of several devices, which runs it later."""

@@ -16,6 +16,7 @@ from ziggurat.kernels.kernel import Kernel
 
 if TYPE_CHECKING:
     from ziggurat.backend.reference.devices import DeviceArray, QueuedLaunch
+    from ziggurat.backend.simulator.devices import QueuedSimulation
 
 _ALIGNED = 256  # Bytes to a multiple of which arrays are aligned, as those of CUDA's allocator are.
 _MAX_DEVICES = 64
@@ -50,7 +51,7 @@ class Devices:
         self.seed = seed
         self.arrays: list[DeviceArray] = []
         self._devices = [Device(self, rank) for rank in range(count)]
-        self._launches: list[QueuedLaunch] = []
+        self._launches: list[QueuedLaunch | QueuedSimulation] = []
 
     def __len__(self) -> int:
         return len(self._devices)
@@ -76,7 +77,7 @@ class Devices:
 
         return np.array([address(as_array(array, "arrays")) for array in arrays], np.uint64)
 
-    def add(self, launch: QueuedLaunch) -> None:
+    def add(self, launch: QueuedLaunch | QueuedSimulation) -> None:
         """Queue a launch on its device."""
         self._launches.append(launch)
 
@@ -87,10 +88,21 @@ class Devices:
         The launches of one device run one after the other. Raises the error of a program, `KernelRuntimeError` for a
         race and for a deadlock, and `LaunchError` for more programs than 4096.
         """
-        from ziggurat.backend.reference.devices import run_together
+        from ziggurat.backend.reference.devices import QueuedLaunch, run_together
 
         launches, self._launches = self._launches, []
-        run_together(launches, self.arrays, self.seed)
+        interpreted = [launch for launch in launches if isinstance(launch, QueuedLaunch)]
+        if len(interpreted) == len(launches):
+            run_together(interpreted, self.arrays, self.seed)
+            return
+        from ziggurat.backend.simulator.devices import QueuedSimulation, simulate_together
+
+        if interpreted:
+            raise LaunchError(
+                f"the launches of several devices must all be simulated or none; '{interpreted[0].title}' is not",
+                hint="call run() between, or launch all of them by compiled.simulate[grid](…)",
+            )
+        simulate_together([s for s in launches if isinstance(s, QueuedSimulation)], self.arrays, self.seed)
 
 
 class Device:
@@ -113,7 +125,7 @@ class Device:
     ) -> None:
         Kernel.queue = self._outer.pop()
 
-    def _add(self, launch: QueuedLaunch) -> None:
+    def _add(self, launch: QueuedLaunch | QueuedSimulation) -> None:
         self.devices.add(attrs.evolve(launch, device=self.rank))
 
     def array(self, values: Any, name: str = "") -> Array:

@@ -6,7 +6,7 @@ import functools
 import math
 import re
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import Any, NoReturn
 
 import numpy as np
 
@@ -24,10 +24,8 @@ from ziggurat.codemodel.text.parser import parse_values
 from ziggurat.codemodel.types import SCALARS, ScalarType, TensorType, Type
 from ziggurat.compiler.compiled import Compiled
 from ziggurat.kernels.arguments import bind
+from ziggurat.kernels.kernel import Kernel
 from ziggurat.launches.compiled_launches import checked
-
-if TYPE_CHECKING:
-    from ziggurat.kernels.kernel import Kernel
 
 
 class Simulation:
@@ -102,11 +100,17 @@ def _simulate(
     text = compiled.stages["llvm"]
     if boolean("optimized", optimized):
         text = after_passes(text, compiled.target)
-    simulate(
-        text, num_warps=compiled.num_warps, shared=compiled.shared, grid=sizes, arguments=values, seed=seed,
+    launch = functools.partial(
+        simulate, text, num_warps=compiled.num_warps, shared=compiled.shared, grid=sizes, arguments=values, seed=seed,
         promises=not optimized, max_steps=max_steps, names=names,
-        locations=(op.location for op in model.walk() if op.location is not None),
+        locations=[op.location for op in model.walk() if op.location is not None],
     )  # fmt: skip
+    if Kernel.queue is None:
+        launch()
+        return
+    from ziggurat.backend.simulator.devices import QueuedSimulation
+
+    Kernel.queue(QueuedSimulation(compiled.title, launch.args, launch.keywords))
 
 
 # The command line: arrays of given shapes with drawn numbers.

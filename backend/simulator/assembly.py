@@ -84,13 +84,17 @@ def _address(match: re.Match[str], operands: list[Any], first: int) -> Array:
 
 @unit(rf"ld(?:\.volatile|\.(?:relaxed|acquire)\.\w+)?\.(global|shared)[\w.:]*\.b(\d+) ([^\[]*), {_ADDRESS}")
 def _load(program: Any, match: re.Match[str], operands: list[Any]) -> None:
+    words = match[0].split(".")
+    if is_strong := words[1] in ("volatile", "relaxed", "acquire"):
+        program.memory.order = ("relaxed", "sys") if words[1] == "volatile" else (words[1], words[2])
     targets, size = _numbers(match[3]), int(match[2]) // 8
     old = [operands[target] for target in targets]
     dtype = old[0].dtype if old[0].dtype.itemsize == size else np.dtype(f"u{size}")  # A byte has a register of 16 bits.
     values = program.load(
         match[1], _address(match, operands, 4), dtype, program.mask, [value.astype(dtype) for value in old],
-        kind=POLL if match[0].startswith(("ld.volatile", "ld.relaxed", "ld.acquire")) else READ,
+        kind=POLL if is_strong else READ,
     )  # fmt: skip
+    program.memory.order = None
     for target, value in zip(targets, values, strict=True):
         operands[target] = value.astype(operands[target].dtype)
 
@@ -146,9 +150,12 @@ def _atomic(program: Any, match: re.Match[str], operands: list[Any]) -> None:
             data = np.concatenate([value[thread : thread + 1].view(np.uint8) for value in values])
             new = _NEW[match[1]](old.view(element), data.view(element)).view(np.uint8)
             region.bytes[places[0]] = new
-            name, order = match[0].split(".")[:2]
+            name, order, scope = match[0].split(".")[:3]
             releases = order in ("release", "acq_rel") or int(thread) in memory.fenced
-            memory.note(region, places, UPDATE, acquires=name == "atom", releases=releases)
+            memory.order = order, scope
+            is_load = match[1] == "cas" and not np.array_equal(old, data[:size])
+            memory.note(region, places, UPDATE, acquires=name == "atom", releases=releases, is_load=is_load)
+            memory.order = None
             memory.changes += not np.array_equal(old, new)
             for at, value in enumerate(olds):
                 value.view(np.uint8).reshape(len(value), step)[thread] = old[at * step : (at + 1) * step]
@@ -168,10 +175,10 @@ def _sleep(program: Any, match: re.Match[str], operands: list[Any]) -> None:
     """Time goes on by itself."""
 
 
-@unit(r"fence\.acq_rel\.(?:cta|gpu|sys)")
+@unit(r"fence\.acq_rel\.(cta|gpu|sys)")
 def _fence(program: Any, match: re.Match[str], operands: list[Any]) -> None:
     """The atomics of these threads that follow release, whatever their own order is."""
-    program.memory.fenced.update(np.flatnonzero(program.mask).tolist())
+    program.memory.fence(np.flatnonzero(program.mask), match[1])
 
 
 # Asynchronous copies.

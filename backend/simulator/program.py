@@ -65,6 +65,9 @@ def _assembly(rest: str) -> tuple[tuple[str, ...], list[str], list[str]]:
 _WORDS = {"true": 1, "false": 0, "null": 0, "poison": 0, "undef": 0, "zeroinitializer": 0}
 
 
+TURN = "other devices have a turn"
+
+
 class Blocked(SimulationError):
     """Some threads cannot continue before others have arrived."""
 
@@ -317,7 +320,14 @@ class Program:
             # A state that comes again is a loop without an end (Brent 1980): compare with the state 2^n rounds ago.
             memory = [self.memory.changes, self.shared.bytes]
             state = [current, self.requests, at, line, before, self.frame.values, *memory]
+            # A routine of the module has no turns.
+            if (is_outside := self.frame.function is self.module.kernel) and self.memory.takes_turns():
+                yield Blocked(within, TURN)
             if last_state is not None and not self.roles.any() and _same(last_state, state):
+                if is_outside and self.memory.waits():
+                    yield Blocked(within, TURN)
+                    last_state = None
+                    continue
                 raise SimulationError(
                     "loop limit exceeded: a loop waits for a change of memory that nothing makes",
                     self._place(labels[current], -1),

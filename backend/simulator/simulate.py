@@ -19,9 +19,10 @@ to print one.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
+import attrs
 import numpy as np
 
 from ziggurat.backend.launch.races import MAX_PROGRAMS, Races
@@ -35,6 +36,19 @@ from ziggurat.codemodel.location import Location
 
 # Each of these modules registers the instructions of one unit.
 UNITS = (assembly, clusters, matrix_units, tma)
+
+
+@attrs.frozen(eq=False)
+class Simulated:
+    """A launch of emitted text that is ready to run. `cta` makes the program of a CTA by its number, on a memory that
+    has the arrays; `programs` has the sizes of the grid in clusters of `ctas` CTAs."""
+
+    programs: tuple[int, ...]
+    ctas: int
+    arrays: list[Array]
+    titles: list[str]
+    places: TextPlaces
+    cta: Callable[[tuple[int, ...], SimulatedMemory], Program]
 
 
 def simulate(
@@ -57,6 +71,27 @@ def simulate(
 
     Raises `SimulationError` for faults of the program, and `TargetError` for instructions that are not known.
     """
+    launch = launch_of(
+        llvm, num_warps=num_warps, shared=shared, grid=grid, arguments=arguments, seed=seed, promises=promises,
+        max_steps=max_steps, names=names, locations=locations,
+    )  # fmt: skip
+    programs, ctas = launch.programs, launch.ctas
+    memory = SimulatedMemory(launch.arrays, launch.titles)
+    if 1 < math.prod(programs) <= MAX_PROGRAMS:
+        memory.races = Races(programs, launch.places.of, SimulationError)
+    with np.errstate(all="ignore"):
+        for number, (z, y, x) in enumerate(np.ndindex(programs[::-1])):
+            memory.program = number
+            ranks = range(ctas * x, ctas * x + ctas)
+            memories = [memory] if ctas == 1 else memory.of_ctas(ctas)
+            Cluster([launch.cta((rank, y, z), own) for rank, own in zip(ranks, memories, strict=True)]).run(seed)
+
+
+def launch_of(
+    llvm: str, *, num_warps: int, shared: int, grid: Sequence[int], arguments: Sequence[Any], seed: int, promises: bool,
+    max_steps: int, names: Sequence[str], locations: Iterable[Location],
+) -> Simulated:  # fmt: skip
+    """A launch with the parameters of `simulate`, before it runs."""
     module = module_of(llvm)
     threads = max(32 * num_warps, module.numbers.get("nvvm.reqntid", 0))
     # The array that a tensor map describes is memory as well.
@@ -65,12 +100,9 @@ def simulate(
     titles = [
         names[at] if names else f"argument {at}" for at, array in enumerate(values) if isinstance(array, np.ndarray)
     ]
-    memory, places = SimulatedMemory(arrays, titles), TextPlaces(module.metadata, locations)
+    places = TextPlaces(module.metadata, locations)
     sizes = (*grid, 1, 1)[:3]
     ctas = module.numbers.get("nvvm.cluster_dim", 1)
-    programs = sizes[0] // ctas, *sizes[1:]
-    if 1 < math.prod(programs) <= MAX_PROGRAMS:
-        memory.races = Races(programs, places.of, SimulationError)
 
     def cta(number: tuple[int, ...], memory: SimulatedMemory) -> Program:
         program = Program(module, threads, shared, memory, seed, max_steps)
@@ -90,13 +122,7 @@ def simulate(
             program.frame.values[name] = value
         return program
 
-    with np.errstate(all="ignore"):
-        for number, (z, y, x) in enumerate(np.ndindex(programs[::-1])):
-            memory.program = number
-            ranks = range(ctas * x, ctas * x + ctas)
-            memories = [memory] if ctas == 1 else memory.of_ctas(ctas)
-            group = [cta((rank, y, z), own) for rank, own in zip(ranks, memories, strict=True)]
-            Cluster(group).run(seed)
+    return Simulated((sizes[0] // ctas, *sizes[1:]), ctas, arrays, titles, places, cta)
 
 
 def _number(kind: str, argument: Any, threads: int) -> Array:

@@ -80,6 +80,8 @@ class SimulatedMemory:
         self.races: races.Races | None = None
         self.program = 0
         self.line: int | None = None
+        # The order and the scope of the strong access that runs now, as PTX spells them.
+        self.order: tuple[str, str] | None = None
         # In a cluster: one more than the barriers that this CTA has arrived at, and by rank the time up to which the
         # accesses of each CTA come before those of this one now.
         self.time, self.seen = 1, [0]
@@ -160,10 +162,15 @@ class SimulatedMemory:
             if self.stale[load] & warps:
                 raise SimulationError(f"{self.conflicts[load]} and uses here")
 
+    def resolved(self, addresses: Array) -> Array:
+        """The pointers for addresses, which may be those of this machine's memory where several devices share it."""
+        return addresses
+
     def places(
         self, addresses: Array, size: int, threads: Array, verb: str
     ) -> Iterator[tuple[SimulatedRegion, Array, Array]]:
         """The regions of accesses of `size` bytes, with the rows of each and the bytes of each row."""
+        addresses = self.resolved(addresses)
         for number in map(int, np.unique(addresses >> SHIFT)):
             rows = np.flatnonzero(addresses >> SHIFT == number)
             if not 1 <= number <= len(self.regions):
@@ -184,10 +191,25 @@ class SimulatedMemory:
                 )
             yield region, rows, places
 
-    def note(self, region: SimulatedRegion, places: Array, kind: int, *bits: Array, **orders: bool) -> None:
+    def takes_turns(self) -> bool:
+        """Whether other programs run meanwhile and are to have a turn now: those of other devices."""
+        return False
+
+    def waits(self) -> bool:
+        """Whether a program that waits for a change of memory may go on after other programs."""
+        return False
+
+    def fence(self, threads: Array, scope: str) -> None:
+        """Order the earlier accesses of these threads before the atomics after it."""
+        self.fenced.update(threads.tolist())
+
+    def note(
+        self, region: SimulatedRegion, places: Array, kind: int, *bits: Array, is_load: bool = False, **orders: bool
+    ) -> None:
         """Note an access of the current program. Raise `SimulationError` for a race with another program.
 
         `bits` are the new and the old bytes of a store. `orders` says whether the access acquires and releases.
+        `is_load` is an update that has left memory as it was: a compare-and-swap that failed.
         """
         if self.races is not None and region.names:
             details = (lambda: bits) if bits else None

@@ -138,3 +138,44 @@ def test_stray_accesses_and_bad_arguments() -> None:
             zg.devices(count)  # pyright: ignore[reportArgumentType]
     with pytest.raises(zg.LaunchError, match="at most 4096 programs together"), zg.devices(1) as d, d[0]:
         stray[(5000,)](d.addresses([]))
+
+
+# The same as code for a GPU, which the simulator runs.
+
+
+@pytest.mark.parametrize("name", ["all_gather", "broadcast"])
+def test_collectives_are_right_as_code_for_gpus(name: str) -> None:
+    launch(BY_NAME[name], getattr(collective_kernels, name), 2, 1, seed=0, simulated=True)
+
+
+@pytest.mark.parametrize("fault", ["all_gather: missing release", "dissemination: wrong slot"])
+def test_faults_are_found_in_code_for_gpus(fault: str) -> None:
+    planted = next(f for f in FAULTS if f"{f.collective}: {f.name}" == fault)
+    kernel = planted.kernel()
+    with pytest.raises((zg.SimulationError, AssertionError)):
+        for seed in range(8):
+            launch(BY_NAME[planted.collective], kernel, 3, 1, seed, simulated=True)
+
+
+def test_a_lost_signal_is_a_deadlock_of_code_for_gpus() -> None:
+    types = zg.ptr(zg.u64), zg.ptr(zg.u64), zg.ptr(zg.i32), zg.i32
+    compiled = handshake.compile(*types, "release", "sys", target="sm_90a", num_warps=1)
+    with pytest.raises(zg.SimulationError, match=r"deadlock: device 1, .* device 1's flag\[0\]") as info:
+        with zg.devices(2) as d:
+            flags = [device.zeros(1, zg.i32, "flag") for device in d]
+            data = [device.zeros(8, zg.i32, "data") for device in d]
+            with d[1]:
+                compiled.simulate[(1,)](d.addresses(flags), d.addresses(data), d[1].zeros(8, zg.i32), 1)
+    assert lines_of(info.value) == ["wait"]
+
+
+def test_launches_are_all_simulated_or_none() -> None:
+    compiled = handshake.compile(zg.ptr(zg.u64), zg.ptr(zg.u64), zg.ptr(zg.i32), zg.i32, "release", "sys", num_warps=1)
+    with (
+        pytest.raises(zg.LaunchError, match="must all be simulated or none; 'handshake' is not"),
+        zg.devices(1) as d,
+        d[0],
+    ):
+        arrays = d.addresses([]), d.addresses([]), d[0].zeros(8, zg.i32)
+        compiled.simulate[(1,)](*arrays, 0)
+        handshake[(1,)](*arrays, 0, "release", "sys")

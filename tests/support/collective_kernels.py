@@ -306,8 +306,11 @@ COLLECTIVES = (
 )
 
 
-def launch(collective: Collective, kernel: zg.Kernel, world: int, programs: int, seed: int) -> None:
-    """Run a collective on some devices. Raises the error of the launches, and `AssertionError` for a wrong result."""
+def launch(
+    collective: Collective, kernel: zg.Kernel, world: int, programs: int, seed: int, *, simulated: bool = False
+) -> None:
+    """Run a collective on some devices: by the interpreter, or as code for a GPU that is simulated. Raises the error of
+    the launches, and `AssertionError` for a wrong result."""
     random = np.random.default_rng(seed)
     parts = collective.inputs(world)
     # All programs of a device multiply one pair of matrices.
@@ -321,10 +324,14 @@ def launch(collective: Collective, kernel: zg.Kernel, world: int, programs: int,
         for rank, device in enumerate(d):
             for epoch, x in enumerate(epochs):
                 own = device.array(x[rank])
+                arguments = own, d.addresses(inboxes), d.addresses(flags), outs[rank][epoch], epoch + 1, rank
                 with device:
-                    kernel[(programs,)](
-                        own, d.addresses(inboxes), d.addresses(flags), outs[rank][epoch], epoch + 1, rank, world, SIZE
-                    )
+                    if simulated:
+                        types = zg.ptr(zg.i32), zg.ptr(zg.u64), zg.ptr(zg.u64), zg.ptr(zg.i32), zg.i32, zg.i32
+                        compiled = kernel.compile(*types, world, SIZE, target="sm_90a", num_warps=1)
+                        compiled.simulate[(programs,)](*arguments)
+                    else:
+                        kernel[(programs,)](*arguments, world, SIZE)
     for rank, results in enumerate(outs):
         for epoch, out in enumerate(results):
             assert np.array_equal(out, expected[epoch][rank]), f"the output of device {rank} in epoch {epoch + 1}"
