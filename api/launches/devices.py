@@ -25,7 +25,7 @@ Array = np.ndarray[Any, np.dtype[Any]]
 
 @public
 def devices(count: int, *, seed: int = 0) -> Devices:
-    """Several devices without a GPU, whose launches run at once by the reference interpreter.
+    """Several devices without a GPU, whose launches run at once: by the reference interpreter, or simulated.
 
         with zg.devices(2) as d:
             x = [device.array(values) for device in d]
@@ -35,7 +35,7 @@ def devices(count: int, *, seed: int = 0) -> Devices:
 
     Launches within `with device:` are queued; they run when the block ends, and by `run()`. `seed` chooses the order in
     which the programs of all devices take turns. A race between two programs, and programs that wait for ever, raise
-    `KernelRuntimeError` with the lines of both. Raises `LaunchError` for a count that is not from 1 to 64.
+    `KernelRuntimeError` with the lines of both, or `SimulationError`. Raises `LaunchError` for a count that is not from 1 to 64.
     """
     if type(count) is not int or not 1 <= count <= _MAX_DEVICES:
         raise LaunchError(f"the number of devices must be an integer from 1 to {_MAX_DEVICES}; got {shown(count)}")
@@ -85,8 +85,9 @@ class Devices:
     def run(self) -> None:
         """Run the launches that are queued, those of all devices at once, and wait for their end.
 
-        The launches of one device run one after the other. Raises the error of a program, `KernelRuntimeError` for a
-        race and for a deadlock, and `LaunchError` for more programs than 4096.
+        The launches of one device run one after the other. Raises the error of a program, `KernelRuntimeError` or
+        `SimulationError` for a race and for a deadlock, and `LaunchError` for more programs than 4096, and where some
+        launches are simulated and others are not.
         """
         from ziggurat.backend.reference.devices import QueuedLaunch, run_together
 
