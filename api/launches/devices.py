@@ -35,7 +35,8 @@ def devices(count: int, *, seed: int = 0) -> Devices:
 
     Launches within `with device:` are queued; they run when the block ends, and by `run()`. `seed` chooses the order in
     which the programs of all devices take turns. A race between two programs, and programs that wait for ever, raise
-    `KernelRuntimeError` with the lines of both, or `SimulationError`. Raises `LaunchError` for a count that is not from 1 to 64.
+    `KernelRuntimeError` with the lines of both, or `SimulationError`. Raises `LaunchError` for a count that is not from
+    1 to 64.
     """
     if type(count) is not int or not 1 <= count <= _MAX_DEVICES:
         raise LaunchError(f"the number of devices must be an integer from 1 to {_MAX_DEVICES}; got {shown(count)}")
