@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 @public
 def prove(model_a: Op, model_b: Op, *, bounds: int | None = None, exact_floats: bool = False) -> Proof:
-    """Whether two Triton models do the same for all inputs; and GPU models down to the last pass.
+    """Whether two Triton models do the same for all inputs; and GPU and CPU models down to the last pass.
 
         proof = zg.prove(model, transformed)
         assert proof, proof

@@ -406,6 +406,12 @@ class SymbolicMachine(Machine):
         self.cut_off(programs)
         return False
 
+    def require(self, condition: Bit, *, much: bool = False) -> None:
+        """Say that a condition must hold where the program comes here, unless it is seen to with some work, or much."""
+        assert isinstance(self.frame, SymbolicFrame)
+        if not self.universe.holds(self.frame.where, condition, much=much):
+            self.defined.append(self.under(condition))
+
     def presume(self, condition: Bit, words: str) -> None:
         """Assume that a condition holds where the program comes here, and say so."""
         self.assumed.append(self.under(condition))

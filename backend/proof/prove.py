@@ -9,7 +9,7 @@ from typing import Any, Literal
 import attrs
 import numpy as np
 
-from ziggurat.backend.proof import memory_ops, shared_ops, tensor_ops
+from ziggurat.backend.proof import buffers, memory_ops, shared_ops, tensor_ops
 from ziggurat.backend.proof.clusters import run_cluster
 from ziggurat.backend.proof.fingerprints import Fingerprints
 from ziggurat.backend.proof.machine import SymbolicFrame, SymbolicMachine, Undecided
@@ -30,7 +30,7 @@ from ziggurat.codemodel.recursion import deep_recursion
 from ziggurat.codemodel.types import DescriptorType, PtrType, ScalarType, Type, i32, i64
 from ziggurat.transforms.gpu.hazards import hazards
 
-TABLES = (memory_ops, shared_ops, tensor_ops)  # They fill the table of meanings.
+TABLES = (buffers, memory_ops, shared_ops, tensor_ops)  # They fill the table of meanings.
 
 _MOST_RUNS, _FEW_RUNS = 64, 16
 BOUND = 4  # Iterations of a loop of unknown length.
@@ -449,10 +449,12 @@ def same_in_reals(model_a: Op, model_b: Op, *, bound: int = BOUND) -> bool:
     return True
 
 
-def prove_passes(model: Op, snapshots: Sequence[Snapshot], *, contracts: bool) -> list[tuple[str, Proof]]:
+def prove_passes(
+    model: Op, snapshots: Sequence[Snapshot], *, contracts: bool, wraps: bool = False
+) -> list[tuple[str, Proof]]:
     """For each pass that changed a model, by its name: whether the model after it does what the one before it does.
     Where loops go together in many ways, fewer iterations of each are looked at."""
-    prover, proofs, before = _prover_of_passes(model, contracts), list[tuple[str, Proof]](), model
+    prover, proofs, before = _prover_of_passes(model, contracts, wraps), list[tuple[str, Proof]](), model
     for snapshot in snapshots:
         if snapshot.model is not before:
             proofs.append((snapshot.name, prover.prove(before, snapshot.model)))
@@ -460,9 +462,9 @@ def prove_passes(model: Op, snapshots: Sequence[Snapshot], *, contracts: bool) -
     return proofs
 
 
-def _prover_of_passes(model: Op, contracts: bool) -> Prover:
+def _prover_of_passes(model: Op, contracts: bool, wraps: bool) -> Prover:
     """The prover with the largest bound of which the runs of a model are few."""
-    prover = Prover(contracts=contracts, wraps=False, bound=1)
+    prover = Prover(contracts=contracts, wraps=wraps, bound=1)
     runs, rise = prover.number_of_runs(model), 1
     # With each iteration, the runs are more by at least as many as before.
     while prover.bound < BOUND and runs + rise <= _FEW_RUNS:

@@ -99,14 +99,21 @@ def _arrive(machine: SymbolicMachine, op: Op, operands: Operands) -> None:
 @meanings.of(gpu.LocalAlloc)
 def _alloc(machine: SymbolicMachine, op: gpu.LocalAlloc, operands: Operands) -> SharedBuffer:
     type_ = shared(op.result)
-    nothing = undefined(machine, TensorType(type_.shape, type_.element))
-    elements = np.zeros((1, type_.count, *type_.shape), np.int8)
-    writes: Any = [[] for _ in range(type_.count)]
-    slots = Slots(writes, nothing, type_.bytes // type_.count, op.offset, machine.allocations, elements=elements)
-    if op.offset >= 0:
-        machine.allocations.append(slots)
+    tensor = TensorType(type_.shape, type_.element)
+    buffer = allocated(machine, tensor, type_.count, type_.bytes // type_.count, op.offset)
     if machine.cta is not None:
-        machine.cta.enter(op, slots)
+        machine.cta.enter(op, _slot(buffer)[0])
+    return buffer
+
+
+def allocated(machine: SymbolicMachine, type_: TensorType, count: int, size: int, offset: int) -> SharedBuffer:
+    """A buffer for as many tensors of a type, of so many bytes each, at an offset in memory, or anywhere if that is
+    negative."""
+    elements = np.zeros((1, count, *type_.shape), np.int8)
+    writes: Any = [[] for _ in range(count)]
+    slots = Slots(writes, undefined(machine, type_), size, offset, machine.allocations, elements=elements)
+    if offset >= 0:
+        machine.allocations.append(slots)
     return SharedBuffer(cast(Any, slots), np.zeros(1, np.int32), tuple(range(len(type_.shape))))
 
 
@@ -143,7 +150,7 @@ def held(machine: SymbolicMachine, buffer: SharedBuffer) -> Any:
     return _transposed(machine, _seen(machine, frame, slots, slots.writes[at]), slots.shape, buffer.order)
 
 
-def _content(machine: SymbolicMachine, buffer: SharedBuffer) -> Any:
+def content_of(machine: SymbolicMachine, buffer: SharedBuffer) -> Any:
     """The tensor in a buffer, of which a part is written; undefined where another buffer was written since."""
     try:
         return held(machine, buffer)
@@ -220,7 +227,8 @@ def _async_copy(machine: SymbolicMachine, op: gpu.AsyncCopy, operands: Operands)
     put(machine, buffer, load(machine, pointers, mask[0] if mask else all_of(shape), zero, TensorType(shape, element)))
 
 
-def _ordered(machine: SymbolicMachine, value: Any, shape: Sequence[int], places: Array, target: Sequence[int]) -> Any:
+def ordered(machine: SymbolicMachine, value: Any, shape: Sequence[int], places: Array, target: Sequence[int]) -> Any:
+    """The tensor of another shape that has the elements of one at some places."""
     if isinstance(value, Tensor):
         return machine.universe.moved(value, tuple(shape), places, tuple(target))
     return np.broadcast_to(value, (1, *shape)).reshape(1, -1)[:, places].reshape(1, *target)
@@ -231,7 +239,7 @@ def _tma_load(machine: SymbolicMachine, op: gpu.TmaLoad, operands: Operands) -> 
     descriptor, buffer, barrier, predicate, *offsets = operands
     type_, target = expect(op.descriptor.type, DescriptorType), shared(op.buffer)
     block, numbers = load_block(machine, descriptor, offsets, type_), by_block(type_, target)
-    block = _ordered(machine, block, type_.block, numbers, target.shape)
+    block = ordered(machine, block, type_.block, numbers, target.shape)
     holds = TRUE if predicate is None else objects(as_decided(machine, forced(predicate)), i1)[0]
     if holds.known == 0:
         return
@@ -243,7 +251,7 @@ def _tma_load(machine: SymbolicMachine, op: gpu.TmaLoad, operands: Operands) -> 
     barriers = buffers(machine, barrier) if isinstance(barrier, SharedBuffer) else [None] * op.ctas
     for buffer_, barrier_ in zip(buffers(machine, buffer), barriers, strict=True):
         whole = TensorType(target.shape, target.element)
-        put(machine, buffer_, replaced(machine.universe, _content(machine, buffer_), block, places, whole), holds)
+        put(machine, buffer_, replaced(machine.universe, content_of(machine, buffer_), block, places, whole), holds)
         complete_bytes(machine, barrier_, machine.frame, target.bytes // op.ctas)
 
 
@@ -253,7 +261,7 @@ def _cluster_store(machine: SymbolicMachine, op: gpu.ClusterStore, operands: Ope
     cta, target = machine.cta, shared(op.buffer)
     ctas = len(cta.cluster)
     for buffer_, barrier_ in zip(buffers(machine, buffer), buffers(machine, barrier), strict=True):
-        put(machine, buffer_, beside(machine, op.value, _content(machine, buffer_), value, cta.rank, ctas))
+        put(machine, buffer_, beside(machine, op.value, content_of(machine, buffer_), value, cta.rank, ctas))
         complete_bytes(machine, barrier_, machine.frame, target.bytes // ctas)
 
 
@@ -262,7 +270,7 @@ def _tma_store(machine: SymbolicMachine, op: gpu.TmaStore, operands: Operands) -
     descriptor, buffer, *offsets = operands
     type_, source = expect(op.descriptor.type, DescriptorType), shared(op.buffer)
     places = np.argsort(by_block(type_, source))
-    block = _ordered(machine, held(machine, buffer), source.shape, places, type_.block)
+    block = ordered(machine, held(machine, buffer), source.shape, places, type_.block)
     pointers, inside = block_of(machine, descriptor, offsets, type_)
     whole = TensorType(type_.block, type_.element)
     if op.adds:

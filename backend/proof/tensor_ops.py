@@ -42,7 +42,7 @@ from ziggurat.backend.reference.shared_memory import SharedBuffer, shared
 from ziggurat.backend.reference.tensors import full
 from ziggurat.backend.reference.values import Array
 from ziggurat.codemodel import elementwise
-from ziggurat.codemodel.dialects import arith, scf, tt
+from ziggurat.codemodel.dialects import arith, cpu, scf, tt
 from ziggurat.codemodel.gpu import dialect as gpu
 from ziggurat.codemodel.op import Body, Op, Value
 from ziggurat.codemodel.structured import packed_values
@@ -324,10 +324,10 @@ def _prefix(
 @meanings.of(tt.Dot)
 def _dot(machine: SymbolicMachine, op: tt.Dot, operands: Operands) -> Any:
     precision = op.input_precision.value if scalar_element(op.a.type).bits == 32 else ""
-    return _product(machine, (op.a, op.b, op.c), operands, precision)
+    return matrix_product(machine, (op.a, op.b, op.c), operands, precision)
 
 
-def _product(
+def matrix_product(
     machine: SymbolicMachine, values: Sequence[Value], operands: Operands, precision: str, within: Sequence[int] = ()
 ) -> Any:
     """c + a · b, of the operands that some values have."""
@@ -423,7 +423,7 @@ def _matrix_unit(machine: SymbolicMachine, op: gpu.MatrixProduct, operands: Oper
         if not op.accumulate:
             c = np.zeros((1,) * (len(shape_of(op.c.type)) + 1), scalar_element(op.c.type).dtype)
     precision = "" if shared(op.b).element.bits != 32 else "ieee" if isinstance(op, gpu.DotFma) else "tf32"
-    return _product(machine, (op.a, op.b, op.c), (a, b, c), precision, within)
+    return matrix_product(machine, (op.a, op.b, op.c), (a, b, c), precision, within)
 
 
 @meanings.of(gpu.Rescale)
@@ -475,19 +475,19 @@ def _gathered(machine: SymbolicMachine, op: tt.Gather | gpu.LocalGather, source:
 
 @meanings.of(tt.Histogram)
 def _histogram(machine: SymbolicMachine, op: tt.Histogram, operands: Operands) -> Array:
-    return _counted(machine, op, op.value, operands, np.zeros((1, op.bins), np.int32))
+    return counted(machine, op, op.value, operands, np.zeros((1, op.bins), np.int32))
 
 
 @meanings.of(gpu.LocalAtomicAdd)
 def _count(machine: SymbolicMachine, op: gpu.LocalAtomicAdd, operands: Operands) -> None:
     buffer, *others = operands
     before = np.broadcast_to(forced(held(machine, buffer)), (1, *shared(op.buffer).shape))
-    put(machine, buffer, _counted(machine, op, op.index, others, before))
+    put(machine, buffer, counted(machine, op, op.index, others, before))
 
 
-def _counted(
+def counted(
     machine: SymbolicMachine,
-    op: tt.Histogram | gpu.LocalAtomicAdd,
+    op: tt.Histogram | gpu.LocalAtomicAdd | cpu.Count,
     value: Value,
     operands: Sequence[Any],
     before: Array,

@@ -128,7 +128,7 @@ class Sum:
         result = result - Sum.number(self.constant * other.constant, self.bits)
         for factor, atom in self.atoms.values():
             for by, also in other.atoms.values():
-                factors = sorted((*_factors(atom), *_factors(also)), key=lambda term: term.get_id())
+                factors = sorted((*factors_of(atom), *factors_of(also)), key=lambda term: term.get_id())
                 result = result + Sum.of(functools.reduce(operator.mul, factors)).scaled(factor * by)
         return result
 
@@ -142,16 +142,16 @@ class Sum:
         return self._in_order(_OPERATOR.xor, other)
 
 
-def _signed(number: int, bits: int) -> int:
+def signed_number(number: int, bits: int) -> int:
     """The integer that some bits are as a signed one."""
     return number - (1 << bits if number >> bits - 1 else 0)
 
 
-def _factors(atom: Term) -> list[Term]:
+def factors_of(atom: Term) -> list[Term]:
     """The atoms of which an atom is the product, or the atom."""
     if atom.decl().kind() != z3.Z3_OP_BMUL:
         return [atom]
-    return [factor for part in atom.children() for factor in _factors(part)]
+    return [factor for part in atom.children() for factor in factors_of(part)]
 
 
 _TRUE, _FALSE = z3.BoolVal(True), z3.BoolVal(False)  # Kept, as their numbers are.
@@ -439,7 +439,7 @@ class Terms(elementwise.Domain):
             low = [self._low(atom, target.bits).scaled(factor) for factor, atom in a.atoms.values()]
             return sum(low, start=Sum.number(a.constant, target.bits))
         if a.known is not None:
-            return Sum.number(_signed(a.known, a.bits) if signed else a.known, target.bits)
+            return Sum.number(signed_number(a.known, a.bits) if signed else a.known, target.bits)
         return self.extended_to(a, target.bits, signed=signed)
 
     def offset(self, a: Sum) -> Sum:
@@ -453,7 +453,7 @@ class Terms(elementwise.Domain):
                 condition, then, otherwise, _ = self.choices[number]
                 part = self.choose(condition, self.offset(then), self.offset(otherwise))
             else:
-                for term in _factors(atom):
+                for term in factors_of(atom):
                     inner, signed, _ = self.extended.get(term.get_id(), (None, False, None))
                     if inner is None or not signed or inner.bits != 32:
                         part = part * Sum.of(term)
@@ -464,16 +464,16 @@ class Terms(elementwise.Domain):
 
     def exactly(self, a: Sum, bits: int) -> Sum:
         """A sum with more bits, as if neither it nor its parts had wrapped around."""
-        total = Sum.number(_signed(a.constant, a.bits), bits)
+        total = Sum.number(signed_number(a.constant, a.bits), bits)
         for number, (factor, atom) in a.atoms.items():
             if number in self.choices:
                 condition, then, otherwise, _ = self.choices[number]
                 part = self.choose(condition, self.exactly(then, bits), self.exactly(otherwise, bits))
             else:
                 part = Sum.number(1, bits)
-                for term in _factors(atom):
+                for term in factors_of(atom):
                     part = part * self.extended_to(Sum.of(term), bits, signed=True)
-            total = total + part.scaled(_signed(factor, a.bits))
+            total = total + part.scaled(signed_number(factor, a.bits))
         return total
 
     def extended_to(self, a: Sum, bits: int, *, signed: bool) -> Sum:
@@ -490,6 +490,8 @@ class Terms(elementwise.Domain):
     def _low(self, atom: Term, bits: int) -> Sum:
         """The low bits of an atom."""
         inner, signed, _ = self.extended.get(atom.get_id(), (None, False, None))
+        if len(factors := factors_of(atom)) > 1:
+            return functools.reduce(operator.mul, (self._low(factor, bits) for factor in factors))
         if inner is None or inner.bits > bits:
             return Sum.of(z3.Extract(bits - 1, 0, atom) if bits < atom.size() else atom)
         return inner if inner.bits == bits else self.extended_to(inner, bits, signed=signed)

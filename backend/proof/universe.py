@@ -38,7 +38,8 @@ from ziggurat.codemodel.types import ScalarType, TensorType, Type, element_of, i
 
 _COMPARED = 12  # Conditions that a new one is compared with.
 _EXAMPLES = 16  # Inputs for which a formula is computed before the solver is asked.
-_LITTLE, _EFFORT = 50_000, 200_000  # Units of the solver's work on one of these comparisons: some milliseconds.
+# Units of the solver's work on one of these comparisons: some milliseconds, and some tenths of a second.
+_LITTLE, _EFFORT, MUCH = 50_000, 200_000, 1_000_000
 MOST = 30_000  # Elements that are computed one by one for an answer.
 FEW = 16  # Elements of an array that are computed at once.
 
@@ -503,6 +504,16 @@ class Universe:
             implied = (answer for answer, side in sides if self._holds(z3.Implies(related, side.term)))
             self._decided[key] = next(itertools.chain(stated, implied), condition), path, condition
         return condition if condition.known is not None else self._decided[key][0]
+
+    def holds(self, path: Bit, condition: Bit, *, much: bool) -> bool:
+        """Whether a condition is true where `path` is, as far as a little work tells, or much."""
+        formula = z3.Implies(path.term, condition.term)
+        if self._holds(formula) or not much:
+            return self._holds(formula)
+        solver = z3.Solver()
+        solver.set("rlimit", MUCH)
+        solver.add(*self._solver.assertions(), z3.Not(self._simpler(formula)))
+        return solver.check() == z3.unsat
 
     def _symbols(self, formula: Term) -> frozenset[int]:
         """The unknown numbers and functions of a formula, by their numbers."""
