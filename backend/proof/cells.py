@@ -39,9 +39,20 @@ class Cells:
         )
         return copy
 
+    def _is_whole(self, offset: Sum) -> bool:
+        """Whether an offset is a multiple of the size, whatever its unknown numbers are."""
+        choices = (
+            self.domain.choices.get(number) for number, (factor, _) in offset.atoms.items() if factor % self.size
+        )
+        return not offset.constant % self.size and all(
+            choice is not None and all(map(self._is_whole, choice[1:3])) for choice in choices
+        )
+
     def _place(self, offset: Sum) -> tuple[Place, int]:
         """The form of an offset and a number: offsets of one form are those of elements that differ if and only if the
-        numbers do."""
+        numbers do. Raises `NotDecided` for an offset of which it is not known that it is that of an element."""
+        if not self._is_whole(offset):
+            raise NotDecided("accesses of one array at offsets that are no multiples of an element's size")
         multiples = offset.multiples()
         for number, factor in multiples:
             inner, signed, _ = self.domain.extended.get(number, (None, False, None))
@@ -63,21 +74,14 @@ class Cells:
             self.contents = z3.Store(self.contents, offset.term, content.term)
         self._cells = {}
 
-    def _require_whole(self, number: int) -> None:
-        """Raises `NotDecided` for an element that overlaps one of the cells in part."""
-        if (next(iter(self._cells), number) - number) % self.size:
-            raise NotDecided("accesses of one array that overlap in part")
-
     def load(self, offset: Sum) -> Sum:
         """The bits of the element at an offset."""
         self.accessed.append(offset)
         form, number = self._place(offset)
         if form != self._form and self._cells:
             self._enter(form)
-        if form == self._form:
-            self._require_whole(number)
-            if number in self._cells:
-                return self._cells[number][1]
+        if form == self._form and number in self._cells:
+            return self._cells[number][1]
         return self.domain.selected(self.contents, self.name, offset, self.size)
 
     def store(self, offset: Sum, content: Sum, condition: Bit) -> None:
@@ -87,7 +91,6 @@ class Cells:
         self.accessed.append(offset)
         form, number = self._place(offset)
         self._enter(form)
-        self._require_whole(number)
         if condition.known is None:
             content = self.domain.choose(condition, content, self.load(offset))
         self._cells[number] = offset, content

@@ -49,17 +49,18 @@ from ziggurat.backend.reference.argument_memory import Memory
 from ziggurat.backend.reference.machine import Machine, triton
 from ziggurat.backend.reference.values import Array, Frame, is_array, is_tuple, over
 from ziggurat.codemodel import elementwise, scalars
-from ziggurat.codemodel.dialects import arith, tt
+from ziggurat.codemodel.dialects import arith, cf, tt
 from ziggurat.codemodel.dialects import math as maths
 from ziggurat.codemodel.dispatch import OpTable
 from ziggurat.codemodel.gpu import dialect as gpu
 from ziggurat.codemodel.interpret import Meaning, Step
 from ziggurat.codemodel.numbers import ELEMENTWISE
 from ziggurat.codemodel.op import Body, Op, Value
-from ziggurat.codemodel.traits import BodyTerminator, Commutative, Returns
+from ziggurat.codemodel.traits import BodyTerminator, Commutative, MayTrap, MemoryRead, MemoryWrite, Returns
 from ziggurat.codemodel.types import (
     PtrType,
     ScalarType,
+    SharedType,
     TensorType,
     TupleType,
     Type,
@@ -71,6 +72,7 @@ from ziggurat.codemodel.types import (
     shape_of,
     u8,
 )  # fmt: skip
+from ziggurat.transforms.simplify.effects import may_trap
 
 __all__ = ["MEANINGS", "SymbolicFrame", "SymbolicMachine", "is_known", "lifted", "meanings", "objects", "settled"]
 MEANINGS = run.MEANINGS
@@ -325,12 +327,14 @@ class _Table(OpTable[Meaning]):
         return meaning or triton[op]
 
 
+# Ops that do more than compute.
+_EFFECTS = MemoryRead, MemoryWrite, tt.Assert, tt.Assume, tt.Print, cf.AssertOp, tt.GlobalTimer, tt.InlineAsm
 _SAID = ("type", "nonnegative", "runs")
 
 # Ops whose results depend on nothing but their operands.
 _MADE = (
     *ELEMENTWISE, tt.AddPtr, tt.Join, tt.Split, tt.Cat, tt.Scan,
-    tt.Gather, tt.Histogram, tt.MapElementwise, gpu.RoundTf32,
+    tt.Gather, tt.Histogram, tt.MapElementwise,
 )  # fmt: skip
 
 
@@ -475,7 +479,10 @@ class SymbolicMachine(Machine):
             return choice
         if isinstance(op, arith.DivSI | arith.DivUI | arith.RemSI | arith.RemUI):
             self._require_divisor(op, operands[1])
+        if isinstance(op, tt.Gather):
+            self.require_inside(op, operands[1])
         captures = self._captures(op)
+        traps = self.may_trap(op)
         if op.bodies:
             meaning = self._apart_from_runs(meaning, captures)
         keys = [key_of(operand) for operand in (*operands, *captures.values())]
@@ -496,10 +503,28 @@ class SymbolicMachine(Machine):
             ones = [self._one(operand, value, index) for operand, value in zip(operands, op.operands, strict=True)]
             return objects(meaning(self, op, tuple(ones)), op.result.type).flat[0]
 
-        return self.universe.tensor(
+        tensor = self.universe.tensor(
             key, lambda: meaning(self, op, tuple(map(forced, operands))), origins,
             type_=op.result.type, at=at if isinstance(op, (*ELEMENTWISE, tt.AddPtr)) else None,
         )  # fmt: skip
+        if traps:  # Bodies run later, and only if the result is looked at.
+            self.effects.append(Effect(f"a body of tensor {tensor.number} that may divide by zero", self.path.term))
+        return tensor
+
+    def may_trap(self, op: Op) -> bool:
+        """Whether the bodies of an op may divide by zero. Raises `NotDecided` for bodies that do more than compute."""
+        waiting, visited, traps = [*op.bodies], set[Body](), False
+        while waiting:
+            body = waiting.pop()
+            visited.add(body)
+            for inner in body.walk():
+                if isinstance(inner, _EFFECTS):
+                    raise NotDecided(f"{inner.NAME} in the body of {op.NAME}")
+                traps |= isinstance(inner, MayTrap) and may_trap(inner)
+                if isinstance(inner, tt.Call):
+                    callees = self.functions[inner.callee].bodies
+                    waiting += [callee for callee in callees if callee not in visited]
+        return traps
 
     def _captures(self, op: Op) -> dict[Value, Any]:
         """The values from outside that the bodies of an op use."""
@@ -576,6 +601,19 @@ class SymbolicMachine(Machine):
                 raise NotDecided("a division by zero")
             if element.known is None:
                 self.defined.append(self.under(self.domain.compare("ne", element, zero, signed=False)))
+
+    def require_inside(self, op: tt.Gather | gpu.LocalGather, index: Any) -> None:
+        """Say that all indices of a gather must be those of elements."""
+        type_, source = op.index.type, op.operands[0].type
+        size = shape_of(source)[op.axis] if not isinstance(source, SharedType) else source.shape[op.axis]
+        if is_known(index):
+            if ((index < 0) | (index >= size)).any():
+                raise NotDecided("a gather at an index that no element has")
+            return
+        scalar, shape = scalar_element(type_), shape_of(type_)
+        place = self.universe.element(index, type_, self.universe.index(shape))
+        last = self.domain.constant(min(size, 1 << scalar.bits - scalar.signed) - 1, scalar)
+        self.require(self.domain.compare("le", place, last, signed=False))
 
     @property
     def path(self) -> Bit:

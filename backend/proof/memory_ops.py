@@ -53,6 +53,19 @@ def _program(machine: SymbolicMachine, op: tt.Grid, operands: Operands) -> Array
     return objects_of((machine.coordinates if isinstance(op, tt.GetProgramId) else machine.sizes_of_grid)[op.axis])
 
 
+@meanings.of(tt.SmId)
+def _smid(machine: SymbolicMachine, op: tt.SmId, operands: Operands) -> Array:
+    return objects_of(machine.unknown("number of the SM"))
+
+
+@meanings.of(tt.GlobalTimer)
+def _globaltimer(machine: SymbolicMachine, op: tt.GlobalTimer, operands: Operands) -> Array:
+    """An unknown time at each call: in both models, calls come in the same order and under the same conditions."""
+    time = machine.domain.unknown(f"time {len(machine.effects)}", i64)
+    machine.effects.append(Effect("time", machine.path.term))
+    return objects_of(time)
+
+
 @meanings.of(tt.Poison)
 def _poison(machine: SymbolicMachine, op: tt.Poison, operands: Operands) -> Any:
     return undefined(machine, op.type)
@@ -497,7 +510,8 @@ def _print(machine: SymbolicMachine, op: tt.Print, operands: Operands) -> None:
     for value, array in zip(op.values, operands, strict=True):
         values += list(np.broadcast_to(objects(forced(array), value.type), (1, *shape_of(value.type))).flat)
     types = ", ".join(f"{shape_of(value.type)} {element_of(value.type)}" for value in op.values)
-    machine.effects.append(Effect(f"print {op.prefix} {types}", machine.path.term, tuple(values)))
+    name = f"print {op.prefix} {types} {op.hex} {op.c_form} {op.whole}"
+    machine.effects.append(Effect(name, machine.path.term, tuple(values)))
 
 
 @meanings.of(tt.Barrier, tt.GridDependencyWait, tt.GridDependencyLaunch)

@@ -24,7 +24,7 @@ from ziggurat.backend.proof.machine import (
 )
 from ziggurat.backend.proof.shared_ops import held, put
 from ziggurat.backend.proof.solver import z3
-from ziggurat.backend.proof.terms import FALSE, TRUE, Element, NotDecided, Sum, Term, identity_of
+from ziggurat.backend.proof.terms import FALSE, TRUE, Element, NotDecided, Sum, Term, bits_of, identity_of
 from ziggurat.backend.proof.universe import (
     PartialProduct,
     Reduction,
@@ -43,11 +43,22 @@ from ziggurat.backend.reference.tensors import full
 from ziggurat.backend.reference.values import Array
 from ziggurat.codemodel import elementwise
 from ziggurat.codemodel.dialects import arith, cpu, scf, tt
+from ziggurat.codemodel.dialects.tt import InputPrecision
 from ziggurat.codemodel.gpu import dialect as gpu
 from ziggurat.codemodel.op import Body, Op, Value
 from ziggurat.codemodel.structured import packed_values
 from ziggurat.codemodel.traits import Commutative
-from ziggurat.codemodel.types import ScalarType, SharedType, TensorType, TupleType, i1, i32, scalar_element, shape_of
+from ziggurat.codemodel.types import (
+    ScalarType,
+    SharedType,
+    TensorType,
+    TupleType,
+    f32,
+    i1,
+    i32,
+    scalar_element,
+    shape_of,
+)
 
 Operands = tuple[Any, ...]
 Tuple = tuple[Element, ...]
@@ -338,6 +349,8 @@ def matrix_product(
     if other != source:
         precision = f"{precision} by {other}"  # The bits of b mean other numbers.
     a, b, c = operands
+    if precision == InputPrecision.TF32.value:
+        a, b = (machine.universe.rounded.get(key_of(value), value) for value in (a, b))
     return product(machine, a, b, c, shapes, source, target, precision, within)
 
 
@@ -433,7 +446,20 @@ def _rescale(machine: SymbolicMachine, op: gpu.Rescale, operands: Operands) -> A
 
 @meanings.of(gpu.RoundTf32)
 def _round(machine: SymbolicMachine, op: gpu.RoundTf32, operands: Operands) -> Any:
-    return operands[0]  # A product that takes tf32 rounds its operands itself, and rounding twice is rounding once.
+    """Floats rounded to tf32, which a product that takes tf32 does itself: rounding twice is rounding once."""
+    value = machine.made(op, _rounded, operands)
+    machine.universe.rounded[key_of(value)] = operands[0]
+    return value
+
+
+def _rounded(machine: SymbolicMachine, op: Op, operands: Operands) -> Any:
+    if all(map(is_known, operands)):
+        return triton[op](machine, op, operands)
+
+    def rounded(element: Element) -> Element:
+        return machine.domain.function("round to tf32", [bits_of(element)], f32)
+
+    return lifted(rounded, op.result.type, objects(operands[0], f32))
 
 
 # Elements by number.
@@ -449,6 +475,7 @@ def _gather(machine: SymbolicMachine, op: tt.Gather, operands: Operands) -> Arra
 @meanings.of(gpu.LocalGather)
 def _local_gather(machine: SymbolicMachine, op: gpu.LocalGather, operands: Operands) -> Array:
     buffer = shared(op.buffer)
+    machine.require_inside(op, operands[1])
     source = np.broadcast_to(objects(forced(held(machine, operands[0])), buffer.element), (1, *buffer.shape))
     return _gathered(machine, op, source, operands[1])
 

@@ -290,6 +290,7 @@ class Universe:
         self.signatures: dict[Op, Hashable] = {}
         # Results that are few elements, by op and operands, whose terms are kept.
         self.small: dict[Hashable, tuple[Any, tuple[Any, ...]]] = {}
+        self.rounded: dict[Hashable, Any] = {}  # By its key, the value of which one is a rounding to tf32.
         self.products: dict[Hashable, PartialProduct] = {}  # By the result's key.
         self.reductions: dict[int, Reduction] = {}  # By the number of the result.
         # Those of programs that are one CTA, by the tensors that are multiplied: the operands, and the result.
@@ -473,6 +474,9 @@ class Universe:
         type_ = None if source.type is None else TensorType(target, source.type.element)
         tensor = self.tensor(key, make, source.origins, type_=type_, at=at)
         tensor.place_in(source, shape, places)
+        rounding = self.rounded.get(source.number)
+        if isinstance(rounding, Tensor):
+            self.rounded[tensor.number] = self.moved(rounding, shape, places, target)
         if source.choice is not None:
             condition, *sides = source.choice
             then, otherwise = (

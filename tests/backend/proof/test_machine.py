@@ -11,7 +11,10 @@ import small_kernels
 
 import ziggurat as zg
 from ziggurat.backend.proof.prove import Prover
+from ziggurat.codemodel.gpu.options import CompileOptions
 from ziggurat.codemodel.op import Op
+from ziggurat.codemodel.passes import Snapshot
+from ziggurat.transforms.gpu.gpu_passes import place
 from ziggurat.transforms.simplify.lower_structured import lower_structured
 
 FLOATS, WHOLE = zg.ptr(zg.f32), zg.ptr(zg.i32)
@@ -344,3 +347,77 @@ def test_a_barrier_that_is_missing_is_not_proved_right() -> None:
     assert zg.prove(right, right)
     proof = zg.prove(right, zg.parse(text.replace("gpu.barrier;", "", 1)))
     assert proof.verdict == "unknown" and "barrier" in proof.reasons[0], proof
+
+
+# Models that differ, by what is unlike: ops after those of `_HEAD`, and others.
+_HEAD = """
+%3 : tensor<x32, i32> = tt.make_range @start=0 @end=32; %4 : tensor<x32, ptr<i32>> = tt.splat %0;
+%5 : tensor<x32, ptr<i32>> = tt.addptr %4 %3; %6 : tensor<x32, i32> = tt.load %5; %7 : i32 = arith.constant @0;
+"""
+_MAP = "%10 : tensor<x32, i32> = tt.map_elementwise %6 @pack=1 (%11 : i32)i32 -> { OP tt.map_elementwise.return %11; };"
+_MASKED = "%10 : tensor<x32, i32> = arith.constant @31; %11 : tensor<x32, i32> = arith.andi %6 %10;"
+_BYTE = """
+%10 : ptr<i8> = tt.bitcast %0; %11 : i32 = arith.constant @1; %12 : ptr<i8> = tt.addptr %10 %11;
+%13 : ptr<i32> = tt.bitcast %12; %14 : i32 = tt.load %1; %15 : ptr<i32> = tt.addptr %13 %14;
+"""
+_TIMES = "%10 : i64 = tt.globaltimer; %11 : i64 = tt.globaltimer; %12 : i1 = arith.cmpi %10 %11 @slt;"
+UNLIKE = {
+    "the number of the SM": ("%10 : i32 = tt.smid; tt.store %1 %10;", "tt.store %1 %7;"),
+    "the time": (f"{_TIMES} tt.store %1 %2;", f"{_TIMES} tt.store %1 %2 %12;"),
+    "a division in a body": ("", _MAP.replace("OP", "%12 : i32 = arith.divsi %11 %2;")),
+    "an assertion in a body": (
+        "", _MAP.replace("OP", '%12 : i1 = arith.cmpi %2 %7 @ne; tt.assert %12 @message="";')
+    ),
+    "a store in a body": ("", _MAP.replace("OP", "tt.store %1 %11;")),
+    "a load in a body after a store": (
+        _MAP.replace("OP", "%12 : i32 = tt.load %0;") + "tt.store %0 %2; tt.store %5 %10;",
+        "tt.store %0 %2;" + _MAP.replace("OP", "%12 : i32 = tt.load %0;") + "tt.store %5 %10;",
+    ),
+    "an index of a gather": (
+        _MASKED + "%12 : tensor<x32, i32> = tt.gather %6 %11 @axis=0;",
+        _MASKED.replace("31", "32") + "%12 : tensor<x32, i32> = tt.gather %6 %11 @axis=0;",
+    ),
+    "elements that overlap in part": (
+        _BYTE + "%16 : i32 = tt.load %15; tt.store %0 %2; tt.store %1 %16;",
+        _BYTE + "tt.store %0 %2; %16 : i32 = tt.load %15; tt.store %1 %16;",
+    ),
+    "how numbers are printed": ("tt.print %2 @\"n\";", "tt.print %2 @\"n\" @hex=true;"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("what", UNLIKE)
+def test_models_that_differ_are_not_proved_equal(what: str) -> None:
+    first, second = (
+        zg.parse(
+            'module ()void -> { tt.func @"f" (%0 : ptr<i32>, %1 : ptr<i32>, %2 : i32)void -> '
+            f"{{ {_HEAD} {ops} tt.return; }}; unreachable; }};"
+        )
+        for ops in UNLIKE[what]
+    )
+    assert not proved(first, second)
+
+
+def test_the_clock_gives_no_counterexample() -> None:
+    def traced(x: Any) -> None:
+        zg.store(x, zg.globaltimer())
+
+    model = zg.trace(traced, zg.ptr(zg.i64))
+    assert zg.prove(model, model)
+
+
+@zg.kernel
+def rounded(a, b, c, d):
+    at = zg.add(zg.mul(zg.expand(zg.arange(0, 16), 1), 16), zg.expand(zg.arange(0, 16), 0))
+    doubled = zg.mul(zg.load(zg.add(a, at)), 2.0)
+    zg.store(zg.add(c, at), zg.dot(doubled, zg.load(zg.add(b, at)), zg.zeros((16, 16), zg.f32), input_precision="tf32"))
+    zg.store(zg.add(d, at), doubled)
+
+
+def test_a_product_alone_may_take_floats_that_are_rounded() -> None:
+    model, snapshots = rounded.triton(*[zg.divisible(FLOATS)] * 4), list[Snapshot]()
+    place(model, CompileOptions("sm_80", 1), snapshots)
+    (text,) = (str(snapshot.model) for snapshot in snapshots if snapshot.name == "dots")
+    operand, source = expect_match(r"(%\d+) : [^;]*= gpu.round_tf32 (%\d+)", text)[1:]
+    assert proved(model, zg.parse(text))
+    wrong = re.sub(rf"(tt.store %\d+) {source} ", rf"\1 {operand} ", text)
+    assert wrong != text and not proved(model, zg.parse(wrong))
