@@ -88,7 +88,7 @@ class Question:
             words.append("a product that is added to something may be rounded, or not")
         if not first.domain.wraps:
             words.append("32-bit indices of pointers do not wrap around")
-        if first.universe.chooses:
+        if first.universe.chooses or first.domain.exact:
             words.append("all NaNs are alike")
         if first.universe.combined or first.universe.reductions:
             words.append("a reduction may combine in any order")
