@@ -3,7 +3,7 @@
     python benchmarks/python_models_tests.py [--interpret] [TEST=MODULE,MODULE …]
 
 A module's functions get the code of their round trip when it is imported, so those that tests import afresh do too.
-With `--interpret` the interpreter runs their models instead, but for those of generators and coroutines.
+With `--interpret` the interpreter runs their models instead.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ import gc
 import importlib
 import importlib.abc
 import importlib.machinery
+import inspect
 import sys
 import time
 import types
@@ -20,8 +21,6 @@ from collections.abc import Sequence
 from typing import Any
 
 from ziggurat.backend.python.to_function import to_function
-from ziggurat.codemodel.dialects import core
-from ziggurat.codemodel.dialects import py_suites as suites
 from ziggurat.codemodel.interpreted import interpret
 from ziggurat.frontends.python.reflect import reflect
 
@@ -62,24 +61,32 @@ def round_trip(function: types.FunctionType) -> types.CodeType:
 
 
 def interpreted(function: types.FunctionType) -> types.CodeType:
-    """A code that calls the interpreter on a function's model; that of the function where it has no meaning there."""
+    """A code that calls the interpreter on a function's model."""
     code = function.__code__
     plain = types.FunctionType(code, function.__globals__, closure=function.__closure__)
     for field in ("__defaults__", "__kwdefaults__", "__name__", "__qualname__", "__doc__"):
         setattr(plain, field, getattr(function, field))
     model = reflect(plain)
-    functions = [op for op in model.walk() if isinstance(op, core.Func | suites.Define)]
-    if any(op.kind not in ("def", "lambda") for op in functions):
-        return code
-    if any(isinstance(op, suites.Try) and op.star for op in model.walk()):
-        return code
 
     def call(*arguments: Any, **keywords: Any) -> Any:
         return "the interpreter"(*arguments, **keywords)  # type: ignore[operator]
 
+    def generator(*arguments: Any, **keywords: Any) -> Any:
+        return (yield from "the interpreter"(*arguments, **keywords))  # type: ignore[operator]
+
+    async def coroutine(*arguments: Any, **keywords: Any) -> Any:
+        return await "the interpreter"(*arguments, **keywords)  # type: ignore[operator]
+
+    call = {"generator": generator, "async": coroutine}.get(model.attributes["kind"], call)
     run = interpret(model, like=plain)
     constants = tuple(run if constant == "the interpreter" else constant for constant in call.__code__.co_consts)
-    names = {"co_name": code.co_name, "co_qualname": code.co_qualname, "co_filename": code.co_filename}
+    flags = call.__code__.co_flags | code.co_flags & inspect.CO_ITERABLE_COROUTINE
+    names = {
+        "co_flags": flags,
+        "co_name": code.co_name,
+        "co_qualname": code.co_qualname,
+        "co_filename": code.co_filename,
+    }
     return call.__code__.replace(co_consts=constants, co_freevars=code.co_freevars, **names)  # type: ignore[arg-type]
 
 

@@ -1,7 +1,7 @@
 """The interpreter of Python functions, on real objects; and the meanings of functions and classes inside of one.
 
-Exceptions are Python's own, and pass through as they are raised. Generators and coroutines have no meaning here: their
-frames stop in the middle, and the interpreter's do not.
+Exceptions are Python's own, and pass through as they are raised. `interpret_generators.py` has the functions that stop
+in the middle.
 """
 
 from __future__ import annotations
@@ -10,16 +10,16 @@ import builtins
 import copy
 import inspect
 import types
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from typing import Any, Final, NoReturn
 
 import attrs
 
 from ziggurat.codemodel.dialects import core
 from ziggurat.codemodel.dialects import py_suites as suites
-from ziggurat.codemodel.errors import TargetError
 from ziggurat.codemodel.execute import UNSET, Cell, PythonInterpreter, arguments_of, python
-from ziggurat.codemodel.interpret import Exit, Returned, Yielded
+from ziggurat.codemodel.interpret import Exit, Returned
+from ziggurat.codemodel.interpret_generators import flow, stopping_function, stops
 from ziggurat.codemodel.op import Body, Op, Value
 from ziggurat.codemodel.python_parameters import names_of, signature_of
 
@@ -28,10 +28,11 @@ _MISSING: Final = object()
 
 @attrs.define(eq=False)
 class Frame:
-    """A call that is running: its arguments, the class of its method, the members of a class's suite, and the variables
-    of a comprehension, which all its items share."""
+    """A call that is running: its arguments, the kind of its function, the class of its method, the members of a
+    class's suite, and the variables of a comprehension, which all its items share."""
 
     arguments: Sequence[Any] = ()
+    kind: str = "def"
     owner: Callable[[], Any] | None = None
     members: Any = None
     shared: dict[Value, Cell] | None = None
@@ -45,6 +46,7 @@ class FunctionInterpreter(PythonInterpreter):
         self.scope = scope
         self.cells = cells
         self.frame = Frame()
+        self.stopping: dict[Op, bool] = {}
 
     def fail(self, op: Op, error: Exception) -> NoReturn:
         """Raise an exception of the program as it is."""
@@ -111,6 +113,26 @@ class FunctionInterpreter(PythonInterpreter):
         cells = [content for content in self.values.values() if type(content) is Cell]
         return {cell.name: cell.content for cell in cells if cell.content is not UNSET}
 
+    # Suites.
+
+    def matches(self, pattern: Body, subject: Any) -> bool:
+        """Whether a subject matches a pattern, whose variables get their values then."""
+        assignments: list[tuple[Any, Any]] = []
+        if not self.evaluate(pattern)[0](subject, assignments):
+            return False
+        for place, content in assignments:
+            if type(place) is Cell:
+                place.content = content
+            else:
+                self.frame.members[place] = content
+        return True
+
+    def forget_caught(self, handler: Body) -> None:
+        """Take its value from the variable of an `except … as`, at the end of the handler."""
+        first = handler.entry.ops[0]
+        if isinstance(first, suites.Caught):
+            self.lookup(first.var).content = UNSET
+
     # Functions and classes.
 
     def inside(self, values: dict[Value, Any], frame: Frame) -> FunctionInterpreter:
@@ -120,31 +142,40 @@ class FunctionInterpreter(PythonInterpreter):
         return inner
 
     def function(
-        self, body: Body, signature: inspect.Signature, captured: Mapping[Value, Any], owner: Callable[[], Any] | None
+        self,
+        body: Body,
+        signature: inspect.Signature,
+        captured: Mapping[Value, Any],
+        owner: Callable[[], Any] | None,
+        kind: str,
     ) -> Callable[..., Any]:
-        """A function of Python that runs a body."""
+        """A function of Python, of one of the `KINDS`, that runs a body."""
+        if kind == "lambda" and any(stops(op) for op in body.entry.ops):
+            kind = "generator"
 
-        def call(*arguments: Any, **keywords: Any) -> Any:
+        def begin(arguments: Any, keywords: Any) -> tuple[FunctionInterpreter, Sequence[Any]]:
             bound = signature.bind(*arguments, **keywords)
             bound.apply_defaults()
             contents = [bound.arguments[name] for name in signature.parameters]
-            outcome = self.inside(dict(captured), Frame(contents, owner)).run_body(body, contents)
+            return self.inside(dict(captured), Frame(contents, kind, owner)), contents
+
+        def call(*arguments: Any, **keywords: Any) -> Any:
+            inner, contents = begin(arguments, keywords)
+            outcome = inner.run_body(body, contents)
             return outcome.values[0] if isinstance(outcome, Returned) and outcome.values else None
 
+        def running(arguments: Any, keywords: Any) -> Generator[Any, Any, Exit]:
+            inner, contents = begin(arguments, keywords)
+            return flow(inner, body, contents)
+
+        if kind not in ("def", "lambda"):
+            call = stopping_function(kind, running)
         call.__module__ = self.scope.get("__name__", "builtins")
         return call
 
 
-def require_plain(kind: str, op: Op) -> None:
-    """Raise `TargetError` for a function that stops in the middle."""
-    if kind not in ("def", "lambda"):
-        hint = "make a function of the model: zg.to_function"
-        raise TargetError(f"a function of the kind '{kind}' has no meaning in the interpreter", op.location, hint)
-
-
 @python.of(suites.Define)
 def _define(interpreter: FunctionInterpreter, op: suites.Define, operands: tuple[Any, ...]) -> Any:
-    require_plain(op.kind, op)
     rest = iter(operands)
     defaults = {text.partition(":")[0].rstrip("="): next(rest) for text in op.parameters if text.endswith("=")}
     notes = {
@@ -153,7 +184,7 @@ def _define(interpreter: FunctionInterpreter, op: suites.Define, operands: tuple
     captured = {value: interpreter.lookup(value) for value in op.captured_values()}
     frame = interpreter.frame
     signature = signature_of(op.parameters, names_of(op), (), defaults)
-    function = interpreter.function(op.suite, signature, captured, frame.owner)
+    function = interpreter.function(op.suite, signature, captured, frame.owner, op.kind)
     function.__name__ = function.__qualname__ = op.name
     function.__annotations__ = notes if op.parameters[-1:] != ("->",) else {**notes, "return": operands[-1]}
     first = next((inner for inner in op.suite.entry.ops if not isinstance(inner, core.Var)), None)
@@ -183,8 +214,3 @@ def _class(interpreter: FunctionInterpreter, op: suites.Class, operands: tuple[A
 
     classes.append(types.new_class(op.name, resolved, keywords, fill))
     return classes[0]
-
-
-def left_by(outcome: Exit) -> Exit | None:
-    """The exit by which a suite leaves what is around its statement."""
-    return None if isinstance(outcome, Yielded) else outcome

@@ -11,7 +11,8 @@ from typing import Any, Final
 from ziggurat.codemodel.dialects import py_suites as suites
 from ziggurat.codemodel.execute import Cell, python
 from ziggurat.codemodel.interpret import Exit
-from ziggurat.codemodel.interpret_functions import FunctionInterpreter, left_by
+from ziggurat.codemodel.interpret_functions import FunctionInterpreter
+from ziggurat.codemodel.interpret_generators import left_by
 
 _MISSING: Final = object()
 
@@ -22,14 +23,8 @@ Test = Callable[[Any, Assignments], bool]
 @python.of(suites.Match)
 def _match(interpreter: FunctionInterpreter, op: suites.Match, operands: tuple[Any, ...]) -> Exit | None:
     for pattern, guard, suite in zip(op.parts[::3], op.parts[1::3], op.parts[2::3], strict=True):
-        assignments: Assignments = []
-        if not interpreter.evaluate(pattern)[0](operands[0], assignments):
+        if not interpreter.matches(pattern, operands[0]):
             continue
-        for place, content in assignments:
-            if type(place) is Cell:
-                place.content = content
-            else:
-                interpreter.frame.members[place] = content
         if not guard.entry.terminator.operands or interpreter.evaluate(guard)[0]:
             return left_by(interpreter.run_body(suite))
     return None

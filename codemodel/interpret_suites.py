@@ -6,12 +6,14 @@ import sys
 from collections.abc import Iterator
 from typing import Any, NoReturn
 
+import attrs
+
 from ziggurat.codemodel.dialects import core, py
 from ziggurat.codemodel.dialects import py_suites as suites
-from ziggurat.codemodel.errors import TargetError
-from ziggurat.codemodel.execute import UNSET, Left, goes_on, python
+from ziggurat.codemodel.execute import Left, goes_on, python
 from ziggurat.codemodel.interpret import Exit
-from ziggurat.codemodel.interpret_functions import Frame, FunctionInterpreter, left_by, require_plain
+from ziggurat.codemodel.interpret_functions import FunctionInterpreter
+from ziggurat.codemodel.interpret_generators import RESUMED, catches, finish, generated, left_by, stops
 from ziggurat.codemodel.op import Body
 
 
@@ -55,7 +57,7 @@ def _raise(interpreter: FunctionInterpreter, op: suites.Raise, operands: tuple[A
 @python.of(suites.Try)
 def _try(interpreter: FunctionInterpreter, op: suites.Try, operands: tuple[Any, ...]) -> Exit | None:
     if op.star:
-        raise TargetError("except* has no meaning in the interpreter", op.location, "use zg.to_function")
+        return finish(RESUMED[op](interpreter, op, operands))
     final = op.parts[-1]
     if len(final.entry.ops) == 1 and isinstance(final.entry.terminator, core.Yield):
         return _handled(interpreter, op)
@@ -75,7 +77,7 @@ def _handled(interpreter: FunctionInterpreter, op: suites.Try) -> Exit | None:
         leaving = left_by(interpreter.run_body(op.parts[0]))
     except BaseException as error:
         for kind, handler in zip(op.parts[1:-2:2], op.parts[2:-2:2], strict=True):
-            if not kind.entry.terminator.operands or _catches(interpreter.evaluate(kind)[0], error):
+            if not kind.entry.terminator.operands or catches(interpreter.evaluate(kind)[0], error):
                 return _run_handler(interpreter, handler, error)
         raise
     return leaving if leaving is not None else left_by(interpreter.run_body(op.parts[-2]))
@@ -85,21 +87,11 @@ def _run_handler(interpreter: FunctionInterpreter, handler: Body, error: BaseExc
     try:
         return left_by(interpreter.run_body(handler, (error,)))
     finally:
-        first = handler.entry.ops[0]
-        if isinstance(first, suites.Caught):
-            interpreter.lookup(first.var).content = UNSET
-
-
-def _catches(classes: Any, error: BaseException) -> bool:
-    for cls in classes if issubclass(type(classes), tuple) else (classes,):
-        if not (isinstance(cls, type) and issubclass(cls, BaseException)):
-            raise TypeError("catching classes that do not inherit from BaseException is not allowed")
-    return isinstance(error, classes)
+        interpreter.forget_caught(handler)
 
 
 @python.of(suites.With)
 def _with(interpreter: FunctionInterpreter, op: suites.With, operands: tuple[Any, ...]) -> Exit | None:
-    require_plain("async" if op.is_async else "def", op)
     manager = operands[0]
     enter, leave = manager.__class__.__enter__, manager.__class__.__exit__
     item = enter(manager)
@@ -113,19 +105,25 @@ def _with(interpreter: FunctionInterpreter, op: suites.With, operands: tuple[Any
     return left_by(outcome)
 
 
+@python.of(suites.YieldValue, suites.YieldFrom, suites.Await)
+def _stop(interpreter: FunctionInterpreter, op: Any, operands: tuple[Any, ...]) -> NoReturn:
+    raise RuntimeError(f"{op.NAME} stands in a function that does not stop")
+
+
 @python.of(suites.Collect)
 def _collect(interpreter: FunctionInterpreter, op: suites.Collect, operands: tuple[Any, ...]) -> Any:
-    require_plain("async" if op.is_async else "def", op)
+    if op.is_async or any(stops(inner) for inner in op.suite.entry.ops):
+        return generated(interpreter, op, operands[0])
     iterator = iter(operands[0])
     captured = {value: interpreter.lookup(value) for value in op.captured_values()}
-    frame = Frame(interpreter.frame.arguments, interpreter.frame.owner, shared={})
+    frame = attrs.evolve(interpreter.frame, members=None, shared={})
 
     def elements() -> Iterator[Any]:
         for item in iterator:
             elements_of_item: list[Any] = []
             values = {**captured, op.result: elements_of_item}
             interpreter.inside(values, frame).run_body(op.suite, (item,))
-            yield from elements_of_item
+            yield from (element for element in elements_of_item)  # A list cannot be sent values.
 
     if op.kind == "generator":
         return elements()

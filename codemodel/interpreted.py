@@ -9,7 +9,7 @@ from ziggurat.codemodel import interpret_objects as interpret_objects
 from ziggurat.codemodel import interpret_patterns as interpret_patterns
 from ziggurat.codemodel import interpret_suites as interpret_suites
 from ziggurat.codemodel.dialects import core
-from ziggurat.codemodel.interpret_functions import FunctionInterpreter, require_plain
+from ziggurat.codemodel.interpret_functions import FunctionInterpreter
 from ziggurat.codemodel.op import Op, expect
 from ziggurat.codemodel.python_functions import keep_origin, new_surroundings
 from ziggurat.codemodel.python_parameters import defaults_of, definition_of, names_of, signature_of
@@ -19,13 +19,12 @@ def interpret(model: Op, like: Callable[..., Any] | None = None, **names: Any) -
     """A function that runs its model, made from a Python function by `reflect`, in the interpreter.
 
     The function has the globals, the closure and the defaults of `like`; by default the builtins, and the defaults that
-    the model has as literals. `names` are further globals, and variables of functions around. Raises `KernelTypeError`
-    for a variable of a function around, or a default, that neither has, and `TargetError` for a generator or a
-    coroutine: `to_function` makes functions of those.
+    the model has as literals. `names` are further globals, and variables of functions around. Of the model of a
+    generator or a coroutine it is one too. Raises `KernelTypeError` for a variable of a function around, or a default,
+    that neither has.
     """
     func = expect(model, core.Func, "interpret: the model must be a func")
     surroundings, original = new_surroundings("interpret", func.free, like, names)
-    require_plain(func.kind, func)
     definition_of(func)  # Raises the error of parameters that are none.
     interpreter = FunctionInterpreter(surroundings.scope, surroundings.cells)
     parameters = names_of(func)
@@ -34,7 +33,7 @@ def interpret(model: Op, like: Callable[..., Any] | None = None, **names: Any) -
     else:
         defaults, keywords = original.__defaults__ or (), original.__kwdefaults__ or {}
     signature = signature_of(func.parameters, parameters, defaults, keywords)
-    call: Any = interpreter.function(func.body, signature, {}, None)
+    call: Any = interpreter.function(func.body, signature, {}, None, func.kind)
     call.__name__, call.__qualname__, call.__signature__ = func.sym_name.rpartition(".")[2], func.sym_name, signature
     call.__defaults__, call.__kwdefaults__ = defaults, keywords
     if original is not None:

@@ -1,5 +1,6 @@
 """The interpreter on models of Python functions: it gives what the function gives, or raises what that raises."""
 
+import asyncio
 import copy
 import inspect
 import itertools
@@ -136,12 +137,138 @@ def test_defaults_closure_and_names():
         zg.interpret(zg.reflect(g))
 
 
-@pytest.mark.parametrize(
-    "text", ["def f(): yield 1", "async def f(): pass", "def f():\n    def g(): yield 1\n    return g()"]
-)
-def test_functions_that_stop_in_the_middle_are_refused(text):
-    with pytest.raises(TargetError, match="has no meaning in the interpreter"):
-        zg.interpret(zg.reflect(define(text)))()
+# Functions of x that stop in the middle.
+STOPPING = [
+    ("for i in range(x):\n    y = yield i\n    if y: yield y * 10\nreturn 'end'", [0, 3]),
+    (
+        "try:\n    yield 1\n    yield 1 / x\nexcept ZeroDivisionError as e:\n    yield str(e)\nfinally:\n    yield 'f'",
+        [0, 2],
+    ),
+    (
+        "def g(n):\n    if n:\n        yield n\n        return (yield from g(n - 1)) + 1\n    return 0\n"
+        "yield (yield from g(x))",
+        [3],
+    ),
+    (
+        "while x := x - 1:\n    if x == 2: continue\n    if (yield x) or x == 1: break\nelse:\n    yield 'else'",
+        [4, 1],
+    ),
+    ("yield next(iter([]))", [1]),
+    (
+        "try:\n    yield 0\n    next(iter(()))\nexcept StopIteration as e:\n    yield type(e)\n    raise KeyError",
+        [1],
+    ),
+    (
+        "class M:\n    def __enter__(self): return 5\n    def __exit__(self, *e): return e[0] is KeyError\n"
+        "with M() as m:\n    yield m\n    raise x\nyield 'after'",
+        [KeyError(), ValueError("v")],
+    ),
+    (
+        "a = [(yield 1), (yield 2)], (yield 3) if x else (yield 4), x and (yield 5), 0 < (yield 6) < (yield 7)\n"
+        "yield a",
+        [0, 1],
+    ),
+    ("match x:\n    case [a, *b] if (yield a):\n        yield b\n    case _:\n        yield 'no'", [(1, 2), 5]),
+    ("yield from (i * 2 for i in range(x) if i)\ny = lambda: (yield x)\nyield from y()", [3]),
+    (
+        "try:\n    raise x\nexcept* ValueError as e:\n    yield type(e), str(e.exceptions)\n"
+        "except* KeyError:\n    raise TypeError('t')\nelse:\n    yield 'else'",
+        [ValueError("v"), KeyError("k"), OSError("o")],
+    ),
+]
+ASYNC = """
+async def wait(n):
+    await asyncio.sleep(0)
+    return n
+class A:
+    async def __aenter__(self): return await wait(1)
+    async def __aexit__(self, *e): return await wait(e[0] is KeyError)
+async def items(n):
+    try:
+        for i in range(n):
+            got = yield await wait(i)
+            if got: yield got
+    finally:
+        log.append('closed')
+log = []
+async with A() as a:
+    log.append(a)
+    raise KeyError
+log += [i async for i in items(x)] + [await wait(i) for i in range(2)]
+async for i in items(9):
+    if i == 2: break
+else: log.append('else')
+g = items(3)
+log += [await anext(g), await g.asend('sent'), await anext(g)]
+await g.aclose()
+log.append([i async for i in (await wait(j) for j in range(3) if await wait(j))])
+try:
+    await asyncio.gather(wait(1), items(2).athrow(ValueError('thrown')))
+except ValueError as e:
+    log.append(str(e))
+return log, await wait(x) if x else 0
+"""
+
+
+def trace(generator):
+    """What a generator gives, sent numbers, and how it ends."""
+    items = []
+    try:
+        items.append(next(generator))
+        for number in range(20):
+            items.append(generator.send(number % 3))
+    except BaseException as error:
+        items.append((type(error), str(error), getattr(error, "value", None), type(error.__cause__)))
+    return items
+
+
+def test_generators_and_coroutines():
+    for suite, arguments in STOPPING:
+        f = define("def f(x):\n" + textwrap.indent(suite, "    "))
+        run = zg.interpret(zg.reflect(f), like=f)
+        assert inspect.isgeneratorfunction(run)
+        for argument in arguments:
+            assert trace(run(copy.deepcopy(argument))) == trace(f(copy.deepcopy(argument))), suite
+    f = define("async def f(x):\n" + textwrap.indent(ASYNC, "    "), asyncio=asyncio)
+    run = zg.interpret(zg.reflect(f), like=f)
+    assert inspect.iscoroutinefunction(run)
+    for argument in (0, 2):
+        assert asyncio.run(run(argument)) == asyncio.run(f(argument))
+
+
+def test_a_generator_is_closed_and_takes_exceptions():
+    suite = "try:\n    yield 1\nexcept KeyError:\n    yield 2\nfinally:\n    log.append(3)"
+    f = define("def f(log):\n" + textwrap.indent(suite, "    "))
+    for function in (f, zg.interpret(zg.reflect(f), like=f)):
+        log = []
+        generator = function(log)
+        assert (next(generator), generator.throw(KeyError()), generator.close(), log) == (1, 2, None, [3])
+
+
+def test_groups_of_exceptions():
+    suite = (
+        "try:\n    raise x\nexcept* (ValueError, OSError) as e:\n    log.append(sorted(map(str, e.exceptions)))\n"
+        "except* KeyError:\n    raise\nexcept* TypeError as e:\n    raise IndexError('i') from e\n"
+        "else:\n    log.append('else')\nfinally:\n    log.append('finally')\nreturn log"
+    )
+    f = define("def f(x, log):\n" + textwrap.indent(suite, "    "))
+    run = zg.interpret(zg.reflect(f), like=f)
+
+    def described(error):
+        inner = [described(part) for part in getattr(error, "exceptions", ())]
+        return type(error), str(error), inner, type(error.__cause__)
+
+    first, second = ExceptionGroup("one", [ValueError("v"), KeyError("k")]), ExceptionGroup("two", [TypeError("t")])
+    both = ExceptionGroup("both", [first, second, EOFError("e"), OSError("o")])
+    for error in (ValueError("v"), KeyError("k"), EOFError("e"), first, second, both):
+        results = []
+        for function in (f, run):
+            log = []
+            try:
+                results.append(function(copy.deepcopy(error), log))
+            except BaseException as exception:
+                results.append((described(exception), log))
+        assert results[0] == results[1]
 
 
 def test_transformed_models_mean_what_their_source_does():
