@@ -40,7 +40,7 @@ from ziggurat.codemodel.scalars import bits_of
 MAX_PROGRAMS = 4096  # Of all devices in one run: each has a clock for each other one.
 MAX_TRIES = 32  # Ordered accesses of a program since memory has changed, after which it loses its turn.
 _BY_ADDRESS = 1 << 30  # The number of an argument to which no pointer of a launch is made.
-MAX_IDLE = 1 << 16  # Those of all programs, after which they are taken to wait for ever.
+MAX_IDLE = 1 << 14  # Those of all programs, after which they are taken to wait for ever.
 
 
 @attrs.frozen(eq=False)

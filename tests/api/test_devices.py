@@ -179,3 +179,37 @@ def test_launches_are_all_simulated_or_none() -> None:
         arrays = d.addresses([]), d.addresses([]), d[0].zeros(8, zg.i32)
         compiled.simulate[(1,)](*arrays, 0)
         handshake[(1,)](*arrays, 0, "release", "sys")
+
+
+@zg.kernel
+def patient(flags, out, rank, COUNTS: zg.constexpr):
+    mine = zg.peer(flags, rank, zg.i32)
+    if rank == 0:
+        tries = 0
+        while zg.atomic_add(mine, 0, sem="acquire", scope="sys") == 0:  # wait
+            tries += COUNTS
+        zg.store(out, tries)
+    elif not zg.wait(mine, 1, timeout_ns=1000):
+        zg.store(out, 7)
+        zg.signal(zg.peer(flags, 0, zg.i32), 1)
+
+
+def run_patient(ranks: tuple[int, ...], counts: int) -> int:
+    with zg.devices(2) as d:
+        flags = [device.zeros(1, zg.i32, "flag") for device in d]
+        out = [device.zeros(1, zg.i32) for device in d]
+        for rank in ranks:
+            with d[rank]:
+                patient[(1,)](d.addresses(flags), out[rank], rank, counts)
+    return int(out[1][0])
+
+
+def test_a_wait_with_a_time_limit_ends_where_all_others_wait() -> None:
+    assert run_patient((0, 1), 0) == 7
+
+
+def test_a_wait_that_counts_its_tries_is_a_deadlock(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("ziggurat.backend.reference.devices.MAX_IDLE", 100)
+    with pytest.raises(zg.KernelRuntimeError, match=r"deadlock: device 0, .* device 0's flag\[0\]") as info:
+        run_patient((0,), 1)
+    assert lines_of(info.value) == ["wait"]
