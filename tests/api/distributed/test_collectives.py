@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 
 torch = pytest.importorskip("torch")
 dist = pytest.importorskip("torch.distributed")
 
+import ziggurat as zg
 from ziggurat import LaunchError, bf16, divisible, i32, i64, ptr
 from ziggurat.distributed import collectives, kernels
 
@@ -63,3 +65,33 @@ def test_instructions_of_an_all_reduce() -> None:
     text = compiled.ptx
     assert text.count("ld.global.v4.b32") == 3 and text.count("st.global.v4.b32") == 2
     assert text.count("red.release.sys.global.add.u64") == 1 and text.count("ld.acquire.sys.global.b64") == 1
+
+
+@pytest.mark.parametrize("name", ["all_reduce_one_shot", "all_reduce_two_shot", "reduce_scatter", "all_gather"])
+def test_kernels_on_several_devices(name: str, seed: int = 0, world: int = 3, programs: int = 2) -> None:
+    """Two launches one after the other, each of several rounds, with the last part smaller than the others."""
+    part, block, chunk = 32, 8, 16
+    share = 36 if name in ("all_reduce_two_shot", "reduce_scatter") else 100
+    count = share * world if share == 36 else share
+    x = np.random.default_rng(seed).integers(-99, 99, (world, 2, count)).astype(np.float32)
+    results = [x.sum(0)] * world
+    if name == "reduce_scatter":
+        results = [*x.sum(0).reshape(2, world, share).swapaxes(0, 1)]
+    elif name == "all_gather":
+        results = [x.swapaxes(0, 1).reshape(2, world * count)] * world
+    with zg.devices(world, seed=seed) as d:
+        buffers = [device.zeros(programs * 2 * world * part, zg.f32, "buffer") for device in d]
+        pads = [device.zeros(kernels.COUNTERS, zg.i64, "pad") for device in d]
+        out = [device.zeros(result.shape, zg.f32, "out") for device, result in zip(d, results, strict=True)]
+        for rank, device in enumerate(d):
+            numbers = {"all_reduce_two_shot": (count, share, chunk), "reduce_scatter": (share, chunk)}
+            constants = {"RANK": rank, "WORLD": world, "BLOCK": block, "DTYPE": zg.f32, "SIZE": world * part}
+            constants |= {"PART": part} if name in numbers else {}
+            for launch in range(2):
+                own, tables = device.array(x[rank, launch]), (d.addresses(buffers), d.addresses(pads))
+                with device:
+                    kernel = getattr(kernels, name)
+                    arguments = own, out[rank][launch], *numbers.get(name, (count, chunk)), *tables, 10**9
+                    kernel[(programs,)](*arguments, **constants)
+    for rank, result in enumerate(results):
+        assert np.array_equal(out[rank], result)
