@@ -205,7 +205,7 @@ def _parser() -> argparse.ArgumentParser:
         "--general", action="store_true", help="also a variant of each function for arguments of any divisibility"
     )
     build.add_argument("--name", help="the name of the library (default: the folder's)")
-    build.add_argument("--jobs", "-j", type=int, default=0, help="processes (default: one for each processor)")
+    build.add_argument("--jobs", "-j", type=int, help="processes (default: one for each processor)")
     miss = command("explain-miss", "say which argument made a launch miss a library", _explain_miss)
     miss.add_argument("folder", help="the folder of the library")
     miss.add_argument("kernel", help="the name of the kernel")
@@ -487,10 +487,11 @@ def _debug(options: argparse.Namespace) -> str:
 def _build(options: argparse.Namespace) -> str:
     from ziggurat.shipping.commands import build_command
 
-    if options.jobs < 0:
-        raise LaunchError(f"--jobs must be 1 or more; got {options.jobs}")
+    jobs = options.jobs
+    if jobs is not None and jobs < 1:
+        raise LaunchError(f"--jobs must be 1 or more; got {jobs}", hint="leave it out for one for each processor")
     return build_command(
-        options.sources, options.output, options.targets, options.name, options.jobs, options.general, load_module
+        options.sources, options.output, options.targets, options.name, jobs or 0, options.general, load_module
     )
 
 

@@ -88,9 +88,15 @@ def test_the_command_line(
         (tmp_path / name).write_text(text, encoding="utf-8")
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "path", [*sys.path])
-    monkeypatch.setattr(sys, "modules", {**sys.modules})
     given, printed = COMMANDS[what]
     assert main(["show", *given]) == 1
+    # Those of the package that were imported stay: another import of them would be other modules.
+    for name in [
+        name
+        for name, module in sys.modules.items()
+        if (getattr(module, "__file__", "") or "").startswith(str(tmp_path))
+    ]:
+        del sys.modules[name]
     out, err = capsys.readouterr()
     assert (out, err) == ("", printed.format(folder=tmp_path))
 

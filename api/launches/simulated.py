@@ -115,7 +115,8 @@ def _simulate(
 
 # The command line: arrays of given shapes with drawn numbers.
 
-_ARRAY = re.compile(r'"[^"]*"|(\w+)\[([^\]]*)\]')
+_ARRAY = re.compile(r'"[^"]*"|(\w+)\[([^\]]*)\]|\b(?:True|False|None)\b|,?\s*\)|\(')
+_PYTHON = {"True": "true", "False": "false", "None": "null", "(": "["}  # Texts of values that models write otherwise.
 
 
 def report(
@@ -153,7 +154,7 @@ def drawn(text: str) -> list[Any]:
     def as_type(match: re.Match[str]) -> str:
         """`f32[64, 64]` as the type of a tensor, which no argument of a kernel has; a string as it is."""
         if match[1] is None:
-            return match[0]
+            return "]" if match[0].endswith(")") else _PYTHON.get(match[0], match[0])
         shape, _, of_block = match[2].partition(";")
         sizes, block = ([size.strip() for size in part.split(",") if size.strip()] for part in (shape, of_block))
         if match[1] not in SCALARS or not all(size.isdecimal() and int(size) for size in (*sizes, *block)):

@@ -48,7 +48,7 @@ def c_name(name: str) -> str:
     """A name as C can have it."""
     text = re.sub(r"\W+", "_", name, flags=re.ASCII)
     text = (text if text == name else text.rstrip("_")) or "x"
-    return f"{text}_" if text in _RESERVED or text[0].isdecimal() else text
+    return f"x{text}" if text[0].isdecimal() else f"{text}_" if text in _RESERVED else text
 
 
 @attrs.frozen

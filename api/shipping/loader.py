@@ -91,11 +91,12 @@ class _Array:
             element = _NAMES.get(str(value.dtype).rpartition(".")[2], str(value.dtype))
             is_gpu = bool(getattr(value, "is_cuda", False))
             device = (value.device.index or 0) if is_gpu else None
-            return _Array(element, value.data_ptr(), tuple(value.shape), tuple(value.stride()), device, value)
+            return _Array(element, _address_of(value), tuple(value.shape), tuple(value.stride()), device, value)
         for name, device in (("__cuda_array_interface__", -1), ("__array_interface__", None)):
             facts = None if isinstance(value, type) else getattr(value, name, None)
             if facts is None or (name == "__array_interface__" and not hasattr(value, "__len__")):
                 continue
+            _require_order(facts["typestr"])
             dtype = str(getattr(value, "dtype", ""))
             width = int(facts["typestr"][2:])
             kind = {"f": "float", "i": "int", "u": "uint", "b": "bool"}.get(facts["typestr"][1], "")
@@ -113,10 +114,32 @@ class _Array:
             return None
         if view.format[-1:] not in _BUFFERS:
             return None
+        _require_order(view.format)
         address = ctypes.addressof((ctypes.c_char * view.nbytes).from_buffer(value)) if view.nbytes else 0
         strides = tuple(stride // view.itemsize for stride in view.strides or ())
         element = _BUFFERS[view.format[-1]]
         return _Array(element, address, view.shape or (), strides, None, (value, view))
+
+
+def _address_of(tensor: Any) -> int:
+    """The address of a tensor of PyTorch. Raises `TypeError` for one without memory that its strides describe."""
+    kind = tensor.device.type
+    text = f"{type(tensor).__name__} on the device '{kind}'"
+    try:
+        if kind in ("cpu", "cuda") and type(tensor).__name__ != "FakeTensor":
+            return tensor.data_ptr()
+    except RuntimeError as error:
+        text = f"{text}: {str(error).partition(chr(10))[0]}"
+    raise TypeError(f"a tensor must have memory on this machine or a GPU; got a {text}")
+
+
+def _require_order(code: str) -> None:
+    """Raise `TypeError` for the code of a type whose bytes are not in this machine's order."""
+    if code[:1] in (">!" if sys.byteorder == "little" else "<"):
+        raise TypeError(
+            f"an array must have the byte order of this machine; got the type {code!r}: give "
+            "x.astype(x.dtype.newbyteorder('='))"
+        )
 
 
 def _contiguous(shape: Sequence[int]) -> tuple[int, ...]:
@@ -311,6 +334,12 @@ class Kernel:
         self.leaves = [parameter["name"] for parameter in families[0].parameters]
         self.names = list(dict.fromkeys(leaf.partition("[")[0] for leaf in self.leaves))
         self._options = {option for family in families for option in family.options}
+        self._counts: dict[str, int] = {}  # The components of each tuple, nested ones included.
+        for leaf in self.leaves:
+            place, *path = leaf.replace("]", "").split("[")
+            for index in map(int, path):
+                self._counts[place] = max(self._counts.get(place, 0), index + 1)
+                place = f"{place}[{index}]"
 
     def __repr__(self) -> str:
         return f"<kernel {self.name}({', '.join(self.names)}) in {FOLDER}>"
@@ -353,8 +382,12 @@ class Kernel:
             value = bound.get(name, self.defaults.get(name, _MISSING))
             if value is _MISSING:
                 raise TypeError(f"'{self.name}' needs '{name}'")
-            for index in path:
-                value = value[int(index)]
+            place = name
+            for index in map(int, path):
+                count = self._counts[place]
+                if not isinstance(value, tuple | list) or len(cast("Any", value)) != count:
+                    raise TypeError(f"'{place}' of '{self.name}' must be a tuple of {count}; got {value!r}")
+                value, place = cast("Any", value)[index], f"{place}[{index}]"
             leaves[leaf] = _Argument(value)
         return leaves, options
 
@@ -477,9 +510,12 @@ def threads() -> int:
 
 
 def set_threads(count: int) -> None:
-    """Run kernels from now on with this number of threads, the launching one included."""
+    """Run kernels from now on with this number of threads, the launching one included. Raises `ValueError` for anything
+    but an integer of 1 or more."""
     global _count
-    _count = max(1, count)
+    if type(count) is not int or count < 1:
+        raise ValueError(f"the number of threads must be an integer of 1 or more; got {count!r}")
+    _count = count
 
 
 _libraries: list[Any] = []

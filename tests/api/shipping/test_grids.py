@@ -209,4 +209,4 @@ def test_data_of_captured_objects_is_read():
 
 
 def test_names_of_c():
-    assert [c_name(name) for name in ("a[0]", "while", "2x", "été", "n")] == ["a_0", "while_", "2x_", "_t", "n"]
+    assert [c_name(name) for name in ("a[0]", "while", "2x", "été", "n")] == ["a_0", "while_", "x2x", "_t", "n"]
