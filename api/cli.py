@@ -224,6 +224,11 @@ def _parser() -> argparse.ArgumentParser:
     verify = command("verify", "verify the models of a text, with the place of each mistake", _verify)
     verify.add_argument("file", help="models or Triton's MLIR; - is standard input")
     verify.add_argument("--load", action="append", default=[], metavar="FILE", help=load)
+    run = command("run", "run the model of a text on arrays and values", _run)
+    run.add_argument("file", help="a model or Triton's MLIR; - is standard input")
+    run.add_argument("arguments", nargs="?", default="", help='drawn and saved arrays, and values: f32[64], "x.npy", 3')
+    run.add_argument("--grid", nargs="+", default=["1"], help="programs along each axis (default: 1)")
+    run.add_argument("--load", action="append", default=[], metavar="FILE", help=load)
     prove = command("prove", "prove that two models do the same, or find inputs for which they do not", _prove)
     prove.add_argument("files", nargs=2, metavar="FILE", help="a text file with a Triton or a GPU model")
     prove.add_argument("--bounds", type=int, help="iterations of a loop of unknown length (default: 4)")
@@ -576,6 +581,18 @@ def _verify(options: argparse.Namespace) -> str:
         ziggurat.verify(model)
     counts = [sum(1 for _ in model.walk()) for model in models]
     return "".join(f"verified: {count} ops\n" for count in counts)
+
+
+def _run(options: argparse.Namespace) -> str:
+    """What the model of a text gives, or changes."""
+    from ziggurat.passes import cases, executed
+
+    for path in options.load:
+        load_module(path)
+    models = [case.model for case in cases(_text(options.file))]
+    if len(models) != 1:
+        raise LaunchError(f"'{options.file}' must have one model; got {len(models)}")
+    return executed(models[0], options.arguments, _grid(options))
 
 
 def _text(file: str) -> str:

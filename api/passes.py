@@ -1,4 +1,4 @@
-"""Models in text, and the passes to run on them: `ziggurat opt FILE`, and `ziggurat verify FILE`.
+"""Models in text, and the passes to run on them: `ziggurat opt FILE`, and `ziggurat verify` and `ziggurat run`.
 
 A text has one or more cases. A case begins with lines of comment: `// test:` and a title, `// passes:` and names,
 `// options:` and options of compilation as `name=value`. The model follows; then `// becomes` and the model after the
@@ -15,6 +15,7 @@ from typing import Any
 
 import attrs
 
+from ziggurat.codemodel.dialects import tt
 from ziggurat.codemodel.errors import LaunchError
 from ziggurat.codemodel.gpu.options import CPU, CompileOptions
 from ziggurat.codemodel.op import Op
@@ -103,6 +104,33 @@ def changes(steps: Sequence[Snapshot]) -> str:
     pairs = zip(texts, texts[1:], names, names[1:], strict=False)
     lines = [line for a, b, x, y in pairs for line in difflib.unified_diff(a, b, x, y, lineterm="")]
     return "\n".join([*lines, ""])
+
+
+def executed(model: Op, text: str, grid: Sequence[int]) -> str:
+    """The result of a model, or the arrays that it changes, for arguments in text; see `drawn`. A string that ends in
+    `.npy` is the array of that file. Raises `LaunchError` for a file that cannot be read, and the errors of the run."""
+    from ziggurat.launches.host import execute, run
+    from ziggurat.launches.simulated import array_of, drawn
+
+    arguments = [_saved(value) for value in drawn(text)]
+    if not any(isinstance(op, tt.Func) for op in model.walk()):
+        return f"{execute(model, *arguments)!r}\n"
+    arrays = {f"%{number}": array for number, value in enumerate(arguments) if (array := array_of(value)) is not None}
+    before = {name: array.copy() for name, array in arrays.items()}
+    run(model, tuple(grid), *arguments)
+    changed = [name for name, array in arrays.items() if array.tobytes() != before[name].tobytes()]
+    return "".join(f"{name}: {arrays[name]}\n" for name in changed) or "no array has changed\n"
+
+
+def _saved(value: Any) -> Any:
+    if not isinstance(value, str) or not value.endswith(".npy"):
+        return value
+    import numpy as np
+
+    try:
+        return np.load(value, allow_pickle=False)
+    except (OSError, ValueError) as error:
+        raise LaunchError(f"the array '{value}' cannot be read: {error}") from None
 
 
 def _value(text: str) -> int | str | bool:

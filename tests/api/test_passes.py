@@ -1,5 +1,6 @@
 """Cases of text files: models with the passes to run on them, and the models after these."""
 
+import numpy as np
 import pytest
 
 import ziggurat as zg
@@ -59,3 +60,38 @@ def test_passes_of_the_target():
     gpu, cpu = (passes_by_name(CompileOptions(target=target)) for target in ("sm_90a", "cpu"))
     assert {"dce", "fold", "early_exits"} <= {*gpu} & {*cpu}
     assert "place" in gpu and "place" not in cpu and "assign" in gpu and "assign" not in cpu
+
+
+def test_a_model_of_a_text_runs_on_drawn_and_saved_arrays(tmp_path, capsys, monkeypatch):
+    from ziggurat.cli import main
+
+    monkeypatch.chdir(tmp_path)
+    np.save("x.npy", np.arange(4, dtype=np.int32))
+    (tmp_path / "kernel.txt").write_text("""
+    tt.func @"add" (%0 : ptr<i32>, %1 : ptr<i32>, %2 : i32)void -> {
+        %3 : i32 = tt.get_program_id @0;
+        %4 : ptr<i32> = tt.addptr %0 %3;
+        %5 : i32 = tt.load %4;
+        %6 : i32 = arith.addi %5 %2;
+        tt.store %4 %6;
+        tt.return;
+    };""")
+    (tmp_path / "function.txt").write_text('func @"f" (%0 : object)object -> { %1 : object = add %0 %0; return %1; };')
+    (tmp_path / "two.txt").write_text(FIRST + SECOND)
+    for arguments, output in (
+        (["kernel.txt", '"x.npy", i32[2], 7', "--grid", "3"], "%0: [7 8 9 3]\n"),
+        (["kernel.txt", "i32[2], i32[2], 0"], "no array has changed\n"),
+        (["function.txt", "21"], "42\n"),
+        (["function.txt", "(1, None)"], "(1, None, 1, None)\n"),
+    ):
+        assert main(["run", *arguments]) == 0, capsys.readouterr().err
+        assert capsys.readouterr().out == output
+    for arguments, message in (
+        (["kernel.txt", "f32[2], i32[2], 7"], "arg0 must be an array of int32 for ptr<i32>"),
+        (["kernel.txt", '"y.npy", i32[2], 7'], "the array 'y.npy' cannot be read"),
+        (["kernel.txt", "i32[2]"], "takes 3 argument(s); got 1"),
+        (["two.txt"], "'two.txt' must have one model; got 2"),
+        (["none.txt"], "there is no file none.txt"),
+    ):
+        assert main(["run", *arguments]) == 1
+        assert message in capsys.readouterr().err, message
