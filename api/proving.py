@@ -46,10 +46,12 @@ def prove(model_a: Op, model_b: Op, *, bounds: int | None = None, exact_floats: 
         return prover.prove(model_a, model_b, bounds=bounds, exact_floats=exact_floats)
 
 
-def require_proofs(model: Op, snapshots: Sequence[Snapshot], name: str, *, contracts: bool) -> None:
-    """Prove each pass of a compilation. Raises `InternalError` for one that changes what the model does, and warns of
-    those that are not decided."""
-    proofs = _solver().prove_passes(model, snapshots, contracts=contracts)
+def require_proofs(
+    model: Op, snapshots: Sequence[Snapshot], name: str, *, contracts: bool, wraps: bool = False
+) -> None:
+    """Prove each pass of a compilation, which may contract products; indices of pointers may wrap around if `wraps`.
+    Raises `InternalError` for one that changes what the model does, and warns of those that are not decided."""
+    proofs = _solver().prove_passes(model, snapshots, contracts=contracts, wraps=wraps)
     for step, proof in proofs:
         if proof.verdict == "refuted":
             raise InternalError(f"the pass '{step}' changes what '{name}' does: {proof.counterexample}", str(model))

@@ -214,9 +214,17 @@ def compile_for_cpu(
     assert isinstance(model, core.Module | cpu.Module)
     with compiling, no_faults("compiling", lambda: model, name or "the model"):
         from ziggurat.backend.cpu.code import CpuOptions
-        from ziggurat.backend.cpu.compile import compile_cpu, to_assembly
+        from ziggurat.backend.cpu.compile import compile_cpu, to_assembly, vector_bytes
+        from ziggurat.transforms.cpu.cpu_passes import lower
 
         settings = CpuOptions(tolerant=tolerant, fast_math=options.fast_math, line_info=options.line_info)
+        if options.verify and isinstance(model, core.Module):
+            snapshots: list[Snapshot] = []
+            lower(model, vector_bytes(settings.resolved().features), verify=True, snapshots=snapshots)
+            if options.verify == PROVE:
+                from ziggurat.proving import require_proofs
+
+                require_proofs(model, snapshots, name or "the model", contracts=False, wraps=True)
         code = compile_cpu(model, settings)
     above = {"python": python, "triton": model if isinstance(model, core.Module) else None}
     stages = {stage: value for stage, value in above.items() if value is not None} | {

@@ -11,6 +11,7 @@ import pytest
 import ziggurat as zg
 from ziggurat.cli import main
 from ziggurat.codemodel.op import Op
+from ziggurat.transforms.cpu import cpu_passes
 from ziggurat.transforms.gpu import gpu_passes
 
 F = zg.ptr(zg.f32)
@@ -120,7 +121,8 @@ def test_assert_same_proves() -> None:
 
 
 def test_each_pass_of_a_compilation_is_proved() -> None:
-    zg.compile(model(), target="sm_90a", verify="prove")
+    for target in ("sm_90a", "cpu"):
+        zg.compile(model(), target=target, verify="prove")
     with pytest.raises(zg.LaunchError, match="verify must be True or False"):
         zg.compile(model(), target="sm_90a", verify="proof")
 
@@ -132,6 +134,12 @@ def test_a_pass_that_changes_a_kernel_is_named(monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setattr(gpu_passes, "PHASES", gpu_passes.replaced("contract", ("contract", wrong)))
     with pytest.raises(zg.InternalError, match=r"the pass 'contract' changes what 'the model' does: with the grid"):
         zg.compile(model(), target="sm_90a", verify="prove")
+    steps = tuple(
+        (name, lambda op, _: wrong(op, None)) if name == "hoist" else (name, step) for name, step in cpu_passes.LOWER
+    )
+    monkeypatch.setattr(cpu_passes, "LOWER", steps)
+    with pytest.raises(zg.InternalError, match=r"the pass 'hoist' changes what 'the model' does: with the grid"):
+        zg.compile(model(), target="cpu", verify="prove")
 
 
 def test_the_command_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

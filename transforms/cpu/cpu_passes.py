@@ -8,7 +8,7 @@ from typing import Any
 
 from ziggurat.codemodel.dialects import cpu
 from ziggurat.codemodel.op import Op, expect
-from ziggurat.codemodel.passes import run_passes
+from ziggurat.codemodel.passes import Snapshot, run_passes
 from ziggurat.transforms.cpu.accesses import raise_accesses
 from ziggurat.transforms.cpu.allocate import allocate
 from ziggurat.transforms.cpu.carried import raise_carried
@@ -45,9 +45,10 @@ LOWER: tuple[tuple[str, Step], ...] = (
 )
 
 
-def lower(model: Op, vector: int) -> cpu.Module:
-    """The CPU model of a Triton model, for vectors of `vector` bytes."""
-    return expect(run_passes(model, [(name, partial(_run, step, vector)) for name, step in LOWER]), cpu.Module)
+def lower(model: Op, vector: int, *, verify: bool = False, snapshots: list[Snapshot] | None = None) -> cpu.Module:
+    """The CPU model of a Triton model, for vectors of `vector` bytes. See `run_passes` for `verify` and `snapshots`."""
+    passes = [(name, partial(_run, step, vector)) for name, step in LOWER]
+    return expect(run_passes(model, passes, verify=verify, snapshots=snapshots), cpu.Module)
 
 
 def _run(step: Step, vector: int, model: Op) -> Op:
