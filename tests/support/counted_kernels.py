@@ -23,8 +23,8 @@ class CountedKernel:
 
 KERNELS: dict[str, CountedKernel] = {}
 N = zg.divisible(zg.i32, 16)
-F16, BF16, F32, FP8, I8, I32, I64 = (
-    zg.divisible(zg.ptr(element), 16) for element in (zg.f16, zg.bf16, zg.f32, zg.f8e4m3, zg.i8, zg.i32, zg.i64)
+F16, BF16, F32, F64, FP8, I8, I32, I64 = (
+    zg.divisible(zg.ptr(element), 16) for element in (zg.f16, zg.bf16, zg.f32, zg.f64, zg.f8e4m3, zg.i8, zg.i32, zg.i64)
 )
 
 
@@ -41,7 +41,7 @@ def matmul(
     columns = tl.program_id(1) * BN + tl.arange(0, BN)
     steps = tl.arange(0, K)
     source = tl.load(index + rows) if FORM == "gathered" else rows
-    total = tl.zeros((M, BN), tl.float32)
+    total = tl.zeros((M, BN), tl.float64 if FORM == "doubles" else tl.float32)
     for step in range(0, k, K):
         at = step + steps
         if FORM == "masked":
@@ -59,7 +59,7 @@ def matmul(
             y = y.to(tl.float16)
         if FORM == "stored":
             tl.store(index + step + tl.arange(0, M), tl.sum(total, 1).to(tl.int32))
-        total += tl.dot(x, y)
+        total += tl.dot(x, y, out_dtype=total.dtype)
     where = c + rows[:, None] * sc + columns[None, :]
     mask = (rows[:, None] < m) & (columns[None, :] < n)
     if FORM == "split":
@@ -74,6 +74,7 @@ for name, a, b, c, m, n, k, warps, *target in (
     ("plain sm_120a", F16, F16, F16, 128, 128, 32, 8, "sm_120a"),
     ("plain small", BF16, BF16, BF16, 16, 64, 128, 4),
     ("plain f32", F32, F32, F32, 64, 64, 32, 4),
+    ("doubles", F64, F64, F64, 64, 64, 16, 4),
     ("plain fp8", FP8, FP8, F16, 128, 128, 128, 8),
     ("masked", F16, F16, F16, 128, 128, 64, 8),
     ("transposed", F16, F16, F16, 128, 128, 64, 8),

@@ -68,11 +68,12 @@ from ziggurat.transforms.analysis.queries import (
     layout_of,
     stored,
     tensor_of,
+    with_layout,
 )
 from ziggurat.transforms.casts import cast
 from ziggurat.transforms.gpu.computed_operands import OperandChoice
 from ziggurat.transforms.gpu.layout_plan import Accesses, Anchor, OperandLayouts, Operands, PrimaryLayouts
-from ziggurat.transforms.gpu.swizzle import LINE, VECTOR
+from ziggurat.transforms.gpu.swizzle import LINE, VECTOR, copied_bases
 from ziggurat.transforms.simplify.hoist import hoist
 
 _ROW_BYTES = 32  # Along k, which ldmatrix and wgmma read at once.
@@ -131,7 +132,7 @@ class MmaSync(MmaChoice):
         fragment = fragment_of(self.unit, type_.shape, self.warps, k_axis)
         stays = k_axis == 1 and block_axis(value) is None and moved(layout_of(type_), fragment, type_.numel) is not None
         if (stays and not self.warps.paired) or not self.by_rows:
-            return converted(builder, value, fragment)
+            return converted(builder, value, fragment) if stays else _through_buffer(builder, value, fragment)
         value = self.arranged(builder, value, k_axis)
         panels = _panels_for(value, k_axis, self.lines(type_.shape[-1 - k_axis], k_axis))
         offsets = panels.offsets(type_.shape, k_axis, scalar_element(type_).bytes)
@@ -541,6 +542,15 @@ def _turned(builder: Builder, value: Value, k_axis: int) -> Value:
         places[basis] = 1 << len(other) + bit | swizzle
     buffer = stored(builder, value, inverted(tuple(places[1 << bit] for bit in range(len(places)))))
     return builder.add(gpu.LocalLoad(buffer, TensorType(type_.shape, type_.element, layout)))
+
+
+def _through_buffer(builder: Builder, value: Value, layout: Layout) -> Value:
+    """An operand in a layout; one that is loaded goes through a buffer of the model, which copies may fill."""
+    type_, own = tensor_of(value), layout_of(value.type)
+    if own == layout or not isinstance(value.op, tt.Load):
+        return converted(builder, value, layout)
+    offsets = copied_bases(own, layout, type_.numel, scalar_element(type_).bytes, value.op.width)
+    return builder.add(gpu.LocalLoad(stored(builder, value, offsets), with_layout(type_, layout)))
 
 
 def _by_lines(type_: TensorType, k_axis: int) -> tuple[int, ...]:
