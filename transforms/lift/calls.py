@@ -7,7 +7,7 @@ from typing import Any, cast
 
 from ziggurat.codemodel.dialects import arith, core, debug, math, py, scf, tt
 from ziggurat.codemodel.errors import TargetError
-from ziggurat.codemodel.op import Body, Op, Value
+from ziggurat.codemodel.op import Op, Value
 from ziggurat.codemodel.types import (
     SCALARS,
     DescriptorType,
@@ -28,6 +28,7 @@ from ziggurat.transforms.calls.arithmetic import PREDICATES
 from ziggurat.transforms.calls.memory import ATOMICS
 from ziggurat.transforms.calls.programs import RANGE_OPTIONS
 from ziggurat.transforms.lift.lift import SIGNED, VARIABLE, Lifter, constant_number, is_single, lifts, value_name
+from ziggurat.transforms.mirror.flow_ops import SIMPLE
 
 # The call that each op of elements is.
 _CALLS: dict[type[Op], str] = {
@@ -524,13 +525,19 @@ def yielded(lifter: Lifter, op: scf.Yield) -> None:
 def if_(lifter: Lifter, op: scf.If) -> bool | None:
     ends = [body.entry.terminator for body in op.bodies]
     if lifter.is_expression and not isinstance(op.result.type, TupleType) and op.result.type != void:
-        parts: list[Body] = []
         condition = lifter.use(op.condition)
+        values: list[tuple[Lifter, Value]] = []
         for body in op.bodies:
             inner = Lifter(lifter.builder.nested((), VARIABLE.value), lifter.program, lifter)
             inner.ops(body.entry.ops[:-1])
-            inner.add(py.Yield([inner.literal(body.entry.terminator.operands[0])]))
-            parts.append(inner.builder.finish())
+            values.append((inner, inner.literal(body.entry.terminator.operands[0])))
+        if all(isinstance(each, SIMPLE) for inner, _ in values for each in inner.builder.block.ops):
+            # The front end would compute both, and select. A conversion to the same type adds no op.
+            first, value = values[0]
+            values[0] = first, first.call(".to", value, element_of(op.result.type))
+        for inner, value in values:
+            inner.add(py.Yield([value]))
+        parts = [inner.builder.finish() for inner, _ in values]
         lifter.define(op.result, lifter.add(py.CondExpression(condition, *parts)))
         return None
     count = len(next((end.operands for end in ends if isinstance(end, scf.Yield)), ()))

@@ -461,8 +461,12 @@ def assertion(context: FunctionMirror, op: py.Assert) -> Built:
     return None
 
 
+# The ops of expressions that may be computed whether they are needed or not.
+SIMPLE = (
+    core.ConstantOp, core.VarLoad, core.Yield, py.Not, py.Pos, *COMPARISONS,
+    py.Add, py.Sub, py.Mul, py.Neg, py.And, py.Or, py.Xor, py.Invert,
+)  # fmt: skip
+
+
 def _is_simple(body: Body) -> bool:
-    """True of an expression that may be computed whether it is needed or not."""
-    simple = (core.ConstantOp, core.VarLoad, core.Yield, py.Not, py.Pos, *COMPARISONS)
-    safe = (py.Add, py.Sub, py.Mul, py.Neg, py.And, py.Or, py.Xor, py.Invert)
-    return all(isinstance(op, (*simple, *safe)) for op in body.entry.ops)
+    return all(isinstance(op, SIMPLE) for op in body.entry.ops)

@@ -96,6 +96,10 @@ def f(x, y):
     while count > 3 and zg.load(x + count) > 0.0 or count > 50:
         count //= 2
         total = total + 1 if count > first else total
+    while count < 9:
+        count += 1
+        if count == first:
+            break
     for k in range(10):
         if k > count:
             break
