@@ -7,8 +7,10 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from ziggurat.codemodel.errors import KernelValueError
+from ziggurat.codemodel.numbers import quotient, remainder
+from ziggurat.codemodel.python_operators import BY_SIGN
 from ziggurat.codemodel.types import ScalarType, i64, u32, u64
-from ziggurat.frontends.triton_c.c_library import CONSTANTS
+from ziggurat.frontends.triton_c.c_library import BINARY, CONSTANTS
 from ziggurat.frontends.triton_c.grammar import Node
 from ziggurat.frontends.triton_c.source import CSource
 from ziggurat.frontends.triton_c.trees import grouped
@@ -18,19 +20,9 @@ _ESCAPES = {"n": "\n", "t": "\t", "r": "\r", "0": "\0", "a": "\a", "b": "\b", "f
 _KNOWN_UNARY: Mapping[str, Callable[[int], int]] = {
     "-": lambda x: -x, "+": lambda x: x, "!": lambda x: int(not x), "~": lambda x: ~x,
 }  # fmt: skip
-
-
-def _quotient(a: int, b: int) -> int:
-    """The quotient of integers, rounded toward zero."""
-    return abs(a) // abs(b) * (1 if (a < 0) == (b < 0) else -1)
-
-
 _KNOWN: Mapping[str, Callable[[int, int], int]] = {
-    "+": lambda a, b: a + b, "-": lambda a, b: a - b, "*": lambda a, b: a * b, "/": _quotient,
-    "%": lambda a, b: a - b * _quotient(a, b),
-    "&": lambda a, b: a & b, "|": lambda a, b: a | b, "^": lambda a, b: a ^ b,
-    "<<": lambda a, b: a << b, ">>": lambda a, b: a >> b, "==": lambda a, b: a == b, "!=": lambda a, b: a != b,
-    "<": lambda a, b: a < b, ">": lambda a, b: a > b, "<=": lambda a, b: a <= b, ">=": lambda a, b: a >= b,
+    **{sign: row.function for sign, row in BY_SIGN.items() if sign in BINARY},
+    "/": quotient, "%": remainder,
     "&&": lambda a, b: bool(a) and bool(b), "||": lambda a, b: bool(a) or bool(b),
 }  # fmt: skip
 
