@@ -92,9 +92,13 @@ def _are_independent(bases: tuple[int, ...]) -> bool:
     return len(Span(others)) == len(others)
 
 
-def _strides(shape: Sequence[int]) -> list[int]:
-    """The distance of neighbours along each axis, in row-major order."""
-    return [math.prod(shape[axis + 1 :]) for axis in range(len(shape))]
+def row_major(shape: Sequence[int]) -> tuple[int, ...]:
+    """The stride of each axis of a row-major array, in elements.
+
+    >>> row_major((2, 3, 4))
+    (12, 4, 1)
+    """
+    return tuple(math.prod(shape[axis + 1 :]) for axis in range(len(shape)))
 
 
 def axis_bases(shape: Sequence[int], axis: int) -> list[int]:
@@ -118,7 +122,7 @@ def _renumbering(shape: Sequence[int], strides: Sequence[int]) -> Callable[[int]
 
 def transposition(shape: Sequence[int], order: Sequence[int]) -> Callable[[int], int]:
     """The map of element numbers of a tensor to those of the tensor whose axis i is axis `order[i]` of it."""
-    strides = _strides([shape[axis] for axis in order])
+    strides = row_major([shape[axis] for axis in order])
     return _renumbering(shape, [strides[order.index(axis)] for axis in range(len(shape))])
 
 
@@ -206,7 +210,7 @@ class Layout:
 
         Raises `ValueError` where there is none, because the bases that are left are not independent.
         """
-        strides = zip(_strides(narrow), narrow, wide, strict=True)
+        strides = zip(row_major(narrow), narrow, wide, strict=True)
         return self.map(_renumbering(wide, [stride if size == old else 0 for stride, size, old in strides]))
 
     def dropped(self, shape: Sequence[int], axis: int) -> Layout:
@@ -231,7 +235,7 @@ class Layout:
         if `in_warps`, and registers those that are left."""
         axes = [axis for axis in reversed(range(len(wide))) if narrow[axis] != wide[axis]]
         free = iter([basis for axis in axes for basis in axis_bases(wide, axis)])
-        spread = self.without_copies().map(_renumbering(narrow, _strides(wide)))
+        spread = self.without_copies().map(_renumbering(narrow, row_major(wide)))
         lanes = tuple(basis or next(free, 0) for basis in spread.lanes)
         warps = tuple(basis or next(free, 0) for basis in spread.warps) if in_warps else spread.warps
         return Layout((*free, *spread.registers), lanes, warps)

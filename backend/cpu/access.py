@@ -11,6 +11,7 @@ from ziggurat.backend.cpu import memory
 from ziggurat.backend.cpu.emitter import Coord, CpuEmitter, Index, memory_kind
 from ziggurat.backend.llvm.routines import Number, together
 from ziggurat.codemodel.dialects import arith, cpu
+from ziggurat.codemodel.layout import row_major
 from ziggurat.codemodel.op import Value, expect
 from ziggurat.codemodel.types import element_bytes
 from ziggurat.transforms.cpu.traffic import access_of, root_of
@@ -108,13 +109,13 @@ class Head:
         self.good = good
         if good.name == "true":
             return
-        self._tile = emitter.temporary(self.size * cpu.row_major((1, *self.shape))[0])
+        self._tile = emitter.temporary(self.size * math.prod(self.shape))
         if isinstance(self.op, cpu.Load):
             self._unless_good(self._fetch)
         self.base = good.select(self.base, emitter.scratch_address(self._tile))
         self.strides = [
             stride if stride.name == str(flat) or (self._equal and axis == lane) else good.select(stride, flat)
-            for axis, (stride, flat) in enumerate(zip(self.strides, cpu.row_major(self.shape), strict=True))
+            for axis, (stride, flat) in enumerate(zip(self.strides, row_major(self.shape), strict=True))
         ]
         self.counts = [
             count if count.name == str(size) else good.select(count, size)
@@ -151,7 +152,7 @@ class Head:
     def _number(self, index: Index) -> Number:
         """The row-major number of the element of the first lane."""
         place = self.emitter.i64(0)
-        for coord, stride in zip(index, cpu.row_major(self.shape), strict=True):
+        for coord, stride in zip(index, row_major(self.shape), strict=True):
             place = coord.base * stride + place
         return place
 

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
 from ziggurat.backend.cpu.control import apply
 from ziggurat.backend.cpu.emitter import Coord, CpuEmitter, Index, indexed
 from ziggurat.backend.llvm.routines import Number
-from ziggurat.codemodel.dialects import core, cpu, tt
+from ziggurat.codemodel.dialects import core, tt
+from ziggurat.codemodel.layout import row_major
 from ziggurat.codemodel.op import expect
 from ziggurat.codemodel.structured import packed_values
 from ziggurat.codemodel.types import TensorType, shape_of
@@ -47,7 +49,7 @@ def linear(emitter: CpuEmitter, index: Index, shape: Sequence[int]) -> Coord:
     """The row-major number of an element: neighbours for lanes along the last axis."""
     place: Number | None = None
     run = False
-    for coord, stride in zip(index, cpu.row_major(shape), strict=True):
+    for coord, stride in zip(index, row_major(shape), strict=True):
         if coord.run and stride == 1 and (place is None or not place.lanes):
             run, part = True, coord.base
         else:
@@ -70,7 +72,7 @@ def unravelled(emitter: CpuEmitter, place: Coord, shape: Sequence[int]) -> Index
     else:
         number, runs = emitter.vector(place), False
     coords: list[Coord] = []
-    for axis, stride in enumerate(cpu.row_major(shape)):
+    for axis, stride in enumerate(row_major(shape)):
         size = shape[axis]
         if size == 1:
             coords.append(Coord(emitter.i64(0)))
@@ -130,7 +132,7 @@ def _map(emitter: CpuEmitter, op: tt.MapElementwise, index: Index) -> Any:
     if op.pack == 1:
         return packed_values(apply(emitter, op.apply, [emitter.at(value, index) for value in op.values]))
     shape = shape_of(op.values[0].type)
-    size = cpu.row_major((1, *shape))[0]
+    size = math.prod(shape)
     number = emitter.vector(linear(emitter, index, shape))
     position = number % op.pack
     arguments: list[Number] = []

@@ -14,6 +14,7 @@ from ziggurat.backend.llvm.elementwise import extended
 from ziggurat.backend.llvm.routines import Number, by_lane, suffix, together
 from ziggurat.codemodel.dialects import cpu, tt
 from ziggurat.codemodel.dialects.tt import AtomicKind
+from ziggurat.codemodel.layout import row_major
 from ziggurat.codemodel.op import BlockParameter, Op, Value, expect
 from ziggurat.codemodel.types import (
     PtrType,
@@ -142,14 +143,14 @@ def read(emitter: CpuEmitter, base: Number, place: Number | int, run: bool, type
 
 @indexed(cpu.Get)
 def _get(emitter: CpuEmitter, op: cpu.Get, index: Index) -> Number:
-    strides = op.strides or cpu.row_major(shape_of(op.type))
+    strides = op.strides or row_major(shape_of(op.type))
     place, run = _linear(emitter, index, op.start, strides)
     return read(emitter, buffer_address(emitter, op.buffer), place, run, op.type)
 
 
 def put(emitter: CpuEmitter, op: cpu.Put, value: Number, index: Index) -> None:
     """Store a number, or a vector, to a buffer."""
-    strides = op.strides or cpu.row_major(shape_of(op.value.type))
+    strides = op.strides or row_major(shape_of(op.value.type))
     place, run = _linear(emitter, index, op.start, strides)
     write(emitter, buffer_address(emitter, op.buffer), place, run, value, op.value.type)
 

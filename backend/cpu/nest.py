@@ -7,6 +7,7 @@ caches, has a part of its own.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -20,6 +21,7 @@ from ziggurat.backend.cpu.reductions import Tree
 from ziggurat.backend.cpu.streaming import Stream, stream_of
 from ziggurat.backend.llvm.routines import Number
 from ziggurat.codemodel.dialects import core, cpu, tt
+from ziggurat.codemodel.layout import row_major
 from ziggurat.codemodel.op import Value, expect
 from ziggurat.codemodel.structured import packed_values
 from ziggurat.transforms.cpu.traffic import access_of, readers
@@ -165,12 +167,12 @@ class Nest:
             sizes = [self.shape[axis] for axis in outer]
 
             def body(number: Number) -> None:
-                for axis, size, stride in zip(outer, sizes, cpu.row_major(sizes), strict=True):
+                for axis, size, stride in zip(outer, sizes, row_major(sizes), strict=True):
                     part = number / stride if stride > 1 else number
                     self.coords[axis] = Coord(part if axis == outer[0] else part % size)
                 self._inner()
 
-            self.emitter.loop(0, cpu.row_major((1, *sizes))[0], 1, body)
+            self.emitter.loop(0, math.prod(sizes), 1, body)
 
     def _rows(self, axis: int, first: Number) -> None:
         """Reduce as many rows as a vector has lanes to a vector each, and these together."""
@@ -306,7 +308,7 @@ class Nest:
     def _assert(self, op: tt.Assert, index: Index) -> None:
         emitter = self.emitter
         number = emitter.i64(0)
-        for coord, stride in zip(index, cpu.row_major(self.shape), strict=True):
+        for coord, stride in zip(index, row_major(self.shape), strict=True):
             number = emitter.vector(coord) * stride + number
         site = emitter.site(op, "asserts", message=op.message, shape=self.shape)
         condition = emitter.at(op.condition, index) ^ True

@@ -22,6 +22,7 @@ from ziggurat.backend.cpu.memory import guarded, read, write
 from ziggurat.backend.llvm.routines import Number
 from ziggurat.codemodel.dialects import arith, cpu
 from ziggurat.codemodel.dialects.tt import InputPrecision
+from ziggurat.codemodel.layout import row_major
 from ziggurat.codemodel.op import Value, expect
 from ziggurat.codemodel.types import ScalarType, bf16, f16, f32, f64, i32
 from ziggurat.transforms.cpu.traffic import CACHE_LINE
@@ -442,8 +443,8 @@ def _sequential(op: cpu.Scan) -> bool:
 def _scan(emitter: CpuEmitter, op: cpu.Scan, *bases: Number) -> None:
     shape = _buffer(op.buffers[0]).shape
     types = [_buffer(value).element for value in op.buffers]
-    size, stride = shape[op.axis], cpu.row_major(shape)[op.axis]
-    outer = cpu.row_major((1, *shape))[0] // (size * stride)
+    size, stride = shape[op.axis], row_major(shape)[op.axis]
+    outer = math.prod(shape) // (size * stride)
     lanes = _power(emitter.module.vector // 4, stride) if cpu.is_straight(op.combine) else 1
     emitter.lanes, run, in_order = lanes if lanes > 1 else 0, lanes > 1, _sequential(op)
 

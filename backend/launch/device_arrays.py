@@ -8,7 +8,6 @@ text that is compiled into the launch: a call of a function would take longer th
 from __future__ import annotations
 
 import ctypes
-import math
 import sys
 from collections.abc import Callable
 from operator import attrgetter
@@ -19,6 +18,7 @@ import attrs
 from ziggurat.backend.devices import driver
 from ziggurat.backend.launch.arrays import CUDA_KINDS, element_named, on_gpu
 from ziggurat.codemodel.errors import LaunchError
+from ziggurat.codemodel.layout import row_major
 from ziggurat.codemodel.messages import Phrase, say
 from ziggurat.codemodel.types import BY_NUMPY_NAME, SCALARS, ScalarType, find_scalar
 
@@ -117,7 +117,7 @@ def layout(array: Any, width: int) -> tuple[tuple[int, ...], tuple[int, ...]] | 
     else:
         return None
     if strides is None:
-        strides = tuple(math.prod(shape[axis + 1 :]) for axis in range(len(shape)))
+        strides = row_major(shape)
     return shape, strides
 
 

@@ -19,6 +19,7 @@ from ziggurat.backend.reference.values import Array, element_dtype, expand, plai
 from ziggurat.codemodel.dialects import cpu
 from ziggurat.codemodel.errors import KernelRuntimeError
 from ziggurat.codemodel.interpret import Exit, Meaning, Yielded
+from ziggurat.codemodel.layout import row_major
 from ziggurat.codemodel.op import Op
 from ziggurat.codemodel.structured import packed_values
 from ziggurat.codemodel.types import ScalarType, shape_of
@@ -37,7 +38,7 @@ class Buffer:
     def view(self, shape: Sequence[int], start: int = 0, strides: Sequence[int] = ()) -> Array:
         """The elements at start + Σ index · stride; without strides, in row-major order."""
         size = self.dtype.itemsize
-        steps = [step * size for step in strides or cpu.row_major(shape)]
+        steps = [step * size for step in strides or row_major(shape)]
         return np.ndarray(tuple(shape), self.dtype, self.memory.data, start * size, steps)
 
     @property

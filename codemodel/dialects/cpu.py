@@ -15,6 +15,7 @@ from ziggurat.codemodel import traits
 from ziggurat.codemodel.dialects.core import Unreachable
 from ziggurat.codemodel.dialects.tt import InputPrecision, Reduce, ScanReturn
 from ziggurat.codemodel.fields import attribute, body, operand, operands, result_type
+from ziggurat.codemodel.layout import row_major
 from ziggurat.codemodel.op import Body, Op, Value, expect, require
 from ziggurat.codemodel.structured import packed
 from ziggurat.codemodel.type_reader import TypeSyntaxError, read_shape, read_type, register_type
@@ -93,15 +94,6 @@ def buffer_of(op: Op, value: Value) -> BufferType:
 def is_straight(body: Body) -> bool:
     """Whether a body has no control flow, so that it may run on vectors."""
     return len(body.blocks) == 1 and not any(op.bodies for op in body.entry.ops)
-
-
-def row_major(shape: Sequence[int]) -> tuple[int, ...]:
-    """The stride of each axis of a row-major array, in elements.
-
-    >>> row_major((2, 3, 4))
-    (12, 4, 1)
-    """
-    return tuple(math.prod(shape[axis + 1 :]) for axis in range(len(shape)))
 
 
 class Module(Op, traits.Isolated, traits.SymbolTable, name="cpu.module"):
