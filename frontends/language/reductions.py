@@ -195,13 +195,14 @@ def cumsum(x: Value, axis: ConstInt = 0, reverse: ConstBool = False, dtype: Cons
 
 
 @call("Reductions and scans")
-def cumprod(x: Value, axis: ConstInt = 0, reverse: ConstBool = False) -> Value:
+def cumprod(x: Value, axis: ConstInt = 0, reverse: ConstBool = False, dtype: ConstDtype | None = None) -> Value:
     """Each element times all before it along an axis.
 
     - `x`: a tensor of numbers; i1 and integers under 32 bits are multiplied as i32 (u32 where unsigned), floats
       narrower than f32 in f32.
     - `axis`: negative counts from the last.
     - `reverse`: times all after it instead.
+    - `dtype`: of the result, as for `sum`.
 
     Result: the shape of `x`, in the dtype that `sum` gives.
     Errors: an axis out of range; pointers.

@@ -82,7 +82,7 @@ def broadcast(x: Value, shape: ShapeOrValue) -> Value:
 def reshape(x: Value, shape: ConstShape) -> Value:
     """The same elements, in row-major order, in another shape.
 
-    - `x`: a tensor.
+    - `x`: a tensor; for the shape () also a scalar, which is the result.
     - `shape`: a tuple of powers of two with as many elements in all; () for the only element of a tensor that has one.
 
     Result: a tensor of that shape; a scalar for the shape ().

@@ -79,10 +79,10 @@ def randint(seed: Any, offset: Any, n_rounds: zg.constexpr = 10) -> Any:
 
 
 @function
-def uint_to_uniform_float(word: Any) -> Any:
+def uint_to_uniform_float(x: Any) -> Any:
     """A word of 32 or 64 bits as an f32 from 0 up to but not including 1, by all but one of its bits."""
-    wide = word.dtype in WIDE
-    signed = zg.bitcast(word, i64 if wide else i32)
+    wide = x.dtype in WIDE
+    signed = zg.bitcast(x, i64 if wide else i32)
     folded = zg.where(zg.less(signed, 0), zg.sub(-1, signed), signed)
     return zg.mul(zg.cast(folded, f32), UNIT_64 if wide else UNIT_32)
 

@@ -42,7 +42,7 @@ _CALLS: tuple[tuple[Sequence[str], Mapping[str, str]], ...] = (
     ), {}),
     (("rand4x",), {"offsets": "offset"}),
     (("split",), {"a": "x"}),
-    (("fdiv", "umulhi", "div_rn"), _OF_TWO),
+    (("umulhi", "div_rn"), _OF_TWO),
     (("fma",), {**_OF_TWO, "z": "c"}),
     ((
         *HINTS, "sum", "max", "min", "argmax", "argmin", "xor_sum", "reduce", "associative_scan", "cumprod", "cumsum",
@@ -132,6 +132,11 @@ def arithmetic(x: Value, y: Value, sanitize_overflow: ConstBool = True) -> Value
 
 for _name in ("add", "sub", "mul"):
     spells(_name, _OF_TWO, name=_name)(arithmetic)
+
+
+# Quotients are never less exact than Triton's approximate ones.
+@spells("fdiv", _OF_TWO)
+def fdiv(x: Value, y: Value, ieee_rounding: ConstBool = False, approx: ConstBool = False) -> Value: ...
 
 
 # Memory.

@@ -306,6 +306,8 @@ def _member_of_type(x: Type, value: Any, name: str, language: Language) -> Type 
         return constant(math.prod(shape_of(x)))
     if name == "block_shape" and isinstance(x, DescriptorType):
         return constant(x.block)
+    if name == "block_type" and isinstance(x, DescriptorType):
+        return outer_constant(block_type(type_of(x.element), x.block))
     if name == "dtype" and isinstance(x, BlockPtrType):
         return constant(x)
     if name == "type":

@@ -148,7 +148,7 @@ def _scanned_by(call: Typing, x: Type, along: Any, function: Any, _reverse: bool
 def _running(call: Typing, x: Type, along: Any, _reverse: bool, dtype: Any = None) -> Type:
     tensor = number_tensor(call, x)
     axis(call, along, tensor.rank)
-    if call.name == "cumprod" and call.language.wide_reductions and tensor.element != i1:
+    if call.name == "cumprod" and dtype is None and call.language.wide_reductions and tensor.element != i1:
         dtype = tensor.element
     if call.name.removeprefix("cum") in _TOTALS:
         return TensorType(tensor.shape, _total(call, tensor, dtype))

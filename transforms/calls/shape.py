@@ -127,6 +127,8 @@ def _broadcasted(call: Typing, x: Type, other: Type) -> Type:
 
 
 def _reshaped(call: Typing, x: Type, sizes: Any) -> Type:
+    if sizes == () and isinstance(x, ScalarType | PtrType):
+        return x
     source = tensor(call, x)
     dims = [sizes] if isinstance(sizes, int) else list(sizes)
     if dims.count(-1) == 1:
@@ -142,7 +144,7 @@ def _reshaped(call: Typing, x: Type, sizes: Any) -> Type:
 
 
 def _reshape(emit: Emitter, result: Type, x: Operand, *_: Any) -> Value:
-    return emit.reshape(x.value, result)
+    return x.value if x.type == result else emit.reshape(x.value, result)
 
 
 def _squeezed(call: Typing, x: Type, dim: Any) -> Type:
