@@ -14,16 +14,20 @@ such as instruction samples, are left to ncu and nsys.
 from ziggurat.triton.profiler.sessions import (
     DEFAULT_PROFILE_NAME,
     activate,
+    cpu_timed_scope,
     deactivate,
     enter_scope,
+    enter_state,
     exit_scope,
+    exit_state,
     finalize,
     profile,
     scope,
     start,
+    state,
 )
 
 __all__ = [
-    "DEFAULT_PROFILE_NAME", "activate", "deactivate", "enter_scope", "exit_scope", "finalize", "profile", "scope",
-    "start",
+    "DEFAULT_PROFILE_NAME", "activate", "cpu_timed_scope", "deactivate", "enter_scope", "enter_state", "exit_scope",
+    "exit_state", "finalize", "profile", "scope", "start", "state",
 ]  # fmt: skip

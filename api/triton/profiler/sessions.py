@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import json
+import time
 import types
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -79,9 +80,11 @@ def enter_scope(name: str, *, metrics: Mapping[str, float] | None = None) -> Non
     _OPEN.append((name, metrics or {}, _recorded() if _measuring() else None))
 
 
-def exit_scope(name: str | None = None) -> None:
-    """End the innermost scope."""
-    name, metrics, begin = _OPEN.pop()
+def exit_scope(name: str | None = None, *, metrics: Mapping[str, float] | None = None) -> None:
+    """End the innermost scope. `metrics` are further numbers. Raises `ValueError` for the name of another scope."""
+    if name is not None and name != _OPEN[-1][0]:
+        raise ValueError(f"Scope name mismatch: {name} != {_OPEN[-1][0]}")
+    name, numbers, begin = _OPEN.pop()
     if begin is None:
         return
     end = _recorded()
@@ -89,7 +92,7 @@ def exit_scope(name: str | None = None) -> None:
         if session.active:
             node = functools.reduce(ProfileNode.child, [*(outer for outer, _, _ in _OPEN), name], session.root)
             node.count += 1
-            for key, value in metrics.items():
+            for key, value in {**numbers, **(metrics or {})}.items():
                 node.metrics[key] = node.metrics.get(key, 0) + value
             session.pending.append((node, begin, end))
 
@@ -116,6 +119,42 @@ class scope:
                 return function(*arguments, **keywords)
 
         return call
+
+
+class state(scope):
+    """A named part of what a program does, `with state("backward"):`, or as the decorator of a function."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__(name)
+
+
+def enter_state(name: str) -> None:
+    """Begin a state."""
+    enter_scope(name)
+
+
+def exit_state() -> None:
+    """End the innermost state."""
+    exit_scope()
+
+
+class cpu_timed_scope(scope):
+    """A scope whose time on the host is measured as well, as "cpu_time (ns)(exc)"."""
+
+    def __init__(self, name: str, metrics: Mapping[str, float] | None = None) -> None:
+        if "cpu_time" in (metrics or {}):
+            raise ValueError("The metric name 'cpu_time' is reserved.")
+        super().__init__(name, metrics)
+        self.start_time = 0
+
+    def __enter__(self) -> scope:
+        self.start_time = time.time_ns()
+        return super().__enter__()
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: types.TracebackType | None
+    ) -> None:
+        exit_scope(metrics={"cpu_time (ns)(exc)": time.time_ns() - self.start_time})
 
 
 def _enter_launch(metadata: Any) -> None:

@@ -1,6 +1,7 @@
 """The profiler on a machine without a GPU, where events are this machine's clock."""
 
 import numpy as np
+import pytest
 
 import ziggurat.triton as triton
 import ziggurat.triton.language as tl
@@ -37,6 +38,27 @@ def test_kernels_and_scopes_are_measured(tmp_path, monkeypatch, capsys):
     viewer.print_tree(tree, metrics)
     lines = capsys.readouterr().out.splitlines()
     assert lines[0].split() == metrics and lines[1].split() == ["ROOT"] and len(lines) == 5
+
+
+def test_states_and_times_of_the_host(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    proton.start("host")
+    with proton.state("forward"), proton.cpu_timed_scope("work", {"steps": 2.0}):
+        proton.enter_state("inner")
+        proton.exit_state()
+        proton.enter_scope("named")
+        with pytest.raises(ValueError, match="Scope name mismatch: other != named"):
+            proton.exit_scope("other")
+        proton.exit_scope("named", metrics={"bytes": 8})
+    proton.finalize()
+    forward = viewer.parse(["count"], "host.hatchet")[0]["children"][0]
+    (work,) = forward["children"]
+    assert forward["frame"]["name"] == "forward" and work["metrics"]["steps"] == 2
+    assert work["metrics"]["cpu_time (ns)(exc)"] > 0
+    assert [inner["frame"]["name"] for inner in work["children"]] == ["inner", "named"]
+    assert work["children"][1]["metrics"]["bytes"] == 8
+    with pytest.raises(ValueError, match="is reserved"):
+        proton.cpu_timed_scope("work", {"cpu_time": 1})
 
 
 def test_a_function_is_measured(tmp_path, monkeypatch):
