@@ -12,7 +12,7 @@ from importlib.abc import Loader, MetaPathFinder
 from importlib.machinery import ModuleSpec
 from pathlib import Path
 from types import ModuleType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import ziggurat.triton
 from ziggurat.codemodel.errors import ZigguratError, shown
@@ -76,6 +76,11 @@ class _Finder(MetaPathFinder, Loader):
         module = importlib.import_module(_ours(spec.name))
         spec.loader_state = module.__spec__
         return module
+
+    def get_code(self, fullname: str) -> Any:
+        """The code of a module that runs as a program: `python -m triton.tools.compile`."""
+        spec = importlib.util.find_spec(_ours(fullname))
+        return cast("Any", spec).loader.get_code(_ours(fullname))
 
     def exec_module(self, module: ModuleType) -> None:
         # The import system has set the specification to that of the other name.
