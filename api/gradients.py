@@ -58,7 +58,7 @@ def grad(kernel: Kernel | Tuned, wrt: Names, of: Names) -> GradientKernel:
     if not isinstance(kernel, Kernel):  # pyright: ignore[reportUnnecessaryIsInstance]
         raise LaunchError(f"zg.grad takes a kernel; got {kernel!r}", hint="decorate the function with @zg.kernel")
     models = _Gradient(kernel, _name_list(kernel, wrt, "wrt"), _name_list(kernel, of, "of"))
-    unspecialized = kernel.do_not_specialize
+    unspecialized = frozenset(kernel.do_not_specialize)
     gradients = {models.gradient(name) for name in unspecialized.intersection((*models.wrt, *models.of))}
     return GradientKernel(models, unspecialized | gradients, tuned)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import gc
 import inspect
-from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Generator, Iterable, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any, ClassVar, Self, overload
 
@@ -84,7 +84,7 @@ class Kernel(Function):
         names = [do_not_specialize] if isinstance(do_not_specialize, str) else [*do_not_specialize]
         if names:
             require_parameters(self, names, "do_not_specialize")
-        self.do_not_specialize = frozenset(names)
+        self.do_not_specialize: Collection[str] = frozenset(names)
         # The tables of a kernel: its models by signature; its code by what a launch compiles it for; and launchers by
         # grid, which later launches call directly. Its routes are those of the dispatcher and of native launches.
         self._models: Recent[KernelSignature, core.Module] = Recent(MAX_SPECIALIZATIONS)

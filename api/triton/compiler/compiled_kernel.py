@@ -85,10 +85,10 @@ class TritonStages(Mapping[str, Any]):
         return name in _STAGES or (self._kernel.on_host and name in _LIBRARIES)
 
     def __iter__(self) -> Iterator[str]:
-        return iter([*_STAGES][:5])
+        return iter([*_STAGES][:6])
 
     def __len__(self) -> int:
-        return 5
+        return 6
 
 
 def _ttir(kernel: CompiledKernel) -> str:
@@ -127,15 +127,15 @@ def _sass(kernel: CompiledKernel) -> str:
     return sass(kernel.asm["ptx"], kernel.binary.target)
 
 
-# The first five are those that iteration gives.
+# The first six are those that iteration gives.
 _STAGES: Final[dict[str, Callable[[CompiledKernel], Any]]] = {
+    "source": _ttir,
     "ttir": _ttir,
     "ttgir": lambda kernel: str(kernel.stages.stages["gpu"]),
     "llir": lambda kernel: kernel.stages.llvm,
     "ptx": _ptx,
     "cubin": _cubin,
     "sass": _sass,
-    "source": _ttir,
 }
 # The names by which PyTorch's `cpp_wrapper` asks for a kernel of a CPU, and for its launcher: one library has both.
 _LIBRARIES: Final[dict[str, Callable[[CompiledKernel], Any]]] = {

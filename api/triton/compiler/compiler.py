@@ -36,7 +36,7 @@ def compile(
     if not isinstance(src, ASTSource | IRSource):
         assert isinstance(src, str | os.PathLike), "source must be either AST or a filepath"
     source = src if isinstance(src, ASTSource | IRSource) else IRSource(src)
-    settings = {**source.parse_options(), **(options or {})}
+    settings = triton_options.without_unknown({**source.parse_options(), **(options or {})})
     triton_options.check(settings, source.fn if isinstance(source, ASTSource) else None)
     # Programs may launch the code by themselves, and know of no tensor maps that a launch makes.
     name = _name_of(target)
@@ -73,7 +73,8 @@ class TargetCompiler(BaseBackend):
     def parse_options(self, options: Mapping[str, Any]) -> Any:
         """An object with all options of a launch: those that are given, and defaults."""
         settings = {name: value for name, value in options.items() if name in triton_options.DEFAULTS}
-        return SimpleNamespace(**{**triton_options.DEFAULTS, **settings})
+        arch = {"arch": f"sm{self.target.arch}"} if self.target.backend == "cuda" else {}
+        return SimpleNamespace(**{**triton_options.DEFAULTS, **arch, **settings})
 
     def load_dialects(self, context: Any) -> None:
         """Do nothing: there is no context of MLIR."""

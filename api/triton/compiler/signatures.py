@@ -30,7 +30,8 @@ def type_text(type_: Type) -> Any:
     if isinstance(type_, DescriptorType):
         return f"tensordesc<{type_text(type_.element)}{list(type_.block)}>"
     if isinstance(type_, TupleType):
-        return tuple(map(type_text, type_.components))
+        texts, record = tuple(map(type_text, type_.components)), getattr(type_, "record", None)
+        return texts if record is None or record.is_aggregate else record.cls(*texts)
     assert isinstance(type_, ConstantType), f"no argument has the type {type_}"
     return "constexpr"
 
@@ -38,7 +39,9 @@ def type_text(type_: Type) -> Any:
 def type_of(text: Any) -> Type:
     """The type of an argument for its text. Raises `LaunchError` for a text that is none."""
     if isinstance(text, (tuple, list)):
-        return TupleType(tuple(map(type_of, cast("Sequence[Any]", text))))
+        from ziggurat.transforms.calls.lattice import type_of_tuple
+
+        return type_of_tuple(text, tuple(map(type_of, cast("Sequence[Any]", text))))
     text_of_type = str(text).strip()
     name = text_of_type.removeprefix("const ").strip()
     if name.startswith("*") or name.endswith("*"):

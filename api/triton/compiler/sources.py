@@ -7,9 +7,10 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, cast
 
 from ziggurat.codemodel.errors import LaunchError
-from ziggurat.codemodel.types import ConstantType, TupleType, Type
+from ziggurat.codemodel.types import ConstantType, Type
 from ziggurat.frontends.language.signature import suggest
 from ziggurat.kernels.arguments import KernelSignature, constant_of
+from ziggurat.transforms.calls.lattice import type_of_tuple
 from ziggurat.transforms.parameters import kernel_of
 from ziggurat.triton.compiler.accesses import AccessModule
 from ziggurat.triton.compiler.signatures import type_of, type_text
@@ -85,7 +86,8 @@ class ASTSource:
                 return constant_of(self.fn, name, self.constants.get(path))
             if isinstance(text, (tuple, list)):
                 parts = cast("Sequence[Any]", text)
-                return TupleType(tuple(type_at(name, (*path, place), part) for place, part in enumerate(parts)))
+                types = tuple(type_at(name, (*path, place), part) for place, part in enumerate(parts))
+                return type_of_tuple(parts, types)
             attributes = self.attrs.get(path) or ()
             divisibility.append(max((by for key, by in attributes if key == "tt.divisibility"), default=1))
             return type_of(text)

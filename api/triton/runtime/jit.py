@@ -100,6 +100,7 @@ class JITFunction(Kernel, JITCallable, KernelInterface):
             parameter.name: parameter.dtype for parameter in self.params if parameter.dtype is not None
         }
         self.defaults = {parameter.name: parameter.default for parameter in self.params if parameter.has_default}
+        self.do_not_specialize = [parameter.name for parameter in self.params if parameter.do_not_specialize]
         self.do_not_specialize_on_alignment = unaligned or []
         self.version, self.debug, self.noinline = version, debug, bool(noinline)
         self.launch_metadata = launch_metadata
@@ -119,6 +120,11 @@ class JITFunction(Kernel, JITCallable, KernelInterface):
     @property
     def _fn_name(self) -> str:
         return f"{self.__module__}.{self.__qualname__}"
+
+    @property
+    def module(self) -> str:  # pyright: ignore[reportIncompatibleMethodOverride]
+        """The name of the module that has the function."""
+        return self.__module__
 
     def _unsafe_update_src(self, new_src: str) -> None:
         super()._unsafe_update_src(new_src)

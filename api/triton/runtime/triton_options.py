@@ -79,6 +79,15 @@ def check(launch_options: Mapping[str, Any], kernel: Kernel | None) -> None:
             )
 
 
+def without_unknown(options: Mapping[str, Any]) -> dict[str, Any]:
+    """The options of a compilation that there are. Triton reads no others, such as those of another backend: a warning
+    names them."""
+    unknown = [name for name in options if name not in _OWN and name not in LAUNCH_OPTIONS and name not in _DEPRECATED]
+    if unknown:
+        warn(f"there is no option {', '.join(unknown)}: it has no effect", None)
+    return {name: value for name, value in options.items() if name not in unknown}
+
+
 def _bounded(maxnreg: Any) -> Any:
     """A number of registers that a thread can have: programs write 256 for all of them."""
     return min(maxnreg, MAX_REGISTERS) if isinstance(maxnreg, int) else maxnreg

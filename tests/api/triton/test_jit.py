@@ -48,7 +48,7 @@ def test_a_launch_gives_a_compiled_kernel():
         and "define" in compiled.asm["llir"]
     )
     assert ".entry" in compiled.asm["ptx"] and compiled.asm["cubin"][:4] == b"\x7fELF"
-    assert list(compiled.asm) == ["ttir", "ttgir", "llir", "ptx", "cubin"] and "sass" in compiled.asm
+    assert list(compiled.asm) == ["source", "ttir", "ttgir", "llir", "ptx", "cubin"] and "sass" in compiled.asm
     assert compiled.metadata.num_warps == 4 and compiled.metadata.shared == 0
     assert compiled.metadata.target == triton.backends.GPUTarget("cuda", 90, 32)
     assert compiled.n_regs > 0 and compiled.n_spills == 0 and len(compiled.hash) == 64
@@ -560,7 +560,7 @@ def test_errors_of_launches_name_what_a_triton_program_writes():
 def test_stages_print_their_names():
     x, out = arguments()
     compiled = scale.warmup(x, out, 40, 1, 2.0, 32, grid=(2,))
-    assert repr(compiled.asm) == "<stages of scale: ttir, ttgir, llir, ptx, cubin>"
+    assert repr(compiled.asm) == "<stages of scale: source, ttir, ttgir, llir, ptx, cubin>"
 
 
 def made_of_text(text, like):

@@ -229,7 +229,7 @@ def test_the_options_of_a_launch_and_their_defaults():
     assert vars(defaults) == {
         "num_warps": 4, "num_stages": 3, "num_ctas": 1, "maxnreg": None, "launch_pdl": False,
         "launch_cooperative_grid": False, "enable_fp_fusion": True, "extern_libs": None, "debug": False,
-        "sanitize_overflow": True, "ir_override": None, "ptx_options": None, "arch": None, "backend_name": "cuda",
+        "sanitize_overflow": True, "ir_override": None, "ptx_options": None, "arch": "sm90", "backend_name": "cuda",
         "warp_size": 32, "ptx_version": None, "enable_reflect_ftz": True, "supported_fp8_dtypes": (),
         "deprecated_fp8_dot_operand_dtypes": (), "default_dot_input_precision": "tf32",
         "allowed_dot_input_precisions": (), "max_num_imprecise_acc_default": None, "instrumentation_mode": "",

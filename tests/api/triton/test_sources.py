@@ -1,6 +1,7 @@
 """Sources with signatures, the accesses that PyTorch asks for, options, and tensors that stand for others."""
 
 from types import SimpleNamespace
+from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
@@ -59,6 +60,22 @@ def test_tuples_in_signatures():
     signature = own.compiled_signature()
     assert str(signature.types[0]) == "Tuple<i32, Tuple<f32, constant<i32, c7>>>" or "c7" in str(signature.types[0])
     assert signature.divisibility == (16, 1, 1) and own.constants == {(0, 1, 1): 7}
+
+
+class Pair(NamedTuple):
+    x: Any
+    out: Any
+
+
+def test_named_tuples_in_signatures():
+    @triton.jit
+    def copy(pair):
+        tl.store(pair.out, tl.load(pair.x))
+
+    types = Pair("*fp32", "*fp32")
+    compiled = triton.compile(source(copy, {"pair": types}, {}), target=GPUTarget("cpu", 0, 32))
+    assert compiled.src.signature == {"pair": types} and type(compiled.src.signature["pair"]) is Pair
+    assert str(type_of(types)) == "Pair<ptr<f32>, ptr<f32>>"
 
 
 def test_the_source_of_a_compiled_kernel():
@@ -185,13 +202,20 @@ def test_targets():
     with pytest.raises(LaunchError, match=r"the target must be a GPU of NVIDIA's, GPUTarget.*; got"):
         triton.compile(source(), target=GPUTarget("hip", 90, 32))
     assert triton.compile(source(), target=H100, options={"arch": "sm80"}).options.target == "sm_80"
-    assert triton.compile(source(), target=H100, options={"arch": 89}).options.target == "sm_89"
+    with pytest.warns(ZigguratWarning, match="there is no option of_another_backend"):
+        compiled = triton.compile(source(), target=H100, options={"arch": 89, "of_another_backend": 3})
+    assert compiled.options.target == "sm_89" and [*compiled.asm][:2] == ["source", "ttir"]
 
 
 def test_the_compiler_of_a_target():
     backend = triton.compiler.make_backend(H100)
     options = backend.parse_options({"num_warps": 8, "unknown": 3})
-    assert options.num_warps == 8 and options.num_stages == 3 and not hasattr(options, "unknown")
+    assert (
+        options.arch == "sm90"
+        and options.num_warps == 8
+        and options.num_stages == 3
+        and not hasattr(options, "unknown")
+    )
     assert options.enable_fp_fusion is True and options.debug is False and options.sanitize_overflow is True
     assert backend.parse_attr("D") == [["tt.divisibility", 16]] and backend.parse_attr("") == []
     assert backend.binary_ext == "cubin" and backend.get_module_map() == backend.get_codegen_implementation(None) == {}

@@ -643,7 +643,9 @@ def test_options_of_the_decorator():
         marked[(1,)](x, y, n, m, BLOCK=16)
         np.testing.assert_array_equal(y[:n], m * x[:n])
     assert marked.fn.is_marked and [p.name for p in marked.params if p.do_not_specialize] == ["n", "m"]
-    assert len(marked.device_caches[0][0]) == 1
+    assert len(marked.device_caches[0][0]) == 1 and marked.module == __name__
+    other = triton.jit(marked.fn, do_not_specialize=marked.do_not_specialize)  # Libraries copy kernels so.
+    assert [p.name for p in other.params if p.do_not_specialize] == ["n", "m"]
     with pytest.raises(KernelRuntimeError, match="too many"):
         marked[(1,)](x, y, 17, 1, BLOCK=16)
 
