@@ -5,11 +5,14 @@
     y = distributed.all_reduce(x)           # Of the default process group, after torch.distributed.init_process_group.
     y = distributed.all_gather(x, group)
     y = distributed.reduce_scatter(x, group)
+    y = distributed.all_gather_matmul(x, w)
+    y = distributed.matmul_reduce_scatter(x, w)
 
 They are operators of PyTorch (`torch.ops.ziggurat.all_reduce`, …), with gradients and with fake implementations for
 `torch.compile`; they run on the current stream, and in CUDA graphs. docs/guides/distributed.md has the details.
 """
 
 from ziggurat.distributed.collectives import all_gather, all_reduce, reduce_scatter, set_timeout
+from ziggurat.distributed.matmul import all_gather_matmul, matmul_reduce_scatter
 
-__all__ = ["all_gather", "all_reduce", "reduce_scatter", "set_timeout"]
+__all__ = ["all_gather", "all_gather_matmul", "all_reduce", "matmul_reduce_scatter", "reduce_scatter", "set_timeout"]

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import functools
 import importlib
+import itertools
+import operator
 from collections.abc import Callable
 from typing import Any, Final
 
@@ -19,7 +21,7 @@ dist: Any = importlib.import_module("torch.distributed")
 
 _THREADS, _VECTOR_BYTES = 512, 16
 _BLOCK_BYTES: Final = _THREADS * _VECTOR_BYTES
-_FLOATS: Final = {torch.bfloat16: types.bf16, torch.float16: types.f16, torch.float32: types.f32}
+FLOATS: Final = {torch.bfloat16: types.bf16, torch.float16: types.f16, torch.float32: types.f32}
 # The bytes up to which kernels are used, by the number of devices; for more devices, the last ones. A one-shot
 # all-reduce moves (devices - 1) times its elements to each device, and a two-shot one twice its elements at most.
 _MAX_ONE_SHOT: Final = {2: 1 << 26, 4: 1 << 18, 8: 1 << 17}
@@ -35,50 +37,64 @@ def set_timeout(seconds: float) -> None:
     _SECONDS[0] = float(seconds)
 
 
+def timeout_ns() -> int:
+    """The nanoseconds for which a kernel waits."""
+    return int(_SECONDS[0] * 1e9)
+
+
 @attrs.frozen(eq=False)
 class Workspace:
-    """The symmetric memory of a process group on this device: the tables of the addresses of all devices' buffers and
-    pads, and the memory itself."""
+    """The symmetric memory of a process group on this device. It has parts; `tables` has for each part the addresses of
+    all devices' ones. The last part is the pads of `kernels.meet`."""
 
     rank: int
     world: int
-    buffers: Any
-    pads: Any
     memory: Any
+    tables: tuple[Any, ...]
 
     @classmethod
-    def of(cls, group: str, device: Any) -> Workspace:
-        """Make the memory. All ranks of the group must come here."""
+    def of(cls, group: str, device: Any, *parts: int) -> Workspace:
+        """Make memory that is zero, of parts of so many bytes each, and the pads. All ranks of the group come here."""
         symmetric: Any = importlib.import_module("torch.distributed._symmetric_memory")
-        pads = 2 * kernels.PROGRAMS * kernels.SLOT_BYTES
-        memory = symmetric.empty(pads + 8 * kernels.COUNTERS, dtype=torch.uint8, device=device)
+        starts = list(itertools.accumulate((-(-part // 1024) * 1024 for part in parts), initial=0))
+        memory = symmetric.empty(starts[-1] + 8 * kernels.COUNTERS, dtype=torch.uint8, device=device)
         handle = symmetric.rendezvous(memory, group)
         memory.zero_()
         handle.barrier()
         torch.cuda.synchronize(device)
         addresses = torch.tensor([*handle.buffer_ptrs], dtype=torch.int64, device=device)
-        return cls(handle.rank, handle.world_size, addresses, addresses + pads, memory)
+        return cls(handle.rank, handle.world_size, memory, tuple(addresses + start for start in starts))
 
 
-_workspaces: dict[tuple[str, int], Workspace | None] = {}
+_workspaces: dict[tuple[str, str, int], tuple[tuple[int, ...], Workspace | None]] = {}
+
+
+def workspace(purpose: str, group: str, x: Any, *parts: int) -> Workspace | None:
+    """The workspace of a group for a purpose on the device of a tensor, with parts of at least so many bytes.
+
+    There is none if the devices cannot reach each other, or if it has to be made while a CUDA graph is captured.
+    """
+    key = purpose, group, x.get_device()
+    sizes, space = _workspaces.get(key, ((), None))
+    if len(sizes) == len(parts) and all(map(operator.le, parts, sizes)):
+        return space
+    if torch.cuda.is_current_stream_capturing():
+        return None
+    try:
+        space = Workspace.of(group, x.device, *parts)
+    except RuntimeError:  # No symmetric memory: no NVLink, or several hosts.
+        space = None
+    _workspaces[key] = parts, space
+    return space
 
 
 def _workspace(group: str, x: Any) -> Workspace | None:
-    """The workspace of a group for a tensor that a kernel takes; None for one that the group's backend takes. There is
-    none if the devices cannot reach each other, or if the first collective is captured by a CUDA graph."""
-    if not x.is_cuda or x.dtype not in _FLOATS or not x.is_contiguous():
+    """The workspace for a tensor that a kernel takes; None for one that the group's backend takes."""
+    if not x.is_cuda or x.dtype not in FLOATS or not x.is_contiguous():
         return None
-    if not 0 < x.numel() * x.element_size() <= max_bytes(_group(group).size()):
+    if not 0 < x.numel() * x.element_size() <= max_bytes(group_of(group).size()):
         return None
-    key = group, x.get_device()
-    if key not in _workspaces:
-        if torch.cuda.is_current_stream_capturing():
-            return None
-        try:
-            _workspaces[key] = Workspace.of(group, x.device)
-        except RuntimeError:  # No symmetric memory: no NVLink, or several hosts.
-            _workspaces[key] = None
-    return _workspaces[key]
+    return workspace("collectives", group, x, 2 * kernels.PROGRAMS * kernels.SLOT_BYTES)
 
 
 def _limit(limits: dict[int, int], world: int) -> int:
@@ -114,7 +130,7 @@ class Division:
 
 def _launch(kernel: Any, space: Workspace, division: Division, dtype: ScalarType, *arguments: Any, **more: Any) -> None:
     kernel[(division.programs,)](
-        *arguments, division.chunk, space.buffers, space.pads, int(_SECONDS[0] * 1e9), RANK=space.rank,
+        *arguments, division.chunk, *space.tables, timeout_ns(), RANK=space.rank,
         WORLD=space.world, BLOCK=division.block, DTYPE=dtype, SIZE=division.size, num_warps=_THREADS // 32, **more,
     )  # fmt: skip
 
@@ -123,9 +139,9 @@ def _all_reduce(x: Any, group: str) -> Any:
     space, size = _workspace(group, x), x.numel() * x.element_size()
     if space is None:
         out = x.clone()
-        dist.all_reduce(out, group=_group(group))
+        dist.all_reduce(out, group=group_of(group))
         return out
-    out, count, dtype = torch.empty_like(x), x.numel(), _FLOATS[x.dtype]
+    out, count, dtype = torch.empty_like(x), x.numel(), FLOATS[x.dtype]
     if size <= _limit(_MAX_ONE_SHOT, space.world):
         division = Division.of(count, x.element_size())
         _launch(kernels.all_reduce_one_shot, space, division, dtype, x, out, count)
@@ -140,70 +156,86 @@ def _all_reduce(x: Any, group: str) -> Any:
 def _all_gather(x: Any, group: str) -> Any:
     space, out = _workspace(group, x), _gathered(x, group)
     if space is None:
-        dist.all_gather_into_tensor(out, x.contiguous(), group=_group(group))
+        dist.all_gather_into_tensor(out, x.contiguous(), group=group_of(group))
         return out
     division = Division.of(x.numel(), x.element_size())
-    _launch(kernels.all_gather, space, division, _FLOATS[x.dtype], x, out, x.numel())
+    _launch(kernels.all_gather, space, division, FLOATS[x.dtype], x, out, x.numel())
     return out
 
 
 def _reduce_scatter(x: Any, group: str) -> Any:
+    check_divided("reduce_scatter", x, group)
     space, out = _workspace(group, x), _scattered(x, group)
     if space is None:
-        dist.reduce_scatter_tensor(out, x.contiguous(), group=_group(group))
+        dist.reduce_scatter_tensor(out, x.contiguous(), group=group_of(group))
         return out
     division = Division.of(out.numel(), x.element_size(), space.world)
     _launch(
-        kernels.reduce_scatter, space, division, _FLOATS[x.dtype], x, out, out.numel(), PART=division.part
+        kernels.reduce_scatter, space, division, FLOATS[x.dtype], x, out, out.numel(), PART=division.part
     )  # fmt: skip
     return out
 
 
-def _group(name: str) -> Any:
+def group_of(name: str) -> Any:
+    """The process group of a name."""
     return dist.distributed_c10d._resolve_process_group(name)
 
 
 def _gathered(x: Any, group: str) -> Any:
-    return x.new_empty((_group(group).size() * x.shape[0], *x.shape[1:]))
+    return x.new_empty((group_of(group).size() * x.shape[0], *x.shape[1:]))
 
 
 def _scattered(x: Any, group: str) -> Any:
-    return x.new_empty((x.shape[0] // _group(group).size(), *x.shape[1:]))
+    return x.new_empty((x.shape[0] // group_of(group).size(), *x.shape[1:]))
 
 
-def _operator(name: str, run: Callable[[Any, str], Any], fake: Callable[[Any, str], Any], adjoint: str) -> Any:
-    """The operator of a collective. Its gradient is another one, of the gradients of the results."""
-    op = torch.library.custom_op(f"ziggurat::{name}", run, mutates_args=(), schema="(Tensor x, str group) -> Tensor")
+def operator_of(
+    name: str, run: Callable[..., Any], fake: Callable[..., Any], backward: Callable[..., tuple[Any, ...]]
+) -> Any:
+    """The operator of a function of tensors and of a group's name. `backward` gets the gradient, the tensors and the
+    name, and gives the gradients of the tensors."""
+    count = run.__code__.co_argcount - 1
+    tensors = ", ".join(f"Tensor {argument}" for argument in run.__code__.co_varnames[:count])
+    op = torch.library.custom_op(f"ziggurat::{name}", run, mutates_args=(), schema=f"({tensors}, str group) -> Tensor")
     op.register_fake(fake)
 
     def note(ctx: Any, inputs: Any, output: Any) -> None:
-        ctx.group = inputs[1]
+        ctx.save_for_backward(*inputs[:-1])
+        ctx.group = inputs[-1]
 
-    def backward(ctx: Any, gradient: Any) -> Any:
-        return getattr(torch.ops.ziggurat, adjoint)(gradient.contiguous(), ctx.group), None
+    def differentiated(ctx: Any, gradient: Any) -> Any:
+        return *backward(gradient.contiguous(), *ctx.saved_tensors, ctx.group), None
 
-    op.register_autograd(backward, setup_context=note)
+    op.register_autograd(differentiated, setup_context=note)
     return op
 
 
-_OPERATORS: dict[Callable[[Any, str], Any], Any] = {
-    _all_reduce: _operator("all_reduce", _all_reduce, lambda x, group: torch.empty_like(x), "all_reduce"),
-    _all_gather: _operator("all_gather", _all_gather, _gathered, "reduce_scatter"),
-    _reduce_scatter: _operator("reduce_scatter", _reduce_scatter, _scattered, "all_gather"),
-}
-
-
-def _call(run: Callable[[Any, str], Any], x: Any, group: Any) -> Any:
-    """Call a collective: without PyTorch's dispatch, which takes longer than the launch, where it has no part in it."""
-    if not isinstance(x, torch.Tensor):
-        raise LaunchError(f"the argument of {run.__name__[1:]} must be a tensor of PyTorch; got {shown(x)}")
+def call(run: Callable[..., Any], op: Any, group: Any, *tensors: Any) -> Any:
+    """Call a function: without PyTorch's dispatch, which takes longer than the launch, where it has no part in it."""
+    for x in tensors:
+        if not isinstance(x, torch.Tensor):
+            raise LaunchError(f"the argument of {run.__name__[1:]} must be a tensor of PyTorch; got {shown(x)}")
     if not dist.is_initialized():
         raise LaunchError(
             f"{run.__name__[1:]} needs a process group", hint="call torch.distributed.init_process_group first"
         )
     name = dist.group.WORLD.group_name if group is None else group if isinstance(group, str) else group.group_name
-    plain = type(x) is torch.Tensor and not (x.requires_grad and torch.is_grad_enabled())
-    return run(x, name) if plain and not torch.compiler.is_compiling() else _OPERATORS[run](x, name)
+    plain = all(type(x) is torch.Tensor and not (x.requires_grad and torch.is_grad_enabled()) for x in tensors)
+    return run(*tensors, name) if plain and not torch.compiler.is_compiling() else op(*tensors, name)
+
+
+def _like(x: Any, group: str) -> Any:
+    return torch.empty_like(x)
+
+
+def _adjoint(name: str) -> Callable[[Any, Any, str], tuple[Any]]:
+    """The gradient of a collective: another one, of the gradients of the results."""
+    return lambda dy, x, group: (getattr(torch.ops.ziggurat, name)(dy, group),)
+
+
+_ALL_REDUCE: Final = operator_of("all_reduce", _all_reduce, _like, _adjoint("all_reduce"))
+_ALL_GATHER: Final = operator_of("all_gather", _all_gather, _gathered, _adjoint("reduce_scatter"))
+_REDUCE_SCATTER: Final = operator_of("reduce_scatter", _reduce_scatter, _scattered, _adjoint("all_gather"))
 
 
 def all_reduce(x: Any, group: Any = None) -> Any:
@@ -214,7 +246,7 @@ def all_reduce(x: Any, group: Any = None) -> Any:
     with gaps, more bytes than it is faster for) the group's backend does.
     Raises `LaunchError` for an argument that is no tensor, or without a process group.
     """
-    return _call(_all_reduce, x, group)
+    return call(_all_reduce, _ALL_REDUCE, group, x)
 
 
 def all_gather(x: Any, group: Any = None) -> Any:
@@ -223,7 +255,7 @@ def all_gather(x: Any, group: Any = None) -> Any:
     Raises `LaunchError` as `all_reduce` does, and for a tensor without axes.
     """
     _with_axes("all_gather", x)
-    return _call(_all_gather, x, group)
+    return call(_all_gather, _ALL_GATHER, group, x)
 
 
 def reduce_scatter(x: Any, group: Any = None) -> Any:
@@ -232,9 +264,13 @@ def reduce_scatter(x: Any, group: Any = None) -> Any:
     Raises `LaunchError` as `all_reduce` does, and for a first axis that the ranks do not divide.
     """
     _with_axes("reduce_scatter", x)
-    if dist.is_initialized() and x.shape[0] % (world := dist.get_world_size(None if isinstance(group, str) else group)):
-        raise LaunchError(f"the first axis of reduce_scatter must be a multiple of the {world} ranks; got {x.shape[0]}")
-    return _call(_reduce_scatter, x, group)
+    return call(_reduce_scatter, _REDUCE_SCATTER, group, x)
+
+
+def check_divided(name: str, x: Any, group: str) -> None:
+    """Raise `LaunchError` unless the ranks divide the first axis."""
+    if x.shape[0] % (world := group_of(group).size()):
+        raise LaunchError(f"the first axis of {name} must be a multiple of the {world} ranks; got {x.shape[0]}")
 
 
 def _with_axes(name: str, x: Any) -> None:

@@ -72,6 +72,8 @@ class MemoryOrder:
             return after or not isinstance(op, tt.Load)
         if (before and releases(op)) or (after and acquires(op)):
             return True
+        if isinstance(op, tt.Wait):
+            return False
         origins = self.origins(op.descriptor if isinstance(op, tt.DescriptorStore | tt.DescriptorReduce) else op.ptr)
         return any(self._may_share(origins, self.origins(access)) for access in accesses)
 

@@ -44,7 +44,7 @@ from ziggurat.codemodel.dialects import core, scf, tt
 from ziggurat.codemodel.gpu import dialect as gpu
 from ziggurat.codemodel.gpu.fragments import Panels, box_and_swizzle
 from ziggurat.codemodel.gpu.targets import TARGETS
-from ziggurat.codemodel.op import BlockParameter, Op, Value
+from ziggurat.codemodel.op import BlockParameter, Op, Value, expect
 from ziggurat.codemodel.traits import Loop
 from ziggurat.codemodel.transform import DROP, Outcome, Rewriter, transform
 from ziggurat.codemodel.types import DescriptorType, SharedType, bf16, f16, f32, i1
@@ -187,13 +187,13 @@ def _is_ordered(op: Op, ordering: Op, order: Mapping[Op, int]) -> bool:
 def _may_fence(op: Access, ordering: Op) -> bool:
     """Whether a fence, or a wait, puts an access in the order that an atomic or a barrier asks for.
 
-    In a loop with loads that would be one in each iteration, and no load begins ahead. A relaxed atomic orders only
-    accesses of its own memory, and acquires nothing.
+    In a loop with loads that would be one in each iteration, and no load begins ahead. An atomic that acquires nothing
+    orders only accesses of its own memory, which a fence after it lets TMA read.
     """
     if not isinstance(op, _Read):
         return releases(ordering)
     loop = next((owner for owner in op.path() if isinstance(owner, Loop)), None)
-    return acquires(ordering) and (loop is None or loop not in ordering.path())
+    return (acquires(ordering) or isinstance(ordering, ATOMICS)) and (loop is None or loop not in ordering.path())
 
 
 def made_by(descriptor: Value) -> tt.MakeTensorDescriptor | None:
@@ -416,7 +416,13 @@ def _fenced(module: Op) -> Op:
     loads = [op for op in ops if isinstance(op, tt.DescriptorLoad | gpu.TmaLoad)]
     stores = [op for op in ops if isinstance(op, _Stored)]
     ordering = [op for op in ops if may_order(op)] if loads or stores else []
-    acquiring = {op for op in ordering if acquires(op) and any(_is_ordered(load, op, order) for load in loads)}
+    memory = MemoryOrder(function_of(expect(module, gpu.Module))) if ordering else None
+
+    def is_before(op: Op, load: Op) -> bool:
+        assert memory is not None
+        return _is_ordered(load, op, order) and memory.keeps_order(op, load.operands[:1], before=False)
+
+    acquiring = {op for op in ordering if any(is_before(op, load) for load in loads)}
     releasing = {op for op in ordering if releases(op) and any(_is_ordered(store, op, order) for store in stores)}
 
     def fenced(builder: Rewriter, op: Op, operands: tuple[Value, ...]) -> Outcome:

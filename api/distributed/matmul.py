@@ -1,0 +1,133 @@
+"""Products of matrices whose rows are on several devices, as operators of PyTorch."""
+
+from __future__ import annotations
+
+import importlib
+from typing import Any, Final
+
+from ziggurat.codemodel.errors import LaunchError
+from ziggurat.distributed import matmul_kernels
+from ziggurat.distributed.collectives import (
+    FLOATS,
+    Workspace,
+    all_gather,
+    call,
+    check_divided,
+    group_of,
+    operator_of,
+    reduce_scatter,
+    timeout_ns,
+    workspace,
+)
+
+torch: Any = importlib.import_module("torch")
+
+_TILE: Final = {"BM": 128, "BN": 256, "BK": 64, "GROUP": 8}
+_OPTIONS: Final = {"num_warps": 8, "num_stages": 4, "warp_specialize": False}
+_COPIERS: Final = 16  # Programs that copy rows: they fill a link, and leave most SMs to the product.
+_COPY_BLOCK: Final = 8192
+
+
+def _space(purpose: str, group: str, x: Any, w: Any, m: int, *parts: int) -> Workspace | None:
+    """The workspace for a product with `m` rows of each device; None where there is no kernel for it: tiles have rows
+    of one device, offsets 32 bits, and rows are multiples of 16 bytes."""
+    (_, k), n = x.shape, w.shape[1]
+    world = group_of(group).size()
+    good = x.is_cuda and x.dtype == w.dtype and x.dtype in FLOATS and x.element_size() == 2
+    good = good and x.is_contiguous() and w.is_contiguous() and m > 0 and m % _TILE["BM"] == 0
+    good = good and k % 8 == 0 and n % 8 == 0 and world > 1 and world * m * max(k, n) < 1 << 31
+    if not good or torch.cuda.get_device_capability(x.device)[0] != 9:
+        return None
+    return workspace(purpose, group, x, *parts)
+
+
+def _programs(x: Any) -> int:
+    return int(torch.cuda.get_device_properties(x.device).multi_processor_count)
+
+
+def _all_gather_matmul(x: Any, w: Any, group: str) -> Any:
+    m, k = x.shape
+    world, n = group_of(group).size(), w.shape[1]
+    space = _space("all_gather_matmul", group, x, w, m, world * m * k * x.element_size())
+    if space is None:
+        return all_gather(x, group) @ w
+    a = space.memory[: world * m * k * x.element_size()].view(x.dtype).view(world * m, k)
+    a[space.rank * m : (space.rank + 1) * m].copy_(x)
+    chunk = next(rows for rows in (512, 256, 128) if m % rows == 0)
+    ready = torch.zeros(world * m // chunk, dtype=torch.int64, device=x.device)
+    out = x.new_empty((world * m, n))
+    matmul_kernels.all_gather_matmul[(_programs(x),)](
+        a, w, out, ready, m, n, k, *space.tables, timeout_ns(), RANK=space.rank, WORLD=world, DTYPE=FLOATS[x.dtype],
+        COPIERS=_COPIERS, CHUNK=chunk, BLOCK=_COPY_BLOCK, **_TILE, **_OPTIONS,
+    )  # fmt: skip
+    return out
+
+
+def _matmul_reduce_scatter(x: Any, w: Any, group: str) -> Any:
+    check_divided("matmul_reduce_scatter", x, group)
+    world, n = group_of(group).size(), w.shape[1]
+    m, k = x.shape[0] // world, x.shape[1]
+    counts = 8 * (-(-m // _TILE["BM"]) * -(-n // _TILE["BN"]))
+    space = _space("matmul_reduce_scatter", group, x, w, m, world * m * n * x.element_size(), counts)
+    if space is None:
+        return reduce_scatter(x @ w, group)
+    out = x.new_empty((m, n))
+    matmul_kernels.matmul_reduce_scatter[(_programs(x),)](
+        x, w, out, m, n, k, *space.tables, timeout_ns(), RANK=space.rank, WORLD=world, DTYPE=FLOATS[x.dtype],
+        **_TILE, **_OPTIONS,
+    )  # fmt: skip
+    return out
+
+
+def _product_of_gathered(x: Any, w: Any, group: str) -> Any:
+    return x.new_empty((group_of(group).size() * x.shape[0], w.shape[1]))
+
+
+def _scattered_product(x: Any, w: Any, group: str) -> Any:
+    return x.new_empty((x.shape[0] // group_of(group).size(), w.shape[1]))
+
+
+def _gradients_of_gathered(dy: Any, x: Any, w: Any, group: str) -> tuple[Any, Any]:
+    dx = torch.ops.ziggurat.matmul_reduce_scatter(dy, w.T.contiguous(), group)
+    return dx, torch.ops.ziggurat.all_gather(x, group).T @ dy
+
+
+def _gradients_of_scattered(dy: Any, x: Any, w: Any, group: str) -> tuple[Any, Any]:
+    whole = torch.ops.ziggurat.all_gather(dy, group)
+    return whole @ w.T, x.T @ whole
+
+
+_ALL_GATHER_MATMUL: Final = operator_of(
+    "all_gather_matmul", _all_gather_matmul, _product_of_gathered, _gradients_of_gathered
+)
+_MATMUL_REDUCE_SCATTER: Final = operator_of(
+    "matmul_reduce_scatter", _matmul_reduce_scatter, _scattered_product, _gradients_of_scattered
+)
+
+
+def _check(name: str, x: Any, w: Any) -> None:
+    if isinstance(x, torch.Tensor) and isinstance(w, torch.Tensor) and (x.ndim, w.ndim) != (2, 2):
+        raise LaunchError(f"{name} takes two matrices; got tensors with {x.ndim} and {w.ndim} axes")
+
+
+def all_gather_matmul(x: Any, w: Any, group: Any = None) -> Any:
+    """The rows of all ranks times a matrix: (ranks · m, n) of `x` (m, k) and `w` (k, n).
+
+    One kernel copies the other ranks' rows and multiplies those that are there, for bf16 and f16 on an H100 or H200
+    where m is a multiple of 128, and k and n of 8; otherwise `all_gather` and PyTorch's product.
+    Raises `LaunchError` for arguments that are no matrices, or without a process group.
+    """
+    _check("all_gather_matmul", x, w)
+    return call(_all_gather_matmul, _ALL_GATHER_MATMUL, group, x, w)
+
+
+def matmul_reduce_scatter(x: Any, w: Any, group: Any = None) -> Any:
+    """This rank's rows of the sum over all ranks of a product: (m / ranks, n) of `x` (m, k) and `w` (k, n).
+
+    One kernel sends each tile to its rank while it multiplies the next ones, under the conditions of
+    `all_gather_matmul` for m / ranks, n and k; otherwise PyTorch's product and `reduce_scatter`. The products are
+    rounded to the dtype before they are added.
+    Raises `LaunchError` as `all_gather_matmul` does, and for rows that the ranks do not divide.
+    """
+    _check("matmul_reduce_scatter", x, w)
+    return call(_matmul_reduce_scatter, _MATMUL_REDUCE_SCATTER, group, x, w)
