@@ -129,3 +129,37 @@ def test_rows_that_have_come_are_loaded_by_tma() -> None:
     text = matmul_kernels.all_gather_matmul.compile(*arguments, **constants, **tile, **options).ptx
     acquire, load = text.index("ld.acquire.gpu.global.b64"), text.index("cp.async.bulk.tensor.2d.shared")
     assert "fence.proxy.async.global" in text[acquire:load] and "cp.async.cg" not in text and "wgmma" in text
+
+
+@pytest.mark.parametrize("name", ["all_gather_matmul", "matmul_reduce_scatter"])
+def test_kernels_of_products_on_several_devices(name: str, seed: int = 0, world: int = 2) -> None:
+    """Two launches one after the other, with tiles at the edge of the result."""
+    m, n, k = 32, 24, 32
+    tile = {"BM": 16, "BN": 16, "BK": 16, "GROUP": 2}
+    x, w = (np.random.default_rng(seed).integers(-4, 4, (2, world, *s)).astype(np.float16) for s in ((m, k), (k, n)))
+    with zg.devices(world, seed=seed) as d:
+        pads = [device.zeros(kernels.COUNTERS, zg.i64, "pad") for device in d]
+        rows = [device.zeros((world * m, max(n, k)), zg.f16, "rows") for device in d]
+        counts = [device.zeros(2 * m // 16, zg.i64, "counts") for device in d]
+        results = []
+        for launch in range(2):
+            if name == "all_gather_matmul":
+                rows = [device.zeros((world * m, k), zg.f16, "rows") for device in d]
+            for rank, device in enumerate(d):
+                constants = {"RANK": rank, "WORLD": world, "DTYPE": zg.f16, **tile}
+                tables, right = (d.addresses(rows), d.addresses(pads)), device.array(w[launch, rank])
+                if name == "all_gather_matmul":
+                    rows[rank][rank * m : (rank + 1) * m] = x[launch, rank]
+                    out, ready = device.zeros((world * m, n), zg.f16), device.zeros(world * m // 16, zg.i64, "ready")
+                    arguments = rows[rank], right, out, ready, m, n, k, *tables
+                    constants |= {"COPIERS": 2, "CHUNK": 16, "BLOCK": 64}
+                else:
+                    left, out = device.array(np.concatenate([x[launch, rank]] * world)), device.zeros((m, n), zg.f16)
+                    arguments = left, right, out, m, n, k, tables[0], d.addresses(counts), tables[1]
+                with device:
+                    getattr(matmul_kernels, name)[(4,)](*arguments, 10**9, **constants)
+                results.append((launch, rank, out))
+    products = np.matmul(x, w, dtype=np.float32)
+    for launch, rank, out in results:
+        gathered = np.concatenate(x[launch]).astype(np.float32) @ w[launch, rank].astype(np.float32)
+        assert np.array_equal(out, gathered if name == "all_gather_matmul" else products[launch].sum(0))
