@@ -351,6 +351,14 @@ def descriptor(lifter: Lifter, op: tt.MakeTensorDescriptor) -> None:
     lifter.define(op.result, value)
 
 
+@lifts(tt.DescriptorPadding)
+def either_padding(lifter: Lifter, op: tt.DescriptorPadding) -> None:
+    """Where two paddings meet, the front end adds the op."""
+    if constant_number(op.nan) is None:
+        raise TargetError(f"'{op.NAME}' by a value has no form in Python's source", op.location)
+    lifter.define(op.result, lifter.use(op.descriptor))
+
+
 @lifts(tt.DescriptorSize, tt.DescriptorStride)
 def descriptor_fact(lifter: Lifter, op: tt.DescriptorFact) -> None:
     name = "shape" if isinstance(op, tt.DescriptorSize) else "strides"
