@@ -221,6 +221,8 @@ def _parser() -> argparse.ArgumentParser:
     passes.add_argument("--verify-each", action="store_true", help="verify after each pass, not the last alone")
     passes.add_argument("--print-after", default="", metavar="NAMES", help="print the models after these too, or 'all'")
     passes.add_argument("--diff", action="store_true", help="print what each pass changes, in place of the model")
+    passes.add_argument("--check", action="store_true", help="compare with the models after // becomes")
+    passes.add_argument("--bless", action="store_true", help="write the models after // becomes into the file")
     verify = command("verify", "verify the models of a text, with the place of each mistake", _verify)
     verify.add_argument("file", help="models or Triton's MLIR; - is standard input")
     verify.add_argument("--load", action="append", default=[], metavar="FILE", help=load)
@@ -543,9 +545,16 @@ def _read(file: Path) -> str:
 
 def _opt(options: argparse.Namespace) -> str:
     """The models of a text after their passes; cases with titles keep them, and their passes."""
-    from ziggurat.passes import cases, changes
+    from ziggurat.passes import cases, changes, renewed
 
     own = {name: function for path in options.load for name, function in _own_passes(load_module(path))}
+    if options.check or options.bless:
+        text, differences = renewed(_text(options.file), own)
+        if options.bless and options.file != "-":
+            Path(options.file).write_text(text, encoding="utf-8")
+        elif differences:
+            raise LaunchError("\n".join(differences), hint="--bless writes the results into the file")
+        return f"{options.file}: {'renewed' if differences else 'as expected'}\n"
     more = dict(text.partition("=")[::2] for text in options.option)
     names: tuple[str, ...] = tuple(name for name in str(options.passes).split(",") if name)
     prints = set(options.print_after.split(","))

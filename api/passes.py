@@ -83,6 +83,21 @@ class Case:
         return before if self.after is None else f"{before}{_BECOMES}{self.after.strip()}\n"
 
 
+def renewed(text: str, own: Mapping[str, Pass]) -> tuple[str, list[str]]:
+    """The text of a file with what the passes of its cases make after `// becomes`, and the difference of each case
+    that had another model, or none. `own` are passes of the user's by name."""
+    differences: list[str] = []
+    for case in cases(text):
+        before = [] if case.after is None else case.after.strip().splitlines()
+        for names in case.passes:
+            after = str(case.steps(names, own)[-1].model).strip()
+            if lines := [*difflib.unified_diff(before, after.splitlines(), "expected", "result", lineterm="")]:
+                differences.append("\n".join([f"{case.title or 'the model'} after {' '.join(names)}:", *lines]))
+        if differences and before != (after := str(case.steps(case.passes[0], own)[-1].model)).strip().splitlines():
+            text = text.replace(str(case).strip(), str(attrs.evolve(case, after=after)).strip())
+    return text, differences
+
+
 def cases(text: str) -> list[Case]:
     """The cases of a file's text; comments before the first `// test:` belong to none of them."""
     starts = [match.start() for match in re.finditer(r"^// test:", text, re.MULTILINE)] or [0]

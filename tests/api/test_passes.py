@@ -95,3 +95,30 @@ def test_a_model_of_a_text_runs_on_drawn_and_saved_arrays(tmp_path, capsys, monk
     ):
         assert main(["run", *arguments]) == 1
         assert message in capsys.readouterr().err, message
+
+
+def test_a_text_is_checked_and_blessed(tmp_path, capsys):
+    from ziggurat.cli import main
+
+    def mine(model):
+        return zg.simplify(model)
+
+    file = tmp_path / "cases.txt"
+    file.write_text(f"{FIRST}\n// test: own\n// passes: mine\n{MODEL}")
+    with pytest.raises(zg.LaunchError, match="there is no pass 'mine'"):
+        zg.testing.check(file)
+    with pytest.raises(AssertionError, match=r"(?s)first after fold dce:.*first after dce fold dce:.*own after mine:"):
+        zg.testing.check(file, mine)
+    zg.testing.check(file, mine, bless=True)
+    zg.testing.check(file, mine)
+    assert file.read_text().count("// becomes") == 2
+    (tmp_path / "passes.py").write_text("import ziggurat as zg\ndef mine(model):\n    return zg.simplify(model)\n")
+    load = ["--load", str(tmp_path / "passes.py")]
+    assert main(["opt", str(file), "--check", *load]) == 0 and "as expected" in capsys.readouterr().out
+    file.write_text(file.read_text().replace("@2", "@3"))
+    assert main(["opt", str(file), "--check", *load]) == 1
+    assert "-    %0 : i32 = arith.constant @3;" in capsys.readouterr().err
+    assert main(["opt", str(file), "--bless", *load]) == 0 and "renewed" in capsys.readouterr().out
+    zg.testing.check(file, mine)
+    with pytest.raises(zg.LaunchError, match="cannot be read or written"):
+        zg.testing.check(tmp_path / "none.txt")
