@@ -73,7 +73,7 @@ from ziggurat.transforms.analysis.queries import (
 from ziggurat.transforms.casts import cast
 from ziggurat.transforms.gpu.computed_operands import OperandChoice
 from ziggurat.transforms.gpu.layout_plan import Accesses, Anchor, OperandLayouts, Operands, PrimaryLayouts
-from ziggurat.transforms.gpu.swizzle import LINE, VECTOR, copied_bases
+from ziggurat.transforms.gpu.swizzle import LINE, VECTOR, copied_bases, moves, stores_matrices
 from ziggurat.transforms.simplify.hoist import hoist
 
 _ROW_BYTES = 32  # Along k, which ldmatrix and wgmma read at once.
@@ -493,13 +493,25 @@ def _multiplied(builder: Builder, mma: MmaChoice, a: Value, b: Value, c: Value |
 
 def _panels_for(value: Value, k_axis: int, per_instruction: int) -> Panels:
     """The form of an operand, or a batch, in shared memory: neighbours in a thread or in a descriptor's block are
-    neighbours in the buffer. Only elements of 16 bits may have their neighbours along m or n."""
+    neighbours in the buffer, but threads store what they compute in the form that takes fewer cycles. Only elements of
+    16 bits may have their neighbours along m or n."""
     type_ = tensor_of(value)
-    first, size = type_.rank - 2, scalar_element(type_).bytes
-    forms = (True,) if size != 2 or _is_k_major(value, k_axis) else (False, True)
+    first, size, source = type_.rank - 2, scalar_element(type_).bytes, value
+    while isinstance(source.op, tt.Trans):
+        source = source.op.value
+    is_loaded = isinstance(source.op, tt.Load | tt.DescriptorLoad)
+    forms = [True] if size != 2 else [False, True]
+    if _is_k_major(value, k_axis):
+        forms = [True] if is_loaded else forms[::-1]
     bytes_ = {True: type_.shape[first + k_axis] * size, False: per_instruction * size}
-    panels = (Panels.widest(bytes_[form], k_major=form) for form in forms)
-    return next(panels for panels in panels if panels is not None)  # k is long enough for the narrowest.
+    panels = [each for form in forms if (each := Panels.widest(bytes_[form], k_major=form)) is not None]
+    if is_loaded:
+        return panels[0]  # k is long enough for the narrowest.
+    layout = layout_of(type_)
+    return min(
+        panels,
+        key=lambda each: moves(layout, each.offsets(type_.shape, k_axis, size), size, stores_matrices(layout)).cost,
+    )
 
 
 def _is_k_major(value: Value, k_axis: int) -> bool:

@@ -14,7 +14,7 @@ import ziggurat as zg
 from ziggurat.backend.ptx.tiles import Tiles, places_a, places_b
 from ziggurat.codemodel.dialects import scf, tt
 from ziggurat.codemodel.gpu import dialect as gpu
-from ziggurat.codemodel.gpu.fragments import UNITS, WarpGrid, operand_a
+from ziggurat.codemodel.gpu.fragments import UNITS, WarpGrid, operand_a, panels_of
 from ziggurat.codemodel.gpu.options import CompileOptions
 from ziggurat.codemodel.op import Op
 from ziggurat.transforms.gpu.gpu_passes import place
@@ -165,3 +165,29 @@ def test_parts_of_runs(run: int) -> None:
     assert [(at + k, column) for at in tiles.depths for k, column in places_b(unit)] == [
         (k, 0) for row, k in places if row == 0
     ]
+
+
+@zg.kernel
+def packed(a, b, out, N: zg.constexpr, K: zg.constexpr):
+    """a · b, 64 rows, with two numbers of 4 bits in a byte of b: neighbours along k."""
+    rows, columns, along = zg.expand(zg.arange(0, 64), 1), zg.expand(zg.arange(0, N), 0), zg.arange(0, K)
+    halves = zg.load(b + zg.expand(zg.arange(0, K // 2), 1) * N + columns)
+    pairs = zg.join(halves & 15, zg.shr(halves, 4))
+    weights = zg.cast(zg.reshape(zg.trans(pairs, (0, 2, 1)), (K, N)), zg.f16) - 8.0
+    total = zg.dot(zg.load(a + rows * K + zg.expand(along, 0)), zg.cast(weights, zg.f16))
+    zg.store(out + rows * N + columns, total)
+
+
+def test_threads_store_operands_along_the_axis_that_costs_less() -> None:
+    """A thread has two numbers along k and 16 along n: words along k would go to 8 lines of each bank."""
+    random = np.random.default_rng(0)
+    a, b = random.standard_normal((64, 64)).astype(np.float16), random.integers(0, 256, (32, 64), dtype=np.uint8)
+    P, B = zg.divisible(zg.ptr(zg.f16)), zg.divisible(zg.ptr(zg.u8))
+    compiled = packed.compile(P, B, zg.divisible(zg.ptr(zg.f32)), 64, 64, target="sm_90a", num_warps=4)
+    (product,) = [op for op in compiled.stages["gpu"].walk() if isinstance(op, gpu.Wgmma)]
+    panels = panels_of(product.b.type, 0)
+    assert panels is not None and not panels.k_major and "8-way" not in compiled.explain()
+    out = np.zeros((64, 64), np.float32)
+    compiled.simulate[(1,)](a, b, out)
+    numbers = np.stack([b & 15, b >> 4], 1).reshape(64, 64).astype(np.float32) - 8
+    np.testing.assert_allclose(out, a.astype(np.float32) @ numbers, rtol=1e-4, atol=1e-3)
