@@ -39,7 +39,7 @@ def test_arguments_are_kept_by_parameter_with_the_defaults():
     assert [bound for _, bound in ranges] == [{"start": 0, "end": 16}] * 2
     ((type_, bound),) = calls(attribution, "zg.load")
     assert type_ == TensorType((16,), f32)
-    policy = ["cache_modifier", "eviction_policy", "volatile", "boundary_check", "padding_option"]
+    policy = ["cache_modifier", "eviction_policy", "volatile", "boundary_check", "padding_option", "sem", "scope"]
     assert list(bound) == ["ptr", "mask", "other", *policy]
     assert isinstance(bound["mask"], Value) and attribution.scope.type_of(bound["other"]) == constant(0.0)
     assert (bound["cache_modifier"], bound["volatile"]) == ("", False)

@@ -159,6 +159,10 @@ dot_scaled | lhs=ub ; lhs_scale=us ; lhs_format='e4m3' ; rhs=zg.trans(ub) ; rhs_
 dot | a=w ; b=zg.trans(w) ; acc=None
 load | ptr=ptrs ; mask=b ; other=0.0
 store | ptr=ptrs ; value=f ; mask=b
+wait | ptr=q ; value=1 ; compare='ge'
+signal | ptr=zg.add(q, t) ; value=1 ; mask=b
+fence | scope='gpu'
+peer | addresses=q ; rank=t ; dtype=zg.f32
 topk | x=f ; k=4
 histogram | x=t ; num_bins=16
 gather | src=f ; index=t ; axis=0
