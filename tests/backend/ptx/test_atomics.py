@@ -31,7 +31,7 @@ def scalar(element: str, op: str, uses: str = "", target: str = "sm_90a") -> str
 
 def accesses(llvm: str) -> list[str]:
     """The instructions of atomic accesses, without their operands."""
-    return re.findall(r"\b(?:atom|red)\.[\w.]+", llvm)
+    return re.findall(r"\b(?:atom|red|st\.re\w+)\.[\w.]+", llvm)
 
 
 @pytest.mark.parametrize(("element", "kind", "expected"), [
@@ -41,10 +41,10 @@ def accesses(llvm: str) -> list[str]:
     ("i32", "and", "red.relaxed.gpu.global.and.b32"), ("i64", "or", "red.relaxed.gpu.global.or.b64"),
     ("u32", "xor", "red.relaxed.gpu.global.xor.b32"), ("f16", "fadd", "red.relaxed.gpu.global.add.noftz.f16"),
     ("f32", "fadd", "red.relaxed.gpu.global.add.f32"), ("f64", "fadd", "red.relaxed.gpu.global.add.f64"),
-    ("bf16", "fadd", "red.relaxed.gpu.global.add.noftz.bf16"), ("f32", "xchg", "atom.relaxed.gpu.global.exch.b32"),
+    ("bf16", "fadd", "red.relaxed.gpu.global.add.noftz.bf16"), ("f32", "xchg", "st.relaxed.gpu.global.b32"),
 ])  # fmt: skip
 def test_an_atomic_with_an_instruction_is_that_instruction(element: str, kind: str, expected: str) -> None:
-    """PTX has no `red.exch`: an exchange is always `atom`."""
+    """PTX has no `red.exch`: an exchange whose result nothing uses is a store."""
     assert accesses(scalar(element, f"tt.atomic_rmw %p %x @{kind} @sem=relaxed")) == [expected]
 
 
