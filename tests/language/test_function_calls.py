@@ -100,3 +100,24 @@ def test_assertions(kernel, launch, capsys):
         check[(2,)](x, 11, N=4)
     with pytest.raises(zg.ZigguratError, match="four"):
         check.triton(zg.ptr(zg.i32), zg.i32, 8)
+
+
+@zg.function
+def misspelt(x):
+    return zg.no_such_call(x), x
+
+
+def test_a_function_in_error_that_is_called_in_two_loops_is_reported(kernel):
+    both = kernel(
+        """
+        def both(out_ptr, n):
+            for i in range(n):
+                a, b = misspelt(n)
+            for i in range(n):
+                a, b = misspelt(n)
+                zg.store(out_ptr, b)
+        """,
+        misspelt=misspelt,
+    )
+    with pytest.raises(zg.KernelNameError, match="has no 'no_such_call'"):
+        both.triton(zg.ptr(zg.i32), zg.i32)

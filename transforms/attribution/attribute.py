@@ -297,8 +297,8 @@ class Attributor:
         # The keys, as in `instances`, of the functions on the stack.
         self._running: set[tuple[int, tuple[Type, ...]]] = set()
         self._symbols: dict[str, tuple[int, tuple[Type, ...]]] = {}
-        # Functions whose source is in error.
-        self.broken: set[Function] = set()
+        # Functions whose source is in error, and the errors.
+        self.broken: dict[Function, tuple[ZigguratError, ...]] = {}
 
     def function(
         self, function: FunctionName, types: tuple[Type, ...], caller: Location | None, words: Words | None = None

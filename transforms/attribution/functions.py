@@ -33,11 +33,13 @@ def resolve(context: FunctionAttributor, symbol: str) -> FunctionName | None:
             raise KernelNameError(f"there is no function '{symbol}' in the module")
         return FunctionName(symbol, functions[symbol])
     if function in broken:
+        for part in broken[function]:  # Again: a loop that is visited again drops the errors of the visit before.
+            context.report(context.op, part)
         return None
     try:
         return FunctionName(symbol, kernel_model(function), function)
     except ZigguratError as error:
-        broken.add(function)
+        broken[function] = tuple(error.parts)
         for part in error.parts:
             if part.location is not None:
                 part.location = part.location.called_from(context.place())
