@@ -120,7 +120,8 @@ class SymbolicFrame(Frame):
         self._condition: Array | None = None
         self._where: Bit | None = None
 
-    def _within(self, path: tuple[Literal, ...]) -> SymbolicFrame:
+    def within(self, path: tuple[Literal, ...]) -> SymbolicFrame:
+        """The runs in which the literals of another path hold."""
         return SymbolicFrame(self.universe, self.premise, path, self.keys, self.programs, self)
 
     def lookup(self, value: Value) -> Any:
@@ -130,10 +131,10 @@ class SymbolicFrame(Frame):
         return SymbolicFrame(self.universe, self.premise, self.path, self.keys, self.programs)
 
     def child(self) -> Frame:
-        return self._within(self.path)
+        return self.within(self.path)
 
     def part(self, places: Array) -> Frame:
-        return self._within(self.path)
+        return self.within(self.path)
 
     def elements(self, count: int) -> Frame:
         keys, index = np.arange(count), np.zeros(count, np.int64)
@@ -185,7 +186,7 @@ class SymbolicFrame(Frame):
         sides = {element.known for element in elements.flat}
         if sides in ({0}, {1}):
             return [(sides == {1}, self)]
-        return [(side, self._within((*self.path, (elements, side)))) for side in (True, False)]
+        return [(side, self.within((*self.path, (elements, side)))) for side in (True, False)]
 
     def keep(self, value: Value, programs: Frame) -> None:
         content = programs.lookup(value)
@@ -204,14 +205,14 @@ class SymbolicFrame(Frame):
                 other, other_value = remaining.pop()
                 value = joined(self.universe, frame.condition, value, other_value)
                 either = frame.condition | other.condition
-                remaining.append((self._within(((either, True),)), value))
+                remaining.append((self.within(((either, True),)), value))
             else:
                 remaining.remove(sibling)
                 condition, holds = frame.path[-1]
                 sides = (value, sibling[1]) if holds else (sibling[1], value)
-                remaining.append((self._within(frame.path[:-1]), joined(self.universe, condition, *sides)))
+                remaining.append((self.within(frame.path[:-1]), joined(self.universe, condition, *sides)))
         frame, value = remaining[0]
-        return self._within(frame.path), value
+        return self.within(frame.path), value
 
     def complements(self, other: SymbolicFrame) -> bool:
         """Whether the last literals are a condition and its opposite, and the others are the same."""

@@ -34,7 +34,7 @@ from ziggurat.backend.proof.memory_ops import (
     updated,
 )  # fmt: skip
 from ziggurat.backend.proof.terms import TRUE, Bit, NotDecided
-from ziggurat.backend.proof.universe import Tensor, forced, objects_of
+from ziggurat.backend.proof.universe import Tensor, forced, key_of, objects_of
 from ziggurat.backend.reference.gpu_ops import by_block
 from ziggurat.backend.reference.machine import triton
 from ziggurat.backend.reference.roles import arrive, complete_bytes
@@ -170,7 +170,12 @@ def _seen(machine: SymbolicMachine, frame: SymbolicFrame, slots: Slots, writes: 
     if frame.implies(path):
         return frame.resolved(value)
     condition = condition_of(path)
-    return joined(machine.universe, condition, value, _seen(machine, frame, slots, earlier))
+    further = [literal for literal in path if key_of(literal[0]) not in frame.sides]
+    others = frame
+    if len(further) == 1:  # Runs that have not done this write are those in which the literal does not hold.
+        ((literal, holds),) = further
+        others = frame.within((*frame.path, (literal, not holds)))
+    return joined(machine.universe, condition, value, _seen(machine, others, slots, earlier))
 
 
 def _transposed(machine: SymbolicMachine, value: Any, shape: Sequence[int], order: Sequence[int]) -> Any:

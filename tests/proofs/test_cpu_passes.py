@@ -49,12 +49,27 @@ def accumulated(x, out, n, step, BLOCK: zg.constexpr):
         zg.store(zg.add(out, index), total, inside)
 
 
+@zg.kernel
+def chosen(x, out, n, N: zg.constexpr):
+    """A tensor of either branch, where one that is no longer needed was."""
+    at = zg.arange(0, N)
+    values = zg.load(zg.add(x, at))
+    sums = zg.sum(zg.reshape(values, (N // 2, 2)), 1)
+    zg.store(zg.add(out, zg.arange(0, N // 2)), sums)
+    if n > 0:
+        values = zg.mul(values, 2)
+    else:
+        values = zg.sub(values, 1)
+    zg.store(zg.add(out + N, at), zg.add(values, zg.sum(values, 0)))
+
+
 F32, I32 = zg.ptr(zg.f32), zg.ptr(zg.i32)
 MODELS = {
     "add": lambda: native_models.add.triton(F32, F32, F32, zg.i32, 64),
     "softmax": lambda: native_models.softmax.triton(F32, F32, zg.i32, zg.i32, 64),
     "matmul": lambda: native_models.matmul.triton(F32, F32, F32, zg.i32, 32),
     "rearranged": lambda: rearranged.triton(I32, I32, I32, 64),
+    "chosen": lambda: chosen.triton(I32, I32, zg.i32, 64),
     "accumulated": lambda: accumulated.triton(F32, F32, zg.i32, zg.i32, 32),
 }
 
