@@ -448,6 +448,16 @@ class Op(_Part):
         modules = modules_of(text) | {type(op).__module__ for op in self.walk() if is_foreign(type(op))}
         return _read, (text, [op.location for op in self.walk()], sorted(modules))
 
+    def to_dot(self, kind: str = "values") -> str:
+        """A picture of the model rooted here as text for Graphviz (`dot -Tsvg model.dot`).
+
+        `kind` is "values", its ops with the values between them; "blocks", the control flow between the blocks of each
+        body; or "dominators", the tree of the blocks that dominate others.
+        """
+        from ziggurat.codemodel.text.dot import to_dot
+
+        return to_dot(self, kind)
+
     def __str__(self) -> str:
         from ziggurat.codemodel.text.writer import to_text
 
