@@ -32,7 +32,7 @@ _SECONDS = [600.0]
 def set_timeout(seconds: float) -> None:
     """Set the time for which a kernel waits for the other devices, 600 s at first. After it, the kernel fails with an
     assertion that names its line, and the process gets `CUDA_ERROR_ASSERT`."""
-    if not 0 < seconds < 1e9:
+    if not isinstance(seconds, int | float) or not 0 < seconds < 1e9:  # pyright: ignore[reportUnnecessaryIsInstance]
         raise LaunchError(f"the timeout of collectives must be more than 0 and less than 1e9 s; got {shown(seconds)}")
     _SECONDS[0] = float(seconds)
 

@@ -33,7 +33,7 @@ def _space(purpose: str, group: str, x: Any, w: Any, m: int, *parts: int) -> Wor
     of one device, offsets 32 bits, and rows are multiples of 16 bytes."""
     (_, k), n = x.shape, w.shape[1]
     world = group_of(group).size()
-    good = x.is_cuda and x.dtype == w.dtype and x.dtype in FLOATS and x.element_size() == 2
+    good = x.is_cuda and x.dtype in FLOATS and x.element_size() == 2
     good = good and x.is_contiguous() and w.is_contiguous() and m > 0 and m % _TILE["BM"] == 0
     good = good and k % 8 == 0 and n % 8 == 0 and world > 1 and world * m * max(k, n) < 1 << 31
     if not good or torch.cuda.get_device_capability(x.device)[0] != 9:
@@ -45,7 +45,18 @@ def _programs(x: Any) -> int:
     return int(torch.cuda.get_device_properties(x.device).multi_processor_count)
 
 
+def _check(name: str, x: Any, w: Any) -> None:
+    if (x.ndim, w.ndim) != (2, 2):
+        raise LaunchError(f"{name} takes two matrices; got tensors with {x.ndim} and {w.ndim} axes")
+    if x.shape[1] != w.shape[0] or x.dtype != w.dtype or x.device != w.device:
+        raise LaunchError(
+            f"{name} takes (m, k) and (k, n) of one dtype on one device; "
+            f"got {tuple(x.shape)} {x.dtype} on {x.device} and {tuple(w.shape)} {w.dtype} on {w.device}"
+        )
+
+
 def _all_gather_matmul(x: Any, w: Any, group: str) -> Any:
+    _check("all_gather_matmul", x, w)
     m, k = x.shape
     world, n = group_of(group).size(), w.shape[1]
     space = _space("all_gather_matmul", group, x, w, m, world * m * k * x.element_size())
@@ -64,6 +75,7 @@ def _all_gather_matmul(x: Any, w: Any, group: str) -> Any:
 
 
 def _matmul_reduce_scatter(x: Any, w: Any, group: str) -> Any:
+    _check("matmul_reduce_scatter", x, w)
     check_divided("matmul_reduce_scatter", x, group)
     world, n = group_of(group).size(), w.shape[1]
     m, k = x.shape[0] // world, x.shape[1]
@@ -105,19 +117,13 @@ _MATMUL_REDUCE_SCATTER: Final = operator_of(
 )
 
 
-def _check(name: str, x: Any, w: Any) -> None:
-    if isinstance(x, torch.Tensor) and isinstance(w, torch.Tensor) and (x.ndim, w.ndim) != (2, 2):
-        raise LaunchError(f"{name} takes two matrices; got tensors with {x.ndim} and {w.ndim} axes")
-
-
 def all_gather_matmul(x: Any, w: Any, group: Any = None) -> Any:
     """The rows of all ranks times a matrix: (ranks · m, n) of `x` (m, k) and `w` (k, n).
 
     One kernel copies the other ranks' rows and multiplies those that are there, for bf16 and f16 on an H100 or H200
     where m is a multiple of 128, and k and n of 8; otherwise `all_gather` and PyTorch's product.
-    Raises `LaunchError` for arguments that are no matrices, or without a process group.
+    Raises `LaunchError` for arguments that are no matrices that can be multiplied, or without a process group.
     """
-    _check("all_gather_matmul", x, w)
     return call(_all_gather_matmul, _ALL_GATHER_MATMUL, group, x, w)
 
 
@@ -129,5 +135,4 @@ def matmul_reduce_scatter(x: Any, w: Any, group: Any = None) -> Any:
     rounded to the dtype before they are added.
     Raises `LaunchError` as `all_gather_matmul` does, and for rows that the ranks do not divide.
     """
-    _check("matmul_reduce_scatter", x, w)
     return call(_matmul_reduce_scatter, _MATMUL_REDUCE_SCATTER, group, x, w)

@@ -64,8 +64,13 @@ def test_errors_of_collectives(group) -> None:
         collectives.all_gather(torch.ones(()))
     with pytest.raises(LaunchError, match="all_gather_matmul takes two matrices; got tensors with 1 and 2 axes"):
         matmul.all_gather_matmul(torch.ones(4), torch.ones(4, 4))
+    for w in (torch.ones(3, 4), torch.ones(4, 4, dtype=torch.float16)):
+        with pytest.raises(LaunchError, match=r"takes \(m, k\) and \(k, n\) of one dtype on one device; got \(4, 4\)"):
+            matmul.matmul_reduce_scatter(torch.ones(4, 4), w)
     with pytest.raises(LaunchError, match="the timeout of collectives must be more than 0"):
         collectives.set_timeout(0)
+    with pytest.raises(LaunchError, match="less than 1e9 s; got 'long'"):
+        collectives.set_timeout("long")
 
 
 @pytest.mark.parametrize("itemsize", [2, 4])
