@@ -18,9 +18,10 @@ import numpy as np
 from ziggurat.backend.launch.races import POLL, READ, UPDATE, WRITE
 from ziggurat.backend.launch.regions import Array, Region, grouped
 from ziggurat.codemodel.dialects.tt import MemScope, MemSemantic
-from ziggurat.codemodel.errors import KernelRuntimeError
+from ziggurat.codemodel.errors import KernelRuntimeError, LaunchError
 from ziggurat.codemodel.location import Location
 
+MAX_PROGRAMS: Final = 4096  # Of all devices in one run: each has a clock for each other one.
 # The rows of a table: for each unit the number of the last write, those of the sets of reads and of strong accesses
 # since then, and that of what releases have left.
 _WRITES, _READS, _STRONG, _RELEASES = range(4)
@@ -32,6 +33,16 @@ HINT: Final = (
     'both programs: "sys" for two devices'
 )
 SCOPE_HINT: Final = 'give both accesses a scope that includes both programs: "sys" for two devices'
+
+
+def require_few(programs: int, title: str) -> None:
+    """Raise `LaunchError` where there are more programs with this launch than one run can have."""
+    if programs > MAX_PROGRAMS:
+        raise LaunchError(
+            f"the launches of several devices must have at most {MAX_PROGRAMS} programs together; "
+            f"with '{title}' there are {programs}",
+            hint="launch fewer programs, or call run() between",
+        )
 
 
 @attrs.frozen(eq=False)

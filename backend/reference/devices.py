@@ -18,7 +18,7 @@ import numpy as np
 
 from ziggurat.backend.launch import races
 from ziggurat.backend.launch.arrays import whole
-from ziggurat.backend.launch.clocks import Clocks, Shadow, Shadows, Wait
+from ziggurat.backend.launch.clocks import Clocks, Shadow, Shadows, Wait, require_few
 from ziggurat.backend.reference.argument_memory import (
     ArrayArgument,
     ElementAccess,
@@ -32,12 +32,11 @@ from ziggurat.backend.reference.machine import Machine
 from ziggurat.backend.reference.run import LOOP_LIMIT, PERSISTENT_CTAS, Launch, flush, run_some
 from ziggurat.backend.reference.values import Array, is_array
 from ziggurat.codemodel.dialects.tt import AtomicCAS, AtomicRMW, MemScope
-from ziggurat.codemodel.errors import KernelRuntimeError, LaunchError
+from ziggurat.codemodel.errors import KernelRuntimeError
 from ziggurat.codemodel.op import Op
 from ziggurat.codemodel.printed import show
 from ziggurat.codemodel.scalars import bits_of
 
-MAX_PROGRAMS = 4096  # Of all devices in one run: each has a clock for each other one.
 MAX_TRIES = 32  # Ordered accesses of a program since memory has changed, after which it loses its turn.
 _BY_ADDRESS = 1 << 30  # The number of an argument to which no pointer of a launch is made.
 MAX_IDLE = 1 << 14  # Those of all programs, after which they are taken to wait for ever.
@@ -129,6 +128,7 @@ class _DeviceLaunch:
                 tolerant=queued.tolerant, limit=LOOP_LIMIT, persistent_ctas=PERSISTENT_CTAS, kind=_DeviceMachine,
                 of_memory=memory,
             )  # fmt: skip
+        require_few(first + self.launch.programs, queued.title)
         self.memory: Memory = self.launch.memory
         self.memory.races = None
         self.programs = [_Program(first + linear, self, linear) for linear in range(self.launch.programs)]
@@ -261,12 +261,6 @@ class _Turns:
         for queued in launches:
             launch = _DeviceLaunch(self, queued, len(self._programs))
             self._programs += launch.programs
-            if len(self._programs) > MAX_PROGRAMS:
-                raise LaunchError(
-                    f"the launches of several devices must have at most {MAX_PROGRAMS} programs together; "
-                    f"'{queued.title}' is one too many",
-                    hint="launch fewer programs, or call run() between",
-                )
             self._queues.setdefault(queued.device, []).append(launch)
         devices = [program.launch.queued.device for program in self._programs]
         names = self._programs

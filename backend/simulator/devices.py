@@ -16,7 +16,7 @@ import attrs
 import numpy as np
 
 from ziggurat.backend.launch import races
-from ziggurat.backend.launch.clocks import Clocks, Shadow, Shadows, Wait
+from ziggurat.backend.launch.clocks import Clocks, Shadow, Shadows, Wait, require_few
 from ziggurat.backend.simulator.clusters import Cluster
 from ziggurat.backend.simulator.program import TURN, Blocked
 from ziggurat.backend.simulator.shared import Array, SimulationError
@@ -165,8 +165,7 @@ class _Simulation:
                 f"the programs of '{queued.title}' must be single CTAs on several devices; got {launch.ctas} each",
                 hint="compile it with num_ctas=1",
             )
-        if len(self._ctas) + math.prod(launch.programs) > 4096:
-            raise LaunchError("the launches of several devices must have at most 4096 programs together")
+        require_few(len(self._ctas) + math.prod(launch.programs), queued.title)
         return launch
 
     @np.errstate(all="ignore")
