@@ -59,6 +59,7 @@ KERNELS: dict[tuple[str, str], tuple[list[Any], int]] = {
     ("gradients", "gradient_kernel"): ([*[F32] * 8, N, 16, 32, 64], 4),
     ("grouped_matmul", "matmul_kernel"): ([F16] * 3 + [N, N, N, N, 1, N, 1, N, 1, 64, 32, 32, 8, "leaky_relu"], 4),
     ("layer_norm", "layer_norm_kernel"): ([F16, F16, F32, F32, F32, F32, N, N, zg.f32, 512], 4),
+    ("kernel_passes", "polynomial"): ([F32, F32, N, 128], 4),
     ("own_transform", "polynomial_kernel"): ([F32, F32, N, 128], 4),
     ("vector_add", "add_kernel"): ([F32, F32, F32, N, 1024], 4),
 }
