@@ -69,7 +69,7 @@ def _loops(body: Body) -> Iterator[tuple[Block, list[Block]]]:
         for header in targets:
             forward = reached([header], successors.__getitem__)
             if last in forward:
-                back = reached([last], lambda block, header=header: () if block is header else before[block])
+                back = reached([last], lambda block, header=header: () if block is header else before.get(block, ()))
                 inside = back & forward
                 yield header, [block for block in body.blocks if block in inside]
 
