@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import hashlib
 import importlib.util
+import re
 import sys
 from argparse import ArgumentParser, RawDescriptionHelpFormatter
 from dataclasses import dataclass
@@ -140,6 +141,7 @@ def compile_kernel(args: CompileArgs) -> tuple[str, list[Path]]:
     c_types = {name: _c_type(text) for name, text in run_time.items()}
     # Arguments that are 1 are those of the linked function, and not of this one.
     whole = {name: c_types.get(name, "int32_t") for name in kernel.arg_names if name in c_types or name in ones}
+    values = [name for name in constants if name not in ones]
     algorithm = f"warps{args.num_warps}xstages{args.num_stages}"
     digits = hashlib.sha256(" ".join([*texts, algorithm]).encode()).hexdigest()[:8]
     marks = {"": "", "1": "c", "16": "d"}
@@ -154,7 +156,8 @@ def compile_kernel(args: CompileArgs) -> tuple[str, list[Path]]:
         "pointers": "".join(f"&{name}, " for name in c_types),
         "arguments": ", ".join(f"{type_} {name}" for name, type_ in whole.items()),
         "integers": ", ".join(f"{name} = {value}" for name, value in {"tt_1": 1, **constants}.items() if _fits(value)),
-        "algorithm": "_".join(["x".join(str(constants[name]) for name in constants if name not in ones), algorithm]),
+        # A part of names in C, where a constant may be -1 or 0.5.
+        "algorithm": re.sub(r"\W", "_", f"{'x'.join(str(constants[name]) for name in values)}_{algorithm}"),
         "conditions": " && ".join(conditions),
     }  # fmt: skip
     path = args.out_path or Path(args.out_name or args.kernel_name)
@@ -207,8 +210,12 @@ def _target(text: str | None) -> GPUTarget:
     if text is None:
         target = driver.active.get_current_target()
         return target if target.backend == "cuda" else GPUTarget("cuda", 90, 32)
-    backend, arch, warp = text.split(":")
-    return GPUTarget(backend, int(arch), int(warp))
+    backend, *numbers = text.split(":")
+    if len(numbers) != 2 or not all(number.isdecimal() for number in numbers):
+        raise LaunchError(
+            f"--target must be a backend, an architecture and a warp size; got {text!r}", hint="cuda:90:32"
+        )
+    return GPUTarget(backend, *map(int, numbers))
 
 
 def main() -> None:

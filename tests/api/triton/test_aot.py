@@ -97,6 +97,7 @@ def test_kernels_are_launched_from_c(tmp_path, monkeypatch):
     for changes, message in (
         ({"signature": "*fp32"}, "must have 4 entries"), ({"signature": "*fp32:8, 64, *fp32, i32"}, "must be 1 or 16"),
         ({"kernel_name": "tl"}, "no kernel 'tl'"), ({"path": tmp_path / "none.py"}, "there is no Python file"),
+        ({"target": "cuda:sm_90"}, "--target must be a backend"),
     ):  # fmt: skip
         arguments = {"path": source, "kernel_name": "add", "signature": "*fp32, 64, *fp32, i32", "grid": "1, 1, 1"}
         with pytest.raises(LaunchError, match=message):
