@@ -87,21 +87,31 @@ def renewed(text: str, own: Mapping[str, Pass]) -> tuple[str, list[str]]:
     """The text of a file with what the passes of its cases make after `// becomes`, and the difference of each case
     that had another model, or none. `own` are passes of the user's by name."""
     differences: list[str] = []
-    for case in cases(text):
+    first, *parts = _parts(text)
+    texts = [first]
+    for part in parts:
+        case = _case(part)
         before = [] if case.after is None else case.after.strip().splitlines()
-        for names in case.passes:
-            after = str(case.steps(names, own)[-1].model).strip()
+        results = [str(case.steps(names, own)[-1].model).strip() for names in case.passes]
+        for names, after in zip(case.passes, results, strict=True):
             if lines := [*difflib.unified_diff(before, after.splitlines(), "expected", "result", lineterm="")]:
                 differences.append("\n".join([f"{case.title or 'the model'} after {' '.join(names)}:", *lines]))
-        if differences and before != (after := str(case.steps(case.passes[0], own)[-1].model)).strip().splitlines():
-            text = text.replace(str(case).strip(), str(attrs.evolve(case, after=after)).strip())
-    return text, differences
+        if before != results[0].splitlines():
+            space = part[len(part.rstrip()) :] or "\n"
+            part = f"{part.partition(_BECOMES)[0].rstrip()}\n{_BECOMES}{results[0]}{space}"
+        texts.append(part)
+    return "".join(texts), differences
 
 
 def cases(text: str) -> list[Case]:
     """The cases of a file's text; comments before the first `// test:` belong to none of them."""
+    return [_case(part) for part in _parts(text)[1:]]
+
+
+def _parts(text: str) -> list[str]:
+    """The text before the first case, and those of the cases."""
     starts = [match.start() for match in re.finditer(r"^// test:", text, re.MULTILINE)] or [0]
-    return [_case(text[start:end]) for start, end in zip(starts, [*starts[1:], len(text)], strict=True)]
+    return [text[start:end] for start, end in zip([0, *starts], [*starts, len(text)], strict=True)]
 
 
 def _case(text: str) -> Case:

@@ -104,14 +104,16 @@ def test_a_text_is_checked_and_blessed(tmp_path, capsys):
         return zg.simplify(model)
 
     file = tmp_path / "cases.txt"
-    file.write_text(f"{FIRST}\n// test: own\n// passes: mine\n{MODEL}")
+    file.write_text(f"// Of this file.\n{FIRST}\n// test: own\n// options:  target=cpu\n// passes:  mine\n{MODEL}")
     with pytest.raises(zg.LaunchError, match="there is no pass 'mine'"):
         zg.testing.check(file)
     with pytest.raises(AssertionError, match=r"(?s)first after fold dce:.*first after dce fold dce:.*own after mine:"):
         zg.testing.check(file, mine)
     zg.testing.check(file, mine, bless=True)
     zg.testing.check(file, mine)
-    assert file.read_text().count("// becomes") == 2
+    text = file.read_text()
+    assert text.count("// becomes") == 2 and text.startswith("// Of this file.\n// test: first")
+    assert "// options:  target=cpu" in text  # The lines of a case stay as they were written.
     (tmp_path / "passes.py").write_text("import ziggurat as zg\ndef mine(model):\n    return zg.simplify(model)\n")
     load = ["--load", str(tmp_path / "passes.py")]
     assert main(["opt", str(file), "--check", *load]) == 0 and "as expected" in capsys.readouterr().out
