@@ -7,6 +7,7 @@ it is used: as a literal where the call gives it its type, otherwise with its dt
 
 from __future__ import annotations
 
+import keyword
 import re
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -28,6 +29,8 @@ LIFTERS = OpTable[Any]("form in Python's source")
 lifts = LIFTERS.of
 
 VARIABLE = VarType(pyobject)
+# Names that the text itself uses, which a function must not take.
+_NAMES = ("libdevice", "print", "range", "tl", "triton", "zg")
 # Names of calls in Triton that differ.
 _TRITON_CALLS = {
     "expand": "expand_dims", "broadcast": "broadcast_to",
@@ -94,7 +97,8 @@ class _Program:
     def name(self, text: str, symbol: str) -> str:
         """A new name of a function, which is that of its source or a symbol with types in it."""
         stem = re.sub(r"\W+", "_", text.partition("<")[0]).strip("_")
-        stem = stem if stem.isidentifier() else f"function_{stem}"
+        is_free = stem.isidentifier() and not keyword.iskeyword(stem) and stem not in _NAMES
+        stem = stem if is_free else f"function_{stem}"
         name, count = stem, 1
         while name in self.names.values():
             count += 1

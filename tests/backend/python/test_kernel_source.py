@@ -167,6 +167,12 @@ def test_names_are_those_of_the_source():
     assert "        count = count // 2" in lines
 
 
+def test_names_of_python_and_of_the_text_are_not_taken():
+    for name in ("class", "zg", "range"):
+        text = zg.to_python(zg.parse(f'tt.func @"{name}" ()void -> {{\n    tt.return;\n}};'))
+        assert f"def function_{name}():" in text
+
+
 def test_every_op_has_a_form_but_those_of_blocks():
     dialects = ("tt", "arith", "math", "scf")
     ops = [cls for cls in OPS.values() if cls.__module__.rpartition(".")[2].partition("_")[0] in dialects]
