@@ -132,7 +132,7 @@ class MmaSync(MmaChoice):
         fragment = fragment_of(self.unit, type_.shape, self.warps, k_axis)
         stays = k_axis == 1 and block_axis(value) is None and moved(layout_of(type_), fragment, type_.numel) is not None
         if (stays and not self.warps.paired) or not self.by_rows:
-            return converted(builder, value, fragment) if stays else _through_buffer(builder, value, fragment)
+            return converted(builder, value, fragment) if stays else _through_buffer(builder, value, fragment, k_axis)
         value = self.arranged(builder, value, k_axis)
         panels = _panels_for(value, k_axis, self.lines(type_.shape[-1 - k_axis], k_axis))
         offsets = panels.offsets(type_.shape, k_axis, scalar_element(type_).bytes)
@@ -556,13 +556,31 @@ def _turned(builder: Builder, value: Value, k_axis: int) -> Value:
     return builder.add(gpu.LocalLoad(buffer, TensorType(type_.shape, type_.element, layout)))
 
 
-def _through_buffer(builder: Builder, value: Value, layout: Layout) -> Value:
+def _through_buffer(builder: Builder, value: Value, layout: Layout, k_axis: int) -> Value:
     """An operand in a layout; one that is loaded goes through a buffer of the model, which copies may fill."""
     type_, own = tensor_of(value), layout_of(value.type)
     if own == layout or not isinstance(value.op, tt.Load):
         return converted(builder, value, layout)
-    offsets = copied_bases(own, layout, type_.numel, scalar_element(type_).bytes, value.op.width)
+    size, vector = scalar_element(type_).bytes, own.registers[: bits_of(value.op.width)]
+    choices = (copied_bases(own, layout, type_.numel, size, value.op.width), _by_fours(type_, k_axis))
+    offsets = min(
+        (choice for choice in choices if choice[: len(vector)] == vector),
+        key=lambda choice: moves(layout, choice, size, True).cost,
+    )
     return builder.add(gpu.LocalLoad(stored(builder, value, offsets), with_layout(type_, layout)))
+
+
+def _by_fours(type_: TensorType, k_axis: int) -> tuple[int, ...]:
+    """The offsets of a buffer of an operand that keeps its neighbours.
+
+    Neighbouring lanes read four elements along k of neighbouring lines, so fours are swizzled within a line of the
+    banks.
+    """
+    lines, deep, batch = _bases_of(type_, k_axis)
+    along, across = (deep, lines) if deep[:1] == list(layout_of(type_).registers[:1]) else (lines, deep)
+    fours = along[2 : bits_of(LINE // scalar_element(type_).bytes)]
+    swizzled = [basis ^ four for basis, four in zip(across, fours, strict=False)]
+    return (*along, *swizzled, *across[len(swizzled) :], *batch)
 
 
 def _by_lines(type_: TensorType, k_axis: int) -> tuple[int, ...]:
