@@ -86,8 +86,10 @@ class Func(Op, traits.Isolated, traits.Symbol, name="tt.func"):
             require(
                 len(self.divisibility) == len(self.body.parameters), "divisibility has one number for each parameter"
             )
-        integers = [at for at, p in enumerate(self.body.parameters) if isinstance(p.type, ScalarType) and p.type.is_int]
-        require({*self.small} <= {*integers}, "small has numbers of parameters that are integers")
+        if self.small:
+            types = enumerate(parameter.type for parameter in self.body.parameters)
+            integers = [at for at, type_ in types if isinstance(type_, ScalarType) and type_.is_int]
+            require({*self.small} <= {*integers}, "small has numbers of parameters that are integers")
         if self.parts:
             require(len(self.parts) == len(self.body.parameters), "parts has one string for each parameter")
         require(len(self.disjoint) % 2 == 0, "disjoint has pairs of arguments")

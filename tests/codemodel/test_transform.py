@@ -419,7 +419,7 @@ def test_with_attributes():
     keywords = with_attributes(model, {"sym_name": "g", "divisibility": [16]})
     assert str(keywords).startswith('tt.func @"g" @divisibility=[16] (%0 : i32)void')
     assert not same_model(keywords, model) and model.attributes["sym_name"] == "f"
-    with refused("tt.func has no attribute 'name'; it has sym_name, divisibility, noinline, parts"):
+    with refused("tt.func has no attribute 'name'; it has sym_name, divisibility, small, noinline, parts"):
         with_attributes(model, {"name": "g"})
     with refused("tt.func: attribute 'noinline' must be of kind bool; got 'maybe'"):
         with_attributes(model, {"noinline": "maybe"})

@@ -24,7 +24,7 @@ def message(name: str, *arguments: object, **keywords: object) -> str:
 def test_arguments_by_position_and_keyword_with_defaults():
     assert SIGNATURES["load"].bind(("p",), {"other": 0.0, "mask": "m"}) == {
         "ptr": "p", "mask": "m", "other": 0.0, "cache_modifier": "", "eviction_policy": "", "volatile": False,
-        "boundary_check": (), "padding_option": "",
+        "boundary_check": (), "padding_option": "", "sem": None, "scope": None,
     }  # fmt: skip
 
 
