@@ -13,6 +13,9 @@ They are operators of PyTorch (`torch.ops.ziggurat.all_reduce`, …), with gradi
 """
 
 from ziggurat.distributed.collectives import all_gather, all_reduce, reduce_scatter, set_timeout
-from ziggurat.distributed.matmul import all_gather_matmul, matmul_reduce_scatter
+from ziggurat.distributed.matmul import all_gather_matmul, matmul_reduce_scatter, set_fused
 
-__all__ = ["all_gather", "all_gather_matmul", "all_reduce", "matmul_reduce_scatter", "reduce_scatter", "set_timeout"]
+__all__ = [
+    "all_gather", "all_gather_matmul", "all_reduce", "matmul_reduce_scatter", "reduce_scatter", "set_fused",
+    "set_timeout",
+]  # fmt: skip

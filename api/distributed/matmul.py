@@ -26,14 +26,21 @@ _TILE: Final = {"BM": 128, "BN": 256, "BK": 64, "GROUP": 8}
 _OPTIONS: Final = {"num_warps": 8, "num_stages": 4, "warp_specialize": False}
 _COPIERS: Final = 16  # Programs that copy rows: they fill a link, and leave most SMs to the product.
 _COPY_BLOCK: Final = 8192
+_FUSED = [False]
+
+
+def set_fused(fused: bool) -> None:
+    """Set whether products with a collective are one kernel; they are not at first. On two H200 a collective's kernel
+    before or after PyTorch's product is faster at most sizes."""
+    _FUSED[0] = bool(fused)
 
 
 def _space(purpose: str, group: str, x: Any, w: Any, m: int, *parts: int) -> Workspace | None:
-    """The workspace for a product with `m` rows of each device; None where there is no kernel for it: tiles have rows
-    of one device, offsets 32 bits, and rows are multiples of 16 bytes."""
+    """The workspace for a product with `m` rows of each device; None where there is no kernel for it, or none is asked
+    for: tiles have rows of one device, offsets 32 bits, and rows are multiples of 16 bytes."""
     (_, k), n = x.shape, w.shape[1]
     world = group_of(group).size()
-    good = x.is_cuda and x.dtype in FLOATS and x.element_size() == 2
+    good = _FUSED[0] and x.is_cuda and x.dtype in FLOATS and x.element_size() == 2
     good = good and x.is_contiguous() and w.is_contiguous() and m > 0 and m % _TILE["BM"] == 0
     good = good and k % 8 == 0 and n % 8 == 0 and world > 1 and world * m * max(k, n) < 1 << 31
     if not good or torch.cuda.get_device_capability(x.device)[0] != 9:
@@ -120,8 +127,8 @@ _MATMUL_REDUCE_SCATTER: Final = operator_of(
 def all_gather_matmul(x: Any, w: Any, group: Any = None) -> Any:
     """The rows of all ranks times a matrix: (ranks · m, n) of `x` (m, k) and `w` (k, n).
 
-    One kernel copies the other ranks' rows and multiplies those that are there, for bf16 and f16 on an H100 or H200
-    where m is a multiple of 128, and k and n of 8; otherwise `all_gather` and PyTorch's product.
+    `all_gather` and PyTorch's product; after `set_fused(True)` one kernel that copies the other ranks' rows and
+    multiplies those that are there, for bf16 and f16 on an H100 or H200 where m is a multiple of 128, and k and n of 8.
     Raises `LaunchError` for arguments that are no matrices that can be multiplied, or without a process group.
     """
     return call(_all_gather_matmul, _ALL_GATHER_MATMUL, group, x, w)
@@ -130,8 +137,8 @@ def all_gather_matmul(x: Any, w: Any, group: Any = None) -> Any:
 def matmul_reduce_scatter(x: Any, w: Any, group: Any = None) -> Any:
     """This rank's rows of the sum over all ranks of a product: (m / ranks, n) of `x` (m, k) and `w` (k, n).
 
-    One kernel sends each tile to its rank while it multiplies the next ones, under the conditions of
-    `all_gather_matmul` for m / ranks, n and k; otherwise PyTorch's product and `reduce_scatter`. The products are
+    PyTorch's product and `reduce_scatter`; after `set_fused(True)` one kernel that sends each tile to its rank while it
+    multiplies the next ones, under the conditions of `all_gather_matmul` for m / ranks, n and k. The products are
     rounded to the dtype before they are added.
     Raises `LaunchError` as `all_gather_matmul` does, and for rows that the ranks do not divide.
     """
