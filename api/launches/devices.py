@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+import operator
 from collections.abc import Iterator, Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
@@ -140,8 +142,13 @@ class Device:
         return self.share(copy, name)
 
     def zeros(self, shape: int | tuple[int, ...], dtype: Any, name: str = "") -> Array:
-        """An array of zeros in the device's memory, of a dtype of the language or of NumPy. `name` is for messages."""
-        return self.share(self._empty(shape, dtype.dtype if isinstance(dtype, ScalarType) else np.dtype(dtype)), name)
+        """An array of zeros in the device's memory, of a dtype of the language or of NumPy. `name` is for messages.
+        Raises `LaunchError` for another dtype or shape."""
+        try:
+            element = dtype.dtype if isinstance(dtype, ScalarType) else np.dtype(dtype)
+        except TypeError:
+            raise LaunchError(f"zeros: 'dtype' must be one of the language or of NumPy; got {shown(dtype)}") from None
+        return self.share(self._empty(shape, element), name)
 
     def share(self, array: Any, name: str = "") -> Any:
         """Let all launches reach the memory of an array, of any library, by its address. Gives the array."""
@@ -152,8 +159,13 @@ class Device:
         return array
 
     def _empty(self, shape: int | tuple[int, ...], dtype: np.dtype[Any]) -> Array:
-        sizes = (shape,) if isinstance(shape, int) else shape
-        size = int(np.prod(sizes, dtype=np.int64)) * dtype.itemsize
+        try:
+            sizes = tuple([operator.index(size) for size in (shape if isinstance(shape, tuple | list) else (shape,))])
+        except TypeError:
+            sizes = (-1,)
+        if min(sizes, default=0) < 0:
+            raise LaunchError(f"the shape of an array must be integers of 0 or more; got {shown(shape)}")
+        size = math.prod(sizes) * dtype.itemsize
         memory = np.zeros(size + _ALIGNED, np.uint8)
         start = -memory.__array_interface__["data"][0] % _ALIGNED
         return memory[start : start + size].view(dtype).reshape(sizes)

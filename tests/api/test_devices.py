@@ -136,6 +136,13 @@ def test_stray_accesses_and_bad_arguments() -> None:
     for count in (0, 65, 1.5):
         with pytest.raises(zg.LaunchError, match="the number of devices must be an integer from 1 to 64"):
             zg.devices(count)  # pyright: ignore[reportArgumentType]
+    for shape, dtype, message in (
+        ((-1,), zg.i32, "0 or more; got"),
+        ("a", zg.i32, "0 or more"),
+        (4, "none", "'dtype'"),
+    ):
+        with pytest.raises(zg.LaunchError, match=message):
+            zg.devices(1)[0].zeros(shape, dtype)  # pyright: ignore[reportArgumentType]
     with pytest.raises(zg.LaunchError, match="at most 4096 programs together"), zg.devices(1) as d, d[0]:
         stray[(5000,)](d.addresses([]))
 
