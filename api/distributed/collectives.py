@@ -220,7 +220,10 @@ def call(run: Callable[..., Any], op: Any, group: Any, *tensors: Any) -> Any:
         raise LaunchError(
             f"{run.__name__[1:]} needs a process group", hint="call torch.distributed.init_process_group first"
         )
-    name = dist.group.WORLD.group_name if group is None else group if isinstance(group, str) else group.group_name
+    group = dist.group.WORLD if group is None else group
+    name = group if isinstance(group, str) else getattr(group, "group_name", None)
+    if name is None:
+        raise LaunchError(f"the group of {run.__name__[1:]} must be a process group or its name; got {shown(group)}")
     plain = all(type(x) is torch.Tensor and not (x.requires_grad and torch.is_grad_enabled()) for x in tensors)
     return run(*tensors, name) if plain and not torch.compiler.is_compiling() else op(*tensors, name)
 

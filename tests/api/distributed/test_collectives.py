@@ -60,6 +60,8 @@ def test_products_have_results_gradients_and_fakes(name, group) -> None:
 def test_errors_of_collectives(group) -> None:
     with pytest.raises(LaunchError, match="the argument of all_reduce must be a tensor of PyTorch; got 5"):
         collectives.all_reduce(5)
+    with pytest.raises(LaunchError, match="the group of all_reduce must be a process group or its name; got 5"):
+        collectives.all_reduce(torch.ones(4), 5)
     with pytest.raises(LaunchError, match="all_gather divides the first axis of a tensor; got a tensor without axes"):
         collectives.all_gather(torch.ones(()))
     with pytest.raises(LaunchError, match="all_gather_matmul takes two matrices; got tensors with 1 and 2 axes"):
