@@ -6,13 +6,14 @@ import functools
 import importlib
 import itertools
 import operator
+import warnings
 from collections.abc import Callable
 from typing import Any, Final
 
 import attrs
 
 from ziggurat.codemodel import types
-from ziggurat.codemodel.errors import LaunchError, shown
+from ziggurat.codemodel.errors import LaunchError, ZigguratWarning, shown
 from ziggurat.codemodel.types import ScalarType
 from ziggurat.distributed import kernels
 
@@ -21,7 +22,7 @@ dist: Any = importlib.import_module("torch.distributed")
 
 _THREADS, _VECTOR_BYTES = 512, 16
 _BLOCK_BYTES: Final = _THREADS * _VECTOR_BYTES
-_ROUND_BYTES: Final = 1 << 15  # The most that a program moves in a round; of twice as much 64 MB took 4 % longer.
+ROUND_BYTES: Final = 1 << 15  # The most that a program moves in a round; of twice as much 64 MB took 4 % longer.
 FLOATS: Final = {torch.bfloat16: types.bf16, torch.float16: types.f16, torch.float32: types.f32}
 # The bytes up to which kernels are used, by the number of devices; for more devices, the last ones. A one-shot
 # all-reduce moves (devices - 1) times its elements to each device, and a two-shot one twice its elements at most.
@@ -68,6 +69,7 @@ class Workspace:
 
 
 _workspaces: dict[tuple[str, str, int], tuple[tuple[int, ...], Workspace | None]] = {}
+_outgrown: list[Workspace] = []  # Captured CUDA graphs have their addresses.
 
 
 def workspace(purpose: str, group: str, x: Any, *parts: int) -> Workspace | None:
@@ -81,9 +83,15 @@ def workspace(purpose: str, group: str, x: Any, *parts: int) -> Workspace | None
         return space
     if torch.cuda.is_current_stream_capturing():
         return None
+    if space is not None:
+        _outgrown.append(space)
     try:
         space = Workspace.of(group, x.device, *parts)
-    except RuntimeError:  # No symmetric memory: no NVLink, or several hosts.
+    except torch.OutOfMemoryError:
+        raise  # The other ranks would wait for this one.
+    except RuntimeError as error:  # No symmetric memory: no NVLink, or several hosts.
+        text = f"collectives of {group} are those of its backend, as there is no symmetric memory: {error}"
+        warnings.warn(text, ZigguratWarning, stacklevel=2)
         space = None
     _workspaces[key] = parts, space
     return space
@@ -125,7 +133,7 @@ class Division:
         block, size = _BLOCK_BYTES // itemsize, kernels.SLOT_BYTES // itemsize
         part = size // (1 << (parts - 1).bit_length())
         programs = min(kernels.PROGRAMS, -(-count // block))
-        chunk = min(part, _ROUND_BYTES // itemsize, -(-count // (programs * block)) * block)
+        chunk = min(part, ROUND_BYTES // itemsize, -(-count // (programs * block)) * block)
         return cls(programs, chunk, block, size, part)
 
 

@@ -1,7 +1,7 @@
 """Collectives as kernels of one launch on each device.
 
 All devices have a workspace of one form in symmetric memory: for each program of a launch two slots, and its counters
-(`Layout`). A program writes its part into a slot, meets the programs of its number on the other devices, and reads
+(`COUNTERS`). A program writes its part into a slot, meets the programs of its number on the other devices, and reads
 their slots. It takes its two slots in turn, by the number of its meetings up to now: when it writes a slot again, it
 has met the others since they read it. So a meeting is all the order that there is, and it orders launches as well.
 
