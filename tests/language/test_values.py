@@ -211,10 +211,10 @@ def test_each_call_of_values_has_a_row() -> None:
 ELSEWHERE = set(
     """
     advance approximate assume atomic_add atomic_and atomic_cas atomic_max atomic_min atomic_or atomic_xchg atomic_xor
-    debug_barrier device_assert device_print directed gather_tensor_descriptor gdc_launch_dependents gdc_wait
+    debug_barrier device_assert device_print directed fence gather_tensor_descriptor gdc_launch_dependents gdc_wait
     globaltimer inline_asm_elementwise load load_tensor_descriptor make_block_ptr make_tensor_descriptor
-    map_elementwise max_constancy max_contiguous multiple_of num_programs rand4x randn randn4x range
-    reduce_tensor_descriptor scatter_tensor_descriptor smid static_print static_range store store_tensor_descriptor
-    swizzle2d
+    map_elementwise max_constancy max_contiguous multiple_of num_programs peer rand4x randn randn4x range
+    reduce_tensor_descriptor scatter_tensor_descriptor signal smid static_print static_range store
+    store_tensor_descriptor swizzle2d wait
     """.split()
 )

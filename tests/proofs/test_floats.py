@@ -240,6 +240,7 @@ ROWS = {
     "backend/cpu/emitter.py": "", "backend/cpu/code.py": "", "codemodel/gpu/options.py": "",
     "backend/llvm/routines.py": "", "backend/ptx/divisions.py": "", "transforms/calls/linear_algebra.py": "",
     "backend/mlir/arithmetic.py": "", "codemodel/dialects/math.py": "", "transforms/calls/arithmetic.py": "",
+    "transforms/lift/calls.py": "",
 }  # fmt: skip
 HINTS = re.compile(
     r"fast_math|exact_math|\.approx|approximate\(|options\.contract|def contract|is_tf32|gpu\.RoundTf32\("
