@@ -98,7 +98,7 @@ class Accesses:
                 for load in _loads_of(op, op.value) if isinstance(op, tt.Store) else ():
                     self.store_widths[load] = min(self.store_widths.get(load, vector), vector)
             if isinstance(op, tt.Broadcast) and (axis := _only_axis(op.value)) is not None:
-                loads = (load for load in _loads_of(op, op.value) if tensor_of(load.ptr).rank == 1)
+                loads = [load for load in _loads_of(op, op.value) if len(shape_of(load.ptr.type)) == 1]
                 if shape_of(op.result.type) not in products and any(self._together(load, 0) > 1 for load in loads):
                     self.widened.setdefault(shape_of(op.result.type), set()).add(axis)
             if isinstance(op, tt.Dot):

@@ -191,6 +191,16 @@ def test_threads_hold_runs_of_rows_whose_numbers_they_load_together() -> None:
     assert accesses.width(ops(func, tt.Load)[0], layout) == 8
 
 
+def test_scalars_that_rows_are_computed_from_are_no_runs() -> None:
+    body = """%c : f32 = tt.load %p; %s : tensor<x32, f32> = tt.splat %c; %t : i1 = arith.cmpf %c %c @oeq;
+        %r : tensor<x32, i32> = tt.make_range @start=0 @end=32;
+        %a : tensor<x32, ptr<f32>> = tt.splat %p; %b : tensor<x32, ptr<f32>> = tt.addptr %a %r;
+        %v : tensor<x32, f32> = tt.load %b; %x : tensor<x32, f32> = arith.select %t %v %s;
+        %w : tensor<x32, x1, f32> = tt.expand_dims %x @1; %y : tensor<x32, x32, f32> = tt.broadcast %w;"""
+    _, result = plan(body)
+    assert result.accesses.widened == {(32, 32): {0}}
+
+
 def block(rows: int, along: tuple[int, int], before: str = "") -> tuple[list[Any], LayoutPlan]:
     """The load and two powers of [8, 1, 64] elements by which a block [8, `rows`, 64] is multiplied, and the plan. The
     elements are `along` apart along the first and the last axis."""
