@@ -1,4 +1,4 @@
-"""Models before and after passes, in the text files here; `python -m ziggurat pass FILE` runs the passes of a file."""
+"""Models before and after passes, in the text files here; `python -m ziggurat opt FILE --check` runs the passes."""
 
 from __future__ import annotations
 

@@ -578,9 +578,7 @@ def _by_fours(type_: TensorType, k_axis: int) -> tuple[int, ...]:
     """
     lines, deep, batch = _bases_of(type_, k_axis)
     along, across = (deep, lines) if deep[:1] == list(layout_of(type_).registers[:1]) else (lines, deep)
-    fours = along[2 : bits_of(LINE // scalar_element(type_).bytes)]
-    swizzled = [basis ^ four for basis, four in zip(across, fours, strict=False)]
-    return (*along, *swizzled, *across[len(swizzled) :], *batch)
+    return _swizzled(along, across, along[2 : bits_of(LINE // scalar_element(type_).bytes)], batch)
 
 
 def _by_lines(type_: TensorType, k_axis: int) -> tuple[int, ...]:
@@ -591,8 +589,7 @@ def _by_lines(type_: TensorType, k_axis: int) -> tuple[int, ...]:
     lines, deep, batch = _bases_of(type_, k_axis)
     size = scalar_element(type_).bytes
     vectors = lines[bits_of(VECTOR // size) : bits_of(LINE // size)]
-    swizzled = [basis ^ vector for basis, vector in zip(deep, reversed(vectors), strict=False)]
-    return (*lines, *swizzled, *deep[len(swizzled) :], *batch)
+    return _swizzled(lines, deep, vectors[::-1], batch)
 
 
 def _by_depths(type_: TensorType, k_axis: int) -> tuple[int, ...]:
@@ -602,8 +599,15 @@ def _by_depths(type_: TensorType, k_axis: int) -> tuple[int, ...]:
     """
     lines, deep, batch = _bases_of(type_, k_axis)
     vectors = deep[bits_of(VECTOR // scalar_element(type_).bytes) :]
-    swizzled = [basis ^ vector for basis, vector in zip(lines[2:], vectors, strict=False)]
-    return (*deep, *lines[:2], *swizzled, *lines[2 + len(swizzled) :], *batch)
+    return _swizzled([*deep, *lines[:2]], lines[2:], vectors, batch)
+
+
+def _swizzled(
+    along: Sequence[int], across: Sequence[int], groups: Sequence[int], batch: Sequence[int]
+) -> tuple[int, ...]:
+    """Offsets with the bases `along` in order, then those `across`, of which each of the first moves a group."""
+    moving = [basis ^ group for basis, group in zip(across, groups, strict=False)]
+    return (*along, *moving, *across[len(moving) :], *batch)
 
 
 def _bases_of(type_: TensorType, k_axis: int) -> tuple[list[int], list[int], list[int]]:
