@@ -165,9 +165,11 @@ def times_of(torch: Any, dist: Any, size: int, sweep: bool) -> dict[str, tuple[f
             for chunk_bytes in (1 << 14, 1 << 15, 1 << 16):
                 limit = functools.partial(limited, original, programs, chunk_bytes)
                 collectives.Division.of = limit
+                collectives._prepared.clear()
                 label = f"all_reduce {programs} programs {chunk_bytes >> 10} KB"
                 times[label] = (measured(torch, dist, ways["all_reduce"], True), 0.0)
         collectives.Division.of = original
+        collectives._prepared.clear()
     return times
 
 

@@ -89,9 +89,8 @@ def test_divisions_cover_all_elements_and_fit_into_slots(itemsize, parts) -> Non
 
 def test_instructions_of_an_all_reduce() -> None:
     pointer, count, table = (divisible(type_, 16) for type_ in (ptr(bf16), i32, ptr(i64)))
-    constants = {"RANK": 0, "WORLD": 2, "BLOCK": 4096, "DTYPE": bf16, "SIZE": 1 << 15}
-    arguments = (pointer, pointer, count, count, table, table, i64)
-    compiled = kernels.all_reduce_one_shot.compile(*arguments, **constants, target="sm_90a", num_warps=16)
+    team = kernels.Team(0, 2, bf16, 1 << 15, 1 << 15, 4096)
+    compiled = kernels.all_reduce_one_shot.compile(pointer, pointer, count, count, table, i64, team, target="sm_90a")
     text = compiled.ptx
     assert text.count("ld.global.v4.b32") == 3 and text.count("st.global.v4.b32") == 2
     assert text.count("red.release.sys.global.add.u64") == 1 and text.count("ld.acquire.sys.global.b64") == 1
@@ -110,27 +109,35 @@ def test_kernels_on_several_devices(name: str, seed: int = 0, world: int = 3, pr
     elif name == "all_gather":
         results = [x.swapaxes(0, 1).reshape(2, world * count)] * world
     with zg.devices(world, seed=seed) as d:
-        buffers = [device.zeros(programs * 2 * world * part, zg.f32, "buffer") for device in d]
-        pads = [device.zeros(kernels.COUNTERS, zg.i64, "pad") for device in d]
+        spaces = [device.zeros(2 * kernels.COUNTERS + programs * 2 * world * part, zg.f32, "space") for device in d]
         out = [device.zeros(result.shape, zg.f32, "out") for device, result in zip(d, results, strict=True)]
+        numbers = {"all_reduce_two_shot": (count, share, chunk), "reduce_scatter": (share, chunk)}
         for rank, device in enumerate(d):
-            numbers = {"all_reduce_two_shot": (count, share, chunk), "reduce_scatter": (share, chunk)}
-            constants = {"RANK": rank, "WORLD": world, "BLOCK": block, "DTYPE": zg.f32, "SIZE": world * part}
-            constants |= {"PART": part} if name in numbers else {}
+            team = kernels.Team(rank, world, zg.f32, world * part, part, block)
             for launch in range(2):
-                own, tables = device.array(x[rank, launch]), (d.addresses(buffers), d.addresses(pads))
+                own = device.array(x[rank, launch])
+                arguments = own, out[rank][launch], *numbers.get(name, (count, chunk)), d.addresses(spaces), 10**9
                 with device:
-                    kernel = getattr(kernels, name)
-                    arguments = own, out[rank][launch], *numbers.get(name, (count, chunk)), *tables, 10**9
-                    kernel[(programs,)](*arguments, **constants)
+                    getattr(kernels, name)[(programs,)](*arguments, team)
     for rank, result in enumerate(results):
         assert np.array_equal(out[rank], result)
 
 
+def test_two_collectives_of_a_group_at_once_on_a_device_are_an_error() -> None:
+    with pytest.raises(zg.KernelRuntimeError, match="two collectives of a group run at once"), zg.devices(2) as d:
+        spaces = [device.zeros(kernels.COUNTERS + 8, zg.i64, "space") for device in d]
+        spaces[1][kernels.COUNTERS - kernels.PROGRAMS] = -1  # As a launch that runs leaves it.
+        for rank, device in enumerate(d):
+            with device:
+                team = kernels.Team(rank, 2, zg.f32, 8, 8, 8)
+                x, out = device.zeros(8, zg.f32), device.zeros(16, zg.f32)
+                kernels.all_gather[(1,)](x, out, 8, 8, d.addresses(spaces), 10**9, team)
+
+
 def test_rows_that_have_come_are_loaded_by_tma() -> None:
     pointer, count, table = (divisible(type_, 16) for type_ in (ptr(bf16), i32, ptr(i64)))
-    arguments = (pointer, pointer, pointer, table, count, count, count, table, table, i64)
-    constants = {"RANK": 0, "WORLD": 2, "DTYPE": bf16, "COPIERS": 16, "CHUNK": 128, "BLOCK": 8192}
+    arguments = (pointer, pointer, pointer, table, count, count, count, table, i64)
+    constants = {"TEAM": kernels.Team(0, 2, bf16, 0, 0, 8192), "COPIERS": 16, "CHUNK": 128}
     tile = {"BM": 128, "BN": 128, "BK": 64, "GROUP": 8}
     options = {"target": "sm_90a", "num_warps": 8, "num_stages": 3, "warp_specialize": False}
     text = matmul_kernels.all_gather_matmul.compile(*arguments, **constants, **tile, **options).ptx
@@ -145,24 +152,25 @@ def test_kernels_of_products_on_several_devices(name: str, seed: int = 0, world:
     tile = {"BM": 16, "BN": 16, "BK": 16, "GROUP": 2}
     x, w = (np.random.default_rng(seed).integers(-4, 4, (2, world, *s)).astype(np.float16) for s in ((m, k), (k, n)))
     with zg.devices(world, seed=seed) as d:
-        pads = [device.zeros(kernels.COUNTERS, zg.i64, "pad") for device in d]
-        rows = [device.zeros((world * m, max(n, k)), zg.f16, "rows") for device in d]
-        counts = [device.zeros(2 * m // 16, zg.i64, "counts") for device in d]
+        skip = 0 if name == "all_gather_matmul" else 8 * matmul_kernels.TILES
+        size = 4 * kernels.COUNTERS + skip // 2 + world * m * max(n, k)
+        spaces = [device.zeros(size, zg.f16, "space") for device in d]
         results = []
         for launch in range(2):
             if name == "all_gather_matmul":
-                rows = [device.zeros((world * m, k), zg.f16, "rows") for device in d]
+                spaces = [device.zeros(size, zg.f16, "space") for device in d]
             for rank, device in enumerate(d):
-                constants = {"RANK": rank, "WORLD": world, "DTYPE": zg.f16, **tile}
-                tables, right = (d.addresses(rows), d.addresses(pads)), device.array(w[launch, rank])
+                constants = {"TEAM": kernels.Team(rank, world, zg.f16, 0, 0, 64, skip), **tile}
+                table, right = d.addresses(spaces), device.array(w[launch, rank])
                 if name == "all_gather_matmul":
-                    rows[rank][rank * m : (rank + 1) * m] = x[launch, rank]
+                    rows = spaces[rank][4 * kernels.COUNTERS :][: world * m * k].reshape(world * m, k)
+                    rows[rank * m : (rank + 1) * m] = x[launch, rank]
                     out, ready = device.zeros((world * m, n), zg.f16), device.zeros(world * m // 16, zg.i64, "ready")
-                    arguments = rows[rank], right, out, ready, m, n, k, *tables
-                    constants |= {"COPIERS": 2, "CHUNK": 16, "BLOCK": 64}
+                    arguments = rows, right, out, ready, m, n, k, table
+                    constants |= {"COPIERS": 2, "CHUNK": 16}
                 else:
                     left, out = device.array(np.concatenate([x[launch, rank]] * world)), device.zeros((m, n), zg.f16)
-                    arguments = left, right, out, m, n, k, tables[0], d.addresses(counts), tables[1]
+                    arguments = left, right, out, m, n, k, table
                 with device:
                     getattr(matmul_kernels, name)[(4,)](*arguments, 10**9, **constants)
                 results.append((launch, rank, out))
