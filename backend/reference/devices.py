@@ -7,7 +7,6 @@ programs go through one `Clocks`, which finds races.
 
 from __future__ import annotations
 
-import random
 import threading
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, suppress
@@ -19,6 +18,7 @@ import numpy as np
 from ziggurat.backend.launch import races
 from ziggurat.backend.launch.arrays import whole
 from ziggurat.backend.launch.clocks import Clocks, Shadow, Shadows, Wait, require_few
+from ziggurat.backend.launch.turns import Turns, deadlock
 from ziggurat.backend.reference.argument_memory import (
     ArrayArgument,
     ElementAccess,
@@ -102,6 +102,11 @@ class _Program:
         return self.launch.memory.program(self.linear)
 
     @property
+    def device(self) -> int:
+        """The number of the device."""
+        return self.launch.queued.device
+
+    @property
     def times_out(self) -> bool:
         """Whether it waits for a time only."""
         return self.last_strong is not None and getattr(self.last_strong[0], "timeout", None) is not None
@@ -132,7 +137,6 @@ class _DeviceLaunch:
         self.memory: Memory = self.launch.memory
         self.memory.races = None
         self.programs = [_Program(first + linear, self, linear) for linear in range(self.launch.programs)]
-        self.running = len(self.programs)
         self.plans: Any = None  # The steps of the bodies, which the machines share.
 
 
@@ -149,7 +153,7 @@ class _DeviceMemory(Memory):
     def write(self, view: Array, index: Array, values: Array) -> None:
         for memory in self._turns.memories:
             memory.changes += 1
-        self._turns.changes += 1
+        self._turns.turns.changes += 1
         view[index] = values
 
     def program(self, linear: int) -> str:
@@ -248,32 +252,23 @@ class _Turns:
                 if is_array(array) and (own is None or not own.name):
                     names_of_arrays[id(array)] = DeviceArray(array, name, queued.device)
         self.arrays = [*names_of_arrays.values()]
-        self.changes = 0  # Of memory, by all programs.
+        self.turns: Turns[_Program] = Turns(seed, [queued.device for queued in launches])
         self._idle = self._idle_since = 0  # Ordered accesses of all programs since this number of changes.
         self.memories: list[Memory] = []
-        self._random = random.Random(seed)
-        self._weights = {queued.device: self._random.choice((1, 4, 16)) for queued in launches}
-        self._chances = self._random.choice(((0.0, 0.0), (0.2, 0.05), (1.0, 0.0), (0.6, 0.3)))
+        self._chances = self.turns.random.choice(((0.0, 0.0), (0.2, 0.05), (1.0, 0.0), (0.6, 0.3)))
         memories = [whole(a.array) if any(q.tolerant for q in launches) else a.array for a in self.arrays]
         self.shadows = Shadows(memories, [array.title for array in self.arrays])
-        self._programs: list[_Program] = []
-        self._queues: dict[int, list[_DeviceLaunch]] = {}
         for queued in launches:
-            launch = _DeviceLaunch(self, queued, len(self._programs))
-            self._programs += launch.programs
-            self._queues.setdefault(queued.device, []).append(launch)
-        devices = [program.launch.queued.device for program in self._programs]
-        names = self._programs
-        self.clocks = Clocks(devices, lambda n: names[n].title, lambda op: op.location, KernelRuntimeError)
-        self._active: list[_Program] = []  # Programs that have not ended, of launches that have begun.
+            self.turns.add(_DeviceLaunch(self, queued, len(self.turns.programs)).programs)
+        programs = self.turns.programs
+        devices = [program.device for program in programs]
+        self.clocks = Clocks(devices, lambda n: programs[n].title, lambda op: op.location, KernelRuntimeError)
         self._main = threading.Lock()
         self._failure: BaseException | None = None
         self._is_cancelled = self._is_deadlock = False
 
     def run(self) -> None:
         """Run everything. Raises the error of the first program that fails."""
-        for queue in self._queues.values():
-            self._active += queue[0].programs
         program = self._next(None)
         if program is None:
             return
@@ -283,7 +278,7 @@ class _Turns:
             self._main.acquire()  # Until all have ended, or one has failed.
         finally:
             self._is_cancelled = True
-            for program in self._programs:
+            for program in self.turns.programs:
                 if program.thread is not None and program.thread.is_alive():
                     with suppress(RuntimeError):  # It has the turn.
                         program.turn.release()
@@ -297,17 +292,17 @@ class _Turns:
         """Give the turn away or keep it, before an access of memory."""
         if self._is_cancelled:  # The main thread was interrupted.
             raise _Cancelled
-        if self.changes != self._idle_since:
-            self._idle, self._idle_since = 0, self.changes
-        if self.changes != program.tries_since:
-            program.tries, program.tries_since = 0, self.changes
+        if self.turns.changes != self._idle_since:
+            self._idle, self._idle_since = 0, self.turns.changes
+        if self.turns.changes != program.tries_since:
+            program.tries, program.tries_since = 0, self.turns.changes
         if is_strong:
             program.tries += 1
             self._idle += 1
             if self._idle > MAX_IDLE:
                 raise self._deadlock(program)
         is_tired = program.tries > MAX_TRIES
-        if is_tired or self._random.random() < self._chances[0 if is_strong else 1]:
+        if is_tired or self.turns.random.random() < self._chances[0 if is_strong else 1]:
             following = self._next(program if is_tired else None)
             if following is not None and following is not program:
                 self._give(following)
@@ -315,7 +310,7 @@ class _Turns:
 
     def wait(self, program: _Program) -> None:
         """Give the turn away until memory has changed. Raises `KernelRuntimeError` if all programs wait."""
-        program.waits_since = self.changes
+        program.waits_since = self.turns.changes
         following = self._next(None) or self._waiting()
         if following is not program:
             self._give(following)
@@ -332,15 +327,13 @@ class _Turns:
 
     def _next(self, tired: _Program | None) -> _Program | None:
         """The program that has the next turn, drawn among those that do not wait; another than `tired` if there is."""
-        able = [program for program in self._active if program.waits_since != self.changes and program is not tired]
-        if not able:
-            return None
-        return self._random.choices(able, [self._weights[program.launch.queued.device] for program in able])[0]
+        able = [program for program in self.turns.ready() if program is not tired]
+        return self.turns.draw(able) if able else None
 
     def _waiting(self) -> _Program:
         """The program that ends its wait, when all wait: one whose time passes, if there is one."""
         self._is_deadlock = True
-        return min(self._active, key=lambda program: not program.times_out)
+        return min(self.turns.active, key=lambda program: not program.times_out)
 
     def _give(self, program: _Program) -> None:
         if program.thread is None:
@@ -364,32 +357,16 @@ class _Turns:
         except BaseException as error:
             self._failure = error
         if self._failure is None:
-            self._end(program)
-            if self._active:
+            self.turns.end(program, self.clocks)
+            if self.turns.active:
                 self._give(self._next(None) or self._waiting())
                 return
         self._main.release()
 
-    def _end(self, program: _Program) -> None:
-        """Note the end of a program. Behind the last one of a launch, the next launch of the device begins."""
-        self._active.remove(program)
-        launch = program.launch
-        launch.running -= 1
-        queue = self._queues[launch.queued.device]
-        if launch.running == 0 and len(queue) > 1:
-            del queue[0]
-            ended = [other.number for other in launch.programs]
-            for following in queue[0].programs:
-                self.clocks.begin(following.number, ended)
-            self._active += queue[0].programs
-
     def _deadlock(self, program: _Program) -> KernelRuntimeError:
         """The error for programs that wait for ever, raised in one of them."""
-        waits = {other: self._wait_of(other) for other in self._active}
-        wait = waits.pop(program)
-        if wait is None:
-            return KernelRuntimeError(f"deadlock: {program.title} waits for a change of memory that no program makes")
-        return self.clocks.deadlock(wait, [other for other in waits.values() if other is not None])
+        others = [self._wait_of(other) for other in self.turns.active if other is not program]
+        return deadlock(self.clocks, [self._wait_of(program), *others], KernelRuntimeError)
 
     def _wait_of(self, program: _Program) -> Wait | None:
         if program.last_strong is None:

@@ -8,7 +8,6 @@ different CTAs go through one `Clocks`, in which a CTA is one program.
 from __future__ import annotations
 
 import math
-import random
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Protocol
 
@@ -17,6 +16,7 @@ import numpy as np
 
 from ziggurat.backend.launch import races
 from ziggurat.backend.launch.clocks import Clocks, Shadow, Shadows, Wait, require_few
+from ziggurat.backend.launch.turns import Turns, deadlock
 from ziggurat.backend.simulator.clusters import Cluster
 from ziggurat.backend.simulator.program import TURN, Blocked
 from ziggurat.backend.simulator.shared import Array, SimulationError
@@ -85,12 +85,13 @@ class _DeviceMemory(SimulatedMemory):
 
     @property
     def changes(self) -> int:  # pyright: ignore[reportIncompatibleVariableOverride]
-        return self._simulation.changes
+        return self._simulation.turns.changes
 
     @changes.setter
     def changes(self, count: int) -> None:  # pyright: ignore[reportIncompatibleVariableOverride]
         """The CTAs of all devices count together, from 0 on."""
-        self._simulation.changes = max(self._simulation.changes, count)
+        turns = self._simulation.turns
+        turns.changes = max(turns.changes, count)
 
     def resolved(self, addresses: Array) -> Array:
         numbers = addresses >> SHIFT
@@ -137,26 +138,20 @@ class _Simulation:
     """The CTAs of all devices."""
 
     def __init__(self, launches: Sequence[QueuedSimulation], arrays: Sequence[NamedArray], seed: int) -> None:
-        self.changes = 0  # Of memory, by all CTAs.
-        self._random = random.Random(seed)
-        self._chance = self._random.choice((0.1, 0.5, 1.0))
-        self._weights = {queued.device: self._random.choice((1, 4, 16)) for queued in launches}
+        self.turns: Turns[_Cta] = Turns(seed, [queued.device for queued in launches])
+        self._chance = self.turns.random.choice((0.1, 0.5, 1.0))
         self.arrays = [(array.array, array.title) for array in arrays]
-        self._queues: dict[int, list[list[_Cta]]] = {}
-        self._ctas: list[_Cta] = []
         for queued in launches:
             launch = self._launch(queued)
             for array, name in zip(launch.arrays, launch.titles, strict=True):
                 if not any(array is other for other, _ in self.arrays):
                     self.arrays.append((array, f"device {queued.device}'s {name}"))
-            first = len(self._ctas)
+            first = len(self.turns.programs)
             numbers = np.ndindex(launch.programs[::-1])
-            ctas = [_Cta(first + n, queued.device, at[::-1], launch) for n, at in enumerate(numbers)]
-            self._ctas += ctas
-            self._queues.setdefault(queued.device, []).append(ctas)
+            self.turns.add([_Cta(first + n, queued.device, at[::-1], launch) for n, at in enumerate(numbers)])
         self.shadows = Shadows([array for array, _ in self.arrays], [title for _, title in self.arrays])
-        devices, ctas = [cta.device for cta in self._ctas], self._ctas
-        self.clocks = Clocks(devices, lambda n: ctas[n].title, _location, SimulationError)
+        ctas = self.turns.programs
+        self.clocks = Clocks([cta.device for cta in ctas], lambda n: ctas[n].title, _location, SimulationError)
 
     def _launch(self, queued: QueuedSimulation) -> Simulated:
         launch = launch_of(*queued.arguments, **queued.keywords)
@@ -165,20 +160,20 @@ class _Simulation:
                 f"the programs of '{queued.title}' must be single CTAs on several devices; got {launch.ctas} each",
                 hint="compile it with num_ctas=1",
             )
-        require_few(len(self._ctas) + math.prod(launch.programs), queued.title)
+        require_few(len(self.turns.programs) + math.prod(launch.programs), queued.title)
         return launch
 
     @np.errstate(all="ignore")
     def run(self) -> None:
         """Run all CTAs in turns."""
-        active = [cta for queue in self._queues.values() for cta in queue[0]]
-        current: _Cta | None = None
-        while active:
-            ready = [cta for cta in active if cta.waits_since != self.changes]
+        turns, current = self.turns, None
+        while turns.active:
+            ready = turns.ready()
             if not ready:
-                raise self._deadlock(active)
-            if current not in ready or self._random.random() < self._chance:
-                current = self._random.choices(ready, [self._weights[cta.device] for cta in ready])[0]
+                waits = [wait for cta in turns.active if (wait := _wait_of(cta)) is not None]
+                raise deadlock(self.clocks, waits or [None], SimulationError)
+            if current not in ready or turns.random.random() < self._chance:
+                current = turns.draw(ready)
             cta = current
             assert cta is not None
             if cta.events is None:
@@ -189,33 +184,19 @@ class _Simulation:
             assert cta.memory is not None
             event = next(cta.events, None)
             if event is None:
-                active.remove(cta)
-                self._end(cta, active)
+                turns.end(cta, self.clocks)
             elif cta.memory.is_waiting:
-                cta.memory.is_waiting, cta.waits_since = False, self.changes
+                cta.memory.is_waiting, cta.waits_since = False, turns.changes
             elif event.summary != TURN:
                 raise SimulationError(event.summary, event.location)
 
-    def _end(self, cta: _Cta, active: list[_Cta]) -> None:
-        """Begin the next launch of a device after the last CTA of one."""
-        queue = self._queues[cta.device]
-        if len(queue) > 1 and not any(other in active for other in queue[0]):
-            ended = [other.number for other in queue.pop(0)]
-            for following in queue[0]:
-                self.clocks.begin(following.number, ended)
-            active += queue[0]
 
-    def _deadlock(self, active: Sequence[_Cta]) -> SimulationError:
-        waits: list[Wait] = []
-        for cta in active:
-            if cta.memory is not None and cta.memory.last_strong is not None:
-                shadow, unit, place = cta.memory.last_strong
-                waits.append(Wait(cta.number, shadow, unit, place))
-        if not waits:
-            return SimulationError("deadlock: a loop waits for a change of memory that nothing makes")
-        error = self.clocks.deadlock(waits[0], waits[1:])
-        assert isinstance(error, SimulationError)
-        return error
+def _wait_of(cta: _Cta) -> Wait | None:
+    """What a CTA waits for: its last strong access."""
+    if cta.memory is None or cta.memory.last_strong is None:
+        return None
+    shadow, unit, place = cta.memory.last_strong
+    return Wait(cta.number, shadow, unit, place)
 
 
 def _location(place: tuple[_Cta, int | None]) -> Location | None:
