@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from ziggurat.codemodel.dialects import core, py
 from ziggurat.codemodel.dialects import py_objects as objects
@@ -20,13 +20,14 @@ class FunctionNames:
 
     A variable keeps its name unless another one of the function has it, or a name from outside that is used there.
     `words` are those of the language of a kernel. In a model that was lifted from a Triton model (`is_lifted`), the
-    place of constants and of loads among the other expressions does not matter. `from_module` and `from_around` are the
+    place of constants and of loads among the other expressions does not matter. `outer` are names from outside that the
+    text uses without an op that says so. `from_module` and `from_around` are the
     names that need a declaration, `bound` those that a statement binds.
     """
 
     def __init__(
         self, body: Body, around: FunctionNames | None = None, free: tuple[str, ...] = (),
-        words: Words = EXPLICIT_WORDS, is_lifted: bool = False,
+        words: Words = EXPLICIT_WORDS, is_lifted: bool = False, outer: Iterable[str] = (),
     ) -> None:  # fmt: skip
         self.around = around
         self.words = around.words if around is not None else words
@@ -40,15 +41,14 @@ class FunctionNames:
         self.comprehension_of: FunctionNames | None = None
         self.count: list[int] = around.count if around is not None else [0]
         self.reserved: set[str] = around.reserved if around is not None else set(_all_names(body))
-        outer: set[str] = set()
+        reserved = set(outer)
         for op in own_ops(body, _SCOPES):
             if isinstance(op, _OUTER):
-                outer.add(op.attributes["name"])
+                reserved.add(op.attributes["name"])
             elif isinstance(op, py.Invoke) and op.callee[0] != ".":
-                outer.add(op.callee.partition(".")[0])
+                reserved.add(op.callee.partition(".")[0])
             elif around is not None:
-                outer.update(_names_around(op, around))
-        reserved = set(outer)
+                reserved.update(_names_around(op, around))
         for op in own_ops(body, (*_SCOPES, suites.Collect, py.Comprehension)):
             if not isinstance(op, core.Var):
                 continue

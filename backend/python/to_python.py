@@ -17,7 +17,7 @@ from ziggurat.codemodel.op import Op, require_model
 from ziggurat.codemodel.python_parameters import definition_of
 from ziggurat.codemodel.recursion import deep_recursion
 from ziggurat.codemodel.types import constexpr_type
-from ziggurat.transforms.lift import lift, words_of
+from ziggurat.transforms.lift import TEXT_NAMES, lift, words_of
 
 
 def to_python(model: Op, language: Literal["zg", "triton"] = "zg") -> str:
@@ -65,7 +65,8 @@ def tree_of(model: Op, words: Words | None = None) -> Any:
         raise TargetError(f"to_python: the model must be a func; got {model.NAME}", model.location)
     text = model.sym_name.rpartition(".")[2]
     is_lifted = words is not None
-    names = FunctionNames(model.body, free=model.free, words=words or words_of(model), is_lifted=is_lifted)
+    outer = TEXT_NAMES if is_lifted else ()
+    names = FunctionNames(model.body, None, model.free, words or words_of(model), is_lifted, outer)
     parts = function_parts(model.body, names, None, model.kind)
     definition_ = definition_of(model)
     if definition_ is None:

@@ -29,8 +29,8 @@ LIFTERS = OpTable[Any]("form in Python's source")
 lifts = LIFTERS.of
 
 VARIABLE = VarType(pyobject)
-# Names that the text itself uses, which a function must not take.
-_NAMES = ("libdevice", "print", "range", "tl", "triton", "zg")
+# Names that the text itself uses, which no function and no variable must take.
+TEXT_NAMES = ("float", "libdevice", "print", "range", "tl", "triton", "zg")
 # Names of calls in Triton that differ.
 _TRITON_CALLS = {
     "expand": "expand_dims", "broadcast": "broadcast_to",
@@ -97,7 +97,7 @@ class _Program:
     def name(self, text: str, symbol: str) -> str:
         """A new name of a function, which is that of its source or a symbol with types in it."""
         stem = re.sub(r"\W+", "_", text.partition("<")[0]).strip("_")
-        is_free = stem.isidentifier() and not keyword.iskeyword(stem) and stem not in _NAMES
+        is_free = stem.isidentifier() and not keyword.iskeyword(stem) and stem not in TEXT_NAMES
         stem = stem if is_free else f"function_{stem}"
         name, count = stem, 1
         while name in self.names.values():

@@ -171,6 +171,14 @@ def test_names_of_python_and_of_the_text_are_not_taken():
     for name in ("class", "zg", "range"):
         text = zg.to_python(zg.parse(f'tt.func @"{name}" ()void -> {{\n    tt.return;\n}};'))
         assert f"def function_{name}():" in text
+    source, types = KERNELS["flow"]
+    source = re.sub(r"\bx\b", "float", re.sub(r"\bcount\b", "tl", re.sub(r"\btotal\b", "triton", source)))
+    source = re.sub(r"\bfirst\b", "print", source).replace("(float, y", "(float, libdevice").replace("(y", "(libdevice")
+    model = zg.kernel(source=source, name="f").triton(*types)
+    for language in ("zg", "triton"):
+        text = zg.to_python(model, language)
+        assert ops_of(compiled(text, kernel_of(model))) == ops_of(model), text
+        assert "def f(float_1, libdevice_2, n):" in text
 
 
 def test_every_op_has_a_form_but_those_of_blocks():
