@@ -143,7 +143,7 @@ class Adapter:
         self.event("exited", exitCode=0)
 
     def run_target(self, target: str) -> None:
-        from ziggurat.cli import find_kernel
+        from ziggurat.cli.sources import find_kernel
         from ziggurat.launches.simulated import drawn
 
         target = os.path.abspath(target)

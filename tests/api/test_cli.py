@@ -15,7 +15,8 @@ import pytest
 
 import ziggurat as zg
 from ziggurat.backend.ptx.sass import tool
-from ziggurat.cli import _add_options, main
+from ziggurat.cli import main
+from ziggurat.cli.arguments import add_options
 from ziggurat.codemodel.gpu.options import CompileOptions
 
 SOURCE = """
@@ -81,7 +82,7 @@ def test_a_file_that_imports_triton(tmp_path, monkeypatch, capsys):
 
 def test_the_console_command_is_this_one():
     project = tomllib.loads((Path(__file__).parents[2] / "pyproject.toml").read_text(encoding="utf-8"))["project"]
-    assert project["scripts"] == {"ziggurat": f"{main.__module__}:{main.__name__}"}
+    assert project["scripts"] == {"ziggurat": f"ziggurat.cli:{main.__name__}"}
 
 
 @pytest.mark.parametrize("command", ["show", "explain", "simulate", "cache", "choices", "docs"])
@@ -368,7 +369,7 @@ def test_the_table_of_options_is_in_the_documents(capsys):
 
 def test_options_of_compilation_can_be_turned_to_what_is_not_the_default():
     parser = argparse.ArgumentParser()
-    _add_options(parser)
+    add_options(parser)
     for field in attrs.fields(CompileOptions):
         flag = field.name.replace("_", "-")
         assert getattr(parser.parse_args([]), field.name) == field.default

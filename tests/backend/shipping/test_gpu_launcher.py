@@ -15,7 +15,7 @@ from ziggurat.backend.cuda.binary import Binary, LaunchMap, PtxParameter
 from ziggurat.backend.cuda.device_memory import DeviceArray
 from ziggurat.backend.cuda.launch import Launcher
 from ziggurat.backend.shipping import gpu_launcher, structures
-from ziggurat.cli import load_module
+from ziggurat.cli.sources import load_module
 from ziggurat.codemodel.types import f16
 from ziggurat.shipping.families import families_of
 from ziggurat.shipping.library import Library, build
