@@ -2,7 +2,9 @@
 
 A text has one or more cases. A case begins with lines of comment: `// test:` and a title, `// passes:` and names,
 `// options:` and options of compilation as `name=value`. The model follows; then `// becomes` and the model after the
-passes. A `|` between names stands for other passes with the same result. Triton's MLIR may stand for the model.
+passes. Lines of `// CHECK:` above `// becomes`, or without it, say what parts of the result must be
+(`check_lines.py`). A `|` between names stands for other passes with the same result. Triton's MLIR may stand for the
+model.
 """
 
 from __future__ import annotations
@@ -20,6 +22,7 @@ from ziggurat.codemodel.errors import LaunchError
 from ziggurat.codemodel.gpu.options import CPU, CompileOptions
 from ziggurat.codemodel.op import Op
 from ziggurat.codemodel.passes import Pass, Snapshot, run_passes
+from ziggurat.codemodel.text.check_lines import check_lines, mismatch
 from ziggurat.codemodel.text.parser import parse
 from ziggurat.codemodel.verify import verify as verify_model
 from ziggurat.frontends.language.signature import suggest
@@ -83,24 +86,32 @@ class Case:
         return before if self.after is None else f"{before}{_BECOMES}{self.after.strip()}\n"
 
 
-def renewed(text: str, own: Mapping[str, Pass]) -> tuple[str, list[str]]:
-    """The text of a file with what the passes of its cases make after `// becomes`, and the difference of each case
-    that had another model, or none. `own` are passes of the user's by name."""
+def renewed(text: str, own: Mapping[str, Pass]) -> tuple[str, list[str], list[str]]:
+    """The text of a file with what the passes of its cases make after `// becomes`; the difference of each case that
+    had another model, or nothing to compare with; and what lines of `// CHECK:` do not match. `own` are passes of the
+    user's by name."""
     differences: list[str] = []
+    mismatches: list[str] = []
     first, *parts = _parts(text)
     texts = [first]
     for part in parts:
         case = _case(part)
         before = [] if case.after is None else case.after.strip().splitlines()
+        lines = check_lines(case.before)
         results = [str(case.steps(names, own)[-1].model).strip() for names in case.passes]
+        is_whole = case.after is not None or not lines
         for names, after in zip(case.passes, results, strict=True):
-            if lines := [*difflib.unified_diff(before, after.splitlines(), "expected", "result", lineterm="")]:
-                differences.append("\n".join([f"{case.title or 'the model'} after {' '.join(names)}:", *lines]))
-        if before != results[0].splitlines():
+            title = f"{case.title or 'the model'} after {' '.join(names)}:"
+            if (error := mismatch(lines, after)) is not None:
+                mismatches.append(f"{title}\n{error}")
+            changed = [*difflib.unified_diff(before, after.splitlines(), "expected", "result", lineterm="")]
+            if is_whole and changed:
+                differences.append("\n".join([title, *changed]))
+        if is_whole and before != results[0].splitlines():
             space = part[len(part.rstrip()) :] or "\n"
             part = f"{part.partition(_BECOMES)[0].rstrip()}\n{_BECOMES}{results[0]}{space}"
         texts.append(part)
-    return "".join(texts), differences
+    return "".join(texts), differences, mismatches
 
 
 def cases(text: str) -> list[Case]:

@@ -124,3 +124,26 @@ def test_a_text_is_checked_and_blessed(tmp_path, capsys):
     zg.testing.check(file, mine)
     with pytest.raises(zg.LaunchError, match="cannot be read or written"):
         zg.testing.check(tmp_path / "none.txt")
+    for flag in (["--passes", "dce"], ["--option", "target=cpu"], ["--print-after", "all"], ["--diff"]):
+        assert main(["opt", str(file), "--bless", *flag]) == 1
+        assert f"{flag[0]} must be left out with --check and --bless" in capsys.readouterr().err
+
+
+def test_a_text_is_checked_by_parts(tmp_path, capsys):
+    from ziggurat.cli import main
+
+    file = tmp_path / "parts.txt"
+    lines = "// CHECK: [[X:%[0-9]]] : i32 = arith.constant @2\n// CHECK-NEXT: tt.return [[X]]\n"
+    file.write_text(f"{FIRST}{lines}")
+    zg.testing.check(file)
+    zg.testing.check(file, bless=True)
+    assert file.read_text() == f"{FIRST}{lines}"  # Lines that check parts need no whole model beside them.
+    file.write_text(f"{FIRST}{lines}// becomes\n{MODEL}")
+    with pytest.raises(AssertionError, match="bless=True writes the results"):
+        zg.testing.check(file)
+    zg.testing.check(file, bless=True)
+    file.write_text(file.read_text().replace("CHECK: [[X", "CHECK: tt.ret{{.*}}|[[X"))
+    for bless in (False, True):
+        with pytest.raises(AssertionError, match=r"first after fold dce:\n// CHECK: tt.ret.*\nnothing matches"):
+            zg.testing.check(file, bless=bless)
+    assert main(["opt", str(file), "--check"]) == 1 and "nothing matches" in capsys.readouterr().err
