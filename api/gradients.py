@@ -60,7 +60,7 @@ def grad(kernel: Kernel | Tuned, wrt: Names, of: Names) -> GradientKernel:
     models = _Gradient(kernel, _name_list(kernel, wrt, "wrt"), _name_list(kernel, of, "of"))
     unspecialized = frozenset(kernel.do_not_specialize)
     gradients = {models.gradient(name) for name in unspecialized.intersection((*models.wrt, *models.of))}
-    return GradientKernel(models, unspecialized | gradients, tuned)
+    return kernel.with_later_passes(GradientKernel(models, unspecialized | gradients, tuned))
 
 
 def _name_list(kernel: Kernel, choice: Names, what: str) -> tuple[str, ...]:

@@ -140,7 +140,7 @@ def _launch_of(
     signature, run_time, values = kernel.specialized(bound)
     sizes = padded(kernel.sizes(grid, bound))
     launch = Launch(sizes, run_time, values, kernel.rules.tolerant_memory)
-    return kernel.model_for(signature), launch, CompileOptions.of(settings)
+    return kernel.model_for(signature), launch, kernel.settings(CompileOptions.of(settings))
 
 
 def _bisected(

@@ -104,7 +104,7 @@ class Step:
 
 def gpu_steps(model: Op, options: CompileOptions, launch: Launch) -> Iterator[Step]:
     """The steps of a GPU's pipeline that change the model, and the code that is emitted, simulated."""
-    from ziggurat.transforms.gpu.gpu_passes import PHASES, place
+    from ziggurat.transforms.gpu.gpu_passes import phases_of, place
 
     snapshots: list[Snapshot] = []
     failure: Exception | None = None
@@ -114,7 +114,7 @@ def gpu_steps(model: Op, options: CompileOptions, launch: Launch) -> Iterator[St
         if is_of_signal(error):
             raise
         failure = error
-    steps = [step for phase in PHASES for step in phase.passes]
+    steps = [step for phase in phases_of(options) for step in phase.passes]
     options = options_of(snapshots, options)
     before = model
     for (name, step), snapshot in zip(steps, snapshots, strict=False):
@@ -159,9 +159,9 @@ def _cpu_passes(launch: Launch) -> Iterator[Step]:
 
 def step_named(name: str, options: CompileOptions, launch: Launch) -> Step:
     """The step of a name. Raises `LaunchError` for other names."""
-    from ziggurat.transforms.gpu.gpu_passes import PHASES
+    from ziggurat.transforms.gpu.gpu_passes import phases_of
 
-    passes = [_pass(name, step, options, launch) for phase in PHASES for name, step in phase.passes]
+    passes = [_pass(name, step, options, launch) for phase in phases_of(options) for name, step in phase.passes]
     passes += _cpu_passes(launch)
     steps = {step.name: step for step in (*passes, *emitted(options, launch), _native(launch))}
     if name not in steps:

@@ -20,11 +20,15 @@ if TYPE_CHECKING:
 class KernelBuild:
     """A kernel of a model for some options, compiled as far as it is asked for. `title` is its name in messages."""
 
-    is_own = True  # Whether all of its stages are those of this compiler, so that a worker can compile it.
     python: Op | None = None
 
     def __init__(self, model: Op, options: CompileOptions, title: str) -> None:
         self.model, self.options, self.title = model, options, title
+
+    @property
+    def is_own(self) -> bool:
+        """Whether all of its stages are those of this compiler, so that a worker can compile it."""
+        return self.options.plain is self.options
 
     @property
     def cache(self) -> Cache:
@@ -67,7 +71,7 @@ class KernelBuild:
 
     def kept(self) -> Binary | None:
         """The kernel on disk, if it is there."""
-        return self.cache.get(self.hash)
+        return self.cache.get(self.hash) if self.options.is_kept else None
 
     def compiled(self) -> Binary:
         """The kernel, compiled now."""
@@ -75,7 +79,8 @@ class KernelBuild:
 
     def keep(self, binary: Binary) -> None:
         """Keep the compiled kernel on disk."""
-        self.cache.put(self.hash, binary)
+        if self.options.is_kept:
+            self.cache.put(self.hash, binary)
 
     def note(self, times: Sequence[float], is_kept: bool) -> None:
         """Take note of the seconds at which the steps began and ended: the model, the code, and its entry on disk."""

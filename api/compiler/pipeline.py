@@ -177,7 +177,7 @@ def compile_model(
         if options.isolate:
             from ziggurat.compiler.workers import assemble_apart
 
-            texts = assemble_apart(gpu_model, options, name or str(model.attributes.get("sym_name", "the model")))
+            texts = assemble_apart(gpu_model, options.plain, name or str(model.attributes.get("sym_name", "the model")))
         else:
             texts = assemble(gpu_model, options)
     stages |= {"gpu": gpu_model, "llvm": texts.llvm} | ({"ptx": texts.ptx} if texts.ptx else {})

@@ -7,7 +7,7 @@ import gc
 import inspect
 from collections.abc import Callable, Collection, Generator, Iterable, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from typing import TYPE_CHECKING, Any, ClassVar, Self, overload
+from typing import TYPE_CHECKING, Any, ClassVar, Self, TypeVar, overload
 
 import attrs
 
@@ -15,7 +15,7 @@ from ziggurat import compiler
 from ziggurat.backend.launch.grids import MAX_LAUNCHERS, computed_grid, padded, sizes_of
 from ziggurat.boundary import no_faults, public
 from ziggurat.codemodel.dialects import core
-from ziggurat.codemodel.errors import KernelErrors, KernelTypeError, LaunchError, ZigguratError
+from ziggurat.codemodel.errors import KernelErrors, KernelTypeError, LaunchError, ZigguratError, warn
 from ziggurat.codemodel.gpu.options import COMPILE_OPTIONS, CPU, CompileOptions, default_of
 from ziggurat.codemodel.location import Location
 from ziggurat.codemodel.op import Op, expect, require_argument
@@ -57,6 +57,7 @@ if TYPE_CHECKING:
     from ziggurat.transforms.attribution import Attribution
 
 ReadArray = Callable[[Any, str], "tuple[Any, ScalarType, int] | None"]
+Derived = TypeVar("Derived", bound="Kernel")
 Grid = int | tuple[int, ...] | Callable[[dict[str, Any]], int | tuple[int, ...]]
 
 
@@ -118,12 +119,15 @@ class Kernel(Function):
             checked = scale.with_passes(assert_finite)
 
         A pass is a function from model to model, or a pair of its name and it; those that a kernel has already run
-        before. `at` is the tier: "triton", the Triton model, whose kernel keeps its parameters; or "python", the Python
-        model of a kernel that is a Python function. Each result is verified. Code is kept on disk by the model
-        after the passes, and choices of tuning by the code of the passes and what they name; they are not kept for a
-        pass that refers to objects of which not all is known.
+        before. `at` is the place: "triton", on the Triton model, whose kernel keeps its parameters; "python", on the
+        Python model of a kernel that is a Python function; or on the way to a GPU, the name of a phase, after which it
+        runs, or of one of its passes, "schedule.expand" (docs/design/002-the-lower-half.md has them). A pass there is
+        of code for GPUs and of the simulator; a launch on arrays in memory warns of it. The gradient of a kernel has
+        it as well. Each result is verified. Code is kept on disk by the model after the passes, and by the later
+        passes; choices of tuning by the code of the passes and what they name. Neither is kept for a pass that refers
+        to objects of which not all is known.
 
-        Raises `LaunchError` for another tier, and `KernelTypeError` for what is no function. When a model is made, the
+        Raises `LaunchError` for another place, and `KernelTypeError` for what is no function. When a model is made, the
         errors of the passes are raised, `VerifyError` for a result that breaks invariants, and `KernelTypeError` for
         other parameters.
         """
@@ -141,6 +145,29 @@ class Kernel(Function):
         kernel.forget()
         return kernel
 
+    def settings(self, options: CompileOptions) -> CompileOptions:
+        """Options of compilation, with the passes of the kernel on the way to a GPU."""
+        later = tuple(own for own in self.passes if own.is_later)
+        if not later:
+            return options
+        from ziggurat.kernels.own_passes import OwnOptions
+
+        fields = {name: getattr(options, name) for name in COMPILE_OPTIONS}
+        return OwnOptions(**fields, own=later, kernel=self.name, place=self.place)
+
+    def _warn_of_later_passes(self) -> None:
+        for own in self.passes:
+            if own.is_later:
+                place = f"'{own.at}', on the way to a GPU"
+                warn(f"'{self.name}' runs here without its pass '{own.name}', which is at {place}", self.place)
+
+    def with_later_passes(self, kernel: Derived) -> Derived:
+        """Another kernel with the passes that this one has on the way to a GPU."""
+        for own in self.passes:
+            if own.is_later:
+                kernel = kernel.with_passes((own.name, own.function), at=own.at)
+        return kernel
+
     def _python(self, kernel: Function) -> Op:
         """A new Python model. Raises `LaunchError` where a kernel that it calls has passes on a later model."""
         model = self._after_passes(self.models.python(self), "python")
@@ -156,7 +183,8 @@ class Kernel(Function):
         """A new model of the kernel after its passes at this tier."""
         for own in self.passes:
             if own.at == at:
-                model = own.result(self, model)
+                place = model.location if at == "python" else self.place  # That of the model, which is being made.
+                model = own.result(self.name, place, model)
         return model
 
     @property
@@ -221,7 +249,7 @@ class Kernel(Function):
     ) -> Compiled:
         """The kernel compiled for `signature`, which must be the signature of `bound`, the arguments by name.
         `constants` has the values of run-time arguments, by number, that are compiled in."""
-        settings = CompileOptions.of({**options, **{name: bound[name] for name in shared_options(self)}})
+        settings = self.settings(CompileOptions.of({**options, **{name: bound[name] for name in shared_options(self)}}))
         model: Op = self.model_for(attrs.evolve(signature, num_warps=settings.num_warps))
         python = self.models.python_for(self, signature.types)
         if constants:
@@ -229,10 +257,12 @@ class Kernel(Function):
 
             model = specialize(model, constants)
         compiled = (
-            compiler.compile_for_cpu(model, settings, python, self.name, tolerant=self.rules.tolerant_memory)
+            compiler.compile_for_cpu(model, settings.plain, python, self.name, tolerant=self.rules.tolerant_memory)
             if settings.target == CPU
             else compiler.compile_model(model, settings, python, name=self.name)
         )
+        if settings.target == CPU:
+            self._warn_of_later_passes()
         typed = zip(self.signature.parameters, signature.types, strict=True)
         names = [name for parameter, type_ in typed for name in run_time_names(parameter, type_)]
         names = [name for number, name in enumerate(names) if number not in (constants or ())]
@@ -362,6 +392,8 @@ class Kernel(Function):
     ) -> Any:
         """Run the kernel on arrays in memory. `explicit` names the arguments that the launch gave, without defaults."""
         self.rules.check_host(self, bound.values(), options)
+        if self.passes:
+            self._warn_of_later_passes()
         with self.naming(bound):
             if not self.runs_natively(options):
                 return self.interpret(grid, bound, options)

@@ -157,7 +157,7 @@ def options_of(kernel: Kernel, spec: Specialization) -> CompileOptions:
     shared = shared_options(kernel)
     options: dict[str, Any] = {name: value for name, value in spec.options if name not in LAUNCH_ONLY}
     options |= {a.name: a.value for a in spec.arguments if isinstance(a, ConstantArgument) and a.name in shared}
-    return kernel.rules.compile_options({"target": spec.target, **options})
+    return kernel.settings(kernel.rules.compile_options({"target": spec.target, **options}))
 
 
 def model_of(kernel: Kernel, spec: Specialization, shape: Sequence[Any] = ()) -> Op:

@@ -130,7 +130,6 @@ def _on_device(
     from ziggurat.backend.cuda.device_memory import first_elements, zeros_after
     from ziggurat.backend.devices import driver
     from ziggurat.backend.launch.device_arrays import device_of, view
-    from ziggurat.codemodel.gpu.options import CompileOptions
 
     first = next(value for value in values if _on_gpu(value))
     number = first.device if isinstance(first, TensorDescriptor) else device_of(view(first, "array"))
@@ -139,8 +138,7 @@ def _on_device(
         compiled = code.compiled.get(target)
         if compiled is None:
             own = {name: value for name, value in options.items() if name in COMPILE_OPTIONS}
-            settings = kernel.rules.compile_options({**own, "target": target})
-            assert isinstance(settings, CompileOptions)
+            settings = kernel.settings(kernel.rules.compile_options({**own, "target": target}))
             compiled = code.compiled[target] = compiler.compile_model(code.sanitized.model, settings, name=kernel.name)
         memory = zeros_after(words, size, number)
         compiled[sizes](*values, memory, check=True)

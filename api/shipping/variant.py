@@ -146,6 +146,12 @@ def variant_of(
     settings = kernel.rules.compile_options(
         {"target": _ANY_TARGET, **options, **{name: bound[name] for name in shared_options(kernel)}}
     )
+    if kernel.settings(settings).plain is not kernel.settings(settings):
+        raise LaunchError(
+            f"'{kernel.name}' has passes on the way to a GPU, which a library is built without",
+            kernel.place,
+            "build it with passes at='triton' alone",
+        )
     model: Op = kernel.rules.model(kernel, signature, {**options, "num_warps": settings.num_warps})
     ones = frozenset(ones)
     if ones:

@@ -11,12 +11,15 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any, Final, cast
+from typing import TYPE_CHECKING, Any, Final, cast
 
 import attrs
 
 from ziggurat.codemodel.errors import LaunchError, shown
 from ziggurat.codemodel.gpu.targets import TARGETS
+
+if TYPE_CHECKING:
+    from ziggurat.codemodel.op import Op
 
 MAX_WARPS: Final = 32
 MAX_CTAS: Final = 16  # Of a cluster.
@@ -226,6 +229,22 @@ class CompileOptions:
         """The names and values of the options that compiled code depends on."""
         fields = attrs.fields(CompileOptions)
         return tuple((field.name, getattr(self, field.name)) for field in fields if field.metadata["in_key"])
+
+    # Those of passes of one's own: see `OwnOptions`.
+
+    @property
+    def is_kept(self) -> bool:
+        """Whether `key` is equal in other processes, so that code can be kept on disk."""
+        return True
+
+    @property
+    def plain(self) -> CompileOptions:
+        """The options without passes of one's own, which another process may not have."""
+        return self
+
+    def after(self, *places: str) -> tuple[tuple[str, Callable[[Op], Op]], ...]:
+        """The passes of one's own at these places, by name."""
+        return ()
 
 
 @attrs.frozen

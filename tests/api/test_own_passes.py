@@ -12,6 +12,7 @@ import ziggurat.triton.language as tl
 from ziggurat import kit
 from ziggurat.backend.cache.records import Records
 from ziggurat.codemodel.dialects import arith, py, tt
+from ziggurat.codemodel.gpu.options import DEFAULT_OPTIONS
 
 X = np.linspace(-2, 2, 100).astype(np.float32)
 FACTOR = 2.0
@@ -130,10 +131,75 @@ def test_the_identity_of_passes_follows_what_they_name(monkeypatch):
     assert [copy.passes[0].function for copy in copies] == [scaled, scaled]
 
 
+class Adding:
+    """A pass with a number, to the stores of a model of any tier."""
+
+    SIGN = 1
+
+    def __init__(self, number):
+        self.number = number
+
+    def __call__(self, model):
+        def change(builder, op, operands):
+            if isinstance(op, tt.Store):
+                pointer, value, *mask = operands
+                number = builder.add(arith.ConstantOp(self.SIGN * self.number, value.type))
+                return builder.copy(op, [pointer, builder.add(arith.AddF(value, number)), *mask])
+            return None
+
+        return zg.transform(model, change)
+
+
+def test_passes_on_the_way_to_a_gpu(monkeypatch, tmp_path):
+    monkeypatch.setenv("ZIGGURAT_CACHE_DIR", str(tmp_path))
+    types = zg.ptr(zg.f32), zg.ptr(zg.f32), zg.i32, 64
+    for kernel, at in ((square, "layouts"), (in_triton, "schedule.expand")):
+        kernel = kernel.with_passes(Adding(3.0), at=at).with_passes(scaled)
+        compiled = kernel.compile(*types)
+        out = np.zeros_like(X)
+        compiled.simulate[2](X, out, len(X))
+        np.testing.assert_allclose(out, 2 * X * X + 3, rtol=1e-6)
+        assert [snapshot.name for snapshot in compiled.passes].count("Adding") == 1
+        assert "Adding" in zg.bisect(kernel, 2, X, out, len(X), 64).steps
+        with pytest.warns(zg.ZigguratWarning, match=f"runs here without its pass 'Adding', which is at '{at}'"):
+            np.testing.assert_allclose(result(kernel, BLOCK=64), 2 * X * X, rtol=1e-6)
+        assert pickle.loads(pickle.dumps(kernel)).passes[0].function.number == 3
+    assert zg.grad(square.with_passes(Adding(3.0), at="layouts"), "x", "out").passes[0].at == "layouts"
+    with pytest.raises(zg.KernelTypeError, match="must leave the parameters of 'square'"):
+        square.with_passes(lambda model: kit.retype(model, {zg.f32: zg.bf16}), at="tiles").compile(*types)
+    with pytest.raises(zg.LaunchError, match="has passes on the way to a GPU, which a library is built without"):
+        zg.variant(square.with_passes(Adding(3.0), at="layouts"), *types)
+
+
+def test_code_is_kept_by_the_later_passes(monkeypatch):
+    unknown = object()
+    same, other = Adding(3.0), Adding(4.0)
+    options = [
+        square.with_passes(function, at=at).settings(DEFAULT_OPTIONS)
+        for function, at in (
+            (Adding(3.0), "layouts"), (same, "layouts"), (other, "layouts"), (same, "memory"),
+            (lambda model: unknown and model, "layouts"),
+        )
+    ]  # fmt: skip
+    keys = [settings.key for settings in options]
+    assert keys[0] == keys[1] and len(set(keys)) == 4
+    assert [settings.is_kept for settings in options] == [True] * 4 + [False]
+    assert options[0].plain.key == square.settings(options[0].plain).key
+    monkeypatch.setattr(Adding, "SIGN", -1)
+    assert square.with_passes(same, at="layouts").identity != square.with_passes(same).identity
+    assert square.with_passes(Adding(3.0), at="layouts").settings(options[0].plain).key != keys[0]
+    rules = [kit.Rules("zeros") for _ in range(3)]
+    for group, rule in zip(rules, (lambda builder, x: x, lambda builder, x: x, lambda builder, x: None), strict=True):
+        group.add(kit.op_(arith.AddI, kit.capture("x"), kit.constant(value=0)), rule)
+    first, second, third = (square.with_passes(group).identity for group in rules)
+    assert first is not None and first != third
+
+
 def test_passes_that_are_refused():
     cases = [
         ((3,), {}, "a pass must be a function from model to model"),
-        ((scaled,), {"at": "gpu"}, "'at' must be one of python, triton; got 'gpu'"),
+        ((scaled,), {"at": "gpu"}, "'at' must be one of python, triton, tiles, layouts, .*; got 'gpu'"),
+        ((scaled,), {"at": "expand"}, r"(?s)got 'expand'.*did you mean 'schedule.expand'?"),
     ]
     for passes, options, message in cases:
         with pytest.raises((zg.LaunchError, TypeError), match=message):

@@ -190,11 +190,31 @@ def replaced(name: str, *passes: tuple[str, Step]) -> tuple[Phase, ...]:
     )
 
 
+def phases_of(options: CompileOptions) -> tuple[Phase, ...]:
+    """The phases with the passes of one's own that the options have: each after its phase, or after the pass of a phase
+    that it names, `PHASE.PASS`."""
+
+    def own(*places: str) -> list[tuple[str, Step]]:
+        return [(name, lambda op, _, step=step: step(op)) for name, step in options.after(*places)]
+
+    return tuple(
+        attrs.evolve(
+            phase,
+            passes=(
+                *(new for step in phase.passes for new in (step, *own(f"{phase.name}.{step[0]}"))),
+                *own(phase.name),
+            ),
+        )
+        for phase in PHASES
+    )
+
+
 def place(
     model: Op, options: CompileOptions, snapshots: list[Snapshot] | None = None, first: str | None = None
 ) -> gpu.Module:
     """The GPU model of a Triton model, or of a GPU model that is to pass the phases from `first` on.
 
+    The passes of one's own that the options have are among those of the phases.
     Without `first`, a Triton model passes all phases and a GPU model none. `snapshots` gets the model after each pass.
     With `options.verify`, the model is verified after each pass, also against what earlier phases have removed, and
     what `hazards` finds in the last one is an `InternalError`. Raises `LaunchError` for a model that lacks a phase
@@ -203,7 +223,7 @@ def place(
     start = _start(model, first)
     if start and isinstance(model, core.Module):
         options = chosen_options(model, options)
-    for number, phase in enumerate(PHASES[start:], start):
+    for number, phase in enumerate(phases_of(options)[start:], start):
         for name, step in phase.passes:
             model = run_passes(model, [(name, partial(_run, step, options))], verify=bool(options.verify))
             done = number + (name == phase.passes[-1][0])

@@ -47,6 +47,9 @@ class Rules:
         self._of_class: dict[type, tuple[Entry, ...]] = {}
         self._of_classes: dict[tuple[type, ...], _Choice] = {}
 
+    def __getstate__(self) -> dict[str, Any]:
+        return {**vars(self), "_of_class": {}, "_of_classes": {}}  # These are made as models have need of them.
+
     def of(self, *classes: type) -> Callable[[Transformer], Transformer]:
         """Decorator: add a transformer for the ops of these classes, or with these traits."""
         hint = "arith.MulF is such a class"

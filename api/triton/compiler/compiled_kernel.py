@@ -271,7 +271,7 @@ class CompiledKernel(KernelBuild):
 
     @property
     def is_own(self) -> bool:  # pyright: ignore[reportIncompatibleVariableOverride]
-        return not self._assembler and self.override is None
+        return super().is_own and not self._assembler and self.override is None
 
     def demand(self) -> None:
         """Compile now. Raises the errors of the kernel."""

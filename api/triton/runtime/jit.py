@@ -360,9 +360,8 @@ class JITFunction(Kernel, JITCallable, KernelInterface):
         key = (signature, target, device, tuple(sorted(hashable.items(), key=itemgetter(0))))
         kernel = self.compiled.used(key)
         if kernel is None:
-            kernel = CompiledKernel(
-                self, signature, triton_options.compile_options({"target": target, **settings}), settings
-            )
+            options = self.settings(triton_options.compile_options({"target": target, **settings}))
+            kernel = CompiledKernel(self, signature, options, settings)
             if hooks.tell(knobs.runtime.jit_cache_hook, self, kernel, str(key), is_warmup):
                 raise hooks.NotCompiled
             self.compiled[key] = kernel
