@@ -7,6 +7,8 @@
     y = distributed.reduce_scatter(x, group)
     y = distributed.all_gather_matmul(x, w)
     y = distributed.matmul_reduce_scatter(x, w)
+    rows, ends, route = distributed.dispatch(x, experts, count)
+    y = distributed.combine(rows, weights, route)
 
 They are operators of PyTorch (`torch.ops.ziggurat.all_reduce`, …), with gradients and with fake implementations for
 `torch.compile`; they run on the current stream, and in CUDA graphs. docs/guides/distributed.md has the details.
@@ -14,8 +16,9 @@ They are operators of PyTorch (`torch.ops.ziggurat.all_reduce`, …), with gradi
 
 from ziggurat.distributed.collectives import all_gather, all_reduce, reduce_scatter, set_timeout
 from ziggurat.distributed.matmul import all_gather_matmul, matmul_reduce_scatter, set_fused
+from ziggurat.distributed.tokens import combine, dispatch
 
 __all__ = [
-    "all_gather", "all_gather_matmul", "all_reduce", "matmul_reduce_scatter", "reduce_scatter", "set_fused",
-    "set_timeout",
+    "all_gather", "all_gather_matmul", "all_reduce", "combine", "dispatch", "matmul_reduce_scatter", "reduce_scatter",
+    "set_fused", "set_timeout",
 ]  # fmt: skip

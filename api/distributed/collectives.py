@@ -311,16 +311,21 @@ class Operator:
         op.register_autograd(differentiated, setup_context=note)
         return cls(name, run, op)
 
+    def group(self, group: Any) -> Any:
+        """The process group that a caller means. Raises `LaunchError` where there is none."""
+        if not dist.is_initialized():
+            hint = "call torch.distributed.init_process_group first"
+            raise LaunchError(f"{self.name} needs a process group", hint=hint)
+        if isinstance(group, str):
+            return group_of(group)
+        group = dist.group.WORLD if group is None else group
+        if not isinstance(group, dist.ProcessGroup):
+            raise LaunchError(f"the group of {self.name} must be a process group or its name; got {shown(group)}")
+        return group
+
     def __call__(self, group: Any, *arguments: Any) -> Any:
         """Call the function: without PyTorch's dispatch, which takes longer than the launch, where it has no part."""
-        if not dist.is_initialized():
-            raise LaunchError(
-                f"{self.name} needs a process group", hint="call torch.distributed.init_process_group first"
-            )
-        group = dist.group.WORLD if group is None else group
-        name = group if isinstance(group, str) else getattr(group, "group_name", None)
-        if name is None:
-            raise LaunchError(f"the group of {self.name} must be a process group or its name; got {shown(group)}")
+        name = self.group(group).group_name
         tensors = [value for value in arguments if isinstance(value, torch.Tensor)]
         plain = all(type(x) in _TENSORS and not (x.requires_grad and torch.is_grad_enabled()) for x in tensors)
         return (self.run if plain and not torch.compiler.is_compiling() else self.op)(*arguments, name)
