@@ -7,6 +7,7 @@
     y = distributed.reduce_scatter(x, group)
     y = distributed.all_gather_matmul(x, w)
     y = distributed.matmul_reduce_scatter(x, w)
+    y, total = distributed.matmul_all_reduce(x, w, bias, residual, norm_weight)
     rows, ends, route = distributed.dispatch(x, experts, count)
     y = distributed.combine(rows, weights, route)
 
@@ -16,9 +17,10 @@ They are operators of PyTorch (`torch.ops.ziggurat.all_reduce`, …), with gradi
 
 from ziggurat.distributed.collectives import all_gather, all_reduce, reduce_scatter, set_timeout
 from ziggurat.distributed.matmul import all_gather_matmul, matmul_reduce_scatter, set_fused
+from ziggurat.distributed.norms import all_reduce_norm, matmul_all_reduce
 from ziggurat.distributed.tokens import combine, dispatch
 
 __all__ = [
-    "all_gather", "all_gather_matmul", "all_reduce", "combine", "dispatch", "matmul_reduce_scatter", "reduce_scatter",
-    "set_fused", "set_timeout",
+    "all_gather", "all_gather_matmul", "all_reduce", "all_reduce_norm", "combine", "dispatch", "matmul_all_reduce",
+    "matmul_reduce_scatter", "reduce_scatter", "set_fused", "set_timeout",
 ]  # fmt: skip

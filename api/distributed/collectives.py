@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import importlib
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 import attrs
@@ -292,15 +292,16 @@ class Operator:
     @classmethod
     def of(
         cls, name: str, schema: str, run: Callable[..., Any], fake: Callable[..., Any],
-        backward: Callable[..., tuple[Any, ...]], save: Callable[[Any, Any], tuple[Any, ...]] = lambda i, o: i,
+        backward: Callable[..., tuple[Any, ...]], save: Sequence[int],
     ) -> Operator:  # fmt: skip
-        """The operator of a function. `backward` gets the gradients of the results and what `save` has chosen of the
-        arguments and the results, and gives the gradients of the arguments."""
+        """The operator of a function. `backward` gets the gradients of the results, and the arguments and results whose
+        numbers are in `save`; it gives the gradients of the arguments."""
         op = torch.library.custom_op(f"ziggurat::{name}", run, mutates_args=(), schema=schema)
         op.register_fake(fake)
 
         def note(ctx: Any, inputs: Any, output: Any) -> None:
-            values = save(inputs, output)
+            values: list[Any] = [*inputs, *output] if isinstance(output, tuple) else [*inputs, output]
+            values = [values[number] for number in save]
             ctx.save_for_backward(*(value if isinstance(value, torch.Tensor) else None for value in values))
             ctx.others = [None if isinstance(value, torch.Tensor) else value for value in values]
 
@@ -353,7 +354,7 @@ class Collective:
         self.prepare = prepare
         self.operator = Operator.of(
             name, "(Tensor x, str group) -> Tensor", functools.partial(_run, prepare, backend), fake,
-            _adjoint(adjoint), lambda inputs, output: inputs[1:],
+            _adjoint(adjoint), [1],
         )  # fmt: skip
 
     def __call__(self, x: Any, group: Any) -> Any:

@@ -195,3 +195,33 @@ def all_gather(
             source = zg.add(x, first) if rank == TEAM.rank else zg.add(slots[rank], offset)
             copy(source, zg.add(out, rank * n + first), count, TEAM.block)
     end(team, epoch)
+
+
+@zg.kernel(do_not_specialize=["timeout_ns"])
+def all_reduce_norm(
+    x: Any, bias: Any, residual: Any, weight: Any, out: Any, sums: Any, rows: Any, hidden: Any, eps: Any, chunk: Any,
+    table: Any, timeout_ns: Any, TEAM: zg.constexpr, num_warps: zg.constexpr = 16,
+) -> None:  # fmt: skip
+    """Each device adds the rows of all, and a bias and a residual if there are any: `sums`. `out` has each row divided
+    by its root mean square, times the weight. A block has the columns of a row, and a chunk is of whole rows."""
+    team, epoch = begin(table, TEAM)
+    slots = team[0]
+    column = zg.arange(0, TEAM.block)
+    inside = zg.less(column, hidden)
+    for first in range(zg.program_id(0) * chunk, rows, zg.num_programs(0) * chunk):
+        count = zg.minimum(chunk, rows - first)
+        own, offset = zg.add(x, first * hidden), epoch % 2 * TEAM.size
+        copy(own, zg.add(slots[TEAM.rank], offset), count * hidden, TEAM.block)
+        epoch = meet(team, epoch, timeout_ns, TEAM)
+        for row in range(0, count):
+            total = sum_slots(own, slots, offset, row * hidden + column, inside, TEAM)
+            place = (first + row) * hidden + column
+            if bias is not None:
+                total = total + zg.cast(zg.load(zg.add(bias, column), inside, 0.0), zg.f32)
+            if residual is not None:
+                total = total + zg.cast(zg.load(zg.add(residual, place), inside, 0.0), zg.f32)
+            zg.store(zg.add(sums, place), zg.cast(total, TEAM.dtype), inside)
+            scale = zg.rsqrt(zg.sum(total * total, 0) / zg.cast(hidden, zg.f32) + eps)
+            factor = zg.cast(zg.load(zg.add(weight, column), inside, 0.0), zg.f32)
+            zg.store(zg.add(out, place), zg.cast(total * scale * factor, TEAM.dtype), inside)
+    end(team, epoch)

@@ -125,10 +125,10 @@ def _gradients_of_scattered(dy: Any, x: Any, w: Any, group: str) -> tuple[Any, A
 
 _SCHEMA: Final = "(Tensor x, Tensor w, str group) -> Tensor"
 _ALL_GATHER_MATMUL: Final = Operator.of(
-    "all_gather_matmul", _SCHEMA, _all_gather_matmul, _product_of_gathered, _gradients_of_gathered
+    "all_gather_matmul", _SCHEMA, _all_gather_matmul, _product_of_gathered, _gradients_of_gathered, range(3)
 )
 _MATMUL_REDUCE_SCATTER: Final = Operator.of(
-    "matmul_reduce_scatter", _SCHEMA, _matmul_reduce_scatter, _scattered_product, _gradients_of_scattered
+    "matmul_reduce_scatter", _SCHEMA, _matmul_reduce_scatter, _scattered_product, _gradients_of_scattered, range(3)
 )
 
 

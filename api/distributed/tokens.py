@@ -136,18 +136,29 @@ def _fake_route(experts: Any, count: int, capacity: int, name: str) -> tuple[Any
     return route, experts.new_empty(count // world, dtype=torch.int32)
 
 
+def _fake_spread(x: Any, route: Any, capacity: int, name: str) -> Any:
+    return x.new_empty((capacity, x.shape[1]))
+
+
+def _fake_combine(rows: Any, weights: Any, route: Any, name: str) -> Any:
+    return rows.new_empty((weights.shape[0], rows.shape[1]))
+
+
+def _no_gradients(*gradients: Any) -> tuple[None, ...]:
+    return (None,) * 4
+
+
 _ROUTE: Final = Operator.of(
     "route", "(Tensor experts, int count, int capacity, str group) -> (Tensor, Tensor)", _route, _fake_route,
-    lambda *gradients: (None,) * 4, lambda inputs, output: (),
+    _no_gradients, [],
 )  # fmt: skip
 _SPREAD: Final = Operator.of(
-    "spread", "(Tensor x, Tensor route, int capacity, str group) -> Tensor", _spread,
-    lambda x, route, capacity, name: x.new_empty((capacity, x.shape[1])), _gradient_of_spread,
-    lambda inputs, output: (inputs[1], inputs[3]),
+    "spread", "(Tensor x, Tensor route, int capacity, str group) -> Tensor", _spread, _fake_spread,
+    _gradient_of_spread, [1, 3],
 )  # fmt: skip
 _COMBINE: Final = Operator.of(
-    "combine", "(Tensor rows, Tensor weights, Tensor route, str group) -> Tensor", _combine,
-    lambda rows, weights, route, name: rows.new_empty((weights.shape[0], rows.shape[1])), _gradients_of_combine,
+    "combine", "(Tensor rows, Tensor weights, Tensor route, str group) -> Tensor", _combine, _fake_combine,
+    _gradients_of_combine, range(4),
 )  # fmt: skip
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from types import ModuleType
 
 import numpy as np
@@ -89,7 +90,7 @@ def test_operators_have_results_gradients_fakes_and_errors() -> None:
         weights = torch.rand(6, 2).requires_grad_()
         rows, ends, route = tokens.dispatch(x, experts, 4)
         starts = [0, *ends.tolist(), len(rows)]
-        parts = [rows[start:end] for start, end in zip(starts, starts[1:], strict=False)]
+        parts = [rows[start:end] for start, end in itertools.pairwise(starts)]
         rows = torch.cat([*(part @ matrix for part, matrix in zip(parts, matrices, strict=False)), parts[-1]])
         y = tokens.combine(rows, weights, route)
         factors = (weights * (experts >= 0))[..., None]
