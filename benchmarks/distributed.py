@@ -8,7 +8,8 @@ order of the ranks. Runs in replayed CUDA graphs, and on a side stream, are amon
 call, the slowest rank, the mean of 20 calls in a replayed graph, and of 100 calls without one; the median of five.
 Then products of matrices: (m, 4096) · (4096, 8192) after an all-gather of the rows, and (m, 4096) · (4096, 4096) before
 a reduce-scatter, beside NCCL with cuBLAS, PyTorch's fused operators, and the product alone. They are checked against
-those in 10 runs.
+those in 10 runs. Then tokens of a mixture of experts beside PyTorch's sorts and `all_to_all_single`, which no graph
+takes, and an all-reduce with bias, residual and norm beside the same apart; both are checked against them.
 With `--sweep` the programs of a launch and the bytes that a program moves in a round are varied as well.
 """
 
@@ -64,6 +65,13 @@ def rank_main(rank: int, options: argparse.Namespace) -> None:
         errors[f"products of {rows} rows"] = far
         if rank == 0:
             print(f"{rows:>9} rows, wrong {far}", {name: round(t, 1) for name, t in row.items()}, flush=True)
+    for key, measure, sizes in (("tokens", tokens, (512, 4096)), ("norms", norms, (64, 512, 4096))):
+        report[key] = {}
+        for count in sizes[-1:] if options.quick else sizes:
+            report[key][count], errors[f"{key}, {count}"] = measure(torch, dist, count)
+            if rank == 0:
+                row = {name: round(t, 1) for name, t in report[key][count].items()}
+                print(f"{count:>9} {key}, wrong {errors[f'{key}, {count}']}", row, flush=True)
     if rank == 0:
         with open(options.output, "w", encoding="utf-8") as file:
             json.dump(report, file, indent=1)
@@ -226,6 +234,101 @@ def products(torch: Any, dist: Any, rows: int) -> tuple[dict[str, float], int]:
         distributed.set_fused(label.endswith("one kernel"))
         times[label] = measured(torch, dist, way, in_graph=not label.endswith("torch"))
     return times, int(total)
+
+
+def tokens(torch: Any, dist: Any, count: int) -> tuple[dict[str, float], int]:
+    """The microseconds to send `count` tokens of each rank, of 7168 elements, to 8 of 256 experts, and to combine them;
+    and the number of wrong results."""
+    from ziggurat import distributed
+
+    world, experts_here, k = dist.get_world_size(), 256 // dist.get_world_size(), 8
+    x = torch.randn(count, 7168, device="cuda").bfloat16()
+    experts = torch.rand(count, 256, device="cuda").topk(k).indices
+    weights = torch.rand(count, k, device="cuda").softmax(1)
+    sizes: dict[str, Any] = {}
+
+    def exchange() -> Any:
+        order = experts.flatten().argsort(stable=True)
+        numbers = torch.bincount(experts.flatten(), minlength=256)
+        theirs = torch.empty_like(numbers)
+        dist.all_to_all_single(theirs, numbers)
+        send, receive = (n.view(world, -1).sum(1).tolist() for n in (numbers, theirs))
+        rows = x.new_empty(sum(receive), x.shape[1])
+        dist.all_to_all_single(rows, x[order // k], receive, send)
+        expert = torch.arange(experts_here, device="cuda").repeat(world).repeat_interleave(theirs)
+        by_expert = expert.argsort(stable=True)
+        sizes.update(order=order, send=send, receive=receive, by_expert=by_expert)
+        return rows[by_expert]
+
+    def exchange_back(rows: Any) -> Any:
+        sorted_rows, pairs = torch.empty_like(rows), x.new_empty(count * k, x.shape[1])
+        sorted_rows[sizes["by_expert"]] = rows
+        dist.all_to_all_single(pairs, sorted_rows, sizes["send"], sizes["receive"])
+        values = torch.empty_like(pairs)
+        values[sizes["order"]] = pairs
+        return torch.einsum("tkh,tk->th", values.view(count, k, -1), weights.bfloat16())
+
+    rows, ends, route = distributed.dispatch(x, experts, 256)
+    expected = exchange()
+    wrong = int(not torch.equal(rows[: int(ends[-1])], expected))
+    combined = distributed.combine(rows, weights, route)
+    wrong += not torch.allclose(combined.float(), exchange_back(expected).float(), rtol=0.05, atol=0.05)
+    total = torch.tensor(wrong, device="cuda")
+    dist.all_reduce(total)
+    ways: dict[str, Callable[[], Any]] = {
+        "dispatch": lambda: distributed.dispatch(x, experts, 256),
+        "combine": lambda: distributed.combine(rows, weights, route),
+        "dispatch, torch": exchange,
+        "combine, torch": lambda: exchange_back(expected),
+    }
+    times: dict[str, float] = {}
+    for name, way in ways.items():
+        times[name] = measured(torch, dist, way, in_graph="torch" not in name)
+        if "torch" not in name:
+            times[f"{name} without a graph"] = measured(torch, dist, way, in_graph=False)
+    return times, int(total)
+
+
+def norms(torch: Any, dist: Any, rows: int) -> tuple[dict[str, float], int]:
+    """The microseconds of an all-reduce of (rows, 8192) with bias, residual and norm, and the wrong results."""
+    import torch.distributed._symmetric_memory as symmetric
+
+    from ziggurat import distributed
+
+    name = dist.group.WORLD.group_name
+    x = torch.randn(rows, 8192, device="cuda").bfloat16()
+    torch.manual_seed(1)
+    bias, weight, residual = (torch.randn(s, device="cuda").bfloat16() for s in ((8192,), (8192,), (rows, 8192)))
+    shared = symmetric.empty(x.numel(), device="cuda", dtype=x.dtype)
+    symmetric.rendezvous(shared, name)
+    ops, y = torch.ops.symm_mem, x.clone()
+
+    def apart(reduce: Callable[[], Any]) -> Callable[[], Any]:
+        def run() -> Any:
+            total = reduce().view(x.shape) + bias + residual
+            return torch.nn.functional.rms_norm(total, (8192,), weight, 1e-6), total
+
+        return run
+
+    def by_nccl() -> Any:
+        dist.all_reduce(y)
+        return y
+
+    y.copy_(x)
+    expected = apart(by_nccl)()
+    results = distributed.all_reduce_norm(x, weight, bias, residual)
+    same = [torch.allclose(a.float(), b.float(), rtol=0.05, atol=0.1) for a, b in zip(results, expected, strict=True)]
+    total = torch.tensor(not all(same), device="cuda", dtype=torch.int64)
+    dist.all_reduce(total)
+    y.zero_()
+    ways: dict[str, Callable[[], Any]] = {
+        "fused": lambda: distributed.all_reduce_norm(x, weight, bias, residual),
+        "apart": apart(lambda: distributed.all_reduce(x)),
+        "apart, nccl": apart(by_nccl),
+        "apart, torch one-shot": apart(lambda: ops.one_shot_all_reduce(shared, "sum", name)),
+        "apart, torch two-shot": apart(lambda: ops.two_shot_all_reduce_(shared, "sum", name)),
+    }
+    return {label: measured(torch, dist, way, in_graph=True) for label, way in ways.items()}, int(total)
 
 
 def limited(original: Any, programs: int, chunk_bytes: int, count: int, itemsize: int, parts: int = 1) -> Any:
