@@ -9,7 +9,7 @@ memory of any tensor of PyTorch: programs pass tensors of addresses.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import attrs
@@ -365,8 +365,9 @@ class Sharing:
     program of the batch that touches it. If a second program touches it, the remaining programs run one at a time.
 
     In strict mode a program must not read an element that it has written since its last barrier, nor write an element
-    that another position of a tensor has read: on a GPU these may be two threads, which run in any order. Two tensors
-    have the same positions if their shapes differ in axes of size 1 only. Two programs must not race (`races`).
+    that another position of a tensor has read, or set to another value: on a GPU these may be two threads, which run in
+    any order. Two tensors have the same positions if their shapes differ in axes of size 1 only. Two programs must not
+    race (`races`).
     """
 
     def __init__(self, memory: Memory, strict: bool) -> None:
@@ -377,7 +378,7 @@ class Sharing:
         self._uses: dict[ArgumentRegion, str] = {}
         self._owners: dict[ArgumentRegion, Array] = {}
         # In strict mode, for each unit of a region, by the numbers of accesses: the last write, the first read since
-        # the barrier, the position that reads, and a read since then from another position.
+        # the barrier, the position that reads, a read since then from another position, and the position that writes.
         self._histories: dict[ArgumentRegion, Array] = {}
         self._accesses: list[Op] = []
         self._synchronized = np.zeros(0, np.int64)  # For each program, the number of accesses before its last barrier.
@@ -417,13 +418,20 @@ class Sharing:
         units, programs = self._units(target, access)
         if self.together and not apart:
             self._claim(self._owners[region], units, programs)
-        if strict:
-            self._check_races(target, access, units, programs, values)
-        if strict and not apart:
+        if not strict:
+            return
+
+        def bits() -> Sequence[Array]:
+            """The new and the old bits of the units of a store."""
+            old = region.view(access.dtype).take(target.index, mode="clip")
+            return self._units(target, access, *map(bits_of, (values, old)))[2:]
+
+        self._check_races(region, access, units, programs, bits)
+        if not apart:
             sides = tuple(side for side in access.shape if side != 1)
             number = self._shapes.setdefault(sides, len(self._shapes))
             places = np.arange(math.prod(sides)).reshape(access.shape) + number * MAX_ELEMENTS
-            self._check_barriers(region, access, use, units, programs, self._units(target, access, places)[2])
+            self._check_barriers(region, access, use, units, programs, self._units(target, access, places)[2], bits)
 
     def _touch_region(self, region: ArgumentRegion, use: str) -> None:
         uses = self._uses.get(region)
@@ -454,17 +462,13 @@ class Sharing:
         region.unit = size
 
     def _check_races(
-        self, target: RegionElements, access: ElementAccess, units: Array, programs: Array, values: Array | None
-    ) -> None:
+        self, region: ArgumentRegion, access: ElementAccess, units: Array, programs: Array,
+        bits: Callable[[], Sequence[Array]],
+    ) -> None:  # fmt: skip
         """Note an access. Raise `KernelRuntimeError` for a race with another program."""
-        region, op, order = target.region, access.op, order_of(access.op)
+        op, order = access.op, order_of(access.op)
         if self.memory.races is None:
             return
-
-        def bits() -> Sequence[Array]:
-            old = region.view(access.dtype).take(target.index, mode="clip")
-            return self._units(target, access, bits_of(values), bits_of(old))[2:] if values is not None else ()
-
         kinds = {"reads": races.READ, "writes": races.WRITE}
         kind = races.POLL if _polls(op) else kinds.get(access.verb, races.UPDATE)
         if kind == races.WRITE:
@@ -478,43 +482,57 @@ class Sharing:
         )  # fmt: skip
 
     def _check_barriers(
-        self, region: ArgumentRegion, access: ElementAccess, use: str, units: Array, programs: Array, positions: Array
-    ) -> None:
+        self, region: ArgumentRegion, access: ElementAccess, use: str, units: Array, programs: Array, positions: Array,
+        bits: Callable[[], Sequence[Array]],
+    ) -> None:  # fmt: skip
         """Note an access. Raise `KernelRuntimeError` for a read of an element written since the last barrier, and for a
-        store to an element that another position has read since."""
+        store to an element that another position has read since, or has written another value to."""
         if region not in self._histories:
-            self._histories[region] = np.zeros((4, region.units), np.int64)
-        history, read, position, elsewhere = self._histories[region]
+            self._histories[region] = np.zeros((5, region.units), np.int64)
+        history, read, position, elsewhere, writer = self._histories[region]
         since = self._synchronized[programs - self._first]
-        before: Array = history[units]
-        verb, done = "reads", "written"
-        if use != READ:
+        last: Array = history[units]
+        if use == READ:
+            self._check_barrier(access, region, programs, last, last > since, "reads", "written")
+        elif access.verb not in ("updates", "waits for"):
             before = read[units]
             mine = position[units] == positions
             before[mine] = elsewhere[units][mine]
-            verb, done = "writes", "read at another position"
-        if access.verb not in ("updates", "waits for") and (unseen := before > since).any():
-            lane = np.unravel_index(int(np.argmax(unseen)), unseen.shape)
-            names = " or ".join(argument.name for argument in region.arguments)
-            error = KernelRuntimeError(
-                f"{self.memory.program(int(programs[lane]))} {verb} an element of {names} that it has {done}, with no "
-                "barrier between",
-                hint=say(
-                    "call {}() between the two: on a GPU these may be two threads, which run in any order",
-                    call_text("debug_barrier"),
-                ),
-            )
-            error.add(f"it is {done.split()[0]} here", self._accesses[int(before[lane]) - 1].location)
-            raise error
+            self._check_barrier(access, region, programs, before, before > since, "writes", "read at another position")
+            clash = (last > since) & (writer[units] != positions)
+            if clash.any():
+                new, old = bits()
+                clash &= new != old
+            self._check_barrier(access, region, programs, last, clash, "writes", "written at another position")
         self._accesses.append(access.op)
         number = len(self._accesses)
         if use != READ:
-            history[units] = number
+            history[units], writer[units] = number, positions
             return
         first = read[units] <= since
         position[units[first]] = positions[first]
         read[units[first]] = number
         elsewhere[units[position[units] != positions]] = number
+
+    def _check_barrier(
+        self, access: ElementAccess, region: ArgumentRegion, programs: Array, before: Array, clash: Array, verb: str,
+        done: str,
+    ) -> None:  # fmt: skip
+        """Raise the error of the first lane that clashes with the access of its number `before`."""
+        if not clash.any():
+            return
+        lane = np.unravel_index(int(np.argmax(clash)), clash.shape)
+        names = " or ".join(argument.name for argument in region.arguments)
+        error = KernelRuntimeError(
+            f"{self.memory.program(int(programs[lane]))} {verb} an element of {names} that it has {done}, with no "
+            "barrier between",
+            hint=say(
+                "call {}() between the two: on a GPU these may be two threads, which run in any order",
+                call_text("debug_barrier"),
+            ),
+        )
+        error.add(f"it is {done.split()[0]} here", self._accesses[int(before[lane]) - 1].location)
+        raise error
 
     def _units(self, target: RegionElements, access: ElementAccess, *more: Array) -> list[Array]:
         """The units that an access touches, the program that touches each, and the elements of further arrays there."""

@@ -256,8 +256,8 @@ def debug_barrier() -> None:
 
     The compiler inserts barriers where they are needed, except between accesses of global memory: a program is sure to
     read its own stores only after this call, and must call it before it stores over an element that another position of
-    a tensor has loaded, as in `first = zg.load(x); zg.store(zg.add(x, at), first)`. An atomic that releases
-    (`sem="acq_rel"`, the default, or `"release"`) is such a barrier too.
+    a tensor has loaded or set to another value, as in `first = zg.load(x); zg.store(zg.add(x, at), first)`. An atomic
+    that releases (`sem="acq_rel"`, the default, or `"release"`) is such a barrier too.
 
     Result: none.
     """

@@ -389,6 +389,24 @@ def test_each_element_is_stored_by_the_position_that_loads_it():
 
 
 @zg.kernel
+def stored_twice(x, at, BARRIER: zg.constexpr):
+    offsets = zg.arange(0, 8)
+    zg.store(zg.add(x, offsets), offsets)
+    if BARRIER:
+        zg.debug_barrier()
+    zg.store(zg.add(x, zg.add(offsets, at)), zg.add(offsets, 1))
+
+
+def test_an_element_is_stored_by_two_positions():
+    x = np.zeros(16, np.int32)
+    stored_twice[(1,)](x, 1, BARRIER=False, strict=True)  # The same values.
+    stored_twice[(1,)](x, 0, BARRIER=False, strict=True)  # The same positions.
+    stored_twice[(1,)](x, 2, BARRIER=True, strict=True)
+    with pytest.raises(zg.KernelRuntimeError, match="writes an element of x that it has written at another position"):
+        stored_twice[(1,)](x, 2, BARRIER=False, strict=True)
+
+
+@zg.kernel
 def power(c, a, w, n):
     for _ in range(0, n):
         block = zg.dot(a.load([0, 0]), w.load([0, 0]))
