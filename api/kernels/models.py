@@ -104,8 +104,9 @@ class Models:
     def identity(self, kernel: Function) -> str:
         """A text that is equal for equal kernels, under which the choices of tuning are kept."""
         from ziggurat.backend.cache.keys import structure
+        from ziggurat.transforms.attribution.link import reached
 
-        return structure(self.module(kernel))
+        return " ".join(structure(function.model) for function in reached(kernel))
 
     def place(self, kernel: Function) -> Location | None:
         """The place of the kernel in its source."""

@@ -423,6 +423,7 @@ class Sharing:
 
         def bits() -> Sequence[Array]:
             """The new and the old bits of the units of a store."""
+            assert values is not None
             old = region.view(access.dtype).take(target.index, mode="clip")
             return self._units(target, access, *map(bits_of, (values, old)))[2:]
 

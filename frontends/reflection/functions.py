@@ -39,11 +39,12 @@ def reader(fn: Callable[..., Any], language: Language = EXPLICIT) -> Callable[[F
     """Read the source of `fn` now, and return the function that makes its Python code model later.
 
     An edit of the file while the program runs does not change its kernels. Names are resolved when the model is made.
-    Raises `KernelSyntaxError` when `fn` is not a plain function defined by `def`, with a name for each parameter.
+    Raises `KernelSyntaxError` when `fn` is not a plain function defined by `def`, with a name for each parameter; in a
+    Triton program the function that is returned does, as modules define functions that are never called.
     """
     plain = cast(types.FunctionType, written_function(fn))
     lines, code = kernel_lines(plain), plain.__code__
-    if plain.__code__.co_flags & _NOT_PLAIN:
+    if language is EXPLICIT and code.co_flags & _NOT_PLAIN:
         _parameters(find_source(plain, lines))
 
     def model(target: Function) -> Op:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 from collections.abc import Mapping
 
@@ -68,6 +69,19 @@ def link(function: Function) -> core.Module:
         builder.add(with_attributes(_calling(model, callees), {"sym_name": symbols[function]}))
     builder.add(core.Unreachable())
     return core.Module(builder.finish())
+
+
+def reached(function: Function) -> list[Function]:
+    """A function and those that it may call, each once, without those whose source has errors."""
+    functions = [function]
+    _ = function.model  # Its making finds what it calls.
+    for caller in functions:
+        for callee in caller.callees.values():
+            if callee not in functions:
+                with contextlib.suppress(ZigguratError):
+                    _ = callee.model
+                    functions.append(callee)
+    return functions
 
 
 def _calling(model: Op, callees: Mapping[str, str]) -> Op:

@@ -107,10 +107,9 @@ def _own(kernel: Function) -> JITFunction:
 
 def compile_time_functions(kernel: Function) -> Iterator[ConstexprFunction]:
     """The functions under `@triton.constexpr_function` that a kernel and the functions that it calls use."""
-    reached: list[Function] = [kernel]
-    for function in reached:
-        assert function.model is not None
-        reached += [callee for callee in function.callees.values() if callee not in reached]
+    from ziggurat.transforms.attribution.link import reached
+
+    for function in reached(kernel):
         yield from (value for value in function.objects.values() if isinstance(value, ConstexprFunction))
 
 

@@ -675,6 +675,35 @@ def test_a_choice_on_disk_is_one_for_the_functions_that_compute_constants():
     assert len({identity(2, doubled), identity(3, doubled), identity(2, tripled)}) == 3
 
 
+@triton.jit
+def never_called(x_ptr, **more):
+    with missing:  # noqa: F821  # pyright: ignore[reportUndefinedVariable]
+        tl.store(x_ptr, 1)
+
+
+@triton.jit
+def in_a_context(x_ptr):
+    with tl.static_range:  # pyright: ignore
+        never_called(x_ptr)
+
+
+def test_functions_that_no_launch_calls_may_be_wrong():
+    @triton.autotune([triton.Config({"CONTEXT": False}), triton.Config({"CONTEXT": None})], [], cache_results=True)
+    @triton.jit
+    def fill(x_ptr, CONTEXT: tl.constexpr):
+        if CONTEXT:
+            in_a_context(x_ptr)
+        tl.store(x_ptr, 2)
+
+    x = zeros(1)
+    fill[(1,)](x)
+    assert x[0] == 2 and fill.fn.models.identity(fill.fn)
+    with pytest.raises(triton.CompilationError, match="a kernel cannot use with"):
+        fill.fn[(1,)](x, CONTEXT=True)
+    with pytest.raises(triton.CompilationError, match="takes any number of arguments"):
+        never_called[(1,)](x, more=1)
+
+
 # Settings and attributes.
 
 
