@@ -9,7 +9,8 @@ call, the slowest rank, the mean of 20 calls in a replayed graph, and of 100 cal
 Then products of matrices: (m, 4096) · (4096, 8192) after an all-gather of the rows, and (m, 4096) · (4096, 4096) before
 a reduce-scatter, beside NCCL with cuBLAS, PyTorch's fused operators, and the product alone. They are checked against
 those in 10 runs. Then tokens of a mixture of experts beside PyTorch's sorts and `all_to_all_single`, which no graph
-takes, and an all-reduce with bias, residual and norm beside the same apart; both are checked against them.
+takes, an all-reduce with bias, residual and norm beside the same apart, and attention over sequences that are divided,
+beside a gather of the keys and PyTorch's attention; they are checked against these.
 With `--sweep` the programs of a launch and the bytes that a program moves in a round are varied as well.
 """
 
@@ -65,7 +66,12 @@ def rank_main(rank: int, options: argparse.Namespace) -> None:
         errors[f"products of {rows} rows"] = far
         if rank == 0:
             print(f"{rows:>9} rows, wrong {far}", {name: round(t, 1) for name, t in row.items()}, flush=True)
-    for key, measure, sizes in (("tokens", tokens, (512, 4096)), ("norms", norms, (64, 512, 4096))):
+    further = (
+        ("tokens", tokens, (512, 4096)),
+        ("norms", norms, (64, 512, 4096)),
+        ("attention", attention, (4096, 16384)),
+    )
+    for key, measure, sizes in further:
         report[key] = {}
         for count in sizes[-1:] if options.quick else sizes:
             report[key][count], errors[f"{key}, {count}"] = measure(torch, dist, count)
@@ -329,6 +335,45 @@ def norms(torch: Any, dist: Any, rows: int) -> tuple[dict[str, float], int]:
         "apart, torch two-shot": apart(lambda: ops.two_shot_all_reduce_(shared, "sum", name)),
     }
     return {label: measured(torch, dist, way, in_graph=True) for label, way in ways.items()}, int(total)
+
+
+def attention(torch: Any, dist: Any, length: int) -> tuple[dict[str, float], int]:
+    """The microseconds of attention over a sequence of so many elements in all, with 32 heads of 128, of which four
+    share keys; and the number of wrong results."""
+    from ziggurat import distributed
+
+    world, rank = dist.get_world_size(), dist.get_rank()
+    n = length // world
+    q = torch.randn(1, 32, n, 128, device="cuda").bfloat16()
+    k, v = (torch.randn(1, 8, n, 128, device="cuda").bfloat16() for _ in range(2))
+
+    def gathered(x: Any) -> Any:
+        every = x.new_empty(world, *x.shape)
+        dist.all_gather_into_tensor(every, x[None])
+        return every.movedim(0, 2).flatten(2, 3)
+
+    times: dict[str, float] = {}
+    wrong = 0
+    for causal in (False, True):
+        keys = torch.arange(length, device="cuda") if causal else None
+        mask = None if keys is None else keys <= (rank * n + torch.arange(n, device="cuda"))[:, None]
+
+        def apart(mask: Any = mask) -> Any:
+            every = [gathered(x) for x in (k, v)]
+            return torch.nn.functional.scaled_dot_product_attention(q, *every, attn_mask=mask, enable_gqa=True)
+
+        def ring(causal: bool = causal) -> Any:
+            return distributed.ring_attention(q, k, v, causal)
+
+        wrong += not torch.allclose(ring().float(), apart().float(), rtol=0.02, atol=0.02)
+        label = "causal " if causal else ""
+        times[f"{label}ring"], times[f"{label}gather"] = (measured(torch, dist, way, True) for way in (ring, apart))
+    whole = [gathered(x) for x in (k, v)]
+    alone = functools.partial(torch.nn.functional.scaled_dot_product_attention, q, *whole, enable_gqa=True)
+    times["attention alone"] = measured(torch, dist, alone, True)
+    total = torch.tensor(wrong, device="cuda")
+    dist.all_reduce(total)
+    return times, int(total)
 
 
 def limited(original: Any, programs: int, chunk_bytes: int, count: int, itemsize: int, parts: int = 1) -> Any:
