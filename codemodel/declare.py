@@ -24,7 +24,7 @@ import enum
 import inspect
 import operator
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import Any, Final, SupportsFloat, SupportsIndex, TypeVar
+from typing import Any, Final, NoReturn, SupportsFloat, SupportsIndex, TypeVar
 
 from ziggurat.codemodel.errors import BuildError
 from ziggurat.codemodel.fields import REQUIRED, Field
@@ -65,17 +65,22 @@ class OpSpec:
         self._single = tuple(f.name for f in self.operands) if not self.optional and not self.variadic else None
         # The name of the operands of an op that has one group of them, and no other operands.
         self._group = self.operands[0].name if self.variadic == len(self.operands) == 1 else None
+        # The name of the operand of an op that has one at most.
+        self._lone = self.operands[0].name if self.optional == len(self.operands) == 1 else None
         # What most ops lack: parts with blocks, a type that is derived, a check.
         self._has_parts = bool(self.successors or self.bodies)
         self._fixed_type = cls.RESULT if self.result_type is None and cls.infer_type is Op.infer_type else None
         self._is_checked = bool(self._typed) or cls.check is not Op.check
+        # Whether an op has nothing but operands of a fixed number, whose types no declaration restricts.
+        self._is_bare = self._single is not None and len(fields) == len(self.operands) and not self._is_checked
         # The fields that the constructor takes by place, and the values of those that a call may leave out.
         self.positional = tuple(f.name for f in fields if not f.keyword)
         self._defaults = {
             f.name: None if f.optional else f.default for f in fields if f.optional or f.default is not REQUIRED
         }
-        self._names = frozenset(f.name for f in fields)
-        self._is_whole = self._names == frozenset((*self.positional, *self._defaults))
+        # The fields that a call may name that gives as many by place.
+        names = frozenset(f.name for f in fields)
+        self._by_keyword = [names.difference(self.positional[:count]) for count in range(len(self.positional) + 1)]
         self._count = len(fields) + len(_GENERIC) - 1  # Attributes are among the fields only.
         # Each attribute with the class whose instances are stored unconverted.
         self._plain = tuple((f, f.kind if isinstance(f.kind, type) else None) for f in self.attributes)
@@ -104,18 +109,21 @@ class OpSpec:
     def construct(self, op: Op, arguments: tuple[Any, ...], keywords: Mapping[str, Any]) -> None:
         """Fill in a new op from the arguments of its constructor. Raises `TypeError` where they do not fit."""
         fields = op.__dict__
+        if self._is_bare and len(arguments) == len(self.operands) and not keywords:
+            self._complete_bare(op, fields, arguments)
+            return
         if self._defaults:
             fields.update(self._defaults)
-        fields.update(zip(self.positional, arguments, strict=False))
+        fields.update(zip(self.positional, arguments))  # noqa: B905  (`strict` takes time)
         count = len(arguments)
-        if keywords or count != len(self.positional) or not self._is_whole:
+        if keywords:
             fields.update(keywords)
-            if (
-                count > len(self.positional)
-                or fields.keys() != self._names
-                or not keywords.keys().isdisjoint(self.positional[:count])
-            ):
-                self.signature().bind(*arguments, **keywords)  # Its error says what is wrong.
+        if (
+            count > len(self.positional)
+            or len(fields) != len(self.fields)
+            or (keywords and not self._by_keyword[count].issuperset(keywords))
+        ):
+            self.signature().bind(*arguments, **keywords)  # Its error says what is wrong.
         self.complete(op, fields)
 
     def signature(self) -> inspect.Signature:
@@ -130,10 +138,39 @@ class OpSpec:
         ]
         return inspect.Signature(parameters)
 
+    def _complete_bare(self, op: Op, fields: dict[str, Any], operands: tuple[Any, ...]) -> None:
+        """Fill in an op that has nothing but these operands."""
+        for field, value in zip(self.operands, operands):  # noqa: B905  (there are as many; `strict` takes time)
+            if not isinstance(value, Value):
+                self._refuse(op, value)
+            fields[field.name] = value
+        fields["operands"] = operands
+        fields["successors"] = fields["bodies"] = ()
+        fields["location"] = fields["parent"] = None
+        fields["result"] = OpResult(self._sound_type(op), op)
+
+    def _refuse(self, op: Op, value: Any) -> NoReturn:
+        hint = "give its result" if isinstance(value, Op) else None
+        raise BuildError(f"{op.NAME}: an operand must be a Value; got {value!r}", hint=hint)
+
+    def _sound_type(self, op: Op) -> Type:
+        """The type of the result of a new op, which has its other fields."""
+        type_ = self._fixed_type
+        if type_ is None:
+            type_ = op.infer_type() if self.result_type is None else op.__dict__[self.result_type]
+        if type_ is not pyobject and type_ is not void:
+            if not isinstance(type_, Type):
+                raise BuildError(f"{op.NAME}: the result type must be a Type; got {type_!r}")
+            if (error := size_error(type_)) is not None:
+                raise BuildError(f"{op.NAME}: {error}")
+        return type_
+
     def complete(self, op: Op, fields: dict[str, Any]) -> None:
         """Fill in the generic view of a new op, which has these fields, and check it."""
         if self._single is not None:
             operands = tuple([fields[name] for name in self._single])
+        elif self._lone is not None:
+            operands = () if (value := fields[self._lone]) is None else (value,)
         elif self._group is not None and type(fields[self._group]) is tuple:
             operands = fields[self._group]
         else:
@@ -141,8 +178,7 @@ class OpSpec:
             self._require_groups(op)
         for value in operands:
             if not isinstance(value, Value):
-                hint = "give its result" if isinstance(value, Op) else None
-                raise BuildError(f"{op.NAME}: an operand must be a Value; got {value!r}", hint=hint)
+                self._refuse(op, value)
         for field, plain in self._plain:
             value = fields[field.name]
             if value is not field.default and (type(value) is not plain or (plain is str and not value.isascii())):
@@ -150,15 +186,7 @@ class OpSpec:
         successors, bodies = self._parts(op) if self._has_parts else ((), ())
         fields["operands"], fields["successors"], fields["bodies"] = operands, successors, bodies
         fields["location"] = fields["parent"] = None
-        type_ = self._fixed_type
-        if type_ is None:
-            type_ = op.infer_type() if self.result_type is None else fields[self.result_type]
-        if type_ is not pyobject and type_ is not void:
-            if not isinstance(type_, Type):
-                raise BuildError(f"{op.NAME}: the result type must be a Type; got {type_!r}")
-            if (error := size_error(type_)) is not None:
-                raise BuildError(f"{op.NAME}: {error}")
-        fields["result"] = OpResult(type_, op)
+        fields["result"] = OpResult(self._sound_type(op), op)
         if self._is_checked:
             self.check(op)
         if bodies:
@@ -412,7 +440,7 @@ def _type_of(syntax: TypeSyntax, what: str) -> Type:
 
 
 def _any_constant(value: Any, what: str) -> Any:
-    if value is None or isinstance(value, (bool, Type)):
+    if value is None or value.__class__ in (int, bool, float) or isinstance(value, Type):
         return value
     if isinstance(value, enum.Enum):
         if ENUMS.get(type(value).__name__) is type(value):

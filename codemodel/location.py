@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import linecache
+from typing import Any
 
 import attrs
 
@@ -24,7 +25,11 @@ def marked(line: str, start: int, width: int = 1) -> list[str]:
     return [f"    {text}{'…' * (cut + _WINDOW < len(line))}", f"    {pad}{carets}"]
 
 
-@attrs.frozen
+class _Place:
+    __slots__ = ("by", "caller", "column", "end_column", "end_line", "file", "line")
+
+
+@attrs.frozen(weakref_slot=False)
 class Location:
     """A half-open span of a source file. Lines count from 1, columns from 0 and in UTF-8 bytes, as in Python's `ast`.
 
@@ -39,6 +44,22 @@ class Location:
     end_column: int = 0
     by: str | None = None
     caller: Location | None = None
+
+    @staticmethod
+    def of_node(file: str, node: Any, offset: int = 0) -> Location:
+        """The place of a node of Python's syntax tree, whose lines count from `offset`.
+
+        It is set in an object that can change, which takes a third of the time.
+        """
+        place: Any = _Place()
+        place.file = file
+        place.line = node.lineno + offset
+        place.column = node.col_offset
+        place.end_line = node.end_lineno + offset
+        place.end_column = node.end_col_offset
+        place.by = place.caller = None
+        place.__class__ = Location
+        return place
 
     def made_by(self, name: str) -> Location:
         """This place, for an op that the pass `name` made."""

@@ -57,11 +57,7 @@ class Reader(Bodies):
 
     def add(self, op: Op, node: Any) -> Value:
         """Add an op that models `node`."""
-        offset = self._offset
-        place = Location(
-            self._file, node.lineno + offset, node.col_offset, node.end_lineno + offset, node.end_col_offset
-        )
-        return self.builder.add(op, place)
+        return self.builder.add(op, Location.of_node(self._file, node, self._offset))
 
     def constant(self, value: Any, node: Any) -> Value:
         return self.add(core.ConstantOp(value, pyobject), node)

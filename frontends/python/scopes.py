@@ -40,9 +40,15 @@ class Scope:
     # The class by whose name Python renames private names.
     owner: str = ""
     variables: dict[str, Value] = attrs.field(factory=dict[str, Value])
+    _homes: dict[str, Scope | None] = attrs.field(factory=dict[str, "Scope | None"])
 
     def home(self, name: str) -> Scope | None:
         """The scope whose name it is; None for one of the module, or of a function around the outermost one."""
+        if name not in self._homes:
+            self._homes[name] = self._home_of(name)
+        return self._homes[name]
+
+    def _home_of(self, name: str) -> Scope | None:
         scope: Scope | None = self
         while scope is not None:
             if scope is self or scope.kind != CLASS:

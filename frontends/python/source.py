@@ -40,8 +40,7 @@ class Source:
 
     def span(self, node: Any) -> Location:
         """The location in the file of a node of the tree."""
-        offset = self.offset
-        return Location(self.file, node.lineno + offset, node.col_offset, node.end_lineno + offset, node.end_col_offset)
+        return Location.of_node(self.file, node, self.offset)
 
 
 def read_lines(fn: Callable[..., Any], hint: str = _NOT_A_FUNCTION) -> Sequence[str]:
@@ -197,6 +196,8 @@ def _ends(lines: Sequence[str], start: int) -> Iterator[int]:
     indentation = _indentation(lines[start])
     for index in range(header + 1, count):
         line = lines[index]
+        if line[: indentation + 1].isspace():  # Most lines, which this tells soonest.
+            continue
         text = line.lstrip()
         if text and text[0] not in "#)]}" and _indentation(line) <= indentation:
             yield index
