@@ -6,10 +6,12 @@ in the middle.
 
 from __future__ import annotations
 
+import ast
 import builtins
 import copy
 import inspect
 import types
+import typing
 from collections.abc import Callable, Generator, Mapping, Sequence
 from typing import Any, Final, NoReturn
 
@@ -47,6 +49,7 @@ class FunctionInterpreter(PythonInterpreter):
         self.cells = cells
         self.frame = Frame()
         self.stopping: dict[Op, bool] = {}
+        self.generics: dict[str, Any] = {}  # Type parameters: their texts, or the objects of those that were asked for.
 
     def fail(self, op: Op, error: Exception) -> NoReturn:
         """Raise an exception of the program as it is."""
@@ -79,12 +82,40 @@ class FunctionInterpreter(PythonInterpreter):
         cell = self.cells.get(name)
         if cell is not None:
             return cell.cell_contents
+        if name in self.generics:
+            return self.type_parameter(name)
         content = self.scope.get(name, _MISSING)
         if content is _MISSING:
             content = getattr(builtins, name, _MISSING)
         if content is _MISSING:
             raise NameError(f"name '{name}' is not defined")
         return content
+
+    def type_parameter(self, name: str) -> Any:
+        """The type parameter of a function, a class or an alias."""
+        content = self.generics[name]
+        if isinstance(content, str):
+            self.type_parameters(content)
+        return self.generics[name]
+
+    def type_parameters(self, text: str) -> tuple[Any, ...]:
+        """The type parameters that a text has, from now on those of their names."""
+        parameters = self.alias("_", text, "None").__type_params__ if text else ()
+        self.generics |= {parameter.__name__: parameter for parameter in parameters}
+        return parameters
+
+    def alias(self, name: str, parameters: str, text: str) -> Any:
+        """`type name[parameters] = text`. Python evaluates the text when the alias is used."""
+        brackets = f"[{parameters}]" if parameters else ""
+        try:
+            tree = ast.parse(f"type {name}{brackets} = {text}")
+        except SyntaxError as error:
+            raise TypeError(f"the alias '{name}' is none of this version of Python: {error}") from None
+        cells = {name: cell.cell_contents for name, cell in self.cells.items() if cell != types.CellType()}
+        objects = {name: content for name, content in self.generics.items() if not isinstance(content, str)}
+        names = {**self.scope, **cells, **objects, **self.variables()}
+        exec(compile(tree, "<model>", "exec"), names)
+        return names[name]
 
     def invoke(self, name: str, positional: Sequence[Any], keywords: Mapping[str, Any]) -> Any:
         """Call a name from outside, or a method of the first operand."""
@@ -184,8 +215,10 @@ def _define(interpreter: FunctionInterpreter, op: suites.Define, operands: tuple
     captured = {value: interpreter.lookup(value) for value in op.captured_values()}
     frame = interpreter.frame
     signature = signature_of(op.parameters, names_of(op), (), defaults)
-    function = interpreter.function(op.suite, signature, captured, frame.owner, op.kind)
+    function: Any = interpreter.function(op.suite, signature, captured, frame.owner, op.kind)
     function.__name__ = function.__qualname__ = op.name
+    if op.type_parameters:
+        function.__type_params__ = interpreter.type_parameters(op.type_parameters)
     function.__annotations__ = notes if op.parameters[-1:] != ("->",) else {**notes, "return": operands[-1]}
     first = next((inner for inner in op.suite.entry.ops if not isinstance(inner, core.Var)), None)
     if isinstance(first, core.ConstantOp) and isinstance(first.value, str) and op.kind != "lambda":
@@ -193,14 +226,25 @@ def _define(interpreter: FunctionInterpreter, op: suites.Define, operands: tuple
     return function
 
 
+@python.of(suites.TypeAlias)
+def _alias(interpreter: FunctionInterpreter, op: suites.TypeAlias, operands: tuple[Any, ...]) -> Any:
+    return interpreter.alias(op.name, op.type_parameters, op.text)
+
+
 @python.of(suites.Class)
 def _class(interpreter: FunctionInterpreter, op: suites.Class, operands: tuple[Any, ...]) -> Any:
     positional, keywords = arguments_of(op, operands)
     bases = tuple(positional)
+    type_parameters = interpreter.type_parameters(op.type_parameters)
+    if type_parameters:
+        generic: Any = typing.Generic
+        bases = (*bases, generic[type_parameters])
     classes: list[Any] = []
 
     def fill(members: Any) -> None:
         members["__module__"], members["__qualname__"] = interpreter.scope.get("__name__", "builtins"), op.name
+        if type_parameters:
+            members["__type_params__"] = type_parameters
         frame = Frame(owner=lambda: classes[0], members=members)
         interpreter.inside(interpreter.values, frame).run_body(op.suite)
 

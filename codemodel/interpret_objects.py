@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import builtins
+import importlib
 import operator
+import string
 import sys
 from collections.abc import Iterator
 from typing import Any
@@ -191,3 +193,16 @@ def _store_item(interpreter: FunctionInterpreter, op: objects.StoreItem, operand
 @python.of(objects.DeleteItem)
 def _delete_item(interpreter: FunctionInterpreter, op: objects.DeleteItem, operands: tuple[Any, ...]) -> None:
     del operands[0][operands[1]]
+
+
+@python.of(objects.Template)
+def _template(interpreter: FunctionInterpreter, op: objects.Template, operands: tuple[Any, ...]) -> Any:
+    library = importlib.import_module("string.templatelib")  # Of Python 3.14.
+    texts = iter(op.expressions)
+    parts: list[Any] = []
+    for literal, field, specification, conversion in string.Formatter().parse(op.template):
+        parts.append(literal)
+        if field is not None:
+            text = (specification or "").format(*operands)
+            parts.append(library.Interpolation(operands[int(field)], next(texts, ""), conversion or None, text))
+    return library.Template(*parts)

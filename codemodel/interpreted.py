@@ -12,7 +12,8 @@ from ziggurat.codemodel.dialects import core
 from ziggurat.codemodel.interpret_functions import FunctionInterpreter
 from ziggurat.codemodel.op import Op, expect
 from ziggurat.codemodel.python_functions import keep_origin, new_surroundings
-from ziggurat.codemodel.python_parameters import defaults_of, definition_of, names_of, signature_of
+from ziggurat.codemodel.python_parameters import defaults_of, definition_of, names_of, signature_of, type_parameters_of
+from ziggurat.codemodel.python_texts import statement_of
 
 
 def interpret(model: Op, like: Callable[..., Any] | None = None, **names: Any) -> Callable[..., Any]:
@@ -27,6 +28,11 @@ def interpret(model: Op, like: Callable[..., Any] | None = None, **names: Any) -
     surroundings, original = new_surroundings("interpret", func.free, like, names)
     definition_of(func)  # Raises the error of parameters that are none.
     interpreter = FunctionInterpreter(surroundings.scope, surroundings.cells)
+    for op in func.walk():
+        text = type_parameters_of(op) if isinstance(op, core.Func) else op.attributes.get("type_parameters")
+        if text:
+            statement = statement_of(f"class _[{text}]: pass", op, "type parameters", text)
+            interpreter.generics |= dict.fromkeys((parameter.name for parameter in statement.type_params), text)
     parameters = names_of(func)
     if original is None:
         defaults, keywords = defaults_of(func, parameters, "interpret", surroundings.scope)
@@ -38,5 +44,7 @@ def interpret(model: Op, like: Callable[..., Any] | None = None, **names: Any) -
     call.__defaults__, call.__kwdefaults__ = defaults, keywords
     if original is not None:
         call.__doc__, call.__module__ = original.__doc__, original.__module__
+    if texts := type_parameters_of(func):
+        call.__type_params__ = getattr(original, "__type_params__", None) or interpreter.type_parameters(texts)
     keep_origin(call, func, surroundings)
     return call

@@ -47,16 +47,23 @@ def definition_of(func: core.Func) -> Any:
     """
     if not func.parameters:
         return None
-    *others, last = func.parameters
+    brackets = f"[{type_parameters_of(func)}]" if func.parameters[0].startswith("[") else ""
+    *others, last = func.parameters[bool(brackets) :] or ("",)
     returns = last if last.startswith("->") else ""
-    text = ", ".join(others if returns else func.parameters)
-    statement = statement_of(f"def _({text}) {returns}: pass", func, "the parameters of a func", text)
+    text = ", ".join(others if returns else (*others, last))
+    statement = statement_of(f"def _{brackets}({text}) {returns}: pass", func, "the parameters of a func", text)
     count = len(func.body.parameters)
     is_definition = isinstance(statement, ast.FunctionDef)
     nodes = [node for _, node, _ in parameters_of(statement) if node is not None] if is_definition else []
     if not len(nodes) == parameter_count(func.parameters) == count:
         raise TargetError(f"the parameters of a func must be those of its body, {count}; got {text!r}", func.location)
     return statement
+
+
+def type_parameters_of(func: core.Func) -> str:
+    """The type parameters of a function, as they are written between the brackets."""
+    first = func.parameters[0] if func.parameters else ""
+    return first[1:-1] if first.startswith("[") else ""
 
 
 def defaults_of(
@@ -114,7 +121,7 @@ def signature_of(
             parameters = [p.replace(kind=_PARAMETER.POSITIONAL_ONLY) for p in parameters]
         elif text == "*":
             kind = _PARAMETER.KEYWORD_ONLY
-        elif not text.startswith("->"):
+        elif not text.startswith(("->", "[")):
             own = _PARAMETER.VAR_KEYWORD if text[:2] == "**" else _PARAMETER.VAR_POSITIONAL if text[0] == "*" else kind
             kind = _PARAMETER.KEYWORD_ONLY if own is _PARAMETER.VAR_POSITIONAL else kind
             parameters.append(_PARAMETER(next(following), own))

@@ -14,7 +14,7 @@ from ziggurat.codemodel.dialects import core, py
 from ziggurat.codemodel.dialects import py_suites as suites
 from ziggurat.codemodel.errors import TargetError
 from ziggurat.codemodel.op import Body, Op
-from ziggurat.codemodel.python_texts import statement_of
+from ziggurat.codemodel.python_texts import expression_of, statement_of
 
 
 class Definition(Entry):
@@ -74,7 +74,10 @@ def define(writer: Writer, op: suites.Define) -> None:
     parts = function_parts(op.suite, names, writer, op.kind)
     values = writer.take(op.values)
     defaults = sum(text.endswith("=") for text in op.parameters)
-    default_nodes, notes = iter(values[:defaults]), iter(values[defaults:])
+    notes = iter(values[defaults:])
+    if op.late:
+        notes = (expression_of(str(getattr(node, "value", "")), op, "an annotation") for node in notes)
+    default_nodes = iter(values[:defaults])
     arguments, returns = arguments_of(op.parameters, parts.parameters, default_nodes, notes)
     if op.kind == "lambda" and parts.value is not None:
         writer.push(op, ast.Lambda(arguments, parts.value))

@@ -166,22 +166,46 @@ def dict_(writer: Writer, op: objects.Dict) -> None:
 
 @writes(py.Format)
 def formatted(writer: Writer, op: py.Format) -> None:
-    nodes = writer.take(op.values)
+    writer.push(op, ast.JoinedStr(list(_parts(op.template, writer.take(op.values), ast.FormattedValue))))
 
-    def parts(template: str) -> Iterator[ast.expr]:
-        text = ""
-        for literal, field, specification, conversion in string.Formatter().parse(template):
-            text += literal  # A brace ends a literal of the formatter, but none of Python's.
-            if field is not None:
-                if text:
-                    yield ast.Constant(text)
-                text = ""
-                inner = ast.JoinedStr(list(parts(specification))) if specification else None
-                yield ast.FormattedValue(nodes[int(field)], ord(conversion) if conversion else -1, inner)
-        if text:
-            yield ast.Constant(text)
 
-    writer.push(op, ast.JoinedStr(list(parts(op.template))))
+@writes(objects.Template)
+def template(writer: Writer, op: objects.Template) -> None:
+    if not hasattr(ast, "TemplateStr"):
+        raise TargetError("Python before 3.14 has no template strings", op.location)
+    texts = iter(op.expressions)
+
+    def interpolation(node: ast.expr, conversion: int, specification: ast.expr | None) -> ast.expr:
+        text, new = next(texts, ""), ast.unparse(node)
+        is_same = text.isascii() and new == _unparsed(text)  # A transform may have put another value there.
+        return ast.Interpolation(node, text if is_same else new, conversion, specification)  # type: ignore[attr-defined]
+
+    parts = list(_parts(op.template, writer.take(op.values), interpolation))
+    writer.push(op, ast.TemplateStr(parts))  # type: ignore[attr-defined]
+
+
+def _unparsed(text: str) -> str:
+    try:
+        return ast.unparse(ast.parse(f"({text})", mode="eval"))
+    except (SyntaxError, ValueError):
+        return ""
+
+
+def _parts(template: str, nodes: Sequence[ast.expr], make: Callable[..., ast.expr]) -> Iterator[ast.expr]:
+    """The parts of an f-string or a template string. `make` gets a value, its conversion, and its specification."""
+    text = ""
+    for literal, field, specification, conversion in string.Formatter().parse(template):
+        text += literal  # A brace ends a literal of the formatter, but none of Python's.
+        if field is not None:
+            if text:
+                yield ast.Constant(text)
+            text = ""
+            parts = list(_parts(specification, nodes, ast.FormattedValue)) if specification else []
+            yield make(
+                nodes[int(field)], ord(conversion) if conversion else -1, ast.JoinedStr(parts) if parts else None
+            )
+    if text:
+        yield ast.Constant(text)
 
 
 @writes(py.Invoke)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import inspect
+import sys
 import types
 from collections.abc import Callable
 from typing import Any
@@ -35,7 +36,7 @@ def to_function(model: Op, like: Callable[..., Any] | None = None, **names: Any)
     function = types.FunctionType(code, surroundings.scope, code.co_name, closure=closure)
     function.__qualname__ = code.co_qualname
     if original is not None:
-        for field in ("__defaults__", "__kwdefaults__", "__annotations__", "__doc__", "__module__"):
+        for field in _FIELDS:
             setattr(function, field, getattr(original, field))
         function.__dict__.update(original.__dict__)
     else:
@@ -66,6 +67,9 @@ def code_of(func: core.Func) -> types.CodeType:
     return _renamed(code, len(code.co_qualname), func.sym_name)
 
 
+_FIELDS = ["__defaults__", "__kwdefaults__", "__annotations__", "__doc__", "__module__"]
+if sys.version_info >= (3, 12):
+    _FIELDS.append("__type_params__")
 # The name of the function while it is compiled.
 _NAME = "__function__"
 

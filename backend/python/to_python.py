@@ -13,7 +13,7 @@ from ziggurat.backend.python.writer import dotted
 from ziggurat.codemodel.dialects import core, tt
 from ziggurat.codemodel.errors import KernelValueError, TargetError, shown
 from ziggurat.codemodel.messages import Words
-from ziggurat.codemodel.op import Op, require_model
+from ziggurat.codemodel.op import Op, expect, require_model
 from ziggurat.codemodel.python_parameters import definition_of
 from ziggurat.codemodel.recursion import deep_recursion
 from ziggurat.codemodel.types import constexpr_type
@@ -35,7 +35,10 @@ def to_python(model: Op, language: Literal["zg", "triton"] = "zg") -> str:
     with deep_recursion():
         if isinstance(model, tt.Func | core.Module):
             return program_text(model, language)
-        return ast.unparse(tree_of(model))
+        tree, definition = tree_of(model), definition_of(expect(model, core.Func))
+        if definition is not None:
+            tree.type_params = getattr(definition, "type_params", [])
+        return ast.unparse(tree)
 
 
 def program_text(model: Op, language: str) -> str:

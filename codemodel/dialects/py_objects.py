@@ -49,6 +49,15 @@ class Chain(Expression, name="chain"):
         require(all(name in COMPARISONS for name in self.operators), "the operators must be comparisons")
 
 
+class Template(Expression, name="template"):
+    """A template string, `t"…"`: its `template` is as that of `format`, and `expressions` has the texts of its values
+    but for those in specifications of others."""
+
+    values: Sequence[Value] = operands()
+    template: str = attribute(str, unnamed=True)
+    expressions: tuple[str, ...] = attribute([str], default=())
+
+
 class Literal(Expression, name="literal"):
     """A literal that no other constant of a model is: bytes, a complex number, `...`, a string with lone surrogates."""
 

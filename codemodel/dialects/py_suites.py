@@ -23,7 +23,8 @@ class Define(Expression, Routine, name="function"):
 
     `parameters` are written as in Python, `a`, `/`, `*args`, `k=`, `**rest`. A name ends in `=` where it has a default,
     and in `:` before that where it has an annotation. The operands are the defaults, those of keywords among them in
-    their place, then the annotations; the last is that of the result where `parameters` end in `->`.
+    their place, then the annotations; the last is that of the result where `parameters` end in `->`. If `late`, they
+    are texts that Python evaluates when it is asked for them.
     """
 
     values: Sequence[Value] = operands()
@@ -32,6 +33,7 @@ class Define(Expression, Routine, name="function"):
     kind: str = attribute(str, default="def")
     parameters: tuple[str, ...] = attribute([str], default=())
     type_parameters: str = attribute(str, default="")
+    late: bool = attribute(bool, default=False)
 
     def check(self) -> None:
         require(self.kind in KINDS, f"the kind of a function must be one of {', '.join(KINDS)}; got '{self.kind}'")
@@ -44,7 +46,7 @@ class Define(Expression, Routine, name="function"):
 
 def parameter_count(parameters: Sequence[str]) -> int:
     """The number of the values that a function with parameters written so gets."""
-    return sum(not text.startswith("->") and text not in ("/", "*") for text in parameters)
+    return sum(not text.startswith(("->", "[")) and text not in ("/", "*") for text in parameters)
 
 
 class Class(Expression, name="class"):

@@ -40,6 +40,8 @@ class Definitions(Expressions):
 
     # Whether annotations are texts: `from __future__ import annotations`.
     late_annotations = _LATE_ANNOTATIONS
+    # Whether Python evaluates these texts in their scope when it is asked for annotations.
+    evaluates_late = _LATE_ANNOTATIONS
 
     def suite(self, statements: Sequence[ast.stmt]) -> None:
         """Read statements."""
@@ -88,6 +90,7 @@ class Definitions(Expressions):
             kind=kind,
             parameters=tuple(texts),
             type_parameters=type_parameters_of(node),
+            late=bool(notes) and self.evaluates_late,
         )
         return self.add(define, node)
 

@@ -89,6 +89,12 @@ class Expressions(Reader):
             return self.constant(value, node)
         return self.add(objects.Literal("..." if value is ... else repr(value)), node)
 
+    def visit_TemplateStr(self, node: Any) -> Value:
+        values: list[Value] = []
+        text = self.template(node.values, values)
+        expressions = tuple([part.str for part in node.values if not isinstance(part, ast.Constant)])
+        return self.add(objects.Template(tuple(values), text, expressions=expressions), node)
+
     def items(self, nodes: Sequence[ast.expr]) -> tuple[tuple[Value, ...], tuple[int, ...]]:
         """The values of items, and the indices of those that are starred."""
         starred: tuple[int, ...] = ()

@@ -16,6 +16,8 @@ from ziggurat.codemodel.types import Type, pyobject
 from ziggurat.frontends.bodies import Bodies
 from ziggurat.frontends.python.source import Source
 
+# The values in an f-string, and in a template string of Python 3.14.
+_VALUES: Any = (ast.FormattedValue, getattr(ast, "Interpolation", ast.FormattedValue))
 # The ops of operators, by their classes in a syntax tree.
 OPS: dict[type[ast.AST], type[Any]] = {row.syntax: cls for cls, row in OPERATORS.items()}
 
@@ -76,11 +78,11 @@ class Reader(Bodies):
         text = self.template(node.values, values)
         return self.add(py.Format(tuple(values), text), node)
 
-    def template(self, parts: Sequence[ast.expr], values: list[Value], is_specification: bool = False) -> str:
-        """The text of an f-string with `{n}` in the place of values, which are added to `values`."""
+    def template(self, parts: Sequence[Any], values: list[Value], is_specification: bool = False) -> str:
+        """The text of an f-string or a template string, with `{n}` in the place of values, which `values` gets."""
         text = ""
         for part in parts:
-            if isinstance(part, ast.FormattedValue):
+            if isinstance(part, _VALUES):
                 values.append(self.expression(part.value))
                 text += f"{{{len(values) - 1}"
                 text += f"!{chr(part.conversion)}" if part.conversion >= 0 else ""

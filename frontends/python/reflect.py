@@ -16,7 +16,7 @@ from ziggurat.codemodel.python_functions import origin_of, plain_function
 from ziggurat.codemodel.python_parameters import FunctionNode, parameters_of
 from ziggurat.codemodel.recursion import deep_recursion
 from ziggurat.codemodel.types import pyobject
-from ziggurat.frontends.python.definitions import kind_of
+from ziggurat.frontends.python.definitions import kind_of, type_parameters_of
 from ziggurat.frontends.python.expressions import VARIABLE
 from ziggurat.frontends.python.scopes import FUNCTION, Binds, Scope, binds_of
 from ziggurat.frontends.python.source import Source, find_definition, read_lines
@@ -49,7 +49,8 @@ def model_of(code: types.CodeType, source: Source) -> Op:
     arguments = [parameter for _, parameter, _ in parameters_of(node) if parameter is not None]
     builder = Builder.root((pyobject,) * len(arguments), pyobject)
     reader = Statements(source, builder, code.co_freevars)
-    reader.late_annotations |= bool(code.co_flags & _FUTURE_ANNOTATIONS)
+    if code.co_flags & _FUTURE_ANNOTATIONS:
+        reader.late_annotations, reader.evaluates_late = True, False
     reader.scope = Scope(FUNCTION, Binds(), builder, None, owner)
     reader.scope.binds = reader.owned(_binds(code, node))
     for parameter, value in zip(arguments, builder.parameters, strict=True):
@@ -86,12 +87,18 @@ def _is_plain(node: FunctionNode) -> bool:
     arguments = node.args
     returns = None if isinstance(node, ast.Lambda) else node.returns
     others = (arguments.posonlyargs, arguments.kwonlyargs, arguments.defaults, arguments.vararg, arguments.kwarg)
-    return not any(others) and returns is None and all(p.annotation is None for p in arguments.args)
+    return (
+        not any(others)
+        and not type_parameters_of(node)
+        and returns is None
+        and all(p.annotation is None for p in arguments.args)
+    )
 
 
 def _written(node: FunctionNode) -> list[str]:
     """The parameters as they are written, and the annotation of the result."""
-    texts: list[str] = []
+    brackets = type_parameters_of(node)
+    texts = [f"[{brackets}]"] if brackets else []
     for mark, parameter, default in parameters_of(node):
         text = mark if parameter is None else mark + parameter.arg
         if parameter is not None and parameter.annotation is not None:

@@ -167,12 +167,33 @@ def test_what_later_versions_add(define):
         define("def f(x):\n    def g[T: int](a: T) -> T: return a\n    class A[T]: pass\n    type B[T] = list[T]\n")
     )
     checked(define("""def f(x):\n    return f"{x['a']}" """))
+    f = define("def f[T: int, *Ts](a: T):\n    type A[K] = dict[K, T]\n    class C[U]: pass\n    return A, C, T, a\n")
+    model = zg.reflect(f)
+    assert zg.to_python(model).startswith("def f[T: int, *Ts](a: T):")
+    assert zg.to_function(model, like=f).__type_params__ == f.__type_params__
+    interpreted = zg.interpret(model, like=f)
+    alias, generic, parameter, _ = interpreted(1)
+    assert (parameter.__name__, parameter.__bound__, *interpreted.__type_params__[:1]) == ("T", int, parameter)
+    assert alias.__value__ == dict[alias.__type_params__[0], parameter] and [*generic.__type_params__] != []
+
+
+def test_template_strings(define):
+    text = """def f(n, w):\n    return t"{{ {n + 1!r:>{w}} {n=}" t"{w}" """
+    template = zg.parse("""func @"f" (%0 : object)object -> {
+        %1 : object = template %0 @"a {0!r:>4}" @expressions=["n"]; return %1; };""")
+    if sys.version_info < (3, 14):
+        with pytest.raises(zg.TargetError, match=r"Python before 3\.14"):
+            zg.to_python(template)
+        return
+    model = checked(define(text))
+    (result,) = [zg.interpret(model)(3, 5).interpolations[0]]
+    assert (result.value, result.expression, result.conversion, result.format_spec) == (4, "n + 1", "r", ">5")
+    assert "return t'a {argument!r:>4}'" in zg.to_python(template).replace("argument_1", "argument")
 
 
 def test_every_construct_is_read():
     from ziggurat.frontends.python.statements import Statements
 
     every = {cls.__name__ for base in (ast.stmt, ast.expr, ast.pattern) for cls in base.__subclasses__()}
-    # Parts of f-strings and of items, and constructs of Python 3.14 that stand in no function's model yet.
-    parts = {"FormattedValue", "Starred", "TemplateStr", "Interpolation"}
+    parts = {"FormattedValue", "Starred", "Interpolation"}
     assert {name for name in every if not hasattr(Statements, f"visit_{name}")} <= parts
