@@ -11,7 +11,7 @@ import enum
 import math
 import re
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any, NamedTuple, NoReturn, TypeVar
 
 import ziggurat.codemodel.dialects  # pyright: ignore[reportUnusedImport]  # It declares the ops.
@@ -29,14 +29,16 @@ from ziggurat.codemodel.type_reader import LEGACY_NAMES, TypeSyntaxError, read_t
 from ziggurat.codemodel.types import Type, TypeSyntax, void
 
 _TOKEN = re.compile(
-    r"""(?P<space>(?:[ \t\r\n]+|//[^\n]*)+)
-      | (?P<value>%[\w.]+)
+    r"""[ \t\r\n]*(?://[^\n]*[ \t\r\n]*)*
+      (?: (?P<value>%[\w.]+)
       | (?P<block>\^[\w.]+)
       | (?P<number>-?(?:0[xX][0-9a-fA-F]+|\d+\.?\d*(?:[eE][-+]?\d+)?)|-inf\b)
       | (?P<ident>[A-Za-z_$][\w$]*(?:\.[A-Za-z_$][\w$]*)*)
       | (?P<string>"[^"\\\n]*(?:\\.[^"\\\n]*)*")
       | (?P<arrow>->)
-      | (?P<punct>[@=():;,<>{}\[\]])""",
+      | (?P<punct>[@=():;,<>{}\[\]])
+      | (?P<end>\Z)
+      | (?P<wrong>.) )""",
     re.VERBOSE,
 )
 
@@ -55,6 +57,10 @@ class _Token(NamedTuple):
     kind: str
     text: str
     start: int
+
+
+# Faster than calling the class, which takes its fields by name as well.
+_new_token = tuple.__new__  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType]
 
 
 @keep_subnormals()
@@ -82,30 +88,28 @@ class _Parser:
     def __init__(self, text: str, file: str) -> None:
         self.text = text
         self.file = file
-        self.tokens = list(self._tokenize())
+        self.tokens = self._tokenize()
         self.position = 0
         self.types: dict[TypeSyntax, Type] = {}
         self.depth = 0
         # Set when a type is spelt as in 2024. A symbol such as `double` means itself otherwise.
         self.legacy = False
 
-    def _tokenize(self) -> Iterator[_Token]:
-        text, position, end = self.text, 0, len(self.text)
-        match = _TOKEN.match
-        while position < end:
-            token = match(text, position)
-            if token is None:
-                if text[position] == '"':
-                    self.fail("unterminated string", position)
-                self.fail(f"unexpected character {text[position]!r}", position)
-            kind = token.lastgroup
-            assert kind is not None
-            if kind != "space":
-                if token.end() - position > MAX_TOKEN and kind != "string":
-                    self.fail(f"a token is longer than {MAX_TOKEN} characters", position)
-                yield _Token(kind, token[0], position)
-            position = token.end()
-        yield _Token("end", "end of text", end)
+    def _tokenize(self) -> list[_Token]:
+        tokens: list[_Token] = []
+        for token in _TOKEN.finditer(self.text):
+            kind, index = token.lastgroup, token.lastindex
+            assert kind is not None and index is not None
+            start, end = token.span(index)
+            if kind == "wrong":
+                text = token[index]
+                self.fail("unterminated string" if text == '"' else f"unexpected character {text!r}", start)
+            if end - start > MAX_TOKEN and kind != "string":
+                self.fail(f"a token is longer than {MAX_TOKEN} characters", start)
+            tokens.append(_new_token(_Token, (kind, token[index] or "end of text", start)))
+            if kind == "end":
+                break
+        return tokens
 
     def fail(self, message: str, start: int | None = None, hint: str | None = None) -> NoReturn:
         at = self.tokens[self.position].start if start is None else start
