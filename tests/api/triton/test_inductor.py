@@ -86,18 +86,20 @@ if __name__ == "__main__":
     torch.manual_seed(0)
     x, y, weight, bias = torch.randn(24, 33), torch.randn(24, 33), torch.randn(33), torch.randn(33)
     trained = [one.clone().requires_grad_() for one in (x, weight, bias)]
-    if sys.argv[1] == "fork":
-        reductions = norm = softmax
+    programs = [(softmax, (x,)), (reductions, (x,)), (with_kernel, (x, y)), (norm, trained)]
+    if sys.argv[2] == "few":
         trained = [x.clone().requires_grad_()]
-    for function, arguments in ((softmax, (x,)), (reductions, (x,)), (with_kernel, (x, y)), (norm, trained)):
+        programs = [(with_kernel, (x, y)), (softmax, trained)]
+    for function, arguments in programs:
         found = torch.compile(function)(*arguments)
         expected = (x + y).sin() * 2 if function is with_kernel else function(*arguments)
         torch.testing.assert_close(found, expected, atol=1e-5, rtol=1e-5)
     gradients = [torch.autograd.grad(one.square().sum(), trained) for one in (found, expected)]
     torch.testing.assert_close(*gradients, atol=1e-4, rtol=1e-4)
-    assert x.t()[1:].is_contiguous() is False
-    found = torch.compile(softmax)(x.t()[1:])
-    torch.testing.assert_close(found, softmax(x.t()[1:]))
+    if sys.argv[2] != "few":
+        assert x.t()[1:].is_contiguous() is False
+        found = torch.compile(softmax)(x.t()[1:])
+        torch.testing.assert_close(found, softmax(x.t()[1:]))
     cached = counters["inductor"]["fxgraph_cache_hit"]
     print(json.dumps({"here": len(compiled_here), "cached": cached, "ours": triton.__name__}))
 """
@@ -186,12 +188,12 @@ def test_workers_compile_for_the_cpu_and_for_a_gpu(tmp_path: Path):
     assert gpu["here"] == 0 and {code for _, code in gpu["results"]} == {b"\x7fELF".hex()}
     assert [name for name, _ in gpu["results"]] == ["StaticTritonCompileResult"] * 2 + ["TritonCompileResult"] * 2
     assert len(list((tmp_path / "cache").glob("triton/*/*/exponentials.cubin"))) == 2
-    (again,) = told(tmp_path, _HEAD + _PROGRAM, "subprocess")
-    assert again["here"] == 0 and again["cached"] >= 5
+    (again,) = told(tmp_path, _HEAD + _PROGRAM, "subprocess", "few")
+    assert again["here"] == 0 and again["cached"] >= 1
 
 
 def test_forked_workers_compile(tmp_path: Path):
-    (lines,) = told(tmp_path, _HEAD + _PROGRAM, "fork")
+    (lines,) = told(tmp_path, _HEAD + _PROGRAM, "fork", "few")
     assert lines["here"] == 0
 
 
