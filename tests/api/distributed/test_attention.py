@@ -64,11 +64,8 @@ def test_keys_of_all_devices_are_attended_to(world: int, causal: bool) -> None:
 
 FAULTS = {
     "signal before data": ("    end(team, meet(team, epoch, timeout_ns, TEAM))\n", "    end(team, epoch)\n"),
-    "reuse too early": (
-        "    epoch = meet(team, epoch, timeout_ns, TEAM)  # Then the others have read what is there.\n", ""
-    ),
     "part of the data": ("number = zg.minimum(TEAM.block, 2 * count - first)", "number = TEAM.block - 8"),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("fault", FAULTS)

@@ -55,7 +55,7 @@ def run(module: ModuleType, seed: int, world: int, count: int, hidden: int = 12,
 
 
 def test_tokens_go_to_the_devices_of_their_experts_and_back() -> None:
-    run(token_kernels, seed=1, world=3, count=5)
+    run(token_kernels, seed=1, world=3, count=3)
 
 
 FAULTS = {
