@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import builtins
 import inspect
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
@@ -104,8 +105,17 @@ def _default(func: core.Func, name: str, node: ast.expr, call: str, scope: Mappi
 
 
 def names_of(function: Op) -> list[str]:
-    """The names of a function's parameters; of one that no variable holds, one by its number."""
-    return [name or f"argument_{index}" for index, name in enumerate(py.parameter_names(function))]
+    """The names of a function's parameters; of one that no variable holds, that which is written, or one by its
+    number."""
+    names = py.parameter_names(function)
+    texts = written_names(function.attributes["parameters"]) or [f"argument_{index}" for index in range(len(names))]
+    return [name or text for name, text in zip(names, texts, strict=True)]
+
+
+def written_names(texts: Sequence[str]) -> list[str]:
+    """The names of parameters as they are written."""
+    parameters = [text for text in texts if not text.startswith(("->", "[")) and text not in ("/", "*")]
+    return [re.split(r"[:= ]", text.lstrip("*"), maxsplit=1)[0] for text in parameters]
 
 
 def signature_of(

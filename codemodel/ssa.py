@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from ziggurat.codemodel.builder import Builder
 from ziggurat.codemodel.declare import OPS
-from ziggurat.codemodel.dialects import core
+from ziggurat.codemodel.dialects import core, py
 from ziggurat.codemodel.dominance import Dominance
 from ziggurat.codemodel.errors import BuildError
 from ziggurat.codemodel.location import Location
@@ -56,7 +56,10 @@ def ssa(op: Op, undefined: Undefined = poison) -> Op:
     writer = _Writer(variables, VariableFlow(op, variables), undefined)
     root = Builder.root()
     bodies = [writer.body(body, root, {}, isolated=True) for body in op.bodies]
-    return rebuilt(op, (), bodies, (), op.result.type)
+    result = rebuilt(op, (), bodies, (), op.result.type)
+    if isinstance(op, core.Func) and not op.parameters and None not in (names := py.parameter_names(op)):
+        result.__dict__["parameters"] = tuple(names)  # The variables that had them are gone.
+    return result
 
 
 # The value that each variable holds now. A variable without an entry has no value.

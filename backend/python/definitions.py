@@ -14,6 +14,7 @@ from ziggurat.codemodel.dialects import core, py
 from ziggurat.codemodel.dialects import py_suites as suites
 from ziggurat.codemodel.errors import TargetError
 from ziggurat.codemodel.op import Body, Op
+from ziggurat.codemodel.python_parameters import written_names
 from ziggurat.codemodel.python_texts import expression_of, statement_of
 
 
@@ -71,7 +72,7 @@ def decorate(writer: Writer, op: py.Call) -> bool:
 @writes(suites.Define)
 def define(writer: Writer, op: suites.Define) -> None:
     names = FunctionNames(op.suite, writer.names)
-    parts = function_parts(op.suite, names, writer, op.kind)
+    parts = function_parts(op.suite, names, writer, op.kind, op.parameters)
     values = writer.take(op.values)
     defaults = sum(text.endswith("=") for text in op.parameters)
     notes = iter(values[defaults:])
@@ -115,14 +116,18 @@ class FunctionParts:
             self.value = statements[0].value or ast.Constant(None)
 
 
-def function_parts(body: Body, names: FunctionNames, around: Writer | None, kind: str) -> FunctionParts:
-    """The parameters and the statements of a function, with the declarations that its names need."""
+def function_parts(
+    body: Body, names: FunctionNames, around: Writer | None, kind: str, texts: Sequence[str] = ()
+) -> FunctionParts:
+    """The parameters and the statements of a function, with the declarations that its names need. `texts` are its
+    parameters as they are written."""
+    own_names = written_names(texts) or [""] * len(body.parameters)
     variables = {op.initial: op.result for op in body.entry.ops if isinstance(op, core.Var) and op.initial is not None}
     inner = Writer(names, around)
     parameters: list[str] = []
-    for parameter in body.parameters:
+    for parameter, own_name in zip(body.parameters, own_names, strict=True):
         variable = variables.get(parameter)
-        text = names.fresh("argument") if variable is None else names.of(variable)
+        text = names.parameter(own_name) if variable is None else names.of(variable)
         names.bound.add(text)
         parameters.append(text)
         inner.values[parameter] = name(text)

@@ -57,6 +57,13 @@ class FunctionNames:
                 name = self.fresh(name)
             reserved.add(name)
             self.names[op.result] = name
+        self.occupied = reserved
+
+    def parameter(self, text: str) -> str:
+        """The name of a parameter that no variable holds: the one that is written, if no other has it."""
+        name = text if text and text not in self.occupied else self.fresh("argument")
+        self.occupied.add(name)
+        return name
 
     def fresh(self, stem: str = "value") -> str:
         """A name that the model does not have."""

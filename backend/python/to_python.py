@@ -70,8 +70,8 @@ def tree_of(model: Op, words: Words | None = None) -> Any:
     is_lifted = words is not None
     outer = TEXT_NAMES if is_lifted else ()
     names = FunctionNames(model.body, None, model.free, words or words_of(model), is_lifted, outer)
-    parts = function_parts(model.body, names, None, model.kind)
     definition_ = definition_of(model)
+    parts = function_parts(model.body, names, None, model.kind, model.parameters)
     if definition_ is None:
         arguments, returns = arguments_of((), parts.parameters, iter(()), iter(()))
         for argument, parameter in zip(arguments.args, model.body.parameters, strict=True):

@@ -12,16 +12,18 @@ masked accesses, and control flow whose condition or bounds are constants. An op
 from __future__ import annotations
 
 import math
+import warnings
 from collections.abc import Callable, Sequence
 
-from ziggurat.codemodel.dialects import arith, cf, core, scf, tt
+from ziggurat.codemodel.dialects import arith, cf, core, py, scf, tt
 from ziggurat.codemodel.dialects import math as maths
 from ziggurat.codemodel.fixpoint import fixpoint
 from ziggurat.codemodel.numbers import ELEMENTWISE, Number, on_numbers, rounded_number
 from ziggurat.codemodel.op import Op, Value, constant_of
+from ziggurat.codemodel.python_operators import OPERATORS
 from ziggurat.codemodel.structured import Structured
 from ziggurat.codemodel.transform import DROP, Outcome, Rewriter, Transformer
-from ziggurat.codemodel.types import ScalarType, element_of
+from ziggurat.codemodel.types import ScalarType, element_of, pyobject
 from ziggurat.transforms.simplify.identities import constant, same_number, simpler
 
 
@@ -65,7 +67,38 @@ def folding(builder: Rewriter, op: Op, operands: tuple[Value, ...]) -> Outcome:
         return _masked(builder, op, operands)
     if isinstance(op, tt.Assume | tt.Assert | cf.AssertOp):
         return DROP if constant_of(operands[0]) is True else None
+    if type(op) in OPERATORS:
+        return _operated(builder, op, operands)
     return _computed(builder, op, operands) or simpler(builder, op, operands)
+
+
+_PLAIN = (bool, int, float, str)
+_MAX_BITS = 64  # Of integers, and the number of characters of strings, that operators of Python are folded for.
+
+
+def _operated(builder: Rewriter, op: Op, operands: tuple[Value, ...]) -> Value | None:
+    """The result of an operator of Python on numbers and strings, whose methods are known. An error is left to the run,
+    and so is the identity of objects."""
+    contents = [constant_of(value) for value in operands]
+    if isinstance(op, py.Is | py.IsNot) or any(
+        type(content) not in _PLAIN
+        or (isinstance(content, int) and content.bit_length() > _MAX_BITS)
+        or (isinstance(content, str) and len(content) > _MAX_BITS)
+        for content in contents
+    ):
+        return None
+    is_text = any(isinstance(content, str) for content in contents)
+    most = max((content for content in contents if isinstance(content, int)), default=0)
+    is_large = most > _MAX_BITS and (is_text or isinstance(op, py.Pow | py.Shl))
+    if is_large or (is_text and isinstance(op, py.Mod)):  # A format may ask for any number of characters.
+        return None
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            result = OPERATORS[type(op)].function(*contents)
+    except Exception:
+        return None
+    return builder.add(core.ConstantOp(result, pyobject)) if type(result) in _PLAIN else None
 
 
 _FOLDING: tuple[Transformer, ...] = (folding,)

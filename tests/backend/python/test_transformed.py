@@ -324,3 +324,19 @@ def test_an_annotation_that_is_not_python(define, text):
     assert '@text="int"' in model
     with pytest.raises(TargetError, match="the annotation of a variable must be"):
         zg.to_python(zg.parse(model.replace('@text="int"', f'@text="{text}"')))
+
+
+def test_a_function_without_its_variables_keeps_the_names_of_its_parameters(define):
+    f = define(
+        "def f(a, b=2):\n    c = a + 2 * 3\n    b = b << 70\n    return (c * c, b, 'x' * 3, 1 / 0, '%99999d' % 1)\n"
+    )
+    model = zg.kit.ssa(zg.simplify(zg.reflect(f)))
+    text = zg.to_python(model)
+    assert "def f(a, b=2):" in text and "= a + 6" in text and "<< 70" in text and "'xxx', 1 / 0, '%99999d' % 1" in text
+    g = define("def f(a, b):\n    c = a - b\n    return c * c\n")
+    model = zg.kit.ssa(zg.reflect(g))
+    assert not any(op.NAME.startswith("var") for op in model.walk())
+    for same in (zg.to_function(model), zg.interpret(model), zg.to_function(zg.reflect(zg.to_function(model)))):
+        assert same(b=1, a=4) == g(4, 1) == 9
+    zg.verify(model)
+    assert zg.same_model(zg.parse(str(model)), model)
