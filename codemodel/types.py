@@ -436,6 +436,11 @@ class DescriptorType(Type):
     PADDINGS: ClassVar[tuple[str, ...]] = ("zero", "nan")
 
     @property
+    def rows(self) -> tuple[int, int]:
+        """The shape of a block as a matrix, all axes but the last joined."""
+        return math.prod(self.block[:-1]), self.block[-1]
+
+    @property
     def of_either_padding(self) -> DescriptorType:
         """The type above the two that differ from this one in their padding alone."""
         return attrs.evolve(self, padding="either")

@@ -102,15 +102,16 @@ def _wait(emitter: PtxEmitter, op: gpu.MbarrierWait) -> Emitted:
 def _load(emitter: PtxEmitter, op: gpu.TmaLoad) -> Emitted:
     to, barrier = _address(emitter, op.buffer), _address(emitter, op.barrier)
     map_ = ("ptr", emitter.scalar(op.descriptor))
+    copy, to_barrier = f"cp.async.bulk.tensor.{len(op.offsets)}d", "global.tile.mbarrier::complete_tx::bytes"
     if op.ctas > 1:
-        name = "cp.async.bulk.tensor.2d.shared::cluster.global.tile.mbarrier::complete_tx::bytes.multicast::cluster"
+        name = f"{copy}.shared::cluster.{to_barrier}.multicast::cluster"
         mask: Argument = "i16", str((1 << op.ctas) - 1)
         boxes, coordinates = _boxes(emitter, op, 4, op.ctas)
         lines = [f"{name} [$0+{byte}], [$1, {{{at}}}], [$2], $3;" for byte, at in boxes]
         own = to[0], emitter.emit(f"getelementptr i8, {to[0]} {to[1]}, i32 {_start_of_part(emitter, op)}")
         _by_elected_thread(emitter, lines, own, map_, barrier, mask, *coordinates, condition=op.predicate)
         return
-    name = "cp.async.bulk.tensor.2d.shared::cta.global.tile.mbarrier::complete_tx::bytes"
+    name = f"{copy}.shared::cta.{to_barrier}"
     boxes, coordinates = _boxes(emitter, op, 3)
     lines = [f"{name} [$0+{byte}], [$1, {{{at}}}], [$2];" for byte, at in boxes]
     _by_elected_thread(emitter, lines, to, map_, barrier, *coordinates, condition=op.predicate)
@@ -118,7 +119,8 @@ def _load(emitter: PtxEmitter, op: gpu.TmaLoad) -> Emitted:
 
 @emits(gpu.TmaStore)
 def _store(emitter: PtxEmitter, op: gpu.TmaStore) -> Emitted:
-    name = f"cp.{'reduce.' * op.adds}async.bulk.tensor.2d.global.shared::cta{'.add' * op.adds}.tile.bulk_group"
+    kind, rank = "reduce." * op.adds, len(op.offsets)
+    name = f"cp.{kind}async.bulk.tensor.{rank}d.global.shared::cta{'.add' * op.adds}.tile.bulk_group"
     boxes, coordinates = _boxes(emitter, op, 2)
     lines = [f"{name} [$0, {{{at}}}], [$1+{byte}];" for byte, at in boxes]
     lines.append("cp.async.bulk.commit_group;")
@@ -195,12 +197,12 @@ def _boxes(
     emitter: PtxEmitter, op: gpu.TmaLoad | gpu.TmaStore, first: int, ctas: int = 1
 ) -> tuple[list[tuple[int, str]], list[Argument]]:
     """The byte in the buffer and the coordinates of each box of a block, and the arguments that these name from
-    `$first` on. A box has up to 256 rows of up to 128 bytes. With several `ctas`, those of the part that this CTA of
-    the cluster loads, from the start of that part on."""
+    `$first` on. A box has up to 256 rows of up to 128 bytes; of more than two axes, it has all of them but columns.
+    With several `ctas`, those of the part that this CTA of the cluster loads, from the start of that part on."""
     type_ = descriptor_of(op.descriptor)
     box, _ = box_and_swizzle(type_)
-    height = type_.block[0] // box[0]
     own, axis = _part(type_, ctas)
+    height = type_.block[0] // box[0]
     arguments: list[Argument] = []
     for at, (offset, count, step) in enumerate(zip(op.offsets, own, box, strict=True)):
         start = emitter.scalar(offset)
@@ -208,19 +210,25 @@ def _boxes(
             start = emitter.emit(f"add i32 {start}, {_times_rank(emitter, count * step)}")
         for number in range(count):
             arguments.append(("i32", emitter.emit(f"add i32 {start}, {number * step}") if number else start))
+    # The machine counts axes from the innermost one.
+    rest = [f"${first + own[0] + at}" for at in reversed(range(len(own) - 2))]
     boxes = [
-        ((j * height + i) * math.prod(box) * type_.element.bytes, f"${first + own[0] + j}, ${first + i}")
-        for j in range(own[1])
+        (
+            (j * height + i) * math.prod(box) * type_.element.bytes,
+            ", ".join((f"${first + own[0] + len(rest) + j}", *rest, f"${first + i}")),
+        )
+        for j in range(own[-1])
         for i in range(own[0])
     ]
     return boxes, arguments
 
 
-def _part(type_: DescriptorType, ctas: int) -> tuple[tuple[int, int], int]:
-    """The boxes of a part of a block, down and across, and the axis that the parts divide: the columns, if they can."""
-    (rows, columns), _ = box_and_swizzle(type_)
-    height, width = type_.block[0] // rows, type_.block[1] // columns
-    return ((height, width // ctas), 1) if width % ctas == 0 else ((height // ctas, width), 0)
+def _part(type_: DescriptorType, ctas: int) -> tuple[tuple[int, ...], int]:
+    """The boxes of a part of a block along each axis, and the axis that the parts divide: the columns, if they can."""
+    box, _ = box_and_swizzle(type_)
+    height, *rest, width = (size // side for size, side in zip(type_.block, box, strict=True))
+    parts = (height, *rest, width // ctas) if width % ctas == 0 else (height // ctas, *rest, width)
+    return parts, len(rest) + 1 if width % ctas == 0 else 0
 
 
 def _times_rank(emitter: PtxEmitter, number: int) -> str:
@@ -231,5 +239,5 @@ def _start_of_part(emitter: PtxEmitter, op: gpu.TmaLoad) -> str:
     """The byte in the buffer where the part of this CTA begins: panels lie side by side, each with all rows."""
     type_ = descriptor_of(op.descriptor)
     box, _ = box_and_swizzle(type_)
-    (height, width), axis = _part(type_, op.ctas)
+    (height, *_, width), axis = _part(type_, op.ctas)
     return _times_rank(emitter, (height * width if axis else height) * math.prod(box) * type_.element.bytes)

@@ -25,7 +25,7 @@ from ziggurat.codemodel.dialects.tt import AtomicKind
 from ziggurat.codemodel.interpret import Meaning
 from ziggurat.codemodel.op import Op, Value, expect
 from ziggurat.codemodel.scalars import bits_of, float_binary, int_binary
-from ziggurat.codemodel.types import DescriptorType, ScalarType, Type, pointee_of, scalar_element, shape_of
+from ziggurat.codemodel.types import DescriptorType, ScalarType, TensorType, Type, pointee_of, scalar_element, shape_of
 
 FARTHEST = 1 << 55  # Bytes of an offset: more lead out of the addresses of any process.
 Operands = tuple[Any, ...]
@@ -256,7 +256,11 @@ def _descriptor_type(op: _Read | _Written | tt.DescriptorFact | tt.DescriptorPad
 
 @triton.of(tt.DescriptorLoad, tt.DescriptorGather)
 def _descriptor_load(machine: Machine, op: _Read, operands: Operands) -> Array:
-    return load_block(machine, op, _descriptor_type(op), operands[0], operands[1:], op.result.type)
+    type_, result = _descriptor_type(op), op.result.type
+    if not (isinstance(op, tt.DescriptorLoad) and op.by_rows):
+        return load_block(machine, op, type_, operands[0], operands[1:], result)
+    block = load_block(machine, op, type_, operands[0], operands[1:], TensorType(type_.block, type_.element))
+    return block.reshape(len(block), *shape_of(result))
 
 
 def load_block(
@@ -274,7 +278,10 @@ def load_block(
 def _descriptor_store(machine: Machine, op: tt.DescriptorStore | tt.DescriptorScatter, operands: Operands) -> None:
     type_ = _descriptor_type(op)
     pointers, inside = block_of(operands[0], operands[2:], type_)
-    store_elements(machine, pointers, full(op.value, operands[1]), inside, machine.access("writes", op, op.value.type))
+    value = full(op.value, operands[1])
+    if isinstance(op, tt.DescriptorStore):
+        value = value.reshape(len(value), *type_.block)
+    store_elements(machine, pointers, value, inside, machine.access("writes", op, op.value.type))
 
 
 @marks.of(tt.DescriptorStore, tt.DescriptorReduce, tt.DescriptorScatter)

@@ -13,6 +13,7 @@ import ml_dtypes
 import numpy as np
 
 from ziggurat.backend.simulator.shared import Array, SimulationError
+from ziggurat.codemodel.layout import row_major
 
 BYTES = 128
 _FIELDS = np.dtype(
@@ -34,39 +35,40 @@ _SWIZZLES = (0, 32, 64, 128)
 
 @attrs.frozen(eq=False)
 class TensorMap:
-    """A tensor map of a matrix: its upper left part of `shape`, moved box by box.
+    """A tensor map of a matrix, or of a tensor of more axes: its upper left part of `shape`, moved box by box.
 
-    `box` is (rows, columns), `swizzle` 0, 32, 64 or 128 bytes; elements outside are zeros, or NaN with `nan`.
+    `box` is (…, rows, columns), `swizzle` 0, 32, 64 or 128 bytes; elements outside are zeros, or NaN with `nan`.
     """
 
     array: Array
-    box: tuple[int, int]
+    box: tuple[int, ...]
     swizzle: int = 0
-    shape: tuple[int, int] | None = None
+    shape: tuple[int, ...] | None = None
     nan: bool = False
-    stride: int | None = None  # Elements from a row to the next; None for the columns of the array.
+    # Elements from one to the next along each axis but the last; None for those of a row-major array.
+    strides: tuple[int, ...] | None = None
 
     @property
-    def extent(self) -> tuple[int, int]:
-        """The number of rows and columns."""
-        return self.shape or (self.array.shape[0], self.array.shape[1])
+    def extent(self) -> tuple[int, ...]:
+        """The size along each axis."""
+        return self.shape or self.array.shape
 
     def at(self, address: int) -> Tensor:
-        """The matrix, given the address of its first element."""
-        stride = self.stride or self.array.shape[1]
-        return Tensor(address, self.array.dtype, self.box, self.swizzle, self.extent, stride, self.nan)
+        """The tensor, given the address of its first element."""
+        strides = self.strides or row_major(self.array.shape)[:-1]
+        return Tensor(address, self.array.dtype, self.box, self.swizzle, self.extent, strides, self.nan)
 
 
 @attrs.frozen(eq=False)
 class Tensor:
-    """A matrix that TMA moves box by box: as `TensorMap`, at an address of the simulation."""
+    """A tensor that TMA moves box by box: as `TensorMap`, at an address of the simulation."""
 
     address: int
     dtype: np.dtype[Any]
-    box: tuple[int, int]
+    box: tuple[int, ...]
     swizzle: int
-    extent: tuple[int, int]
-    stride: int
+    extent: tuple[int, ...]
+    strides: tuple[int, ...]
     nan: bool
 
 
@@ -84,7 +86,7 @@ def mark_of(field: str, ordinal: int) -> int:
 
 
 def tensor_of(data: Array) -> Tensor:
-    """The matrix that the 128 bytes of a map describe. Raises `SimulationError` for bytes that TMA must not use."""
+    """The tensor that the 128 bytes of a map describe. Raises `SimulationError` for bytes that TMA must not use."""
     map_: Any = data.view(_FIELDS)[0]
     rank = int(map_["rank"][0]) + 1
     counts = {"global_stride": rank - 1, "global_dim": rank, "box_dim": rank, "element_stride": rank}
@@ -94,15 +96,14 @@ def tensor_of(data: Array) -> Tensor:
                 raise SimulationError(f"a tensor map must have all of its fields; {name} {ordinal} is missing")
     if map_["rest"].any() or any(map_[name][count:].any() for name, count in counts.items()):
         raise SimulationError("the bytes of a tensor map must be zero before its fields are set")
-    if rank != 2 or map_["interleave_layout"][0] or (map_["element_stride"][:rank] != 1).any():
-        raise SimulationError("a tensor map must have two axes, no interleave, and element strides of 1")
-    address, stride = int(map_["global_address"][0]), int(map_["global_stride"][0])
-    columns, rows = (int(size) for size in map_["global_dim"][:rank])
+    if rank < 2 or map_["interleave_layout"][0] or (map_["element_stride"][:rank] != 1).any():
+        raise SimulationError("a tensor map must have two axes or more, no interleave, and element strides of 1")
+    address, strides = int(map_["global_address"][0]), tuple(map(int, map_["global_stride"][: rank - 1][::-1]))
+    extent, box = (tuple(map(int, map_[name][:rank][::-1])) for name in ("global_dim", "box_dim"))
     dtype = np.dtype(_ELEMENTS[int(map_["elemtype"][0])])
-    if address % 16 or stride % 16:
-        raise SimulationError(f"the base and the strides must be multiples of 16 bytes; got {address:#x} and {stride}")
-    if rows < 1 or columns < 1:
-        raise SimulationError(f"the sizes of a tensor map must be 1 or more; got {rows} and {columns}")
-    box = int(map_["box_dim"][1]), int(map_["box_dim"][0])
+    if any(number % 16 for number in (address, *strides)):
+        raise SimulationError(f"the base and the strides must be multiples of 16 bytes; got {address:#x} and {strides}")
+    if min(extent) < 1:
+        raise SimulationError(f"the sizes of a tensor map must be 1 or more; got {extent}")
     swizzle, nan = _SWIZZLES[int(map_["swizzle_mode"][0])], bool(map_["fill_mode"][0])
-    return Tensor(address, dtype, box, swizzle, (rows, columns), stride // dtype.itemsize, nan)
+    return Tensor(address, dtype, box, swizzle, extent, tuple(stride // dtype.itemsize for stride in strides), nan)

@@ -15,6 +15,7 @@ This module shares nothing with the emission: boxes, swizzles and phases are wri
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Sequence
 from typing import Any
@@ -81,7 +82,7 @@ def _map(type_: Type, sources: Sequence[Any], is_store: bool) -> TensorMap:
     if why is not None:
         raise LaunchError(why, hint="compile the kernel with raise_pointers=False")
     box, swizzle = box_and_swizzle(type_)
-    return TensorMap(array, (box[0], box[1]), swizzle, (int(rows), int(columns)), stride=int(pitch))
+    return TensorMap(array, box, swizzle, (int(rows), int(columns)), strides=(int(pitch),))
 
 
 def _aligned(size: int) -> Array:
@@ -101,9 +102,8 @@ def _part(argument: Any, part: str, type_: Type) -> Any:
     if field in ("", "map"):
         assert isinstance(type_, DescriptorType)
         box, swizzle = box_and_swizzle(type_)
-        rows, columns = argument.shape
-        nan, stride = argument.padding == "nan", argument.strides[0]
-        return TensorMap(host, (box[0], box[1]), swizzle, (rows, columns), nan, stride)
+        nan = argument.padding == "nan"
+        return TensorMap(host, box, swizzle, tuple(argument.shape), nan, tuple(argument.strides[:-1]))
     numbers = argument.shape if field.startswith("shape") else argument.strides
     return numbers[int(field[-1])]
 
@@ -320,7 +320,7 @@ class _Tma:
         self.published.get(map_, set()).add(thread)
 
     def tensor(self, map_: int, thread: int) -> Tensor:
-        """The matrix of a map, for a copy by a thread."""
+        """The tensor of a map, for a copy by a thread."""
         program = self.program
         if map_ in program.maps:
             tensor_map: TensorMap = program.maps[map_]
@@ -333,22 +333,22 @@ class _Tma:
 
     # Copies.
 
-    def _box(self, tensor: Tensor, row: int, column: int) -> tuple[Array, Array, Array]:
-        """For each byte of a box: its place in the buffer before the swizzle, its place in the matrix, and whether it
+    def _box(self, tensor: Tensor, at: tuple[int, ...]) -> tuple[Array, Array, Array]:
+        """For each byte of a box: its place in the buffer before the swizzle, its place in the tensor, and whether it
         is inside of it."""
-        size = tensor.dtype.itemsize
-        rows, columns = tensor.box
-        if rows > 256 or columns > 256 or columns * size % 16 or (tensor.swizzle and columns * size > tensor.swizzle):
-            raise SimulationError(f"TMA cannot move boxes of {rows} × {columns} with a swizzle of {tensor.swizzle}")
-        if column * size % 16:
+        size, box = tensor.dtype.itemsize, tensor.box
+        row = box[-1] * size
+        if len(at) != len(box) or max(box) > 256 or row % 16 or (tensor.swizzle and row > tensor.swizzle):
+            sides = " × ".join(map(str, box))
+            raise SimulationError(f"TMA cannot move boxes of {sides} with a swizzle of {tensor.swizzle}")
+        if at[-1] * size % 16:
             raise SimulationError("a box must begin at a column that is at a multiple of 16 bytes")
-        i: Array = np.arange(rows)[:, None, None]
-        j: Array = np.arange(columns)[:, None]
+        index = np.indices(box).reshape(len(box), -1, 1) + np.array(at)[:, None, None]
+        inside = np.all((index >= 0) & (index < np.array(tensor.extent)[:, None, None]), axis=0)
         byte: Array = np.arange(size)
-        inside = (i + row >= 0) & (i + row < tensor.extent[0]) & (j + column >= 0) & (j + column < tensor.extent[1])
-        there = ((i + row) * tensor.stride + j + column) * size + byte
-        within = (i * columns + j) * size + byte
-        return within.reshape(-1), there.reshape(-1), np.broadcast_to(inside, within.shape).reshape(-1)
+        there = np.tensordot((*tensor.strides, 1), index, 1) * size + byte
+        within = np.arange(math.prod(box) * size)
+        return within, there.reshape(-1), np.broadcast_to(inside, there.shape).reshape(-1)
 
     def _places(self, tensor: Tensor, address: int, offsets: Array) -> Array:
         if address % 128:
@@ -369,11 +369,11 @@ class _Tma:
         return memory.bytes_at(tensor.address)
 
     def start_load(
-        self, map_: int, address: int, at: tuple[int, int], barrier: int, thread: int, mask: int | None = None
+        self, map_: int, address: int, at: tuple[int, ...], barrier: int, thread: int, mask: int | None = None
     ) -> None:
         """Begin to load a box, into the shared memory of the CTAs of a mask; without one, of this CTA."""
         program, tensor = self.program, self.tensor(map_, thread)
-        offsets, there, inside = self._box(tensor, *at)
+        offsets, there, inside = self._box(tensor, at)
         outside = np.zeros(tensor.box, tensor.dtype)
         if tensor.nan:
             outside[:] = np.nan
@@ -427,11 +427,11 @@ class _Tma:
         self.loads.append(_Load(places, data, mbarrier, map_))
         self.some_land()
 
-    def start_store(self, map_: int, address: int, at: tuple[int, int], thread: int, *, adds: bool) -> None:
+    def start_store(self, map_: int, address: int, at: tuple[int, ...], thread: int, *, adds: bool) -> None:
         tensor, shared = self.tensor(map_, thread), self.program.shared
-        if tensor.extent[1] * tensor.dtype.itemsize % 16:
+        if tensor.extent[-1] * tensor.dtype.itemsize % 16:
             raise SimulationError("a row of a tensor that TMA stores to must be a multiple of 16 bytes")
-        offsets, there, inside = self._box(tensor, *at)
+        offsets, there, inside = self._box(tensor, at)
         places = self._places(tensor, address, offsets)
         if shared.foreign(shared.writer[places], thread).any():
             raise SimulationError(
@@ -516,8 +516,11 @@ def _statement_of_warps(program: Any, text: str, operands: list[Any], going: Arr
             raise unknown(text)
 
 
-_LOAD = "cp.async.bulk.tensor.2d.shared::cta.global.tile.mbarrier::complete_tx::bytes"
-_STORES = r"cp\.(?:reduce\.)?async\.bulk\.tensor\.2d\.global\.shared::cta(\.add)?\.tile\.bulk_group"
+_LOADS = (
+    r"cp\.async\.bulk\.tensor\.[2-5]d\.shared::(?:cta|cluster)\.global\.tile\.mbarrier::complete_tx::bytes"
+    r"(\.multicast::cluster)?"
+)
+_STORES = r"cp\.(?:reduce\.)?async\.bulk\.tensor\.[2-5]d\.global\.shared::cta(\.add)?\.tile\.bulk_group"
 
 
 def _statement(tma: _Tma, text: str, values: list[int], thread: int) -> None:
@@ -537,15 +540,13 @@ def _statement(tma: _Tma, text: str, values: list[int], thread: int) -> None:
         address, cta = numbers[0] % _OF_CTA, numbers[0] // _OF_CTA - 1
         tma.program.cluster.reach(tma.program.rank, cta, "arrives at")
         tma.program.cluster.programs[cta].unit(_Tma).arrive(address, thread, 0, tma.program.rank)
-    elif opcode == _LOAD.replace("::cta", "::cluster") + ".multicast::cluster":
-        address, map_, column, row, barrier, mask = numbers
-        tma.start_load(map_, address, (_signed(row), _signed(column)), barrier, thread, mask)
-    elif opcode == _LOAD:
-        address, map_, column, row, barrier = numbers
-        tma.start_load(map_, address, (_signed(row), _signed(column)), barrier, thread)
+    elif form := re.fullmatch(_LOADS, opcode):
+        mask = numbers.pop() if form[1] else None
+        address, map_, *at, barrier = numbers
+        tma.start_load(map_, address, tuple(map(_signed, at[::-1])), barrier, thread, mask)
     elif form := re.fullmatch(_STORES, opcode):
-        map_, column, row, address = numbers
-        tma.start_store(map_, address, (_signed(row), _signed(column)), thread, adds=form[1] is not None)
+        map_, *at, address = numbers
+        tma.start_store(map_, address, tuple(map(_signed, at[::-1])), thread, adds=form[1] is not None)
     elif opcode == "cp.async.bulk.commit_group":
         tma.commit(thread)
     elif opcode == "cp.async.bulk.wait_group.read":

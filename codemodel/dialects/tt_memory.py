@@ -376,21 +376,23 @@ class DescriptorStride(DescriptorFact, name="tt.descriptor_stride"):
 
 class DescriptorLoad(Op, traits.MemoryRead, name="tt.descriptor_load"):
     """Read the block at these offsets; outside of the tensor it holds the descriptor's padding. `ahead` is as in
-    `tt.load`."""
+    `tt.load`. The result is a matrix with `by_rows`: all axes of the block but the last are joined."""
 
     descriptor: Value = operand()
     offsets: Sequence[Value] = operands()
     cache: CacheModifier = attribute(CacheModifier, default=CacheModifier.NONE)
     eviction: EvictionPolicy = attribute(EvictionPolicy, default=EvictionPolicy.NORMAL)
     ahead: int | None = attribute(object, default=None)
+    by_rows: bool = attribute(bool, default=False)
 
     def infer_type(self) -> Type:
         type_ = _described(self, self.descriptor, self.offsets)
-        return TensorType(type_.block, type_.element)
+        return TensorType(type_.rows if self.by_rows else type_.block, type_.element)
 
 
 class DescriptorStore(Op, traits.MemoryWrite, name="tt.descriptor_store"):
-    """Write the block at these offsets; elements outside of the tensor are not written."""
+    """Write the block at these offsets; elements outside of the tensor are not written. The value may be a matrix: the
+    block, all its axes but the last joined."""
 
     descriptor: Value = operand()
     value: Value = operand()
@@ -400,7 +402,8 @@ class DescriptorStore(Op, traits.MemoryWrite, name="tt.descriptor_store"):
         type_ = _described(self, self.descriptor, self.offsets)
         expected = TensorType(type_.block, type_.element)
         tensor = tensor_of(self, self.value).without_layout()
-        require_of(self, tensor == expected, "{} writes {}; got {}", expected, self.value.type)
+        good = tensor in (expected, TensorType(type_.rows, type_.element))
+        require_of(self, good, "{} writes {}; got {}", expected, self.value.type)
 
 
 class DescriptorReduce(Op, traits.MemoryRead, traits.MemoryWrite, name="tt.descriptor_reduce"):

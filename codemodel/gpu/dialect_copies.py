@@ -259,7 +259,7 @@ def _boxed(op: Op, descriptor: Value, buffer: Value) -> None:
     good = (
         isinstance(type_, DescriptorType)
         and (shared.element, shared.count) == (type_.element, 1)
-        and sorted(shared.shape) == sorted(type_.block)
+        and sorted(shared.shape) == sorted(type_.rows)
     )
     require(good, f"{op.NAME} moves blocks of a descriptor to a buffer of their size; got {type_} and {shared}")
 

@@ -24,7 +24,7 @@ from ziggurat.transforms.gpu.lower import lower
 from ziggurat.transforms.gpu.lower_channels import lower_channels
 from ziggurat.transforms.gpu.share_buffers import share_buffers
 from ziggurat.transforms.gpu.tensor_maps import make_tensor_maps
-from ziggurat.transforms.gpu.tma import aliasing, lower_tma, tma_accesses
+from ziggurat.transforms.gpu.tma import aliasing, by_rows, lower_tma, tma_accesses
 from ziggurat.transforms.schedule.copies import make_copies
 from ziggurat.transforms.schedule.defer_stores import defer_stores
 from ziggurat.transforms.schedule.early_copies import copy_early
@@ -54,7 +54,7 @@ def _assign(op: core.Module, options: CompileOptions) -> Op:
 
 
 def _descriptors(op: core.Module, options: CompileOptions) -> Op:
-    op = make_chosen(op)
+    op = by_rows(make_chosen(op))
     by_tma = tma_accesses(op, options.target, options.warps, options.launch_pdl, bool(options.warp_specialize))
     return lower_descriptors(op, by_tma, aliasing(op, by_tma), shared_blocks(first_kernel(op), by_tma))
 

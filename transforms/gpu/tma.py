@@ -11,7 +11,8 @@
 A store, or a block that is added to memory, goes through a buffer as well, which TMA then reads. `copies` does
 loads in loops.
 
-TMA moves blocks of two axes between tensors and buffers in its own swizzled form, which wgmma and ldmatrix read: so it
+TMA moves blocks of two to five axes between tensors and buffers, which are matrices in its own swizzled form: of more
+than two axes, those that a reshape joins but for the last (`by_rows`). wgmma and ldmatrix read that form: so it
 does stores, loads that only feed matrix units, and loads of other loops that ask for stages (`latency`). It writes
 16 bytes at a time: the first column of a store must be a multiple of 16 bytes, and so must a row of the tensor. (For
 rows that are not, an H200 wrote zeros after them; for other columns it reported an illegal instruction.) All other
@@ -47,13 +48,21 @@ from ziggurat.codemodel.gpu.targets import TARGETS
 from ziggurat.codemodel.op import BlockParameter, Op, Value, expect
 from ziggurat.codemodel.traits import Loop
 from ziggurat.codemodel.transform import DROP, Outcome, Rewriter, transform
-from ziggurat.codemodel.types import DescriptorType, SharedType, bf16, f16, f32, i1
+from ziggurat.codemodel.types import DescriptorType, SharedType, bf16, f16, f32, i1, shape_of
 from ziggurat.transforms.analysis.axis_info import AxisInfo, analyse
 from ziggurat.transforms.analysis.components import Component, component_of
 from ziggurat.transforms.analysis.memory_order import ATOMICS, MemoryOrder, Origins, acquires, may_order, releases
 from ziggurat.transforms.analysis.obstacle import Obstacle, warn_of
-from ziggurat.transforms.analysis.queries import constant, descriptor_of, function_of, is_contiguous, shared_of
+from ziggurat.transforms.analysis.queries import (
+    constant,
+    descriptor_of,
+    function_of,
+    is_contiguous,
+    shared_of,
+    tensor_of,
+)
 from ziggurat.transforms.gpu.dots import MmaChoice, MmaSync, Wgmma, block_axis, is_chained, mma_of
+from ziggurat.transforms.simplify import dce
 
 _UNIT = 16  # Bytes that TMA writes at once.
 
@@ -64,6 +73,38 @@ _Write = tt.DescriptorStore | tt.DescriptorScatter | tt.DescriptorReduce
 
 
 # The accesses that TMA does.
+
+
+def by_rows(module: core.Module) -> core.Module:
+    """The module in which blocks of more than two axes are loaded and stored as the matrices to which reshapes join
+    them, all axes but the last."""
+
+    def is_matrix(reshape: Op | None, descriptor: Value) -> bool:
+        type_ = descriptor_of(descriptor)
+        shapes = () if reshape is None else (shape_of(reshape.operands[0].type), shape_of(reshape.result.type))
+        joins = isinstance(reshape, tt.Reshape) and not reshape.allow_reorder
+        return joins and len(type_.block) > 2 and {*shapes} == {type_.block, type_.rows}
+
+    def loads(op: Op) -> bool:
+        uses = op.result.uses if isinstance(op, tt.DescriptorLoad) else ()
+        return bool(uses) and all(is_matrix(user, op.operands[0]) for user in uses)
+
+    def joined(builder: Rewriter, op: Op, operands: tuple[Value, ...]) -> Outcome:
+        if isinstance(op, tt.DescriptorLoad) and loads(op):
+            return builder.add(
+                tt.DescriptorLoad(operands[0], operands[1:], cache=op.cache, eviction=op.eviction, by_rows=True)
+            )
+        if isinstance(op, tt.Reshape) and op.value.op is not None and loads(op.value.op):
+            return operands[0]
+        if isinstance(op, tt.DescriptorStore) and is_matrix(reshape := op.value.op, op.descriptor):
+            return builder.add(
+                tt.DescriptorStore(operands[0], builder[expect(reshape, tt.Reshape).value], operands[2:])
+            )
+        return None
+
+    if not any(isinstance(op, tt.Reshape) for op in module.walk()):
+        return module
+    return expect(dce(transform(module, joined, pass_name="descriptors")), core.Module)
 
 
 def tma_accesses(
@@ -134,9 +175,9 @@ def tma_decisions(
             obstacle = Obstacle("with launch_pdl, the launch before may still use the memory of the tensor map", op)
         elif isinstance(op, tt.DescriptorReduce) and not _adds(op):
             obstacle = Obstacle("TMA adds f16, bf16, f32 and integers of 32 bits only", op)
-        elif not _is_movable(op.descriptor):
-            why = "a block must have two axes and 8 rows or more, each of 32, 64, or a multiple of 128 bytes"
-            obstacle = Obstacle(f"{why}, and padding of floats", op)
+        elif not _is_movable(op):
+            why = "a block must have two axes, or be joined to rows by a reshape, and 8 rows or more"
+            obstacle = Obstacle(f"{why}, each of 32, 64, or a multiple of 128 bytes, and padding of floats", op)
         elif (
             isinstance(op, tt.DescriptorLoad)
             and not _begins_ahead(op)
@@ -236,7 +277,7 @@ def _loops(op: Op) -> set[Value]:
 def _uneven(op: Access, func: tt.Func, infos: Mapping[Component, AxisInfo]) -> Obstacle | None:
     """The obstacle if the first column of a block is no multiple of 16 bytes, or a row of a stored tensor that is a
     parameter. (For a tensor that the kernel describes, the kernel can find out.)"""
-    has_maker = isinstance(op, tt.DescriptorStore) and made_by(op.descriptor) is not None
+    has_maker = isinstance(op, tt.DescriptorStore) and made_by(op.descriptor) is not None and len(op.offsets) == 2
     if isinstance(op, _Stored) and not has_maker and not _has_whole_rows(op, func, infos):
         return Obstacle("the rows of the tensor are not known to be multiples of 16 bytes", op)
     if _divisor(op.offsets[-1], infos) * descriptor_of(op.descriptor).element.bytes % _UNIT:
@@ -266,18 +307,21 @@ def _divisor(value: Value, infos: Mapping[Component, AxisInfo]) -> int:
     return 1 if info is None else info.everywhere
 
 
-def _is_movable(descriptor: Value) -> bool:
-    """Whether the blocks of a descriptor lie in shared memory swizzled, and TMA can fill their padding."""
-    type_ = descriptor_of(descriptor)
+def _is_movable(op: Access) -> bool:
+    """Whether a block is a matrix that lies in shared memory swizzled, and TMA can fill its padding."""
+    type_ = descriptor_of(op.descriptor)
     # TMA takes elements of 8 bits for bytes, and fills with NaN only elements that it knows as floats.
     fillable = type_.padding == "zero" or type_.element.bits > 8
-    return type_.element != i1 and fillable and len(type_.block) == 2 and _panels(type_) is not None
+    matrix = op.value if isinstance(op, _Stored) else op.result
+    # Of more axes, a box has all rows.
+    is_matrix = tensor_of(matrix).rank == 2 and (len(type_.block) == 2 or max(type_.block[:-1]) <= 256)
+    return type_.element != i1 and fillable and is_matrix and _panels(type_) is not None
 
 
 def _panels(type_: DescriptorType) -> Panels | None:
     """The form of a block in shared memory; None if a row is too short to be swizzled, or there are too few rows."""
     _, swizzle = box_and_swizzle(type_)
-    return Panels(swizzle, k_major=True) if swizzle and type_.block[0] >= 8 else None
+    return Panels(swizzle, k_major=True) if swizzle and type_.rows[0] >= 8 else None
 
 
 def feeds_dot(value: Value) -> bool:
@@ -323,7 +367,7 @@ def _feeds_mma(
             # Of 8 bits, both may: threads read one of them, and turn the other.
             of_bytes = type_.element.bytes == 1 and other is not None
             read = of_bytes or (mma.warps.swapped == (value is user.b) and other == 1 - k_axis)
-        shape = (type_.block[order[0]], type_.block[order[1]])
+        shape = (type_.rows[order[0]], type_.rows[order[1]])
         panels = _panels(type_)
         assert panels is not None
         lines = shape[1 - k_axis]
@@ -340,8 +384,8 @@ def buffer_for(type_: DescriptorType) -> tuple[SharedType, int]:
     """The type of a buffer for a block, its axes in order, and its alignment in bytes."""
     panels = _panels(type_)
     assert panels is not None
-    offsets = panels.offsets(type_.block, 1, type_.element.bytes)
-    return SharedType(type_.block, type_.element, offsets), panels.alignment
+    offsets = panels.offsets(type_.rows, 1, type_.element.bytes)
+    return SharedType(type_.rows, type_.element, offsets), panels.alignment
 
 
 def is_filled_by_tma(value: Value, buffer: SharedType) -> bool:

@@ -50,6 +50,7 @@ from ziggurat.codemodel.types import (
     i32,
     i64,
     scalar_element,
+    shape_of,
     u32,
     void,
 )
@@ -109,7 +110,10 @@ def lower_descriptors(
                 return _load(builder, op, operands)
             case tt.DescriptorStore() | tt.DescriptorScatter():
                 pointers, inside = _address(builder, _maker(operands[0]), operands[2:])
-                builder.add(tt.Store(pointers, operands[1], inside))
+                value = operands[1]
+                if isinstance(op, tt.DescriptorStore):
+                    value = _reshaped(builder, value, shape_of(inside.type))
+                builder.add(tt.Store(pointers, value, inside))
                 return DROP
             case tt.DescriptorReduce():
                 pointers, inside = _address(builder, _maker(operands[0]), operands[2:])
@@ -372,16 +376,21 @@ def _load(builder: Builder, op: tt.DescriptorLoad | tt.DescriptorGather, operand
     maker = _maker(operands[0])
     pointers, inside = _address(builder, maker, operands[1:])
     element = descriptor_of(maker.result).element
+    type_ = TensorType(shape_of(inside.type), element)
     zero = 0.0 if element.is_float else False if element == i1 else 0
     nan = _chosen_padding(operands[0])
-    other = builder.add(
-        arith.ConstantOp(math.nan if maker.padding is Padding.NAN and not nan else zero, op.result.type)
-    )
+    other = builder.add(arith.ConstantOp(math.nan if maker.padding is Padding.NAN and not nan else zero, type_))
     for use_nan in nan:
-        other = builder.add(arith.Select(use_nan, builder.add(arith.ConstantOp(math.nan, op.result.type)), other))
+        other = builder.add(arith.Select(use_nan, builder.add(arith.ConstantOp(math.nan, type_)), other))
     if isinstance(op, tt.DescriptorGather):
         return builder.add(tt.Load(pointers, inside, other))
-    return builder.add(tt.Load(pointers, inside, other, cache=op.cache, eviction=op.eviction))
+    block = builder.add(tt.Load(pointers, inside, other, cache=op.cache, eviction=op.eviction))
+    return _reshaped(builder, block, shape_of(op.result.type))
+
+
+def _reshaped(builder: Builder, value: Value, shape: tuple[int, ...]) -> Value:
+    type_ = TensorType(shape, scalar_element(value.type))
+    return value if value.type == type_ else builder.add(tt.Reshape(value, type_))
 
 
 def _store_to_whole_rows(builder: Rewriter, op: tt.DescriptorStore, operands: tuple[Value, ...]) -> Outcome:

@@ -224,7 +224,7 @@ def test_arguments_in_parts() -> None:
         func('"0.base", "0.shape0", "0.shape1", "0.stride0", "0.map", "1"', 6), [descriptor, 7]
     )
     assert base.base is whole and (rows, columns, step, number) == (8, 20, 32, 7)
-    assert isinstance(map_, TensorMap) and map_.array is base and map_.nan and map_.stride == 32
+    assert isinstance(map_, TensorMap) and map_.array is base and map_.nan and map_.strides == (32,)
     assert (map_.box, map_.swizzle, map_.extent) == ((4, 16), 32, (8, 20))
 
 
@@ -238,10 +238,10 @@ def test_arguments_of_which_the_launch_makes_a_map() -> None:
     model = func('"0", "1", "2", "3", "map 0 1 2 3", "map 0 =4 2 =64"', 6)
     whole, fixed = in_parts(model, [array, 8, 20, 32])[4:]
     assert whole.array is fixed.array is array
-    assert (whole.extent, whole.stride, fixed.extent, fixed.stride) == ((8, 20), 32, (4, 20), 64)
+    assert (whole.extent, whole.strides, fixed.extent, fixed.strides) == ((8, 20), (32,), (4, 20), (64,))
     for sizes in ((0, 20), (8, 0), (0, 0), (-1, 20)):
         empty = in_parts(model, [array, *sizes, -32])[4]
-        assert not empty.array.any() and (empty.extent, empty.stride) == ((1, 1), 8)
+        assert not empty.array.any() and (empty.extent, empty.strides) == ((1, 1), (8,))
 
 
 @pytest.mark.parametrize("numbers, stored, expected", [

@@ -262,6 +262,34 @@ def test_a_wrong_divisibility_of_rows_has_wrong_results() -> None:
 
 
 @zg.kernel
+def convolution(x_desc, w_desc, y_desc, ROLES: zg.constexpr):
+    """A convolution by 3×1 of 4 images, 4 rows of 4 pixels each, with 16 filters."""
+    acc = zg.zeros((64, 16), zg.f32)
+    for tap in zg.range(0, 3, warp_specialize=ROLES):
+        pixels = zg.reshape(x_desc.load((1, tap + 1, -1, 0)), (64, 32))
+        acc = zg.dot(pixels, zg.trans(w_desc.load((0, tap * 32))), acc)
+    y_desc.store((1, 2, -1, 0), zg.reshape(zg.cast(acc, zg.f16), (4, 4, 4, 16)))
+
+
+@pytest.mark.parametrize(("target", "roles"), [("sm_80", False), ("sm_90a", False), ("sm_90a", True)])
+def test_blocks_of_four_axes_that_a_reshape_joins(target: str, roles: bool) -> None:
+    """TMA moves them where the target has it, also over the borders of the tensor."""
+    numbers = np.random.default_rng(0)
+    x, w = (numbers.integers(-2, 3, shape).astype(np.float16) for shape in ((4, 5, 3, 32), (16, 96)))
+    y = np.full((4, 5, 3, 16), -1, np.float16)
+    blocks = [described(array, block) for array, block in ((x, (4, 4, 4, 32)), (w, (16, 32)), (y, (4, 4, 4, 16)))]
+    module = place(convolution.triton(*(type_ for _, type_ in blocks), roles), CompileOptions(target, 4, 2))
+    assert hazards(module) == []
+    ranks = {(type(op), len(op.offsets)) for op in module.walk() if isinstance(op, gpu.TmaLoad | gpu.TmaStore)}
+    assert ranks == ({(gpu.TmaLoad, 4), (gpu.TmaLoad, 2), (gpu.TmaStore, 4)} if target == "sm_90a" else set())
+    below = np.pad(x, ((0, 0), (0, 1), (0, 0), (0, 0)))
+    expected = y.copy()
+    expected[1:, 2:] = sum(below[1:, tap + 1 : tap + 4] @ w[:, 32 * tap : 32 * tap + 32].T for tap in range(3))
+    simulated(module, [block for block, _ in blocks], (1,))
+    np.testing.assert_array_equal(y, expected)
+
+
+@zg.kernel
 def multiplying(a_desc, b_desc, c_desc, k, M: zg.constexpr, N: zg.constexpr, K: zg.constexpr):
     row, column = zg.program_id(0) * M, zg.program_id(1) * N
     total = zg.zeros((M, N), zg.f32)
