@@ -134,7 +134,8 @@ def _upper_half(emitter: CpuEmitter, op: tt.MulHiUI, a: Number, b: Number) -> Nu
 @emits(math.Exp, math.Exp2, math.Log, math.Log2, math.Sin, math.Cos, math.Tanh, math.Erf, math.Rsqrt)
 def _function(emitter: CpuEmitter, op: math.FloatUnary, a: Number) -> Number:
     scalar, name = scalar_element(op.operand.type), op.NAME.removeprefix("math.")
-    is_slow = isinstance(op, math.Tanh | math.Erf | math.Rsqrt)  # Those divide, or call the C library.
+    # Rsqrt divides. Of one number, tanh and erf in f32 are routines for GPUs.
+    is_slow = isinstance(op, math.Rsqrt) or (isinstance(op, math.Tanh | math.Erf) and not a.lanes)
     if emitter.fast_math and scalar != f64 and not is_slow:
         rule = partial(fast_power, emitter, name) if name in POWERS else partial(RULES[op], op)
         return computed(type(op), scalar, rule, a)

@@ -153,10 +153,14 @@ def _exp(of: Format, lanes: int = 0) -> Routine:
 
 def _exp2(of: Format, lanes: int = 0) -> Routine:
     r = _function("exp2", of, lanes)
-    x = r.argument().clamp(*of.EXP2_RANGE)
+    return r.done(_power_of_2(r, r.argument().clamp(*of.EXP2_RANGE), of))
+
+
+def _power_of_2(r: Routine, x: Number, of: Format) -> Number:
+    """2^x of a bounded number."""
     whole, exponent = r.nearest(x)
     rest = x - whole
-    return r.done(r.scaled(r.fma(rest, r.poly(rest, of.EXP2), 1.0), exponent))
+    return r.scaled(r.fma(rest, r.poly(rest, of.EXP2), 1.0), exponent)
 
 
 def _logarithm(of: Format, base_2: bool, lanes: int = 0) -> Routine:
@@ -316,24 +320,30 @@ def _sine(of: Format, shift: int) -> Routine:
 
 # tanh and erf: near 0 a polynomial, elsewhere 1 - 2 / (e^2x + 1), and 1 - e^p with a polynomial p. The machine's 2^x
 # is accurate enough for f32, where the division makes its error small. Beyond 44, where it is infinite, tanh is 1.
+# Vectors are of CPUs.
 
 
-def _tanh_f32() -> Routine:
-    r = _function("tanh", F32)
+def _tanh_f32(lanes: int = 0) -> Routine:
+    r = _function("tanh", F32, lanes)
     x = r.argument()
     square = x * x
     small = r.fma(r.poly(square, F32.TANH) * square, x, x)
-    power = (abs(x) * 2.885390081777927).approximate("ex2")
-    large = r.fma((power + 1.0).approximate("rcp"), -2.0, 1.0)
+    exponent = abs(x) * 2.885390081777927
+    if lanes:
+        inverse = 1.0 / (_power_of_2(r, exponent.clamp(0.0, 64.0), F32) + 1.0)
+    else:
+        inverse = (exponent.approximate("ex2") + 1.0).approximate("rcp")
+    large = r.fma(inverse, -2.0, 1.0)
     return r.done(abs(x).test("olt", 0.55).select(small, large).signed_as(x))
 
 
-def _erf_f32() -> Routine:
-    r = _function("erf", F32)
+def _erf_f32(lanes: int = 0) -> Routine:
+    r = _function("erf", F32, lanes)
     x = r.argument()
     small = r.fma(x, r.poly(x * x, F32.ERF), x)
     bounded = abs(x).test("ogt", 3.95).select(3.95, abs(x))
-    large = 1.0 - r.poly(bounded, F32.ERFC).approximate("ex2")
+    exponent = r.poly(bounded, F32.ERFC)
+    large = 1.0 - (_power_of_2(r, exponent, F32) if lanes else exponent.approximate("ex2"))
     return r.done(abs(x).test("olt", 1.0).select(small, large.signed_as(x)))
 
 
@@ -436,7 +446,7 @@ ROUTINES: dict[str, dict[str, Callable[..., Routine]]] = {
 
 
 # The routines that neither read tables nor, but for a choice of f64, branch.
-VECTORS = {"float": ("exp", "exp2", "log", "log2"), "double": ("exp", "exp2", "log", "log2", "tanh", "erf")}
+VECTORS: dict[str, tuple[str, ...]] = dict.fromkeys(("float", "double"), ("exp", "exp2", "log", "log2", "tanh", "erf"))
 
 
 @cache
