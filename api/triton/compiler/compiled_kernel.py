@@ -582,7 +582,7 @@ class CompiledKernel(KernelBuild):
     def _native(self) -> Compiled | None:
         from ziggurat.triton.compiler.files import native_code
 
-        return native_code(self.model_to_run, self._fn.name)
+        return native_code(self.model_to_run, self._fn.name, self.options.fast_math)
 
     def __repr__(self) -> str:
         return f"<compiled kernel {self._fn.name}({', '.join(map(str, self.src.signature.values()))})>"

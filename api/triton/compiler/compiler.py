@@ -40,14 +40,21 @@ def compile(
     triton_options.check(settings, source.fn if isinstance(source, ASTSource) else None)
     # Programs may launch the code by themselves, and know of no tensor maps that a launch makes.
     name = _name_of(target)
+    on_host = target is not None and name is None
     defaults = {"target": name or DEFAULT_OPTIONS.target, "raise_pointers": False}
-    ours = triton_options.compile_options({**defaults, **settings})
+    ours = triton_options.compile_options({**defaults, "fast_math": on_host and _is_of_inductor(source), **settings})
     kernel = CompiledKernel(source.fn, source.compiled_signature(), ours, settings)
-    kernel.on_host = target is not None and name is None
+    kernel.on_host = on_host
     kernel.demand()
     if name is not None:
         keep(kernel)
     return kernel
+
+
+def _is_of_inductor(source: ASTSource | IRSource) -> bool:
+    """Whether Inductor has written a kernel. Its C++ adds in any order as well, and has functions of 1 ulp."""
+    function = source.fn.fn if isinstance(source, ASTSource) else None
+    return "triton_helpers" in getattr(function, "__globals__", ())
 
 
 def _name_of(target: GPUTarget | None) -> str | None:

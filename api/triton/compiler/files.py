@@ -76,12 +76,12 @@ class FileFunction:
         return types
 
 
-def native_code(model: core.Module, name: str) -> Compiled | None:
+def native_code(model: core.Module, name: str, fast_math: bool) -> Compiled | None:
     """The code of a model for this machine, from disk or compiled now; None if it must be interpreted: a warning has
     given the reason."""
     try:
         with no_faults("compiling", lambda: model, name):
-            code = code_of(model, name, check=True, tolerant=True, fast_math=False)
+            code = code_of(model, name, check=True, tolerant=True, fast_math=fast_math)
     except ZigguratError as error:
         warn_interpreted(name, error)
         return None
