@@ -75,6 +75,33 @@ def test_a_long_chain_of_statements_is_several_regions(steps, count):
     assert len(regions(model)) == count
 
 
+@pytest.mark.parametrize("rows", [False, True])
+def test_vectors_lie_along_neighbours_in_memory(rows):
+    """A block of columns is transposed, with its masks, scans, sums and what a loop carries; one of rows is not."""
+
+    @zg.kernel
+    def sums(out_ptr, x_ptr, n, ROWS: zg.constexpr):
+        down, across = zg.expand(zg.arange(0, 16), 1), zg.expand(zg.arange(0, 8), 0)
+        total = zg.zeros((16, 8), zg.f32)
+        for start in range(0, n, 8):
+            column = zg.add(across, start)
+            at = zg.add(zg.mul(down, n), column) if ROWS else zg.add(zg.mul(column, 16), down)
+            mask = zg.compare(column, n, zg.CompareKind.LESS_THAN)
+            x = zg.load(zg.add(x_ptr, zg.cast(at, zg.i64)), mask, other=0.0)
+            total = zg.add(total, zg.where(zg.compare(column, 5, zg.CompareKind.LESS_THAN), x, zg.cast(x, zg.i32)))
+        zg.store(zg.add(out_ptr, zg.arange(0, 16)), zg.sum(total, axis=1))
+        zg.store(zg.add(zg.add(out_ptr, 16), zg.add(zg.mul(across, 16), down)), zg.cumsum(total, axis=1))
+
+    model = sums.triton(F32, F32, zg.i32, rows)
+    shapes = {region.shape for region in regions(lower(model, 64)) if len(region.shape) == 2}
+    assert shapes == ({(16, 8)} if rows else {(8, 16)})
+    x = np.random.default_rng(0).standard_normal(16 * 21).astype(np.float32)
+    native, expected = np.zeros((2, 144), np.float32)
+    run_cpu(model, (1,), [native, x, 21])
+    run(model, None, (1,), [expected, x, 21])
+    np.testing.assert_array_equal(native, expected)
+
+
 def test_pointers_that_a_loop_moves_become_scalars_and_the_accumulator_stays_in_its_buffer():
     model = lower(MODELS["matmul"](), 64)
     assert not any(isinstance(op, tt.Load | cpu.Copy) for op in model.walk())
