@@ -16,6 +16,7 @@ The last rows are times of the first launch, in seconds, and of launches on the 
 from __future__ import annotations
 
 import argparse
+import importlib
 import json
 import os
 import statistics
@@ -44,7 +45,7 @@ LAUNCHES = {"launch": 1.4, "launch with other arrays": 1.5, "launch with a new i
 Row = dict[str, Any]
 
 
-def main() -> int:
+def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("report", type=Path)
     parser.add_argument("--only", action="append", default=[], help="rows whose name holds this")
@@ -53,9 +54,10 @@ def main() -> int:
     parser.add_argument("--fastest", action="store_true", help="only the settings that were the fastest in the report")
     parser.add_argument("--commit", help="what is run, where that is a copy without git")
     parser.add_argument("--prepare", help=argparse.SUPPRESS)
-    options = parser.parse_args()
+    parser.add_argument("--works", default="ladder_works", help=argparse.SUPPRESS)  # Their module.
+    options = parser.parse_args(arguments)
     if options.liger:
-        sys.path.append(str(options.liger.resolve()))
+        sys.path.insert(0, str(options.liger.resolve()))
     if options.prepare:
         return prepare(options)
     with tempfile.TemporaryDirectory() as caches:
@@ -66,7 +68,7 @@ def main() -> int:
 
 def measure_all(options: argparse.Namespace) -> int:
     end = time.monotonic() + options.limit
-    ready = compiled(options, time.monotonic() + options.limit * 0.6)
+    ready = compiled(options, end)
     names, works = chosen(options)
     report = known(options.report)
     run = surroundings() | ({"commit": options.commit} if options.commit else {})
@@ -93,7 +95,7 @@ def measure_all(options: argparse.Namespace) -> int:
         except Exception as problem:  # Of one work: the others may run.
             row = {"failed": message(problem)}
         add(name, row)
-    for make in (first_launches, launch_costs):
+    for make in (first_launches, launch_costs) if options.works == "ladder_works" else ():
         if not options.only or any(text in make.__name__ for text in options.only):
             for name, row in make().items():
                 add(name, row)
@@ -118,9 +120,7 @@ def write(path: Path, report: Row) -> None:
 
 
 def chosen(options: argparse.Namespace) -> tuple[list[str], dict[str, Any]]:
-    from ladder_works import works
-
-    work_of = dict(works())
+    work_of = dict(importlib.import_module(options.works).works())
     return [name for name in work_of if not options.only or any(text in name for text in options.only)], work_of
 
 
@@ -128,10 +128,11 @@ def chosen(options: argparse.Namespace) -> tuple[list[str], dict[str, Any]]:
 
 
 def compiled(options: argparse.Namespace, end: float) -> dict[str, Any]:
-    """The results by the settings of each work, of the works whose processes ended in time."""
+    """The results by the settings of each work, of the works whose processes ended in time for the measurement."""
     ready: dict[str, Any] = {}
     processes: list[subprocess.Popen[str]] = []
-    command = [sys.executable, str(HERE), str(options.report), *(f"--only={text}" for text in options.only)]
+    command = [sys.executable, str(HERE), str(options.report), f"--works={options.works}"]
+    command += [f"--only={text}" for text in options.only]
     command += [f"--liger={options.liger}"] if options.liger else []
     command += ["--fastest"] if options.fastest else []
     with tempfile.TemporaryDirectory() as folder:
@@ -140,7 +141,8 @@ def compiled(options: argparse.Namespace, end: float) -> dict[str, Any]:
             with log.open("w") as output:
                 more = [f"--prepare={job}"]
                 processes.append(subprocess.Popen([*command, *more], stdout=output, stderr=output, text=True))
-        chosen(options)  # What this process imports, meanwhile.
+        # What this process imports, meanwhile.
+        end -= min(0.4 * options.limit, 4 * len(chosen(options)[0]))
         while any(process.poll() is None for process in processes) and time.monotonic() < end:
             time.sleep(0.1)
         for process, log in zip(processes, logs, strict=True):
