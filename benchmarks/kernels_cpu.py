@@ -12,6 +12,25 @@ def add(x_ptr, y_ptr, out_ptr, n, BLOCK: tl.constexpr):
 
 
 @triton.jit
+def chain(out_ptr, x_ptr, n, seed, NAME: tl.constexpr, BLOCK: tl.constexpr):
+    """Elementwise functions in turn, those that NAME says."""
+    at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    mask = at < n
+    x = tl.load(x_ptr + at, mask, other=1.0)
+    if NAME == "exp":
+        x = tl.exp(x)
+    elif NAME == "log":
+        x = tl.log(tl.abs(x))
+    elif NAME == "tanh exp":
+        x = tl.extra.libdevice.tanh(tl.exp(x))
+    elif NAME != "rand":
+        x = tl.log(1 + tl.exp(x))
+    if NAME == "rand" or NAME == "log exp rand":
+        x += tl.rand(seed, at)
+    tl.store(out_ptr + at, x, mask)
+
+
+@triton.jit
 def softmax(out_ptr, x_ptr, stride, n, BLOCK: tl.constexpr):
     row = tl.program_id(0)
     at = tl.arange(0, BLOCK)
