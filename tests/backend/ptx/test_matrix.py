@@ -491,7 +491,7 @@ def machine_codes(target: str) -> dict[str, tuple[int, str]]:
         disassembler = PTXAS.with_name("nvdisasm")
         sass = ""
         if disassembler.exists():
-            command = [str(disassembler), "-c", str(binary)]
+            command = [str(disassembler), "-c", "-ndf", str(binary)]
             sass = subprocess.run(command, capture_output=True, text=True, check=True).stdout
     spills = dict(re.findall(r"Function properties for (k\d+)\n.* (\d+) bytes spill stores", message))
     codes = {
