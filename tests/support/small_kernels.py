@@ -33,11 +33,11 @@ def product(a, b, c, k, BLOCK: zg.constexpr):
 
 
 @zg.kernel
-def described(a, b, c, k):
-    total = zg.zeros((64, 64), zg.f32)
-    for start in zg.range(0, k, 64, num_stages=3):
-        total = zg.dot(a.load((64, start)), b.load((start, 0)), total)
-    c.store((64, 0), zg.cast(total, zg.f16))
+def described(a, b, c, k, BLOCK: zg.constexpr):
+    total = zg.zeros((BLOCK, BLOCK), zg.f32)
+    for start in zg.range(0, k, BLOCK, num_stages=3):
+        total = zg.dot(a.load((BLOCK, start)), b.load((start, 0)), total)
+    c.store((BLOCK, 0), zg.cast(total, zg.f16))
 
 
 @zg.kernel
@@ -54,7 +54,7 @@ def centred(x, y, total, n, BLOCK: zg.constexpr):
 @zg.kernel
 def shared_blocks(a, b, c, k):
     total = zg.zeros((128, 64), zg.f32)
-    for start in zg.range(0, k, 64, num_stages=3):
+    for start in zg.range(0, k, 16, num_stages=3):
         total = zg.dot(a.load((0, start)), b.load((start, 64)), total)
     c.store((0, 0), zg.cast(total, zg.f16))
 
@@ -70,13 +70,14 @@ def compiled(name: str) -> list[tuple[str, Op]]:
             model = centred.triton(F32, F32, F32, zg.i32, 512)
             options = CompileOptions("sm_90a", 1, num_ctas=4)
         case "multicast":
-            blocks = (128, 64), (64, 64), (128, 64)
+            blocks = (128, 16), (16, 64), (128, 64)
             model = shared_blocks.triton(*(zg.divisible(zg.descriptor(block, zg.f16)) for block in blocks), zg.i32)
             options = CompileOptions("sm_90a", 4, num_ctas=2, warp_specialize=True)
         case _:
             roles = name == "roles"
-            types = [zg.divisible(zg.descriptor((64, 64), zg.f16))] * 3
-            model = described.triton(*types, zg.i32)
+            size = 64 if roles else 32
+            types = [zg.divisible(zg.descriptor((size, size), zg.f16))] * 3
+            model = described.triton(*types, zg.i32, size)
             options = CompileOptions("sm_90a" if roles else "sm_80", 4, warp_specialize=roles)
     snapshots: list[Snapshot] = []
     place(model, options, snapshots)
