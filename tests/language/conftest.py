@@ -2,9 +2,9 @@
 
 Every kernel that is run here is also verified, printed and parsed back, and run again: its programs one by one, and
 after the simplifications. All ways have to give the same bits. The first case of each test is run as native code, too,
-and its first launches on a simulated GPU; where the environment has CI, every eighth case is run as native code, too,
-and with `--natively` all are. With `--on-gpu`, each launch is repeated on the GPU, with `--simulated` on a simulated
-one, and with `--random-layouts SEED` in layouts that are drawn; see `differential.py`.
+and its first launches on a simulated GPU; where the environment has CI, every sixteenth case is run as native code,
+too, and with `--natively` all are. With `--on-gpu`, each launch is repeated on the GPU, with `--simulated` on a
+simulated one, and with `--random-layouts SEED` in layouts that are drawn; see `differential.py`.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ _numbers = itertools.count()
 
 NATIVELY = pytest.StashKey[bool]()
 ELSEWHERE = pytest.StashKey[int]()  # The number of launches that are repeated on another machine.
-MAX_SIMULATED = 8  # Of a first case: generated tests have hundreds of launches.
+MAX_SIMULATED = 4  # Of a first case: generated tests have hundreds of launches.
 
 _differential: Any = None  # Repeats launches on another machine.
 _natively = False  # Whether launches of the present test are repeated in native code.
@@ -77,7 +77,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         for item in here:
             item.add_marker("gpu")
     firsts = {item.nodeid.partition("[")[0]: item for item in reversed(here)}
-    some = [*firsts.values(), *(here[::8] if "CI" in os.environ else ())]
+    some = [*firsts.values(), *(here[::16] if "CI" in os.environ else ())]
     everywhere = bool(_everywhere(config))
     for item in here if config.getoption("--natively") else () if everywhere else some:
         item.stash[NATIVELY] = True

@@ -65,9 +65,9 @@ def combinations(name: str, scalar: ScalarType) -> list[tuple[Any, ...]]:
         values = values[::3] if len(values) > 8 else values[::2] if len(values) > 4 else values
     columns = list(itertools.product(values, repeat=count))
     if count > 1 and len(columns) > 30 and (scalar not in (i32, f32) or name in LIBRARY):
-        # A third of them: the places of the operands have one sum modulo 3, so each value meets others in each place.
+        # A fifth of them: the places of the operands have one sum modulo 5, so each value meets others in each place.
         places = itertools.product(range(len(values)), repeat=count)
-        columns = [row for row, place in zip(columns, places, strict=True) if sum(place) % 3 == 0]
+        columns = [row for row, place in zip(columns, places, strict=True) if sum(place) % 5 == 0]
     if scalar.is_int and name in ("floordiv", "mod"):
         columns = [(a, b) for a, b in columns if b and (a, b) != (scalar.limits[0], -1)]
     if scalar.is_int and name in ("shl", "shr"):

@@ -130,7 +130,7 @@ def test_every_type(kernel, dtype, num_warps, monkeypatch):
     check(kernel, [x, np.zeros_like(x)], SIZE, num_warps, seed, monkeypatch)
 
 
-@pytest.mark.parametrize(("dtype", "num_warps", "size"), [("i16", 1, 32), ("f32", 4, 32), ("i32", 8, 2048)])
+@pytest.mark.parametrize(("dtype", "num_warps", "size"), [("i16", 1, 32), ("f32", 4, 32), ("i32", 8, 512)])
 def test_sorting(dtype, num_warps, size, monkeypatch):
     x = numbers(DTYPES[dtype], size)
     check(ordered, [x, np.zeros_like(x)], size, num_warps, num_warps, monkeypatch)
