@@ -69,7 +69,7 @@ def crowded(out, BLOCK: zg.constexpr):
 
 def test_a_race_that_strict_mode_finds():
     """The interpreter has no threads: the kernel's own race shows at the first code that has, and is the kernel's."""
-    fault = zg.bisect(crowded, 1, np.zeros(2, np.int32), 64, seconds=1).fault
+    fault = zg.bisect(crowded, 1, np.zeros(2, np.int32), 64, seconds=0.1).fault
     assert fault is not None and fault.step == "the Triton model" and "writes two values" in fault.reason
 
 
@@ -83,7 +83,7 @@ def test_a_planted_fault_is_named(name):
     for _ in range(12):
         step = random.choice(steps)
         with planted(step, random.randrange(1000)) as plant:
-            outcome = bisected(case, seconds=1)
+            outcome = bisected(case, seconds=0.1)
         if outcome.fault is not None:
             assert outcome.fault.step == step, f"{plant.what} in {step}: {outcome}"
             count += 1
@@ -126,7 +126,7 @@ def test_a_missing_wait_is_named_where_it_is_lost():
 
     case = CASES["in flight: pointers, wgmma"]()
     with replaced_step("dots", around):
-        fault = bisected(case, seconds=1).fault
+        fault = bisected(case, seconds=0.1).fault
     assert fault is not None and fault.step == "dots" and "no wait between" in fault.reason
 
 
@@ -149,7 +149,7 @@ def test_a_kernel_that_is_wrong_itself():
         return lambda model, *more: step(zg.transform(model, sevens), *more)
 
     with replaced_step(SIMULATED, around):
-        fault = zg.bisect(undefined, 1, np.zeros_like(x), x, 20, 32, num_warps=1, seconds=1).fault
+        fault = zg.bisect(undefined, 1, np.zeros_like(x), x, 20, 32, num_warps=1, seconds=0.1).fault
     assert fault is not None and fault.step == "the Triton model"
     assert "stores an undefined element" in fault.reason and "zg.load" in fault.reason
 
