@@ -7,6 +7,7 @@ from typing import Any, Literal
 
 from ziggurat.backend.python import assignments as assignments
 from ziggurat.backend.python import expressions as expressions
+from ziggurat.backend.python.constants import restore_constants
 from ziggurat.backend.python.definitions import arguments_of, definition, function_parts
 from ziggurat.backend.python.names import FunctionNames
 from ziggurat.backend.python.writer import dotted
@@ -26,8 +27,9 @@ def to_python(model: Op, language: Literal["zg", "triton"] = "zg") -> str:
     Names are kept; comments are lost. A value that the model uses where Python's text cannot is kept in a variable.
 
     The text of a Triton model defines its kernels and the functions that they call, in explicit calls, or with
-    `language="triton"` in Triton's Python. Shapes and the values of constexpr parameters are numbers in it. Compiled
-    again for the types of the model's parameters it gives the same ops, but that constants stand where they are used.
+    `language="triton"` in Triton's Python. Shapes are numbers in it, and the values of constexpr parameters where the
+    source of the model does not say which number is one; such a parameter has its value by default. Compiled again for
+    the types of the model's parameters it gives the same ops, but that constants stand where they are used.
 
     Raises `TargetError` for an op that Python, or the language, has no words for.
     """
@@ -46,10 +48,12 @@ def program_text(model: Op, language: str) -> str:
     if language not in ("triton", "zg"):
         raise KernelValueError(f'to_python: \'language\' must be "triton" or "zg"; got {shown(language)}')
     lifted = lift(model, "tl" if language == "triton" else "zg")
-    texts = [
-        f"{lifted.decorators[name]}\n{ast.unparse(tree_of(function, lifted.words))}\n"
-        for name, function in lifted.module.functions().items()
-    ]
+    texts: list[str] = []
+    for name, function in lifted.module.functions().items():
+        tree = tree_of(function, lifted.words)
+        if name in lifted.sources:
+            restore_constants(tree, lifted.sources[name], lifted.words)
+        texts.append(f"{lifted.decorators[name]}\n{ast.unparse(tree)}\n")
     text = "\n\n".join(["\n".join(lifted.imports) + "\n", *texts])
     try:
         compile(text, "<to_python>", "exec", dont_inherit=True)

@@ -7,6 +7,7 @@ it is used: as a literal where the call gives it its type, otherwise with its dt
 
 from __future__ import annotations
 
+import ast
 import keyword
 import re
 from collections.abc import Mapping, Sequence
@@ -22,7 +23,7 @@ from ziggurat.codemodel.messages import Words
 from ziggurat.codemodel.op import Body, Op, Value
 from ziggurat.codemodel.types import PtrType, VarType, element_of, i1, pyobject, scalar_element, shape_of, void
 from ziggurat.frontends.language.wording import EXPLICIT, TRITON
-from ziggurat.transforms.lift.source_names import name_of, signature_of
+from ziggurat.transforms.lift.source_names import definition_of_source, name_of, signature_of
 from ziggurat.transforms.simplify.demand import callees
 
 LIFTERS = OpTable[Any]("form in Python's source")
@@ -40,12 +41,13 @@ _TRITON_CALLS = {
 
 @attrs.frozen
 class Lifted:
-    """A Python model in the words of a language, the decorators of its functions by their names, and the imports that
-    they need."""
+    """A Python model in the words of a language; by the names of its functions, their decorators and, where they can be
+    read, their sources; and the imports that they need."""
 
     words: Words
     module: core.Module
     decorators: Mapping[str, str]
+    sources: Mapping[str, ast.FunctionDef]
     imports: tuple[str, ...]
 
 
@@ -74,7 +76,9 @@ def lift(model: Op, language: str) -> Lifted:
     imports = ["import triton", "import triton.language as tl"] if program.is_triton else ["import ziggurat as zg"]
     if program.uses_libdevice:
         imports.append("from triton.language.extra import libdevice")
-    return Lifted(words, core.Module(program.builder.finish()), program.decorators, tuple(imports))
+    definitions = {program.names[op.attributes["sym_name"]]: definition_of_source(op) for op in functions}
+    sources = {name: node for name, node in definitions.items() if node is not None}
+    return Lifted(words, core.Module(program.builder.finish()), program.decorators, sources, tuple(imports))
 
 
 def words_of(function: core.Func) -> Words:

@@ -167,6 +167,36 @@ def test_names_are_those_of_the_source():
     assert "        count = count // 2" in lines
 
 
+def test_constants_that_are_parameters_come_back():
+    source = """def f(x, BM: zg.constexpr, y, n, BN: zg.constexpr, SCALE: zg.constexpr, ONE: zg.constexpr):
+    i = zg.arange(0, BM)
+    total = zg.zeros((BM, BN), zg.f32)
+    for start in range(0, n, BN):
+        at = i[:, None] * BN + (zg.arange(0, BN) * ONE)[None, :]
+        total += zg.load(x + at, at < n) * SCALE
+    zg.store(y + i, zg.sum(total, 1))
+"""
+
+    kernel = zg.kernel(source=source, name="f")
+    for sizes in ((16, 32), (16, 16)):
+        model = kernel.triton(F32, sizes[0], F32, zg.i32, sizes[1], 0.5, 1)
+        for language in ("zg", "triton"):
+            text = zg.to_python(model, language)
+            assert ops_of(compiled(text, kernel_of(model))) == ops_of(model), text
+            tail = "BM: LL.constexpr=16, BN: LL.constexpr=32, SCALE: LL.constexpr=0.5, ONE: LL.constexpr=1):"
+            tail = tail.replace("LL", "zg" if language == "zg" else "tl").replace("32", str(sizes[1]))
+            assert "def f(x, y, n, " in text and {*tail.split(", ")} == {
+                *text.partition("n, ")[2].splitlines()[0].split(", ")
+            }
+            if sizes == (16, 32):
+                body = text.partition("def f(")[2].partition("\n")[2]
+                assert not re.search(r"\b(16|32)\b", body), text
+                if language == "zg":
+                    larger = zg.kernel(source=text, name="f").triton(F32, F32, zg.i32, 64, 32, 0.5, 1)
+                    assert ops_of(larger) == ops_of(kernel.triton(F32, 64, F32, zg.i32, 32, 0.5, 1))
+    zg.to_python(zg.parse(str(model)))  # Without a source.
+
+
 def test_names_of_python_and_of_the_text_are_not_taken():
     for name in ("class", "zg", "range"):
         text = zg.to_python(zg.parse(f'tt.func @"{name}" ()void -> {{\n    tt.return;\n}};'))
