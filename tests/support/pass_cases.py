@@ -200,7 +200,7 @@ def _clusters(name: str, **options: Any) -> Case:
 
 def _products(form: str, tile: tuple[int, int, int], grid: int, **options: Any) -> Case:
     def made() -> tuple[Any, list[Any], Any]:
-        return multicast_kernels.product_of(136, 72, 136, tile, form)
+        return multicast_kernels.product_of(136, 72, 72, tile, form)
 
     return Case(made()[0], lambda: made()[1], CompileOptions("sm_90a", **options), (grid,))
 
@@ -345,8 +345,8 @@ CASES: dict[str, Callable[[], Case]] = {
     "added": _added,
     "divided attention": _divided_attention,
     "persistent": _persistent,
-    "multicast": lambda: _products("NT", (128, 64, 64), 2, num_warps=4, num_ctas=2),
-    "multicast of four": lambda: _products("TN", (256, 64, 64), 1, num_warps=4, num_ctas=4),
+    "multicast": lambda: _products("NT", (128, 64, 32), 2, num_warps=4, num_ctas=2),
+    "multicast of four": lambda: _products("TN", (256, 64, 32), 1, num_warps=4, num_ctas=4),
     **{f"clusters: {n}": (lambda n=n: _clusters(n, num_warps=2, num_ctas=4)) for n in cluster_kernels.NAMES},
     **{f"in flight: {n}": (lambda n=n: _asynchronous(n)) for n in asynchronous_kernels.KERNELS},
 }
