@@ -15,7 +15,7 @@ def test_a_generated_kernel_natively(seed):
     assert not check_natively(kernel, MACHINES[-1] if seed % 4 == 0 else HOST), kernel.source
 
 
-@pytest.mark.parametrize("seed", range(200, 206))
+@pytest.mark.parametrize("seed", range(200, 203))
 def test_two_compilations_of_a_generated_kernel_give_the_same_bytes(seed):
     assert compile_cpu(Kernel(seed).model()).object == compile_cpu(Kernel(seed).model()).object
 
