@@ -26,7 +26,7 @@ def judge():
 def test_a_sample(judge, tmp_path, monkeypatch):
     names = ("softmax by blocks, sm_90a", "in flight: pointers, mma", "fused softmax")
     monkeypatch.setattr(judge, "KERNELS", {name: judge.KERNELS[name] for name in names})
-    options = ["--jobs", "1", "--reduce", "0.5", "--faults", str(len(STEPS)), "--right", "4", "--steps", *STEPS]
+    options = ["--jobs", "1", "--reduce", "0.1", "--faults", str(len(STEPS)), "--right", "4", "--steps", *STEPS]
     assert judge.main([str(tmp_path), *options]) == 0
     result = json.loads((tmp_path / "bisect-judge.json").read_text())
     assert [outcome["step"] for outcome in result["faults"]] == STEPS
