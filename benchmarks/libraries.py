@@ -127,7 +127,7 @@ def decode(batch: int, tokens: int, heads: int, key_heads: int = 0, d: int = 128
         KERNELS.decode_sum[(batch * heads,)](sums, lse, out, batch * heads, D=d, PARTS=parts, num_warps=4)
 
     if rope:
-        wide = ((32, 3, 4), (64, 2, 4)) if heads <= 32 else ((32, 2, 8), (64, 2, 8))
+        wide = ((32, 3, 4), (64, 2, 4)) if heads <= 32 else ((32, 2, 8), (32, 3, 8))
         shapes = [(n, parts, warps, stages) for n, stages, warps in wide for parts in (1, 2, 4)]
         shapes += [(64, parts, 8, 2) for parts in (1, 2) if heads == 32]
     else:
@@ -191,10 +191,15 @@ def fp8_by_blocks(m: int, n: int, k: int) -> Work:
         KERNELS.fp8_blocks[grid](*blocks, a_scale, b_scale, m, n, k, **setting)
 
     shapes = [
-        (128, 128, 1, True, 1, 8, 8, 5), (128, 128, 1, True, 1, 16, 8, 6), (64, 128, 2, True, 1, 8, 4, 5),
-        (64, 128, 2, True, 1, 16, 4, 6), (128, 128, 1, False, 0, 8, 8, 3), (64, 128, 1, False, 0, 8, 4, 3),
-        (64, 128, 1, True, 2, 8, 4, 4), (64, 64, 1, False, 0, 8, 4, 4), (128, 64, 1, True, 1, 8, 8, 6),
+        (128, 128, 1, True, 1, 8, 8, 5), (128, 128, 1, True, 1, 4, 8, 5), (128, 128, 1, True, 1, 16, 8, 6),
+        (64, 128, 2, True, 1, 8, 4, 5), (64, 128, 2, True, 1, 16, 4, 6),
     ]  # fmt: skip
+    if m <= 128:
+        shapes = [
+            (64, 128, 1, False, 0, 8, 4, 3), (64, 128, 1, False, 0, 8, 4, 6), (64, 64, 1, False, 0, 8, 4, 6),
+            (128, 64, 1, False, 0, 8, 8, 6), (128, 64, 1, True, 1, 8, 8, 8), (128, 32, 1, False, 0, 8, 8, 6),
+            (64, 64, 1, True, 2, 8, 4, 6),
+        ]  # fmt: skip
     runs = ours(launch, *named("M N BLOCKS ROLES persistent GROUP", *shapes))
     if GPU:
         kinds = F.ScalingType.BlockWise1x128, F.ScalingType.BlockWise128x128
