@@ -29,8 +29,6 @@ from ziggurat.frontends.python.source import find_definition
 # Modules that act when they are imported, and tests.
 SKIPPED = ("test", "idlelib.idle", "antigravity", "this", "__main__", "turtledemo", "lib2to3.tests")
 
-COMPREHENSIONS = ("<listcomp>", "<setcomp>", "<dictcomp>", "<genexpr>")
-
 
 def files(names: list[str]) -> Iterator[pathlib.Path]:
     """The files of the modules that are written in Python."""
@@ -48,13 +46,17 @@ def codes(path: pathlib.Path) -> Iterator[types.CodeType]:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         try:
+            tree = ast.parse(path.read_bytes())
             work = [compile(path.read_bytes(), str(path), "exec", dont_inherit=True)]
         except SyntaxError:  # Files that test errors of the compiler.
             return
+    functions = [node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)]
+    # From Python 3.12 on, type parameters and annotations have codes, too.
+    definitions = {(min(part.lineno for part in (node, *node.decorator_list)), node.name) for node in functions}
     while work:
         code = work.pop()
         work += [constant for constant in code.co_consts if isinstance(constant, types.CodeType)]
-        if code.co_flags & inspect.CO_OPTIMIZED and code.co_name not in COMPREHENSIONS:
+        if code.co_name == "<lambda>" or (code.co_firstlineno, code.co_name) in definitions:
             yield code
 
 
@@ -120,8 +122,8 @@ def steps(
         yield "function", f"{type(error).__name__}: {str(error).splitlines()[0]:.90}"
 
 
-# The flags of a function inside of another one, and of the future statements of its module.
-NOTED = inspect.CO_NESTED | 0x1FF0000
+# The flags of a function inside of another one or a class, of a docstring, and of the future statements of its module.
+NOTED = inspect.CO_NESTED | 0x1FF0000 | 0xC000000
 
 
 def normal(code: types.CodeType) -> tuple[object, ...]:
