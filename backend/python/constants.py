@@ -33,8 +33,9 @@ def restore_constants(tree: Any, source: ast.FunctionDef, words: Words) -> None:
         for name, place in _counterparts(node, spans.get(place_of(node)))
         if name in names
     ]
-    values = {name: {place.content() for place in group} for name, group in by_key(places).items()}
-    values = {name: next(iter(group)) for name, group in values.items() if len(group) == 1}
+    contents = {name: [place.content() for place in group] for name, group in by_key(places).items()}
+    # An integer that is also converted to a float is one of both.
+    values = {name: min(group, key=_is_float) for name, group in contents.items() if len(set(group)) == 1}
     for name, place in places:
         if name in values:
             place.put(name)
@@ -47,6 +48,10 @@ def restore_constants(tree: Any, source: ast.FunctionDef, words: Words) -> None:
     for name, value in values.items():
         tree.args.args.append(ast.arg(name, dotted(f"{words.language}.constexpr")))
         tree.args.defaults.append(ast.Constant(value))
+
+
+def _is_float(number: float) -> bool:
+    return isinstance(number, float)
 
 
 class _Place:
