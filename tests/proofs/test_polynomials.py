@@ -188,28 +188,57 @@ def test_polynomials() -> None:
 
 
 def digits(stride: Any, width: Any, numbers: Sequence[Any], rest: Sequence[Any]) -> Any:
-    """Two numbers, with multiples no less than all that the rest adds up to, are equal if the sums are."""
+    """Two digits, with a stride no less than the distance of all that is below them, are equal if the sums are."""
     (a, b), (x, y) = numbers, rest
-    inside = z3.And(x >= 0, y >= 0, x < width, y < width, width <= stride)
-    return z3.Implies(z3.And(inside, stride * a + x == stride * b + y), z3.And(a == b, x == y))
+    return z3.Implies(z3.And(x - y < width, y - x < width, stride * a + x == stride * b + y), z3.And(a == b, x == y))
 
 
 def test_digits_of_an_address() -> None:
     """So `apart` takes the indices of loops from an address, from the last digit on."""
-    stride, width, a, b, x, y = z3.Ints("stride width a b x y")
-    prove(digits(stride, width, (a, b), (x, y)))
+    stride, width, a, b, x, y, limit = z3.Ints("stride width a b x y limit")
+    for wide in (width <= stride, width <= -stride):
+        prove(z3.Implies(wide, digits(stride, width, (a, b), (x, y))))
     with pytest.raises(Refuted):
-        prove(z3.Implies(z3.And(x >= 0, y >= 0, x < 4, y < 4, 3 * a + x == 3 * b + y), a == b))
+        prove(z3.Implies(width <= 4, digits(z3.IntVal(3), width, (a, b), (x, y))))
+    # With a digit below a limit, the next stride must be no less than that many of these: `_digits`. A product is known
+    # by the distance of the digits.
+    distance, product, most = a - b, z3.Int("product"), z3.Int("most")
+    inside = z3.And(a >= 0, b >= 0, a < limit, b < limit)
+    for size in (stride, -stride):
+        prove(z3.Implies(z3.And(size > 0, distance <= limit - 1), size * distance <= size * (limit - 1)))
+    below = z3.And(product <= most - stride, -product <= most - stride, x - y < width, y - x < width, width <= stride)
+    prove(z3.Implies(below, z3.And(product + x - y < most, y - x - product < most)))
+    prove(z3.Implies(inside, z3.And(distance <= limit - 1, -distance <= limit - 1)))
+
+
+def test_rows_of_a_mask() -> None:
+    """`_rows`: coordinates that are at least 0, and that both masks let through, are less than the size apart."""
+    a, b, size, least, rise = z3.Ints("a b size least rise")
+    inside = z3.And(a >= 0, b + rise >= 0, a < size, b + rise < size)
+    prove(z3.Implies(inside, z3.And(a - b - rise < size, b + rise - a < size)))
+    # With a stride that is not positive, a digit is at its least at its limit.
+    prove(z3.Implies(z3.And(least < 0, a >= 0, a <= size), least * a >= least * size))
 
 
 def test_quotient_and_remainder_make_a_number() -> None:
-    """A quotient and a remainder determine a number, and a remainder those by divisors of its divisor."""
-    a, b, times = z3.Ints("a b times")
-    for divisor in (1, 2, 3, 8, 128):
-        prove(z3.Implies(z3.And(a / divisor == b / divisor, a % divisor == b % divisor), a == b))
-        prove(z3.Implies(a >= 0, z3.And(a % divisor >= 0, a % divisor < divisor)))
-        for factor in (1, 2, 5):
-            prove((a % (divisor * factor)) % divisor == a % divisor)
+    """A quotient and a remainder determine a number; a remainder those by divisors of its divisor; and a quotient of
+    a number below a multiple of the divisor is below the factor. By all divisors: z3 is told what a quotient is."""
+    a, b, divisor, factor = z3.Ints("a b divisor factor")
+    first, second, rest, inner = z3.Ints("first second rest inner")
+
+    def divided(number: Any, by: Any, quotient: Any, remainder: Any) -> Any:
+        return z3.And(by > 0, number == by * quotient + remainder, remainder >= 0, remainder < by)
+
+    prove(z3.Implies(z3.And(divided(a, divisor, first, rest), divided(b, divisor, first, rest)), a == b))
+    unique = z3.And(divided(a, divisor, first, rest), divided(a, divisor, second, inner))
+    prove(z3.Implies(unique, z3.And(first == second, rest == inner)))
+    # If rest = divisor · second + inner, the quotient of divisor · factor · first + rest is factor · first + second.
+    claim = polynomial(
+        divisor * (factor * first + second) + inner == divisor * factor * first + divisor * second + inner
+    )
+    prove(claim)
+    small = z3.And(divided(a, divisor, first, rest), a >= 0, a < divisor * factor)
+    prove(z3.Implies(small, z3.And(first >= 0, first < factor)))
 
 
 @pytest.mark.parametrize(("steps", "masked"), [(64, True), (128, True), (64, False)])
