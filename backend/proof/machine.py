@@ -53,7 +53,7 @@ from ziggurat.codemodel.dialects import arith, cf, tt
 from ziggurat.codemodel.dialects import math as maths
 from ziggurat.codemodel.dispatch import OpTable
 from ziggurat.codemodel.gpu import dialect as gpu
-from ziggurat.codemodel.interpret import Meaning, Step
+from ziggurat.codemodel.interpret import Meaning
 from ziggurat.codemodel.numbers import ELEMENTWISE
 from ziggurat.codemodel.op import Body, Op, Value
 from ziggurat.codemodel.traits import BodyTerminator, Commutative, MayTrap, MemoryRead, MemoryWrite, Returns
@@ -74,7 +74,17 @@ from ziggurat.codemodel.types import (
 )  # fmt: skip
 from ziggurat.transforms.simplify.effects import may_trap
 
-__all__ = ["MEANINGS", "SymbolicFrame", "SymbolicMachine", "is_known", "lifted", "meanings", "objects", "settled"]
+__all__ = [
+    "MEANINGS",
+    "SAID",
+    "SymbolicFrame",
+    "SymbolicMachine",
+    "is_known",
+    "lifted",
+    "meanings",
+    "objects",
+    "settled",
+]
 MEANINGS = run.MEANINGS
 
 meanings = OpTable[Meaning]("meaning in terms")  # Only of ops whose meaning in NumPy does not do for objects.
@@ -323,14 +333,20 @@ class _Table(OpTable[Meaning]):
 
     def __getitem__(self, op: Op) -> Meaning:
         meaning = meanings.get(type(op))
-        if meaning is None and isinstance(op, ELEMENTWISE):
-            return elementwise_meaning
-        return meaning or triton[op]
+        if meaning is None:
+            meaning = elementwise_meaning if isinstance(op, ELEMENTWISE) else triton[op]
+        return partial(_perform, meaning) if isinstance(op, _MADE) else meaning
+
+
+def _perform(meaning: Meaning, machine: SymbolicMachine, op: Op, operands: tuple[Any, ...]) -> Any:
+    if machine.universe.contracts and isinstance(op, maths.Fma | arith.SubF | arith.AddF):
+        return machine.apart(op, operands)
+    return machine.made(op, meaning, operands)
 
 
 # Ops that do more than compute.
 _EFFECTS = MemoryRead, MemoryWrite, tt.Assert, tt.Assume, tt.Print, cf.AssertOp, tt.GlobalTimer, tt.InlineAsm
-_SAID = ("type", "nonnegative", "runs")
+SAID = ("type", "nonnegative", "runs")
 
 # Ops whose results depend on nothing but their operands.
 _MADE = (
@@ -340,20 +356,13 @@ _MADE = (
 
 
 class Undecided(NotDecided):
-    """Whether a loop goes on depends on what is unknown: in runs in which `path` holds, on a condition. That must be
-    false if it is the `last` iteration that may be."""
+    """Whether a loop goes on after so many `visits` depends on what is unknown: in runs in which `path` holds, on a
+    condition. `sides` are the formula that holds if the loop ends, and the one if it goes on."""
 
-    def __init__(self, condition: Bit, path: Bit, *, last: bool) -> None:
+    def __init__(self, condition: Bit, path: Bit, visits: int) -> None:
         super().__init__("the length of a loop")
-        self.condition = condition
-        self.path = path
-        self.last = last
-
-    @property
-    def sides(self) -> list[Bit]:
-        """The formula that holds if the loop ends, and the one if it may go on."""
-        ends, goes = (~self.path | side for side in (~self.condition, self.condition))
-        return [ends] if self.last else [ends, goes]
+        self.sides = [~path | side for side in (~condition, condition)]
+        self.visits = visits
 
 
 class SymbolicMachine(Machine):
@@ -364,6 +373,7 @@ class SymbolicMachine(Machine):
     def __init__(self, functions: Mapping[str, Op], universe: Universe, premise: Bit, *, bound: int) -> None:
         super().__init__(functions, Memory([], (1, 1, 1)), strict=False, limit=1 << 20)
         self.meanings = _Table()
+        self._plans = universe.plans
         self.universe = universe
         self.domain = universe.domain
         self.bound = bound
@@ -394,7 +404,7 @@ class SymbolicMachine(Machine):
         goes = frame.settled(condition.reshape(1))[0]
         if goes.known is not None:
             return goes.known == 1
-        decision = Undecided(condition.flat[0], frame.condition[0], last=visits >= self.bound)
+        decision = Undecided(condition.flat[0], frame.condition[0], visits)
         for holds, side in enumerate(decision.sides):
             if side.identity in self.premise.parts:
                 return holds == 1
@@ -436,19 +446,7 @@ class SymbolicMachine(Machine):
             raise error
         raise NotDecided(f"{op.NAME}: {error}") from error
 
-    def perform(self, step: Step) -> Any:
-        op, meaning = step.op, step.meaning
-        if not isinstance(op, _MADE):
-            return super().perform(step)
-        operands = tuple(self.lookup(value) for value in step.operands)
-        try:
-            if self.universe.contracts and isinstance(op, maths.Fma | arith.SubF | arith.AddF):
-                return self._apart(op, operands)
-            return self.made(op, meaning, operands)
-        except Exception as error:
-            self.fail(op, error)
-
-    def _apart(self, op: Op, operands: tuple[Any, ...]) -> Any:
+    def apart(self, op: Op, operands: tuple[Any, ...]) -> Any:
         """a · b + c as a product and a sum, and a - b as the sum of a and -b."""
         if isinstance(op, arith.AddF):
             return self._sum(op, operands)
@@ -489,10 +487,7 @@ class SymbolicMachine(Machine):
         keys = [key_of(operand) for operand in (*operands, *captures.values())]
         if isinstance(op, Commutative) and len(keys) == 2:
             keys.sort(key=hash)
-        signatures, small = self.universe.signatures, self.universe.small
-        if op not in signatures:
-            signatures[op] = signature(op, self.functions)
-        key = signatures[op], *keys
+        small, key = self.universe.small, (self.signature(op), *keys)
         if all(map(is_few, operands)) and (all(map(is_known, operands)) or _numel(op.result.type) <= FEW):
             if op.bodies or key not in small:
                 small[key] = meaning(self, op, operands), operands
@@ -511,6 +506,42 @@ class SymbolicMachine(Machine):
         if traps:  # Bodies run later, and only if the result is looked at.
             self.effects.append(Effect(f"a body of tensor {tensor.number} that may divide by zero", self.path.term))
         return tensor
+
+    def signature(self, op: Op) -> Hashable:
+        """An op without its operands, without the layouts of its result, and without what it says of numbers."""
+        signatures = self.universe.signatures
+        if op not in signatures:
+            bodies = (
+                [self.function_of(op)] if isinstance(op, tt.Combining) else [self._body(body) for body in op.bodies]
+            )
+            attributes = tuple((name, str(value)) for name, value in op.attributes.items() if name not in SAID)
+            # Numbers of two types may have equal bits, and arrays of one element may stand for tensors of any shape.
+            types = tuple((shape_of(type_), str(element_of(type_))) for type_ in _types(op))
+            signatures[op] = op.NAME, types, attributes, *bodies
+        return signatures[op]
+
+    def _body(self, body: Body) -> Hashable:
+        return body_key(body, self.functions)
+
+    def function_of(self, op: tt.Combining) -> Hashable:
+        """The function by which an op combines: those are equal that give the same terms, however they are written."""
+        types, outer = [scalar_element(value.type) for value in op.values], self.frame
+        if op.captured_values() or self.may_trap(op):
+            return self._body(op.combine)
+        elements = [
+            self.domain.loaded(self.domain.unknown(f"{side} {at}", scalar), scalar)
+            for side in ("first", "second") for at, scalar in enumerate(types)
+        ]  # fmt: skip
+        self.frame = SymbolicFrame(self.universe, TRUE, (), outer.keys[:1], outer.programs[:1])
+        try:
+            _, values = self.run_in(op.combine, list(map(objects_of, elements)), self.frame)
+        except NotDecided:
+            return self._body(op.combine)
+        finally:
+            self.frame = outer
+        results = [objects(forced(value), of).flat[0] for value, of in zip(values, types, strict=True)]
+        self.universe.functions.append(results)
+        return tuple(map(identity_of, results))
 
     def may_trap(self, op: Op) -> bool:
         """Whether the bodies of an op may divide by zero. Raises `NotDecided` for bodies that do more than compute."""
@@ -652,13 +683,8 @@ class SymbolicMachine(Machine):
         cells.store(offset, bits, condition)
 
 
-def signature(op: Op, functions: Mapping[str, Op]) -> Hashable:
-    """An op without its operands, without the layouts of its result, and without what it says of numbers."""
-    bodies = tuple(body_key(body, functions) for body in op.bodies)
-    attributes = tuple((name, str(value)) for name, value in op.attributes.items() if name not in _SAID)
-    # Numbers of two types may have equal bits, and arrays of one element may stand for tensors of any shape.
-    sources = tuple((shape_of(value.type), str(element_of(value.type))) for value in op.operands)
-    return op.NAME, shape_of(op.result.type), str(element_of(op.result.type)), sources, attributes, bodies
+def _types(op: Op) -> list[Type]:
+    return [op.result.type, *(value.type for value in op.operands)]
 
 
 def body_key(body: Body, functions: Mapping[str, Op]) -> Hashable:

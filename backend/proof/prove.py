@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import copy
 import functools
+import itertools
 from collections.abc import Hashable, Iterable, Iterator, Sequence
 from typing import Any, Literal
 
@@ -14,9 +16,23 @@ from ziggurat.backend.proof.clusters import run_cluster
 from ziggurat.backend.proof.fingerprints import Fingerprints
 from ziggurat.backend.proof.machine import SymbolicFrame, SymbolicMachine, Undecided
 from ziggurat.backend.proof.memory_ops import Store
-from ziggurat.backend.proof.samples import Counterexample, difference, draws
+from ziggurat.backend.proof.outlines import Outlines
+from ziggurat.backend.proof.samples import Counterexample, difference, draws, has_floats
 from ziggurat.backend.proof.solver import z3
-from ziggurat.backend.proof.terms import TRUE, Bit, NotDecided, Pointer, Sum, Term, Terms, bits_of, same
+from ziggurat.backend.proof.terms import (
+    FALSE,
+    TRUE,
+    Bit,
+    NotDecided,
+    Pointer,
+    Sum,
+    Term,
+    Terms,
+    bits_of,
+    facts_of_divisions,
+    float_answer,
+    same,
+)
 from ziggurat.backend.proof.universe import Universe, Version, coordinates, objects_of
 from ziggurat.backend.reference.run import kernel_of
 from ziggurat.codemodel.dialects import tt
@@ -32,7 +48,7 @@ from ziggurat.transforms.gpu.hazards import hazards
 
 TABLES = (buffers, memory_ops, shared_ops, tensor_ops)  # They fill the table of meanings.
 
-_MOST_RUNS, _FEW_RUNS = 64, 16
+_MOST_RUNS, _FEW_RUNS = 64, 10
 BOUND = 4  # Iterations of a loop of unknown length.
 EFFORT = 2_000_000  # Units of the solver's work on a question, so that slow machines come to the same answer.
 Verdict = Literal["proved", "refuted", "unknown"]
@@ -100,7 +116,7 @@ def symbolic_run(
 ) -> SymbolicMachine:
     """Run the kernel of a model on unknown arguments of which a premise holds: for one program, or for all that a CTA
     runs `in_turn`. Raises `NotDecided` for what proofs do not cover."""
-    functions, kernel = kernel_of(model)
+    functions, kernel = _kernel_of(model)
     machine = SymbolicMachine(functions, universe, premise, bound=bound)
     ctas = kernel.num_ctas if isinstance(kernel, tt.Func) else 1
     parameters = kernel.bodies[0].parameters
@@ -122,9 +138,12 @@ def symbolic_run(
     return machine
 
 
+_kernel_of = functools.lru_cache(4)(kernel_of)  # It looks at all ops.
+
+
 def runs_in_turn(model: Op) -> bool:
     """Whether the CTAs of a model run several programs each."""
-    _, kernel = kernel_of(model)
+    _, kernel = _kernel_of(model)
     return isinstance(kernel, tt.Func) and any(part.startswith(GRID) for part in kernel.parts)
 
 
@@ -248,9 +267,20 @@ def solve(question: Question, further: Iterable[Term] = ()) -> Any:
     """None where the models are the same; else a model of the solver, or the reason why there is no answer."""
     if not question.differences:
         return None
+    formulas = [*question.assumed, *further, functools.reduce(z3.Or, question.differences, z3.BoolVal(False))]
+    universe = question.machines[0].universe
+    if universe.domain.exact:
+        answer, solver = float_answer(formulas, 10 * EFFORT)
+        if answer != z3.unknown:
+            return solver.model() if answer == z3.sat else None
+    facts = facts_of_divisions(z3.And(*formulas))
+    if facts is not None:
+        formulas += facts
+        if not further and universe.holds(Bit(z3.And(*formulas)), FALSE, much=False):  # Whatever the products are.
+            return None
     solver = z3.Solver()
     solver.set("rlimit", EFFORT)
-    solver.add(*question.assumed, *further, functools.reduce(z3.Or, question.differences, z3.BoolVal(False)))
+    solver.add(*formulas)
     answer = solver.check()
     if answer == z3.unsat:
         return None
@@ -263,6 +293,9 @@ def _looks(prover: Prover) -> list[Universe]:
     if not prover.wraps:
         universes.append(Universe(Terms(exact=exact, wraps=False), contracts=contracts, places=True))
     return universes
+
+
+_Tries = dict[Hashable, tuple[SymbolicMachine | Undecided, Op, Bit]]
 
 
 @attrs.frozen(eq=False)
@@ -282,9 +315,13 @@ class Prover:
             lambda self: Universe(Terms(exact=True, wraps=self.wraps), places=True, chooses=True), takes_self=True
         ),
     )
-    _runs: dict[Hashable, tuple[list[SymbolicMachine], Op, Bit]] = attrs.field(
-        init=False, factory=dict[Hashable, tuple[list[SymbolicMachine], Op, Bit]]
-    )  # With the model and the formula, whose numbers no other ones get.
+    # Runs by model and premise, or where they end; with the model and the formula, whose numbers no other ones get.
+    _tries: _Tries = attrs.field(factory=dict[Hashable, tuple[SymbolicMachine | Undecided, Op, Bit]])
+    _runs: dict[Hashable, list[SymbolicMachine]] = attrs.field(
+        init=False, factory=dict[Hashable, list[SymbolicMachine]]
+    )
+    _outlines: Outlines = attrs.field(init=False, factory=Outlines)
+    _models: dict[Hashable, Op] = attrs.field(init=False, factory=dict[Hashable, Op])  # By outline, the first one.
     # Formulas of which one holds of any inputs, unless one is cut: each decides how long the loops are of the models
     # that were proved.
     _cases: list[tuple[Bit, bool]] = attrs.field(init=False, factory=lambda: [(TRUE, False)])
@@ -301,16 +338,31 @@ class Prover:
                 if len(runs) + len(cases) > most:
                     raise NotDecided(f"loops whose lengths go together in more than {most} ways")
                 case, cut = cases.pop(0)
-                try:
-                    run = symbolic_run(model, universe, bound=self.bound, premise=case, in_turn=in_turn)
-                except Undecided as decision:
-                    cases += [(case & side, cut or decision.last) for side in decision.sides]
+                run = self._try(model, case, universe, in_turn)
+                if isinstance(run, Undecided):
+                    last = run.visits >= self.bound
+                    cases += [(case & side, cut or last) for side in run.sides[: 1 if last else 2]]
                 else:
                     run.cut |= cut
                     runs.append(run)
-                    self._runs[universe, id(model), case.identity, in_turn] = [run], model, case
-            self._runs[key] = runs, model, premise
-        return self._runs[key][0]
+                    self._runs[universe, id(model), case.identity, in_turn] = [run]
+            self._runs[key] = runs
+        return self._runs[key]
+
+    def _try(self, model: Op, premise: Bit, universe: Universe, in_turn: bool) -> SymbolicMachine | Undecided:
+        """A run of a model on inputs of which a formula holds, or the loop whose length that does not decide."""
+        key = universe, id(model), premise.identity, in_turn
+        if key not in self._tries:
+            try:
+                run = symbolic_run(model, universe, bound=self.bound, premise=premise, in_turn=in_turn)
+            except Undecided as decision:
+                self._tries[key] = decision.with_traceback(None), model, premise
+            else:
+                if run.cut:  # It depends on the bound.
+                    return run
+                self._tries[key] = run, model, premise
+        run, _, _ = self._tries[key]
+        return copy.copy(run) if isinstance(run, SymbolicMachine) else run
 
     def number_of_runs(self, model: Op) -> int:
         """In how many ways the loops of a model go together; one more than `_FEW_RUNS` if there are more."""
@@ -320,12 +372,19 @@ class Prover:
         except (NotDecided, RecursionError):
             return _FEW_RUNS + 1
 
+    def _first(self, model: Op) -> Op:
+        """The first of the models with the same outline as one of them."""
+        return self._models.setdefault(self._outlines.of(model), model)
+
     def prove(self, model_a: Op, model_b: Op) -> Proof:
         """Whether two models do the same, without running them on samples."""
         cases: list[tuple[Bit, bool]] = []
         assumptions: dict[str, None] = {}
         try:
             with deep_recursion():
+                model_a, model_b = map(self._first, (model_a, model_b))
+                if model_a is model_b:
+                    return Proof("proved")
                 universe, in_turn = self.universes[0], runs_in_turn(model_a) or runs_in_turn(model_b)
                 looks: list[tuple[Universe, Look]] = [(each, "writes") for each in self.universes]
                 if any(isinstance(op, tt.Reduce) and len(op.values) > 1 for op in model_a.walk()):
@@ -386,14 +445,18 @@ class Prover:
 
     def _refuted(self, model_a: Op, model_b: Op, problem: Question) -> Proof:
         """The answer where the solver has found a difference, which may be one of unknown functions only."""
-        small = list(_small(problem))
-        for further in (small, ()):
-            answer = solve(problem, further)
+        numbers, where = _scalars(problem), ""
+        for programs, small in itertools.product((1, _PROGRAMS), (True, False)):
+            answer = solve(problem, list(_limits(numbers, programs, small=small)))
             if answer is None or isinstance(answer, str):
                 continue
             example = _example(model_a, model_b, answer, problem)
             if example is not None:
                 return Proof("refuted", (), (), example)
+            where = ", ".join(f"argument {at} is {_integer_in(answer, value.term)}" for at, value in numbers)
+        if not has_floats(model_a) and not has_floats(model_b):
+            reason = f"the models differ{where and ' where ' + where}, and no launch was found that shows it"
+            return Proof("unknown", tuple(problem.assumptions), (reason,))
         reasons = ["the models differ if functions of floats may be any, and no inputs were found that show it"]
         if same_in_reals(model_a, model_b, bound=self.bound):
             reasons.append("they compute the same real numbers, and may round them in other places")
@@ -483,14 +546,18 @@ _PROGRAMS = 4
 _BYTES = 1 << 22  # Of an array at most.
 
 
-def _small(problem: Question) -> Iterable[Term]:
-    """That numbers and the grid are small."""
-    for _, parameter in _scalars(problem):
-        if parameter.bits > 8:
-            yield z3.And(parameter.term >= -_LARGEST, parameter.term <= _LARGEST)
+def _limits(numbers: Iterable[tuple[int, Sum]], programs: int, *, small: bool) -> Iterable[Term]:
+    """That an axis of the grid has so many programs at most; and that numbers are small."""
     for axis in range(3):
         number, count = z3.BitVec(f"program {axis}", 32), z3.BitVec(f"programs {axis}", 32)
-        yield z3.And(number < _PROGRAMS, count == number + 1)
+        yield z3.And(number < programs, count == number + 1)
+    for _, parameter in numbers if small else ():
+        if parameter.bits > 8:
+            yield z3.And(parameter.term >= 1 - programs, parameter.term <= _LARGEST)
+
+
+def _integer_in(answer: Any, term: Term) -> int:
+    return answer.eval(term, model_completion=True).as_signed_long()
 
 
 def _scalars(problem: Question) -> list[tuple[int, Sum]]:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator, Sequence
+from contextlib import redirect_stdout
+from io import StringIO
 from typing import Any
 
 import attrs
@@ -16,9 +18,10 @@ from ziggurat.codemodel.dialects import math as maths
 from ziggurat.codemodel.dialects import tt
 from ziggurat.codemodel.errors import ZigguratError
 from ziggurat.codemodel.op import Op
-from ziggurat.codemodel.types import DescriptorType, PtrType, ScalarType, Type
+from ziggurat.codemodel.types import DescriptorType, PtrType, ScalarType, Type, element_of
 
 _DRAWS = 6
+_SPECIALS = (np.nan, -0.0, np.inf, -np.inf, 0.0, 1.0, -2.5)  # Rules of real numbers are not true of them.
 _ELEMENTS = 1 << 14  # Of an array: small sizes and strides stay inside.
 _NUMBERS = (1, 16, 5, 64, 33, 128, 0, 100)  # Sizes, strides and the like.
 _LOOSE = 1e-2  # Of the largest element: by how much sums in another order may differ.
@@ -29,7 +32,7 @@ class Counterexample:
     """Arguments of a launch on which two models give unlike results: `zg.run(model, grid, *arguments)`.
 
     The array that is argument number `argument` has at `place` the elements `values` after the first and the second
-    model; or the second model raises `error`.
+    model; or the second model raises `error`; or the models print these `lines`.
     """
 
     grid: tuple[int, ...]
@@ -38,13 +41,16 @@ class Counterexample:
     place: tuple[int, ...] = ()
     values: tuple[Any, Any] = (None, None)
     error: str = ""
+    lines: tuple[str, str] = ("", "")
 
     def __str__(self) -> str:
-        lines = "\n".join(f"  argument {at}: {_text(value)}" for at, value in enumerate(self.arguments))
+        arguments = "\n".join(f"  argument {at}: {_text(value)}" for at, value in enumerate(self.arguments))
         first, second = self.values
         result = f"argument {self.argument} at {list(self.place)}: {first} after the first, {second} after the second"
         result = f"the second model fails: {self.error}" if self.error else result
-        return f"with the grid {self.grid} and\n{lines}\n  {result}"
+        if self.lines[0] != self.lines[1]:
+            result = f"the first model prints {self.lines[0]!r}, and the second {self.lines[1]!r}"
+        return f"with the grid {self.grid} and\n{arguments}\n  {result}"
 
 
 def _text(value: Any) -> str:
@@ -64,27 +70,31 @@ def draws(model: Op) -> Iterator[tuple[tuple[int, ...], tuple[Any, ...]]]:
     types = [parameter.type for parameter in kernel.bodies[0].parameters]
     axes = [op.axis for op in kernel.walk() if isinstance(op, tt.GetProgramId | tt.GetNumPrograms)]
     grid = tuple(2 if axis in axes else 1 for axis in range(1 + max(axes, default=0)))
-    for draw in range(_DRAWS):
+    special = 0 if combines(model) or not has_floats(model) else len(_SPECIALS)
+    for draw in range(_DRAWS + special):
         generator = np.random.default_rng(draw)
         numbers = itertools.cycle(_NUMBERS[draw:] + _NUMBERS[:draw])
-        yield grid, tuple(_drawn(type_, generator, numbers, whole=draw % 2 == 0) for type_ in types)
+        yield grid, tuple(_drawn(type_, generator, numbers, draw) for type_ in types)
 
 
-def _drawn(type_: Type, generator: np.random.Generator, numbers: Iterator[int], *, whole: bool) -> Any:
-    """An argument; of `whole` numbers, whose sums are exact."""
+def _drawn(type_: Type, generator: np.random.Generator, numbers: Iterator[int], draw: int) -> Any:
+    """An argument; in every second draw of whole numbers, whose sums are exact; in the last ones of special floats."""
     if isinstance(type_, DescriptorType):
         unit = 16 // type_.element.bytes
         shape = [2 * size + 3 for size in type_.block[:-1]] + [2 * type_.block[-1] + unit]
-        return TensorDescriptor(_array(tuple(shape), type_.element, generator, whole=whole), type_.block)
+        return TensorDescriptor(_array(tuple(shape), type_.element, generator, draw), type_.block)
     if isinstance(type_, PtrType):
-        return _array((_ELEMENTS,), type_.pointee, generator, whole=whole)
+        return _array((_ELEMENTS,), type_.pointee, generator, draw)
     assert isinstance(type_, ScalarType)
     number = next(numbers)
     return number / 4 if type_.is_float else number % 2 if type_.bits == 1 else number
 
 
-def _array(shape: tuple[int, ...], scalar: ScalarType, generator: np.random.Generator, *, whole: bool) -> Array:
-    if scalar.is_float and not whole:
+def _array(shape: tuple[int, ...], scalar: ScalarType, generator: np.random.Generator, draw: int) -> Array:
+    if scalar.is_float and draw >= _DRAWS:
+        places = draw + np.arange(np.prod(shape)) * (1 + draw % 3)
+        return np.resize(np.take(_SPECIALS, places, mode="wrap"), shape).astype(scalar.dtype)
+    if scalar.is_float and draw % 2:
         return generator.standard_normal(shape).astype(scalar.dtype)
     low = -4 if scalar.signed and scalar.bits > 1 else 0
     return generator.integers(low, 5 if scalar.bits > 1 else 2, shape).astype(scalar.dtype)
@@ -96,16 +106,21 @@ def difference(model_a: Op, model_b: Op, grid: tuple[int, ...], arguments: Seque
     if any(isinstance(op, tt.GlobalTimer) for model in (model_a, model_b) for op in model.walk()):
         return None
     results: list[list[Array]] = []
-    for model in (model_a, model_b):
+    lines = ["", ""]
+    for number, model in enumerate((model_a, model_b)):
         copies = [_copy(value) for value in arguments]
         try:
-            run(model, None, grid, copies)
+            with redirect_stdout(StringIO()) as stream:
+                run(model, None, grid, copies)
+            lines[number] = stream.getvalue()
         except ZigguratError as error:
             if not results:
                 return None
             return Counterexample(grid, tuple(arguments), error=error.summary)
         results.append([_host(value) for value in copies])
-    loose = _sums(model_a) or _sums(model_b)
+    loose = combines(model_a) or combines(model_b)
+    if lines[0] != lines[1] and not loose:
+        return Counterexample(grid, tuple(arguments), lines=(lines[0], lines[1]))
     for at, (first, second) in enumerate(zip(*results, strict=True)):
         wrong = _unlike(first, second, loose=loose)
         if wrong.any():
@@ -115,7 +130,13 @@ def difference(model_a: Op, model_b: Op, grid: tuple[int, ...], arguments: Seque
     return None
 
 
-def _sums(model: Op) -> bool:
+def has_floats(model: Op) -> bool:
+    """Whether there are floats among the values of a model."""
+    types = (element_of(op.result.type) for op in model.walk())
+    return any(isinstance(type_, ScalarType) and type_.is_float for type_ in types)
+
+
+def combines(model: Op) -> bool:
     """Whether a model combines floats in an order that is open."""
     return any(
         isinstance(op, tt.Reduce | tt.Scan | tt.Dot | tt.AtomicRMW | tt.DescriptorReduce | maths.Exp)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from functools import partial
 from typing import Any
 
@@ -13,18 +13,26 @@ import numpy as np
 
 from ziggurat.backend.proof.machine import (
     SymbolicMachine,
-    body_key,
     elementwise_meaning,
     is_known,
     lifted,
     meanings,
     objects,
     settled,
-    signature,
 )
 from ziggurat.backend.proof.shared_ops import held, put
 from ziggurat.backend.proof.solver import z3
-from ziggurat.backend.proof.terms import FALSE, TRUE, Element, NotDecided, Sum, Term, bits_of, identity_of
+from ziggurat.backend.proof.terms import (
+    FALSE,
+    TRUE,
+    Element,
+    NotDecided,
+    Sum,
+    Term,
+    bits_of,
+    float_answer,
+    identity_of,
+)
 from ziggurat.backend.proof.universe import (
     PartialProduct,
     Reduction,
@@ -153,7 +161,7 @@ def _combining(machine: SymbolicMachine, op: tt.Combining) -> _Combining:
     def run(a: Tuple, b: Tuple) -> Tuple:
         return _run_body(machine, op.combine, (*a, *b), (*types, *types), types)
 
-    return _Combining((body_key(op.combine, machine.functions),), False, run)
+    return _Combining((machine.function_of(op),), False, run)
 
 
 def _run_body(
@@ -230,9 +238,6 @@ def _reduce(machine: SymbolicMachine, op: tt.Reduce, operands: Operands) -> Any:
     return tensor
 
 
-# Of the solver, to find that a function chooses among elements: floats and unknown functions as bits, of which it takes
-# a tenth of the time.
-_TACTICS = "simplify", "fpa2bv", "simplify", "solve-eqs", "ackermannize_bv", "max-bv-sharing", "bit-blast", "sat"
 _EFFORT = 20_000_000
 
 
@@ -242,7 +247,7 @@ def _winner(
     """The result of a reduction that chooses one of two elements, whatever the order: the elements at an unknown place,
     to which all others give way. Raises `NotDecided` for a reduction that is not found to choose."""
     universe, (size,) = machine.universe, shape_of(op.values[0].type)
-    key = signature(op, machine.functions), *map(key_of, operands)
+    key = machine.signature(op), *map(key_of, operands)
 
     def elements(place: Sum) -> Tuple:
         return tuple(universe.element(x, v.type, (place,)) for x, v in zip(operands, op.values, strict=True))
@@ -250,25 +255,37 @@ def _winner(
     def equal(a: Tuple, b: Tuple) -> Term:
         return z3.And(*(machine.domain.equal(x, y, v) for x, y, v in zip(a, b, types, strict=True)))
 
+    def unknown(place: Sum) -> Tuple:
+        floats = (machine.domain.function(f"float {at} of {size}", [place.term], v) for at, v in enumerate(types))
+        pairs = zip(elements(place), floats, types, strict=True)
+        return tuple(machine.domain.loaded(x, v) if v.is_float else own for own, x, v in pairs)
+
+    def laws(a: Tuple, b: Tuple, c: Tuple) -> Iterator[Term]:
+        yield z3.Or(equal(combine(a, b), a), equal(combine(a, b), b))
+        yield equal(combine(a, b), combine(b, a))
+        yield equal(combine(combine(a, b), c), combine(a, combine(b, c)))
+
     types = [scalar_element(value.type) for value in op.values]
     if key not in universe.winners:
         places = [machine.unknown(f"place {name} of {size}") for name in "abc"]
-        a, b, c = map(elements, places)
-        laws = (
-            z3.Or(equal(combine(a, b), a), equal(combine(a, b), b)), equal(combine(a, b), combine(b, a)),
-            equal(combine(combine(a, b), c), combine(a, combine(b, c))),
-        )  # fmt: skip
-        for law in laws:
-            solver = z3.Then(*_TACTICS).solver()
-            solver.set("rlimit", _EFFORT)
-            solver.add(*(z3.ULT(place.term, size) for place in places), z3.Not(law))
-            if solver.check() != z3.unsat:
-                raise NotDecided("a reduction that is not found to choose among elements")
+        inside = [z3.ULT(place.term, size) for place in places]
+        # Of floats it is mostly enough that those at one place are one: then the laws of a function are proved once.
+        if not any(all(_holds(universe, inside, law) for law in laws(*map(of, places))) for of in (unknown, elements)):
+            raise NotDecided("a reduction that is not found to choose among elements")
         place = machine.unknown(f"place of winner {len(universe.winners)} of {size}")
         winner = elements(place)
         universe.add_winner(key, Winner(size, place, lambda at: equal(combine(winner, elements(at)), winner)))
     results = elements(universe.winners[key].place)
     return packed_values(tuple(settled(objects_of(x), v) for x, v in zip(results, types, strict=True)))
+
+
+def _holds(universe: Universe, assumed: Sequence[Term], law: Term) -> bool:
+    """Whether a law of a combining function is found to hold."""
+    formula = z3.Implies(z3.And(*assumed), law)
+    if formula.get_id() not in universe.laws:
+        answer, _ = float_answer([z3.Not(formula)], _EFFORT)
+        universe.laws[formula.get_id()] = answer == z3.unsat, formula
+    return universe.laws[formula.get_id()][0]
 
 
 def _reduction(universe: Universe, tensor: Tensor) -> Reduction | None:

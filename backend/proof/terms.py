@@ -35,6 +35,7 @@ _OPERATOR: Any = operator  # The stubs of `operator` leave types unknown.
 Element = Any  # A `Sum`, a `Bit`, a `Pointer`, or a float of the theory.
 
 
+_MOST_TERMS = 1_000  # Of a formula that is looked at term by term.
 _MOST_PRODUCTS = 16  # Atoms that the product of two sums is written with.
 
 
@@ -154,6 +155,35 @@ def factors_of(atom: Term) -> list[Term]:
     return [factor for part in atom.children() for factor in factors_of(part)]
 
 
+_DIVISIONS = {
+    z3.Z3_OP_BSDIV: True, z3.Z3_OP_BSREM: True, z3.Z3_OP_BUDIV: False, z3.Z3_OP_BUREM: False
+}  # fmt: skip
+
+
+def facts_of_divisions(formula: Term) -> list[Term] | None:
+    """What holds of the quotients and remainders in a formula: q · b + r = a, and a number below the divisor is the
+    remainder. None for a long formula."""
+    facts: dict[tuple[int, int, bool], Term] = {}
+    visited, waiting = set[int](), [formula]
+    while waiting:
+        term = waiting.pop()
+        if term.get_id() in visited:
+            continue
+        visited.add(term.get_id())
+        if len(visited) > _MOST_TERMS:
+            return None
+        waiting += term.children()
+        signed = _DIVISIONS.get(term.decl().kind()) if z3.is_app(term) else None
+        if signed is not None:
+            a, b = term.children()
+            q, r = (a / b, z3.SRem(a, b)) if signed else (z3.UDiv(a, b), z3.URem(a, b))
+            below = z3.And(a >= 0, a < b) if signed else z3.ULT(a, b)
+            whole = (Sum.of(q) * Sum.of(b)).term + r == a
+            fact = z3.And(z3.Implies(b != 0, whole), z3.Implies(below, z3.And(q == 0, r == a)))
+            facts[a.get_id(), b.get_id(), signed] = fact
+    return list(facts.values())
+
+
 _TRUE, _FALSE = z3.BoolVal(True), z3.BoolVal(False)  # Kept, as their numbers are.
 _TRUTHS: dict[int, int] = {_TRUE.get_id(): 1, _FALSE.get_id(): 0}
 
@@ -268,6 +298,18 @@ def bits_of(element: Element) -> Term:
 
 # The theory of floats.
 
+# The solver takes a tenth of the time for floats and unknown functions as bits.
+_TACTICS = "simplify", "fpa2bv", "simplify", "solve-eqs", "ackermannize_bv", "max-bv-sharing", "bit-blast", "sat"
+
+
+def float_answer(formulas: Iterable[Term], effort: int) -> tuple[Any, Any]:
+    """What the solver says to formulas with floats, with so much work; and the solver."""
+    solver = z3.Then(*_TACTICS).solver()
+    solver.set("rlimit", effort)
+    solver.add(*formulas)
+    return solver.check(), solver
+
+
 _NEAREST, _TOWARD_ZERO = z3.RNE(), z3.RTZ()
 _ORDERINGS: dict[str, Callable[[Term, Term], Term]] = {
     "oeq": z3.fpEQ, "une": lambda a, b: z3.Not(z3.fpEQ(a, b)), "olt": z3.fpLT, "ole": z3.fpLEQ, "ogt": z3.fpGT,
@@ -330,6 +372,9 @@ def _theory(op: Op, *values: Term) -> Term:
 # The number with which a float is what it was: x + -0.0, x - 0.0, x · 1, x / 1. Not of a type that saturates.
 _NEUTRAL: dict[type[Op], float] = {
     arith.AddF: -0.0, arith.SubF: 0.0, arith.MulF: 1.0, arith.DivF: 1.0, tt.PreciseDivF: 1.0
+}  # fmt: skip
+_REVERSED = {
+    arith.FloatPredicate.OGT: arith.FloatPredicate.OLT, arith.FloatPredicate.OGE: arith.FloatPredicate.OLE
 }  # fmt: skip
 _EXTREMES = (arith.MaximumF, arith.MinimumF, arith.MaxNumF, arith.MinNumF)
 
@@ -537,6 +582,15 @@ class Terms(elementwise.Domain):
             for value, other in (values, values[::-1])[: 1 + commutes]:
                 if other.known == neutral:
                     return value
+        if isinstance(op, arith.CmpF):
+            predicate = _REVERSED.get(op.predicate)
+            if predicate is not None:
+                return self._by_name(arith.CmpF(op.lhs, op.rhs, predicate=predicate), target, types, values[::-1])
+            if op.predicate is arith.FloatPredicate.UNE:
+                return ~self._by_name(
+                    arith.CmpF(op.lhs, op.rhs, predicate=arith.FloatPredicate.OEQ), target, types, values
+                )
+            commutes = op.predicate is arith.FloatPredicate.OEQ
         terms = [bits_of(value) for value in values]
         if commutes:
             terms.sort(key=lambda term: term.get_id())

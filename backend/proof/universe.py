@@ -33,7 +33,8 @@ from ziggurat.backend.proof.terms import (
 )
 from ziggurat.backend.reference.values import Array, is_array, is_tuple
 from ziggurat.codemodel import scalars
-from ziggurat.codemodel.op import Op, expect
+from ziggurat.codemodel.interpret import Step
+from ziggurat.codemodel.op import Block, Body, Op, expect
 from ziggurat.codemodel.types import ScalarType, TensorType, Type, element_of, i32, i64, shape_of
 
 _COMPARED = 12  # Conditions that a new one is compared with.
@@ -258,6 +259,7 @@ class Universe:
         self.name = f"{type(self.domain).__name__} {places} {self.domain.wraps} {chooses}"
         self.chooses = chooses
         self.winners: dict[Hashable, Winner] = {}  # By the reduction and its operands.
+        self.laws: dict[int, tuple[bool, Term]] = {}  # Of combining functions: whether they are found to hold.
         self.definitions: list[Term] = []  # What holds of the places of winners.
         self.places = places
         self._places: dict[int, Tensor] = {}
@@ -287,7 +289,9 @@ class Universe:
         # By the numbers of a condition and of a path, which are kept.
         self._settled: dict[Hashable, tuple[Bit, Bit, Bit]] = {}
         self._decided: dict[Hashable, tuple[Bit, Bit, Bit]] = {}
+        self.plans: dict[Body, dict[Block, tuple[Step, ...]]] = {}  # Of the bodies that runs have come to.
         self.signatures: dict[Op, Hashable] = {}
+        self.functions: list[Any] = []  # The results of combining functions, which are kept for their numbers.
         # Results that are few elements, by op and operands, whose terms are kept.
         self.small: dict[Hashable, tuple[Any, tuple[Any, ...]]] = {}
         self.rounded: dict[Hashable, Any] = {}  # By its key, the value of which one is a rounding to tf32.

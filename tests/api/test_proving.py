@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -77,6 +78,61 @@ def test_the_solver_finds_what_samples_do_not() -> None:
     proof = zg.prove(apart.triton(F, F, zg.i32), alike.triton(F, F, zg.i32))
     assert proof.verdict == "refuted" and proof.counterexample is not None
     assert proof.counterexample.arguments[2] == 123456
+
+
+# Models of few ops: the answer, the types, and what both store.
+INTEGERS, LONG = zg.ptr(zg.i32), zg.ptr(zg.i64)
+PAIRS: dict[str, tuple[str, tuple[Any, ...], Callable[..., Any], Callable[..., Any]]] = {
+    "a comparison reversed": (
+        "proved", (F, zg.ptr(zg.i1)), lambda x, y: zg.store(y, zg.load(x) < zg.load(x + 1)),
+        lambda x, y: zg.store(y, zg.load(x + 1) > zg.load(x)),
+    ),
+    "a quotient and a remainder": (
+        "proved", (LONG, zg.i64, zg.i64), lambda x, a, b: zg.store(x, a // (b | 1) * (b | 1) + a % (b | 1)),
+        lambda x, a, b: zg.store(x, a),
+    ),
+    "a remainder of less": (
+        "proved", (INTEGERS, zg.i32), lambda x, a: zg.store(x, (a & 7) % 9), lambda x, a: zg.store(x, a & 7)
+    ),
+    "a zero added": (
+        "refuted", (F,), lambda x: zg.store(x, zg.load(x) + 0.0), lambda x: zg.store(x, zg.load(x))
+    ),
+    "a number less itself": (
+        "refuted", (F,), lambda x: zg.store(x, zg.load(x) - zg.load(x)), lambda x: zg.store(x, zg.load(x) * 0.0)
+    ),
+    "a product of more bits": (
+        "refuted", (LONG, zg.i32, zg.i32), lambda x, a, b: zg.store(x, zg.cast(a * b, zg.i64)),
+        lambda x, a, b: zg.store(x, zg.cast(a, zg.i64) * zg.cast(b, zg.i64)),
+    ),
+    "a print of another number": (
+        "refuted", (zg.i32, zg.i32), lambda a, b: zg.device_print("a", a), lambda a, b: zg.device_print("a", b)
+    ),
+    "an address that wraps around": (
+        "unknown", (INTEGERS, zg.i32, zg.i32), lambda x, a, b: zg.store(x + (a + b), 1),
+        lambda x, a, b: zg.store(x + a + b, 1)
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("what", PAIRS)
+def test_models_of_few_ops(what: str, capsys: pytest.CaptureFixture[str]) -> None:
+    verdict, types, first, second = PAIRS[what]
+    proof = zg.prove(zg.trace(first, *types), zg.trace(second, *types))
+    assert proof.verdict == verdict, proof
+    assert verdict != "unknown" or "argument 1 is" in proof.reasons[0]
+    assert capsys.readouterr().out == ""
+
+
+def test_rules_of_floats_by_many_bits() -> None:
+    """f32 → bf16 → f32 → bf16 is f32 → bf16."""
+    first, second = (zg.trace(lambda x, times=times: zg.store(x, _narrowed(zg.load(x), times)), F) for times in (1, 2))
+    assert zg.prove(first, second, exact_floats=True)
+
+
+def _narrowed(value: Any, times: int) -> Any:
+    for _ in range(times):
+        value = zg.cast(zg.cast(value, zg.bf16), zg.f32)
+    return value
 
 
 def test_loops_of_unknown_length_are_bounded_and_it_says_so() -> None:

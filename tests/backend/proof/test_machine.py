@@ -10,6 +10,7 @@ import pytest
 import small_kernels
 
 import ziggurat as zg
+from ziggurat.backend.proof.outlines import Outlines
 from ziggurat.backend.proof.prove import Prover
 from ziggurat.codemodel.gpu.options import CompileOptions
 from ziggurat.codemodel.op import Op
@@ -385,16 +386,47 @@ UNLIKE = {
 }  # fmt: skip
 
 
+def _with_head(ops: str) -> Op:
+    return zg.parse(
+        'module ()void -> { tt.func @"f" (%0 : ptr<i32>, %1 : ptr<i32>, %2 : i32)void -> '
+        f"{{ {_HEAD} {ops} tt.return; }}; unreachable; }};"
+    )
+
+
 @pytest.mark.parametrize("what", UNLIKE)
 def test_models_that_differ_are_not_proved_equal(what: str) -> None:
-    first, second = (
-        zg.parse(
-            'module ()void -> { tt.func @"f" (%0 : ptr<i32>, %1 : ptr<i32>, %2 : i32)void -> '
-            f"{{ {_HEAD} {ops} tt.return; }}; unreachable; }};"
-        )
-        for ops in UNLIKE[what]
-    )
+    first, second = map(_with_head, UNLIKE[what])
     assert not proved(first, second)
+
+
+# Ops after those of `_HEAD`, whether a proof reads in them what it reads in `_PLAIN`, and what is unlike.
+_PLAIN = "%10 : tensor<x32, i32> = arith.addi %6 %6; tt.store %5 %10; tt.store %1 %2;"
+OUTLINES = [
+    (True, "%12 : i32 = arith.muli %2 %2;" + _PLAIN, "an op that nobody uses"),
+    (True, _PLAIN + "tt.barrier;", "a barrier"),
+    (True, "%11 : tensor<x32, i32> = tt.make_range @start=0 @end=32;" + _PLAIN.replace("%10", "%12"), "other names"),
+    (False, "%12 : i32 = arith.divsi %2 %2;" + _PLAIN, "a division that nobody uses"),
+    (False, _PLAIN.replace("addi", "subi"), "another op"),
+    (False, _PLAIN.replace("tt.store %1 %2;", "") + "tt.store %1 %7;", "another number"),
+    (False, "tt.store %1 %2;" + _PLAIN.replace("tt.store %1 %2;", ""), "stores in another order"),
+    (False, "%12 : i32 = tt.load %1;" + _PLAIN, "a load"),
+]
+
+
+@pytest.mark.parametrize(("alike", "ops", "what"), OUTLINES)
+def test_outlines_have_all_that_proofs_read(alike: bool, ops: str, what: str) -> None:
+    outlines = Outlines()
+    plain, other = (_with_head(text) for text in (_PLAIN, ops))
+    assert (outlines.of(plain) == outlines.of(other)) == alike
+
+
+def test_addresses_of_shared_memory_count_where_buffers_overlap() -> None:
+    models = dict(small_kernels.compiled("product"))
+    allocated, outlines = models["allocate"], Outlines()
+    text, places = str(allocated), re.findall(r"@offset=(\d+)", str(allocated))
+    other = zg.parse(text.replace(f"@offset={places[-1]} ", f"@offset={int(places[-1]) + 4096} "))
+    assert outlines.of(other) == outlines.of(allocated)
+    assert outlines.of(zg.parse(re.sub(r"@offset=\d+", "@offset=0", text))) != outlines.of(allocated)
 
 
 def test_the_clock_gives_no_counterexample() -> None:
