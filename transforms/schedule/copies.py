@@ -156,14 +156,17 @@ class StagedLoop:
     def _begin(self, inner: Rewriter, view: Rewriter, stage: int, values: Sequence[Value]) -> None:
         """Begin the loads of a stage, and compute these values, as the stage sees them.
 
-        Loads to registers come first in a step, and copies to the slot that the late wait frees come last.
+        Loads to registers come first in a step, then copies to slots that are free. Copies to the slot that the late
+        wait frees follow it, and those to a slot that this step reads follow its dots.
         """
         own, plan = self.plan.distance, self.plan
         loads = [load for load, begin in plan.others.items() if own - begin.ahead == stage]
         groups = [copies for copies in self.channels if own - copies[0].ahead == stage]
         early = [copies for copies in groups if plan.fills_before_late(copies)]
         late = [copies for copies in groups if copies not in early]
-        parts: list[_Part] = [(0, loads, ()), (1, (), early), (6, (), late)]
+        last = [copies for copies in early if copies[0].is_read_first and not _are_held(copies)]
+        early = [copies for copies in early if copies not in last]
+        parts: list[_Part] = [(0, loads, ()), (1, (), early), (6, (), late), (8, (), last)]
         for order, begun, copied in [part for part in parts if part[1] or part[2]] or [(1, (), ())]:
             more = inner.add(gpu.Stage(stage, order=order))
             every = [*begun, *(copy.load for copies in copied for copy in copies)]
@@ -226,7 +229,7 @@ class StagedLoop:
         first = _begun_for_later(plan)
         inner.rewrite_ops(first)
         for copies, channel in self.channels.items():
-            if copies[0].is_read_first:
+            if copies[0].is_read_first and _are_held(copies):
                 self._wait(inner, copies)
                 inner.rewrite_ops([copy.reader for copy in copies])
                 inner.add(gpu.ChannelRelease(channel))
@@ -286,6 +289,13 @@ class StagedLoop:
                     places[op] = own, 4
             places[plan.deferred], places[plan.late] = (own + 1, 3), (own + 1, 5)
         return places
+
+
+def _are_held(copies: Sequence[Copy]) -> bool:
+    """Whether threads read the slots of these copies to registers, and nothing else reads them."""
+    return all(
+        isinstance(reader, gpu.LocalLoad) and reader is copy.reader for copy in copies for reader in copy.readers
+    )
 
 
 def _divisors(builder: Rewriter, loop: scf.For, values: Sequence[Value]) -> dict[Value, Value]:

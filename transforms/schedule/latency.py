@@ -28,6 +28,9 @@ threads copy, this takes a second barrier: the wgmma of the other warps must be 
 the slot that is filled was read two iterations before, and the barrier after the wait for the copies orders both: so
 the ring has one slot more where the occupancy stays the same.
 
+Where threads read the slots, too few warps share an SM, and rings of one slot less let another CTA on it, threads fill
+the slot that an iteration has read at its end, after a second barrier. (For wgmma that would be after its wait.)
+
 A loop that has such attributes already keeps them: they can be written by hand, and `copies` checks them.
 """
 
@@ -41,6 +44,7 @@ import attrs
 from ziggurat.codemodel.dialects import arith, scf, tt
 from ziggurat.codemodel.gpu import dialect as gpu
 from ziggurat.codemodel.gpu.options import USUAL_STAGES
+from ziggurat.codemodel.gpu.scope import scope_of
 from ziggurat.codemodel.gpu.targets import TARGETS
 from ziggurat.codemodel.graphs import reached
 from ziggurat.codemodel.layout import axis_bases
@@ -61,6 +65,7 @@ from ziggurat.transforms.cost.budget import (
     OF_LOAD,
     OF_LOADS,
     OF_LOADS_BESIDE_DOTS,
+    WARPS,
     occupancy,
 )
 from ziggurat.transforms.cost.pressure import value_registers
@@ -278,7 +283,7 @@ def operands_ahead(
         return Obstacle(DEPENDS, copies[0].load)
     stage_bytes = sum(copy.shared.bytes for copy in traced)
     for turned in (_turned(loop, traced), ()):
-        late, spare = _late_wait(loop, traced, turned), False
+        late, spare = _late_wait(loop, traced, turned), 0
         most = (limit - (TURNED_SLOTS - 1) * sum(shared_of(store.buffer).bytes for store in turned)) // stage_bytes + 1
         wanted, why = _chosen(loop, traced, occupancy) if requested is None else (requested, "")
         slots = min(wanted, most)
@@ -286,9 +291,14 @@ def operands_ahead(
             registers = layout_of(late.result.type).num_registers
             more, same = (partial(occupancy, count * stage_bytes, registers) for count in (wanted, wanted - 1))
             if wanted < most and more() == same():
-                slots, spare = wanted + 1, True
+                slots, spare = wanted + 1, 1
             elif slots == 2:
                 late = None  # Copies that begin after the late wait would overlap with nothing.
+        elif slots > 2 and not any(copy.by_tma for copy in traced) and not in_flight(traced):
+            registers = _accumulators(loop)
+            more, fewer = (partial(occupancy, (count - 1) * stage_bytes, registers) for count in (slots, slots - 1))
+            if scope_of(loop).warps * more() < WARPS and fewer() > more():
+                slots, spare = slots - 1, -1  # The slot that an iteration has read is filled at its end.
         if not turned or (late is not None and slots - spare > 2):
             break  # Else there is no stage for turning.
     if slots < 2 or abs(step) * slots >= 1 << 30:
@@ -315,8 +325,7 @@ def _chosen(loop: scf.For, copies: Sequence[Copy], occupancy: Occupancy) -> tupl
     With few accumulators an iteration computes for a shorter time than a load takes: up to six stages, if TMA loads.
     """
     stage_bytes = sum(copy.shared.bytes for copy in copies)
-    dots = (op for op in loop.body.entry.ops if isinstance(op, gpu.Wgmma | gpu.Mma) and not _continues(op))
-    registers = sum(layout_of(op.result.type).num_registers for op in dots)
+    registers = _accumulators(loop)
     if registers <= FEW_ACCUMULATORS and all(copy.by_tma for copy in copies):
         return _DEEPEST, f"{registers} registers of accumulators a thread are multiplied faster than loaded"
     # The buffers of one stage are counted already.
@@ -324,6 +333,12 @@ def _chosen(loop: scf.For, copies: Sequence[Copy], occupancy: Occupancy) -> tupl
     if of_three >= min(CTAS, of_two):
         return USUAL_STAGES, f"{USUAL_STAGES} hide the latency of loads, and leave room for {of_three} CTA(s) per SM"
     return 2, f"a third leaves room for {of_three} CTA(s) per SM, not {of_two}"
+
+
+def _accumulators(loop: scf.For) -> int:
+    """The registers a thread of the accumulators of a loop's dots."""
+    dots = (op for op in loop.body.entry.ops if isinstance(op, gpu.Wgmma | gpu.Mma) and not _continues(op))
+    return sum(layout_of(op.result.type).num_registers for op in dots)
 
 
 def _continues(op: gpu.Wgmma | gpu.Mma) -> bool:

@@ -77,7 +77,7 @@ class Copy:
 
     @property
     def is_read_first(self) -> bool:
-        """Whether a step reads the slot to registers before it fills it again: the ring has no slot more."""
+        """Whether a step reads the slot before it fills it again: the ring has no slot more."""
         return self.slots == self.ahead
 
 

@@ -114,6 +114,20 @@ def test_pipelined_dots(
     np.testing.assert_array_equal(actual, a @ b)
 
 
+def test_a_slot_less_for_a_third_cta() -> None:
+    """The slot that an iteration has read is filled at its end, where rings with one more leave room for 2 CTAs."""
+    module = placed(model_of(16, 64, 128), "sm_90a", 4, 4)
+    (loop,) = kinds(module, scf.For)
+    assert hazards(module) == [] and module.shared == 3 * (16 + 64) * 128 * 2
+    assert [len(kinds(loop, kind)) for kind in (gpu.Barrier, gpu.AsyncCopy)] == [2, 2]
+    assert len(kinds(module, gpu.AsyncCopy)) == 2 * (3 + 1)
+    rng = np.random.default_rng(0)
+    a, b, actual = rng.integers(-3, 4, (16, 720)), rng.integers(-3, 4, (720, 64)), np.full((16, 64), 7, np.float32)
+    arguments = [a.astype(np.float16), b.astype(np.float16), actual, 720]
+    simulate(to_llvm(module), num_warps=4, shared=module.shared, arguments=arguments)
+    np.testing.assert_array_equal(actual, a @ b)
+
+
 def test_a_wait_too_few_is_found() -> None:
     """Both the simulation and the check report a loop that waits for too little."""
     module = placed(model_of(32, 32, 32), "sm_80", 4, 3)
