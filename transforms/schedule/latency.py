@@ -51,10 +51,17 @@ from ziggurat.codemodel.layout import axis_bases
 from ziggurat.codemodel.op import BlockParameter, Op, OpResult, Value
 from ziggurat.codemodel.traits import BodyTerminator
 from ziggurat.codemodel.transform import Outcome, Rewriter, rebuilt, transform
-from ziggurat.codemodel.types import ScalarType, SharedType, TensorType, Type, i1, scalar_element, shape_of
+from ziggurat.codemodel.types import ScalarType, SharedType, TensorType, i1, scalar_element, shape_of
 from ziggurat.transforms.analysis.memory_flow import allocation
 from ziggurat.transforms.analysis.obstacle import Obstacle, warn, warn_of
-from ziggurat.transforms.analysis.queries import begun_by, bytes_of, descriptor_of, layout_of, op_in, shared_of
+from ziggurat.transforms.analysis.queries import (
+    begun_by,
+    bytes_of,
+    descriptor_of,
+    layout_of,
+    op_in,
+    shared_of,
+)
 from ziggurat.transforms.cost.budget import (
     BESIDE_ACCUMULATORS,
     BESIDE_OPERANDS,
@@ -210,7 +217,8 @@ def plans_of(module: gpu.Module, num_stages: int | None) -> Iterator[tuple[scf.F
         if not ((number := stages[loop]) is not None and number < 2 and isinstance(plan, Obstacle)):
             limit = rooms[loop][0] - _passing_bytes(loop, copied)
             limit -= sum(rings.get(op, 0) for op in {*loop.path(), *loop.walk()} - {loop})
-            plan = planned(loop, number or USUAL_STAGES, limit, operands[loop] if has_dots else None)
+            of_dots = operands[loop] if has_dots else None
+            plan = planned(loop, number or USUAL_STAGES, limit, of_dots, rooms[loop][1])
             rings[loop] = plan.bytes if isinstance(plan, LoopPlan) else 0
             yield loop, plan
         elif has_dots:
@@ -417,6 +425,7 @@ def planned(
     stages: int,
     limit: int,
     operands: Callable[[Container[Value]], LoopPlan | Obstacle] | None,
+    occupancy: Occupancy = lambda bytes_, registers: 1,
 ) -> LoopPlan | Obstacle:
     """The plan for all loads of a loop, with up to `stages` stages and `limit` bytes for further buffers; or the
     obstacle to all of them.
@@ -437,7 +446,10 @@ def planned(
     while True:
         plan = None if operands is None else operands(obstacles)
         first = plan if isinstance(plan, LoopPlan) else LoopPlan(loop, ())
-        chosen = _assigned(first, obstacles, first.distance or number - 1, has_dots=operands is not None)
+        assigned = partial(_assigned, first, obstacles, first.distance or number - 1, has_dots=operands is not None)
+        chosen, fewer = assigned(), assigned(shared=False)
+        if isinstance(chosen, LoopPlan) and isinstance(fewer, LoopPlan):
+            chosen = max(chosen, fewer, key=lambda plan: occupancy(plan.bytes, _accumulators(loop)))
         if not isinstance(chosen, LoopPlan):
             obstacles.update(chosen)
             continue
@@ -459,16 +471,26 @@ def is_role(loop: scf.For) -> bool:
 
 
 def _assigned(
-    first: LoopPlan, obstacles: Mapping[Value, Obstacle], own: int, *, has_dots: bool
+    first: LoopPlan, obstacles: Mapping[Value, Obstacle], own: int, *, has_dots: bool, shared: bool = True
 ) -> LoopPlan | Mapping[Value, Obstacle]:
     """The plan for all loads of a loop, with `first` for its operands, and rings that are `own` iterations ahead; or
-    further obstacles: to loads that others need for their addresses."""
+    further obstacles: to loads that others need for their addresses.
+
+    Where they are not `shared`, no rings are added for the sake of loads of which several threads hold each element."""
     loop = first.loop
     by_threads = [copy for copy in first.copies if not copy.by_tma]
     carried_registers = sum(value_registers(value.type) for value in loop.initial)
-    # The loads that other threads than those that copy them read for dots.
-    reading = {load for load in _loads_of(loop) if has_dots and conversions_of(load) and _ring_of(load) is not None}
     most = min(OF_LOADS_BESIDE_DOTS, CARRIED_BESIDE_DOTS - carried_registers) if has_dots else OF_LOADS
+    costs = {load: _registers(load) for load in _loads_of(loop) if load not in first.ahead}
+    crowded = sum(cost for cost in costs.values() if cost <= OF_LOAD) > most
+    # The loads that other threads than those that copy them read in a loop with dots.
+    reading = {
+        load
+        for load, cost in costs.items()
+        if has_dots and _ring_of(load) is not None
+        if conversions_of(load)
+        or (shared and _is_own(load) and _is_replicated(load) and (crowded or cost > OF_LOAD) and _is_awaited(load))
+    }
     others, left, used, least = dict[Load, Begin](), list[tuple[Op, Obstacle]](), 0, dict[Op, int]()
 
     def feed(load: Load, count: int) -> None:
@@ -486,10 +508,10 @@ def _assigned(
         # A tensor that joins the copies for dots takes no further wait. In registers, the loop would wait for it at its
         # end, where it hands it on. What other threads need passes through a buffer in any case.
         joins = ring is not None and bool(by_threads or reading)
-        few = has_dots and not joins and _registers(load.result.type) <= OF_LOAD
+        few = has_dots and not joins and costs[load] <= OF_LOAD
         count = least.get(load, 1 if few else own)
-        cost = _registers(load.result.type) * count
-        small = not joins and (is_feeding or (cost <= OF_LOAD and isinstance(load, tt.Load)))
+        cost = costs[load] * count
+        small = not joins and (is_feeding or (cost <= OF_LOAD and used + cost <= most and isinstance(load, tt.Load)))
         ring = None if small else ring
         why = None if small or is_own or ring is not None else _SHARED
         if load.result in obstacles:
@@ -546,8 +568,9 @@ def _is_replicated(load: Load) -> bool:
     return not all((*layout.lanes, *layout.warps))
 
 
-def _registers(type_: Type) -> int:
-    return value_registers(type_, lambda element: True)
+def _registers(load: Load) -> int:
+    """The registers a thread of what a load reads."""
+    return value_registers(load.result.type, lambda element: True)
 
 
 def _sources(value: Value) -> Sequence[Value]:
@@ -592,11 +615,25 @@ def _loads_of(loop: scf.For) -> list[Load]:
 
 def _goes_to_dot(load: Load) -> bool:
     """Whether an operand of a dot in the same loop is computed from what a load reads."""
-
-    def following(value: Value) -> Sequence[Value]:
-        users = [user for user in value.uses if not isinstance(user, gpu.MatrixProduct | BodyTerminator)]
-        return [user.buffer if isinstance(user, gpu.LocalStore) else user.result for user in users]
-
-    values = reached([load.result], following)
+    values = reached([load.result], _following)
     dots = (user for value in values for user in value.uses if isinstance(user, gpu.MatrixProduct))
     return any(not values.isdisjoint((dot.a, dot.b)) for dot in dots)
+
+
+def _is_awaited(load: Load) -> bool:
+    """Whether an operand of a dot is computed from what a load reads, and from no other dot of the loop."""
+    assert load.parent is not None
+    dots = [op for op in load.parent.ops if isinstance(op, gpu.MatrixProduct)]
+    later = reached([dot.result for dot in dots], _following)
+
+    def before(value: Value) -> Sequence[Value]:
+        return [user for user in _following(value) if user not in later]
+
+    values = reached([load.result], before)
+    return any(not values.isdisjoint((dot.a, dot.b)) for dot in dots)
+
+
+def _following(value: Value) -> Sequence[Value]:
+    """What is computed from a value in a loop, without dots."""
+    users = [user for user in value.uses if not isinstance(user, gpu.MatrixProduct | BodyTerminator)]
+    return [user.buffer if isinstance(user, gpu.LocalStore) else user.result for user in users]

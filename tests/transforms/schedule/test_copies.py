@@ -128,6 +128,34 @@ def test_a_slot_less_for_a_third_cta() -> None:
     np.testing.assert_array_equal(actual, a @ b)
 
 
+@zg.kernel
+def scaled(a_ptr, b_ptr, s_ptr, out_ptr, k_size):
+    """a · (b · s), with other scales for each block of 64 rows of b."""
+    rows, columns, along = zg.expand(zg.arange(0, 128), 1), zg.expand(zg.arange(0, 128), 0), zg.arange(0, 64)
+    total, first = zg.zeros((128, 128), zg.f32), zg.mul(zg.program_id(0), 128)
+    for start in zg.range(0, k_size, 64):
+        a = zg.load(zg.add(a_ptr, zg.add(zg.mul(rows, k_size), zg.expand(zg.add(along, start), 0))))
+        at = zg.add(zg.mul(zg.expand(zg.add(along, start), 1), 128), zg.add(columns, first))
+        scales = zg.load(zg.add(s_ptr, zg.add(zg.add(first, zg.mul(start, 2)), zg.arange(0, 128))))
+        b = zg.mul(zg.cast(zg.load(zg.add(b_ptr, at)), zg.f32), zg.expand(scales, 0))
+        total = zg.dot(a, zg.cast(b, zg.f16), total)
+    zg.store(zg.add(out_ptr, zg.add(zg.mul(rows, 128), columns)), total)
+
+
+def test_scales_that_many_threads_need_are_copied_ahead() -> None:
+    i8 = zg.divisible(zg.ptr(zg.i8))
+    compiled = scaled.compile(F16, i8, F32, F32, zg.divisible(zg.i32), target="sm_90a", num_warps=8)
+    module = compiled.passes[-1].model
+    assert isinstance(module, gpu.Module) and hazards(module) == []
+    (loop,) = kinds(module, scf.For)
+    assert not kinds(loop, tt.Load) and len(kinds(loop, gpu.Barrier)) == 2
+    rng = np.random.default_rng(0)
+    a, b, s = (rng.integers(-3, 4, shape) for shape in ((128, 256), (256, 128), (4, 128)))
+    actual = np.full((128, 128), 7, np.float32)
+    compiled.simulate[(1,)](a.astype(np.float16), b.astype(np.int8), s.astype(np.float32), actual, 256)
+    np.testing.assert_array_equal(actual, a @ (b * np.repeat(s, 64, 0)))
+
+
 def test_a_wait_too_few_is_found() -> None:
     """Both the simulation and the check report a loop that waits for too little."""
     module = placed(model_of(32, 32, 32), "sm_80", 4, 3)
