@@ -71,7 +71,8 @@ class Accesses:
     several axes of two elements, as sorting networks do, the last axes most often. Each thread holds a contiguous
     part of these. `widened` has the axes, by the shape, along which a tensor has what a load of neighbours gives: a
     thread that holds a run of them loads it at once. Of tensors that dots compute, matrix units decide. `reduced` has
-    the axes along which tensors are reduced, by their shape. `for_dots` are the loads of operands of dots.
+    the axes along which tensors are reduced, by their shape. `for_dots` are the loads of operands of dots, and
+    `for_buffers` those of them that dots read from shared memory alone.
     """
 
     def __init__(self, func: Op, infos: Mapping[Component, AxisInfo], num_warps: int) -> None:
@@ -79,6 +80,7 @@ class Accesses:
         self.widest: dict[Key, int] = {}
         self.store_widths: dict[Op, int] = {}
         self.for_dots: set[Op] = set()
+        self.for_buffers: set[Op] = set()
         self.scanned: dict[tuple[int, ...], set[int]] = {}
         self.reduced: dict[tuple[int, ...], set[int]] = {}
         self.widened: dict[tuple[int, ...], set[int]] = {}
@@ -102,7 +104,10 @@ class Accesses:
                 if shape_of(op.result.type) not in products and any(self._together(load, 0) > 1 for load in loads):
                     self.widened.setdefault(shape_of(op.result.type), set()).add(axis)
             if isinstance(op, tt.Dot):
-                self.for_dots.update(load for value in (op.a, op.b) for load in _loads_of(op, value))
+                loads = [load for value in (op.a, op.b) for load in _loads_of(op, value)]
+                self.for_dots.update(loads)
+                if shape_of(op.a.type)[-2] >= 64:  # For fewer rows, operands may be computed in fragments.
+                    self.for_buffers.update(loads)
         self.cubes = {shape for shape, count in Counter(shape for shape, _ in pairs).items() if count > 1}
 
     def info(self, value: Value) -> AxisInfo:
@@ -164,7 +169,12 @@ class Accesses:
             if op in self.for_dots and vector * pointee_bytes(op.ptr) < WORD:
                 # The threads store neighbours together to where matrix units read.
                 vector = min(self._alike(op, order[0]), self._share(math.prod(shape)), shape[order[0]])
-        return self._blocked(shape, order, vector)
+        layout = self._blocked(shape, order, vector)
+        if op in self.for_buffers and isinstance(op, tt.Load) and shape[order[0]] >= SECTOR:
+            # A thread loads once what runs of rows have in common, such as words of several numbers along k.
+            for axis in (axis for axis, run in enumerate(self.runs(op)) if run > 1 and axis != order[0]):
+                layout = layout.in_runs(shape, axis)
+        return layout
 
     def default(self, shape: Sequence[int]) -> Layout:
         """The layout of a tensor that no access decides: that of accesses of this shape, if there are any."""

@@ -60,6 +60,7 @@ from ziggurat.transforms.analysis.queries import (
     descriptor_of,
     layout_of,
     op_in,
+    registers_alike,
     shared_of,
 )
 from ziggurat.transforms.cost.budget import (
@@ -447,9 +448,10 @@ def planned(
         plan = None if operands is None else operands(obstacles)
         first = plan if isinstance(plan, LoopPlan) else LoopPlan(loop, ())
         assigned = partial(_assigned, first, obstacles, first.distance or number - 1, has_dots=operands is not None)
-        chosen, fewer = assigned(), assigned(shared=False)
-        if isinstance(chosen, LoopPlan) and isinstance(fewer, LoopPlan):
-            chosen = max(chosen, fewer, key=lambda plan: occupancy(plan.bytes, _accumulators(loop)))
+        candidates = assigned(), assigned(shared=False)
+        plans = [plan for plan in candidates if isinstance(plan, LoopPlan)]
+        whole = len(plans) == len(candidates)
+        chosen = max(plans, key=lambda plan: occupancy(plan.bytes, _accumulators(loop))) if whole else candidates[0]
         if not isinstance(chosen, LoopPlan):
             obstacles.update(chosen)
             continue
@@ -569,8 +571,14 @@ def _is_replicated(load: Load) -> bool:
 
 
 def _registers(load: Load) -> int:
-    """The registers a thread of what a load reads."""
-    return value_registers(load.result.type, lambda element: True)
+    """The registers a thread of what a load reads. Equal elements of a run have one, if dots wait for them."""
+    type_ = load.result.type
+    alike = (
+        registers_alike(type_, load.runs)
+        if isinstance(load, tt.Load) and load.runs and isinstance(type_, TensorType) and _is_awaited(load)
+        else 0
+    )
+    return max(1, value_registers(type_, lambda element: True) >> alike.bit_count())
 
 
 def _sources(value: Value) -> Sequence[Value]:

@@ -156,6 +156,33 @@ def test_scales_that_many_threads_need_are_copied_ahead() -> None:
     np.testing.assert_array_equal(actual, a @ (b * np.repeat(s, 64, 0)))
 
 
+@zg.kernel
+def unpacked(a_ptr, w_ptr, out_ptr, k_size):
+    """The product of a and numbers of 4 bits, eight rows of which are in one word."""
+    rows, columns, along = zg.expand(zg.arange(0, 64), 1), zg.expand(zg.arange(0, 128), 0), zg.arange(0, 64)
+    total = zg.zeros((64, 128), zg.f32)
+    for start in zg.range(0, k_size, 64):
+        depth = zg.add(along, start)
+        a = zg.load(zg.add(a_ptr, zg.add(zg.mul(rows, k_size), zg.expand(depth, 0))))
+        words = zg.load(zg.add(w_ptr, zg.add(zg.mul(zg.expand(zg.floordiv(depth, 8), 1), 128), columns)))
+        shift = zg.mul(zg.expand(zg.mod(along, 8), 1), 4)
+        total = zg.dot(a, zg.cast((words >> shift) & 15, zg.f16), total)
+    zg.store(zg.add(out_ptr, zg.add(zg.mul(rows, 128), columns)), total)
+
+
+def test_words_of_several_rows_are_loaded_once() -> None:
+    compiled = unpacked.compile(F16, zg.divisible(zg.ptr(zg.i32)), F32, zg.divisible(zg.i32), target="sm_90a")
+    module = compiled.passes[-1].model
+    assert isinstance(module, gpu.Module) and hazards(module) == []
+    assert len(re.findall(r"ld.global.v4", compiled.ptx)) == 2 * 2  # Before the loop, and in it.
+    rng = np.random.default_rng(0)
+    a, w = rng.integers(-3, 4, (64, 256)), rng.integers(0, 16, (256, 128))
+    words = (w.reshape(32, 8, 128) << 4 * np.arange(8).reshape(1, 8, 1)).sum(1).astype(np.uint32).view(np.int32)
+    actual = np.full((64, 128), 7, np.float32)
+    compiled.simulate[(1,)](a.astype(np.float16), words, actual, 256)
+    np.testing.assert_array_equal(actual, a @ w)
+
+
 def test_a_wait_too_few_is_found() -> None:
     """Both the simulation and the check report a loop that waits for too little."""
     module = placed(model_of(32, 32, 32), "sm_80", 4, 3)
