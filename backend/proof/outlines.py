@@ -23,6 +23,7 @@ _SILENT = (
     tt.Barrier, gpu.Barrier, gpu.FenceAsync, gpu.FenceGlobal, gpu.AsyncCommit, gpu.AsyncWait, gpu.TmaStoreWait,
 )  # fmt: skip
 _SAME = gpu.ConvertLayout, gpu.WgmmaWait
+_MAY_FAIL = MayTrap, tt.Gather, gpu.LocalGather  # By a divisor of 0, or an index that no element has.
 
 
 class Outlines:
@@ -57,7 +58,7 @@ class Outlines:
                     numbers[op.result] = numbers[op.operands[0]]
                 elif not isinstance(op, _SILENT):
                     key = op.NAME, _type(op.result.type), _attributes(op, has_places), operands
-                    if op.bodies or not isinstance(op, Pure) or isinstance(op, MayTrap):
+                    if op.bodies or not isinstance(op, Pure) or isinstance(op, _MAY_FAIL):
                         place = *path, next(count)
                         key = (
                             *key,
