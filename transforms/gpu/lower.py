@@ -81,7 +81,7 @@ def lower(module: gpu.Module) -> Op:
             return None
         for other in neighbours.get(op, ()):
             value, layout = builder.mapping.get(other.value), layout_of(other.type)
-            if value is not None and not _is_within_warps(value, layout):
+            if value is not None and not is_within_warps(value, layout):
                 buffers[other] = _stored_for(builder, value, layout, stmatrix)
         if op in buffers:
             return builder.add(gpu.LocalLoad(buffers[op], with_layout(operands[0].type, layout_of(op.type))))
@@ -113,7 +113,7 @@ def _across(builder: Builder, value: Value, layout: Layout, stmatrix: bool) -> V
     type_ = tensor_of(value)
     if layout_of(type_) == layout:
         return value
-    if _is_within_warps(value, layout):
+    if is_within_warps(value, layout):
         return builder.add(gpu.ConvertLayout(value, with_layout(type_, layout)))
     if isinstance(type_.element, PtrType):
         numbers = _across(builder, builder.add(tt.PtrToInt(value)), layout, stmatrix)
@@ -121,7 +121,7 @@ def _across(builder: Builder, value: Value, layout: Layout, stmatrix: bool) -> V
     return builder.add(gpu.LocalLoad(_stored_for(builder, value, layout, stmatrix), with_layout(type_, layout)))
 
 
-def _is_within_warps(value: Value, layout: Layout) -> bool:
+def is_within_warps(value: Value, layout: Layout) -> bool:
     """Whether a conversion moves elements only within the registers of a thread, or by shuffles."""
     type_ = tensor_of(value)
     source, size = layout_of(type_), element_bytes(type_)

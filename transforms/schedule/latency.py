@@ -9,10 +9,10 @@
         %e = gpu.wgmma_wait %d @0;                         %e = gpu.wgmma_wait %d @0 @late=true;
         … %s …; scf.yield %e …; }                          … %s …; scf.yield %e …; }
 
-This is one rule for all loops with dots, and for the others that ask for stages. With n stages, loads to rings are
-n - 1 iterations ahead of their use, and a load that the address of another one needs is an iteration ahead of that. A
-load begins earlier only if its address follows from values that the loop carries, and from such loads, and if no op in
-the loop keeps it in its place (`kept_in_place`).
+This is one rule for all loops with dots, and for the others that ask for stages, or whose warps exchange values in each
+iteration. With n stages, loads to rings are n - 1 iterations ahead of their use, and a load that the address of another
+one needs is an iteration ahead of that. A load begins earlier only if its address follows from values that the loop
+carries, and from such loads, and if no op in the loop keeps it in its place (`kept_in_place`).
 
 A load goes to one of three places:
 
@@ -44,12 +44,12 @@ import attrs
 from ziggurat.codemodel.dialects import arith, scf, tt
 from ziggurat.codemodel.gpu import dialect as gpu
 from ziggurat.codemodel.gpu.options import USUAL_STAGES
-from ziggurat.codemodel.gpu.scope import scope_of
+from ziggurat.codemodel.gpu.scope import WARP_GROUP, scope_of
 from ziggurat.codemodel.gpu.targets import TARGETS
 from ziggurat.codemodel.graphs import reached
 from ziggurat.codemodel.layout import axis_bases
 from ziggurat.codemodel.op import BlockParameter, Op, OpResult, Value
-from ziggurat.codemodel.traits import BodyTerminator
+from ziggurat.codemodel.traits import BodyTerminator, MayTrap
 from ziggurat.codemodel.transform import Outcome, Rewriter, rebuilt, transform
 from ziggurat.codemodel.types import ScalarType, SharedType, TensorType, i1, scalar_element, shape_of
 from ziggurat.transforms.analysis.memory_flow import allocation
@@ -77,6 +77,7 @@ from ziggurat.transforms.cost.budget import (
     occupancy,
 )
 from ziggurat.transforms.cost.pressure import value_registers
+from ziggurat.transforms.gpu.lower import is_within_warps
 from ziggurat.transforms.gpu.swizzle import copied_bases
 from ziggurat.transforms.gpu.tma import before_transposition, buffer_for
 from ziggurat.transforms.schedule.loop_plan import (
@@ -197,7 +198,8 @@ def conversions_of(load: Load) -> list[gpu.ConvertLayout]:
 
 
 def plans_of(module: gpu.Module, num_stages: int | None) -> Iterator[tuple[scf.For, LoopPlan | Obstacle]]:
-    """The plans for the loops of a model before `latency`: those with dots, and those that ask for stages.
+    """The plans for the loops of a model before `latency`: those with dots, those that ask for stages, and those whose
+    warps exchange values in each iteration.
 
     A loop that has a schedule, written by hand, has no other."""
     loops = [op for op in module.walk() if isinstance(op, scf.For) and not plan_of(op).ahead]
@@ -213,9 +215,12 @@ def plans_of(module: gpu.Module, num_stages: int | None) -> Iterator[tuple[scf.F
             if loop.num_stages and isinstance(plan, Obstacle):
                 yield loop, plan  # Only the dots of a loop inside are pipelined.
             continue
-        if not any(isinstance(op, Load) for op in loop.body.entry.ops) or not (has_dots or loop.num_stages):
+        if not any(isinstance(op, Load) for op in loop.body.entry.ops):
             continue
-        if not ((number := stages[loop]) is not None and number < 2 and isinstance(plan, Obstacle)):
+        if not has_dots and not loop.num_stages:
+            if (number := stages[loop]) is None or number > 1:
+                yield from ((loop, plan) for plan in _ahead_of_barriers(loop))
+        elif not ((number := stages[loop]) is not None and number < 2 and isinstance(plan, Obstacle)):
             limit = rooms[loop][0] - _passing_bytes(loop, copied)
             limit -= sum(rings.get(op, 0) for op in {*loop.path(), *loop.walk()} - {loop})
             of_dots = operands[loop] if has_dots else None
@@ -224,6 +229,30 @@ def plans_of(module: gpu.Module, num_stages: int | None) -> Iterator[tuple[scf.F
             yield loop, plan
         elif has_dots:
             yield loop, plan
+
+
+def _ahead_of_barriers(loop: scf.For) -> Iterator[LoopPlan]:
+    """The plan for a loop whose warps exchange values in each iteration: the barriers there keep ptxas from beginning
+    the loads of the next iteration earlier. Few loads go to registers, one iteration ahead.
+
+    This is done for up to four warps: more hide the latency for each other, and their registers cost other CTAs."""
+
+    def is_exchange(op: Op) -> bool:
+        if isinstance(op, gpu.ConvertLayout):
+            return not is_within_warps(op.value, layout_of(op.type))
+        if not isinstance(op, tt.Reduce):
+            return False
+        type_ = op.values[0].type
+        return any(basis & sum(axis_bases(shape_of(type_), op.axis)) for basis in layout_of(type_).warps)
+
+    if is_role(loop) or scope_of(loop).warps > WARP_GROUP or not any(map(is_exchange, loop.body.entry.ops)):
+        return
+    plan = planned(loop, 2, 0, None)
+    if not isinstance(plan, LoopPlan) or sum(map(_registers, plan.ahead)) > 2 * OF_LOAD:
+        return
+    addresses = computing(loop, [value for load in plan.ahead for value in load.operands])
+    if not any(isinstance(op, MayTrap) and isinstance(op.result.type, TensorType) for op in addresses):
+        yield attrs.evolve(plan, left=())  # Quotients for addresses take as long as the load.
 
 
 def _stages_of(loop: scf.For, num_stages: int | None) -> int | None:
@@ -606,6 +635,8 @@ def _warn_of(loop: scf.For, plan: LoopPlan | Obstacle, num_stages: int | None) -
     if stages < 2 or (not asks and (num_stages or 0) in (0, 1, USUAL_STAGES)):
         return
     loads = {load for load in _loads_of(loop) if asks or _goes_to_dot(load)}
+    if not loads:
+        return
     if isinstance(plan, LoopPlan) and plan.ahead and plan.stages < stages and not is_role(loop):
         size = plan.bytes // plan.distance
         why = f"there is no shared memory for more stages of {size} bytes" if size else "its loads go to registers"

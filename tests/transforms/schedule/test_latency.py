@@ -358,6 +358,29 @@ def test_a_loop_has_no_more_stages_than_iterations(count: int, slots: int | None
     assert rings == (set() if slots is None else {slots})
 
 
+def test_loads_begin_before_the_barriers_of_the_iteration_before() -> None:
+    """The maximum of each column goes through shared memory in each iteration."""
+
+    @zg.kernel
+    def largest(x, out, count):
+        rows, columns = zg.expand(zg.arange(0, 32), 1), zg.expand(zg.arange(0, 32), 0)
+        total = zg.full((32,), -1000.0, zg.f32)
+        for i in zg.range(0, count):
+            tile = zg.load(zg.add(x, zg.add(zg.add(zg.mul(rows, 32), columns), i * 1024)))
+            total = zg.maximum(total, zg.add(zg.max(zg.cast(tile, zg.f32), 0), total * 0.5))
+        zg.store(zg.add(out, zg.arange(0, 32)), total)
+
+    compiled = largest.compile(F16, F32, zg.i32, target="sm_90a", num_warps=4)
+    model = next(item.model for item in compiled.passes if item.name == "latency")
+    assert [op.ahead for op in model.walk() if isinstance(op, tt.Load)] == [1]
+    x, out = RANDOM.integers(-9, 9, (3, 32, 32)).astype(np.float16), np.zeros(32, np.float32)
+    compiled.simulate[(1,)](x, out, 3)
+    total = np.full(32, -1000.0, np.float32)
+    for tile in x:
+        total = np.maximum(total, tile.max(0) + total * 0.5)
+    assert np.array_equal(out, total)
+
+
 # Schedules written by hand.
 
 
