@@ -8,8 +8,8 @@ import attrs
 import pytest
 
 import ziggurat as zg
-from ziggurat import cli
 from ziggurat.cli import main
+from ziggurat.cli.sources import find_kernel
 from ziggurat.launches import explained
 from ziggurat.transforms.cost.cost import Work
 
@@ -144,7 +144,7 @@ def test_descriptors_and_tuples_are_measured_as_well(file: str, gpu: list[int], 
     moved: list[Any] = []
     monkeypatch.setattr(explained, "to_device", lambda array: moved.append(array.shape) or array)
     arguments = "f16[384, 512; 128, 64], f16[128, 512; 128, 64], f16[384, 128; 128, 128], 512, 128, 128, 64"
-    kernel = cli.find_kernel(f"{file}:product")
+    kernel = find_kernel(f"{file}:product")
     text = explained.report(kernel, arguments, [3], {"num_warps": 8, "target": "sm_90a"})
     assert text.startswith("product for sm_80: 8 warps") and moved == [(384, 512), (128, 512), (384, 128)]
     data = 2 * (384 * 512 + 128 * 512 + 384 * 128)
