@@ -36,16 +36,10 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_cmdline_main(config: pytest.Config) -> None:
-    """Run the quick tier in two processes, unless `-n` says how many. These come here as well.
-
-    A process that has no more tests takes half of those of another one: so each runs the tests of a file in a row,
-    which share what they compile.
-    """
+    """Run the quick tier in two processes, unless `-n` says how many. These come here as well."""
     if config.getoption("quick") and config.getoption("numprocesses", 0) is None:
         if "PYTEST_XDIST_WORKER" not in os.environ:
             config.option.numprocesses = 2
-    if config.getoption("numprocesses", 0) and config.option.dist == "no":
-        config.option.dist = "worksteal"
 
 
 def pytest_configure(config: pytest.Config) -> None:
