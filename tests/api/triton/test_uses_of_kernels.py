@@ -1,5 +1,6 @@
 """Uses of kernels by libraries, each in a few lines: how they are kept, found out about, launched and recorded."""
 
+import contextvars
 import copy
 import functools
 import importlib.util
@@ -423,13 +424,13 @@ def described(x_ptr, y_ptr, m, n, SIZE: tl.constexpr):
 
 
 def test_an_allocator_is_set_around_launches():
-    sizes = []
-    triton.set_allocator(lambda size, alignment, stream: sizes.append(size))
-    try:
-        x, y = np.arange(64, dtype=np.float32).reshape(8, 8), np.zeros((8, 8), np.float32)
+    x, y = np.arange(64, dtype=np.float32).reshape(8, 8), np.zeros((8, 8), np.float32)
+
+    def in_context() -> None:
+        triton.set_allocator(lambda size, alignment, stream: size)
         described[(2, 2)](x, y, 8, 8, SIZE=4)
-    finally:
-        triton.set_allocator(None)
+
+    contextvars.copy_context().run(in_context)
     np.testing.assert_array_equal(y, x)
 
 
