@@ -332,7 +332,7 @@ def operands_ahead(
                 slots, spare = wanted + 1, 1
             elif slots == 2:
                 late = None  # Copies that begin after the late wait would overlap with nothing.
-        elif slots > 2 and not any(copy.by_tma for copy in traced) and not in_flight(traced):
+        elif late is None and slots > 2 and not any(copy.by_tma for copy in traced) and not in_flight(traced):
             registers = _accumulators(loop)
             more, fewer = (partial(occupancy, (count - 1) * stage_bytes, registers) for count in (slots, slots - 1))
             if scope_of(loop).warps * more() < WARPS and fewer() > more():
