@@ -406,7 +406,7 @@ ASSUMPTIONS = {
     "small arguments": Assumption(
         "Arguments are from 0 to 2^15 - 1 where the kernel is compiled for that.", "the launch, always",
         """%m : i32 = arith.muli %x %x; %c : i32 = arith.constant @7; %a : i32 = arith.addi %m %c;
-        %q : i32 = arith.divsi %a %x; %r : i32 = arith.remsi %q %x;""",
+        %q : i32 = arith.divsi %a %c; %r : i32 = arith.remsi %c %x;""",
         lambda x, **_: z3.And(x > 0, x < 1 << 15), small="@small=[0] ",
     ),
 }  # fmt: skip
