@@ -56,7 +56,7 @@ def launch(library, name, grid, *arguments):
 @pytest.mark.parametrize("scale", ["fp32", "fp64"])
 def test_a_library_launches_a_kernel(tmp_path: Path, scale: str):
     kernel = compiled(scale=scale)
-    assert "so" in kernel.asm and kernel.asm["launcher.so"] is kernel.asm["so"] and next(iter(kernel.asm)) == "ttir"
+    assert "so" in kernel.asm and kernel.asm["launcher.so"] is kernel.asm["so"] and next(iter(kernel.asm)) == "source"
     library = tmp_path / "scaled.so"
     library.write_bytes(kernel.asm["so"])
     x, out = np.arange(90, dtype=np.float32), np.zeros(96, np.float32)
