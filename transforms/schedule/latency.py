@@ -29,7 +29,7 @@ the slot that is filled was read two iterations before, and the barrier after th
 the ring has one slot more where the occupancy stays the same.
 
 Where threads read the slots, too few warps share an SM, and rings of one slot less let another CTA on it, threads fill
-the slot that an iteration has read at its end, after a second barrier. (For wgmma that would be after its wait.)
+the slot that an iteration has read at its end, after a second barrier; but not where a late wait for wgmma frees slots.
 
 A loop that has such attributes already keeps them: they can be written by hand, and `copies` checks them.
 """
@@ -477,10 +477,13 @@ def planned(
         plan = None if operands is None else operands(obstacles)
         first = plan if isinstance(plan, LoopPlan) else LoopPlan(loop, ())
         assigned = partial(_assigned, first, obstacles, first.distance or number - 1, has_dots=operands is not None)
-        candidates = assigned(), assigned(shared=False)
-        plans = [plan for plan in candidates if isinstance(plan, LoopPlan)]
-        whole = len(plans) == len(candidates)
-        chosen = max(plans, key=lambda plan: occupancy(plan.bytes, _accumulators(loop))) if whole else candidates[0]
+        more = assigned()
+        fewer = assigned(shared=False) if isinstance(more, LoopPlan) else more
+        chosen = (
+            max(more, fewer, key=lambda plan: occupancy(plan.bytes, _accumulators(loop)))
+            if isinstance(more, LoopPlan) and isinstance(fewer, LoopPlan)
+            else more
+        )
         if not isinstance(chosen, LoopPlan):
             obstacles.update(chosen)
             continue
