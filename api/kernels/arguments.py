@@ -36,9 +36,6 @@ def _got(thing: Any) -> str:
     return str(thing) if isinstance(thing, Type) else shown(thing)
 
 
-# The signatures whose models and native code a kernel keeps, some 0.15 MB each. Those of a sweep over the values of a
-# constexpr, such as all lengths of a sequence, would fill the memory.
-MAX_SPECIALIZATIONS = 64
 _MAX_DEPTH = 100
 _EMPTY = inspect.Parameter.empty
 _PLAIN = Models()

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self, TypeVar, overload
 import attrs
 
 from ziggurat import compiler
-from ziggurat.backend.launch.grids import MAX_LAUNCHERS, computed_grid, padded, sizes_of
+from ziggurat.backend.launch.grids import MAX_LAUNCHERS, MAX_SPECIALIZATIONS, computed_grid, padded, sizes_of
 from ziggurat.boundary import no_faults, public
 from ziggurat.codemodel.dialects import core
 from ziggurat.codemodel.errors import KernelErrors, KernelTypeError, LaunchError, ZigguratError, warn
@@ -25,7 +25,6 @@ from ziggurat.codemodel.types import ConstantType, PtrType, ScalarType, TupleTyp
 from ziggurat.frontends.language import Function
 from ziggurat.frontends.language.languages import Language
 from ziggurat.kernels.arguments import (
-    MAX_SPECIALIZATIONS,
     KernelSignature,
     bind,
     bind_types,

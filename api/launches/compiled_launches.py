@@ -11,7 +11,7 @@ from ziggurat.backend.launch import checks
 from ziggurat.backend.launch.arrays import address, as_array, elements, is_array, number_type, on_gpu
 from ziggurat.backend.launch.descriptors import TensorDescriptor
 from ziggurat.backend.launch.device_arrays import reader_of, view
-from ziggurat.backend.launch.grids import computed_grid, is_exact, padded, sizes_of
+from ziggurat.backend.launch.grids import MAX_SPECIALIZATIONS, computed_grid, is_exact, padded, sizes_of
 from ziggurat.backend.ptx.sass import assembled, tool
 from ziggurat.boundary import no_faults, public
 from ziggurat.codemodel.errors import LaunchError, TargetError
@@ -154,9 +154,9 @@ def host_launcher(compiled: Compiled, grid: Any) -> Callable[..., None]:
 
 def _remember(compiled: Compiled, values: Sequence[Any]) -> None:
     """Make later launches with such arguments quick, if a table can tell what they were compiled for."""
-    from ziggurat.backend.cpu.runtime.plans import MAX_PLANS, Given, plan_of
+    from ziggurat.backend.cpu.runtime.plans import Given, plan_of
 
-    if len(compiled.plans) >= MAX_PLANS:
+    if len(compiled.plans) >= MAX_SPECIALIZATIONS:
         return
     rules = {1: 0, 16: checks.DIVISIBLE}
     if any(a.type is None or a.divisibility not in rules or a.small for a in compiled.arguments):

@@ -12,10 +12,10 @@ import numpy as np
 from ziggurat.backend.cpu.runtime import launcher
 from ziggurat.backend.cpu.runtime.kernels import NativeKernel
 from ziggurat.backend.cpu.runtime.native import RECORD, launcher_over
-from ziggurat.backend.cpu.runtime.plans import MAX_PLANS, Given, plan_of
+from ziggurat.backend.cpu.runtime.plans import Given, plan_of
 from ziggurat.backend.launch import checks
 from ziggurat.backend.launch.arrays import as_array, is_array, read_array
-from ziggurat.backend.launch.grids import computed_grid, is_exact, padded, sizes_of
+from ziggurat.backend.launch.grids import MAX_SPECIALIZATIONS, computed_grid, is_exact, padded, sizes_of
 from ziggurat.backend.launch.regions import NO_AXIS, known_stride
 from ziggurat.boundary import no_faults, public
 from ziggurat.codemodel.errors import LaunchError, ZigguratError, warn
@@ -158,7 +158,7 @@ class HostLaunches:
         failed = public(functools.partial(self._ended, code, result))
         plan = plan_of(code, arguments, options, result, failed)
         if plan is not None:
-            self._plans[:] = [plan, *(other for other in self._plans if other[0] != plan[0])][:MAX_PLANS]
+            self._plans[:] = [plan, *(other for other in self._plans if other[0] != plan[0])][:MAX_SPECIALIZATIONS]
 
     def _entries(self, signature: KernelSignature, bound: Mapping[str, Any], explicit: frozenset[str]) -> list[Given]:
         """The arguments of a launch with the rules by which they select code."""

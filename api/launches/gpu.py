@@ -8,14 +8,13 @@ from typing import TYPE_CHECKING, Any, cast
 import attrs
 
 from ziggurat.backend.cuda.launch import Launched
-from ziggurat.backend.launch.grids import MAX_LAUNCHERS
+from ziggurat.backend.launch.grids import MAX_LAUNCHERS, MAX_SPECIALIZATIONS
 from ziggurat.codemodel.errors import KernelErrors, KernelNameError, KernelTypeError, ZigguratError
 from ziggurat.codemodel.gpu.options import LAUNCH_ONLY, CompileOptions
 from ziggurat.codemodel.op import Op
 from ziggurat.codemodel.recent import Recent
 from ziggurat.codemodel.types import ScalarType, Type
 from ziggurat.kernels.arguments import (
-    MAX_SPECIALIZATIONS,
     KernelSignature,
     constant_of,
     constexpr_names,

@@ -13,8 +13,7 @@ import pytest
 import ziggurat as zg
 import ziggurat.triton as triton
 import ziggurat.triton.language as tl
-from ziggurat.backend.launch.grids import MAX_LAUNCHERS
-from ziggurat.kernels.arguments import MAX_SPECIALIZATIONS
+from ziggurat.backend.launch.grids import MAX_LAUNCHERS, MAX_SPECIALIZATIONS
 
 N = 64
 
@@ -219,6 +218,18 @@ def stored(x_ptr, n, B: zg.constexpr, V: zg.constexpr):
 def triton_stored(x_ptr, n, B: tl.constexpr, V: tl.constexpr):
     offsets = tl.arange(0, B)
     tl.store(x_ptr + offsets, V, offsets < n)
+
+
+def test_launches_with_many_constants_in_turn_are_quick(monkeypatch: pytest.MonkeyPatch):
+    kernel, x = zg.kernel(stored.fn), np.zeros(N, np.int32)
+    sweep(kernel, range(MAX_SPECIALIZATIONS))
+    slow: list[Any] = []
+    monkeypatch.setattr(type(kernel.native), "_remember", lambda *arguments: slow.append(arguments))
+    for value in (*range(MAX_SPECIALIZATIONS), *reversed(range(MAX_SPECIALIZATIONS))):
+        kernel[1](x, 3, B=4, V=value)
+        assert (x[:3] == value).all() and not slow
+    kernel[1](x, 3, B=4, V=MAX_SPECIALIZATIONS)
+    assert len(slow) == 1, "a new constant has no plan yet"
 
 
 @pytest.mark.parametrize("make", [lambda: zg.kernel(stored.fn), lambda: triton.jit(triton_stored.fn)])

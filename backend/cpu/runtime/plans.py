@@ -15,7 +15,6 @@ from ziggurat.backend.cpu.runtime.kernels import NativeKernel
 from ziggurat.backend.launch import checks
 from ziggurat.codemodel.types import PtrType, ScalarType, Type, f32, f64, i1, i32, is_hashable
 
-MAX_PLANS: Final = 8  # Plans of a kernel; each launch tries them in turn.
 # A constant of these types may be another object with an equal value.
 _COMPARED: Final = (int, str, bool)
 _FLOATS: Final = {f32: checks.F32, f64: checks.F64}
