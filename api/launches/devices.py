@@ -133,17 +133,23 @@ class Device:
         self.devices.add(attrs.evolve(launch, device=self.rank))
 
     def array(self, values: Any, name: str = "") -> Array:
-        """A copy of an array in the device's memory: a NumPy array. `name` is for messages."""
+        """A copy of an array, a number or nested lists of numbers in the device's memory: a NumPy array. `name` is for
+        messages. Raises `LaunchError` for other values, and where the memory does not suffice."""
         from ziggurat.backend.launch.arrays import as_array, is_array
 
-        source = as_array(values, "values") if is_array(values) else np.asarray(values)
+        try:
+            source = as_array(values, "values") if is_array(values) else np.asarray(values)
+        except ValueError:  # Of lists of unequal lengths.
+            source = np.asarray(None)
+        if source.dtype == object:
+            raise LaunchError(f"array: 'values' must be an array, a number, or lists of them; got {shown(values)}")
         copy = self._empty(source.shape, source.dtype)
         copy[...] = source
         return self.share(copy, name)
 
     def zeros(self, shape: int | tuple[int, ...], dtype: Any, name: str = "") -> Array:
         """An array of zeros in the device's memory, of a dtype of the language or of NumPy. `name` is for messages.
-        Raises `LaunchError` for another dtype or shape."""
+        Raises `LaunchError` for another dtype or shape, and where the memory does not suffice."""
         try:
             element = dtype.dtype if isinstance(dtype, ScalarType) else np.dtype(dtype)
         except TypeError:
@@ -159,13 +165,21 @@ class Device:
         return array
 
     def _empty(self, shape: int | tuple[int, ...], dtype: np.dtype[Any]) -> Array:
+        from ziggurat.backend.launch.arrays import require_element
+
         try:
             sizes = tuple([operator.index(size) for size in (shape if isinstance(shape, tuple | list) else (shape,))])
         except TypeError:
             sizes = (-1,)
         if min(sizes, default=0) < 0:
             raise LaunchError(f"the shape of an array must be integers of 0 or more; got {shown(shape)}")
+        require_element(dtype, "array")
         size = math.prod(sizes) * dtype.itemsize
-        memory = np.zeros(size + _ALIGNED, np.uint8)
+        try:
+            memory = np.zeros(size + _ALIGNED, np.uint8)
+        except (MemoryError, ValueError):  # NumPy's for a size that no address space has.
+            raise LaunchError(
+                f"an array of {dtype} of shape {shown(shape)} must fit the memory; {size} bytes do not"
+            ) from None
         start = -memory.__array_interface__["data"][0] % _ALIGNED
         return memory[start : start + size].view(dtype).reshape(sizes)

@@ -77,12 +77,15 @@ def as_array(thing: Any, name: str) -> np.ndarray[Any, Any]:
     Raises `LaunchError` for an array outside of this machine's memory, and for an element type that kernels lack.
     """
     array = _view(thing, name)
-    if array.dtype not in elements():
-        names = ", ".join(str(dtype) for dtype in elements())
-        raise LaunchError(
-            f"'{name}' is an array of {array.dtype}, which kernels do not have", hint=f"they have {names}"
-        )
+    require_element(array.dtype, name)
     return array
+
+
+def require_element(dtype: np.dtype[Any], name: str) -> None:
+    """Raise `LaunchError` for the dtype of an array `name` if kernels lack it."""
+    if dtype not in elements():
+        names = ", ".join(map(str, elements()))
+        raise LaunchError(f"'{name}' is an array of {dtype}, which kernels do not have", hint=f"they have {names}")
 
 
 def read_array(thing: Any, name: str) -> tuple[np.ndarray[Any, Any], ScalarType, int] | None:

@@ -14,8 +14,8 @@ MAX_SIZE = (1 << 31) - 1
 MAX_GPU_SIZES = (MAX_SIZE, 65535, 65535)
 # The grids whose launchers a kernel keeps. Making one takes microseconds.
 MAX_LAUNCHERS = 1024
-# The signatures whose models, native code and plans of launches a kernel keeps, some 0.15 MB each. Those of a sweep over
-# the values of a constexpr, such as all lengths of a sequence, would fill the memory.
+# The signatures whose models, native code and plans of launches a kernel keeps, some 0.15 MB each. Those of a sweep
+# over the values of a constexpr, such as all lengths of a sequence, would fill the memory.
 MAX_SPECIALIZATIONS = 64
 _SIZES = Phrase(zg="{name}[(zg.cdiv(n, BLOCK),)](…)", tl="{name}[(triton.cdiv(n, BLOCK),)](…)")
 _COMPUTED = Phrase(

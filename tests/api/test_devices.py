@@ -140,9 +140,20 @@ def test_stray_accesses_and_bad_arguments() -> None:
         ((-1,), zg.i32, "0 or more; got"),
         ("a", zg.i32, "0 or more"),
         (4, "none", "'dtype'"),
+        (4, object, "an array of object, which kernels do not have"),
+        (1 << 60, zg.f32, "of shape 1152921504606846976 must fit the memory; 4611686018427387904 bytes do not"),
+        ((1 << 40, 1 << 40), zg.f32, "must fit the memory"),
     ):
         with pytest.raises(zg.LaunchError, match=message):
             zg.devices(1)[0].zeros(shape, dtype)  # pyright: ignore[reportArgumentType]
+    for values, message in (
+        (object(), "must be an array, a number, or lists of them; got <object"),
+        (None, "got None"),
+        ([1, [2]], r"got \[1, \[2\]\]"),
+        (["a"], "an array of <U1, which kernels do not have"),
+    ):
+        with pytest.raises(zg.LaunchError, match=message):
+            zg.devices(1)[0].array(values)
     with pytest.raises(zg.LaunchError, match="at most 4096 programs together"), zg.devices(1) as d, d[0]:
         stray[(5000,)](d.addresses([]))
 

@@ -49,10 +49,11 @@ class LinkedKernel:
 
 
 def link(headers: Sequence[str | Path], out: Path) -> None:
-    """Write `out` with the endings `.h` and `.c`. Raises `LinkerError` for headers that do not fit together."""
+    """Write `out` with the endings `.h` and `.c`. Raises `LinkerError` for a file that is no header or cannot be
+    read, and for headers that do not fit together."""
     kernels: list[LinkedKernel] = []
     for header in headers:
-        match = _DIRECTIVE.search(Path(header).read_text("utf-8"))
+        match = _DIRECTIVE.search(_text_of(Path(header)))
         if match is None:
             raise LinkerError(f"{header} must be a header that triton.tools.compile wrote")
         kernels.append(LinkedKernel(*match.groups()))
@@ -97,13 +98,27 @@ def link(headers: Sequence[str | Path], out: Path) -> None:
     out.with_suffix(".c").write_text("\n".join([*lines, ""]), "utf-8")
 
 
+def _text_of(header: Path) -> str:
+    try:
+        return header.read_text("utf-8")
+    except OSError as error:
+        raise LinkerError(
+            f"the header {header} cannot be read: {error.strerror}", hint="triton.tools.compile writes headers"
+        ) from None
+    except UnicodeDecodeError:
+        return ""
+
+
 def main() -> None:
     parser = ArgumentParser(description=__doc__, formatter_class=RawDescriptionHelpFormatter)
     parser.add_argument("headers", nargs="+", help="headers that triton.tools.compile wrote")
     parser.add_argument("--out", "-o", type=Path, required=True, help="the path of the files, without their endings")
     parser.add_argument("--prefix", default="", help="ignored, as by Triton")
     arguments = parser.parse_args()
-    link(arguments.headers, arguments.out)
+    try:
+        link(arguments.headers, arguments.out)
+    except LinkerError as error:
+        parser.exit(1, f"{parser.prog}: {error}\n")
 
 
 if __name__ == "__main__":

@@ -10,7 +10,7 @@ import pytest
 
 from ziggurat.codemodel.errors import LaunchError
 from ziggurat.triton.tools.compile import CompileArgs, compile_kernel
-from ziggurat.triton.tools.link import LinkerError, link
+from ziggurat.triton.tools.link import LinkerError, link, main
 
 INCLUDE = Path(sysconfig.get_paths()["purelib"]) / "nvidia/cu13/include"
 KERNELS = """
@@ -104,3 +104,19 @@ def test_kernels_are_launched_from_c(tmp_path, monkeypatch):
             compile_kernel(CompileArgs(**{**arguments, **changes}))
     with pytest.raises(LinkerError, match="must be a header"):
         link([source], tmp_path / "none")
+
+
+def test_a_header_that_is_missing_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+):
+    missing, bytes_of_no_text = tmp_path / "none.h", tmp_path / "bytes.h"
+    with pytest.raises(LinkerError, match=r"the header .*none\.h cannot be read: No such file"):
+        link([missing], tmp_path / "out")
+    bytes_of_no_text.write_bytes(b"\xff\xfe")
+    with pytest.raises(LinkerError, match="must be a header"):
+        link([bytes_of_no_text], tmp_path / "out")
+    monkeypatch.setattr(sys, "argv", ["link", str(missing), "-o", str(tmp_path / "out")])
+    with pytest.raises(SystemExit, match="1"):
+        main()
+    assert capsys.readouterr().err.startswith(f"link: the header {missing} cannot be read")
+    assert not list(tmp_path.glob("out*"))
