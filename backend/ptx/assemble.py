@@ -30,6 +30,7 @@ from ziggurat.backend.ptx.tma import MAP_PARAMETER
 from ziggurat.codemodel.dialects import arith, tt
 from ziggurat.codemodel.errors import InternalError, ResourceError, TargetError
 from ziggurat.codemodel.gpu import dialect as gpu
+from ziggurat.codemodel.gpu.asynchronous import ResultInFlight
 from ziggurat.codemodel.gpu.options import DEFAULT_OPTIONS, CompileOptions
 from ziggurat.codemodel.gpu.targets import TARGETS
 from ziggurat.codemodel.op import Op, Value, is_foreign
@@ -209,7 +210,7 @@ def ctas_to_ask_for(module: gpu.Module) -> int:
     of values, ptxas took 154, with which an SM has one CTA of 8 warps, where 128 are as good.
     """
     ops = [*module.walk()]
-    if any(isinstance(op, gpu.Wgmma) for op in ops):
+    if any(isinstance(op, ResultInFlight) for op in ops):
         return 0
     loops, loads = [op for op in ops if isinstance(op, Loop)], _of_loads(function_of(module))
     values = [_registers(op.result.type) for op in ops if isinstance(op, tt.Load) or value_registers(op.result.type)]

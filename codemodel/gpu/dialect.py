@@ -117,6 +117,10 @@ class ClusterStore(Asynchronous, name="gpu.cluster_store"):
     barrier: Value = operand()
     value: Value = operand()
 
+    @property
+    def crosses_ctas(self) -> bool:
+        return True
+
     def check(self) -> None:
         require_mbarriers(self, self.barrier)
         target, value = buffer_of(self, self.buffer), self.value.type

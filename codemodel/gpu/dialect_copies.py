@@ -18,7 +18,8 @@ from ziggurat.codemodel.types import DescriptorType, PtrType, TensorType, Type, 
 __all__ = [
     "AcquireTensorMaps", "AsyncCommit", "AsyncCopy", "AsyncWait", "Channel", "ChannelAcquire", "ChannelClose",
     "ChannelCommit", "ChannelOp", "ChannelRelease", "ChannelWait", "MakeTensorMap", "MbarrierArrive", "MbarrierExpect",
-    "MbarrierInit", "MbarrierInval", "MbarrierOp", "MbarrierWait", "Stage", "TmaLoad", "TmaStore", "TmaStoreWait"
+    "MbarrierInit", "MbarrierInval", "MbarrierOp", "MbarrierWait", "Stage", "TmaCopy", "TmaLoad", "TmaStore",
+    "TmaStoreWait"
 ]  # fmt: skip
 
 
@@ -201,7 +202,28 @@ class MbarrierWait(MbarrierOp, name="gpu.mbarrier_wait"):
     parity: Value = operand(type=i32)
 
 
-class TmaLoad(Asynchronous, MemoryRead, MemoryWrite, name="gpu.tma_load"):
+class TmaCopy(Asynchronous, MemoryRead, MemoryWrite):
+    """The op copies between a buffer and a block of a described tensor, in boxes; one thread begins it."""
+
+    descriptor: Value = operand()
+    buffer: Value = operand()
+
+    @property
+    def own_bytes(self) -> int:
+        """The bytes of the block that this CTA copies."""
+        return buffer_of(self, self.buffer).bytes
+
+    def check(self) -> None:
+        type_, shared = self.descriptor.type, buffer_of(self, self.buffer)
+        good = (
+            isinstance(type_, DescriptorType)
+            and (shared.element, shared.count) == (type_.element, 1)
+            and sorted(shared.shape) == sorted(type_.rows)
+        )
+        require(good, f"{self.NAME} moves blocks of a descriptor to a buffer of their size; got {type_} and {shared}")
+
+
+class TmaLoad(TmaCopy, name="gpu.tma_load"):
     """cp.async.bulk.tensor: where the condition holds, begin to copy a block of a tensor into a buffer, in boxes.
 
     The mbarrier counts the bytes. One thread runs it. Before `lower_channels`, `barrier` is the channel of the buffer.
@@ -212,15 +234,21 @@ class TmaLoad(Asynchronous, MemoryRead, MemoryWrite, name="gpu.tma_load"):
 
     WRITES, WAIT, MBARRIER, BY_PROXY = ("buffer",), MbarrierWait, "barrier", True
 
-    descriptor: Value = operand()
-    buffer: Value = operand()
     barrier: Value = operand()
     predicate: Value = operand(type=i1)
     offsets: Sequence[Value] = operands()
     ctas: int = attribute(int, default=1)
 
+    @property
+    def own_bytes(self) -> int:
+        return super().own_bytes // self.ctas  # The others of the cluster load the rest.
+
+    @property
+    def crosses_ctas(self) -> bool:
+        return self.ctas > 1
+
     def check(self) -> None:
-        _boxed(self, self.descriptor, self.buffer)
+        super().check()
         assert isinstance(self.descriptor.type, DescriptorType)
         good = self.ctas in (1, self.descriptor.type.parts)
         require(good, f"{self.ctas} CTAs load blocks of so many parts together; got {self.descriptor.type}")
@@ -236,7 +264,7 @@ class TmaStoreWait(Op, GroupWait, name="gpu.tma_store_wait"):
     written: bool = attribute(bool, default=False)
 
 
-class TmaStore(Asynchronous, MemoryRead, MemoryWrite, name="gpu.tma_store"):
+class TmaStore(TmaCopy, name="gpu.tma_store"):
     """cp.async.bulk.tensor: begin to copy a buffer to a block of a described tensor, in boxes; one thread.
 
     If it `adds`, each element is added to what is there, atomically (cp.reduce.async.bulk.tensor).
@@ -244,24 +272,8 @@ class TmaStore(Asynchronous, MemoryRead, MemoryWrite, name="gpu.tma_store"):
 
     READS, WAIT, BY_PROXY = ("buffer",), TmaStoreWait, True
 
-    descriptor: Value = operand()
-    buffer: Value = operand()
     offsets: Sequence[Value] = operands()
     adds: bool = attribute(bool, default=False)
-
-    def check(self) -> None:
-        _boxed(self, self.descriptor, self.buffer)
-
-
-def _boxed(op: Op, descriptor: Value, buffer: Value) -> None:
-    """Check that a buffer fits the blocks of a descriptor; its axes may be in another order."""
-    type_, shared = descriptor.type, buffer_of(op, buffer)
-    good = (
-        isinstance(type_, DescriptorType)
-        and (shared.element, shared.count) == (type_.element, 1)
-        and sorted(shared.shape) == sorted(type_.rows)
-    )
-    require(good, f"{op.NAME} moves blocks of a descriptor to a buffer of their size; got {type_} and {shared}")
 
 
 class MakeTensorMap(BufferOp, MemoryRead, MemoryWrite, name="gpu.make_tensor_map"):

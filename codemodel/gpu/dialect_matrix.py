@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ziggurat.codemodel.fields import attribute, operand
-from ziggurat.codemodel.gpu.asynchronous import Asynchronous, BufferOp, GroupWait
+from ziggurat.codemodel.gpu.asynchronous import BufferOp, ResultInFlight, ResultWait
 from ziggurat.codemodel.gpu.dialect_shared import buffer_of, laid_out
 from ziggurat.codemodel.gpu.fragments import panels_of
 from ziggurat.codemodel.op import Op, Value, require
@@ -36,21 +36,11 @@ class MatrixProduct(BufferOp):
         buffer_of(self, self.b)
 
 
-class WgmmaWait(Op, GroupWait, name="gpu.wgmma_wait"):
-    """wgmma.wait_group: the value, after at most `pending` groups are in flight.
-
-    A `late` one takes place in the next iteration of its loop (`latency`).
-    """
-
-    value: Value = operand()
-    pending: int = attribute(int, unnamed=True)
-    late: bool = attribute(bool, default=False)
-
-    def infer_type(self) -> Type:
-        return self.value.type
+class WgmmaWait(ResultWait, name="gpu.wgmma_wait"):
+    """wgmma.wait_group: the value, after at most `pending` groups are in flight."""
 
 
-class Wgmma(MatrixProduct, Asynchronous, name="gpu.wgmma"):
+class Wgmma(MatrixProduct, ResultInFlight, name="gpu.wgmma"):
     """wgmma.mma_async: begin a · b + c. `a` is a buffer or a tensor in the layout of an operand; `b` is a buffer.
 
     The layout of c may say that the transposed product is computed, and that threads read its first operand from the
@@ -74,6 +64,14 @@ class Wgmma(MatrixProduct, Asynchronous, name="gpu.wgmma"):
             for value, k_axis in pairs
             if isinstance(type_ := value.type, SharedType) and _is_read_by_units(type_, k_axis)
         ]
+
+    @property
+    def adds(self) -> bool:
+        return self.accumulate
+
+    @property
+    def is_part(self) -> bool:
+        return bool(self.within)
 
 
 def _is_read_by_units(shared: SharedType, k_axis: int) -> bool:

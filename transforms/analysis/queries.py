@@ -171,14 +171,6 @@ def role_split(module: Op) -> gpu.WarpSpecialize | None:
     return next((op for op in module.walk() if isinstance(op, gpu.WarpSpecialize)), None)
 
 
-def begun_by(wgmma: gpu.Wgmma) -> list[gpu.Wgmma]:
-    """A wgmma and those before it that add to its accumulator without a wait in between, the last one first."""
-    wgmmas = [wgmma]
-    while isinstance(before := wgmmas[-1].c.op, gpu.Wgmma):
-        wgmmas.append(before)
-    return wgmmas
-
-
 # Ops without tensor operands: they can be computed in any layout.
 _ROOTS = (tt.MakeRange, tt.Splat, tt.Poison, arith.ConstantOp)
 _SHAPING = (tt.Broadcast, tt.ExpandDims, tt.Reshape, tt.Trans)

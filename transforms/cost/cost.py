@@ -219,12 +219,11 @@ class _Costs:
     def _op(self, op: Op, loop: Op | None, role: int) -> None:
         if isinstance(op, Access):
             self._add(op, loop, role, *self._access(op))
-        elif isinstance(op, gpu.TmaLoad | gpu.TmaStore):
-            size, type_ = shared_of(op.buffer).bytes, descriptor_of(op.descriptor)
+        elif isinstance(op, gpu.TmaCopy):
+            size, own, type_ = shared_of(op.buffer).bytes, op.own_bytes, descriptor_of(op.descriptor)
             box, _ = box_and_swizzle(type_)
-            own = size // op.ctas if isinstance(op, gpu.TmaLoad) else size  # The others of the cluster load the rest.
             issued = _ELECTED * math.prod(type_.block) / math.prod(box) * self.warps * own / size
-            traffic = {"read" if isinstance(op, gpu.TmaLoad) else "written": own}
+            traffic = {"read" if op.writes else "written": own}
             work = Work(**traffic, moved=own, asked=own, wavefronts=size / LINE, least=size / LINE, issued=issued)
             self._add(op, loop, role, work)
         elif isinstance(op, gpu.LocalLoad | gpu.LocalStore):

@@ -13,6 +13,7 @@ import attrs
 
 from ziggurat.codemodel.errors import ResourceError
 from ziggurat.codemodel.gpu import dialect as gpu
+from ziggurat.codemodel.gpu.asynchronous import ResultInFlight
 from ziggurat.codemodel.gpu.options import MAX_REGISTERS
 from ziggurat.codemodel.gpu.scope import WarpScope, scope_of
 from ziggurat.codemodel.location import Location
@@ -88,8 +89,8 @@ def loop_registers(loop: Op) -> tuple[int, int]:
     """The registers of a thread for floating-point values that a loop carries, and for another accumulator in it."""
     own = sum(map(value_registers, component_types(loop.result.type)))
     # A dot that starts from zero, as attention's scores: the loop does not carry its result.
-    wgmmas = [op for op in loop.walk() if isinstance(op, gpu.Wgmma) and not op.accumulate and not op.within]
-    return own, max((value_registers(op.result.type) for op in wgmmas), default=0)
+    fresh = [op for op in loop.walk() if isinstance(op, ResultInFlight) and not op.adds and not op.is_part]
+    return own, max((value_registers(op.result.type) for op in fresh), default=0)
 
 
 def warn_of_registers(module: gpu.Module) -> None:
@@ -125,7 +126,7 @@ def _carried(module: gpu.Module) -> tuple[Pressure, str, int]:
     Raises `ResourceError` if one wgmma needs more registers than that: ptxas could not spill them.
     """
     peak = pressure(module)
-    for op in (op for op in module.walk() if isinstance(op, gpu.Wgmma)):
+    for op in (op for op in module.walk() if isinstance(op, ResultInFlight)):
         most, threads = _in_scope(scope_of(op))
         count = value_registers(op.result.type, lambda element: True)  # Accumulators of integers, too.
         if min(count, WGMMA_REGISTERS) + BESIDE_WGMMA > most:

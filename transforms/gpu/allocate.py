@@ -120,7 +120,7 @@ def intervals_of(module: gpu.Module, small: int = SMALL) -> list[Interval]:
             if any(isinstance(user, gpu.ClusterStore) for user in users_of(op.result)):
                 start, end = 0, len(ops)  # Other CTAs, which may be ahead or behind, write to it.
             intervals.append(Interval(op, start, end, scope_of(op)))
-    reads = [numbers[op][0] for op in ops if isinstance(op, gpu.LocalLoad | gpu.LocalGather | gpu.Wgmma | gpu.Mma)]
+    reads = [numbers[op][0] for op in ops if isinstance(op, gpu.LocalLoad | gpu.LocalGather | gpu.MatrixProduct)]
     stores = [numbers[op][0] for op in ops if isinstance(op, gpu.LocalStore)]
     for interval in intervals:
         _extend(interval, loops)
@@ -248,7 +248,7 @@ def _name_and_purpose(buffer: gpu.LocalAlloc) -> tuple[str | None, str | None]:
 
 def _dot_of(user: Op, number: int, buffer: Value) -> Op | None:
     """The dot that reads a value as its operand of this number: from shared memory, or after a load."""
-    if isinstance(user, gpu.Wgmma | gpu.Mma | gpu.DotFma | tt.Dot):
+    if isinstance(user, gpu.MatrixProduct | tt.Dot):
         return user if allocation(user.operands[number]) is buffer else None
     if not isinstance(user, gpu.LocalLoad | gpu.ConvertLayout | tt.Trans):
         return None

@@ -122,8 +122,9 @@ class ChannelProof:
             self._note(acquire, acquire, "single role that fills the slots")
         for wait in (op for op in self.waits if scope_of(op) in filling):
             self._note(wait, wait, "other role that fills the slots")
-        for load in (op for op in self.loads.values() if isinstance(op, gpu.AsyncCopy)):
-            self._note(load, load, "arrival of cp.async at another role")
+        for load in (op for op in self.loads.values() if isinstance(op, Asynchronous)):
+            if issubclass(load.WAIT, GroupWait):
+                self._note(load, load, "arrival of cp.async at another role")
         for store in (op for op in self.readers if isinstance(op, gpu.TmaStore)):
             self._note(store, store, "wait for TMA to read a slot of another role")
         if self.op.ctas > 1:

@@ -30,7 +30,7 @@ import attrs
 
 from ziggurat.codemodel.dialects import core, tt
 from ziggurat.codemodel.gpu import dialect as gpu
-from ziggurat.codemodel.gpu.asynchronous import Asynchronous, BufferOp, GroupWait
+from ziggurat.codemodel.gpu.asynchronous import Asynchronous, BufferOp, GroupWait, ResultInFlight, ResultWait
 from ziggurat.codemodel.graphs import reached
 from ziggurat.codemodel.op import Op, OpResult, Value
 from ziggurat.codemodel.structured import Structured
@@ -79,7 +79,7 @@ def _results_in_use(func: Op, groups: Mapping[Component, ComponentGroup]) -> Ite
 
 def _continues(op: Op, value: Value, begun: Asynchronous) -> bool:
     """Whether an op only adds to a value that another one computes."""
-    is_accumulator = isinstance(op, Asynchronous) and op.WAIT is begun.WAIT and value is op.accumulator
+    is_accumulator = isinstance(op, ResultInFlight) and op.WAIT is begun.WAIT and value is op.accumulator
     return is_accumulator and op.operands.count(value) == 1
 
 
@@ -93,22 +93,21 @@ def _computing(
     op = component[0].op
     if isinstance(op, Asynchronous):
         return op
-    if isinstance(op, GroupWait):
-        value = op.operands[0]
-        complete = op.pending <= _begun_between(value, op)
-        return None if complete else _computing(component_of(value), groups, visited)
+    if isinstance(op, ResultWait):
+        complete = op.pending <= _begun_between(op.value, op)
+        return None if complete else _computing(component_of(op.value), groups, visited)
     sources = groups[component].sources if component in groups else ()
     results = (_computing(source, groups, visited) for _, source in sources)
     return next((begun for begun in results if begun is not None), None)
 
 
-def _begun_between(value: Value, wait: Op) -> int:
+def _begun_between(value: Value, wait: ResultWait) -> int:
     """The number of groups that a block begins between the op of a value and the wait for it."""
     first = value.op
     if not isinstance(first, Asynchronous) or first.parent is None or first.parent is not wait.parent:
         return 0
     between = takewhile(lambda op: op is not wait, dropwhile(lambda op: op is not first, first.parent.ops))
-    return sum(isinstance(op, Asynchronous) and isinstance(wait, op.WAIT) for op in between) - 1
+    return wait.begun(between) - 1
 
 
 # Shared memory, state by state.
@@ -215,7 +214,7 @@ class _Run:
         followed = (BufferOp, *_ORDERED, *self.commits, tt.Return)
         if any(isinstance(op, gpu.MakeTensorMap) for op in self.func.walk()):
             followed += (*BARRIERS, gpu.AcquireTensorMaps)
-        if any(isinstance(op, gpu.TmaLoad | gpu.TmaStore) for op in self.func.walk()):
+        if any(isinstance(op, gpu.TmaCopy) for op in self.func.walk()):
             followed += (gpu.FenceGlobal, *(type(op) for op in self.func.walk() if may_order(op)))
         nodes = Graph(self.func.bodies[0], followed).nodes
 
@@ -342,7 +341,7 @@ class _Run:
 
     def _begin(self, op: Asynchronous, uses: Uses, state: _AsyncState) -> _AsyncState:
         """The state after the begin of accesses."""
-        if isinstance(op, gpu.TmaLoad) and op.ctas > 1 and not state.started:
+        if op.crosses_ctas and not state.started:
             self._note(op, op, "wait for the other CTAs")
         if _map_of(op) is not None:
             for map_ in (map_ for map_ in state.made if map_.index == _map_of(op)):
@@ -490,5 +489,5 @@ def _with(items: tuple[_Item, ...], number: int, item: _Item) -> tuple[_Item, ..
 
 def _map_of(op: Op) -> int | None:
     """The number of the map, made by the kernel, by which a copy of TMA goes; None for a map that is a parameter."""
-    maker = op.descriptor.op if isinstance(op, gpu.TmaLoad | gpu.TmaStore) else None
+    maker = op.descriptor.op if isinstance(op, gpu.TmaCopy) else None
     return maker.index if isinstance(maker, gpu.MakeTensorMap) else None

@@ -37,6 +37,7 @@ from ziggurat.codemodel.builder import Builder
 from ziggurat.codemodel.dialects import arith, scf, tt
 from ziggurat.codemodel.errors import LaunchError
 from ziggurat.codemodel.gpu import dialect as gpu
+from ziggurat.codemodel.gpu.asynchronous import ResultInFlight, ResultWait
 from ziggurat.codemodel.graphs import reached
 from ziggurat.codemodel.op import Op, OpResult, Value
 from ziggurat.codemodel.traits import MayTrap
@@ -278,7 +279,8 @@ class StagedLoop:
             # Of the ops after the first wait, only those come after the late one that depend on the accumulator, or on
             # the operand, which then takes the registers of the one before. What they write to memory stays in order.
             at = block.terminator.operands.index(plan.late.result)
-            values: set[Value] = {block.parameters[at + 1], plan.deferred.a}
+            copied = {plan.deferred.accumulator, *(copy.buffer.result for copy in plan.copies)}
+            values = {block.parameters[at + 1], *plan.deferred.operands} - copied
             wrote = False
             for op in block.ops:
                 writes = any(isinstance(inner, _WRITERS) for inner in op.walk())
@@ -334,11 +336,11 @@ def _begun_for_later(plan: LoopPlan) -> list[Op]:
 
 def _starts_from_registers(plan: LoopPlan) -> bool:
     """Whether threads write an accumulator while the wgmma of the late wait is in flight, for which ptxas waits."""
-    if not isinstance(plan.after, gpu.WgmmaWait):
+    if not isinstance(plan.after, ResultWait):
         return False
     before = takewhile(lambda op: op is not plan.after, plan.loop.body.entry.ops)
-    started = [op for op in before if isinstance(op, gpu.Wgmma) and op.accumulate]
-    return any(isinstance(op.c, OpResult) and not isinstance(op.c.op, gpu.Wgmma) for op in started)
+    sums = [op.accumulator for op in before if isinstance(op, ResultInFlight) and op.adds]
+    return any(isinstance(value, OpResult) and not isinstance(value.op, ResultInFlight) for value in sums)
 
 
 def begin_copy(
@@ -418,5 +420,5 @@ def _superfluous_fences(loop: scf.For, removed: Container[Value]) -> set[OpResul
     return {
         fence.result
         for fence, op in pairwise(loop.body.entry.ops)
-        if isinstance(fence, gpu.FenceAsync) and isinstance(op, gpu.Wgmma) and not buffers & {op.a, op.b}
+        if isinstance(fence, gpu.FenceAsync) and isinstance(op, ResultInFlight) and not buffers.intersection(op.reads)
     }

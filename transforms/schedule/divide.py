@@ -20,6 +20,7 @@ import attrs
 
 from ziggurat.codemodel.dialects import core, scf, tt
 from ziggurat.codemodel.gpu import dialect as gpu
+from ziggurat.codemodel.gpu.asynchronous import ResultInFlight, ResultWait
 from ziggurat.codemodel.op import BlockParameter, Body, Op, OpResult, Value
 from ziggurat.codemodel.structured import Structured
 from ziggurat.codemodel.traits import BodyTerminator, Terminator
@@ -71,7 +72,7 @@ def parts_of(module: gpu.Module) -> Sequence[KernelPart] | Obstacle:
     for store in (op for op in func.walk() if isinstance(op, _STORES)):
         needs = _Needs(groups)
         needs.add(store)
-        dots: set[Op] = {op for op in func.walk() if isinstance(op, gpu.Wgmma) and op.result in needs.kept}
+        dots: set[Op] = {op for op in func.walk() if isinstance(op, ResultInFlight) and op.result in needs.kept}
         for part in [pair for pair in parts_and_dots if pair[1] & dots]:
             needs.join(part[0])
             dots |= part[1]
@@ -199,14 +200,14 @@ def _part(module: gpu.Module, func: Op, needs: _Needs) -> KernelPart:
     old = {new: value for value, new in sweep.values.items() if value not in loads}
 
     def waiting(builder: Rewriter, op: Op, operands: tuple[Value, ...]) -> Outcome:
-        if not isinstance(op, gpu.WgmmaWait) or not op.pending:
+        if not isinstance(op, ResultWait) or not op.pending:
             return None
         # Some of the groups that the wait leaves in flight are those of other parts.
         wait = old[op.result]
         assert isinstance(wait, OpResult) and wait.block is not None
         before = wait.block.ops[: wait.block.ops.index(wait.op)]
-        begun = [op.result in results for op in before if isinstance(op, gpu.Wgmma)]
-        return builder.add(gpu.WgmmaWait(operands[0], sum(begun[-op.pending :])), op.location)
+        begun = [op.result in results for op in before if isinstance(op, ResultInFlight)]
+        return builder.add(op.evolve(value=operands[0], pending=sum(begun[-op.pending :])), op.location)
 
     final = transform(new, waiting, pass_name="specialize")
     assert isinstance(final, gpu.Module)

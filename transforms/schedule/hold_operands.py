@@ -19,12 +19,13 @@ after the loop keeps them. ptxas 13.5 makes right code of both.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 
 import attrs
 
 from ziggurat.codemodel.dialects import scf
 from ziggurat.codemodel.gpu import dialect as gpu
+from ziggurat.codemodel.gpu.asynchronous import BufferOp, ResultWait
 from ziggurat.codemodel.gpu.fragments import UNITS, Unit, operand_a, warps_of
 from ziggurat.codemodel.gpu.scope import WarpScope, scope_of
 from ziggurat.codemodel.op import Op, OpResult, Value
@@ -61,7 +62,7 @@ def hold_operands(module: gpu.Module) -> Op:
 
     def read(builder: Rewriter, op: Op, operands: tuple[Value, ...]) -> Outcome:
         if isinstance(op, gpu.Wgmma) and (key := (op.a, scope_of(op))) in values:
-            return builder.add(gpu.Wgmma(values[key], *operands[1:], accumulate=op.accumulate, within=op.within))
+            return builder.add(op.evolve(a=values[key], b=operands[1], c=operands[2]))
         if isinstance(op, gpu.ChannelRelease) and (op.channel, scope_of(op)) in released:
             return DROP  # It follows the read.
         filled, last = starts.get(op.result, ()), ends.get(op.result, ())
@@ -88,7 +89,7 @@ class _Block:
     buffer: Value
     channel: Value
     filled: Op
-    readers: list[Op]
+    readers: Sequence[BufferOp]
 
     @property
     def scope(self) -> WarpScope:
@@ -116,7 +117,7 @@ def _blocks(alloc: gpu.LocalAlloc) -> Iterator[_Block]:
     filled = [op for op in uses if isinstance(op, gpu.ChannelClose)] or [
         op for op in uses if isinstance(op, gpu.ChannelWait)
     ]  # fmt: skip
-    readers = [user for user in users_of(alloc.result) if not isinstance(user, gpu.Channel | gpu.TmaLoad)]
+    readers = [user for user in users_of(alloc.result) if isinstance(user, BufferOp) and user.reads]
     for op in filled:
         own = [reader for reader in readers if scope_of(reader) == scope_of(op)]
         block = _Block(alloc.result, channels[0].result, op, own)
@@ -143,7 +144,7 @@ def _fragment(block: _Block) -> TensorType | None:
 def _fits(loop: scf.For, types: Mapping[_Key, TensorType]) -> bool:
     """Whether a thread has registers for these operands beside the other values of a loop with a wgmma in flight."""
     dots, scope = [op for op in loop.walk() if isinstance(op, gpu.Wgmma)], scope_of(loop)
-    if not any(isinstance(op, gpu.WgmmaWait) and op.pending for op in loop.walk()):
+    if not any(isinstance(op, ResultWait) and op.pending for op in loop.walk()):
         return False
     values = {loop.result: component_types(loop.result.type)} | {
         a: [types[a, scope]] for a in (op.a for op in dots) if (a, scope) in types

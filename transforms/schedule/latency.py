@@ -43,6 +43,7 @@ import attrs
 
 from ziggurat.codemodel.dialects import arith, scf, tt
 from ziggurat.codemodel.gpu import dialect as gpu
+from ziggurat.codemodel.gpu.asynchronous import ResultInFlight, ResultWait
 from ziggurat.codemodel.gpu.options import USUAL_STAGES
 from ziggurat.codemodel.gpu.scope import WARP_GROUP, scope_of
 from ziggurat.codemodel.gpu.targets import TARGETS
@@ -55,7 +56,6 @@ from ziggurat.codemodel.types import ScalarType, SharedType, TensorType, i1, sca
 from ziggurat.transforms.analysis.memory_flow import allocation
 from ziggurat.transforms.analysis.obstacle import Obstacle, warn, warn_of
 from ziggurat.transforms.analysis.queries import (
-    begun_by,
     bytes_of,
     descriptor_of,
     layout_of,
@@ -375,13 +375,14 @@ def _chosen(loop: scf.For, copies: Sequence[Copy], occupancy: Occupancy) -> tupl
 
 def _accumulators(loop: scf.For) -> int:
     """The registers a thread of the accumulators of a loop's dots."""
-    dots = (op for op in loop.body.entry.ops if isinstance(op, gpu.Wgmma | gpu.Mma) and not _continues(op))
+    dots = (op for op in loop.body.entry.ops if isinstance(op, ResultInFlight | gpu.Mma) and not _continues(op))
     return sum(layout_of(op.result.type).num_registers for op in dots)
 
 
-def _continues(op: gpu.Wgmma | gpu.Mma) -> bool:
+def _continues(op: ResultInFlight | gpu.Mma) -> bool:
     """Whether the accumulator of a dot is that of a dot before it."""
-    return isinstance(op.c.op, gpu.Wgmma | gpu.Mma)
+    accumulator = op.c if isinstance(op, gpu.Mma) else op.accumulator
+    return isinstance(accumulator.op, ResultInFlight | gpu.Mma)
 
 
 def _turned(loop: scf.For, copies: Sequence[Copy]) -> tuple[gpu.LocalStore, ...]:
@@ -392,59 +393,60 @@ def _turned(loop: scf.For, copies: Sequence[Copy]) -> tuple[gpu.LocalStore, ...]
         op
         for op in loop.body.entry.ops
         if isinstance(op, gpu.LocalStore) and op.value in loads and op.buffer.block is loop.body.entry
-        if all(user is op or isinstance(user, gpu.Wgmma) for user in op.buffer.uses)
+        if all(user is op or isinstance(user, ResultInFlight) for user in op.buffer.uses)
     )
 
 
-def _late_wait(loop: scf.For, copies: Sequence[Copy], turned: Sequence[gpu.LocalStore]) -> gpu.WgmmaWait | None:
+def _late_wait(loop: scf.For, copies: Sequence[Copy], turned: Sequence[gpu.LocalStore]) -> ResultWait | None:
     """The wait for the last wgmma of a loop's body, if it can take place in the next iteration.
 
     Only its accumulator may be carried, and its operands must stay: in slots that are all filled in the same way, in
     those of the stores that transpose, or in buffers from before the loop.
     """
     block = loop.body.entry
-    waits = [op for op in block.ops if isinstance(op, gpu.WgmmaWait)]
+    waits = [op for op in block.ops if isinstance(op, ResultWait)]
     if not waits or len({copy.by_tma for copy in copies}) > 1:
         return None
     wait, end = waits[-1], block.terminator
     if not isinstance(wait.value, OpResult) or wait.pending or len(wait.value.uses) > 1:
         return None
-    wgmma = wait.value.op
+    begun = wait.value.op
     positions = [at for at, value in enumerate(end.operands) if value is wait.result]
-    if not isinstance(wgmma, gpu.Wgmma) or len(wait.result.uses) > 1 or len(positions) != 1:
+    if not isinstance(begun, ResultInFlight) or len(wait.result.uses) > 1 or len(positions) != 1:
         return None
     buffers = {copy.buffer.result for copy in copies} | {store.buffer for store in turned}
-    read = [allocation(value) for value in (wgmma.a, wgmma.b) if isinstance(value.type, SharedType)]
-    if any(value not in buffers and value.block is block for value in read):
+    if any(value not in buffers and value.block is block for value in map(allocation, begun.reads)):
         return None
     accumulator = loop.body.parameters[positions[0] + 1]
     order = {op: at for at, op in enumerate(block.ops)}
     uses = [order[op_in(user, block)] for user in accumulator.uses]
-    if begun_by(wgmma)[-1].c is accumulator and len(uses) == 1 and len(waits) == 1:
+    if begun.chain[-1].accumulator is accumulator and len(uses) == 1 and len(waits) == 1:
         return wait
     covered = waits[0]
     return None if covered is wait or any(at <= order[covered] for at in uses) else wait
 
 
-def deferred(plan: LoopPlan, registers: int) -> gpu.Wgmma | None:
+def deferred(plan: LoopPlan, registers: int) -> ResultInFlight | None:
     """The last wgmma of a loop, if it can take place in the next iteration, while the first one's result is used.
 
     Attention's dot with the values, for example: only it reads its slot, and its accumulator is scaled after the wait
     for the scores. Scores, powers and accumulator then have registers at the same time, of `registers` a thread.
     """
     after = plan.after
-    if plan.late is None or not isinstance(after, gpu.WgmmaWait) or not isinstance(plan.late.value, OpResult):
+    if plan.late is None or not isinstance(after, ResultWait) or not isinstance(plan.late.value, OpResult):
         return None
-    wgmma = plan.late.value.op
-    assert isinstance(wgmma, gpu.Wgmma)
-    alone = any(all(user is wgmma for copy in copies for user in copy.readers) for copies in plan.channels())
-    scaled = isinstance(wgmma.c, OpResult) and not isinstance(wgmma.c.op, gpu.Wgmma)
-    if not alone or not scaled or wgmma.c.block is not plan.loop.body.entry:
+    begun = plan.late.value.op
+    assert isinstance(begun, ResultInFlight)
+    alone = any(all(user is begun for copy in copies for user in copy.readers) for copies in plan.channels())
+    accumulator = begun.accumulator
+    scaled = isinstance(accumulator, OpResult) and not isinstance(accumulator.op, ResultInFlight)
+    if not alone or not scaled or accumulator.block is not plan.loop.body.entry:
         return None
-    accumulator_registers = sum(layout_of(value.type).num_registers for value in (after.value, wgmma.c))
-    if isinstance(wgmma.a.type, TensorType):
-        accumulator_registers += layout_of(wgmma.a.type).num_registers * scalar_element(wgmma.a.type).bytes // 4
-    return wgmma if accumulator_registers + BESIDE_OPERANDS <= registers else None
+    in_use = sum(layout_of(value.type).num_registers for value in (after.value, accumulator))
+    for type_ in (value.type for value in begun.operands if value is not accumulator):
+        if isinstance(type_, TensorType):
+            in_use += layout_of(type_).num_registers * scalar_element(type_).bytes // 4
+    return begun if in_use + BESIDE_OPERANDS <= registers else None
 
 
 # All loads.

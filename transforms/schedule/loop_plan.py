@@ -24,6 +24,7 @@ import attrs
 
 from ziggurat.codemodel.dialects import core, scf, tt
 from ziggurat.codemodel.gpu import dialect as gpu
+from ziggurat.codemodel.gpu.asynchronous import ResultInFlight, ResultWait
 from ziggurat.codemodel.graphs import reached
 from ziggurat.codemodel.layout import Layout, bits_of, combine, inverted
 from ziggurat.codemodel.op import Block, BlockParameter, Op, OpResult, Value
@@ -102,8 +103,8 @@ class LoopPlan:
     loop: scf.For
     copies: tuple[Copy, ...]
     others: Mapping[Load, Begin] = {}
-    late: gpu.WgmmaWait | None = None
-    deferred: gpu.Wgmma | None = None
+    late: ResultWait | None = None
+    deferred: ResultInFlight | None = None
     turned: tuple[gpu.LocalStore, ...] = ()
     left: tuple[tuple[Op, Obstacle], ...] = ()
     why: str = ""  # The reason for the number of stages, where the compiler has chosen it.
@@ -139,7 +140,7 @@ class LoopPlan:
         same accumulator."""
         if self.late is None:
             return None
-        first = next(op for op in self.loop.body.entry.ops if isinstance(op, gpu.WgmmaWait))
+        first = next(op for op in self.loop.body.entry.ops if isinstance(op, ResultWait))
         return self.late.value.op if first is self.late else first
 
     def with_stages(self, stages: int) -> LoopPlan:
@@ -171,7 +172,7 @@ class LoopPlan:
         if not in_flight(copies):
             return ops[last]
         begun = max(at for at, op in enumerate(ops) if not buffers.isdisjoint(read_in_flight(op)))
-        done = next(at for at, op in enumerate(ops) if at > begun and isinstance(op, gpu.WgmmaWait) and not op.pending)
+        done = next(at for at, op in enumerate(ops) if at > begun and isinstance(op, ResultWait) and not op.pending)
         return ops[done] if ops[done] is self.late else ops[max(last, done)]
 
 
@@ -187,7 +188,7 @@ def plan_of(loop: scf.For) -> LoopPlan:
     others: dict[Load, Begin] = {
         op: Begin(op.ahead) for op in ops if isinstance(op, tt.Load) and op.ahead and op not in copied
     }
-    late = next((op for op in ops if isinstance(op, gpu.WgmmaWait) and op.late), None)
+    late = next((op for op in ops if isinstance(op, ResultWait) and op.late), None)
     turned = tuple(op for op in ops if isinstance(op, gpu.LocalStore) and op.ahead)
     return LoopPlan(loop, copies, others, late, turned=turned)
 

@@ -17,6 +17,7 @@ from __future__ import annotations
 
 from ziggurat.codemodel.dialects import arith, math, scf, tt
 from ziggurat.codemodel.gpu import dialect as gpu
+from ziggurat.codemodel.gpu.asynchronous import ResultWait
 from ziggurat.codemodel.op import Op, Value
 from ziggurat.codemodel.transform import Outcome, Rewriter, transform
 from ziggurat.codemodel.types import f32, scalar_element
@@ -31,7 +32,7 @@ def rescale(module: Op) -> Op:
         if not isinstance(op, arith.MulF) or scalar_element(op.result.type) != f32:
             return None
         for at, value in enumerate(op.operands):
-            waits = isinstance(_op(value), gpu.WgmmaWait)
+            waits = isinstance(_op(value), ResultWait)
             if waits and _is_often_one(op.operands[1 - at]) and not _copies_by_threads(op):
                 return builder.add(gpu.Rescale(operands[at], operands[1 - at]))
         return None

@@ -33,6 +33,7 @@ from typing import Any
 from ziggurat.codemodel.dialects import arith, scf
 from ziggurat.codemodel.errors import InternalError
 from ziggurat.codemodel.gpu import dialect as gpu
+from ziggurat.codemodel.gpu.asynchronous import ResultInFlight, ResultWait
 from ziggurat.codemodel.op import Op, Value
 from ziggurat.codemodel.transform import Outcome, Rewriter, transform
 from ziggurat.codemodel.types import ScalarType, i1
@@ -78,13 +79,13 @@ class _Expansion:
         self.waited: dict[Value, Value] = {}  # The carried values that late waits are for.
         for parameter, value in zip(self.parameters, end.operands, strict=True):
             for op in self.late:
-                if isinstance(op, gpu.WgmmaWait) and op.result is value:
+                if isinstance(op, ResultWait) and op.result is value:
                     self.waited[value] = parameter
         # If the stage after the own one has other ops than such waits, the first step stands before the loop.
         self.peels = any(not isinstance(op, gpu.ChannelRelease) and op.result not in self.waited for op in self.late)
         self.last = stage + self.peels
         if not self.peels:
-            self.yielded |= {self.waited[op.result]: op.value for op in self.late if isinstance(op, gpu.WgmmaWait)}
+            self.yielded |= {self.waited[op.result]: op.value for op in self.late if isinstance(op, ResultWait)}
         elif any(self.index in inner.operands for op in self.late for inner in op.walk()):
             raise InternalError("an op of the stage after the loop's own uses the index", str(loop.root()))
         if any(self.stages[op.result] > self.own + 1 for op in self.late):
@@ -191,7 +192,7 @@ class _Expansion:
                     shift = constant(view, distance * self.by, index.type)
                     view[self.index] = view.add(arith.AddI(index, shift)) if distance else index
             elif stage <= ahead:
-                if self.peels and isinstance(op, gpu.WgmmaWait):
+                if self.peels and isinstance(op, ResultWait):
                     self._wait(views[stage], op, [op for op in self.step[:number] if self.stages[op.result] <= ahead])
                 else:
                     views[stage].rewrite(op)
@@ -201,21 +202,24 @@ class _Expansion:
                 self._late(views[ahead], op, self.step[:number])
         return views
 
-    def _wait(self, view: Rewriter, op: gpu.WgmmaWait, before: Sequence[Op]) -> None:
+    def _wait(self, view: Rewriter, op: ResultWait, before: Sequence[Op]) -> None:
         """Add a wait that leaves in flight those wgmma of the ops `before` that have begun after its own."""
         at = next(at for at, other in enumerate(before) if other.result is op.value)
-        pending = sum(isinstance(other, gpu.Wgmma) for other in before[at + 1 :])
-        view[op.result] = view.add(gpu.WgmmaWait(view[op.value], pending), op.location)
+        self._complete(view, op, op.result, view[op.value], op.begun(before[at + 1 :]))
 
     def _late(self, view: Rewriter, op: Op, before: Sequence[Op]) -> None:
         """Add an op for the iteration before the loop's own, after the ops `before` of this step."""
         if isinstance(op, gpu.ChannelRelease):
             has_wait = any(isinstance(other, gpu.ChannelWait) and other.channel is op.channel for other in before)
             view.add(gpu.ChannelRelease(view[op.channel], held=op.held + has_wait))
-        elif isinstance(op, gpu.WgmmaWait):
+        elif isinstance(op, ResultWait):
             # The wgmma of this iteration that have begun stay in flight. One adds to the same registers, maybe.
             value = op.value if any(other.result is op.value for other in before) else self.waited[op.result]
-            view[value] = view.add(gpu.WgmmaWait(view[value], _in_flight(before)), op.location)
+            self._complete(view, op, value, view[value], _in_flight(before))
+
+    def _complete(self, view: Rewriter, wait: ResultWait, value: Value, begun: Value, pending: int) -> None:
+        """Add a wait for what has `begun`, which leaves so many groups in flight, and gives a value."""
+        view[value] = view.add(wait.evolve(value=begun, pending=pending, late=False), wait.location)
 
     def _second(self, builder: Rewriter, start: Value) -> Value:
         """The index of the second iteration; or one at which the loop ends, if the sum overflows."""
@@ -242,7 +246,7 @@ def _in_flight(ops: Iterable[Op]) -> int:
     """The number of wgmma that these ops leave in flight."""
     count = 0
     for op in ops:
-        count = min(count, op.pending) if isinstance(op, gpu.WgmmaWait) else count + isinstance(op, gpu.Wgmma)
+        count = min(count, op.pending) if isinstance(op, ResultWait) else count + isinstance(op, ResultInFlight)
     return count
 
 

@@ -16,7 +16,7 @@ in f32 (`within`) stay one after the other, as each has an accumulator of its ow
 from __future__ import annotations
 
 from ziggurat.codemodel.dialects import scf
-from ziggurat.codemodel.gpu import dialect as gpu
+from ziggurat.codemodel.gpu.asynchronous import ResultInFlight, ResultWait
 from ziggurat.codemodel.op import Block, Op, Value
 from ziggurat.codemodel.transform import DROP, Outcome, Rewriter, transform
 
@@ -24,7 +24,7 @@ from ziggurat.codemodel.transform import DROP, Outcome, Rewriter, transform
 def sink_waits(module: Op, every: bool) -> Op:
     """The GPU model whose waits for wgmma stand after other dots, and after what uses their results: in the loops that
     ask for roles, or in `every` loop."""
-    follow: dict[Op, list[gpu.WgmmaWait]] = {}  # The waits that come after an op.
+    follow: dict[Op, list[ResultWait]] = {}  # The waits that come after an op.
     pending: dict[Op, int] = {}
     for loop in module.walk():
         if isinstance(loop, scf.For) and (every or loop.warp_specialize):
@@ -36,13 +36,14 @@ def sink_waits(module: Op, every: bool) -> Op:
     def sunk(builder: Rewriter, op: Op, operands: tuple[Value, ...]) -> Outcome:
         copy = DROP if op in pending else builder.copy(op, operands) if op in follow else None
         for wait in follow.get(op, ()):
-            builder[wait.result] = builder.add(gpu.WgmmaWait(builder[wait.value], pending[wait]), wait.location)
+            sunk_wait = wait.evolve(value=builder[wait.value], pending=pending[wait])
+            builder[wait.result] = builder.add(sunk_wait, wait.location)
         return copy
 
     return transform(module, sunk, pass_name="sink_waits")
 
 
-def _plan(block: Block, follow: dict[Op, list[gpu.WgmmaWait]], pending: dict[Op, int]) -> None:
+def _plan(block: Block, follow: dict[Op, list[ResultWait]], pending: dict[Op, int]) -> None:
     """Find the new places of a block's waits.
 
     A wait moves after the last wgmma before the first use of its result, or after the last op before it that uses the
@@ -52,17 +53,16 @@ def _plan(block: Block, follow: dict[Op, list[gpu.WgmmaWait]], pending: dict[Op,
     order = {op: at for at, op in enumerate(block.ops)}
     earlier = set[Value]()  # The results of wgmma, after their waits.
     for wait in block.ops:
-        first = wait.value.op if isinstance(wait, gpu.WgmmaWait) else None
-        if not isinstance(wait, gpu.WgmmaWait) or not isinstance(first, gpu.Wgmma) or first.within:
+        first = wait.value.op if isinstance(wait, ResultWait) else None
+        if not isinstance(wait, ResultWait) or not isinstance(first, ResultInFlight) or first.is_part:
             continue
         at = order[wait]
         # A use in a block after this one, behind an early return, leaves the wait in its place.
         users = [op for user in wait.result.uses for op in (user, *user.path()) if op.parent is block]
         use = min((order[op] for op in users), default=at)
         between = block.ops[at + 1 : use]
-        ops = [op for op in between if isinstance(op, gpu.Wgmma) or earlier.intersection(op.operands)]
+        ops = [op for op in between if isinstance(op, ResultInFlight) or earlier.intersection(op.operands)]
         if ops:
             follow.setdefault(ops[-1], []).append(wait)
-            begun = block.ops[at : order[ops[-1]] + 1]
-            pending[wait] = sum(isinstance(op, gpu.Wgmma) for op in begun)
+            pending[wait] = wait.begun(block.ops[at : order[ops[-1]] + 1])
         earlier.add(wait.result)

@@ -31,6 +31,7 @@ import attrs
 
 from ziggurat.codemodel.dialects import scf, tt
 from ziggurat.codemodel.gpu import dialect as gpu
+from ziggurat.codemodel.gpu.asynchronous import ResultInFlight
 from ziggurat.codemodel.gpu.options import MAX_REGISTERS, MAX_WARPS
 from ziggurat.codemodel.gpu.scope import ROLE_REGISTERS, WARP_GROUP
 from ziggurat.codemodel.gpu.targets import TARGETS
@@ -107,7 +108,7 @@ def why_no_roles(module: gpu.Module, num_stages: int | None) -> Obstacle | None:
 def _loops_of_wgmma(module: gpu.Module) -> list[scf.For]:
     """The loops whose bodies have a wgmma."""
     loops = (op for op in module.walk() if isinstance(op, scf.For))
-    return [loop for loop in loops if any(isinstance(op, gpu.Wgmma) for op in loop.body.entry.ops)]
+    return [loop for loop in loops if any(isinstance(op, ResultInFlight) for op in loop.body.entry.ops)]
 
 
 @attrs.frozen(eq=False)

@@ -12,7 +12,7 @@ from ziggurat.codemodel.declare import OPS
 from ziggurat.codemodel.errors import InternalError
 from ziggurat.codemodel.fields import attribute, operand
 from ziggurat.codemodel.gpu import dialect as gpu
-from ziggurat.codemodel.gpu.asynchronous import Asynchronous, BufferOp, GroupWait
+from ziggurat.codemodel.gpu.asynchronous import Asynchronous, BufferOp, GroupWait, ResultInFlight, ResultWait
 from ziggurat.codemodel.op import Op, Value
 from ziggurat.codemodel.text.parser import parse
 from ziggurat.codemodel.types import Type, void
@@ -23,6 +23,8 @@ from ziggurat.transforms.gpu.barriers import insert_barriers, missing_barriers
 from ziggurat.transforms.gpu.hazards import hazards
 from ziggurat.transforms.gpu.in_flight import used_too_early
 from ziggurat.transforms.gpu.lower_channels import lower_channels
+from ziggurat.transforms.schedule.schedule import expand
+from ziggurat.transforms.schedule.sink_waits import sink_waits
 
 
 class ProductWait(Op, GroupWait, name="test.product_wait"):
@@ -52,17 +54,11 @@ class Signalled(Asynchronous, name="test.signalled"):
     barrier: Value = operand()
 
 
-class ChainedWait(Op, GroupWait, name="test.chained_wait"):
+class ChainedWait(ResultWait, name="test.chained_wait"):
     """The sum, complete."""
 
-    value: Value = operand()
-    pending: int = attribute(int, unnamed=True)
 
-    def infer_type(self) -> Type:
-        return self.value.type
-
-
-class Chained(Asynchronous, name="test.chained"):
+class Chained(ResultInFlight, name="test.chained"):
     """Begin a · a + c."""
 
     READS, WAIT, BY_PROXY, ACCUMULATOR = ("a",), ChainedWait, True, "c"
@@ -217,6 +213,38 @@ def test_a_slot_of_a_channel_is_released_after_the_wait() -> None:
         lower_channels(in_a_ring("gpu.channel_release %h; test.product_wait @0;"))
 
 
+# Schedules.
+
+
+def asynchronous_ops(module: Op) -> list[str | int]:
+    """The names of the ops that begin something, and the numbers of groups that waits leave in flight."""
+    ops = (op for op in module.walk() if isinstance(op, Asynchronous | ResultWait))
+    return [op.pending if isinstance(op, ResultWait) else op.NAME for op in ops]
+
+
+def test_waits_sink_to_the_uses_of_results() -> None:
+    lines = f"""{BUFFERS} scf.for %0 %n %1 (%i : i32)void -> {{
+        %d : {ROWS} = test.chained %a %x; %s : {ROWS} = test.chained_wait %d @0;
+        %e : {ROWS} = test.chained %b %x; %t : {ROWS} = test.chained_wait %e @0;
+        gpu.local_store %a %s; gpu.local_store %b %t;
+        scf.yield; }};"""
+    module = kernel(lines)
+    assert asynchronous_ops(module) == ["test.chained", 0, "test.chained", 0]
+    sunk = sink_waits(module, every=True)
+    verify(sunk)
+    assert asynchronous_ops(sunk) == ["test.chained", "test.chained", 1, 0]
+
+
+def test_a_result_stays_in_flight_into_the_next_iteration() -> None:
+    lines = f"""{BUFFERS} %z : {ROWS} = scf.for %0 %n %1 %x (%i : i32, %q : {ROWS}){ROWS} -> {{
+        %f : i1 = gpu.stage @0; %d : {ROWS} = test.chained %a %q;
+        %g : i1 = gpu.stage @1; %s : {ROWS} = test.chained_wait %d @0;
+        %h : i1 = gpu.stage @0; scf.yield %s; }};"""
+    expanded = expand(kernel(lines))
+    verify(expanded)
+    assert asynchronous_ops(expanded) == ["test.chained", 1, 0]
+
+
 # Declarations.
 
 
@@ -227,8 +255,10 @@ def test_declared_operands_exist(name: str) -> None:
     operands = {field.name for field in cls.SPEC.operands}
     assert {*cls.READS, *cls.WRITES} <= operands
     if issubclass(cls, Asynchronous):
-        assert {cls.MBARRIER, cls.ACCUMULATOR} - {""} <= operands
+        assert {cls.MBARRIER} - {""} <= operands
         assert issubclass(cls.WAIT, gpu.MbarrierWait if cls.MBARRIER else GroupWait)
+    if issubclass(cls, ResultInFlight):
+        assert cls.ACCUMULATOR in operands and issubclass(cls.WAIT, ResultWait)
 
 
 def test_only_declared_reads_are_in_flight() -> None:
