@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from ziggurat.codemodel.location import Location
 
 
-def code_of(model: Op, name: str, *, check: bool, tolerant: bool, fast_math: bool) -> CpuCode:
+def code_of(model: Op, name: str, *, check: bool, tolerant: bool, fast_math: bool, devices: bool = False) -> CpuCode:
     """The native code of a Triton model, from the cache on disk or made now. Raises the errors of `compile_cpu`."""
     from ziggurat.backend.cache.keys import compiler_version
     from ziggurat.backend.cpu.code import CpuOptions
@@ -24,7 +24,7 @@ def code_of(model: Op, name: str, *, check: bool, tolerant: bool, fast_math: boo
     from ziggurat.backend.jit.loading import debug_folder, host, linking
     from ziggurat.backend.jit.objects import Objects
 
-    options = CpuOptions(*host(), check, tolerant, fast_math, line_info=bool(debug_folder()))
+    options = CpuOptions(*host(), check, tolerant, fast_math, bool(debug_folder()), devices)
     facts = f"{compiler_version()}\n{options}\n{to_text(model, locations=True)}"
     key, cache = hashlib.sha256(facts.encode()).hexdigest(), Objects()
     entry = cache.get(key)

@@ -6,7 +6,7 @@ import functools
 import gc
 import inspect
 from collections.abc import Callable, Collection, Generator, Iterable, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, nullcontext, suppress
 from typing import TYPE_CHECKING, Any, ClassVar, Self, TypeVar, overload
 
 import attrs
@@ -48,11 +48,10 @@ from ziggurat.kernels.rules import LaunchRules
 if TYPE_CHECKING:
     from ziggurat.backend.cuda.launch import Dispatcher
     from ziggurat.backend.cuda.specialize import KernelParameter
-    from ziggurat.backend.reference.devices import QueuedLaunch
-    from ziggurat.backend.simulator.devices import QueuedSimulation
     from ziggurat.compiler.compiled import Compiled
     from ziggurat.kernels.own_passes import OwnPass
     from ziggurat.launches.cpu import HostLaunches
+    from ziggurat.launches.devices import Device
     from ziggurat.transforms.attribution import Attribution
 
 ReadArray = Callable[[Any, str], "tuple[Any, ScalarType, int] | None"]
@@ -74,7 +73,7 @@ class Kernel(Function):
     observer: ClassVar[Callable[[Kernel, Grid, Sequence[Any], dict[str, Any]], None] | None] = None
     sanitizers: ClassVar[tuple[str, ...]] = ()  # The option `sanitize` of launches that do not give it.
     # Takes the launches within `with device:` of `zg.devices`, in place of running them.
-    queue: ClassVar[Callable[[QueuedLaunch | QueuedSimulation], None] | None] = None
+    queue: ClassVar[Device | None] = None
 
     def __init__(self, fn: Callable[..., Any], do_not_specialize: Iterable[str] = ()) -> None:
         # A stub in the place of a Python function brings its own models.
@@ -412,7 +411,7 @@ class Kernel(Function):
     def runs_natively(self, options: Mapping[str, Any]) -> bool:
         """Whether a launch with these options runs native code on arrays in memory."""
         interpret = options.get("interpret")
-        if self.is_interpreted or options.get("strict") or Kernel.queue is not None:
+        if self.is_interpreted or options.get("strict") or (Kernel.queue is not None and not Kernel.queue.is_native):
             return False
         return not (default_of("interpret") if interpret is None else interpret)
 
@@ -427,39 +426,32 @@ class Kernel(Function):
         sizes = self.sizes(grid, bound)
         result = self.rules.result(self, signature, options, None)
         if 0 not in sizes:
-            try:
-                if Kernel.queue is not None:
-                    self._enqueue(Kernel.queue, signature, sizes, names, values, options, strict, tolerant)
-                    return result
-                if not strict and self._breaks():
-                    from ziggurat.debugging.frames import run_with_breakpoints
+            if Kernel.queue is not None:
+                from ziggurat.backend.reference.devices import QueuedLaunch
 
-                    return run_with_breakpoints(self, padded(sizes), bound, options) or result
                 model = self.rules.model(self, signature, options)
-                with no_faults("running", lambda: model, self.name):
-                    run(model, None, sizes, values, names=names, strict=strict, tolerant=tolerant)
-            except ZigguratError as error:
-                raise self.rules.explained(self, error) from error.__cause__
+                within = functools.partial(self.running, lambda: model)
+                Kernel.queue.add(QueuedLaunch(self.name, model, sizes, names, values, strict, tolerant, within))
+                return result
+            if not strict and self._breaks():
+                from ziggurat.debugging.frames import run_with_breakpoints
+
+                with self.running():
+                    return run_with_breakpoints(self, padded(sizes), bound, options) or result
+            with self.running():
+                model = self.rules.model(self, signature, options)
+            with self.running(lambda: model):
+                run(model, None, sizes, values, names=names, strict=strict, tolerant=tolerant)
         return result
 
-    def _enqueue(
-        self, queue: Callable[[Any], None], signature: KernelSignature, sizes: tuple[int, ...],
-        names: Sequence[str], values: Sequence[Any], options: Mapping[str, Any], strict: bool, tolerant: bool,
-    ) -> None:  # fmt: skip
-        """Hand a launch to one of several devices, which runs it later."""
-        from ziggurat.backend.reference.devices import QueuedLaunch
-
-        model = self.rules.model(self, signature, options)
-
-        @contextmanager
-        def within() -> Generator[None]:
-            try:
-                with no_faults("running", lambda: model, self.name):
-                    yield
-            except ZigguratError as error:
-                raise self.rules.explained(self, error) from error.__cause__
-
-        queue(QueuedLaunch(self.name, model, sizes, names, values, strict, tolerant, within))
+    @contextmanager
+    def running(self, model: Callable[[], Op] | None = None) -> Generator[None]:
+        """Give the errors of a run their words; with its model, in those of this process as well."""
+        try:
+            with no_faults("running", model, self.name) if model is not None else nullcontext():
+                yield
+        except ZigguratError as error:
+            raise self.rules.explained(self, error) from error.__cause__
 
     def _breaks(self) -> bool:
         """Whether the source, or that of a function it calls, says `breakpoint()`."""

@@ -93,11 +93,14 @@ class HostLaunches:
             return kernel.interpret(grid, bound, options)
         result = kernel.rules.result(kernel, signature, options, None)
         three_sizes = padded(sizes)
-        try:
-            with no_faults("running", lambda: kernel.model_for(signature), kernel.name):
-                code.launch(three_sizes, names, values)
-        except ZigguratError as error:
-            raise kernel.rules.explained(kernel, error) from error.__cause__
+        within = functools.partial(kernel.running, lambda: kernel.model_for(signature))
+        if kernel.queue is not None:
+            from ziggurat.backend.cpu.runtime.devices import QueuedNative
+
+            kernel.queue.add(QueuedNative(kernel.name, code, three_sizes, names, values, within))
+            return result
+        with within():
+            code.launch(three_sizes, names, values)
         self._remember(code, signature, bound, options, frozenset(explicit), result)
         return result
 
@@ -128,20 +131,20 @@ class HostLaunches:
         """The kernel for a signature. None if it must be interpreted: a warning has given the reason once."""
         signature = attrs.evolve(signature, small=())  # Nothing on the way to a CPU asks for it.
         model, check = self.kernel.rules.model(self.kernel, signature, options), options.get("check") is not False
-        fast_math = bool(options.get("fast_math"))
-        key = model.result, check, fast_math
+        fast_math, devices = bool(options.get("fast_math")), self.kernel.queue is not None
+        key = model.result, check, fast_math, devices
         compiled = self.kernel.compiled
         code = compiled.used(key)
         if code is None and key not in compiled:
-            code = compiled[key] = self._compiled(model, check, fast_math)
+            code = compiled[key] = self._compiled(model, check, fast_math, devices)
         return code
 
-    def _compiled(self, model: Op, check: bool, fast_math: bool) -> NativeKernel | None:
+    def _compiled(self, model: Op, check: bool, fast_math: bool, devices: bool) -> NativeKernel | None:
         kernel = self.kernel
         try:
             with no_faults("compiling", lambda: model, kernel.name):
                 tolerant = kernel.rules.tolerant_memory
-                code = code_of(model, kernel.name, check=check, tolerant=tolerant, fast_math=fast_math)
+                code = code_of(model, kernel.name, check=check, tolerant=tolerant, fast_math=fast_math, devices=devices)
                 return NativeKernel(code, kernel.name, model)
         except ZigguratError as error:
             if error.summary not in self._reasons:

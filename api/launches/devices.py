@@ -13,12 +13,16 @@ import numpy as np
 
 from ziggurat.boundary import public
 from ziggurat.codemodel.errors import LaunchError, shown
+from ziggurat.codemodel.gpu.options import boolean
 from ziggurat.codemodel.types import ScalarType
 from ziggurat.kernels.kernel import Kernel
 
 if TYPE_CHECKING:
+    from ziggurat.backend.cpu.runtime.devices import QueuedNative
     from ziggurat.backend.reference.devices import DeviceArray, QueuedLaunch
     from ziggurat.backend.simulator.devices import QueuedSimulation
+
+    Queued = QueuedLaunch | QueuedSimulation | QueuedNative
 
 _ALIGNED = 256  # Bytes to a multiple of which arrays are aligned, as those of CUDA's allocator are.
 _MAX_DEVICES = 64
@@ -26,8 +30,8 @@ Array = np.ndarray[Any, np.dtype[Any]]
 
 
 @public
-def devices(count: int, *, seed: int = 0) -> Devices:
-    """Several devices without a GPU, whose launches run at once: by the reference interpreter, or simulated.
+def devices(count: int, *, seed: int = 0, native: bool = False) -> Devices:
+    """Several devices without a GPU, whose launches run at once: by the reference interpreter, simulated, or natively.
 
         with zg.devices(2) as d:
             x = [device.array(values) for device in d]
@@ -37,24 +41,25 @@ def devices(count: int, *, seed: int = 0) -> Devices:
 
     Launches within `with device:` are queued; they run when the block ends, and by `run()`. `seed` chooses the order in
     which the programs of all devices take turns. A race between two programs, and programs that wait for ever, raise
-    `KernelRuntimeError` with the lines of both, or `SimulationError`. Raises `LaunchError` for a count that is not from
-    1 to 64.
+    `KernelRuntimeError` with the lines of both, or `SimulationError`. With `native`, code for this machine runs, each
+    program on a thread: fast, in any order, and without reports of races. Raises `LaunchError` for a count that is not
+    from 1 to 64.
     """
     if type(count) is not int or not 1 <= count <= _MAX_DEVICES:
         raise LaunchError(f"the number of devices must be an integer from 1 to {_MAX_DEVICES}; got {shown(count)}")
     if type(seed) is not int:
         raise LaunchError(f"'seed' must be an integer; got {shown(seed)}")
-    return Devices(count, seed)
+    return Devices(count, seed, boolean("native", native))
 
 
 class Devices:
     """The devices that `zg.devices` makes: `d[r]`, `len(d)`, `for device in d`."""
 
-    def __init__(self, count: int, seed: int) -> None:
-        self.seed = seed
+    def __init__(self, count: int, seed: int, is_native: bool) -> None:
+        self.seed, self.is_native = seed, is_native
         self.arrays: list[DeviceArray] = []
         self._devices = [Device(self, rank) for rank in range(count)]
-        self._launches: list[QueuedLaunch | QueuedSimulation] = []
+        self._launches: list[Queued] = []
 
     def __len__(self) -> int:
         return len(self._devices)
@@ -80,7 +85,7 @@ class Devices:
 
         return np.array([address(as_array(array, "arrays")) for array in arrays], np.uint64)
 
-    def add(self, launch: QueuedLaunch | QueuedSimulation) -> None:
+    def add(self, launch: Queued) -> None:
         """Queue a launch on its device."""
         self._launches.append(launch)
 
@@ -89,24 +94,30 @@ class Devices:
         """Run the launches that are queued, those of all devices at once, and wait for their end.
 
         The launches of one device run one after the other. Raises the error of a program, `KernelRuntimeError` or
-        `SimulationError` for a race and for a deadlock, and `LaunchError` for more programs than 4096, and where some
-        launches are simulated and others are not.
+        `SimulationError` for a race and for a deadlock, and `LaunchError` for more programs than 4096 (1024 of native
+        code), and where launches are of different kinds.
         """
+        from ziggurat.backend.cpu.runtime.devices import QueuedNative, run_at_once
         from ziggurat.backend.reference.devices import QueuedLaunch, run_together
+        from ziggurat.backend.simulator.devices import QueuedSimulation, simulate_together
 
         launches, self._launches = self._launches, []
         interpreted = [launch for launch in launches if isinstance(launch, QueuedLaunch)]
-        if len(interpreted) == len(launches):
-            run_together(interpreted, self.arrays, self.seed)
-            return
-        from ziggurat.backend.simulator.devices import QueuedSimulation, simulate_together
-
-        if interpreted:
+        simulated = [launch for launch in launches if isinstance(launch, QueuedSimulation)]
+        native = [launch for launch in launches if isinstance(launch, QueuedNative)]
+        kinds = [kind for kind in (interpreted, simulated, native) if kind]
+        if len(kinds) > 1:
             raise LaunchError(
-                f"the launches of several devices must all be simulated or none; '{interpreted[0].title}' is not",
-                hint="call run() between, or launch all of them by compiled.simulate[grid](…)",
+                "the launches of several devices must all be simulated, all interpreted, or all native; "
+                f"'{kinds[0][0].title}' and '{kinds[1][0].title}' are not of one kind",
+                hint="call run() between, or launch all of them in one way",
             )
-        simulate_together([s for s in launches if isinstance(s, QueuedSimulation)], self.arrays, self.seed)
+        if interpreted:
+            run_together(interpreted, self.arrays, self.seed)
+        elif simulated:
+            simulate_together(simulated, self.arrays, self.seed)
+        elif native:
+            run_at_once(native, [shared.array for shared in self.arrays])
 
 
 class Device:
@@ -114,14 +125,14 @@ class Device:
 
     def __init__(self, devices: Devices, rank: int) -> None:
         self.devices, self.rank = devices, rank
-        self._outer: list[Any] = []
+        self._outer: list[Device | None] = []
 
     def __repr__(self) -> str:
         return f"<device {self.rank} of {len(self.devices)}>"
 
     def __enter__(self) -> Device:
         self._outer.append(Kernel.queue)
-        Kernel.queue = self._add
+        Kernel.queue = self
         return self
 
     def __exit__(
@@ -129,7 +140,13 @@ class Device:
     ) -> None:
         Kernel.queue = self._outer.pop()
 
-    def _add(self, launch: QueuedLaunch | QueuedSimulation) -> None:
+    @property
+    def is_native(self) -> bool:
+        """Whether launches run native code."""
+        return self.devices.is_native
+
+    def add(self, launch: Queued) -> None:
+        """Queue a launch here."""
         self.devices.add(attrs.evolve(launch, device=self.rank))
 
     def array(self, values: Any, name: str = "") -> Array:

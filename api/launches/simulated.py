@@ -110,7 +110,7 @@ def _simulate(
         return
     from ziggurat.backend.simulator.devices import QueuedSimulation
 
-    Kernel.queue(QueuedSimulation(compiled.title, launch.args, launch.keywords))
+    Kernel.queue.add(QueuedSimulation(compiled.title, launch.args, launch.keywords))
 
 
 # The command line: arrays of given shapes with drawn numbers.

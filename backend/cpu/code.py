@@ -16,6 +16,10 @@ LAUNCH: Final = Struct(x="i32", y="i32", z="i32", zero="i32", host="ptr", printe
 HEAD: Final = LAUNCH.packer
 BOUNDS: Final = LAUNCH.size
 BOUND: Final = Struct(low="i64", high="i64", writable="i64")
+# The functions and facts of the process that kernels use (`runtime/host.py`). `arrays` has the number of those to which
+# pointers made from integers may go, and their `BOUND`s; or it is 0.
+HOST: Final = Struct(word="i64", poll="ptr", printer="ptr", now="ptr", waits="ptr", arrays="ptr")
+MAX_WAITS: Final = 1 << 10  # Iterations in which a loop may wait, where nothing runs meanwhile.
 
 
 @attrs.frozen
@@ -23,7 +27,8 @@ class CpuOptions:
     """The options of a compilation. `cpu` and `features` are LLVM's names; "" is this machine. Without `check`, stray
     accesses are not found. If they are `tolerant` (`Policy.tolerant_memory`), stray accesses and divisions by zero are
     noted, and the program goes on. With `fast_math`, sums and functions need not have the interpreter's bits. With
-    `line_info`, the object has DWARF's table of source lines."""
+    `line_info`, the object has DWARF's table of source lines. With `devices`, pointers made from integers may go
+    to arrays that the host has."""
 
     cpu: str = ""
     features: str = ""
@@ -31,6 +36,7 @@ class CpuOptions:
     tolerant: bool = False
     fast_math: bool = False
     line_info: bool = False
+    devices: bool = False
 
     def resolved(self) -> CpuOptions:
         """The options with the machine named."""

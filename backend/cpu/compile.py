@@ -39,7 +39,7 @@ def compile_cpu(module: core.Module | cpu.Module, options: CpuOptions = HOST) ->
     kernel, `TargetError` for a CPU model with wider vectors, and `InternalError` where LLVM rejects the text."""
     demand(module, {"backend.llvm.elementwise.RULES": RULES, "backend.cpu.emitter.EMITTERS": EMITTERS})
     options = options.resolved()
-    if options.tolerant:
+    if options.tolerant and not options.devices:
         _demand_no_addresses(module)
     vector = vector_bytes(options.features)
     if isinstance(module, cpu.Module) and module.vector > vector:

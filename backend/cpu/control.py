@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from ziggurat.backend.cpu.code import HOST, MAX_WAITS
 from ziggurat.backend.cpu.emitter import EMITTERS, INDEXED, CpuEmitter, emits, kind_of
 from ziggurat.backend.llvm.routines import Join, Number
 from ziggurat.codemodel.dialects import cf, core, cpu, scf, tt
@@ -15,9 +16,7 @@ from ziggurat.codemodel.types import scalar_element
 
 ASSERTION, ZERO_STEP, UNREACHABLE, PRINT, ENDLESS = 4, 6, 7, 8, 9
 
-# Iterations of a loop that does not count, after which it is an error: of one that waits, and of any other.
-MAX_WAITS = 1 << 10
-MAX_ITERATIONS = 1 << 30
+MAX_ITERATIONS = 1 << 30  # Of a loop that does not count, after which it is an error.
 
 
 class _Join(Join):
@@ -166,10 +165,16 @@ def _while(emitter: CpuEmitter, op: scf.While, *initial: Number) -> Any:
 def _limit(emitter: CpuEmitter, op: Op, rounds: Number, first: Block) -> None:
     """End the kernel with an error where a loop, which begins with a block, has gone on for too long."""
     waits = next((inner for inner in first.ops if isinstance(inner, cpu.Waits)), None)
-    limit, message = MAX_ITERATIONS, f"loop limit exceeded: {MAX_ITERATIONS} iterations"
-    if waits is not None:
-        limit, message = MAX_WAITS, "" if waits.memory else scf.NEVER_ENDS
-    emitter.fail(ENDLESS, rounds.test("uge", limit), emitter.site(op, "loops", message=message))
+    if waits is not None and waits.memory:
+        function = emitter.emit(f"getelementptr i8, ptr %host, i64 {HOST.offsets['waits']}")
+        function = emitter.effect(f"load ptr, ptr {function}")
+        answer = emitter.effect(f"call i64 {function}(ptr %launch, i64 %program, {rounds.typed})")
+        ends, message = emitter.number("i64", answer).test("ne", 0), ""
+    elif waits is not None:
+        ends, message = rounds.test("uge", MAX_WAITS), scf.NEVER_ENDS
+    else:
+        ends, message = rounds.test("uge", MAX_ITERATIONS), f"loop limit exceeded: {MAX_ITERATIONS} iterations"
+    emitter.fail(ENDLESS, ends, emitter.site(op, "loops", message=message))
 
 
 @emits(scf.Yield, scf.Condition, Structured)
@@ -217,7 +222,14 @@ def _unreachable(emitter: CpuEmitter, op: core.Unreachable) -> None:
 # Ops without effects on a CPU; assertions and prints.
 
 
-@emits(cpu.Waits, tt.Assume, tt.Barrier, tt.GridDependencyWait, tt.GridDependencyLaunch)
+@emits(tt.Barrier)
+def _barrier(emitter: CpuEmitter, op: tt.Barrier) -> None:
+    """A fence, where programs of other devices may run meanwhile."""
+    if op.scope is not tt.MemScope.CTA:
+        emitter.line("fence seq_cst")
+
+
+@emits(cpu.Waits, tt.Assume, tt.GridDependencyWait, tt.GridDependencyLaunch)
 def _nothing(emitter: CpuEmitter, op: Op, *values: Any) -> None:
     """Programs run one after the other on a thread, and each op ends before the next."""
 

@@ -22,7 +22,7 @@ def error_of(
 ) -> KernelRuntimeError:
     """The error of a launch whose entry left this record. `arguments` are the arrays of the launch."""
     kind, program, number, address, value = record[:5]
-    site, who = code.sites[number], _program(program, grid)
+    site, who = code.sites[number], program_name(program, grid)
     hint: str | None = None
     if kind in (STRAY, READ_ONLY):
         dtype = SCALARS[site.dtype].dtype
@@ -63,7 +63,7 @@ def warn_of(
         (argument,) = (argument for argument in arguments if argument.index == value)
         reason, _ = outside(argument, address - argument.address, SCALARS[site.dtype].dtype, site.verb)
         what = f"{reason}: {stray_outcome(site.verb)}"
-    warn(f"{_program(program, grid)} {what}", site.location)
+    warn(f"{program_name(program, grid)} {what}", site.location)
 
 
 _FAILURES = {
@@ -80,7 +80,7 @@ def failure_text(site: Site) -> str:
     return f"{reason}{f': {site.message}' if site.message else ''}{where}"
 
 
-def _program(number: int, grid: tuple[int, int, int]) -> str:
+def program_name(number: int, grid: tuple[int, int, int]) -> str:
     """The name of a program in messages."""
     x, y, _ = grid
     return f"program {(number % x, number // x % y, number // (x * y))}"

@@ -6,11 +6,12 @@ from collections.abc import Callable, Sequence
 
 import attrs
 
-from ziggurat.backend.cpu.code import BOUNDS
+from ziggurat.backend.cpu.code import BOUND, BOUNDS, HOST
 from ziggurat.backend.cpu.elementwise_ops import combined
 from ziggurat.backend.cpu.emitter import Coord, CpuEmitter, Index, indexed, memory_kind
 from ziggurat.backend.cpu.sites import READ_ONLY, STRAY
 from ziggurat.backend.llvm.elementwise import extended
+from ziggurat.backend.llvm.functions import Function, define, module, moved
 from ziggurat.backend.llvm.routines import Number, by_lane, suffix, together
 from ziggurat.codemodel.dialects import cpu, tt
 from ziggurat.codemodel.dialects.tt import AtomicKind
@@ -228,6 +229,8 @@ def check(
             here = refused & (outside ^ True) if len(candidates) > 1 else refused
             locked = here if locked is None else locked | here
     assert wrong is not None
+    if root is None and emitter.makes_pointers:
+        wrong = wrong & (_is_elsewhere(emitter, address, wrong, size, verb) ^ True)
     argument = emitter.i64(candidates[0].argument if root is not None else -1)
     site = emitter.site(op, verb, dtype=pointee_of(pointer.type).name)
     stray: Number | None = None
@@ -245,6 +248,36 @@ def check(
             else:
                 emitter.fail(code, condition, site, address, argument)
     return stray
+
+
+@define("i1", "ptr i64 i64 i1", attributes="noinline nounwind")
+def _zg_elsewhere(f: Function, host: Number, address: Number, size: Number, writes: Number) -> None:
+    """Whether an element is in an array that the host knows, and may be written if `writes`."""
+    arrays = HOST.at(host)["arrays"]
+    with f.unless(arrays.test("eq", 0)), f.count(f.load("i64", arrays)) as loop:
+        bound = BOUND.at(moved(arrays, loop.index * BOUND.size + 8))
+        inside = address.test("uge", bound["low"]) & (bound["high"] - address).test("sge", size)
+        with f.when(inside & (bound["writable"].test("ne", 0) | (writes ^ True))):
+            f.give(1)
+    f.give(0)
+
+
+_ELSEWHERE = module([_zg_elsewhere], {})
+
+
+def _is_elsewhere(emitter: CpuEmitter, address: Number, wrong: Number, size: int, verb: str) -> Number:
+    """Whether the elements at addresses that are in no array of the kernel's arguments are in another one."""
+    emitter.definitions["zg_elsewhere"] = _ELSEWHERE
+    writes = "false" if verb == "reads" else "true"
+
+    def ask(place: Number) -> Number:
+        call = f"call i1 @{_zg_elsewhere.symbol}(ptr %host, {place.typed}, i64 {size}, i1 {writes})"
+        return emitter.number("i1", emitter.effect(call))
+
+    before, answer, end = emitter.aside(wrong.any(), lambda: by_lane(ask, address), rare=True)
+    rest = "zeroinitializer" if answer.lanes else "false"
+    phi = emitter.effect(f"phi {answer.type} [ {answer}, %{end} ], [ {rest}, %{before} ]")
+    return emitter.number("i1", phi, answer.lanes)
 
 
 def without(stray: Number | None, mask: Number | None) -> Number | None:

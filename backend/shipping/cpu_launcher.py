@@ -5,8 +5,8 @@ from __future__ import annotations
 import platform
 from typing import Final
 
-from ziggurat.backend.cpu.code import BOUND, BOUNDS, LAUNCH
-from ziggurat.backend.cpu.runtime.host import HOST
+from ziggurat.backend.cpu.code import BOUND, BOUNDS, HOST, LAUNCH
+from ziggurat.backend.cpu.runtime.host import waits
 from ziggurat.backend.cpu.runtime.pool import JOB, NO_MEMORY, RECORD_BYTES, run_programs
 from ziggurat.backend.cpu.runtime.threads import now
 from ziggurat.backend.llvm.functions import Function, Global, define, moved
@@ -23,7 +23,7 @@ from ziggurat.backend.shipping.structures import (
 )
 
 # A program never calls `poll`, as the word stays 0, nor `printer`, as no kernel of a library prints.
-_HOST: Final = Global("zg_host", HOST, 0, "null", "null", now)
+_HOST: Final = Global("zg_host", HOST, 0, "null", "null", now, waits, "null")
 _OUTSIDE: Final = text("zg_outside", "the programs to run must be in the grid: 0 <= first, last <= its size")
 _NO_MEMORY: Final = text("zg_no_memory", "there is no memory for the scratch of a program")
 _IS_X86: Final = platform.machine() in ("x86_64", "AMD64")

@@ -307,17 +307,18 @@ COLLECTIVES = (
 
 
 def launch(
-    collective: Collective, kernel: zg.Kernel, world: int, programs: int, seed: int, *, simulated: bool = False
-) -> None:
-    """Run a collective on some devices: by the interpreter, or as code for a GPU that is simulated. Raises the error of
-    the launches, and `AssertionError` for a wrong result."""
+    collective: Collective, kernel: zg.Kernel, world: int, programs: int, seed: int, *, simulated: bool = False,
+    native: bool = False,
+) -> None:  # fmt: skip
+    """Run a collective on some devices: by the interpreter, natively, or as simulated code for a GPU. Raises the error
+    of the launches, and `AssertionError` for a wrong result."""
     random = np.random.default_rng(seed)
     parts = collective.inputs(world)
     # All programs of a device multiply one pair of matrices.
     rows = 1 if "matmul" in collective.name else programs
     epochs = [random.integers(-99, 99, (world, rows, parts, SIZE)).astype(np.int32) for _ in range(EPOCHS)]
     expected = [np.asarray(collective.outputs(x)) for x in epochs]
-    with zg.devices(world, seed=seed) as d:
+    with zg.devices(world, seed=seed, native=native) as d:
         inboxes = [device.zeros(programs * 2 * (world + 1) * SIZE * SIZE, zg.i32, "inbox") for device in d]
         flags = [device.zeros(64, zg.i32, "flags") for device in d]
         outs = [[device.zeros(y[0].shape, zg.i32) for y in expected] for device in d]

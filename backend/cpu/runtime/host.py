@@ -6,19 +6,27 @@ thread every 50 milliseconds, and `poll` then takes Python's lock and runs the h
 handler that raises, as that of Ctrl-C does, ends the launch: its exception stays set in Python, and the word is 2 until
 the launch is over. Launches of other threads have a host whose word is always 0. Without the pool each launch has a
 copy of that host: Python's threads set its word to 2.
+
+A loop that waits for memory to change asks `waits` in each iteration whether to give up. Programs of one launch run one
+after the other there, so that it gives up soon. Where others run meanwhile (`devices.py`), it waits on.
 """
 
 from __future__ import annotations
 
+import sys
 from typing import Final
 
-from ziggurat.backend.cpu.code import LAUNCH
+from ziggurat.backend.cpu.code import HOST, LAUNCH, MAX_WAITS
 from ziggurat.backend.cpu.runtime.threads import now
-from ziggurat.backend.llvm.functions import Function, Global, Struct, define
+from ziggurat.backend.llvm.functions import Function, Global, Struct, define, moved
 from ziggurat.backend.llvm.routines import Number
 
+# The host of a launch beside which others run: whether waiting loops give up, and for each program a `WAIT`: the number
+# of loops in which it has waited, and of their iterations.
+SHARED_HOST: Final = Struct(**HOST.kinds, stop="i64", waiting="ptr")
+WAIT: Final = Struct(loops="i64", rounds="i64")
+HAS_YIELD: Final = sys.platform != "win32"
 STOP: Final = 2  # The word of the host of a launch that must end.
-HOST: Final = Struct(word="i64", poll="ptr", printer="ptr", now="ptr")
 MAIN: Final = Global("main", "i64")  # Python's main thread.
 _NUMBERS: Final = Global("numbers", "[4 x i8]", 'c"LLL\\00"', constant=True)
 
@@ -55,8 +63,26 @@ def printer(f: Function, launch: Number, site: Number, program: Number, data: Nu
     f.give(failed.to("zext", "i64"))
 
 
-MAIN_HOST: Final = Global("zg_main_host", HOST, 0, poll, printer, now)
-OTHER_HOST: Final = Global("zg_other_host", HOST, 0, poll, printer, now, exported=True)
+@define("i64", "ptr i64 i64")
+def waits(f: Function, launch: Number, program: Number, rounds: Number) -> None:
+    """Whether a waiting loop of a program gives up, after some iterations."""
+    f.give(rounds.test("uge", MAX_WAITS).to("zext", "i64"))
+
+
+@define("i64", "ptr i64 i64", linkage="external")
+def zg_waits_on(f: Function, launch: Number, program: Number, rounds: Number) -> None:
+    """Note that a program waits, and let other threads run. It gives up where the host says so."""
+    host = SHARED_HOST.at(LAUNCH.at(launch)["host"])
+    wait = WAIT.at(moved(host["waiting"], program * WAIT.size))
+    with f.when(rounds.test("eq", 0)):
+        wait["loops"] = wait["loops"] + 1
+    wait.place("rounds").store(wait["rounds"] + 1, "monotonic")
+    f.call("sched_yield")
+    f.give(host.place("stop").load("monotonic"))
+
+
+MAIN_HOST: Final = Global("zg_main_host", HOST, 0, poll, printer, now, waits, "null")
+OTHER_HOST: Final = Global("zg_other_host", HOST, 0, poll, printer, now, waits, "null", exported=True)
 
 
 @define("void", "i64", linkage="external")

@@ -41,9 +41,12 @@ class NativeKernel:
             jitdump.write(code.object, code.symbol, self.entry)
         self.prints = any(site.verb == "prints" for site in code.sites)
 
-    def launch(self, grid: tuple[int, int, int], names: Sequence[str], values: Sequence[Any]) -> None:
-        """Run the kernel once for each program of a grid. There is a NumPy array, a `TensorDescriptor` of one, or a
-        number for each run-time argument.
+    def launch(
+        self, grid: tuple[int, int, int], names: Sequence[str], values: Sequence[Any],
+        run: Callable[..., Sequence[int]] | None = None,
+    ) -> None:  # fmt: skip
+        """Run the kernel once for each program of a grid, by `Native.run` or another such function. There is a NumPy
+        array, a `TensorDescriptor` of one, or a number for each run-time argument.
 
         Raises `LaunchError` for arrays that are not aligned and for grids that are too large, the errors of programs,
         in the words of the interpreter, and `ForeignError` with that of a handler of a signal or of Python's output.
@@ -61,7 +64,8 @@ class NativeKernel:
         launch = ctypes.create_string_buffer(head + bounds)
         place = ctypes.addressof(launch)
         try:
-            record = native().run(self.entry, _address(slots), total, place, code.scratch, ordered=code.ordered)
+            run = run or native().run
+            record = run(self.entry, _address(slots), total, place, code.scratch, ordered=code.ordered)
         except Exception as error:
             raise ForeignError(error) from error
         finally:

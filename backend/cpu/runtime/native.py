@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
-from ziggurat.backend.cpu.code import LAUNCH
+from ziggurat.backend.cpu.code import HOST, LAUNCH
 from ziggurat.backend.cpu.runtime import host, launcher, pool, ticker
 from ziggurat.backend.cpu.runtime.threads import HAS_THREADS
 from ziggurat.backend.jit.loading import Builtin, LinkedObject, is_known_python, linking, object_of
@@ -37,7 +37,8 @@ _RANGE: Final = ctypes.PYFUNCTYPE(ctypes.c_int64, ctypes.c_void_p, ctypes.c_int6
 # Chunks that a thread of Python gets, on average; the seconds after which a waiting thread looks for signals.
 _SHARES: Final = 4
 _TICK: Final = 0.05
-_HOST: Final = ctypes.c_int64 * 4
+_HOST: Final = ctypes.c_int64 * (HOST.size // 8)
+_ROOTS: Final = [host.zg_set_main, host.zg_free, host.OTHER_HOST, ticker.zg_unlocked_range]
 _POOL: Final = [ticker.zg_unlocked, ticker.zg_forked, pool.zg_set_threads, pool.zg_alive]
 
 Launch = Callable[..., Any]
@@ -78,8 +79,7 @@ class Native:
 
     def __init__(self) -> None:
         self._has_launcher = HAS_POOL and is_known_python() and _is_known_numpy()
-        roots = [host.zg_set_main, host.zg_free]
-        roots += _POOL if HAS_POOL else [ticker.unlocked_range, host.OTHER_HOST]
+        roots = [*_ROOTS, *(_POOL if HAS_POOL else ()), *([host.zg_waits_on] if host.HAS_YIELD else ())]
         roots += [launcher.zg_launch, launcher.zg_new] if self._has_launcher else []
         names = [root.symbol for root in roots]
         self._loaded = LinkedObject(object_of(" ".join(names), lambda: module(roots, SYMBOLS)), names)
@@ -87,20 +87,28 @@ class Native:
         ctypes.CFUNCTYPE(None, ctypes.c_int64)(at["zg_set_main"])(threading.main_thread().ident or 0)
         self.free: Callable[[int], None] = ctypes.CFUNCTYPE(None, ctypes.c_void_p)(at["zg_free"])
         self._bound: Callable[[Any], Launch] | None = None
+        self._waits_on = at["zg_waits_on"] if host.HAS_YIELD else 0
+        self._host = _HOST.from_address(at["zg_other_host"])
+        # Runs programs of a job, from the first to before the last; the result is the code of an error, or 0.
+        self.run_range = _RANGE(at["zg_unlocked_range"])
         if HAS_POOL:
             self._run = _ENTRY(at["zg_unlocked"])
             self._set_threads = ctypes.CFUNCTYPE(None, ctypes.c_int64)(at["zg_set_threads"])
             self._alive = ctypes.CFUNCTYPE(ctypes.c_int64)(at["zg_alive"])
             self.forked: Callable[[], None] = ctypes.CFUNCTYPE(None)(at["zg_forked"])
         else:
-            self._range = _RANGE(at["zg_unlocked"])
-            self._host = _HOST.from_address(at["zg_other_host"])
             self._executor: ThreadPoolExecutor | None = None
             self.forked = self.use_threads
         if self._has_launcher:
             launch = Builtin(b"launch", self._loaded, "zg_launch", keywords=True)
             self._bound = Builtin(b"new", self._loaded, "zg_new").maker(launch)
         self.use_threads()
+
+    def shared_host(self, arrays: int, waiting: int) -> Any:
+        """The host of a launch beside which others run, as numbers: with the addresses of its arrays and waits."""
+        assert self._waits_on
+        parts = {**dict(zip(HOST.kinds, self._host, strict=True)), "waits": self._waits_on, "arrays": arrays}
+        return (ctypes.c_int64 * len(host.SHARED_HOST.kinds))(*parts.values(), 0, waiting)
 
     @property
     def workers(self) -> int:
@@ -151,7 +159,7 @@ class Native:
             record = (ctypes.c_int64 * 5)()
             job = pool.JOB.packer.pack(entry, arguments, total, launch, scratch, 1, ctypes.addressof(record))
             while not failures and own[0] != host.STOP and (first := next(starts)) < total:
-                code = self._range(job, first, min(first + chunk, total))
+                code = self.run_range(job, first, min(first + chunk, total))
                 if code:
                     failures.append([code, *record[1:]])
 

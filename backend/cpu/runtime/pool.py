@@ -14,8 +14,8 @@ from __future__ import annotations
 
 from typing import Final
 
-from ziggurat.backend.cpu.code import LAUNCH
-from ziggurat.backend.cpu.runtime.host import HOST, poll
+from ziggurat.backend.cpu.code import HOST, LAUNCH
+from ziggurat.backend.cpu.runtime.host import poll
 from ziggurat.backend.cpu.runtime.threads import now, pause, plain_floats, start, wait, wake
 from ziggurat.backend.llvm.functions import Function, Global, Struct, define
 from ziggurat.backend.llvm.routines import Number

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from typing import Final
 
-from ziggurat.backend.cpu.code import LAUNCH
-from ziggurat.backend.cpu.runtime.host import HOST, MAIN, MAIN_HOST, OTHER_HOST
+from ziggurat.backend.cpu.code import HOST, LAUNCH
+from ziggurat.backend.cpu.runtime.host import MAIN, MAIN_HOST, OTHER_HOST
 from ziggurat.backend.cpu.runtime.pool import JOB, forget, run, run_programs
 from ziggurat.backend.cpu.runtime.threads import start, wait, wake
 from ziggurat.backend.llvm.functions import Function, Global, Place, define
@@ -49,9 +49,9 @@ def zg_unlocked(f: Function, at: Number) -> None:
     f.give(code)
 
 
-@define("i64", "ptr i64 i64", symbol="zg_unlocked", linkage="external")
-def unlocked_range(f: Function, at: Number, first: Number, end: Number) -> None:
-    """Without the pool: run some programs without Python's lock."""
+@define("i64", "ptr i64 i64", linkage="external")
+def zg_unlocked_range(f: Function, at: Number, first: Number, end: Number) -> None:
+    """Run some programs on this thread, without Python's lock."""
     thread = f.call("PyEval_SaveThread")
     code = f.call(run_programs, at, first, end)
     f.call("PyEval_RestoreThread", thread)

@@ -96,8 +96,9 @@ def test_instructions_of_an_all_reduce() -> None:
     assert text.count("red.release.sys.global.add.u64") == 1 and text.count("ld.acquire.sys.global.b64") == 1
 
 
+@pytest.mark.parametrize("native", [False, True], ids=["interpreted", "native"])
 @pytest.mark.parametrize("name", ["all_reduce_one_shot", "all_reduce_two_shot", "reduce_scatter", "all_gather"])
-def test_kernels_on_several_devices(name: str, seed: int = 0, world: int = 3, programs: int = 2) -> None:
+def test_kernels_on_several_devices(name: str, native: bool, seed: int = 0, world: int = 3, programs: int = 2) -> None:
     """Two launches one after the other, each of several rounds, with the last part smaller than the others."""
     part, block, chunk = 32, 8, 16
     share = 36 if name in ("all_reduce_two_shot", "reduce_scatter") else 100
@@ -108,7 +109,7 @@ def test_kernels_on_several_devices(name: str, seed: int = 0, world: int = 3, pr
         results = [*x.sum(0).reshape(2, world, share).swapaxes(0, 1)]
     elif name == "all_gather":
         results = [x.swapaxes(0, 1).reshape(2, world * count)] * world
-    with zg.devices(world, seed=seed) as d:
+    with zg.devices(world, seed=seed, native=native) as d:
         spaces = [device.zeros(2 * kernels.COUNTERS + programs * 2 * world * part, zg.f32, "space") for device in d]
         out = [device.zeros(result.shape, zg.f32, "out") for device, result in zip(d, results, strict=True)]
         numbers = {"all_reduce_two_shot": (count, share, chunk), "reduce_scatter": (share, chunk)}
@@ -145,13 +146,14 @@ def test_rows_that_have_come_are_loaded_by_tma() -> None:
     assert "fence.proxy.async.global" in text[acquire:load] and "cp.async.cg" not in text and "wgmma" in text
 
 
+@pytest.mark.parametrize("native", [False, True], ids=["interpreted", "native"])
 @pytest.mark.parametrize("name", ["all_gather_matmul", "matmul_reduce_scatter"])
-def test_kernels_of_products_on_several_devices(name: str, seed: int = 0, world: int = 2) -> None:
+def test_kernels_of_products_on_several_devices(name: str, native: bool, seed: int = 0, world: int = 2) -> None:
     """Two launches one after the other, with tiles at the edge of the result."""
     m, n, k = 32, 24, 32
     tile = {"BM": 16, "BN": 16, "BK": 16, "GROUP": 2}
     x, w = (np.random.default_rng(seed).integers(-4, 4, (2, world, *s)).astype(np.float16) for s in ((m, k), (k, n)))
-    with zg.devices(world, seed=seed) as d:
+    with zg.devices(world, seed=seed, native=native) as d:
         skip = 0 if name == "all_gather_matmul" else 8 * matmul_kernels.TILES
         size = 4 * kernels.COUNTERS + skip // 2 + world * m * max(n, k)
         spaces = [device.zeros(size, zg.f16, "space") for device in d]

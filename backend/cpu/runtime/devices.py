@@ -1,0 +1,250 @@
+"""Launches on several devices at once, by native code.
+
+Each program is a thread, so that programs may wait for each other in any order. A loop that waits counts its iterations
+(`host.zg_waits_on`); where all programs that have begun have gone through such a loop twice, without an end, since each
+has seen the memory that all others left, nothing can end their waits.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import threading
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
+from typing import Any
+
+import attrs
+import numpy as np
+
+from ziggurat.backend.cpu.code import BOUND, LAUNCH
+from ziggurat.backend.cpu.error_records import program_name
+from ziggurat.backend.cpu.runtime import host
+from ziggurat.backend.cpu.runtime.kernels import NativeKernel, number_of_programs
+from ziggurat.backend.cpu.runtime.native import native
+from ziggurat.backend.cpu.runtime.pool import JOB
+from ziggurat.backend.cpu.sites import READ_ONLY, STRAY
+from ziggurat.backend.launch.regions import span
+from ziggurat.backend.reference.values import is_array
+from ziggurat.codemodel.errors import KernelRuntimeError, LaunchError
+
+MAX_THREADS = 1024  # Programs that may run at once.
+_TICK = 0.01  # Seconds between two looks at the programs that wait.
+_WORD, _STOP = (list(host.SHARED_HOST.kinds).index(name) for name in ("word", "stop"))
+Array = np.ndarray[Any, np.dtype[Any]]
+
+
+@attrs.frozen(eq=False)
+class QueuedNative:
+    """A launch of native code on arrays and numbers. Its programs run within the context of `within`, which gives
+    errors their words. The device fills in its own number."""
+
+    title: str
+    kernel: NativeKernel
+    grid: tuple[int, int, int]
+    names: Sequence[str]
+    values: Sequence[Any]
+    within: Callable[[], AbstractContextManager[None]]
+    device: int = 0
+
+
+def run_at_once(launches: Sequence[QueuedNative], arrays: Sequence[Array]) -> None:
+    """Run the launches of several devices at once, those of each device one after the other.
+
+    Pointers made from integers may go to all arrays of the launches, and to `arrays`. Raises `KernelRuntimeError` where
+    programs wait for ever, the first error of a program, and `LaunchError` for more programs at once than 1024.
+    """
+    if not host.HAS_YIELD:
+        raise LaunchError("native code of several devices runs on Linux and macOS", hint="leave native=True out")
+    queues: dict[int, list[QueuedNative]] = {}
+    for launch in launches:
+        queues.setdefault(launch.device, []).append(launch)
+    programs = sum(max(number_of_programs(q.grid, q.title) for q in queue) for queue in queues.values())
+    if programs > MAX_THREADS:
+        raise LaunchError(
+            f"at most {MAX_THREADS} programs of all devices can run at once; there are {programs}",
+            hint="launch fewer programs on each device",
+        )
+    _Devices([*queues.values()], arrays).run()
+
+
+class _Cancelled(BaseException):
+    """Ends a launch because another one has failed."""
+
+
+class _Running:
+    """A launch whose programs run: their waits, by number of loops and of iterations, and the programs that have not
+    ended."""
+
+    def __init__(self, queued: QueuedNative, total: int, arrays: int) -> None:
+        self.queued = queued
+        self.waits = np.zeros((total, 2), np.int64)
+        self.host = native().shared_host(arrays, self.waits.ctypes.data)
+        self.active = np.ones(total, np.bool_)
+        self.records: list[list[int]] = []  # Of programs that have failed.
+        self.error: BaseException | None = None  # What printing has raised.
+
+
+class _Devices:
+    """The launches of all devices while they run."""
+
+    def __init__(self, queues: Sequence[Sequence[QueuedNative]], arrays: Sequence[Array]) -> None:
+        self._queues = queues
+        own = [getattr(value, "host", value) for queue in queues for launch in queue for value in launch.values]
+        distinct: dict[int, Array] = {id(a): a for a in (*arrays, *own) if is_array(a)}
+        self._bounds = [(*span(array), array.flags.writeable) for array in distinct.values()]
+        bounds = [BOUND.packer.pack(*bound) for bound in self._bounds]
+        self._table = b"".join((len(bounds).to_bytes(8, "little"), *bounds))
+        self._lock = threading.Lock()
+        self._running: list[_Running] = []
+        self._unfinished = len(queues)  # Devices with launches to run.
+        self._events = 0  # Launches that have begun, and programs and devices that have ended.
+        self._failure: BaseException | None = None
+        self._ends = self._is_deadlock = False
+        self._waits: list[tuple[QueuedNative, list[int]]] = []
+
+    def run(self) -> None:
+        """Run everything. Raises the error of the first program that fails."""
+        threads = [threading.Thread(target=self._work, args=(queue,), daemon=True) for queue in self._queues]
+        for thread in threads:
+            thread.start()
+        try:
+            self._watch(threads)
+        except BaseException:  # That of a handler of a signal.
+            self._stop()
+            raise
+        finally:
+            for thread in threads:
+                thread.join()
+        if self._failure is not None:
+            raise self._failure
+        if self._waits:
+            with self._waits[0][0].within():
+                raise self._deadlock()
+
+    def _watch(self, threads: Sequence[threading.Thread]) -> None:
+        """Wait for the end, or for a deadlock: twice in a row, all programs have gone on waiting in the same loops.
+
+        In the first time memory is as it was, because no program leaves its loop until the second. So the iteration
+        that each has made in between has seen the memory of now.
+        """
+        before, times = self._waiting(), 0
+        while thread := next((thread for thread in threads if thread.is_alive()), None):
+            thread.join(_TICK)
+            now = self._waiting()
+            if before is None or now is None or before[0] != now[0] or (before[1] != now[1]).any():
+                before, times = now, 0
+            elif (now[2] - before[2] >= 2).all():
+                before, times = now, times + 1
+                if times == 2:
+                    self._is_deadlock = True
+                    self._stop()
+                    return
+
+    def _waiting(self) -> tuple[int, Array, Array] | None:
+        """The number of events, and the loops and iterations of all programs; None if a device is between launches."""
+        with self._lock:
+            if len(self._running) < self._unfinished or not self._running:
+                return None
+            waits = np.concatenate([running.waits[running.active] for running in self._running])
+            return self._events, waits[:, 0], waits[:, 1]
+
+    def _stop(self) -> None:
+        """Let all programs end soon."""
+        with self._lock:
+            self._ends = True
+            for running in self._running:
+                running.host[_STOP] = 1
+                if not self._is_deadlock:  # Then all programs wait, and end with the places where they do.
+                    running.host[_WORD] = host.STOP
+
+    def _work(self, queue: Sequence[QueuedNative]) -> None:
+        """Run the launches of a device."""
+        try:
+            for launch in queue:
+                with launch.within():
+                    launch.kernel.launch(launch.grid, launch.names, launch.values, self._runner(launch))
+        except _Cancelled:
+            pass
+        except BaseException as error:
+            with self._lock:
+                self._failure = self._failure or error
+            self._stop()
+        with self._lock:
+            self._unfinished -= 1
+            self._events += 1
+
+    def _runner(self, queued: QueuedNative) -> Callable[..., Sequence[int]]:
+        """A function that runs the programs of a launch, as `Native.run` does."""
+
+        def run(entry: int, arguments: int, total: int, launch: int, scratch: int, *, ordered: bool) -> Sequence[int]:
+            table = ctypes.cast(ctypes.c_char_p(self._table), ctypes.c_void_p).value or 0
+            running = _Running(queued, total, table)
+            ctypes.c_uint64.from_address(launch + LAUNCH.offsets["host"]).value = ctypes.addressof(running.host)
+            with self._lock:
+                if self._ends:
+                    raise _Cancelled
+                self._running.append(running)
+                self._events += 1
+            parts = entry, arguments, total, launch, scratch
+            threads = [
+                threading.Thread(target=self._program, args=(running, number, parts), daemon=True)
+                for number in range(total)
+            ]
+            for thread in threads:
+                thread.start()
+            for thread in threads:
+                thread.join()
+            with self._lock:
+                self._running.remove(running)
+                self._events += 1
+            return self._outcome(running)
+
+        return run
+
+    def _program(self, running: _Running, number: int, parts: tuple[int, ...]) -> None:
+        """Run one program on this thread."""
+        record = (ctypes.c_int64 * 5)()
+        try:
+            code = native().run_range(JOB.packer.pack(*parts, 1, ctypes.addressof(record)), number, number + 1)
+        except BaseException as error:
+            code, running.error = -1, error
+        with self._lock:
+            running.active[number] = False
+            self._events += 1
+            if code and (self._is_deadlock or not self._ends):
+                running.records.append([code, *record[1:]])
+        if code:
+            self._stop()
+
+    def _outcome(self, running: _Running) -> Sequence[int]:
+        """The record of the program that failed first, or one that says that none did."""
+        if running.error is not None:
+            raise running.error
+        if self._is_deadlock:
+            self._waits += [(running.queued, record) for record in running.records]
+        elif running.records:
+            record = running.records[0]
+            locked = [(low, high) for low, high, is_writable in self._bounds if not is_writable]
+            if record[0] == STRAY and any(low <= record[3] < high for low, high in locked):
+                record[0] = READ_ONLY
+            return record
+        if self._ends:
+            raise _Cancelled
+        return [0] * 5
+
+    def _deadlock(self) -> KernelRuntimeError:
+        """The error for programs that wait for ever."""
+        waits = sorted(self._waits, key=lambda wait: (wait[0].device, wait[1][1]))
+        places = [queued.kernel.code.sites[record[2]].location for queued, record in waits]
+        names = [f"device {queued.device}, {program_name(record[1], queued.grid)}" for queued, record in waits]
+        rest = ("all others have ended", "so does one other program", f"so do {len(waits) - 1} other programs")
+        error = KernelRuntimeError(
+            f"deadlock: {names[0]} waits for a change of memory that nothing makes any more: "
+            f"{rest[min(len(waits) - 1, 2)]}",
+            places[0],
+            hint="run it without native=True, which names the element that it waits for",
+        )
+        for place in dict.fromkeys(places[1:]):
+            if place is not None and place != places[0]:
+                error.add(f"{names[places.index(place)]} waits here", place)
+        return error
