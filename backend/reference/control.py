@@ -10,7 +10,7 @@ import numpy as np
 from ziggurat.backend.reference.access import load_elements
 from ziggurat.backend.reference.machine import AllLeft, Fork, Machine, triton
 from ziggurat.backend.reference.values import Array, Frame, chosen, same_value, uniform
-from ziggurat.codemodel.dialects import cf, core, scf, tt
+from ziggurat.codemodel.dialects import cf, core, cpu, scf, tt
 from ziggurat.codemodel.errors import KernelNameError, KernelRuntimeError
 from ziggurat.codemodel.execute import component, make_tuple, with_component
 from ziggurat.codemodel.graphs import reached
@@ -19,6 +19,7 @@ from ziggurat.codemodel.numbers import COMPARISONS
 from ziggurat.codemodel.op import BlockParameter, Op, OpResult, Value, expect
 from ziggurat.codemodel.structured import Structured, leaves_structure, packed_values
 from ziggurat.codemodel.traits import BodyTerminator, MemoryRead, Pure
+from ziggurat.codemodel.types import SharedType
 
 Operands = tuple[Any, ...]
 Parts = list[tuple[Frame, tuple[Any, ...]]]
@@ -164,11 +165,18 @@ def _deciding(op: scf.While) -> list[int] | None:
     return None
 
 
+def _buffers(machine: Machine, op: scf.While) -> list[bytes]:
+    """The contents of the buffers that a loop uses, in which a pass may keep what the loop had carried."""
+    values = (value for value in op.used_values() if isinstance(value.type, cpu.BufferType | SharedType))
+    return [machine.lookup(value).array.tobytes() for value in values]
+
+
 @triton.of(scf.While)
 def _while(machine: Machine, op: scf.While, operands: Operands) -> Any:
     frame = active = machine.frame
     variables = tuple(operands)
     parts: Parts = []
+    buffers: list[bytes] = []  # At the end of the last round that changed nothing else.
     rounds = 0
     while True:
         before: tuple[Any, ...] | None = variables
@@ -192,8 +200,11 @@ def _while(machine: Machine, op: scf.While, operands: Operands) -> Any:
         active = _within(frame, survivors)
         rounds += 1
         if idle and before is not None and all(map(same_value, before, variables)):
-            waits = any(isinstance(inner, MemoryRead | tt.Call) for inner in op.walk())
-            machine.stuck(WAITS if waits else scf.NEVER_ENDS)
+            contents = _buffers(machine, op)
+            if contents == buffers:
+                waits = any(isinstance(inner, MemoryRead | tt.Call) for inner in op.walk())
+                machine.stuck(WAITS if waits else scf.NEVER_ENDS)
+            buffers = contents
         # At some rounds only, because finding what decides takes longer than a round.
         if rounds >= 64 and rounds & rounds - 1 == 0 and before is not None:
             deciding = _deciding(op)

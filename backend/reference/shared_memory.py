@@ -43,6 +43,11 @@ class SharedBuffer:
     slots: Array
     order: tuple[int, ...]
 
+    @property
+    def array(self) -> Array:
+        """The elements of all slots."""
+        return self.allocation.elements
+
     def place(self, frame: Frame) -> tuple[Any, Any]:
         """The index of the slots of the running CTAs in an array with the axes (CTA, slot)."""
         return frame.keys, self.slots if len(self.slots) == 1 else self.slots[frame.keys]

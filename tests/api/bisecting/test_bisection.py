@@ -62,6 +62,23 @@ def test_all_steps_of_a_generated_kernel_agree(seed):
 
 
 @zg.kernel
+def steps_to_one(out, x, BLOCK: zg.constexpr):
+    at = zg.arange(0, BLOCK)
+    number, steps = zg.load(x + at), zg.zeros([BLOCK], zg.i32)
+    while zg.max(number, axis=0) > 1:
+        steps += zg.cast(number > 1, zg.i32)
+        following = zg.where(number % 2 == 0, number // 2, 3 * number + 1)
+        number = zg.where(number > 1, following, number)
+    zg.store(out + at, steps)
+
+
+def test_a_loop_whose_values_are_in_buffers():
+    """The passes for CPUs keep the numbers of the loop in buffers: nothing else changes from round to round."""
+    outcome = zg.bisect(steps_to_one, 1, np.zeros(8, np.int32), np.arange(1, 9, dtype=np.int32), 8)
+    assert outcome.fault is None and "cpu regions" in outcome.steps
+
+
+@zg.kernel
 def crowded(out, BLOCK: zg.constexpr):
     lanes = zg.arange(0, BLOCK)
     zg.store(zg.add(out, lanes % 2), lanes)
