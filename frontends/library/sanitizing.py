@@ -63,6 +63,12 @@ def sanitize_record(counter: Any, element: Any, detail: Any) -> None:
 
 
 @function
+def sanitize_none(memory: Any, place: Any) -> Any:
+    """Whether a check has no reports yet."""
+    return zg.load(memory + place, volatile=True) == 0
+
+
+@function
 def sanitize_distance(pointers: Any, base: Any) -> Any:
     """The bytes from the start of an array to the elements."""
     return zg.cast(pointers, i64) - zg.cast(base, i64)

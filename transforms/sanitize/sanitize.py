@@ -32,7 +32,16 @@ from ziggurat.frontends.library import sanitizing
 from ziggurat.transforms.parameters import kernel_of
 from ziggurat.transforms.sanitize import marks
 from ziggurat.transforms.sanitize.access_checks import AccessChecks
-from ziggurat.transforms.sanitize.accesses import DESCRIBED, LOADS, STORES, Accesses, Elements, accesses_of, is_access
+from ziggurat.transforms.sanitize.accesses import (
+    ATOMICS,
+    DESCRIBED,
+    LOADS,
+    STORES,
+    Accesses,
+    Elements,
+    accesses_of,
+    is_access,
+)
 from ziggurat.transforms.sanitize.code import Checks, Code, Library
 from ziggurat.transforms.sanitize.marks import Stream
 from ziggurat.transforms.sanitize.records import CHECKS, NO_ELEMENT, Sanitized
@@ -231,13 +240,14 @@ class _Sanitizing:
             self._use(code, op, control, None, "branches on" if isinstance(op, scf.If) else "counts by")
         count = len(op.value_types)
         extra = [(stream, i) for stream in self.streams for i in range(count) if self._carries(stream, op, i)]
-        if not extra:
+        if not extra and not isinstance(op, scf.While):
             return None
         inits = operands[op.CONTROLS :]
         first = [self._marks_or_none(code, stream, inits[i]) for stream, i in extra] if inits else []
         types = [*op.value_types, *(marks_type(op.value_types[i]) for _, i in extra)]
         bodies: list[Body] = []
-        for body in op.bodies:
+        start = len(self.checks.entries)
+        for body in reversed(op.bodies):  # The condition of a loop comes last: it looks at all checks of the loop.
             leading = [p.type for p in body.parameters[: op.LEADING]]
             inner = builder.inside([*leading, *types] if inits else (), packed(types))
             inner.mapping.values.update(zip(body.parameters, inner.parameters, strict=False))
@@ -245,9 +255,11 @@ class _Sanitizing:
                 stream.note(inner.parameters[op.LEADING + i], mark)
             *ops, end = body.entry.ops
             inner.rewrite_ops(ops)
-            self._end(Code(inner, self.library), inner, end, extra)
-            bodies.append(inner.finish())
+            self._end(Code(inner, self.library), inner, end, extra, start)
+            bodies.insert(0, inner.finish())
         result = builder.add(op.SPEC.copy(op, (*operands, *first), (), bodies, packed(types)))
+        if not extra:
+            return result
         values = [builder.add(core.TupleLoad(result, i)) for i in range(len(types))]
         for (stream, i), mark in zip(extra, values[count:], strict=True):
             stream.note(values[i], mark)
@@ -263,14 +275,24 @@ class _Sanitizing:
         arguments = [body.parameters[op.LEADING + i] for body in op.bodies] if op.inits else []
         return (op.result, i) in stream.nodes or any(map(stream.reaches, arguments))
 
-    def _end(self, code: Code, builder: Rewriter, end: Op, extra: Sequence[tuple[Stream, int]]) -> None:
-        """The terminator of a body, which hands on the marks as well. Others leave the function."""
+    def _end(self, code: Code, builder: Rewriter, end: Op, extra: Sequence[tuple[Stream, int]], start: int) -> None:
+        """The terminator of a body, which hands on the marks as well. Others leave the function.
+
+        A `while` loop ends once one of its checks, those from `start` on, has reported a read outside of an array: such
+        a read gives 0, and by that number the loop might never end.
+        """
         if not isinstance(end, scf.Yield | scf.Condition):
             builder.rewrite(end)
             return
         values = [builder[value] for value in end.operands]
         if isinstance(end, scf.Condition):
             self._use(code, end, values[0], None, "goes on by")
+            for number, check in enumerate(self.checks.entries[start:], start):
+                if check.kind == "bounds" and issubclass(check.op, LOADS + ATOMICS):
+                    place = self.checks.place(code, number)
+                    values[0] = code.both(
+                        values[0], code.call_check(sanitizing.sanitize_none, self.checks.memory, place)
+                    )
         outgoing = values[len(end.operands) - len(end.handed) :]
         marked = [self._marks_or_none(code, stream, outgoing[i]) for stream, i in extra]
         builder.add(

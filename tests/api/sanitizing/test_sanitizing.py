@@ -189,6 +189,24 @@ def asserts(x, n, B: zg.constexpr):
     zg.device_assert(zg.greater(zg.load(x + at, zg.less(at, n)), 0.0))
 
 
+@zg.kernel
+def links(out, following):
+    place = zg.program_id(0)
+    count = 0
+    while place >= 0:
+        place = zg.load(following + place)
+        count += 1
+    zg.store(out + zg.program_id(0), count)
+
+
+@pytest.mark.parametrize("interpret", [True, False])
+def test_a_loop_that_goes_on_by_what_it_reads_outside_ends(interpret):
+    """A read outside gives 0, and with 0 the list never ends: 0, 2, 50, 0, …"""
+    following = np.array([2, 3, 50, -1], np.int32)
+    reports = reports_of(links, (2,), np.zeros(2, np.int32), following, sanitize="bounds", interpret=interpret)
+    assert [(report.argument, report.element) for report in reports] == [("following", 50)]
+
+
 def test_an_assertion_about_undefined_elements():
     with pytest.raises(zg.SanitizerError) as failure:
         asserts[(1,)](numbers(), 10, 16, sanitize="undefined", interpret=True)
