@@ -77,8 +77,7 @@ def _copy(machine: SymbolicMachine, op: cpu.Copy, operands: Operands) -> None:
 @meanings.of(cpu.Count)
 def _count(machine: SymbolicMachine, op: cpu.Count, operands: Operands) -> None:
     buffer, *others = operands
-    before = np.broadcast_to(forced(held(machine, buffer)), (1, *_tensor_of(op, op.buffer).shape))
-    put(machine, buffer, counted(machine, op, op.value, others, before))
+    put(machine, buffer, counted(machine, op.value, others, held(machine, buffer), _tensor_of(op, op.buffer).shape))
 
 
 @meanings.of(cpu.Dot)

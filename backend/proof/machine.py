@@ -351,7 +351,7 @@ SAID = ("type", "nonnegative", "runs")
 # Ops whose results depend on nothing but their operands.
 _MADE = (
     *ELEMENTWISE, tt.AddPtr, tt.Join, tt.Split, tt.Cat, tt.Scan,
-    tt.Gather, tt.Histogram, tt.MapElementwise,
+    tt.Gather, tt.MapElementwise,
 )  # fmt: skip
 
 

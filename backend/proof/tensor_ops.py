@@ -518,41 +518,40 @@ def _gathered(machine: SymbolicMachine, op: tt.Gather | gpu.LocalGather, source:
 
 
 @meanings.of(tt.Histogram)
-def _histogram(machine: SymbolicMachine, op: tt.Histogram, operands: Operands) -> Array:
-    return counted(machine, op, op.value, operands, np.zeros((1, op.bins), np.int32))
+def _histogram(machine: SymbolicMachine, op: tt.Histogram, operands: Operands) -> Any:
+    return counted(machine, op.value, operands, np.zeros((1, 1), np.int32), (op.bins,))
 
 
 @meanings.of(gpu.LocalAtomicAdd)
 def _count(machine: SymbolicMachine, op: gpu.LocalAtomicAdd, operands: Operands) -> None:
     buffer, *others = operands
-    before = np.broadcast_to(forced(held(machine, buffer)), (1, *shared(op.buffer).shape))
-    put(machine, buffer, counted(machine, op, op.index, others, before))
+    put(machine, buffer, counted(machine, op.index, others, held(machine, buffer), shared(op.buffer).shape))
 
 
 def counted(
-    machine: SymbolicMachine,
-    op: tt.Histogram | gpu.LocalAtomicAdd | cpu.Count,
-    value: Value,
-    operands: Sequence[Any],
-    before: Array,
-) -> Array:
-    """Numbers of elements, each with the number of times that its place is among some values added to it."""
+    machine: SymbolicMachine, value: Value, operands: Sequence[Any], before: Any, shape: tuple[int, ...]
+) -> Any:
+    """The tensor `before` of a shape, each element with the number of times that its place is among the elements of
+    `value` added to it: of the first operand, where the second holds if there is one."""
     scalar, domain = scalar_element(value.type), machine.domain
-    values = full(value, objects(forced(operands[0]), scalar)).reshape(-1)
-    masks = np.full(1, TRUE, object)
-    if op.mask is not None:
-        masks = full(op.mask, objects(forced(operands[1]), i1)).reshape(-1)
-    counts = objects(before, i32).copy()
-    unit, zero = Sum.number(1, 32), Sum.number(0, 32)
-    largest = (1 << scalar.bits - scalar.signed) - 1
-    for bin_, total in np.ndenumerate(counts):
-        if bin_[-1] > largest:
-            continue
-        for element, holds in np.broadcast(values, masks):
-            here = domain.compare("eq", element, domain.constant(bin_[-1], scalar), signed=False) & holds
-            total = total + domain.choose(here, unit, zero)
-        counts[bin_] = total
-    return settled(counts, i32)
+
+    def make() -> Array:
+        values = full(value, objects(forced(operands[0]), scalar)).reshape(-1)
+        masks = objects(forced(operands[1]), i1) if len(operands) > 1 else np.full(1, TRUE, object)
+        masks = np.broadcast_to(masks, (1, *shape_of(value.type))).reshape(-1) if masks.size > 1 else masks.reshape(1)
+        counts = np.broadcast_to(objects(forced(before), i32), (1, *shape)).copy()
+        unit, zero = Sum.number(1, 32), Sum.number(0, 32)
+        largest = (1 << scalar.bits - scalar.signed) - 1
+        for bin_ in (place for place in np.ndindex(*counts.shape) if place[-1] <= largest):
+            number = domain.constant(bin_[-1], scalar)
+            hits = (domain.compare("eq", element, number, signed=False) & m for element, m in np.broadcast(values, masks))
+            counts[bin_] = sum((domain.choose(hit, unit, zero) for hit in hits), start=counts[bin_])
+        return settled(counts, i32)
+
+    if all(map(is_known, (*operands, before))):
+        return make()
+    key = "counted", shape_of(value.type), str(scalar), *map(key_of, (*operands, before)), shape
+    return machine.universe.tensor(key, make, type_=TensorType(shape, i32))
 
 
 @meanings.of(tt.MapElementwise)

@@ -267,10 +267,11 @@ class Universe:
         self._indices: dict[tuple[int, ...], Index] = {}
         self._alike: dict[Hashable, Tensor] = {}
         self._doubles: list[Tensor] = []
-        # Tensors of programs that are one CTA; and their parts, by the element at an unknown index. While a run is
-        # `divided`, tensors are those of the CTAs of a cluster.
+        # Tensors of programs that are one CTA; the ways to divide them, by the type of a part; and their parts, by the
+        # element at an unknown index. While a run is `divided`, tensors are those of the CTAs of a cluster.
         self.divided = False
         self._whole: list[Tensor] = []
+        self._divisions: dict[TensorType, list[tuple[Tensor, int, int]]] = {}
         self._parts: dict[Hashable, tuple[Tensor, Array, Element]] = {}
         self.facts: dict[int, Term] = {}  # What holds of the arguments of a kernel, by the numbers of terms.
         self._tensors: dict[Hashable, Tensor] = {}
@@ -318,6 +319,8 @@ class Universe:
         if of is not None and at is not None and self.domain.symbolic:
             element = self.element(tensor, of, self.index(of.shape))
             place = of, identity_of(element)
+            if self.divided:
+                self._divide_into(of)
             if place in self._parts and place not in self._alike:
                 whole, places, _ = self._parts.pop(place)
                 self.moved(whole, expect(whole.type, TensorType).shape, places, of.shape)  # It is alike.
@@ -345,16 +348,22 @@ class Universe:
             assert tensor.type is not None
             shape = tensor.type.shape
             for axis in (axis for axis, size in enumerate(shape) if size > 1 and size % count == 0):
-                size = shape[axis] // count
-                part = TensorType((*shape[:axis], size, *shape[axis + 1 :]), tensor.type.element)
-                for rank in range(count):
-                    index = list(self.index(part.shape))
-                    index[axis] = index[axis] + Sum.number(rank * size, 32)
-                    element = self.element(tensor, tensor.type, tuple(index))
-                    numbers = np.arange(math.prod(shape)).reshape(shape)
-                    places = numbers.take(np.arange(rank * size, (rank + 1) * size), axis)
-                    self._parts.setdefault((part, identity_of(element)), (tensor, places.ravel(), element))
+                part = TensorType((*shape[:axis], shape[axis] // count, *shape[axis + 1 :]), tensor.type.element)
+                self._divisions.setdefault(part, []).append((tensor, axis, count))
         self._whole = []
+
+    def _divide_into(self, part: TensorType) -> None:
+        """Find the parts of a type."""
+        for tensor, axis, count in self._divisions.pop(part, ()):
+            assert tensor.type is not None
+            shape, size = tensor.type.shape, part.shape[axis]
+            numbers = np.arange(math.prod(shape)).reshape(shape)
+            for rank in range(count):
+                index = list(self.index(part.shape))
+                index[axis] = index[axis] + Sum.number(rank * size, 32)
+                element = self.element(tensor, tensor.type, tuple(index))
+                places = numbers.take(np.arange(rank * size, (rank + 1) * size), axis)
+                self._parts.setdefault((part, identity_of(element)), (tensor, places.ravel(), element))
 
     def index(self, shape: tuple[int, ...]) -> Index:
         """The index of an unknown element of a tensor."""
