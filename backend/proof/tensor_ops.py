@@ -255,15 +255,19 @@ def _winner(
     def equal(a: Tuple, b: Tuple) -> Term:
         return z3.And(*(machine.domain.equal(x, y, v) for x, y, v in zip(a, b, types, strict=True)))
 
+    def wins(a: Tuple, b: Tuple) -> Term:
+        return equal(combine(a, b), a)
+
     def unknown(place: Sum) -> Tuple:
         floats = (machine.domain.function(f"float {at} of {size}", [place.term], v) for at, v in enumerate(types))
         pairs = zip(elements(place), floats, types, strict=True)
         return tuple(machine.domain.loaded(x, v) if v.is_float else own for own, x, v in pairs)
 
     def laws(a: Tuple, b: Tuple, c: Tuple) -> Iterator[Term]:
-        yield z3.Or(equal(combine(a, b), a), equal(combine(a, b), b))
+        yield z3.Or(wins(a, b), equal(combine(a, b), b))
         yield equal(combine(a, b), combine(b, a))
-        yield equal(combine(combine(a, b), c), combine(a, combine(b, c)))
+        # So of any two one wins. If the winner of a winner wins as well, the order of combining does not matter.
+        yield z3.Implies(z3.And(wins(a, b), wins(b, c)), wins(a, c))
 
     types = [scalar_element(value.type) for value in op.values]
     if key not in universe.winners:
@@ -274,7 +278,7 @@ def _winner(
             raise NotDecided("a reduction that is not found to choose among elements")
         place = machine.unknown(f"place of winner {len(universe.winners)} of {size}")
         winner = elements(place)
-        universe.add_winner(key, Winner(size, place, lambda at: equal(combine(winner, elements(at)), winner)))
+        universe.add_winner(key, Winner(size, place, lambda at: wins(winner, elements(at))))
     results = elements(universe.winners[key].place)
     return packed_values(tuple(settled(objects_of(x), v) for x, v in zip(results, types, strict=True)))
 
