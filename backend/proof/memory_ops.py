@@ -10,6 +10,7 @@ from typing import Any
 import attrs
 import numpy as np
 
+from ziggurat.backend.proof.agreement import agree
 from ziggurat.backend.proof.cells import Cells
 from ziggurat.backend.proof.machine import (
     Effect,
@@ -150,8 +151,11 @@ def load(machine: SymbolicMachine, pointers: Any, mask: Any, fallback: Any, type
     def at(index: Index) -> Element:
         pointer = universe.element(pointers, TensorType(of.shape, PtrType(scalar)), index)
         name = f"contents {versions[pointer.origin].number} of {universe.name}"
-        there = machine.domain.loaded(machine.domain.function(name, [pointer.offset.term], scalar), scalar)
-        holds = universe.element(mask, TensorType(of.shape, i1), index)
+        content = machine.domain.function(name, [pointer.offset.term], scalar)
+        if isinstance(content, Sum):
+            universe.leaves[content.term.get_id()] = versions[pointer.origin], pointer.offset
+        there = machine.domain.loaded(content, scalar)
+        holds = machine.domain.unwrapped(universe.element(mask, TensorType(of.shape, i1), index))
         return machine.domain.choose(holds, there, universe.element(fallback, of, index))
 
     key = "load", shape_of(type_), str(scalar), *map(key_of, (pointers, mask, fallback)), numbers
@@ -206,7 +210,8 @@ class Store:
             raise NotDecided("arrays that are written in other ways")
         scalar, shape = scalar_element(self.type), shape_of(self.type)
         columns, index = ((self.values, scalar), (other.values, scalar), (self.mask, i1)), universe.index(shape)
-        if same(*(universe.element(value, TensorType(shape, of), index) for value, of in columns[:2])):
+        where = universe.domain.unwrapped(universe.element(self.mask, TensorType(shape, i1), index)) & self.path
+        if agree(universe, where, self.values, other.values, TensorType(shape, scalar), index):
             return []
         rows = np.broadcast(*(np.broadcast_to(objects(forced(value), of), (1, *shape)) for value, of in columns))
         return [z3.And((holds & self.path).term, bits_of(x) != bits_of(y)) for x, y, holds in rows if not same(x, y)]
@@ -342,7 +347,7 @@ def _block_of(
     for axis, first in enumerate(places):
         size = rest[axis][0].term
         if z3.is_const(size) and ".shape" in str(size):  # An axis of an argument has no negative size.
-            machine.assumed.append(machine.universe.facts.setdefault(size.get_id(), size >= 0))
+            machine.assumed.append(machine.domain.facts.setdefault(size.get_id(), size >= 0))
         limit = domain.resize(rest[axis][0], i32, i64, signed=True)
         stride = rest[rank + axis][0]
 

@@ -103,7 +103,7 @@ class Question:
         if first.universe.contracts:
             words.append("a product that is added to something may be rounded, or not")
         if not first.domain.wraps:
-            words.append("32-bit indices of pointers do not wrap around")
+            words.append("32-bit indices of pointers and masks do not wrap around")
         if first.universe.chooses or first.domain.exact:
             words.append("all NaNs are alike")
         if first.universe.combined or first.universe.reductions:
@@ -305,7 +305,7 @@ class Prover:
     exact: bool = False
     contracts: bool = False
     bound: int = BOUND
-    wraps: bool = True  # Whether 32-bit indices of pointers may wrap around: passes take them not to.
+    wraps: bool = True  # Whether 32-bit indices of pointers and masks may wrap around: passes take them not to.
     # The first does not look at places. In the last, integers do not wrap around, if they may be taken not to.
     universes: list[Universe] = attrs.field(default=attrs.Factory(_looks, takes_self=True))
     # Of kernels that look for the place of the largest element and the like.
@@ -364,11 +364,11 @@ class Prover:
         run, _, _ = self._tries[key]
         return copy.copy(run) if isinstance(run, SymbolicMachine) else run
 
-    def number_of_runs(self, model: Op) -> int:
+    def number_of_runs(self, model: Op, *, in_turn: bool) -> int:
         """In how many ways the loops of a model go together; one more than `_FEW_RUNS` if there are more."""
         try:
             with deep_recursion():
-                return len(self.runs(model, TRUE, self.universes[0], in_turn=False, most=_FEW_RUNS))
+                return len(self.runs(model, TRUE, self.universes[0], in_turn, most=_FEW_RUNS))
         except (NotDecided, RecursionError):
             return _FEW_RUNS + 1
 
@@ -517,7 +517,8 @@ def prove_passes(
 ) -> list[tuple[str, Proof]]:
     """For each pass that changed a model, by its name: whether the model after it does what the one before it does.
     Where loops go together in many ways, fewer iterations of each are looked at."""
-    prover, proofs, before = _prover_of_passes(model, contracts, wraps), list[tuple[str, Proof]](), model
+    in_turn = any(runs_in_turn(snapshot.model) for snapshot in snapshots[-1:])
+    prover, proofs, before = _prover_of_passes(model, contracts, wraps, in_turn), list[tuple[str, Proof]](), model
     for snapshot in snapshots:
         if snapshot.model is not before:
             proofs.append((snapshot.name, prover.prove(before, snapshot.model)))
@@ -525,14 +526,14 @@ def prove_passes(
     return proofs
 
 
-def _prover_of_passes(model: Op, contracts: bool, wraps: bool) -> Prover:
+def _prover_of_passes(model: Op, contracts: bool, wraps: bool, in_turn: bool) -> Prover:
     """The prover with the largest bound of which the runs of a model are few."""
     prover = Prover(contracts=contracts, wraps=wraps, bound=1)
-    runs, rise = prover.number_of_runs(model), 1
+    runs, rise = prover.number_of_runs(model, in_turn=in_turn), 1
     # With each iteration, the runs are more by at least as many as before.
     while prover.bound < BOUND and runs + rise <= _FEW_RUNS:
         further = attrs.evolve(prover, bound=prover.bound + 1)
-        number = further.number_of_runs(model)
+        number = further.number_of_runs(model, in_turn=in_turn)
         if number > _FEW_RUNS:
             break
         prover, runs, rise = further, number, number - runs

@@ -50,7 +50,7 @@ from ziggurat.backend.reference.shared_memory import SharedBuffer, shared
 from ziggurat.backend.reference.tensors import full
 from ziggurat.backend.reference.values import Array
 from ziggurat.codemodel import elementwise
-from ziggurat.codemodel.dialects import arith, cpu, scf, tt
+from ziggurat.codemodel.dialects import arith, scf, tt
 from ziggurat.codemodel.dialects.tt import InputPrecision
 from ziggurat.codemodel.gpu import dialect as gpu
 from ziggurat.codemodel.op import Body, Op, Value
@@ -443,7 +443,11 @@ def product(
         if not universe.divided and operands is not None:
             universe.whole_products[operands.kind].append((operands, tensor))
     rest = shapes, source, target, precision, (start, end)
-    product_of = PartialProduct(factors, c, start, end, lambda addend: product(machine, a, b, addend, *rest))
+    operands_of = tuple((x, TensorType(tuple(shape), source)) for x, shape in zip((a, b), shapes, strict=False))
+    product_of = PartialProduct(
+        factors, c, start, end, lambda addend: product(machine, a, b, addend, *rest), (str(source), precision),
+        operands_of, result,
+    )  # fmt: skip
     machine.universe.products[tensor.number] = product_of
     return tensor
 
@@ -542,13 +546,15 @@ def counted(
     def make() -> Array:
         values = full(value, objects(forced(operands[0]), scalar)).reshape(-1)
         masks = objects(forced(operands[1]), i1) if len(operands) > 1 else np.full(1, TRUE, object)
-        masks = np.broadcast_to(masks, (1, *shape_of(value.type))).reshape(-1) if masks.size > 1 else masks.reshape(1)
+        masks = np.broadcast_to(masks, (1, *shape_of(value.type))).reshape(-1)
         counts = np.broadcast_to(objects(forced(before), i32), (1, *shape)).copy()
         unit, zero = Sum.number(1, 32), Sum.number(0, 32)
         largest = (1 << scalar.bits - scalar.signed) - 1
         for bin_ in (place for place in np.ndindex(*counts.shape) if place[-1] <= largest):
             number = domain.constant(bin_[-1], scalar)
-            hits = (domain.compare("eq", element, number, signed=False) & m for element, m in np.broadcast(values, masks))
+            hits = (
+                domain.compare("eq", element, number, signed=False) & m for element, m in np.broadcast(values, masks)
+            )
             counts[bin_] = sum((domain.choose(hit, unit, zero) for hit in hits), start=counts[bin_])
         return settled(counts, i32)
 

@@ -395,10 +395,14 @@ class Terms(elementwise.Domain):
         self.extended: dict[int, tuple[Sum, bool, Sum]] = {}
         # By the number of an atom that is a choice: the condition, the integers, and the choice, kept likewise.
         self.choices: dict[int, tuple[Bit, Sum, Sum, Sum]] = {}
+        # By the number of an atom that is a remainder of integers with signs: these, and the remainder, kept likewise.
+        self.remainders: dict[int, tuple[Sum, Sum, Sum]] = {}
+        self.facts: dict[int, Term] = {}  # What holds of unknown numbers, by the numbers of terms.
         self.functions: dict[tuple[str, ScalarType, int], Term] = {}
         self._unknowns: dict[tuple[str, int], Element] = {}
         # By the relation and the numbers, which are kept likewise.
         self._comparisons: dict[Hashable, tuple[Bit, Element, Element]] = {}
+        self._relations: dict[int, tuple[str, Sum, Sum]] = {}  # Of integers of 32 bits with signs, by the formula.
 
     def integers(self, function: Callable[..., Element], scalar: ScalarType, *values: Element) -> Element:
         return function(*values)
@@ -435,7 +439,10 @@ class Terms(elementwise.Domain):
             return TRUE if relation in ("eq", "le", "ge") else FALSE
         key = relation, signed, identity_of(a), identity_of(b)
         if key not in self._comparisons:
-            self._comparisons[key] = self._compared(relation, a, b, signed=signed), a, b
+            bit = self._compared(relation, a, b, signed=signed)
+            self._comparisons[key] = bit, a, b
+            if signed and isinstance(a, Sum) and a.bits == 32:
+                self._relations[bit.identity] = relation, a, b
         return self._comparisons[key][0]
 
     def _compared(self, relation: str, a: Element, b: Element, *, signed: bool) -> Bit:
@@ -465,7 +472,12 @@ class Terms(elementwise.Domain):
         return a if isinstance(a, Bit) or b.known == 1 else a.joined(_OPERATOR.truediv if signed else z3.UDiv, b)
 
     def remainder(self, a: Element, b: Element, *, signed: bool) -> Element:
-        return FALSE if isinstance(a, Bit) else a.joined(z3.SRem if signed else z3.URem, b)
+        if isinstance(a, Bit):
+            return FALSE
+        remainder = a.joined(z3.SRem if signed else z3.URem, b)
+        for number in remainder.atoms if signed else ():
+            self.remainders[number] = a, b, remainder
+        return remainder
 
     def high_product(self, a: Element, b: Element, scalar: ScalarType) -> Element:
         if isinstance(a, Bit):
@@ -517,9 +529,33 @@ class Terms(elementwise.Domain):
             else:
                 part = Sum.number(1, bits)
                 for term in factors_of(atom):
-                    part = part * self.extended_to(Sum.of(term), bits, signed=True)
+                    part = part * self._exact_factor(term, bits)
             total = total + part.scaled(signed_number(factor, a.bits))
         return total
+
+    def _exact_factor(self, term: Term, bits: int) -> Sum:
+        if not self.wraps and term.get_id() in self.remainders:
+            a, b, _ = self.remainders[term.get_id()]
+            return self.remainder(self.exactly(a, bits), self.exactly(b, bits), signed=True)
+        return self.extended_to(Sum.of(term), bits, signed=True)
+
+    def unwrapped(self, condition: Bit) -> Bit:
+        """A condition; if 32-bit indices do not wrap around, as one of what the integers in it are sums of."""
+        exact: list[tuple[Term, Term]] = []
+        waiting = [] if self.wraps else [condition.term]
+        while waiting:
+            term = waiting.pop()
+            if term.get_id() in self._relations:
+                relation, *sides = self._relations[term.get_id()]
+                wide = [self.exactly(side, 64) for side in sides]
+                for number, (_, atom) in (pair for side in wide for pair in side.atoms.items()):
+                    if len(factors := factors_of(atom)) > 1:  # The product has not wrapped around either.
+                        whole = z3.Implies(z3.And(*(factor >= 0 for factor in factors)), atom >= 0)
+                        self.facts[number] = z3.And(whole, atom >= -(1 << 31), atom < 1 << 31)
+                exact.append((term, self.compare(relation, *wide, signed=True).term))
+            elif z3.is_not(term) or z3.is_and(term) or z3.is_or(term):
+                waiting += term.children()
+        return Bit(z3.substitute(condition.term, *exact)) if exact else condition
 
     def extended_to(self, a: Sum, bits: int, *, signed: bool) -> Sum:
         """An integer with more bits."""

@@ -164,14 +164,18 @@ def origins_of(value: Any) -> frozenset[int]:
 
 @attrs.frozen(eq=False)
 class PartialProduct:
-    """A product of matrices from `start` to `end` along k, and what it is added to. `factors` say of which. `added_to`
-    makes the same product added to something else."""
+    """A product of matrices from `start` to `end` along k, and what it is added to. `factors` say of which, `operands`
+    are these with their types, and `kind` are the types of the numbers and the precision. `added_to` makes the same
+    product added to something else."""
 
     factors: Hashable
     addend: Any
     start: int
     end: int
     added_to: Callable[[Any], Tensor]
+    kind: Hashable
+    operands: tuple[tuple[Any, TensorType], tuple[Any, TensorType]]
+    type: TensorType
 
 
 @attrs.frozen(eq=False)
@@ -273,7 +277,6 @@ class Universe:
         self._whole: list[Tensor] = []
         self._divisions: dict[TensorType, list[tuple[Tensor, int, int]]] = {}
         self._parts: dict[Hashable, tuple[Tensor, Array, Element]] = {}
-        self.facts: dict[int, Term] = {}  # What holds of the arguments of a kernel, by the numbers of terms.
         self._tensors: dict[Hashable, Tensor] = {}
         self._versions: dict[Hashable, Version] = {}
         self.computed = 0  # Elements of tensors, one by one, since the last answer.
@@ -297,6 +300,10 @@ class Universe:
         self.small: dict[Hashable, tuple[Any, tuple[Any, ...]]] = {}
         self.rounded: dict[Hashable, Any] = {}  # By its key, the value of which one is a rounding to tf32.
         self.products: dict[Hashable, PartialProduct] = {}  # By the result's key.
+        # By the number of an element that is of a product, or loaded: the product and the index, or the contents of
+        # memory and the place.
+        self.leaves: dict[int, tuple[Any, Any]] = {}
+        self.agreements: dict[Hashable, bool] = {}  # See `agreement`.
         self.reductions: dict[int, Reduction] = {}  # By the number of the result.
         # Those of programs that are one CTA, by the tensors that are multiplied: the operands, and the result.
         self.whole_products: dict[Hashable, list[tuple[Any, Tensor]]] = {}
@@ -368,10 +375,11 @@ class Universe:
     def index(self, shape: tuple[int, ...]) -> Index:
         """The index of an unknown element of a tensor."""
         if shape not in self._indices:
-            self._indices[shape] = tuple(self._along(axis, size) for axis, size in enumerate(shape))
+            self._indices[shape] = tuple(self.along(axis, size) for axis, size in enumerate(shape))
         return self._indices[shape]
 
-    def _along(self, axis: int, size: int) -> Sum:
+    def along(self, axis: int | str, size: int) -> Sum:
+        """An unknown index of an axis, by its number or another name."""
         if size == 1:
             return Sum.number(0, 32)
         if size & size - 1:
@@ -404,7 +412,10 @@ class Universe:
                 pass
         shape = shape_of(tensor.type or type_)
         places = [place.term for place, size in zip(index, shape, strict=True) if size > 1]
-        return self._named(tensor.number, element_of(type_), places, tensor.origins)
+        element = self._named(tensor.number, element_of(type_), places, tensor.origins)
+        if tensor.number in self.products and isinstance(element, Sum):
+            self.leaves[element.term.get_id()] = self.products[tensor.number], index
+        return element
 
     def _named(self, number: int, of: Type, places: list[Term], origins: Iterable[int] = ()) -> Element:
         """An element of which is known only of which tensor it is, and the place."""
@@ -449,6 +460,7 @@ class Universe:
             return value
         if value.number not in self._places:
             element = self.element(value, value.type, self.index(value.type.shape))
+            element = self.domain.unwrapped(element) if isinstance(element, Bit) else element
             if isinstance(element, Bit) and self._holds(element.term):
                 return np.ones((1,) * (len(value.type.shape) + 1), np.bool_)
             others = self._compared.setdefault(value.type, [])
@@ -563,10 +575,10 @@ class Universe:
         return self._truths[formula.get_id()][0]
 
     def _proved(self, formula: Term) -> bool:
-        further = list(self.facts.values())[self._premises :]
+        further = list(self.domain.facts.values())[self._premises :]
         if further:
-            self._premises, self._examples = len(self.facts), []
-            self._solver.add(*further)
+            self._premises, self._examples = len(self.domain.facts), []
+            self._solver.add(*map(self._simpler, further))
         for number, example in enumerate(self._examples):
             if z3.is_false(example.eval(formula, model_completion=True)):
                 self._examples.insert(0, self._examples.pop(number))

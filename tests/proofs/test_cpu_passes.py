@@ -109,7 +109,7 @@ FAULTS: dict[tuple[str, str, str], tuple[str, str]] = {
         r"%999 : i1 = arith.constant @true; \1 %999",
     ),
     ("accumulated", "accesses", "an extreme left out"): ("arith.minsi", "arith.maxsi"),
-    ("accumulated", "accesses", "elements that are not loaded"): (r"(cpu.load %\d+ %\d+ %\d+) %\d+", r"\1"),
+    ("softmax", "accesses", "elements that are not loaded"): (r"(cpu.load %\d+ %\d+ %\d+) %\d+", r"\1"),
     ("accumulated", "regions", "a branch that keeps the sum"): ("cpu.put %5 %74;", ""),
     ("matmul", "regions", "operands of a dot swapped"): (r"cpu.dot (%\d+) (%\d+)", r"cpu.dot \2 \1"),
     ("matmul", "vectorize", "an operand transposed"): ("cpu.dot %5 %6 %4", "cpu.dot %5 %6 %4 @transposed=true"),
