@@ -174,7 +174,7 @@ class PartialProduct:
     end: int
     added_to: Callable[[Any], Tensor]
     kind: Hashable
-    operands: tuple[tuple[Any, TensorType], tuple[Any, TensorType]]
+    operands: tuple[tuple[Any, TensorType], ...]
     type: TensorType
 
 
