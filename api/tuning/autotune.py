@@ -46,7 +46,8 @@ class autotune(Tuning):
     estimate a time, and "top_k", how many (or which share) of the best are measured. Arrays in `reset_to_zero` are set
     to zero before each run and before the first launch, those in `restore_value` get back their contents.
     `measure(run)` gives a time in place of `zg.testing.do_bench`, which gets `warmup`, `rep` (in milliseconds) and
-    `use_cuda_graph`. `processes` compile.
+    `use_cuda_graph`. `processes` compile. With a `group`, a process group of PyTorch, all its ranks launch together:
+    they measure in step, so that their kernels may wait for each other, and the slowest rank counts.
 
     Raises `LaunchError` for settings that do not fit the kernel, and at a launch if no configuration is left.
     """

@@ -68,6 +68,7 @@ class Tuning:
     cache_results: bool = attrs.field(default=True, kw_only=True)
     quiet: bool = attrs.field(default=False, kw_only=True)
     processes: int | None = attrs.field(default=None, kw_only=True)
+    group: Any = attrs.field(default=None, kw_only=True)
 
 
 class _OfThread(threading.local):

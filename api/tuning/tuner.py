@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 import sys
 import time
@@ -29,6 +30,7 @@ from ziggurat.transforms.cost.grid_cost import Launch
 from ziggurat.tuning.config import Config, labelled
 from ziggurat.tuning.keys import types_of
 from ziggurat.tuning.measuring import Progress, arrays_of, zeroing
+from ziggurat.tuning.ranks import Ranks
 
 if TYPE_CHECKING:
     from ziggurat.tuning.tuned import Tuned
@@ -60,6 +62,7 @@ class Tuner:
         assert tuned.tuning is not None
         self.tuned, self.tuning, self.kernel, self.grid = tuned, tuned.tuning, tuned.base, grid
         self.arguments, self.keywords = arguments, keywords
+        self.ranks = Ranks(tuned.tuning.group)
         self.unfit = (*tuned.unfit, *self.also_unfit)
         names = self.kernel.signature.parameters  # A parameter that has the name of an option is no option.
         options = {name: value for name, value in keywords.items() if name in LAUNCH_OPTIONS and name not in names}
@@ -90,19 +93,30 @@ class Tuner:
                 self.left_out[label] = LaunchError(f"its grid {sizes} is empty")
             else:
                 fitting[label] = config
+        fitting = self._agreed(fitting)
         if not fitting:
             return None, configs[0]
         bound = next(iter(self.bounds.values()))
         with self._measuring(bound):
             about = self._about(bound)
             record = self.tuned.records.get(about) if self._keeps else None
-            if record is None or record.config not in fitting:
+            label = self.ranks.all(record and record.config)[0]
+            if label not in fitting:
                 record = self._record(about, fitting, bound)
+            elif record is None or record.config != label:
+                record = TuningRecord(about, label, {})
             config = fitting[record.config]
             if self.tuned.has_hooks or self.tuning.reset_to_zero:
                 arguments = self.tuned.named(self.arguments, {**self.keywords, **config.keywords})
                 self.tuned.pre_hook(arguments, reset_only=True)
         return record, config
+
+    def _agreed(self, configs: Mapping[str, Config]) -> dict[str, Config]:
+        """The configurations that no rank leaves out."""
+        for rank, reasons in enumerate(self.ranks.all({label: _reason(e) for label, e in self.left_out.items()})):
+            for label, reason in reasons.items():
+                self.left_out.setdefault(label, LaunchError(f"rank {rank} leaves it out: {reason}"))
+        return {label: config for label, config in configs.items() if label not in self.left_out}
 
     @contextmanager
     def _measuring(self, bound: Mapping[str, Any]) -> Generator[None]:
@@ -147,7 +161,7 @@ class Tuner:
         if len(fitting) == 1:
             return TuningRecord(about, next(iter(fitting)), {})
         start = time.perf_counter()
-        times = self._times(self._compiled(fitting), bound)
+        times = self._times(self._agreed(self._compiled(fitting)), bound)
         self.seconds = time.perf_counter() - start
         reasons = {label: _reason(error) for label, error in self.left_out.items()}
         for label, reason in reasons.items() if not self.tuned.is_quiet else ():
@@ -209,16 +223,19 @@ class Tuner:
             zeroing(bound, tuning.reset_to_zero)
             _ = list(arrays_of(bound, tuning.restore_value))
         times: dict[str, float] = {}
+        self.least = self.ranks.most(self.least)
         with closing(Progress(f"{self.kernel.name}: measuring", len(configs))) as progress:
             # Those come first that can be the fastest.
             for label, config in sorted(configs.items(), key=lambda item: self.least.get(item[0], 0.0)):
                 if not self._is_left_out(label, min(times.values(), default=math.inf)):
-                    self._measure(label, config, times)
+                    time = self._measured(label, config)
+                    if self._agreed({label: config}):
+                        times[label] = max(self.ranks.all(time))
                 progress.advance()
         return {label: times[label] for label in configs if label in times}
 
-    def _measure(self, label: str, config: Config, times: dict[str, float]) -> None:
-        """Add the time of a configuration to `times`, or leave it out."""
+    def _measured(self, label: str, config: Config) -> float:
+        """The milliseconds of a configuration, or one that is left out."""
         measure = self.tuning.measure or self._bench
         try:
             result = self.tuned.measured(config, self.grid, self.arguments, self.measured, measure)
@@ -231,11 +248,11 @@ class Tuner:
             self.times[label] = result
             time = self._milliseconds(self.tuned.median(result), label)
             if math.isfinite(time):
-                times[label] = time
-            else:
-                self.left_out[label] = LaunchError(
-                    f"its time must be finite; measure gave {result!r}", hint="let measure give milliseconds"
-                )
+                return time
+            self.left_out[label] = LaunchError(
+                f"its time must be finite; measure gave {result!r}", hint="let measure give milliseconds"
+            )
+        return math.inf
 
     def _is_left_out(self, label: str, fastest: float) -> bool:
         """Leave a configuration out if its bound is above these milliseconds, and tell whether it is."""
@@ -248,8 +265,10 @@ class Tuner:
     def _bench(self, run: Callable[[], None]) -> float:
         """The milliseconds of a call."""
         tuning = self.tuning
-        times = (tuning.warmup or 0.0, tuning.rep or 0.0)
-        return gpu_timing.do_bench(run, *times, graph=tuning.use_cuda_graph, host=self.is_host)
+        bench = functools.partial(gpu_timing.do_bench, graph=tuning.use_cuda_graph, host=self.is_host)
+        if tuning.group is not None:  # Without times to fill, it makes as many calls on each rank.
+            return self.ranks.bench(run, tuning.rep or 0.0, lambda run: bench(run, 0.0, 0.0))
+        return bench(run, tuning.warmup or 0.0, tuning.rep or 0.0)
 
     def _milliseconds(self, result: Any, label: str) -> float:
         """The time that `measure` gave, which may be infinite or NaN. Raises `LaunchError` for anything else."""
