@@ -13,7 +13,7 @@ from typing import Any
 import hypothesis
 import pytest
 
-pytest_plugins = ["own_ops", "quick"]
+pytest_plugins = ["libraries", "own_ops", "quick"]
 
 hypothesis.settings.register_profile("ziggurat", deadline=None)  # two shared cores: a deadline would be noise
 hypothesis.settings.register_profile("ci", deadline=None, derandomize=True)

@@ -8,7 +8,7 @@ docstrings are doctests. A document with the comment `<!-- needs: torch -->` is 
 from __future__ import annotations
 
 import doctest
-import importlib.util
+import importlib
 import inspect
 import os
 import re
@@ -17,6 +17,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from libraries import skip_without
 
 import ziggurat.codemodel.errors as errors
 
@@ -82,19 +83,12 @@ def libraries(file: Path) -> list[str]:
     return re.findall(r"\w+", "".join(re.findall(r"<!-- needs: (.*?) -->", file.read_text(encoding="utf-8"))))
 
 
-def named(file: Path) -> str:
-    """A test's name, by which `.ci/run` finds those to be run with array libraries."""
-    return " ".join([shown(file), *(f"needs-{library}" for library in libraries(file))])
-
-
-@pytest.mark.parametrize("file", [file for file in FILES if runs_python(file)], ids=named)
+@pytest.mark.parametrize("file", [file for file in FILES if runs_python(file)], ids=shown)
 def test_the_code_of_a_document_runs_and_prints_what_it_shows(
     file: Path, tmp_path: Path, request: pytest.FixtureRequest
 ):
     text = file.read_text(encoding="utf-8")
-    for library in libraries(file):
-        if importlib.util.find_spec(library) is None:
-            pytest.skip(f"{library} is not installed")
+    skip_without(libraries(file))
     code, outputs = program_of(text)
     script = tmp_path / f"{file.stem.replace('-', '_')}.py"
     script.write_text(code, encoding="utf-8")

@@ -10,6 +10,7 @@ from typing import Any
 
 import attrs
 import pytest
+from libraries import require
 
 from ziggurat.codemodel.gpu.options import LAUNCH_ONLY, CompileOptions
 from ziggurat.codemodel.gpu.targets import TARGETS
@@ -17,7 +18,7 @@ from ziggurat.kernels.arguments import bind
 from ziggurat.kernels.kernel import Kernel
 from ziggurat.transforms.gpu.gpu_passes import place
 
-pytest.importorskip("torch")
+require("torch")
 
 
 @pytest.fixture(scope="module", autouse=True)

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from libraries import require
 
 import ziggurat as zg
 import ziggurat.triton as triton
@@ -103,7 +104,7 @@ def kernel_with(annotation: str, is_text: bool, decorator: str = "zg.kernel") ->
     flags = __future__.annotations.compiler_flag if is_text else 0
     names = {**vars(typing), "np": np, "zg": zg, "tl": tl, "triton": triton}
     if "torch" in annotation:
-        names["torch"] = pytest.importorskip("torch")
+        names["torch"] = require("torch")
     exec(compile(source, file, "exec", flags, dont_inherit=True), names)
     return names["k"]
 
@@ -248,7 +249,7 @@ def test_annotations_see_the_function_around_the_kernel():
 
 
 def test_operations_of_frameworks_convert_numbers():
-    torch = pytest.importorskip("torch")
+    torch = require("torch")
     operation = zg.torch_op(scale, 1, outputs={"out": "x"})
     assert operation(torch.ones(1, dtype=torch.float64), 0.1).item() == 0.1
 

@@ -10,14 +10,15 @@ from typing import Any
 
 import numpy as np
 import pytest
+from libraries import require
 
 import ziggurat as zg
 import ziggurat.triton as triton
 import ziggurat.triton.language as tl
 from ziggurat.triton.runtime.driver import HostDriver, driver
 
-torch = pytest.importorskip("torch")
-jax = pytest.importorskip("jax")
+torch = require("torch")
+jax = require("jax")
 N = 16
 
 

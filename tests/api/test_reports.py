@@ -7,6 +7,7 @@ import types
 
 import numpy as np
 import pytest
+from libraries import require
 
 import ziggurat as zg
 
@@ -101,7 +102,7 @@ def test_a_plot(tmp_path, monkeypatch):
 
 
 def matplotlib_itself():
-    pytest.importorskip("matplotlib").use("Agg")
+    require("matplotlib").use("Agg")
     return importlib.import_module("matplotlib.pyplot")
 
 

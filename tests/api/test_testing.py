@@ -7,6 +7,7 @@ from types import SimpleNamespace
 import ml_dtypes
 import numpy as np
 import pytest
+from libraries import require
 
 import ziggurat as zg
 
@@ -132,7 +133,7 @@ def test_things_that_are_no_arrays_of_numbers(value):
 
 
 def test_tensors_of_torch():
-    torch = pytest.importorskip("torch")
+    torch = require("torch")
     x = torch.arange(6.0).reshape(2, 3).t().requires_grad_()
     close(x, x.detach().numpy())
     close(torch.ones(2, dtype=torch.bfloat16), np.ones(2))

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from libraries import require
 
 import ziggurat as zg
 import ziggurat.triton as triton
@@ -15,7 +16,7 @@ import ziggurat.triton.language as tl
 from ziggurat.codemodel.errors import ZigguratWarning
 from ziggurat.triton.runtime.driver import HostDriver, driver
 
-torch = pytest.importorskip("torch")
+torch = require("torch")
 N = 8
 
 

@@ -2,13 +2,14 @@
 
 import numpy as np
 import pytest
+from libraries import require
 
 import ziggurat as zg
 import ziggurat.triton as triton
 import ziggurat.triton.language as tl
 from ziggurat.codemodel.subnormals import keep_subnormals
 
-torch = pytest.importorskip("torch")
+torch = require("torch")
 X = np.array([1e-40, 2e-38, 1e-45, -3e-39], np.float32)
 TINY = 1e-310
 

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 from cluster_kernels import NAMES, arguments, normalised
+from libraries import require
 
 import ziggurat as zg
 from ziggurat.backend.devices.driver import current_device
@@ -88,7 +89,7 @@ def test_no_programs_and_other_arguments() -> None:
 
 
 def test_streams_and_graphs() -> None:
-    torch = pytest.importorskip("torch")
+    torch = require("torch")
     _, inputs, constants = arguments("normalised", 64, 4000, 4096)
     there = [torch.from_numpy(value).cuda() if isinstance(value, np.ndarray) else value for value in inputs]
     for _ in range(60):  # So that machine code launches, where it can.

@@ -7,6 +7,7 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 import pytest
+from libraries import require
 
 import ziggurat as zg
 from ziggurat.backend.launch.arrays import elements
@@ -191,7 +192,7 @@ def test_products_see_the_padding(padding, rng):
 @pytest.mark.parametrize("padding", ["zero", "nan"])
 @pytest.mark.parametrize("name", ["float16", "bfloat16", "float32"])
 def test_tensors_of_torch(name, padding):
-    torch = pytest.importorskip("torch")
+    torch = require("torch")
     dtype = getattr(torch, name)
     x = torch.randn(100, 144, device="cuda", dtype=dtype)[:, :130]
     out = torch.full((120, 160), 7, device="cuda", dtype=dtype)[:, :150]
@@ -207,7 +208,7 @@ def test_tensors_of_torch(name, padding):
 
 def test_a_stream_of_torch():
     """A descriptor's launch is on the stream that torch is on."""
-    torch = pytest.importorskip("torch")
+    torch = require("torch")
     x = torch.zeros(64, 64, device="cuda")
     out = torch.zeros_like(x)
     descriptor = [zg.TensorDescriptor(tensor, (32, 32)) for tensor in (x, out)]

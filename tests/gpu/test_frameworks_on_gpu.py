@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 from framework_kernels import count, increment, one_a_row, softmax
+from libraries import require
 from pytriton_dot import TRANSPOSED, dot, operands
 
 import ziggurat as zg
@@ -15,12 +16,12 @@ pytestmark = pytest.mark.gpu
 
 @pytest.fixture
 def torch():
-    return pytest.importorskip("torch", reason="PyTorch is not installed")
+    return require("torch")
 
 
 @pytest.fixture
 def jax():
-    actual = pytest.importorskip("jax", reason="JAX is not installed")
+    actual = require("jax")
     try:
         actual.devices("cuda")
     except RuntimeError:
@@ -30,7 +31,7 @@ def jax():
 
 @pytest.fixture
 def cupy():
-    return pytest.importorskip("cupy", reason="CuPy is not installed")
+    return require("cupy")
 
 
 def run(op, x):

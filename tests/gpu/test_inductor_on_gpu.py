@@ -8,8 +8,9 @@ import sys
 from pathlib import Path
 
 import pytest
+from libraries import require
 
-pytest.importorskip("torch._inductor", reason="PyTorch is not installed")
+require("torch._inductor")
 pytestmark = pytest.mark.gpu
 
 _PROGRAM = r"""

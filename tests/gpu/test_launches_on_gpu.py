@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import importlib.util
-
 import numpy as np
 import pytest
+from libraries import require
 
 import ziggurat as zg
 from ziggurat.codemodel.dialects import arith
@@ -15,7 +14,6 @@ pytestmark = pytest.mark.gpu
 LESS = zg.CompareKind.LESS_THAN
 POINTER = zg.divisible(zg.ptr(zg.f32))
 N = 5000
-needs_torch = pytest.mark.skipif(importlib.util.find_spec("torch") is None, reason="torch is not here")
 
 
 @zg.kernel
@@ -58,9 +56,8 @@ def test_a_compiled_model_is_launched(tier: str) -> None:
         binary[(1,)](type(odd)(odd.pointer + 4, (N,), zg.f32, 0, base=odd), out, out, N)
 
 
-@needs_torch
 def test_a_compiled_model_takes_the_arrays_of_torch() -> None:
-    import torch
+    torch = require("torch")
 
     x, y = (torch.from_numpy(array).cuda() for array in arrays())
     out = torch.zeros_like(x)
@@ -68,10 +65,9 @@ def test_a_compiled_model_takes_the_arrays_of_torch() -> None:
     assert torch.equal(out, x - y)
 
 
-@needs_torch
 def test_the_torch_stream_is_used_for_any_argument_order() -> None:
     """A launch comes after the work queued on torch's stream, also when the first array is ziggurat's."""
-    import torch
+    torch = require("torch")
 
     ours, n = zg.to_device(np.ones(1 << 20, np.float32)), 1 << 20
     stream = torch.cuda.Stream()
@@ -119,10 +115,9 @@ def test_a_range_that_begins_below_zero() -> None:
     np.testing.assert_array_equal(out.numpy(), np.arange(-16, 16) >= 0)
 
 
-@needs_torch
 @pytest.mark.parametrize("graph", [False, True])
 def test_tuning_on_a_stream_of_its_own(graph: bool) -> None:
-    import torch
+    torch = require("torch")
 
     tuned = zg.autotune(
         [zg.Config({"BLOCK": 256}), zg.Config({"BLOCK": 1024}, num_warps=8)],

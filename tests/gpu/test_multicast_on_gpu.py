@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import importlib.util
 from typing import Any
 
 import numpy as np
 import pytest
 from divided_kernels import products
+from libraries import require
 from multicast_kernels import attended, integers, three_blocks, tiles
 from persistent_products import arguments, matrices, product
 
@@ -138,9 +138,8 @@ def test_attention(n: int) -> None:
         np.testing.assert_allclose(host(out), expected, atol=4e-3)
 
 
-@pytest.mark.skipif(importlib.util.find_spec("torch") is None, reason="torch is not here")
 def test_streams_and_cuda_graphs() -> None:
-    import torch
+    torch = require("torch")
 
     m, n, k, tile = 1024, 1024, 512, (256, 256, 64)
     a, b = (torch.randint(-2, 3, (m, m), device="cuda").half() for _ in range(2))

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import importlib.util
 from typing import Any
 
 import numpy as np
 import pytest
+from libraries import require
 from persistent_products import TILE, arguments, matrices, product
 
 import ziggurat as zg
@@ -76,9 +76,8 @@ def test_other_grids_of_the_same_arguments() -> None:
         np.testing.assert_array_equal(got[rows:], whole(arrays[2])[rows:])
 
 
-@pytest.mark.skipif(importlib.util.find_spec("torch") is None, reason="torch is not here")
 def test_streams_and_cuda_graphs() -> None:
-    import torch
+    torch = require("torch")
 
     m = n = k = 2048
     a, b = (torch.randint(-3, 4, (m, m), device="cuda").half() for _ in range(2))

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from libraries import require
 from shipped import GCC, needs_gcc, needs_linux
 
 import ziggurat as zg
@@ -77,7 +78,7 @@ def test_attention(library: Any, rng: np.random.Generator) -> None:
 
 def test_other_streams_and_captures(library: Any, rng: np.random.Generator) -> None:
     """With PyTorch, whose current stream is taken; a captured graph is launched again."""
-    torch = pytest.importorskip("torch")
+    torch = require("torch")
     if not torch.cuda.is_available():
         pytest.skip("this PyTorch has no CUDA")
     x = torch.randn(64, 777, device="cuda")

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from libraries import require
 
 import ziggurat as zg
 import ziggurat.triton as triton
@@ -156,7 +157,7 @@ def test_what_it_is_not_for_is_refused(kernel: Any, words: str):
 
 
 def test_tensors_are_read_as_it(monkeypatch: pytest.MonkeyPatch):
-    torch = pytest.importorskip("torch")
+    torch = require("torch")
     monkeypatch.setattr(triton.runtime.driver, "active", HostDriver())  # Tensors in host memory, on any machine.
     out = torch.zeros(256)
 

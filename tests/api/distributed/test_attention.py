@@ -6,9 +6,10 @@ from types import ModuleType
 
 import numpy as np
 import pytest
+from libraries import require
 
-torch = pytest.importorskip("torch")
-dist = pytest.importorskip("torch.distributed")
+torch = require("torch")
+dist = require("torch.distributed")
 
 from torch._subclasses.fake_tensor import FakeTensorMode
 

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from libraries import require
 
-torch = pytest.importorskip("torch")
-dist = pytest.importorskip("torch.distributed")
+torch = require("torch")
+dist = require("torch.distributed")
 
 from torch._subclasses.fake_tensor import FakeTensorMode
 

@@ -6,9 +6,10 @@ import sys
 from types import SimpleNamespace
 
 import pytest
+from libraries import require
 
-torch = pytest.importorskip("torch")
-dist = pytest.importorskip("torch.distributed")
+torch = require("torch")
+dist = require("torch.distributed")
 
 from ziggurat.distributed import collectives, kernels
 

@@ -5,6 +5,7 @@ import importlib
 import numpy as np
 import pytest
 from framework_kernels import increment, one_a_row, softmax
+from libraries import require
 
 import ziggurat as zg
 
@@ -20,7 +21,7 @@ LIBRARIES = {
 @pytest.fixture(params=LIBRARIES)
 def library(request):
     """The function that makes operations of a library, and the one that makes its arrays."""
-    make = pytest.importorskip(request.param, reason=f"{request.param} is not installed")
+    make = require(request.param)
     module, op, array = LIBRARIES[request.param]
     for name in array.split("."):
         make = getattr(make, name)
@@ -128,7 +129,7 @@ def test_numbers_of_numpy_are_numbers(library):
 
 
 def test_arrays_of_numpy_are_no_tensors_of_torch():
-    pytest.importorskip("torch", reason="PyTorch is not installed")
+    require("torch")
     with pytest.raises(zg.LaunchError, match="'x' must be a tensor of PyTorch or a number; got numpy's ndarray"):
         zg.torch_op(softmax, one_a_row, "out")(np.ones((4, 8), "f4"), 8, 8, BLOCK=8)
 

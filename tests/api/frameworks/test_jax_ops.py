@@ -2,8 +2,9 @@
 
 import numpy as np
 import pytest
+from libraries import require
 
-jax = pytest.importorskip("jax", reason="JAX is not installed")
+jax = require("jax")
 
 from framework_kernels import (
     EQUAL_CONSTANTS,

@@ -1,8 +1,9 @@
 """Derivatives of operators of PyTorch: forward mode, `torch.func`, second derivatives, and what is refused."""
 
 import pytest
+from libraries import require
 
-torch = pytest.importorskip("torch", reason="PyTorch is not installed")
+torch = require("torch")
 
 import torch.autograd.forward_ad as forward_ad
 from framework_kernels import increment, one_a_row, softmax, squared_rows, sum_and_difference

@@ -1,8 +1,9 @@
 """Kernels as operators of PyTorch: eager, under autograd, `torch.compile` and `torch.export`."""
 
 import pytest
+from libraries import require
 
-torch = pytest.importorskip("torch", reason="PyTorch is not installed")
+torch = require("torch")
 
 from framework_kernels import (
     EQUAL_CONSTANTS,

@@ -1,8 +1,9 @@
 """Tensors of PyTorch that are not contiguous, that negate, or that are empty, as arguments, outputs and gradients."""
 
 import pytest
+from libraries import require
 
-torch = pytest.importorskip("torch", reason="PyTorch is not installed")
+torch = require("torch")
 
 from framework_kernels import count, increment, one_a_row, softmax, squared_rows, sum_and_difference
 

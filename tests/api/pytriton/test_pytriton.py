@@ -5,6 +5,7 @@ from typing import Any
 import numpy as np
 import pytest
 import triton_c_listings
+from libraries import require
 from pytriton_dot import TRANSPOSED, dot, operands
 
 import ziggurat as zg
@@ -175,7 +176,7 @@ def test_sizes_of_grids_by_combination_of_macros():
 def test_arrays_of_a_call_are_of_one_library():
     from ziggurat.pytriton.tensor_kernels import library_of
 
-    torch = pytest.importorskip("torch")
+    torch = require("torch")
     x, y = np.zeros(1), torch.zeros(1)
     assert library_of([1, x, x, None]) == library_of([]) == library_of([triton.empty([1], zg.f32)]) == "numpy"
     assert library_of([x, y, y]) == library_of([y, 3, x]) == "torch"

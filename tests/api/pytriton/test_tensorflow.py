@@ -2,8 +2,9 @@
 
 import numpy as np
 import pytest
+from libraries import require
 
-tf = pytest.importorskip("tensorflow", reason="TensorFlow is not installed")
+tf = require("tensorflow")
 
 from pytriton_dot import TRANSPOSED, dot, operands
 

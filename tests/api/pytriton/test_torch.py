@@ -2,8 +2,9 @@
 
 import numpy as np
 import pytest
+from libraries import require
 
-torch = pytest.importorskip("torch", reason="PyTorch is not installed")
+torch = require("torch")
 
 from pytriton_dot import TRANSPOSED, dot, operands
 

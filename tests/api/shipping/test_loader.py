@@ -8,6 +8,7 @@ import sys
 
 import numpy as np
 import pytest
+from libraries import require
 
 from ziggurat.backend.launch.grids import MAX_SIZE
 from ziggurat.codemodel.types import SCALARS
@@ -42,7 +43,7 @@ def test_types_of_buffers():
 
 
 def test_arrays_that_no_launch_can_read():
-    torch = pytest.importorskip("torch", reason="PyTorch is not installed")
+    torch = require("torch")
     from torch._subclasses.fake_tensor import FakeTensorMode
 
     big = np.dtype(np.float32).newbyteorder(">" if sys.byteorder == "little" else "<")

@@ -1,8 +1,9 @@
 """Kernels that read the addresses of PyTorch's tensors from memory."""
 
 import pytest
+from libraries import require
 
-torch = pytest.importorskip("torch", reason="PyTorch is not installed")
+torch = require("torch")
 
 import ziggurat.triton as triton  # noqa: E402
 import ziggurat.triton.language as tl  # noqa: E402

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from libraries import require
 
 import ziggurat as zg
 import ziggurat.triton as triton
@@ -111,7 +112,7 @@ def test_arrays_of_every_library_are_left(library: str, setting: str, expected: 
     x = np.full((8, 16), 5, np.float32)
     argument: Any = x
     if library != "numpy":
-        torch = pytest.importorskip("torch")
+        torch = require("torch")
         tensor = torch.from_numpy(x)
         argument = {
             "torch": tensor,

@@ -12,10 +12,11 @@ import sys
 from pathlib import Path
 
 import pytest
+from libraries import require
 
 from ziggurat.backend.ptx.sass import tool
 
-pytest.importorskip("torch._inductor.codegen.cpp_wrapper_gpu", reason="PyTorch is not installed")
+require("torch._inductor.codegen.cpp_wrapper_gpu")
 pytestmark = pytest.mark.skipif(tool("ptxas") is None, reason="NVIDIA's assembler is not installed")
 
 _PROGRAM = r"""

@@ -11,8 +11,9 @@ import sys
 from pathlib import Path
 
 import pytest
+from libraries import require
 
-torch = pytest.importorskip("torch", reason="PyTorch is not installed")
+torch = require("torch")
 pytestmark = pytest.mark.skipif(not torch.distributed.is_available(), reason="PyTorch has no torch.distributed")
 
 _PROGRAM = """\

@@ -18,11 +18,12 @@ from typing import Any
 
 import numpy as np
 import pytest
+from libraries import require
 
 import ziggurat.triton as triton
 import ziggurat.triton.language as tl
 
-pytest.importorskip("torch", reason="PyTorch is not installed")
+require("torch")
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="PyTorch starts compile workers on Linux")
 
 _HEAD = """\
@@ -360,7 +361,7 @@ if __name__ == "__main__":
 
 
 def test_pytorch_asks_which_tensors_a_kernel_reads_and_writes(tmp_path: Path):
-    triton_kernel_wrap = pytest.importorskip("torch._higher_order_ops.triton_kernel_wrap")
+    triton_kernel_wrap = require("torch._higher_order_ops.triton_kernel_wrap")
     if not hasattr(triton_kernel_wrap, "identify_accessed_tensors"):
         pytest.skip("this PyTorch asks otherwise")
     *lines, _ = told(tmp_path, _HEAD + _ACCESSES, "fork")

@@ -9,8 +9,9 @@ from importlib.metadata import entry_points
 from pathlib import Path
 
 import pytest
+from libraries import require
 
-pytest.importorskip("torch", reason="PyTorch is not installed")
+require("torch")
 if not [entry for entry in entry_points(group="torch_dynamo_backends") if entry.name == "ziggurat"]:
     pytest.skip("the installed package is older than its entry points: install it again", allow_module_level=True)
 

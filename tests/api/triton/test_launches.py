@@ -4,9 +4,11 @@ import sys
 import time
 import weakref
 from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pytest
+from libraries import require
 
 import ziggurat as zg
 import ziggurat.triton as triton
@@ -14,12 +16,11 @@ import ziggurat.triton.language as tl
 from ziggurat.triton.backends.compiler import GPUTarget
 from ziggurat.triton.tools.tensor_descriptor import TensorDescriptor
 
-try:
-    import torch
-except ImportError:
-    torch = None
 
-with_torch = pytest.mark.skipif(torch is None, reason="PyTorch is not installed")
+@pytest.fixture(scope="module")
+def torch() -> Any:
+    """PyTorch, found before the recorded driver of a test takes its place."""
+    return require("torch")
 
 
 def increment(**options):
@@ -192,9 +193,7 @@ def test_debugging_is_asked_for_by_the_process_the_launch_or_the_kernel(gpu):
     assert not triton.knobs.watched, "launches after the scope are as quick as before it"
 
 
-@with_torch
-def test_tensors_in_host_memory_are_refused_beside_a_gpu_unless_the_launch_runs_here(gpu, monkeypatch):
-    assert torch is not None
+def test_tensors_in_host_memory_are_refused_beside_a_gpu_unless_the_launch_runs_here(gpu, torch, monkeypatch):
     monkeypatch.setitem(sys.modules, "torch", torch)
     monkeypatch.setattr(torch.cuda, "current_device", lambda: 0)
     kernel, x, out = increment(), torch.arange(100.0), torch.zeros(100)
@@ -215,9 +214,7 @@ def test_tensors_in_host_memory_are_refused_beside_a_gpu_unless_the_launch_runs_
     assert len(gpu.launches) == 1
 
 
-@with_torch
-def test_the_process_may_run_its_kernels_on_tensors_in_host_memory_beside_a_gpu(gpu, monkeypatch):
-    assert torch is not None
+def test_the_process_may_run_its_kernels_on_tensors_in_host_memory_beside_a_gpu(gpu, torch, monkeypatch):
     monkeypatch.setitem(sys.modules, "torch", torch)
     monkeypatch.setattr(torch.cuda, "current_device", lambda: 0)
     monkeypatch.setenv("TRITON_INTERPRET", "1")
@@ -226,16 +223,14 @@ def test_the_process_may_run_its_kernels_on_tensors_in_host_memory_beside_a_gpu(
     assert out.tolist() == list(range(1, 101)) and not gpu.launches
 
 
-@with_torch
-def test_interpreted_launches_copy_tensors_in_tuples_and_descriptors_and_views_of_one_storage(monkeypatch):
-    assert torch is not None
+def test_interpreted_launches_copy_tensors_in_tuples_and_descriptors_and_views_of_one_storage(torch, monkeypatch):
 
     class OnGpu(torch.Tensor):
         is_cuda = True
 
-    copied: list[tuple[torch.UntypedStorage, torch.UntypedStorage]] = []
+    copied: list[tuple[Any, Any]] = []
 
-    def cpu(storage: torch.UntypedStorage) -> torch.UntypedStorage:
+    def cpu(storage: Any) -> Any:
         copied.append((storage, storage.clone()))
         return copied[-1][1]
 

@@ -3,8 +3,9 @@
 from types import SimpleNamespace
 
 import pytest
+from libraries import require
 
-torch = pytest.importorskip("torch")
+torch = require("torch")
 
 from ziggurat.triton.tools.mxfp import MXFP4Tensor, MXScaleTensor  # noqa: E402
 

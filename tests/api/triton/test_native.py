@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from libraries import require
 
 import ziggurat as zg
 from ziggurat import triton
@@ -133,7 +134,7 @@ def through_an_address(address, out):
 
 
 def test_addresses_in_memory_are_followed_by_the_interpreter():
-    torch = pytest.importorskip("torch")
+    torch = require("torch")
     x, out = torch.ones(1), torch.zeros(1)
     with pytest.warns(ZigguratWarning, match="is interpreted.*: a pointer is made from an integer"):
         triton.jit(through_an_address)[(1,)](torch.tensor([x.data_ptr()]), out, interpret=False)
@@ -141,7 +142,7 @@ def test_addresses_in_memory_are_followed_by_the_interpreter():
 
 
 def test_tensors_of_torch_reach_their_storage():
-    torch = pytest.importorskip("torch")
+    torch = require("torch")
     kernel = triton.jit(add)
     x, out = torch.arange(100, dtype=torch.float32), torch.zeros(100)
     for _ in range(2):
@@ -159,7 +160,7 @@ def test_interpreted_programs_make_no_native_code(monkeypatch: pytest.MonkeyPatc
 
 
 def test_tuning_measures_native_code():
-    torch = pytest.importorskip("torch")
+    torch = require("torch")
     configs = [triton.Config({"BLOCK": block}) for block in (16, 64)]
     kernel = triton.autotune(configs, key=["n"], warmup=1, rep=1)(triton.jit(add))
     x, out = torch.arange(100, dtype=torch.float32), torch.zeros(100)

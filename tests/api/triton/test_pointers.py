@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from libraries import require
 
 import ziggurat.triton as triton
 import ziggurat.triton.language as tl
@@ -53,7 +54,7 @@ def test_pointers_of_this_machine_are_refused_cold_and_warm(fake, devices: int, 
 
 
 def test_pointers_to_tensors_in_memory_run_here():
-    torch = pytest.importorskip("torch")
+    torch = require("torch")
     x, out, copy = torch.arange(48, dtype=torch.float32), torch.zeros(48), copying()
     for _ in range(2):
         out.zero_()
@@ -66,7 +67,7 @@ def test_pointers_to_tensors_in_memory_run_here():
 
 
 def test_launches_under_tracers_of_pytorch_run():
-    torch = pytest.importorskip("torch")
+    torch = require("torch")
     from torch.fx.experimental.proxy_tensor import make_fx
 
     copy, x = copying(), torch.arange(48, dtype=torch.float32)

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from libraries import require
 
 import ziggurat as zg
 import ziggurat.triton as triton
 import ziggurat.triton.language as tl
 from ziggurat.triton.tools.ragged_tma import atomic_add_ragged, create_ragged_descriptor, load_ragged, store_ragged
 
-torch = pytest.importorskip("torch")
+torch = require("torch")
 
 
 @triton.jit

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from libraries import require
 
 import ziggurat.triton as triton
 import ziggurat.triton.language as tl
@@ -18,8 +19,8 @@ from ziggurat.codemodel.errors import LaunchError, TargetError
 from ziggurat.triton.backends.compiler import GPUTarget
 from ziggurat.triton.compiler import shared_libraries
 
-torch = pytest.importorskip("torch", reason="PyTorch is not installed")
-pytest.importorskip("torch._inductor.codegen.cpp_wrapper_cpu", reason="PyTorch is too old")
+torch = require("torch")
+require("torch._inductor.codegen.cpp_wrapper_cpu")
 pytestmark = [
     pytest.mark.skipif(sys.platform != "linux", reason="AOTInductor's Triton kernels for CPUs are for Linux"),
     pytest.mark.skipif(shutil.which("g++") is None, reason="there is no C++ compiler"),

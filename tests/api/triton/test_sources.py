@@ -5,6 +5,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
+from libraries import require
 
 import ziggurat as zg
 import ziggurat.triton as triton
@@ -311,7 +312,7 @@ def test_errors_of_resources_have_their_numbers():
 
 # Tensors.
 
-torch = pytest.importorskip("torch")
+torch = require("torch")
 
 
 def test_a_tensor_that_is_read_as_another_dtype():

@@ -5,6 +5,7 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
+from libraries import require
 
 import ziggurat.triton as triton
 from ziggurat.backend.cuda import gpu_timing
@@ -15,7 +16,7 @@ testing = triton.testing
 
 
 def test_tensors_agree_within_tolerances():
-    torch = pytest.importorskip("torch")
+    torch = require("torch")
     x = torch.ones(8)
     testing.assert_close(x, x + 0.009)  # The absolute tolerance is 0.01, and there is no relative one.
     with pytest.raises(AssertionError):
@@ -128,7 +129,7 @@ def test_numbers_that_the_management_tool_gives(monkeypatch):
 
 def test_figures_of_an_h100_stand_for_a_machine_without_a_gpu():
     """3.35 TB/s, 132 multiprocessors; as Triton has it, in each the tensor cores of an A100."""
-    torch = pytest.importorskip("torch")
+    torch = require("torch")
     assert testing.get_dram_gbps() == 2619000 * 5120 * 2 / 8 / 1e6
     rates = {torch.float32: (256, 32), torch.float16: (512, 64), torch.bfloat16: (512, 64)}
     for dtype, (tensor_cores, others) in rates.items():
@@ -163,7 +164,7 @@ def test_figures_of_a_gpu_are_those_of_its_driver(gpu):
 
 
 def test_the_driver_of_a_machine_without_a_gpu(monkeypatch):
-    torch = pytest.importorskip("torch")
+    torch = require("torch")
     host = HostDriver()
     assert host.get_current_target() == triton.backends.compiler.GPUTarget("cpu", 0, 32)
     assert host.get_active_torch_device() == torch.device("cpu") and host.get_current_device() == 0

@@ -9,11 +9,12 @@ import sys
 from pathlib import Path
 
 import pytest
+from libraries import require
 
 import ziggurat.triton as triton
 import ziggurat.triton.language as tl
 
-torch = pytest.importorskip("torch", reason="PyTorch is not installed")
+torch = require("torch")
 F = torch.nn.functional
 TL = {torch.float32: tl.float32, torch.float16: tl.float16, torch.bfloat16: tl.bfloat16}
 

@@ -7,6 +7,7 @@ import sys
 
 import numpy as np
 import pytest
+from libraries import require
 
 import ziggurat.triton as triton
 import ziggurat.triton.language as tl
@@ -299,8 +300,8 @@ def test_benchmarks_of_functions():
 
 
 def test_a_report_of_speeds(tmp_path):
-    pytest.importorskip("matplotlib", reason="matplotlib is not installed")
-    pytest.importorskip("pandas", reason="pandas is not installed")
+    require("matplotlib")
+    require("pandas")
 
     @triton.testing.perf_report(
         triton.testing.Benchmark(

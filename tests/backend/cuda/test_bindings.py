@@ -3,7 +3,7 @@
 import re
 from pathlib import Path
 
-import pytest
+from libraries import require
 
 from ziggurat.codemodel.types import SCALARS
 
@@ -16,7 +16,7 @@ FILLED = {
 
 
 def test_names_of_the_driver():
-    driver = pytest.importorskip("cuda.bindings.driver")
+    driver = require("cuda.bindings.driver")
     files = [file for folder in SOURCES for file in sorted(folder.glob("*.py"))]
     text = "\n".join(file.read_text(encoding="utf-8") for file in files)
     names = set(re.findall(r"(?:driver|library|cuda\(\))\.(cu[A-Z]\w+|CU\w+|cuuint\w+)", text))

@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 from launched import dispatcher_of as built_by
 from launched import loaded_in
+from libraries import require
 
 from ziggurat.backend.cuda.binary import Binary, PtxParameter
 from ziggurat.backend.cuda.device_memory import empty, to_device, to_host
@@ -200,7 +201,7 @@ def test_graph_capture():
 
 
 def test_torch_arrays_and_streams():
-    torch = pytest.importorskip("torch")
+    torch = require("torch")
     kernel = add_kernel()
     x, y = torch.randn(2, 1 << 20, device="cuda")
     out = torch.full_like(x, float("nan"))
@@ -225,7 +226,7 @@ def test_torch_arrays_and_streams():
 
 
 def test_cupy_arrays_and_streams():
-    cupy = pytest.importorskip("cupy")
+    cupy = require("cupy")
     kernel = add_kernel()
     x, y = cupy.random.standard_normal((2, 100_000), dtype=cupy.float32)
     out = cupy.full_like(x, cupy.nan)
@@ -240,7 +241,7 @@ def test_cupy_arrays_and_streams():
 
 
 def test_our_arrays_are_seen_by_torch_and_its_by_us_through_dlpack():
-    torch = pytest.importorskip("torch")
+    torch = require("torch")
     x, y, dx, dy, out = arrays()
 
     class Only:
@@ -335,7 +336,7 @@ def test_launch_cost(library: str, most: float, capsys: pytest.CaptureFixture[st
     """The bar is 1.5. Torch's own functions that a launch asks for addresses and types take a fifth of a bare launch,
     and more while other tests run beside this one: whether it is met there the benchmark says, which runs alone."""
     if library != "own":
-        pytest.importorskip(library)
+        require(library)
     # Other tests share the processor: the quietest of a few measurements counts.
     attempts = [launch_cost(library) for _ in range(4)]
     figures = min(attempts, key=lambda actual: actual["ratio"])

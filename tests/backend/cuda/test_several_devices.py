@@ -6,6 +6,7 @@ import threading
 import numpy as np
 import pytest
 from launched import loaded_in
+from libraries import require
 
 import ziggurat as zg
 from ziggurat.backend.devices.driver import current_device, device_count, on_device, synchronize
@@ -80,7 +81,7 @@ def test_arrays_on_different_devices_are_an_error_that_breaks_nothing(seen_befor
 
 
 def test_torch_tensors_of_either_device():
-    torch = pytest.importorskip("torch")
+    torch = require("torch")
     kernel = kernel_of_its_own()
     for number in (0, 1, 0, 1):
         x = torch.randn(4096, device=f"cuda:{number}")
@@ -131,7 +132,7 @@ def test_the_driver_says_where_memory_is_that_does_not(values):
 
 
 def test_dlpack_alone_says_where_an_array_is():
-    torch = pytest.importorskip("torch")
+    torch = require("torch")
 
     class Packed:
         def __init__(self, tensor):

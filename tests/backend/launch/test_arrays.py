@@ -5,6 +5,7 @@ from typing import Any, ClassVar
 import ml_dtypes
 import numpy as np
 import pytest
+from libraries import require
 
 import ziggurat as zg
 from ziggurat.backend.launch.arrays import (
@@ -72,7 +73,7 @@ def test_every_element_type(dtype):
 
 @pytest.fixture
 def torch():
-    return pytest.importorskip("torch", reason="torch is not installed")
+    return require("torch")
 
 
 TORCH_DTYPES = """
@@ -283,7 +284,7 @@ def test_an_int_beyond_64_bits():
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16", "bool"])
 def test_a_storage_can_be_resized_after_a_view(dtype):
     """FSDP frees the storage of a parameter after each use, and makes it again."""
-    torch = pytest.importorskip("torch", reason="PyTorch is not installed")
+    torch = require("torch")
     x = torch.ones(3, 4, dtype=getattr(torch, dtype))[:, 1:]
     seen = as_array(x, "x")
     assert seen.shape == (3, 3) and whole(seen).size == 12 and seen.astype(float).sum() == 9

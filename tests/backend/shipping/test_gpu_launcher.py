@@ -8,6 +8,7 @@ from types import SimpleNamespace
 
 import attrs
 import pytest
+from libraries import require
 from shipped import calls_of, fake_libcuda, needs_gcc, needs_linux
 
 import ziggurat as zg
@@ -265,7 +266,7 @@ def test_an_empty_grid_launches_nothing(library, driver):
 
 def test_the_numbers_are_those_of_the_driver():
     """Of enumerations, by cuda.bindings."""
-    driver = pytest.importorskip("cuda.bindings.driver")
+    driver = require("cuda.bindings.driver")
     device, function, attribute = (
         getattr(driver, name) for name in ("CUdevice_attribute", "CUfunction_attribute", "CUlaunchAttributeID")
     )

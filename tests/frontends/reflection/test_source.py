@@ -7,6 +7,7 @@ import sys
 import textwrap
 
 import pytest
+from libraries import require
 
 import ziggurat as zg
 from ziggurat.codemodel.dialects import core
@@ -176,7 +177,7 @@ def test_notebook_cell(define):
 
 
 def test_ipython(tmp_path):
-    pytest.importorskip("IPython")
+    require("IPython")
     cell = "from ziggurat.frontends.reflection import reflect\ndef kernel(x): return x + 43\nprint(reflect(kernel))"
     code = (
         "from IPython.core.interactiveshell import InteractiveShell as S\n"

@@ -44,7 +44,6 @@ def scale_rows_kernel(out, x, stride, n, top, BLOCK: zg.constexpr):
 
 
 def ptx_of(kernel: Any, types: list[Any], target: str) -> str:
-    pytest.importorskip("llvmlite")
     from ziggurat.backend.ptx.assemble import assemble
 
     module = assign(prepare(kernel.triton(*types)), CompileOptions(target))

@@ -9,6 +9,7 @@ from typing import Any
 import attrs
 import numpy as np
 import pytest
+from libraries import require
 
 from ziggurat.backend.cpu.code import ArgumentSlot
 from ziggurat.backend.cpu.runtime import launcher
@@ -234,7 +235,7 @@ def test_references_are_given_back(made: Made):
 
 
 def test_tensors_of_torch(made: Made):
-    torch = pytest.importorskip("torch")
+    torch = require("torch")
     kernel = made("ptr<i64> ptr<i64>", ECHO, bounds=(0, 1))
     out, x = torch.zeros(32, dtype=torch.int64), torch.zeros((2, 3), dtype=torch.int64)
     launch = launch_of(kernel, [of_array("out", out), of_array("x", x)])
@@ -253,7 +254,7 @@ def test_tensors_of_torch(made: Made):
 
 
 def test_views_of_torch_with_a_stride_of_the_launch(made: Made):
-    torch = pytest.importorskip("torch")
+    torch = require("torch")
     kernel = made("ptr<i64> ptr<i64> i32", ECHO, bounds=(0, 1))
     out, wide = torch.zeros(32, dtype=torch.int64), torch.zeros((4, 6), dtype=torch.int64)
     x = wide[:, :2]

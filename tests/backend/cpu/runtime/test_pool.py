@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from libraries import require
 
 import ziggurat as zg
 from ziggurat.backend.cpu.runtime import native as runtime
@@ -142,7 +143,7 @@ def test_programs_keep_subnormals_whatever_the_thread_does(made: Made):
     body += "  store float %half, ptr %at\n"
     kernel = made("ptr<f32> f32", body)
     tiny = float(np.finfo(np.float32).tiny)
-    torch = pytest.importorskip("torch")
+    torch = require("torch")
     x = np.zeros(4096, np.float32)
     assert torch.set_flush_denormal(True)
     try:
