@@ -9,9 +9,9 @@ import sys
 from pathlib import Path
 from typing import Any
 
-import pytest
+from libraries import require
 
-pytest.importorskip("torch.distributed")
+require("torch.distributed")
 
 RANK = """
 import json, sys
