@@ -160,23 +160,21 @@ class Builder:
 
         It is `rebuilt` and `add` for the ops that most of a transform's time goes to.
         """
-        block = self.block
-        copy = op.SPEC.copy_leaf(op, operands)
-        fits = True
+        block, spec, fits = self.block, op.SPEC, True
         for old, new in zip(op.operands, operands):  # noqa: B905  (`strict` takes time)
             source = new.op
             if (home := new.block if source is None else source.parent) is not block:
                 self._require_visible(op, home)
             if (kind := old.type) is not (other := new.type) and kind != other:
                 fits = False
-        if not fits:
-            op.SPEC.rederive(copy)
         ops = block._ops  # pyright: ignore[reportPrivateUsage]
         if self._draft.closed or (ops and isinstance(ops[-1], Terminator)):
-            return self.add(copy)  # Says what is wrong.
-        copy.__dict__["parent"] = block
+            return self.add(spec.copy(op, operands, (), (), op.result.type))  # Says what is wrong.
+        copy, result = spec.copy_leaf(op, operands, block)
+        if not fits:
+            spec.rederive(copy)
         ops.append(copy)  # pyright: ignore[reportAttributeAccessIssue, reportUnknownMemberType]
-        return copy.result
+        return result
 
     def finish(self) -> Body:
         """Close the body: put its blocks in reverse postorder, without unreachable ones.

@@ -28,7 +28,7 @@ from typing import Any, Final, NoReturn, SupportsFloat, SupportsIndex, TypeVar
 
 from ziggurat.codemodel.errors import BuildError
 from ziggurat.codemodel.fields import REQUIRED, Field
-from ziggurat.codemodel.op import Body, Op, OpResult, Successor, Value, fill
+from ziggurat.codemodel.op import Block, Body, Op, OpResult, Successor, Value, fill, set_op, set_type
 from ziggurat.codemodel.type_reader import TypeSyntaxError, read_type
 from ziggurat.codemodel.types import Type, TypeSyntax, pyobject, size_error, void, with_element
 
@@ -37,6 +37,7 @@ _GENERIC: Final = ("operands", "attributes", "successors", "bodies", "result", "
 
 # Faster than `fill`: most of a transform's time is spent on copies of ops.
 _new: Final[Callable[[type[Op]], Op]] = object.__new__
+_new_result: Final[Callable[[type[OpResult]], OpResult]] = object.__new__
 _set_fields: Final[Callable[[Op, dict[str, Any]], None]] = Op.__dict__["__dict__"].__set__
 
 
@@ -70,9 +71,11 @@ class OpSpec:
         # What most ops lack: parts with blocks, a type that is derived, a check.
         self._has_parts = bool(self.successors or self.bodies)
         self._fixed_type = cls.RESULT if self.result_type is None and cls.infer_type is Op.infer_type else None
+        # Whether each result is of this one type, which needs no look at an op.
+        self._is_fixed = self._fixed_type is pyobject or self._fixed_type is void
         self._is_checked = bool(self._typed) or cls.check is not Op.check
-        # Whether an op has nothing but operands of a fixed number, whose types no declaration restricts.
-        self._is_bare = self._single is not None and len(fields) == len(self.operands) and not self._is_checked
+        # Whether an op has nothing but operands of a fixed number.
+        self._is_bare = self._single is not None and len(fields) == len(self.operands)
         # The fields that the constructor takes by place, and the values of those that a call may leave out.
         self.positional = tuple(f.name for f in fields if not f.keyword)
         self._defaults = {
@@ -140,14 +143,18 @@ class OpSpec:
 
     def _complete_bare(self, op: Op, fields: dict[str, Any], operands: tuple[Any, ...]) -> None:
         """Fill in an op that has nothing but these operands."""
-        for field, value in zip(self.operands, operands):  # noqa: B905  (there are as many; `strict` takes time)
+        for name, value in zip(self.positional, operands):  # noqa: B905  (there are as many; `strict` takes time)
             if not isinstance(value, Value):
                 self._refuse(op, value)
-            fields[field.name] = value
+            fields[name] = value
         fields["operands"] = operands
         fields["successors"] = fields["bodies"] = ()
         fields["location"] = fields["parent"] = None
-        fields["result"] = OpResult(self._sound_type(op), op)
+        fields["result"] = result = _new_result(OpResult)
+        set_type(result, self._fixed_type if self._is_fixed else self._sound_type(op))  # pyright: ignore[reportArgumentType]
+        set_op(result, op)
+        if self._is_checked:
+            self.check(op)
 
     def _refuse(self, op: Op, value: Any) -> NoReturn:
         hint = "give its result" if isinstance(value, Op) else None
@@ -186,7 +193,9 @@ class OpSpec:
         successors, bodies = self._parts(op) if self._has_parts else ((), ())
         fields["operands"], fields["successors"], fields["bodies"] = operands, successors, bodies
         fields["location"] = fields["parent"] = None
-        fields["result"] = OpResult(self._sound_type(op), op)
+        fields["result"] = result = _new_result(OpResult)
+        set_type(result, self._fixed_type if self._is_fixed else self._sound_type(op))  # pyright: ignore[reportArgumentType]
+        set_op(result, op)
         if self._is_checked:
             self.check(op)
         if bodies:
@@ -265,22 +274,23 @@ class OpSpec:
             _forget(fields)
         return self._assembled(fields, operands, successors, bodies, type_)
 
-    def copy_leaf(self, op: Op, operands: tuple[Value, ...]) -> Op:
-        """Copy an op without successors and bodies, as `copy` does, with the same result type."""
+    def copy_leaf(self, op: Op, operands: tuple[Value, ...], block: Block) -> tuple[Op, OpResult]:
+        """Copy an op without successors and bodies, as `copy` does, with the same result type, as one of the ops of
+        `block`; give its result, too."""
         fields = op.__dict__.copy()
         if len(fields) > self._count:
             _forget(fields)
-        new = _new(self.cls)
+        new, result = _new(self.cls), _new_result(OpResult)
         _set_fields(new, fields)
+        set_type(result, fields["result"].type)
+        set_op(result, new)
         if self._single is None:
             self._set_operands(fields, operands)
         else:
             for name, value in zip(self._single, operands):  # noqa: B905  (there are as many; `strict` takes time)
                 fields[name] = value
-        fields["operands"] = operands
-        fields["parent"] = None
-        fields["result"] = OpResult(op.result.type, new)
-        return new
+        fields["operands"], fields["parent"], fields["result"] = operands, block, result
+        return new, result
 
     def _assembled(
         self,

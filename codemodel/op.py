@@ -99,8 +99,8 @@ class OpResult(Value):
     op: Op
 
     def __init__(self, type_: Type, op: Op) -> None:
-        _set_type(self, type_)
-        _set_op(self, op)
+        set_type(self, type_)
+        set_op(self, op)
 
     @property
     def block(self) -> Block | None:
@@ -114,8 +114,8 @@ class OpResult(Value):
 
 
 # An op and its result are made for each op of a model, so these write the slots directly, which is faster than `fill`.
-_set_type: Callable[[Value, Type], None] = Value.__dict__["type"].__set__
-_set_op: Callable[[OpResult, Op], None] = OpResult.__dict__["op"].__set__
+set_type: Callable[[Value, Type], None] = Value.__dict__["type"].__set__
+set_op: Callable[[OpResult, Op], None] = OpResult.__dict__["op"].__set__
 
 
 class BlockParameter(Value):

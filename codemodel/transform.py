@@ -22,7 +22,7 @@ over. Each such copy is checked: one that does not fit raises a `BuildError` tha
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Final, NoReturn
+from typing import Final, NoReturn
 
 from ziggurat.codemodel.builder import Builder
 from ziggurat.codemodel.errors import BuildError, KernelTypeError, shown
@@ -67,13 +67,32 @@ class ValueMap:
         return None
 
 
-class _Run:
-    """One run of `transform`: whether a transformer has changed anything, and the functions that were inlined."""
+class Concerned(dict[type[Op], bool]):
+    """Whether one of some transformers is to be asked about the ops of a class.
 
-    __slots__ = ("changed", "inlined")
+    A transformer with an attribute `concerns`, a function from a class of ops to a bool, is asked about the ops of
+    those classes only.
+    """
+
+    def __init__(self, transformers: Sequence[Transformer]) -> None:
+        super().__init__()
+        self.transformers = transformers
+
+    def __missing__(self, cls: type[Op]) -> bool:
+        tests = [getattr(transformer, "concerns", None) for transformer in self.transformers]
+        concerned = self[cls] = any(test is None or test(cls) for test in tests)
+        return concerned
+
+
+class _Run:
+    """One run of `transform`: whether a transformer has changed anything, how many values it was told of, and the
+    functions that were inlined."""
+
+    __slots__ = ("changed", "inlined", "notes")
 
     def __init__(self) -> None:
         self.changed = False
+        self.notes = 0
         self.inlined: list[Op] = []
 
 
@@ -83,8 +102,19 @@ class Rewriter(Builder):
     `caller` is the place of the call when the ops that are rewritten here are those of an inlined function.
     """
 
-    __slots__ = ("_copied", "_place", "_run", "_unmarked", "caller", "mapping", "pass_name", "transformers")
+    __slots__ = (
+        "_concerned",
+        "_copied",
+        "_place",
+        "_run",
+        "_unmarked",
+        "caller",
+        "mapping",
+        "pass_name",
+        "transformers",
+    )
 
+    _concerned: Concerned
     _copied: tuple[OpResult, tuple[Value, ...]] | None  # The last copy, and the operands that it was made with.
     _place: Location | None
     _unmarked: bool  # Whether `_place` does not name the pass yet.
@@ -109,6 +139,7 @@ class Rewriter(Builder):
         rewriter.caller = caller
         rewriter._run = builder._run if isinstance(builder, Rewriter) else _Run()
         rewriter._copied = None
+        rewriter._concerned = Concerned(rewriter.transformers)
         return rewriter
 
     @property
@@ -133,6 +164,12 @@ class Rewriter(Builder):
     def __setitem__(self, old: Value, new: Value) -> None:
         self.mapping.values[old] = new
         self._run.changed = True
+        self._run.notes += 1
+
+    @property
+    def notes(self) -> int:
+        """The number of new values that transformers have given to old ones."""
+        return self._run.notes
 
     def copy(self, op: Op, operands: Sequence[Value], type_: Type | None = None) -> OpResult:
         """Append a copy of an old op with these operands, its bodies transformed in turn.
@@ -184,6 +221,8 @@ class Rewriter(Builder):
         rewriter = Rewriter.over(start or self, self.transformers, self.pass_name, self.caller)
         rewriter.mapping.parent = self.mapping
         rewriter._run = self._run
+        if self._concerned.transformers is rewriter.transformers:
+            rewriter._concerned = self._concerned
         return rewriter
 
     def rewrite_body(
@@ -224,31 +263,37 @@ class Rewriter(Builder):
                 self.move_to(self.mapping.blocks[block])
             self.rewrite_ops(block.ops)
 
-    def rewrite_ops(self, ops: Sequence[Op]) -> None:
-        """Append the counterparts of old ops."""
-        for op in ops:
-            self.rewrite(op)
-
     def rewrite(self, op: Op) -> None:
         """Append the counterpart of one old op, asking the transformers in order."""
-        operands: tuple[Any, ...] = tuple(map(self.mapping.values.get, op.operands))
-        if None in operands:  # Some are known in an outer map only.
-            operands = tuple(map(self.__getitem__, op.operands))
-        self._place = op.location if self.caller is None else self._place_of(op)
-        self._unmarked = True
-        outcome: Outcome = None
-        try:
-            if self.transformers:
-                outcome = self._ask(op, operands)
-            if outcome is None:
-                outcome = self.copy(op, operands)
-            elif outcome is not DROP and not isinstance(outcome, Value):
-                raise BuildError(f"a transformer must give a value, DROP or None; got {outcome!r}")
-        except BuildError as error:
-            error.while_rewriting(op.NAME, op.location)
-            raise
-        if isinstance(outcome, Value):
-            self.mapping.values[op.result] = outcome
+        self.rewrite_ops((op,))
+
+    def rewrite_ops(self, ops: Sequence[Op]) -> None:
+        """Append the counterparts of old ops, asking the transformers about each, in order."""
+        if self._concerned.transformers is not self.transformers:
+            self._concerned = Concerned(self.transformers)
+        concerned, caller, values = self._concerned, self.caller, self.mapping.values
+        for op in ops:
+            try:
+                try:
+                    operands = tuple(map(values.__getitem__, op.operands))
+                except KeyError:  # Some are known in an outer map only.
+                    operands = tuple(map(self.__getitem__, op.operands))
+                outcome: Outcome = None
+                if concerned[type(op)]:
+                    self._place, self._unmarked = (op.location if caller is None else self._place_of(op)), True
+                    outcome = self._ask(op, operands)
+                if outcome is None:
+                    if op.bodies or op.successors or caller is not None:
+                        values[op.result] = self.copy(op, operands)
+                    else:
+                        values[op.result] = self.add_copy(op, operands)
+                elif isinstance(outcome, Value):
+                    values[op.result] = outcome
+                elif outcome is not DROP:
+                    raise BuildError(f"a transformer must give a value, DROP or None; got {outcome!r}")
+            except BuildError as error:
+                error.while_rewriting(op.NAME, op.location)
+                raise
 
     def _ask(self, op: Op, operands: tuple[Value, ...]) -> Outcome:
         """The outcome of the first transformer that says something."""
@@ -351,9 +396,11 @@ class _Changed(Exception):
 def changes(op: Op, transformer: Transformer) -> bool:
     """Whether a transformer would change a model. It is asked about the ops as they are, and must note nothing before
     it uses its builder. For transformers that mostly change nothing: `transform` makes a copy to find that."""
-    builder = _Unchanged()
+    builder, concerned = _Unchanged(), Concerned((transformer,))
     try:
-        return any(transformer(builder, inner, inner.operands) is not None for inner in op.walk())
+        return any(
+            concerned[type(inner)] and transformer(builder, inner, inner.operands) is not None for inner in op.walk()
+        )
     except _Changed:
         return True
 

@@ -25,7 +25,7 @@ The invariants:
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import attrs
 
@@ -91,6 +91,7 @@ class _Verifier:
         self.found: list[Violation] = []
         self.dominance = Dominance()
         self.declared: set[Value] = set()
+        self.computed: set[Value] = set()  # The results of the ops before the one that is looked at.
         self.misplaced: set[int] = set()
         self.function: Op | None = None  # The function that is being walked; functions do not nest.
 
@@ -107,6 +108,9 @@ class _Verifier:
                 self._ends(op, body, index)
             if isinstance(op, core.Module):
                 self._symbols(op)
+            self.computed.add(op.result)
+        if not self.found:
+            return []
         order = {id(op): index for index, op in enumerate(self.root.walk())}
         return sorted(self.found, key=lambda violation: order[id(violation.op)])
 
@@ -177,6 +181,8 @@ class _Verifier:
             inside = self.root.parent is None
             return "is not declared in the model" if inside else f"is declared outside of the isolated {self.root.NAME}"
         home = value.block
+        if home is op.parent and (value.op is None or value in self.computed):
+            return None
         for here in op.path():
             if isinstance(here, traits.Isolated) and here is not op and not _within(home, here):
                 return f"is declared outside of the isolated {here.NAME}"
@@ -218,9 +224,9 @@ class _Verifier:
 
     def _types(self, op: Op) -> None:
         messages: dict[str, None] = {}
-        for rule in (lambda: _check_result(op), lambda: op.SPEC.check(op), op.check_bodies):
+        for rule in _TYPE_RULES:
             try:
-                rule()
+                rule(op)
             except Exception as error:  # A rule may rely on what a broken model lacks.
                 pass_on_signals(error)
                 messages[_reason(error)] = None
@@ -334,6 +340,13 @@ def _check_result(op: Op) -> None:
     field = op.SPEC.result_type
     type_: Type = op.infer_type() if field is None else op.__dict__[field]
     require(admits(type_, op.result.type), f"the result is of type {op.result.type}; it should be {type_}")
+
+
+_TYPE_RULES: tuple[Callable[[Op], None], ...] = (
+    _check_result,
+    lambda op: op.SPEC.check(op),
+    lambda op: op.check_bodies(),
+)
 
 
 def _within(block: Block | None, op: Op) -> bool:

@@ -89,7 +89,9 @@ class Rules:
 
     def __call__(self, model: Op) -> Op:
         """The model to which no rule applies; `model` itself where none does now."""
-        return fixpoint(model, self._select, limit=self.limit, pass_name=self.__name__)
+        return fixpoint(
+            model, self._select, concerns=lambda cls: bool(self._of(cls)), limit=self.limit, pass_name=self.__name__
+        )
 
     def __repr__(self) -> str:
         return f"<{len(self._rules)} rules '{self.__name__}'>"
@@ -97,18 +99,23 @@ class Rules:
     def _select(self, op: Op, operands: tuple[Value, ...]) -> tuple[Transformer, ...]:
         """The rules that may apply to an op with these operands."""
         cls: type = type(op)
-        rules = self._of_class.get(cls)
-        if rules is None:
-            rules = self._of_class[cls] = tuple(self._for(cls))
+        rules = self._of(cls)
         if not rules:
             return ()
         key = (cls, *[type(value.op) for value in operands])
         choice = self._of_classes.get(key)
         if choice is None:
             choice = self._of_classes[key] = _Choice(
-                [(n, p, rule) for n, p, rule in rules if p is None or p.admits(cls, key[1:])]
+                [(n, p, rule) for n, p, rule in rules if p is None or p.admits(cls, key[1:])], key[1:]
             )
-        return choice.rules if not choice.by_constant else choice.of(operands)
+        return choice.of(operands) if choice.constants else choice.rules
+
+    def _of(self, cls: type) -> tuple[Entry, ...]:
+        """The rules that may apply to ops of a class."""
+        rules = self._of_class.get(cls)
+        if rules is None:
+            rules = self._of_class[cls] = tuple(self._for(cls))
+        return rules
 
     def _for(self, cls: type) -> Iterator[Entry]:
         for number, (form, rule) in enumerate(self._rules):
@@ -119,9 +126,10 @@ class Rules:
 
 
 class _Choice:
-    """Rules in order: those to be tried always, and those to be tried where an operand is a constant, by its key."""
+    """Rules in order, for operands of some classes: those to be tried always, and those to be tried where an operand is
+    a constant, by its key. `constants` has the places of the operands that are constants, if it matters which."""
 
-    def __init__(self, rules: Sequence[Entry]) -> None:
+    def __init__(self, rules: Sequence[Entry], operands: Sequence[type]) -> None:
         self.by_constant: dict[Any, list[tuple[int, Transformer]]] = {}
         always: list[tuple[int, Transformer]] = []
         for number, pattern, rule in rules:
@@ -130,11 +138,13 @@ class _Choice:
             group.append((number, rule))
         self.always = always
         self.rules = tuple(rule for _, rule in always)
+        places = [place for place, cls in enumerate(operands) if issubclass(cls, Constant)]
+        self.constants = places if self.by_constant else []
 
     def of(self, operands: Sequence[Value]) -> tuple[Transformer, ...]:
         """The rules for operands."""
-        keys = [constant_key(value.op.attributes["value"]) for value in operands if isinstance(value.op, Constant)]
-        groups = [group for key in dict.fromkeys(keys) if (group := self.by_constant.get(key))]
+        keys = {constant_key(operands[place].op.__dict__["value"]): None for place in self.constants}
+        groups = [group for key in keys if (group := self.by_constant.get(key))]
         if not groups:
             return self.rules
         return tuple(rule for _, rule in sorted(itertools.chain(self.always, *groups), key=itemgetter(0)))

@@ -138,3 +138,67 @@ def test_endless_rules_are_an_error():
     ):
         with pytest.raises(zg.KernelTypeError, match=message):
             wrong()
+
+
+def test_what_rules_add_is_asked_about_in_the_same_round():
+    """A chain of a thousand applications makes one new model, and the users of its value are asked once, at the end."""
+    rules, asked = kit.Rules("count"), []
+
+    @rules.of(arith.SubI)
+    def down(builder, op, operands):
+        number = constant_of(operands[1])
+        return (
+            builder.add(arith.SubI(operands[0], builder.add(arith.ConstantOp(number - 1, op.result.type))))
+            if number
+            else operands[0]
+        )
+
+    @rules.of(arith.AddI)
+    def final(builder, op, operands):
+        asked.append(type(operands[0].op))
+
+    model = zg.parse("""
+    tt.func @"f" (%0 : i32)i32 -> {
+        %1 : i32 = arith.constant @1000;
+        %2 : i32 = arith.subi %0 %1;
+        %3 : i32 = arith.addi %2 %2;
+        tt.return %3; };""")
+    new = rules(model)
+    zg.verify(new)
+    assert [op.NAME for op in zg.kit.run_passes(new, [zg.simplify]).walk()] == ["tt.func", "arith.addi", "tt.return"]
+    assert asked == [type(None)] * 2  # In the round, and when all ops are asked about once more.
+
+
+def test_an_added_op_is_removed_where_its_uses_are_known():
+    """A rule that removes unused ops sees those that another rule has added in the next round."""
+    rules = kit.Rules("unused")
+
+    @rules.of(arith.MulI)
+    def summed(builder, op, operands):
+        return builder.add(arith.AddI(operands[0], builder.add(arith.SubI(*operands))))
+
+    @rules.of(arith.SubI)
+    def unused(builder, op, operands):
+        return kit.DROP if not op.result.uses else None
+
+    model = zg.parse("""
+    tt.func @"f" (%0 : i32)i32 -> {
+        %1 : i32 = arith.muli %0 %0;
+        %2 : i32 = arith.subi %0 %0;
+        tt.return %1; };""")
+    assert [op.NAME for op in rules(model).walk()] == ["tt.func", "arith.subi", "arith.addi", "tt.return"]
+
+
+def test_a_rule_must_not_use_the_result_that_it_replaces():
+    rules = kit.Rules("around")
+
+    @rules.of(arith.MulI)
+    def wrapped(builder, op, operands):
+        return builder.add(arith.AddI(*operands))
+
+    @rules.of(arith.AddI)
+    def twice(builder, op, operands):
+        return builder.add(arith.SubI(op.result, op.result))
+
+    with pytest.raises(zg.BuildError, match=r"a rule for arith\.addi uses the result that it replaces"):
+        rules(zg.parse('tt.func @"f" (%0 : i32)i32 -> { %1 : i32 = arith.muli %0 %0; tt.return %1; };'))
