@@ -79,9 +79,9 @@ class _Round:
         work = self.work
         if work is not None and op.result not in work and self.dirty.isdisjoint(operands):
             return None
-        outcome, added = self._ask(builder, op, operands)
-        if added:
-            outcome = self._settle(builder, added, outcome)
+        outcome, fresh = self._ask(builder, op, operands)
+        if fresh:
+            outcome = self._settle(builder, fresh, outcome)
         if work is not None:
             if outcome is None and not self.dirty.isdisjoint(operands):
                 outcome = builder.copy(op, operands)
@@ -101,21 +101,21 @@ class _Round:
         for transformer in self.select(op, operands):
             if (outcome := transformer(builder, op, operands)) is not None:
                 self._note(op, transformer)
-                added = ops[count:]
+                fresh = ops[count:]
                 if (
                     builder.block is block
                     and builder.notes == notes
-                    and not any(n.bodies or n.successors for n in added)
+                    and not any(n.bodies or n.successors for n in fresh)
                 ):
                     del ops[count:]
-                    return outcome, added[::-1]
+                    return outcome, fresh[::-1]
                 if builder.block is not block:
-                    added += builder.block.ops
-                self.new_results.update(inner.result for new in added for inner in new.walk())
+                    fresh += builder.block.ops
+                self.new_results.update(inner.result for new in fresh for inner in new.walk())
                 return outcome, []
         return None, []
 
-    def _settle(self, builder: Rewriter, added: list[Op], outcome: Outcome) -> Outcome:
+    def _settle(self, builder: Rewriter, fresh: list[Op], outcome: Outcome) -> Outcome:
         """Append the ops that a rule has added, the last of them first, or what the rules make of them; the outcome."""
         values: dict[Value, Value] = {}
 
@@ -124,8 +124,8 @@ class _Round:
                 value = replacement
             return value
 
-        while added:
-            op = added.pop()
+        while fresh:
+            op = fresh.pop()
             operands = tuple(map(final, op.operands))
             block = builder.block
             ops: list[Op] = block._ops  # pyright: ignore[reportPrivateUsage, reportAssignmentType]
@@ -148,7 +148,7 @@ class _Round:
                 del ops[place]
                 if isinstance(replacement, Value):
                     values[result] = replacement
-                added += others
+                fresh += others
         return final(outcome) if isinstance(outcome, Value) else outcome
 
     def _note(self, op: Op, transformer: Transformer) -> None:
