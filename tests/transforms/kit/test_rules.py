@@ -142,7 +142,7 @@ def test_endless_rules_are_an_error():
 
 def test_what_rules_add_is_asked_about_in_the_same_round():
     """A chain of a thousand applications makes one new model, and the users of its value are asked once, at the end."""
-    rules, asked = kit.Rules("count"), []
+    rules, operand_ops = kit.Rules("count"), []
 
     @rules.of(arith.SubI)
     def down(builder, op, operands):
@@ -155,7 +155,7 @@ def test_what_rules_add_is_asked_about_in_the_same_round():
 
     @rules.of(arith.AddI)
     def final(builder, op, operands):
-        asked.append(type(operands[0].op))
+        operand_ops.append(type(operands[0].op))
 
     model = zg.parse("""
     tt.func @"f" (%0 : i32)i32 -> {
@@ -166,7 +166,7 @@ def test_what_rules_add_is_asked_about_in_the_same_round():
     new = rules(model)
     zg.verify(new)
     assert [op.NAME for op in zg.kit.run_passes(new, [zg.simplify]).walk()] == ["tt.func", "arith.addi", "tt.return"]
-    assert asked == [type(None)] * 2  # In the round, and when all ops are asked about once more.
+    assert operand_ops == [type(None)] * 2  # In the round, and when all ops are asked about once more.
 
 
 def test_an_added_op_is_removed_where_its_uses_are_known():
