@@ -568,11 +568,32 @@ class Program:
             function = partial(self._redux, short.removeprefix("redux.sync."))
         elif short in HOST_CALLS:
             function = partial(HOST_CALLS[short], self)
+        elif short.startswith(("masked.load.", "masked.store.")):
+            function = partial(self._masked, rest)
         elif name in self.module.functions:
             function = partial(self._invoke, self.module.functions[name])
         if function is None:
             raise text.unknown(f"call {rest}")
         return function(*(self.operand(argument) for argument in callee))
+
+    def _masked(self, rest: str, *operands: Any) -> Any:
+        """A load or a store of a vector of which a mask leaves elements out. LLVM fills gaps between accesses so."""
+        _, arguments = text.called(rest)
+        pointers = [at for at, argument in enumerate(arguments) if argument.startswith("ptr")]
+        (at,) = pointers
+        where, space, mask = operands[at], self._space(arguments[at]), operands[at + 1]
+        vector = operands[-1] if at == 0 else operands[0]  # Of a load, the elements that it leaves out.
+        align = re.search(r"\balign (\d+)", arguments[at])
+        size, width = vector[0].dtype.itemsize, vector[0].dtype.itemsize * len(vector)
+        self._aligned(where[self.active], np.flatnonzero(self.active), "accesses", width, int(align[1]) if align else 0)
+        result: list[Array] = []
+        for index, (element, bit) in enumerate(zip(vector, mask, strict=True)):
+            place, active = where + index * size, self.active & bit
+            if at:
+                self.store(space, place, [element], active)
+            else:
+                result += self.load(space, place, element.dtype, active, [element])
+        return None if at else result
 
     def _special(self, register: str) -> Array:
         """A special register, as "tid.x"."""

@@ -197,3 +197,18 @@ def test_an_alignment_that_does_not_hold() -> None:
         simulate(form(of_threads(lines.replace("ALIGN", "4"))), num_warps=1, shared=0, arguments=[out])
         with pytest.raises(SimulationError, match="must be aligned"):
             simulate(form(of_threads(lines.replace("ALIGN", "8"))), num_warps=1, shared=0, arguments=[out])
+
+
+@zg.kernel
+def evens(x, out):
+    at = zg.arange(0, 128)
+    zg.store(out + at, zg.load(x + 2 * at))
+
+
+def test_gaps_between_loads() -> None:
+    """LLVM makes one load of neighbours with gaps, by a mask: the gaps are not read, so the last one may be outside."""
+    compiled = evens.compile(zg.divisible(I32), zg.divisible(I32), num_warps=1)
+    assert "@llvm.masked.load" in optimized(compiled.stages["llvm"], compiled.target)
+    x, out = RNG.integers(0, 1 << 30, 255).astype(np.int32), np.zeros(128, np.int32)
+    compiled.simulate[1,](x, out, optimized=True)
+    assert (out == x[::2]).all()
