@@ -254,6 +254,13 @@ _OF_THREE: dict[str, Callable[[Array, Array, Array], Array]] = {
 _FUNCTIONS: dict[str, Callable[..., Any]] = {**_OF_ONE, **_OF_TWO, **_OF_THREE}
 
 
+def _order(is_signed: bool, dtype: str, a: Array, b: Array) -> Array:
+    """-1, 0 or 1 in a type, as `a` is below, equal to or above `b`."""
+    if is_signed:
+        a, b = signed(a), signed(b)
+    return bits_of(((a > b).astype(np.int8) - (a < b).astype(np.int8)).astype(dtype))
+
+
 def _reversed_of(width: int, a: Array) -> Array:
     return scalars.reversed_bits(a) >> a.dtype.type(8 * a.dtype.itemsize - width)
 
@@ -264,6 +271,9 @@ def function_named(name: str) -> Callable[..., Any] | None:
     if saturated:
         scalar = SCALARS[f"{saturated[1].replace('s', 'i')}{saturated[2]}"]
         return partial(over, partial(_whole, scalar=scalar))
+    comparison = re.fullmatch(r"llvm\.([su])cmp\.(?:v\d+)?i(8|16|32|64)\.(?:v\d+)?i(?:8|16|32|64)", name)
+    if comparison:
+        return partial(over, partial(_order, comparison[1] == "s", f"i{int(comparison[2]) // 8}"))
     words = name.removeprefix("llvm.").removeprefix("nvvm.").split(".")
     width = odd_width(words[-1])
     if width:  # Integers of a width that NumPy lacks.

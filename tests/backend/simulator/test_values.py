@@ -184,6 +184,15 @@ def test_functions_of_integers(name: str) -> None:
     assert actual.dtype == arguments[0].dtype
 
 
+@pytest.mark.parametrize("name, expected", [
+    ("llvm.scmp.i32.i32", [ALL, 1, 0]), ("llvm.ucmp.i32.i32", [1, ALL, 0]), ("llvm.scmp.i8.i32", [0xFF, 1, 0]),
+])  # fmt: skip
+def test_orders_of_integers(name: str, expected: list[int]) -> None:
+    order = function_named(name)
+    assert order is not None
+    assert order(np.array([ALL, 1, 7], np.uint32), np.array([1, ALL, 7], np.uint32)).tolist() == expected
+
+
 def test_sums_and_whether_they_overflow() -> None:
     a, b = np.array([1, ALL, 0], np.uint32), np.array([1, 1, 1], np.uint32)
     add, sub = function_named("llvm.uadd.with.overflow.i32"), function_named("llvm.usub.with.overflow.i32")
