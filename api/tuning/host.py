@@ -15,6 +15,11 @@ if TYPE_CHECKING:
     from ziggurat.tuning.config import Config
 
 
+def host_device() -> str:
+    """The name of this machine's processor with its number of threads, for records."""
+    return f"{host()[0]}, {get_num_threads()} thread(s)"
+
+
 class HostTuner(Tuner):
     """The choice of a configuration for a launch on arrays in memory. One whose blocks go beyond the arrays is left
     out: an access outside of them does no harm here."""
@@ -27,7 +32,7 @@ class HostTuner(Tuner):
         yield
 
     def _device(self) -> str:
-        return f"{host()[0]}, {get_num_threads()} thread(s)"
+        return host_device()
 
     def _compiled(self, fitting: Mapping[str, Config]) -> dict[str, Config]:
         """The configurations that run as native code; one whose hook may change the arguments is not compiled yet."""

@@ -84,22 +84,13 @@ class Tuner:
 
         Raises `LaunchError` with the reason of each configuration if none can be launched.
         """
-        fitting: dict[str, Config] = {}
-        self.labels = labelled(list(configs))
-        for label, config in self.labels.items():
-            self.bounds[label] = bound = self.tuned.bound(self.arguments, self.keywords, config)
-            sizes = self.kernel.sizes(self.grid, bound)
-            if 0 in sizes:
-                self.left_out[label] = LaunchError(f"its grid {sizes} is empty")
-            else:
-                fitting[label] = config
-        fitting = self._agreed(fitting)
+        fitting = self._agreed(self.fitting(configs))
         if not fitting:
             return None, configs[0]
         bound = next(iter(self.bounds.values()))
         with self._measuring(bound):
-            about = self._about(bound)
-            record = self.tuned.records.get(about) if self._keeps else None
+            about = self.about(bound)
+            record = self.tuned.records.get(about) if self.keeps else None
             label = self.ranks.all(record and record.config)[0]
             if label not in fitting:
                 record = self._record(about, fitting, bound)
@@ -110,6 +101,16 @@ class Tuner:
                 arguments = self.tuned.named(self.arguments, {**self.keywords, **config.keywords})
                 self.tuned.pre_hook(arguments, reset_only=True)
         return record, config
+
+    def fitting(self, configs: Sequence[Config]) -> dict[str, Config]:
+        """The configurations whose grids are not empty, by their labels."""
+        self.labels = labelled(list(configs))
+        for label, config in self.labels.items():
+            self.bounds[label] = bound = self.tuned.bound(self.arguments, self.keywords, config)
+            sizes = self.kernel.sizes(self.grid, bound)
+            if 0 in sizes:
+                self.left_out[label] = LaunchError(f"its grid {sizes} is empty")
+        return {label: config for label, config in self.labels.items() if label not in self.left_out}
 
     def _agreed(self, configs: Mapping[str, Config]) -> dict[str, Config]:
         """The configurations that no rank leaves out."""
@@ -135,11 +136,12 @@ class Tuner:
         return stream_of(bound.values(), current_device().number)
 
     @property
-    def _keeps(self) -> bool:
+    def keeps(self) -> bool:
         """Whether the choice is kept on disk: it is not for a kernel that nothing tells from others."""
         return self.tuning.cache_results and self.kernel.identity is not None
 
-    def _about(self, bound: dict[str, Any]) -> dict[str, Any]:
+    def about(self, bound: dict[str, Any]) -> dict[str, Any]:
+        """What a choice is made for."""
         types = types_of(bound)
         about: dict[str, Any] = {
             "kernel": self.kernel.name,
@@ -171,7 +173,7 @@ class Tuner:
                 return TuningRecord(about, next(iter(fitting)), {}, reasons)
             raise self._nothing_left()
         record = TuningRecord(about, chosen(times, NOISE), times, reasons)
-        if self._keeps:
+        if self.keeps:
             self.tuned.records.put(record)
         return record
 
