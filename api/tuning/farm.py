@@ -203,8 +203,8 @@ class Farm:
         if any(config.pre_hook is not None for config in tuning.configs):
             raise LaunchError(f"a configuration of '{kernel.base.name}' has a pre_hook, which cannot travel")
         tuner = _FarmTuner(kernel, grid, arguments, keywords)
-        named = dict(zip(kernel.signature.parameters, arguments, strict=False))
-        configs = pruned(tuning.configs, tuning.prune_configs_by, named, keywords, kernel.empty)
+        by_name = dict(zip(kernel.signature.parameters, arguments, strict=False))
+        configs = pruned(tuning.configs, tuning.prune_configs_by, by_name, keywords, kernel.empty)
         fitting = tuner.fitting(configs)
         arrays: dict[str, Array] = {}
         jobs: dict[str, Measurement] = {}
