@@ -6,8 +6,6 @@ import subprocess
 import sys
 from bisect import bisect_left
 from collections.abc import Iterator
-from graphlib import CycleError, TopologicalSorter
-from itertools import accumulate
 from pathlib import Path
 
 import pytest
@@ -51,17 +49,21 @@ THEIRS = dict.fromkeys(OURS, DEPENDENCIES) | {
 }
 
 
-def imported(source: str) -> Iterator[tuple[int, str]]:
+def imported(source: str, deferred: bool = True) -> Iterator[tuple[int, str]]:
     """The line and the full dotted name of each thing imported: `from a.b import c` gives `a.b.c`.
 
     `import_module` and `__import__` count too where the name is a literal. A relative import gives a name
-    that starts with a dot.
+    that starts with a dot. Unless `deferred` ones count, those in functions and for type checking do not.
     """
     marked = [number for number, line in enumerate(source.split("\n"), 1) if "import" in line]
 
     def walk(node: ast.AST) -> Iterator[ast.AST]:
         """The node and those below it, but for nodes on lines without the word: most of a source."""
         yield node
+        if not deferred and isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            return
+        if not deferred and isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING":
+            return
         for child in ast.iter_child_nodes(node):
             first, last = getattr(child, "lineno", 1), getattr(child, "end_lineno", len(source))
             at = bisect_left(marked, first)
@@ -83,9 +85,9 @@ def imported(source: str) -> Iterator[tuple[int, str]]:
 
 
 @functools.cache
-def imports_of(file: Path) -> tuple[tuple[int, str], ...]:
+def imports_of(file: Path, deferred: bool = True) -> tuple[tuple[int, str], ...]:
     """What a source imports, as `imported`."""
-    return tuple(imported(file.read_text(encoding="utf-8")))
+    return tuple(imported(file.read_text(encoding="utf-8"), deferred))
 
 
 def complaint(folder: str, name: str) -> str | None:
@@ -128,49 +130,90 @@ def test_the_core_knows_no_other_language(folder: str):
     assert not found, "\n".join(found)
 
 
-def packages_of(folder: Path) -> dict[str, set[str]]:
-    """For each package at or below a folder, the others that its sources import, also inside functions.
+# The packages and modules of each folder, from the bottom up. Each may import those of the lines before its own.
+# Imports in functions count, but not in api: methods of `Compiled` and `Kernel` lead to packages that build on these.
+LAYERS: dict[str, tuple[str, ...]] = {
+    "frontends": ("bodies language", "python tracing triton_c", "reflection", "library", "triton"),
+    "transforms": (
+        "casts early_exits simplify statements trip_count unsupported",
+        "analysis calls parameters",
+        "attribution kit layouts",
+        "cost differentiate mirror",
+        "lift sanitize schedule tiles",
+        "cpu gpu",
+    ),
+    "backend": (
+        "devices llvm mlir python",
+        "cache launch ptx",
+        "jit reference simulator",
+        "cpu cuda proof",
+        "cpu.runtime",
+        "shipping",
+    ),
+    "api": (
+        "boundary lazy passes",
+        "compiler proving testing",
+        "kernels",
+        "building c_kernels launches sanitizing",
+        "tuning",
+        "bisecting exploring frameworks gradients shipping",
+        "__init__ pytriton triton",
+        "cli debugging distributed kernel_texts",
+        "__main__",
+    ),
+}
 
-    A package is a folder with sources. An import of something in a package below counts for that one alone.
-    """
-    packages = {
-        f"ziggurat.{path.parent.relative_to(ROOT).as_posix().replace('/', '.')}" for path in folder.rglob("*.py")
-    }
-    arrows: dict[str, set[str]] = {package: set() for package in packages}
-    for file in sorted(folder.rglob("*.py")):
-        own = f"ziggurat.{file.parent.relative_to(ROOT).as_posix().replace('/', '.')}"
-        for _, name in imports_of(file):
-            parents = accumulate(name.split("."), "{}.{}".format)
-            package = next((parent for parent in reversed([*parents]) if parent in arrows), own)
-            arrows[own] |= {package} - {own}
-    return arrows
+
+def package_of(folder: str, name: str) -> str | None:
+    """The entry of the table that a full name belongs to; None for a name of another folder."""
+    start = "ziggurat." if folder == "api" else f"ziggurat.{folder}."
+    if not f"{name}.".startswith(start) or (folder == "api" and f"{name}.".split(".")[1] in OURS):
+        return None
+    rest = f"{name}.".removeprefix(start)
+    entries = [entry for names in LAYERS[folder] for entry in names.split() if rest.startswith(f"{entry}.")]
+    return max(entries, key=len, default="__init__")
 
 
-@pytest.mark.parametrize("folder", ["frontends", "backend", "api"])
-def test_packages_import_each_other_in_no_circle(folder: str):
-    arrows = packages_of(ROOT / folder)
-    assert len(arrows) > 1
-    try:
-        TopologicalSorter(arrows).prepare()
-    except CycleError as error:
-        pytest.fail("packages import each other: " + " → ".join(reversed(error.args[1])))
+def upward_imports(folder: str) -> list[str]:
+    """The imports of a folder that the table does not allow, and its files that are in no line of it."""
+    order = {entry: at for at, names in enumerate(LAYERS[folder]) for entry in names.split()}
+    complaints: list[str] = []
+    for file in sorted((ROOT / folder).rglob("*.py")):
+        path = file.relative_to(ROOT)
+        parts = ("ziggurat", *path.with_suffix("").parts[folder == "api" :])
+        own = package_of(folder, ".".join(parts))
+        if own == "__init__" and path.parts != (folder, "__init__.py"):
+            complaints.append(f"{path} is in no line of the table")
+            continue
+        for line, name in imports_of(file, deferred=folder != "api"):
+            other = package_of(folder, name)
+            if other in order and other != own and order[other] >= order.get(own or "", 0):
+                complaints.append(f"{path}:{line}: {own} must not import {other}")
+    return complaints
 
 
-def test_the_circle_checker_sees_imports_in_functions(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+@pytest.mark.parametrize("folder", LAYERS)
+def test_packages_import_those_below_them(folder: str):
+    assert not (complaints := upward_imports(folder)), "\n".join(complaints)
+
+
+def test_the_checker_of_layers_sees_imports_in_functions(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(sys.modules[__name__], "ROOT", tmp_path)
     sources = {
-        "backend/a/one.py": "import ziggurat.backend.a.b.two",
-        "backend/a/b/two.py": "from ziggurat.backend.c import three",
-        "backend/c/three.py": "def f():\n    from ziggurat.backend.a.one import g",
+        "backend/ptx/one.py": "from ziggurat.backend.llvm import two",
+        "backend/llvm/two.py": "def f():\n    from ziggurat.backend.ptx.one import g",
+        "api/kernels/three.py": "import ziggurat.cli.four\ndef f():\n    import ziggurat.tuning",
+        "api/other/five.py": "",
     }
     for name, source in sources.items():
         file = tmp_path / name
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_text(source)
-    a, b, c = (f"ziggurat.backend.{name}" for name in ("a", "a.b", "c"))
-    assert packages_of(tmp_path / "backend") == {a: {b}, b: {c}, c: {a}}
-    with pytest.raises(pytest.fail.Exception, match="packages import each other: ziggurat"):
-        test_packages_import_each_other_in_no_circle("backend")
+    assert upward_imports("backend") == ["backend/llvm/two.py:2: llvm must not import ptx"]
+    assert upward_imports("api") == [
+        "api/kernels/three.py:1: kernels must not import cli",
+        "api/other/five.py is in no line of the table",
+    ]
 
 
 EXPLICIT_KERNEL = """\

@@ -38,7 +38,7 @@ from ziggurat.codemodel.gpu.options import CPU, CompileOptions
 from ziggurat.codemodel.graphs import by_key
 from ziggurat.codemodel.op import Op, Value
 from ziggurat.codemodel.text.writer import summary
-from ziggurat.launches.inspected import launch_of
+from ziggurat.tuning.inspected import launch_of
 
 SOURCE = "the Triton model"
 OF_CODE = (SIMULATED, OPTIMIZED, DEVICE, NATIVE)

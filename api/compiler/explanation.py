@@ -22,16 +22,17 @@ from ziggurat.codemodel.op import Op, OpResult, expect
 from ziggurat.codemodel.passes import Snapshot
 from ziggurat.compiler.compiled import Compiled
 from ziggurat.transforms.analysis.obstacle import LIBRARY, Obstacle
+from ziggurat.transforms.analysis.queries import is_persistent
 from ziggurat.transforms.cost.choose import choose_warps
 from ziggurat.transforms.cost.cost import Cost, CostEntry, Work, cost_of
 from ziggurat.transforms.cost.pressure import warn_of_registers
 from ziggurat.transforms.gpu.gpu_passes import CHOSEN_AFTER, place
+from ziggurat.transforms.gpu.raise_pointers import why_not_raised
 from ziggurat.transforms.schedule.latency import is_role, plans_of
 from ziggurat.transforms.schedule.loop_plan import LoopPlan
 from ziggurat.transforms.schedule.specialize import why_no_roles
 from ziggurat.transforms.tiles.chunks import DIVIDE_BLOCKS
-from ziggurat.transforms.tiles.persist import is_persistent, why_not_persistent
-from ziggurat.transforms.tiles.raise_pointers import why_not_raised
+from ziggurat.transforms.tiles.persist import why_not_persistent
 
 _FRONTENDS = os.path.join(os.path.dirname(os.path.dirname(LIBRARY)), "")  # Calls written in the language itself.
 # The headings, and the widths of the columns.

@@ -161,9 +161,9 @@ def compile_model(
         from ziggurat.backend.llvm.elementwise import RULES
         from ziggurat.backend.ptx.assemble import assemble
         from ziggurat.backend.ptx.emitter import EMITTERS
+        from ziggurat.transforms.analysis.queries import is_persistent
         from ziggurat.transforms.cost.pressure import warn_of_registers
         from ziggurat.transforms.gpu.gpu_passes import place
-        from ziggurat.transforms.tiles.persist import is_persistent
 
         demand(model, {"backend.llvm.elementwise.RULES": RULES, "backend.ptx.emitter.EMITTERS": EMITTERS})
         stages |= {} if isinstance(model, gpu.Module) else {"triton": model}

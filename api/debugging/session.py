@@ -24,7 +24,8 @@ from ziggurat.codemodel.location import Location
 from ziggurat.codemodel.types import shape_of
 from ziggurat.debugging.values import array_of, variables_of
 from ziggurat.kernels.kernel import Kernel
-from ziggurat.launches.inspected import launch_of, programs_of
+from ziggurat.launches.inspected import programs_of
+from ziggurat.tuning.inspected import launch_of
 
 Program = tuple[int, int, int]
 

@@ -27,8 +27,9 @@ from ziggurat.exploring.page import page
 from ziggurat.exploring.places import Place, assembly_places, llvm_places, place_of, sass_places
 from ziggurat.exploring.values import Entry, ValueTable, values_of
 from ziggurat.kernels.kernel import Kernel
-from ziggurat.launches.inspected import compiled_for_launch, launch_of, programs_of
+from ziggurat.launches.inspected import compiled_for_launch, programs_of
 from ziggurat.transforms.kit.difference import edits
+from ziggurat.tuning.inspected import launch_of
 
 if TYPE_CHECKING:
     from ziggurat.compiler.compiled import Compiled
@@ -236,7 +237,7 @@ class _Explored:
     def _add_costs(self, column: dict[str, Any]) -> None:
         """The work of each op of the GPU model, for a CTA or an iteration."""
         from ziggurat.transforms.cost.cost import Work, cost_of, move_of
-        from ziggurat.transforms.gpu.swizzle import first_access
+        from ziggurat.transforms.layouts.swizzle import first_access
 
         costs: dict[int, Entry] = {}
         names = tuple(argument.name for argument in self.compiled.arguments)

@@ -609,7 +609,7 @@ def kernel(
         return getattr(fn, "ziggurat_wrap", Kernel)(fn, do_not_specialize)
 
     if source is not None:
-        from ziggurat.kernels.sources import kernel_of
+        from ziggurat.kernel_texts import kernel_of
 
         return kernel_of(source, name, namespace or {}, decorate)
     return decorate if fn is None else decorate(fn)

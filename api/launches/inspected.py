@@ -1,4 +1,4 @@
-"""Launches that tools look at in place of running them: the kernel, the arguments by name, and the options."""
+"""Launches that tools look at in place of running them."""
 
 from __future__ import annotations
 
@@ -8,31 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 from ziggurat.codemodel.errors import LaunchError
 from ziggurat.codemodel.gpu.options import COMPILE_OPTIONS
-from ziggurat.codemodel.op import require_argument
-from ziggurat.kernels.arguments import bind, check_options, divided
 from ziggurat.kernels.kernel import Kernel
-from ziggurat.tuning.tuned import Tuned
 
 if TYPE_CHECKING:
     from ziggurat.compiler.compiled import Compiled
-
-
-def launch_of(
-    tool: str, kernel: Any, arguments: Sequence[Any], keywords: Mapping[str, Any], kinds: str = "a kernel"
-) -> tuple[Kernel, dict[str, Any], dict[str, Any]]:
-    """The kernel of a launch, its arguments by name, and its options of compilation; of a tuned kernel those of its
-    first configuration.
-
-    Raises `LaunchError` for arguments and options that do not fit, in the name of the tool. `kinds` is what it takes.
-    """
-    if isinstance(kernel, Tuned):
-        configs = kernel.tuning.configs if kernel.tuning is not None else ()
-        keywords = {**(configs[0].all_kwargs() if configs else {}), **keywords}
-        kernel = kernel.base
-    require_argument(kernel, isinstance(kernel, Kernel), f"{tool}: 'kernel' must be {kinds}", "use @zg.kernel")
-    own, options = divided(kernel, keywords)
-    check_options(kernel, options, COMPILE_OPTIONS)
-    return kernel, bind(kernel, arguments, own), options
 
 
 def compiled_for_launch(

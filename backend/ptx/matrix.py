@@ -41,7 +41,7 @@ from ziggurat.codemodel.layout import bits_of, combine, inverted
 from ziggurat.codemodel.op import Value
 from ziggurat.codemodel.types import ScalarType, SharedType, TensorType, Type, scalar_element
 from ziggurat.transforms.analysis.queries import layout_of, shared_of, tensor_of
-from ziggurat.transforms.gpu.swizzle import BYTE_DEPTHS
+from ziggurat.transforms.layouts.swizzle import BYTE_DEPTHS
 
 _SUM = {"f32": "f32", "f64": "f64", "i32": "s32"}  # PTX's types of accumulators.
 _LINES = 512  # The limit on multiply-adds in the body of a loop along k, unless one step along k has more.

@@ -26,7 +26,7 @@ from ziggurat.codemodel.layout import Layout, bits_of, combine, inverted
 from ziggurat.codemodel.op import Value
 from ziggurat.codemodel.types import ScalarType, SharedType, scalar_element
 from ziggurat.transforms.analysis.queries import layout_of, shared_of, tensor_of
-from ziggurat.transforms.gpu.swizzle import (
+from ziggurat.transforms.layouts.swizzle import (
     VECTOR,
     MatrixView,
     matrix_view,

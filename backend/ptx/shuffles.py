@@ -4,7 +4,7 @@ Lanes get them by a shuffle. Warps get them through `@zg_slot` in shared memory,
 one before it may be written again.
 
 Conversions of layouts that stay within warps rename registers, or exchange them by shuffles, as
-`transforms/gpu/shuffle_rounds.py` plans. Elements of 8 and 16 bits travel in words of 32 bits: registers that move
+`transforms/layouts/shuffle_rounds.py` plans. Elements of 8 and 16 bits travel in words of 32 bits: registers that move
 together throughout are packed before the exchange and unpacked after it.
 """
 
@@ -22,7 +22,7 @@ from ziggurat.codemodel.gpu import dialect as gpu
 from ziggurat.codemodel.layout import LANE_BITS, combine
 from ziggurat.codemodel.types import ScalarType, TensorType, Type
 from ziggurat.transforms.analysis.queries import layout_of, tensor_of
-from ziggurat.transforms.gpu.shuffle_rounds import Exchange, Factor, exchange
+from ziggurat.transforms.layouts.shuffle_rounds import Exchange, Factor, exchange
 
 _ALL = "-1"  # All lanes take part in every shuffle: control is uniform in a CTA.
 _BITS = {"half": 16, "bfloat": 16, "float": 32, "double": 64, "ptr addrspace(1)": 64}

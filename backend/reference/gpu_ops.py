@@ -100,7 +100,7 @@ def _numbers(offsets: Sequence[int]) -> Array:
 @functools.cache
 def by_block(type_: DescriptorType, buffer: SharedType) -> Array:
     """For each element of a buffer, the number of the element of a block that TMA copies to its place."""
-    from ziggurat.transforms.gpu.tma import buffer_for
+    from ziggurat.transforms.layouts.tma_blocks import buffer_for
 
     numbers = np.empty(buffer.numel, int)
     numbers[_numbers(buffer.offsets)] = _numbers(buffer_for(type_)[0].offsets)

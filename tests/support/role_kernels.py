@@ -13,7 +13,7 @@ from ziggurat.codemodel.types import DescriptorType, SharedType, TensorType, Typ
 from ziggurat.codemodel.verify import verify
 from ziggurat.transforms.gpu.gpu_passes import PLACE
 from ziggurat.transforms.gpu.hazards import hazards
-from ziggurat.transforms.gpu.tma import buffer_for
+from ziggurat.transforms.layouts.tma_blocks import buffer_for
 
 K = 64  # Elements along k of a block.
 

@@ -9,6 +9,7 @@ from ziggurat.codemodel.builder import Builder
 from ziggurat.codemodel.dialects import arith, core, tt
 from ziggurat.codemodel.errors import InternalError
 from ziggurat.codemodel.gpu import dialect as gpu
+from ziggurat.codemodel.gpu.fragments import GRID
 from ziggurat.codemodel.layout import Layout, axis_bases, bits_of
 from ziggurat.codemodel.op import Block, Op, Value
 from ziggurat.codemodel.traits import SymbolTable
@@ -37,6 +38,11 @@ def function_of(module: SymbolTable) -> tt.Func:
     if len(functions) != 1:
         raise InternalError(f"a prepared module has one function, this one has {len(functions)}")
     return functions[0]
+
+
+def is_persistent(func: tt.Func) -> bool:
+    """Whether the CTAs of a kernel run several programs each."""
+    return any(part.startswith(GRID) for part in func.parts)
 
 
 def bytes_of(value: Value) -> int:
@@ -169,6 +175,12 @@ def op_in(op: Op, block: Block) -> Op:
 def role_split(module: Op) -> gpu.WarpSpecialize | None:
     """The op that splits a kernel into roles, if it has one."""
     return next((op for op in module.walk() if isinstance(op, gpu.WarpSpecialize)), None)
+
+
+def feeds_dot(value: Value) -> bool:
+    """Whether a dot reads a block, maybe transposed."""
+    users = value.uses
+    return any(isinstance(user, tt.Dot) or (isinstance(user, tt.Trans) and feeds_dot(user.result)) for user in users)
 
 
 # Ops without tensor operands: they can be computed in any layout.

@@ -19,7 +19,8 @@ from ziggurat.codemodel.types import TensorType
 from ziggurat.transforms.analysis.axis_info import AxisInfo, unit_of
 from ziggurat.transforms.analysis.components import Component, ComponentGroup, component_of
 from ziggurat.transforms.analysis.queries import constant_of, is_shaping, tensor_of
-from ziggurat.transforms.gpu.layout_plan import SECTOR
+
+SECTOR = 32  # Bytes that global memory moves at once.
 
 # Each bit of an element's number adds one of these to a tensor's value; None where that is not known.
 Strides = tuple[int | None, ...]

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, cast
+from collections.abc import Callable, Sequence
+from typing import Any, Protocol, cast
 
 import attrs
 
@@ -38,9 +38,6 @@ from ziggurat.transforms import casts
 from ziggurat.transforms.calls.foreign_floats import is_e4b15, narrowed, widened
 from ziggurat.transforms.calls.lattice import BlockPtrType, ErrorType, Split, Unusable, components
 
-if TYPE_CHECKING:
-    from ziggurat.transforms.mirror.mirror import FunctionMirror
-
 # A value of the Python model in the Triton model: a value, a tuple of such, or None for a constant, which needs none.
 Built = Value | tuple["Built", ...] | None
 # The attributed types that have no value at run time.
@@ -64,24 +61,49 @@ def number_as(value: Any, scalar: ScalarType) -> Any:
     return cast_number(value, scalar, None, bitcast=False)
 
 
+class Callee(Protocol):
+    """A function that a call calls: its symbol in the model, and the attributed type of its result."""
+
+    symbol: str
+    result: Type
+
+
+class Functions(Protocol):
+    """The functions of the model that is built."""
+
+    def callee(self) -> Callee:
+        """The function that the current op calls, or that it combines elements with; added to the model."""
+        ...
+
+    def helper(
+        self,
+        symbol: str,
+        source: str,
+        types: Sequence[Type],
+        result: Type,
+        build: Callable[[Builder, Sequence[Value]], list[Value]],
+    ) -> str:
+        """Add a function with this body, unless it is there; its symbol, numbered where another has that name."""
+        ...
+
+
 class Emitter:
     """A builder with the conversions that calls insert: the context in which the ops of a call are built.
 
-    `mirror` adds the functions that a call needs to the model. The emitter of such a function has no mirror. `language`
-    has the rules of the language of the function that is built.
+    `functions` adds those that a call needs to the model. The emitter of such a function has none. `language` has the
+    rules of the language of the function that is built.
     """
 
-    def __init__(self, builder: Builder, mirror: FunctionMirror | None = None, language: Language = EXPLICIT) -> None:
+    def __init__(self, builder: Builder, functions: Functions | None = None, language: Language = EXPLICIT) -> None:
         self.builder = builder
         self.language = language
-        self._mirror = mirror
+        self._functions = functions
 
     @property
-    def functions(self) -> FunctionMirror:
-        """The mirror of the function that is built. It gives the callee of the current call, and adds helper
-        functions."""
-        assert self._mirror is not None
-        return self._mirror
+    def functions(self) -> Functions:
+        """The functions of the model, to which a call may add some."""
+        assert self._functions is not None
+        return self._functions
 
     def add(self, op: Op) -> Value:
         """Append an op; its result."""

@@ -180,7 +180,7 @@ def _function(
         inner.add(ends(inner.repack(both, combined)))
         return Emitter(builder).parts(builder.add(make(parameters, inner.builder.finish())), len(types))
 
-    symbol = emit.functions.module.helper(symbol, callee.symbol, tensors, result, build)
+    symbol = emit.functions.helper(symbol, callee.symbol, tensors, result, build)
     return emit.parts(emit.add(tt.Call(values, symbol, packed_type(result))), len(types))
 
 

@@ -31,10 +31,9 @@ from ziggurat.codemodel.gpu.asynchronous import BufferOp
 from ziggurat.codemodel.op import Body, Op, Value
 from ziggurat.codemodel.traits import Loop, Pure, Returns
 from ziggurat.codemodel.types import ScalarType, element_of
-from ziggurat.transforms.analysis.queries import constant_of, is_elementwise, shared_of
+from ziggurat.transforms.analysis.queries import constant_of, is_elementwise, is_persistent, shared_of
 from ziggurat.transforms.cost.cost import CostEntry, Work, cost_of
 from ziggurat.transforms.cost.grid_cost import Launch, Runs, alike, body_of, runs_of_bodies
-from ziggurat.transforms.tiles.persist import is_persistent
 
 _ADDS = (arith.AddF, arith.SubF)
 # The share of the estimated issue slots that is certain. Three operands of a maximum may take one slot (Blackwell).

@@ -21,9 +21,8 @@ from ziggurat.codemodel.gpu.options import USUAL_WARPS
 from ziggurat.codemodel.gpu.targets import TARGETS
 from ziggurat.codemodel.op import Op
 from ziggurat.codemodel.types import TensorType, scalar_element
-from ziggurat.transforms.analysis.queries import function_of
+from ziggurat.transforms.analysis.queries import feeds_dot, function_of
 from ziggurat.transforms.cost.budget import ACCUMULATORS, ACCUMULATORS_BESIDE_LOADS
-from ziggurat.transforms.gpu.tma import feeds_dot
 
 ELEMENTS_OF_WARP = 1024  # Of the largest tensor, 32 a thread.
 MAX_WARPS_OF_ROWS = 16  # 32 warps are slower: they leave no second CTA, and wait for each other.

@@ -43,6 +43,7 @@ from ziggurat.transforms.analysis.components import (
     tensor_operands,
     tensor_type,
 )
+from ziggurat.transforms.analysis.issue_slots import DIVISIONS, FUNCTIONS, ISSUES, bits_of_element, slots_of
 from ziggurat.transforms.analysis.queries import (
     descriptor_of,
     function_of,
@@ -56,13 +57,12 @@ from ziggurat.transforms.analysis.queries import (
     tensor_of,
     warp_reduction,
 )
-from ziggurat.transforms.analysis.sectors import Sectors
+from ziggurat.transforms.analysis.sectors import SECTOR, Sectors
 from ziggurat.transforms.cost.budget import limits
 from ziggurat.transforms.cost.pressure import pressure
-from ziggurat.transforms.cost.slots import DIVISIONS, FUNCTIONS, ISSUES, bits_of_element, slots_of
-from ziggurat.transforms.gpu.layout_plan import SECTOR, Access, Accesses, pointee_bytes
-from ziggurat.transforms.gpu.shuffle_rounds import exchange
-from ziggurat.transforms.gpu.swizzle import LINE, VECTOR, Moves, extended, moves, stores_matrices, vector_moves
+from ziggurat.transforms.layouts.layout_plan import Access, Accesses, pointee_bytes
+from ziggurat.transforms.layouts.shuffle_rounds import exchange
+from ziggurat.transforms.layouts.swizzle import LINE, VECTOR, Moves, extended, moves, stores_matrices, vector_moves
 
 L2_BYTES = 64  # The width of an SM's port, a cycle.
 

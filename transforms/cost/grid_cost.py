@@ -25,8 +25,8 @@ from ziggurat.codemodel.numbers import ELEMENTWISE, Number
 from ziggurat.codemodel.op import Body, Op, OpResult, Value
 from ziggurat.codemodel.traits import Loop
 from ziggurat.codemodel.types import ScalarType
+from ziggurat.transforms.analysis.queries import is_persistent
 from ziggurat.transforms.cost.cost import Cost, CostEntry, Work
-from ziggurat.transforms.tiles.persist import is_persistent
 
 if TYPE_CHECKING:
     from ziggurat.codemodel.scalars import Array

@@ -44,7 +44,7 @@ from ziggurat.codemodel.types import ScalarType, TensorType, TupleType, Type, vo
 from ziggurat.transforms.analysis.axis_info import infer
 from ziggurat.transforms.analysis.components import Component, component_of, component_types, components_of
 from ziggurat.transforms.analysis.queries import function_of, is_shaping, registers_alike, with_layout
-from ziggurat.transforms.gpu.layout_plan import Anchor, LayoutPlan, Operands
+from ziggurat.transforms.layouts.layout_plan import Anchor, LayoutPlan, Operands
 
 # A value that control flow carries: its position among the values, and its layout (None for a scalar).
 Entry = tuple[int, Layout | None]

@@ -31,7 +31,7 @@ from ziggurat.codemodel.op import Op, Value
 from ziggurat.codemodel.transform import DROP, Outcome, Rewriter, transform
 from ziggurat.transforms.analysis.memory_flow import Graph, SharedAccess, allocation, interval
 from ziggurat.transforms.analysis.queries import function_of, layout_of, role_split, shared_of
-from ziggurat.transforms.gpu.swizzle import matrix_view
+from ziggurat.transforms.layouts.swizzle import matrix_view
 
 READ, WRITE, COUNT = "read", "write", "count"
 

@@ -32,7 +32,7 @@ from ziggurat.codemodel.transform import Outcome, Rewriter, transform
 from ziggurat.codemodel.types import ScalarType, SharedType, TensorType, i64, scalar_element, u8, u16, u32, with_element
 from ziggurat.transforms.analysis.components import component_types
 from ziggurat.transforms.analysis.queries import constant, function_of, repacked, shared_of
-from ziggurat.transforms.gpu.swizzle import row_major
+from ziggurat.transforms.layouts.swizzle import row_major
 
 _BITS = {8: u8, 16: u16}
 _MEETING = (gpu.ClusterGather, gpu.ClusterBarrier)

@@ -26,10 +26,10 @@ from ziggurat.codemodel.layout import Layout, moved
 from ziggurat.codemodel.op import Op, Value
 from ziggurat.codemodel.types import ScalarType, element_bytes
 from ziggurat.transforms.analysis.components import Component, component_of, tensor_operands
+from ziggurat.transforms.analysis.issue_slots import FUNCTIONS, ISSUES, slots_of
 from ziggurat.transforms.analysis.queries import is_elementwise, is_shaping, operand_layouts, tensor_of
-from ziggurat.transforms.cost.slots import FUNCTIONS, ISSUES, slots_of
-from ziggurat.transforms.gpu.layout_plan import OperandLayouts, PrimaryLayouts
-from ziggurat.transforms.gpu.swizzle import VECTOR, Moves, copied_bases, moves, row_major
+from ziggurat.transforms.layouts.layout_plan import OperandLayouts, PrimaryLayouts
+from ziggurat.transforms.layouts.swizzle import VECTOR, Moves, copied_bases, moves, row_major
 
 ROUND_TRIP = 40  # Cycles of a store, a barrier and a read that nothing hides, if one CTA is on an SM.
 MAX_OPERANDS = 128  # Registers of a thread for both operands of a dot.

@@ -72,8 +72,9 @@ from ziggurat.transforms.analysis.queries import (
 )
 from ziggurat.transforms.casts import cast
 from ziggurat.transforms.gpu.computed_operands import OperandChoice
-from ziggurat.transforms.gpu.layout_plan import Accesses, Anchor, OperandLayouts, Operands, PrimaryLayouts
-from ziggurat.transforms.gpu.swizzle import LINE, VECTOR, copied_bases, moves, stores_matrices
+from ziggurat.transforms.layouts.layout_plan import Accesses, Anchor, OperandLayouts, Operands, PrimaryLayouts
+from ziggurat.transforms.layouts.swizzle import LINE, VECTOR, copied_bases, moves, stores_matrices
+from ziggurat.transforms.layouts.tma_blocks import block_axis
 from ziggurat.transforms.simplify.hoist import hoist
 
 _ROW_BYTES = 32  # Along k, which ldmatrix and wgmma read at once.
@@ -666,16 +667,3 @@ def _is_copied(value: Value, k_axis: int, dot: tt.Dot, mma: MmaChoice) -> bool:
         value = value.op.value
     is_load = isinstance(value.op, tt.Load | tt.DescriptorLoad)
     return copies_rows and is_load and isinstance(dot.parent_op, scf.For) and value.block is dot.parent
-
-
-def block_axis(value: Value, accesses: Accesses | None = None) -> int | None:
-    """The axis along which a block of a descriptor has its neighbours in memory; None for other tensors.
-
-    With `accesses`, also that of a tensor that is loaded in vectors.
-    """
-    if isinstance(value.op, tt.Trans):
-        inner = block_axis(value.op.value, accesses)
-        return None if inner is None else list(value.op.order).index(inner)
-    if isinstance(value.op, tt.Load) and accesses is not None and accesses.vector(value.op) > 1:
-        return accesses.order(value.op)[0]
-    return tensor_of(value).rank - 1 if isinstance(value.op, tt.DescriptorLoad) else None

@@ -22,6 +22,7 @@ from ziggurat.transforms.gpu.clusters import lower_clusters
 from ziggurat.transforms.gpu.dots import anchors, operands_of_dots, place_dots
 from ziggurat.transforms.gpu.lower import lower
 from ziggurat.transforms.gpu.lower_channels import lower_channels
+from ziggurat.transforms.gpu.raise_pointers import raise_pointers
 from ziggurat.transforms.gpu.share_buffers import share_buffers
 from ziggurat.transforms.gpu.tensor_maps import make_tensor_maps
 from ziggurat.transforms.gpu.tma import aliasing, by_rows, lower_tma, tma_accesses
@@ -43,7 +44,6 @@ from ziggurat.transforms.tiles.descriptors import lower_descriptors, make_chosen
 from ziggurat.transforms.tiles.multicast import shared_blocks
 from ziggurat.transforms.tiles.persist import make_persistent
 from ziggurat.transforms.tiles.prepare import prepare_for_gpu
-from ziggurat.transforms.tiles.raise_pointers import raise_pointers
 from ziggurat.transforms.tiles.spread import spread
 
 

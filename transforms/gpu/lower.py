@@ -42,6 +42,7 @@ from ziggurat.codemodel.types import (
     with_element,
 )
 from ziggurat.transforms.analysis.components import component_types
+from ziggurat.transforms.analysis.intervals import SMALL
 from ziggurat.transforms.analysis.queries import (
     converted,
     layout_of,
@@ -51,9 +52,8 @@ from ziggurat.transforms.analysis.queries import (
     unpacked,
     with_layout,
 )
-from ziggurat.transforms.gpu.allocate import SMALL
-from ziggurat.transforms.gpu.shuffle_rounds import by_shuffles
-from ziggurat.transforms.gpu.swizzle import buffer_bases, conversion_buffer, row_major
+from ziggurat.transforms.layouts.shuffle_rounds import is_within_warps
+from ziggurat.transforms.layouts.swizzle import buffer_bases, conversion_buffer, row_major
 
 _LOWERINGS: OpTable[Callable[[Any, Any, tuple[Value, ...]], Outcome]] = OpTable("lowering")
 
@@ -119,13 +119,6 @@ def _across(builder: Builder, value: Value, layout: Layout, stmatrix: bool) -> V
         numbers = _across(builder, builder.add(tt.PtrToInt(value)), layout, stmatrix)
         return builder.add(tt.IntToPtr(numbers, with_layout(type_, layout)))
     return builder.add(gpu.LocalLoad(_stored_for(builder, value, layout, stmatrix), with_layout(type_, layout)))
-
-
-def is_within_warps(value: Value, layout: Layout) -> bool:
-    """Whether a conversion moves elements only within the registers of a thread, or by shuffles."""
-    type_ = tensor_of(value)
-    source, size = layout_of(type_), element_bytes(type_)
-    return moved(source, layout, type_.numel) is not None or by_shuffles(source, layout, type_.numel, size)
 
 
 def _stored_for(builder: Builder, value: Value, layout: Layout, stmatrix: bool) -> Value:

@@ -23,7 +23,7 @@ from ziggurat.codemodel.op import Block, Op, Value
 from ziggurat.codemodel.transform import DROP, Outcome, Rewriter, transform
 from ziggurat.codemodel.types import SharedType
 from ziggurat.transforms.analysis.queries import shared_of
-from ziggurat.transforms.gpu.tma import before_transposition
+from ziggurat.transforms.layouts.tma_blocks import before_transposition
 
 
 @attrs.frozen(eq=False)

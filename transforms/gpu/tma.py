@@ -43,12 +43,11 @@ from types import UnionType
 from ziggurat.codemodel.builder import Builder
 from ziggurat.codemodel.dialects import core, scf, tt
 from ziggurat.codemodel.gpu import dialect as gpu
-from ziggurat.codemodel.gpu.fragments import Panels, box_and_swizzle
 from ziggurat.codemodel.gpu.targets import TARGETS
 from ziggurat.codemodel.op import BlockParameter, Op, Value, expect
 from ziggurat.codemodel.traits import Loop
 from ziggurat.codemodel.transform import DROP, Outcome, Rewriter, transform
-from ziggurat.codemodel.types import DescriptorType, SharedType, bf16, f16, f32, i1, shape_of
+from ziggurat.codemodel.types import bf16, f16, f32, i1, shape_of
 from ziggurat.transforms.analysis.axis_info import AxisInfo, analyse
 from ziggurat.transforms.analysis.components import Component, component_of
 from ziggurat.transforms.analysis.memory_order import ATOMICS, MemoryOrder, Origins, acquires, may_order, releases
@@ -56,12 +55,20 @@ from ziggurat.transforms.analysis.obstacle import Obstacle, warn_of
 from ziggurat.transforms.analysis.queries import (
     constant,
     descriptor_of,
+    feeds_dot,
     function_of,
     is_contiguous,
     shared_of,
     tensor_of,
 )
-from ziggurat.transforms.gpu.dots import MmaChoice, MmaSync, Wgmma, block_axis, is_chained, mma_of
+from ziggurat.transforms.gpu.dots import MmaChoice, MmaSync, Wgmma, is_chained, mma_of
+from ziggurat.transforms.layouts.tma_blocks import (
+    before_transposition,
+    block_axis,
+    buffer_for,
+    is_filled_by_tma,
+    panels_of_block,
+)
 from ziggurat.transforms.simplify import dce
 
 _UNIT = 16  # Bytes that TMA writes at once.
@@ -315,19 +322,7 @@ def _is_movable(op: Access) -> bool:
     matrix = op.value if isinstance(op, _Stored) else op.result
     # Of more axes, a box has all rows.
     is_matrix = tensor_of(matrix).rank == 2 and (len(type_.block) == 2 or max(type_.block[:-1]) <= 256)
-    return type_.element != i1 and fillable and is_matrix and _panels(type_) is not None
-
-
-def _panels(type_: DescriptorType) -> Panels | None:
-    """The form of a block in shared memory; None if a row is too short to be swizzled, or there are too few rows."""
-    _, swizzle = box_and_swizzle(type_)
-    return Panels(swizzle, k_major=True) if swizzle and type_.rows[0] >= 8 else None
-
-
-def feeds_dot(value: Value) -> bool:
-    """Whether a dot reads a block, maybe transposed."""
-    users = value.uses
-    return any(isinstance(user, tt.Dot) or (isinstance(user, tt.Trans) and feeds_dot(user.result)) for user in users)
+    return type_.element != i1 and fillable and is_matrix and panels_of_block(type_) is not None
 
 
 def _begins_ahead(load: tt.DescriptorLoad) -> bool:
@@ -368,48 +363,13 @@ def _feeds_mma(
             of_bytes = type_.element.bytes == 1 and other is not None
             read = of_bytes or (mma.warps.swapped == (value is user.b) and other == 1 - k_axis)
         shape = (type_.rows[order[0]], type_.rows[order[1]])
-        panels = _panels(type_)
+        panels = panels_of_block(type_)
         assert panels is not None
         lines = shape[1 - k_axis]
         wide = shape[k_axis] if k_major else lines if read else mma.lines(lines, k_axis)
         if not (k_major or read or type_.element.bytes == 2) or wide * type_.element.bytes < panels.width:
             return False
     return bool(value.uses)
-
-
-# Buffers in the form of TMA.
-
-
-def buffer_for(type_: DescriptorType) -> tuple[SharedType, int]:
-    """The type of a buffer for a block, its axes in order, and its alignment in bytes."""
-    panels = _panels(type_)
-    assert panels is not None
-    offsets = panels.offsets(type_.rows, 1, type_.element.bytes)
-    return SharedType(type_.rows, type_.element, offsets), panels.alignment
-
-
-def is_filled_by_tma(value: Value, buffer: SharedType) -> bool:
-    """Whether TMA can fill a buffer for `value` itself.
-
-    It can if `value` is a loaded block, or such a block transposed, and if the buffer has the elements in the places
-    where TMA puts them.
-    """
-    inner = block_axis(value)
-    load, _ = before_transposition(value)
-    if inner is None or not isinstance(load.op, tt.DescriptorLoad):
-        return False
-    type_ = descriptor_of(load.op.descriptor)
-    panels = _panels(type_)
-    return panels is not None and panels.offsets(buffer.shape, inner, type_.element.bytes) == buffer.offsets
-
-
-def before_transposition(value: Value) -> tuple[Value, tuple[tt.Trans, ...]]:
-    """The value that was transposed, and the transpositions in order."""
-    steps: list[tt.Trans] = []
-    while isinstance(value.op, tt.Trans):
-        steps.insert(0, value.op)
-        value = value.op.value
-    return value, tuple(steps)
 
 
 # The lowering of accesses that are in no pipelined loop.

@@ -32,6 +32,7 @@ class FunctionMirror:
 
     def __init__(self, module: ModuleMirror, instance: Attribution, builder: Builder) -> None:
         self.module = module
+        self.helper = module.helper
         self.instance = instance
         self.scope = instance.scope
         self.emit = Emitter(builder, self, instance.language)

@@ -29,8 +29,8 @@ from ziggurat.codemodel.graphs import by_key
 from ziggurat.codemodel.op import Op, OpResult, Value
 from ziggurat.codemodel.traits import Loop
 from ziggurat.codemodel.transform import DROP, Outcome, Rewriter, transform
+from ziggurat.transforms.analysis.intervals import intervals_of, place
 from ziggurat.transforms.cost.budget import ctas_of_roles, limits, shared_at
-from ziggurat.transforms.gpu.allocate import intervals_of, place
 
 
 @attrs.frozen(eq=False)

@@ -31,10 +31,10 @@ from ziggurat.transforms.analysis.components import Component, ComponentGroup, c
 from ziggurat.transforms.analysis.memory_flow import users_of
 from ziggurat.transforms.analysis.memory_order import MemoryOrder
 from ziggurat.transforms.analysis.obstacle import Obstacle
+from ziggurat.transforms.analysis.queries import is_persistent
 from ziggurat.transforms.simplify.dce import Sweep
 from ziggurat.transforms.simplify.demand import value_count
 from ziggurat.transforms.simplify.effects import is_pure
-from ziggurat.transforms.tiles.persist import is_persistent
 
 _STORES = (tt.DescriptorStore, tt.DescriptorReduce, tt.Store)
 

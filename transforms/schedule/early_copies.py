@@ -29,9 +29,9 @@ from ziggurat.codemodel.gpu.targets import TARGETS
 from ziggurat.codemodel.graphs import by_key, reached
 from ziggurat.codemodel.op import Block, Op, Value
 from ziggurat.codemodel.transform import DROP, Outcome, Rewriter, transform
+from ziggurat.transforms.analysis.intervals import intervals_of, place
 from ziggurat.transforms.cost.budget import CTAS, limits
 from ziggurat.transforms.cost.pressure import value_registers
-from ziggurat.transforms.gpu.allocate import intervals_of, place
 from ziggurat.transforms.schedule.loop_plan import Copy, copies_in, orders_memory
 from ziggurat.transforms.simplify.effects import is_pure
 

@@ -77,9 +77,9 @@ from ziggurat.transforms.cost.budget import (
     occupancy,
 )
 from ziggurat.transforms.cost.pressure import value_registers
-from ziggurat.transforms.gpu.lower import is_within_warps
-from ziggurat.transforms.gpu.swizzle import copied_bases
-from ziggurat.transforms.gpu.tma import before_transposition, buffer_for
+from ziggurat.transforms.layouts.shuffle_rounds import is_within_warps
+from ziggurat.transforms.layouts.swizzle import copied_bases
+from ziggurat.transforms.layouts.tma_blocks import before_transposition, buffer_for
 from ziggurat.transforms.schedule.loop_plan import (
     CP_ASYNC_BYTES,
     DEPENDS,

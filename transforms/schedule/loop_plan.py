@@ -34,7 +34,7 @@ from ziggurat.transforms.analysis.memory_flow import read_in_flight, users_of
 from ziggurat.transforms.analysis.memory_order import MemoryOrder
 from ziggurat.transforms.analysis.obstacle import Obstacle
 from ziggurat.transforms.analysis.queries import constant_of, layout_of, shared_of
-from ziggurat.transforms.gpu.tma import before_transposition, is_filled_by_tma
+from ziggurat.transforms.layouts.tma_blocks import before_transposition, is_filled_by_tma
 from ziggurat.transforms.simplify.effects import is_pure, may_trap, may_write
 
 Load = tt.Load | tt.DescriptorLoad

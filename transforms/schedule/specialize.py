@@ -38,20 +38,19 @@ from ziggurat.codemodel.gpu.targets import TARGETS
 from ziggurat.codemodel.op import Body, Op, Value
 from ziggurat.codemodel.transform import DROP, Outcome, Rewriter, rebuilt, transform
 from ziggurat.codemodel.types import TensorType, i1, void
+from ziggurat.transforms.analysis.intervals import intervals_of, place
 from ziggurat.transforms.analysis.memory_flow import last_of, read_in_flight
 from ziggurat.transforms.analysis.memory_order import MemoryOrder
 from ziggurat.transforms.analysis.obstacle import Obstacle, warn_of
-from ziggurat.transforms.analysis.queries import bytes_of, constant
+from ziggurat.transforms.analysis.queries import bytes_of, constant, is_persistent
 from ziggurat.transforms.cost.budget import BESIDE_OPERANDS, BESIDE_ROLES, CTAS, registers_of_thread
 from ziggurat.transforms.cost.pressure import loop_registers
-from ziggurat.transforms.gpu.allocate import intervals_of, place
 from ziggurat.transforms.schedule.copies import StagedLoop, begin_copy, new_channels, parts_of_load, rings_of
 from ziggurat.transforms.schedule.divide import KernelPart, parts_of, whole
 from ziggurat.transforms.schedule.latency import deferred, operands_ahead
 from ziggurat.transforms.schedule.loop_plan import Copy, LoopPlan, computed_from, copy_of
 from ziggurat.transforms.schedule.schedule import carrying_loop
 from ziggurat.transforms.simplify.effects import is_pure
-from ziggurat.transforms.tiles.persist import is_persistent
 
 PRODUCER_REGISTERS = ROLE_REGISTERS.start  # A thread.
 _MAX_REGISTERS = 240  # A thread, as setmaxnreg counts.

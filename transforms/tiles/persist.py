@@ -71,11 +71,6 @@ def why_not_persistent(module: core.Module, options: CompileOptions) -> str | No
     return _waits(func) or _why_no_gain(func, options)
 
 
-def is_persistent(func: tt.Func) -> bool:
-    """Whether the CTAs of a kernel run several programs each."""
-    return any(part.startswith(GRID) for part in func.parts)
-
-
 def _is_tiled(func: tt.Func) -> bool:
     """Whether loads go through descriptors that the launch makes, and there are no others."""
     makes = [op for op in func.walk() if isinstance(op, tt.MakeTensorDescriptor)]

@@ -8,7 +8,7 @@ from explored_kernels import racing, sums_page, transposed
 import ziggurat as zg
 from ziggurat.codemodel.gpu.targets import TARGETS
 from ziggurat.transforms.cost.cost import move_of
-from ziggurat.transforms.gpu.swizzle import moves
+from ziggurat.transforms.layouts.swizzle import moves
 
 pytestmark = pytest.mark.skipif(BROWSER is None, reason="no browser is installed")
 

@@ -21,7 +21,7 @@ from ziggurat.transforms.gpu import lower as lowering
 from ziggurat.transforms.gpu.allocate import allocate
 from ziggurat.transforms.gpu.barriers import insert_barriers
 from ziggurat.transforms.gpu.hazards import hazards
-from ziggurat.transforms.gpu.shuffle_rounds import exchange
+from ziggurat.transforms.layouts.shuffle_rounds import exchange
 
 DTYPES = {
     "i1": np.bool_, "i8": np.int8, "i16": np.int16, "i32": np.int32, "i64": np.int64, "f8e5m2": ml_dtypes.float8_e5m2,

@@ -22,7 +22,7 @@ from ziggurat.codemodel.text.parser import parse
 from ziggurat.transforms.cost.bounds import least_cycles
 from ziggurat.transforms.cost.cost import Cost, CostEntry, Work, cost_of
 from ziggurat.transforms.cost.grid_cost import Launch
-from ziggurat.transforms.gpu.swizzle import Moves, conversion_buffer, row_major, vector_bits, vector_moves
+from ziggurat.transforms.layouts.swizzle import Moves, conversion_buffer, row_major, vector_bits, vector_moves
 
 sys.path.insert(0, str(Path(__file__).parents[3] / "benchmarks"))
 import gpu_ablation as ablation

@@ -15,7 +15,8 @@ from ziggurat.codemodel.text.parser import parse
 from ziggurat.codemodel.transform import Outcome, Rewriter, transform
 from ziggurat.codemodel.types import SharedType, f32
 from ziggurat.codemodel.verify import verify
-from ziggurat.transforms.gpu.allocate import Interval, allocate, intervals_of, place
+from ziggurat.transforms.analysis.intervals import Interval, intervals_of, place
+from ziggurat.transforms.gpu.allocate import allocate
 
 
 def kernel(lines: str, target: str = "sm_90a") -> gpu.Module:

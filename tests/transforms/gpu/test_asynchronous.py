@@ -17,8 +17,9 @@ from ziggurat.codemodel.op import Op, Value
 from ziggurat.codemodel.text.parser import parse
 from ziggurat.codemodel.types import Type, void
 from ziggurat.codemodel.verify import verify
+from ziggurat.transforms.analysis.intervals import intervals_of
 from ziggurat.transforms.analysis.memory_flow import read_in_flight
-from ziggurat.transforms.gpu.allocate import allocate, intervals_of
+from ziggurat.transforms.gpu.allocate import allocate
 from ziggurat.transforms.gpu.barriers import insert_barriers, missing_barriers
 from ziggurat.transforms.gpu.hazards import hazards
 from ziggurat.transforms.gpu.in_flight import used_too_early

@@ -13,8 +13,8 @@ from ziggurat.codemodel.gpu.options import CompileOptions
 from ziggurat.codemodel.op import Op, Value
 from ziggurat.codemodel.passes import Snapshot
 from ziggurat.codemodel.transform import DROP, Outcome, Rewriter, transform
+from ziggurat.transforms.analysis.intervals import intervals_of
 from ziggurat.transforms.analysis.queries import shared_of
-from ziggurat.transforms.gpu.allocate import intervals_of
 from ziggurat.transforms.gpu.gpu_passes import place
 from ziggurat.transforms.gpu.hazards import hazards
 

@@ -11,8 +11,8 @@ from ziggurat.codemodel.gpu.targets import TARGETS
 from ziggurat.codemodel.layout import blocked
 from ziggurat.codemodel.op import Op
 from ziggurat.transforms.gpu.dots import Fma, MmaSync, Wgmma, anchors, mma_of, place_dots
-from ziggurat.transforms.gpu.layout_plan import Accesses
-from ziggurat.transforms.gpu.swizzle import moves
+from ziggurat.transforms.layouts.layout_plan import Accesses
+from ziggurat.transforms.layouts.swizzle import moves
 
 
 def model(element: str, shape: tuple[int, int, int], target: str, num_warps: int, sum_: str = "f32") -> gpu.Module:

@@ -17,7 +17,8 @@ from ziggurat.codemodel.text.parser import parse
 from ziggurat.codemodel.types import DescriptorType, SharedType
 from ziggurat.codemodel.verify import verify
 from ziggurat.transforms.gpu.gpu_passes import PLACE, place
-from ziggurat.transforms.gpu.tma import buffer_for, is_filled_by_tma, lower_tma, made_by, tma_accesses
+from ziggurat.transforms.gpu.tma import lower_tma, made_by, tma_accesses
+from ziggurat.transforms.layouts.tma_blocks import buffer_for, is_filled_by_tma
 from ziggurat.transforms.tiles.prepare import prepare
 
 

@@ -21,12 +21,11 @@ from ziggurat.codemodel.op import Op, Value
 from ziggurat.codemodel.transform import Outcome, Rewriter, transform
 from ziggurat.codemodel.verify import verify
 from ziggurat.transforms.analysis.obstacle import Obstacle
-from ziggurat.transforms.analysis.queries import function_of, role_split
+from ziggurat.transforms.analysis.queries import function_of, is_persistent, role_split
 from ziggurat.transforms.gpu.gpu_passes import PLACE, place
 from ziggurat.transforms.gpu.hazards import hazards
 from ziggurat.transforms.schedule.divide import parts_of
 from ziggurat.transforms.schedule.specialize import specialize
-from ziggurat.transforms.tiles.persist import is_persistent
 
 I32 = zg.divisible(zg.i32)
 Golden = Callable[[str, object], None]

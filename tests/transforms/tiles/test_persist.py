@@ -18,10 +18,11 @@ from ziggurat.codemodel.gpu import dialect as gpu
 from ziggurat.codemodel.gpu.fragments import is_of_launch
 from ziggurat.codemodel.gpu.options import CompileOptions
 from ziggurat.codemodel.verify import verify
+from ziggurat.transforms.analysis.queries import is_persistent
 from ziggurat.transforms.gpu.hazards import hazards
-from ziggurat.transforms.tiles.persist import is_persistent, make_persistent
+from ziggurat.transforms.gpu.raise_pointers import raise_pointers
+from ziggurat.transforms.tiles.persist import make_persistent
 from ziggurat.transforms.tiles.prepare import prepare_for_gpu
-from ziggurat.transforms.tiles.raise_pointers import raise_pointers
 from ziggurat.triton.runtime.triton_options import compile_options
 
 OPTIONS: dict[str, Any] = {"target": "sm_90a", "num_warps": 8}

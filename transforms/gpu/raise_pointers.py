@@ -40,9 +40,16 @@ from ziggurat.transforms.analysis.affine import ONE, Forms, Poly, sum_of
 from ziggurat.transforms.analysis.axis_info import analyse
 from ziggurat.transforms.analysis.components import component_of
 from ziggurat.transforms.analysis.obstacle import Obstacle
-from ziggurat.transforms.analysis.queries import constant, constant_of, function_of, is_elementwise, tensor_of
+from ziggurat.transforms.analysis.queries import (
+    constant,
+    constant_of,
+    feeds_dot,
+    function_of,
+    is_elementwise,
+    tensor_of,
+)
 from ziggurat.transforms.gpu.dots import Wgmma, is_chained, mma_of
-from ziggurat.transforms.gpu.tma import feeds_dot, tma_decisions
+from ziggurat.transforms.gpu.tma import tma_decisions
 from ziggurat.transforms.simplify import simplify
 from ziggurat.transforms.simplify.effects import is_read, may_write
 

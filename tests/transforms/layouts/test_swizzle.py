@@ -5,7 +5,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ziggurat.codemodel.layout import Layout, blocked, combine, inverted
-from ziggurat.transforms.gpu.swizzle import (
+from ziggurat.transforms.layouts.swizzle import (
     MatrixView,
     Moves,
     buffer_bases,

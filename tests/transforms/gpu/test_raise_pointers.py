@@ -20,8 +20,8 @@ from ziggurat.codemodel.gpu.fragments import MAP
 from ziggurat.codemodel.gpu.options import CompileOptions
 from ziggurat.codemodel.verify import verify
 from ziggurat.transforms.gpu.hazards import hazards
+from ziggurat.transforms.gpu.raise_pointers import raise_pointers, why_not_raised
 from ziggurat.transforms.tiles.prepare import prepare_for_gpu
-from ziggurat.transforms.tiles.raise_pointers import raise_pointers, why_not_raised
 
 LESS = zg.CompareKind.LESS_THAN
 F16, I8, N = zg.divisible(zg.ptr(zg.f16)), zg.divisible(zg.ptr(zg.i8)), zg.divisible(zg.i32)

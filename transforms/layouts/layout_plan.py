@@ -48,10 +48,10 @@ from ziggurat.transforms.analysis.queries import (
     operand_layouts,
     tensor_of,
 )
-from ziggurat.transforms.gpu.recomputation import Recomputation
-from ziggurat.transforms.gpu.swizzle import LINE, VECTOR
+from ziggurat.transforms.analysis.sectors import SECTOR
+from ziggurat.transforms.layouts.recomputation import Recomputation
+from ziggurat.transforms.layouts.swizzle import LINE, VECTOR
 
-SECTOR = 32  # Bytes that global memory moves at once.
 WORD = 4  # Bytes of a register, the least that a thread should load at once.
 
 Access = tt.Load | tt.Store | tt.AtomicRMW | tt.AtomicCAS | gpu.AsyncCopy

@@ -5,7 +5,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ziggurat.codemodel.layout import Layout, blocked, combine
-from ziggurat.transforms.gpu.shuffle_rounds import Exchange, Factor, by_shuffles, exchange, factored
+from ziggurat.transforms.layouts.shuffle_rounds import Exchange, Factor, by_shuffles, exchange, factored
 
 
 def parity_sum(factors: tuple[Factor, ...], thread: int) -> int:

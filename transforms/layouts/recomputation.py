@@ -20,10 +20,10 @@ from ziggurat.codemodel.graphs import reached
 from ziggurat.codemodel.layout import Layout, moved
 from ziggurat.codemodel.op import Op
 from ziggurat.codemodel.types import TensorType, shape_of
+from ziggurat.transforms.analysis.issue_slots import FUNCTIONS, ISSUES, bits_of_element, slots_of
 from ziggurat.transforms.analysis.queries import is_computable, is_shaping, is_widening, operand_layouts
-from ziggurat.transforms.cost.slots import FUNCTIONS, ISSUES, bits_of_element, slots_of
-from ziggurat.transforms.gpu.shuffle_rounds import BARRIERS
-from ziggurat.transforms.gpu.swizzle import LINE, VECTOR
+from ziggurat.transforms.layouts.shuffle_rounds import BARRIERS
+from ziggurat.transforms.layouts.swizzle import LINE, VECTOR
 
 _LOAD_SLOTS = 3  # A load, and an address of 64 bits.
 

@@ -23,8 +23,11 @@ from functools import lru_cache
 import attrs
 
 from ziggurat.codemodel.graphs import by_key
-from ziggurat.codemodel.layout import LANE_BITS, Layout, Span, combine, inverted
-from ziggurat.transforms.gpu.swizzle import extended
+from ziggurat.codemodel.layout import LANE_BITS, Layout, Span, combine, inverted, moved
+from ziggurat.codemodel.op import Value
+from ziggurat.codemodel.types import element_bytes
+from ziggurat.transforms.analysis.queries import layout_of, tensor_of
+from ziggurat.transforms.layouts.swizzle import extended
 
 BARRIERS = 24  # The cost of two barriers in cycles; a shuffle moves one word of a warp in a cycle.
 
@@ -122,6 +125,13 @@ def by_shuffles(source: Layout, target: Layout, numel: int, size: int) -> bool:
         return False
     words = sum(1 << sum(map(bool, layout.registers)) for layout in (source, target)) * max(size, 1) / 4
     return plan.cost(size) <= words + BARRIERS
+
+
+def is_within_warps(value: Value, layout: Layout) -> bool:
+    """Whether a conversion moves elements only within the registers of a thread, or by shuffles."""
+    type_ = tensor_of(value)
+    source, size = layout_of(type_), element_bytes(type_)
+    return moved(source, layout, type_.numel) is not None or by_shuffles(source, layout, type_.numel, size)
 
 
 def _maps_of_lanes(

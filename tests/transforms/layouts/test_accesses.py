@@ -22,8 +22,8 @@ from ziggurat.codemodel.layout import Layout, blocked
 from ziggurat.codemodel.text.parser import parse
 from ziggurat.transforms.analysis.axis_info import analyse
 from ziggurat.transforms.gpu.assign import assign
-from ziggurat.transforms.gpu.layout_plan import Accesses, pointee_bytes
 from ziggurat.transforms.gpu.lower import run_of_warps
+from ziggurat.transforms.layouts.layout_plan import Accesses, pointee_bytes
 from ziggurat.transforms.tiles.prepare import prepare
 
 
