@@ -7,6 +7,7 @@ import os
 import time
 import warnings
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +30,7 @@ from ziggurat.bisecting.steps import (
     Step,
     cpu_steps,
     gpu_steps,
+    own_steps,
     step_named,
 )
 from ziggurat.boundary import no_faults, public
@@ -37,11 +39,14 @@ from ziggurat.codemodel.errors import KernelErrors, LaunchError, ZigguratError, 
 from ziggurat.codemodel.gpu.options import CPU, CompileOptions
 from ziggurat.codemodel.graphs import by_key
 from ziggurat.codemodel.op import Op, Value
+from ziggurat.codemodel.passes import Pass
 from ziggurat.codemodel.text.writer import summary
+from ziggurat.kernels.own_passes import OwnPass
 from ziggurat.tuning.inspected import launch_of
 
 SOURCE = "the Triton model"
 OF_CODE = (SIMULATED, OPTIMIZED, DEVICE, NATIVE)
+Way = Callable[[Op, Launch], Iterator[Step]]  # To machine code: its steps, for a model and a launch.
 _PROGRAMS = 64  # Of a launch, of which the first with another result is looked for.
 
 
@@ -70,6 +75,7 @@ class Bisection:
     steps: tuple[str, ...]
     launch: Launch = attrs.field(repr=False)
     options: CompileOptions = attrs.field(repr=False)
+    passes: Sequence[OwnPass] = attrs.field(default=(), repr=False)  # The kernel's own.
 
     def __str__(self) -> str:
         if self.fault is None:
@@ -86,7 +92,8 @@ class Bisection:
         return "\n".join(lines)
 
     def save(self, path: str | os.PathLike[str]) -> Path:
-        """Write a Python program that shows the fault; its path. Raises `LaunchError` if there is none."""
+        """Write a Python program that shows the fault; its path. Raises `LaunchError` if there is none, or it cannot be
+        written."""
         if self.fault is None:
             raise LaunchError("there is no fault to report")
         if self.fault.before is None:
@@ -96,14 +103,19 @@ class Bisection:
             )
         file = Path(path)
         launch = self.fault.launch or self.launch
-        file.write_text(script(self.fault.step, self.fault.before, launch, self.options), encoding="utf-8")
+        own = next((own for own in self.passes if own.name == self.fault.step), None)
+        text = script(self.fault.step, self.fault.before, launch, self.options, None if own is None else own.function)
+        try:
+            file.write_text(text, encoding="utf-8")
+        except OSError as error:
+            raise LaunchError(f"the report cannot be written: {error}") from None
         return file
 
 
 @public
 def bisect(
-    kernel: Any, grid: Any, /, *arguments: Any, expected: Sequence[Any] | None = None, step: str | None = None,
-    seconds: float = 30, **keywords: Any,
+    kernel: Any, grid: Any, /, *arguments: Any, expected: Sequence[Any] | None = None,
+    step: str | tuple[str, Pass] | None = None, tolerant: bool = False, seconds: float = 30, **keywords: Any,
 ) -> Bisection:  # fmt: skip
     """The first step on the way from a kernel's Triton model to machine code that changes what a launch computes.
 
@@ -119,33 +131,37 @@ def bisect(
     those that round otherwise; of these and of machine code, an array of floats may differ by `BOUNDS` of its largest
     number.
 
-    With `step`, that step alone is looked at, for a model of the stage before it.
+    The passes that a kernel has on the Triton model and later (`with_passes`) are steps as well. With `step`, that step
+    alone is looked at, for a model of the stage before it: its name, or the name and the function of a pass of one's
+    own. If `tolerant`, accesses outside of arrays are left out, as in kernels in Triton's Python.
 
     A fault has the op, and a reduced model, for which the search takes at most about `seconds`. Raises the errors of
     the kernel's front half, and `LaunchError` for arguments that do not fit.
     """
-    model, launch, options = _launch_of(kernel, grid, arguments, keywords)
+    model, launch, options, passes = _launch_of(kernel, grid, arguments, keywords)
+    launch = attrs.evolve(launch, tolerant=launch.tolerant or tolerant)
     with no_faults("bisecting", lambda: model, str(model.attributes.get("sym_name", model.NAME))):
-        return _bisected(model, launch, options, expected, step, seconds)
+        return _bisected(model, launch, options, passes, expected, step, seconds)
 
 
 def _launch_of(
     kernel: Any, grid: Any, arguments: Sequence[Any], keywords: dict[str, Any]
-) -> tuple[Op, Launch, CompileOptions]:
-    """The Triton model, the launch and the options of what a user gives."""
+) -> tuple[Op, Launch, CompileOptions, Sequence[OwnPass]]:
+    """The Triton model, the launch, the options and the kernel's own passes of what a user gives."""
     if isinstance(kernel, Op):
         options = CompileOptions.of(keywords)
-        return kernel, Launch(padded(grid), [f"arg{at}" for at in range(len(arguments))], arguments), options
+        return kernel, Launch(padded(grid), [f"arg{at}" for at in range(len(arguments))], arguments), options, ()
     kernel, bound, settings = launch_of("zg.bisect", kernel, arguments, keywords, "a kernel or a model")
     signature, run_time, values = kernel.specialized(bound)
     sizes = padded(kernel.sizes(grid, bound))
     launch = Launch(sizes, run_time, values, kernel.rules.tolerant_memory)
-    return kernel.model_for(signature), launch, kernel.settings(CompileOptions.of(settings))
+    model = kernel.model_before_passes(signature)
+    return model, launch, kernel.settings(CompileOptions.of(settings)), kernel.passes
 
 
 def _bisected(
-    model: Op, launch: Launch, options: CompileOptions, expected: Sequence[Any] | None, only: str | None,
-    seconds: float,
+    model: Op, launch: Launch, options: CompileOptions, passes: Sequence[OwnPass], expected: Sequence[Any] | None,
+    only: str | tuple[str, Pass] | None, seconds: float,
 ) -> Bisection:  # fmt: skip
     names = [SOURCE]
     start = time.monotonic()
@@ -155,21 +171,23 @@ def _bisected(
     launch = attrs.evolve(launch, arguments=launch.fresh(), seconds=seconds_of_run)
 
     def outcome(fault: Fault | None) -> Bisection:
-        return Bisection(fault, tuple(names), launch, options)
+        return Bisection(fault, tuple(names), launch, options, passes)
 
     if expected is not None:
         right = dict(zip(first, map(np.asarray, expected), strict=False))
         reason = difference(right, {name: first[name] for name in right}, rounds=True)
         if reason is not None:
             return outcome(Fault(names[0], reason, launch=launch))
+    own_way: Way = partial(own_steps, [own for own in passes if own.at == "triton"])
     if only is not None:
-        ways = [_Way(lambda model, launch: iter([step_named(only, options, launch)]))]
+        ways: list[Way] = [lambda model, launch: iter([step_named(only, options, launch)])]
+    elif options.target == CPU:
+        ways = [own_way, cpu_steps]
     else:
-        ways = [_Way(lambda model, launch: gpu_steps(model, options, launch))] * (options.target != CPU)
-        ways.append(_Way(cpu_steps))
+        ways = [own_way, partial(gpu_steps, options), cpu_steps]
     for way in ways:
         before, last = model, first
-        for step in way.steps(model, launch):
+        for step in way(model, launch):
             names.append(step.name)
             wrong, arrays = wrong_with(step, before, last, launch)
             if wrong is not None:
@@ -179,6 +197,8 @@ def _bisected(
                     warnings.simplefilter("ignore")  # Of what smaller models have that the kernel has not.
                     return outcome(own or search.explained(model, before, step, wrong.reason, launch, seconds))
             before, last = (before if step.model is None else step.model), arrays
+        if way is own_way:
+            model, first = before, last
     return outcome(None)
 
 
@@ -204,17 +224,10 @@ def _own_fault(model: Op, launch: Launch) -> Fault | None:
 
 
 @attrs.frozen(eq=False)
-class _Way:
-    """A way to machine code: its steps, for a model and a launch."""
-
-    steps: Callable[[Op, Launch], Iterator[Step]]
-
-
-@attrs.frozen(eq=False)
 class _Search:
     """The search for a smaller launch, and a smaller model, with which a step is wrong in the same way."""
 
-    way: _Way
+    way: Way
     name: str
     count: int  # The number of the step among those of its name.
     kind: str
@@ -247,7 +260,7 @@ class _Search:
     def _at(self, model: Op, launch: Launch) -> tuple[Op, Step] | None:
         """The model before the step, and the step, of a model and a launch; None where it is not on their way."""
         before, count = model, 0
-        for step in self.way.steps(model, launch):
+        for step in self.way(model, launch):
             count += step.name == self.name
             if step.name == self.name and count == self.count:
                 return before, step

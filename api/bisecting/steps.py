@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, cast
 
 import attrs
@@ -23,12 +23,13 @@ from ziggurat.bisecting.apart import apart
 from ziggurat.codemodel.errors import LaunchError, is_of_signal
 from ziggurat.codemodel.gpu.options import CPU, CompileOptions
 from ziggurat.codemodel.op import Op
-from ziggurat.codemodel.passes import Snapshot
+from ziggurat.codemodel.passes import Pass, Snapshot, run_passes
 from ziggurat.codemodel.traits import SymbolTable
 from ziggurat.transforms.simplify.demand import first_kernel
 
 if TYPE_CHECKING:
     from ziggurat.compiler.compiled import Compiled
+    from ziggurat.kernels.own_passes import OwnPass
 
 # Passes that round otherwise, or sum in another order: docs/design/014-the-interpreter-on-the-gpu-tier.md.
 ROUNDS = frozenset({"contract", "spread", "dots", "lower"})
@@ -40,13 +41,17 @@ Array = np.ndarray[Any, np.dtype[Any]]
 Arrays = dict[str, Array]
 
 
+def memory_of(array: Array) -> tuple[Array, int]:
+    """A copy of the memory of an array, with zeros between its elements, and the place of the first one there."""
+    low, high = span(array)
+    memory, start = np.zeros(high - low, np.uint8), address(array) - low
+    np.ndarray(array.shape, array.dtype, memory, start, array.strides)[...] = array
+    return memory, start
+
+
 def _copy(array: Array) -> Array:
     """A copy with the same strides: a kernel goes by them."""
-    low, high = span(array)
-    memory = np.zeros(high - low, np.uint8)
-    copy = np.ndarray(array.shape, array.dtype, memory, address(array) - low, array.strides)
-    copy[...] = array
-    return copy
+    return np.ndarray(array.shape, array.dtype, *memory_of(array), array.strides)
 
 
 @attrs.frozen(eq=False)
@@ -102,7 +107,7 @@ class Step:
     failure: Exception | None = None
 
 
-def gpu_steps(model: Op, options: CompileOptions, launch: Launch) -> Iterator[Step]:
+def gpu_steps(options: CompileOptions, model: Op, launch: Launch) -> Iterator[Step]:
     """The steps of a GPU's pipeline that change the model, and the code that is emitted, simulated."""
     from ziggurat.transforms.gpu.gpu_passes import phases_of, place
 
@@ -128,10 +133,23 @@ def gpu_steps(model: Op, options: CompileOptions, launch: Launch) -> Iterator[St
     yield from emitted(options, launch, model)
 
 
+def own_steps(passes: Sequence[OwnPass], model: Op, launch: Launch) -> Iterator[Step]:
+    """The passes on a Triton model that a kernel has of its own, as far as they change it."""
+    yield from _changing([_own(own.name, own.function, launch) for own in passes], model)
+
+
 def cpu_steps(model: Op, launch: Launch) -> Iterator[Step]:
     """The steps of a CPU's pipeline that change the model, and native code."""
-    before = model
-    for step in _cpu_passes(launch):
+    for step in _changing(_cpu_passes(launch), model):
+        yield step
+        if step.failure is not None:
+            return
+    yield _native(launch, model)
+
+
+def _changing(passes: Iterable[Step], before: Op) -> Iterator[Step]:
+    """The steps among passes, one after the other, that change a model, up to the first that fails."""
+    for step in passes:
         assert step.transform is not None
         try:
             after = step.transform(before)
@@ -143,7 +161,11 @@ def cpu_steps(model: Op, launch: Launch) -> Iterator[Step]:
         if after is not before:
             yield attrs.evolve(step, model=after)
         before = after
-    yield _native(launch, model)
+
+
+def _own(name: str, function: Pass, launch: Launch) -> Step:
+    """A pass of a kernel's own as a step."""
+    return _pass(name, lambda model, _: run_passes(model, [(name, function)], verify=True), None, launch)
 
 
 def _cpu_passes(launch: Launch) -> Iterator[Step]:
@@ -157,10 +179,12 @@ def _cpu_passes(launch: Launch) -> Iterator[Step]:
         yield _pass(f"{CPU} {name}", step, vector, launch)
 
 
-def step_named(name: str, options: CompileOptions, launch: Launch) -> Step:
-    """The step of a name. Raises `LaunchError` for other names."""
+def step_named(name: str | tuple[str, Pass], options: CompileOptions, launch: Launch) -> Step:
+    """The step of a name, or a pass of one's own with its name. Raises `LaunchError` for other names."""
     from ziggurat.transforms.gpu.gpu_passes import phases_of
 
+    if not isinstance(name, str):
+        return _own(*name, launch)
     passes = [_pass(name, step, options, launch) for phase in phases_of(options) for name, step in phase.passes]
     passes += _cpu_passes(launch)
     steps = {step.name: step for step in (*passes, *emitted(options, launch), _native(launch))}

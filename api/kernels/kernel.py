@@ -294,6 +294,13 @@ class Kernel(Function):
                 gc.collect()  # Models that gave way are cycles of old objects.
         return model
 
+    def model_before_passes(self, signature: KernelSignature) -> core.Module:
+        """The Triton code model for a signature before the passes of the kernel's own on it."""
+        if all(own.at != "triton" for own in self.passes):
+            return self.model_for(signature)
+        self.check_globals()
+        return self.models.triton(self, signature)
+
     def __getitem__(self, grid: Grid) -> Callable[..., Any]:
         """`kernel[grid](arguments…)` runs the kernel once for each program of the grid.
 

@@ -6,6 +6,7 @@ import subprocess
 import sys
 import time
 from random import Random
+from typing import Any
 
 import attrs
 import numpy as np
@@ -16,13 +17,16 @@ from miscompilations import edits, planted, replaced_step
 from pass_cases import CASES
 
 import ziggurat as zg
+from ziggurat import triton
 from ziggurat.bisecting.apart import apart
 from ziggurat.bisecting.comparison import difference
-from ziggurat.bisecting.steps import NATIVE, OPTIMIZED, SIMULATED, as_before, span_of
+from ziggurat.bisecting.report import script
+from ziggurat.bisecting.steps import NATIVE, OPTIMIZED, SIMULATED, Launch, as_before, span_of
 from ziggurat.cli import main
 from ziggurat.codemodel.dialects import arith, tt
 from ziggurat.codemodel.gpu import dialect as gpu
 from ziggurat.codemodel.gpu.options import CompileOptions
+from ziggurat.codemodel.transform import transform
 
 NAMES = (
     "softmax by blocks, sm_90a",
@@ -197,6 +201,84 @@ def test_a_report_shows_the_fault_again(tmp_path):
         assert ending.value.code == 1
     done = subprocess.run([sys.executable, str(report)], capture_output=True, text=True, check=False)
     assert done.returncode == 0 and "2 steps agree" in done.stdout, done.stderr
+
+
+@zg.kernel
+def differences(out, x, n, BLOCK: zg.constexpr):
+    at = zg.program_id(0) * BLOCK + zg.arange(0, BLOCK)
+    v = zg.load(x + at, at < n, 0.0)
+    zg.store(out + at, v - zg.max(v, axis=0), at < n)
+
+
+def swapped(model):
+    """A pass of a user's, which is wrong: it swaps the operands of differences."""
+
+    def change(builder, op, operands):
+        return builder.add(arith.SubF(operands[1], operands[0])) if isinstance(op, arith.SubF) else None
+
+    return transform(model, change)
+
+
+@pytest.mark.parametrize("at", ["triton", "schedule", "schedule.expand"])
+@pytest.mark.parametrize("name", ["swapped", "my pass"])
+def test_passes_of_a_kernels_own_are_steps(at, name, tmp_path):
+    """The report imports the pass, or says that it has to be written there."""
+    own = swapped if name == "swapped" else (lambda model: swapped(model))
+    kernel = differences.with_passes((name, own), at=at)
+    x = np.arange(40, dtype=np.float32)
+    outcome = zg.bisect(kernel, (3,), np.zeros(40, np.float32), x, 40, 16, seconds=5)
+    assert outcome.fault is not None and outcome.fault.step == name
+    assert isinstance(outcome.fault.op, arith.SubF)
+    report = outcome.save(tmp_path / "report.py")
+    command = [sys.executable, str(report)]
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    done = subprocess.run(command, capture_output=True, text=True, check=False, env=environment)
+    assert done.returncode == 1, done.stderr
+    if name == "swapped":
+        assert "'swapped' changes the result" in done.stdout
+    else:
+        assert "write the pass 'my pass' here" in done.stderr
+
+
+@triton.jit
+def shifted(out, x, BLOCK: triton.language.constexpr):
+    at = triton.language.program_id(0) * BLOCK + triton.language.arange(0, BLOCK)
+    triton.language.store(out + at, triton.language.load(x + at + 1))
+
+
+def test_a_report_of_a_kernel_in_tritons_python(tmp_path):
+    """It leaves out accesses outside of arrays, as launches of the kernel do: the reduced one has some."""
+    with planted("allocate", 0) as plant:
+        outcome = zg.bisect(shifted, (3,), np.zeros(40, np.float32), np.arange(40, dtype=np.float32), 16)
+        assert outcome.fault is not None and plant.what
+        report = outcome.save(tmp_path / "report.py")
+        assert "tolerant=True" in report.read_text()
+        with pytest.raises(SystemExit) as ending:
+            exec(compile(report.read_text(), str(report), "exec"), {"__name__": "__main__"})
+        assert ending.value.code == 1
+
+
+@pytest.mark.parametrize(
+    "view",
+    [lambda x: x[::-1], lambda x: x[: len(x) // 2 * 2 : 2], lambda x: x[:0], lambda x: x.reshape(-1, 4).T, lambda x: x],
+)
+@pytest.mark.parametrize("dtype", ["float32", "int64", "bool", "float8_e4m3fn"])
+def test_a_report_keeps_arrays_as_they_are(view, dtype):
+    value = view(np.arange(40).astype(dtype))
+    program = script("lower", sums.triton(zg.ptr(zg.f32), zg.ptr(zg.f32), zg.i32, zg.f32, 4, 32),
+                     Launch((1, 1, 1), ["x"], [value]), CompileOptions.of({}), None)  # fmt: skip
+    names: dict[str, Any] = {}
+    exec(program.partition("outcome =")[0], names)
+    (copy,) = names["arguments"]
+    assert copy.dtype == value.dtype and copy.strides == value.strides
+    assert np.array_equal(copy, value) and copy.flags.writeable
+
+
+def test_a_report_that_cannot_be_written(tmp_path):
+    x = np.arange(40, dtype=np.float32)
+    outcome = zg.bisect(differences.with_passes(swapped), (3,), np.zeros(40, np.float32), x, 40, 16, seconds=0)
+    with pytest.raises(zg.LaunchError, match="the report cannot be written"):
+        outcome.save(tmp_path / "none" / "report.py")
 
 
 def test_a_pass_that_fails():
