@@ -125,6 +125,11 @@ class StagedLoop:
                 loop.rings.update(read)
         return loop
 
+    def with_loads(self, ops: Mapping[Value, Op]) -> StagedLoop:
+        """The writer that fills slots by these loads, each in the place of a load of the plan."""
+        copies = tuple(attrs.evolve(copy, load=ops[copy.load.result]) for copy in self.plan.copies)
+        return StagedLoop(attrs.evolve(self.plan, copies=copies), [*self.channels.values()])
+
     def write(self, builder: Rewriter) -> Value:
         """Add the loop; the value that stands for the old one's result."""
         loop, own = self.loop, self.plan.distance

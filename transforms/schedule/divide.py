@@ -8,12 +8,12 @@
 A part is a kernel by itself: some stores, and all that is computed for them. What several parts need, such as loads and
 indices, each of them has. Parts run side by side. So a kernel is divided only if its effects have no order: stores by
 TMA (note 003), stores through pointers to other arguments or to other indices of a matrix, and loads of what the kernel
-does not change.
+does not change. The part that some loads need is the producer of `specialize`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import combinations, product
 
 import attrs
@@ -51,6 +51,10 @@ class KernelPart:
         """The body of the function."""
         (func,) = self.module.functions().values()
         return func.bodies[0]
+
+    def ops(self) -> Iterator[tuple[Op, Value]]:
+        """The ops, each with the result of that of the kernel."""
+        return ((op, self.origin[op.result]) for op in self.module.walk() if op.result in self.origin)
 
 
 def whole(module: gpu.Module) -> KernelPart:
@@ -93,6 +97,15 @@ def parts_of(module: gpu.Module) -> Sequence[KernelPart] | Obstacle:
         if not are_apart(forms, part, other, of_programs):
             return Obstacle(f"it may store where the store at {part.location} does", other)
     return [_part(module, func, needs) for needs in parts]
+
+
+def part_for(module: gpu.Module, roots: Iterable[Op]) -> KernelPart:
+    """The part of a kernel that some of its ops need, with these."""
+    (func,) = module.functions().values()
+    needs = _Needs(groups_of(func))
+    for op in roots:
+        needs.add(op)
+    return _part(module, func, needs)
 
 
 def _is_followed(op: Op) -> bool:

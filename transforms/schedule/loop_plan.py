@@ -17,7 +17,7 @@ through a descriptor is done by TMA, into a buffer in TMA's own form.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from itertools import product
 
 import attrs
@@ -342,9 +342,9 @@ def carried(loop: scf.For, values: Sequence[Value]) -> tuple[int, ...]:
 def may_be_computed_ahead(loop: scf.For, values: Sequence[Value]) -> bool:
     """Whether values of an iteration may be computed in an earlier one: from what the loop carries, by ops that may be
     run ahead."""
-    around: dict[Value, list[int]] = {loop.result: []}
-    moved = computed_from(values, around, lambda op: is_computable_ahead(loop, op), loop.body.entry)
-    return not isinstance(moved, Obstacle)
+    yielded = loop.body.entry.terminator.operands
+    ops = computing(loop, [*values, *(yielded[number] for number in carried(loop, values))])
+    return all(is_computable_ahead(loop, op) for op in ops)
 
 
 def is_computable_ahead(loop: scf.For, op: Op) -> bool:
@@ -395,40 +395,6 @@ def fault_of(plan: LoopPlan) -> Obstacle | None:
             if isinstance(op, Load) and plan.ahead[op] <= count:
                 return Obstacle(f"its address needs a load that is {plan.ahead[op]} iterations ahead", load)
     return None
-
-
-def computed_from(
-    values: Sequence[Value], around: dict[Value, list[int]], may_move: Callable[[Op], bool], within: Block | None = None
-) -> set[Value] | Obstacle:
-    """The results of the ops from which values are computed, or the op that may not be computed elsewhere.
-
-    `around` has the results of the loops whose carried values may be computed, too, and gets the numbers of those that
-    are. The ops are those of the block `within`, or of the whole function.
-    """
-    results: set[Value] = set()
-    work = list(values)
-    while work:
-        value = work.pop()
-        if value in results or (within is not None and value.block is not within):
-            continue
-        if isinstance(value, BlockParameter):
-            owner = value.block.parent.parent
-            assert owner is not None
-            if isinstance(owner, tt.Func):
-                continue
-            if not isinstance(owner, scf.For) or owner.result not in around:
-                return Obstacle("an address depends on a value that this op carries", owner)
-            numbers, number = around[owner.result], value.index - 1
-            if number >= 0 and number not in numbers:
-                numbers.append(number)
-                work += (owner.initial[number], owner.body.entry.terminator.operands[number])
-            continue
-        assert isinstance(value, OpResult)
-        if value.op.bodies or not may_move(value.op):
-            return Obstacle("an address does not follow from scalars by arithmetic", value.op)
-        results.add(value)
-        work += value.op.operands
-    return results
 
 
 def is_zero_or_undefined(other: Value | None) -> bool:

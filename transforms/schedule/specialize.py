@@ -9,11 +9,12 @@
         scf.yield %e;                                              gpu.channel_release %c      gpu.channel_commit %c
     }                                                          }                           }
 
-The first role, the consumer, is the kernel without those loads. A kernel whose dots no store needs together has a
-consumer for each of them (`divide`). The last role, the producer, has the ops that the addresses of the loads depend
-on, and the loops around: it runs as many slots ahead as there are, also into the next tile. Channels connect it with
-the consumers. Loops that fetch blocks of the same shapes share their channels. Blocks that a loop around loads for
-them, such as the queries of each tile in attention, have channels of one slot.
+Each role is a part of the kernel (`divide`): some ops, and all that they need. The first role, the consumer, is the
+kernel without those loads. A kernel whose dots no store needs together has a consumer for each of them. The last role,
+the producer, is the part that the loads need: their addresses, and the loops around. It runs as many slots ahead as
+there are, also into the next tile. Channels connect it with the consumers. Loops that fetch blocks of the same shapes
+share their channels. Blocks that a loop around loads for them, such as the queries of each tile in attention, have
+channels of one slot.
 
 A loop is specialised on request (`zg.range(…, warp_specialize=True)`), if it fetches only blocks for wgmma whose
 addresses follow from scalars, and if only for loops are around it. All loops of a kernel that ask are specialised, or
@@ -24,7 +25,7 @@ only a thread without roles has the registers for another accumulator beside.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Sequence
+from collections.abc import Callable, Container, Mapping, Sequence
 from itertools import product
 
 import attrs
@@ -35,7 +36,8 @@ from ziggurat.codemodel.gpu.asynchronous import ResultInFlight
 from ziggurat.codemodel.gpu.options import MAX_REGISTERS, MAX_WARPS
 from ziggurat.codemodel.gpu.scope import ROLE_REGISTERS, WARP_GROUP
 from ziggurat.codemodel.gpu.targets import TARGETS
-from ziggurat.codemodel.op import Body, Op, Value
+from ziggurat.codemodel.op import Body, Op, OpResult, Value
+from ziggurat.codemodel.traits import SymbolTable, Terminator
 from ziggurat.codemodel.transform import DROP, Outcome, Rewriter, rebuilt, transform
 from ziggurat.codemodel.types import TensorType, i1, void
 from ziggurat.transforms.analysis.intervals import intervals_of, place
@@ -46,9 +48,9 @@ from ziggurat.transforms.analysis.queries import bytes_of, constant, is_persiste
 from ziggurat.transforms.cost.budget import BESIDE_OPERANDS, BESIDE_ROLES, CTAS, registers_of_thread
 from ziggurat.transforms.cost.pressure import loop_registers
 from ziggurat.transforms.schedule.copies import StagedLoop, begin_copy, new_channels, parts_of_load, rings_of
-from ziggurat.transforms.schedule.divide import KernelPart, parts_of, whole
+from ziggurat.transforms.schedule.divide import KernelPart, part_for, parts_of, whole
 from ziggurat.transforms.schedule.latency import deferred, operands_ahead
-from ziggurat.transforms.schedule.loop_plan import Copy, LoopPlan, computed_from, copy_of
+from ziggurat.transforms.schedule.loop_plan import Copy, LoopPlan, copy_of
 from ziggurat.transforms.schedule.schedule import carrying_loop
 from ziggurat.transforms.simplify.effects import is_pure
 
@@ -121,9 +123,12 @@ class _Consumer:
 
 @attrs.frozen(eq=False)
 class _Split:
-    """A kernel as roles: the producer's slice, and the consumers."""
+    """A kernel as roles: a producer and consumers. `plans` are those for the loops of the whole kernel. `once` has the
+    blocks that loops around these load, by their stores."""
 
-    sliced: _Slice
+    plans: Plans
+    once: Mapping[Value, Copy]
+    producer: KernelPart
     consumers: Sequence[_Consumer]
     warps: tuple[int, ...]
     registers: tuple[int, ...]
@@ -177,20 +182,24 @@ def _planned(
         copied = {copy.buffer.result for copy in copies}
         size += sum(_other_bytes(part, copied) for part in parts)
         if size <= (limit if not once or warps > WARP_GROUP else limit // CTAS):
-            sliced = _slice(func, fewer, once)
-            if isinstance(sliced, _Slice):
-                return _split(module.num_warps, sliced, parts, maxnreg)
+            producer = _producer(module, func, fewer, once)
+            if isinstance(producer, KernelPart):
+                blocks: dict[Value, Copy] = {copy.store.result: copy for copy in once}
+                return _split(module.num_warps, fewer, blocks, producer, parts, maxnreg)
             if not once:
-                return sliced
+                return producer
     return Obstacle("there is no shared memory for the channels of all loops", loops[0])
 
 
-def _split(num_warps: int, sliced: _Slice, parts: Sequence[KernelPart], maxnreg: int | None) -> _Split | Obstacle:
-    """The roles of a kernel, or the obstacle that keeps a part from being one."""
+def _split(
+    num_warps: int, plans: Plans, once: Mapping[Value, Copy], producer: KernelPart, parts: Sequence[KernelPart],
+    maxnreg: int | None,
+) -> _Split | Obstacle:  # fmt: skip
+    """The roles of a kernel, or the obstacle that keeps a part from being a consumer."""
     registers, consumers = _registers(len(parts) * num_warps, maxnreg), list[_Consumer]()
     without_roles = min(registers_of_thread(num_warps), maxnreg or MAX_REGISTERS)
     for part in parts:
-        consumer = _consumer(part, sliced, registers)
+        consumer = _consumer(part, plans, once, registers)
         if isinstance(consumer, Obstacle):
             return consumer
         consumers.append(consumer)
@@ -206,20 +215,22 @@ def _split(num_warps: int, sliced: _Slice, parts: Sequence[KernelPart], maxnreg:
                     loop,
                 )
     warps = (*[num_warps] * len(parts), WARP_GROUP)
-    return _Split(sliced, consumers, warps, (*[registers] * len(parts), PRODUCER_REGISTERS))
+    return _Split(plans, once, producer, consumers, warps, (*[registers] * len(parts), PRODUCER_REGISTERS))
 
 
-def _consumer(part: KernelPart, sliced: _Slice, registers: int) -> _Consumer | Obstacle:
+def _consumer(
+    part: KernelPart, plans_of_kernel: Plans, once_of_kernel: Container[Value | None], registers: int
+) -> _Consumer | Obstacle:
     """The consumer that a part becomes, which reads some of the blocks that the producer loads."""
     plans: Plans = {}
     once: list[Copy] = []
     for op in part.module.walk():
         origin = part.origin.get(op.result)
-        if origin in sliced.once and (copy := copy_of(op, inside=True)) is not None:
+        if origin in once_of_kernel and (copy := copy_of(op, inside=True)) is not None:
             once.append(copy)
-        if origin not in sliced.plans or not isinstance(op, scf.For):
+        if origin not in plans_of_kernel or not isinstance(op, scf.For):
             continue
-        kernel = sliced.plans[origin]
+        kernel = plans_of_kernel[origin]
         plan = operands_ahead(op, kernel.stages, 1 << 30)
         buffers = {copy.buffer.result for copy in kernel.copies}
         if isinstance(plan, Obstacle):
@@ -258,74 +269,59 @@ def _is_for_wgmma(copy: Copy) -> bool:
     return copy.by_tma and all(copy.buffer.result in read_in_flight(user) for user in copy.readers)
 
 
-@attrs.frozen(eq=False)
-class _Slice:
-    """The ops and carried values on which the addresses of fetched blocks, and the loops around, depend.
-
-    `around` has the results of the loops, with the numbers of the carried values. `once` has the blocks that the loops
-    around load, by their stores.
-    """
-
-    plans: Plans
-    once: dict[Value, Copy]
-    ops: set[Value]
-    around: dict[Value, list[int]]
-
-
-def _slice(func: tt.Func, plans: Plans, once: Sequence[Copy]) -> _Slice | Obstacle:
-    """The slice for the producer; the obstacle where something does not follow from scalars by pure ops and loads of
-    what the kernel does not change."""
-    values: list[Value] = [value for copy in once for value in copy.load.operands]
-    around: dict[Value, list[int]] = {}
+def _producer(module: gpu.Module, func: tt.Func, plans: Plans, once: Sequence[Copy]) -> KernelPart | Obstacle:
+    """The part of a kernel that loads blocks; the obstacle where an address does not follow from scalars by pure ops
+    and loads of what the kernel does not change."""
+    roots = [copy.load for plan in plans.values() for copy in plan.copies] + [copy.store for copy in once]
+    around: set[Op] = set()
     for plan in plans.values():
         owner: Op | None = plan.loop
         while isinstance(owner, scf.For) and (owner is plan.loop or owner.result not in plans):
-            around.setdefault(owner.result, [])
-            values += owner.controls
+            around.add(owner)
             owner = owner.parent_op
         if not isinstance(owner, tt.Func):
             assert owner is not None
             kind = "a specialised loop" if isinstance(owner, scf.For) else "a branch (of an early return, too)"
             return Obstacle(f"it is inside of {'a while loop' if isinstance(owner, scf.While) else kind}", owner)
-        values += [value for copy in plan.copies for value in copy.load.operands]
-    memory = MemoryOrder(func)
-
-    def may_move(op: Op) -> bool:
-        # One warp computes the slice again, but a tensor is held by all warps that compute.
-        is_scalar = not isinstance(op.result.type, TensorType)
-        return is_scalar and (memory.stays(op) if isinstance(op, tt.Load) else is_pure(op))
-
-    ops = computed_from(values, around, may_move)
-    return ops if isinstance(ops, Obstacle) else _Slice(plans, {copy.store.result: copy for copy in once}, ops, around)
+    moved = {*roots, *(op for copy in once for op in (copy.load, copy.buffer))}
+    part, memory = part_for(module, roots), MemoryOrder(func)
+    for op in (value.op for value in part.origin.values() if isinstance(value, OpResult)):
+        if op in moved or op in around or isinstance(op, SymbolTable | tt.Func | Terminator):
+            continue
+        # One warp computes the part again, but a tensor is held by all warps that compute.
+        is_scalar = not op.bodies and not isinstance(op.result.type, TensorType)
+        if not is_scalar or not (memory.stays(op) if isinstance(op, tt.Load) else is_pure(op)):
+            return Obstacle("an address does not follow from scalars by arithmetic", op)
+    return part
 
 
 class _Roles:
     """The writer of the function with its roles."""
 
     def __init__(self, builder: Rewriter, func: tt.Func, split: _Split) -> None:
-        self.func, self.split, self.sliced = func, split, split.sliced
+        self.func, self.split = func, split
         types = [parameter.type for parameter in func.body.parameters]
         self.outer = outer = builder.inside(types, func.body.yield_type, isolated=True)
         outer.transformers = (*builder.transformers, self._consumed)
         outer.location = func.location
-        for body in (func.body, *(consumer.part.body for consumer in split.consumers)):
+        for body in (split.producer.body, *(consumer.part.body for consumer in split.consumers)):
             for old, new in zip(body.parameters, outer.parameters, strict=True):
                 outer[old] = new
         channels: dict[object, Sequence[Value]] = {}
-        self.fills: dict[Value, StagedLoop] = {}  # By the loops of the kernel.
-        for loop, plan in self.sliced.plans.items():
+        fills: dict[Value, StagedLoop] = {}  # By the loops of the kernel.
+        for loop, plan in split.plans.items():
             key = _shape_of(plan), split.readers(plan)
             if key not in channels:
                 channels[key] = new_channels(outer, plan, between_roles=True)
-            self.fills[loop] = StagedLoop(plan, channels[key])
+            fills[loop] = StagedLoop(plan, channels[key])
         # The channels of blocks that loops around load, by the stores of the kernel.
-        self.once: dict[Value, Value] = {}
-        for store, copy in self.sliced.once.items():
+        once: dict[Value, Value] = {}
+        for store, copy in split.once.items():
             alloc = copy.buffer
             ring = outer.add(gpu.LocalAlloc(copy.shared, alignment=alloc.alignment), alloc.location)
-            self.once[store] = outer.add(gpu.Channel([ring]))
+            once[store] = outer.add(gpu.Channel([ring]))
         # By the ops of the consumers: the writers of loops, the channels whose ring a buffer becomes, that a store
-        # becomes a wait for, and that are free after an op; and the loads of the producer.
+        # becomes a wait for, and that are free after an op; and what the producer loads.
         self.writers: dict[Value, StagedLoop] = {}
         self.rings: dict[Op, Value] = {}
         self.waits: dict[Op, Value] = {}
@@ -333,21 +329,24 @@ class _Roles:
         self.loads: set[Op] = set()
         for consumer in split.consumers:
             origin = consumer.part.origin
-            self.writers |= {
-                loop: self.fills[origin[loop]].of_part(plan, origin) for loop, plan in consumer.plans.items()
-            }
+            self.writers |= {loop: fills[origin[loop]].of_part(plan, origin) for loop, plan in consumer.plans.items()}
             for copy in consumer.once:
-                channel = self.once[origin[copy.store.result]]
+                channel = once[origin[copy.store.result]]
                 self.loads.add(copy.load)
                 (self.rings[copy.buffer],), self.waits[copy.store] = rings_of(channel), channel
                 self.released.setdefault(last_of(copy.buffer, copy.readers), []).append(channel)
+        # By the ops of the producer: the slots that a loop fills, and the channel of a block that it stores.
+        ops = [*split.producer.ops()]
+        loads = {old: op for op, old in ops}
+        self.filled = {op: fills[old].with_loads(loads) for op, old in ops if old in fills}
+        self.fetched = {op: once[old] for op, old in ops if old in once}
 
     def body(self) -> Body:
         """The new body of the function."""
         outer, split = self.outer, self.split
         roles = [self._role(Rewriter.rewrite_ops, consumer.part.body) for consumer in split.consumers]
         barriers = (*range(1, len(roles) + 1), 0)
-        roles.append(self._role(self._produce, self.func.body))
+        roles.append(self._role(self._produce, split.producer.body))
         outer.add(gpu.WarpSpecialize(roles, split.warps, split.registers, barriers), self.func.location)
         outer.add(tt.Return([]), self.func.location)
         return outer.finish()
@@ -379,28 +378,29 @@ class _Roles:
         return loop
 
     def _produce(self, builder: Rewriter, ops: Sequence[Op]) -> None:
-        """Write those of these ops that the producer needs."""
+        """Write ops of the producer, with what its loops fill."""
         for op in ops:
-            if op.result in self.sliced.ops:
-                builder.rewrite(op)
-            elif op.result in self.once:
-                channel, always = self.once[op.result], constant(builder, True, i1)
-                builder.add(gpu.ChannelAcquire(channel, always))
-                begin_copy(builder, self.sliced.once[op.result].load, rings_of(channel)[0], channel, always)
-                builder.add(gpu.ChannelCommit(channel))
-            elif isinstance(op, scf.For) and op.result in self.sliced.around:
+            if isinstance(op, scf.For):
                 self._loop(builder, op)
+            elif isinstance(op, gpu.LocalStore):
+                load, channel, always = op.value.op, self.fetched[op], constant(builder, True, i1)
+                assert isinstance(load, tt.DescriptorLoad)
+                builder.add(gpu.ChannelAcquire(channel, always))
+                begin_copy(builder, load, rings_of(channel)[0], channel, always)
+                builder.add(gpu.ChannelCommit(channel))
+            elif not isinstance(op, tt.DescriptorLoad | gpu.LocalAlloc):
+                builder.rewrite(op)
 
     def _loop(self, builder: Rewriter, loop: scf.For) -> None:
         """A loop of the producer, which fills slots if it is specialised."""
 
         def body(inner: Rewriter, _: Sequence[Value]) -> Sequence[Value]:
             self._produce(inner, loop.body.entry.ops[:-1])
-            if loop.result in self.fills:
-                self.fills[loop.result].fill(inner, constant(inner, True, i1))
+            if loop in self.filled:
+                self.filled[loop].fill(inner, constant(inner, True, i1))
             return ()
 
-        carrying_loop(builder, loop, sorted(self.sliced.around[loop.result]), (), body, {})
+        carrying_loop(builder, loop, range(len(loop.initial)), (), body, {})
 
 
 def _registers(warps: int, maxnreg: int | None) -> int:
