@@ -45,7 +45,7 @@ THEIRS = dict.fromkeys(OURS, DEPENDENCIES) | {
     "backend": DEPENDENCIES | {"z3"},  # backend/proof alone, which nothing imports but `zg.prove`
     # Where they are installed: plots and tables of benchmarks, operations of array libraries, what Triton's own tests
     # are run by; and `triton` by programs that run under `ziggurat.triton.install()`.
-    "api": DEPENDENCIES | {"matplotlib", "pandas", "torch", "jax", "tensorflow", "pytest", "triton"},
+    "api": DEPENDENCIES | {"matplotlib", "pandas", "torch", "jax", "tensorflow", "pytest", "triton", "ray"},
 }
 
 
