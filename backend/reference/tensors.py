@@ -50,9 +50,12 @@ _last_time = 0
 
 @triton.of(tt.GlobalTimer)
 def _globaltimer(machine: Machine, op: tt.GlobalTimer, operands: Operands) -> Array:
-    """The host's clock, at least 1 ns later at each call."""
+    """The time that this process has computed for, at least 1 ns later at each call.
+
+    A wait with a time limit must not end early because other processes have the machine.
+    """
     global _last_time
-    _last_time = max(_last_time + 1, time.perf_counter_ns())
+    _last_time = max(_last_time + 1, time.process_time_ns())
     return np.full(1, _last_time, np.int64)
 
 

@@ -38,7 +38,8 @@ def _barrier(program: Any, match: re.Match[str], operands: list[Any]) -> None:
 
 @unit(r"mov\.\w+ \$(\d+), (?:\$(\d+)|%globaltimer)")
 def _move(program: Any, match: re.Match[str], operands: list[Any]) -> None:
-    now = np.full(program.threads, time.monotonic_ns(), np.uint64)
+    # The time that this process has computed for: a wait must not end early because other processes have the machine.
+    now = np.full(program.threads, time.process_time_ns(), np.uint64)
     target = operands[int(match[2])] if match[2] else now
     operands[int(match[1])] = np.where(program.mask, target, operands[int(match[1])])
 

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import re
+import time
+from functools import partial
+from itertools import count
 
 import numpy as np
 import pytest
@@ -92,6 +95,26 @@ def test_a_wait_that_nothing_ends_is_an_error_with_its_line(options) -> None:
         never[(2,)](np.zeros(1, np.int32), None, **options)
     assert "zg.wait(flags, 1, timeout_ns=LIMIT)" in str(failure.value)
     never[(2,)](np.zeros(1, np.int32), 1000, **options)
+
+
+@zg.kernel
+def elapsed(out):
+    before = zg.globaltimer()
+    zg.store(out, 1)
+    zg.store(out, zg.globaltimer() - before)
+
+
+@pytest.mark.parametrize("simulated", [False, True])
+def test_the_time_in_which_other_processes_run_does_not_count(simulated, monkeypatch) -> None:
+    """A wait of a second must not end early on a loaded machine."""
+    for name in ("monotonic_ns", "perf_counter_ns", "time_ns"):
+        monkeypatch.setattr(time, name, partial(next, count(0, 3600 * 10**9)))
+    out = np.zeros(1, np.int64)
+    if simulated:
+        elapsed.compile(zg.ptr(zg.i64), target="sm_90a").simulate[(1,)](out)
+    else:
+        elapsed[(1,)](out, interpret=True)
+    assert 0 < out[0] < 60 * 10**9
 
 
 @zg.kernel
