@@ -14,7 +14,7 @@ from typing import Any
 import attrs
 import numpy as np
 
-from ziggurat.backend.launch.grids import padded
+from ziggurat.backend.launch.grids import sizes_of
 from ziggurat.bisecting.comparison import FAILURE, VALUES, difference, differs, wrong_with
 from ziggurat.bisecting.reduction import reduced
 from ziggurat.bisecting.report import script
@@ -38,10 +38,11 @@ from ziggurat.codemodel.dialects import core
 from ziggurat.codemodel.errors import KernelErrors, LaunchError, ZigguratError, is_of_signal
 from ziggurat.codemodel.gpu.options import CPU, CompileOptions
 from ziggurat.codemodel.graphs import by_key
-from ziggurat.codemodel.op import Op, Value
+from ziggurat.codemodel.op import Op, Value, require_argument
 from ziggurat.codemodel.passes import Pass
 from ziggurat.codemodel.text.writer import summary
 from ziggurat.kernels.own_passes import OwnPass
+from ziggurat.launches.inspected import grid_of
 from ziggurat.tuning.inspected import launch_of
 
 SOURCE = "the Triton model"
@@ -138,6 +139,7 @@ def bisect(
     A fault has the op, and a reduced model, for which the search takes at most about `seconds`. Raises the errors of
     the kernel's front half, and `LaunchError` for arguments that do not fit.
     """
+    require_argument(seconds, (int, float), "zg.bisect: 'seconds' must be a number")
     model, launch, options, passes = _launch_of(kernel, grid, arguments, keywords)
     launch = attrs.evolve(launch, tolerant=launch.tolerant or tolerant)
     with no_faults("bisecting", lambda: model, str(model.attributes.get("sym_name", model.NAME))):
@@ -149,11 +151,11 @@ def _launch_of(
 ) -> tuple[Op, Launch, CompileOptions, Sequence[OwnPass]]:
     """The Triton model, the launch, the options and the kernel's own passes of what a user gives."""
     if isinstance(kernel, Op):
-        options = CompileOptions.of(keywords)
-        return kernel, Launch(padded(grid), [f"arg{at}" for at in range(len(arguments))], arguments), options, ()
+        options, sizes = CompileOptions.of(keywords), grid_of("zg.bisect", sizes_of(grid, "zg.bisect"))
+        return kernel, Launch(sizes, [f"arg{at}" for at in range(len(arguments))], arguments), options, ()
     kernel, bound, settings = launch_of("zg.bisect", kernel, arguments, keywords, "a kernel or a model")
     signature, run_time, values = kernel.specialized(bound)
-    sizes = padded(kernel.sizes(grid, bound))
+    sizes = grid_of("zg.bisect", kernel.sizes(grid, bound))
     launch = Launch(sizes, run_time, values, kernel.rules.tolerant_memory)
     model = kernel.model_before_passes(signature)
     return model, launch, kernel.settings(CompileOptions.of(settings)), kernel.passes
@@ -174,7 +176,7 @@ def _bisected(
         return Bisection(fault, tuple(names), launch, options, passes)
 
     if expected is not None:
-        right = dict(zip(first, map(np.asarray, expected), strict=False))
+        right = _expected(expected, first)
         reason = difference(right, {name: first[name] for name in right}, rounds=True)
         if reason is not None:
             return outcome(Fault(names[0], reason, launch=launch))
@@ -200,6 +202,17 @@ def _bisected(
         if way is own_way:
             model, first = before, last
     return outcome(None)
+
+
+def _expected(expected: Sequence[Any], actual: Arrays) -> Arrays:
+    """The arrays that a launch should give, by name. Raises `LaunchError` for those that no launch could give."""
+    arrays = [np.asarray(array) for array in expected] if isinstance(expected, list | tuple) else []
+    right = dict(zip(actual, arrays, strict=False))
+    fits = all(array.shape == actual[name].shape and array.dtype.kind in "biufV" for name, array in right.items())
+    if not right or len(arrays) > len(actual) or not fits:
+        shapes = ", ".join(f"{name}{list(array.shape)}" for name, array in actual.items())
+        raise LaunchError(f"zg.bisect: 'expected' must be a list of the arrays {shapes}, or of the first of them")
+    return right
 
 
 def _own_fault(model: Op, launch: Launch) -> Fault | None:

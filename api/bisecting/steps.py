@@ -183,13 +183,13 @@ def step_named(name: str | tuple[str, Pass], options: CompileOptions, launch: La
     """The step of a name, or a pass of one's own with its name. Raises `LaunchError` for other names."""
     from ziggurat.transforms.gpu.gpu_passes import phases_of
 
-    if not isinstance(name, str):
-        return _own(*name, launch)
+    if isinstance(name, tuple) and len(name) == 2 and callable(name[1]):
+        return _own(str(name[0]), name[1], launch)
     passes = [_pass(name, step, options, launch) for phase in phases_of(options) for name, step in phase.passes]
     passes += _cpu_passes(launch)
     steps = {step.name: step for step in (*passes, *emitted(options, launch), _native(launch))}
-    if name not in steps:
-        raise LaunchError(f"zg.bisect has no step '{name}'", hint=f"the steps are {', '.join(steps)}")
+    if not isinstance(name, str) or name not in steps:
+        raise LaunchError(f"zg.bisect has no step {name!r}", hint=f"the steps are {', '.join(steps)}")
     return steps[name]
 
 

@@ -11,7 +11,6 @@ from typing import Any
 import attrs
 import numpy as np
 
-from ziggurat.backend.launch.grids import padded
 from ziggurat.backend.reference.argument_memory import ArrayArgument
 from ziggurat.backend.reference.marks import undefined_elements
 from ziggurat.backend.reference.recording import Point, Recording, Timeline
@@ -24,7 +23,7 @@ from ziggurat.codemodel.location import Location
 from ziggurat.codemodel.types import shape_of
 from ziggurat.debugging.values import array_of, variables_of
 from ziggurat.kernels.kernel import Kernel
-from ziggurat.launches.inspected import programs_of
+from ziggurat.launches.inspected import grid_of, programs_of
 from ziggurat.tuning.inspected import launch_of
 
 Program = tuple[int, int, int]
@@ -124,9 +123,7 @@ def debug(kernel: Any, grid: Any, /, *arguments: Any, program: Any = 0, **keywor
     Raises the errors of the kernel's source, and `LaunchError` for arguments, a grid or a program that do not fit.
     """
     kernel, bound, options = launch_of("zg.debug", kernel, arguments, keywords)
-    sizes = padded(kernel.sizes(grid, bound))
-    if 0 in sizes:
-        raise LaunchError(f"the grid of zg.debug must have a program; got {sizes}")
+    sizes = grid_of("zg.debug", kernel.sizes(grid, bound))
     (first,) = programs_of("zg.debug", program, sizes)
     launch = stopping_launch(kernel, sizes, bound, options)
     return Session(kernel, sizes, Timeline(launch), first)
@@ -234,10 +231,11 @@ class Session:
     def evaluate(self, expression: str) -> Any:
         """The value of an expression of Python over the variables, and the names of the kernel's module, here."""
         variables = self.variables
-        namespace = {"np": np, **getattr(self.kernel.fn, "__globals__", {})}
+        # One namespace: the bodies of lambdas and comprehensions see no local variables of an expression.
+        namespace = {"np": np, **getattr(self.kernel.fn, "__globals__", {}), **variables}
         try:
             code = compile(str(expression).strip(), "<expression>", "eval")
-            return eval(code, namespace, variables)
+            return eval(code, namespace)
         except Exception as error:  # The user's own expression.
             names = ", ".join(variables) or "none yet"
             summary = f"'{expression}' cannot be evaluated here: {type(error).__name__}: {error}"

@@ -16,18 +16,17 @@ from typing import TYPE_CHECKING, Any
 
 import attrs
 
-from ziggurat.backend.launch.grids import padded
 from ziggurat.boundary import no_faults, public
 from ziggurat.codemodel.errors import KernelErrors, LaunchError, ZigguratError
 from ziggurat.codemodel.gpu import dialect as gpu
 from ziggurat.codemodel.location import Location
-from ziggurat.codemodel.op import Op
+from ziggurat.codemodel.op import Op, require_argument
 from ziggurat.codemodel.text.writer import lines_of
 from ziggurat.exploring.page import page
 from ziggurat.exploring.places import Place, assembly_places, llvm_places, place_of, sass_places
 from ziggurat.exploring.values import Entry, ValueTable, values_of
 from ziggurat.kernels.kernel import Kernel
-from ziggurat.launches.inspected import compiled_for_launch, programs_of
+from ziggurat.launches.inspected import compiled_for_launch, grid_of, programs_of
 from ziggurat.transforms.kit.difference import edits
 from ziggurat.tuning.inspected import launch_of
 
@@ -84,11 +83,10 @@ def explore(
     undefined elements) stands at its place. Raises the errors of a compilation, and `LaunchError` for arguments,
     a grid or a program that do not fit.
     """
+    require_argument(seconds, (int, float), "zg.explore: 'seconds' must be a number")
     kernel, bound, options = launch_of("zg.explore", kernel, arguments, keywords)
     compiled, runtime_names, values = compiled_for_launch(kernel, bound, options)
-    sizes = padded(kernel.sizes(grid, bound))
-    if 0 in sizes:
-        raise LaunchError(f"the grid of zg.explore must have a program; got {sizes}")
+    sizes = grid_of("zg.explore", kernel.sizes(grid, bound))
     last = (sizes[0] - 1, sizes[1] - 1, sizes[2] - 1)
     programs = programs_of("zg.explore", [*dict.fromkeys([(0, 0, 0), last])] if program is None else program, sizes)
     launch = _Explored(compiled, sizes, values, runtime_names, kernel.rules.tolerant_memory, seconds)

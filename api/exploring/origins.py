@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import attrs
 
 from ziggurat.codemodel.errors import LaunchError
-from ziggurat.codemodel.op import Op
+from ziggurat.codemodel.op import Op, require_argument
 from ziggurat.codemodel.text.writer import summary
 from ziggurat.exploring.places import Place, assembly_places, place_of
 
@@ -58,7 +58,7 @@ class LineUse:
 def origin(compiled: Compiled, line: int) -> Origin:
     """The origin of a line of the machine text, PTX or a CPU's assembly, counted from 1."""
     text = _machine_text(compiled).splitlines()
-    if not 1 <= line <= len(text):
+    if line not in range(1, len(text) + 1):
         raise LaunchError(f"the machine text has the lines 1 to {len(text)}; got {line!r}")
     place = assembly_places("\n".join(text))[line - 1]
     if place is None:
@@ -77,6 +77,7 @@ def origin(compiled: Compiled, line: int) -> Origin:
 
 def lines(compiled: Compiled, line: int, file: str | None = None) -> LineUse:
     """What became of a line of the source. `file` is the kernel's own by default."""
+    require_argument(line, int, "a line of the source must be a number")
     models = {name: stage for name, stage in compiled.stages.items() if isinstance(stage, Op)}
     if file is None:
         places = (place_of(op.location) for op in models["triton" if "triton" in models else "gpu"].walk())

@@ -6,6 +6,7 @@ from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
+from ziggurat.backend.launch.grids import padded
 from ziggurat.codemodel.errors import LaunchError
 from ziggurat.codemodel.gpu.options import COMPILE_OPTIONS
 from ziggurat.kernels.kernel import Kernel
@@ -32,6 +33,13 @@ def ones_of(kernel: Kernel, names: Sequence[str], values: Sequence[Any]) -> list
         for number, (name, value) in enumerate(zip(names, values, strict=True))
         if type(value) is int and value == 1 and kernel.rules.parameter(kernel, name.partition("[")[0]).specialize
     ]
+
+
+def grid_of(tool: str, sizes: Sequence[int]) -> tuple[int, int, int]:
+    """The three sizes of a grid that a tool looks at. Raises `LaunchError` in its name for one without a program."""
+    if 0 in sizes:
+        raise LaunchError(f"the grid of {tool} must have a program; got {tuple(sizes)}")
+    return padded(sizes)
 
 
 def programs_of(tool: str, program: Any, grid: Sequence[int]) -> list[tuple[int, int, int]]:

@@ -230,6 +230,8 @@ def read_variants(path: str | Path) -> list[Variant]:
         return list(map(Variant.from_json, data["variants"]))
     except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
         reason = getattr(error, "strerror", None) or error
+        if isinstance(error, KeyError | TypeError):
+            reason = "it is no recording of launches"
         raise LaunchError(f"'{path}' has no variants that can be read: {reason}") from None
 
 

@@ -337,8 +337,17 @@ def test_what_is_given_must_fit():
     grid, *arguments = launched()
     with pytest.raises(zg.ZigguratError, match="'kernel' must be a kernel or a model"):
         zg.bisect(np.sum, grid, *arguments)
-    with pytest.raises(zg.LaunchError, match="no step 'latencies'"):
-        zg.bisect(sums, grid, *arguments, step="latencies")
+    for step in ("latencies", 5, ("lower", 5), ["lower"]):
+        with pytest.raises(zg.LaunchError, match="has no step"):
+            zg.bisect(sums, grid, *arguments, step=step)
+    for expected in ([], 5, [np.zeros(3)], ["a"], arguments[:2] + [np.zeros(1)]):
+        with pytest.raises(zg.LaunchError, match=r"'expected' must be a list of the arrays out\[96\], x\[300\]"):
+            zg.bisect(sums, grid, *arguments, expected=expected)
+    with pytest.raises(zg.KernelTypeError, match="'seconds' must be a number; got 'a'"):
+        zg.bisect(sums, grid, *arguments, seconds="a")
+    for kernel in (sums, sums.triton(zg.ptr(zg.f32), zg.ptr(zg.f32), zg.i32, zg.f32, 4, 32)):
+        with pytest.raises(zg.LaunchError, match="must have a program"):
+            zg.bisect(kernel, (0,), *arguments[: 6 if kernel is sums else 4])
     with pytest.raises(zg.LaunchError, match="there is no fault"):
         zg.bisect(sums, grid, *arguments, target="cpu").save("report.py")
 

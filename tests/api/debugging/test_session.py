@@ -213,6 +213,15 @@ def test_values_that_do_not_fit_are_recorded_again(monkeypatch):
     assert session["i"] == 2
 
 
+def test_expressions_with_bodies_see_the_variables():
+    session, _ = launched(kernels.steps, program=1)
+    session.break_at(line_of("scale"), "any(number == s * 4 for number in v)")
+    session.go()
+    assert 8 in session["v"] and session["s"] == 2
+    assert session.evaluate("[s + n for n in (1, 2)]") == [3, 4]
+    assert session.evaluate("(lambda k: v[k])(0)") == session["v"][0]
+
+
 @pytest.mark.parametrize(
     ("use", "message"),
     [

@@ -160,6 +160,7 @@ def test_descriptors_roles_and_clusters_run():
         ((np.zeros(4, np.float32),), {"program": 4}, "'program' must be one of the grid"),
         ((np.zeros(4, np.float32),), {"program": (0, 0, 1)}, "'program' must be one of the grid"),
         ((np.zeros(4, np.float32),), {"warps": 4}, "warps"),
+        ((np.zeros(4, np.float32),), {"seconds": "4"}, "'seconds' must be a number; got '4'"),
     ],
 )
 def test_bad_arguments(arguments, keywords, message):

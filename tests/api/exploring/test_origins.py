@@ -46,8 +46,11 @@ def test_a_helpers_line_has_the_call_as_well(compiled):
 
 def test_lines_without_a_source(compiled):
     assert compiled.origin(1).place is None and "no line" in str(compiled.origin(1))
-    with pytest.raises(zg.LaunchError, match="has the lines 1 to"):
-        compiled.origin(0)
+    for line in (0, -1, "1"):
+        with pytest.raises(zg.LaunchError, match="has the lines 1 to"):
+            compiled.origin(line)
+    with pytest.raises(zg.KernelTypeError, match="must be a number; got 'a'"):
+        compiled.lines("a")
     assert not compiled.lines(1).instructions
 
 

@@ -357,8 +357,11 @@ def test_what_a_target_refuses_is_reported(tmp_path, capfd):
     assert "no code of 'greets' for cpu: 'greets' prints" in report and "2 variant(s) in 2 function(s)" in report
     with pytest.raises(SystemExit):
         main(["build", "x.json"])
+    other = tmp_path / "other.json"
+    other.write_text("[]")
     for arguments, reason in (
         (["nothing.json", "-o", str(tmp_path / "x")], "has no variants that can be read"),
+        ([str(other), "-o", str(tmp_path / "x")], "has no variants that can be read: it is no recording of launches"),
         (["no_such_package", "-o", str(tmp_path / "x")], "cannot be imported"),
         ([str(EXAMPLES / "vector_add.py"), "-o", str(tmp_path / "x")], "declares no variants of kernels"),
         ([str(tmp_path / "launches.json"), "-o", str(tmp_path / "a-b")], "must be a name of C; got 'a-b'"),
