@@ -22,7 +22,7 @@ from ziggurat.tuning.tuned import Measure, Tuned
 from ziggurat.tuning.tuner import NOISE, Tuner
 
 _TICK = 1.0  # Seconds between two looks at the machines of the cluster.
-_PATIENCE = 60.0  # Seconds without a worker after which a run ends.
+_PATIENCE = 60.0  # Seconds in which a worker must begin.
 Array = np.ndarray[Any, np.dtype[Any]]
 
 
@@ -232,7 +232,7 @@ class Farm:
     def run(self) -> list[TuningRecord]:
         """Tune the launches that were added, on each kind of device in the cluster. The records are kept on disk here.
 
-        Raises `LaunchError` where no worker is there for a minute.
+        Raises `LaunchError` where no worker begins within a minute.
         """
         return _Run(self._ray, self._launches, self._places, self._timeout, self._losses).records()
 
@@ -255,23 +255,27 @@ class _Run:
             self._ask(key, place)
 
     def records(self) -> list[TuningRecord]:
-        looked = alive = time.monotonic()
+        """Run everything; the records of all launches for each kind of device."""
         self._look()
-        while self._refs or not self._queues or any(self._queues.values()):
-            if self._refs:
-                for ref in self._ray.wait([*self._refs], num_returns=1, timeout=_TICK)[0]:
-                    self._take(ref)
-            now = time.monotonic()
-            if now - looked > _TICK:
+        looked = time.monotonic()
+        while self._goes_on(time.monotonic()):
+            for ref in self._ray.wait([*self._refs], timeout=_TICK)[0]:
+                self._take(ref)
+            if time.monotonic() - looked > _TICK:
+                looked = time.monotonic()
                 self._look()
-                self._end_late(now)
-                looked = now
-            alive = now if self._refs else alive
-            if now - alive > _PATIENCE:
-                raise LaunchError("the Ray cluster has no machine that measures", hint="ray start --address=…")
-            if not self._refs:
-                time.sleep(_TICK)
+                self._end_late(looked)
+        if not self._queues:
+            raise LaunchError("the Ray cluster has no machine that measures", hint="ray start --address=…")
+        for task in (task for queue in self._queues.values() for task in queue):
+            self._note(task, "no machine of its kind is left")
         return [record for kind in self._queues for record in self._recorded(kind)]
+
+    def _goes_on(self, now: float) -> bool:
+        """Whether a worker measures, or one begins that may have something to measure."""
+        if any(place.task is not None for place in self._places.values()):
+            return True
+        return any(place.kind is None and now - place.since < _PATIENCE for place in self._places.values())
 
     def _look(self) -> None:
         """Make a worker for each device of machines that have joined, and forget those of machines that are lost."""
