@@ -298,12 +298,13 @@ def test_each_row_of_the_table_is_a_parameter():
 @pytest.mark.parametrize("call", SIGNATURES)
 def test_wrong_arguments_are_errors_at_the_call(call: str, request: pytest.FixtureRequest):
     """`--bless` renews the rows of the call; without `-n`, because the calls have one table."""
-    rows: list[str] = []
-    for parameter in SIGNATURES[call].parameters:
-        values = {value: statement(call, right(call) | {parameter.name: value}) for value in VALUES}
-        good = set(accepted(list(values.values())))
-        words = in_words([value for value, line in values.items() if line in good])
-        rows.append(f"{call}.{parameter.name}: {words}")
+    names = [parameter.name for parameter in SIGNATURES[call].parameters]
+    values = {name: {value: statement(call, right(call) | {name: value}) for value in VALUES} for name in names}
+    good = {*accepted(list(dict.fromkeys(line for lines in values.values() for line in lines.values())))}
+    rows = [
+        f"{call}.{name}: {in_words([value for value, line in lines.items() if line in good])}"
+        for name, lines in values.items()
+    ]
     table = TABLE.read_text(encoding="utf-8").splitlines() if TABLE.exists() else []
     if request.config.getoption("--bless"):
         others = [row for row in table if row.partition(".")[0] != call]
