@@ -171,7 +171,10 @@ class _Wgmmas:
         bits = value.view(np.uint32)
         marks = bits[(bits & _MARKED) == _MARK] & ~np.uint32(_MARKED)
         result = value.copy()
-        for number in map(int, np.unique(marks)):
+        if not len(marks):
+            return result
+        numbers = np.unique(marks) if (marks != marks[0]).any() else marks[:1]  # `unique` takes longer.
+        for number in map(int, numbers):
             if number in self.accumulators and (group is None or number not in self.pending.get(group, ())):
                 selection = bits == _MARK | number
                 result[selection] = self.accumulators[number][selection]

@@ -74,7 +74,12 @@ class Shared:
 
     def learn(self, threads: Array, knowledge: Array) -> None:
         """Let these threads know what `knowledge` returned."""
-        self.known[threads] = np.maximum(self.known[threads], knowledge)
+        count = len(threads)
+        if count and threads[-1] - threads[0] + 1 == count:  # The numbers ascend.
+            rows = self.known[threads[0] : threads[-1] + 1]  # No copy, unlike with numbers as index.
+            np.maximum(rows, knowledge, out=rows)
+        else:
+            self.known[threads] = np.maximum(self.known[threads], knowledge)
 
     @staticmethod
     def precedes(stamp: int, knowledge: Array) -> bool:

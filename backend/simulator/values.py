@@ -37,7 +37,9 @@ def over(function: Callable[..., Any], *values: Any) -> Any:
 
 def chosen(condition: Any, then: Any, otherwise: Any) -> Any:
     """`then` where the condition holds, else `otherwise`; vectors and structs element by element."""
-    return over(np.where, condition, then, otherwise)
+    if isinstance(then, list) or isinstance(condition, list):
+        return over(np.where, condition, then, otherwise)
+    return np.where(condition, then, otherwise)
 
 
 def signed(array: Array) -> Array:
