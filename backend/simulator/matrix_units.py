@@ -16,6 +16,7 @@ import numpy as np
 
 from ziggurat.backend.simulator.program import unit
 from ziggurat.backend.simulator.shared import Array, SimulationError
+from ziggurat.backend.simulator.values import distinct
 from ziggurat.codemodel.scalars import rounded, tf32, truncated
 from ziggurat.codemodel.types import SCALARS
 
@@ -136,7 +137,7 @@ class _Matrix:
         size = np.dtype(dtype).itemsize
         line, along = np.meshgrid(np.arange(lines), np.arange(depth), indexing="ij")
         places = shared.places(self.addresses(line, along, k_major, size).reshape(-1), size)
-        if shared.foreign(np.unique(shared.writer[places])[:, None], threads).any():
+        if shared.foreign(distinct(shared.writer[places])[:, None], threads).any():
             raise SimulationError(
                 "a wgmma reads what was written since the last barrier, or is on its "
                 "way: a barrier or a wait is missing"
@@ -171,10 +172,7 @@ class _Wgmmas:
         bits = value.view(np.uint32)
         marks = bits[(bits & _MARKED) == _MARK] & ~np.uint32(_MARKED)
         result = value.copy()
-        if not len(marks):
-            return result
-        numbers = np.unique(marks) if (marks != marks[0]).any() else marks[:1]  # `unique` takes longer.
-        for number in map(int, numbers):
+        for number in map(int, distinct(marks)):
             if number in self.accumulators and (group is None or number not in self.pending.get(group, ())):
                 selection = bits == _MARK | number
                 result[selection] = self.accumulators[number][selection]
@@ -238,7 +236,7 @@ def _one(
     for group, places in read.items():
         threads = np.arange(128 * group, 128 * group + 128)
         for value in (first, second):
-            if value is not None and len(np.unique(value[threads])) != 1:
+            if value is not None and len(distinct(value[threads])) != 1:
                 raise SimulationError("the descriptors of a wgmma must be the same in a warp group")
         b, there = _Matrix(int(second[128 * group])).read(program.shared, threads, n, k, not transposed_b, of_second)
         places.append(there)

@@ -300,12 +300,12 @@ class Program:
                 yield blocked
                 stuck[:] = False
                 continue
-            able &= self.roles == self._next_role(np.unique(self.roles[able]))
+            able &= self.roles == self._next_role(values.distinct(self.roles[able]))
             current = int(at[able].min())
             able &= at == current
             first = int(line[able].min())
             self.active = able & (line == first)
-            came: Array = np.unique(before[self.active])
+            came: Array = values.distinct(before[self.active])
             sources = [labels[int(number)] for number in came if number >= 0]
             try:
                 following = self._block(labels[current], sources, before, first)

@@ -37,9 +37,13 @@ def over(function: Callable[..., Any], *values: Any) -> Any:
 
 def chosen(condition: Any, then: Any, otherwise: Any) -> Any:
     """`then` where the condition holds, else `otherwise`; vectors and structs element by element."""
-    if isinstance(then, list) or isinstance(condition, list):
-        return over(np.where, condition, then, otherwise)
-    return np.where(condition, then, otherwise)
+    return over(np.where, condition, then, otherwise)
+
+
+def distinct(array: Array) -> Array:
+    """The values in an array, in order. Most arrays have one, for which `unique` takes longer than to compare them."""
+    flat = array.reshape(-1)
+    return flat[:1] if (flat == flat[:1]).all() else np.unique(flat)
 
 
 def signed(array: Array) -> Array:
