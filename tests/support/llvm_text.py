@@ -72,7 +72,9 @@ class Execution:
     def __init__(
         self,
         functions: Mapping[str, Callable[..., Any]] | None = None,
+        frame: Callable[..., Any] | None = None,
     ) -> None:
+        self.frame = frame or Frame
         self.definitions: Mapping[str, str] = {}  # Of routines, by symbol.
         self.replaced = functions or {}
         self.functions = {**OPERATIONS, **INTRINSICS, **self.replaced}
@@ -80,7 +82,7 @@ class Execution:
 
     def run(self, lines: Sequence[str], values: dict[str, Value], reached: Any = TRUE) -> Value | None:
         """Run text, and add its values; the value that a function returns. It is reached under a condition."""
-        frame = _Frame(self, values, reached)
+        frame = self.frame(self, values, reached)
         for line in lines:
             frame.line(re.sub(r", ![\w ]*![\w]+|#\d+$", "", line.strip()).strip())
         return frame.result
@@ -91,7 +93,7 @@ class Execution:
         return self.run(text.split("\n"), {f"%a{at}": value for at, value in enumerate(arguments)}, reached)
 
 
-class _Frame:
+class Frame:
     """A function while it runs. Blocks come after those that branch to them."""
 
     def __init__(self, execution: Execution, values: dict[str, Value], reached: Any) -> None:
@@ -261,13 +263,7 @@ class _Frame:
         if (assembly := _FORMS["asm"].fullmatch(rest)) is not None:
             type_, text, arguments = assembly.groups()
             values = [lanes_of(self.value(*pair))[0] for pair in _ARGUMENT.findall(arguments)]
-            results = self.execution.functions[text](*(value.term for value in values))
-            poison = z3.Or(*(value.poison for value in values))
-            if not isinstance(results, tuple):
-                return Scalar(type_, results, poison)
-            return tuple(
-                Scalar(kind, x, poison) for kind, x in zip(type_.strip("{} ").split(", "), results, strict=True)
-            )
+            return self.assembly(type_, text, values)
         type_, function, arguments = self._parsed("call", rest)
         pairs = _ARGUMENT.findall(arguments)
         if function in self.execution.definitions:
@@ -283,6 +279,14 @@ class _Frame:
             holds, poison = z3.Or(*(lane.term == 1 for lane in lanes)), z3.Or(*(lane.poison for lane in lanes))
             return Scalar("i1", bit(holds), poison)
         return self._lanes(lambda *values: self._intrinsic(function, kind, values), types, names)
+
+    def assembly(self, type_: str, text: str, arguments: Sequence[Scalar]) -> Any:
+        """The results of inline assembly."""
+        results = self.execution.functions[text](*(value.term for value in arguments))
+        poison = z3.Or(*(value.poison for value in arguments))
+        if not isinstance(results, tuple):
+            return Scalar(type_, results, poison)
+        return tuple(Scalar(kind, x, poison) for kind, x in zip(type_.strip("{} ").split(", "), results, strict=True))
 
     def _intrinsic(self, function: str, kind: str, values: Sequence[Scalar]) -> Scalar:
         name, *suffixes = function.removeprefix("llvm.").split(".")

@@ -25,7 +25,9 @@ INSTRUCTIONS = {
 
 
 def given(element: str) -> np.ndarray:
-    """Positive and negative numbers of a type, zeros, infinities, NaN."""
+    """All numbers of 16 bits; of others, positive and negative ones, zeros, infinities, NaN."""
+    if element == "f16":
+        return np.arange(1 << 16, dtype=np.uint16).view(np.float16)
     x = np.concatenate([np.random.default_rng(1).uniform(-4, 4, 500), [0, -0.0, np.inf, -np.inf, np.nan, 1, -1]])
     return x.astype(SCALARS[element].dtype)
 
