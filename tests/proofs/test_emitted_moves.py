@@ -24,7 +24,7 @@ from ziggurat.codemodel.gpu import fragments
 from ziggurat.codemodel.gpu.dialect import transposed
 from ziggurat.codemodel.layout import Layout, combine, inverted, parse_layout
 from ziggurat.codemodel.types import SCALARS, PtrType, ScalarType, SharedType, TensorType, i1, i32
-from ziggurat.transforms.gpu.swizzle import conversion_buffer
+from ziggurat.transforms.layouts.swizzle import conversion_buffer
 
 RUNS = parse_layout("1 2 | 4 8 16 32 64 |")  # A thread has four neighbours.
 COPIES = parse_layout("1 2 | 4 8 0 16 32 |")  # Two lanes have the same elements.
