@@ -28,7 +28,8 @@ from ziggurat.transforms.cost.cost import Cost, CostEntry, Work, cost_of
 from ziggurat.transforms.cost.pressure import warn_of_registers
 from ziggurat.transforms.gpu.gpu_passes import CHOSEN_AFTER, place
 from ziggurat.transforms.gpu.raise_pointers import why_not_raised
-from ziggurat.transforms.schedule.latency import is_role, plans_of
+from ziggurat.transforms.schedule.latency import plans_of
+from ziggurat.transforms.schedule.loads_ahead import is_role
 from ziggurat.transforms.schedule.loop_plan import LoopPlan
 from ziggurat.transforms.schedule.specialize import why_no_roles
 from ziggurat.transforms.tiles.chunks import DIVIDE_BLOCKS

@@ -38,7 +38,7 @@ from ziggurat.codemodel.traits import Loop
 from ziggurat.codemodel.types import DescriptorType, PtrType, Type, i1
 from ziggurat.transforms.analysis.components import component_types
 from ziggurat.transforms.analysis.queries import function_of
-from ziggurat.transforms.cost.budget import CTAS, WARPS, registers_of_thread
+from ziggurat.transforms.cost.budget import CTAS, WARPS, limits, registers_of_thread
 from ziggurat.transforms.cost.pressure import value_registers
 
 # The modules that register emitters.
@@ -218,7 +218,7 @@ def ctas_to_ask_for(module: gpu.Module) -> int:
         return 1
     if any(isinstance(op, tt.Dot | gpu.Mma) for op in ops):
         return 0
-    if TARGETS[module.target].max_warps // module.num_warps == CTAS:
+    if limits(TARGETS[module.target], module.num_warps, 0, 0)["warps"] == CTAS:
         live = [_needed(loop) + sum(_registers(value.type) for value in loop.captured_values()) for loop in loops]
         return CTAS if max([loads, *live]) <= registers_of_thread(module.num_warps, CTAS) else 0
     # Of smaller CTAs an SM has several, unless ptxas takes more registers than what a loop holds asks for.

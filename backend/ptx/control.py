@@ -17,14 +17,13 @@ from ziggurat.codemodel.structured import packed_values
 from ziggurat.codemodel.traits import Loop
 from ziggurat.codemodel.types import ScalarType, TensorType, Type, i64, scalar_element
 from ziggurat.transforms.analysis.queries import registers_alike
-from ziggurat.transforms.cost.budget import registers_of_thread
+from ziggurat.transforms.cost.budget import OF_UNROLLED, registers_of_thread
 from ziggurat.transforms.cost.pressure import value_registers
 from ziggurat.transforms.schedule.loop_plan import iterations_of
 from ziggurat.transforms.simplify.effects import is_pure
 
 MAX_UNROLLED = 4  # Iterations that are put together.
 MAX_UNROLLED_VALUES = 2048  # Of a thread, in all of them: about as many instructions.
-MAX_VALUES_BESIDE_SLOTS = 192  # In one that reads rings. A larger one saves little, and takes more registers.
 _FIRST_NODE = 1 << 20  # Metadata nodes from this number on are not those of line information.
 
 
@@ -183,7 +182,7 @@ def _is_short(op: scf.For) -> bool:
     values = sum(_registers(inner.result.type) for inner in ops)
     if any(isinstance(value.op, tt.Load) for value in op.body.entry.terminator.operands):
         return values * count <= MAX_UNROLLED_VALUES
-    return any(isinstance(inner, gpu.AsyncCopy) for inner in ops) and values <= MAX_VALUES_BESIDE_SLOTS
+    return any(isinstance(inner, gpu.AsyncCopy) for inner in ops) and values <= OF_UNROLLED
 
 
 def _unrolled(emitter: PtxEmitter, by: int) -> str:

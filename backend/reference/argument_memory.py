@@ -493,18 +493,25 @@ class Sharing:
         history, read, position, elsewhere, writer = self._histories[region]
         since = self._synchronized[programs - self._first]
         last: Array = history[units]
+        checks: list[tuple[Array, Array, str]] = []  # The numbers of accesses, where one clashes, and what it did.
         if use == READ:
-            self._check_barrier(access, region, programs, last, last > since, "reads", "written")
+            checks.append((last, last > since, "written"))
         elif access.verb not in ("updates", "waits for"):
             before = read[units]
             mine = position[units] == positions
             before[mine] = elsewhere[units][mine]
-            self._check_barrier(access, region, programs, before, before > since, "writes", "read at another position")
+            checks.append((before, before > since, "read at another position"))
             clash = (last > since) & (writer[units] != positions)
             if clash.any():
                 new, old = bits()
                 clash &= new != old
-            self._check_barrier(access, region, programs, last, clash, "writes", "written at another position")
+            checks.append((last, clash, "written at another position"))
+        for numbers, clash, done in checks:
+            if clash.any():
+                lane = np.unravel_index(int(np.argmax(clash)), clash.shape)
+                names = " or ".join(argument.name for argument in region.arguments)
+                what = f"{'reads' if use == READ else 'writes'} an element of {names} that it has {done}"
+                raise self._unordered(int(programs[lane]), what, done, self._accesses[int(numbers[lane]) - 1])
         self._accesses.append(access.op)
         number = len(self._accesses)
         if use != READ:
@@ -515,25 +522,17 @@ class Sharing:
         read[units[first]] = number
         elsewhere[units[position[units] != positions]] = number
 
-    def _check_barrier(
-        self, access: ElementAccess, region: ArgumentRegion, programs: Array, before: Array, clash: Array, verb: str,
-        done: str,
-    ) -> None:  # fmt: skip
-        """Raise the error of the first lane that clashes with the access of its number `before`."""
-        if not clash.any():
-            return
-        lane = np.unravel_index(int(np.argmax(clash)), clash.shape)
-        names = " or ".join(argument.name for argument in region.arguments)
+    def _unordered(self, program: int, what: str, done: str, earlier: Op) -> KernelRuntimeError:
+        """The error of a program: `what` it does, with no barrier after the earlier access, which has `done` so."""
         error = KernelRuntimeError(
-            f"{self.memory.program(int(programs[lane]))} {verb} an element of {names} that it has {done}, with no "
-            "barrier between",
+            f"{self.memory.program(program)} {what}, with no barrier between",
             hint=say(
                 "call {}() between the two: on a GPU these may be two threads, which run in any order",
                 call_text("debug_barrier"),
             ),
         )
-        error.add(f"it is {done.split()[0]} here", self._accesses[int(before[lane]) - 1].location)
-        raise error
+        error.add(f"it is {done.split()[0]} here", earlier.location)
+        return error
 
     def _units(self, target: RegionElements, access: ElementAccess, *more: Array) -> list[Array]:
         """The units that an access touches, the program that touches each, and the elements of further arrays there."""

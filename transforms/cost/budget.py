@@ -14,6 +14,10 @@ from ziggurat.codemodel.gpu.targets import DRIVER_BYTES, REGISTERS_OF_SM, Target
 BESIDE_OPERANDS = 25  # The accumulators and the operands in registers.
 BESIDE_ACCUMULATORS = 64  # The accumulators.
 BESIDE_WGMMA = 26  # The accumulator of one wgmma: what ptxas needs.
+OF_WGMMA = 128  # The accumulator of the widest wgmma.
+OF_OPERANDS = 128  # Both operands of a dot, where it reads them from registers.
+OF_EARLY_OPERAND = 64  # An operand that is loaded before another dot: loads of so many spill.
+OF_UNROLLED = 192  # The values of a loop that is unrolled and reads rings: a larger one saves little.
 
 # Registers of a thread for loads in flight. (For 8 registers and two stages on an H200, registers were faster than
 # copies by 1.3; for more of either, copies.)

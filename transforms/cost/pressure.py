@@ -22,11 +22,10 @@ from ziggurat.codemodel.traits import Loop
 from ziggurat.codemodel.types import ScalarType, TensorType, Type, element_of, void
 from ziggurat.transforms.analysis.components import component_types
 from ziggurat.transforms.analysis.obstacle import warn
-from ziggurat.transforms.cost.budget import BESIDE_WGMMA, registers_of_thread
+from ziggurat.transforms.cost.budget import BESIDE_WGMMA, OF_WGMMA, registers_of_thread
 
 MAX_VALUE_REGISTERS = 8 * MAX_REGISTERS  # A larger value takes 12 s to compile, the next ones minutes.
 SLOW_ELEMENTS = 512  # A thread. A masked tensor with more takes half a minute to compile.
-WGMMA_REGISTERS = 128  # The accumulator of the widest wgmma.
 
 
 @attrs.frozen
@@ -129,7 +128,7 @@ def _carried(module: gpu.Module) -> tuple[Pressure, str, int]:
     for op in (op for op in module.walk() if isinstance(op, ResultInFlight)):
         most, threads = _in_scope(scope_of(op))
         count = value_registers(op.result.type, lambda element: True)  # Accumulators of integers, too.
-        if min(count, WGMMA_REGISTERS) + BESIDE_WGMMA > most:
+        if min(count, OF_WGMMA) + BESIDE_WGMMA > most:
             message = (
                 f"the accumulator of a dot takes {count} registers {threads}; its addresses and operands need some, too"
             )

@@ -28,11 +28,11 @@ from ziggurat.codemodel.types import ScalarType, element_bytes
 from ziggurat.transforms.analysis.components import Component, component_of, tensor_operands
 from ziggurat.transforms.analysis.issue_slots import FUNCTIONS, ISSUES, slots_of
 from ziggurat.transforms.analysis.queries import is_elementwise, is_shaping, operand_layouts, tensor_of
+from ziggurat.transforms.cost.budget import OF_OPERANDS
 from ziggurat.transforms.layouts.layout_plan import OperandLayouts, PrimaryLayouts
 from ziggurat.transforms.layouts.swizzle import VECTOR, Moves, copied_bases, moves, row_major
 
 ROUND_TRIP = 40  # Cycles of a store, a barrier and a read that nothing hides, if one CTA is on an SM.
-MAX_OPERANDS = 128  # Registers of a thread for both operands of a dot.
 # For each register of the first operand that is not computed: two rows alternate in the registers of an instruction,
 # and vectors have one row.
 MOVES = 7 / 4
@@ -152,7 +152,7 @@ class OperandChoice:
             fragment if is_fragment else None for fragment, is_fragment in zip(fragments, in_registers, strict=True)
         )
         words = [size * layout.num_registers // 4 for size, layout in zip(self.sizes, fragments, strict=True)]
-        return OperandLayouts((a, b), computed) if sum(words) <= MAX_OPERANDS else None
+        return OperandLayouts((a, b), computed) if sum(words) <= OF_OPERANDS else None
 
     def _cost(self, fragments: Sequence[Layout], in_registers: Sequence[bool]) -> float:
         """The cycles of a warp for both operands, of which some are these fragments, `in_registers`."""

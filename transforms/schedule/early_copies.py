@@ -10,7 +10,7 @@
     %e = gpu.wgmma %t %b %acc;                     gpu.async_wait @0;
                                                    %e = gpu.wgmma %t %b %acc;
 
-So do operands of `_MANY_REGISTERS` and more.
+So do operands of `OF_EARLY_OPERAND` registers and more.
 
 This is for kernels without other copies by threads, such as those of one stage. A load whose address does not depend on
 the dots before it moves to the other loads of its block. No op that may write to global memory or orders accesses may
@@ -30,12 +30,10 @@ from ziggurat.codemodel.graphs import by_key, reached
 from ziggurat.codemodel.op import Block, Op, Value
 from ziggurat.codemodel.transform import DROP, Outcome, Rewriter, transform
 from ziggurat.transforms.analysis.intervals import intervals_of, place
-from ziggurat.transforms.cost.budget import CTAS, limits
+from ziggurat.transforms.cost.budget import CTAS, OF_EARLY_OPERAND, limits
 from ziggurat.transforms.cost.pressure import value_registers
 from ziggurat.transforms.schedule.loop_plan import Copy, copies_in, orders_memory
 from ziggurat.transforms.simplify.effects import is_pure
-
-_MANY_REGISTERS = 64  # Of a thread for an operand: beside an accumulator and the addresses, loads spill.
 
 
 @attrs.frozen(eq=False)
@@ -70,7 +68,7 @@ def _early_of(block: Block) -> Iterator[_Early]:
     loads = [at for op, at in order.items() if isinstance(op, tt.Load) and dots and at < dots[0]]
     for copy in copies_in(block) if dots else ():
         load, end = order[copy.load], order[copy.store]
-        if copy.by_tma or (end < dots[0] and value_registers(copy.load.result.type) < _MANY_REGISTERS):
+        if copy.by_tma or (end < dots[0] and value_registers(copy.load.result.type) < OF_EARLY_OPERAND):
             continue
         start = load if load < dots[0] else max(loads, default=-1) + 1
         address = _address(copy.load, order, start) if start < load else ()

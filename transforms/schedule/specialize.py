@@ -49,13 +49,12 @@ from ziggurat.transforms.cost.budget import BESIDE_OPERANDS, BESIDE_ROLES, CTAS,
 from ziggurat.transforms.cost.pressure import loop_registers
 from ziggurat.transforms.schedule.copies import StagedLoop, begin_copy, new_channels, parts_of_load, rings_of
 from ziggurat.transforms.schedule.divide import KernelPart, part_for, parts_of, whole
-from ziggurat.transforms.schedule.latency import deferred, operands_ahead
+from ziggurat.transforms.schedule.dots_ahead import deferred, operands_ahead
 from ziggurat.transforms.schedule.loop_plan import Copy, LoopPlan, copy_of
 from ziggurat.transforms.schedule.schedule import carrying_loop
 from ziggurat.transforms.simplify.effects import is_pure
 
 PRODUCER_REGISTERS = ROLE_REGISTERS.start  # A thread.
-_MAX_REGISTERS = 240  # A thread, as setmaxnreg counts.
 
 Plans = dict[Value, LoopPlan]
 
@@ -413,7 +412,7 @@ def _registers(warps: int, maxnreg: int | None) -> int:
     ctas, total = CTAS if warps == WARP_GROUP else 1, warps + WARP_GROUP
     registers = min(registers_of_thread(total, ctas), maxnreg or MAX_REGISTERS) // 8 * 8
     rest = max(registers, PRODUCER_REGISTERS) * total - PRODUCER_REGISTERS * WARP_GROUP
-    return min(_MAX_REGISTERS, rest // warps // 8 * 8)
+    return rest // warps // 8 * 8
 
 
 def _shape_of(plan: LoopPlan) -> tuple[object, ...]:

@@ -14,7 +14,7 @@ from ziggurat.codemodel.op import Op
 from ziggurat.transforms.analysis.obstacle import Obstacle
 from ziggurat.transforms.analysis.queries import constant_of
 from ziggurat.transforms.gpu.gpu_passes import PLACE
-from ziggurat.transforms.schedule.latency import Occupancy, operands_ahead
+from ziggurat.transforms.schedule.dots_ahead import Occupancy, operands_ahead
 from ziggurat.transforms.schedule.loop_plan import LoopPlan, carried
 
 PLENTY = 200_000
