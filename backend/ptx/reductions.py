@@ -22,10 +22,10 @@ from ziggurat.codemodel.op import Body
 from ziggurat.codemodel.traits import Commutative
 from ziggurat.codemodel.types import ScalarType
 from ziggurat.transforms.analysis.queries import layout_of, tensor_of, warp_reduction
+from ziggurat.transforms.cost.budget import OF_PRODUCTS
 from ziggurat.transforms.gpu.lower import is_in_lanes
 
 Column = list[str]  # One value for each operand.
-MOST = 128  # Products that a thread adds in this way: of more, the registers do not hold all.
 SUMS = 4  # The most sums to which a thread adds products: their instructions need not wait for each other.
 
 
@@ -113,7 +113,7 @@ class _Axis:
         results: dict[int, Column] = {}
         for group in [rows] if self.pairs is not None else [[row] for row in rows]:
             parts = [[self.columns[row | register] for row in group] for register in registers]
-            if len(parts) <= MOST and any(map(self._products, parts)):
+            if len(parts) <= OF_PRODUCTS and any(map(self._products, parts)):
                 size = 2 if self.pairs is not None else max(8, len(parts) // SUMS)
                 parts = [reduce(self.all_added, parts[at : at + size]) for at in range(0, len(parts), size)]
             results.update(zip(group, self._halved(parts), strict=True))

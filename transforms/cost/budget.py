@@ -17,6 +17,7 @@ BESIDE_WGMMA = 26  # The accumulator of one wgmma: what ptxas needs.
 OF_WGMMA = 128  # The accumulator of the widest wgmma.
 OF_OPERANDS = 128  # Both operands of a dot, where it reads them from registers.
 OF_EARLY_OPERAND = 64  # An operand that is loaded before another dot: loads of so many spill.
+OF_PRODUCTS = 128  # The products that a thread adds by several sums at once.
 OF_UNROLLED = 192  # The values of a loop that is unrolled and reads rings: a larger one saves little.
 
 # Registers of a thread for loads in flight. (For 8 registers and two stages on an H200, registers were faster than

@@ -14,26 +14,24 @@ does not change. The part that some loads need is the producer of `specialize`.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from itertools import combinations, product
+from itertools import combinations, pairwise, product
 
 import attrs
 
 from ziggurat.codemodel.dialects import core, scf, tt
 from ziggurat.codemodel.gpu import dialect as gpu
 from ziggurat.codemodel.gpu.asynchronous import ResultInFlight, ResultWait
-from ziggurat.codemodel.op import BlockParameter, Body, Op, OpResult, Value
-from ziggurat.codemodel.structured import Structured
-from ziggurat.codemodel.traits import BodyTerminator, Terminator
+from ziggurat.codemodel.op import Body, Op, OpResult, Value
+from ziggurat.codemodel.traits import Terminator
 from ziggurat.codemodel.transform import Outcome, Rewriter, transform
 from ziggurat.transforms.analysis.affine import Forms
 from ziggurat.transforms.analysis.apart import are_apart
-from ziggurat.transforms.analysis.components import Component, ComponentGroup, component_of, groups_of
 from ziggurat.transforms.analysis.memory_flow import users_of
 from ziggurat.transforms.analysis.memory_order import MemoryOrder
 from ziggurat.transforms.analysis.obstacle import Obstacle
 from ziggurat.transforms.analysis.queries import is_persistent
 from ziggurat.transforms.simplify.dce import Sweep
-from ziggurat.transforms.simplify.demand import value_count
+from ziggurat.transforms.simplify.demand import Demand
 from ziggurat.transforms.simplify.effects import is_pure
 
 _STORES = (tt.DescriptorStore, tt.DescriptorReduce, tt.Store)
@@ -71,41 +69,30 @@ def parts_of(module: gpu.Module) -> Sequence[KernelPart] | Obstacle:
     assert isinstance(func, tt.Func)
     if not all(map(_is_followed, func.walk())):
         return [whole(module)]
-    groups = groups_of(func)
-    parts_and_dots: list[tuple[_Needs, set[Op]]] = []  # The needs of the stores of each part, and its dots.
+    parts_and_dots: list[tuple[set[Op], set[Op]]] = []  # The stores of each part, and the dots that they need.
     for store in (op for op in func.walk() if isinstance(op, _STORES)):
-        needs = _Needs(groups)
-        needs.add(store)
-        dots: set[Op] = {op for op in func.walk() if isinstance(op, ResultInFlight) and op.result in needs.kept}
+        stores: set[Op] = {store}
+        kept = _Needs(module, stores).kept
+        dots: set[Op] = {op for op in func.walk() if isinstance(op, ResultInFlight) and op.result in kept}
         for part in [pair for pair in parts_and_dots if pair[1] & dots]:
-            needs.join(part[0])
+            stores |= part[0]
             dots |= part[1]
             parts_and_dots.remove(part)
-        parts_and_dots.append((needs, dots))
-    parts = [needs for needs, dots in parts_and_dots if dots]
+        parts_and_dots.append((stores, dots))
+    parts = [stores for stores, dots in parts_and_dots if dots]
     if len(parts) < 2 or len({frozenset(dot.parent for dot in dots) for _, dots in parts_and_dots if dots}) > 1:
         return [whole(module)]
     memory = MemoryOrder(func)
     if (ordered := next((op for op in func.body.walk() if not _may_run_beside(op, memory)), None)) is not None:
         return Obstacle("an op must keep its order among those of all roles", ordered)
-    for needs in (needs for needs, dots in parts_and_dots if not dots):
-        parts[0].join(needs)
-    stores = [[op for op in func.walk() if isinstance(op, tt.Store) and op.result in part.kept] for part in parts]
+    parts[0].update(*(stores for stores, dots in parts_and_dots if not dots))
+    by_pointers = [[op for op in func.walk() if isinstance(op, tt.Store) and op in stores] for stores in parts]
     forms = Forms(func)
     of_programs = func.body.entry.ops if is_persistent(func) else ()  # Programs have no order.
-    for part, other in (pair for a, b in combinations(stores, 2) for pair in product(a, b)):
+    for part, other in (pair for a, b in combinations(by_pointers, 2) for pair in product(a, b)):
         if not are_apart(forms, part, other, of_programs):
             return Obstacle(f"it may store where the store at {part.location} does", other)
-    return [_part(module, func, needs) for needs in parts]
-
-
-def part_for(module: gpu.Module, roots: Iterable[Op]) -> KernelPart:
-    """The part of a kernel that some of its ops need, with these."""
-    (func,) = module.functions().values()
-    needs = _Needs(groups_of(func))
-    for op in roots:
-        needs.add(op)
-    return _part(module, func, needs)
+    return [part_for(module, stores) for stores in parts]
 
 
 def _is_followed(op: Op) -> bool:
@@ -126,90 +113,36 @@ def _may_run_beside(op: Op, memory: MemoryOrder) -> bool:
             return isinstance(op, scf.For | scf.If | Terminator) or op.NAME.startswith("gpu.") or is_pure(op)
 
 
-class _Needs:
-    """The ops and carried values that some stores need."""
+class _Needs(Demand):
+    """The ops and values of a kernel that some of its ops need, with these: stores, for example, or loads."""
 
-    def __init__(self, groups: Mapping[Component, ComponentGroup]) -> None:
-        self.groups = groups
-        self.kept: set[Value] = set()
-        self.values: dict[Value, set[int]] = {}  # The numbers of the values of loops and branches.
-        self._visited: set[Component] = set()
+    def __init__(self, module: gpu.Module, roots: Iterable[Op]) -> None:
+        self.roots = frozenset(roots)
+        super().__init__(module)
 
-    def join(self, other: _Needs) -> None:
-        """Add what other stores need."""
-        self.kept |= other.kept
-        for owner, numbers in other.values.items():
-            self.values.setdefault(owner, set()).update(numbers)
+    def _enter(self, bodies: Iterable[Body]) -> None:
+        for op in (op for body in bodies for op in body.walk() if op in self.roots):
+            self._keep_with_owners(op)
 
-    def add(self, op: Op) -> None:
-        """Add an op with all that it needs."""
-        work: list[Op | Value] = [op]
-        while work:
-            work += self._of_op(item) if isinstance(item := work.pop(), Op) else self._of_value(item)
-
-    def _of_op(self, op: Op) -> Iterator[Op | Value]:
-        """The ops and values that an op needs, without the values that it carries or hands on."""
-        if op.result in self.kept:
-            return
-        self.kept.add(op.result)
-        if isinstance(op.parent_op, Structured):
-            yield op.parent_op
-        if isinstance(op, Structured):
-            yield from op.controls
-            yield from (block.terminator for body in op.bodies for block in body.blocks)
-        elif not isinstance(op, Terminator):
-            self.kept.update(inner.result for inner in op.walk())  # The body of a reduction.
-            yield from op.operands
+    def _keep(self, op: Op) -> None:
+        super()._keep(op)
         if isinstance(op, gpu.LocalAlloc):
-            yield from (user for user in users_of(op.result) if isinstance(user, gpu.LocalStore))
-
-    def _of_value(self, value: Value) -> Iterator[Op | Value]:
-        """The ops and values that a value needs."""
-        if isinstance(value.op, core.TupleLoad):
-            self.kept.add(value)
-        component = component_of(value)
-        if component in self._visited:
-            return
-        self._visited.add(component)
-        source = component[0]
-        group = self.groups.get(component)
-        if group is not None:
-            owner, number = group.members[-1]
-            self.values.setdefault(owner, set()).add(number)
-            assert isinstance(owner, OpResult)
-            yield owner.op
-            yield from (self._handed(op, source, number) for op, source in group.sources)
-        elif isinstance(source, OpResult):
-            yield source.op
-        elif isinstance(source, BlockParameter) and isinstance(source.block.parent.parent, Structured):
-            yield source.block.parent.parent
-
-    @staticmethod
-    def _handed(op: Op, component: Component, number: int) -> Value:
-        """The value that an op hands to a group: an initial value, or an operand of a terminator."""
-        assert isinstance(op, BodyTerminator | Structured)
-        operand = (op.handed if isinstance(op, BodyTerminator) else op.inits)[number]
-        assert component_of(operand) == component
-        return operand
+            for store in (user for user in users_of(op.result) if isinstance(user, gpu.LocalStore)):
+                self._keep_with_owners(store)
 
 
-def _part(module: gpu.Module, func: Op, needs: _Needs) -> KernelPart:
-    """The part of a kernel that some stores need."""
-    results = {*needs.kept, module.result, func.result}
-    results.update(op.result for body in (module.body, *func.bodies) for op in body.entry.ops[-1:])
-    for block in (block for op in func.walk() for body in op.bodies for block in body.blocks):
-        for fence, op in zip(block.ops, block.ops[1:], strict=False):
+def part_for(module: gpu.Module, roots: Iterable[Op]) -> KernelPart:
+    """The part of a kernel that some of its ops need, with these."""
+    needs = _Needs(module, roots)
+    results = needs.kept
+    for block in (block for op in module.walk() for body in op.bodies for block in body.blocks):
+        for fence, op in pairwise(block.ops):
             if isinstance(fence, gpu.FenceAsync) and op.result in results:
                 results.add(fence.result)
-    counts = ((op, value_count(op)) for op in func.walk() if op.result in results)
-    components = ((op.result, sorted(needs.values.get(op.result, ())), count) for op, count in counts)
-    narrowed: dict[Value, list[int]] = {
-        result: numbers for result, numbers, count in components if len(numbers) < count
-    }
-    sweep = Sweep(results, narrowed)
-    new = sweep.root(module)
+    sweep = Sweep(module, needs)
+    new = sweep.copy()
     # A loop of one value is its component as well.
-    loads = {op.result for op in func.walk() if isinstance(op, core.TupleLoad)}
+    loads = {op.result for op in module.walk() if isinstance(op, core.TupleLoad)}
     old = {new: value for value, new in sweep.values.items() if value not in loads}
 
     def waiting(builder: Rewriter, op: Op, operands: tuple[Value, ...]) -> Outcome:

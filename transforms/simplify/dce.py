@@ -58,29 +58,32 @@ def remove_unused(op: Op) -> Op:
 
 
 def _swept(root: Op, demand: Demand) -> Op:
-    values = demand.kept
-    narrowed: dict[Value, list[int]] = {}
-    vain = False
-    for op in root.walk():
-        if op.result not in values:
-            vain = True
-        elif op.bodies and (count := value_count(op)):
-            indices = demand.of(op)
-            if len(indices) < count:
-                narrowed[op.result] = indices
-    return Sweep(values, narrowed).root(root) if vain or narrowed else root
+    sweep = Sweep(root, demand)
+    return sweep.copy() if sweep.removes else root
 
 
 class Sweep:
-    """Copies the ops that are kept, with narrower loops and branches."""
+    """Copies the ops of a model that are needed, with narrower loops and branches."""
 
-    def __init__(self, live: set[Value], narrowed: dict[Value, list[int]]) -> None:
-        self.kept = live
-        self.narrowed = narrowed
+    def __init__(self, root: Op, demand: Demand) -> None:
+        self.root = root
+        self.kept = demand.kept
+        self.narrowed: dict[Value, list[int]] = {}
         self.values: dict[Value, Value] = {}
         self.blocks: dict[Block, Block] = {}
+        self.removes = False
+        for op in root.walk():
+            if op.result not in self.kept:
+                self.removes = True
+            elif op.bodies and (count := value_count(op)):
+                indices = demand.of(op)
+                if len(indices) < count:
+                    self.removes = True
+                    self.narrowed[op.result] = indices
 
-    def root(self, op: Op) -> Op:
+    def copy(self) -> Op:
+        """The copy of the whole model."""
+        op = self.root
         bodies = [self.body(body, _begin(None, body)) for body in op.bodies]
         return op.SPEC.copy(op, (), (), bodies, op.result.type)
 

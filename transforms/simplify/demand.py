@@ -1,5 +1,7 @@
 """The ops and carried values of a model that are needed: backwards from the ops that must stay.
 
+Dead code elimination asks for that, and the division of a kernel among roles (`divide`), where other ops must stay.
+
 An op must stay when it has an effect. The **memory model** says what counts as one:
 
 * Global memory is read by `tt.load` and `tt.descriptor_load`, whose addresses are promised to be valid. So a read that
