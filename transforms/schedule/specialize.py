@@ -399,7 +399,7 @@ class _Roles:
                 self.filled[loop].fill(inner, constant(inner, True, i1))
             return ()
 
-        carrying_loop(builder, loop, range(len(loop.initial)), (), body, {})
+        builder[loop.result] = carrying_loop(builder, loop, range(len(loop.initial)), (), body, {})
 
 
 def _registers(warps: int, maxnreg: int | None) -> int:

@@ -522,6 +522,29 @@ def test_loops_in_sequence(second: bool, k: int, k2: int) -> None:
 
 
 @zg.kernel
+def handed_on(a_desc, b_desc, c_desc, k, K: zg.constexpr):
+    """The second loop begins where the first one has ended: the producer's loop carries the place."""
+    acc = zg.zeros((64, 16), zg.f32)
+    place = 0
+    for _ in zg.range(0, k, K, warp_specialize=True):
+        acc = zg.dot(a_desc.load((0, place)), zg.trans(b_desc.load((0, place))), acc)
+        place += K
+    for start in zg.range(0, k, K, warp_specialize=True):
+        acc = zg.dot(a_desc.load((0, place + start)), zg.trans(b_desc.load((0, start))), acc)
+    c_desc.store((0, 0), zg.cast(acc, zg.f16))
+
+
+@pytest.mark.parametrize("k", [0, 64, 128])
+def test_the_place_that_a_loop_hands_to_the_next(k: int) -> None:
+    model, module = placed_once(handed_on, *BLOCKS, I32, 64)
+    split = role_split(module)
+    assert split is not None
+    fetched = [sum(isinstance(op, gpu.TmaLoad) for top in role.entry.ops for op in top.walk()) for role in split.roles]
+    assert fetched == [0, 4]
+    judged(model, module, arguments_of(k), (1,))
+
+
+@zg.kernel
 def conditional(a_desc, b_desc, c_desc, k, some, K: zg.constexpr):
     """One of the loop's loads is under an if: the producer issues the other, the consumers issue this one."""
     acc = zg.zeros((64, 16), zg.f32)
