@@ -45,8 +45,10 @@ LISTED = [
 
 def _run(folder: Path, missing: str, *arguments: str) -> tuple[str, list[str]]:
     """The last line of a run of pytest, and the tests that it lists."""
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(TESTS / "support"), str(folder / "installed")])}
-    command = [sys.executable, "-m", "pytest", "-q", "-p", "libraries", "-p", "no:cacheprovider", *arguments]
+    folders = os.pathsep.join([str(TESTS / "support"), str(folder / "installed")])
+    environment = {**os.environ, "PYTHONPATH": folders, "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}  # Others start slowly.
+    plugins = ["-p", "xdist.plugin", "-p", "libraries", "-p", "no:cacheprovider"]
+    command = [sys.executable, "-m", "pytest", "-q", *plugins, *arguments]
     done = subprocess.run(
         [*command, "--list-missing-libraries", missing], cwd=folder, env=environment, capture_output=True, text=True
     )
