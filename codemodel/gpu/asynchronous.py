@@ -51,10 +51,7 @@ class GroupWait:
 
 
 class ResultWait(Op, GroupWait):
-    """The op waits for the result of an op in flight, and gives it, complete.
-
-    A `late` one takes place in the next iteration of its loop (`latency`).
-    """
+    """The op waits for the result of an op in flight, and gives it, complete; a `late` one in the next iteration."""
 
     value: Value = operand()
     pending: int = attribute(int, unnamed=True)

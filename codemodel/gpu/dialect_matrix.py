@@ -37,7 +37,10 @@ class MatrixProduct(BufferOp):
 
 
 class WgmmaWait(ResultWait, name="gpu.wgmma_wait"):
-    """wgmma.wait_group: the value, after at most `pending` groups are in flight."""
+    """wgmma.wait_group: the value, after at most `pending` groups are in flight.
+
+    A `late` one takes place in the next iteration of its loop (`latency`).
+    """
 
 
 class Wgmma(MatrixProduct, ResultInFlight, name="gpu.wgmma"):

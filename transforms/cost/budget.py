@@ -14,6 +14,8 @@ from ziggurat.codemodel.gpu.targets import DRIVER_BYTES, REGISTERS_OF_SM, Target
 BESIDE_OPERANDS = 25  # The accumulators and the operands in registers.
 BESIDE_ACCUMULATORS = 64  # The accumulators.
 BESIDE_WGMMA = 26  # The accumulator of one wgmma: what ptxas needs.
+
+# Registers of a thread that some values may take together.
 OF_WGMMA = 128  # The accumulator of the widest wgmma.
 OF_OPERANDS = 128  # Both operands of a dot, where it reads them from registers.
 OF_EARLY_OPERAND = 64  # An operand that is loaded before another dot: loads of so many spill.
