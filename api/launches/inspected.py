@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from ziggurat.backend.launch.grids import padded
 from ziggurat.codemodel.errors import LaunchError
 from ziggurat.codemodel.gpu.options import COMPILE_OPTIONS
+from ziggurat.kernels.arguments import constexpr_names
 from ziggurat.kernels.kernel import Kernel
 
 if TYPE_CHECKING:
@@ -78,7 +79,10 @@ def first_launches(observe: Observe) -> Generator[None]:
             return
         names = kernel.signature.parameters
         usable = {name: value for name, value in keywords.items() if name in names or name in COMPILE_OPTIONS}
-        key = kernel, tuple(map(_kind, arguments)), tuple((name, _kind(value)) for name, value in usable.items())
+        constants = constexpr_names(kernel)
+        values = {**dict(zip(names, arguments, strict=False)), **usable}
+        kinds = {name: repr(value) if name in constants else _kind(value) for name, value in values.items()}
+        key = kernel, frozenset(kinds.items())
         if key in keys:
             return
         keys.add(key)

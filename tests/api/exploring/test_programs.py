@@ -22,6 +22,8 @@ for _ in range(3):
     add_one[(2,)](x, 100, B=64)
 y = np.zeros(100, np.int32)
 add_one[lambda meta: (triton.cdiv(100, meta["B"]),)](y, 100, B=64)
+add_one[(1,)](y[:16], 16, 16)
+add_one[(1,)](y[:16], 16, B=16)
 print(sys.argv[1], x.sum(), y.sum())
 """
 
@@ -31,12 +33,14 @@ def test_a_program(tmp_path, subprocess_main):
     folder = tmp_path / "pages"
     done = subprocess_main(["explore", "--triton", "-o", str(folder), str(tmp_path / "program.py"), "--word"])
     assert done.returncode == 0, done.stderr
-    assert done.stdout.split() == ["--word", "300.0", "100"]
-    assert "2 launch(es) explored" in done.stderr
+    assert done.stdout.split() == ["--word", "300.0", "132"]
+    assert "3 launch(es) explored" in done.stderr
     links = re.findall(r'href="(.*?)"', (folder / "index.html").read_text())
-    assert links == ["00-add_one.html", "01-add_one.html"]
+    assert links == ["00-add_one.html", "01-add_one.html", "02-add_one.html"]
     page = content((folder / links[1]).read_text())
     assert any("i32" in text for text in column(page, "triton")["lines"])
+    page = content((folder / links[2]).read_text())
+    assert any("tensor<x16," in text for text in column(page, "triton")["lines"])
 
 
 def test_the_command(tmp_path, capsys):
