@@ -104,7 +104,11 @@ class Adapter:
             length = int(value) if name.lower() == b"content-length" else length
         if not length:
             raise _DisconnectedError
-        return json.loads(self.requests.read(length))
+        try:
+            return json.loads(self.requests.read(length))
+        except ValueError as error:  # Where the next message begins is not known.
+            print(f"ziggurat debug --dap: a message must be JSON: {error}", file=sys.stderr)
+            raise _DisconnectedError from None
 
     def wait(self, is_over: Callable[[], bool]) -> None:
         """Answer requests until it is over."""

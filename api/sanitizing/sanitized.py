@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Collection, Iterable, Sequence
 from typing import Any
@@ -11,9 +12,10 @@ import numpy as np
 from ziggurat.backend.launch.grids import padded, sizes_of
 from ziggurat.boundary import public
 from ziggurat.codemodel.dialects import core
-from ziggurat.codemodel.errors import LaunchError, SanitizerReport
+from ziggurat.codemodel.errors import LaunchError, SanitizerReport, shown
 from ziggurat.codemodel.gpu.options import sanitizers
 from ziggurat.codemodel.op import Op, require_model
+from ziggurat.codemodel.types import DescriptorType, PtrType
 from ziggurat.codemodel.verify import verify
 from ziggurat.sanitizing.memory import ArrayFacts, facts_of, memory_of, sharing
 from ziggurat.sanitizing.reports import raise_reports, reports_of
@@ -79,8 +81,11 @@ class SanitizedModel:
 
     @public
     def reports(self, memory: Any, grid: int | tuple[int, ...], /, *arguments: Any) -> list[SanitizerReport]:
-        """The reports in the memory of a launch that has ended."""
-        return reports_of(self.sanitized, np.asarray(memory), padded(sizes_of(grid, "")), self.facts(arguments))
+        """The reports in the memory of a launch that has ended. Raises `LaunchError` for another memory."""
+        words = np.asarray(memory)
+        if words.ndim != 1 or len(words) < self.sanitized.size:
+            raise LaunchError(f"the memory must be that of a launch, as sanitized.memory gives; got {shown(memory)}")
+        return reports_of(self.sanitized, words, padded(sizes_of(grid, "")), self.facts(arguments))
 
     @public
     def check(self, memory: Any, grid: int | tuple[int, ...], /, *arguments: Any) -> None:
@@ -106,12 +111,20 @@ def sanitized(
     `uninitialized` those of arrays whose elements are undefined until the launch writes them.
     `kernel[grid](…, sanitize=…)` does all of this for a launch.
 
-    Raises `LaunchError` for other names of checks, `VerifyError` for a model that breaks invariants, and
-    `KernelTypeError` for a kernel that calls a recursive function.
+    Raises `LaunchError` for other names of checks and numbers that are no array's, `VerifyError` for a model that
+    breaks invariants, and `KernelTypeError` for a kernel that calls a recursive function.
     """
     require_model(model, "zg.sanitized")
     verify(model)
-    count = len(kernel_of(model).body.parameters)
+    parameters = kernel_of(model).body.parameters
+    arrays = [n for n, parameter in enumerate(parameters) if isinstance(parameter.type, PtrType | DescriptorType)]
+    shared = [tuple(group) for group in shared]
+    for name, chosen in (("shared", itertools.chain(*shared)), ("uninitialized", uninitialized)):
+        for number in chosen:
+            if number not in arrays:
+                what = f"the numbers of parameters that are arrays, {', '.join(map(str, arrays))}"
+                raise LaunchError(f"zg.sanitized: '{name}' must have {what}; got {shown(number)}")
+    count = len(parameters)
     texts = tuple(f"arg{number}" for number in range(count)) if names is None else tuple(names)
     if len(texts) != count:
         raise LaunchError(f"zg.sanitized: 'names' must have {count} names, one for each parameter; got {len(texts)}")

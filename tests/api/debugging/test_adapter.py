@@ -164,6 +164,13 @@ def test_it_ends_with_the_editor(editor, pipes):
     assert editor.process.wait(20) == 0 and not editor.process.stderr.read()
 
 
+def test_what_is_no_message_ends_it(editor):
+    editor.process.stdin.write(b"Content-Length: 5\r\n\r\nabcde")
+    editor.process.stdin.close()
+    assert editor.process.wait(20) == 0
+    assert b"a message must be JSON" in editor.process.stderr.read()
+
+
 def test_what_cannot_be_run_is_said(editor):
     editor.start([], program="nowhere.py:kernel")
     assert "there is no file" in editor.event("output")["output"]

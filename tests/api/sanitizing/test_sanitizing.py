@@ -272,6 +272,22 @@ def test_a_model_is_sanitized():
         sanitized.memory((3,), x, x)
     with pytest.raises(zg.LaunchError, match="'names' must have 3 names"):
         zg.sanitized(model, names=["out"])
+    for options in ({"shared": [(0, 2)]}, {"shared": [(0, 9)]}, {"uninitialized": [9]}, {"uninitialized": "x"}):
+        with pytest.raises(zg.LaunchError, match="must have the numbers of parameters that are arrays, 0, 1; got"):
+            zg.sanitized(model, **options)
+    for other in (np.zeros(3, np.int64), None):
+        with pytest.raises(zg.LaunchError, match="the memory must be that of a launch"):
+            sanitized.reports(other, (3,), out, x, 40)
+
+
+def test_a_model_with_elements_that_nothing_has_written():
+    model = halo.triton(zg.ptr(zg.f32), zg.ptr(zg.f32), zg.i32, 16)
+    sanitized = zg.sanitized(model, "undefined", names=["out", "x", "n"], uninitialized=[1])
+    arguments = np.zeros(40, np.float32), numbers(), 40
+    memory = sanitized.memory((3,), *arguments)
+    zg.run(sanitized.model, (3,), *arguments, memory)
+    (report,) = sanitized.reports(memory, (3,), *arguments)
+    assert (report.check, report.argument, report.element) == ("undefined", "x", 0)
 
 
 def test_too_many_programs():
