@@ -15,14 +15,14 @@ from ziggurat.tuning.tuned import Tuned
 def launch_of(
     tool: str, kernel: Any, arguments: Sequence[Any], keywords: Mapping[str, Any], kinds: str = "a kernel"
 ) -> tuple[Kernel, dict[str, Any], dict[str, Any]]:
-    """The kernel of a launch, its arguments by name, and its options of compilation; of a tuned kernel those of its
-    first configuration.
+    """The kernel of a launch, its arguments by name, and its options of compilation; of a tuned kernel those of the
+    configuration that was chosen for the arguments, or of the first, and those that are computed.
 
     Raises `LaunchError` for arguments and options that do not fit, in the name of the tool. `kinds` is what it takes.
     """
     if isinstance(kernel, Tuned):
-        configs = kernel.tuning.configs if kernel.tuning is not None else ()
-        keywords = {**(configs[0].all_kwargs() if configs else {}), **keywords}
+        by_position = dict(zip(kernel.signature.parameters, arguments, strict=False))
+        keywords = {**kernel.known_settings({**by_position, **keywords}), **keywords}
         kernel = kernel.base
     require_argument(kernel, isinstance(kernel, Kernel), f"{tool}: 'kernel' must be {kinds}", "use @zg.kernel")
     own, options = divided(kernel, keywords)

@@ -136,12 +136,30 @@ def triton_kernel(x, n, B: tl.constexpr):
     tl.store(x + at, tl.load(x + at, mask=at < n) + 1, mask=at < n)
 
 
+@zg.kernel
+def halves(out, x, HALF: zg.constexpr, BLOCK: zg.constexpr):
+    at = zg.program_id(0) * BLOCK + zg.arange(0, BLOCK)
+    zg.store(out + at, zg.load(x + at) / HALF)
+
+
 def test_kernels_of_triton_and_tuned_ones():
     page = content(zg.explore(triton_kernel, (2,), np.zeros(50, np.float32), 50, B=32, num_warps=1).html)
     assert any("tl.load" in text for text in column(page, "source")["lines"])
     tuned = zg.autotune([zg.Config({"BLOCK": 64}, num_warps=2)], key=[])(stray)
     exploration = zg.explore(tuned, 1, np.zeros(64, np.float32), np.zeros(64, np.float32))
     assert exploration.compiled.num_warps == 2
+
+
+def test_kernels_with_computed_parameters():
+    """As a launch computes them: of the configuration that is chosen, or the first."""
+    computed = zg.heuristics({"BLOCK": lambda given: given["HALF"] * 2})(halves)
+    tuned = zg.autotune([zg.Config({"HALF": 16}, num_warps=2), zg.Config({"HALF": 8})], key=[])(computed)
+    arrays = np.zeros(64, np.float32), np.ones(64, np.float32)
+    for exploration in (zg.explore(tuned, 2, *arrays), zg.explore(computed, 2, *arrays, HALF=16, num_warps=2)):
+        assert exploration.compiled.num_warps == 2
+        assert any("tensor<x32, f32>" in text for text in column(content(exploration.html), "triton")["lines"])
+    assert zg.debug(tuned, 2, *arrays)["BLOCK"] == 32
+    assert zg.bisect(tuned, 2, *arrays, target="cpu").fault is None
 
 
 def test_descriptors_roles_and_clusters_run():
