@@ -119,8 +119,8 @@ def sanitized(
     parameters = kernel_of(model).body.parameters
     arrays = [n for n, parameter in enumerate(parameters) if isinstance(parameter.type, PtrType | DescriptorType)]
     shared = [tuple(group) for group in shared]
-    for name, chosen in (("shared", itertools.chain(*shared)), ("uninitialized", uninitialized)):
-        for number in chosen:
+    for name, numbers in (("shared", itertools.chain(*shared)), ("uninitialized", uninitialized)):
+        for number in numbers:
             if number not in arrays:
                 what = f"the numbers of parameters that are arrays, {', '.join(map(str, arrays))}"
                 raise LaunchError(f"zg.sanitized: '{name}' must have {what}; got {shown(number)}")
