@@ -22,7 +22,7 @@ from collections.abc import Sequence
 from ziggurat.codemodel.errors import BuildError, KernelTypeError, shown
 from ziggurat.codemodel.graphs import reverse_postorder
 from ziggurat.codemodel.location import Location
-from ziggurat.codemodel.op import Block, BlockParameter, Body, Op, OpResult, Value, fill
+from ziggurat.codemodel.op import Block, BlockParameter, Body, Op, OpResult, Value, set_blocks, set_ops
 from ziggurat.codemodel.traits import Terminator
 from ziggurat.codemodel.types import Type, void
 
@@ -132,7 +132,8 @@ class Builder:
         if ops and isinstance(ops[-1], Terminator):
             raise BuildError(f"cannot add {op.NAME} after the block's terminator")
         for value in op.operands:
-            if (home := value.block) is not block:
+            source = value.op
+            if (home := value.block if source is None else source.parent) is not block:
                 self._require_visible(op, home)
         for successor in op.successors:
             if successor.block.parent is not draft.body:
@@ -186,13 +187,12 @@ class Builder:
         if draft.open_children:
             raise BuildError("an inner body is not finished")
         for index, block in enumerate(draft.blocks):
-            ops = block.ops
+            ops = block._ops  # pyright: ignore[reportPrivateUsage]
             if not ops or not isinstance(ops[-1], Terminator):
                 raise BuildError(f"block {index} has no terminator")
-            fill(block, "_ops", ops)
+            set_ops(block, tuple(ops))
         first, *others = draft.blocks
-        order = reverse_postorder(first, lambda block: block.successors) if others else (first,)
-        fill(draft.body, "blocks", order)
+        set_blocks(draft.body, reverse_postorder(first, lambda block: block.successors) if others else (first,))
         draft.close()
         return draft.body
 

@@ -28,7 +28,7 @@ from typing import Any, Final, NoReturn, SupportsFloat, SupportsIndex, TypeVar
 
 from ziggurat.codemodel.errors import BuildError
 from ziggurat.codemodel.fields import REQUIRED, Field
-from ziggurat.codemodel.op import Block, Body, Op, OpResult, Successor, Value, fill, set_op, set_type
+from ziggurat.codemodel.op import Block, Body, Op, OpResult, Successor, Value, fill, set_op, set_owner, set_type
 from ziggurat.codemodel.type_reader import TypeSyntaxError, read_type
 from ziggurat.codemodel.types import Type, TypeSyntax, pyobject, size_error, void, with_element
 
@@ -37,6 +37,7 @@ _GENERIC: Final = ("operands", "attributes", "successors", "bodies", "result", "
 
 # Faster than `fill`: most of a transform's time is spent on copies of ops.
 _new: Final[Callable[[type[Op]], Op]] = object.__new__
+_PLAIN: Final = frozenset((type(None), bool, int, str))  # Constants that stay as they are.
 _new_result: Final[Callable[[type[OpResult]], OpResult]] = object.__new__
 _set_fields: Final[Callable[[Op, dict[str, Any]], None]] = Op.__dict__["__dict__"].__set__
 
@@ -85,8 +86,11 @@ class OpSpec:
         names = frozenset(f.name for f in fields)
         self._by_keyword = [names.difference(self.positional[:count]) for count in range(len(self.positional) + 1)]
         self._count = len(fields) + len(_GENERIC) - 1  # Attributes are among the fields only.
-        # Each attribute with the class whose instances are stored unconverted.
-        self._plain = tuple((f, f.kind if isinstance(f.kind, type) else None) for f in self.attributes)
+        # Each attribute with the classes whose instances are stored unconverted; of strings, those in ASCII.
+        self._plain = tuple(
+            (f, _PLAIN if f.kind is object else frozenset([f.kind] if isinstance(f.kind, type) else []))
+            for f in self.attributes
+        )
 
     def ends(self, index: int) -> type[Op] | None:
         """The terminator that is declared for the body at this index."""
@@ -188,7 +192,9 @@ class OpSpec:
                 self._refuse(op, value)
         for field, plain in self._plain:
             value = fields[field.name]
-            if value is not field.default and (type(value) is not plain or (plain is str and not value.isascii())):
+            if value is field.default:
+                continue
+            if (cls := type(value)) not in plain or (cls is str and not value.isascii()):
                 fields[field.name] = convert_attribute(value, field.kind, f"{op.NAME}: attribute '{field.name}'")
         successors, bodies = self._parts(op) if self._has_parts else ((), ())
         fields["operands"], fields["successors"], fields["bodies"] = operands, successors, bodies
@@ -375,7 +381,7 @@ def _adopt(op: Op, bodies: Sequence[Body]) -> None:
     for body in bodies:
         if body.parent is not None:
             raise BuildError(f"{op.NAME}: its body is part of an op already; copy it with a transform")
-        fill(body, "parent", op)
+        set_owner(body, op)
 
 
 def _flat(op: Op, roles_in_order: Sequence[Field]) -> tuple[Any, ...]:

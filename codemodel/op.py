@@ -113,7 +113,7 @@ class OpResult(Value):
         return f"<result of {self.op.NAME} : {self.type}>"
 
 
-# An op and its result are made for each op of a model, so these write the slots directly, which is faster than `fill`.
+# Parts are made for each op of a model, so these write the slots directly, which is faster than `fill`.
 set_type: Callable[[Value, Type], None] = Value.__dict__["type"].__set__
 set_op: Callable[[OpResult, Op], None] = OpResult.__dict__["op"].__set__
 
@@ -127,9 +127,9 @@ class BlockParameter(Value):
     index: int
 
     def __init__(self, type_: Type, block: Block, index: int) -> None:
-        fill(self, "type", type_)
-        fill(self, "_block", block)
-        fill(self, "index", index)
+        set_type(self, type_)
+        _set_block(self, block)
+        _set_index(self, index)
 
     @property
     def block(self) -> Block:
@@ -140,6 +140,10 @@ class BlockParameter(Value):
 
     def __repr__(self) -> str:
         return f"<parameter {self.index} : {self.type}>"
+
+
+_set_block: Callable[[BlockParameter, Block], None] = BlockParameter.__dict__["_block"].__set__
+_set_index: Callable[[BlockParameter, int], None] = BlockParameter.__dict__["index"].__set__
 
 
 class Successor(_Part):
@@ -168,10 +172,10 @@ class Block(_Part):
     _ops: list[Op] | tuple[Op, ...]
 
     def __init__(self, parent: Body, parameter_types: Sequence[Type]) -> None:
-        fill(self, "parent", parent)
+        _set_parent(self, parent)
         parameters = [BlockParameter(type_, self, index) for index, type_ in enumerate(parameter_types)]
-        fill(self, "parameters", tuple(parameters))
-        fill(self, "_ops", [])
+        _set_parameters(self, tuple(parameters))
+        set_ops(self, [])
 
     @property
     def ops(self) -> tuple[Op, ...]:
@@ -214,6 +218,11 @@ class Block(_Part):
         return f"<block of {len(self._ops)} ops>"
 
 
+_set_parent: Callable[[Block, Body], None] = Block.__dict__["parent"].__set__
+_set_parameters: Callable[[Block, tuple[BlockParameter, ...]], None] = Block.__dict__["parameters"].__set__
+set_ops: Callable[[Block, list[Op] | tuple[Op, ...]], None] = Block.__dict__["_ops"].__set__
+
+
 class Body(_Part):
     """Blocks, the first of which is the entry. `yield_type` is the type of the values that the terminators hand to the
     op.
@@ -229,10 +238,10 @@ class Body(_Part):
     blocks: tuple[Block, ...]
 
     def __init__(self, yield_type: Type, ancestor: Body | None) -> None:
-        fill(self, "yield_type", yield_type)
-        fill(self, "ancestor", ancestor)
-        fill(self, "parent", None)
-        fill(self, "blocks", ())
+        _set_yield_type(self, yield_type)
+        _set_ancestor(self, ancestor)
+        set_owner(self, None)
+        set_blocks(self, ())
 
     @property
     def entry(self) -> Block:
@@ -270,6 +279,12 @@ class Body(_Part):
         if not self.blocks:
             return "<body under construction>"
         return f"<body {self.signature} of {len(self.blocks)} blocks>"
+
+
+_set_yield_type: Callable[[Body, Type], None] = Body.__dict__["yield_type"].__set__
+_set_ancestor: Callable[[Body, Body | None], None] = Body.__dict__["ancestor"].__set__
+set_owner: Callable[[Body, Op | None], None] = Body.__dict__["parent"].__set__
+set_blocks: Callable[[Body, tuple[Block, ...]], None] = Body.__dict__["blocks"].__set__
 
 
 class _Signature:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, ClassVar
 
 from ziggurat.codemodel.builder import Builder
 from ziggurat.codemodel.dialects import core, py
@@ -22,19 +22,25 @@ _VALUES: Any = (ast.FormattedValue, getattr(ast, "Interpolation", ast.FormattedV
 OPS: dict[type[ast.AST], type[Any]] = {row.syntax: cls for cls, row in OPERATORS.items()}
 
 
-class _Methods(dict[type, str]):
-    """The names of the methods that read nodes, by the classes of these."""
+class _Visitors(dict[type, Callable[[Any, Any], Any]]):
+    """The methods of a class of readers that read nodes, by the classes of these."""
 
-    def __missing__(self, cls: type) -> str:
-        name = self[cls] = f"visit_{cls.__name__}"
-        return name
+    def __init__(self, reader: type[Reader]) -> None:
+        super().__init__()
+        self.reader = reader
 
-
-_methods = _Methods()
+    def __missing__(self, cls: type) -> Callable[[Any, Any], Any]:
+        visitor = self[cls] = getattr(self.reader, f"visit_{cls.__name__}", self.reader.generic_visit)
+        return visitor
 
 
 class Reader(Bodies):
     """Reads a syntax tree into `builder`. Each op has the location of its text."""
+
+    _visitors: ClassVar[_Visitors]
+
+    def __init_subclass__(cls) -> None:
+        cls._visitors = _Visitors(cls)
 
     def __init__(self, source: Source, builder: Builder) -> None:
         self.source = source
@@ -43,7 +49,7 @@ class Reader(Bodies):
 
     def visit(self, node: Any) -> Any:
         """Read a node by the method of its class."""
-        return getattr(self, _methods[node.__class__], self.generic_visit)(node)
+        return self._visitors[node.__class__](self, node)
 
     def generic_visit(self, node: ast.AST) -> Any:
         """Raise the error of a construct that has no op."""
