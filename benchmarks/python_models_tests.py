@@ -1,9 +1,9 @@
 """Run CPython's own tests of modules, each function of which has been made a model and a function again.
 
-    python benchmarks/python_models_tests.py [--interpret] [TEST=MODULE,MODULE …]
+    python benchmarks/python_models_tests.py [--interpret [--ssa]] [TEST=MODULE,MODULE …]
 
 A module's functions get the code of their round trip when it is imported, so those that tests import afresh do too.
-With `--interpret` the interpreter runs their models instead.
+With `--interpret` the interpreter runs their models instead; with `--ssa`, these lowered to blocks, without variables.
 """
 
 from __future__ import annotations
@@ -22,7 +22,10 @@ from typing import Any
 
 from ziggurat.backend.python.to_function import to_function
 from ziggurat.codemodel.interpreted import interpret
+from ziggurat.codemodel.ssa import ssa
+from ziggurat.codemodel.verify import verify
 from ziggurat.frontends.python.reflect import reflect
+from ziggurat.transforms.simplify.lower_structured import lower_structured
 
 TESTS = {
     "test_argparse": ("argparse",),
@@ -49,7 +52,7 @@ TESTS = {
     "test_asyncio.test_queues": ("asyncio.queues", "asyncio.locks", "asyncio.tasks", "asyncio.base_events"),
 }
 
-INTERPRET = "--interpret" in sys.argv
+INTERPRET, SSA = "--interpret" in sys.argv, "--ssa" in sys.argv
 replaced: set[types.CodeType] = set()
 count = failures = 0
 
@@ -67,6 +70,9 @@ def interpreted(function: types.FunctionType) -> types.CodeType:
     for field in ("__defaults__", "__kwdefaults__", "__name__", "__qualname__", "__doc__"):
         setattr(plain, field, getattr(function, field))
     model = reflect(plain)
+    if SSA:
+        model = ssa(lower_structured(model))
+        verify(model)
 
     def call(*arguments: Any, **keywords: Any) -> Any:
         return "the interpreter"(*arguments, **keywords)  # type: ignore[operator]
@@ -126,7 +132,7 @@ class Finder(importlib.abc.MetaPathFinder):
 
 
 def main() -> None:
-    arguments = [text.partition("=") for text in sys.argv[1:] if text != "--interpret"]
+    arguments = [text.partition("=") for text in sys.argv[1:] if not text.startswith("--")]
     tests = {test: tuple(names.split(",")) if names else TESTS[test] for test, _, names in arguments} or TESTS
     sys.meta_path.insert(0, Finder([name for names in tests.values() for name in names]))
     for names in tests.values():

@@ -182,6 +182,21 @@ def _store(interpreter: Interpreter, op: Op, operands: tuple[Any, ...]) -> None:
     operands[0].content = operands[1]
 
 
+@python.of(py.Iterate)
+def _iterate(interpreter: Interpreter, op: Op, operands: tuple[Any, ...]) -> Any:
+    return iter(operands[0])
+
+
+@python.of(py.Advance)
+def _advance(interpreter: Interpreter, op: Op, operands: tuple[Any, ...]) -> Any:
+    return next(operands[0], UNSET)
+
+
+@python.of(py.Exhausted)
+def _exhausted(interpreter: Interpreter, op: Op, operands: tuple[Any, ...]) -> bool:
+    return operands[0] is UNSET
+
+
 @python.of(core.MakeTuple, py.Pack)
 def make_tuple(interpreter: Interpreter, op: Op, operands: tuple[Any, ...]) -> Any:
     return operands

@@ -181,7 +181,7 @@ class FunctionInterpreter(PythonInterpreter):
         kind: str,
     ) -> Callable[..., Any]:
         """A function of Python, of one of the `KINDS`, that runs a body."""
-        if kind == "lambda" and any(stops(op) for op in body.entry.ops):
+        if kind == "lambda" and any(stops(op) for block in body.blocks for op in block.ops):
             kind = "generator"
 
         def begin(arguments: Any, keywords: Any) -> tuple[FunctionInterpreter, Sequence[Any]]:

@@ -112,7 +112,7 @@ def _stop(interpreter: FunctionInterpreter, op: Any, operands: tuple[Any, ...]) 
 
 @python.of(suites.Collect)
 def _collect(interpreter: FunctionInterpreter, op: suites.Collect, operands: tuple[Any, ...]) -> Any:
-    if op.is_async or any(stops(inner) for inner in op.suite.entry.ops):
+    if op.is_async or any(stops(inner) for block in op.suite.blocks for inner in block.ops):
         return generated(interpreter, op, operands[0])
     iterator = iter(operands[0])
     captured = {value: interpreter.lookup(value) for value in op.captured_values()}

@@ -13,20 +13,22 @@ declarations. Several results form a Tuple, which `tuple.load`s right after the 
 
 from __future__ import annotations
 
+import itertools
 from bisect import bisect_left
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 from ziggurat.codemodel.builder import Builder
 from ziggurat.codemodel.declare import OPS
 from ziggurat.codemodel.dialects import core, py
+from ziggurat.codemodel.dialects import py_suites as suites
 from ziggurat.codemodel.dominance import Dominance
 from ziggurat.codemodel.errors import BuildError
 from ziggurat.codemodel.location import Location
 from ziggurat.codemodel.op import Block, Body, Op, OpResult, Successor, Value, require_model
 from ziggurat.codemodel.structured import Structured, packed
-from ziggurat.codemodel.traits import BodyTerminator, Isolated, Loop, Returns
+from ziggurat.codemodel.traits import BodyTerminator, Isolated, Loop, Returns, Routine
 from ziggurat.codemodel.transform import rebuilt
-from ziggurat.codemodel.types import Type, VarType
+from ziggurat.codemodel.types import Type, VarType, pyobject
 
 Undefined = Callable[[Builder, Type], Value]
 
@@ -45,7 +47,11 @@ def ssa(op: Op, undefined: Undefined = poison) -> Op:
     * one that is stored to from inside an op of another kind than `scf.for`, `scf.while` and `scf.if` (such as the
       Python dialect's `for`) and declared outside of it: such an op does not declare how it hands values on;
     * one that is used otherwise than by loading and storing;
-    * one of type `Var<object>` that is given a value of a more special type.
+    * one of type `Var<object>` that is given a value of a more special type;
+    * one of a Python function that may have no value where it is read, so that reading it raises an exception;
+    * one that a function inside of the model or a generator expression mentions, if it is stored to: they see the value
+      that it has when they run;
+    * all, where the names of variables are asked for, as by `locals()`.
 
     Raises `BuildError` for a load of a variable that has no value on any path to it.
     """
@@ -53,7 +59,11 @@ def ssa(op: Op, undefined: Undefined = poison) -> Op:
     if op.operands or op.successors:
         raise BuildError("the root of a model has no operands")
     variables = promotable(op)
-    writer = _Writer(variables, VariableFlow(op, variables), undefined)
+    flow = VariableFlow(op, variables)
+    for variable in flow.unset(variables):
+        del variables[variable]
+    flow.variables = dict.fromkeys(variables)
+    writer = _Writer(variables, flow, undefined)
     root = Builder.root()
     bodies = [writer.body(body, root, {}, isolated=True) for body in op.bodies]
     result = rebuilt(op, (), bodies, (), op.result.type)
@@ -228,12 +238,23 @@ class _Writer:
 
 # The variables that can become values, and where their values go.
 
+# The builtins that look at the variables of the function that calls them.
+_NAMES_OF = frozenset(("locals", "vars", "dir", "eval", "exec"))
+
 
 def promotable(root: Op) -> dict[Value, core.Var]:
     """The variables that can become values, in the order of their declarations."""
     variables: dict[Value, core.Var] = {}
     dropped: set[Value] = set()
+    remote: set[Value] = set()  # The variables that are mentioned in code that may run at another time.
+    stores: set[Value] = set()
     for op in root.walk():
+        if isinstance(op, core.VarLoad | core.VarStore) and _routine(op) is not _routine(op.var.op):
+            remote.add(op.var)
+        if isinstance(op, core.VarStore):
+            stores.add(op.var)
+        if isinstance(op, py.Invoke | py.Outer) and (op.callee if isinstance(op, py.Invoke) else op.name) in _NAMES_OF:
+            return {}
         if isinstance(op, core.Var):
             if op.initial is None or _fits(op.type, op.initial):
                 variables[op.result] = op
@@ -247,9 +268,18 @@ def promotable(root: Op) -> dict[Value, core.Var]:
         else:
             uses = op.all_operands()
         dropped.update(value for value in uses if isinstance(value.type, VarType))
-    for value in dropped:
+    unsafe = {v for v in remote if v in stores or v not in variables or variables[v].initial is None}
+    for value in dropped | unsafe:
         variables.pop(value, None)
     return variables
+
+
+def _routine(op: Op | None) -> Op | None:
+    """The innermost function or generator expression around an op: a body that may run when the op is not run."""
+    for around in itertools.islice(op.path(), 1, None) if op is not None else ():
+        if isinstance(around, Routine) or (isinstance(around, suites.Collect) and around.kind == "generator"):
+            return around
+    return None
 
 
 def _fits(type_: Type, value: Value) -> bool:
@@ -279,7 +309,7 @@ class VariableFlow:
     """
 
     def __init__(self, root: Op, variables: Iterable[Value]) -> None:
-        self.variables = tuple(variables)
+        self.variables = dict.fromkeys(variables)
         self.dominance = Dominance()
         self._setters: dict[tuple[Value, Block], list[Op]] = {}  # The ops of a block that set a variable.
         self._set_by: dict[Op, dict[Value, None]] = {}  # The variables that an op sets.
@@ -296,6 +326,11 @@ class VariableFlow:
         while work:
             work += self._before(*work.pop())
 
+    def unset(self, variables: Mapping[Value, core.Var]) -> set[Value]:
+        """The variables of Python functions that may have no value where a load sees them."""
+        objects = VarType(pyobject)
+        return {v for v, op in variables.items() if op.initial is None and op.type == objects and (v, v) in self._live}
+
     def parameters(self, block: Block) -> tuple[Value, ...]:
         """The variables that a block takes as parameters: those whose stores meet there."""
         return tuple(v for v in self.variables if (v, block) in self._live and block in self._frontier(v, block))
@@ -304,7 +339,7 @@ class VariableFlow:
         """The variables that a structured op hands on, by their first stores."""
         nodes = [op.result, *(body.entry for body in op.bodies if isinstance(op, Loop))]
         values = self._set_by.get(op, {}) if op.terminators() else ()
-        return tuple(v for v in values if any((v, node) in self._live for node in nodes))
+        return tuple(v for v in values if v in self.variables and any((v, node) in self._live for node in nodes))
 
     def _note(self, variable: Value, setter: Op) -> None:
         """Note that an op sets a variable, and so do the ops around it in which the variable is visible."""

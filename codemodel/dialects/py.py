@@ -285,6 +285,24 @@ class For(Op, PythonTier, Loop, MayReturn, name="for"):
         require(len(self.suite.parameters) == 1, "the suite of a for takes the item")
 
 
+class Iterate(Expression, name="iterate"):
+    """The iterator of an object, over which a `for` runs that is lowered to blocks."""
+
+    iterable: Value = operand()
+
+
+class Advance(Expression, name="advance"):
+    """The next item of an iterator; where it has none, an object that only `exhausted` knows."""
+
+    iterator: Value = operand()
+
+
+class Exhausted(Expression, Pure, name="exhausted"):
+    """Whether what `advance` gave is no item: the iterator has none any more."""
+
+    item: Value = operand()
+
+
 class While(Op, PythonTier, Loop, MayReturn, name="while"):
     """`while condition: suite`. The first body gives the condition.
 

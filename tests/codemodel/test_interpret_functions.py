@@ -284,10 +284,18 @@ def test_transformed_models_mean_what_their_source_does():
 @pytest.mark.skipif(
     importlib.util.find_spec("test.test_textwrap") is None, reason="this Python has no tests of its own"
 )
-def test_tests_of_cpython_pass_in_the_interpreter():
+@pytest.mark.parametrize(
+    "options",
+    [
+        ["test_textwrap", "test_string", "test_shlex", "test_csv"],
+        ["--ssa", "test_textwrap", "test_string", "test_bisect", "test_fractions"],
+    ],
+    ids=["suites", "blocks"],
+)
+def test_tests_of_cpython_pass_in_the_interpreter(options):
     script = ROOT / "benchmarks" / "python_models_tests.py"
     done = subprocess.run(
-        [sys.executable, str(script), "--interpret", "test_textwrap", "test_string", "test_shlex", "test_csv"],
+        [sys.executable, str(script), "--interpret", *options],
         capture_output=True,
         text=True,
         timeout=300,

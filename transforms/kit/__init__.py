@@ -9,7 +9,9 @@
 Each function takes a model and returns another; docs/guides/writing-a-transform.md has an example of each.
 """
 
+from ziggurat.codemodel.dominance import Dominance, DominatorTree
 from ziggurat.codemodel.fixpoint import fixpoint
+from ziggurat.codemodel.liveness import liveness
 from ziggurat.codemodel.passes import Snapshot, compose, run_passes
 from ziggurat.codemodel.ssa import ssa
 from ziggurat.codemodel.transform import DROP, Rewriter, rebuilt, transform, with_attributes
@@ -18,6 +20,7 @@ from ziggurat.transforms.casts import cast
 from ziggurat.transforms.kit.dataflow import derived, origins, parameter_number, read_parameters, written_parameters
 from ziggurat.transforms.kit.difference import difference
 from ziggurat.transforms.kit.fuse import fuse, joined
+from ziggurat.transforms.kit.inline_functions import inline_functions
 from ziggurat.transforms.kit.patterns import anything, capture, constant, either, match, op_
 from ziggurat.transforms.kit.replace_calls import replace_calls
 from ziggurat.transforms.kit.retype import retype
@@ -28,6 +31,8 @@ from ziggurat.transforms.simplify import SIMPLIFY, inline, inline_call, lower_st
 __all__ = [
     "DROP",
     "SIMPLIFY",
+    "Dominance",
+    "DominatorTree",
     "Rewriter",
     "Rules",
     "Snapshot",
@@ -44,8 +49,10 @@ __all__ = [
     "fuse",
     "inline",
     "inline_call",
+    "inline_functions",
     "joined",
     "kernel_of",
+    "liveness",
     "lower_structured",
     "match",
     "op_",

@@ -9,8 +9,8 @@ from ziggurat.codemodel.dialects import cf, core, tt
 from ziggurat.codemodel.errors import BuildError, ResourceError
 from ziggurat.codemodel.graphs import reached
 from ziggurat.codemodel.location import Location
-from ziggurat.codemodel.op import Op, Successor, Value, require_argument, require_model
-from ziggurat.codemodel.traits import Returns
+from ziggurat.codemodel.op import Body, Op, Successor, Value, require_argument, require_model
+from ziggurat.codemodel.traits import Returns, Routine
 from ziggurat.codemodel.transform import DROP, Outcome, Rewriter, Transformer, transform
 from ziggurat.codemodel.types import void
 from ziggurat.transforms.simplify.demand import callees, reachable_roots
@@ -79,7 +79,7 @@ def inline_call(
     expected, types = [p.type for p in body.parameters], [value.type for value in arguments]
     if expected != types:
         raise BuildError(f"inline_call: the arguments must be of types ({_listed(expected)}); got ({_listed(types)})")
-    if not _can_inline(function, builder):
+    if not can_inline(function, builder):
         raise BuildError("inline_call: the function returns from a loop or a branch, or its blocks have no place here")
     if len(body.blocks) == 1:
         inner = Rewriter.over(builder, transformers, caller=location)
@@ -93,7 +93,7 @@ def inline_call(
         branch = cf.Br if isinstance(function, tt.Func) else core.Branch
 
         def leave(builder: Rewriter, op: Op, operands: tuple[Value, ...]) -> Outcome:
-            if not isinstance(op, Returns):
+            if not isinstance(op, Returns) or op.parent is None or op.parent.parent is not body:
                 return None
             builder.add(branch(Successor(rest, operands)))
             return DROP
@@ -118,7 +118,7 @@ class _Inlining:
         self.going = {
             name
             for name, function in functions.items()
-            if isinstance(function, tt.Func) and not function.noinline and _can_inline(function)
+            if isinstance(function, tt.Func) and not function.noinline and can_inline(function)
             if name not in self.recursive and not any(function is root for root in roots)
         }
 
@@ -130,7 +130,7 @@ class _Inlining:
         function = self.functions.get(op.callee)
         if function is None or op.callee in self.recursive:
             return None
-        if function.attributes.get("noinline") or not _can_inline(function, builder):
+        if function.attributes.get("noinline") or not can_inline(function, builder):
             return None
         location = builder.location
         value = inline_call(builder, function, operands, location=location, transformers=(self,))
@@ -143,7 +143,7 @@ class _Inlining:
         return builder.add(core.ConstantOp(None, type=op.result.type))
 
 
-def _can_inline(function: Op, builder: Builder | None = None) -> bool:
+def can_inline(function: Op, builder: Builder | None = None) -> bool:
     """Whether all returns of a function end its blocks, and these have a place at the builder: in a function.
 
     Without a builder, whether they have a place at every builder.
@@ -154,8 +154,14 @@ def _can_inline(function: Op, builder: Builder | None = None) -> bool:
     ends = [block.terminator for block in body.blocks]
     if len(ends) == 1 and not isinstance(ends[0], Returns):
         return False
-    at_the_end = sum(isinstance(op, Returns) for op in ends)
-    return at_the_end == sum(isinstance(op, Returns) for op in body.walk())
+    return sum(isinstance(op, Returns) for op in ends) == _returns(body)
+
+
+def _returns(body: Body) -> int:
+    """The number of returns that leave the function of a body: not those of functions inside."""
+    ops = [op for block in body.blocks for op in block.ops]
+    inner = sum(_returns(inside) for op in ops if not isinstance(op, Routine) for inside in op.bodies)
+    return inner + sum(isinstance(op, Returns) for op in ops)
 
 
 def _recursive(functions: Mapping[str, Op]) -> set[str]:

@@ -6,10 +6,12 @@ blocks of the body that it stands in; values that its bodies used from outside a
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Sequence
 from functools import partial
 
 from ziggurat.codemodel.dialects import arith, cf, core, py, scf
+from ziggurat.codemodel.dialects import py_suites as suites
 from ziggurat.codemodel.dispatch import OpTable
 from ziggurat.codemodel.op import Block, Body, Op, Successor, Value, constant_of
 from ziggurat.codemodel.traits import PythonTier
@@ -38,13 +40,33 @@ def lower_structured(op: Op, predicate: Callable[[Op], bool] = lambda op: True) 
     the sign is not known, both are compared, and the sign selects. The index must not pass the limits of its type:
     `stop` is at least a step away from them. The options of a loop (`num_stages` and so on) are gone.
 
-    A Python `for` is lowered when it runs over a range; `cand` and `cor` give what Python's `and` and `or` give. Only
-    ops for which `predicate` is true are lowered; it must be true of the ops around such an op, too. Gives `op` itself
+    A Python `for` over a range of a kernel counts; any other one advances an iterator. `cand` and `cor` give what
+    Python's `and` and `or` give. `try`, `with` and `match` stay, with blocks in their suites: an exception may leave
+    any op of theirs. So does an `async for`, and a loop that a `break` or a `continue` in such a suite leaves. Only ops
+    for which `predicate` is true are lowered; it must be true of the ops around such an op, too. Gives `op` itself
     where there is nothing to lower.
     """
-    if not any(type(inner) in _LOWER and predicate(inner) for inner in op.walk()):
+    fixed = _fixed_loops(op)
+    if not any(type(inner) in _LOWER and inner not in fixed and predicate(inner) for inner in op.walk()):
         return op
-    return transform(op, _Lowering(predicate), pass_name="lower_structured")
+    lowering = _Lowering(lambda inner: inner not in fixed and predicate(inner))
+    return transform(op, lowering, pass_name="lower_structured")
+
+
+def _fixed_loops(op: Op) -> set[Op]:
+    """The Python loops that stay: asynchronous ones, and those that are left from inside of an op that stays."""
+    fixed: set[Op] = {inner for inner in op.walk() if isinstance(inner, py.For) and inner.is_async}
+    leaving = [(inner, _loop_around(inner)) for inner in op.walk() if isinstance(inner, py.Break | py.Continue)]
+    count = -1
+    while count != len(fixed):
+        count = len(fixed)
+        for inner, loop in leaving:
+            between = itertools.takewhile(
+                lambda around, loop=loop: around is not loop, (inner.parent_op or inner).path()
+            )
+            if loop is not None and any(type(other) not in _LOWER or other in fixed for other in between):
+                fixed.add(loop)
+    return fixed
 
 
 class _Lowering:
@@ -70,7 +92,7 @@ class _Lowering:
             components = self._components.get(op.tuple)
             return None if components is None else components[op.index]
         lower = _LOWER.get(type(op))
-        if lower is None or (isinstance(op, py.For) and _range_of(op) is None) or not self._predicate(op):
+        if lower is None or not self._predicate(op):
             return None
         return lower(self, builder, op, operands)
 
@@ -95,8 +117,18 @@ class _Lowering:
 
         ending = test if isinstance(op, py.For | py.While) and op.flag is not None else following
         self._leaving[op] = ending, _go(op, rest)
-        self.into(builder, block, op.bodies[-1], parameters, ending)
+        suite = op.suite if isinstance(op, py.For | py.While) else op.bodies[-1]
+        self.into(builder, block, suite, parameters, ending)
         builder.move_to(rest)
+
+    def exhausted(self, builder: Rewriter, op: Op, rest: Block) -> Block:
+        """The block that follows the last iteration of a loop: the one of its `else`, or `rest`."""
+        if not isinstance(op, suites.ForElse | suites.WhileElse):
+            return rest
+        outer, block = builder.block, builder.new_block()
+        self.into(builder, block, op.otherwise, (), _go(op, rest))
+        builder.move_to(outer)
+        return block
 
     def results(self, builder: Rewriter, op: Op, values: Sequence[Value]) -> Outcome:
         """The results of a lowered op, packed; a `tuple.load` of it finds its component directly."""
@@ -112,8 +144,10 @@ _LOWER: OpTable[Callable[..., Outcome]] = OpTable("lowering to blocks")
 
 
 def _loop_around(op: Op) -> Op | None:
-    """The innermost Python loop around an op."""
-    return next((around for around in op.path() if isinstance(around, py.For | py.While)), None)
+    """The innermost Python loop in whose suite an op stands."""
+    around = itertools.pairwise(op.path())
+    loops = ((loop, inner) for inner, loop in around if isinstance(loop, py.For | py.While))
+    return next((loop for loop, inner in loops if inner.parent is not None and inner.parent.parent is loop.suite), None)
 
 
 def _jump(op: Op, block: Block, values: Sequence[Value] = ()) -> Op:
@@ -150,16 +184,17 @@ def _if(
     return lowering.results(builder, op, rest.parameters)
 
 
-@_LOWER.of(scf.While, py.While)
+@_LOWER.of(scf.While, py.While, suites.WhileElse)
 def _while(lowering: _Lowering, builder: Rewriter, op: scf.While | py.While, operands: tuple[Value, ...]) -> Outcome:
     if isinstance(op, py.While):
         operands = ()  # The flag, which its loop tests.
     types = [value.type for value in operands]
     before, after, rest = (builder.new_block(types) for _ in range(3))
     builder.add(_jump(op, before, operands))
+    finished = lowering.exhausted(builder, op, rest)
 
     def decide(builder: Rewriter, values: tuple[Value, ...]) -> None:
-        builder.add(_choose(op, values[0], Successor(after, values[1:]), Successor(rest, values[1:])))
+        builder.add(_choose(op, values[0], Successor(after, values[1:]), Successor(finished, values[1:])))
 
     lowering.into(builder, before, op.bodies[0], before.parameters, decide)
     lowering.loop(builder, op, after, after.parameters, _go(op, before), rest)
@@ -186,9 +221,34 @@ def _shortcut(
     return rest.parameters[0]
 
 
-@_LOWER.of(scf.For, py.For)
+def _iteration(lowering: _Lowering, builder: Rewriter, op: py.For) -> Outcome:
+    """Lower a `for` over any object."""
+    place = builder.location
+    header, inside, rest = (builder.new_block() for _ in range(3))
+    iterators: list[Value] = []
+
+    def begin(builder: Rewriter, values: tuple[Value, ...]) -> None:
+        builder.location = place
+        iterators.append(builder.add(py.Iterate(values[0])))
+        builder.add(core.Branch(Successor(header)))
+
+    lowering.into(builder, builder.block, op.iterable, (), begin)
+    builder.location = place
+    finished = lowering.exhausted(builder, op, rest)
+    builder.move_to(header)
+    builder.location = place
+    item = builder.add(py.Advance(iterators[0]))
+    is_over = builder.add(py.Exhausted(item))
+    builder.add(core.CondBranch(is_over, Successor(finished), Successor(inside)))
+    lowering.loop(builder, op, inside, (item,), _go(op, header), rest)
+    return DROP
+
+
+@_LOWER.of(scf.For, py.For, suites.ForElse)
 def _for(lowering: _Lowering, builder: Rewriter, op: scf.For | py.For, operands: tuple[Value, ...]) -> Outcome:
     place = builder.location
+    if isinstance(op, py.For) and (_range_of(op) is None or isinstance(op, suites.ForElse)):
+        return _iteration(lowering, builder, op)
     if isinstance(op, py.For):
         operands = _bounds(builder, op)
         less, greater, plus = py.Lt, py.Gt, py.Add
