@@ -22,6 +22,7 @@ from ziggurat.codemodel.errors import LaunchError
 from ziggurat.codemodel.gpu.options import CPU, CompileOptions
 from ziggurat.codemodel.op import Op
 from ziggurat.codemodel.passes import Pass, Snapshot, run_passes
+from ziggurat.codemodel.ssa import ssa
 from ziggurat.codemodel.text.check_lines import check_lines, mismatch
 from ziggurat.codemodel.text.parser import parse
 from ziggurat.codemodel.verify import verify as verify_model
@@ -155,7 +156,9 @@ def executed(model: Op, text: str, grid: Sequence[int]) -> str:
     before = {name: array.copy() for name, array in arrays.items()}
     run(model, tuple(grid), *arguments)
     changed = [name for name, array in arrays.items() if array.tobytes() != before[name].tobytes()]
-    return "".join(f"{name}: {arrays[name]}\n" for name in changed) or "no array has changed\n"
+    results = any(isinstance(op, tt.Return) and op.operands for op in model.walk())
+    unseen = "; what a tt.func returns is not shown: store it through a pointer" if results else ""
+    return "".join(f"{name}: {arrays[name]}\n" for name in changed) or f"no array has changed{unseen}\n"
 
 
 def _saved(value: Any) -> Any:
@@ -181,7 +184,8 @@ def passes_by_name(options: CompileOptions) -> dict[str, Pass]:
     from ziggurat.transforms.early_exits import early_exits
     from ziggurat.transforms.gpu.gpu_passes import PHASES, place
 
-    functions = (early_exits, *simplify.SIMPLIFY, simplify.lower_structured, simplify.remove_unused, simplify.simplify)
+    others = (simplify.lower_structured, simplify.remove_unused, simplify.simplify)
+    functions = (early_exits, ssa, *simplify.SIMPLIFY, *others)
     by_name: dict[str, Pass] = {function.__name__: function for function in functions}
     if options.target == CPU:
         return by_name | {name: _with(step, _VECTOR) for name, step in LOWER}

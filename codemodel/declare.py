@@ -194,7 +194,8 @@ class OpSpec:
             value = fields[field.name]
             if value is field.default:
                 continue
-            if (cls := type(value)) not in plain or (cls is str and not value.isascii()):
+            cls: type = type(value)
+            if cls not in plain or (cls is str and not value.isascii()):
                 fields[field.name] = convert_attribute(value, field.kind, f"{op.NAME}: attribute '{field.name}'")
         successors, bodies = self._parts(op) if self._has_parts else ((), ())
         fields["operands"], fields["successors"], fields["bodies"] = operands, successors, bodies

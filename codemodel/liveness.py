@@ -24,8 +24,9 @@ def liveness(body: Body) -> dict[Block, frozenset[Value]]:
     while changed:
         changed = False
         for block in reversed(body.blocks):
-            after = frozenset().union(*(live[following] for following in block.successors))
-            values = live[block] | (after - declared[block])
+            values = set(live[block])
+            for following in block.successors:
+                values |= live[following] - declared[block]
             changed |= len(values) != len(live[block])
-            live[block] = values
+            live[block] = frozenset(values)
     return live

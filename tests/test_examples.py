@@ -35,3 +35,8 @@ def test_the_example_runs_and_prints(file: Path, tmp_path: Path):
     )
     assert done.returncode == 0, done.stderr
     assert done.stdout.strip(), "the example prints nothing"
+
+
+@pytest.mark.parametrize("name", ["query_to_sql", "derivatives", "tracer", "loop_nest"])
+def test_the_worked_examples_of_python_models_are_short(name):
+    assert len((ROOT / "examples" / f"{name}.py").read_text().splitlines()) < 120

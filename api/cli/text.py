@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import functools
 import inspect
 import sys
 from collections.abc import Iterator
@@ -21,10 +22,11 @@ from ziggurat.codemodel.errors import LaunchError
 def add(command: AddCommand) -> None:
     """Add the commands."""
     passes = command("opt", "run passes on the models of a text", _opt)
-    passes.add_argument("file", help="models or Triton's MLIR; - is standard input; // passes: cse dce names passes")
+    models = "models or Triton's MLIR; standard input without it, or for -"
+    passes.add_argument("file", nargs="?", default="-", help=f"{models}; // passes: cse dce names passes")
     passes.add_argument("--passes", default="", metavar="NAMES", help="the passes to run instead: cse,dce")
     passes.add_argument("--option", action="append", default=[], metavar="NAME=VALUE", help="such as target=sm_80")
-    load = "a Python file whose functions are passes by their names, and whose ops and types the text may have"
+    load = "a Python file whose functions and kit.Rules are passes by their names, and whose ops the text may have"
     passes.add_argument("--load", action="append", default=[], metavar="FILE", help=load)
     passes.add_argument("--verify-each", action="store_true", help="verify after each pass, not the last alone")
     passes.add_argument("--print-after", default="", metavar="NAMES", help="print the models after these too, or 'all'")
@@ -32,7 +34,7 @@ def add(command: AddCommand) -> None:
     passes.add_argument("--check", action="store_true", help="compare with what // becomes and // CHECK: say")
     passes.add_argument("--bless", action="store_true", help="write the models after // becomes into the file")
     verify = command("verify", "verify the models of a text, with the place of each mistake", _verify)
-    verify.add_argument("file", help="models or Triton's MLIR; - is standard input")
+    verify.add_argument("file", nargs="?", default="-", help=models)
     verify.add_argument("--load", action="append", default=[], metavar="FILE", help=load)
     run = command("run", "run the model of a text on arrays and values", _run)
     run.add_argument("file", help="a model or Triton's MLIR; - is standard input")
@@ -87,9 +89,12 @@ def _opt(options: argparse.Namespace) -> str:
 
 
 def _own_passes(module: ModuleType) -> Iterator[tuple[str, Any]]:
-    """The functions that a module defines, by their names."""
+    """The functions that a module defines, and rules and composed passes, by their names."""
+    from ziggurat.transforms.kit import Rules
+
     for name, value in vars(module).items():
-        if inspect.isfunction(value) and value.__module__ == module.__name__ and not name.startswith("_"):
+        is_own = inspect.isfunction(value) and value.__module__ == module.__name__
+        if not name.startswith("_") and (is_own or isinstance(value, Rules | functools.partial)):
             yield name, value
 
 

@@ -655,3 +655,27 @@ def test_one_stage_as_a_page_has_no_heading(file, capsys):
         assert main(["show", file, "ptr<f32>, i32, 64", "--html", "--stage", stage]) == 0
         page = capsys.readouterr().out
         assert page.startswith('<!DOCTYPE html>\n<meta charset="utf-8">\n<pre') and f"<b>{stage}</b>" not in page
+
+
+def test_models_come_through_a_pipe_and_rules_of_a_file_are_passes(capsys, monkeypatch, tmp_path):
+    """As in `cat m.txt | ziggurat opt --load rules.py --passes double | ziggurat verify`."""
+    own = tmp_path / "rules.py"
+    own.write_text(
+        "from ziggurat import kit\nfrom ziggurat.codemodel.dialects import arith\n"
+        "double = kit.Rules('double')\n"
+        "double.add(kit.op_(arith.AddI, kit.capture('x'), kit.capture('x')),"
+        " lambda b, x: b.add(arith.MulI(x, b.add(arith.ConstantOp(2, x.type)))))\n"
+        "both = kit.compose(double, double)\n"
+    )
+    text = 'tt.func @"f" (%0 : i32)i32 -> { %1 : i32 = arith.addi %0 %0; tt.return %1; };'
+    for passes in ("double", "both", "ssa,double"):
+        monkeypatch.setattr(sys, "stdin", io.StringIO(text))
+        assert main(["opt", "--load", str(own), "--passes", passes]) == 0
+        output = capsys.readouterr().out
+        assert "arith.muli" in output and "arith.addi" not in output
+    monkeypatch.setattr(sys, "stdin", io.StringIO(output))
+    assert main(["verify"]) == 0 and capsys.readouterr().out == "verified: 4 ops\n"
+    file = tmp_path / "f.txt"
+    file.write_text(text)
+    assert main(["run", str(file), "7"]) == 0
+    assert "what a tt.func returns is not shown" in capsys.readouterr().out
