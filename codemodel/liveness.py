@@ -12,12 +12,12 @@ def liveness(body: Body) -> dict[Block, frozenset[Value]]:
     the ops in its bodies do.
     """
     uses: dict[Block, set[Value]] = {}
-    declared: dict[Block, set[Value]] = {}
+    definitions: dict[Block, set[Value]] = {}
     for block in body.blocks:
-        own = declared[block] = set(block.parameters)
-        needed = uses[block] = set()
+        own = definitions[block] = set(block.parameters)
+        block_uses = uses[block] = set()
         for op in block.ops:
-            needed.update(value for value in op.used_values() if value not in own)
+            block_uses.update(value for value in op.used_values() if value not in own)
             own.add(op.result)
     live = {block: frozenset(values) for block, values in uses.items()}
     changed = True
@@ -26,7 +26,7 @@ def liveness(body: Body) -> dict[Block, frozenset[Value]]:
         for block in reversed(body.blocks):
             values = set(live[block])
             for following in block.successors:
-                values |= live[following] - declared[block]
+                values |= live[following] - definitions[block]
             changed |= len(values) != len(live[block])
             live[block] = frozenset(values)
     return live

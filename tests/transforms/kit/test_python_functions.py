@@ -63,7 +63,7 @@ def test_a_function_in_blocks_without_variables_does_the_same(function, calls):
 
 
 def loops(rows, limit):
-    total, seen = 0, []
+    total, totals = 0, []
     for row in rows:
         for item in row:
             if item < 0:
@@ -72,18 +72,18 @@ def loops(rows, limit):
                 break
             total += item
         else:
-            seen.append(total)
+            totals.append(total)
             continue
-        seen.append(-1)
+        totals.append(-1)
     else:
         total = total and -total
     while limit:
         limit -= 1
-        if limit in seen:
+        if limit in totals:
             break
     else:
         return "none"
-    return total, seen, limit
+    return total, totals, limit
 
 
 def test_loops_carry_values_as_parameters_of_blocks():
@@ -134,7 +134,7 @@ def guarded(items):
 
 
 @pytest.mark.parametrize(
-    ("function", "calls", "kept"),
+    ("function", "calls", "variables"),
     [
         (closure, [()], {"value"}),  # The function inside sees the value when it is called.
         (lazily, [([1, 2],)], {"factor"}),
@@ -143,12 +143,12 @@ def guarded(items):
         (guarded, [([5, 0, 1, 7],), ([0, 0],), ([],)], {"last", "items", "item"}),  # An exception may leave any op.
     ],
 )
-def test_variables_stay_where_values_would_not_mean_the_same(function, calls, kept):
+def test_variables_stay_where_values_would_not_mean_the_same(function, calls, variables):
     for model in (zg.reflect(function), kit.lower_structured(zg.reflect(function))):
         changed = kit.ssa(model)
         zg.verify(changed)
-        assert {op.name for op in changed.walk() if isinstance(op, core.Var)} <= kept | {"_", "item"}
-        assert kept - {"item"} <= {op.name for op in changed.walk() if isinstance(op, core.Var)}
+        assert {op.name for op in changed.walk() if isinstance(op, core.Var)} <= variables | {"_", "item"}
+        assert variables - {"item"} <= {op.name for op in changed.walk() if isinstance(op, core.Var)}
         for arguments in calls:
             assert result(zg.interpret(changed), arguments) == result(function, arguments)
 
