@@ -194,7 +194,7 @@ class OpSpec:
             value = fields[field.name]
             if value is field.default:
                 continue
-            cls: type = type(value)
+            cls: Any = value.__class__
             if cls not in plain or (cls is str and not value.isascii()):
                 fields[field.name] = convert_attribute(value, field.kind, f"{op.NAME}: attribute '{field.name}'")
         successors, bodies = self._parts(op) if self._has_parts else ((), ())

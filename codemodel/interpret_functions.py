@@ -187,6 +187,10 @@ class FunctionInterpreter(PythonInterpreter):
         def begin(arguments: Any, keywords: Any) -> tuple[FunctionInterpreter, Sequence[Any]]:
             bound = signature.bind(*arguments, **keywords)
             bound.apply_defaults()
+            # Python 3.13.0 binds a call whose keyword has the name of a parameter by place that is missing.
+            for name in signature.parameters:
+                if name not in bound.arguments:
+                    raise TypeError(f"missing a required positional-only argument: '{name}'")
             contents = [bound.arguments[name] for name in signature.parameters]
             return self.inside(dict(captured), Frame(contents, kind, owner)), contents
 

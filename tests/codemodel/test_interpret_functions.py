@@ -355,3 +355,11 @@ def test_parameters_that_are_not_those_of_the_body_are_refused(make, parameters)
     for like in (None, f):
         with pytest.raises(TargetError, match="the parameters of a func must be"):
             make(zg.parse(text), like=like)
+
+
+def test_a_keyword_does_not_stand_for_a_parameter_by_place():
+    f = define("def f(a, b, /, **rest): return a, b, rest")
+    run = zg.interpret(zg.reflect(f))
+    assert run(1, 2, b=3) == f(1, 2, b=3)
+    with pytest.raises(TypeError, match="'b'"):
+        run(1, b=3)
