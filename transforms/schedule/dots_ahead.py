@@ -25,17 +25,8 @@ from ziggurat.codemodel.op import OpResult, Value
 from ziggurat.codemodel.types import TensorType, scalar_element
 from ziggurat.transforms.analysis.memory_flow import allocation
 from ziggurat.transforms.analysis.obstacle import Obstacle
-from ziggurat.transforms.analysis.queries import (
-    layout_of,
-    op_in,
-    shared_of,
-)
-from ziggurat.transforms.cost.budget import (
-    BESIDE_OPERANDS,
-    CTAS,
-    FEW_ACCUMULATORS,
-    WARPS,
-)
+from ziggurat.transforms.analysis.queries import layout_of, op_in, shared_of
+from ziggurat.transforms.cost.budget import BESIDE_OPERANDS, CTAS, FEW_ACCUMULATORS, WARPS
 from ziggurat.transforms.layouts.tma_blocks import before_transposition
 from ziggurat.transforms.schedule.loop_plan import (
     CP_ASYNC_BYTES,

@@ -53,17 +53,8 @@ from ziggurat.codemodel.traits import MayTrap
 from ziggurat.codemodel.transform import Outcome, Rewriter, rebuilt, transform
 from ziggurat.codemodel.types import TensorType, shape_of
 from ziggurat.transforms.analysis.obstacle import Obstacle, warn, warn_of
-from ziggurat.transforms.analysis.queries import (
-    bytes_of,
-    layout_of,
-    shared_of,
-)
-from ziggurat.transforms.cost.budget import (
-    BESIDE_ACCUMULATORS,
-    BESIDE_RINGS,
-    OF_LOAD,
-    occupancy,
-)
+from ziggurat.transforms.analysis.queries import bytes_of, layout_of, shared_of
+from ziggurat.transforms.cost.budget import BESIDE_ACCUMULATORS, BESIDE_RINGS, OF_LOAD, occupancy
 from ziggurat.transforms.layouts.shuffle_rounds import is_within_warps
 from ziggurat.transforms.schedule.dots_ahead import MAX_CHOSEN_STAGES, Occupancy, operands_ahead
 from ziggurat.transforms.schedule.loads_ahead import conversions_of, following, is_role, loads_of, planned, registers_of

@@ -20,17 +20,8 @@ from ziggurat.codemodel.op import BlockParameter, Op, OpResult, Value
 from ziggurat.codemodel.traits import BodyTerminator
 from ziggurat.codemodel.types import ScalarType, SharedType, TensorType, i1
 from ziggurat.transforms.analysis.obstacle import Obstacle
-from ziggurat.transforms.analysis.queries import (
-    descriptor_of,
-    layout_of,
-    registers_alike,
-)
-from ziggurat.transforms.cost.budget import (
-    CARRIED_BESIDE_DOTS,
-    OF_LOAD,
-    OF_LOADS,
-    OF_LOADS_BESIDE_DOTS,
-)
+from ziggurat.transforms.analysis.queries import descriptor_of, layout_of, registers_alike
+from ziggurat.transforms.cost.budget import CARRIED_BESIDE_DOTS, OF_LOAD, OF_LOADS, OF_LOADS_BESIDE_DOTS
 from ziggurat.transforms.cost.pressure import value_registers
 from ziggurat.transforms.layouts.swizzle import copied_bases
 from ziggurat.transforms.layouts.tma_blocks import buffer_for

@@ -34,13 +34,7 @@ from ziggurat.codemodel.gpu.options import CompileOptions
 from ziggurat.codemodel.gpu.targets import TARGETS
 from ziggurat.codemodel.op import Op, OpResult, Value, expect
 from ziggurat.codemodel.transform import Outcome, Rewriter, transform
-from ziggurat.codemodel.types import (
-    DescriptorType,
-    TensorType,
-    i32,
-    scalar_element,
-    void,
-)
+from ziggurat.codemodel.types import DescriptorType, TensorType, i32, scalar_element, void
 from ziggurat.transforms.analysis.queries import bytes_of, function_of, tensor_of
 from ziggurat.transforms.cost.budget import ACCUMULATORS_IN_TURN, BESIDE_ROLES
 from ziggurat.transforms.simplify.effects import is_pure, may_trap, may_write
