@@ -86,11 +86,11 @@ def by_rows(module: core.Module) -> core.Module:
     """The module in which blocks of more than two axes are loaded and stored as the matrices to which reshapes join
     them, all axes but the last."""
 
-    def is_matrix(reshape: Op | None, descriptor: Value) -> bool:
+    def is_matrix(op: Op | None, descriptor: Value) -> bool:
         type_ = descriptor_of(descriptor)
-        shapes = () if reshape is None else (shape_of(reshape.operands[0].type), shape_of(reshape.result.type))
-        joins = isinstance(reshape, tt.Reshape) and not reshape.allow_reorder
-        return joins and len(type_.block) > 2 and {*shapes} == {type_.block, type_.rows}
+        if not isinstance(op, tt.Reshape) or op.allow_reorder or len(type_.block) <= 2:
+            return False
+        return {shape_of(op.value.type), shape_of(op.result.type)} == {type_.block, type_.rows}
 
     def loads(op: Op) -> bool:
         uses = op.result.uses if isinstance(op, tt.DescriptorLoad) else ()

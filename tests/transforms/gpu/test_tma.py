@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 from typing import Any
 
+import numpy as np
 import pytest
 
 import ziggurat as zg
@@ -470,3 +471,20 @@ def test_rows_and_combinations_keep_their_order_with_tma() -> None:
         assert of("largest") == (0, ())
     with pytest.warns(zg.ZigguratWarning, match="moves rows or combines blocks through the same descriptor"):
         assert of("combines") == (0, ())
+
+
+@zg.kernel
+def constant_beside_a_reshape(x, out):
+    at = zg.reshape(zg.arange(0, 32), (2, 16))
+    zg.store(x + at, zg.load(x + at) + 1.0)
+    descriptor = zg.make_tensor_descriptor(out, (2, 16), (16, 1), (2, 16))
+    zg.store_tensor_descriptor(descriptor, (0, 0), zg.zeros((2, 16), zg.f32))
+
+
+@pytest.mark.filterwarnings("ignore::ziggurat.ZigguratWarning")
+def test_a_constant_is_stored_through_a_descriptor() -> None:
+    """The value of such a store has no operands: `by_rows` looks for a reshape there, and takes another op for none."""
+    pointer = zg.divisible(zg.ptr(zg.f32))
+    x, out = np.zeros(32, np.float32), np.ones(32, np.float32)
+    constant_beside_a_reshape.compile(pointer, pointer, num_warps=1).simulate[1,](x, out)
+    assert (x == 1).all() and (out == 0).all()
