@@ -349,7 +349,9 @@ def improved(variant: variants.Variant) -> tuple[variants.Variant, str]:
         else:
             break
     return variant, error or attempt(
-        lambda: one_compiler.compiled_by_us(variants.source_of(variant), variant["options"])
+        lambda: one_compiler.compiled_by_us(
+            variants.source_of(variant), variant["options"], variants.numbers_of(variant)
+        )
     )
 
 
