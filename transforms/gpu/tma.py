@@ -62,6 +62,7 @@ from ziggurat.transforms.analysis.queries import (
     tensor_of,
 )
 from ziggurat.transforms.gpu.dots import MmaChoice, MmaSync, Wgmma, is_chained, mma_of
+from ziggurat.transforms.gpu.store_order import store_order
 from ziggurat.transforms.layouts.tma_blocks import (
     before_transposition,
     block_axis,
@@ -413,39 +414,44 @@ def lower_tma(module: Op) -> Op:
 
 
 def _fenced(module: Op) -> Op:
-    """The model with fences where accesses of TMA follow an acquire or a barrier, and with waits for what it stores
-    before a release or a barrier."""
+    """The model with fences where accesses of TMA follow an acquire or a barrier, or its stores a write of the same
+    memory, and with waits for what it stores before a release, a barrier or another write."""
     ops = list(module.walk())
     order = {op: at for at, op in enumerate(ops)}
     loads = [op for op in ops if isinstance(op, tt.DescriptorLoad | gpu.TmaLoad)]
     stores = [op for op in ops if isinstance(op, _Stored)]
-    ordering = [op for op in ops if may_order(op)] if loads or stores else []
-    memory = MemoryOrder(function_of(expect(module, gpu.Module))) if ordering else None
+    if not loads and not stores:
+        return module
+    ordering = [op for op in ops if may_order(op)]
+    memory = MemoryOrder(function_of(expect(module, gpu.Module)))
+    writes = store_order(ops, memory)
 
     def is_before(op: Op, load: Op) -> bool:
-        assert memory is not None
         return _is_ordered(load, op, order) and memory.keeps_order(op, load.operands[:1], before=False)
 
     acquiring = {op for op in ordering if any(is_before(op, load) for load in loads)}
     releasing = {op for op in ordering if releases(op) and any(_is_ordered(store, op, order) for store in stores)}
 
+    changed = {*acquiring, *releasing, *writes.after, *writes.before}
+
     def fenced(builder: Rewriter, op: Op, operands: tuple[Value, ...]) -> Outcome:
-        if op not in acquiring and op not in releasing:
+        if op not in changed:
             return None
-        if op in releasing:
+        if op in releasing or op in writes.after:
             builder.add(gpu.TmaStoreWait(0, written=True))
-        if op in releasing and isinstance(op, tt.InlineAsm):
-            builder.add(gpu.Barrier())  # The emission of a releasing atomic has one.
+        # The emission of a releasing atomic has a barrier, and one thread does all stores by TMA.
+        if (op in releasing and isinstance(op, tt.InlineAsm)) or (op in writes.after and not isinstance(op, _Stored)):
+            builder.add(gpu.Barrier())
         if op in acquiring and releases(op):
             builder.add(gpu.FenceGlobal())  # For what other CTAs load by TMA after an acquire.
         copy = builder.copy(op, operands)
-        if op in acquiring:
+        if op in acquiring or op in writes.before:
             if not isinstance(op, tt.Barrier | gpu.ClusterBarrier):
                 builder.add(gpu.Barrier())
             builder.add(gpu.FenceGlobal())
         return copy
 
-    return transform(module, fenced, pass_name="tma") if acquiring or releasing else module
+    return transform(module, fenced, pass_name="tma") if changed else module
 
 
 def _direct(module: Op) -> dict[Value, tuple[gpu.LocalStore, tuple[tt.Trans, ...]]]:
