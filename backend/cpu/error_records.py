@@ -25,16 +25,13 @@ def error_of(
     site, who = code.sites[number], program_name(program, grid)
     hint: str | None = None
     if kind in (STRAY, READ_ONLY):
-        dtype = SCALARS[site.dtype].dtype
         argument = next((argument for argument in arguments if argument.index == value), None)
         if kind == READ_ONLY:
             name = argument.name if argument is not None else "an array"
             what = f"{site.verb} {name}, but its array is read-only"
             hint = f"pass an array that can be written; np.array({name}) is a copy that can"
-        elif argument is None:
-            what, hint = f"{site.verb} address {address:#x}, which is in no array of the launch", MASK_HINT
         else:
-            what, hint = outside(argument, address - argument.address, dtype, site.verb)
+            what, hint = _stray(site, address, value, arguments)
         return MemoryAccessError(f"{who} {what}", site.location, hint=hint)
     if kind == 4:
         message = f"device-side assertion failed: {site.message}" if site.message else "device-side assertion failed"
@@ -51,6 +48,14 @@ def error_of(
     return KernelRuntimeError(texts.get(kind, f"{who} was stopped"), site.location)
 
 
+def _stray(site: Site, address: int, number: int, arguments: Sequence[ArrayArgument]) -> tuple[str, str]:
+    """What an access outside of the array with this number does, or outside of all, and a hint."""
+    argument = next((argument for argument in arguments if argument.index == number), None)
+    if argument is None:
+        return f"{site.verb} address {address:#x}, which is in no array of the launch", MASK_HINT
+    return outside(argument, address - argument.address, SCALARS[site.dtype].dtype, site.verb)
+
+
 def warn_of(
     code: CpuCode, record: Sequence[int], grid: tuple[int, int, int], arguments: Sequence[ArrayArgument]
 ) -> None:
@@ -60,8 +65,7 @@ def warn_of(
     if site.verb == "divides":
         what = "divides by zero: the result is taken to have all bits set"
     else:
-        (argument,) = (argument for argument in arguments if argument.index == value)
-        reason, _ = outside(argument, address - argument.address, SCALARS[site.dtype].dtype, site.verb)
+        reason, _ = _stray(site, address, value, arguments)
         what = f"{reason}: {stray_outcome(site.verb)}"
     warn(f"{program_name(program, grid)} {what}", site.location)
 

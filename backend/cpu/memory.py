@@ -211,7 +211,8 @@ def check(
     emitter: CpuEmitter, op: Op, pointer: Value, address: Number, mask: Number | None, size: int, verb: str
 ) -> Number | None:
     """End the kernel where an address, of those that the mask leaves, is in no array, or in one that is not to be
-    written. A tolerant kernel goes on without the stray accesses of an argument, which are the result."""
+    written. A tolerant kernel goes on without the stray accesses, which are the result, except through pointers that
+    it makes from integers."""
     if not emitter.check:
         return None
     root = root_of(pointer)
@@ -242,7 +243,7 @@ def check(
                 condition = condition & (stray ^ True)
             if condition.lanes and not address.lanes:
                 address = address.spread(condition.lanes)
-            if code == STRAY and emitter.tolerant and root is not None:
+            if code == STRAY and emitter.tolerant and (root is not None or not emitter.makes_pointers):
                 stray = condition
                 emitter.note(condition, site, address, argument)
             else:

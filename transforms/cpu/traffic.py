@@ -7,12 +7,15 @@ functions tell why an op cannot do what it says.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import lru_cache
 
 from ziggurat.codemodel import traits
-from ziggurat.codemodel.dialects import core, cpu, scf, tt
+from ziggurat.codemodel.dialects import core, cpu, tt
 from ziggurat.codemodel.errors import TargetError
+from ziggurat.codemodel.graphs import reached
 from ziggurat.codemodel.op import Block, BlockParameter, Op, OpResult, Value, constant_of, expect
-from ziggurat.codemodel.types import element_bytes
+from ziggurat.codemodel.types import PtrType, element_bytes, element_of
+from ziggurat.transforms.analysis.components import Component, ComponentGroup, component_of, groups_of
 from ziggurat.transforms.cpu.plan import EXPENSIVE, moved_operands
 
 STREAMED = 1 << 26  # Bytes of an array. Eight cores of a Zen share a cache of half as many.
@@ -40,33 +43,37 @@ def demand_sound(module: cpu.Module) -> None:
             raise TargetError(f"{op.NAME} cannot{name}: {obstacle}", op.location, hint="leave it out")
 
 
-def root_of(value: Value, visited: frozenset[Value] = frozenset()) -> BlockParameter | None:
-    """The parameter that a pointer was computed from; None where it is not known."""
-    while True:
-        if isinstance(value, BlockParameter):
-            owner = value.block.parent.parent
-            if isinstance(owner, tt.Func):
-                return value if value.block is owner.body.entry else None
-            if not isinstance(owner, scf.For) or value in visited or value.index == 0:
-                return None
-            number = value.index - 1
-            root = root_of(owner.initial[number], visited | {value})
-            last = owner.body.entry.terminator.operands[number]
-            return root if _stays(last, value) else None
-        op = value.op
-        if isinstance(op, tt.AddPtr):
-            value = op.ptr
-        elif isinstance(op, tt.Splat | tt.Broadcast | tt.ExpandDims | tt.Trans | tt.Reshape | tt.Bitcast | tt.Hint):
-            value = op.operands[0]
-        else:
-            return None
+def root_of(value: Value) -> BlockParameter | None:
+    """The parameter that a pointer was computed from, through control flow; None where it is not known, or may be
+    another one."""
+    inside = value.op if value.op is not None else expect(value, BlockParameter).block.parent.parent
+    func = next((op for op in inside.path() if isinstance(op, tt.Func)), None) if inside is not None else None
+    if func is None:
+        return None
+    groups = _groups_of(func)
+
+    def sources(component: Component) -> list[Component]:
+        if component in groups:
+            return [source for _, source in groups[component].sources]
+        op = component[0].op
+        if isinstance(op, cpu.Get):  # Blocks of pointers pass between regions in buffers.
+            users = [user for user in op.buffer.uses if not isinstance(user, cpu.Get)]
+            return [component_of(user.value) for user in users if isinstance(user, cpu.Put)] if _are_puts(users) else []
+        operands = op.operands if isinstance(op, traits.Pure) else ()
+        return [component_of(operand) for operand in operands if isinstance(element_of(operand.type), PtrType)]
+
+    ends = [component for component in reached([component_of(value)], sources) if not sources(component)]
+    root = ends[0][0] if len(ends) == 1 else None
+    return root if isinstance(root, BlockParameter) and root.block is func.body.entry else None
 
 
-def _stays(value: Value, parameter: Value) -> bool:
-    """Whether a pointer is one that a loop carries, moved."""
-    while isinstance(value.op, tt.AddPtr):
-        value = value.op.ptr
-    return value is parameter
+def _are_puts(users: Sequence[Op]) -> bool:
+    return bool(users) and all(isinstance(user, cpu.Put) for user in users)
+
+
+@lru_cache(maxsize=4)  # Each access of a kernel asks.
+def _groups_of(func: tt.Func) -> dict[Component, ComponentGroup]:
+    return groups_of(func)
 
 
 def access_of(op: cpu.Load | cpu.Store | cpu.Prefetch) -> cpu.Access:

@@ -103,3 +103,44 @@ def test_an_object_with_an_address_and_a_dtype_is_an_argument():
     x.data_ptr = lambda: 64
     with pytest.raises(LaunchError, match="'x_ptr' cannot be seen as a NumPy array: no tensor of PyTorch has its addr"):
         copy[(1,)](Shifted(x, 0), out, 0, 16)
+
+
+@triton.jit
+def moved_in_two_loops(x_ptr, out_ptr, n):
+    pointers = out_ptr + tl.arange(0, 2)[:, None] * 2 + tl.arange(0, 2)[None, :]
+    for i in range(n):
+        for _ in range(2):
+            tl.store(pointers, i + 1.0)
+            pointers += 2
+
+
+@triton.jit
+def chosen_by_a_branch(x_ptr, out_ptr, n):
+    at = tl.arange(0, 4)
+    if n > 2:
+        pointers = out_ptr + at * 2
+    else:
+        pointers = out_ptr + at
+    tl.store(pointers, tl.load(x_ptr + at))
+
+
+@triton.jit
+def chosen_for_each_element(x_ptr, out_ptr, n):
+    at = tl.arange(0, 4)
+    tl.store(tl.where(at < n, out_ptr + at * 4, x_ptr + at), 7.0)
+
+
+@pytest.mark.parametrize("interpret", [False, True])
+@pytest.mark.parametrize(
+    ("kernel", "expected"),
+    [
+        (moved_in_two_loops, [1, 1, 1, 1, 2, 2]),
+        (chosen_by_a_branch, [1, 0, 1, 0, 1, 0]),
+        (chosen_for_each_element, [7, 0, 0, 0, 7, 0]),
+    ],
+)
+def test_pointers_that_control_flow_passes_on(kernel, expected, interpret):
+    x, out = torch.ones(4), torch.zeros(6)
+    with pytest.warns(ZigguratWarning, match="nothing is written"):
+        kernel[(1,)](x, out, 3, interpret=interpret)
+    assert out.tolist() == expected
