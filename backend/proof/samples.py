@@ -24,6 +24,9 @@ _DRAWS = 6
 _SPECIALS = (np.nan, -0.0, np.inf, -np.inf, 0.0, 1.0, -2.5)  # Rules of real numbers are not true of them.
 _ELEMENTS = 1 << 14  # Of an array: small sizes and strides stay inside.
 _NUMBERS = (1, 16, 5, 64, 33, 128, 0, 100)  # Sizes, strides and the like.
+_WIDE = (-1, 3, -7, 1)  # The same where the elements of arrays of integers have any bits.
+# Numbers with the elements of arrays that have no more: an access that only one model does is then outside.
+_SHORT = ((5, 5), (5, 25), (33, 33))
 _LOOSE = 1e-2  # Of the largest element: by how much sums in another order may differ.
 
 
@@ -71,33 +74,53 @@ def draws(model: Op) -> Iterator[tuple[tuple[int, ...], tuple[Any, ...]]]:
     axes = [op.axis for op in kernel.walk() if isinstance(op, tt.GetProgramId | tt.GetNumPrograms)]
     grid = tuple(2 if axis in axes else 1 for axis in range(1 + max(axes, default=0)))
     special = 0 if combines(model) or not has_floats(model) else len(_SPECIALS)
-    for draw in range(_DRAWS + special):
-        generator = np.random.default_rng(draw)
-        numbers = itertools.cycle(_NUMBERS[draw:] + _NUMBERS[:draw])
-        yield grid, tuple(_drawn(type_, generator, numbers, draw) for type_ in types)
+    ways: list[tuple[Sequence[int], int]] = [(_NUMBERS[at:] + _NUMBERS[:at], _ELEMENTS) for at in range(_DRAWS)]
+    ways += [((number,), size) for number, size in _SHORT]
+    ways += [(_WIDE[at:] + _WIDE[:at], _ELEMENTS) for at in range(2)]
+    ways += [(_NUMBERS, _ELEMENTS)] * special
+    for draw, (numbers, size) in enumerate(ways):
+        place = draw - (len(ways) - special)
+        yield grid, tuple(map(_Draw(
+            np.random.default_rng(draw), itertools.cycle(numbers), size, whole=draw % 2 == 0, wide=min(numbers) < 0,
+            special=place if place >= 0 else None,
+        ).argument, types))  # fmt: skip
 
 
-def _drawn(type_: Type, generator: np.random.Generator, numbers: Iterator[int], draw: int) -> Any:
-    """An argument; in every second draw of whole numbers, whose sums are exact; in the last ones of special floats."""
-    if isinstance(type_, DescriptorType):
-        unit = 16 // type_.element.bytes
-        shape = [2 * size + 3 for size in type_.block[:-1]] + [2 * type_.block[-1] + unit]
-        return TensorDescriptor(_array(tuple(shape), type_.element, generator, draw), type_.block)
-    if isinstance(type_, PtrType):
-        return _array((_ELEMENTS,), type_.pointee, generator, draw)
-    assert isinstance(type_, ScalarType)
-    number = next(numbers)
-    return number / 4 if type_.is_float else number % 2 if type_.bits == 1 else number
+@attrs.frozen
+class _Draw:
+    """How arguments are drawn: numbers in turn, and arrays of `size` elements. Floats are `whole` numbers, whose sums
+    are exact, or not, or `special` from some place on. Integers have any bits if they are `wide`."""
 
+    generator: np.random.Generator
+    numbers: Iterator[int]
+    size: int
+    whole: bool
+    wide: bool
+    special: int | None
 
-def _array(shape: tuple[int, ...], scalar: ScalarType, generator: np.random.Generator, draw: int) -> Array:
-    if scalar.is_float and draw >= _DRAWS:
-        places = draw + np.arange(np.prod(shape)) * (1 + draw % 3)
-        return np.resize(np.take(_SPECIALS, places, mode="wrap"), shape).astype(scalar.dtype)
-    if scalar.is_float and draw % 2:
-        return generator.standard_normal(shape).astype(scalar.dtype)
-    low = -4 if scalar.signed and scalar.bits > 1 else 0
-    return generator.integers(low, 5 if scalar.bits > 1 else 2, shape).astype(scalar.dtype)
+    def argument(self, type_: Type) -> Any:
+        if isinstance(type_, DescriptorType):
+            unit = 16 // type_.element.bytes
+            shape = [2 * size + 3 for size in type_.block[:-1]] + [2 * type_.block[-1] + unit]
+            return TensorDescriptor(self._array(tuple(shape), type_.element), type_.block)
+        if isinstance(type_, PtrType):
+            return self._array((self.size,), type_.pointee)
+        assert isinstance(type_, ScalarType)
+        number = next(self.numbers)
+        if type_.is_float:
+            return number / 4
+        return number % 2 if type_.bits == 1 else number if type_.signed else abs(number)
+
+    def _array(self, shape: tuple[int, ...], scalar: ScalarType) -> Array:
+        if scalar.is_float and self.special is not None:
+            places = self.special + np.arange(np.prod(shape)) * (1 + self.special % 3)
+            return np.resize(np.take(_SPECIALS, places, mode="wrap"), shape).astype(scalar.dtype)
+        if scalar.is_float and not self.whole:
+            return self.generator.standard_normal(shape).astype(scalar.dtype)
+        if self.wide and scalar.bits > 1 and not scalar.is_float:
+            return self.generator.integers(0, 256, (*shape, scalar.bytes), np.uint8).view(scalar.dtype)[..., 0]
+        low = -4 if scalar.signed and scalar.bits > 1 else 0
+        return self.generator.integers(low, 5 if scalar.bits > 1 else 2, shape).astype(scalar.dtype)
 
 
 def difference(model_a: Op, model_b: Op, grid: tuple[int, ...], arguments: Sequence[Any]) -> Counterexample | None:
