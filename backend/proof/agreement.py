@@ -11,9 +11,10 @@ import functools
 import operator
 from typing import Any
 
+from ziggurat.backend.proof.elements import Bit, Sum, Term, bits_of, factors_of, same
 from ziggurat.backend.proof.solver import z3
-from ziggurat.backend.proof.terms import Bit, Sum, Term, bits_of, factors_of, same
-from ziggurat.backend.proof.universe import Index, PartialProduct, Universe, key_of
+from ziggurat.backend.proof.tensors import Index, PartialProduct, key_of
+from ziggurat.backend.proof.universe import Universe
 from ziggurat.codemodel.types import TensorType
 
 

@@ -13,13 +13,15 @@ from typing import Any
 import attrs
 import numpy as np
 
-from ziggurat.backend.proof.machine import SymbolicMachine, meanings, objects, replaced
+from ziggurat.backend.proof.elements import TRUE, Bit, NotDecided, Pointer, Sum, Term, factors_of, signed_number
+from ziggurat.backend.proof.frames import replaced
+from ziggurat.backend.proof.machine import SymbolicMachine, meanings
 from ziggurat.backend.proof.memory_ops import all_of, load, store, undefined
 from ziggurat.backend.proof.shared_ops import allocated, content_of, held, ordered, put
 from ziggurat.backend.proof.solver import z3
 from ziggurat.backend.proof.tensor_ops import counted, matrix_product
-from ziggurat.backend.proof.terms import TRUE, Bit, NotDecided, Pointer, Sum, Term, Terms, factors_of, signed_number
-from ziggurat.backend.proof.universe import FEW, Index, forced, origins_of
+from ziggurat.backend.proof.tensors import FEW, Index, forced, objects, origins_of
+from ziggurat.backend.proof.terms import Terms
 from ziggurat.backend.reference.shared_memory import SharedBuffer
 from ziggurat.backend.reference.values import Array
 from ziggurat.codemodel.dialects import cpu, tt

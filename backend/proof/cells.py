@@ -9,8 +9,9 @@ from __future__ import annotations
 
 from typing import Any
 
+from ziggurat.backend.proof.elements import Bit, NotDecided, Sum, Term, same
 from ziggurat.backend.proof.solver import z3
-from ziggurat.backend.proof.terms import Bit, NotDecided, Sum, Term, Terms, same
+from ziggurat.backend.proof.terms import Terms
 
 _FARTHEST = 1 << 32  # A multiple of a 32-bit integer that is extended to 64 bits is another for another integer.
 Place = tuple[Any, ...]

@@ -18,10 +18,11 @@ from typing import Any
 import attrs
 import numpy as np
 
-from ziggurat.backend.proof.machine import SymbolicFrame, SymbolicMachine, meanings, replaced
+from ziggurat.backend.proof.elements import NotDecided
+from ziggurat.backend.proof.frames import SymbolicFrame, replaced
+from ziggurat.backend.proof.machine import SymbolicMachine, meanings
 from ziggurat.backend.proof.memory_ops import Store
-from ziggurat.backend.proof.terms import NotDecided
-from ziggurat.backend.proof.universe import Tensor, Version, key_of
+from ziggurat.backend.proof.tensors import Tensor, Version, key_of
 from ziggurat.backend.reference.machine import triton
 from ziggurat.backend.reference.roles import ChannelSlots, Schedule, wait
 from ziggurat.backend.reference.shared_memory import SharedBuffer

@@ -14,7 +14,8 @@ from typing import Any
 import attrs
 import numpy as np
 
-from ziggurat.backend.proof.terms import FALSE, TRUE, Element, Sum, Terms
+from ziggurat.backend.proof.elements import FALSE, TRUE, Element, Sum
+from ziggurat.backend.proof.terms import Terms
 from ziggurat.codemodel.dialects import arith, tt
 from ziggurat.codemodel.dialects import math as maths
 from ziggurat.codemodel.numbers import COMPARISONS, number_of_bits, wrapped

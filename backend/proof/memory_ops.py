@@ -12,19 +12,12 @@ import numpy as np
 
 from ziggurat.backend.proof.agreement import agree
 from ziggurat.backend.proof.cells import Cells
-from ziggurat.backend.proof.machine import (
-    Effect,
-    SymbolicFrame,
-    SymbolicMachine,
-    is_known,
-    joined,
-    lifted,
-    meanings,
-    objects,
-)  # fmt: skip
+from ziggurat.backend.proof.elements import TRUE, Bit, Element, NotDecided, Pointer, Sum, Term, bits_of, same
+from ziggurat.backend.proof.frames import SymbolicFrame, is_known, joined, lifted
+from ziggurat.backend.proof.machine import Effect, SymbolicMachine, meanings
 from ziggurat.backend.proof.solver import z3
-from ziggurat.backend.proof.terms import TRUE, Bit, Element, NotDecided, Pointer, Sum, Term, bits_of, same
-from ziggurat.backend.proof.universe import Index, Tensor, Universe, Version, forced, key_of, objects_of, origins_of
+from ziggurat.backend.proof.tensors import Index, Tensor, Version, forced, key_of, objects, objects_of, origins_of
+from ziggurat.backend.proof.universe import Universe
 from ziggurat.backend.reference.values import Array, over
 from ziggurat.codemodel import elementwise
 from ziggurat.codemodel.dialects import cf, tt

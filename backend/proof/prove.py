@@ -13,13 +13,7 @@ import numpy as np
 
 from ziggurat.backend.proof import buffers, memory_ops, shared_ops, tensor_ops
 from ziggurat.backend.proof.clusters import run_cluster
-from ziggurat.backend.proof.fingerprints import Fingerprints
-from ziggurat.backend.proof.machine import SymbolicFrame, SymbolicMachine, Undecided
-from ziggurat.backend.proof.memory_ops import Store
-from ziggurat.backend.proof.outlines import Outlines
-from ziggurat.backend.proof.samples import Counterexample, difference, draws, has_floats
-from ziggurat.backend.proof.solver import z3
-from ziggurat.backend.proof.terms import (
+from ziggurat.backend.proof.elements import (
     FALSE,
     TRUE,
     Bit,
@@ -27,13 +21,20 @@ from ziggurat.backend.proof.terms import (
     Pointer,
     Sum,
     Term,
-    Terms,
     bits_of,
     facts_of_divisions,
-    float_answer,
     same,
 )
-from ziggurat.backend.proof.universe import Universe, Version, coordinates, objects_of
+from ziggurat.backend.proof.fingerprints import Fingerprints
+from ziggurat.backend.proof.frames import SymbolicFrame
+from ziggurat.backend.proof.machine import SymbolicMachine, Undecided
+from ziggurat.backend.proof.memory_ops import Store
+from ziggurat.backend.proof.outlines import Outlines
+from ziggurat.backend.proof.samples import Counterexample, difference, draws, has_floats
+from ziggurat.backend.proof.solver import z3
+from ziggurat.backend.proof.tensors import Version, objects_of
+from ziggurat.backend.proof.terms import Terms, float_answer
+from ziggurat.backend.proof.universe import Universe, coordinates
 from ziggurat.backend.reference.run import kernel_of
 from ziggurat.codemodel.dialects import tt
 from ziggurat.codemodel.errors import LaunchError

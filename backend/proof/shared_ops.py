@@ -10,17 +10,9 @@ import attrs
 import numpy as np
 
 from ziggurat.backend.proof.clusters import beside, buffers
-from ziggurat.backend.proof.machine import (
-    Literal,
-    SymbolicFrame,
-    SymbolicMachine,
-    condition_of,
-    is_known,
-    joined,
-    meanings,
-    objects,
-    replaced,
-)  # fmt: skip
+from ziggurat.backend.proof.elements import TRUE, Bit, NotDecided
+from ziggurat.backend.proof.frames import Literal, SymbolicFrame, condition_of, is_known, joined, replaced
+from ziggurat.backend.proof.machine import SymbolicMachine, meanings
 from ziggurat.backend.proof.memory_ops import (
     all_of,
     as_decided,
@@ -33,8 +25,7 @@ from ziggurat.backend.proof.memory_ops import (
     update,
     updated,
 )  # fmt: skip
-from ziggurat.backend.proof.terms import TRUE, Bit, NotDecided
-from ziggurat.backend.proof.universe import Tensor, forced, key_of, objects_of
+from ziggurat.backend.proof.tensors import Tensor, forced, key_of, objects, objects_of
 from ziggurat.backend.reference.gpu_ops import by_block
 from ziggurat.backend.reference.machine import triton
 from ziggurat.backend.reference.roles import arrive, complete_bytes

@@ -11,38 +11,23 @@ from typing import Any
 import attrs
 import numpy as np
 
-from ziggurat.backend.proof.machine import (
-    SymbolicMachine,
-    elementwise_meaning,
-    is_known,
-    lifted,
-    meanings,
-    objects,
-    settled,
-)
+from ziggurat.backend.proof.elements import FALSE, TRUE, Element, NotDecided, Sum, Term, bits_of, identity_of
+from ziggurat.backend.proof.frames import is_known, lifted, settled
+from ziggurat.backend.proof.machine import SymbolicMachine, elementwise_meaning, meanings
 from ziggurat.backend.proof.shared_ops import held, put
 from ziggurat.backend.proof.solver import z3
-from ziggurat.backend.proof.terms import (
-    FALSE,
-    TRUE,
-    Element,
-    NotDecided,
-    Sum,
-    Term,
-    bits_of,
-    float_answer,
-    identity_of,
-)
-from ziggurat.backend.proof.universe import (
+from ziggurat.backend.proof.tensors import (
     PartialProduct,
     Reduction,
     Tensor,
-    Universe,
     Winner,
     forced,
     key_of,
+    objects,
     objects_of,
 )
+from ziggurat.backend.proof.terms import float_answer
+from ziggurat.backend.proof.universe import Universe
 from ziggurat.backend.reference.control import rejoin
 from ziggurat.backend.reference.machine import triton
 from ziggurat.backend.reference.reductions import single_op

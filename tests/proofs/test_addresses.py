@@ -16,8 +16,8 @@ from planted import plant
 from proving import Refuted, Undecided, prove
 
 import ziggurat as zg
+from ziggurat.backend.proof.elements import NotDecided
 from ziggurat.backend.proof.prove import symbolic_run
-from ziggurat.backend.proof.terms import NotDecided
 from ziggurat.backend.proof.universe import Universe
 from ziggurat.codemodel.dialects import arith, tt
 from ziggurat.codemodel.dialects.arith import IntPredicate

@@ -8,8 +8,9 @@ import pytest
 from pass_cases import CASES
 
 import ziggurat as zg
+from ziggurat.backend.proof.elements import NotDecided
 from ziggurat.backend.proof.prove import Prover, prove_passes, question, solve, symbolic_run
-from ziggurat.backend.proof.terms import NotDecided, Terms
+from ziggurat.backend.proof.terms import Terms
 from ziggurat.backend.proof.universe import Universe
 from ziggurat.codemodel.passes import Snapshot
 from ziggurat.transforms.gpu.gpu_passes import place

@@ -7,7 +7,8 @@ from typing import Any
 
 import z3
 
-from ziggurat.backend.proof.terms import Bit, Sum, Terms, bits_of
+from ziggurat.backend.proof.elements import Bit, Sum, bits_of
+from ziggurat.backend.proof.terms import Terms
 from ziggurat.codemodel.elementwise import MEANINGS
 from ziggurat.codemodel.op import Op
 

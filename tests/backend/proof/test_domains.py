@@ -10,9 +10,10 @@ import pytest
 import z3
 
 import ziggurat as zg
+from ziggurat.backend.proof.elements import Bit, Sum
 from ziggurat.backend.proof.fingerprints import Fingerprints
 from ziggurat.backend.proof.prove import same_in_reals
-from ziggurat.backend.proof.terms import Bit, Sum, Terms, number_of
+from ziggurat.backend.proof.terms import Terms, number_of
 from ziggurat.codemodel import elementwise
 from ziggurat.codemodel.dialects import arith, tt
 from ziggurat.codemodel.dialects import math as maths
