@@ -24,7 +24,8 @@ _DRAWS = 6
 _SPECIALS = (np.nan, -0.0, np.inf, -np.inf, 0.0, 1.0, -2.5)  # Rules of real numbers are not true of them.
 _ELEMENTS = 1 << 14  # Of an array: small sizes and strides stay inside.
 _NUMBERS = (1, 16, 5, 64, 33, 128, 0, 100)  # Sizes, strides and the like.
-_WIDE = (-1, 3, -7, 1)  # The same where the elements of arrays of integers have any bits.
+# The same where the elements of arrays of integers have any bits. A loop to a negative number ends at once.
+_WIDE = ((-1, 3, -7, 1), (3, -7, 1, -1), (-65537, -70000, 3, 1))
 # Numbers with the elements of arrays that have no more: an access that only one model does is then outside.
 _SHORT = ((5, 5), (5, 25), (33, 33))
 _LOOSE = 1e-2  # Of the largest element: by how much sums in another order may differ.
@@ -76,7 +77,7 @@ def draws(model: Op) -> Iterator[tuple[tuple[int, ...], tuple[Any, ...]]]:
     special = 0 if combines(model) or not has_floats(model) else len(_SPECIALS)
     ways: list[tuple[Sequence[int], int]] = [(_NUMBERS[at:] + _NUMBERS[:at], _ELEMENTS) for at in range(_DRAWS)]
     ways += [((number,), size) for number, size in _SHORT]
-    ways += [(_WIDE[at:] + _WIDE[:at], _ELEMENTS) for at in range(2)]
+    ways += [(numbers, _ELEMENTS) for numbers in _WIDE]
     ways += [(_NUMBERS, _ELEMENTS)] * special
     for draw, (numbers, size) in enumerate(ways):
         place = draw - (len(ways) - special)

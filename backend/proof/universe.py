@@ -353,17 +353,19 @@ class Universe:
 
     def _symbols(self, formula: Term) -> frozenset[int]:
         """The unknown numbers and functions of a formula, by their numbers."""
-        if formula.get_id() not in self._of_formula:
-            parts, waiting, symbols = set[int](), [formula], set[int]()
-            while waiting:
-                term = waiting.pop()
-                if term.get_id() not in parts and z3.is_app(term):
-                    parts.add(term.get_id())
-                    waiting += term.children()
-                    if term.decl().kind() == z3.Z3_OP_UNINTERPRETED:
-                        symbols.add(term.decl().get_id())
-            self._of_formula[formula.get_id()] = frozenset(symbols), formula
-        return self._of_formula[formula.get_id()][0]
+        symbols, waiting = self._of_formula, [formula]
+        while waiting:
+            term = waiting[-1]
+            children = [] if term.get_id() in symbols else term.children()
+            first = [child for child in children if child.get_id() not in symbols]
+            waiting += first
+            if not first:
+                waiting.pop()
+                if term.get_id() not in symbols:
+                    symbol = term.decl()
+                    own = [symbol.get_id()] if symbol.kind() == z3.Z3_OP_UNINTERPRETED else []
+                    symbols[term.get_id()] = frozenset(own).union(*(symbols[x.get_id()][0] for x in children)), term
+        return symbols[formula.get_id()][0]
 
     def _as_before(self, condition: Bit, path: Bit) -> Bit:
         condition = self.decided(condition, path)

@@ -206,3 +206,27 @@ def test_the_command_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) ->
     assert capsys.readouterr().out.startswith("proved\n")
     assert main(["prove", str(files[0]), str(files[2])]) == 1
     assert "refuted" in capsys.readouterr().err
+
+
+@zg.kernel
+def counted(x, out, n, BLOCK: zg.constexpr):
+    at = zg.arange(0, BLOCK)
+    value = zg.load(x + at)
+    zg.store(out + at, zg.where(value < n, value * 3, value))
+
+
+def test_a_load_without_its_mask_is_outside_of_short_arrays() -> None:
+    """The elements that only one model loads are not used: where they lie outside, that model fails."""
+    right = scaled.triton(F, F, zg.i32, 2.0, 64)
+    text = str(right)
+    load = next(line for line in text.splitlines() if "tt.load" in line)
+    without = zg.parse(text.replace(load, load.rpartition(" ")[0] + ";"))
+    proof = zg.prove(right, without)
+    assert proof.verdict == "refuted" and proof.counterexample is not None
+    assert proof.counterexample.error
+
+
+def test_signs_of_large_integers_are_found() -> None:
+    whole = zg.ptr(zg.i32)
+    right = counted.triton(whole, whole, zg.i32, 16)
+    assert zg.prove(right, zg.parse(str(right).replace("@slt", "@ult"))).verdict == "refuted"
