@@ -356,7 +356,7 @@ class Universe:
         symbols, waiting = self._of_formula, [formula]
         while waiting:
             term = waiting[-1]
-            children = [] if term.get_id() in symbols else term.children()
+            children: list[Term] = [] if term.get_id() in symbols else term.children()
             first = [child for child in children if child.get_id() not in symbols]
             waiting += first
             if not first:
