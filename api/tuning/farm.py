@@ -1,4 +1,4 @@
-"""A tuning farm: configurations compiled and measured by the machines of a Ray cluster (docs/design/024)."""
+"""A tuning farm: configurations compiled and measured by the machines of a Ray cluster (docs/design/025)."""
 
 from __future__ import annotations
 
