@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import statistics
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -17,22 +18,17 @@ class Ranks:
 
     def __init__(self, group: Any = None) -> None:
         self._group = group
-        if group is not None:
-            import torch.distributed as dist
-
-            if not isinstance(group, dist.ProcessGroup):
-                raise LaunchError(
-                    f"'group' of zg.autotune must be a process group of PyTorch; got {shown(group)}",
-                    hint="group=torch.distributed.group.WORLD, after init_process_group",
-                )
+        if group is not None and not isinstance(group, _distributed().ProcessGroup):
+            raise LaunchError(
+                f"'group' of zg.autotune must be a process group of PyTorch; got {shown(group)}",
+                hint="group=torch.distributed.group.WORLD, after init_process_group",
+            )
 
     def all(self, value: Any) -> list[Any]:
         """The values of all ranks, by rank. They must be pickled."""
         if self._group is None:
             return [value]
-        import torch.distributed
-
-        dist: Any = torch.distributed
+        dist = _distributed()
         values: list[Any] = [None] * dist.get_world_size(self._group)
         dist.all_gather_object(values, value, group=self._group)
         return values
@@ -51,3 +47,7 @@ class Ranks:
         each = max(self.all(times[0]))
         times += [once(run) for _ in range(min(_MAX_REPEATS, int(rep / max(5 * each, 1e-3))))]
         return statistics.median(times)
+
+
+def _distributed() -> Any:
+    return importlib.import_module("torch.distributed")
