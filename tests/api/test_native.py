@@ -337,7 +337,7 @@ def test_code_is_kept_on_disk(cache: Path, monkeypatch: pytest.MonkeyPatch, caps
 
 _PROGRAM = """
 import multiprocessing, sys
-sys.path.insert(0, sys.argv[1])
+sys.path[:0] = sys.argv[1:]
 import test_native, ziggurat.backend.cpu.compile, ziggurat.backend.cpu.runtime.kernels
 def work():
     start.wait()
@@ -356,7 +356,7 @@ print([process.exitcode for process in processes])
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork here")
 def test_many_processes_compile_at_once(cache: Path):
-    command = [sys.executable, "-c", _PROGRAM, str(HERE.parent)]
+    command = [sys.executable, "-c", _PROGRAM, str(HERE.parent), str(HERE.parents[1] / "support")]
     assert subprocess.run(command, stdout=subprocess.PIPE, text=True).stdout == f"{[0] * 8}\n"
     assert len(Objects().entries()) >= 1 and not list(cache.glob(".*-*"))
 

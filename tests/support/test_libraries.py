@@ -46,7 +46,8 @@ LISTED = [
 def _run(folder: Path, missing: str, *arguments: str) -> tuple[str, list[str]]:
     """The last line of a run of pytest, and the tests that it lists."""
     folders = os.pathsep.join([str(TESTS / "support"), str(folder / "installed")])
-    environment = {**os.environ, "PYTHONPATH": folders, "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}  # Others start slowly.
+    # Other plugins start slowly.
+    environment = {**os.environ, "PYTHONPATH": folders, "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1", "PYTEST_ADDOPTS": ""}
     plugins = ["-p", "xdist.plugin", "-p", "libraries", "-p", "no:cacheprovider"]
     command = [sys.executable, "-m", "pytest", "-q", *plugins, *arguments]
     done = subprocess.run(

@@ -14,7 +14,7 @@ would cost little, but a persistent kernel that stores a tile in parts would wai
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 import attrs
 
@@ -53,13 +53,30 @@ def store_order(ops: Sequence[Op], memory: MemoryOrder) -> StoreOrder:
             if any(_overwrites(write, store, order, memory) for store in stores):
                 after.add(write)
         elif isinstance(write, _OtherWrite):
-            # An access that has one of each kind, of which the kernel chooses one, has one place in the source.
-            shared = [op for op in stores if memory.keeps_order(op, [write.ptr]) and op.location != write.location]
+            shared = [op for op in stores if memory.keeps_order(op, [write.ptr]) and not _exclude(op, write, memory)]
             if any(_runs_after(write, store, order) for store in shared if _role(store) is _role(write)):
                 after.add(write)
             if any(_runs_after(store, write, order) for store in shared):
                 before.add(write)
     return StoreOrder(frozenset(after), frozenset(before))
+
+
+def _exclude(op: Op, other: Op, memory: MemoryOrder) -> bool:
+    """Whether a program runs only one of two ops, always the same: they are in branches whose condition is the same in
+    all iterations of the loops around them."""
+    branches = set(_branches(other))
+    for owner, body in _branches(op):
+        if any((owner, branch) in branches for branch in owner.bodies if branch is not body):
+            return not any(_varies([owner.condition], loop, memory) for loop in _loops(owner))
+    return False
+
+
+def _branches(op: Op) -> Iterator[tuple[scf.If, Body]]:
+    """The branches that an op is in."""
+    for inner in op.path():
+        owner = inner.parent_op
+        if isinstance(owner, scf.If) and inner.parent is not None:
+            yield owner, inner.parent.parent
 
 
 def _role(op: Op) -> Body | None:
@@ -91,7 +108,7 @@ def _overwrites(write: _TmaStore, store: _TmaStore, order: Mapping[Op, int], mem
     ):
         return False
     loops = _loops(write) & _loops(store)
-    if not all(_varies(write, loop, memory) for loop in loops):
+    if not all(_varies([write.descriptor, *write.offsets], loop, memory) for loop in loops):
         return True
     return order[store] < order[write] and not _are_apart(write, store)
 
@@ -120,8 +137,8 @@ def _terms(offset: Value) -> tuple[Value | None, int]:
     return offset, 0
 
 
-def _varies(write: _TmaStore, loop: Op, memory: MemoryOrder) -> bool:
-    """Whether the place of a block depends on what a loop counts, carries or reads."""
+def _varies(values: Sequence[Value], loop: Op, memory: MemoryOrder) -> bool:
+    """Whether values depend on what a loop counts, carries or reads."""
 
     def sources(component: Component) -> list[Component]:
         if component in memory.groups:
@@ -130,9 +147,11 @@ def _varies(write: _TmaStore, loop: Op, memory: MemoryOrder) -> bool:
         operands = value.op.operands if value.op is not None else _bounds(value)
         return [component_of(operand) for operand in operands]
 
-    values = reached([component_of(value) for value in (write.descriptor, *write.offsets)], sources)
-    reads = (value.op for value, _ in values if value.op is not None and not isinstance(value.op, Pure | Structured))
-    return any(_owner(value) is loop for value, _ in values) or any(loop in op.path() for op in reads)
+    components = reached(map(component_of, values), sources)
+    reads = (
+        value.op for value, _ in components if value.op is not None and not isinstance(value.op, Pure | Structured)
+    )
+    return any(_owner(value) is loop for value, _ in components) or any(loop in op.path() for op in reads)
 
 
 def _owner(value: Value) -> Op | None:

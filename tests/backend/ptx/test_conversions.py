@@ -21,6 +21,7 @@ from ziggurat.transforms.gpu import lower as lowering
 from ziggurat.transforms.gpu.allocate import allocate
 from ziggurat.transforms.gpu.barriers import insert_barriers
 from ziggurat.transforms.gpu.hazards import hazards
+from ziggurat.transforms.layouts import shuffle_rounds
 from ziggurat.transforms.layouts.shuffle_rounds import exchange
 
 DTYPES = {
@@ -109,7 +110,9 @@ def test_within_warps_by_shuffles(data: st.DataObject, bits: int, num_warps: int
     source = data.draw(layouts(bits, num_warps))
     target = data.draw(layouts(bits, num_warps, source.warps))
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(lowering, "by_shuffles", lambda source, target, numel, size: exchange(source, target, numel))
+        patch.setattr(
+            shuffle_rounds, "by_shuffles", lambda source, target, numel, size: exchange(source, target, numel)
+        )
         llvm = run(program(element, 1 << bits, source, target), element, 1 << bits)
     assert "@smem," not in llvm and "bar.sync" not in llvm
 
