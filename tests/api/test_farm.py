@@ -11,12 +11,13 @@ from typing import Any
 
 import numpy as np
 import pytest
+from libraries import require
 
 import ziggurat as zg
 from ziggurat.tuning.farm import Farm
 
-ray: Any = pytest.importorskip("ray")  # noqa: TID251 - CI does without
-cluster_utils: Any = pytest.importorskip("ray.cluster_utils")  # noqa: TID251
+ray: Any = require("ray")
+cluster_utils: Any = require("ray.cluster_utils")
 N = 1000
 
 
