@@ -19,7 +19,7 @@ from ziggurat.codemodel.gpu.options import COMPILE_OPTIONS
 from ziggurat.codemodel.text.writer import to_text
 from ziggurat.kernels.kernel import Grid
 from ziggurat.tuning.tuned import Measure, Tuned
-from ziggurat.tuning.tuner import NOISE, Tuner
+from ziggurat.tuning.tuner import NOISE, Tuner, reason_of
 
 _TICK = 1.0  # Seconds between two looks at the machines of the cluster.
 _PATIENCE = 60.0  # Seconds in which a worker must begin.
@@ -106,11 +106,11 @@ class Worker:
     def measure(self, job: Measurement, kernel: Any, arrays: Mapping[str, Array]) -> float | str:
         """Milliseconds, or the reason why there are none."""
         if isinstance(kernel, ZigguratError):
-            return str(kernel).partition("\n")[0]
+            return reason_of(kernel)
         try:
             return job.milliseconds(kernel, arrays, self.has_gpu)
         except ZigguratError as error:
-            return str(error).partition("\n")[0]
+            return reason_of(error)
 
 
 @attrs.define(eq=False)
@@ -195,7 +195,6 @@ class Farm:
         """Add a launch of a tuned kernel, on arrays in memory. Raises `LaunchError` for a kernel without
         configurations, and for configurations with a `pre_hook`, a function that workers do not have."""
         from ziggurat.backend.launch.arrays import is_array
-        from ziggurat.tuning.pruning import pruned
 
         if not isinstance(kernel, Tuned) or kernel.tuning is None:  # pyright: ignore[reportUnnecessaryIsInstance]
             raise LaunchError(f"a farm tunes kernels under zg.autotune; got {shown(kernel)}")
@@ -203,9 +202,7 @@ class Farm:
         if any(config.pre_hook is not None for config in tuning.configs):
             raise LaunchError(f"a configuration of '{kernel.base.name}' has a pre_hook, which cannot travel")
         tuner = _FarmTuner(kernel, grid, arguments, keywords)
-        by_name = dict(zip(kernel.signature.parameters, arguments, strict=False))
-        configs = pruned(tuning.configs, tuning.prune_configs_by, by_name, keywords, kernel.empty)
-        fitting = tuner.fitting(configs)
+        fitting = tuner.fitting(kernel.pruned(arguments, keywords))
         arrays: dict[str, Array] = {}
         jobs: dict[str, Measurement] = {}
         base = kernel.base

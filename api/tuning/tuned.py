@@ -219,7 +219,7 @@ class Tuned:
         with alone:
             config = self._choice(arguments, keywords)
             if config is None:
-                configs = self._pruned(arguments, keywords)
+                configs = self.pruned(arguments, keywords)
                 tuner, config = self._tuner(grid, arguments, keywords, configs[0]), configs[0]
                 if tuner is not None:
                     # The launch too: a tuning in another thread would give an array that both use its former contents.
@@ -336,7 +336,7 @@ class Tuned:
                 settings |= layer.computed((), others, settings)
         return {name: value for name, value in settings.items() if name not in arguments}
 
-    def _pruned(self, arguments: Sequence[Any], keywords: dict[str, Any]) -> list[Config]:
+    def pruned(self, arguments: Sequence[Any], keywords: dict[str, Any]) -> list[Config]:
         """The configurations that the user's pruning keeps."""
         assert self.tuning is not None
         bound = dict(zip(self._names, arguments, strict=False))

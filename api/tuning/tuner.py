@@ -114,7 +114,7 @@ class Tuner:
 
     def _agreed(self, configs: Mapping[str, Config]) -> dict[str, Config]:
         """The configurations that no rank leaves out."""
-        for rank, reasons in enumerate(self.ranks.all({label: _reason(e) for label, e in self.left_out.items()})):
+        for rank, reasons in enumerate(self.ranks.all({label: reason_of(e) for label, e in self.left_out.items()})):
             for label, reason in reasons.items():
                 self.left_out.setdefault(label, LaunchError(f"rank {rank} leaves it out: {reason}"))
         return {label: config for label, config in configs.items() if label not in self.left_out}
@@ -165,7 +165,7 @@ class Tuner:
         start = time.perf_counter()
         times = self._times(self._agreed(self._compiled(fitting)), bound)
         self.seconds = time.perf_counter() - start
-        reasons = {label: _reason(error) for label, error in self.left_out.items()}
+        reasons = {label: reason_of(error) for label, error in self.left_out.items()}
         for label, reason in reasons.items() if not self.tuned.is_quiet else ():
             print(f"{self.kernel.name}: without {label}: {reason}", file=sys.stderr)
         if not times:
@@ -291,7 +291,7 @@ class Tuner:
         # Not those of the host's tuner: an access outside of the arrays on every configuration is the kernel's fault.
         if len({str(error) for error in errors}) == 1 and not isinstance(errors[0], self.tuned.unfit):
             return errors[0]  # The kernel itself is wrong.
-        listing = "".join(f"\n  {label}: {_reason(error)}" for label, error in self.left_out.items())
+        listing = "".join(f"\n  {label}: {reason_of(error)}" for label, error in self.left_out.items())
         hints = dict.fromkeys(error.hint for error in errors if error.hint)
         return LaunchError(
             f"no configuration of '{self.kernel.name}' can be launched:{listing}",
@@ -319,7 +319,7 @@ def compilation_of(kernel: Kernel, bound: Mapping[str, Any], options: dict[str, 
     )
 
 
-def _reason(error: ZigguratError) -> str:
+def reason_of(error: ZigguratError) -> str:
     """The reason of an error, in one line."""
     inner: Sequence[ZigguratError] = getattr(error, "errors", ())
     return (inner[0] if inner else error).summary.strip().partition("\n")[0]

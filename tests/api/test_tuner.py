@@ -20,7 +20,7 @@ from ziggurat.backend.devices.driver import own_stream
 from ziggurat.codemodel.errors import KernelErrors, ResourceError
 from ziggurat.tuning import tuner as module
 from ziggurat.tuning.measuring import Progress
-from ziggurat.tuning.tuner import Tuner, _reason
+from ziggurat.tuning.tuner import Tuner, reason_of
 
 LESS = zg.CompareKind.LESS_THAN
 
@@ -347,8 +347,8 @@ def test_a_descriptor_s_array_is_set_back(gpu):
 
 
 def test_a_reason_is_a_line():
-    assert _reason(zg.LaunchError("  first\nsecond", hint="hint")) == "first"
-    assert _reason(KernelErrors([ResourceError("one\nmore"), ResourceError("two")])) == "one"
+    assert reason_of(zg.LaunchError("  first\nsecond", hint="hint")) == "first"
+    assert reason_of(KernelErrors([ResourceError("one\nmore"), ResourceError("two")])) == "one"
 
 
 def test_what_does_not_fit_is_left_out_with_the_reason(gpu, capsys):

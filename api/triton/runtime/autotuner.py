@@ -251,7 +251,7 @@ class Autotuner(_Decorated):
 
     def prune_configs(self, kwargs: Mapping[str, Any]) -> list[Any]:
         """The configurations that the functions of `prune_configs_by` keep, for the arguments of `nargs`."""
-        return self._pruned([*(self.nargs or {}).values()], dict(kwargs))
+        return self.pruned([*(self.nargs or {}).values()], dict(kwargs))
 
     def empty(self, configs: Any) -> ZigguratError:
         return AutotunerError(
