@@ -20,7 +20,7 @@ from ziggurat.transforms.analysis.components import Component, component_of, gro
 from ziggurat.transforms.simplify.effects import may_write
 
 ATOMICS = (tt.AtomicRMW, tt.AtomicCAS, tt.Wait)
-_STORES = (tt.Store, tt.DescriptorStore, tt.DescriptorReduce)
+_BLOCK_STORES = (tt.DescriptorStore, tt.DescriptorReduce, gpu.TmaStore)
 _ACQUIRE = (tt.MemSemantic.ACQUIRE, tt.MemSemantic.ACQ_REL)
 _RELEASE = (tt.MemSemantic.RELEASE, tt.MemSemantic.ACQ_REL)
 Origins = frozenset[Component]
@@ -63,18 +63,20 @@ class MemoryOrder:
         if component in self.groups:
             return [source for _, source in self.groups[component].sources]
         op = component[0].op
+        if isinstance(op, gpu.MakeTensorMap):
+            return [component_of(op.base)]
         return [component_of(value) for value in op.operands if _points(value)] if isinstance(op, Pure) else []
 
     def keeps_order(self, op: Op, accesses: Iterable[Value], *, before: bool = True, after: bool = True) -> bool:
         """Whether accesses through these pointers or descriptors have to stay `before` or `after` an op that stands so:
         it orders all such accesses, or may write their memory."""
-        if not isinstance(op, (*_STORES, *ATOMICS)):
+        if not isinstance(op, (tt.Store, *_BLOCK_STORES, *ATOMICS)):
             return after or not isinstance(op, tt.Load)
         if (before and releases(op)) or (after and acquires(op)):
             return True
         if isinstance(op, tt.Wait):
             return False
-        origins = self.origins(op.descriptor if isinstance(op, tt.DescriptorStore | tt.DescriptorReduce) else op.ptr)
+        origins = self.origins(op.descriptor if isinstance(op, _BLOCK_STORES) else op.ptr)
         return any(self._may_share(origins, self.origins(access)) for access in accesses)
 
     def stays(self, load: tt.Load) -> bool:
@@ -82,7 +84,7 @@ class MemoryOrder:
         return not any(self._changes(op, load) for op in self.func.walk())
 
     def _changes(self, op: Op, load: tt.Load) -> bool:
-        if isinstance(op, tt.DescriptorStore | tt.DescriptorReduce):
+        if isinstance(op, _BLOCK_STORES):
             return self._may_share(self.origins(op.descriptor), self.origins(load.ptr))
         writes = not op.bodies and not op.NAME.startswith("gpu.") and may_write(op)
         return (writes or may_order(op) or isinstance(op, tt.Call)) and self.keeps_order(op, [load.ptr])

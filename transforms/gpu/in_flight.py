@@ -32,7 +32,7 @@ from ziggurat.codemodel.dialects import core, tt
 from ziggurat.codemodel.gpu import dialect as gpu
 from ziggurat.codemodel.gpu.asynchronous import Asynchronous, BufferOp, GroupWait, ResultInFlight, ResultWait
 from ziggurat.codemodel.graphs import reached
-from ziggurat.codemodel.op import Op, OpResult, Value
+from ziggurat.codemodel.op import Op, OpResult, Value, expect
 from ziggurat.codemodel.structured import Structured
 from ziggurat.codemodel.traits import BodyTerminator
 from ziggurat.transforms.analysis.components import Component, ComponentGroup, component_of, groups_of
@@ -45,10 +45,11 @@ from ziggurat.transforms.analysis.memory_flow import (
     interval,
     read_in_flight,
 )
-from ziggurat.transforms.analysis.memory_order import acquires, may_order, releases
+from ziggurat.transforms.analysis.memory_order import MemoryOrder, acquires, may_order, releases
 from ziggurat.transforms.analysis.queries import constant_of, shared_of
 from ziggurat.transforms.gpu.barriers import BARRIERS, Hazard
 from ziggurat.transforms.gpu.mbarriers import rings_between_roles
+from ziggurat.transforms.gpu.store_order import store_order
 
 _Item = TypeVar("_Item")
 _MAX_GROUPS = 64  # In flight. No kernel has more; if one had, the oldest two would count as one.
@@ -60,7 +61,7 @@ def used_too_early(module: gpu.Module) -> Iterator[Hazard]:
     for func in module.functions().values():
         if any(isinstance(op, _ORDERED) for op in func.walk()):
             yield from _results_in_use(func, groups_of(func))
-            yield from _Run(func).hazards()
+            yield from _Run(expect(func, tt.Func)).hazards()
 
 
 # Results in flight, by the values that hold them.
@@ -158,8 +159,9 @@ class _AsyncState:
     `held` are the slots, by their mbarriers, that this role has waited for and not released, `read` those that its
     threads have read since the last fence, and `free` those that it has found free last.
 
-    `unwritten` are the stores of TMA that may not be in global memory yet, and `acquired` the ops since the last fence
-    that order later accesses of it.
+    `unwritten` are the stores of TMA that may not be in global memory yet, and `waited` those since the last barrier of
+    which only the thread that has waited for them knows that they are. `unfenced` are the ops since the last fence that
+    come before later accesses of TMA, and `alone` those among them since the last barrier.
 
     Of these maps, `made` are those that the elected thread has not acquired, `apart` those that another warp has made
     since the last barrier, and `used` are the copies by maps that the elected thread has begun since.
@@ -177,7 +179,9 @@ class _AsyncState:
     read: frozenset[_Slot] = frozenset()
     free: frozenset[_Slot] = frozenset()
     unwritten: frozenset[gpu.TmaStore] = frozenset()
-    acquired: frozenset[Op] = frozenset()
+    waited: frozenset[gpu.TmaStore] = frozenset()
+    unfenced: frozenset[Op] = frozenset()
+    alone: frozenset[Op] = frozenset()
     made: frozenset[gpu.MakeTensorMap] = frozenset()
     apart: frozenset[gpu.MakeTensorMap] = frozenset()
     used: frozenset[Op] = frozenset()
@@ -190,7 +194,7 @@ class _AsyncState:
 class _Run:
     """A run of a function through all states. A hazard is noted once for each pair of ops."""
 
-    def __init__(self, func: Op) -> None:
+    def __init__(self, func: tt.Func) -> None:
         self.func = func
         self.hazards_by_ops: dict[tuple[int, int, str], Hazard] = {}
         self.numbers = SlotNumbers(func)
@@ -207,6 +211,7 @@ class _Run:
         for kind in (kind for kind in kinds if not kind.MBARRIER):
             numbers.setdefault(kind.WAIT, len(numbers))
         self.waits = numbers
+        self.order = store_order(list(func.walk()), MemoryOrder(func))
         self.commits = {kind.COMMIT: numbers[kind.WAIT] for kind in kinds if kind.COMMIT is not None}
 
     def hazards(self) -> Iterable[Hazard]:
@@ -215,7 +220,8 @@ class _Run:
         if any(isinstance(op, gpu.MakeTensorMap) for op in self.func.walk()):
             followed += (*BARRIERS, gpu.AcquireTensorMaps)
         if any(isinstance(op, gpu.TmaCopy) for op in self.func.walk()):
-            followed += (gpu.FenceGlobal, *(type(op) for op in self.func.walk() if may_order(op)))
+            ordered = (op for op in self.func.walk() if may_order(op) or op in self.order.after | self.order.before)
+            followed += (gpu.FenceGlobal, *BARRIERS, *(type(op) for op in ordered))
         nodes = Graph(self.func.bodies[0], followed).nodes
 
         def following(place: tuple[int, _AsyncState]) -> Iterable[tuple[int, _AsyncState]]:
@@ -288,25 +294,32 @@ class _Run:
                 return state
 
     def _in_order(self, op: Op, state: _AsyncState) -> _AsyncState:
-        """The state after an op, with regard to the order of global memory between TMA and what releases or acquires.
+        """The state after an op, with regard to the order of global memory between TMA and what releases or acquires,
+        or writes the same memory.
 
         Each role is a run of its own: no load of one that TMA does is ordered by an op of another one.
         """
-        if may_order(op):
-            for store in state.unwritten if releases(op) else ():
-                self._note(store, op, "wait for what is written")
-            return attrs.evolve(state, acquired=state.acquired | {op}) if acquires(op) else state
+        is_barrier, is_store = isinstance(op, BARRIERS), isinstance(op, gpu.TmaStore)
+        for store in state.unwritten if op in self.order.after or (may_order(op) and releases(op)) else ():
+            self._note(store, op, "wait for what is written")
+        for store in state.waited if op in self.order.after and not is_store else ():
+            self._note(store, op, "barrier")
+        if is_barrier:
+            state = attrs.evolve(state, waited=frozenset(), alone=frozenset())
+        if op in self.order.before or (may_order(op) and acquires(op)):
+            alone = state.alone if is_barrier else state.alone | {op}
+            state = attrs.evolve(state, unfenced=state.unfenced | {op}, alone=alone)
+        if isinstance(op, gpu.TmaLoad | gpu.TmaStore):
+            for other in state.unfenced:
+                if other in self.order.before if is_store else other not in self.order.before or acquires(other):
+                    self._note(other, op, "fence")
         match op:
             case gpu.TmaStore():
                 return attrs.evolve(state, unwritten=state.unwritten | {op})
             case gpu.TmaStoreWait() if op.written and not op.pending:
-                return attrs.evolve(state, unwritten=frozenset())
-            case gpu.TmaLoad():
-                for other in state.acquired:
-                    self._note(other, op, "fence")
-                return state
+                return attrs.evolve(state, unwritten=frozenset(), waited=state.waited | state.unwritten)
             case gpu.FenceGlobal():
-                return attrs.evolve(state, acquired=frozenset())
+                return attrs.evolve(state, unfenced=state.alone)
             case _:
                 return state
 

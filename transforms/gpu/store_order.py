@@ -10,6 +10,8 @@ TMA writes a block some time after its instruction, and its writes have no order
 Two blocks of one descriptor are apart where their offsets along an axis differ by a constant that is no less than the
 block. Blocks of several iterations are taken to be apart if their place varies in the loop: a wait for the last tile
 would cost little, but a persistent kernel that stores a tile in parts would wait for each.
+
+`tma` asks for the order of a model whose stores are still ops of descriptors, and `in_flight` for that of a placed one.
 """
 
 from __future__ import annotations
@@ -28,7 +30,7 @@ from ziggurat.transforms.analysis.components import Component, component_of
 from ziggurat.transforms.analysis.memory_order import MemoryOrder
 from ziggurat.transforms.analysis.queries import constant_of, descriptor_of
 
-_TmaStore = tt.DescriptorStore | tt.DescriptorReduce
+_TmaStore = tt.DescriptorStore | tt.DescriptorReduce | gpu.TmaStore
 _OtherWrite = tt.Store | tt.AtomicRMW | tt.AtomicCAS
 
 
@@ -99,9 +101,8 @@ def _loops(op: Op) -> set[Op]:
 
 def _overwrites(write: _TmaStore, store: _TmaStore, order: Mapping[Op, int], memory: MemoryOrder) -> bool:
     """Whether a store by TMA may write elements that another one, or itself in an earlier iteration, has written."""
-    sums = isinstance(write, tt.DescriptorReduce) and isinstance(store, tt.DescriptorReduce)
     if (
-        sums
+        (_adds(write) and _adds(store))
         or not _runs_after(write, store, order)
         or _role(write) is not _role(store)
         or not memory.keeps_order(store, [write.descriptor], before=False)
@@ -111,6 +112,10 @@ def _overwrites(write: _TmaStore, store: _TmaStore, order: Mapping[Op, int], mem
     if not all(_varies([write.descriptor, *write.offsets], loop, memory) for loop in loops):
         return True
     return order[store] < order[write] and not _are_apart(write, store)
+
+
+def _adds(store: _TmaStore) -> bool:
+    return isinstance(store, tt.DescriptorReduce) or (isinstance(store, gpu.TmaStore) and store.adds)
 
 
 def _are_apart(write: _TmaStore, store: _TmaStore) -> bool:

@@ -247,13 +247,14 @@ def test_a_wgmma_is_complete_before_a_fetch_into_its_operand() -> None:
 
 def test_a_store_by_tma() -> None:
     """There is a fence and a barrier before it, and a wait and a barrier before its buffer is written again."""
-    store = "gpu.local_store %a %v; gpu.tma_store %t %a %zero %zero; gpu.tma_store_wait @0;"
+    wait = "gpu.tma_store_wait @0 @written=true;"  # The next store is of the same block.
+    store = f"gpu.local_store %a %v; gpu.tma_store %t %a %zero %zero; {wait}"
     placed_exactly(tma_kernel(f"{BLOCK} {store}"), 1, 1)
     placed_exactly(tma_kernel(f"{BLOCK} {store} {store}"), 3, 2)
     placed_exactly(tma_kernel(f"{BLOCK} scf.for %zero %n %one (%i : i32)void -> {{ {store} scf.yield; }};"), 2, 1)
-    without_wait = f"{BLOCK} {store} {store}".replace("gpu.tma_store_wait @0;", "", 1)
-    result = insert_barriers(tma_kernel(without_wait))
-    assert missing(result) == {("wait", gpu.TmaStore, gpu.LocalStore)}
+    result = insert_barriers(tma_kernel(f"{BLOCK} {store} {store}".replace(wait, "", 1)))
+    early = ("wait for what is written", gpu.TmaStore, gpu.TmaStore)
+    assert missing(result) == {("wait", gpu.TmaStore, gpu.LocalStore), early}
 
 
 def test_writes_of_threads_are_fenced_before_a_fetch() -> None:

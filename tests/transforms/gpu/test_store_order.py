@@ -7,6 +7,11 @@ import numpy as np
 import pytest
 
 import ziggurat as zg
+from ziggurat.codemodel.gpu import dialect as gpu
+from ziggurat.codemodel.gpu.options import CompileOptions
+from ziggurat.codemodel.transform import DROP, transform
+from ziggurat.transforms.gpu.gpu_passes import place
+from ziggurat.transforms.gpu.hazards import hazards
 
 pytestmark = pytest.mark.filterwarnings("ignore::ziggurat.ZigguratWarning")
 POINTER = zg.divisible(zg.ptr(zg.f32))
@@ -94,3 +99,33 @@ def test_blocks_that_are_apart_wait_for_nothing() -> None:
     # One: before the stores of the second loop, which may overwrite those of the first.
     assert waits(parts_of_tiles, zg.ptr(zg.i32), zg.i32) == 1
     assert waits(two_in_turn, zg.i32) == 1
+
+
+@pytest.mark.parametrize(
+    ("kernel", "kinds", "counts"),
+    [
+        # The waits in the loop and after it; the barrier for the store through pointers, which all threads do.
+        (same_block, (gpu.TmaStoreWait, gpu.Barrier), {"wait for what is written": 2, "barrier": 3}),
+        (two_in_turn, (gpu.TmaStoreWait,), {"wait for what is written": 1}),
+        (pointers_first, (gpu.FenceGlobal, gpu.Barrier), {"fence": 2, "barrier": 2}),
+    ],
+)
+def test_hazards_finds_each_missing_wait_and_fence(
+    kernel: zg.Kernel, kinds: tuple[type, ...], counts: dict[str, int]
+) -> None:
+    module = place(kernel.triton(POINTER, zg.i32), CompileOptions("sm_90a"))
+    assert hazards(module) == []
+    ops = [op for op in module.walk() if isinstance(op, kinds) and getattr(op, "written", True)]
+    missing = [
+        {
+            hazard.missing
+            for hazard in hazards(transform(module, lambda _, op, __, old=old: DROP if op is old else None))
+        }
+        for old in ops
+    ]
+    assert {name: missing.count({name}) for name in counts} == counts and sum(counts.values()) == len(ops)
+
+
+def test_hazards_finds_nothing_in_blocks_that_are_apart() -> None:
+    types = POINTER, zg.ptr(zg.i32), zg.i32
+    assert hazards(place(parts_of_tiles.triton(*types), CompileOptions("sm_90a"))) == []
