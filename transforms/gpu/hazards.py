@@ -39,7 +39,7 @@ def hazards(module: gpu.Module) -> list[Hazard]:
     * memory of its own for what other roles use, or other CTAs write, as nothing orders these uses;
     * a wait for a slot that another role fills, or releases, and a release of each slot that was waited for;
     * a fence between what acquires and a load of TMA, and a wait for what it has stored before what releases;
-    * a wait for what TMA has stored before another write of the same memory, and a fence between one and a store of TMA;
+    * a wait for what TMA has stored before another write of that memory, and a fence after one before a store of TMA;
     * memory of its own for each tensor map that the kernel makes, and barriers and an acquire before its use;
     * as many arrivals in a phase of an mbarrier as it counts, from the scopes that arrive, in all CTAs of the cluster;
     * a wait at the end for arrivals of other CTAs, and one for them before a load to the memory of all CTAs.
