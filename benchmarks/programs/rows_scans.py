@@ -211,13 +211,13 @@ def time_warp(D, Out, N: tl.constexpr, M: tl.constexpr, BLOCK: tl.constexpr):
     inf = 1e30
     last = tl.full((BLOCK,), inf, tl.float32)
     before = tl.full((BLOCK,), inf, tl.float32)
-    left = tl.maximum(i - 1, 0)
+    neighbours = tl.maximum(i - 1, 0)
     for k in range(N + M - 1):
         j = k - i
         ok = (i < N) & (j >= 0) & (j < M)
         d = tl.load(D + (b * N + i) * M + j, mask=ok, other=0.0)
-        up = tl.where(i > 0, tl.gather(last, left, 0), inf)
-        diagonal = tl.where(i > 0, tl.gather(before, left, 0), inf)
+        up = tl.where(i > 0, tl.gather(last, neighbours, 0), inf)
+        diagonal = tl.where(i > 0, tl.gather(before, neighbours, 0), inf)
         best = tl.minimum(tl.minimum(up, last), diagonal)
         best = tl.where((i == 0) & (k == 0), 0.0, best)
         before = last

@@ -196,9 +196,9 @@ def top_p_sample(P, Out, U, top_p, V, BLOCK: tl.constexpr):
     low, high = 0.0, tl.max(p, 0)
     for _ in range(16):
         mid = (low + high) * 0.5
-        kept = tl.sum(tl.where(p >= mid, p, 0.0), 0)
-        low = tl.where(kept >= top_p, mid, low)
-        high = tl.where(kept >= top_p, high, mid)
+        share = tl.sum(tl.where(p >= mid, p, 0.0), 0)
+        low = tl.where(share >= top_p, mid, low)
+        high = tl.where(share >= top_p, high, mid)
     p = tl.where(p >= low, p, 0.0)
     u = tl.load(U + row) * tl.sum(p, 0)
     tl.store(Out + row, tl.sum((tl.cumsum(p, 0) < u).to(tl.int32), 0))
@@ -286,14 +286,14 @@ def hash_insert(Keys, Table, Slots, n, CAPACITY: tl.constexpr, BLOCK: tl.constex
     h = (key.to(tl.uint32) * 2654435761) % CAPACITY
     slot = h.to(tl.int32)
     todo = i < n
-    left = tl.max(todo.to(tl.int32), 0)
-    while left != 0:
+    remaining = tl.max(todo.to(tl.int32), 0)
+    while remaining != 0:
         # A lane that is done looks at its own key's slot again, which changes nothing.
         old = tl.atomic_cas(Table + slot, 0, key, sem="relaxed")
         done = (old == 0) | (old == key)
         todo = todo & ~done
         slot = tl.where(todo, (slot + 1) % CAPACITY, slot)
-        left = tl.max(todo.to(tl.int32), 0)
+        remaining = tl.max(todo.to(tl.int32), 0)
     tl.store(Slots + i, slot, mask=i < n)
 
 
