@@ -2,7 +2,9 @@
 
 Python's variables belong to the function. In the model a variable belongs to the innermost suite that contains all its
 mentions. The first assignment declares it if that is the first mention and stands directly in the suite. Otherwise a
-declaration without a value stands before the first statement of the suite that mentions it.
+declaration without a value stands before the first statement of the suite that mentions it. A variable that an
+iteration of a loop may read before it assigns it has its value from an iteration before, so it is declared before all
+loops around it.
 """
 
 from __future__ import annotations
@@ -28,6 +30,7 @@ class Declaration:
     _path: _Path
     _is_stored: bool  # Whether the first mention is an assignment.
     assigned: bool = attrs.field(init=False)  # Whether any mention is one. An unsupported statement may bind the name.
+    is_kept: bool = False  # Whether it may be read before it is assigned: in a loop, from an iteration before.
     _depth: int = attrs.field(init=False)  # The number of suites around all mentions so far.
 
     def __attrs_post_init__(self) -> None:
@@ -40,6 +43,12 @@ class Declaration:
         while path[depth - 1][0] != self._path[depth - 1][0]:
             depth -= 1
         self._depth = depth
+
+    def leave_loops(self) -> None:
+        """Declare a variable that iterations keep before all loops around it."""
+        if self.is_kept:
+            loops = (at for at in range(1, self._depth) if isinstance(self._path[at - 1][1], ast.For | ast.While))
+            self._depth = next(loops, self._depth)
 
     @property
     def by_assignment(self) -> bool:
@@ -61,36 +70,50 @@ def declarations(
     """
     variables: dict[str, Declaration] = {}
 
-    def mention(name: str, node: ast.AST, is_store: bool, path: _Path) -> None:
+    def mention(name: str, node: ast.AST, is_store: bool, path: _Path, assigned: set[str]) -> None:
         if name in variables:
             variables[name].mention(is_store, path)
         elif name not in parameters and (is_store or name in names):
             variables[name] = Declaration(name, node, path, is_store)
+        if is_store:
+            assigned.add(name)
+        elif name in variables:
+            variables[name].is_kept |= name not in assigned
 
-    def mentioned(node: ast.AST, path: _Path) -> None:
+    def mentioned(node: ast.AST, path: _Path, assigned: set[str]) -> None:
         for name, at, binds in mentions(node):
-            mention(name, at, binds, path)
+            mention(name, at, binds, path, assigned)
 
-    def scan(statements: Sequence[ast.stmt], outer: _Path, suite: int) -> None:
+    def scan(statements: Sequence[ast.stmt], outer: _Path, suite: int, before: Collection[str]) -> set[str] | None:
+        """The names that are assigned after some statements, if those of `before` are; None where control leaves."""
+        assigned = {*before}
         for statement in statements:
             path = (*outer, (suite, statement))
             if isinstance(statement, ast.If | ast.While):
-                mentioned(statement.test, path)
-                scan(statement.body, path, id(statement.body))
-                scan(statement.orelse, path, id(statement.orelse))
+                mentioned(statement.test, path, assigned)
+                after = [scan(inner, path, id(inner), assigned) for inner in (statement.body, statement.orelse)]
+                paths = [names for names in after if names is not None]
+                if isinstance(statement, ast.If) and paths:
+                    assigned = set.intersection(*paths)
             elif isinstance(statement, ast.For):
-                mentioned(statement.iter, path)
+                mentioned(statement.iter, path, assigned)
                 # The item is assigned in the loop's suite.
-                mentioned(statement.target, (*path, (id(statement.body), statement)))
-                scan(statement.body, path, id(statement.body))
-                scan(statement.orelse, outer, suite)
+                inside = {*assigned}
+                mentioned(statement.target, (*path, (id(statement.body), statement)), inside)
+                scan(statement.body, path, id(statement.body), inside)
+                scan(statement.orelse, outer, suite, assigned)
             else:
                 if isinstance(statement, ast.AugAssign) and isinstance(statement.target, ast.Name):
                     # `x += e` reads x before it writes it: to the placement it is a use.
-                    mention(statement.target.id, statement.target, False, path)
-                mentioned(statement, path)
+                    mention(statement.target.id, statement.target, False, path, assigned)
+                mentioned(statement, path, assigned)
+                if isinstance(statement, ast.Return | ast.Continue | ast.Break | ast.Raise):
+                    return None
+        return assigned
 
-    scan(body, (), id(body))
+    scan(body, (), id(body), ())
+    for variable in variables.values():
+        variable.leave_loops()
     return by_key((variable.statement, variable) for variable in variables.values() if variable.assigned)
 
 

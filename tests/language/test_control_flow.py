@@ -514,6 +514,17 @@ def test_unrolled_loops(scalar):
     scalar(body(lines), like, SOME, width=2, SCALES=(2, 3))
 
 
+def test_an_unrolled_loop_keeps_what_one_iteration_assigns(scalar):
+    lines = """
+    for i in zg.static_range(3):
+        if i == 0:
+            first = a * 2
+        if i == 2:
+            zg.store(out_ptr + pid, first + i)
+    """
+    scalar(body(lines), lambda a: 2 * a + 2, SOME)
+
+
 def test_a_constexpr_if_never_looks_at_the_other_branch(kernel, launch):
     choose = kernel(
         """

@@ -43,7 +43,20 @@ CASES = {
     "two loops, one variable": ("for i in range(p):\n    pass\nfor i in range(p):\n    pass", ["i<1"]),
     "one variable, nested loops": ("for i in range(p):\n    for i in range(q):\n        f(i)", ["i@1"]),
     "only in a loop": ("for i in range(p):\n    a = i\n    f(a)", ["a@2", "i@1"]),
-    "carried to the next iteration": ("for i in range(p):\n    if i:\n        f(a)\n    a = i", ["a<2", "i@1"]),
+    "carried to the next iteration": ("for i in range(p):\n    if i:\n        f(a)\n    a = i", ["a<1", "i@1"]),
+    "assigned in one iteration": ("for i in range(p):\n    if i:\n        a = i\n    f(a)", ["a<1", "i@1"]),
+    "kept by two loops": (
+        "while p:\n    for i in range(q):\n        if i:\n            f(a)\n        a = i",
+        ["a<1", "i@2"],
+    ),
+    "assigned where an iteration goes on": (
+        "for i in range(p):\n    if i:\n        continue\n    else:\n        a = i\n    f(a)",
+        ["a<2", "i@1"],
+    ),
+    "assigned in both suites in a loop": (
+        "for i in range(p):\n    if i:\n        a = 1\n    else:\n        a = 2\n    f(a)",
+        ["a<2", "i@1"],
+    ),
     "carried by a loop": ("a = 0\nfor i in range(p):\n    a += i\nf(a)", ["a@1", "i@2"]),
     "while condition": ("while a < p:\n    a += 1", ["a<1"]),
     "while condition assigned inside": ("while p:\n    a = 1\n    while a:\n        a = b = 2", ["a@2", "b@4"]),
