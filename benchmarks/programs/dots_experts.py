@@ -203,10 +203,10 @@ def batched_product(
 
 def sorted_tokens(tokens: int, top_k: int, experts: int, block: int) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
     """Ids of rows by expert, padded to blocks, the expert of each block, and the number of ids."""
-    chosen = (torch.arange(tokens * top_k) * 7919 // 3) % experts
+    experts_of_rows = (torch.arange(tokens * top_k) * 7919 // 3) % experts
     ids, owners = [], []
     for expert in range(experts):
-        rows = torch.nonzero(chosen == expert).flatten()
+        rows = torch.nonzero(experts_of_rows == expert).flatten()
         pad = -len(rows) % block
         ids.append(torch.cat([rows, torch.full((pad,), tokens * top_k)]))
         owners += [expert] * ((len(rows) + pad) // block)

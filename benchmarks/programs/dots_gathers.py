@@ -283,16 +283,16 @@ def main() -> None:
             num_stages=3,
         )
     for M, N, K, BM, BN, BK, warps in [(1024, 4096, 4096, 64, 128, 64, 4), (64, 4096, 4096, 32, 64, 64, 4)]:
-        kept = K // 2
-        index = torch.stack([(torch.arange(kept) * 2 + (torch.arange(kept) + i) % 2) for i in range(N // BN)]).to(i32)
+        rows = K // 2
+        index = torch.stack([(torch.arange(rows) * 2 + (torch.arange(rows) + i) % 2) for i in range(N // BN)]).to(i32)
         sparse_rows[(M // BM, N // BN)](
             new(M, K, dtype=bf16),
-            new(kept, N, dtype=bf16),
+            new(rows, N, dtype=bf16),
             index,
             new(M, N, dtype=bf16),
             M,
             N,
-            kept,
+            rows,
             K,
             BM=BM,
             BN=BN,

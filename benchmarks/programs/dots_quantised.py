@@ -258,9 +258,9 @@ def f8_by_blocks(
     bs_ptrs = Bs + (offs_bn // group_n) * stride_Bs_n
     acc = tl.zeros((BLOCK_SIZE_M, BLOCK_SIZE_N), dtype=tl.float32)
     for k in range(0, tl.cdiv(K, BLOCK_SIZE_K)):
-        left = K - k * BLOCK_SIZE_K
-        a = tl.load(a_ptrs, mask=offs_k[None, :] < left, other=0.0)
-        b = tl.load(b_ptrs, mask=offs_k[:, None] < left, other=0.0)
+        rest = K - k * BLOCK_SIZE_K
+        a = tl.load(a_ptrs, mask=offs_k[None, :] < rest, other=0.0)
+        b = tl.load(b_ptrs, mask=offs_k[:, None] < rest, other=0.0)
         at = k * BLOCK_SIZE_K // group_k
         a_s = tl.load(as_ptrs + at * stride_As_k)
         b_s = tl.load(bs_ptrs + at * stride_Bs_k)

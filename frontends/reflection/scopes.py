@@ -84,9 +84,9 @@ def declarations(
         for name, at, binds in mentions(node):
             mention(name, at, binds, path, assigned)
 
-    def scan(statements: Sequence[ast.stmt], outer: _Path, suite: int, before: Collection[str]) -> set[str] | None:
+    def scan(statements: Sequence[ast.stmt], outer: _Path, suite: int, before: set[str]) -> set[str] | None:
         """The names that are assigned after some statements, if those of `before` are; None where control leaves."""
-        assigned = {*before}
+        assigned = before.copy()
         for statement in statements:
             path = (*outer, (suite, statement))
             if isinstance(statement, ast.If | ast.While):
@@ -94,11 +94,11 @@ def declarations(
                 after = [scan(inner, path, id(inner), assigned) for inner in (statement.body, statement.orelse)]
                 paths = [names for names in after if names is not None]
                 if isinstance(statement, ast.If) and paths:
-                    assigned = set.intersection(*paths)
+                    assigned = set[str].intersection(*paths)
             elif isinstance(statement, ast.For):
                 mentioned(statement.iter, path, assigned)
                 # The item is assigned in the loop's suite.
-                inside = {*assigned}
+                inside = assigned.copy()
                 mentioned(statement.target, (*path, (id(statement.body), statement)), inside)
                 scan(statement.body, path, id(statement.body), inside)
                 scan(statement.orelse, outer, suite, assigned)
@@ -111,7 +111,7 @@ def declarations(
                     return None
         return assigned
 
-    scan(body, (), id(body), ())
+    scan(body, (), id(body), set())
     for variable in variables.values():
         variable.leave_loops()
     return by_key((variable.statement, variable) for variable in variables.values() if variable.assigned)
