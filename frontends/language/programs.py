@@ -254,10 +254,12 @@ def device_assert(cond: Value, msg: ConstStr = "", mask: Value = None) -> None:
 def debug_barrier() -> None:
     """All threads of the program wait for each other here.
 
-    The compiler inserts barriers where they are needed, except between accesses of global memory: a program is sure to
-    read its own stores only after this call, and must call it before it stores over an element that another position of
-    a tensor has loaded or set to another value, as in `first = zg.load(x); zg.store(zg.add(x, at), first)`. An atomic
-    that releases (`sem="acq_rel"`, the default, or `"release"`) is such a barrier too.
+    The compiler inserts barriers where they are needed: in shared memory, before a store over what another thread may
+    have yet to load, and between accesses through the same pointers. What a program stores, it is sure to read through
+    other pointers, or to store over, only after this call. A launch with `strict=True` asks for it as well before a
+    store over an element that another position of a tensor has loaded, as in `first = zg.load(x); zg.store(zg.add(x,
+    at), first)`, which other compilers may run in another order. An atomic that releases (`sem="acq_rel"`, the default,
+    or `"release"`) is such a barrier too.
 
     Result: none.
     """

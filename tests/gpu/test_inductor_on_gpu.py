@@ -16,9 +16,10 @@ pytestmark = pytest.mark.gpu
 _PROGRAM = r"""
 import sys
 
-import ziggurat.triton
+if sys.argv[3] == "ziggurat":
+    import ziggurat.triton
 
-ziggurat.triton.install()
+    ziggurat.triton.install()
 import torch
 import torch.nn.functional as F
 import triton
@@ -249,7 +250,7 @@ def kept():
     model = Model().to(DEVICE)
     trained(model, torch.compile(model), inputs(64, 256))
     print(dict(counters["inductor"]))
-    if sys.argv[3:] == ["again"]:
+    if sys.argv[4:] == ["again"]:
         assert counters["inductor"]["fxgraph_cache_hit"] and not counters["inductor"]["fxgraph_cache_miss"]
 
 
@@ -265,15 +266,19 @@ MODES = (
 
 @pytest.mark.parametrize("mode", MODES)
 def test_results_are_those_of_eager(tmp_path: Path, mode: str):
-    program = tmp_path / "program.py"
-    program.write_text(_PROGRAM, "utf-8")
-    folders = {
-        name: str(tmp_path / name)
-        for name in ("TORCHINDUCTOR_CACHE_DIR", "ZIGGURAT_CACHE_DIR", "TRITON_CACHE_DIR")
-    }  # fmt: skip
     for again in [[], ["again"]][: 1 + (mode == "kept")]:
-        child = subprocess.run(
-            [sys.executable, str(program), mode, os.environ.get("ZIGGURAT_TEST_DEVICE", "cuda"), *again],
-            env={**os.environ, **folders}, capture_output=True, text=True, timeout=240,
-        )  # fmt: skip
+        child = _run(tmp_path, mode, "ziggurat", *again)
+        if child.returncode < 0 and _run(tmp_path, mode, "triton").returncode == child.returncode:
+            pytest.skip("PyTorch ends the process with Triton as well")
         assert child.returncode == 0 and "as eager" in child.stdout, f"{child.stdout[-2000:]}\n{child.stderr[-4000:]}"
+
+
+def _run(folder: Path, mode: str, compiler: str, *more: str) -> subprocess.CompletedProcess[str]:
+    program = folder / "program.py"
+    program.write_text(_PROGRAM, "utf-8")
+    names = ("TORCHINDUCTOR_CACHE_DIR", "ZIGGURAT_CACHE_DIR", "TRITON_CACHE_DIR")
+    return subprocess.run(
+        [sys.executable, str(program), mode, os.environ.get("ZIGGURAT_TEST_DEVICE", "cuda"), compiler, *more],
+        env={**os.environ, **{name: str(folder / compiler / name) for name in names}},
+        capture_output=True, text=True, timeout=240,
+    )  # fmt: skip

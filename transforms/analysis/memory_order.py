@@ -3,7 +3,8 @@
 A barrier orders all accesses, a volatile load or an atomic that acquires those after it, and an atomic that releases
 those before it: other threads and CTAs rely on it. A store and a relaxed atomic matter only to accesses of the memory
 that they write. The argument that a pointer comes from tells which memory that is. Two arguments may be the same
-memory, but a program is sure to read there what it has stored only after a `debug_barrier`.
+memory, but a program is sure to read there what it has stored only after a `debug_barrier`. `barriers` keeps the warps
+of a program in this order.
 """
 
 from __future__ import annotations
@@ -51,6 +52,7 @@ class MemoryOrder:
     def __init__(self, func: tt.Func) -> None:
         self.func = func
         self.groups = groups_of(func)
+        self._arguments_of: dict[Value, frozenset[str | None]] = {}
 
     def origins(self, value: Value) -> Origins:
         """The values that a pointer, tensor of pointers or descriptor is computed from, through control flow:
@@ -76,8 +78,8 @@ class MemoryOrder:
             return True
         if isinstance(op, tt.Wait):
             return False
-        origins = self.origins(op.descriptor if isinstance(op, _BLOCK_STORES) else op.ptr)
-        return any(self._may_share(origins, self.origins(access)) for access in accesses)
+        target = op.descriptor if isinstance(op, _BLOCK_STORES) else op.ptr
+        return any(self.may_share(target, access) for access in accesses)
 
     def stays(self, load: tt.Load) -> bool:
         """Whether no op of the function may change what a load reads, or order it: it may be read at any time."""
@@ -85,14 +87,20 @@ class MemoryOrder:
 
     def _changes(self, op: Op, load: tt.Load) -> bool:
         if isinstance(op, _BLOCK_STORES):
-            return self._may_share(self.origins(op.descriptor), self.origins(load.ptr))
+            return self.may_share(op.descriptor, load.ptr)
         writes = not op.bodies and not op.NAME.startswith("gpu.") and may_write(op)
         return (writes or may_order(op) or isinstance(op, tt.Call)) and self.keeps_order(op, [load.ptr])
 
-    def _may_share(self, first: Origins, other: Origins) -> bool:
-        """Whether memory of these origins may be the same. Only those of parameters are known to differ."""
-        numbers = [{self._argument(value) for value, _ in origins} for origins in (first, other)]
+    def may_share(self, first: Value, other: Value) -> bool:
+        """Whether memory of two pointers or descriptors may be the same. Only that of arguments is known to differ."""
+        numbers = self._arguments(first), self._arguments(other)
         return None in numbers[0] | numbers[1] or not numbers[0].isdisjoint(numbers[1])
+
+    def _arguments(self, value: Value) -> frozenset[str | None]:
+        """The numbers of the arguments that a pointer is computed from, with None for other origins."""
+        if value not in self._arguments_of:
+            self._arguments_of[value] = frozenset(self._argument(origin) for origin, _ in self.origins(value))
+        return self._arguments_of[value]
 
     def _argument(self, value: Value) -> str | None:
         """The number of the argument that a parameter of the function is a part of; None for another value."""

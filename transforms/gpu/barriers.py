@@ -1,4 +1,4 @@
-"""Barriers, exactly where two accesses of shared memory conflict on some path.
+"""Barriers, exactly where two accesses of memory conflict on some path.
 
     gpu.local_store %2 %1;
     %3 : tensor<…> = gpu.local_load %2;
@@ -16,20 +16,34 @@ one of theirs there is a `gpu.fence_async` as well (PTX manual, "Async proxy"). 
 TMA then overwrites: without a fence, TMA may be ahead of the read (triton-lang/triton#7262, deepseek-ai/DeepEP#642).
 
 An asynchronous access counts from the wait for it on; `hazards` checks that there is one in time.
+
+In global memory, two accesses conflict if a thread of another warp may be ahead with the second one:
+
+    %5 : tensor<x64, f32, " | 1 2 4 8 16 | 32 0"> = tt.load %3;      four warps, of which two load each element
+    tt.store %3 %7;                                                  the first two store
+
+These are a load and a store after it that may be of one place; and any two of the same pointers, one of which writes.
+Threads are the compiler's: what one program does is in the order of its text. Only what a store writes through other
+pointers than those of a load after it needs a `debug_barrier` in the text (`memory_order`).
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence, Set
+from functools import cache
 
 import attrs
 
 from ziggurat.codemodel.dialects import tt
 from ziggurat.codemodel.gpu import dialect as gpu
 from ziggurat.codemodel.gpu.asynchronous import Asynchronous, BufferOp, GroupWait
+from ziggurat.codemodel.gpu.scope import scope_of
 from ziggurat.codemodel.op import Op, Value
+from ziggurat.codemodel.traits import Pure
 from ziggurat.codemodel.transform import DROP, Outcome, Rewriter, transform
+from ziggurat.codemodel.types import TensorType
 from ziggurat.transforms.analysis.memory_flow import Graph, SharedAccess, allocation, interval
+from ziggurat.transforms.analysis.memory_order import MemoryOrder
 from ziggurat.transforms.analysis.queries import function_of, layout_of, role_split, shared_of
 from ziggurat.transforms.layouts.swizzle import matrix_view
 
@@ -65,11 +79,73 @@ class _Access(SharedAccess):
     proxy: bool
     wait: type[Op] | None
 
-    def conflicts(self, other: _Access) -> bool:
+    def conflicts(self, before: _Access | _GlobalAccess) -> bool:
         """Whether a barrier must order the two: they overlap, one writes, and they may be of different threads."""
-        if not self.overlaps(other) or self.kind == other.kind != WRITE:
+        if isinstance(before, _GlobalAccess) or not self.overlaps(before) or self.kind == before.kind != WRITE:
             return False
-        return self.holder is None or self.holder != other.holder
+        return self.holder is None or self.holder != before.holder
+
+
+@attrs.frozen(eq=False)
+class _GlobalAccess:
+    """A load of global memory by threads, or what writes it."""
+
+    op: Op
+    pointer: Value
+    kind: str
+    order: MemoryOrder
+    proxy = False
+    wait = None
+
+    def conflicts(self, before: _Access | _GlobalAccess) -> bool:
+        """Whether a barrier must order the two: they may be of one place and of two warps, and one writes."""
+        if isinstance(before, _Access) or self.kind == before.kind == READ:
+            return False
+        if self.pointer is before.pointer and (self.kind == before.kind or _is_of_one_warp(self.pointer)):
+            return False
+        if before.kind == READ:
+            return self.order.may_share(self.pointer, before.pointer)
+        return _are_alike(self.pointer, before.pointer)
+
+
+def _is_of_one_warp(pointer: Value) -> bool:
+    """Whether each element of a tensor of pointers is in one warp alone."""
+    return isinstance(pointer.type, TensorType) and not layout_of(pointer.type).free[2]
+
+
+def _are_alike(first: Value, other: Value) -> bool:
+    """Whether two values, perhaps in different layouts, are computed alike."""
+
+    @cache
+    def alike(first: Value, other: Value) -> bool:
+        if first is other:
+            return True
+        a, b = first.op, other.op
+        if a is None or b is None or type(a) is not type(b) or not isinstance(a, Pure) or a.bodies:
+            return False
+        return a.attributes == b.attributes and all(map(alike, a.operands, b.operands))
+
+    return alike(first, other)
+
+
+_WRITES = (tt.Store, gpu.TmaStore, tt.AtomicRMW, tt.AtomicCAS)
+
+
+def _global_accesses(module: gpu.Module) -> dict[Op, _GlobalAccess]:
+    """The accesses of a kernel to global memory that may conflict."""
+    func = function_of(module)
+    ops = [op for op in func.walk() if isinstance(op, (tt.Load, *_WRITES)) and scope_of(op).warps > 1]
+    if not any(isinstance(op, _WRITES) for op in ops):
+        return {}
+    order = MemoryOrder(func)
+    accesses = [
+        _GlobalAccess(op, op.descriptor, WRITE, order)
+        if isinstance(op, gpu.TmaStore)
+        else _GlobalAccess(op, op.ptr, READ if isinstance(op, tt.Load) else WRITE, order)
+        for op in ops
+    ]
+    pairs = [(a, b) for a in accesses for b in accesses if a.conflicts(b)]
+    return {access.op: access for pair in pairs for access in pair}
 
 
 _MBARRIERS = (gpu.MbarrierInit, gpu.MbarrierInval, gpu.MbarrierWait)
@@ -121,15 +197,18 @@ class _Flow:
 
     def __init__(self, module: gpu.Module) -> None:
         kinds = (BufferOp, *_MBARRIERS, *BARRIERS, gpu.FenceAsync, GroupWait)
+        in_global_memory = _global_accesses(module)
+        kinds += tuple({type(op) for op in in_global_memory})
         self.nodes = Graph(function_of(module).body, kinds).nodes
-        self.accesses: list[_Access] = []
+        self.accesses: list[_Access | _GlobalAccess] = []
         self.accesses_of: list[Sequence[int]] = []  # The numbers of the accesses of each node.
         for node in self.nodes:
             before = len(self.accesses)
             self.accesses += _accesses(node.op)
+            self.accesses += [in_global_memory[node.op]] if node.op in in_global_memory else []
             self.accesses_of.append(range(before, len(self.accesses)))
         numbered = list(enumerate(self.accesses))
-        self.conflicts = [sum(1 << at for at, other in numbered if access.conflicts(other)) for _, access in numbered]
+        self.conflicts = [sum(1 << at for at, before in numbered if access.conflicts(before)) for _, access in numbered]
         self.until: dict[type[Op], int] = {}  # The asynchronous accesses that end at each class of waits.
         for at, access in numbered:
             if access.wait is not None:

@@ -28,7 +28,7 @@ HALF = 'shared<x64, x64, f16, "1 2 4 8 16 32 64 128 256 512 1024 2048">'
 def kernel(lines: str, num_warps: int = 2) -> gpu.Module:
     tensors = f", %r : {ROWS}, %k : {COLUMNS}, %d : {COPIES}" if num_warps == 2 else ""
     text = f"""gpu.module @target="sm_90a" @num_warps={num_warps} ()void -> {{
-        tt.func @"f" (%x : ptr<f32>, %n : i32, %c : i1{tensors})void -> {{
+        tt.func @"f" (%x : ptr<f32>, %y : ptr<f32>, %f : f32, %n : i32, %c : i1{tensors})void -> {{
             {lines}
             tt.return;
         }};
@@ -100,6 +100,58 @@ B = f"%b : {BUFFER} = gpu.local_alloc;"
 )
 def test_barriers_where_accesses_conflict(lines: str, barriers: int) -> None:
     placed_exactly(kernel(lines), barriers)
+
+
+PTR = {tensor: tensor.replace("f32", "ptr<f32>") for tensor in (ROWS, COLUMNS, COPIES)}
+EXCHANGE = '%o : f32 = tt.atomic_rmw %x %1 @kind="xchg";'
+INDEX = {tensor: tensor.replace("f32", "i32") for tensor in (ROWS, COLUMNS, COPIES)}
+
+
+def pointers(name: str, tensor: str, base: str = "x", start: int = 0) -> str:
+    """The pointers to 128 elements of an argument, in a layout."""
+    return (
+        f"%{name}i : {INDEX[tensor]} = tt.make_range @start={start} @end={start + 128};"
+        f"%{name}s : {PTR[tensor]} = tt.splat %{base}; %{name} : {PTR[tensor]} = tt.addptr %{name}s %{name}i;"
+    )
+
+
+@pytest.mark.parametrize(
+    ("lines", "barriers"),
+    [
+        # A thread loads what it stores itself.
+        (pointers("p", ROWS) + f"%1 : {ROWS} = tt.load %p; tt.store %p %1;", 0),
+        (pointers("p", ROWS) + f"tt.store %p %r; %1 : {ROWS} = tt.load %p;", 0),
+        # All warps load a number, or have copies of each element, which one thread stores.
+        ("%1 : f32 = tt.load %x; tt.store %x %1;", 1),
+        (f"%1 : f32 = tt.load %x; {EXCHANGE}", 1),
+        (pointers("p", COPIES) + f"%1 : {COPIES} = tt.load %p; tt.store %p %1;", 1),
+        (pointers("p", COPIES) + f"tt.store %p %d; %1 : {COPIES} = tt.load %p;", 1),
+        # Other threads load an element than the one that stores it: also among other elements.
+        (pointers("p", ROWS) + pointers("q", COLUMNS) + f"%1 : {ROWS} = tt.load %p; tt.store %q %k;", 1),
+        (pointers("p", ROWS) + pointers("q", ROWS, start=1) + f"%1 : {ROWS} = tt.load %p; tt.store %q %r;", 1),
+        (pointers("p", ROWS) + pointers("q", COLUMNS) + f"tt.store %q %k; %1 : {ROWS} = tt.load %p;", 1),
+        (pointers("p", ROWS) + pointers("q", COLUMNS) + "tt.store %q %k; tt.store %p %r;", 1),
+        ("tt.store %x %f; tt.store %x %f;", 0),
+        # What is stored through other pointers than those of a load after it needs a barrier in the text.
+        (pointers("p", ROWS) + pointers("q", ROWS, start=1) + f"tt.store %q %r; %1 : {ROWS} = tt.load %p;", 0),
+        # Arguments are different memory.
+        (pointers("p", ROWS) + pointers("q", COLUMNS, "y") + f"%1 : {ROWS} = tt.load %p; tt.store %q %k;", 0),
+        # One barrier for two loads; a barrier that is there.
+        (f"%1 : f32 = tt.load %x; %2 : f32 = tt.load %x; tt.store %x %1; {EXCHANGE}", 1),
+        ("%1 : f32 = tt.load %x; tt.barrier; tt.store %x %1;", 0),
+    ],
+)
+def test_barriers_in_global_memory(lines: str, barriers: int) -> None:
+    placed_exactly(kernel(lines), barriers)
+
+
+def test_one_warp_needs_no_barriers_in_global_memory() -> None:
+    placed_exactly(kernel("%1 : f32 = tt.load %x; tt.store %x %1;", 1), 0)
+
+
+def test_global_memory_in_loops() -> None:
+    placed_exactly(kernel(loop("%1 : f32 = tt.load %x; tt.store %x %1;")), 2)
+    placed_exactly(kernel(loop(pointers("p", ROWS) + f"%1 : {ROWS} = tt.load %p; tt.store %p %1;")), 0)
 
 
 def loop(lines: str) -> str:
