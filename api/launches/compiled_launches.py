@@ -132,8 +132,10 @@ def launch_here(compiled: Compiled, grid: Any, /, *arguments: Any, **keywords: A
     title = compiled.title
     sizes = padded(sizes_of(computed_grid(grid, title, {}) if callable(grid) else grid, title))
     if 0 not in sizes:
-        with no_faults("running", lambda: compiled.stages.get("triton") or compiled.cpu, title):
-            compiled.launcher.launch(sizes, compiled.names, values)
+        within = functools.partial(no_faults, "running", lambda: compiled.stages.get("triton") or compiled.cpu, title)
+        from ziggurat.backend.cpu.runtime.devices import QueuedNative, run_beside
+
+        run_beside(QueuedNative(title, compiled.launcher, sizes, compiled.names, values, within))
         if not keywords:
             _remember(compiled, arguments)
 

@@ -10,6 +10,7 @@ import attrs
 import numpy as np
 
 from ziggurat.backend.cpu.runtime import launcher
+from ziggurat.backend.cpu.runtime.devices import QueuedNative, run_beside
 from ziggurat.backend.cpu.runtime.kernels import NativeKernel
 from ziggurat.backend.cpu.runtime.native import RECORD, launcher_over
 from ziggurat.backend.cpu.runtime.plans import Given, plan_of
@@ -94,13 +95,11 @@ class HostLaunches:
         result = kernel.rules.result(kernel, signature, options, None)
         three_sizes = padded(sizes)
         within = functools.partial(kernel.running, lambda: kernel.model_for(signature))
+        launch = QueuedNative(kernel.name, code, three_sizes, names, values, within)
         if kernel.queue is not None:
-            from ziggurat.backend.cpu.runtime.devices import QueuedNative
-
-            kernel.queue.add(QueuedNative(kernel.name, code, three_sizes, names, values, within))
+            kernel.queue.add(launch)
             return result
-        with within():
-            code.launch(three_sizes, names, values)
+        run_beside(launch)
         self._remember(code, signature, bound, options, frozenset(explicit), result)
         return result
 

@@ -174,7 +174,8 @@ def _limit(emitter: CpuEmitter, op: Op, rounds: Number, first: Block) -> None:
         ends, message = rounds.test("uge", MAX_WAITS), scf.NEVER_ENDS
     else:
         ends, message = rounds.test("uge", MAX_ITERATIONS), f"loop limit exceeded: {MAX_ITERATIONS} iterations"
-    emitter.fail(ENDLESS, ends, emitter.site(op, "loops", message=message))
+    verb = "waits" if waits is not None and waits.memory else "loops"
+    emitter.fail(ENDLESS, ends, emitter.site(op, verb, message=message))
 
 
 @emits(scf.Yield, scf.Condition, Structured)

@@ -74,6 +74,7 @@ _FAILURES = {
     "asserts": "fails a device-side assertion", "divides": "divides by zero",
     "gathers": "gathers at an index outside of the tensor", "loops": "has a loop whose step is zero",
     "reaches": "reached code that is marked unreachable",
+    "waits": "waits for a change of memory that no earlier program has made",
 }  # fmt: skip
 
 

@@ -14,8 +14,9 @@ STRAY, READ_ONLY = 1, 2  # Kinds of errors: of a check of an access.
 
 @attrs.frozen
 class Site:
-    """The place of a check. `verb` is "reads", "writes", "updates", "divides", "asserts", "gathers", "loops", "reaches"
-    or "prints"; `dtype` the name of the elements' type; `message` that of an assertion, or the prefix of a print."""
+    """The place of a check. `verb` is "reads", "writes", "updates", "divides", "asserts", "gathers", "loops", "waits",
+    "reaches" or "prints"; `dtype` the name of the elements' type; `message` that of an assertion, or the prefix of a
+    print."""
 
     verb: str
     location: Location | None

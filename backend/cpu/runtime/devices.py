@@ -1,13 +1,16 @@
-"""Launches on several devices at once, by native code.
+"""Launches whose programs run beside each other, by native code: on several devices, or where programs wait.
 
-Each program is a thread, so that programs may wait for each other in any order. A loop that waits counts its iterations
-(`host.zg_waits_on`); where all programs that have begun have gone through such a loop twice, without an end, since each
-has seen the memory that all others left, nothing can end their waits.
+A program may wait for any other, since each runs on a thread. On several devices all programs begin at once. Those of
+another launch begin in their order on one thread; where all that have begun wait, further threads begin the next ones.
+A loop that waits counts its iterations (`host.zg_waits_on`); where all programs that have begun have gone through such
+a loop twice, without an end, since each has seen the memory that all others left, only further programs can end their
+waits, and without these nothing.
 """
 
 from __future__ import annotations
 
 import ctypes
+import functools
 import threading
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
@@ -64,7 +67,18 @@ def run_at_once(launches: Sequence[QueuedNative], arrays: Sequence[Array]) -> No
             f"at most {MAX_THREADS} programs of all devices can run at once; there are {programs}",
             hint="launch fewer programs on each device",
         )
-    _Devices([*queues.values()], arrays).run()
+    _Launches([*queues.values()], arrays, on_devices=True).run()
+
+
+def run_beside(launch: QueuedNative) -> None:
+    """Run a launch. Programs may wait for earlier and for later ones, up to 1024 at once; until one has to, they run in
+    their order. Raises the errors of `NativeKernel.launch`, and `KernelRuntimeError` where programs wait for ever.
+    """
+    if launch.kernel.waits and host.HAS_YIELD and number_of_programs(launch.grid, launch.title) > 1:
+        _Launches([[launch]], (), on_devices=False).run()
+    else:
+        with launch.within():
+            launch.kernel.launch(launch.grid, launch.names, launch.values)
 
 
 class _Cancelled(BaseException):
@@ -72,23 +86,40 @@ class _Cancelled(BaseException):
 
 
 class _Running:
-    """A launch whose programs run: their waits, by number of loops and of iterations, and the programs that have not
-    ended."""
+    """A launch whose programs run: their waits, by number of loops and of iterations, the programs that have begun and
+    not ended, the first that has not begun, and the function that runs programs on a thread, with the threads."""
 
-    def __init__(self, queued: QueuedNative, total: int, arrays: int) -> None:
-        self.queued = queued
+    def __init__(self, queued: QueuedNative, total: int, arrays: int, work: Callable[[_Running], None]) -> None:
+        self.queued, self.total, self.following = queued, total, 0
         self.waits = np.zeros((total, 2), np.int64)
         self.host = native().shared_host(arrays, self.waits.ctypes.data)
-        self.active = np.ones(total, np.bool_)
+        self.active = np.zeros(total, np.bool_)
         self.records: list[list[int]] = []  # Of programs that have failed.
         self.error: BaseException | None = None  # What printing has raised.
+        self.threads: list[threading.Thread] = []
+        self._work = work
+
+    def start(self, count: int) -> int:
+        """Run programs on so many further threads, as far as there are programs. The number of these threads."""
+        count = min(count, self.total - len(self.threads))
+        for _ in range(count):
+            thread = threading.Thread(target=self._work, args=(self,), daemon=True)
+            thread.start()
+            self.threads.append(thread)
+        return count
+
+    def run(self, count: int) -> None:
+        """Run all programs, by at first so many threads."""
+        self.start(count)
+        for thread in self.threads:  # Others come while one of these has not ended.
+            thread.join()
 
 
-class _Devices:
-    """The launches of all devices while they run."""
+class _Launches:
+    """Launches while they run: a queue for each device, or one launch."""
 
-    def __init__(self, queues: Sequence[Sequence[QueuedNative]], arrays: Sequence[Array]) -> None:
-        self._queues = queues
+    def __init__(self, queues: Sequence[Sequence[QueuedNative]], arrays: Sequence[Array], *, on_devices: bool) -> None:
+        self._queues, self._on_devices = queues, on_devices
         own = [getattr(value, "host", value) for queue in queues for launch in queue for value in launch.values]
         distinct: dict[int, Array] = {id(a): a for a in (*arrays, *own) if is_array(a)}
         self._bounds = [(*span(array), array.flags.writeable) for array in distinct.values()]
@@ -97,7 +128,7 @@ class _Devices:
         self._lock = threading.Lock()
         self._running: list[_Running] = []
         self._unfinished = len(queues)  # Devices with launches to run.
-        self._events = 0  # Launches that have begun, and programs and devices that have ended.
+        self._events = 0  # Launches and programs that have begun or ended, and devices that have ended.
         self._failure: BaseException | None = None
         self._ends = self._is_deadlock = False
         self._waits: list[tuple[QueuedNative, list[int]]] = []
@@ -125,7 +156,7 @@ class _Devices:
         """Wait for the end, or for a deadlock: twice in a row, all programs have gone on waiting in the same loops.
 
         In the first time memory is as it was, because no program leaves its loop until the second. So the iteration
-        that each has made in between has seen the memory of now.
+        that each has made in between has seen the memory of now. It is no deadlock while further programs can begin.
         """
         before, times = self._waiting(), 0
         while thread := next((thread for thread in threads if thread.is_alive()), None):
@@ -135,18 +166,31 @@ class _Devices:
                 before, times = now, 0
             elif (now[2] - before[2] >= 2).all():
                 before, times = now, times + 1
-                if times == 2:
+                if times == 2 and self._goes_on(now[0]):
+                    times = 0
+                elif times == 2:
                     self._is_deadlock = True
                     self._stop()
                     return
 
     def _waiting(self) -> tuple[int, Array, Array] | None:
-        """The number of events, and the loops and iterations of all programs; None if a device is between launches."""
+        """The number of events, and the loops and iterations of all programs; None if a device is between launches, or
+        a launch between programs."""
         with self._lock:
-            if len(self._running) < self._unfinished or not self._running:
+            is_between = not all(running.active.any() for running in self._running)
+            if len(self._running) < self._unfinished or not self._running or is_between:
                 return None
             waits = np.concatenate([running.waits[running.active] for running in self._running])
             return self._events, waits[:, 0], waits[:, 1]
+
+    def _goes_on(self, events: int) -> bool:
+        """Let programs begin that have not, on as many further threads as there are. Whether some can, or something has
+        happened since there were so many events."""
+        with self._lock:
+            room = MAX_THREADS - sum(len(running.threads) for running in self._running)
+            started = [running.start(min(len(running.threads), room)) for running in self._running]
+            starting = any(running.following < running.total == len(running.threads) for running in self._running)
+            return any(started) or starting or events != self._events
 
     def _stop(self) -> None:
         """Let all programs end soon."""
@@ -178,28 +222,33 @@ class _Devices:
 
         def run(entry: int, arguments: int, total: int, launch: int, scratch: int, *, ordered: bool) -> Sequence[int]:
             table = ctypes.cast(ctypes.c_char_p(self._table), ctypes.c_void_p).value or 0
-            running = _Running(queued, total, table)
+            parts = entry, arguments, total, launch, scratch
+            running = _Running(queued, total, table, functools.partial(self._programs, parts))
             ctypes.c_uint64.from_address(launch + LAUNCH.offsets["host"]).value = ctypes.addressof(running.host)
             with self._lock:
                 if self._ends:
                     raise _Cancelled
                 self._running.append(running)
                 self._events += 1
-            parts = entry, arguments, total, launch, scratch
-            threads = [
-                threading.Thread(target=self._program, args=(running, number, parts), daemon=True)
-                for number in range(total)
-            ]
-            for thread in threads:
-                thread.start()
-            for thread in threads:
-                thread.join()
+            running.run(total if self._on_devices else 1)
             with self._lock:
                 self._running.remove(running)
                 self._events += 1
             return self._outcome(running)
 
         return run
+
+    def _programs(self, parts: tuple[int, ...], running: _Running) -> None:
+        """Run programs that have not begun on this thread, one after the other."""
+        while True:
+            with self._lock:
+                number = running.following
+                if self._ends or number == running.total:
+                    return
+                running.following += 1
+                running.active[number] = True
+                self._events += 1
+            self._program(running, number, parts)
 
     def _program(self, running: _Running, number: int, parts: tuple[int, ...]) -> None:
         """Run one program on this thread."""
@@ -236,13 +285,15 @@ class _Devices:
         """The error for programs that wait for ever."""
         waits = sorted(self._waits, key=lambda wait: (wait[0].device, wait[1][1]))
         places = [queued.kernel.code.sites[record[2]].location for queued, record in waits]
-        names = [f"device {queued.device}, {program_name(record[1], queued.grid)}" for queued, record in waits]
+        names = [program_name(record[1], queued.grid) for queued, record in waits]
+        if self._on_devices:
+            names = [f"device {queued.device}, {name}" for (queued, _), name in zip(waits, names, strict=True)]
         rest = ("all others have ended", "so does one other program", f"so do {len(waits) - 1} other programs")
         error = KernelRuntimeError(
             f"deadlock: {names[0]} waits for a change of memory that nothing makes any more: "
             f"{rest[min(len(waits) - 1, 2)]}",
             places[0],
-            hint="run it without native=True, which names the element that it waits for",
+            hint="run it without native=True, which names the element that it waits for" if self._on_devices else None,
         )
         for place in dict.fromkeys(places[1:]):
             if place is not None and place != places[0]:

@@ -40,6 +40,7 @@ class NativeKernel:
         if debug_folder():
             jitdump.write(code.object, code.symbol, self.entry)
         self.prints = any(site.verb == "prints" for site in code.sites)
+        self.waits = any(site.verb == "waits" for site in code.sites)  # Programs may wait for others.
 
     def launch(
         self, grid: tuple[int, int, int], names: Sequence[str], values: Sequence[Any],

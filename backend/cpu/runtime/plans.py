@@ -47,7 +47,7 @@ def plan_of(
     failed: Callable[..., Any],
 ) -> tuple[Any, ...] | None:
     """The plan for launches with such arguments, one for each parameter, and these options. None where a table cannot
-    express them.
+    express them, and for kernels that `run_beside` runs.
 
     `failed(record, grid, values, names)` is called if a program fails: with bytes, and the values of the call.
     """
@@ -55,7 +55,7 @@ def plan_of(
     code = kernel.code
     slots = {parameter.argument: slot for slot, parameter in enumerate(code.parameters)}
     typed = [argument for argument in arguments if argument.type is not None]
-    if kernel.prints or len(every) > fitting.MAX_ENTRIES or len(slots) < len(code.parameters):
+    if kernel.prints or kernel.waits or len(every) > fitting.MAX_ENTRIES or len(slots) < len(code.parameters):
         return None
     if sum(isinstance(argument.type, PtrType) for argument in typed) > fitting.MAX_ARRAYS:
         return None

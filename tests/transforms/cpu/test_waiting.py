@@ -1,4 +1,4 @@
-"""Native programs that wait for memory that another program writes: right after it, and an error before it."""
+"""Native programs that wait for memory that another program writes, before or after them."""
 
 from __future__ import annotations
 
@@ -96,6 +96,59 @@ def test_waiting_for_an_earlier_program_and_for_a_later_one(kernel: Any, step: i
     theirs, why, _ = outcome(lambda model, grid, argument: run(model, None, grid, argument), kernel, step)
     assert (mine, text) == (theirs, why) and bool(text) == (step > 0)
     assert code is None or code.ordered
+
+
+@triton.jit
+def meets_twice(arrived, x, out, SIZE: tl.constexpr):
+    """Each program sums what all have stored, twice, with a barrier of the grid before."""
+    i, count = tl.program_id(0), tl.num_programs(0)
+    for meeting in range(1, 3):
+        tl.store(x + i, i + meeting)
+        tl.atomic_add(arrived, 1, sem="release")
+        while tl.atomic_add(arrived, 0, sem="acquire") < (2 * meeting - 1) * count:
+            pass
+        at = tl.arange(0, SIZE)
+        tl.store(out + i * 2 + meeting - 1, tl.sum(tl.load(x + at, at < count, 0)))
+        tl.atomic_add(arrived, 1, sem="release")
+        while tl.atomic_add(arrived, 0, sem="acquire") < 2 * meeting * count:
+            pass
+
+
+@pytest.mark.parametrize("options", [{}, {"launch_cooperative_grid": True}])
+def test_programs_meet_at_a_barrier_of_the_grid(options: Any):
+    arrived, x, out = np.zeros(1, np.int32), np.zeros(40, np.int32), np.zeros((40, 2), np.int32)
+    meets_twice[(40,)](arrived, x, out, 64, **options)
+    assert (out == [sum(range(1, 41)), sum(range(2, 42))]).all()
+
+
+def test_a_launch_waits_for_later_programs_and_tells_of_a_deadlock():
+    flags, out = np.zeros(16, np.int32), np.zeros(16, np.int32)
+    flags[8] = 1
+    by_volatile_load[(8,)](flags, out, 1)
+    assert out.tolist() == [*range(8), *[0] * 8]
+    flags[:] = 0
+    with pytest.raises(KernelRuntimeError, match=r"deadlock: program \(0, 0, 0\) waits .* so do 7 other programs"):
+        by_volatile_load[(8,)](flags, out, 1)
+
+
+def test_a_failing_program_ends_those_that_wait_for_it():
+    flags, out = np.zeros(16, np.int32), np.zeros(16, np.int32)
+    with pytest.raises(KernelRuntimeError, match="assertion failed: the last one"):
+        waits_for_a_failure[(4,)](flags, out, debug=True)
+
+
+@triton.jit
+def waits_for_a_failure(flags, out):
+    i = tl.program_id(0)
+    tl.device_assert(i < 3, "the last one")
+    while tl.load(flags + 3, volatile=True) == 0:
+        pass
+
+
+def test_programs_that_need_not_wait_run_in_their_order():
+    flags, out = np.zeros(512, np.int32), np.zeros(512, np.int32)
+    by_exchange[(512,)](flags, out, -1)
+    assert (out == np.arange(512)).all()
 
 
 @triton.jit
