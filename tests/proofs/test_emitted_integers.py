@@ -16,8 +16,8 @@ from emitted_terms import REGISTERS, Emitted, number_of, on_cpu, on_gpu
 from llvm_numbers import Value, symbol
 from llvm_text import Execution
 from meanings import meaning
-from planted import plant
-from proving import Refuted, prove
+from planted import Fault, edit, entry, must_find
+from proving import prove
 
 from ziggurat.backend.cpu import elementwise_ops as cpu_ops
 from ziggurat.backend.llvm import elementwise
@@ -167,20 +167,12 @@ def prove_program(program: str) -> None:
 # Faults, each of which a proof above finds.
 
 
-def edit(function: Any, old: str, new: str) -> Callable[[pytest.MonkeyPatch], None]:
-    return lambda monkeypatch: plant(monkeypatch, function, old, new)
-
-
-def entry(table: Any, key: Any, value: Any) -> Callable[[pytest.MonkeyPatch], None]:
-    return lambda monkeypatch: monkeypatch.setitem(table, key, value)
-
-
 def rule(machine: str, cls: type[Op], scalar: ScalarType, *more: ScalarType) -> Callable[[], None]:
     operands = (scalar,) * (1 if cls in UNARY or more else 2)
     return lambda: prove_emission(machine, Operation(cls.NAME, operands, *(more or [scalar])))
 
 
-FAULTS: list[tuple[Callable[[pytest.MonkeyPatch], None], Callable[[], object]]] = [
+FAULTS: list[tuple[Fault, Callable[[], object]]] = [
     (edit(elementwise._shift, "int(by.name) < bits", "int(by.name) <= bits"), rule("gpu", arith.ShlI, i8)),
     (edit(elementwise._shift, "bits - 1)", "bits)"), rule("cpu", arith.ShrSI, i32)),
     (edit(elementwise._shift, '"ult"', '"ule"'), rule("gpu", arith.ShrUI, u64)),
@@ -202,11 +194,4 @@ FAULTS: list[tuple[Callable[[pytest.MonkeyPatch], None], Callable[[], object]]] 
     (edit(elementwise_ops._multiply, "i * j)", "i + j)"), lambda: prove_program(PROGRAMS[3])),
 ]  # fmt: skip
 
-
-@pytest.mark.parametrize(("fault", "proof"), FAULTS)
-def test_planted_faults(
-    fault: Callable[[pytest.MonkeyPatch], None], proof: Callable[[], object], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    fault(monkeypatch)
-    with pytest.raises(Refuted):
-        proof()
+test_planted_faults = must_find(FAULTS)

@@ -15,7 +15,7 @@ import pytest
 import z3
 from emitted_threads import THREAD, Threads, contents, element, linear, memory_bits, multiplied, prove_defined, run
 from llvm_numbers import Scalar
-from planted import plant
+from planted import Fault, edit, must_find
 from proving import Refuted, prove
 from random_layouts import random_layout
 
@@ -524,12 +524,8 @@ def test_products_of_operands_in_shared_memory(form: str) -> None:
 # Faults, each of which a proof above finds.
 
 
-def edit(function: Any, old: str, new: str) -> Callable[[pytest.MonkeyPatch], None]:
-    return lambda monkeypatch: plant(monkeypatch, function, old, new)
-
-
 F16, F32, I8 = SCALARS["f16"], SCALARS["f32"], SCALARS["i8"]
-FAULTS: list[tuple[Callable[[pytest.MonkeyPatch], None], Callable[[], object]]] = [
+FAULTS: list[tuple[Fault, Callable[[], object]]] = [
     (edit(memory._load_masked, "${count + index};", "${count};"), lambda: prove_load(i32, 4)),
     (edit(memory._load_masked, "@mask {name}", "{name}"), lambda: prove_load(F16, 2)),
     (edit(memory._load, "emitter.at(op.ptr, first), emitter.mask(op.mask, first)",
@@ -571,11 +567,4 @@ FAULTS: list[tuple[Callable[[pytest.MonkeyPatch], None], Callable[[], object]]] 
     (edit(matrix._mma, "a.part(row, k, batch)", "a.part(row, 0, batch)"), lambda: prove_product(*PRODUCTS[0])),
 ]  # fmt: skip
 
-
-@pytest.mark.parametrize(("fault", "proof"), FAULTS)
-def test_planted_faults(
-    fault: Callable[[pytest.MonkeyPatch], None], proof: Callable[[], object], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    fault(monkeypatch)
-    with pytest.raises((Refuted, AssertionError)):
-        proof()
+test_planted_faults = must_find(FAULTS)

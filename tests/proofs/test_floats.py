@@ -17,7 +17,7 @@ import pytest
 import z3
 from conversions import alike, is_converted, sort_of
 from meanings import meaning
-from planted import plant
+from planted import Fault, edit, entry, must_find
 from proving import Refuted, prove
 
 import ziggurat as zg
@@ -274,29 +274,22 @@ def prove_sum(cls: type[arith.FloatBinary]) -> bool:
     return all(prove_folded(op, *operands) for operands in itertools.product((3.0, 0.1, 0.7, 1025.0), repeat=2))
 
 
-FAULTS: list[tuple[Callable[[pytest.MonkeyPatch], None], Callable[[], object]]] = [
-    (lambda m: m.setitem(identities._NEUTRAL, arith.AddF, 0.0), lambda: prove_identities(f16)),
-    (lambda m: m.setitem(identities._NEUTRAL, arith.SubF, -0.0), lambda: prove_identities(f32)),
-    (lambda m: m.setitem(identities._NEUTRAL, arith.MulF, -1.0), lambda: prove_identities(f64)),
-    (lambda m: m.setitem(identities._NEUTRAL, arith.DivF, 2.0), lambda: prove_identities(bf16)),
-    (lambda m: m.setitem(identities._NEUTRAL, arith.MaxNumF, 0.0), lambda: prove_identities(f16)),
-    (lambda m: m.setitem(identities._ABSORBING, arith.MulF, 0.0), lambda: prove_identities(f16)),
+FAULTS: list[tuple[Fault, Callable[[], object]]] = [
+    (entry(identities._NEUTRAL, arith.AddF, 0.0), lambda: prove_identities(f16)),
+    (entry(identities._NEUTRAL, arith.SubF, -0.0), lambda: prove_identities(f32)),
+    (entry(identities._NEUTRAL, arith.MulF, -1.0), lambda: prove_identities(f64)),
+    (entry(identities._NEUTRAL, arith.DivF, 2.0), lambda: prove_identities(bf16)),
+    (entry(identities._NEUTRAL, arith.MaxNumF, 0.0), lambda: prove_identities(f16)),
+    (entry(identities._ABSORBING, arith.MulF, 0.0), lambda: prove_identities(f16)),
     (lambda m: m.setattr(identities, "_IDEMPOTENT", (arith.MulF,)), lambda: prove_identities(f16)),
-    (lambda m: m.setitem(identities._INVERSES, maths.AbsF, (arith.NegF,)), lambda: prove_identities(f16)),
+    (entry(identities._INVERSES, maths.AbsF, (arith.NegF,)), lambda: prove_identities(f16)),
     (lambda m: m.setattr(identities, "_saturates_infinities", lambda type_: False), lambda: prove_identities(f8e5m2)),
-    (lambda m: plant(m, identities._select, "then if constant", "otherwise if constant"),
+    (edit(identities._select, "then if constant", "otherwise if constant"),
      lambda: prove_identities(f16)),
-    (lambda m: plant(m, identities.same_number, "constant_key(a) == constant_key(b)", "a == b"),
+    (edit(identities.same_number, "constant_key(a) == constant_key(b)", "a == b"),
      lambda: prove_identities(f32)),
-    (lambda m: m.setitem(numbers.FLOATS, arith.SubF, operator.add), lambda: prove_sum(arith.SubF)),
-    (lambda m: plant(m, numbers.bits_of_number, "round(", "int("), lambda: prove_sum(arith.AddF)),
+    (entry(numbers.FLOATS, arith.SubF, operator.add), lambda: prove_sum(arith.SubF)),
+    (edit(numbers.bits_of_number, "round(", "int("), lambda: prove_sum(arith.AddF)),
 ]  # fmt: skip
 
-
-@pytest.mark.parametrize(("fault", "proof"), FAULTS)
-def test_planted_faults(
-    fault: Callable[[pytest.MonkeyPatch], None], proof: Callable[[], object], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    fault(monkeypatch)
-    with pytest.raises(Refuted):
-        proof()
+test_planted_faults = must_find(FAULTS)

@@ -104,6 +104,9 @@ def is_converted(op: arith.Cast, value: Any, result: Any) -> Any:
             return alike(result, rounded(number_of(value, source), target, TO_ZERO if toward_zero else NEAREST), target)
         case arith.SIToFP() | arith.UIToFP():
             return alike(result, of_integer(value, target, signed=isinstance(op, arith.SIToFP)), target)
+        case arith.Bitcast():
+            scalar, number, bits = (target, result, value) if target.is_float else (source, value, result)
+            return alike(bits, number, scalar)
         case _:
             return result == saturated(number_of(value, source), target.bits, signed=target.signed)
 

@@ -6,10 +6,12 @@ import __future__
 import ast
 import inspect
 import textwrap
+from collections.abc import Callable, Iterable
 from types import FunctionType
 from typing import Any
 
 import pytest
+from proving import Refuted
 
 
 def plant(monkeypatch: pytest.MonkeyPatch, function: Any, old: str, new: str) -> None:
@@ -26,3 +28,32 @@ def plant(monkeypatch: pytest.MonkeyPatch, function: Any, old: str, new: str) ->
     code = compile(tree, inspect.getfile(function), "exec", __future__.annotations.compiler_flag, dont_inherit=True)
     exec(code, function.__globals__, names)
     monkeypatch.setattr(function, "__code__", names[function.__name__].__code__)
+
+
+Fault = Callable[[pytest.MonkeyPatch], None]
+
+
+def edit(function: Any, old: str, new: str) -> Fault:
+    """The fault in which a part of a function's source text is another one."""
+    return lambda monkeypatch: plant(monkeypatch, function, old, new)
+
+
+def entry(table: Any, key: Any, value: Any) -> Fault:
+    """The fault in which a table has another value for a key."""
+    return lambda monkeypatch: monkeypatch.setitem(table, key, value)
+
+
+def must_find(
+    faults: Iterable[tuple[Fault, Callable[[], object]]],
+    errors: type[BaseException] | tuple[type[BaseException], ...] = Refuted,
+) -> Callable[..., None]:
+    """A test that plants each fault, and of which each proof then has to fail."""
+
+    @pytest.mark.parametrize(("fault", "proof"), faults)
+    def test(fault: Fault, proof: Callable[[], object]) -> None:
+        with pytest.MonkeyPatch.context() as monkeypatch:
+            fault(monkeypatch)
+            with pytest.raises(errors):
+                proof()
+
+    return test
