@@ -202,7 +202,6 @@ def products(torch: Any, dist: Any, rows: int) -> tuple[dict[str, float], int]:
         x, y = (torch.randn(size, 4096, device="cuda").bfloat16() for size in (rows // world, rows))
         if run % world == dist.get_rank():
             torch.cuda._sleep(200_000)
-        distributed.set_fused(run % 2 > 0)
         gathered, scattered = distributed.all_gather_matmul(x, w), distributed.matmul_reduce_scatter(y, v)
         whole = torch.empty(rows, 4096, device="cuda", dtype=torch.bfloat16)
         dist.all_gather_into_tensor(whole, x)
@@ -224,12 +223,10 @@ def products(torch: Any, dist: Any, rows: int) -> tuple[dict[str, float], int]:
 
     ways: dict[str, Callable[[], Any]] = {
         "gather + matmul": lambda: distributed.all_gather_matmul(x, w),
-        "gather + matmul, one kernel": lambda: distributed.all_gather_matmul(x, w),
         "gather + matmul, nccl": gather_then_multiply,
         "gather + matmul, torch": lambda: fused.fused_all_gather_matmul(x, [w], 0, name),
         "gather + matmul, product": lambda: whole @ w,
         "matmul + scatter": lambda: distributed.matmul_reduce_scatter(y, v),
-        "matmul + scatter, one kernel": lambda: distributed.matmul_reduce_scatter(y, v),
         "matmul + scatter, nccl": multiply_then_scatter,
         "matmul + scatter, torch": lambda: fused.fused_matmul_reduce_scatter(y, v, "sum", 0, name),
         "matmul + scatter, product": lambda: y @ v,
@@ -237,7 +234,6 @@ def products(torch: Any, dist: Any, rows: int) -> tuple[dict[str, float], int]:
     times: dict[str, float] = {}
     for label, way in ways.items():
         # PyTorch's fused operators wait on several streams, which a graph may not have.
-        distributed.set_fused(label.endswith("one kernel"))
         times[label] = measured(torch, dist, way, in_graph=not label.endswith("torch"))
     return times, int(total)
 

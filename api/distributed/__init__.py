@@ -18,11 +18,11 @@ They are operators of PyTorch (`torch.ops.ziggurat.all_reduce`, …), with gradi
 
 from ziggurat.distributed.attention import ring_attention
 from ziggurat.distributed.collectives import all_gather, all_reduce, reduce_scatter, set_timeout
-from ziggurat.distributed.matmul import all_gather_matmul, matmul_reduce_scatter, set_fused
+from ziggurat.distributed.matmul import all_gather_matmul, matmul_reduce_scatter
 from ziggurat.distributed.norms import all_reduce_norm, matmul_all_reduce
 from ziggurat.distributed.tokens import combine, dispatch
 
 __all__ = [
     "all_gather", "all_gather_matmul", "all_reduce", "all_reduce_norm", "combine", "dispatch", "matmul_all_reduce",
-    "matmul_reduce_scatter", "reduce_scatter", "ring_attention", "set_fused", "set_timeout",
+    "matmul_reduce_scatter", "reduce_scatter", "ring_attention", "set_timeout",
 ]  # fmt: skip

@@ -69,9 +69,9 @@ class Workspace:
         """The bytes after the counters."""
         return self.memory[8 * kernels.COUNTERS :]
 
-    def team(self, dtype: Any, size: int = 0, part: int = 0, block: int = 0, skip: int = 0) -> kernels.Team:
+    def team(self, dtype: Any, size: int = 0, part: int = 0, block: int = 0) -> kernels.Team:
         """The constants of a kernel for tensors of a dtype of PyTorch."""
-        return kernels.Team(self.rank, self.world, FLOATS[dtype], size, part, block, skip)
+        return kernels.Team(self.rank, self.world, FLOATS[dtype], size, part, block)
 
     def follow(self) -> None:
         """Let the launches to come on the current stream run after those on the stream before: they share the slots."""

@@ -28,8 +28,7 @@ _BUSY: Final = -1  # The number of meetings of a program that runs.
 @attrs.frozen
 class Team:
     """The rank of this device among `world` ones, the elements of their slots, those of a slot's part for one device,
-    and the elements that a program copies or adds at once. `skip` is the bytes between the counters and the slots.
-    Kernels are compiled for it."""
+    and the elements that a program copies or adds at once. Kernels are compiled for it."""
 
     rank: int
     world: int
@@ -37,12 +36,11 @@ class Team:
     size: int
     part: int
     block: int
-    skip: int = 0
 
     @property
     def start(self) -> int:
         """The elements before the first slot."""
-        return (8 * COUNTERS + self.skip) // self.dtype.dtype.itemsize
+        return 8 * COUNTERS // self.dtype.dtype.itemsize
 
 
 @zg.function

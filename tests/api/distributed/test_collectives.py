@@ -13,7 +13,7 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 
 import ziggurat as zg
 from ziggurat import LaunchError, bf16, divisible, i32, i64, ptr
-from ziggurat.distributed import collectives, kernels, matmul, matmul_kernels
+from ziggurat.distributed import collectives, kernels, matmul
 
 
 @pytest.fixture(scope="module")
@@ -134,50 +134,3 @@ def test_two_collectives_of_a_group_at_once_on_a_device_are_an_error() -> None:
                 team = kernels.Team(rank, 2, zg.f32, 8, 8, 8)
                 x, out = device.zeros(8, zg.f32), device.zeros(16, zg.f32)
                 kernels.all_gather[(1,)](x, out, 8, 8, d.addresses(spaces), 10**9, team)
-
-
-def test_rows_that_have_come_are_loaded_by_tma() -> None:
-    pointer, count, table = (divisible(type_, 16) for type_ in (ptr(bf16), i32, ptr(i64)))
-    arguments = (pointer, pointer, pointer, table, count, count, count, table, i64)
-    constants = {"TEAM": kernels.Team(0, 2, bf16, 0, 0, 8192), "COPIERS": 16, "CHUNK": 128}
-    tile = {"BM": 128, "BN": 128, "BK": 64, "GROUP": 8}
-    options = {"target": "sm_90a", "num_warps": 8, "num_stages": 3, "warp_specialize": False}
-    text = matmul_kernels.all_gather_matmul.compile(*arguments, **constants, **tile, **options).ptx
-    acquire, load = text.index("ld.acquire.gpu.global.b64"), text.index("cp.async.bulk.tensor.2d.shared")
-    assert "fence.proxy.async.global" in text[acquire:load] and "cp.async.cg" not in text and "wgmma" in text
-
-
-@pytest.mark.parametrize("native", [False, True], ids=["interpreted", "native"])
-@pytest.mark.parametrize("name", ["all_gather_matmul", "matmul_reduce_scatter"])
-def test_kernels_of_products_on_several_devices(name: str, native: bool, seed: int = 0, world: int = 2) -> None:
-    """Two launches one after the other, with tiles at the edge of the result."""
-    m, n, k = 32, 24, 32
-    tile = {"BM": 16, "BN": 16, "BK": 16, "GROUP": 2}
-    x, w = (np.random.default_rng(seed).integers(-4, 4, (2, world, *s)).astype(np.float16) for s in ((m, k), (k, n)))
-    with zg.devices(world, seed=seed, native=native) as d:
-        skip = 0 if name == "all_gather_matmul" else 8 * matmul_kernels.TILES
-        size = 4 * kernels.COUNTERS + skip // 2 + world * m * max(n, k)
-        spaces = [device.zeros(size, zg.f16, "space") for device in d]
-        results = []
-        for launch in range(2):
-            if name == "all_gather_matmul":
-                spaces = [device.zeros(size, zg.f16, "space") for device in d]
-            for rank, device in enumerate(d):
-                constants = {"TEAM": kernels.Team(rank, world, zg.f16, 0, 0, 64, skip), **tile}
-                table, right = d.addresses(spaces), device.array(w[launch, rank])
-                if name == "all_gather_matmul":
-                    rows = spaces[rank][4 * kernels.COUNTERS :][: world * m * k].reshape(world * m, k)
-                    rows[rank * m : (rank + 1) * m] = x[launch, rank]
-                    out, ready = device.zeros((world * m, n), zg.f16), device.zeros(world * m // 16, zg.i64, "ready")
-                    arguments = rows, right, out, ready, m, n, k, table
-                    constants |= {"COPIERS": 2, "CHUNK": 16}
-                else:
-                    left, out = device.array(np.concatenate([x[launch, rank]] * world)), device.zeros((m, n), zg.f16)
-                    arguments = left, right, out, m, n, k, table
-                with device:
-                    getattr(matmul_kernels, name)[(4,)](*arguments, 10**9, **constants)
-                results.append((launch, rank, out))
-    products = np.matmul(x, w, dtype=np.float32)
-    for launch, rank, out in results:
-        gathered = np.concatenate(x[launch]).astype(np.float32) @ w[launch, rank].astype(np.float32)
-        assert np.array_equal(out, gathered if name == "all_gather_matmul" else products[launch].sum(0))
