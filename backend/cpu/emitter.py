@@ -131,6 +131,7 @@ class CpuEmitter(Code):
         self.level_of: dict[str, int] = {}
         self.lanes = 0  # Of the present region; 0 where its elements are computed one by one.
         self.slots: list[str] = []  # Memory that lasts for all programs of a call.
+        self.restarts: list[str] = []  # Stores to it with which each program begins.
         self.parts: list[list[str]] = []  # The lines of functions that the kernel calls; see `outline`.
         self.sites: list[Site] = []
         self._numbers: dict[tuple[Value, Site], int] = {}
@@ -138,6 +139,7 @@ class CpuEmitter(Code):
         self.joins: dict[Any, Any] = {}
         self.rounds: dict[Any, Number] = {}  # By block: how often it was branched back to.
         self.scratch = module.scratch  # Bytes of scratch memory, with those of the emitter's own.
+        self.reserved: list[tuple[str, int]] = []  # The addresses of memory that lasts, and the bytes there.
         self._temporary = module.scratch
         self.ordered = any(isinstance(op, cpu.Waits) and op.memory for op in func.walk())
         self.loaded: dict[Value, Any] = {}  # The matrices that dots may read where they are in memory.
@@ -351,6 +353,33 @@ class CpuEmitter(Code):
         self.line(f"store {value.typed}, ptr {slot}")
         return previous
 
+    def turn(self) -> Number:
+        """How often a program has been here before."""
+        slot = f"%{self.name('slot')}"
+        self.slots.append(f"  {slot} = alloca i64")
+        self.restarts.append(f"  store i64 0, ptr {slot}")
+        turn = self.number("i64", self.effect(f"load i64, ptr {slot}"))
+        self.line(f"store {(turn + 1).typed}, ptr {slot}")
+        return turn
+
+    def zeros(self, count: int) -> Number:
+        """The address of memory for i64s that lasts for all programs of a call, and has zeros before them."""
+        table, address = f"%{self.name('slot')}", f"%{self.name('zeros')}"
+        arguments = (("ptr", table), ("i8", "0"), ("i64", str(8 * count)), ("i1", "false"))
+        clear = self.called("void", "llvm.memset.p0.i64", *arguments)
+        self.slots += [
+            f"  {table} = alloca [{count} x i64]",
+            f"  {clear}",
+            f"  {address} = ptrtoint ptr {table} to i64",
+        ]
+        return self.number("i64", address)
+
+    def lasting(self, size: int) -> Number:
+        """The address of scratch memory that lasts for all programs of a call."""
+        address = f"%{self.name('lasting')}"
+        self.reserved.append((address, -(-size // 64) * 64))
+        return self.number("i64", address)
+
     def prefetch(self, address: Number, size: int, *, level: int, writes: bool = False) -> None:
         """Fetch the cache lines of the `size` bytes at an address, which need not be that of any memory, to the cache
         of a level."""
@@ -391,6 +420,14 @@ class CpuEmitter(Code):
         """The address of scratch memory."""
         base = self.number("i64", "%scratch")
         return base + offset if offset else base
+
+    def reservations(self) -> list[str]:
+        """The lines that give memory that lasts its addresses, after all other scratch memory."""
+        lines: list[str] = []
+        for address, size in self.reserved:
+            lines.append(f"  {address} = add i64 %scratch, {self.scratch}")
+            self.scratch += size
+        return lines
 
     # Values.
 

@@ -18,6 +18,7 @@ from ziggurat.backend.cpu.access import Matrix
 from ziggurat.backend.cpu.casts import narrow, to_f64, widen
 from ziggurat.backend.cpu.control import apply
 from ziggurat.backend.cpu.emitter import CpuEmitter, emits
+from ziggurat.backend.cpu.kept import Packed, kept
 from ziggurat.backend.cpu.memory import guarded, read, write
 from ziggurat.backend.llvm.routines import Number
 from ziggurat.codemodel.dialects import arith, cpu
@@ -106,6 +107,7 @@ def _dot(emitter: CpuEmitter, op: cpu.Dot, a: Number, b: Number, c: Number) -> N
                 zero=zero,
                 paired=paired,
                 unroll=unroll,
+                keeps=partial(kept, emitter, op, y) if op.keep and y.origin is not None else None,
             )
     if result.element != accumulator:
 
@@ -205,9 +207,11 @@ def _matmul(
     zero: bool,
     paired: bool,
     unroll: int,
+    keeps: Callable[[Number, int], Packed] | None,
 ) -> None:
     """c += a · b, or with `zero` c = a · b, for matrices of one type, c row-major; b may be transposed in memory. With
-    `paired`, a and b have pairs of bf16, and `depth` counts these."""
+    `paired`, a and b have pairs of bf16, and `depth` counts these. `keeps` gives the place of the packed b, which may be
+    there."""
     rows, depth, columns = sizes
     vector, size = emitter.module.vector, type_.bytes
     factor, align = (i32, bf16.bytes) if paired else (type_, size)
@@ -230,6 +234,10 @@ def _matmul(
     between = depth * panel * size + CACHE_LINE
     room = columns // panel * between if whole else depth * panel * size
     packed = emitter.scratch_address(emitter.temporary(room)) if pack else b.base
+    panels = keeps(packed, room) if whole and keeps is not None else None
+    missing = None if panels is None else panels.missing
+    if panels is not None:
+        packed = panels.place
     pitch = emitter.i64(panel * size) if pack else b.pitch
     all_rows, all_columns, all_k = rows, columns, depth
     if type_.is_float and run and not (transposed or paired or zero):
@@ -243,6 +251,16 @@ def _matmul(
     def vectors(base: Number, type_: ScalarType = factor) -> list[Number]:
         return [read(emitter, base, j * lanes, run, type_) for j in range(wide)]
 
+    def fetch_following(b: Matrix, row: Number, column: Number, high: int) -> None:
+        """Fetch what follows the rows of b: a part of it for each block of c."""
+        start = b.base + column * (b.pitch if transposed else element.bytes)
+        lines, all_lines, width = panel, columns, depth
+        if not transposed:
+            lines, all_lines, width = depth * rows_per_step, depth * rows_per_step, panel
+        for part in range(-(-lines * high // rows)):
+            number = row * lines / rows + (part + all_lines)
+            emitter.prefetch(start + number * b.pitch, width * element.bytes, level=2)
+
     def block(row: Number, column: Number, high: int) -> None:
         """The sums of `high` rows and `wide` vectors."""
         target = c + (row * columns + column) * size
@@ -253,14 +271,9 @@ def _matmul(
             for i in range(high):
                 line = a.origin.base + (row + i) * a.origin.pitch + depth * size
                 emitter.prefetch(line + column * depth / columns * size, 1, level=2)
-        if b.origin:  # Nor the rows of b that follow these.
-            start = b.origin.base + column * (b.origin.pitch if transposed else element.bytes)
-            lines, all_lines, width = panel, columns, depth
-            if not transposed:
-                lines, all_lines, width = depth * rows_per_step, depth * rows_per_step, panel
-            for part in range(-(-lines * high // rows)):
-                number = row * lines / rows + (part + all_lines)
-                emitter.prefetch(start + number * b.origin.pitch, width * element.bytes, level=2)
+        if b.origin is not None:  # Nor the rows of b that follow these.
+            following = partial(fetch_following, b.origin, row, column, high)
+            guarded(emitter, missing, following)
         right = packed + column / panel * between if whole else packed if pack else packed + column * size
         places = [i * columns + j * lanes for i in range(high) for j in range(wide)]
         nothing = emitter.constant(0.0 if type_.is_float else 0, type_).spread(emitter.lanes)
@@ -312,7 +325,13 @@ def _matmul(
             emitter.loop(last, all_rows, rest, lambda row: block(row, column, rest))
 
     if whole:
-        emitter.loop(0, all_k, 1, copy_row)
+
+        def pack_all() -> None:
+            emitter.loop(0, all_k, 1, copy_row)
+            if panels is not None:
+                panels.mark(emitter)
+
+        guarded(emitter, missing, pack_all)
     emitter.loop(0, all_columns, panel, panel_of)
     emitter.lanes = 0
 

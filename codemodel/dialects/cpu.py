@@ -358,7 +358,11 @@ class Dot(Op, name="cpu.dot"):
     """c += a · b for matrices in buffers, or batches of them. Each sum is one chain of fused multiply-adds in ascending
     k that begins with c, with `zero` with 0. For an f16 c it begins with 0 in f32, and c is added at the end. With
     `transposed`, the buffer holds b with its axes exchanged. An iteration of the innermost loop takes `unroll` numbers
-    of k."""
+    of k.
+
+    The first `keep` matrices b of a program stay in memory of the thread as they are packed: the next programs of the
+    thread do not pack them again where they take the same ones, such as those of one column of a matmul.
+    """
 
     a: Value = operand()
     b: Value = operand()
@@ -367,6 +371,7 @@ class Dot(Op, name="cpu.dot"):
     transposed: bool = attribute(bool, default=False)
     zero: bool = attribute(bool, default=False)
     unroll: int = attribute(int, default=1)
+    keep: int = attribute(int, default=0)
 
     def check(self) -> None:
         a, b, c = (buffer_of(self, value) for value in (self.a, self.b, self.c))
@@ -377,6 +382,7 @@ class Dot(Op, name="cpu.dot"):
         require(fits, f"cpu.dot of {a} and {b} to {c}: the shapes do not fit")
         whole = self.unroll > 0 and depth % self.unroll == 0
         require(whole, f"cpu.dot: unroll must be a number that divides {depth}; got {self.unroll}")
+        require(self.keep >= 0, f"cpu.dot: keep must be a number of matrices, or 0; got {self.keep}")
 
 
 class Scan(Op, name="cpu.scan"):

@@ -37,6 +37,8 @@ def demand_sound(module: cpu.Module) -> None:
             name, obstacle = " be read in place", in_place_obstacle(op)
         elif isinstance(op, cpu.Store) and op.stream:
             name, obstacle = " stream", stream_obstacle(op, lanes, module.vector)
+        elif isinstance(op, cpu.Dot) and op.keep:
+            name, obstacle = " keep b", keep_obstacle(op)
         elif isinstance(op, cpu.Prefetch):
             name, obstacle = " fetch it", prefetch_obstacle(op)
         if obstacle is not None:
@@ -147,6 +149,33 @@ def in_place_obstacle(put: cpu.Put) -> str | None:
     late = [access for access in stores if access.parent is block and order[access] > first]
     plain = not any(isinstance(op, traits.MemoryWrite) and not isinstance(op, cpu.Store) for op in inner)
     return None if plain and not late and not any(map(moved_operands, inner)) else "its last use stores anywhere"
+
+
+# Kept for the next programs.
+
+
+def keep_obstacle(dot: cpu.Dot) -> str | None:
+    """Why packed matrices of the second operand of a dot cannot serve later programs; None if they can.
+
+    No program may write to the array that they are of. That no other array of the launch shares its memory is tested.
+    """
+    put = next((use for use in dot.b.uses if isinstance(use, cpu.Put)), None)
+    if put is None or in_place_obstacle(put) is not None or dot.transposed:
+        return "only a matrix that can be read in place, and is not transposed, can be kept"
+    load = expect(expect(put.value, OpResult).op, cpu.Load)
+    root, writes = root_of(load.ptr), arrays_written(next(op for op in dot.path() if isinstance(op, tt.Func)))
+    return "the kernel must not write to the array" if root is None or None in writes or root in writes else None
+
+
+def arrays_written(func: Op) -> dict[BlockParameter | None, None]:
+    """The parameters of the arrays that a kernel writes; None among them for one that is not known."""
+    written: dict[BlockParameter | None, None] = {}
+    for op in func.walk():
+        if isinstance(op, cpu.Store | tt.Store | tt.AtomicRMW | tt.AtomicCAS):
+            written[root_of(op.ptr)] = None
+        elif isinstance(op, traits.MemoryWrite | tt.InlineAsm | cpu.Waits):
+            written[None] = None
+    return written
 
 
 # Fetched ahead: rows are too short, and pages too small, for the processor to do it.

@@ -24,6 +24,7 @@ from ziggurat.transforms.cpu.traffic import (
     STREAMED,
     fetches_own_row,
     in_place_obstacle,
+    keep_obstacle,
     rows_ahead,
     stream_obstacle,
 )
@@ -31,8 +32,9 @@ from ziggurat.transforms.cpu.traffic import (
 MAX_UNROLLED = 2  # Vectors of an iteration, where nothing is reduced.
 MAX_REDUCED = 4  # Vectors of an iteration that reduces; half as many if it takes long to compute them.
 MAX_OPS = 24  # Those of a region of which an iteration computes more than one vector, where nothing is reduced.
-# Numbers of k of an iteration of a dot. Processors with AVX2 alone mispredict the end of a loop of 64 iterations.
+# Numbers of k of an iteration of a dot: processors mispredict the end of a loop of 64 iterations.
 UNROLLED_K = 8
+KEPT_BYTES, MAX_KEPT = 1 << 20, 64  # Of the packed matrices that a dot keeps, and their number.
 
 
 def vectorize(module: cpu.Module) -> Op:
@@ -44,10 +46,10 @@ def vectorize(module: cpu.Module) -> Op:
         match op:
             case cpu.Region():
                 return _region(builder, op, vector)
-            case cpu.Dot() if vector == 32:
+            case cpu.Dot():
                 a, b, c = operands
                 depth = expect(op.a.type, cpu.BufferType).shape[-1]
-                return builder.add(op.evolve(a=a, b=b, c=c, unroll=math.gcd(UNROLLED_K, depth)))
+                return builder.add(op.evolve(a=a, b=b, c=c, unroll=math.gcd(UNROLLED_K, depth), keep=_keep(op)))
             case cpu.Load() if isinstance(region, cpu.Region) and lanes_of(region, vector) > 1:
                 if not _stream(region, vector) and fetches_own_row(op):
                     builder.add(cpu.Prefetch(operands[0]))
@@ -75,6 +77,12 @@ def _region(builder: Rewriter, op: cpu.Region, vector: int) -> Value:
     return builder.add(
         cpu.Region(op.shape, inner.finish(), axis=op.axis, lanes=lanes, unroll=unroll, rows=rows), op.location
     )
+
+
+def _keep(op: cpu.Dot) -> int:
+    """The number of matrices that a dot keeps for the next programs."""
+    size = expect(op.b.type, cpu.BufferType).bytes
+    return min(KEPT_BYTES // size, MAX_KEPT) if keep_obstacle(op) is None else 0
 
 
 def lanes_of(op: cpu.Region, vector: int) -> int:

@@ -59,7 +59,8 @@ CHANGES += [
     ("softmax", {" @in_place=": ""}),
     ("softmax", {"cpu.prefetch": "cpu.prefetch %18 @cache=2;"}),
     ("softmax", {"cpu.prefetch": ""}),
-    ("matmul", {"cpu.dot %5 %6 %": "cpu.dot %5 %6 %4 @unroll=4"}),
+    ("matmul", {"%4 @unroll=": "%4 @unroll=1"}),
+    ("matmul", {" @keep=": ""}),
     ("matmul", {" @in_place=": ""}),
     ("rows", {" @rows=": ""}),
 ]
@@ -105,7 +106,8 @@ BAD = [
     ("add", {"@unroll=": "@unroll=256"}, "unroll must be a power of two that divides 128; got 256"),
     ("softmax", {"@unroll=": "@unroll=-1"}, "unroll must be a power of two that divides 128; got -1"),
     ("softmax", {"@lanes=": "@rows=8 @lanes=8"}, "8 rows of (1024,) cannot be reduced at once"),
-    ("matmul", {"cpu.dot %5 %6 %": "cpu.dot %5 %6 %4 @unroll=3"}, "unroll must be a number that divides 64; got 3"),
+    ("matmul", {"%4 @unroll=": "%4 @unroll=3"}, "unroll must be a number that divides 64; got 3"),
+    ("matmul", {"@keep=": "@keep=-1"}, "keep must be a number of matrices, or 0; got -1"),
     ("rows", {"@rows=": "@rows=4"}, "rows must be 1, or the 8 lanes; got 4"),
     ("softmax", {"cpu.prefetch": "cpu.prefetch %18 @cache=3;"}, "the cache must be 1 or 2; got 3"),
     ("softmax", {"cpu.prefetch": "cpu.prefetch %1;"}, "cpu.prefetch takes an access; got ptr<f32>"),
@@ -131,6 +133,20 @@ def test_a_decision_that_cannot_be_taken_there(name: str, pattern: str, text: st
     zg.verify(model)
     with pytest.raises(TargetError, match=re.escape(message)):
         compile_cpu(model)
+
+
+def test_a_matrix_that_programs_write_is_not_kept():
+    @zg.kernel
+    def squares(x_ptr, out_ptr):
+        at = zg.add(zg.expand(zg.mul(zg.arange(0, 16), 16), 1), zg.expand(zg.arange(0, 16), 0))
+        x = zg.load(zg.add(x_ptr, at))
+        zg.store(zg.add(out_ptr, at), zg.dot(x, x))
+
+    text = str(lower(squares.triton(F32, F32), VECTOR))
+    assert " @keep=" in text
+    text = text.replace("tt.splat %1", "tt.splat %0")
+    with pytest.raises(TargetError, match="cannot keep b: the kernel must not write to the array"):
+        compile_cpu(zg.parse(text))
 
 
 def test_a_row_that_is_overwritten_before_its_last_use_is_not_read_in_place():

@@ -1,0 +1,90 @@
+"""Matrices that a dot keeps packed for the next programs of a thread: results are those of a dot that keeps none."""
+
+from __future__ import annotations
+
+import re
+
+import numpy as np
+import pytest
+from run_cpu import run_cpu
+
+import ziggurat as zg
+import ziggurat.triton as triton
+import ziggurat.triton.language as tl
+from ziggurat.backend.cpu.compile import vector_bytes
+from ziggurat.backend.jit.loading import host
+from ziggurat.transforms.cpu.cpu_passes import lower
+
+F32 = zg.ptr(zg.f32)
+
+
+@triton.jit
+def product(
+    a_ptr, b_ptr, c_ptr, m, n, k, M: tl.constexpr, N: tl.constexpr, K: tl.constexpr, COLUMNS_FIRST: tl.constexpr
+):
+    row, column = tl.program_id(0), tl.program_id(1)
+    if COLUMNS_FIRST:
+        column, row = row, column
+    rows, columns = row * M + tl.arange(0, M), column * N + tl.arange(0, N)
+    inner = tl.arange(0, K)
+    acc = tl.zeros((M, N), tl.float32)
+    for start in range(0, k, K):
+        a_mask = (rows[:, None] < m) & (inner[None, :] + start < k)
+        b_mask = (inner[:, None] + start < k) & (columns[None, :] < n)
+        a = tl.load(a_ptr + rows[:, None] * k + (inner[None, :] + start), a_mask, other=0.0)
+        b = tl.load(b_ptr + (inner[:, None] + start) * n + columns[None, :], b_mask, other=0.0)
+        acc = tl.dot(a, b, acc, input_precision="ieee")
+    tl.store(c_ptr + rows[:, None] * n + columns[None, :], acc, (rows[:, None] < m) & (columns[None, :] < n))
+
+
+@pytest.fixture(autouse=True)
+def one_thread():
+    """All programs of a launch run in one call."""
+    threads = zg.get_num_threads()
+    zg.set_num_threads(1)
+    yield
+    zg.set_num_threads(threads)
+
+
+def models(block: tuple[int, int, int], columns_first: bool, keep: int | None):
+    """The CPU model, with another number of matrices to keep, and one that keeps none."""
+    triton_model = product.triton(F32, F32, F32, zg.i32, zg.i32, zg.i32, *block, columns_first)
+    text = str(lower(triton_model, vector_bytes(host()[1])))
+    assert " @keep=" in text
+    none = re.sub(r" @keep=\d+", "", text)
+    return zg.parse(text if keep is None else re.sub(r"@keep=\d+", f"@keep={keep}", text)), zg.parse(none)
+
+
+SIZES = [(96, 160, 80), (61, 47, 53), (33, 128, 200), (16, 16, 16)]
+
+
+@pytest.mark.parametrize(("columns_first", "keep"), [(False, None), (False, 2), (True, 1)])
+@pytest.mark.parametrize("sizes", SIZES, ids=str)
+def test_kept_matrices_change_no_bit(sizes: tuple[int, int, int], keep: int | None, columns_first: bool):
+    m, n, k = sizes
+    block = 32, 32, 16
+    rng = np.random.default_rng(m * n * k)
+    grid = -(-m // block[0]), -(-n // block[1])
+    for _ in range(2):  # The second launch has other numbers at the same addresses.
+        a, b = (rng.standard_normal(shape).astype(np.float32) for shape in ((m, k), (k, n)))
+        results = []
+        for model in models(block, columns_first, keep):
+            c = np.full((m, n), np.nan, np.float32)
+            run_cpu(model, grid[::-1] if columns_first else grid, [a, b, c, m, n, k])
+            results.append(c)
+        assert results[0].tobytes() == results[1].tobytes()
+        np.testing.assert_allclose(results[0], a @ b, rtol=1e-4, atol=1e-4)
+
+
+def test_a_matrix_that_shares_memory_with_a_result_is_not_kept():
+    """Each program of a column changes the matrix that the next one reads."""
+    m, n, k = 96, 32, 32
+    rng = np.random.default_rng(0)
+    a, memory = (rng.standard_normal(shape).astype(np.float32) for shape in ((m, k), (m, n)))
+    results = []
+    for model in models((32, 32, 16), False, None):
+        shared = memory.copy()
+        run_cpu(model, (m // 32, 1), [a, shared[:k], shared, m, n, k])
+        results.append(shared)
+    assert results[0].tobytes() == results[1].tobytes()
+    np.testing.assert_allclose(results[0][32:64], a[32:64] @ results[0][:32], rtol=1e-4, atol=1e-4)
