@@ -10,6 +10,7 @@ from typing import Any
 from ziggurat.backend.cpu import control, halves, notes
 from ziggurat.backend.cpu.code import ArgumentSlot, CpuCode, CpuOptions
 from ziggurat.backend.cpu.emitter import EMITTERS, METADATA, CpuEmitter, kind_of, memory_kind, symbol_of
+from ziggurat.backend.cpu.exponentials import use_quick_quotients
 from ziggurat.backend.cpu.outline import outlined
 from ziggurat.backend.cpu.shared import share
 from ziggurat.backend.cpu.streaming import FENCE
@@ -129,6 +130,7 @@ def to_llvm(module: cpu.Module, options: CpuOptions) -> tuple[CpuEmitter, str]:
         if kind != kind_of(parameter.type):
             loads.append(f"  %p{number} = icmp ne i8 %p{number}m, 0")
     control.function_body(emitter, func.body)
+    use_quick_quotients(emitter)
     emitter.start("next")
     emitter.poll("going")
     bits, fence = 8 * module.vector, f"  call {FENCE}\n" if f"declare {FENCE}" in emitter.declarations else ""

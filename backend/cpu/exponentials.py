@@ -12,7 +12,8 @@ from functools import cache
 
 from ziggurat.backend.cpu.emitter import CpuEmitter
 from ziggurat.backend.llvm.accurate import F32, F64, accurate, in_base_2
-from ziggurat.backend.llvm.routines import Number, Routine
+from ziggurat.backend.llvm.routines import QUOTIENT, Number, Routine, literal
+from ziggurat.codemodel.types import f64
 
 # e^x for |x| < ln(2)/2 and 2^x for |x| < 1/2, from the lowest power on: to 2^-51.5, by Remez.
 POWERS = {
@@ -50,6 +51,37 @@ _STEP_8 = (0.08664339780807495, -2.380817765157417e-10)
 _REST_8 = (0.1666666716337204, 0.04166899994015694, 0.00833392795175314)
 _ERROR, _ERROR_8 = 2.0**-35, 2.0**-36  # Above the relative error of the sum of two f32, with 32 and 8 powers.
 _RANGES = {"exp": (87.3125, -104.0), "exp2": (126.0, -150.5)}  # |x| of normal powers; powers below are 0.
+# c for an m from 1 + j/16 on (j < 8) or (1 + j/16)/2, its -log and -log2, and (log(1 + r) - r) / r² for r from -1/32 to
+# 1/16, to 2^-56.6 / r.
+_INVERSES = (
+    1.0, 0.9140625, 0.865234375, 0.8203125, 0.78125, 0.744140625, 0.7109375, 0.681640625, 1.306640625, 1.255859375,
+    1.20703125, 1.1640625, 1.123046875, 1.083984375, 1.048828125, 1.0,
+)  # fmt: skip
+_LOGS = (
+    0.0, 0.08985632912186105, 0.14475485499437216, 0.1980699137620938, 0.24686007793152578, 0.2955252499128068,
+    0.34117075740276714, 0.3832527028370806, -0.26745943508872067, -0.2278200991981116, -0.188163832418183,
+    -0.15191604202584197, -0.11604541575784265, -0.08064348870692672, -0.047673469469356904, 0.0,
+)  # fmt: skip
+_LOGS_2 = (
+    0.0, 0.12963528041659547, 0.20883711144498168, 0.28575448233387735, 0.3561438102252753, 0.42635281250667795,
+    0.49220535980130375, 0.5529167737903478, -0.38586240064146093, -0.32867492732794734, -0.27146302790437454,
+    -0.21916852046216156, -0.16741814583173756, -0.1163439612374683, -0.06877827798541261, 0.0,
+)  # fmt: skip
+_LOG_REST = (
+    -0.5000000000000002, 0.3333333333334746, -0.24999999999864847, 0.1999999992808534, -0.1666666615605146,
+    0.1428581954699145, -0.12501869570922658, 0.11071531283460184, -0.08745929951608901,
+)  # fmt: skip
+# tanh of j · 19/32, and (tanh r / r - 1) / r² for |r| < 19/64, of r², to 2^-53.9 / r².
+_TANH = (
+    0.0, 0.5325872861719194, 0.8298019099859595, 0.9448294355464201, 0.982845029172576, 0.9947366520502309,
+    0.9983918281287415, 0.9995092610389148, 0.9998503075449787, 0.9999543440056142, 0.9999860754874997,
+    0.9999957532430751, 0.9999987048104035, 0.9999996049893131, 0.9999998795285305, 0.9999999632582761,
+)  # fmt: skip
+_TANH_REST = (
+    -0.3333333333332774, 0.13333333331704866, -0.05396825236418122, 0.02186941353996755, -0.008861355568410244,
+    0.003566088423912648, -0.0012662926102931103,
+)  # fmt: skip
+_LN_2 = 0.6931471805599453
 
 
 def power(emitter: CpuEmitter, name: str, x: Number) -> Number:
@@ -140,7 +172,7 @@ def _quick_by_8(emitter: CpuEmitter, name: str, x: Number) -> tuple[Number, Numb
     limit, _ = _RANGES[name]
     doubtful: Number | None = None  # In eight lanes: masks of eight are quicker to combine than to pack.
     for first in range(0, x.lanes, 8):
-        u, v, argument = (_part(emitter, value, first, 8) for value in (upper, lower, x))
+        u, v, argument = (_part(value, first, 8) for value in (upper, lower, x))
         mask = (u.test("une", v) | abs(argument).test("ugt", limit)).to("sext", "i32")
         doubtful = mask if doubtful is None else doubtful | mask
     assert doubtful is not None
@@ -175,26 +207,31 @@ def _entry(emitter: CpuEmitter, index: Number, table: Sequence[int]) -> Number:
     ]
     parts = list[Number]()
     for first in range(0, index.lanes, lanes):
-        part = _part(emitter, index, first, lanes)
+        part = _part(index, first, lanes)
         if lanes == 16:
             text = emitter.called(vector, "llvm.x86.avx512.vpermi2var.d.512", registers[0], part, registers[1])
         else:
             text = emitter.called(vector, "llvm.x86.avx2.permd", registers[0], part)
         parts.append(emitter.made("i32", text, lanes))
+    return _joined(parts).to("bitcast", "float")
+
+
+def _joined(parts: list[Number]) -> Number:
+    """Vectors one after the other, as one."""
     while len(parts) > 1:
         lanes = 2 * parts[0].lanes
         picks = ", ".join(f"i32 {lane}" for lane in range(lanes))
         parts = [
-            emitter.made("i32", f"shufflevector {a.typed}, {b.typed}, <{lanes} x i32> <{picks}>", lanes)
+            a.made(a.kind, f"shufflevector {a.typed}, {b.typed}, <{lanes} x i32> <{picks}>", lanes)
             for a, b in zip(parts[::2], parts[1::2], strict=True)
         ]
-    return parts[0].to("bitcast", "float")
+    return parts[0]
 
 
-def _part(emitter: CpuEmitter, x: Number, first: int, lanes: int) -> Number:
+def _part(x: Number, first: int, lanes: int) -> Number:
     """The lanes of a vector from a first one on."""
     picks = ", ".join(f"i32 {first + lane}" for lane in range(lanes))
-    return emitter.made(x.kind, f"shufflevector {x.typed}, {x.type} poison, <{lanes} x i32> <{picks}>", lanes)
+    return x.made(x.kind, f"shufflevector {x.typed}, {x.type} poison, <{lanes} x i32> <{picks}>", lanes)
 
 
 @cache
@@ -206,10 +243,74 @@ def wide_power(name: str, lanes: int) -> Routine:
 
 def logarithm(emitter: CpuEmitter, name: str, x: Number) -> Number:
     """The logarithm of f32 as f32, rounded once from that in f64."""
+    if emitter.module.vector == 64 and x.lanes % 16 == 0:
+        return _table_logarithm(emitter, name, x).to("fptrunc", "float")
     value = emitter.routine(wide_logarithm(name, x.lanes), x).to("fptrunc", "float")
     value = x.test("oeq", float("inf")).select(float("inf"), value)
     value = x.test("ult", 0.0).select(float("nan"), value)
     return x.test("oeq", 0.0).select(-float("inf"), value)
+
+
+def _table_logarithm(emitter: CpuEmitter, name: str, x: Number) -> Number:
+    """The logarithm of f32 as f64, with AVX-512: x is m · 2^e, where m is between 3/4 and 3/2, and c the number of a
+    table, 1 for an m near 1, so that c · m = 1 + r with a small, exact r. The instructions that part x give what 0,
+    infinity, negative numbers and NaN need."""
+    vector, all_lanes, rounding = "<16 x float>", ("i16", "-1"), ("i32", "4")
+    exponents, mantissas = list[Number](), list[Number]()
+    for first in range(0, x.lanes, 16):
+        part = _part(x, first, 16)
+        rest = (vector, "zeroinitializer"), all_lanes, rounding
+        text = emitter.called(vector, "llvm.x86.avx512.mask.getexp.ps.512", part, *rest)
+        exponents.append(emitter.made("float", text, 16))
+        interval = "i32", "11"  # From 3/4 to 3/2; NaN of a negative number.
+        text = emitter.called(vector, "llvm.x86.avx512.mask.getmant.ps.512", part, interval, *rest)
+        mantissas.append(emitter.made("float", text, 16))
+    whole, part = _joined(exponents), _joined(mantissas)
+    exponent = part.test("olt", 1.0).select(whole + 1.0, whole).to("fpext", "double")
+    mantissa = part.to("fpext", "double")
+    index = mantissa.bits() >> 48
+    rest = _fma(mantissa, _entry_of_16(emitter, index, _INVERSES), -1.0)
+    series = rest.like(_LOG_REST[-1])
+    for coefficient in reversed(_LOG_REST[:-1]):
+        series = _fma(series, rest, coefficient)
+    near = _fma(rest * rest, series, rest)
+    if name == "log2":
+        return _fma(near, F64.LOG2_E[0], exponent + _entry_of_16(emitter, index, _LOGS_2))
+    return near + _fma(exponent, _LN_2, _entry_of_16(emitter, index, _LOGS))
+
+
+def tangent(emitter: CpuEmitter, x: Number) -> Number | None:
+    """tanh of f32 as f32, rounded once from that in f64, by the sum of two angles: a multiple of 19/32, and the rest.
+    None without AVX-512."""
+    if emitter.module.vector < 64 or not x.lanes or x.lanes % 8:
+        return None
+    size = abs(x)
+    size = size.test("ogt", 9.2).select(9.2, size).to("fpext", "double")  # tanh 9.2 is 1 in f32.
+    anchor = 1.5 * 2.0**52
+    anchored = _fma(size, 32 / 19, anchor)
+    rest = _fma(anchored - anchor, -19 / 32, size)
+    square = rest * rest
+    series = rest.like(_TANH_REST[-1])
+    for coefficient in reversed(_TANH_REST[:-1]):
+        series = _fma(series, square, coefficient)
+    first, second = _entry_of_16(emitter, anchored.bits(), _TANH), _fma(rest * square, series, rest)
+    quotient = emitter.routine(_quick_quotient(x.lanes), first + second, _fma(first, second, 1.0))
+    return quotient.to("fptrunc", "float").signed_as(x)
+
+
+def _entry_of_16(emitter: CpuEmitter, index: Number, table: Sequence[float]) -> Number:
+    """The entries of a table of 16 f64, which two registers of AVX-512 hold, that the last bits of i64s number."""
+    vector = "<8 x double>"
+    low, high = (
+        (vector, f"<{', '.join(f'double {literal(entry, f64)}' for entry in table[first : first + 8])}>")
+        for first in (0, 8)
+    )
+    return _joined([
+        emitter.made(
+            "double", emitter.called(vector, "llvm.x86.avx512.vpermi2var.pd.512", low, _part(index, first, 8), high), 8
+        )
+        for first in range(0, index.lanes, 8)
+    ])  # fmt: skip
 
 
 @cache
@@ -221,13 +322,39 @@ def wide_logarithm(name: str, lanes: int) -> Routine:
     fraction = (bits - field).to("bitcast", "double") - 1.0
     # The exponent, in the last bits of 2^52 + 1023 + e: there is no conversion of 64 bits before AVX-512.
     exponent = ((field + (1023 << 52) >> 52) | 0x4330000000000000).to("bitcast", "double") - (2.0**52 + 1023)
-    s = fraction / (fraction + 2.0)
+    s = r.quotient(fraction, fraction + 2.0)
     square, half = s * s, fraction * fraction * 0.5
     inner = r.fma(square, r.poly(square, F64.LOG), half)
     if name == "log2":
         return r.done(in_base_2(r, exponent, fraction - r.fma(-s, inner, half), F64))
     low = r.fma(s, inner, exponent * F64.LN_2[1])
     return r.done(exponent * F64.LN_2[0] - (half - low - fraction))
+
+
+def use_quick_quotients(emitter: CpuEmitter) -> None:
+    """Let the routines of the emitted kernel divide by the processor's own way, where it has one."""
+    for symbol in [symbol for symbol in emitter.definitions if symbol.startswith(QUOTIENT)]:
+        lanes = int(symbol.rpartition("v")[2])
+        if emitter.module.vector == 64 and lanes % 8 == 0:
+            quick = _quick_quotient(lanes)
+            emitter.definitions[symbol] = quick.text
+            emitter.declarations.update(quick.declarations)
+
+
+@cache
+def _quick_quotient(lanes: int) -> Routine:
+    """Quotients of f64 with AVX-512, from the first 14 bits of reciprocals: two steps of Newton's, the last of which
+    corrects the quotient. A division of 8 takes 16 cycles, and this 5."""
+    r = Routine(QUOTIENT, "double", ["double", "double"], lanes)
+    a, b = r.argument(), r.argument(1)
+    vector, parts = "<8 x double>", list[Number]()
+    for first in range(0, lanes, 8):
+        near = r.called(vector, "llvm.x86.avx512.rcp14.pd.512", _part(b, first, 8), (vector, "poison"), ("i8", "-1"))
+        parts.append(b.made("double", near, 8))
+    inverse = _joined(parts)
+    inverse = r.fma(inverse, r.fma(-b, inverse, 1.0), inverse)
+    quotient = a * inverse
+    return r.done(r.fma(r.fma(-b, quotient, a), inverse, quotient))
 
 
 @cache

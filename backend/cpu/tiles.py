@@ -210,8 +210,8 @@ def _matmul(
     keeps: Callable[[Number, int], Packed] | None,
 ) -> None:
     """c += a · b, or with `zero` c = a · b, for matrices of one type, c row-major; b may be transposed in memory. With
-    `paired`, a and b have pairs of bf16, and `depth` counts these. `keeps` gives the place of the packed b, which may be
-    there."""
+    `paired`, a and b have pairs of bf16, and `depth` counts these. `keeps` gives the place of the packed b, which may
+    be there."""
     rows, depth, columns = sizes
     vector, size = emitter.module.vector, type_.bytes
     factor, align = (i32, bf16.bytes) if paired else (type_, size)

@@ -182,7 +182,7 @@ def _logarithm(of: Format, base_2: bool, lanes: int = 0) -> Routine:
     else:
         power = field.ashr(of.DIGITS).to("trunc", "i32")
         exponent = (power + tiny.select(-of.SCALE, 0, "i32")).to("sitofp", of.KIND)
-        s = fraction / (fraction + 2.0)
+        s = r.quotient(fraction, fraction + 2.0)
         square = s * s
         half = fraction * fraction * 0.5
         inner = r.fma(square, r.poly(square, of.LOG), half)
@@ -358,7 +358,7 @@ def _tanh_f64(lanes: int = 0) -> Routine:
     def large() -> list[Number]:
         bounded = size.test("ogt", 20.0).select(20.0, size)
         power = _exponential(r, bounded + bounded, F64)
-        return [1.0 - 2.0 / (power + 1.0)]
+        return [1.0 - r.quotient(power.like(2.0), power + 1.0)]
 
     (result,) = r.branch(size.test("olt", 0.55), small, large)
     return r.done(result.signed_as(r.argument()), inline=False)

@@ -15,6 +15,7 @@ from typing import Any
 from ziggurat.codemodel import types
 from ziggurat.codemodel.numbers import bits_of_number, rounded_number
 
+QUOTIENT = "zg.quotient"  # The symbol of `Routine.quotient`, without the lanes.
 _FLOATS = {scalar.llvm: scalar for scalar in (types.f16, types.bf16, types.f32, types.f64)}
 
 
@@ -67,7 +68,7 @@ class Code:
         if routine.symbol not in self.definitions:
             self.declarations.update(routine.declarations)
             self.variables.update(routine.variables)
-            self.definitions[routine.symbol] = routine.text
+            self.definitions |= {routine.symbol: routine.text, **routine.definitions}
         result, arguments = vector_type(routine.result, routine.lanes), ", ".join(value.typed for value in values)
         name = self.emit(f"call {result} @{routine.symbol}({arguments})")
         return Number(self, routine.result, name, routine.lanes)
@@ -304,6 +305,14 @@ class Routine(Code):
         for coefficient in reversed(coefficients[:-1]):
             result = self.fma(result, x, coefficient)
         return result
+
+    def quotient(self, a: Number, b: Number) -> Number:
+        """a / b to 1 ulp, for a b between 2^-500 and 2^500. Of vectors it is a routine, which a target may have its own
+        of."""
+        if not self.lanes:
+            return a / b
+        divide = Routine(QUOTIENT, a.kind, [a.kind, a.kind], self.lanes)
+        return self.routine(divide.done(divide.argument() / divide.argument(1)), *together(a, b))
 
     def nearest(self, x: Number, factor: float = 1.0) -> tuple[Number, Number]:
         """The whole number nearest to factor · x, as a float and as an integer, if it is less than 2^22 or 2^31.

@@ -39,6 +39,14 @@ def logarithms(x_ptr, out_ptr, other_ptr, BLOCK: zg.constexpr):
 
 
 @zg.kernel
+def tangents(x_ptr, out_ptr, other_ptr, BLOCK: zg.constexpr):
+    at = zg.add(zg.program_id(0) * BLOCK, zg.arange(0, BLOCK))
+    x = zg.load(zg.add(x_ptr, at))
+    zg.store(zg.add(out_ptr, at), zg.tanh(x))
+    zg.store(zg.add(other_ptr, at), zg.tanh(zg.neg(x)))
+
+
+@zg.kernel
 def upper_halves(x_ptr, y_ptr, out_ptr, N: zg.constexpr):
     at = zg.arange(0, N)
     zg.store(zg.add(out_ptr, at), zg.umulhi(zg.load(zg.add(x_ptr, at)), zg.load(zg.add(y_ptr, at))))
@@ -89,6 +97,24 @@ def test_logarithms_of_any_bits(machine: CpuOptions):
     x = bits.view(np.float32)
     x[:: 1 << 10] = np.resize(np.float32([0.0, -0.0, np.inf, -np.inf, np.nan, 1.0, 1e-45, -1e-45]), 1 << 8)
     assert differences(logarithms, (np.log, np.log2), x, machine) == 0
+
+
+@pytest.mark.parametrize("low, high", [(-10, 10), (-0.6, 0.6), (-1e-30, 1e-30), (-1e38, 1e38)])
+def test_tangents_of_an_interval(machine: CpuOptions, low: float, high: float):
+    x = np.random.default_rng(5).uniform(low, high, 1 << 18).astype(np.float32)
+    x[:: 1 << 10] = np.resize(np.float32([0.0, -0.0, np.inf, -np.inf, np.nan, 1.0, 1e-45, 9.25]), 1 << 8)
+    assert differences(tangents, (np.tanh, lambda x: np.tanh(-x)), x, machine) == 0
+
+
+@pytest.mark.parametrize("kernel, function", [(logarithms, np.log), (tangents, np.tanh)])
+def test_functions_of_f64(machine: CpuOptions, kernel: zg.Kernel, function: Callable[..., Any]):
+    """Quotients of them may be a product with a reciprocal, to 1 ulp."""
+    x = np.exp(np.random.default_rng(6).uniform(-30, 3.5, 1 << 14))
+    out, other = np.empty_like(x), np.empty_like(x)
+    pointer = zg.ptr(zg.f64)
+    run_cpu(kernel.triton(pointer, pointer, pointer, 256), (x.size // 256,), [x, out, other], options=machine)
+    expected = function(x)
+    assert np.max(np.abs(out - expected) / np.spacing(np.abs(expected))) <= 2
 
 
 def test_upper_halves_of_products(machine: CpuOptions):
