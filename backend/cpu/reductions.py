@@ -13,6 +13,7 @@ from typing import Any
 
 from ziggurat.backend.cpu.control import apply
 from ziggurat.backend.cpu.emitter import CpuEmitter, memory_kind
+from ziggurat.backend.cpu.extremes import Extremes
 from ziggurat.backend.cpu.memory import from_memory, to_memory
 from ziggurat.backend.llvm.routines import Number, vector_type
 from ziggurat.codemodel.dialects import arith, tt
@@ -65,8 +66,9 @@ def pairing(order: tuple[int, ...], block: int) -> tuple[tuple[int, ...], ...]:
 class Tree:
     """One reduction. The vectors of each iteration of the innermost loop are combined. If the order matters, the
     results, `groups` of them, lie in memory until `finish`; if not, loops carry what was combined: `carried`, one
-    vector for each of an iteration. With `across` the reduction is along the lanes, too; with `rows` the groups are the
-    vectors of as many rows as there are lanes, and the result is the vector of the rows' results."""
+    vector for each of an iteration, and what `Extremes` need. With `across` the reduction is along the lanes, too; with
+    `rows` the groups are the vectors of as many rows as there are lanes, and the result is the vector of the rows'
+    results."""
 
     def __init__(
         self, emitter: CpuEmitter, op: tt.Reduce, groups: int, vectors: int, across: bool, rows: bool = False
@@ -79,10 +81,13 @@ class Tree:
         self.lanes = emitter.lanes
         self.types = [element_of(value.type) for value in op.values]
         start = None if rows else _neutral(op, emitter.fast_math)
+        self._extremes = Extremes.of(emitter, op) if start is not None else None
         self.carried: list[Number] = []
         self._places: list[int] = []
         if start is None:
             self._places = [emitter.temporary(groups * self._stride(type_)) for type_ in self.types]
+        elif self._extremes is not None:
+            self.carried = self._extremes.first(vectors)
         else:
             first = emitter.constant(start, self.types[0])
             self.carried = [first.spread(self.lanes) if self.lanes else first] * vectors
@@ -97,6 +102,8 @@ class Tree:
 
     def combine(self, first: Values, second: Values) -> Values:
         """The combining body."""
+        if self._extremes is not None:
+            return self._extremes.combine(first, second)
         return apply(self.emitter, self.op.combine, [*first, *second])
 
     def _neighbours(self, vectors: Sequence[Values], order: tuple[int, ...]) -> tuple[Values, tuple[int, ...]]:
@@ -142,7 +149,9 @@ class Tree:
 
     def add(self, position: int, values: Values) -> None:
         """Combine a vector of the present iteration."""
-        if self.carried:
+        if self._extremes is not None:
+            self._extremes.add(self.carried, position, values[0])
+        elif self.carried:
             (self.carried[position],) = self.combine([self.carried[position]], values)
         else:
             self._take(values, 0)
@@ -172,18 +181,25 @@ class Tree:
 
     def finish(self) -> Any:
         """The result: a number or a vector, or a tuple of them."""
-        values = self.combined()
+        values = self._all()
         order = self.orders[-1]
         if self.rows and order != tuple(range(self.lanes)):
             values = [self._picked([value], [order.index(lane) for lane in range(self.lanes)]) for value in values]
         while self.across and not self.rows and len(order) > 1:
             values, order = self._neighbours([[value.spread(len(order))] for value in values], order)
-        return packed_values(values)
+        return packed_values(self._exact(values))
 
     def combined(self) -> Values:
         """The groups combined to one vector, or one number; its lanes have the last one of the orders."""
-        for number in self.carried:
-            self._take([number], 0)
+        return self._exact(self._all())
+
+    def _exact(self, values: Values) -> Values:
+        return values if self._extremes is None else [self._extremes.exact(*values)]
+
+    def _all(self) -> Values:
+        marks = [] if self._extremes is None else self.carried[-2:]
+        for number in self.carried[: len(self.carried) - len(marks)]:
+            self._take([number, *marks], 0)
         count, steps = 0 if self.carried else self.groups, self._steps
         while count > 8:
             width = next(width for width in (8, 4, 2, count) if count % width == 0)

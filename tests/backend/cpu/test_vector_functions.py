@@ -1,24 +1,17 @@
 """Powers, logarithms and upper halves of products in vectors have the interpreter's bits, with this machine's
 instructions and with those of AVX2 alone."""
 
-import platform
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 import pytest
+from native_machines import MACHINES
 from run_cpu import run_cpu
 
 import ziggurat as zg
 from ziggurat.backend.cpu.code import CpuOptions
-from ziggurat.backend.jit.loading import host
 
-AVX2 = CpuOptions("haswell", "+avx,+avx2,+fma,+f16c")
-HAS_AVX2 = platform.machine() in ("x86_64", "AMD64") and {*AVX2.features.split(",")} <= {*host()[1].split(",")}
-MACHINES = [
-    pytest.param(CpuOptions(), id="host"),
-    pytest.param(AVX2, id="avx2", marks=pytest.mark.skipif(not HAS_AVX2, reason="needs AVX2")),
-]
 pytestmark = pytest.mark.parametrize("machine", MACHINES)
 
 

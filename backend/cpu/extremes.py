@@ -1,0 +1,66 @@
+"""Maxima and minima of floats that ignore NaN, along loops.
+
+The operation is six instructions of a machine whose own maximum does not order zeros and loses a number to a NaN. What
+a comparison finds is one instruction. It errs in two things: the sign of a zero, and the infinity that it has where all
+elements are NaN. The least bits of all elements, as unsigned and as signed integers, tell both.
+"""
+
+from __future__ import annotations
+
+import math
+
+import attrs
+
+from ziggurat.backend.cpu.emitter import CpuEmitter
+from ziggurat.backend.llvm.routines import Number
+from ziggurat.codemodel.dialects import arith, tt
+from ziggurat.codemodel.types import scalar_element
+
+_GREATER = {arith.MaxNumF: True, arith.MinNumF: False}
+
+
+@attrs.frozen
+class Extremes:
+    """Maxima, or minima, of vectors. A loop carries them for each vector of an iteration, and the two least bits."""
+
+    greater: bool
+    worst: Number  # The infinity with which they begin, in each lane.
+    bits: int  # Of an element.
+
+    @classmethod
+    def of(cls, emitter: CpuEmitter, op: tt.Reduce) -> Extremes | None:
+        """Those of a reduction of vectors; None where it is of another operation, or of 16 bits."""
+        greater, scalar = _GREATER.get(type(op.combine.entry.ops[0])), scalar_element(op.values[0].type)
+        if greater is None or scalar.bits < 32 or not emitter.lanes:
+            return None
+        worst = emitter.constant(-math.inf if greater else math.inf, scalar)
+        return cls(greater, worst.spread(emitter.lanes), scalar.bits)
+
+    def first(self, vectors: int) -> list[Number]:
+        """What a loop begins with."""
+        least = self.worst.bits()
+        marks = (-1, (1 << self.bits - 1) - 1)
+        return [self.worst] * vectors + [least.like(mark).spread(least.lanes) for mark in marks]
+
+    def add(self, carried: list[Number], position: int, value: Number) -> None:
+        """Take a vector of an iteration."""
+        value = value.spread(self.worst.lanes)
+        bits = value.bits()
+        carried[position], *carried[-2:] = self.combine([value, bits, bits], [carried[position], *carried[-2:]])
+
+    def combine(self, first: list[Number], second: list[Number]) -> list[Number]:
+        """Two of them, each with its least bits."""
+        (value, unsigned, signed), (other, *marks) = first, second
+        best = value.test("ogt" if self.greater else "olt", other).select(value, other)
+        return [best, unsigned.call("llvm.umin", marks[0]), signed.call("llvm.smin", marks[1])]
+
+    def exact(self, value: Number, unsigned: Number, signed: Number) -> Number:
+        """The result of the operation, of what all elements have come to."""
+        worst, none = self.worst.lane(0), self.worst.like(math.nan)
+        if self.greater:
+            zero = unsigned.test("eq", 0).select(0.0, -0.0, value.kind)
+            worst = signed.test("eq", worst.bits()).select(worst, none)
+        else:
+            zero = signed.test("eq", -1 << self.bits - 1).select(-0.0, 0.0, value.kind)
+            worst = unsigned.test("eq", worst.bits()).select(worst, none)
+        return value.test("oeq", 0.0).select(zero, value.test("oeq", self.worst.lane(0)).select(worst, value))
