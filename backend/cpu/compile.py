@@ -146,8 +146,6 @@ def to_llvm(module: cpu.Module, options: CpuOptions) -> tuple[CpuEmitter, str]:
         "  %scratch = ptrtoint ptr %memory to i64",
         *emitter.reservations(),
         "  %some = icmp slt i64 %first, %end",
-        "  %after = add nsw i64 %first, 1",
-        "  %several = icmp slt i64 %after, %end",
         "  br i1 %some, label %programs, label %done",
         "programs:",
         "  %program = phi i64 [ %first, %entry ], [ %following, %going ]",

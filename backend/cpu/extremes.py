@@ -14,9 +14,10 @@ import attrs
 from ziggurat.backend.cpu.emitter import CpuEmitter
 from ziggurat.backend.llvm.routines import Number
 from ziggurat.codemodel.dialects import arith, tt
+from ziggurat.codemodel.op import Op
 from ziggurat.codemodel.types import scalar_element
 
-_GREATER = {arith.MaxNumF: True, arith.MinNumF: False}
+_GREATER: dict[type[Op], bool] = {arith.MaxNumF: True, arith.MinNumF: False}
 
 
 @attrs.frozen

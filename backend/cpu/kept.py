@@ -35,7 +35,7 @@ def kept(emitter: CpuEmitter, op: cpu.Dot, b: Matrix, own: Number, size: int) ->
     """The place of `size` bytes where the packed b of a dot is kept, or the dot's `own`."""
     assert b.direct is not None
     turn, matrices = emitter.turn(), emitter.lasting(op.keep * size)
-    usable = b.direct & turn.test("ult", op.keep) & emitter.number("i1", "%several")
+    usable = b.direct & turn.test("ult", op.keep) & emitter.once_for_all(_runs_several, lambda: _runs_several(emitter))
     put = next(use for use in op.b.uses if isinstance(use, cpu.Put))
     roots = [root_of(expect(expect(put.value, OpResult).op, cpu.Load).ptr)]
     roots += emitter.once_for_all(kept, lambda: [*arrays_written(emitter.func)])
@@ -49,3 +49,9 @@ def kept(emitter: CpuEmitter, op: cpu.Dot, b: Matrix, own: Number, size: int) ->
         mark = emitter.effect(f"load i64, ptr {emitter.address(address, 0, 8)}")
         here = here & value.test("eq", emitter.number("i64", mark))
     return Packed(usable.select(matrices + number * size, own), here ^ True, marks)
+
+
+def _runs_several(emitter: CpuEmitter) -> Number:
+    """Whether the call runs more than one program."""
+    emitter.slots += ["  %second = add nsw i64 %first, 1", "  %several = icmp slt i64 %second, %end"]
+    return emitter.number("i1", "%several")

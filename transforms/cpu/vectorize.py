@@ -33,7 +33,7 @@ MAX_UNROLLED = 2  # Vectors of an iteration, where nothing is reduced.
 MAX_REDUCED = 4  # Vectors of an iteration that reduces; half as many if it takes long to compute them.
 MAX_OPS = 24  # Those of a region of which an iteration computes more than one vector, where nothing is reduced.
 # Numbers of k of an iteration of a dot: processors mispredict the end of a loop of 64 iterations.
-UNROLLED_K = 8
+UNROLLED_K = 4
 KEPT_BYTES, MAX_KEPT = 1 << 20, 64  # Of the packed matrices that a dot keeps, and their number.
 
 
