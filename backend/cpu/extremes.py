@@ -43,11 +43,11 @@ class Extremes:
         marks = (-1, (1 << self.bits - 1) - 1)
         return [self.worst] * vectors + [least.like(mark).spread(least.lanes) for mark in marks]
 
-    def add(self, carried: list[Number], position: int, value: Number) -> None:
+    def add(self, values: list[Number], position: int, value: Number) -> None:
         """Take a vector of an iteration."""
         value = value.spread(self.worst.lanes)
         bits = value.bits()
-        carried[position], *carried[-2:] = self.combine([value, bits, bits], [carried[position], *carried[-2:]])
+        values[position], *values[-2:] = self.combine([value, bits, bits], [values[position], *values[-2:]])
 
     def combine(self, first: list[Number], second: list[Number]) -> list[Number]:
         """Two of them, each with its least bits."""

@@ -225,7 +225,7 @@ class Nest:
             loop.run(0, start, unroll, _WHOLE)
         if not limited:
             return trees
-        carried = all(tree.carried for tree in trees)
+        carried = all(tree.parts for tree in trees)
         if trees and unroll > 1 and carried:
             rest = full - full % step
             loop.run(start, rest, 1, _WHOLE)
@@ -359,9 +359,9 @@ class _Loop:
         self._resume(self.nest.emitter.folding_loop(stop, body, self._carried(), start, step))
 
     def _carried(self) -> list[Number]:
-        return [number for tree in self.trees for number in tree.carried]
+        return [number for tree in self.trees for number in tree.parts]
 
     def _resume(self, values: Sequence[Number]) -> None:
         rest = iter(values)
         for tree in self.trees:
-            tree.carried = [next(rest) for _ in tree.carried]
+            tree.parts = [next(rest) for _ in tree.parts]

@@ -65,7 +65,7 @@ def pairing(order: tuple[int, ...], block: int) -> tuple[tuple[int, ...], ...]:
 
 class Tree:
     """One reduction. The vectors of each iteration of the innermost loop are combined. If the order matters, the
-    results, `groups` of them, lie in memory until `finish`; if not, loops carry what was combined: `carried`, one
+    results, `groups` of them, lie in memory until `finish`; if not, loops carry what was combined: `parts`, one
     vector for each of an iteration, and what `Extremes` need. With `across` the reduction is along the lanes, too; with
     `rows` the groups are the vectors of as many rows as there are lanes, and the result is the vector of the rows'
     results."""
@@ -82,15 +82,15 @@ class Tree:
         self.types = [element_of(value.type) for value in op.values]
         start = None if rows else _neutral(op, emitter.fast_math)
         self._extremes = Extremes.of(emitter, op) if start is not None else None
-        self.carried: list[Number] = []
+        self.parts: list[Number] = []
         self._places: list[int] = []
         if start is None:
             self._places = [emitter.temporary(groups * self._stride(type_)) for type_ in self.types]
         elif self._extremes is not None:
-            self.carried = self._extremes.first(vectors)
+            self.parts = self._extremes.first(vectors)
         else:
             first = emitter.constant(start, self.types[0])
-            self.carried = [first.spread(self.lanes) if self.lanes else first] * vectors
+            self.parts = [first.spread(self.lanes) if self.lanes else first] * vectors
         self._shuffles = self.across and start is None
         self.orders = [tuple(range(max(self.lanes, 1)))]  # The numbers of the elements in the lanes, after each step.
         self._block = max(2, 16 // element_bytes(self.types[0]))
@@ -150,15 +150,15 @@ class Tree:
     def add(self, position: int, values: Values) -> None:
         """Combine a vector of the present iteration."""
         if self._extremes is not None:
-            self._extremes.add(self.carried, position, values[0])
-        elif self.carried:
-            (self.carried[position],) = self.combine([self.carried[position]], values)
+            self._extremes.add(self.parts, position, values[0])
+        elif self.parts:
+            (self.parts[position],) = self.combine([self.parts[position]], values)
         else:
             self._take(values, 0)
 
     def end(self, group: Number) -> None:
         """End the iteration with this number."""
-        if not self.carried:
+        if not self.parts:
             values, self._steps = self._combined()
             self.keep(values, group)
 
@@ -197,10 +197,10 @@ class Tree:
         return values if self._extremes is None else [self._extremes.exact(*values)]
 
     def _all(self) -> Values:
-        marks = [] if self._extremes is None else self.carried[-2:]
-        for number in self.carried[: len(self.carried) - len(marks)]:
+        marks = [] if self._extremes is None else self.parts[-2:]
+        for number in self.parts[: len(self.parts) - len(marks)]:
             self._take([number, *marks], 0)
-        count, steps = 0 if self.carried else self.groups, self._steps
+        count, steps = 0 if self.parts else self.groups, self._steps
         while count > 8:
             width = next(width for width in (8, 4, 2, count) if count % width == 0)
 

@@ -18,8 +18,8 @@ from ziggurat.backend.cpu.access import Matrix
 from ziggurat.backend.cpu.casts import narrow, to_f64, widen
 from ziggurat.backend.cpu.control import apply
 from ziggurat.backend.cpu.emitter import CpuEmitter, emits
-from ziggurat.backend.cpu.kept import Packed, kept
 from ziggurat.backend.cpu.memory import guarded, read, write
+from ziggurat.backend.cpu.packing import Packed, packed_place
 from ziggurat.backend.llvm.routines import Number
 from ziggurat.codemodel.dialects import arith, cpu
 from ziggurat.codemodel.dialects.tt import InputPrecision
@@ -107,7 +107,7 @@ def _dot(emitter: CpuEmitter, op: cpu.Dot, a: Number, b: Number, c: Number) -> N
                 zero=zero,
                 paired=paired,
                 unroll=unroll,
-                keeps=partial(kept, emitter, op, y) if op.keep and y.origin is not None else None,
+                keeps=partial(packed_place, emitter, op, y) if op.keep and y.origin is not None else None,
             )
     if result.element != accumulator:
 

@@ -159,23 +159,23 @@ def keep_obstacle(dot: cpu.Dot) -> str | None:
 
     No program may write to the array that they are of. That no other array of the launch shares its memory is tested.
     """
-    put = next((use for use in dot.b.uses if isinstance(use, cpu.Put)), None)
-    if put is None or in_place_obstacle(put) is not None or dot.transposed:
+    fill = next((use for use in dot.b.uses if isinstance(use, cpu.Put)), None)
+    if fill is None or in_place_obstacle(fill) is not None or dot.transposed:
         return "only a matrix that can be read in place, and is not transposed, can be kept"
-    load = expect(expect(put.value, OpResult).op, cpu.Load)
+    load = expect(expect(fill.value, OpResult).op, cpu.Load)
     root, writes = root_of(load.ptr), arrays_written(next(op for op in dot.path() if isinstance(op, tt.Func)))
     return "the kernel must not write to the array" if root is None or None in writes or root in writes else None
 
 
 def arrays_written(func: Op) -> dict[BlockParameter | None, None]:
     """The parameters of the arrays that a kernel writes; None among them for one that is not known."""
-    written: dict[BlockParameter | None, None] = {}
+    arrays: dict[BlockParameter | None, None] = {}
     for op in func.walk():
         if isinstance(op, cpu.Store | tt.Store | tt.AtomicRMW | tt.AtomicCAS):
-            written[root_of(op.ptr)] = None
+            arrays[root_of(op.ptr)] = None
         elif isinstance(op, traits.MemoryWrite | tt.InlineAsm | cpu.Waits):
-            written[None] = None
-    return written
+            arrays[None] = None
+    return arrays
 
 
 # Fetched ahead: rows are too short, and pages too small, for the processor to do it.

@@ -31,16 +31,16 @@ class Packed:
             emitter.line(f"store {value.typed}, ptr {emitter.address(address, 0, 8)}")
 
 
-def kept(emitter: CpuEmitter, op: cpu.Dot, b: Matrix, own: Number, size: int) -> Packed:
+def packed_place(emitter: CpuEmitter, op: cpu.Dot, b: Matrix, own: Number, size: int) -> Packed:
     """The place of `size` bytes where the packed b of a dot is kept, or the dot's `own`."""
     assert b.direct is not None
     turn, matrices = emitter.turn(), emitter.lasting(op.keep * size)
     usable = b.direct & turn.test("ult", op.keep) & emitter.once_for_all(_runs_several, lambda: _runs_several(emitter))
-    put = next(use for use in op.b.uses if isinstance(use, cpu.Put))
-    roots = [root_of(expect(expect(put.value, OpResult).op, cpu.Load).ptr)]
-    roots += emitter.once_for_all(kept, lambda: [*arrays_written(emitter.func)])
-    array, *written = [bounds_of(emitter, root) for root in roots if root is not None]
-    for other in written:
+    fill = next(use for use in op.b.uses if isinstance(use, cpu.Put))
+    roots = [root_of(expect(expect(fill.value, OpResult).op, cpu.Load).ptr)]
+    roots += emitter.once_for_all(packed_place, lambda: [*arrays_written(emitter.func)])
+    array, *others = [bounds_of(emitter, root) for root in roots if root is not None]
+    for other in others:
         usable = usable & other.low.test("ne", array.low)
     number = usable.select(turn, op.keep)  # The marks of the last one are not read.
     marks = tuple((emitter.zeros(op.keep + 1) + number * 8, value) for value in (b.base, b.pitch))
