@@ -203,9 +203,9 @@ def rows_ahead(region: cpu.Region) -> list[tuple[cpu.Access, int]]:
     return [(access, 1 if heavy else 2) for access in _shared_rows(region)]
 
 
-def fetches_own_row(load: cpu.Load) -> bool:
-    """Whether the region of a load fetches the next row of that."""
-    region, access = load.parent_op, access_of(load)
+def fetches_own_row(op: cpu.Load | cpu.Store) -> bool:
+    """Whether the region of a load or a store fetches the next row of that."""
+    region, access = op.parent_op, access_of(op)
     if not isinstance(region, cpu.Region) or not _is_row(access, region.parent):
         return False
     if constant_of(access.strides[region.lane_axis]) == 0:  # All elements are one.
@@ -218,21 +218,22 @@ def busiest_of(region: cpu.Region) -> cpu.Region | None:
     """The longest region of the block and the shape of a region without affine accesses; None if there is none."""
     block = region.parent
     ops = () if block is None else block.ops
-    quiet = [op for op in ops if isinstance(op, cpu.Region) and op.shape == region.shape and not _loads(op, cpu.Store)]
+    quiet = [op for op in ops if isinstance(op, cpu.Region) and op.shape == region.shape and not _transfers(op)]
     return max(quiet, key=lambda op: len(op.body.entry.ops), default=None)
 
 
-def _loads(region: cpu.Region, *more: type[Op]) -> list[Op]:
-    return [op for op in region.body.entry.ops if isinstance(op, (cpu.Load, *more))]
+def _transfers(region: cpu.Region) -> list[cpu.Load | cpu.Store]:
+    return [op for op in region.body.entry.ops if isinstance(op, cpu.Load | cpu.Store)]
 
 
 def _shared_rows(busiest: cpu.Region) -> list[cpu.Access]:
-    """The rows that regions of the block and shape load, and whose accesses come before one of these regions."""
+    """The rows that regions of the block and shape load or store, and whose accesses come before one of these regions.
+    A store reads its line first."""
     block = busiest.parent
     assert block is not None
     ops = block.ops
     same = [op for op in ops if isinstance(op, cpu.Region) and op.shape == busiest.shape]
-    accesses = dict.fromkeys(access_of(expect(op, cpu.Load)) for region in same for op in _loads(region))
+    accesses = dict.fromkeys(access_of(op) for region in same for op in _transfers(region))
     before = set(ops[: ops.index(busiest)])
     return [access for access in accesses if access in before and _is_row(access, block)]
 

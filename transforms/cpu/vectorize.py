@@ -50,15 +50,16 @@ def vectorize(module: cpu.Module) -> Op:
                 a, b, c = operands
                 depth = expect(op.a.type, cpu.BufferType).shape[-1]
                 return builder.add(op.evolve(a=a, b=b, c=c, unroll=math.gcd(UNROLLED_K, depth), keep=_keep(op)))
-            case cpu.Load() if isinstance(region, cpu.Region) and lanes_of(region, vector) > 1:
-                if not _stream(region, vector) and fetches_own_row(op):
+            case cpu.Load() | cpu.Store() if isinstance(region, cpu.Region) and lanes_of(region, vector) > 1:
+                if _stream(region, vector):
+                    if isinstance(op, cpu.Store):
+                        builder.add(cpu.Store(*operands, stream=STREAMED))
+                        return DROP
+                elif fetches_own_row(op):
                     builder.add(cpu.Prefetch(operands[0]))
             case cpu.Put() if isinstance(region, cpu.Region) and in_place_obstacle(op) is None:
                 if len(region.shape) > 1 or lanes_of(region, vector) > 1:
                     return builder.add(cpu.Put(operands[0], operands[1], in_place=True))
-            case cpu.Store() if isinstance(region, cpu.Region) and _stream(region, vector):
-                builder.add(cpu.Store(*operands, stream=STREAMED))
-                return DROP
             case _:
                 pass
         return None
