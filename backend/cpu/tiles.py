@@ -31,7 +31,7 @@ from ziggurat.transforms.cpu.traffic import CACHE_LINE
 SET_STRIDE = 1024  # Rows that lie a multiple of so many bytes apart share few sets of the first cache.
 # Vectors of a block, and of one of its rows, by the bytes of a vector: as many as registers hold. More than 10,
 # because a fused multiply-add of Haswell and Zen 2 takes 5 cycles, and two begin in each.
-SUMS = {64: (16, 4), 32: (12, 2), 16: (8, 2)}
+SUMS = {64: (24, 4), 32: (12, 2), 16: (8, 2)}
 # Instructions for pairs of bf16, by lanes, and the feature that has them. To an f32 they add the product of the second
 # numbers by a fused multiply-add, then that of the first ones; subnormal numbers count as zeros.
 PAIRED = {lanes: f"llvm.x86.avx512bf16.dpbf16ps.{32 * lanes}" for lanes in (4, 8, 16)}
@@ -228,13 +228,11 @@ def _matmul(
     emitter.lanes = lanes if lanes > 1 else 0
     run = emitter.lanes > 0
     pack = transposed or rows_per_step > 1 or (rows > high and b.pitch.name != str(panel * size))
-    # All panels are packed at once, which reads whole rows of b; those of a transposed b are packed one by one. A line
-    # between two panels keeps their rows from sharing a set.
-    whole = pack and not transposed
+    # All panels are packed at once, by whole rows of b. A line between two keeps their rows from sharing a set.
     between = depth * panel * size + CACHE_LINE
-    room = columns // panel * between if whole else depth * panel * size
+    room = columns // panel * between
     packed = emitter.scratch_address(emitter.temporary(room)) if pack else b.base
-    panels = keeps(packed, room) if whole and keeps is not None else None
+    panels = keeps(packed, room) if pack and keeps is not None else None
     missing = None if panels is None else panels.missing
     if panels is not None:
         packed = panels.place
@@ -274,7 +272,7 @@ def _matmul(
         if b.origin is not None:  # Nor the rows of b that follow these.
             following = partial(fetch_following, b.origin, row, column, high)
             guarded(emitter, missing, following)
-        right = packed + column / panel * between if whole else packed if pack else packed + column * size
+        right = packed + column / panel * between if pack else packed + column * size
         places = [i * columns + j * lanes for i in range(high) for j in range(wide)]
         nothing = emitter.constant(0.0 if type_.is_float else 0, type_).spread(emitter.lanes)
         before = [nothing if zero else read(emitter, target, place, run, type_) for place in places]
@@ -307,30 +305,31 @@ def _matmul(
                     value = value.to("zext", "i32") | other.to("zext", "i32") << 16
                 write(emitter, target, j * lanes, run, value, factor)
 
-    def panel_of(column: Number) -> None:
-        def copy_square(number: Number) -> None:
-            """Copy a square of `lanes` rows of b to as many columns."""
-            across = depth // lanes
-            line, k = column + number / across * lanes, number % across * lanes
-            starts = [b.base + (line + i) * b.pitch + k * size for i in range(lanes)]
-            vectors_of_rows = [read(emitter, start, 0, run, factor, align) for start in starts]
-            for i, value in enumerate(_transposed(emitter, vectors_of_rows)):
-                write(emitter, packed + (k + i) * pitch, line - column, run, value, factor)
+    def copy_square(number: Number) -> None:
+        """Copy a square of `lanes` rows of a transposed b to as many columns."""
+        across = depth // lanes
+        line, k = number / across * lanes, number % across * lanes
+        starts = [b.base + (line + i) * b.pitch + k * size for i in range(lanes)]
+        vectors_of_rows = [read(emitter, start, 0, run, factor, align) for start in starts]
+        target = packed + line / panel * between
+        for i, value in enumerate(_transposed(emitter, vectors_of_rows)):
+            write(emitter, target + (k + i) * pitch, line % panel, run, value, factor)
 
+    def pack_all() -> None:
         if transposed:
-            emitter.loop(0, depth * panel // lanes**2, 1, copy_square)
+            emitter.loop(0, depth * columns // lanes**2, 1, copy_square)
+        else:
+            emitter.loop(0, all_k, 1, copy_row)
+        if panels is not None:
+            panels.mark(emitter)
+
+    def panel_of(column: Number) -> None:
         last = all_rows - all_rows % high if rows % high else all_rows
         emitter.loop(0, last, high, lambda row: block(row, column, high))
         if rows % high:
             emitter.loop(last, all_rows, rest, lambda row: block(row, column, rest))
 
-    if whole:
-
-        def pack_all() -> None:
-            emitter.loop(0, all_k, 1, copy_row)
-            if panels is not None:
-                panels.mark(emitter)
-
+    if pack:
         guarded(emitter, missing, pack_all)
     emitter.loop(0, all_columns, panel, panel_of)
     emitter.lanes = 0

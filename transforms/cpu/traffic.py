@@ -160,8 +160,8 @@ def keep_obstacle(dot: cpu.Dot) -> str | None:
     No program may write to the array that they are of. That no other array of the launch shares its memory is tested.
     """
     fill = next((use for use in dot.b.uses if isinstance(use, cpu.Put)), None)
-    if fill is None or in_place_obstacle(fill) is not None or dot.transposed:
-        return "only a matrix that can be read in place, and is not transposed, can be kept"
+    if fill is None or in_place_obstacle(fill) is not None:
+        return "only a matrix that can be read in place can be kept"
     load = expect(expect(fill.value, OpResult).op, cpu.Load)
     root, writes = root_of(load.ptr), arrays_written(next(op for op in dot.path() if isinstance(op, tt.Func)))
     return "the kernel must not write to the array" if root is None or None in writes or root in writes else None

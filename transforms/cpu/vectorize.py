@@ -32,8 +32,9 @@ from ziggurat.transforms.cpu.traffic import (
 MAX_UNROLLED = 2  # Vectors of an iteration, where nothing is reduced.
 MAX_REDUCED = 4  # Vectors of an iteration that reduces; half as many if it takes long to compute them.
 MAX_OPS = 24  # Those of a region of which an iteration computes more than one vector, where nothing is reduced.
-# Numbers of k of an iteration of a dot: processors mispredict the end of a loop of 64 iterations.
-UNROLLED_K = 4
+# Numbers of k of an iteration of a dot, by the bytes of a vector: processors mispredict the end of a loop of 64
+# iterations. With AVX-512, one has 24 multiply-adds.
+UNROLLED_K = {64: 2, 32: 4, 16: 4}
 KEPT_BYTES, MAX_KEPT = 1 << 20, 64  # Of the packed matrices that a dot keeps, and their number.
 
 
@@ -49,7 +50,7 @@ def vectorize(module: cpu.Module) -> Op:
             case cpu.Dot():
                 a, b, c = operands
                 depth = expect(op.a.type, cpu.BufferType).shape[-1]
-                return builder.add(op.evolve(a=a, b=b, c=c, unroll=math.gcd(UNROLLED_K, depth), keep=_keep(op)))
+                return builder.add(op.evolve(a=a, b=b, c=c, unroll=math.gcd(UNROLLED_K[vector], depth), keep=_keep(op)))
             case cpu.Load() | cpu.Store() if isinstance(region, cpu.Region) and lanes_of(region, vector) > 1:
                 if _stream(region, vector):
                     if isinstance(op, cpu.Store):

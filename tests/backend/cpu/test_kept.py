@@ -20,7 +20,17 @@ F32 = zg.ptr(zg.f32)
 
 @triton.jit
 def product(
-    a_ptr, b_ptr, c_ptr, m, n, k, M: tl.constexpr, N: tl.constexpr, K: tl.constexpr, COLUMNS_FIRST: tl.constexpr
+    a_ptr,
+    b_ptr,
+    c_ptr,
+    m,
+    n,
+    k,
+    M: tl.constexpr,
+    N: tl.constexpr,
+    K: tl.constexpr,
+    COLUMNS_FIRST: tl.constexpr,
+    TRANSPOSED: tl.constexpr,
 ):
     row, column = tl.program_id(0), tl.program_id(1)
     if COLUMNS_FIRST:
@@ -32,7 +42,11 @@ def product(
         a_mask = (rows[:, None] < m) & (inner[None, :] + start < k)
         b_mask = (inner[:, None] + start < k) & (columns[None, :] < n)
         a = tl.load(a_ptr + rows[:, None] * k + (inner[None, :] + start), a_mask, other=0.0)
-        b = tl.load(b_ptr + (inner[:, None] + start) * n + columns[None, :], b_mask, other=0.0)
+        if TRANSPOSED:  # In memory.
+            mask = (columns[:, None] < n) & (inner[None, :] + start < k)
+            b = tl.load(b_ptr + columns[:, None] * k + (inner[None, :] + start), mask, other=0.0).T
+        else:
+            b = tl.load(b_ptr + (inner[:, None] + start) * n + columns[None, :], b_mask, other=0.0)
         acc = tl.dot(a, b, acc, input_precision="ieee")
     tl.store(c_ptr + rows[:, None] * n + columns[None, :], acc, (rows[:, None] < m) & (columns[None, :] < n))
 
@@ -46,9 +60,9 @@ def one_thread():
     zg.set_num_threads(threads)
 
 
-def models(block: tuple[int, int, int], columns_first: bool, keep: int | None):
+def models(block: tuple[int, int, int], columns_first: bool, keep: int | None, transposed: bool = False):
     """The CPU model, with another number of matrices to keep, and one that keeps none."""
-    triton_model = product.triton(F32, F32, F32, zg.i32, zg.i32, zg.i32, *block, columns_first)
+    triton_model = product.triton(F32, F32, F32, zg.i32, zg.i32, zg.i32, *block, columns_first, transposed)
     text = str(lower(triton_model, vector_bytes(host()[1])))
     assert " @keep=" in text
     none = re.sub(r" @keep=\d+", "", text)
@@ -58,9 +72,14 @@ def models(block: tuple[int, int, int], columns_first: bool, keep: int | None):
 SIZES = [(96, 160, 80), (61, 47, 53), (33, 128, 200), (16, 16, 16)]
 
 
-@pytest.mark.parametrize(("columns_first", "keep"), [(False, None), (False, 2), (True, 1)])
+@pytest.mark.parametrize(
+    ("columns_first", "keep", "transposed"),
+    [(False, None, False), (False, 2, False), (True, 1, False), (False, 2, True)],
+)
 @pytest.mark.parametrize("sizes", SIZES, ids=str)
-def test_kept_matrices_change_no_bit(sizes: tuple[int, int, int], keep: int | None, columns_first: bool):
+def test_kept_matrices_change_no_bit(
+    sizes: tuple[int, int, int], keep: int | None, columns_first: bool, transposed: bool
+):
     m, n, k = sizes
     block = 32, 32, 16
     rng = np.random.default_rng(m * n * k)
@@ -68,9 +87,10 @@ def test_kept_matrices_change_no_bit(sizes: tuple[int, int, int], keep: int | No
     for _ in range(2):  # The second launch has other numbers at the same addresses.
         a, b = (rng.standard_normal(shape).astype(np.float32) for shape in ((m, k), (k, n)))
         results = []
-        for model in models(block, columns_first, keep):
+        for model in models(block, columns_first, keep, transposed):
             c = np.full((m, n), np.nan, np.float32)
-            run_cpu(model, grid[::-1] if columns_first else grid, [a, b, c, m, n, k])
+            operand = np.ascontiguousarray(b.T) if transposed else b
+            run_cpu(model, grid[::-1] if columns_first else grid, [a, operand, c, m, n, k])
             results.append(c)
         assert results[0].tobytes() == results[1].tobytes()
         np.testing.assert_allclose(results[0], a @ b, rtol=1e-4, atol=1e-4)
