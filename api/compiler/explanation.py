@@ -203,7 +203,7 @@ def _resources(compiled: Compiled) -> tuple[Resources | None, dict[SourceLine, i
     """The resources by ptxas, None where it is missing; and the loads and stores of spilled registers by line."""
     if tool("ptxas") is None:
         return None, {}
-    code, resources = assembled(compiled.ptx, compiled.target)
+    code, resources = assembled(compiled.ptx, compiled.target, shared=compiled.shared)
     counts: dict[SourceLine, int] = {}
     line = SourceLine()
     for text in disassembled(code, "-g").splitlines() if resources.spills and tool("nvdisasm") else ():

@@ -265,7 +265,7 @@ class _Explored:
             return
         yield self._text_column("ptx", stages["ptx"], assembly_places(stages["ptx"]))
         if tool("ptxas") is not None and tool("nvdisasm") is not None:
-            code, _ = assembled(stages["ptx"], self.compiled.target)
+            code, _ = assembled(stages["ptx"], self.compiled.target, shared=self.compiled.shared)
             text = disassembled(code, "-g")
             yield self._text_column("sass", text, sass_places(text))
 

@@ -211,6 +211,6 @@ def resources(compiled: Compiled) -> tuple[int, int, int]:
                 f"from ptxas; neither is here: {error.summary}",
                 hint="pip install nvidia-cuda-nvcc",
             ) from None
-        assembly = assembled(compiled.ptx, compiled.target)[1]
+        assembly = assembled(compiled.ptx, compiled.target, shared=compiled.shared)[1]
         # The code states its number of threads, and ptxas has found registers for them.
         return assembly.registers, assembly.stack, 32 * compiled.num_warps

@@ -115,7 +115,7 @@ def _binary(unit: Unit, options: CompileOptions, role: str) -> tuple[Binary, boo
         return entry, False
     binary: Any = compile_apart(Job(unit.variant.model, options, unit.variant.kernel, is_strict=False))
     if assembler():
-        binary = attrs.evolve(binary, code=machine_code(binary.code, unit.target))
+        binary = attrs.evolve(binary, code=machine_code(binary.code, unit.target, binary.shared))
     binary = attrs.evolve(binary, metadata={})
     cache.put(key, binary)
     return binary, True

@@ -31,7 +31,10 @@ def save(compiled: Compiled, path: str | Path) -> list[Path]:
     file = Path(path)
     writers: dict[str, Callable[[], bytes]] = {}
     if compiled.code is None:
-        writers |= {".ptx": compiled.ptx.encode, ".cubin": lambda: machine_code(compiled.ptx, compiled.target)}
+        writers |= {
+            ".ptx": compiled.ptx.encode,
+            ".cubin": lambda: machine_code(compiled.ptx, compiled.target, compiled.shared),
+        }
     writers |= {
         ".o": lambda: _object(library()),
         ".a": lambda: library().archive(),
@@ -96,7 +99,7 @@ def _code(compiled: Compiled) -> GpuCode | CpuCode:
 def _gpu_code(compiled: Compiled) -> GpuCode:
     """A cubin, or PTX where there is no assembler."""
     try:
-        image = machine_code(compiled.ptx, compiled.target)
+        image = machine_code(compiled.ptx, compiled.target, compiled.shared)
     except LaunchError:  # Neither nvJitLink nor ptxas is here.
         return GpuCode(compiled.binary, compiled.ptx.encode())
     return GpuCode(attrs.evolve(compiled.binary, code=image), image)

@@ -11,6 +11,7 @@ import attrs
 from ziggurat.backend.cuda.binary import Binary
 from ziggurat.backend.devices.driver import check, cuda, current_context, current_device, driver_version
 from ziggurat.backend.devices.failures import ASSEMBLY, failure, out_of_resources
+from ziggurat.backend.ptx.bound import with_bound
 from ziggurat.backend.ptx.lines import refused_at
 from ziggurat.codemodel.errors import InternalError, LaunchError, ResourceError, TargetError
 from ziggurat.codemodel.gpu.targets import PORTABLE_CTAS
@@ -156,17 +157,25 @@ def _attribute_of_launch(driver: Any, name: str) -> Any:
 
 
 def load(binary: Binary, otherwise: Callable[[], Loaded] | None = None) -> Loaded:
-    """Load a kernel into the current context; PTX is assembled by the driver. `otherwise` is that of `Loaded`.
+    """Load a kernel into the current context; PTX is assembled by the driver, with a bound on registers (`bound`).
+    `otherwise` is that of `Loaded`.
 
     Raises `LaunchError` if the device has another target, `ResourceError` if it has too few resources for a CTA, and
     `TargetError` with the assembler's log if the driver rejects the code.
     """
     driver = cuda()
-    context = current_context()
-    module = _load_module(driver, binary)
-    name = binary.symbol.encode()
-    function = check(driver.cuModuleGetFunction(module, name), f"finding '{binary.symbol}' in its own code")
-    loaded_binary = Loaded(binary, int(context), function, module, otherwise)
+    context = int(current_context())
+    module = _load_module(driver, binary, binary.code)
+    loaded_binary = Loaded(binary, context, _function_of(driver, binary, module), module, otherwise)
+    if isinstance(binary.code, str):
+        text = with_bound(binary.code, loaded_binary.registers, loaded_binary.shared, binary.target)
+        if text is not None:
+            module = _load_module(driver, binary, text)
+            bounded = Loaded(binary, context, _function_of(driver, binary, module), module, otherwise)
+            unused = bounded if bounded.local_bytes > loaded_binary.local_bytes else loaded_binary
+            loaded_binary = loaded_binary if unused is bounded else bounded
+            check(driver.cuModuleUnload(unused.module), f"unloading '{binary.title}'")
+    function = loaded_binary.function
     if binary.threads > loaded_binary.max_threads or loaded_binary.shared > current_device().max_shared:
         raise loaded_binary.too_large()
     if loaded_binary.shared > 48 * 1024:  # More than that has to be requested.
@@ -178,8 +187,14 @@ def load(binary: Binary, otherwise: Callable[[], Loaded] | None = None) -> Loade
     return loaded_binary
 
 
-def _load_module(driver: Any, binary: Binary) -> Any:
-    code = binary.code.encode() + b"\0" if isinstance(binary.code, str) else binary.code
+def _function_of(driver: Any, binary: Binary, module: Any) -> Any:
+    name = binary.symbol.encode()
+    return check(driver.cuModuleGetFunction(module, name), f"finding '{binary.symbol}' in its own code")
+
+
+def _load_module(driver: Any, binary: Binary, text: str | bytes) -> Any:
+    """The module of a binary's code, or of another text of it."""
+    code = text.encode() + b"\0" if isinstance(text, str) else text
     log = bytearray(_LOG_BYTES)
     options = driver.CUjit_option
     settings: dict[Any, Any] = {
@@ -207,7 +222,7 @@ def _load_module(driver: Any, binary: Binary) -> Any:
     if status.name in ("CUDA_ERROR_INVALID_PTX", "CUDA_ERROR_INVALID_IMAGE", "CUDA_ERROR_INVALID_SOURCE"):
         raise TargetError(
             f"the driver's assembler refuses '{title}' ({status.name}):\n{message or '(it does not say why)'}",
-            refused_at(binary.code, message) if isinstance(binary.code, str) else None,
+            refused_at(text, message) if isinstance(text, str) else None,
             hint=ASSEMBLY,
         )
     raise failure(status.name, "loading the code", title)

@@ -9,7 +9,7 @@ the text asks for one CTA per SM:
     attributes #0 = { convergent nounwind "nvvm.reqntid"="512" "nvvm.minctasm"="1" }
 
 LLVM writes this as `.minnctapersm 1`. Other kernels do not ask for it: they would get some more registers, gain
-nothing, and lose occupancy.
+nothing, and lose occupancy. They are assembled again with the registers of the occupancy that they get (`bound`).
 """
 
 from __future__ import annotations

@@ -16,14 +16,16 @@ from ziggurat.codemodel.op import Body, Op, Successor, Value, constant_of
 from ziggurat.codemodel.structured import packed_values
 from ziggurat.codemodel.traits import Loop
 from ziggurat.codemodel.types import ScalarType, TensorType, Type, i64, scalar_element
+from ziggurat.transforms.analysis.issue_slots import slots_of
 from ziggurat.transforms.analysis.queries import registers_alike
-from ziggurat.transforms.cost.budget import OF_UNROLLED, registers_of_thread
+from ziggurat.transforms.cost.budget import OF_LOAD, OF_UNROLLED, registers_of_thread
 from ziggurat.transforms.cost.pressure import value_registers
 from ziggurat.transforms.schedule.loop_plan import iterations_of
 from ziggurat.transforms.simplify.effects import is_pure
 
 MAX_UNROLLED = 4  # Iterations that are put together.
 MAX_UNROLLED_VALUES = 2048  # Of a thread, in all of them: about as many instructions.
+_SHORT = 256  # Instructions of a loop that takes less time than a load from memory.
 _FIRST_NODE = 1 << 20  # Metadata nodes from this number on are not those of line information.
 
 
@@ -149,13 +151,19 @@ def _only_reads(op: scf.For) -> bool:
 
 
 def _overlapped(op: scf.For, available: int) -> int:
-    """How many iterations are put together: as many as so many registers have room for the loads of.
+    """How many iterations are put together: two, if so many registers have room for the loads of both, and four, if
+    they load little and are short.
 
-    ptxas does that to small loops alone.
+    ptxas does that to small loops alone. What is left of four iterations runs one by one, and in a loop that computes
+    for longer than a load takes, loads of more iterations only need registers and room for instructions.
     """
-    loads = sum(_registers(inner.result.type) for inner in op.body.entry.ops if isinstance(inner, tt.Load))
-    room = available - sum(map(_carried_registers, op.body.entry.terminator.operands))
-    return next((by for by in (MAX_UNROLLED, MAX_UNROLLED // 2) if by * loads <= room), 1)
+    *ops, terminator = op.body.entry.ops
+    loads = sum(_registers(inner.result.type) for inner in ops if isinstance(inner, tt.Load))
+    slots = sum(slots_of(inner)[0] * _registers(inner.result.type) for inner in ops)
+    room = available - sum(map(_carried_registers, terminator.operands))
+    if loads <= OF_LOAD and slots <= _SHORT and MAX_UNROLLED * loads <= room:
+        return MAX_UNROLLED
+    return 2 if 2 * loads <= room else 1
 
 
 def _carried_registers(value: Value) -> int:

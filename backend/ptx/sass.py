@@ -16,6 +16,8 @@ from typing import Any
 
 import attrs
 
+from ziggurat.backend.ptx.bound import with_bound
+from ziggurat.backend.ptx.cubin import resources_of
 from ziggurat.backend.ptx.lines import refused_at
 from ziggurat.codemodel.errors import LaunchError, TargetError, pass_on_signals
 
@@ -55,11 +57,21 @@ def _run(name: str, *arguments: str) -> str:
     return done.stdout + done.stderr
 
 
-def assembled(ptx: str, target: str, options: Sequence[str] = ()) -> tuple[bytes, Resources]:
-    """The machine code of a kernel, and its resources. `options` are those of ptxas: `--maxrregcount=64`.
+def assembled(
+    ptx: str, target: str, options: Sequence[str] = (), *, shared: int | None = None
+) -> tuple[bytes, Resources]:
+    """The machine code of a kernel, and its resources. `options` are those of ptxas: `--maxrregcount=64`. With the
+    bytes of `shared` memory of a CTA, and no options, it is the code of a launch, with a bound on registers (`bound`).
 
     Raises `LaunchError` where ptxas is missing, and `TargetError` where it rejects the code or the options.
     """
+    first = _assembled(ptx, target, options)
+    text = with_bound(ptx, first[1].registers, shared, target) if shared is not None and not options else None
+    bounded = _assembled(text, target, ()) if text is not None else first
+    return first if bounded[1].spills > first[1].spills else bounded
+
+
+def _assembled(ptx: str, target: str, options: Sequence[str]) -> tuple[bytes, Resources]:
     with tempfile.TemporaryDirectory() as folder:
         source, cubin = Path(folder) / "kernel.ptx", Path(folder) / "kernel.cubin"
         source.write_text(ptx)
@@ -73,22 +85,26 @@ def assembled(ptx: str, target: str, options: Sequence[str] = ()) -> tuple[bytes
         return cubin.read_bytes(), _resources(output)
 
 
-def machine_code(ptx: str, target: str) -> bytes:
-    """The machine code of a kernel, by nvJitLink, which PyTorch brings along, or else by ptxas. Raises the errors of
-    `assembled`."""
+def machine_code(ptx: str, target: str, shared: int) -> bytes:
+    """The machine code of a launch with so many bytes of shared memory, by nvJitLink, which PyTorch brings along, or
+    else by ptxas. Raises the errors of `assembled`."""
     options = [f"-arch={target}", *(["-lineinfo"] if "\t.loc\t" in ptx else [])]
     try:
-        return _linked(ptx.encode(), options)
+        code = _linked(ptx, options)
+        registers, stack = resources_of(code)
+        text = with_bound(ptx, registers, shared, target)
+        bounded = _linked(text, options) if text is not None else code
+        return code if resources_of(bounded)[1] > stack else bounded
     except Exception as error:  # The library is missing, or older than the PTX, or refuses it: ptxas says why.
         pass_on_signals(error)
-        return assembled(ptx, target)[0]
+        return assembled(ptx, target, shared=shared)[0]
 
 
-def _linked(ptx: bytes, options: list[str]) -> bytes:
+def _linked(ptx: str, options: list[str]) -> bytes:
     linker: Any = importlib.import_module("cuda.bindings.nvjitlink")
-    handle = linker.create(len(options), options)
+    handle, text = linker.create(len(options), options), ptx.encode()
     try:
-        linker.add_data(handle, linker.InputType.PTX, ptx, len(ptx), "kernel")
+        linker.add_data(handle, linker.InputType.PTX, text, len(text), "kernel")
         linker.complete(handle)
         code = bytearray(linker.get_linked_cubin_size(handle))
         linker.get_linked_cubin(handle, code)

@@ -105,8 +105,9 @@ def read(sass: str) -> tuple[Code, list[Code]]:
     return code_of(names), [code_of(body) for body in bodies]
 
 
-def counts(ptx: str, shared: int, seconds: float, warnings: list[str]) -> Counts:
-    """The counts of a compiler's code. The machine code is by one assembler for both. Raises `TargetError`."""
-    binary, resources = assembled(ptx, "sm_90a")
+def counts(ptx: str, shared: int, seconds: float, warnings: list[str], *, ours: bool) -> Counts:
+    """The counts of a compiler's code. One assembler makes the machine code of both, ours as a launch does. Raises
+    `TargetError`."""
+    binary, resources = assembled(ptx, "sm_90a", shared=shared if ours else None)
     whole, loops = read(disassembled(binary))
     return Counts(resources.registers, resources.spills, shared, seconds, whole, loops, warnings)

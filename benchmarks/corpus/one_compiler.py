@@ -99,7 +99,7 @@ def build(side: str, name: str, variant: variants.Variant) -> dict[str, Any]:
             )
             seconds = time.process_time() - start
         words = sorted({str(warning.message) for warning in caught if "Ziggurat" in warning.category.__name__})
-        counts = count.counts(ptx, shared, round(seconds, 3), words)
+        counts = count.counts(ptx, shared, round(seconds, 3), words, ours=side == "ours")
         return {"name": name, **attrs.asdict(counts), "main": attrs.asdict(counts.main_loop)}
     except Exception as error:
         return {"name": name, "error": f"{type(error).__name__}: {error}"[:2000]}

@@ -178,7 +178,7 @@ def test_ptxas_says_it_where_no_gpu_can(monkeypatch, compiled):
     report = "ptxas info : Used 33 registers, 16 bytes stack frame, 8 bytes spill stores"
     resources = sass._resources(report)
     monkeypatch.setattr("ziggurat.launches.compiled_launches.tool", lambda name: "/usr/bin/ptxas")
-    monkeypatch.setattr("ziggurat.launches.compiled_launches.assembled", lambda ptx, target: (b"", resources))
+    monkeypatch.setattr("ziggurat.launches.compiled_launches.assembled", lambda *_, **__: (b"", resources))
     again = zg.compile(compiled.stages["gpu"])
     assert (again.registers, again.local_bytes, again.max_threads) == (33, 16, 64)
 

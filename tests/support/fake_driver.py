@@ -166,6 +166,9 @@ class FakeDriver(types.ModuleType):
         self.loads.append(code)
         return OK, Handle(("module", self.context))
 
+    def cuModuleUnload(self, module):
+        return (OK,)
+
     def cuModuleGetFunction(self, module, name):
         return OK, Handle(("function", name, module[1]))
 

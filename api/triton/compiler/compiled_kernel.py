@@ -112,7 +112,7 @@ def _cubin(kernel: CompiledKernel) -> bytes:
     from ziggurat.backend.ptx.sass import machine_code
 
     code = kernel.binary.code
-    return code if isinstance(code, bytes) else machine_code(code, kernel.binary.target)
+    return code if isinstance(code, bytes) else machine_code(code, kernel.binary.target, kernel.binary.shared)
 
 
 def _library(kernel: CompiledKernel) -> bytes:
