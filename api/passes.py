@@ -68,14 +68,6 @@ class Case:
         verify_model(result)
         return snapshots
 
-    def results(self) -> list[Op]:
-        """The models after the passes, verified: one for each of `passes`."""
-        return [self.steps(names, {})[-1].model for names in self.passes]
-
-    def renewed(self) -> Case:
-        """The case with the model that the first of the passes make."""
-        return attrs.evolve(self, after=str(self.results()[0]))
-
     def __str__(self) -> str:
         fields = {
             "test": self.title,
