@@ -142,7 +142,7 @@ def executed(model: Op, text: str, grid: Sequence[int]) -> str:
     from ziggurat.launches.simulated import array_of, drawn
 
     arguments = [_saved(value) for value in drawn(text)]
-    if not any(isinstance(op, tt.Func) for op in model.walk()):
+    if not model.holds(tt.Func):
         return f"{execute(model, *arguments)!r}\n"
     arrays = {f"%{number}": array for number, value in enumerate(arguments) if (array := array_of(value)) is not None}
     before = {name: array.copy() for name, array in arrays.items()}

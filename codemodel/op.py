@@ -19,7 +19,7 @@ import importlib
 import inspect
 import itertools
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from types import MappingProxyType
+from types import MappingProxyType, UnionType
 from typing import TYPE_CHECKING, Any, ClassVar, NoReturn, Self, TypeVar, dataclass_transform
 
 from ziggurat.codemodel import fields as roles
@@ -385,6 +385,15 @@ class Op(_Part):
         if ops is None:
             ops = self.__dict__["_ops"] = tuple(self._walk())
         return iter(ops)
+
+    def holds(self, kinds: type[Any] | UnionType | tuple[type[Any], ...]) -> bool:
+        """Whether this op, or one inside it, is of one of these classes."""
+        return any(isinstance(op, kinds) for op in self.walk())
+
+    @property
+    def jumps(self) -> bool:
+        """Whether control goes from block to block in one of the op's bodies."""
+        return any(len(body.blocks) > 1 for body in self.bodies)
 
     def _walk(self) -> Iterator[Op]:
         # No recursion: an op at depth n would pass through n generators.

@@ -36,7 +36,7 @@ def packed_values(values: Sequence[Any]) -> Any:
 
 def leaves_structure(op: Op) -> bool:
     """Whether control inside of an op may return from its function, or branches between blocks."""
-    return any(isinstance(inner, Returns) or any(len(body.blocks) > 1 for body in inner.bodies) for inner in op.walk())
+    return any(isinstance(inner, Returns) or inner.jumps for inner in op.walk())
 
 
 class Structured(Op):

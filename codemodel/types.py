@@ -569,10 +569,27 @@ def shaped(shape: tuple[int, ...], element: ScalarType | PtrType, layout: Layout
     return TensorType(shape, element, layout) if shape else element
 
 
+def component_types(type_: Type) -> tuple[Type, ...]:
+    """The types of the components of a value of this type: itself where it is no Tuple, and none of `void`."""
+    if isinstance(type_, TupleType):
+        return type_.components
+    return () if type_ == void else (type_,)
+
+
+def of_floats(type_: Type) -> bool:
+    """Whether a type is one of floats, or of tensors of them."""
+    element = element_of(type_)
+    return isinstance(element, ScalarType) and element.is_float
+
+
+def is_power_of_two(value: int) -> bool:
+    """True of 1, 2, 4, 8 …"""
+    return value > 0 and value & (value - 1) == 0
+
+
 def size_error(type_: Type) -> str | None:
     """The reason why no value can be as large as this type, or None."""
-    parts = type_.components if isinstance(type_, TupleType) else (type_,)
-    for part in parts:
+    for part in component_types(type_):
         if isinstance(part, TensorType) and part.numel > MAX_ELEMENTS:
             return f"a tensor of shape {list(part.shape)} has more than {MAX_ELEMENTS} elements"
     return None

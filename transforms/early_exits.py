@@ -179,13 +179,13 @@ def _flag(builder: Rewriter, op: Op, name: str, value: bool) -> Value:
 
 def _leaves(op: Op) -> bool:
     """Whether control may leave, from inside the op, the function or the iteration that the op stands in."""
-    return py.leaves_iteration(op) or any(isinstance(inner, core.Return) for inner in op.walk())
+    return py.leaves_iteration(op) or op.holds(core.Return)
 
 
 def _ends_loop(op: Op) -> bool:
     """Whether control may leave, from inside the op, the loop that the op stands in."""
     if isinstance(op, py.For | py.While):
-        return any(isinstance(inner, core.Return) for inner in op.walk())
+        return op.holds(core.Return)
     return isinstance(op, py.Break | core.Return) or any(_ends_loop(o) for body in op.bodies for o in body.entry.ops)
 
 

@@ -11,7 +11,7 @@ from ziggurat.codemodel.op import Body, Op, Value
 from ziggurat.codemodel.structured import Structured
 from ziggurat.codemodel.traits import BodyTerminator, Pure
 from ziggurat.codemodel.transform import DROP, Outcome, Rewriter, Transformer, transform
-from ziggurat.codemodel.types import ScalarType, TensorType, Type, element_of, i1
+from ziggurat.codemodel.types import ScalarType, TensorType, Type, element_of, i1, of_floats
 from ziggurat.codemodel.verify import verify
 from ziggurat.transforms.simplify import dce
 
@@ -57,7 +57,7 @@ def _changes(target: Op, keep_addresses: bool) -> Iterator[Callable[[Op], Op]]:
     changes: list[Transformer] = []
     if not isinstance(target, Pure) and not target.result.uses:
         changes.append(lambda builder, op, operands: DROP if op is target else None)
-    is_kept = keep_addresses and not _is_of_floats(target.result.type)
+    is_kept = keep_addresses and not of_floats(target.result.type)
     if target.result.uses and not isinstance(target, arith.ConstantOp) and not is_kept:
         changes += [_replacing(target, operand) for operand in _alike(target)]
         if _constant_type(target.result.type):
@@ -79,11 +79,6 @@ def _alike(op: Op) -> Iterator[int]:
     for number, operand in enumerate(op.operands):
         if operand.type == op.result.type:
             yield number
-
-
-def _is_of_floats(type_: Type) -> bool:
-    element = element_of(type_)
-    return isinstance(element, ScalarType) and element.is_float
 
 
 def _constant_type(type_: Type) -> bool:

@@ -193,7 +193,7 @@ def _notes(compiled: Compiled) -> tuple[dict[SourceLine, list[str]], str]:
         text += (
             f"\nchosen: as many {runner}s as fit run the programs in turn, and load during the stores of the one before"
         )
-    elif any(isinstance(op, tt.Dot) for op in prepared.walk()) and target.has_roles:
+    elif prepared.holds(tt.Dot) and target.has_roles:
         options = attrs.evolve(compiled.options, num_warps=whole.num_warps)
         text += f"\na {runner} runs one program: {why_not_persistent(prepared, options)}"
     return by_key(notes), text

@@ -116,7 +116,7 @@ def _options_for(model: Op, options: Mapping[str, Any], phase: str | None) -> Co
             )
     if on_gpu and phase is None and options.get("num_stages") is not None:
         raise LaunchError("num_stages is decided in a GPU model", hint="compile the Triton model with it")
-    if any(isinstance(op, gpu.WarpSpecialize) for op in model.walk()):
+    if model.holds(gpu.WarpSpecialize):
         del own["num_warps"]  # The option is that of a kernel without roles: a power of two.
     return CompileOptions.of({**options, **own})
 

@@ -135,7 +135,7 @@ def stopping_launch(
     """A launch of the model with places to stop. Raises `LaunchError` for a kernel whose model has none."""
     signature, names, values = kernel.specialized(bound)
     model = kernel.rules.model(kernel, attrs.evolve(signature, stops=True), {**options})
-    if not any(isinstance(op, dialect.Stop) for op in model.walk()):
+    if not model.holds(dialect.Stop):
         raise LaunchError(
             f"'{kernel.name}' has no statements to stop at: it was not made of a source",
             hint="debug the kernel that it was made from",

@@ -123,7 +123,7 @@ class CpuEmitter(Code):
             self.places = LineInfo(func.sym_name, name, place, kind="LineTablesOnly", first=first)
         self.check = options.check
         self.tolerant = options.tolerant
-        self.makes_pointers = any(isinstance(op, tt.IntToPtr) for op in func.walk())
+        self.makes_pointers = func.holds(tt.IntToPtr)
         self.fast_math = options.fast_math
         self.features = options.features.split(",")
         self.values: dict[Value, Any] = {}

@@ -49,7 +49,7 @@ def to_mlir(op: Op, *, release: str | None = None, locations: bool = False) -> s
     require_model(op, "to_mlir")
     op = lower_waits(op)
     demand(op, {"backend.mlir.emitter.EMITTERS": EMITTERS})
-    if any(isinstance(inner, tt.DescriptorFact) for inner in op.walk()):
+    if op.holds(tt.DescriptorFact):
         op = inline(op)  # Functions that are called take no sizes beside a descriptor.
     functions = _functions(lower_structured(op, leaves_structure))
     callees = {inner.callee for function in functions for inner in function.walk() if isinstance(inner, tt.Call)}

@@ -18,7 +18,7 @@ from ziggurat.codemodel.dialects import math as maths
 from ziggurat.codemodel.dialects import tt
 from ziggurat.codemodel.errors import ZigguratError
 from ziggurat.codemodel.op import Op
-from ziggurat.codemodel.types import DescriptorType, PtrType, ScalarType, Type, element_of
+from ziggurat.codemodel.types import DescriptorType, PtrType, ScalarType, Type, of_floats
 
 _DRAWS = 6
 _SPECIALS = (np.nan, -0.0, np.inf, -np.inf, 0.0, 1.0, -2.5)  # Rules of real numbers are not true of them.
@@ -156,8 +156,7 @@ def difference(model_a: Op, model_b: Op, grid: tuple[int, ...], arguments: Seque
 
 def has_floats(model: Op) -> bool:
     """Whether there are floats among the values of a model."""
-    types = (element_of(op.result.type) for op in model.walk())
-    return any(isinstance(type_, ScalarType) and type_.is_float for type_ in types)
+    return any(of_floats(op.result.type) for op in model.walk())
 
 
 def combines(model: Op) -> bool:

@@ -45,7 +45,7 @@ from ziggurat.codemodel.types import (
     ScalarType,
     SharedType,
     TensorType,
-    TupleType,
+    component_types,
     f32,
     i1,
     i32,
@@ -555,16 +555,15 @@ def _map(machine: SymbolicMachine, op: tt.MapElementwise, operands: Operands) ->
     if all(map(is_known, operands)):
         return triton[op](machine, op, operands)
     arrays = [full(value, objects(a, value.type)).reshape(-1) for value, a in zip(op.values, operands, strict=True)]
-    results = op.result.type.components if isinstance(op.result.type, TupleType) else (op.result.type,)
     types = [scalar_element(value.type) for value in op.values for _ in range(op.pack)]
-    targets = [scalar_element(type_) for type_ in results for _ in range(op.pack)]
+    targets = [scalar_element(type_) for type_ in component_types(op.result.type) for _ in range(op.pack)]
     size = arrays[0].size
     groups = np.minimum(np.arange(-(-size // op.pack) * op.pack), size - 1).reshape(-1, op.pack)
     rows = [
         _run_body(machine, op.apply, (*(a[at] for a in arrays for at in group),), types, targets) for group in groups
     ]
     columns: list[Array] = []
-    for number, type_ in enumerate(results):
+    for number, type_ in enumerate(component_types(op.result.type)):
         column = np.empty(size, object)
         for place in range(size):
             column[place] = rows[place // op.pack][number * op.pack + place % op.pack]

@@ -35,8 +35,7 @@ from ziggurat.codemodel.gpu.options import DEFAULT_OPTIONS, CompileOptions
 from ziggurat.codemodel.gpu.targets import TARGETS
 from ziggurat.codemodel.op import Op, Value, is_foreign
 from ziggurat.codemodel.traits import Loop
-from ziggurat.codemodel.types import DescriptorType, PtrType, Type, i1
-from ziggurat.transforms.analysis.components import component_types
+from ziggurat.codemodel.types import DescriptorType, PtrType, Type, component_types, i1
 from ziggurat.transforms.analysis.queries import function_of
 from ziggurat.transforms.cost.budget import CTAS, WARPS, limits, registers_of_thread
 from ziggurat.transforms.cost.pressure import value_registers

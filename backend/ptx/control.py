@@ -90,7 +90,7 @@ def _region(emitter: PtxEmitter, body: Body) -> list[Emitted]:
 def _for(emitter: PtxEmitter, op: scf.For) -> Emitted:
     kind = llvm_type(op.start.type)
     start, stop, step = (emitter.scalar(value) for value in (op.start, op.stop, op.step))
-    if any(isinstance(inner, gpu.MatrixProduct) for inner in op.walk()):
+    if op.holds(gpu.MatrixProduct):
         start, stop = (
             in_uniform_registers(emitter, kind, scalar) if _is_reduced(value) else scalar
             for value, scalar in ((op.start, start), (op.stop, stop))

@@ -21,8 +21,7 @@ from ziggurat.codemodel.gpu.options import CompileOptions
 from ziggurat.codemodel.gpu.targets import TARGETS
 from ziggurat.codemodel.layout import Layout, replicated
 from ziggurat.codemodel.op import Block, Op, Value
-from ziggurat.codemodel.types import PtrType, ScalarType, TensorType, Type, bf16, element_of, f16
-from ziggurat.transforms.analysis.components import component_types
+from ziggurat.codemodel.types import PtrType, ScalarType, TensorType, Type, bf16, component_types, element_of, f16
 from ziggurat.transforms.analysis.queries import function_of, layout_of
 
 if TYPE_CHECKING:

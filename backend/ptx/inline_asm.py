@@ -14,8 +14,7 @@ from ziggurat.backend.ptx.packed_words import from_words, to_words
 from ziggurat.codemodel.assembly import LETTERS, parts_of
 from ziggurat.codemodel.dialects import tt
 from ziggurat.codemodel.errors import InternalError
-from ziggurat.codemodel.types import TensorType, Type, value_element
-from ziggurat.transforms.analysis.components import component_types
+from ziggurat.codemodel.types import TensorType, Type, component_types, value_element
 from ziggurat.transforms.calls.assembly_constraints import per_register
 
 _WIDTHS = {"float": 32, "double": 64}

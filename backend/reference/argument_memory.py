@@ -150,7 +150,7 @@ class Memory:
 
     def leave_out_read(self, kernel: Op) -> None:
         """Note the regions that a kernel only reads."""
-        if not any(isinstance(op, IntToPtr) for op in kernel.root().walk()):
+        if not kernel.root().holds(IntToPtr):
             parameters = written_parameters(kernel)
             for region in self.regions:
                 region.written = any(argument.index in parameters for argument in region.arguments)

@@ -202,7 +202,7 @@ def _while(machine: Machine, op: scf.While, operands: Operands) -> Any:
         if idle and before is not None and all(map(same_value, before, variables)):
             contents = _buffers(machine, op)
             if contents == buffers:
-                waits = any(isinstance(inner, MemoryRead | tt.Call) for inner in op.walk())
+                waits = op.holds(MemoryRead | tt.Call)
                 machine.stuck(WAITS if waits else scf.NEVER_ENDS)
             buffers = contents
         # At some rounds only, because finding what decides takes longer than a round.

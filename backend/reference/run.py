@@ -95,7 +95,7 @@ class Launch:
         if isinstance(module, gpu.Module):
             machine = functools.partial(machine, shared_bytes=module.shared)
             # Roles wait for each other: a batch would wait for the slowest of its programs.
-            is_single = any(isinstance(op, gpu.WarpSpecialize) for op in module.walk())
+            is_single = module.holds(gpu.WarpSpecialize)
         return cls(functions_, kernel, values, memory, x * y * z, is_single, machine)
 
 

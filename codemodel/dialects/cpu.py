@@ -28,6 +28,7 @@ from ziggurat.codemodel.types import (
     i1,
     i32,
     i64,
+    is_power_of_two,
     shape_of,
     shaped,
     with_element,
@@ -204,7 +205,7 @@ class Region(Op, name="cpu.region"):
         ops = self.body.entry.ops
         for name, number, whole in (("lanes", self.lanes, self.shape[self.lane_axis]), ("unroll", self.unroll, 0)):
             whole = whole or self.vectors
-            fits = number > 0 and number & (number - 1) == 0 and whole % number == 0
+            fits = is_power_of_two(number) and whole % number == 0
             require(fits, f"cpu.region: {name} must be a power of two that divides {whole}; got {number}")
         straight = all(is_straight(inner) for op in ops for inner in op.bodies)
         require(self.lanes == 1 or straight, "cpu.region: a body with control flow has no vectors; lanes must be 1")

@@ -37,6 +37,7 @@ from ziggurat.codemodel.types import (
     i1,
     i32,
     i64,
+    is_power_of_two,
     shape_of,
     shaped,
     void,
@@ -93,8 +94,7 @@ class Func(Op, traits.Isolated, traits.Symbol, name="tt.func"):
         if self.parts:
             require(len(self.parts) == len(self.body.parameters), "parts has one string for each parameter")
         require(len(self.disjoint) % 2 == 0, "disjoint has pairs of arguments")
-        good = self.num_ctas > 0 and self.num_ctas & (self.num_ctas - 1) == 0
-        require(good, f"num_ctas must be a power of two; got {self.num_ctas}")
+        require(is_power_of_two(self.num_ctas), f"num_ctas must be a power of two; got {self.num_ctas}")
 
 
 class Call(Op, traits.SymbolUser, name="tt.call"):

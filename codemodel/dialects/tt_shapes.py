@@ -19,6 +19,7 @@ from ziggurat.codemodel.types import (
     element_of,
     i1,
     i32,
+    is_power_of_two,
     shape_of,
     shaped,
     with_element,
@@ -41,9 +42,7 @@ class MakeRange(Op, traits.Pure, name="tt.make_range"):
             low <= self.start and self.end <= high,
             f"the bounds of tt.make_range must fit in i32; got {self.start} and {self.end}",
         )
-        require(
-            count > 0 and count & (count - 1) == 0, f"tt.make_range must give a power of two of numbers; got {count}"
-        )
+        require(is_power_of_two(count), f"tt.make_range must give a power of two of numbers; got {count}")
         return TensorType((count,), i32)
 
 

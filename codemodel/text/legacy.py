@@ -14,7 +14,7 @@ from ziggurat.codemodel.builder import Builder
 from ziggurat.codemodel.declare import OPS
 from ziggurat.codemodel.op import Value
 from ziggurat.codemodel.type_reader import LEGACY_NAMES
-from ziggurat.codemodel.types import ScalarType, TensorType, Type, element_of, i1, i32, with_element
+from ziggurat.codemodel.types import ScalarType, TensorType, Type, element_of, i1, i32, of_floats, with_element
 
 _NAME = re.compile(
     r"(?<![A-Za-z0-9.$])("
@@ -53,8 +53,7 @@ def upgrade_op(builder: Builder, op_name: str, operands: list[Value], type_: Typ
     if op_name in _FOLLOWS_OPERAND and operands and (element_of(type_), element_of(operands[0].type)) == (i32, i1):
         return operands, with_element(type_, i1)
     if op_name == "tt.dot" and len(operands) == 2 and isinstance(type_, TensorType):
-        scalar = element_of(type_)
-        value = 0.0 if isinstance(scalar, ScalarType) and scalar.is_float else 0
+        value = 0.0 if of_floats(type_) else 0
         zero = OPS["arith.constant"].SPEC.make([], [], {"value": value}, [], type_)
         return [*operands, builder.add(zero)], type_
     return operands, type_

@@ -41,13 +41,12 @@ from ziggurat.codemodel.dialects.arith import IntPredicate
 from ziggurat.codemodel.dispatch import OpTable
 from ziggurat.codemodel.gpu import dialect as gpu
 from ziggurat.codemodel.op import Op, OpResult, Value
-from ziggurat.codemodel.types import SMALL, PtrType, ScalarType, TensorType, Type, element_of, shape_of
+from ziggurat.codemodel.types import SMALL, PtrType, ScalarType, TensorType, Type, component_types, element_of, shape_of
 from ziggurat.transforms.analysis.components import (
     Component,
     ComponentGroup,
     Propagation,
     component_of,
-    component_types,
     components_of,
     groups_of,
 )

@@ -16,7 +16,7 @@ from ziggurat.codemodel.dialects import core
 from ziggurat.codemodel.errors import InternalError
 from ziggurat.codemodel.op import Body, Op, OpResult, Value
 from ziggurat.codemodel.structured import Structured
-from ziggurat.codemodel.types import TensorType, TupleType, Type, void
+from ziggurat.codemodel.types import TensorType, component_types
 
 Component = tuple[Value, int]
 
@@ -32,13 +32,6 @@ def component_of(value: Value) -> Component:
             return whole, load.index
         value = whole.op.components[load.index]
     return value, 0
-
-
-def component_types(type_: Type) -> tuple[Type, ...]:
-    """The types of the components of a value of this type."""
-    if isinstance(type_, TupleType):
-        return type_.components
-    return () if type(type_) is type(void) and type_ == void else (type_,)
 
 
 def components_of(value: Value) -> tuple[Component, ...]:

@@ -12,7 +12,7 @@ from ziggurat.codemodel.gpu import dialect as gpu
 from ziggurat.codemodel.gpu.fragments import GRID
 from ziggurat.codemodel.layout import Layout, axis_bases, bits_of
 from ziggurat.codemodel.op import Block, Op, Value
-from ziggurat.codemodel.traits import SymbolTable
+from ziggurat.codemodel.traits import Loop, SymbolTable
 from ziggurat.codemodel.types import (
     DescriptorType,
     SharedType,
@@ -43,6 +43,11 @@ def function_of(module: SymbolTable) -> tt.Func:
 def is_persistent(func: tt.Func) -> bool:
     """Whether the CTAs of a kernel run several programs each."""
     return any(part.startswith(GRID) for part in func.parts)
+
+
+def loops_around(op: Op) -> set[Op]:
+    """The loops around an op; an op with jumps in its bodies counts as one."""
+    return {owner for owner in op.path() if isinstance(owner, Loop) or owner.jumps}
 
 
 def bytes_of(value: Value) -> int:

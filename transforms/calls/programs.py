@@ -17,10 +17,12 @@ from ziggurat.codemodel.types import (
     ScalarType,
     TupleType,
     Type,
+    component_types,
     element_of,
     i1,
     i32,
     i64,
+    is_power_of_two,
     shape_of,
     shaped,
     with_element,
@@ -41,7 +43,7 @@ from ziggurat.transforms.calls.promotion import (
     run_time_type,
     scalar_type,
 )
-from ziggurat.transforms.calls.rule import Rule, Typing, condition, is_power_of_two
+from ziggurat.transforms.calls.rule import Rule, Typing, condition
 
 
 def _grid(call: Typing, along: int) -> Type:
@@ -228,7 +230,7 @@ def _mapped(call: Typing, function: Any, args: Sequence[Type], pack: Any) -> Typ
 
 
 def _map(emit: Emitter, result: Type, _function: Any, args: Sequence[Operand], pack: int) -> Built:
-    tensors = result.components if isinstance(result, TupleType) else (result,)
+    tensors = component_types(result)
     types = [scalar_type(type_) for type_ in tensors for _ in range(pack)]
     values = [emit.spread(emit.runtime(part), shape_of(tensors[0])) for part in args]
     callee = emit.functions.callee()

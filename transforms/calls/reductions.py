@@ -24,6 +24,7 @@ from ziggurat.codemodel.types import (
     f32,
     i1,
     i32,
+    is_power_of_two,
     shape_of,
     shaped,
     u32,
@@ -36,7 +37,7 @@ from ziggurat.transforms.calls.constant_arguments import show, symbol_part
 from ziggurat.transforms.calls.emit import Builds, Built, Emitter, Operand, packed_type, split_operand
 from ziggurat.transforms.calls.lattice import components
 from ziggurat.transforms.calls.promotion import scalar_type
-from ziggurat.transforms.calls.rule import Rule, Typing, axis, is_power_of_two, number_tensor
+from ziggurat.transforms.calls.rule import Rule, Typing, axis, number_tensor
 
 # Calls that widen their elements, that give true or false, and that take integers only.
 _TOTALS = ("sum", "prod")

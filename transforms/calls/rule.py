@@ -14,7 +14,16 @@ from ziggurat.codemodel.builder import Builder
 from ziggurat.codemodel.errors import BuildError, KernelTypeError, KernelValueError, ZigguratError
 from ziggurat.codemodel.messages import Part, applied_text, in_words, say
 from ziggurat.codemodel.op import Op, Value
-from ziggurat.codemodel.types import MAX_ELEMENTS, ConstantType, ScalarType, TensorType, Type, f32, shape_of
+from ziggurat.codemodel.types import (
+    MAX_ELEMENTS,
+    ConstantType,
+    ScalarType,
+    TensorType,
+    Type,
+    f32,
+    is_power_of_two,
+    shape_of,
+)
 from ziggurat.frontends.language import CALLS, Function
 from ziggurat.frontends.language.languages import EXPLICIT, Language
 from ziggurat.frontends.language.phrases import AXIS_OUTSIDE, POWER_OF_TWO, SHAPE_SIZE
@@ -211,11 +220,6 @@ def scalar_dtype(call: Typing, dtype: Any) -> ScalarType:
     if not isinstance(dtype, ScalarType):
         raise call.error("'dtype' must be a dtype such as {}; got {}", show(f32), show(dtype))
     return dtype
-
-
-def is_power_of_two(value: int) -> bool:
-    """True of 1, 2, 4, 8 …"""
-    return value > 0 and value & (value - 1) == 0
 
 
 def shape(call: Typing, dims: Any) -> tuple[int, ...]:

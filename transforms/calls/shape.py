@@ -20,6 +20,7 @@ from ziggurat.codemodel.types import (
     Type,
     element_of,
     i32,
+    is_power_of_two,
     shape_of,
     shaped,
     with_element,
@@ -37,7 +38,7 @@ from ziggurat.transforms.calls.promotion import (
     require_fits,
     scalar_type,
 )
-from ziggurat.transforms.calls.rule import Rule, Typing, axis, is_power_of_two, scalar_dtype, shape, tensor
+from ziggurat.transforms.calls.rule import Rule, Typing, axis, scalar_dtype, shape, tensor
 
 
 def _element(x: Type) -> ScalarType | PtrType:

@@ -60,7 +60,7 @@ def least_cycles(module: gpu.Module, launch: Launch, multiprocessors: int) -> fl
     The module is the model after all passes. Where the launch cannot make the tensor maps of pointers, it takes another
     kernel (`raise_pointers`), for which the bound does not hold.
     """
-    jumps = any(len(body.blocks) > 1 for op in module.walk() for body in op.bodies)
+    jumps = any(op.jumps for op in module.walk())
     cost = cost_of(module, at_least=True)
     if jumps or any(isinstance(op, Returns) and op.parent_op is not cost.func for op in cost.func.walk()):
         return None

@@ -41,7 +41,7 @@ def choose_warps(module: core.Module, target: str) -> WarpChoice:
     """The warps for a kernel after `raise_pointers`."""
     func = function_of(module)
     most = max((_accumulators(op) for op in func.walk() if isinstance(op, scf.For)), default=0)
-    if any(isinstance(op, tt.Dot) for op in func.walk()):
+    if func.holds(tt.Dot):
         return _for_dots(func, most, target)
     tensors = (op.result.type for op in func.walk() if isinstance(op, tt.Load | tt.Store | tt.Reduce))
     stored_types = (value.type for op in func.walk() if isinstance(op, tt.Store | tt.Reduce) for value in op.operands)

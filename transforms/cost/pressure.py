@@ -19,8 +19,7 @@ from ziggurat.codemodel.gpu.scope import WarpScope, scope_of
 from ziggurat.codemodel.location import Location
 from ziggurat.codemodel.op import Op
 from ziggurat.codemodel.traits import Loop
-from ziggurat.codemodel.types import ScalarType, TensorType, Type, element_of, void
-from ziggurat.transforms.analysis.components import component_types
+from ziggurat.codemodel.types import ScalarType, TensorType, Type, component_types, element_of, void
 from ziggurat.transforms.analysis.obstacle import warn
 from ziggurat.transforms.cost.budget import BESIDE_WGMMA, OF_WGMMA, registers_of_thread
 

@@ -61,7 +61,7 @@ def _ranges(func: tt.Func) -> dict[Value, _Range]:
                 range_.last = number
         for inner in op.inner_ops():
             visit(inner)
-        if isinstance(op, Loop) or any(len(body.blocks) > 1 for body in op.bodies):
+        if isinstance(op, Loop) or op.jumps:
             spans.append((number, len(numbers)))
         if isinstance(op, cpu.Region):  # Its loops run all statements again and again.
             for value in op.used_values():

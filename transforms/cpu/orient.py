@@ -38,7 +38,7 @@ def orient(module: core.Module) -> Op:
     func = function_of(module)
     matrices = [op for op in func.walk() if any(map(_has_matrix, _types(op)))]
     accesses = [op for op in matrices if isinstance(op, tt.Load | tt.Store)]
-    jumps = any(len(body.blocks) > 1 for op in (func, *func.walk()) for body in op.bodies)
+    jumps = any(op.jumps for op in func.walk())
     if not accesses or jumps or not all(map(_is_oriented, matrices)):
         return module
     infos, votes = analyse(func), [0, 0]

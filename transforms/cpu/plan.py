@@ -20,8 +20,8 @@ from ziggurat.codemodel.dialects import arith, cf, core, cpu, math, scf, tt
 from ziggurat.codemodel.op import Block, BlockParameter, Body, Op, OpResult, Value
 from ziggurat.codemodel.structured import Structured
 from ziggurat.codemodel.traits import MayTrap, MemoryRead, MemoryWrite, Pure
-from ziggurat.codemodel.types import TensorType, Type, shape_of
-from ziggurat.transforms.analysis.components import Component, component_of, component_types
+from ziggurat.codemodel.types import TensorType, Type, component_types, shape_of
+from ziggurat.transforms.analysis.components import Component, component_of
 
 MAX_COST = 12  # Operations that are computed again rather than stored.
 # Statements of a loop nest. LLVM's time grows with the square of the values that a loop uses, and registers are few.
@@ -288,7 +288,7 @@ class NestPlan:
                     needs[component] = needs.get(component, True) and same and position not in moves
             else:
                 bound = max(bound, self._rank(value))
-        fails = op is not None and any(isinstance(inner, _FAILING) for inner in op.walk())
+        fails = op is not None and op.holds(_FAILING)
         loads = [n for n, load in enumerate(self._loads, 1) if (load.result, 0) in needs or fails]
         self._place_loads(max(loads, default=0), bound, shape)
         for component, same in needs.items():

@@ -23,8 +23,8 @@ from ziggurat.codemodel.op import Block, Body, Op, Successor, Value, expect
 from ziggurat.codemodel.structured import Structured, packed
 from ziggurat.codemodel.traits import Pure
 from ziggurat.codemodel.transform import Rewriter
-from ziggurat.codemodel.types import TensorType, Type, i32, shape_of
-from ziggurat.transforms.analysis.components import Component, component_of, component_types
+from ziggurat.codemodel.types import TensorType, Type, component_types, i32, shape_of
+from ziggurat.transforms.analysis.components import Component, component_of
 from ziggurat.transforms.cpu.plan import (
     Edge,
     Item,

@@ -45,7 +45,7 @@ def mark_waiting(module: Op) -> Op:
 
 def _kind_of(loop: scf.While) -> bool | None:
     """The kind of a structured loop, as `_kind` has it. Its loads may be before it."""
-    if any(len(body.blocks) > 1 for body in loop.bodies):
+    if loop.jumps:
         return None
     first, second = loop.before.entry, loop.after.entry
     condition, *operands = first.terminator.operands

@@ -20,13 +20,14 @@ from ziggurat.codemodel.op import Body, Op, OpResult, Value, expect
 from ziggurat.codemodel.structured import Structured
 from ziggurat.codemodel.transform import Rewriter
 from ziggurat.codemodel.types import (
-    ScalarType,
     TensorType,
     TupleType,
     Type,
+    component_types,
     element_of,
     f32,
     f64,
+    of_floats,
     scalar_element,
     shape_of,
     with_element,
@@ -87,17 +88,6 @@ def adjoint_type(type_: Type) -> Type:
     return with_element(type_, f64 if element_of(type_) == f64 else f32)
 
 
-def component_types(value: Value) -> list[Type]:
-    """The types of the components of a value."""
-    return list(value.type.components) if isinstance(value.type, TupleType) else [value.type]
-
-
-def is_float(type_: Type) -> bool:
-    """Whether a type is that of floats."""
-    element = element_of(type_)
-    return isinstance(element, ScalarType) and element.is_float
-
-
 def no_gradient(op: Op, why: str, hint: str | None = None) -> KernelTypeError:
     """The error for an op that an adjoint reaches and that has no gradient. An op of the library is named by the call
     of it, as the kernel writes it."""
@@ -152,7 +142,7 @@ class Reverse:
 
     def wants(self, node: Node) -> bool:
         """Whether a component of a value has an adjoint."""
-        return node in self.plan.carrying and is_float(component_types(node[0])[node[1]])
+        return node in self.plan.carrying and of_floats(component_types(node[0].type)[node[1]])
 
     def wanted(self, values: Iterable[Value]) -> list[Node]:
         """The components of values that have adjoints."""
@@ -169,7 +159,7 @@ class Reverse:
 
     def take(self, node: Node) -> Value:
         """The adjoint of a component, zero where nothing was added."""
-        return self.adjoints.pop(node, None) or self.zero(component_types(node[0])[node[1]])
+        return self.adjoints.pop(node, None) or self.zero(component_types(node[0].type)[node[1]])
 
     # Values of the forward kernel.
 

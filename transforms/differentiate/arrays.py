@@ -24,7 +24,7 @@ from ziggurat.codemodel.op import BlockParameter, Body, Op, Value, constant_of
 from ziggurat.codemodel.structured import packed
 from ziggurat.codemodel.traits import MemoryRead, MemoryWrite, Pure
 from ziggurat.codemodel.transform import Outcome, Rewriter
-from ziggurat.codemodel.types import DescriptorType, PtrType, TupleType, Type, element_of
+from ziggurat.codemodel.types import DescriptorType, PtrType, Type, component_types, element_of
 from ziggurat.transforms.differentiate.adjoint import GradientAccess
 from ziggurat.transforms.differentiate.scaling import Scaled
 from ziggurat.transforms.kit.dataflow import origins
@@ -172,10 +172,10 @@ class _Pairing:
 
     def pointer(self, builder: Rewriter, op: Op, operands: tuple[Value, ...]) -> Value | None:
         copy = builder.copy(op, operands)
-        if not any(map(_points, _components(op.result.type))):
+        if not any(map(_points, component_types(op.result.type))):
             return copy
         hint = "choose between the loaded values: zg.where(condition, zg.load(…), zg.load(…))"
-        pairs = {v: self.pair(op, v, hint) for v in operands if any(map(_points, _components(v.type)))}
+        pairs = {v: self.pair(op, v, hint) for v in operands if any(map(_points, component_types(v.type)))}
         arrays = self.joined(op, pairs.values(), hint)
         gradients = [pairs[value][0] if value in pairs else value for value in operands]
         self.gradients[copy] = builder.copy(op, gradients), arrays
@@ -246,7 +246,3 @@ class _Pairing:
         for (place, arrays), gradient in zip(numbers_by_place.items(), values[count:], strict=True):
             self.gradients[values[place]] = gradient, arrays
         return values[0] if count == 1 else builder.add(core.MakeTuple(values[:count]))
-
-
-def _components(type_: Type) -> Sequence[Type]:
-    return type_.components if isinstance(type_, TupleType) else (type_,)

@@ -20,7 +20,8 @@ from ziggurat.codemodel.dialects import arith, scf, tt
 from ziggurat.codemodel.op import Body, Value
 from ziggurat.codemodel.structured import packed
 from ziggurat.codemodel.traits import BodyTerminator
-from ziggurat.transforms.differentiate.adjoint import Reverse, adjoint_type, component_types, gradients, no_gradient
+from ziggurat.codemodel.types import component_types
+from ziggurat.transforms.differentiate.adjoint import Reverse, adjoint_type, gradients, no_gradient
 from ziggurat.transforms.differentiate.recurrences import steps_of, value_at
 from ziggurat.transforms.kit.dataflow import Node
 from ziggurat.transforms.trip_count import trip_count
@@ -38,7 +39,7 @@ def _seed(inside: Reverse, body: Body, adjoints: Adjoints) -> None:
 @gradients.of(scf.If)
 def _if(at: Reverse, op: scf.If, adjoints: Adjoints) -> None:
     outside = list(dict.fromkeys(node for body in op.bodies for node in at.wanted(body.captured())))
-    types = [adjoint_type(component_types(value)[component]) for value, component in outside]
+    types = [adjoint_type(component_types(value.type)[component]) for value, component in outside]
     bodies: list[Body] = []
     for body in op.bodies:
         inside = at.inside(at.builder.inside((), packed(types)))

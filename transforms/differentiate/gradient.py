@@ -168,7 +168,7 @@ def _prepared(model: Op) -> tuple[tt.Func, list[tt.Func]]:
         if isinstance(op, tt.Call) and op.callee not in kernels:
             raise no_gradient(op, f"'{op.callee}' cannot be inlined")
         returns = isinstance(op, Returns) and op.parent_op is not kernel
-        if returns or any(len(body.blocks) > 1 for body in op.bodies):
+        if returns or op.jumps:
             raise no_gradient(op, "its control flow is not structured", "use scf.if, and scf.for without an early exit")
     callees = {op.callee for op in module.walk() if isinstance(op, tt.Call)}
     # What the functions call is kept with them.

@@ -31,8 +31,7 @@ from ziggurat.codemodel.op import Op, Value, constant_of, expect
 from ziggurat.codemodel.structured import Structured
 from ziggurat.codemodel.traits import MemoryWrite
 from ziggurat.codemodel.transform import Outcome, Rewriter, transform
-from ziggurat.codemodel.types import TensorType, shape_of
-from ziggurat.transforms.differentiate.adjoint import is_float
+from ziggurat.codemodel.types import TensorType, of_floats, shape_of
 from ziggurat.transforms.kit.dataflow import Node, nodes
 from ziggurat.transforms.simplify.fold import folding
 
@@ -340,7 +339,7 @@ class _Walk:
 
 def _carries_along(loop: scf.For) -> Rescaling | None:
     """The running maximum of a loop that does the same with any maxima; None where there is none."""
-    if any(isinstance(op, MemoryWrite | scf.While) for op in loop.walk()):
+    if loop.holds(MemoryWrite | scf.While):
         return None
     parameters = loop.entry_arguments(loop.body)
     (end,) = loop.terminators(loop.body)
@@ -350,7 +349,7 @@ def _carries_along(loop: scf.For) -> Rescaling | None:
             continue
         axes = _own_axes(value)
         shift_in, handed_on = (Shift(None, ((name, 1.0),), axes) for name in ("in", "out"))
-        entering: list[Change] = [UNDETERMINED if is_float(parameter.type) else None for parameter in parameters]
+        entering: list[Change] = [UNDETERMINED if of_floats(parameter.type) else None for parameter in parameters]
         for _ in range(3):
             forced: dict[Node, Change] = {(value, 0): handed_on}
             forced |= {(parameter, 0): change for parameter, change in zip(parameters, entering, strict=True)}
@@ -391,7 +390,7 @@ def rescaling_loops(kernel: tt.Func, sinks: Collection[Op]) -> dict[Op, Rescalin
 def free_maxima(kernel: tt.Func, sinks: Collection[Op], loops: Mapping[Op, Rescaling]) -> set[Op]:
     """The maxima that do not matter for what the ops of `sinks` write."""
     maxima: set[Op] = set()
-    if not any(isinstance(op, maths.Exp | maths.Exp2) for op in kernel.walk()):
+    if not kernel.holds(maths.Exp | maths.Exp2):
         return maxima
     for op in kernel.walk():
         combines = isinstance(op, tt.Reduce) and len(op.values) == 1 and isinstance(op.combine.entry.ops[0], MAXIMA)

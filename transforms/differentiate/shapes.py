@@ -6,8 +6,17 @@ from collections.abc import Sequence
 
 from ziggurat.codemodel.dialects import arith, core, tt
 from ziggurat.codemodel.op import Value, expect
-from ziggurat.codemodel.types import ScalarType, TensorType, f16, i32, scalar_element, shape_of, with_element
-from ziggurat.transforms.differentiate.adjoint import Reverse, component_types, gradients
+from ziggurat.codemodel.types import (
+    ScalarType,
+    TensorType,
+    component_types,
+    f16,
+    i32,
+    scalar_element,
+    shape_of,
+    with_element,
+)
+from ziggurat.transforms.differentiate.adjoint import Reverse, gradients
 from ziggurat.transforms.differentiate.finite import may_be_infinite
 
 
@@ -59,7 +68,9 @@ def _join(at: Reverse, op: tt.Join | tt.Cat, adjoint: Value) -> None:
 
 @gradients.of(tt.Split)
 def _split(at: Reverse, op: tt.Split, adjoint: list[Value | None]) -> None:
-    halves = [component or at.zero(type_) for component, type_ in zip(adjoint, component_types(op.result), strict=True)]
+    halves = [
+        component or at.zero(type_) for component, type_ in zip(adjoint, component_types(op.result.type), strict=True)
+    ]
     at.add(op.value, at.emit(tt.Join(*halves)))
 
 

@@ -40,9 +40,9 @@ from ziggurat.codemodel.op import Block, Body, Op, OpResult, Successor, Value
 from ziggurat.codemodel.structured import Structured, packed
 from ziggurat.codemodel.traits import BodyTerminator, Loop, Terminator
 from ziggurat.codemodel.transform import rebuilt
-from ziggurat.codemodel.types import ScalarType, TensorType, TupleType, Type, void
+from ziggurat.codemodel.types import TensorType, TupleType, Type, component_types, of_floats, void
 from ziggurat.transforms.analysis.axis_info import infer
-from ziggurat.transforms.analysis.components import Component, component_of, component_types, components_of
+from ziggurat.transforms.analysis.components import Component, component_of, components_of
 from ziggurat.transforms.analysis.queries import function_of, is_shaping, registers_alike, with_layout
 from ziggurat.transforms.layouts.layout_plan import Anchor, LayoutPlan, Operands
 
@@ -295,15 +295,11 @@ class _Rebuilding:
         run, and computes the next from it."""
         result = self.get(value, layout)
         type_, is_loop = result.type, isinstance(op.parent_op, Loop)
-        if is_loop and isinstance(type_, TensorType) and _is_float(type_.element):
+        if is_loop and isinstance(type_, TensorType) and of_floats(type_):
             constancy = self.plan.accesses.info(value).constancy
             if registers_alike(type_, constancy):
                 return builder.add(tt.MaxConstancy(result, tuple(constancy)), op.location)
         return result
-
-
-def _is_float(element: Type) -> bool:
-    return isinstance(element, ScalarType) and element.is_float
 
 
 def _only_masks(value: Value) -> bool:

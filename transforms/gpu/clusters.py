@@ -29,8 +29,18 @@ from ziggurat.codemodel.dialects import arith, tt
 from ziggurat.codemodel.gpu import dialect as gpu
 from ziggurat.codemodel.op import Op, Value
 from ziggurat.codemodel.transform import Outcome, Rewriter, transform
-from ziggurat.codemodel.types import ScalarType, SharedType, TensorType, i64, scalar_element, u8, u16, u32, with_element
-from ziggurat.transforms.analysis.components import component_types
+from ziggurat.codemodel.types import (
+    ScalarType,
+    SharedType,
+    TensorType,
+    component_types,
+    i64,
+    scalar_element,
+    u8,
+    u16,
+    u32,
+    with_element,
+)
 from ziggurat.transforms.analysis.queries import constant, function_of, repacked, shared_of
 from ziggurat.transforms.layouts.swizzle import row_major
 
@@ -45,7 +55,7 @@ def lower_clusters(module: gpu.Module) -> Op:
     if not gathers:
         return module
     ops = func.body.entry.ops
-    first = next(op for op in ops if any(isinstance(inner, _MEETING) for inner in op.walk()))
+    first = next(op for op in ops if op.holds(_MEETING))
     # ptxas moves no load over the barrier: loads of scalars that stand before it are begun first.
     begins = next(op for op in ops if op is first or op.bodies or _reads_tensor(op))
     parts: dict[Op, tuple[Sequence[Value], Value]] = {}  # The buffers and the mbarrier of each gather.

@@ -372,7 +372,7 @@ def place_dots(module: gpu.Module) -> Op:
 
     Every value keeps its type, so its uses do not change.
     """
-    if not any(isinstance(op, tt.Dot) for op in module.walk()):
+    if not module.holds(tt.Dot):
         return module
     rows_first = is_chained(module)
 

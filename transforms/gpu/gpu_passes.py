@@ -271,7 +271,7 @@ def chosen_options(model: Op, options: CompileOptions) -> CompileOptions:
     if not isinstance(model, core.Module):
         return options
     func, roles = first_kernel(model), options.warp_specialize
-    if roles is None and func.num_ctas > 1 and any(isinstance(op, tt.Dot) for op in func.walk()):
+    if roles is None and func.num_ctas > 1 and func.holds(tt.Dot):
         roles = True  # Between roles, the CTAs load together.
     if options.num_warps is not None:
         ctas = (options.num_ctas or 1) if func.num_ctas == 1 else 1

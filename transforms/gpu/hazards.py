@@ -54,7 +54,7 @@ def hazards_so_far(module: gpu.Module) -> list[Hazard]:
     is missing between asynchronous ops and their waits, where each buffer has memory of its own. None where channels
     are still to be lowered, which stand for such waits."""
     channels = (gpu.Channel, gpu.ChannelOp, gpu.ChannelClose, gpu.ClusterGather)
-    if any(isinstance(op, channels) for op in module.walk()):
+    if module.holds(channels):
         return []
     end = max((interval(op.result)[1] for op in module.walk() if isinstance(op, gpu.LocalAlloc)), default=0)
 

@@ -59,7 +59,7 @@ _ORDERED = (Asynchronous, GroupWait, gpu.FenceAsync, gpu.MbarrierOp, gpu.Cluster
 def used_too_early(module: gpu.Module) -> Iterator[Hazard]:
     """The ops of a module that use data in flight, or overwrite data that is still read."""
     for func in module.functions().values():
-        if any(isinstance(op, _ORDERED) for op in func.walk()):
+        if func.holds(_ORDERED):
             yield from _results_in_use(func, groups_of(func))
             yield from _Run(expect(func, tt.Func)).hazards()
 
@@ -217,9 +217,9 @@ class _Run:
     def hazards(self) -> Iterable[Hazard]:
         """Run the function from its entry."""
         followed = (BufferOp, *_ORDERED, *self.commits, tt.Return)
-        if any(isinstance(op, gpu.MakeTensorMap) for op in self.func.walk()):
+        if self.func.holds(gpu.MakeTensorMap):
             followed += (*BARRIERS, gpu.AcquireTensorMaps)
-        if any(isinstance(op, gpu.TmaCopy) for op in self.func.walk()):
+        if self.func.holds(gpu.TmaCopy):
             ordered = (op for op in self.func.walk() if may_order(op) or op in self.order.after | self.order.before)
             followed += (gpu.FenceGlobal, *BARRIERS, *(type(op) for op in ordered))
         nodes = Graph(self.func.bodies[0], followed).nodes

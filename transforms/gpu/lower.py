@@ -36,12 +36,12 @@ from ziggurat.codemodel.types import (
     ScalarType,
     TensorType,
     Type,
+    component_types,
     element_bytes,
     i32,
     scalar_element,
     with_element,
 )
-from ziggurat.transforms.analysis.components import component_types
 from ziggurat.transforms.analysis.intervals import SMALL
 from ziggurat.transforms.analysis.queries import (
     converted,
@@ -71,7 +71,7 @@ def lower(module: gpu.Module) -> Op:
     rewritten: Op = module
     if any(type(op) in _LOWERINGS for op in module.walk()):
         rewritten = transform(module, lowered, pass_name="lower")
-    if not any(isinstance(op, gpu.ConvertLayout) for op in rewritten.walk()):
+    if not rewritten.holds(gpu.ConvertLayout):
         return rewritten
     stmatrix = TARGETS[module.target].has_stmatrix
     neighbours, buffers = _neighbours(rewritten), dict[Op, Value]()

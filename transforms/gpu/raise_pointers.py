@@ -78,9 +78,7 @@ def why_not_raised(module: core.Module, options: CompileOptions) -> Mapping[Valu
 def _raised(module: core.Module, options: CompileOptions, obstacles: dict[Value, Obstacle]) -> core.Module:
     """The module of `raise_pointers`. `obstacles` gets those of the loads that are not raised."""
     func = function_of(module)
-    if not options.raise_pointers or not any(isinstance(op, tt.Dot) for op in func.walk()):
-        return module
-    if any(len(body.blocks) > 1 for op in func.walk() for body in op.bodies):
+    if not options.raise_pointers or not func.holds(tt.Dot) or any(op.jumps for op in func.walk()):
         return module
     analysis = _Analysis(func)
     loads = [op for op in func.walk() if isinstance(op, tt.Load) and feeds_dot(op.result)]

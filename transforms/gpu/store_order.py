@@ -25,10 +25,10 @@ from ziggurat.codemodel.gpu import dialect as gpu
 from ziggurat.codemodel.graphs import reached
 from ziggurat.codemodel.op import BlockParameter, Body, Op, Value
 from ziggurat.codemodel.structured import Structured
-from ziggurat.codemodel.traits import Loop, Pure
+from ziggurat.codemodel.traits import Pure
 from ziggurat.transforms.analysis.components import Component, component_of
 from ziggurat.transforms.analysis.memory_order import MemoryOrder
-from ziggurat.transforms.analysis.queries import constant_of, descriptor_of
+from ziggurat.transforms.analysis.queries import constant_of, descriptor_of, loops_around
 
 _TmaStore = tt.DescriptorStore | tt.DescriptorReduce | gpu.TmaStore
 _OtherWrite = tt.Store | tt.AtomicRMW | tt.AtomicCAS
@@ -69,7 +69,7 @@ def _exclude(op: Op, other: Op, memory: MemoryOrder) -> bool:
     branches = set(_branches(other))
     for owner, body in _branches(op):
         if any((owner, branch) in branches for branch in owner.bodies if branch is not body):
-            return not any(_varies([owner.condition], loop, memory) for loop in _loops(owner))
+            return not any(_varies([owner.condition], loop, memory) for loop in loops_around(owner))
     return False
 
 
@@ -90,13 +90,7 @@ def _role(op: Op) -> Body | None:
 
 
 def _runs_after(op: Op, other: Op, order: Mapping[Op, int]) -> bool:
-    return order[other] < order[op] or bool(_loops(op) & _loops(other))
-
-
-def _loops(op: Op) -> set[Op]:
-    return {
-        owner for owner in op.path() if isinstance(owner, Loop) or any(len(body.blocks) > 1 for body in owner.bodies)
-    }
+    return order[other] < order[op] or bool(loops_around(op) & loops_around(other))
 
 
 def _overwrites(write: _TmaStore, store: _TmaStore, order: Mapping[Op, int], memory: MemoryOrder) -> bool:
@@ -108,7 +102,7 @@ def _overwrites(write: _TmaStore, store: _TmaStore, order: Mapping[Op, int], mem
         or not memory.keeps_order(store, [write.descriptor], before=False)
     ):
         return False
-    loops = _loops(write) & _loops(store)
+    loops = loops_around(write) & loops_around(store)
     if not all(_varies([write.descriptor, *write.offsets], loop, memory) for loop in loops):
         return True
     return order[store] < order[write] and not _are_apart(write, store)

@@ -58,6 +58,7 @@ from ziggurat.transforms.analysis.queries import (
     feeds_dot,
     function_of,
     is_contiguous,
+    loops_around,
     shared_of,
     tensor_of,
 )
@@ -110,7 +111,7 @@ def by_rows(module: core.Module) -> core.Module:
             )
         return None
 
-    if not any(isinstance(op, tt.Reshape) for op in module.walk()):
+    if not module.holds(tt.Reshape):
         return module
     return expect(dce(transform(module, joined, pass_name="descriptors")), core.Module)
 
@@ -216,7 +217,7 @@ def _no_map(op: Access, func: tt.Func, target: str) -> Obstacle | None:
         return Obstacle("the CTAs of a cluster make no tensor maps: they have the memory for them together", maker)
     if not TARGETS[target].makes_tensor_maps:
         return Obstacle(f"kernels for {target} make no tensor maps, as those for {target}a do", maker)
-    if not _loops(op) - _loops(maker):
+    if not loops_around(op) - loops_around(maker):
         why = "making a tensor map takes as long as an access, so the descriptor must be made before a loop around it"
         return Obstacle(why, maker)
     return None
@@ -227,7 +228,7 @@ def _is_ordered(op: Op, ordering: Op, order: Mapping[Op, int]) -> bool:
 
     A CTA that sees the atomic of another one may load what that has stored.
     """
-    if ordering not in order or _loops(op) & _loops(ordering):
+    if ordering not in order or loops_around(op) & loops_around(ordering):
         return True
     first, second = (ordering, op) if isinstance(op, _Read | gpu.TmaLoad) else (op, ordering)
     return order[first] < order[second]
@@ -268,18 +269,9 @@ def aliasing(module: core.Module, by_tma: Collection[Value]) -> tuple[int, ...]:
             assert isinstance(store.descriptor, BlockParameter) and isinstance(load.descriptor, BlockParameter)
             if store.descriptor is load.descriptor or not (store.result in by_tma or load.result in by_tma):
                 continue
-            if at < after or _loops(store) & _loops(load):
+            if at < after or loops_around(store) & loops_around(load):
                 pairs[store.descriptor.index, load.descriptor.index] = None
     return tuple(number for pair in pairs for number in pair)
-
-
-def _loops(op: Op) -> set[Value]:
-    """The loops around an op; a function with jumps counts as one."""
-    return {
-        owner.result
-        for owner in op.path()
-        if isinstance(owner, Loop) or any(len(body.blocks) > 1 for body in owner.bodies)
-    }
 
 
 def _uneven(op: Access, func: tt.Func, infos: Mapping[Component, AxisInfo]) -> Obstacle | None:
@@ -331,7 +323,7 @@ def _begins_ahead(load: tt.DescriptorLoad) -> bool:
     loop = load.parent_op
     if not isinstance(loop, scf.For) or (loop.num_stages or 0) < 2:
         return False
-    return not any(isinstance(op, tt.Dot) for op in loop.walk())
+    return not loop.holds(tt.Dot)
 
 
 def _feeds_mma(
@@ -379,7 +371,7 @@ def _feeds_mma(
 def lower_tma(module: Op) -> Op:
     """The GPU model in which TMA does the loads and stores through descriptors that are left."""
     module = _fenced(module)
-    if not any(isinstance(op, Access) for op in module.walk()):
+    if not module.holds(Access):
         return module
     direct = _direct(module)
     allocs = {store.buffer for store, _ in direct.values()}

@@ -26,14 +26,13 @@ from ziggurat.codemodel.layout import Layout, Span, bits_of, blocked, moved
 from ziggurat.codemodel.op import Op, OpResult, Value
 from ziggurat.codemodel.structured import Structured
 from ziggurat.codemodel.traits import BlockTerminator, BodyTerminator
-from ziggurat.codemodel.types import PtrType, TensorType, TupleType, Type, element_of, shape_of
+from ziggurat.codemodel.types import PtrType, TensorType, TupleType, Type, component_types, element_of, shape_of
 from ziggurat.transforms.analysis.axis_info import LIMIT, AxisInfo, analyse, unknown_component
 from ziggurat.transforms.analysis.components import (
     Component,
     ComponentGroup,
     Propagation,
     component_of,
-    component_types,
     components_of,
     groups_of,
     tensor_operands,

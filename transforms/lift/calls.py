@@ -14,6 +14,7 @@ from ziggurat.codemodel.types import (
     PtrType,
     ScalarType,
     TupleType,
+    component_types,
     element_of,
     i1,
     i32,
@@ -259,7 +260,7 @@ def printed(lifter: Lifter, op: tt.Print) -> None:
 
 @lifts(tt.InlineAsm)
 def assembly(lifter: Lifter, op: tt.InlineAsm) -> None:
-    types = op.type.components if isinstance(op.type, TupleType) else (op.type,)
+    types = component_types(op.type)
     dtypes: Any = [element_of(type_) for type_ in types]
     dtypes = dtypes if isinstance(op.type, TupleType) else dtypes[0]
     values = [lifter.use(value) for value in op.values]

@@ -26,8 +26,8 @@ from ziggurat.codemodel.traits import MemoryRead
 from ziggurat.codemodel.types import (
     SCALARS,
     ScalarType,
-    TupleType,
     Type,
+    component_types,
     element_of,
     i32,
     shape_of,
@@ -100,11 +100,7 @@ def becomes_infinite(op: Op) -> bool:
     """Whether an op makes NaN or infinities of finite floats."""
     computes = isinstance(op, arith.Elementwise | arith.TruncF | tt.Dot | tt.Reduce | tt.Scan | tt.MapElementwise)
     computes = computes or (isinstance(op, tt.InlineAsm) and op.is_pure)
-    return computes and not isinstance(op, _FINITE) and any(map(_is_float, _components(op.result.type)))
-
-
-def _components(type_: Type) -> tuple[Type, ...]:
-    return type_.components if isinstance(type_, TupleType) else (type_,)
+    return computes and not isinstance(op, _FINITE) and any(map(_is_float, component_types(op.result.type)))
 
 
 def follows(op: Op) -> bool:
@@ -114,7 +110,7 @@ def follows(op: Op) -> bool:
 
 def follows_float(op: Op) -> bool:
     """Whether marks of floats go from the operands of an op to its result."""
-    return follows(op) and any(map(_is_float, _components(op.result.type)))
+    return follows(op) and any(map(_is_float, component_types(op.result.type)))
 
 
 # Rules: the marks of the components of a result, from those of the operands.
@@ -143,7 +139,7 @@ def _shaped(code: Code, op: Op, operands: tuple[Value, ...], stream: Stream) -> 
         copy = op.SPEC.copy(op, tuple(marks), (), (), op.result.type)
         op.SPEC.rederive(copy)
         result = code.add(copy)
-    return list(code.parts(result, len(_components(result.type))))
+    return list(code.parts(result, len(component_types(result.type))))
 
 
 @_moves.of(tt.Gather)
@@ -177,7 +173,7 @@ def _component(code: Code, op: core.TupleLoad, operands: tuple[Value, ...], stre
 
 @_moves.of(core.TupleWith)
 def _replaced(code: Code, op: core.TupleWith, operands: tuple[Value, ...], stream: Stream) -> list[Value | None]:
-    marks = [stream.of(operands[0], index) for index in range(len(_components(op.result.type)))]
+    marks = [stream.of(operands[0], index) for index in range(len(component_types(op.result.type)))]
     marks[op.index] = stream.of(operands[1])
     return marks
 
@@ -188,7 +184,7 @@ def _replaced(code: Code, op: core.TupleWith, operands: tuple[Value, ...], strea
 def dependent(code: Code, op: Op, operands: tuple[Value, ...], result: Value, stream: Stream) -> list[Value | None]:
     """The marks of the result of any op that computes new elements from its operands."""
     marks = [stream.of(value) for value in operands]
-    count, shape = len(_components(result.type)), shape_of(_components(result.type)[0])
+    count, shape = len(component_types(result.type)), shape_of(component_types(result.type)[0])
     if isinstance(op, tt.Reduce | tt.Scan):
         return [_combined(code, op, marks)] * count
     if isinstance(op, tt.Dot):
@@ -307,7 +303,7 @@ def _not_a_number(code: Code, value: Value) -> Value:
 
 def _any_of(code: Code, op: Op, lanes: Sequence[Value | None]) -> Value | None:
     """Whether any operand's element that reaches an element of the result holds."""
-    shape = shape_of(_components(op.result.type)[0])
+    shape = shape_of(component_types(op.result.type)[0])
     if isinstance(op, tt.Dot | tt.Reduce | tt.Scan):
         marks = [None if lane is None else code.cast(lane, i32) for lane in lanes]
         whole = _of_dot(code, *marks, shape=shape) if isinstance(op, tt.Dot) else _combined(code, op, marks)

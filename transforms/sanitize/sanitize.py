@@ -22,6 +22,7 @@ from ziggurat.codemodel.transform import DROP, Outcome, Rewriter, transform
 from ziggurat.codemodel.types import (
     PtrType,
     Type,
+    component_types,
     i32,
     i64,
     shape_of,
@@ -383,8 +384,3 @@ def _mask_of(op: Op, operands: tuple[Value, ...]) -> Value | None:
 def marks_type(type_: Type) -> Type:
     """The type of the marks of a value."""
     return shaped(shape_of(type_), i32)
-
-
-def component_types(type_: Type) -> Sequence[Type]:
-    """The types of the components of a value."""
-    return getattr(type_, "components", (type_,))

@@ -288,7 +288,7 @@ class StagedLoop:
             values = {block.parameters[at + 1], *plan.deferred.operands} - copied
             wrote = False
             for op in block.ops:
-                writes = any(isinstance(inner, _WRITERS) for inner in op.walk())
+                writes = op.holds(_WRITERS)
                 if (wrote and writes) or any(values.intersection(inner.operands) for inner in op.walk()):
                     values.add(op.result)
                     wrote = wrote or writes

@@ -47,7 +47,7 @@ class _Early:
 
 def copy_early(module: gpu.Module) -> gpu.Module:
     """The GPU model whose operands of later dots are copied to shared memory during the dots before."""
-    if any(isinstance(op, gpu.AsyncCopy | gpu.ChannelOp | gpu.WarpSpecialize) for op in module.walk()):
+    if module.holds(gpu.AsyncCopy | gpu.ChannelOp | gpu.WarpSpecialize):
         return module
     blocks = [block for op in module.walk() for body in op.bodies for block in body.blocks]
     copies = [early for block in blocks for early in _early_of(block)]
@@ -64,7 +64,7 @@ def copy_early(module: gpu.Module) -> gpu.Module:
 def _early_of(block: Block) -> Iterator[_Early]:
     """The copies of a block that can begin before a dot and are read after it."""
     order = {op: at for at, op in enumerate(block.ops)}
-    dots = [at for op, at in order.items() if any(isinstance(inner, gpu.MatrixProduct) for inner in op.walk())]
+    dots = [at for op, at in order.items() if op.holds(gpu.MatrixProduct)]
     loads = [at for op, at in order.items() if isinstance(op, tt.Load) and dots and at < dots[0]]
     for copy in copies_in(block) if dots else ():
         load, end = order[copy.load], order[copy.store]

@@ -30,8 +30,7 @@ from ziggurat.codemodel.gpu.fragments import UNITS, Unit, operand_a, warps_of
 from ziggurat.codemodel.gpu.scope import WarpScope, scope_of
 from ziggurat.codemodel.op import Op, OpResult, Value
 from ziggurat.codemodel.transform import DROP, Outcome, Rewriter, transform
-from ziggurat.codemodel.types import TensorType
-from ziggurat.transforms.analysis.components import component_types
+from ziggurat.codemodel.types import TensorType, component_types
 from ziggurat.transforms.analysis.memory_flow import last_of, users_of
 from ziggurat.transforms.analysis.queries import layout_of, role_split, shared_of, tensor_of
 from ziggurat.transforms.cost.budget import BESIDE_OPERANDS

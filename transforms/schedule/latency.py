@@ -158,7 +158,7 @@ def plans_of(module: gpu.Module, num_stages: int | None) -> Iterator[tuple[scf.F
     copied = {copy.load for plan in plans.values() if isinstance(plan, LoopPlan) for copy in plan.copies}
     for loop, plan in plans.items():
         has_dots = any(isinstance(op, _DOTS) for op in loop.body.entry.ops)
-        if not has_dots and any(isinstance(op, _DOTS) for op in loop.walk()):
+        if not has_dots and loop.holds(_DOTS):
             if loop.num_stages and isinstance(plan, Obstacle):
                 yield loop, plan  # Only the dots of a loop inside are pipelined.
             continue

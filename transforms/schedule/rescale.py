@@ -37,7 +37,7 @@ def rescale(module: Op) -> Op:
                 return builder.add(gpu.Rescale(operands[at], operands[1 - at]))
         return None
 
-    if not any(isinstance(op, gpu.TmaLoad | tt.DescriptorLoad) for op in module.walk()):
+    if not module.holds(gpu.TmaLoad | tt.DescriptorLoad):
         return module
     return transform(module, rescaled, pass_name="rescale")
 

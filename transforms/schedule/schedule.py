@@ -51,7 +51,7 @@ def expand(module: Op) -> Op:
             return _Expansion(builder, op).write()
         return None
 
-    if not any(isinstance(op, gpu.Stage) for op in module.walk()):
+    if not module.holds(gpu.Stage):
         return module
     return dce(transform(module, expanded, pass_name="expand"))  # Only earlier stages may use what is handed on.
 

@@ -157,7 +157,7 @@ class Demand:
             function = self._functions.get(symbol)
             effective = (
                 function is None
-                or _branches(function)
+                or function.jumps
                 or any(self._is_effective(op) for body in function.bodies for op in body.walk())
             )
             self._effective[symbol] = effective
@@ -276,9 +276,5 @@ def value_count(op: Op) -> int:
     return len(op.value_types) if isinstance(op, Structured) else 0
 
 
-def _branches(op: Op) -> bool:
-    return any(len(body.blocks) > 1 for body in op.bodies)
-
-
 def _may_not_end(op: Op) -> bool:
-    return _branches(op) or (isinstance(op, scf.For) and not is_nonzero(op.step))
+    return op.jumps or (isinstance(op, scf.For) and not is_nonzero(op.step))

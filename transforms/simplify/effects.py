@@ -63,7 +63,7 @@ def _stops(op: Op) -> bool:
         return True
     if isinstance(op, py.Assert | tt.Assert | cf.AssertOp):
         return True
-    if any(len(body.blocks) > 1 for body in op.bodies):
+    if op.jumps:
         return True
     return not (is_pure(op) or isinstance(op, (traits.MemoryRead, traits.MemoryWrite, *_SILENT)))
 

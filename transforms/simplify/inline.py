@@ -43,12 +43,12 @@ def inline(op: Op) -> Op:
     if not isinstance(op, core.Module):
         return op
     functions = op.functions()
-    if len(functions) == 1 and not any(isinstance(inner, _CALLS) for inner in op.walk()):
+    if len(functions) == 1 and not op.holds(_CALLS):
         return op
     roots = reachable_roots(op)
     _demand_size(functions, roots)
     inlining = _Inlining(functions, roots)
-    if not inlining.going and not any(isinstance(inner, _CALLS) for inner in op.walk()):
+    if not inlining.going and not op.holds(_CALLS):
         return op
     return transform(op, inlining)
 

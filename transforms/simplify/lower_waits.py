@@ -19,7 +19,7 @@ from ziggurat.codemodel.types import i1, void
 
 def lower_waits(module: Op) -> Op:
     """The model with a loop of ordered loads in place of each `tt.wait`."""
-    if not any(isinstance(op, tt.Wait) for op in module.walk()):
+    if not module.holds(tt.Wait):
         return module
     return transform(module, _lowered, pass_name="waits")
 

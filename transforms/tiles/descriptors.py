@@ -46,6 +46,7 @@ from ziggurat.codemodel.types import (
     PtrType,
     TensorType,
     Type,
+    component_types,
     i1,
     i32,
     i64,
@@ -54,7 +55,7 @@ from ziggurat.codemodel.types import (
     u32,
     void,
 )
-from ziggurat.transforms.analysis.components import component_types, groups_of
+from ziggurat.transforms.analysis.components import groups_of
 from ziggurat.transforms.analysis.queries import (
     constant_of,
     descriptor_of,
@@ -84,7 +85,7 @@ def lower_descriptors(
     parts.
     """
     func = function_of(module)
-    makes = any(isinstance(op, tt.MakeTensorDescriptor) for op in func.walk())
+    makes = func.holds(tt.MakeTensorDescriptor)
     if not makes and not _has_descriptor(func.body.parameters):
         return module
     maps: dict[Value, Value] = {}  # The tensor map of a parameter, for the accesses that are kept.
@@ -139,9 +140,10 @@ def make_chosen(module: core.Module) -> core.Module:
     (func,) = module.functions().values()
     groups = groups_of(func)
     chosen = [(value, at) for value, at in groups if isinstance(component_types(value.type)[at], DescriptorType)]
-    jumps = any(len(body.blocks) > 1 for op in func.walk() for body in op.bodies)
     sources = {source for component in chosen for _, source in groups[component].sources}
-    if not chosen or jumps or not all(s in groups or isinstance(s[0].op, tt.MakeTensorDescriptor) for s in sources):
+    if not chosen or not all(s in groups or isinstance(s[0].op, tt.MakeTensorDescriptor) for s in sources):
+        return module
+    if any(op.jumps for op in func.walk()):
         return module
     rewritten = transform(module, _in_parts, pass_name="descriptors")
     assert isinstance(rewritten, core.Module)

@@ -93,7 +93,7 @@ def _why_no_gain(func: tt.Func, options: CompileOptions) -> str | None:
         num_stages = options.num_stages if loop.num_stages is None else loop.num_stages
         if num_stages is not None and num_stages < _STAGES:
             return f"its loops have {num_stages} stages, not {_STAGES}"
-        if any(isinstance(op, tt.Load) for op in loop.walk()):
+        if loop.holds(tt.Load):
             return "threads load in a loop of dots"
     accumulated = max(sum(tensor_of(op.result).numel for op in dots if op.parent_op is loop) for loop in loops)
     registers = accumulated // (32 * options.warps)

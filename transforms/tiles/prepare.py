@@ -102,7 +102,7 @@ def fuse_dots(op: Op) -> Op:
                 return builder.copy(dot, (builder[dot.a], builder[dot.b], start))
         return None
 
-    return transform(op, fuse, pass_name="prepare") if any(isinstance(inner, tt.Dot) for inner in op.walk()) else op
+    return transform(op, fuse, pass_name="prepare") if op.holds(tt.Dot) else op
 
 
 def narrow_dots(op: Op) -> Op:
@@ -120,7 +120,7 @@ def narrow_dots(op: Op) -> Op:
             return None
         return builder.add(tt.Dot(_narrow(builder, dot.a), _narrow(builder, dot.b), operands[2]), dot.location)
 
-    return transform(op, narrow, pass_name="prepare") if any(isinstance(inner, tt.Dot) for inner in op.walk()) else op
+    return transform(op, narrow, pass_name="prepare") if op.holds(tt.Dot) else op
 
 
 def _before_extension(value: Value) -> Value | None:
@@ -189,7 +189,7 @@ def _inlinable(module: Op) -> Op:
 
 def _returns_early(op: Op) -> bool:
     """Whether a loop or a branch may leave its function."""
-    return any(isinstance(inner, Returns) for body in op.bodies for inner in body.walk())
+    return op.holds(Returns)
 
 
 def _holds_call(op: Op) -> bool:

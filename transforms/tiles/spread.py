@@ -38,13 +38,14 @@ from ziggurat.codemodel.types import (
     ScalarType,
     TensorType,
     Type,
+    component_types,
     i1,
     shape_of,
     with_element,
 )
 from ziggurat.transforms.analysis.affine import Forms
 from ziggurat.transforms.analysis.apart import are_apart, iterations_are_apart
-from ziggurat.transforms.analysis.components import Component, component_of, component_types, components_of, groups_of
+from ziggurat.transforms.analysis.components import Component, component_of, components_of, groups_of
 from ziggurat.transforms.analysis.memory_order import MemoryOrder, may_order
 from ziggurat.transforms.analysis.obstacle import Obstacle, warn
 from ziggurat.transforms.analysis.queries import constant, is_elementwise, is_root, repacked, tensor_of, unpacked
@@ -101,7 +102,7 @@ def spread(module: core.Module, options: CompileOptions) -> Op:
 
     Warns where it was asked for, and cannot be done.
     """
-    func, has_dots = first_kernel(module), any(isinstance(op, tt.Dot) for op in module.walk())
+    func, has_dots = first_kernel(module), module.holds(tt.Dot)
     num_ctas, most = options.num_ctas, TARGETS[options.target].cluster_ctas
     if num_ctas == 1:
         return module
@@ -160,7 +161,7 @@ def _divided_size(func: tt.Func) -> int | None:
 
 def division_by(func: tt.Func, count: int) -> Division | Obstacle:
     """The axes of a prepared kernel that `count` CTAs divide, or the first op that they cannot share."""
-    if has_dots := any(isinstance(op, tt.Dot) for op in func.walk()):
+    if has_dots := func.holds(tt.Dot):
         divisions = _divisions_of_dots(func, count)
     else:
         size = _divided_size(func)
@@ -352,7 +353,7 @@ def _why_not(op: Op, division: Division, count: int) -> str | None:
             return f"the result of a dot has only {division.size} rows"
     if isinstance(op, tt.DescriptorStore | tt.DescriptorReduce) and division.axis(op.descriptor) is None:
         return f"{op.NAME} would be done by each CTA"
-    if any(len(body.blocks) > 1 for body in op.bodies):
+    if op.jumps:
         return "control flow is not structured"
     if isinstance(op, _OF_ONE_CTA):
         return f"{op.NAME} is of one CTA"

@@ -115,7 +115,7 @@ def compile_time_functions(kernel: Function) -> Iterator[ConstexprFunction]:
 
 def without_assertions(model: core.Module) -> core.Module:
     """The model without its device assertions."""
-    if not any(isinstance(op, tt.Assert) for op in model.walk()):
+    if not model.holds(tt.Assert):
         return model
     without = transform(model, lambda builder, op, operands: DROP if isinstance(op, tt.Assert) else None)
     return expect(without, core.Module)

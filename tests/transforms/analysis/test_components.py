@@ -9,12 +9,11 @@ from ziggurat.codemodel.dialects import core, scf, tt
 from ziggurat.codemodel.errors import InternalError
 from ziggurat.codemodel.op import Op, Value
 from ziggurat.codemodel.text.parser import parse
-from ziggurat.codemodel.types import TensorType, TupleType, f32, i32, void
+from ziggurat.codemodel.types import TensorType, TupleType, component_types, f32, i32, void
 from ziggurat.transforms.analysis.components import (
     ComponentGroup,
     Propagation,
     component_of,
-    component_types,
     components_of,
     groups_of,
     tensor_operands,
