@@ -300,9 +300,9 @@ def _add_together(access: _Access, address: str, values: Sequence[str], mask: st
 def _rmw(emitter: PtxEmitter, op: tt.AtomicRMW) -> Emitted:
     access = _Access(emitter, op)
     scalar, count = access.scalar, 1
-    has_vectors = emitter.target.has_vector_atomics
-    if op.kind is AtomicKind.FADD and (scalar in (f16, f32) or (scalar == bf16 and has_vectors)):
-        count = min(op.width, (4 if has_vectors else 1) * 4 // scalar.bytes)
+    target = emitter.target
+    if op.kind is AtomicKind.FADD and (scalar in (f16, f32) or (scalar == bf16 and target.has_vector_atomics)):
+        count = min(op.width, target.sum_bytes // scalar.bytes)
 
     def one(group: range, owner: str | None) -> list[str]:
         first = group[0]

@@ -76,6 +76,12 @@ class Target:
         90, "Whether LLVM computes with bf16 by instructions of its own: since Hopper, and in f32 before."
     )
     has_vector_atomics = _since(90, "Whether atomics add bf16, and vectors of up to 16 bytes: since Hopper.")
+
+    @property
+    def sum_bytes(self) -> int:
+        """The bytes of neighbours that an atomic adds together: two 16-bit floats before Hopper."""
+        return 16 if self.has_vector_atomics else 4
+
     has_dependent_launches = _since(
         90, "Whether a launch may begin before the one ahead of it has ended: since Hopper."
     )

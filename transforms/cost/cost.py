@@ -179,7 +179,7 @@ class _Costs:
         self.module, self.names, self.at_least = module, names, at_least
         self.func = func = function_of(module)
         self.target = TARGETS[module.target]
-        self.accesses = Accesses(func, analyse(func), module.num_warps)
+        self.accesses = Accesses(func, analyse(func), module.num_warps, sum_bytes=self.target.sum_bytes)
         self.groups = groups_of(func)
         self.sectors = Sectors(self._info, self.groups)
         self.needs = _needed(func, self.groups, self._may_drop)

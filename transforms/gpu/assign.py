@@ -35,6 +35,7 @@ from ziggurat.codemodel.dialects import arith, core, tt
 from ziggurat.codemodel.errors import InternalError
 from ziggurat.codemodel.gpu import dialect as gpu
 from ziggurat.codemodel.gpu.options import DEFAULT_OPTIONS, CompileOptions
+from ziggurat.codemodel.gpu.targets import TARGETS
 from ziggurat.codemodel.layout import Layout
 from ziggurat.codemodel.op import Block, Body, Op, OpResult, Successor, Value
 from ziggurat.codemodel.structured import Structured, packed
@@ -62,7 +63,9 @@ def assign(
     choose.
     """
     func = function_of(module)
-    rebuilding = _Rebuilding(LayoutPlan(func, options.warps, anchor, operands))
+    rebuilding = _Rebuilding(
+        LayoutPlan(func, options.warps, anchor, operands, sum_bytes=TARGETS[options.target].sum_bytes)
+    )
     outside = Builder.root()
     inside = Builder.root([p.type for p in func.body.parameters], func.body.yield_type)
     outside.add(rebuilt(func, (), [rebuilding.body(inside, func.body)]), func.location)

@@ -71,11 +71,14 @@ class Accesses:
     part of these. `widened` has the axes, by the shape, along which a tensor has what a load of neighbours gives: a
     thread that holds a run of them loads it at once. Of tensors that dots compute, matrix units decide. `reduced` has
     the axes along which tensors are reduced, by their shape. `for_dots` are the loads of operands of dots, and
-    `for_buffers` those of them that dots read from shared memory alone.
+    `for_buffers` those of them that dots read from shared memory alone. `sum_bytes` are those that an atomic addition
+    adds together.
     """
 
-    def __init__(self, func: Op, infos: Mapping[Component, AxisInfo], num_warps: int) -> None:
-        self.infos, self.num_warps = infos, num_warps
+    def __init__(
+        self, func: Op, infos: Mapping[Component, AxisInfo], num_warps: int, *, sum_bytes: int = VECTOR
+    ) -> None:
+        self.infos, self.num_warps, self.sum_bytes = infos, num_warps, sum_bytes
         self.widest: dict[Key, int] = {}
         self.store_widths: dict[Op, int] = {}
         self.for_dots: set[Op] = set()
@@ -134,10 +137,7 @@ class Accesses:
 
     def vector(self, op: Access) -> int:
         """The number of neighbours that one thread should hold, up to what this access can move together."""
-        type_ = tensor_of(op.ptr)
-        if isinstance(op, tt.AtomicRMW | tt.AtomicCAS) and not _adds_neighbours(op):
-            return 1  # With neighbours in neighbouring lanes, the fewest sectors are touched.
-        axis = self.order(op)[0]
+        type_, axis = tensor_of(op.ptr), self.order(op)[0]
         return min(self._together(op, axis), self._share(type_.numel), type_.shape[axis])
 
     def _share(self, numel: int) -> int:
@@ -145,6 +145,13 @@ class Accesses:
 
     def _together(self, op: Access, axis: int) -> int:
         """The number of elements along an axis that are neighbours, aligned, and masked together."""
+        if isinstance(op, tt.AtomicRMW | tt.AtomicCAS):
+            if not _adds_neighbours(op):
+                return 1  # With neighbours in neighbouring lanes, the fewest sectors are touched.
+            return min(self._aligned(op, axis), max(1, self.sum_bytes // pointee_bytes(op.ptr)))
+        return self._aligned(op, axis)
+
+    def _aligned(self, op: Access, axis: int) -> int:
         aligned = max(1, self.info(op.ptr).divisibility[axis] // pointee_bytes(op.ptr))
         return min(self._alike(op, axis), aligned)
 
@@ -516,9 +523,10 @@ class PrimaryLayouts:
 
     def _is_as_good(self, op: Access, layout: Layout, coalesced: Layout) -> bool:
         if isinstance(op, tt.AtomicRMW | tt.AtomicCAS):
-            if _distinct(layout) > _distinct(coalesced):
-                return False
-        elif math.prod(shape_of(op.ptr.type)) <= 32 * self.accesses.num_warps:
+            # The L2 cache takes the sums of a line at once, so more lines take longer than a conversion.
+            measures = [(_distinct(each), self.accesses.lookups(op, each)[1]) for each in (layout, coalesced)]
+            return all(map(int.__le__, *measures))
+        if math.prod(shape_of(op.ptr.type)) <= 32 * self.accesses.num_warps:
             return True
         return self.accesses.traffic(op, layout) <= self.accesses.traffic(op, coalesced)
 
@@ -530,9 +538,15 @@ class LayoutPlan:
     """The layouts in which the components of a function are used and computed."""
 
     def __init__(
-        self, func: tt.Func, num_warps: int, anchor: Anchor, operands: Operands = lambda dot, plan: None
+        self,
+        func: tt.Func,
+        num_warps: int,
+        anchor: Anchor,
+        operands: Operands = lambda dot, plan: None,
+        *,
+        sum_bytes: int = VECTOR,
     ) -> None:
-        self.accesses = Accesses(func, analyse(func), num_warps)
+        self.accesses = Accesses(func, analyse(func), num_warps, sum_bytes=sum_bytes)
         self.groups: Mapping[Component, ComponentGroup] = groups_of(func)
         self.flexible = flexible_components(func, self.groups, num_warps)
         self.primary = PrimaryLayouts(func, self.groups, self.flexible, self.accesses, anchor, operands)

@@ -99,3 +99,29 @@ def test_vector_additions_return_the_old_values(
     simulate(binary.stages["llvm"], num_warps=num_warps, shared=binary.shared, arguments=memory)
     np.testing.assert_array_equal(out, start + x)
     np.testing.assert_array_equal(old, start)
+
+
+@zg.kernel
+def accumulate_product(out_ptr, a_ptr, b_ptr, N: zg.constexpr):
+    rows, columns = zg.expand(zg.arange(0, N), 1), zg.expand(zg.arange(0, N), 0)
+    at = zg.add(zg.mul(rows, N), columns)
+    product = zg.dot(zg.load(zg.add(a_ptr, at)), zg.load(zg.add(b_ptr, at)))
+    zg.atomic_add(zg.add(out_ptr, at), product, sem="relaxed")
+
+
+@pytest.mark.parametrize(
+    ("target", "expected"),
+    [
+        ("sm_90a", {"red.relaxed.gpu.global.add.v4.f32": 8}),
+        ("sm_80", {"red.relaxed.gpu.global.add.f32": 32}),
+    ],
+)
+def test_the_sums_of_a_dot_are_added_by_whole_lines(target: str, expected: dict[str, int]) -> None:
+    """In the layout of the accumulator, eight rows of an instruction would each have a part of a line."""
+    f16, f32 = zg.divisible(zg.ptr(zg.f16)), zg.divisible(zg.ptr(zg.f32))
+    binary = accumulate_product.compile(f32, f16, f16, 64, target=target, num_warps=4, verify=True)
+    assert adding(binary) == expected
+    a, b = np.random.default_rng(1).integers(-9, 9, (2, 64, 64)).astype(np.float16)
+    out = np.ones((64, 64), np.float32)
+    binary.simulate[(1,)](out, a, b)
+    assert np.array_equal(out, a.astype(np.float32) @ b.astype(np.float32) + 1)
