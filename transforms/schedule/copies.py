@@ -228,7 +228,7 @@ class StagedLoop:
         removed |= {value for store in self.channel_of_transpose for value in (store.value, store.buffer, store.result)}
         removed |= _superfluous_fences(loop, removed)
         released = {channel: plan.released(copies) for copies, channel in self.channels.items()}
-        released |= dict.fromkeys(self.channel_of_transpose.values(), plan.late)
+        released |= dict.fromkeys(self.channel_of_transpose.values(), plan.late[-1] if plan.late else None)
         self._turn(inner)
         inner.mapping.values.update(self.values)
         inner.add(gpu.Stage(own, order=0))
@@ -263,7 +263,7 @@ class StagedLoop:
                 if copies[0].by_tma and op is copies[0].reader and channel in released:
                     self._wait(inner, copies)
             inner.rewrite(op)
-            if op is plan.after or op is plan.late:
+            if op is plan.after or op in plan.late:
                 begin((own, 4) if op is plan.after else (own + 1, 5))
             for channel, over in released.items():
                 if over is op:
@@ -278,12 +278,11 @@ class StagedLoop:
         places: dict[Op, tuple[int, int]] = {op: (own, 7 if op in after else 2) for op in block.ops}
         if plan.after is not None:
             places[plan.after] = own, 2
-        if plan.late is not None:
-            places[plan.late] = own + 1, 1 if _starts_from_registers(plan) else 3
-        if plan.deferred is not None and plan.late is not None:
+        places |= dict.fromkeys(plan.late, (own + 1, 1 if _starts_from_registers(plan) else 3))
+        if plan.deferred is not None and plan.late:
             # Of the ops after the first wait, only those come after the late one that depend on the accumulator, or on
             # the operand, which then takes the registers of the one before. What they write to memory stays in order.
-            at = block.terminator.operands.index(plan.late.result)
+            at = block.terminator.operands.index(plan.late[-1].result)
             copied = {plan.deferred.accumulator, *(copy.buffer.result for copy in plan.copies)}
             values = {block.parameters[at + 1], *plan.deferred.operands} - copied
             wrote = False
@@ -294,7 +293,7 @@ class StagedLoop:
                     wrote = wrote or writes
                 elif op in after and op.result not in values:
                     places[op] = own, 4
-            places[plan.deferred], places[plan.late] = (own + 1, 3), (own + 1, 5)
+            places[plan.deferred], places[plan.late[-1]] = (own + 1, 3), (own + 1, 5)
         return places
 
 

@@ -6,7 +6,7 @@
     %d = gpu.wgmma %b …;                                   %d = gpu.wgmma %b …;
     %e = gpu.wgmma_wait %d @0;                             %e = gpu.wgmma_wait %d @0 @late=true;
 
-A plan says how many slots the rings have, whether the last wait is late, and which dot is deferred.
+A plan says how many slots the rings have, which waits are late, and which dot is deferred.
 """
 
 from __future__ import annotations
@@ -80,23 +80,23 @@ def operands_ahead(
         return Obstacle(DEPENDS, copies[0].load)
     stage_bytes = sum(copy.shared.bytes for copy in traced)
     for turned in (_turned(loop, traced), ()):
-        late, spare = _late_wait(loop, traced, turned), 0
+        late, spare = _late_waits(loop, traced, turned), 0
         most = (limit - (TURNED_SLOTS - 1) * sum(shared_of(store.buffer).bytes for store in turned)) // stage_bytes + 1
         wanted, why = _chosen(loop, traced, occupancy) if requested is None else (requested, "")
         slots = min(wanted, most)
-        if late is not None and not any(copy.by_tma for copy in traced) and in_flight(traced):
-            registers = layout_of(late.result.type).num_registers
+        if late and not any(copy.by_tma for copy in traced) and in_flight(traced):
+            registers = sum(layout_of(wait.result.type).num_registers for wait in late)
             more, same = (partial(occupancy, count * stage_bytes, registers) for count in (wanted, wanted - 1))
             if wanted < most and more() == same():
                 slots, spare = wanted + 1, 1
             elif slots == 2:
-                late = None  # Copies that begin after the late wait would overlap with nothing.
-        elif late is None and slots > 2 and not any(copy.by_tma for copy in traced) and not in_flight(traced):
+                late = ()  # Copies that begin after the late wait would overlap with nothing.
+        elif not late and slots > 2 and not any(copy.by_tma for copy in traced) and not in_flight(traced):
             registers = accumulators(loop)
             more, fewer = (partial(occupancy, (count - 1) * stage_bytes, registers) for count in (slots, slots - 1))
             if scope_of(loop).warps * more() < WARPS and fewer() > more():
                 slots, spare = slots - 1, -1  # The slot that an iteration has read is filled at its end.
-        if not turned or (late is not None and slots - spare > 2):
+        if not turned or (late and slots - spare > 2):
             break  # Else there is no stage for turning.
     if slots < 2 or abs(step) * slots >= 1 << 30:
         return Obstacle(f"{FULL} of {stage_bytes} bytes", loop)
@@ -156,33 +156,43 @@ def _turned(loop: scf.For, copies: Sequence[Copy]) -> tuple[gpu.LocalStore, ...]
     )
 
 
-def _late_wait(loop: scf.For, copies: Sequence[Copy], turned: Sequence[gpu.LocalStore]) -> ResultWait | None:
-    """The wait for the last wgmma of a loop's body, if it can take place in the next iteration.
+def _late_waits(loop: scf.For, copies: Sequence[Copy], turned: Sequence[gpu.LocalStore]) -> tuple[ResultWait, ...]:
+    """The waits of a loop's body that can take place in the next iteration: all, if each is for a sum that only its own
+    wgmma adds to, or the last one.
 
-    Only its accumulator may be carried, and its operands must stay: in slots that are all filled in the same way, in
+    Only the accumulator may be carried, and the operands must stay: in slots that are all filled in the same way, in
     those of the stores that transpose, or in buffers from before the loop.
     """
     block = loop.body.entry
     waits = [op for op in block.ops if isinstance(op, ResultWait)]
     if not waits or len({copy.by_tma for copy in copies}) > 1:
-        return None
-    wait, end = waits[-1], block.terminator
+        return ()
+    buffers = {copy.buffer.result for copy in copies} | {store.buffer for store in turned}
+    order = {op: at for at, op in enumerate(block.ops)}
+    sums = {wait: _sum_of(loop, wait, buffers) for wait in waits}
+    if all(own is not None and own[1] for own in sums.values()):
+        return tuple(waits)
+    own, first = sums[waits[-1]], waits[0]
+    if own is None or first is waits[-1]:
+        return ()
+    uses = [order[op_in(user, block)] for user in own[0].uses]
+    return () if any(at <= order[first] for at in uses) else (waits[-1],)
+
+
+def _sum_of(loop: scf.For, wait: ResultWait, buffers: Container[Value]) -> tuple[Value, bool] | None:
+    """The parameter of a loop that carries what a wait gives, and whether nothing but its wgmma uses it; None if more
+    depends on the wait, or its wgmma reads other buffers of the iteration."""
+    block = loop.body.entry
     if not isinstance(wait.value, OpResult) or wait.pending or len(wait.value.uses) > 1:
         return None
     begun = wait.value.op
-    positions = [at for at, value in enumerate(end.operands) if value is wait.result]
+    positions = [at for at, value in enumerate(block.terminator.operands) if value is wait.result]
     if not isinstance(begun, ResultInFlight) or len(wait.result.uses) > 1 or len(positions) != 1:
         return None
-    buffers = {copy.buffer.result for copy in copies} | {store.buffer for store in turned}
     if any(value not in buffers and value.block is block for value in map(allocation, begun.reads)):
         return None
     accumulator = loop.body.parameters[positions[0] + 1]
-    order = {op: at for at, op in enumerate(block.ops)}
-    uses = [order[op_in(user, block)] for user in accumulator.uses]
-    if begun.chain[-1].accumulator is accumulator and len(uses) == 1 and len(waits) == 1:
-        return wait
-    covered = waits[0]
-    return None if covered is wait or any(at <= order[covered] for at in uses) else wait
+    return accumulator, begun.chain[-1].accumulator is accumulator and len(accumulator.uses) == 1
 
 
 def deferred(plan: LoopPlan, registers: int) -> ResultInFlight | None:
@@ -192,9 +202,9 @@ def deferred(plan: LoopPlan, registers: int) -> ResultInFlight | None:
     for the scores. Scores, powers and accumulator then have registers at the same time, of `registers` a thread.
     """
     after = plan.after
-    if plan.late is None or not isinstance(after, ResultWait) or not isinstance(plan.late.value, OpResult):
+    if not plan.late or not isinstance(after, ResultWait) or not isinstance(plan.late[-1].value, OpResult):
         return None
-    begun = plan.late.value.op
+    begun = plan.late[-1].value.op
     assert isinstance(begun, ResultInFlight)
     alone = any(all(user is begun for copy in copies for user in copy.readers) for copies in plan.channels())
     accumulator = begun.accumulator

@@ -23,7 +23,8 @@ A load goes to one of three places:
 * **Its iteration**: larger tensors that all programs load, such as weights, without dots: the L1 has them, which copies
   do not read. A warning says it of loads that ask for stages.
 
-The last wgmma of an iteration need not be complete at its end, if its operands stay in their slots (`late`). Where
+The last wgmma of an iteration need not be complete at its end, if its operands stay in their slots (`late`); nor need
+the others, if each adds to a sum that nothing else in the loop uses. Where
 threads copy, this takes a second barrier: the wgmma of the other warps must be complete as well. With one slot more,
 the slot that is filled was read two iterations before, and the barrier after the wait for the copies orders both: so
 the ring has one slot more where the occupancy stays the same.
@@ -90,7 +91,7 @@ def latency(module: gpu.Module, num_stages: int | None) -> Op:
     slots = {copy.buffer: copy.slots for plan in plans for copy in plan.copies}
     slots |= {store.buffer.op: TURNED_SLOTS for plan in plans for store in plan.turned}
     turned = {store for plan in plans for store in plan.turned}
-    late = {plan.late for plan in plans}
+    late = {wait for plan in plans for wait in plan.late}
 
     rings: dict[Op, Value] = {}
 

@@ -94,7 +94,7 @@ class Begin:
 class LoopPlan:
     """The schedule of `loop`: its copies to the rings of buffers that it has, and its other loads that begin ahead.
 
-    `late` is the wait for a wgmma that stays in flight into the next iteration. The wgmma `deferred` itself takes place
+    `late` are the waits for wgmma that stay in flight into the next iteration. The wgmma `deferred` itself takes place
     in the next iteration. `turned` are the stores of what threads have read from a slot for that wgmma. They take place
     an iteration ahead, to rings of `TURNED_SLOTS`. `left` are the loads that stay in their iteration, and why; and the
     loop, if no load of it moves.
@@ -103,7 +103,7 @@ class LoopPlan:
     loop: scf.For
     copies: tuple[Copy, ...]
     others: Mapping[Load, Begin] = {}
-    late: ResultWait | None = None
+    late: tuple[ResultWait, ...] = ()
     deferred: ResultInFlight | None = None
     turned: tuple[gpu.LocalStore, ...] = ()
     left: tuple[tuple[Op, Obstacle], ...] = ()
@@ -136,12 +136,12 @@ class LoopPlan:
 
     @property
     def after(self) -> Op | None:
-        """The op that the late wait follows in the next iteration: the wait for another wgmma, or the next wgmma on the
-        same accumulator."""
-        if self.late is None:
+        """The op that the late waits follow in the next iteration: the wait for another wgmma, or the last wgmma on
+        their accumulators."""
+        if not self.late:
             return None
         first = next(op for op in self.loop.body.entry.ops if isinstance(op, ResultWait))
-        return self.late.value.op if first is self.late else first
+        return self.late[-1].value.op if first in self.late else first
 
     def with_stages(self, stages: int) -> LoopPlan:
         """The same plan with rings of at most so many slots."""
@@ -150,7 +150,7 @@ class LoopPlan:
 
     def fills_before_late(self, copies: Sequence[Copy]) -> bool:
         """Whether the copies of a later iteration need not follow the late wait: its wgmma reads another slot."""
-        return self.late is None or not in_flight(copies) or copies[0].slots > copies[0].ahead + 1
+        return not self.late or not in_flight(copies) or copies[0].slots > copies[0].ahead + 1
 
     def channels(self) -> tuple[tuple[Copy, ...], ...]:
         """The copies of each channel: each that is turned, the others of the threads, and those of TMA by their first
@@ -173,7 +173,7 @@ class LoopPlan:
             return ops[last]
         begun = max(at for at, op in enumerate(ops) if not buffers.isdisjoint(read_in_flight(op)))
         done = next(at for at, op in enumerate(ops) if at > begun and isinstance(op, ResultWait) and not op.pending)
-        return ops[done] if ops[done] is self.late else ops[max(last, done)]
+        return ops[done] if ops[done] in self.late else ops[max(last, done)]
 
 
 def plan_of(loop: scf.For) -> LoopPlan:
@@ -188,7 +188,7 @@ def plan_of(loop: scf.For) -> LoopPlan:
     others: dict[Load, Begin] = {
         op: Begin(op.ahead) for op in ops if isinstance(op, tt.Load) and op.ahead and op not in copied
     }
-    late = next((op for op in ops if isinstance(op, ResultWait) and op.late), None)
+    late = tuple(op for op in ops if isinstance(op, ResultWait) and op.late)
     turned = tuple(op for op in ops if isinstance(op, gpu.LocalStore) and op.ahead)
     return LoopPlan(loop, copies, others, late, turned=turned)
 

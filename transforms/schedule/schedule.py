@@ -243,10 +243,12 @@ class _Expansion:
 
 
 def _in_flight(ops: Iterable[Op]) -> int:
-    """The number of wgmma that these ops leave in flight."""
+    """The number of wgmma that these ops leave in flight: late waits are for those of the step before."""
     count = 0
     for op in ops:
-        count = min(count, op.pending) if isinstance(op, ResultWait) else count + isinstance(op, ResultInFlight)
+        if isinstance(op, ResultWait):
+            count = count if op.late else min(count, op.pending)
+        count += isinstance(op, ResultInFlight)
     return count
 
 

@@ -237,6 +237,8 @@ def _consumer(
         if not buffers.issuperset(part.origin[copy.buffer.result] for copy in plan.copies):
             return Obstacle("parts of the kernel read different loads of it", kernel.loop)
         plan = plan.with_stages(kernel.stages)
+        # The sooner a slot is released, the sooner the producer fills it: so only the last wgmma stays in flight.
+        plan = attrs.evolve(plan, late=plan.late[-1:])
         plans[op.result] = attrs.evolve(plan, deferred=deferred(plan, registers))
     return _Consumer(part, plans, once)
 

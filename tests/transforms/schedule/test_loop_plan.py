@@ -81,13 +81,14 @@ def test_a_wgmma_that_adds_to_its_own_accumulator_stays_in_flight() -> None:
     plan = sure(plan_of(product_of()))
     assert [copy.by_tma for copy in plan.copies] == [True, True]
     assert (plan.stages, plan.distance) == (3, 2)
-    assert plan.late is not None and isinstance(plan.after, gpu.Wgmma) and plan.late.value is plan.after.result
+    (late,) = plan.late
+    assert isinstance(plan.after, gpu.Wgmma) and late.value is plan.after.result
     # The addresses follow from the index alone.
     assert carried(plan.loop, [value for load in plan.ahead for value in load.operands]) == ()
     # Both blocks are for one dot, and have one channel, whose slot is free in the next iteration.
     (copies,) = plan.channels()
     assert copies == plan.copies and {copy.reader for copy in copies} == {plan.after}
-    assert plan.released(copies) is plan.late
+    assert plan.released(copies) is late
 
 
 @pytest.mark.parametrize(("n", "stages"), [(32, 6), (64, 6), (128, 3)])
@@ -126,7 +127,7 @@ def test_a_load_for_a_dot_of_an_inner_loop_is_not_pipelined() -> None:
 )
 def test_no_wgmma_stays_in_flight(also: str, copies: int, why: str) -> None:
     plan = sure(plan_of(product_of(also)))
-    assert plan.late is None and plan.after is None, why
+    assert plan.late == () and plan.after is None, why
     assert len(plan.copies) == copies
 
 
@@ -188,8 +189,8 @@ def attention_of(rescaled: str) -> Op:
 def test_the_wait_for_another_wgmma_covers_the_last(rescaled: str) -> None:
     """After the wait for queries and keys, the accumulator of the iteration before is complete and may be scaled."""
     plan = sure(plan_of(attention_of(rescaled)))
-    late, after = plan.late, plan.after
-    assert late is not None and isinstance(after, gpu.WgmmaWait) and after is not late
+    (late,), after = plan.late, plan.after
+    assert isinstance(after, gpu.WgmmaWait) and after is not late
     # Keys and values have different readers and channels: scores need not wait for values.
     keys, values = plan.channels()
     assert len(keys) == len(values) == 1
@@ -199,7 +200,33 @@ def test_the_wait_for_another_wgmma_covers_the_last(rescaled: str) -> None:
 
 def test_an_accumulator_that_is_read_earlier_is_waited_for() -> None:
     plan = sure(plan_of(attention_of("first")))
-    assert plan.late is None and len(plan.copies) == 2
+    assert plan.late == () and len(plan.copies) == 2
+
+
+@zg.kernel
+def adapted(x_desc, w_desc, a_desc, out_desc, low_desc, k, uses: zg.constexpr):
+    """Two products of one operand, each with a sum of its own, which the other may need."""
+    acc = zg.zeros((64, 64), zg.f32)
+    low = zg.zeros((64, 16), zg.f32)
+    for start in range(0, k, 64):
+        x = x_desc.load((0, start))
+        acc = zg.dot(x, w_desc.load((start, 0)), acc)
+        low = zg.dot(x, a_desc.load((start, 0)), low)
+        if uses:
+            low = zg.add(low, zg.expand(zg.sum(acc, axis=1), 1))
+    out_desc.store((0, 0), zg.cast(acc, zg.f16))
+    low_desc.store((0, 0), zg.cast(low, zg.f16))
+
+
+@pytest.mark.parametrize("uses", [False, True])
+def test_two_sums_stay_in_flight_if_nothing_else_needs_them(uses: bool) -> None:
+    blocks = [zg.descriptor(block, zg.f16) for block in ((64, 64), (64, 64), (64, 16), (64, 64), (64, 16))]
+    plan = sure(plan_of(adapted.triton(*blocks, zg.i32, uses)))
+    assert len(plan.late) == (0 if uses else 2)
+    if not uses:
+        assert plan.after is plan.late[1].value.op
+        # The slots of the operand of both are released after the later wait.
+        assert [plan.released(copies) for copies in plan.channels()] == [plan.late[1]] * 2
 
 
 @zg.kernel
@@ -223,7 +250,7 @@ def test_copies_of_threads_beside_tma() -> None:
     """If both copy, no wgmma stays in flight."""
     plan = sure(plan_of(pointed_of()))
     assert [copy.by_tma for copy in plan.copies] in ([True, False], [False, True])
-    assert plan.late is None
+    assert plan.late == ()
     (load,) = [copy.load for copy in plan.copies if not copy.by_tma]
     assert isinstance(load, tt.Load) and {copy.width for copy in plan.copies} == {0, 8}
     # The pointers are carried, and computed ahead.
@@ -275,7 +302,7 @@ def test_a_wgmma_of_copied_operands_stays_in_flight(
         return occupancy(further, registers)
 
     plan = sure(operands_ahead(loop, stages, limit, counted))
-    assert (plan.stages, plan.stages > plan.distance + 1, plan.late is not None) == expected
+    assert (plan.stages, plan.stages > plan.distance + 1, bool(plan.late)) == expected
     assert plan.stages - plan.distance in (1, 2)
     # The accumulator of 64 × 64 in 128 threads; the slots beside the loop's own buffer.
     assert calls in ([], [(stages * 2 * TILE, 32), ((stages - 1) * 2 * TILE, 32)])
