@@ -10,6 +10,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
+from ziggurat.backend.cpu.angles import sine
 from ziggurat.backend.cpu.casts import CONVERSIONS, from_f64, to_f64, widen
 from ziggurat.backend.cpu.emitter import CpuEmitter, emits
 from ziggurat.backend.cpu.exponentials import POWERS, fast_power, logarithm, power, tangent, wide_power
@@ -40,14 +41,34 @@ def _divide(emitter: CpuEmitter, op: Op, a: Number, b: Number) -> Number:
         if emitter.tolerant:
             return _divided(emitter, op, a, b, site)
         emitter.fail(DIVISION_BY_ZERO, b.test("eq", 0), site)
-    return RULES[op](op, a, b)
+    return _whole(emitter, op, a, b)
+
+
+def _whole(emitter: CpuEmitter, op: Op, a: Number, b: Number) -> Number:
+    """A quotient or a remainder of integers. Processors have none of vectors. Of up to 32 bits, that of f64 is exact
+    but for its fraction, which is dropped: a fraction differs from 1 by 2^-32 or more. By one number, which is known
+    before the loop, half more is multiplied with its reciprocal: so rounding cannot reach a whole number."""
+    lanes, bits = max(a.lanes, b.lanes), int(a.kind[1:])
+    if not lanes or bits > 32 or is_known(b):
+        return RULES[op](op, a, b)
+    signed = isinstance(op, arith.DivSI | arith.RemSI)
+    x, y = (number.to("sitofp" if signed else "uitofp", "double") for number in (a, b))
+    if b.lanes:
+        quotient = x / y
+    else:
+        half = x.like(0.5).signed_as(x.spread(lanes)) if signed else x.like(0.5)
+        quotient = (x + half) * (1.0 / y)
+    # The bits of the sum with a large number end in those of the whole number, modulo any power of two.
+    whole = quotient.call("llvm.trunc") + 1.5 * 2.0**52
+    quotient = whole.bits().to("trunc", a.kind)
+    return quotient if isinstance(op, arith.DivSI | arith.DivUI) else a - quotient * b
 
 
 def _divided(emitter: CpuEmitter, op: Op, a: Number, b: Number, site: int) -> Number:
     """A quotient or a remainder of a tolerant kernel: that by 0 has all bits set."""
     by_zero = b.test("eq", 0)
     emitter.note(by_zero, site, emitter.i64(0), emitter.i64(0))
-    quotient = RULES[op](op, a, by_zero.select(1, b))
+    quotient = _whole(emitter, op, a, by_zero.select(1, b))
     return by_zero.select(-1, quotient)
 
 
@@ -134,6 +155,8 @@ def _upper_half(emitter: CpuEmitter, op: tt.MulHiUI, a: Number, b: Number) -> Nu
 @emits(math.Exp, math.Exp2, math.Log, math.Log2, math.Sin, math.Cos, math.Tanh, math.Erf, math.Rsqrt)
 def _function(emitter: CpuEmitter, op: math.FloatUnary, a: Number) -> Number:
     scalar, name = scalar_element(op.operand.type), op.NAME.removeprefix("math.")
+    if isinstance(op, math.Sin | math.Cos) and scalar != f64 and a.lanes:
+        return computed(type(op), scalar, partial(sine, emitter, name), a)
     # Rsqrt divides. Of one number, tanh and erf in f32 are routines for GPUs.
     is_slow = isinstance(op, math.Rsqrt) or (isinstance(op, math.Tanh | math.Erf) and not a.lanes)
     if emitter.fast_math and scalar != f64 and not is_slow:

@@ -473,7 +473,7 @@ def _scan(emitter: CpuEmitter, op: cpu.Scan, *bases: Number) -> None:
     size, stride = shape[op.axis], row_major(shape)[op.axis]
     outer = math.prod(shape) // (size * stride)
     lanes = _power(emitter.module.vector // 4, stride) if cpu.is_straight(op.combine) else 1
-    emitter.lanes, run, in_order = lanes if lanes > 1 else 0, lanes > 1, _sequential(op)
+    emitter.lanes, run = lanes if lanes > 1 else 0, lanes > 1
 
     def at(line: Number, column: Number, number: Number) -> Number:
         if op.reverse:
@@ -483,22 +483,34 @@ def _scan(emitter: CpuEmitter, op: cpu.Scan, *bases: Number) -> None:
     def load(place: Number) -> list[Number]:
         return [read(emitter, base, place, run, type_) for base, type_ in zip(bases, types, strict=True)]
 
-    def scan(line: Number, column: Number) -> None:
-        """In order, or each element with the one 1, 2, 4 … before it: from the last one to the first, so that a step
-        reads elements of the step before."""
+    def store(place: Number, values: Sequence[Number]) -> None:
+        for base, type_, value in zip(bases, types, values, strict=True):
+            write(emitter, base, place, run, value, type_)
+
+    def scan_in_order(line: Number, column: Number) -> None:
+        def step(number: Number, before: list[Number]) -> list[Number]:
+            here = at(line, column, number)
+            values = apply(emitter, op.combine, [*before, *load(here)])
+            store(here, values)
+            return values
+
+        emitter.folding_loop(size, step, load(at(line, column, emitter.i64(0))), 1)
+
+    def scan_in_steps(line: Number, column: Number) -> None:
+        """Each element with the one 1, 2, 4 … before it: from the last one to the first, so that a step reads elements
+        of the step before."""
         distance = 1
         while distance < size:
 
             def step(number: Number, distance: int = distance) -> None:
-                index = number + 1 if in_order else emitter.i64(size - 1) - number
+                index = emitter.i64(size - 1) - number
                 before, here = at(line, column, index - distance), at(line, column, index)
-                values = apply(emitter, op.combine, [*load(before), *load(here)])
-                for base, type_, value in zip(bases, types, values, strict=True):
-                    write(emitter, base, here, run, value, type_)
+                store(here, apply(emitter, op.combine, [*load(before), *load(here)]))
 
             emitter.loop(0, size - distance, 1, step)
-            distance = size if in_order else 2 * distance
+            distance *= 2
 
+    scan = scan_in_order if _sequential(op) else scan_in_steps
     if size > 1:
         emitter.loop(0, outer, 1, lambda line: emitter.loop(0, stride, lanes, lambda column: scan(line, column)))
     emitter.lanes = 0

@@ -65,13 +65,17 @@ class Code:
         """Call a routine, which the module defines once; one of numbers for each lane of vectors."""
         if not routine.lanes and any(value.lanes for value in values):
             return by_lane(partial(self.routine, routine), *values)
+        name = self.emit(self.call_of(routine, *values))
+        return Number(self, routine.result, name, routine.lanes)
+
+    def call_of(self, routine: Routine, *values: Number) -> str:
+        """The text of a call of a routine, which the module defines once."""
         if routine.symbol not in self.definitions:
             self.declarations.update(routine.declarations)
             self.variables.update(routine.variables)
             self.definitions |= {routine.symbol: routine.text, **routine.definitions}
         result, arguments = vector_type(routine.result, routine.lanes), ", ".join(value.typed for value in values)
-        name = self.emit(f"call {result} @{routine.symbol}({arguments})")
-        return Number(self, routine.result, name, routine.lanes)
+        return f"call {result} @{routine.symbol}({arguments})"
 
     def start(self, label: str) -> None:
         """Begin a block."""

@@ -40,6 +40,14 @@ def tangents(x_ptr, out_ptr, other_ptr, BLOCK: zg.constexpr):
 
 
 @zg.kernel
+def angles(x_ptr, out_ptr, other_ptr, BLOCK: zg.constexpr):
+    at = zg.add(zg.program_id(0) * BLOCK, zg.arange(0, BLOCK))
+    x = zg.load(zg.add(x_ptr, at))
+    zg.store(zg.add(out_ptr, at), zg.sin(x))
+    zg.store(zg.add(other_ptr, at), zg.cos(x))
+
+
+@zg.kernel
 def upper_halves(x_ptr, y_ptr, out_ptr, N: zg.constexpr):
     at = zg.arange(0, N)
     zg.store(zg.add(out_ptr, at), zg.umulhi(zg.load(zg.add(x_ptr, at)), zg.load(zg.add(y_ptr, at))))
@@ -97,6 +105,14 @@ def test_tangents_of_an_interval(machine: CpuOptions, low: float, high: float):
     x = np.random.default_rng(5).uniform(low, high, 1 << 18).astype(np.float32)
     x[:: 1 << 10] = np.resize(np.float32([0.0, -0.0, np.inf, -np.inf, np.nan, 1.0, 1e-45, 9.25]), 1 << 8)
     assert differences(tangents, (np.tanh, lambda x: np.tanh(-x)), x, machine) == 0
+
+
+@pytest.mark.parametrize("high", [1e-30, 1.0, 10.0, 1.31e5, 1e6, 1e38])
+def test_angles_of_an_interval(machine: CpuOptions, high: float):
+    """Some vectors have angles of 2^17 and more."""
+    x = np.random.default_rng(7).uniform(-high, high, 1 << 16).astype(np.float32)
+    x[:: 1 << 10] = np.resize(np.float32([0.0, -0.0, np.inf, np.nan, 1e-45, 131071.99, 131072.0, 3e38]), 1 << 6)
+    assert differences(angles, (np.sin, np.cos), x, machine) == 0
 
 
 @pytest.mark.parametrize("kernel, function", [(logarithms, np.log), (tangents, np.tanh)])
