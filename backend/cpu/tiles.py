@@ -2,8 +2,9 @@
 
 A dot keeps a block of the accumulator in registers, for all of k: `rows` rows of `columns` vectors. For each k it loads
 the vectors of a row of b, and for each row a number of a, which every lane gets. Operands that are not of the type of
-the accumulation are converted to it first. With `fast_math`, bf16 are not, if the machine has an instruction for pairs
-of them: a number is then two neighbours along k.
+the accumulation are converted to it first. Integers of 8 bits are converted to i16, of which x86 multiplies pairs: a
+number is then two neighbours along k. With `fast_math`, bf16 are not converted, if the machine has an instruction for
+pairs of them.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ from ziggurat.codemodel.dialects import arith, cpu
 from ziggurat.codemodel.dialects.tt import InputPrecision
 from ziggurat.codemodel.layout import row_major
 from ziggurat.codemodel.op import Value, expect
-from ziggurat.codemodel.types import ScalarType, bf16, f16, f32, f64, i32
+from ziggurat.codemodel.types import ScalarType, bf16, f16, f32, f64, i16, i32
 from ziggurat.transforms.cpu.traffic import CACHE_LINE
 
 SET_STRIDE = 1024  # Rows that lie a multiple of so many bytes apart share few sets of the first cache.
@@ -36,6 +37,8 @@ SUMS = {64: (24, 4), 32: (12, 2), 16: (8, 2)}
 # numbers by a fused multiply-add, then that of the first ones; subnormal numbers count as zeros.
 PAIRED = {lanes: f"llvm.x86.avx512bf16.dpbf16ps.{32 * lanes}" for lanes in (4, 8, 16)}
 PAIRED_FEATURE = "+avx512bf16"
+# Those for pairs of i16, by lanes: the sums of two products, modulo 2^32.
+WHOLE_PAIRED = {4: "llvm.x86.sse2.pmadd.wd", 8: "llvm.x86.avx2.pmadd.wd", 16: "llvm.x86.avx512.pmaddw.d.512"}
 
 
 def _buffer(value: Value) -> cpu.BufferType:
@@ -71,19 +74,21 @@ def _dot(emitter: CpuEmitter, op: cpu.Dot, a: Number, b: Number, c: Number) -> N
     first, second = (_matrix(emitter, *operand) for operand in ((op.a, a), (op.b, b)))
     *batch, rows, depth = _buffer(op.a).shape
     columns = result.shape[-1]
-    paired = emitter.fast_math and PAIRED_FEATURE in emitter.features and source == _buffer(op.b).element == bf16
-    paired = paired and accumulator == f32 and depth % 2 == 0
+    pair = _pair_type(emitter, source, _scalar(op.b), accumulator) if depth % 2 == 0 else None
     unroll = op.unroll
-    if paired := paired and _lanes(emitter, depth // 2, columns, f32, op.transposed) in PAIRED:
-        depth, products, unroll = depth // 2, [(first, second)], math.gcd(unroll, depth // 2)
+    if _lanes(emitter, depth // 2, columns, f32, op.transposed) not in PAIRED:
+        pair = None
+    if pair is not None:
+        products = [(_as(emitter, op.a, first, pair), _as(emitter, op.b, second, pair))]
+        depth, unroll = depth // 2, math.gcd(unroll, depth // 2)
     elif source != f32 or precision in (InputPrecision.DEFAULT, InputPrecision.IEEE):
         products = [(_as(emitter, op.a, first, accumulator), _as(emitter, op.b, second, accumulator))]
     else:
-        pairs = [(0, 0)] if precision is InputPrecision.TF32 else precision.products
-        count = 1 + max(max(pair) for pair in pairs)
+        numbers = [(0, 0)] if precision is InputPrecision.TF32 else precision.products
+        count = 1 + max(map(max, numbers))
         of_a = _parts(emitter, op.a, first, precision, count)
         of_b = _parts(emitter, op.b, second, precision, count)
-        products = [(of_a[i], of_b[j]) for i, j in pairs]
+        products = [(of_a[i], of_b[j]) for i, j in numbers]
     target = c
     if result.element != accumulator:
         target = emitter.scratch_address(emitter.temporary(4 * result.numel))
@@ -105,7 +110,7 @@ def _dot(emitter: CpuEmitter, op: cpu.Dot, a: Number, b: Number, c: Number) -> N
                 accumulator,
                 transposed=op.transposed,
                 zero=zero,
-                paired=paired,
+                pair=pair,
                 unroll=unroll,
                 keeps=partial(packed_place, emitter, op, y) if op.keep and y.origin is not None else None,
             )
@@ -120,6 +125,16 @@ def _dot(emitter: CpuEmitter, op: cpu.Dot, a: Number, b: Number, c: Number) -> N
 
         _each(emitter, result.numel, 4, add)
     emitter.release()
+
+
+def _pair_type(emitter: CpuEmitter, a: ScalarType, b: ScalarType, accumulator: ScalarType) -> ScalarType | None:
+    """The type of numbers of which one instruction multiplies pairs along k, if these operands can have it. Processors
+    with matrix units (AMX) take twice as long for pairs of bf16 as for f32."""
+    features = emitter.features
+    if accumulator == i32 and a.bits == b.bits == 8 and a.is_int and b.is_int:
+        return i16 if emitter.module.vector > 16 or "+sse2" in features else None
+    pairs = emitter.fast_math and PAIRED_FEATURE in features and "+amx-bf16" not in features
+    return bf16 if pairs and a == b == bf16 and accumulator == f32 else None
 
 
 def _matrix(emitter: CpuEmitter, value: Value, base: Number) -> Matrix:
@@ -158,14 +173,14 @@ def _copied(
 
 
 def _as(emitter: CpuEmitter, value: Value, matrix: Matrix, target: ScalarType) -> Matrix:
-    """A matrix in the type of the accumulation."""
+    """A matrix in another type, such as that of the accumulation."""
     source = _scalar(value)
     if source == target:
         return matrix
 
     def convert(number: Number) -> list[Number]:
-        if target == i32:
-            return [number.to("sext" if source.signed else "zext", "i32")]
+        if target.is_int:
+            return [number.to("sext" if source.signed else "zext", target.llvm)]
         return [to_f64(number, source) if target == f64 else widen(number, source)]
 
     return _copied(emitter, value, matrix, target, 1, convert)[0]
@@ -205,18 +220,18 @@ def _matmul(
     *,
     transposed: bool,
     zero: bool,
-    paired: bool,
+    pair: ScalarType | None,
     unroll: int,
     keeps: Callable[[Number, int], Packed] | None,
 ) -> None:
     """c += a · b, or with `zero` c = a · b, for matrices of one type, c row-major; b may be transposed in memory. With
-    `paired`, a and b have pairs of bf16, and `depth` counts these. `keeps` gives the place of the packed b, which may
-    be there."""
+    `pair`, a and b have pairs of this type, and `depth` counts these. `keeps` gives the place of the packed b, which
+    may be there."""
     rows, depth, columns = sizes
     vector, size = emitter.module.vector, type_.bytes
-    factor, align = (i32, bf16.bytes) if paired else (type_, size)
-    rows_per_step = 2 if paired and not transposed else 1  # Rows of b that become one.
-    element = bf16 if rows_per_step > 1 else factor
+    factor, align = (i32, pair.bytes) if pair is not None else (type_, size)
+    rows_per_step = 2 if pair is not None and not transposed else 1  # Rows of b that become one.
+    element = pair if pair is not None and rows_per_step > 1 else factor
     lanes = _lanes(emitter, depth, columns, type_, transposed)
     most, most_wide = SUMS[vector]
     wide = _power(most_wide, columns // lanes)
@@ -238,7 +253,7 @@ def _matmul(
         packed = panels.place
     pitch = emitter.i64(panel * size) if pack else b.pitch
     all_rows, all_columns, all_k = rows, columns, depth
-    if type_.is_float and run and not (transposed or paired or zero):
+    if type_.is_float and run and not (transposed or pair is not None or zero):
         all_rows, all_columns, all_k = _extent(emitter, a, b, c, sizes, (step, panel), type_)
         rest = rest if isinstance(all_rows, int) else step
     # Processors without AVX-512 have a first cache of 8 ways, in which such rows displace each other.
@@ -281,7 +296,7 @@ def _matmul(
             for number in range(count):
                 y = vectors(right + k * pitch + (number * panel * size if pack else pitch * number))
                 x = [read(emitter, line, emitter.behind(k, number), False, factor, align) for line in left]
-                sums = [_multiplied(emitter, x[n // wide], y[n % wide], z) for n, z in enumerate(sums)]
+                sums = [_multiplied(emitter, x[n // wide], y[n % wide], z, pair) for n, z in enumerate(sums)]
             return sums
 
         sums, start = before, 0
@@ -439,13 +454,15 @@ def _transposed(emitter: CpuEmitter, rows: Sequence[Number]) -> list[Number]:
     return vectors_of_rows
 
 
-def _multiplied(emitter: CpuEmitter, x: Number, y: Number, z: Number) -> Number:
+def _multiplied(emitter: CpuEmitter, x: Number, y: Number, z: Number, pair: ScalarType | None) -> Number:
     """x · y + z, of floats rounded once; of pairs of bf16, after each product."""
-    if x.kind == z.kind:
+    if pair is None:
         return x * y + z if x.kind[0] == "i" else x.spread(y.lanes).call("llvm.fma", y, z)
-    name, pairs = PAIRED[z.lanes], f"<{2 * z.lanes} x bfloat>"
+    pairs = f"<{2 * z.lanes} x {'bfloat' if pair == bf16 else 'i16'}>"
     operands = [(pairs, emitter.emit(f"bitcast {factor.spread(z.lanes).typed} to {pairs}")) for factor in (x, y)]
-    return emitter.made(z.kind, emitter.called(z.type, name, z, *operands), z.lanes)
+    if pair == bf16:
+        return emitter.made(z.kind, emitter.called(z.type, PAIRED[z.lanes], z, *operands), z.lanes)
+    return z + emitter.made(z.kind, emitter.called(z.type, WHOLE_PAIRED[z.lanes], *operands), z.lanes)
 
 
 # Scans.
