@@ -44,7 +44,9 @@ def _near(name: str, lanes: int) -> Routine:
 @cache
 def _far(name: str, lanes: int) -> Routine:
     r = Routine(f"zg.{name}.far", "float", ["float"], lanes)
-    number = accurate(name, "double")
-    return r.done(
-        by_lane(lambda x: r.routine(number, x.to("fpext", "double")).to("fptrunc", "float"), r.argument()), inline=False
-    )
+    routine = accurate(name, "double")
+
+    def of_number(x: Number) -> Number:
+        return r.routine(routine, x.to("fpext", "double")).to("fptrunc", "float")
+
+    return r.done(by_lane(of_number, r.argument()), inline=False)

@@ -34,7 +34,7 @@ def product(a_ptr, b_ptr, c_ptr, m, n, k, M: tl.constexpr, N: tl.constexpr, K: t
 @pytest.mark.parametrize("machine", MACHINES)
 @pytest.mark.parametrize("transposed", (False, True))
 @pytest.mark.parametrize("kind", (np.int8, np.uint8))
-@pytest.mark.parametrize("sizes, block", [((96, 160, 96), (32, 32, 32)), ((50, 47, 33), (16, 64, 16))], ids=str)
+@pytest.mark.parametrize("sizes, block", [((96, 160, 96), (32, 32, 32)), ((50, 47, 33), (16, 64, 32))], ids=str)
 def test_whole_dots(
     machine: CpuOptions, sizes: tuple[int, int, int], block: tuple[int, int, int], kind: type, transposed: bool
 ):
