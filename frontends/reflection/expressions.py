@@ -374,9 +374,14 @@ class Expressions(Reader):
         if node.keywords and name == "range":
             ignored = ", ".join(keyword.arg or "" for keyword in node.keywords)
             warn(f"range() ignores '{ignored}', as Triton does: tl.range takes it", self.source.span(node))
-        elif node.keywords:
-            what = f"{name}() takes no keyword arguments in a kernel"
-            raise KernelTypeError(what, self.source.span(node.keywords[0]), "pass it by position")
+        else:
+            own = ("sep",) if name == "print" else ()
+            for keyword in node.keywords:
+                if keyword.arg not in own:
+                    what = f"'{keyword.arg}'" if own else "keyword arguments"
+                    hint = "each print is a line; 'sep' is taken" if own else "pass it by position"
+                    what = f"{name}() takes no {what} in a kernel"
+                    raise KernelTypeError(what, self.source.span(keyword), hint)
         least, most = BUILTINS[name]
         if any(isinstance(argument, ast.Starred) for argument in node.args):
             return

@@ -94,11 +94,28 @@ def test_the_format_of_a_line_fits_its_values(format_: str):
         )
 
 
-@pytest.mark.parametrize("prefix", ["zg", "tl"])
-def test_a_print_takes_no_tuple(kernel, prefix: str):
-    test_kernel = kernel("def f(out, n):\n    print('a', (n, n))", zg.kernel if prefix == "zg" else triton.jit, tl=tl)
-    with pytest.raises(zg.KernelTypeError, match="must take strings, numbers and pointers; got the tuple"):
-        test_kernel[(1,)](np.zeros(1), 1)
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("prefix", DECORATORS)
+def test_tuples_and_separators_are_written_as_python_does(kernel, capsys, prefix: str, mode: Any):
+    source = """
+        def f(x, n):
+            print("a", (n, "b", (n,)), (), "{}", sep=", ")
+            print("a", n, "b", sep="")
+            print("a", n, sep=": {")
+    """
+    kernel(source, DECORATORS[prefix], tl=tl)[(1,)](np.zeros(1, np.int32), 3, **mode)
+    assert capsys.readouterr().out == "a, (3, 'b', (3,)), (), {}\na3b\na: {3\n"
+
+
+@pytest.mark.parametrize(("call", "message"), [
+    ("print('a', (n, zg.f32))", "must take strings, numbers, pointers and tuples of them; got the type zg.f32"),
+    ("print('a', sep=n)", "must take a constant string as its 'sep'; got i32"),
+    ("print('a', sep=1)", "must take a constant string as its 'sep'; got the constant 1"),
+    ("print('a', end='')", "takes no 'end' in a kernel"),
+])  # fmt: skip
+def test_prints_that_are_refused(kernel, call: str, message: str):
+    with pytest.raises(zg.KernelTypeError, match=message):
+        kernel(f"def f(out, n):\n    {call}").triton(zg.ptr(zg.i32), zg.i32)
 
 
 @triton.jit

@@ -57,12 +57,14 @@ def invoke(context: FunctionAttributor, op: py.Invoke) -> Type:
         signature, typing = table.signatures[name], Typing(name, context, table.written[name], table.parameters)
         bound = signature.bind(*call_values(context, op))
         return call_by_rule(context, op, signature, table.rules[name], typing, bound)
-    types = [context.scope.type_of(operand) for operand in call_values(context, op)[0]]
+    positional, keywords = call_values(context, op)
+    types = [context.scope.type_of(operand) for operand in positional]
     if space != "builtins":
         return method(context, op, name, types)
     if name in ("getattr", "hasattr"):
         return named_attribute(context, op, name, *types)
-    return expect(BUILTINS[name].type(Typing(name, context), *types), Type)
+    options = {keyword: context.scope.type_of(value) for keyword, value in keywords.items()}
+    return expect(BUILTINS[name].type(Typing(name, context), *types, **options), Type)
 
 
 def named_attribute(

@@ -11,6 +11,7 @@ from typing import Any, cast
 from ziggurat.codemodel.dialects import tt
 from ziggurat.codemodel.errors import KernelTypeError, KernelValueError
 from ziggurat.codemodel.messages import call_text, say
+from ziggurat.codemodel.op import Value
 from ziggurat.codemodel.types import (
     ConstantType,
     DescriptorType,
@@ -47,6 +48,8 @@ from ziggurat.transforms.calls.programs import device_print, range_of
 from ziggurat.transforms.calls.promotion import NONE, constant, is_number, is_pointer, run_time_type, scalar_type
 from ziggurat.transforms.calls.rule import Rule, Typing
 
+_SPACE = constant(" ")
+_SPACED = Operand(_SPACE, None)
 # The classes that `isinstance` knows, by their names in the Python code model.
 _CLASSES = {f"builtins.{cls.__name__}": cls for cls in (bool, int, float, str, tuple)}
 
@@ -202,29 +205,57 @@ def _slice(_: Typing, *ends: Type) -> Type:
     return constant(HostObject(slice(*(end.value for end in ends if isinstance(end, ConstantType)))))
 
 
-def _print(_: Typing, *values: Type) -> Type:
+def _print(_: Typing, *values: Type, sep: Type = _SPACE) -> Type:
+    if not isinstance(sep, ConstantType) or not isinstance(sep.value, str):
+        raise KernelTypeError(say("print() must take a constant string as its 'sep'; got {}", describe(sep)))
     for value in values:
-        if not is_number(value) and not is_pointer(value) and not _is_text(value):
-            raise KernelTypeError(
-                say("print() must take strings, numbers and pointers; got {}", describe(value)),
-                hint=PRINT_CONSTANTS(),
-            )
-        run_time_type(value)
+        _printable(value)
     return NONE
 
 
-def _printed(emit: Emitter, result: Type, *values: Operand) -> Built:
+def _printable(value: Type) -> None:
+    """Raise `KernelTypeError` for a value that `print` does not take."""
+    items = items_of(value)
+    if items is not None:
+        for item in items:
+            _printable(item)
+        return
+    if not is_number(value) and not is_pointer(value) and not _is_text(value):
+        raise KernelTypeError(
+            say("print() must take strings, numbers, pointers and tuples of them; got {}", describe(value)),
+            hint=PRINT_CONSTANTS(),
+        )
+    run_time_type(value)
+
+
+def _printed(emit: Emitter, result: Type, *values: Operand, sep: Operand = _SPACED) -> Built:
     """`print("x", x, "y", y)` prints one text, as Python does; but for a GPU, where each element of a tensor is a line.
     `print("x", x)` in Triton's Python is `tl.device_print("x", x)`, as in Triton."""
     is_text = [_is_text(value.type) for value in values]
-    if emit.language.c_prints and is_text[:1] == [True] and not any(is_text[1:]):
+    is_plain = sep is _SPACED and all(items_of(value.type) is None for value in values)
+    if emit.language.c_prints and is_plain and is_text[:1] == [True] and not any(is_text[1:]):
         device_print(emit, result, cast(ConstantType, values[0].type).value, values[1:])
         return None
-    texts = [str(x.type.value) if isinstance(x.type, ConstantType) else None for x in values]
-    parts = ["{}" if text is None else text.replace("{", "{{").replace("}", "}}") for text in texts]
-    operands = [x.value for x, text in zip(values, texts, strict=True) if text is None]
-    emit.add(tt.Print(operands, " ".join(parts), whole=True))
+    operands: list[Value] = []
+    text = _braced(cast(ConstantType, sep.type).value).join(_format(value, operands, str) for value in values)
+    emit.add(tt.Print(operands, text, whole=True))
     return None
+
+
+def _format(operand: Operand, operands: list[Value], show_constant: Callable[[Any], str]) -> str:
+    """The text of a value in a format of Python's, with a {} for each run-time value, which it adds to `operands`."""
+    if items_of(operand.type) is not None:
+        items = [_format(item, operands, repr) for item in split_operand(operand)]
+        return f"({', '.join(items)}{',' if len(items) == 1 else ''})"
+    if isinstance(operand.type, ConstantType):
+        return _braced(show_constant(operand.type.value))
+    operands.append(cast(Value, operand.value))
+    return "{}"
+
+
+def _braced(text: str) -> str:
+    """A text that a format of Python's writes as it is."""
+    return text.replace("{", "{{").replace("}", "}}")
 
 
 def _nothing(_: Typing) -> Type:

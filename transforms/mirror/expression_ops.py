@@ -168,7 +168,10 @@ def invoke(context: FunctionMirror, op: py.Invoke) -> Built:
         return build_attribute(context, value, expect(context.scope.type_of(attribute_name), ConstantType).value)
     space, _, name = op.callee.rpartition(".")
     if space == "builtins":
-        return build(BUILTINS[name], context.emit, result, *map(context.operand, positional_values(context.scope, op)))
+        options = zip(op.keywords, op.arguments[len(op.arguments) - len(op.keywords) :], strict=True)
+        keywords = {keyword: context.operand(value) for keyword, value in options}
+        values = map(context.operand, positional_values(context.scope, op))
+        return build(BUILTINS[name], context.emit, result, *values, **keywords)
     return call_by_rule(context, op)
 
 
@@ -189,9 +192,9 @@ def call_by_rule(context: FunctionMirror, op: Op) -> Built:
     return build(rule, context.emit, result, *operand_values(name, context.emit, list(arguments(context, op))))
 
 
-def build(rule: Rule, emit: Emitter, result: Type, *operands: Any) -> Built:
+def build(rule: Rule, emit: Emitter, result: Type, *operands: Any, **keywords: Any) -> Built:
     """Build a call; nothing for one that is complete after attribution."""
-    return None if rule.build is None else rule.build(emit, in_models(result), *operands)
+    return None if rule.build is None else rule.build(emit, in_models(result), *operands, **keywords)
 
 
 def arguments(context: FunctionMirror, op: Op) -> Iterator[Any]:

@@ -114,7 +114,7 @@ ERRORS = {
     "zg.load(p, blocks=None)": ("zg.load has no parameter 'blocks'", "zg.load(ptr"),
     "zg.cdiv(p, 2)": ("zg.cdiv: 'x' must be an integer or a tensor of integers; got ptr<f32>", None),
     "min(n)": ("min() takes two scalars or more", "use zg.min to reduce a tensor"),
-    "print(n, zg.f32)": ("print() must take strings, numbers and pointers; got the type", "use zg.static_print"),
+    "print(n, zg.f32)": ("print() must take strings, numbers, pointers and tuples of them", "use zg.static_print"),
     "t.load()": ("tensor<x16, i32> has no method 'load'", "call zg.load(…) instead"),
     "math.exp(t)": ("'exp' is a function of the host, which must be called with constants; got tensor", "write zg.exp"),
     "sum(t)": ("'sum' is a function of the host, which must be called with constants; got tensor", "write zg.sum"),
