@@ -12,7 +12,7 @@ from ziggurat.codemodel.passes import Snapshot, run_passes
 from ziggurat.transforms.cpu.accesses import raise_accesses
 from ziggurat.transforms.cpu.allocate import allocate
 from ziggurat.transforms.cpu.carried import raise_carried
-from ziggurat.transforms.cpu.orient import orient
+from ziggurat.transforms.cpu.orient import orient, turn
 from ziggurat.transforms.cpu.regions import make_regions
 from ziggurat.transforms.cpu.sorts import sort_in_loops
 from ziggurat.transforms.cpu.vectorize import vectorize
@@ -35,6 +35,8 @@ LOWER: tuple[tuple[str, Step], ...] = (
     ("simplify", lambda op, _: simplify(op)),
     ("orient", lambda op, _: orient(op)),
     ("carried", lambda op, _: raise_carried(op)),
+    # After pointers that loops move are those of the first iteration and a number.
+    ("turn", lambda op, _: turn(op)),
     ("accesses", lambda op, _: raise_accesses(op)),
     # Accesses compute the same scalars, many of which do not change in a loop. Once is enough.
     ("fold", lambda op, _: fold(op)),

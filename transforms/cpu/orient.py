@@ -7,7 +7,12 @@
         tt.reduce %10 @axis=1 {…};                     tt.reduce %10 @axis=0 {…};
 
 All matrices of a kernel are, or none, by most of the elements that it loads and stores; those of kernels with dots, or
-other ops that renumber elements, stay. Results do not depend on it.
+other ops that renumber elements, stay. Then `turn` transposes what single accesses have of the other kind:
+
+    %9 : tensor<x64, x8, f32> = tt.load %8;        %9 : tensor<x8, x64, f32> = tt.load %7;
+                                     becomes       %10 : tensor<x64, x8, f32> = tt.trans %9 @order=[1, 0];
+
+Results do not depend on either.
 """
 
 from __future__ import annotations
@@ -15,7 +20,7 @@ from __future__ import annotations
 import math
 
 from ziggurat.codemodel.dialects import arith, core, scf, tt
-from ziggurat.codemodel.op import Op, Value
+from ziggurat.codemodel.op import Op, Value, expect
 from ziggurat.codemodel.traits import Loop
 from ziggurat.codemodel.transform import Outcome, Rewriter, transform
 from ziggurat.codemodel.types import TensorType, TupleType, Type, shape_of
@@ -31,6 +36,7 @@ _OTHERS = (
 )  # fmt: skip
 # How often an access counts for each loop around it, and a store: elements one by one cost more than those of a load.
 _ITERATIONS, _STORE = 16, 2
+_NEIGHBOURS = 4  # Along the first axis, from which on an access is transposed.
 
 
 def orient(module: core.Module) -> Op:
@@ -48,6 +54,54 @@ def orient(module: core.Module) -> Op:
         weight = math.prod(shape_of(op.ptr.type)) * _ITERATIONS**loops * (_STORE if isinstance(op, tt.Store) else 1)
         votes[across > down] += weight * (down != across)
     return transform(module, _oriented, pass_name="orient") if votes[0] > votes[1] else module
+
+
+def turn(module: Op) -> Op:
+    """The module with transposed accesses where neighbours in memory lie along the first axis."""
+    func = function_of(expect(module, core.Module))
+    infos = analyse(func)
+
+    def turned(builder: Rewriter, op: Op, operands: tuple[Value, ...]) -> Outcome:
+        if not isinstance(op, tt.Load | tt.Store) or len(shape_of(op.ptr.type)) != 2 or not _is_known(op.ptr):
+            return None
+        down, across = infos[component_of(op.ptr)].contiguity
+        if across > 1 or down < _NEIGHBOURS:
+            return None
+        memo: dict[Value, Value] = {}
+        ptr, *rest = (_flipped(builder, value, memo) for value in op.operands)
+        mask = rest[-1 if isinstance(op, tt.Store) else 0] if op.mask is not None else None
+        if isinstance(op, tt.Store):
+            return builder.add(op.evolve(ptr=ptr, value=rest[0], mask=mask), op.location)
+        other = rest[-1] if op.other is not None else None
+        loaded = builder.add(op.evolve(ptr=ptr, mask=mask, other=other), op.location)
+        return builder.add(tt.Trans(loaded, (1, 0)), op.location)
+
+    return transform(module, turned, pass_name="turn")
+
+
+def _is_turned(op: Op | None) -> bool:
+    return isinstance(op, (*_HINTS, *_TYPED, tt.ExpandDims)) or (op is not None and is_elementwise(op))
+
+
+def _is_known(value: Value) -> bool:
+    """Whether a matrix is computed from numbers and ranges alone."""
+    op = value.op
+    if not isinstance(value.type, TensorType) or value.type.rank < 2:
+        return True
+    return op is not None and _is_turned(op) and all(map(_is_known, op.operands))
+
+
+def _flipped(builder: Rewriter, value: Value, memo: dict[Value, Value]) -> Value:
+    """The transposed matrix of one of the module that is rewritten."""
+    if value not in memo:
+        op = value.op
+        if op is None or not _is_turned(op):
+            memo[value] = builder.add(tt.Trans(builder[value], (1, 0)))
+        else:
+            operands = tuple(_flipped(builder, v, memo) if _has_matrix(v.type) else builder[v] for v in op.operands)
+            flipped = _oriented(builder, op, operands)
+            memo[value] = flipped if isinstance(flipped, Value) else builder.copy(op, operands)
+    return memo[value]
 
 
 def _types(op: Op) -> list[Type]:
