@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 from enum import Enum
+from types import SimpleNamespace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -317,6 +318,27 @@ def test_functions_under_constexpr_are_called():
         tl.store(out_ptr + at, x.to(next_width(32, x.dtype)) * 2**31 >> 31)
 
     assert run(kernel, X).tolist() == X.tolist()
+
+
+def chosen(mask: Any, value: Any, *, _builder: object = None) -> Any:
+    """As `torch._inductor.runtime.triton_helpers.if_mask`: it asks whether an argument is the constant None."""
+    return tl.constexpr(None) if isinstance(mask, tl.constexpr) and mask.value is None else value
+
+
+def test_none_is_a_constexpr_to_functions_of_a_module():
+    helpers = SimpleNamespace(chosen=chosen)
+
+    @triton.jit
+    def kernel(out_ptr, x_ptr, MASKED: tl.constexpr):
+        at = tl.arange(0, 8)
+        if MASKED:
+            mask = at < 5
+        else:
+            mask: tl.constexpr = None
+        tl.store(out_ptr + at, tl.load(x_ptr + at, mask, other=helpers.chosen(mask, 7)))
+
+    assert run(kernel, X, False).tolist() == X.tolist()
+    assert run(kernel, X, True).tolist() == [*X[:5], 7, 7, 7]
 
 
 int_dtype = tl.core.get_int_dtype

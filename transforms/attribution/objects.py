@@ -209,8 +209,8 @@ def host_argument(target: Any, type_: Type) -> Any:
         return value.dtype if library == "numpy" else getattr(sys.modules[library], value.dtype.name)
     if isinstance(value, ScalarType | PtrType | TensorType):
         return dtype_of(value)
-    is_plain = isinstance(target, FunctionType) and library != "ziggurat"
-    return constexpr(value) if is_plain and isinstance(value, int | float | str) else host_object(type_)
+    is_plain = isinstance(type_, ConstantType) and isinstance(target, FunctionType) and library != "ziggurat"
+    return constexpr(value) if is_plain and isinstance(value, int | float | str | None) else host_object(type_)
 
 
 def host_object(type_: Type) -> Any:
