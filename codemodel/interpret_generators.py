@@ -312,7 +312,7 @@ def _loop(interpreter: Any, op: py.For | py.While, operands: tuple[Any, ...]) ->
 
 @resumed(suites.Match)
 def _match(interpreter: Any, op: suites.Match, operands: tuple[Any, ...]) -> Flow:
-    for pattern, guard, suite in zip(op.parts[::3], op.parts[1::3], op.parts[2::3], strict=True):
+    for pattern, guard, suite in op.cases:
         if not interpreter.matches(pattern, operands[0]):
             continue
         if not guard.entry.terminator.operands or (yield from evaluated(interpreter, guard))[0]:

@@ -22,7 +22,7 @@ Test = Callable[[Any, Assignments], bool]
 
 @python.of(suites.Match)
 def _match(interpreter: FunctionInterpreter, op: suites.Match, operands: tuple[Any, ...]) -> Exit | None:
-    for pattern, guard, suite in zip(op.parts[::3], op.parts[1::3], op.parts[2::3], strict=True):
+    for pattern, guard, suite in op.cases:
         if not interpreter.matches(pattern, operands[0]):
             continue
         if not guard.entry.terminator.operands or interpreter.evaluate(guard)[0]:

@@ -386,6 +386,12 @@ class Op(_Part):
             ops = self.__dict__["_ops"] = tuple(self._walk())
         return iter(ops)
 
+    def later(self) -> list[Op]:
+        """The ops after this one in its block."""
+        assert self.parent is not None
+        ops = list(self.parent.ops)
+        return ops[ops.index(self) + 1 :]
+
     def holds(self, kinds: type[Any] | UnionType | tuple[type[Any], ...]) -> bool:
         """Whether this op, or one inside it, is of one of these classes."""
         return any(isinstance(op, kinds) for op in self.walk())

@@ -216,6 +216,13 @@ class Rewriter(Builder):
         """A rewriter for the body of an op that is added here next. It sees the counterparts that are known here."""
         return self.scoped(Builder.root(types, yield_type) if isolated else self.nested(types, yield_type))
 
+    def replacing(self, body: Body, yield_type: Type | None = None) -> Rewriter:
+        """A rewriter for an isolated body in place of an old one, whose parameters stand for the old ones."""
+        yields = body.yield_type if yield_type is None else yield_type
+        inner = self.inside([parameter.type for parameter in body.parameters], yields, isolated=True)
+        inner.mapping.values.update(zip(body.parameters, inner.parameters, strict=True))
+        return inner
+
     def scoped(self, start: Builder | None = None) -> Rewriter:
         """A rewriter that appends at `start`, or here. Counterparts that it is told of are unknown to this one."""
         rewriter = Rewriter.over(start or self, self.transformers, self.pass_name, self.caller)

@@ -184,6 +184,11 @@ class ScalarType(NamedType):
         return max(1, self.bits // 8)
 
     @property
+    def zero(self) -> float | bool | int:
+        """Zero, as an attribute of a constant has it."""
+        return 0.0 if self.is_float else False if self.bits == 1 else 0
+
+    @property
     def limits(self) -> tuple[int, int]:
         """Smallest and largest value of an integer type."""
         if self.kind == "float":

@@ -63,8 +63,7 @@ def _function(builder: Rewriter, op: Op, operands: tuple[Value, ...]) -> Outcome
     *ops, last = op.body.entry.ops
     if not (exits := _exits(op)):
         return None
-    inner = builder.inside([value.type for value in op.body.parameters], op.body.yield_type, isolated=True)
-    inner.mapping.values.update(zip(op.body.parameters, inner.parameters, strict=True))
+    inner = builder.replacing(op.body)
     frame = _Frame()
     if any(isinstance(exit, core.Return) for exit in exits):
         inner.location = op.location

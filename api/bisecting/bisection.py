@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import math
 import os
 import time
 import warnings
@@ -14,7 +15,7 @@ from typing import Any
 import attrs
 import numpy as np
 
-from ziggurat.backend.launch.grids import sizes_of
+from ziggurat.backend.launch.grids import program_at, sizes_of
 from ziggurat.bisecting.comparison import FAILURE, VALUES, difference, differs, wrong_with
 from ziggurat.bisecting.reduction import reduced
 from ziggurat.bisecting.report import script
@@ -313,15 +314,14 @@ def _first_op(
 ) -> tuple[tuple[int, int, int] | None, Op | None]:
     """The first program whose values differ between two models, and the first op there whose value the model before did
     not have at that place of the source."""
-    x, y, _ = launch.grid
-    for number in range(min(_PROGRAMS, launch.grid[0] * y * launch.grid[2])):
+    for number in range(min(_PROGRAMS, math.prod(launch.grid))):
         if time.monotonic() > until:
             break
         earlier = by_key((place, content) for place, content, _ in _values(before, launch, number))
         for place, content, op in _values(after, launch, number):
             others = earlier.get(place)
             if others and not any(not differs(other, content, rounds).any() for other in others):
-                return (number % x, number // x % y, number // x // y), op
+                return program_at(number, launch.grid), op
     return None, None
 
 

@@ -16,6 +16,7 @@ import numpy as np
 from ziggurat.backend.launch.arrays import no_argument, number_type
 from ziggurat.codemodel.errors import LaunchError, shown
 from ziggurat.codemodel.gpu.options import LAUNCH_OPTIONS
+from ziggurat.codemodel.structured import packed_values
 from ziggurat.codemodel.types import ConstantType, PtrType, ScalarType, find_scalar
 from ziggurat.frontends.language.signature import suggest
 from ziggurat.kernels.arguments import (
@@ -158,7 +159,7 @@ class Operation:
 
         One result is returned as it is, several as a tuple. Raises `LaunchError` for arguments that do not fit.
         """
-        return single(self.results(self.arguments(arguments, keywords)))
+        return packed_values(self.results(self.arguments(arguments, keywords)))
 
     def results(self, arguments: dict[str, Any]) -> tuple[Any, ...]:
         """The results for all arguments by name."""
@@ -379,11 +380,6 @@ def as_list(value: Any) -> list[Any]:
     """The components of a tuple or a list; another value alone."""
     components = components_of(value)
     return [value] if components is None else [*components]
-
-
-def single(results: Sequence[Any]) -> Any:
-    """The results of a call: None, one, or a tuple."""
-    return None if not results else results[0] if len(results) == 1 else tuple(results)
 
 
 def is_array(value: Any) -> bool:

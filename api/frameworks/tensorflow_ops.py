@@ -14,7 +14,8 @@ from typing import Any
 import attrs
 import numpy as np
 
-from ziggurat.frameworks.operation import Operation, OperationCall, as_list, is_operand, scalar_of, single
+from ziggurat.codemodel.structured import packed_values
+from ziggurat.frameworks.operation import Operation, OperationCall, as_list, is_operand, scalar_of
 
 tf: Any = importlib.import_module("tensorflow")
 
@@ -75,9 +76,9 @@ class _Call(OperationCall):
 
         def with_results(*_: Any) -> tuple[Any, Any]:
             # The results that the gradient is computed from have a gradient as well.
-            return single(results), backward
+            return packed_values(results), backward
 
-        return single(results), backward
+        return packed_values(results), backward
 
 
 def _array(tensor: Any) -> np.ndarray[Any, Any]:

@@ -17,6 +17,7 @@ import numpy as np
 
 from ziggurat.boundary import public
 from ziggurat.codemodel.errors import LaunchError, shown
+from ziggurat.codemodel.structured import packed_values
 from ziggurat.codemodel.types import PtrType, ScalarType, f32, i1, i32
 from ziggurat.frameworks.operation import (
     Backward,
@@ -33,7 +34,6 @@ from ziggurat.frameworks.operation import (
     is_array,
     must_be_copied,
     scalar_of,
-    single,
 )
 from ziggurat.kernels.kernel import Grid, Kernel
 
@@ -118,7 +118,7 @@ class TorchOperation(Operation):
             definition, places = self._routes[kinds]
             return definition.op(*[values[n] if n >= 0 else [*values[~n].shape] for n in places])
         bound = self.arguments(arguments, keywords)
-        results = single(self.results(bound))
+        results = packed_values(self.results(bound))
         if None not in kinds and not self.computed:
             self._remember(kinds, names, bound)
         return results
@@ -335,12 +335,14 @@ class Definition:
         for name in self.plan.mutated:
             if arguments[name] is not tensors[name]:
                 tensors[name].copy_(arguments[name])
-        return single([arguments[name] for name in self.plan.outputs])
+        return packed_values([arguments[name] for name in self.plan.outputs])
 
     def fake(self, *leaves: Any) -> Any:
         """The outputs, made and not filled."""
         device = next((leaf.device for leaf in leaves if isinstance(leaf, torch.Tensor)), None)
-        return single([_empty_tensor(x, device) for x in self._arguments(leaves).values() if isinstance(x, Empty)])
+        return packed_values(
+            [_empty_tensor(x, device) for x in self._arguments(leaves).values() if isinstance(x, Empty)]
+        )
 
     def _arguments(self, leaves: Sequence[Any]) -> dict[str, Any]:
         """The arguments of a call by name."""
@@ -368,7 +370,7 @@ class Definition:
             as_list(self.op(*[x.select(axis, item) if isinstance(axis, int) else x for x, axis in pairs]))
             for item in range(info.batch_size)
         ]
-        stacked = single([torch.stack(items) for items in zip(*results, strict=True)])
+        stacked = packed_values([torch.stack(items) for items in zip(*results, strict=True)])
         return stacked, 0 if len(self.plan.outputs) == 1 else (0,) * len(self.plan.outputs)
 
     def differentiable(self, keyset: Any, *leaves: Any) -> Any:
@@ -469,7 +471,7 @@ class Definition:
         of = [name for name in of if name in accesses.writes]
         if directions and of:
             results |= self.operation.tangents(arguments, directions, of, self.kinds, _ones, _zeros)
-        return single([results.get(name) for name in self.plan.outputs])
+        return packed_values([results.get(name) for name in self.plan.outputs])
 
 
 class _Differentiable(torch.autograd.function._SingleLevelFunction):

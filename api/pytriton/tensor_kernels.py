@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar, cast
 
 from ziggurat.codemodel.errors import LaunchError, shown
+from ziggurat.codemodel.structured import packed_values
 from ziggurat.codemodel.types import find_scalar
 from ziggurat.frameworks.operation import (
     GRID,
@@ -21,7 +22,6 @@ from ziggurat.frameworks.operation import (
     is_integer,
     of_one_parameter,
     output_names,
-    single,
     sizes_in,
 )
 
@@ -106,7 +106,7 @@ class kernel:
             return call(self, key, values, grid)
         bound: dict[str, Any] = self.arguments_by_name(self.parameters(key), values, grid)
         operation = self.operation(library, key)
-        return single(operation.results({**bound, GRID: tuple(sizes(grid, key))})[: len(self.outputs)])
+        return packed_values(operation.results({**bound, GRID: tuple(sizes(grid, key))})[: len(self.outputs)])
 
     def arguments_by_name(self, names: Sequence[str], values: Sequence[Any], grid: Any) -> dict[str, Any]:
         """The arguments of a call by name."""

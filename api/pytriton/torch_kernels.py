@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+from ziggurat.codemodel.structured import packed_values
 from ziggurat.frameworks import torch_ops
-from ziggurat.frameworks.operation import GRID, Sizes, definers, single
+from ziggurat.frameworks.operation import GRID, Sizes, definers
 from ziggurat.frameworks.torch_ops import torch
 from ziggurat.pytriton.tensor_kernels import MACRO, sizes
 
@@ -20,7 +21,7 @@ def call(of: kernel, macros: tuple[tuple[str, Any], ...], values: Sequence[Any],
     bound[GRID] = Sizes(sizes(grid, macros))
     for name, value in macros:
         bound[MACRO + name] = value
-    return single(torch_ops.call(of, bound, of.outputs, lambda name: name.startswith(MACRO)))
+    return packed_values(torch_ops.call(of, bound, of.outputs, lambda name: name.startswith(MACRO)))
 
 
 @torch._dynamo.assume_constant_result

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from ziggurat.backend.launch.grids import program_at
 from ziggurat.backend.launch.races import HINT
 from ziggurat.backend.reference.argument_memory import MASK_HINT
 from ziggurat.backend.reference.marks import HINTS, WIDE_OFFSET
@@ -59,7 +60,7 @@ class _Reading:
 
     def report(self, check: Check, program: int, element: int, detail: int) -> SanitizerReport:
         """The report of a record."""
-        who = self.program(program)
+        who = program_at(program, self.grid)
         if check.kind == "bounds":
             return self._bounds(check, who, element)
         if check.kind == "undefined":
@@ -69,11 +70,6 @@ class _Reading:
         if check.kind == "races":
             return self._race(check, program, element, detail)
         return self._use(check, who, element, self.checks[detail - 1])
-
-    def program(self, number: int) -> tuple[int, int, int]:
-        """The program with a number."""
-        x, y, _ = self.grid
-        return number % x, number // x % y, number // (x * y)
 
     def element(self, check: Check, distance: int) -> tuple[str | None, int | None, str]:
         """The argument and the element of a record, and both as text."""
@@ -94,7 +90,7 @@ class _Reading:
     def _race(self, check: Check, program: int, distance: int, detail: int) -> SanitizerReport:
         argument, index, text = self.element(check, distance)
         number, access = detail >> TIME_BIT, self.checks[detail & ((1 << TIME_BIT) - 1)]
-        who, whom = self.program(program), self.program(number)
+        who, whom = program_at(program, self.grid), program_at(number, self.grid)
         if number == program:
             summary = f"program {who} writes {text} by two elements of one store, with different values"
             hint = "give each element of the tensor an element of the array of its own"

@@ -11,6 +11,7 @@ from ziggurat.backend.cpu.code import ArgumentSlot, CpuCode
 from ziggurat.backend.cpu.error_records import failure_text
 from ziggurat.backend.cuda.binary import TENSOR_MAP, Binary, LaunchMap, PtxParameter
 from ziggurat.backend.llvm.functions import Struct
+from ziggurat.backend.llvm.routines import escaped
 from ziggurat.backend.shipping import structures
 from ziggurat.backend.shipping.cpu_launcher import feature_bits
 from ziggurat.backend.shipping.launcher import launcher
@@ -119,8 +120,7 @@ class _Tables:
         return symbol
 
     def data(self, data: bytes, align: int = 1) -> str:
-        text = "".join(map(_ESCAPES.__getitem__, data))
-        return self._add(f'[{len(data)} x i8] c"{text}"', align=align)
+        return self._add(f'[{len(data)} x i8] c"{escaped(data)}"', align=align)
 
     def text(self, words: str) -> str:
         if words not in self._texts:
@@ -230,9 +230,6 @@ class _Tables:
 
 def _value(kind: str, value: Any) -> str:
     return ("null" if kind == "ptr" else "0") if value is None else str(value)
-
-
-_ESCAPES: Final = [chr(b) if 32 <= b < 127 and b not in b'"\\' else f"\\{b:02X}" for b in range(256)]
 
 
 def _offset(part: str) -> int:

@@ -9,6 +9,7 @@ import numpy as np
 
 from ziggurat.backend.cpu.code import CpuCode
 from ziggurat.backend.cpu.sites import READ_ONLY, STRAY, Site
+from ziggurat.backend.launch.grids import program_name
 from ziggurat.backend.reference.argument_memory import MASK_HINT, Array, ArrayArgument, outside, stray_outcome
 from ziggurat.backend.reference.control import WAITS
 from ziggurat.codemodel.errors import KernelRuntimeError, MemoryAccessError, warn
@@ -83,9 +84,3 @@ def failure_text(site: Site) -> str:
     where = "" if site.location is None else f" ({os.path.basename(site.location.file)}:{site.location.line})"
     reason = _FAILURES.get(site.verb, "was stopped")
     return f"{reason}{f': {site.message}' if site.message else ''}{where}"
-
-
-def program_name(number: int, grid: tuple[int, int, int]) -> str:
-    """The name of a program in messages."""
-    x, y, _ = grid
-    return f"program {(number % x, number // x % y, number // (x * y))}"

@@ -9,6 +9,7 @@ import re
 import numpy as np
 
 from ziggurat.backend.cpu.code import CpuCode
+from ziggurat.backend.launch.grids import program_at
 from ziggurat.codemodel.printed import Column, printed_lines, show
 from ziggurat.codemodel.types import SCALARS
 
@@ -18,8 +19,6 @@ _TYPE = re.compile(r"(?:buffer<((?:x\d+, )*))?(ptr<)?(\w+)")
 def printed(code: CpuCode, site_number: int, program: int, data: int, grid: tuple[int, int, int]) -> None:
     """Print the operands of a `tt.print`, which lie one after the other from `data` on."""
     site = code.sites[site_number]
-    x, y, _ = grid
-    pid = (program % x, program // x % y, program // (x * y))
     at = data
     columns: list[Column] = []
     for text in site.types:
@@ -32,5 +31,5 @@ def printed(code: CpuCode, site_number: int, program: int, data: int, grid: tupl
         raw = (ctypes.c_char * size).from_address(at)
         columns.append((np.frombuffer(bytes(raw), dtype).reshape(shape), element))
         at += -(-max(size, 8) // 64) * 64
-    for line in printed_lines(pid, site.message, columns, site.hex, site.c_form, site.whole):
+    for line in printed_lines(program_at(program, grid), site.message, columns, site.hex, site.c_form, site.whole):
         show(line)

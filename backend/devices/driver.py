@@ -20,6 +20,7 @@ import attrs
 from ziggurat.backend.devices.failures import failure
 from ziggurat.codemodel.errors import LaunchError, ZigguratError, shown
 from ziggurat.codemodel.gpu.targets import target_for
+from ziggurat.codemodel.structured import packed_values
 
 _DEVICE_ORDINAL = 9  # CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL
 
@@ -57,7 +58,7 @@ def check(result: tuple[Any, ...], doing: str) -> Any:
     status, *values = result
     if status:
         raise failure(status.name, doing)
-    return None if not values else values[0] if len(values) == 1 else tuple(values)
+    return packed_values(values)
 
 
 @attrs.frozen

@@ -41,6 +41,17 @@ def sizes_of(grid: Any, name: str) -> tuple[int, ...]:
     return sizes
 
 
+def program_at(number: Any, grid: Sequence[int]) -> tuple[Any, Any, Any]:
+    """The place in a grid of the program with a number, or of an array of them; the first axis counts fastest."""
+    x, y, _ = grid
+    return number % x, number // x % y, number // (x * y)
+
+
+def program_name(number: int, grid: Sequence[int]) -> str:
+    """The name of a program in messages: `program (3, 0, 0)`."""
+    return f"program {program_at(number, grid)}"
+
+
 def _sizes(grid: Any) -> tuple[int, ...]:
     """The sizes of a grid that is not a tuple of ints; none for anything that is no grid."""
     is_sequence = getattr(grid, "ndim", 0) == 1 or (isinstance(grid, Sequence) and not isinstance(grid, str | bytes))

@@ -14,6 +14,7 @@ from typing import Any, Final
 
 import numpy as np
 
+from ziggurat.backend.launch.grids import program_name
 from ziggurat.backend.launch.regions import Array, Region
 from ziggurat.codemodel.errors import KernelRuntimeError
 from ziggurat.codemodel.location import Location
@@ -118,9 +119,7 @@ class Races:
         time, other = divmod(int(notes.flat[at]), 1 << _SHIFT)
         (kind, here), (rival, there) = self._accesses[-1], self._accesses[time]
         element = " or ".join(region.elements(region.base + int(units.flat[at]) * size))
-        x, y, _ = self._grid
-        numbers = int(programs.flat[at]), other
-        who, whom = (f"program {(n % x, n // x % y, n // (x * y))}" for n in numbers)
+        who, whom = (program_name(number, self._grid) for number in (int(programs.flat[at]), other))
         done = _WORDS[rival][1]
         error = self._error(f"{who} {_WORDS[kind][0]} {element}, which {whom} has {done}", self._location(here), HINT)
         error.add(f"it is {done} here", self._location(there))

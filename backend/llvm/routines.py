@@ -6,11 +6,10 @@ tests can run them on the host, but for `Number.approximate`.
 
 from __future__ import annotations
 
-import re
 import struct
 from collections.abc import Callable, Iterable, Sequence
 from functools import lru_cache, partial, partialmethod
-from typing import Any
+from typing import Any, Final
 
 from ziggurat.codemodel import types
 from ziggurat.codemodel.numbers import bits_of_number, rounded_number
@@ -469,7 +468,9 @@ def encoded(text: str) -> bytes:
         return text.encode(errors="replace")
 
 
-@lru_cache(maxsize=1024)
+_ESCAPES: Final = [chr(b) if 32 <= b < 127 and b not in b'"\\' else f"\\{b:02X}" for b in range(256)]
+
+
 def escaped(raw: bytes) -> str:
     """Bytes as LLVM quotes them: quotes, backslashes and bytes beyond printable ASCII in hexadecimal."""
-    return re.sub(r'[^ -~]|["\\]', lambda match: f"\\{ord(match[0]):02X}", raw.decode("latin-1"))
+    return "".join(map(_ESCAPES.__getitem__, raw))

@@ -45,6 +45,7 @@ from ziggurat.codemodel.op import Op
 from ziggurat.codemodel.passes import Snapshot
 from ziggurat.codemodel.recursion import deep_recursion
 from ziggurat.codemodel.types import DescriptorType, PtrType, ScalarType, Type, i32, i64
+from ziggurat.transforms.analysis.queries import is_persistent
 from ziggurat.transforms.gpu.hazards import hazards
 
 TABLES = (buffers, memory_ops, shared_ops, tensor_ops)  # They fill the table of meanings.
@@ -145,7 +146,7 @@ _kernel_of = functools.lru_cache(4)(kernel_of)  # It looks at all ops.
 def runs_in_turn(model: Op) -> bool:
     """Whether the CTAs of a model run several programs each."""
     _, kernel = _kernel_of(model)
-    return isinstance(kernel, tt.Func) and any(part.startswith(GRID) for part in kernel.parts)
+    return isinstance(kernel, tt.Func) and is_persistent(kernel)
 
 
 def _cta(machine: SymbolicMachine) -> Sum:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from functools import cached_property, partial, reduce
+from functools import cached_property, lru_cache, partial, reduce
 from typing import TYPE_CHECKING, Any, cast
 
 from ziggurat.backend.llvm.routines import Code, Number, escaped, llvm_type
@@ -127,7 +127,7 @@ class PtxEmitter(Code):
         there are none.
         """
         guard = "" if mask is None else f"@${len(results) + len(arguments)} "
-        text = escaped(text.replace("@mask ", guard).encode())
+        text = _escaped(text.replace("@mask ", guard))
         if mask is not None:
             arguments = (*arguments, ("i1", mask))
         if constraints is None:
@@ -371,6 +371,12 @@ class PtxEmitter(Code):
             if results is not None:
                 self.values[op.result] = results
         self._place = outer
+
+
+@lru_cache(maxsize=1024)
+def _escaped(text: str) -> str:
+    """An instruction's text as LLVM quotes it. The same few are written again and again."""
+    return escaped(text.encode())
 
 
 def canonical(layout: Layout, register: int) -> int:

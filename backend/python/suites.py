@@ -173,7 +173,7 @@ def with_(writer: Writer, op: suites.With) -> None:
 @writes(suites.Match)
 def match(writer: Writer, op: suites.Match) -> None:
     cases: list[ast.match_case] = []
-    for pattern, guard, suite in zip(op.parts[::3], op.parts[1::3], op.parts[2::3], strict=True):
+    for pattern, guard, suite in op.cases:
         node: Any = writer.expression(pattern, "a pattern")
         has_guard = bool(guard.entry.terminator.operands)
         cases.append(

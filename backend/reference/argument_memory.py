@@ -17,6 +17,7 @@ import numpy as np
 
 from ziggurat.backend.launch import races, regions
 from ziggurat.backend.launch.arrays import address, tensor_at
+from ziggurat.backend.launch.grids import program_at
 from ziggurat.backend.reference.values import Array
 from ziggurat.codemodel.dialects.tt import AtomicCAS, AtomicRMW, IntToPtr, MemScope, MemSemantic, Wait
 from ziggurat.codemodel.errors import KernelRuntimeError, LaunchError, MemoryAccessError, warn
@@ -273,8 +274,7 @@ class Memory:
     def coordinates(self, linear: Any) -> tuple[Any, Any, Any]:
         """The place in the grid of the program with this linear id, or of an array of them; the first axis counts
         fastest."""
-        x, y, _ = self.grid
-        return (linear % x, linear // x % y, linear // (x * y))
+        return program_at(linear, self.grid)
 
     def _outside(self, pointer: int, access: ElementAccess) -> tuple[str, str]:
         """The reason why a pointer is wrong, and the hint."""

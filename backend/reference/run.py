@@ -25,11 +25,11 @@ from ziggurat.codemodel.dialects import math as math_ops
 from ziggurat.codemodel.dispatch import demand
 from ziggurat.codemodel.errors import KernelRuntimeError, LaunchError, MemoryAccessError
 from ziggurat.codemodel.gpu import dialect as gpu
-from ziggurat.codemodel.gpu.fragments import GRID
 from ziggurat.codemodel.op import Op, Value
 from ziggurat.codemodel.printed import show
 from ziggurat.codemodel.subnormals import keep_subnormals
 from ziggurat.codemodel.types import SharedType, TensorType, TupleType, Type, void
+from ziggurat.transforms.analysis.queries import is_persistent
 from ziggurat.transforms.simplify import inline
 
 See = Callable[[Memory, Value, Any], None]  # What watches a run: the value of a model, and its content.
@@ -75,7 +75,7 @@ class Launch:
         if x * y * z > MAX_SIZE:
             raise LaunchError(f"a grid must have at most {MAX_SIZE} programs; {grid} has {x * y * z}")
         arrays, values = values_of_parameters(kernel, arguments, names, whole if tolerant else _itself, (x, y, z))
-        if isinstance(kernel, tt.Func) and any(part.startswith(GRID) for part in kernel.parts):
+        if isinstance(kernel, tt.Func) and is_persistent(kernel):
             x, y, z = min(persistent_ctas, x * y * z), 1, 1
         memory = of_memory(arrays, (x, y, z), tolerant)
         if strict:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from ziggurat.backend.llvm.functions import Function, Global, Record, Struct, define, moved
-from ziggurat.backend.llvm.routines import Number
+from ziggurat.backend.llvm.routines import Number, escaped
 from ziggurat.backend.shipping.structures import CONDITION, PARAMETER
 
 # The message of the last failure of any thread: always a constant, so that whoever reads it can.
@@ -15,8 +15,7 @@ MESSAGE: Final = Global("zg_message", "ptr", exported=True)
 def text(symbol: str, words: str) -> Global:
     """A constant string."""
     raw = words.encode() + b"\0"
-    escaped = "".join(chr(b) if 32 <= b < 127 and b not in b'"\\' else f"\\{b:02X}" for b in raw)
-    return Global(symbol, f"[{len(raw)} x i8]", f'c"{escaped}"', constant=True)
+    return Global(symbol, f"[{len(raw)} x i8]", f'c"{escaped(raw)}"', constant=True)
 
 
 def fail(f: Function, status: Number | int, message: Number | Global) -> None:

@@ -5,7 +5,7 @@ They model Python functions of any kind; a kernel refuses them where it is compi
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from ziggurat.codemodel.dialects import core
 from ziggurat.codemodel.dialects.py import Expression, For, While
@@ -156,6 +156,11 @@ class Match(Op, PythonTier, MayReturn, name="match"):
 
     def check(self) -> None:
         require(len(self.parts) % 3 == 0, "a case has a pattern, a guard and a suite")
+
+    @property
+    def cases(self) -> Iterator[tuple[Body, Body, Body]]:
+        """The pattern, the guard and the suite of each case."""
+        return zip(self.parts[::3], self.parts[1::3], self.parts[2::3], strict=True)
 
 
 class Pattern(Expression, name="pattern"):

@@ -45,6 +45,11 @@ def is_persistent(func: tt.Func) -> bool:
     return any(part.startswith(GRID) for part in func.parts)
 
 
+def function_around(op: Op) -> tt.Func:
+    """The function that an op is in."""
+    return next(owner for owner in op.path() if isinstance(owner, tt.Func))
+
+
 def loops_around(op: Op) -> set[Op]:
     """The loops around an op; an op with jumps in its bodies counts as one."""
     return {owner for owner in op.path() if isinstance(owner, Loop) or owner.jumps}

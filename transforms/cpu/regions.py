@@ -59,9 +59,8 @@ class _Regions:
 
     def function(self, func: tt.Func, outside: Rewriter) -> Body:
         """The body of the new function. All buffers are declared at its beginning."""
-        builder = outside.inside([p.type for p in func.body.parameters], func.body.yield_type, isolated=True)
+        builder = outside.replacing(func.body)
         builder.location = func.location
-        builder.mapping.values.update(zip(func.body.parameters, builder.parameters, strict=True))
         for component in self.plan.homes:
             owner = self.plan.home(component)
             if owner not in self.buffers:

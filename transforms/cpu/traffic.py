@@ -16,6 +16,7 @@ from ziggurat.codemodel.graphs import reached
 from ziggurat.codemodel.op import Block, BlockParameter, Op, OpResult, Value, constant_of, expect
 from ziggurat.codemodel.types import PtrType, element_bytes, element_of
 from ziggurat.transforms.analysis.components import Component, ComponentGroup, component_of, groups_of
+from ziggurat.transforms.analysis.queries import function_around
 from ziggurat.transforms.cpu.plan import EXPENSIVE, moved_operands
 
 STREAMED = 1 << 26  # Bytes of an array. Eight cores of a Zen share a cache of half as many.
@@ -163,7 +164,7 @@ def keep_obstacle(dot: cpu.Dot) -> str | None:
     if fill is None or in_place_obstacle(fill) is not None:
         return "only a matrix that can be read in place can be kept"
     load = expect(expect(fill.value, OpResult).op, cpu.Load)
-    root, writes = root_of(load.ptr), arrays_written(next(op for op in dot.path() if isinstance(op, tt.Func)))
+    root, writes = root_of(load.ptr), arrays_written(function_around(dot))
     return "the kernel must not write to the array" if root is None or None in writes or root in writes else None
 
 
@@ -279,5 +280,5 @@ def stream_obstacle(store: cpu.Store, lanes: int, vector: int) -> str | None:
         return "the region must have one store, and no access with gaps"
     if not _are_neighbours(access_of(store)):
         return "the elements of a row must be neighbours"
-    root, read = root_of(store.ptr), arrays_read(next(op for op in region.path() if isinstance(op, tt.Func)))
+    root, read = root_of(store.ptr), arrays_read(function_around(region))
     return "the kernel must not read the array" if root is None or None in read or root in read else None

@@ -19,7 +19,7 @@ from ziggurat.codemodel.graphs import inverse, reached
 from ziggurat.codemodel.op import Op, Value, expect
 from ziggurat.codemodel.traits import MemoryRead, MemoryWrite, Returns
 from ziggurat.codemodel.transform import DROP, Outcome, Rewriter, transform
-from ziggurat.codemodel.types import DescriptorType, PtrType, Type, i1, scalar_element, void
+from ziggurat.codemodel.types import DescriptorType, PtrType, Type, scalar_element, void
 from ziggurat.transforms.differentiate import (
     control,
     elementwise,
@@ -113,8 +113,7 @@ class _Forward:
         """The module of the gradient kernel, not simplified yet."""
         kernel = self.arrays.kernel
         outside = Rewriter.over(Builder.root(), (_without_effects,), PASS)
-        inner = outside.inside([p.type for p in kernel.body.parameters], void, isolated=True)
-        inner.mapping.values.update(zip(kernel.body.parameters, inner.parameters, strict=True))
+        inner = outside.replacing(kernel.body, void)
         ops = kernel.body.entry.ops[:-1]
         inner.rewrite_ops(ops)
         Reverse(inner, self.plan).sweep(ops)
@@ -204,8 +203,7 @@ def _without_effects(builder: Rewriter, op: Op, operands: tuple[Value, ...]) -> 
     The adjoint of an element that a mask leaves out is zero, but zero times an undefined number need not be.
     """
     if isinstance(op, tt.Load) and op.mask is not None and op.other is None:
-        element = scalar_element(op.result.type)
-        zero = builder.add(arith.ConstantOp(0.0 if element.is_float else False if element == i1 else 0, op.result.type))
+        zero = builder.add(arith.ConstantOp(scalar_element(op.result.type).zero, op.result.type))
         return builder.add(tt.Load(operands[0], operands[1], zero, cache=op.cache, eviction=op.eviction), op.location)
     if isinstance(op, tt.Reshape) and op.allow_reorder:
         return builder.add(tt.Reshape(operands[0], op.type), op.location)

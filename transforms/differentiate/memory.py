@@ -7,8 +7,6 @@ arrays are left out.
 
 from __future__ import annotations
 
-from itertools import dropwhile
-
 from ziggurat.codemodel.dialects import scf, tt
 from ziggurat.codemodel.dialects.tt import AtomicKind, MemSemantic
 from ziggurat.codemodel.op import Value, expect
@@ -69,9 +67,7 @@ def _overwriting(op: tt.Store) -> list[tt.Store]:
                 "each iteration of the loop overwrites the elements that it stores",
                 "store after the loop, or add with zg.atomic_add",
             )
-    assert op.parent is not None
-    after = dropwhile(lambda other: other is not op, op.parent.ops)
-    return [later for later in after if isinstance(later, tt.Store) and later is not op and later.ptr is op.ptr]
+    return [later for later in op.later() if isinstance(later, tt.Store) and later.ptr is op.ptr]
 
 
 def _given(at: Reverse, gradient: Value, value: Value, mask: Value | None) -> Value:

@@ -22,13 +22,13 @@ from itertools import dropwhile
 
 import attrs
 
-from ziggurat.codemodel.dialects import tt
 from ziggurat.codemodel.gpu import dialect as gpu
 from ziggurat.codemodel.gpu.asynchronous import Asynchronous, BufferOp, GroupWait
 from ziggurat.codemodel.gpu.scope import WarpScope, scope_of
 from ziggurat.codemodel.op import Op, Value
 from ziggurat.codemodel.traits import Loop
 from ziggurat.transforms.analysis.memory_flow import allocation, read_in_flight, runs, slot_index, users_of
+from ziggurat.transforms.analysis.queries import function_around
 from ziggurat.transforms.gpu.barriers import Hazard
 from ziggurat.transforms.tiles.multicast import Ranks
 
@@ -139,7 +139,7 @@ class ChannelProof:
 
         Then each slot gets all parts of a block: the bytes that are expected are those of whole blocks.
         """
-        func = next(owner for owner in self.op.path() if isinstance(owner, tt.Func))
+        func = function_around(self.op)
         ranks, loads = Ranks(func), [op for op in self.op.result.uses if isinstance(op, gpu.TmaLoad)]
         if self.op.ctas != func.num_ctas or not self.by_tma:
             self._note(self.op, self.op, "cluster of CTAs that load by TMA")

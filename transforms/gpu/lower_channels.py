@@ -29,7 +29,7 @@ What becomes of the other ops:
 from __future__ import annotations
 
 from collections.abc import Sequence
-from itertools import dropwhile, islice
+from itertools import islice
 
 import attrs
 
@@ -132,7 +132,7 @@ class _Lowering:
             # Matrix units read for a warp group, and each warp for itself.
             each = (scope.warps if proof.by_threads(scope) else scope.warp_groups for scope in scopes)
             self.empty[channel] = _mbarriers(builder, op.stages, op.ctas * sum(each))
-        if not isinstance(next(later for later in _after(op) if not isinstance(later, gpu.LocalAlloc)), gpu.Channel):
+        if not isinstance(next(later for later in op.later() if not isinstance(later, gpu.LocalAlloc)), gpu.Channel):
             builder.add(gpu.Barrier())
         return self.full[channel]
 
@@ -288,7 +288,7 @@ class _Lowering:
         here, channels = op, {channel: self.proofs[channel].op for channel, other in self.keys.items() if other == key}
         block = next(iter(channels.values())).parent
         while True:
-            uses = (inner for later in _after(here) for inner in later.walk() if isinstance(inner, gpu.ChannelOp))
+            uses = (inner for later in here.later() for inner in later.walk() if isinstance(inner, gpu.ChannelOp))
             if any(inner.channel in channels for inner in uses):
                 return True
             if here.parent is block or here.parent_op is None:
@@ -371,12 +371,6 @@ def _key(proof: ChannelProof) -> _Key:
 def _stages(key: _Key) -> int:
     assert isinstance(key[0], int)
     return key[0]
-
-
-def _after(op: Op) -> list[Op]:
-    """The ops after an op of a block."""
-    assert op.parent is not None
-    return list(dropwhile(lambda other: other is not op, op.parent.ops))[1:]
 
 
 def _mbarriers(builder: Builder, stages: int, arrivals: int) -> Value:

@@ -181,11 +181,8 @@ def _rewritten(module: core.Module, analysis: _Analysis, plans: Mapping[Value, _
 
     def rewrite(builder: Rewriter, op: Op, operands: tuple[Value, ...]) -> Outcome:
         if isinstance(op, tt.Func):
-            inner = builder.inside(
-                [parameter.type for parameter in op.body.parameters], op.body.yield_type, isolated=True
-            )
+            inner = builder.replacing(op.body)
             inner.location = op.location
-            inner.mapping.values.update(zip(op.body.parameters, inner.parameters, strict=True))
             for plan in plans.values():
                 if plan.key not in descriptors:
                     descriptors[plan.key] = _descriptor(inner, plan)

@@ -562,22 +562,16 @@ def if_(lifter: Lifter, op: scf.If) -> bool | None:
         otherwise = lifter.builder.nested()
         otherwise.add(core.Yield(()))
         lifter.add(py.If(condition, then.finish(), otherwise.finish()))
-        lifter.ops([*op.otherwise.entry.ops[:-1], *_after(op)])
+        lifter.ops([*op.otherwise.entry.ops[:-1], *op.later()])
         return False
     lifter.add(py.If(condition, *(lifter.body(body, results) for body in op.bodies)))
     lifter.results(op.result, results)
     return None
 
 
-def _after(op: Op) -> list[Op]:
-    assert op.parent is not None
-    ops = list(op.parent.ops)
-    return ops[ops.index(op) + 1 :]
-
-
 def _is_early_exit(op: scf.If) -> bool:
     """Whether a kernel does no more where the condition holds."""
-    after = _after(op)
+    after = op.later()
     is_last = len(after) == 1 and isinstance(after[0], tt.Return) and not after[0].operands
     ends = (op.then.entry.ops[0], op.otherwise.entry.terminator)
     return op.result.type == void and is_last and all(isinstance(end, scf.Yield) for end in ends)

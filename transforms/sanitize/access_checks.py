@@ -17,7 +17,7 @@ from ziggurat.codemodel.errors import KernelTypeError
 from ziggurat.codemodel.op import Body, Op, Value
 from ziggurat.codemodel.traits import MemoryRead, MemoryWrite
 from ziggurat.codemodel.transform import Rewriter
-from ziggurat.codemodel.types import DescriptorType, Type, i1, i64, scalar_element, shape_of, void
+from ziggurat.codemodel.types import DescriptorType, i64, scalar_element, shape_of, void
 from ziggurat.frontends.library import sanitizing
 from ziggurat.transforms.sanitize import marks
 from ziggurat.transforms.sanitize.accesses import (
@@ -132,7 +132,7 @@ class AccessChecks:
             active = mask if allowed is None else allowed
             if active is None:
                 return builder.copy(op, operands)
-            zero = _zero(op.result.type)
+            zero = scalar_element(op.result.type).zero
             other = operands[2] if op.other is not None else code.add(arith.ConstantOp(zero, op.result.type))
             return builder.add(op.evolve(ptr=operands[0], mask=active, other=other), op.location)
         if allowed is None:
@@ -147,7 +147,7 @@ class AccessChecks:
             inner = builder.nested((), op.result.type)
             value = inner.add(op.SPEC.copy(op, operands, (), (), op.result.type), op.location) if runs else None
             if gives and value is None:
-                value = inner.add(arith.ConstantOp(_zero(op.result.type), op.result.type))
+                value = inner.add(arith.ConstantOp(scalar_element(op.result.type).zero, op.result.type))
             inner.add(scf.Yield([value] if gives and value is not None else []))
             bodies.append(inner.finish())
         return builder.add(scf.If(allowed, *bodies))
@@ -230,8 +230,3 @@ class AccessChecks:
 
 def _bits(code: Code, value: Value) -> Value:
     return code.call_check(sanitizing.sanitize_bits, value, marks.element_word(scalar_element(value.type)))
-
-
-def _zero(type_: Type) -> float | bool | int:
-    element = scalar_element(type_)
-    return 0.0 if element.is_float else False if element == i1 else 0

@@ -13,6 +13,7 @@ from ziggurat.codemodel.op import Op, Value
 from ziggurat.codemodel.traits import MemoryRead, MemoryWrite
 from ziggurat.codemodel.types import DescriptorType, PtrType, ScalarType, element_of, shape_of
 from ziggurat.frontends.library import sanitizing
+from ziggurat.transforms.analysis.queries import function_around
 from ziggurat.transforms.kit.dataflow import Node, flow, nodes
 from ziggurat.transforms.sanitize.code import Code
 from ziggurat.transforms.sanitize.records import Array
@@ -77,7 +78,7 @@ def releases(op: Op) -> bool:
     follows the fence does, whatever its own order is."""
     if not isinstance(op, tt.AtomicRMW | tt.AtomicCAS):
         return False
-    function = next(owner for owner in op.path() if isinstance(owner, tt.Func))
+    function = function_around(op)
     fences = (inner for inner in function.walk() if isinstance(inner, tt.Barrier))
     return op.order.releases or any(fence.scope is not tt.MemScope.CTA for fence in fences)
 

@@ -33,7 +33,7 @@ from ziggurat.codemodel.types import SharedType, i1, i32, i64, scalar_element
 from ziggurat.transforms.analysis.memory_flow import read_in_flight, users_of
 from ziggurat.transforms.analysis.memory_order import MemoryOrder
 from ziggurat.transforms.analysis.obstacle import Obstacle
-from ziggurat.transforms.analysis.queries import constant_of, layout_of, shared_of
+from ziggurat.transforms.analysis.queries import constant_of, function_around, layout_of, shared_of
 from ziggurat.transforms.layouts.tma_blocks import before_transposition, is_filled_by_tma
 from ziggurat.transforms.simplify.effects import is_pure, may_trap, may_write
 
@@ -227,7 +227,7 @@ def kept_in_place(loop: scf.For, loads: Iterable[Load]) -> dict[Op, Op]:
     writers = [inner for op in loop.body.entry.ops for inner in op.walk() if orders_memory(inner)]
     if not writers:
         return {}
-    memory = MemoryOrder(next(op for op in loop.path() if isinstance(op, tt.Func)))
+    memory = MemoryOrder(function_around(loop))
     obstacles: dict[Op, Op] = {}
     for load, op in product(loads, reversed(writers)):
         by_tma = isinstance(load, tt.DescriptorLoad)

@@ -379,7 +379,7 @@ def _load(builder: Builder, op: tt.DescriptorLoad | tt.DescriptorGather, operand
     pointers, inside = _address(builder, maker, operands[1:])
     element = descriptor_of(maker.result).element
     type_ = TensorType(shape_of(inside.type), element)
-    zero = 0.0 if element.is_float else False if element == i1 else 0
+    zero = element.zero
     nan = _chosen_padding(operands[0])
     other = builder.add(arith.ConstantOp(math.nan if maker.padding is Padding.NAN and not nan else zero, type_))
     for use_nan in nan:

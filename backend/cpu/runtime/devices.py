@@ -20,12 +20,12 @@ import attrs
 import numpy as np
 
 from ziggurat.backend.cpu.code import BOUND, LAUNCH
-from ziggurat.backend.cpu.error_records import program_name
 from ziggurat.backend.cpu.runtime import host
 from ziggurat.backend.cpu.runtime.kernels import NativeKernel, number_of_programs
 from ziggurat.backend.cpu.runtime.native import native
 from ziggurat.backend.cpu.runtime.pool import JOB
 from ziggurat.backend.cpu.sites import READ_ONLY, STRAY
+from ziggurat.backend.launch.grids import program_name
 from ziggurat.backend.launch.regions import span
 from ziggurat.backend.reference.values import is_array
 from ziggurat.codemodel.errors import KernelRuntimeError, LaunchError
