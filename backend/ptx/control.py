@@ -142,9 +142,10 @@ def _is_reduced(value: Value) -> bool:
 def _only_reads(op: scf.For) -> bool:
     """Whether iterations only load and compute, within warps, so that the loads of two can be in flight at once."""
     ops = op.body.entry.ops[:-1]
-    tensors = any(isinstance(inner, tt.Load) and isinstance(inner.result.type, TensorType) for inner in ops)
+    tensors = any(isinstance(inner, tt.Load) and isinstance(inner.result.type, TensorType) for inner in op.body.walk())
     return tensors and all(
         isinstance(inner, tt.Load | tt.Reduce)
+        or (isinstance(inner, scf.For) and _is_short(inner))
         or (is_pure(inner) and not inner.bodies and not isinstance(inner, tt.Dot))
         for inner in ops
     )
@@ -179,18 +180,32 @@ def _registers(type_: Type) -> int:
 
 
 def _is_short(op: scf.For) -> bool:
-    """Whether a loop loads ahead, and has so few iterations that it is better unrolled.
+    """Whether a loop loads, and has so few iterations that it is better unrolled.
 
-    Unrolled, slots of rings are constants. And in a loop, ptxas loads into the registers of the value before, so that a
-    load begins only after that one has arrived and was used.
+    All loads of a loop that only reads are in flight at once then, and slots of rings are constants. And in a loop that
+    loads ahead, ptxas loads into the registers of the value before, so that a load begins only after that one has
+    arrived and was used.
     """
     count, ops = iterations_of(op), [*op.body.walk()]
-    if count is None or count > MAX_UNROLLED or any(isinstance(inner, Loop) for inner in ops):
+    if count is None or count > MAX_UNROLLED:
         return False
-    values = sum(_registers(inner.result.type) for inner in ops)
+    values = _values(op.body)
+    if _only_reads(op):
+        return values * count <= MAX_UNROLLED_VALUES
+    if any(isinstance(inner, Loop) for inner in ops):
+        return False
     if any(isinstance(value.op, tt.Load) for value in op.body.entry.terminator.operands):
         return values * count <= MAX_UNROLLED_VALUES
     return any(isinstance(inner, gpu.AsyncCopy) for inner in ops) and values <= OF_UNROLLED
+
+
+def _values(body: Body) -> int:
+    """The registers of all values of a body, those of short loops in it for each iteration."""
+    count = 0
+    for op in body.entry.ops:
+        times = iterations_of(op) if isinstance(op, scf.For) and _is_short(op) else None
+        count += _registers(op.result.type) + sum((times or 1) * _values(inner) for inner in op.bodies)
+    return count
 
 
 def _unrolled(emitter: PtxEmitter, by: int) -> str:

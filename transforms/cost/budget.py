@@ -39,6 +39,7 @@ ACCUMULATORS_IN_TURN = range(128, 193)  # Those of a program that runs in turn w
 BESIDE_ROLES = 4096  # By the channels of roles, beside the largest tensor that is known to pass.
 BESIDE_RINGS = 8192  # By the rings of a loop, beside the same.
 
+SCHEDULERS = 4  # Of an SM: each has warps of its own.
 WARPS = 16  # The warps that should share an SM, if they have registers.
 CTAS = 2  # The CTAs that should share an SM, if they can: one computes while the other waits.
 
@@ -50,12 +51,13 @@ def registers_of_thread(warps: int, ctas: int = 1) -> int:
 
 def limits(target: Target, warps: int, registers: int, shared: int) -> dict[str, int]:
     """The occupancy (CTAs per SM) that each resource allows, for CTAs of so many warps, registers a thread and bytes of
-    shared memory."""
+    shared memory. Each of an SM's four schedulers has a quarter of the registers, for as many warps as the others."""
     of_warp = 32 * max(8, -(-registers // 8) * 8)
+    warps_with_registers = REGISTERS_OF_SM // SCHEDULERS // of_warp * SCHEDULERS
     return {
         "warps": target.max_warps // warps,
         "CTAs": target.max_ctas,
-        "registers": REGISTERS_OF_SM // (of_warp * warps),
+        "registers": warps_with_registers // warps,
         "shared memory": target.shared_of_sm // (shared + DRIVER_BYTES),
     }
 

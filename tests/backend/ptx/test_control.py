@@ -147,3 +147,27 @@ def test_a_few_iterations_that_load_ahead_are_put_together(depth: int, step: int
     a, c = np.ascontiguousarray(a.T), np.zeros((16, 16), np.float32)
     simulate(compiled.stages["llvm"], num_warps=num_warps, shared=compiled.shared, arguments=[a, b, c])
     np.testing.assert_array_equal(c, 2 * a.astype(np.float32) @ b.astype(np.float32))
+
+
+@zg.kernel
+def pooled(x_ptr, out_ptr, width, ROWS: zg.constexpr, COLUMNS: zg.constexpr):
+    """The sum of the blocks of a window."""
+    at = zg.arange(0, 128)
+    total = zg.zeros((128,), zg.f32)
+    for row in range(ROWS):
+        for column in range(COLUMNS):
+            total = zg.add(total, zg.load(x_ptr + zg.add(zg.add(zg.mul(row, width), column * 128), at)))
+    zg.store(zg.add(out_ptr, at), total)
+
+
+@pytest.mark.parametrize(("rows", "columns", "loops"), [(2, 2, 0), (4, 3, 0), (2, 5, 2), (5, 2, 1)])
+def test_a_few_iterations_that_only_load_are_put_together(rows: int, columns: int, loops: int) -> None:
+    """Also those of the loops around them, so that all of their loads are in flight at once."""
+    pointer = zg.divisible(zg.ptr(zg.f32))
+    compiled = pooled.compile(pointer, pointer, zg.divisible(zg.i32), rows, columns, num_warps=1)
+    if compiled.ptx:
+        assert compiled.ptx.count("bra") == loops
+    x, out = np.arange(4096, dtype=np.float32), np.zeros(128, np.float32)
+    simulate(compiled.stages["llvm"], num_warps=1, shared=compiled.shared, arguments=[x, out, 768])
+    blocks = [x[768 * row + 128 * column :][:128] for row in range(rows) for column in range(columns)]
+    np.testing.assert_array_equal(out, sum(blocks))
