@@ -21,6 +21,7 @@ from ziggurat.transforms.analysis.components import Component, ComponentGroup, c
 from ziggurat.transforms.analysis.queries import constant_of, is_shaping, tensor_of
 
 SECTOR = 32  # Bytes that global memory moves at once.
+LINE = 128  # Bytes of a cache line: an instruction asks for one after the other.
 
 # Each bit of an element's number adds one of these to a tensor's value; None where that is not known.
 Strides = tuple[int | None, ...]
@@ -46,6 +47,12 @@ class Sectors:
         instruction = _count(strides, (*of_thread, *layout.lanes))
         others = sum(1 for basis in (*registers, *layout.warps) if basis)
         return _count(strides, layout.bases), instruction << others
+
+    def lines(self, ptr: Value, layout: Layout, width: int) -> int:
+        """The sum of the cache lines that each instruction of each warp asks for."""
+        registers = layout.registers[bits_of(width) :]
+        instruction = _count(self.of_value(ptr), (*layout.registers[: bits_of(width)], *layout.lanes), LINE)
+        return instruction << sum(1 for basis in (*registers, *layout.warps) if basis)
 
     def of_value(self, value: Value) -> Strides:
         """The strides of a tensor's value, for pointers in bytes."""
@@ -119,6 +126,12 @@ class Sectors:
                         0 if stride == 0 else None if stride is None or by is None else by * stride
                         for stride in strides
                     )
+        if isinstance(op, arith.DivSI | arith.DivUI | arith.RemSI | arith.RemUI):
+            by = _number(op.rhs)
+            if by is None or by <= 0 or by & (by - 1):
+                return None
+            is_quotient = isinstance(op, arith.DivSI | arith.DivUI)
+            return tuple(_divided(stride, by, is_quotient) for stride in operands[0])
         if isinstance(op, tt.Broadcast):
             narrow, wide = tensor_of(op.value).shape, tensor_of(op.result).shape
             result: list[int | None] = [0] * count
@@ -142,13 +155,21 @@ def _number(value: Value) -> int | None:
     return number if isinstance(number, int) else None
 
 
-def _count(strides: Strides, bases: Sequence[int]) -> int:
-    """The sectors of the elements that these bases span, the first one at the beginning of a sector. A bit whose stride
-    is not known leads to other sectors."""
+def _divided(stride: int | None, by: int, is_quotient: bool) -> int | None:
+    """The stride of a quotient, or of a remainder, by a power of two; the first number is taken to be a multiple."""
+    if stride is None or (stride % by and not 0 < stride < by):
+        return None
+    quotient, remainder = divmod(stride, by)
+    return quotient if is_quotient else remainder
+
+
+def _count(strides: Strides, bases: Sequence[int], size: int = SECTOR) -> int:
+    """The sectors of the elements that these bases span, the first one at the beginning of a sector; or blocks of
+    another size. A bit whose stride is not known leads to other sectors."""
     touched = reduce(int.__or__, bases, 0)
     of_bits = [strides[bit] for bit in range(len(strides)) if touched >> bit & 1]
     apart, places = of_bits.count(None), {0}
     for step in filter(None, of_bits):
         places |= {place + step for place in places}
     # Where bases share bits, as those of a swizzle, there are not as many elements as these bits number.
-    return len({place // SECTOR for place in places}) << apart >> len(of_bits) - len(Span(bases))
+    return len({place // size for place in places}) << apart >> len(of_bits) - len(Span(bases))

@@ -19,7 +19,7 @@ from functools import partial
 
 import attrs
 
-from ziggurat.codemodel.dialects import tt
+from ziggurat.codemodel.dialects import scf, tt
 from ziggurat.codemodel.gpu import dialect as gpu
 from ziggurat.codemodel.graphs import reached
 from ziggurat.codemodel.layout import Layout, Span, bits_of, blocked, moved
@@ -47,8 +47,8 @@ from ziggurat.transforms.analysis.queries import (
     operand_layouts,
     tensor_of,
 )
-from ziggurat.transforms.analysis.sectors import SECTOR
-from ziggurat.transforms.layouts.recomputation import Recomputation
+from ziggurat.transforms.analysis.sectors import SECTOR, Sectors
+from ziggurat.transforms.layouts.recomputation import Recomputation, conversion_cost
 from ziggurat.transforms.layouts.swizzle import LINE, VECTOR
 
 WORD = 4  # Bytes of a register, the least that a thread should load at once.
@@ -79,6 +79,8 @@ class Accesses:
         self, func: Op, infos: Mapping[Component, AxisInfo], num_warps: int, *, sum_bytes: int = VECTOR
     ) -> None:
         self.infos, self.num_warps, self.sum_bytes = infos, num_warps, sum_bytes
+        self._func = func
+        self._sectors: Sectors | None = None
         self.widest: dict[Key, int] = {}
         self.store_widths: dict[Op, int] = {}
         self.for_dots: set[Op] = set()
@@ -114,7 +116,9 @@ class Accesses:
 
     def info(self, value: Value) -> AxisInfo:
         """The facts about a value."""
-        component = component_of(value)
+        return self._info(component_of(value))
+
+    def _info(self, component: Component) -> AxisInfo:
         return self.infos.get(component) or unknown_component(component)
 
     def order(self, op: Access) -> tuple[int, ...]:
@@ -229,6 +233,12 @@ class Accesses:
         warps = sum(1 for basis in layout.warps if basis)
         return 1 << (instructions + sectors + warps)
 
+    def lines(self, op: Access, layout: Layout) -> int:
+        """The number of cache lines that the instructions of all warps ask for."""
+        if self._sectors is None:
+            self._sectors = Sectors(self._info, groups_of(self._func))
+        return self._sectors.lines(op.ptr, layout, self.width(op, layout))
+
     def lookups(self, op: Access, layout: Layout) -> tuple[int, int]:
         """The number of instructions of all warps, and of the cache lines that these ask for as far as it is known
         which elements are neighbours or the same. Warps that hold copies ask as well."""
@@ -258,14 +268,18 @@ def pointee_bytes(ptr: Value) -> int:
 
 
 def _loads_of(user: Op, operand: Value) -> Iterator[tt.Load]:
-    """The loads beside an op whose elements become those of an operand."""
+    """The loads beside an op, or before the branches that it is in, whose elements become those of an operand."""
 
     def operands(op: Op) -> Iterable[Op]:
         passes_on = is_elementwise(op) or isinstance(op, tt.Trans | tt.ExpandDims)
         return (value.op for value in op.operands if isinstance(value, OpResult)) if passes_on else ()
 
+    blocks = {user.parent}
+    while isinstance(owner := user.parent_op, scf.If):
+        user = owner
+        blocks.add(user.parent)
     sources = reached([operand.op] if isinstance(operand, OpResult) else [], operands)
-    return (op for op in sources if isinstance(op, tt.Load) and op.parent is user.parent)
+    return (op for op in sources if isinstance(op, tt.Load) and op.parent in blocks)
 
 
 def _only_axis(value: Value) -> int | None:
@@ -516,19 +530,26 @@ class PrimaryLayouts:
         ranked = self._best(followed)
         if ranked is None and followed and stage < 2:
             return None
-        if ranked is not None and (isinstance(op, tt.Load) or self._is_as_good(op, ranked[1], layout)):
+        if ranked is not None and (isinstance(op, tt.Load) or self._is_as_good(op, ranked, layout)):
             layout = ranked[1]
         self._reads[op] = layout
         return _MEMORY, layout
 
-    def _is_as_good(self, op: Access, layout: Layout, coalesced: Layout) -> bool:
+    def _is_as_good(self, op: Access, ranked: Ranked, coalesced: Layout) -> bool:
+        rank, layout = ranked
         if isinstance(op, tt.AtomicRMW | tt.AtomicCAS):
             # The L2 cache takes the sums of a line at once, so more lines take longer than a conversion.
             measures = [(_distinct(each), self.accesses.lookups(op, each)[1]) for each in (layout, coalesced)]
             return all(map(int.__le__, *measures))
         if math.prod(shape_of(op.ptr.type)) <= 32 * self.accesses.num_warps:
             return True
-        return self.accesses.traffic(op, layout) <= self.accesses.traffic(op, coalesced)
+        if self.accesses.traffic(op, layout) > self.accesses.traffic(op, coalesced):
+            return False
+        if layout == coalesced or rank > _MEMORY or not isinstance(op, tt.Store):
+            return True
+        # An SM asks for a line a cycle. In a conversion, all warps wait at the same time.
+        lines = self.accesses.lines(op, layout) - self.accesses.lines(op, coalesced)
+        return lines <= conversion_cost(layout, coalesced, pointee_bytes(op.ptr), self.accesses.num_warps)
 
 
 # The plan.

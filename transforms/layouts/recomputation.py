@@ -70,8 +70,7 @@ class Recomputation:
         def cost(layout: Layout) -> float:
             if moved(layout, target, numel) is not None:
                 return self._cost(op, layout)
-            waves = _wavefronts(layout, size) + _wavefronts(target, size)
-            return self._cost(op, layout) + BARRIERS + waves * self.num_warps  # All warps wait at the same time.
+            return self._cost(op, layout) + conversion_cost(layout, target, size, self.num_warps)
 
         layouts = {self.coalesced(each) for each in self._alike(op) if isinstance(each, tt.Load)}
         return min([target, *sorted(layouts, key=str)], key=cost)
@@ -103,6 +102,11 @@ class Recomputation:
             return lines + instructions * _LOAD_SLOTS / ISSUES
         issued, mufu = (0, 0) if is_shaping(op) else slots_of(op)
         return (issued / ISSUES + mufu * 32 / FUNCTIONS) * (self.num_warps << sum(map(bool, layout.registers)))
+
+
+def conversion_cost(layout: Layout, target: Layout, size: int, num_warps: int) -> float:
+    """The cycles of a conversion through shared memory. All warps wait at the same time."""
+    return BARRIERS + (_wavefronts(layout, size) + _wavefronts(target, size)) * num_warps
 
 
 def _wavefronts(layout: Layout, size: int) -> float:

@@ -9,12 +9,14 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from random_layouts import random_layout
 
 import ziggurat as zg
+from ziggurat.backend.simulator.simulate import simulate
 from ziggurat.codemodel.dialects import tt
 from ziggurat.codemodel.gpu import dialect as gpu
 from ziggurat.codemodel.gpu.options import CompileOptions
@@ -239,3 +241,49 @@ def test_the_size_of_an_element_and_unknown_values() -> None:
     stranger, _ = model(row(64))
     assert accesses.info(stranger.body.parameters[0]).divisibility == (4,)
     assert accesses.info(func.body.parameters[0]).divisibility == (16,)
+
+
+# Stores far apart, and before branches.
+
+
+@zg.kernel
+def spread(x_ptr, out_ptr, BY: zg.constexpr, BLOCK: zg.constexpr):
+    """Each number goes to a place of its own, through a quotient and a remainder as of pages."""
+    at = zg.arange(0, BLOCK)
+    rows, columns = at // 128, at % 128
+    zg.store(out_ptr + zg.add(zg.mul(rows, 128 * BY), zg.mul(columns, BY)), zg.load(x_ptr + at))
+
+
+@pytest.mark.parametrize(("by", "converts"), [(2, True), (16, True), (64, False), (1024, False)])
+def test_numbers_stored_in_few_lines_are_exchanged_for_that(by: int, converts: bool) -> None:
+    """Neighbouring lanes then write to neighbouring sectors, where eight of a thread lie in lines of their own."""
+    pointer = zg.divisible(zg.ptr(zg.f16))
+    compiled = spread.compile(pointer, pointer, by, 1024, num_warps=4, target="sm_90a")
+    assert ("gpu.local_alloc" in str(compiled.stages["gpu"])) == converts
+    x, out = np.arange(1024, dtype=np.float16), np.zeros(1024 * by, np.float16)
+    simulate(compiled.stages["llvm"], num_warps=4, shared=compiled.shared, arguments=[x, out])
+    np.testing.assert_array_equal(out[::by], x)
+
+
+@zg.kernel
+def difference(x_ptr, out_ptr, n, BLOCK: zg.constexpr):
+    """Rows are loaded one ahead, and written in a branch, without the first element."""
+    at = zg.arange(0, BLOCK)
+    before = zg.load(x_ptr + at)
+    for row in range(1, n):
+        here = zg.load(x_ptr + zg.add(row * BLOCK, at))
+        if row % 2 == 1:
+            zg.store(out_ptr + zg.add(row * BLOCK, at), here - before, mask=zg.compare(at, 0, ">"))
+        before = here
+
+
+def test_loads_before_a_branch_have_the_width_of_the_stores_in_it() -> None:
+    pointer = zg.divisible(zg.ptr(zg.f32))
+    compiled = difference.compile(pointer, pointer, zg.i32, 256, num_warps=4, target="sm_90a")
+    loop = str(compiled.stages["gpu"]).partition("scf.for")[2]
+    assert "scf.if" in loop and "gpu.local" not in loop and "gpu.convert_layout" not in loop
+    x, out = np.arange(6 * 256, dtype=np.float32) ** 2, np.zeros(6 * 256, np.float32)
+    simulate(compiled.stages["llvm"], num_warps=4, shared=compiled.shared, arguments=[x, out, 6])
+    expected = np.diff(x.reshape(6, 256), axis=0, prepend=0)
+    expected[::2], expected[:, 0] = 0, 0
+    np.testing.assert_array_equal(out.reshape(6, 256), expected)
