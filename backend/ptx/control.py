@@ -114,7 +114,9 @@ def _for(emitter: PtxEmitter, op: scf.For) -> Emitted:
     if count is None:
         following = _following(emitter, op, kind, number, stop, step)
     else:
-        following = emitter.emit(f"add {kind} {number}, {step}")
+        # Steps of one end at the stop. LLVM then widens the index once, and lets addresses count.
+        flag = " nsw" if constant_of(op.step) in (1, -1) and scalar_element(op.start.type).signed else ""
+        following = emitter.emit(f"add{flag} {kind} {number}, {step}")
         done = [emitter.emit(f"add nuw {count.kind} {last}, 1")]
     hint = ""
     if _is_short(op):

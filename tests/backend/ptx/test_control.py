@@ -171,3 +171,27 @@ def test_a_few_iterations_that_only_load_are_put_together(rows: int, columns: in
     simulate(compiled.stages["llvm"], num_warps=1, shared=compiled.shared, arguments=[x, out, 768])
     blocks = [x[768 * row + 128 * column :][:128] for row in range(rows) for column in range(columns)]
     np.testing.assert_array_equal(out, sum(blocks))
+
+
+@zg.kernel
+def bag(rows_ptr, x_ptr, out_ptr, first, last):
+    """The sum of some rows, whose numbers are loaded one by one."""
+    columns = zg.arange(0, 128)
+    total = zg.zeros((128,), zg.f32)
+    for i in range(first, last):
+        total = zg.add(total, zg.load(zg.add(x_ptr + zg.load(rows_ptr + i) * 128, columns)))
+    zg.store(zg.add(out_ptr, columns), total)
+
+
+def test_addresses_count_with_the_index_of_a_loop() -> None:
+    """An index of 32 bits that may wrap around would be widened in each iteration."""
+    pointer = zg.divisible(zg.ptr(zg.f32))
+    compiled = bag.compile(zg.ptr(zg.i32), pointer, pointer, zg.i32, zg.i32, num_warps=4)
+    if compiled.ptx:
+        label = re.findall(r"bra \t?(\S+);", compiled.ptx)[-1]
+        loop = compiled.ptx.partition(f"{label}:")[2].partition("bra")[0]
+        assert loop.count("ld.global.b32") == 2 and loop.count(".wide.s32") == 1, loop
+    x = np.random.default_rng(0).integers(-9, 9, (40, 128)).astype(np.float32)
+    rows, out = np.arange(40, dtype=np.int32)[::-1].copy(), np.zeros(128, np.float32)
+    simulate(compiled.stages["llvm"], num_warps=4, shared=compiled.shared, arguments=[rows, x, out, 3, 9])
+    np.testing.assert_array_equal(out, x[rows[3:9]].sum(axis=0))
