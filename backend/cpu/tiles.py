@@ -253,9 +253,11 @@ def _matmul(
         packed = panels.place
     pitch = emitter.i64(panel * size) if pack else b.pitch
     all_rows, all_columns, all_k = rows, columns, depth
-    if type_.is_float and run and not (transposed or pair is not None or zero):
-        all_rows, all_columns, all_k = _extent(emitter, a, b, c, sizes, (step, panel), type_)
-        rest = rest if isinstance(all_rows, int) else step
+    limited = type_.is_float and run and not (transposed or pair is not None or zero)
+    if limited and a.counts and b.counts and (a.counts[1].name, b.counts[0].name) != (str(depth), str(depth)):
+        # One product of masked numbers is enough: adding +0 makes +0 of -0, and adding it again changes nothing.
+        after_masked = (a.counts[1] + 1).call("llvm.smin", depth)
+        all_k = a.counts[1].test("eq", b.counts[0]).select(after_masked, depth)
     # Processors without AVX-512 have a first cache of 8 ways, in which such rows displace each other.
     spread = vector == 32 and a.origin is not None and columns > panel and run and depth % lanes == 0
     if spread:
@@ -344,8 +346,20 @@ def _matmul(
         if rows % high:
             emitter.loop(last, all_rows, rest, lambda row: block(row, column, rest))
 
+    def bits_of_b(bits: Number) -> Number:
+        """Bits, or those of what is not finite in b, as it is packed."""
+
+        def of_panel(number: Number, values: list[Number]) -> list[Number]:
+            start = packed + number * between if pack else packed + number * (panel * size)
+            return [_bits_of(emitter, Matrix(start, pitch), (0, all_k), (0, panel), type_, values[0], not_finite)]
+
+        return emitter.folding_loop(columns // panel, of_panel, [bits])[0]
+
     if pack:
         guarded(emitter, missing, pack_all)
+    if limited:
+        all_rows, all_columns = _extent(emitter, a, b, c, sizes, (step, panel), type_, bits_of_b)
+        rest = rest if isinstance(all_rows, int) else step
     emitter.loop(0, all_columns, panel, panel_of)
     emitter.lanes = 0
 
@@ -358,44 +372,48 @@ def _extent(
     sizes: tuple[int, int, int],
     steps: tuple[int, int],
     type_: ScalarType,
-) -> tuple[Number | int, Number | int, Number | int]:
-    """The rows, columns and numbers of k to compute, in whole `steps` of rows and columns: the rest change no bit of c.
+    of_b: Callable[[Number], Number],
+) -> tuple[Number | int, Number | int]:
+    """The rows and columns to compute, in whole `steps`: the rest change no bit of c.
 
-    Where a and b are both masked, one product is enough: adding +0 makes +0 of -0, and adding it again changes nothing.
-    Masked rows and columns of c that are +0 remain so unless a or b has an infinity or a NaN; that is tested.
+    Masked rows and columns of c that are +0 remain so unless b or a has an infinity or a NaN; that is tested. `of_b`
+    gives bits, or those that tell so of b.
     """
     rows, depth, columns = sizes
-    k: Number | int = depth
-    if a.counts and b.counts and (a.counts[1].name, b.counts[0].name) != (str(depth), str(depth)):
-        after_masked = (a.counts[1] + 1).call("llvm.smin", depth)
-        k = a.counts[1].test("eq", b.counts[0]).select(after_masked, depth)
     row, column = (
         (matrix.counts[axis] + (step - 1)) & -step if matrix.counts else emitter.i64(size)
         for axis, (matrix, step, size) in enumerate(zip((a, b), steps, (rows, columns), strict=True))
     )
     if (row.name, column.name) == (str(rows), str(columns)) or depth % emitter.lanes:
-        return rows, columns, k
+        return rows, columns
+    sums = Matrix(c, emitter.i64(columns * type_.bytes))
+    none = emitter.number("i64" if type_ == f64 else "i32", "zeroinitializer", emitter.lanes)
 
-    def changes() -> Number:
-        """Whether a masked row or column of c may change."""
-        bits = emitter.number("i64" if type_ == f64 else "i32", "zeroinitializer", emitter.lanes)
-        sums = Matrix(c, emitter.i64(columns * type_.bytes))
-        bits = _bits_of(emitter, a, (0, rows), (0, depth), type_, bits, lambda x: abs(x * 0.0))  # NaN, or 0.
-        bits = _bits_of(emitter, b, (0, depth), (0, columns), type_, bits, lambda x: abs(x * 0.0))
-        bits = _bits_of(emitter, sums, (row, rows), (0, columns), type_, bits, lambda x: x)
-        bits = _bits_of(emitter, sums, (0, rows), (column, columns), type_, bits, lambda x: x)
-        return bits.test("ne", 0).any()
+    def rows_change() -> Number:
+        bits = _bits_of(emitter, sums, (row, rows), (0, columns), type_, none, lambda x: x)
+        return of_b(bits).test("ne", 0).any()
 
-    masked = row.test("ult", rows) | column.test("ult", columns)
-    before, changed, end = emitter.aside(masked, changes)
-    changed = emitter.number("i1", emitter.effect(f"phi i1 [ false, %{before} ], [ {changed}, %{end} ]"))
-    return changed.select(rows, row), changed.select(columns, column), k
+    def columns_change() -> Number:
+        bits = _bits_of(emitter, sums, (0, rows), (column, columns), type_, none, lambda x: x)
+        return _bits_of(emitter, a, (0, rows), (0, depth), type_, bits, not_finite).test("ne", 0).any()
+
+    limits = list[Number | int]()
+    for limit, size, changes in ((row, rows, rows_change), (column, columns, columns_change)):
+        before, changed, end = emitter.aside(limit.test("ult", size), changes)
+        changed = emitter.number("i1", emitter.effect(f"phi i1 [ false, %{before} ], [ {changed}, %{end} ]"))
+        limits.append(changed.select(size, limit))
+    return limits[0], limits[1]
+
+
+def not_finite(x: Number) -> Number:
+    """NaN of infinities and NaN, and else 0."""
+    return abs(x * 0.0)
 
 
 def _bits_of(
     emitter: CpuEmitter,
     matrix: Matrix,
-    rows: tuple[Number | int, int],
+    rows: tuple[Number | int, Number | int],
     columns: tuple[Number | int, int],
     type_: ScalarType,
     bits: Number,
