@@ -13,7 +13,7 @@ from typing import Any
 from ziggurat.backend.cpu.angles import sine
 from ziggurat.backend.cpu.casts import CONVERSIONS, from_f64, to_f64, widen
 from ziggurat.backend.cpu.emitter import CpuEmitter, emits
-from ziggurat.backend.cpu.exponentials import POWERS, fast_power, logarithm, power, tangent, wide_power
+from ziggurat.backend.cpu.exponentials import POWERS, error_function, fast_power, logarithm, power, tangent, wide_power
 from ziggurat.backend.llvm.elementwise import INSTRUCTIONS, RULES, WHOLE, extended, in_f32, is_known
 from ziggurat.backend.llvm.routines import Number, Routine, instruction, suffix, together
 from ziggurat.codemodel.dialects import arith, core, math, tt
@@ -166,8 +166,8 @@ def _function(emitter: CpuEmitter, op: math.FloatUnary, a: Number) -> Number:
         return power(emitter, name, a)
     if name in ("log", "log2") and scalar == f32 and a.lanes:
         return logarithm(emitter, name, a)
-    if isinstance(op, math.Tanh) and scalar == f32:
-        quick = tangent(emitter, a)
+    if isinstance(op, math.Tanh | math.Erf) and scalar == f32:
+        quick = (tangent if isinstance(op, math.Tanh) else error_function)(emitter, a)
         if quick is not None:
             return quick
     if name in POWERS and scalar != f64:

@@ -1,6 +1,7 @@
 """Powers, logarithms and upper halves of products in vectors have the interpreter's bits, with this machine's
 instructions and with those of AVX2 alone."""
 
+import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -45,6 +46,14 @@ def angles(x_ptr, out_ptr, other_ptr, BLOCK: zg.constexpr):
     x = zg.load(zg.add(x_ptr, at))
     zg.store(zg.add(out_ptr, at), zg.sin(x))
     zg.store(zg.add(other_ptr, at), zg.cos(x))
+
+
+@zg.kernel
+def errors(x_ptr, out_ptr, other_ptr, BLOCK: zg.constexpr):
+    at = zg.add(zg.program_id(0) * BLOCK, zg.arange(0, BLOCK))
+    x = zg.load(zg.add(x_ptr, at))
+    zg.store(zg.add(out_ptr, at), zg.erf(x))
+    zg.store(zg.add(other_ptr, at), zg.erf(zg.neg(x)))
 
 
 @zg.kernel
@@ -105,6 +114,16 @@ def test_tangents_of_an_interval(machine: CpuOptions, low: float, high: float):
     x = np.random.default_rng(5).uniform(low, high, 1 << 18).astype(np.float32)
     x[:: 1 << 10] = np.resize(np.float32([0.0, -0.0, np.inf, -np.inf, np.nan, 1.0, 1e-45, 9.25]), 1 << 8)
     assert differences(tangents, (np.tanh, lambda x: np.tanh(-x)), x, machine) == 0
+
+
+@pytest.mark.parametrize("high", [1e-30, 0.26, 4.1, 1e38])
+def test_error_functions_of_an_interval(machine: CpuOptions, high: float):
+    x = np.random.default_rng(8).uniform(-high, high, 1 << 14).astype(np.float32)
+    x[:: 1 << 7] = np.resize(
+        np.float32([0.0, -0.0, np.inf, -np.inf, np.nan, 0.25, 1e-45, 3.75, 4.0, 3.9999998]), 1 << 7
+    )
+    erf = np.vectorize(math.erf)
+    assert differences(errors, (erf, lambda x: erf(-x)), x, machine) == 0
 
 
 @pytest.mark.parametrize("high", [1e-30, 1.0, 10.0, 1.31e5, 1e6, 1e38])
