@@ -135,6 +135,11 @@ class BlockParameter(Value):
     def block(self) -> Block:
         return self._block
 
+    @property
+    def owner(self) -> Op | None:
+        """The op in whose body the block is; None where the body is no op's."""
+        return self._block.parent.parent
+
     def __reduce__(self) -> tuple[Any, ...]:
         return _item, (self._block, "parameters", self.index)
 

@@ -24,7 +24,7 @@ def is_parameter(value: Value) -> bool:
     """True of the argument of a function."""
     if not isinstance(value, BlockParameter):
         return False
-    return isinstance(value.block.parent.parent, core.Func | suites.Define)
+    return isinstance(value.owner, core.Func | suites.Define)
 
 
 @writes(core.VarStore)

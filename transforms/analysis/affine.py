@@ -178,7 +178,7 @@ class Forms:
 
     def _parameter(self, value: BlockParameter) -> Form | None:
         """A parameter of the function, or a value that a loop carries and moves by the same in each iteration."""
-        owner = value.block.parent.parent
+        owner = value.owner
         if owner is self.func:
             return Form({}, origin=value) if isinstance(value.type, PtrType) else None
         if not isinstance(owner, scf.For) or value.index == 0:

@@ -84,7 +84,7 @@ class _Steps:
 
     def _of(self, value: Value, axis: int) -> Step:
         if isinstance(value, BlockParameter):
-            loop = value.block.parent.parent
+            loop = value.owner
             if not isinstance(loop, scf.For):
                 return Step.OTHER
             return self.of(loop.initial[value.index - 1], axis)  # The index is no tensor.

@@ -150,8 +150,7 @@ class Sectors:
 
 def _number(value: Value) -> int | None:
     """The integer that all elements of a value are."""
-    op = value.op
-    number = constant_of(op.value if isinstance(op, tt.Splat) else value)
+    number = constant_of(value)
     return number if isinstance(number, int) else None
 
 

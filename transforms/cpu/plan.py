@@ -415,7 +415,7 @@ class NestPlan:
         if isinstance(value.op, tt.Dot) and value.op.parent is op.parent:
             return self.home((value, 0))
         for (source, index), same in self._needs(value)[0].items():
-            is_carried = isinstance(source, BlockParameter) and isinstance(source.block.parent.parent, scf.For)
+            is_carried = isinstance(source, BlockParameter) and isinstance(source.owner, scf.For)
             if is_carried and same and source.block is op.parent and _only_for(source, value):
                 return self.home((source, index))
         return None

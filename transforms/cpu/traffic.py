@@ -49,7 +49,7 @@ def demand_sound(module: cpu.Module) -> None:
 def root_of(value: Value) -> BlockParameter | None:
     """The parameter that a pointer was computed from, through control flow; None where it is not known, or may be
     another one."""
-    inside = value.op if value.op is not None else expect(value, BlockParameter).block.parent.parent
+    inside = value.op if value.op is not None else expect(value, BlockParameter).owner
     func = next((op for op in inside.path() if isinstance(op, tt.Func)), None) if inside is not None else None
     if func is None:
         return None
@@ -248,7 +248,7 @@ def _is_row(access: cpu.Access, block: Block | None) -> bool:
 def _varies(value: Value, varying: dict[Value, bool]) -> bool:
     """Whether a scalar may differ between programs. `varying` has the answers for other values, and gets new ones."""
     if isinstance(value, BlockParameter):
-        return not isinstance(value.block.parent.parent, tt.Func)
+        return not isinstance(value.owner, tt.Func)
     answer = varying.get(value)
     if answer is None:
         op = expect(value, OpResult).op

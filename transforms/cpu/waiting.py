@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from ziggurat.codemodel.dialects import arith, cpu, scf, tt
+from ziggurat.codemodel.dialects import cpu, scf, tt
 from ziggurat.codemodel.graphs import inverse, reached
 from ziggurat.codemodel.op import Block, BlockParameter, Body, Op, OpResult, Value, expect
 from ziggurat.codemodel.structured import Structured
 from ziggurat.codemodel.traits import BodyTerminator, MemoryRead, MemoryWrite, Pure, Returns
 from ziggurat.codemodel.transform import Outcome, Rewriter, transform
+from ziggurat.transforms.analysis.queries import constant_of
 
 # Atomics that leave the memory as it is, if they are done again.
 _LASTING = (
@@ -107,7 +108,7 @@ def _from_memory(values: Sequence[Value]) -> bool:
 
 def _owner(value: Value) -> Op:
     """The op whose result it is, or whose bodies have it as a parameter."""
-    owner = value.op if isinstance(value, OpResult) else expect(value, BlockParameter).block.parent.parent
+    owner = value.op if isinstance(value, OpResult) else expect(value, BlockParameter).owner
     assert owner is not None
     return owner
 
@@ -142,13 +143,5 @@ def _stays(
 def _lasts(op: Op) -> bool:
     """Whether an op changes nothing if it is done again at once."""
     if isinstance(op, tt.AtomicRMW):
-        return op.kind in _LASTING or (op.kind in _NEUTRAL and _number(op.value) == 0)
+        return op.kind in _LASTING or (op.kind in _NEUTRAL and constant_of(op.value) == 0)
     return isinstance(op, tt.AtomicCAS)
-
-
-def _number(value: Value) -> object:
-    """The value of a constant, or of a tensor of one."""
-    while isinstance(value.op, tt.Splat):
-        value = value.op.value
-    op = value.op
-    return op.value if isinstance(op, arith.ConstantOp) else None

@@ -42,7 +42,7 @@ def may_be_infinite(value: Value, component: int = 0, memo: dict[tuple[Value, in
 
 def _may_be(value: Value, component: int, memo: dict[tuple[Value, int], bool]) -> bool:
     if isinstance(value, BlockParameter):
-        loop = value.block.parent.parent
+        loop = value.owner
         if not isinstance(loop, scf.For) or value.index == 0:
             return isinstance(loop, scf.While)
         (end,) = loop.terminators(loop.body)

@@ -155,7 +155,7 @@ def _varies(values: Sequence[Value], loop: Op, memory: MemoryOrder) -> bool:
 
 def _owner(value: Value) -> Op | None:
     """The op whose body has a value as a parameter."""
-    return value.block.parent.parent if isinstance(value, BlockParameter) and value.block.parent else None
+    return value.owner if isinstance(value, BlockParameter) else None
 
 
 def _bounds(value: Value) -> Sequence[Value]:

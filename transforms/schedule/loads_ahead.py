@@ -218,7 +218,7 @@ def _sources(value: Value) -> Sequence[Value]:
     if isinstance(value, OpResult):
         ends = [body.entry.terminator.operands for body in value.op.bodies]
         return [*value.op.operands, *(operand for operands in ends for operand in operands)]
-    owner = value.block.parent.parent if isinstance(value, BlockParameter) else None
+    owner = value.owner if isinstance(value, BlockParameter) else None
     if not isinstance(owner, scf.For) or not isinstance(value, BlockParameter):
         return ()
     number = value.index - 1
