@@ -10,10 +10,10 @@ from typing import Any
 from ziggurat.backend.cpu import control, halves, notes
 from ziggurat.backend.cpu.code import ArgumentSlot, CpuCode, CpuOptions
 from ziggurat.backend.cpu.emitter import EMITTERS, METADATA, CpuEmitter, kind_of, memory_kind, symbol_of
-from ziggurat.backend.cpu.exponentials import use_quick_quotients
 from ziggurat.backend.cpu.outline import outlined
 from ziggurat.backend.cpu.shared import share
 from ziggurat.backend.cpu.streaming import FENCE
+from ziggurat.backend.cpu.table_functions import use_quick_quotients
 from ziggurat.backend.jit.loading import llvm
 from ziggurat.backend.llvm.elementwise import RULES
 from ziggurat.codemodel.dialects import arith, core, cpu, tt

@@ -13,7 +13,8 @@ from typing import Any
 from ziggurat.backend.cpu.angles import sine
 from ziggurat.backend.cpu.casts import CONVERSIONS, from_f64, to_f64, widen
 from ziggurat.backend.cpu.emitter import CpuEmitter, emits
-from ziggurat.backend.cpu.exponentials import POWERS, error_function, fast_power, logarithm, power, tangent, wide_power
+from ziggurat.backend.cpu.exponentials import POWERS, fast_power, power, wide_power
+from ziggurat.backend.cpu.table_functions import error_function, logarithm, tangent
 from ziggurat.backend.llvm.elementwise import INSTRUCTIONS, RULES, WHOLE, extended, in_f32, is_known
 from ziggurat.backend.llvm.routines import Number, Routine, instruction, suffix, together
 from ziggurat.codemodel.dialects import arith, core, math, tt
