@@ -219,18 +219,24 @@ class _Rebuilding:
     def _in_runs(self, builder: Builder, op: Op, value: Value) -> Value:
         """A comparison or an unsigned quotient, with a hint on its runs of equal results: a thread computes one a run.
 
-        Masks of accesses get no hint: an access looks at the mask of the first of its neighbours.
+        Masks of accesses that move whole runs get no hint: an access looks at the mask of the first of its neighbours.
         """
-        if (
-            not isinstance(op, arith.CmpI | arith.DivUI)
-            or not isinstance(value.type, TensorType)
-            or _only_masks(op.result)
-        ):
+        if not isinstance(op, arith.CmpI | arith.DivUI) or not isinstance(value.type, TensorType):
             return value
         constancy = self.plan.accesses.info(op.result).constancy
-        if all(run == 1 for run in constancy):
+        if not registers_alike(value.type, constancy) or self._only_masks(op.result, max(constancy)):
             return value
         return builder.add(tt.MaxConstancy(value, tuple(constancy)), op.location)
+
+    def _only_masks(self, value: Value, run: int) -> bool:
+        """Whether a condition is used only as the mask of accesses that move runs of so many neighbours together, or as
+        many as they can."""
+        return all(
+            self.plan.accesses.is_wide(user, run)
+            if isinstance(user, tt.Load | tt.Store | tt.AtomicRMW)
+            else (is_shaping(user) or isinstance(user, arith.AndI)) and self._only_masks(user.result, run)
+            for user in value.uses
+        )
 
     def _plain(self, builder: Builder, op: Op) -> None:
         """An op that gives its results in their primary layouts."""
@@ -303,12 +309,3 @@ class _Rebuilding:
             if registers_alike(type_, constancy):
                 return builder.add(tt.MaxConstancy(result, tuple(constancy)), op.location)
         return result
-
-
-def _only_masks(value: Value) -> bool:
-    """Whether a condition is used only as the mask of accesses."""
-    return all(
-        isinstance(user, tt.Load | tt.Store | tt.AtomicRMW)
-        or ((is_shaping(user) or isinstance(user, arith.AndI)) and _only_masks(user.result))
-        for user in value.uses
-    )

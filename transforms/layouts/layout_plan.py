@@ -144,6 +144,11 @@ class Accesses:
         type_, axis = tensor_of(op.ptr), self.order(op)[0]
         return min(self._together(op, axis), self._share(type_.numel), type_.shape[axis])
 
+    def is_wide(self, op: Access, run: int) -> bool:
+        """Whether a thread moves as many neighbours together as are masked together, or as it could hold of any."""
+        most = min(run, VECTOR // pointee_bytes(op.ptr), self._share(math.prod(shape_of(op.ptr.type))))
+        return not isinstance(op.ptr.type, TensorType) or self.vector(op) >= most
+
     def _share(self, numel: int) -> int:
         return max(1, numel // (32 * self.num_warps))
 

@@ -287,3 +287,22 @@ def test_loads_before_a_branch_have_the_width_of_the_stores_in_it() -> None:
     expected = np.diff(x.reshape(6, 256), axis=0, prepend=0)
     expected[::2], expected[:, 0] = 0, 0
     np.testing.assert_array_equal(out.reshape(6, 256), expected)
+
+
+@zg.kernel
+def neighbours(x_ptr, out_ptr, n, BLOCK: zg.constexpr):
+    """Each number with the one after it, which is not aligned."""
+    at = zg.program_id(0) * BLOCK + zg.arange(0, BLOCK)
+    inside = zg.compare(at, n, "<")
+    after = zg.load(x_ptr + zg.add(at, 1), inside, other=0)
+    zg.store(out_ptr + at, zg.load(x_ptr + at, inside, other=0) + after, inside)
+
+
+def test_narrow_accesses_with_one_mask_compare_once() -> None:
+    pointer = zg.divisible(zg.ptr(zg.f32))
+    compiled = neighbours.compile(pointer, pointer, zg.divisible(zg.i32), 512, num_warps=4, target="sm_90a")
+    if compiled.ptx:
+        assert compiled.ptx.count("setp.") == 1 and compiled.ptx.count("ld.global.b32") == 4
+    x, out = np.arange(129, dtype=np.float32), np.zeros(512, np.float32)
+    simulate(compiled.stages["llvm"], num_warps=4, shared=compiled.shared, arguments=[x, out, 128])
+    np.testing.assert_array_equal(out, np.pad(x[:-1] + x[1:], (0, 384)))
