@@ -33,8 +33,8 @@ MAX_UNROLLED = 2  # Vectors of an iteration, where nothing is reduced.
 MAX_REDUCED = 4  # Vectors of an iteration that reduces; half as many if it takes long to compute them.
 MAX_OPS = 24  # Those of a region of which an iteration computes more than one vector, where nothing is reduced.
 # Numbers of k of an iteration of a dot, by the bytes of a vector: processors mispredict the end of a loop of 64
-# iterations. With AVX-512, one has 24 multiply-adds.
-UNROLLED_K = {64: 2, 32: 4, 16: 4}
+# iterations. With AVX-512, one has 24 multiply-adds, and that costs nothing measurable.
+UNROLLED_K = {64: 1, 32: 4, 16: 4}
 KEPT_BYTES, MAX_KEPT = 1 << 20, 64  # Of the packed matrices that a dot keeps, and their number.
 
 
