@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
+from operator import attrgetter
 from typing import Any
 
 import attrs
@@ -11,7 +12,7 @@ import attrs
 from ziggurat.backend.cuda.binary import Binary
 from ziggurat.backend.devices.driver import check, cuda, current_context, current_device, driver_version
 from ziggurat.backend.devices.failures import ASSEMBLY, failure, out_of_resources
-from ziggurat.backend.ptx.bound import with_bound
+from ziggurat.backend.ptx.bound import bounded
 from ziggurat.backend.ptx.lines import refused_at
 from ziggurat.codemodel.errors import InternalError, LaunchError, ResourceError, TargetError
 from ziggurat.codemodel.gpu.targets import PORTABLE_CTAS
@@ -164,17 +165,22 @@ def load(binary: Binary, otherwise: Callable[[], Loaded] | None = None) -> Loade
     `TargetError` with the assembler's log if the driver rejects the code.
     """
     driver = cuda()
-    context = int(current_context())
-    module = _load_module(driver, binary, binary.code)
-    loaded_binary = Loaded(binary, context, _function_of(driver, binary, module), module, otherwise)
+    codes = [_loaded(driver, binary, binary.code, otherwise)]
+
+    def again(text: str) -> Loaded | None:
+        try:
+            codes.append(_loaded(driver, binary, text, otherwise))
+        except TargetError:
+            return None
+        return codes[-1]
+
+    (first,) = codes
+    loaded_binary = first
     if isinstance(binary.code, str):
-        text = with_bound(binary.code, loaded_binary.registers, loaded_binary.shared, binary.target)
-        if text is not None:
-            module = _load_module(driver, binary, text)
-            bounded = Loaded(binary, context, _function_of(driver, binary, module), module, otherwise)
-            unused = bounded if bounded.local_bytes > loaded_binary.local_bytes else loaded_binary
-            loaded_binary = loaded_binary if unused is bounded else bounded
-            check(driver.cuModuleUnload(unused.module), f"unloading '{binary.title}'")
+        resources = attrgetter("registers", "local_bytes")
+        loaded_binary = bounded(first, again, resources, binary.code, first.shared, binary.target)
+    for unused in (each for each in codes if each is not loaded_binary):
+        check(driver.cuModuleUnload(unused.module), f"unloading '{binary.title}'")
     function = loaded_binary.function
     if binary.threads > loaded_binary.max_threads or loaded_binary.shared > current_device().max_shared:
         raise loaded_binary.too_large()
@@ -187,13 +193,15 @@ def load(binary: Binary, otherwise: Callable[[], Loaded] | None = None) -> Loade
     return loaded_binary
 
 
-def _function_of(driver: Any, binary: Binary, module: Any) -> Any:
-    name = binary.symbol.encode()
-    return check(driver.cuModuleGetFunction(module, name), f"finding '{binary.symbol}' in its own code")
+def _loaded(driver: Any, binary: Binary, text: str | bytes, otherwise: Callable[[], Loaded] | None) -> Loaded:
+    """A binary loaded into the current context, by its code or by another text of it."""
+    context = int(current_context())
+    module, name = _load_module(driver, binary, text), binary.symbol.encode()
+    function = check(driver.cuModuleGetFunction(module, name), f"finding '{binary.symbol}' in its own code")
+    return Loaded(binary, context, function, module, otherwise)
 
 
 def _load_module(driver: Any, binary: Binary, text: str | bytes) -> Any:
-    """The module of a binary's code, or of another text of it."""
     code = text.encode() + b"\0" if isinstance(text, str) else text
     log = bytearray(_LOG_BYTES)
     options = driver.CUjit_option

@@ -14,10 +14,13 @@ occupancy of that code leaves to a thread. The first code stays where the second
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
+from typing import TypeVar
 
 from ziggurat.codemodel.gpu.targets import TARGETS
 from ziggurat.transforms.cost.budget import occupancy, registers_of_thread
 
+Code = TypeVar("Code")
 _BOUNDS = re.compile(r"^\.(maxnreg|minnctapersm) ", re.MULTILINE)
 _THREADS = re.compile(r"^\.reqntid (\d+).*$", re.MULTILINE)
 
@@ -35,3 +38,19 @@ def with_bound(ptx: str, registers: int, shared: int, target: str) -> str | None
     warps = -(-int(threads[1]) // 32)
     most = registers_of_thread(warps, occupancy(TARGETS[target], warps, registers, shared))
     return f"{ptx[: threads.end()]}\n.maxnreg {max(most, registers)}{ptx[threads.end() :]}"
+
+
+def bounded(
+    first: Code,
+    again: Callable[[str], Code | None],
+    resources: Callable[[Code], tuple[int, int]],
+    ptx: str,
+    shared: int,
+    target: str,
+) -> Code:
+    """The code of a text with a bound, or the first code, without one, where `again` refuses the text or gives a code
+    with a larger stack. `resources` are the registers of a thread and the bytes of its stack, spills included."""
+    registers, stack = resources(first)
+    text = with_bound(ptx, registers, shared, target)
+    code = again(text) if text is not None else None
+    return first if code is None or resources(code)[1] > stack else code

@@ -1,4 +1,4 @@
-"""What the assembler writes into a cubin about a kernel's resources.
+"""The resources of a kernel, as a cubin states them.
 
 A cubin is an ELF file of 64 bits. Its section `.nv.info` has entries of a format, an attribute, the size of what
 follows, and for these attributes a symbol and a number, as `nvdisasm` and `cuobjdump -elf` print them.
@@ -14,9 +14,13 @@ _FRAME_SIZE, _REGISTERS = 0x11, 0x2F
 
 
 def resources_of(cubin: bytes) -> tuple[int, int]:
-    """The registers of a thread, and the bytes of its stack, spills included; 0 where the cubin does not say."""
-    numbers = dict(_entries(_section(cubin, b".nv.info")))
-    return numbers.get(_REGISTERS, 0), numbers.get(_FRAME_SIZE, 0)
+    """The registers of a thread, and the bytes of its stack, spills included: the most of the kernel and the functions
+    that it calls; 0 where the code does not say."""
+    entries = list(_entries(_section(cubin, b".nv.info"))) if cubin.startswith(b"\x7fELF") else []
+    registers, stack = (
+        [number for attribute, number in entries if attribute == each] for each in (_REGISTERS, _FRAME_SIZE)
+    )
+    return max(registers, default=0), max(stack, default=0)
 
 
 def _section(code: bytes, name: bytes) -> bytes:

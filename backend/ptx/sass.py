@@ -16,7 +16,7 @@ from typing import Any
 
 import attrs
 
-from ziggurat.backend.ptx.bound import with_bound
+from ziggurat.backend.ptx.bound import bounded
 from ziggurat.backend.ptx.cubin import resources_of
 from ziggurat.backend.ptx.lines import refused_at
 from ziggurat.codemodel.errors import LaunchError, TargetError, pass_on_signals
@@ -66,9 +66,16 @@ def assembled(
     Raises `LaunchError` where ptxas is missing, and `TargetError` where it rejects the code or the options.
     """
     first = _assembled(ptx, target, options)
-    text = with_bound(ptx, first[1].registers, shared, target) if shared is not None and not options else None
-    bounded = _assembled(text, target, ()) if text is not None else first
-    return first if bounded[1].spills > first[1].spills else bounded
+    if shared is None or options:
+        return first
+
+    def again(text: str) -> tuple[bytes, Resources] | None:
+        try:
+            return _assembled(text, target, ())
+        except TargetError:
+            return None
+
+    return bounded(first, again, lambda code: (code[1].registers, code[1].stack), ptx, shared, target)
 
 
 def _assembled(ptx: str, target: str, options: Sequence[str]) -> tuple[bytes, Resources]:
@@ -89,22 +96,26 @@ def machine_code(ptx: str, target: str, shared: int) -> bytes:
     """The machine code of a launch with so many bytes of shared memory, by nvJitLink, which PyTorch brings along, or
     else by ptxas. Raises the errors of `assembled`."""
     options = [f"-arch={target}", *(["-lineinfo"] if "\t.loc\t" in ptx else [])]
-    try:
-        code = _linked(ptx, options)
-        registers, stack = resources_of(code)
-        text = with_bound(ptx, registers, shared, target)
-        bounded = _linked(text, options) if text is not None else code
-        return code if resources_of(bounded)[1] > stack else bounded
-    except Exception as error:  # The library is missing, or older than the PTX, or refuses it: ptxas says why.
-        pass_on_signals(error)
+    first = _linked(ptx, options)
+    if first is None:
         return assembled(ptx, target, shared=shared)[0]
+    return bounded(first, lambda text: _linked(text, options), resources_of, ptx, shared, target)
 
 
-def _linked(ptx: str, options: list[str]) -> bytes:
-    linker: Any = importlib.import_module("cuda.bindings.nvjitlink")
-    handle, text = linker.create(len(options), options), ptx.encode()
+def _linked(ptx: str, options: list[str]) -> bytes | None:
+    """The code by nvJitLink; None where it is missing, or older than the PTX, or refuses it: ptxas then says why."""
     try:
-        linker.add_data(handle, linker.InputType.PTX, text, len(text), "kernel")
+        return _linked_code(ptx.encode(), options)
+    except Exception as error:
+        pass_on_signals(error)
+        return None
+
+
+def _linked_code(ptx: bytes, options: list[str]) -> bytes:
+    linker: Any = importlib.import_module("cuda.bindings.nvjitlink")
+    handle = linker.create(len(options), options)
+    try:
+        linker.add_data(handle, linker.InputType.PTX, ptx, len(ptx), "kernel")
         linker.complete(handle)
         code = bytearray(linker.get_linked_cubin_size(handle))
         linker.get_linked_cubin(handle, code)

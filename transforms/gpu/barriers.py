@@ -30,7 +30,8 @@ pointers than those of a load after it needs a `debug_barrier` in the text (`mem
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence, Set
-from functools import cache
+from itertools import product
+from typing import Any
 
 import attrs
 
@@ -39,12 +40,12 @@ from ziggurat.codemodel.gpu import dialect as gpu
 from ziggurat.codemodel.gpu.asynchronous import Asynchronous, BufferOp, GroupWait
 from ziggurat.codemodel.gpu.scope import scope_of
 from ziggurat.codemodel.op import Op, Value
-from ziggurat.codemodel.traits import Pure
+from ziggurat.codemodel.traits import Loop, Pure
 from ziggurat.codemodel.transform import DROP, Outcome, Rewriter, transform
-from ziggurat.codemodel.types import TensorType
+from ziggurat.codemodel.types import TensorType, constant_key
 from ziggurat.transforms.analysis.memory_flow import Graph, SharedAccess, allocation, interval
 from ziggurat.transforms.analysis.memory_order import MemoryOrder
-from ziggurat.transforms.analysis.queries import function_of, layout_of, role_split, shared_of
+from ziggurat.transforms.analysis.queries import function_of, layout_of, owners_of, role_split, shared_of
 from ziggurat.transforms.layouts.swizzle import matrix_view
 
 READ, WRITE, COUNT = "read", "write", "count"
@@ -88,44 +89,30 @@ class _Access(SharedAccess):
 
 @attrs.frozen(eq=False)
 class _GlobalAccess:
-    """A load of global memory by threads, or what writes it."""
+    """A load of global memory by threads, or what writes it. A barrier must order it after those in `others`."""
 
     op: Op
     pointer: Value
     kind: str
-    order: MemoryOrder
+    others: set[_GlobalAccess] = attrs.field(factory=set["_GlobalAccess"], repr=False)
     proxy = False
     wait = None
 
     def conflicts(self, before: _Access | _GlobalAccess) -> bool:
         """Whether a barrier must order the two: they may be of one place and of two warps, and one writes."""
-        if isinstance(before, _Access) or self.kind == before.kind == READ:
+        return before in self.others
+
+    def is_own(self, before: _GlobalAccess) -> bool:
+        """Whether each thread touches what it has touched before: through the same pointers, each in one warp, of the
+        same iteration of the loops around them."""
+        if self.pointer is not before.pointer:
             return False
-        if self.pointer is before.pointer and (self.kind == before.kind or _is_of_one_warp(self.pointer)):
-            return False
-        if before.kind == READ:
-            return self.order.may_share(self.pointer, before.pointer)
-        return _are_alike(self.pointer, before.pointer)
-
-
-def _is_of_one_warp(pointer: Value) -> bool:
-    """Whether each element of a tensor of pointers is in one warp alone."""
-    return isinstance(pointer.type, TensorType) and not layout_of(pointer.type).free[2]
-
-
-def _are_alike(first: Value, other: Value) -> bool:
-    """Whether two values, perhaps in different layouts, are computed alike."""
-
-    @cache
-    def alike(first: Value, other: Value) -> bool:
-        if first is other:
-            return True
-        a, b = first.op, other.op
-        if a is None or b is None or type(a) is not type(b) or not isinstance(a, Pure) or a.bodies:
-            return False
-        return a.attributes == b.attributes and all(map(alike, a.operands, b.operands))
-
-    return alike(first, other)
+        if self.kind == before.kind:
+            return True  # One thread of all that hold an element writes it.
+        type_ = self.pointer.type
+        in_one_warp = isinstance(type_, TensorType) and not layout_of(type_).free[2]
+        together = self.op.parent is before.op.parent or before.kind == WRITE
+        return in_one_warp and (together or not any(isinstance(op, Loop) for op in owners_of(self.pointer)))
 
 
 _WRITES = (tt.Store, gpu.TmaStore, tt.AtomicRMW, tt.AtomicCAS)
@@ -137,15 +124,40 @@ def _global_accesses(module: gpu.Module) -> dict[Op, _GlobalAccess]:
     ops = [op for op in func.walk() if isinstance(op, (tt.Load, *_WRITES)) and scope_of(op).warps > 1]
     if not any(isinstance(op, _WRITES) for op in ops):
         return {}
-    order = MemoryOrder(func)
+    order, numbers = MemoryOrder(func), _numbers(func)
     accesses = [
-        _GlobalAccess(op, op.descriptor, WRITE, order)
+        _GlobalAccess(op, op.descriptor, WRITE)
         if isinstance(op, gpu.TmaStore)
-        else _GlobalAccess(op, op.ptr, READ if isinstance(op, tt.Load) else WRITE, order)
+        else _GlobalAccess(op, op.ptr, READ if isinstance(op, tt.Load) else WRITE)
         for op in ops
     ]
-    pairs = [(a, b) for a in accesses for b in accesses if a.conflicts(b)]
-    return {access.op: access for pair in pairs for access in pair}
+    for access, before in product(accesses, accesses):
+        if access.kind == before.kind == READ or access.is_own(before):
+            continue
+        if (
+            order.may_share(access.pointer, before.pointer)
+            if before.kind == READ
+            else numbers.get(access.pointer, access.pointer) == numbers.get(before.pointer, before.pointer)
+        ):
+            access.others.add(before)
+    return {each.op: each for access in accesses if access.others for each in (access, *access.others)}
+
+
+def _numbers(func: Op) -> dict[Value, int]:
+    """The values of a function by numbers: values that are computed alike, perhaps in other layouts, have the same."""
+    numbers: dict[Value, int] = {}
+    by_key: dict[Any, int] = {}
+
+    def number(value: Value) -> int:
+        return numbers.setdefault(value, len(numbers))
+
+    for op in func.walk():
+        key = op.result
+        if isinstance(op, Pure) and not op.bodies:
+            attributes = [constant_key(value) for value in op.attributes.values()]
+            key = (type(op), *map(number, op.operands), *attributes)
+        numbers[op.result] = by_key.setdefault(key, len(numbers))
+    return numbers
 
 
 _MBARRIERS = (gpu.MbarrierInit, gpu.MbarrierInval, gpu.MbarrierWait)

@@ -88,14 +88,13 @@ def test_a_cubin_is_that_of_nvjitlink_or_of_ptxas(folder: Path, monkeypatch: pyt
 
     kernel = compiled()
     ptx = kernel.asm["ptx"]
-    monkeypatch.setattr(sass, "_linked", lambda ptx, options: b"linked" if "-arch=sm_90a" in options else b"")
-    monkeypatch.setattr(sass, "resources_of", lambda cubin: (0, 0))
+    monkeypatch.setattr(sass, "_linked_code", lambda ptx, options: b"linked" if "-arch=sm_90a" in options else b"")
     assert sass.machine_code(ptx, "sm_90a", 0) == b"linked"
 
     def fail(ptx: bytes, options: list[str]) -> bytes:
         raise RuntimeError("the version of PTX is too new")
 
-    monkeypatch.setattr(sass, "_linked", fail)
+    monkeypatch.setattr(sass, "_linked_code", fail)
     assert sass.machine_code(ptx, "sm_90a", 0)[:4] == b"\x7fELF"
 
 

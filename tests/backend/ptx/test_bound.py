@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import ziggurat as zg
-from ziggurat.backend.ptx.bound import with_bound
+from ziggurat.backend.ptx.bound import bounded, with_bound
 from ziggurat.backend.ptx.cubin import resources_of
 from ziggurat.backend.ptx.sass import assembled, disassembled, tool
 
@@ -75,5 +75,24 @@ def test_loads_of_an_iteration_begin_together() -> None:
 
 def test_the_columns() -> None:
     x, out = np.random.default_rng(0).normal(size=(100, 64)).astype(np.float16), np.zeros(64, np.float32)
-    log_of_sums[(2,)](x, out, 100, 64, 64, 32)
+    compiled = log_of_sums.compile(FLOATS, zg.ptr(zg.f32), zg.i32, zg.divisible(zg.i32), 64, 32, target="sm_90a")
+    compiled.simulate[(2,)](x, out, 100, 64)
     np.testing.assert_allclose(out, np.log(np.exp(x.astype(np.float64)).sum(0)), rtol=1e-5)
+
+
+@pytest.mark.parametrize(("again", "code"), [((64, 0), (64, 0)), ((64, 88), (60, 0)), (None, (60, 0))])
+def test_the_first_code_stays_where_the_second_one_is_refused_or_spills(again, code) -> None:
+    """A code stands for its registers and the bytes of its stack."""
+    texts: list[str] = []
+
+    def assemble(text: str) -> tuple[int, int] | None:
+        texts.append(text)
+        return again
+
+    assert bounded((60, 0), assemble, lambda resources: resources, TEXT, 0, "sm_90a") == code
+    assert texts == [with_bound(TEXT, 60, 0, "sm_90a")]
+    assert bounded((60, 0), assemble, lambda resources: resources, "text", 0, "sm_90a") == (60, 0) and len(texts) == 1
+
+
+def test_code_that_is_no_cubin_says_nothing() -> None:
+    assert resources_of(b"linked") == (0, 0)

@@ -1,6 +1,7 @@
 """Barriers: as many as needed and no more, on models written by hand and on generated ones."""
 
 import random
+import time
 from collections.abc import Iterator
 
 import pytest
@@ -152,6 +153,25 @@ def test_one_warp_needs_no_barriers_in_global_memory() -> None:
 def test_global_memory_in_loops() -> None:
     placed_exactly(kernel(loop("%1 : f32 = tt.load %x; tt.store %x %1;")), 2)
     placed_exactly(kernel(loop(pointers("p", ROWS) + f"%1 : {ROWS} = tt.load %p; tt.store %p %1;")), 0)
+    # In other iterations the pointers are others: one loads, the next one stores.
+    branches = f"""scf.if %c ()void -> {{ %1 : {ROWS} = tt.load %p; scf.yield; }}
+        ()void -> {{ tt.store %p %r; scf.yield; }};"""
+    shift = f"%is : {INDEX[ROWS]} = tt.splat %i; %p : {PTR[ROWS]} = tt.addptr %q %is;"
+    placed_exactly(kernel(pointers("q", ROWS) + loop(shift + branches)), 1)
+    placed_exactly(kernel(pointers("p", ROWS) + loop(branches)), 0)
+
+
+def test_many_accesses_take_little_time() -> None:
+    """Pointers that follow from one another, as in an unrolled loop."""
+    start = f"%one : i32 = arith.constant @1; %ones : {INDEX[ROWS]} = tt.splat %one;" + pointers("p0", ROWS)
+    lines = [
+        f"%v{at} : {ROWS} = tt.load %p{at}; tt.store %p{at} %v{at};%p{at + 1} : {PTR[ROWS]} = tt.addptr %p{at} %ones;"
+        for at in range(40)
+    ]
+    module = kernel(start + "".join(lines))
+    begin = time.process_time()
+    assert sum(isinstance(op, gpu.Barrier) for op in insert_barriers(module).walk()) == 20
+    assert time.process_time() - begin < 5
 
 
 def loop(lines: str) -> str:
