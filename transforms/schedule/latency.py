@@ -19,7 +19,8 @@ A load goes to one of three places:
 * **A ring**: an operand of a dot through the buffer that it has (`copy_of`), another tensor through a buffer that this
   pass adds. `copies` makes copies to slots of it.
 * **Registers**, which the loop carries: small tensors where threads copy no operands, tensors with fewer than 4 bytes
-  of neighbours in memory, and numbers that other addresses depend on. In a loop with dots they are one iteration ahead.
+  of neighbours in memory, and numbers that other addresses depend on. In a loop with dots they are one iteration ahead:
+  what a dot waits for goes to a ring, if the loop has more than two stages.
 * **Its iteration**: larger tensors that all programs load, such as weights, without dots: the L1 has them, which copies
   do not read. A warning says it of loads that ask for stages.
 

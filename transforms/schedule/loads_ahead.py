@@ -79,7 +79,7 @@ def planned(
         more = assigned()
         fewer = assigned(shared=False) if isinstance(more, LoopPlan) else more
         chosen = (
-            max(more, fewer, key=lambda plan: occupancy(plan.bytes, accumulators(loop)))
+            max(more, fewer, key=lambda plan: (plan.bytes <= limit, occupancy(plan.bytes, accumulators(loop))))
             if isinstance(more, LoopPlan) and isinstance(fewer, LoopPlan)
             else more
         )
@@ -117,13 +117,22 @@ def _assigned(
     awaited = _awaited(loop) if has_dots else set[Load]()
     costs = {load: registers_of(load, awaited) for load in loads_of(loop) if load not in first.ahead}
     crowded = sum(cost for cost in costs.values() if cost <= OF_LOAD) > most
+    # What a dot waits for is as early as the loop asks, not one iteration. Runs of equal elements would take far more
+    # shared memory than registers.
+    early = {load for load in costs if own > 1 and shared and load in awaited and not _has_runs(load)}
     # The loads that other threads than those that copy them read in a loop with dots.
     reading = {
         load
         for load, cost in costs.items()
         if has_dots and _ring_of(load) is not None
         if conversions_of(load)
-        or (shared and _is_own(load) and _is_replicated(load) and (crowded or cost > OF_LOAD) and load in awaited)
+        or (
+            shared
+            and load in awaited
+            and _is_own(load)
+            and _is_replicated(load)
+            and (crowded or cost > OF_LOAD or load in early)
+        )
     }
     others, left, used, least = dict[Load, Begin](), list[tuple[Op, Obstacle]](), 0, dict[Op, int]()
 
@@ -141,7 +150,7 @@ def _assigned(
         ring = _ring_of(load) if (is_own or load in reading) and not is_feeding else None
         # A tensor that joins the copies for dots takes no further wait. In registers, the loop would wait for it at its
         # end, where it hands it on. What other threads need passes through a buffer in any case.
-        joins = ring is not None and bool(by_threads or reading)
+        joins = ring is not None and bool(by_threads or reading or load in early)
         few = has_dots and not joins and costs[load] <= OF_LOAD
         count = least.get(load, 1 if few else own)
         cost = costs[load] * count
@@ -194,6 +203,14 @@ def _ring_of(load: Load) -> tuple[SharedType, int] | None:
     target = next((layout_of(user.type) for user in conversions_of(load)), layout)
     shared = SharedType(type_.shape, element, copied_bases(layout, target, layout.numel, element.bytes, load.width))
     return (shared, 16) if consecutive(layout, shared, load.width) == load.width else None
+
+
+def _has_runs(load: Load) -> bool:
+    """Whether a thread has equal elements of runs."""
+    type_ = load.result.type
+    if not isinstance(load, tt.Load) or not isinstance(type_, TensorType) or not load.runs:
+        return False
+    return bool(registers_alike(type_, load.runs))
 
 
 def _is_replicated(load: Load) -> bool:

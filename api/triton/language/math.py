@@ -10,3 +10,4 @@ _NAMES = (
     "sqrt", "sqrt_rn", "umulhi",
 )  # fmt: skip
 globals().update({name: SPELLED[name] for name in _NAMES})
+globals().update(max=SPELLED["maximum"], min=SPELLED["minimum"])  # The names in Triton 2.1 and 2.2.

@@ -3,6 +3,7 @@
 `names.json` has them by module or class and by the releases that have them: "3.6" from 3.6 on, "3.4-3.7" until 3.7. The
 names without an underscore that `triton`'s sources of releases 3.4.0, 3.5.1, 3.6.0, 3.7.1, 3.8.0 and 3.9.0 bind at the
 top of a module, and those of `__all__`; of a class, its functions and the attributes of `self`.
+Of releases before 3.4, names that programs use.
 """
 
 import importlib

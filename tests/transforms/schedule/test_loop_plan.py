@@ -10,11 +10,12 @@ import ziggurat as zg
 from ziggurat.codemodel.dialects import scf, tt
 from ziggurat.codemodel.gpu import dialect as gpu
 from ziggurat.codemodel.gpu.options import CompileOptions
-from ziggurat.codemodel.op import Op
+from ziggurat.codemodel.op import Op, expect
 from ziggurat.transforms.analysis.obstacle import Obstacle
 from ziggurat.transforms.analysis.queries import constant_of
 from ziggurat.transforms.gpu.gpu_passes import PLACE
 from ziggurat.transforms.schedule.dots_ahead import Occupancy, operands_ahead
+from ziggurat.transforms.schedule.latency import plans_of
 from ziggurat.transforms.schedule.loop_plan import LoopPlan, carried
 
 PLENTY = 200_000
@@ -364,3 +365,26 @@ def test_a_loop_with_an_unknown_step_counts_its_iterations() -> None:
     block = zg.descriptor((64, 64), zg.f16)
     plan = plan_of(unknown_step.triton(block, block, zg.i32, zg.i32))
     assert plan is not None and constant_of(plan.loop.step) == 1
+
+
+@zg.kernel
+def widened(a_desc, w_ptr, c_desc, k, M: zg.constexpr, N: zg.constexpr, K: zg.constexpr):
+    """A product with weights of 8 bits, 4 registers a thread, which the threads widen."""
+    rows, columns = zg.expand(zg.arange(0, K), 1), zg.expand(zg.arange(0, N), 0)
+    at = zg.add(zg.add(zg.mul(rows, N), columns), zg.program_id(0) * N)
+    acc = zg.zeros((M, N), zg.f32)
+    for start in range(0, k, K):
+        weights = zg.load(zg.add(w_ptr, zg.add(at, start * N)))
+        acc = zg.dot(a_desc.load((0, start)), zg.cast(weights, zg.f16), acc)
+    c_desc.store((0, 0), zg.cast(acc, zg.f16))
+
+
+@pytest.mark.parametrize(("stages", "ahead"), [(2, 1), (3, 2), (4, 3)])
+def test_small_loads_for_dots_are_as_early_as_the_loop_asks(stages: int, ahead: int) -> None:
+    """In registers, a load would be one iteration ahead: enough for two stages."""
+    blocks = [zg.descriptor(block, zg.f16) for block in ((64, 32), (64, 64))]
+    model = widened.triton(blocks[0], zg.divisible(zg.ptr(zg.i8)), blocks[1], zg.i32, 64, 64, 32)
+    ((_, plan),) = plans_of(expect(placed(model), gpu.Module), stages)
+    (begin,) = sure(plan).others.values()
+    assert begin.ahead == ahead
+    assert (begin.buffer is None) == (stages == 2)
