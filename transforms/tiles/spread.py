@@ -257,17 +257,26 @@ def obstacle_to(func: tt.Func, division: Division, count: int) -> Obstacle | Non
 
 
 def _of_what_others_load(func: tt.Func, division: Division) -> Op | None:
-    """A store by the first CTA to memory that a load before it reads in all CTAs, where they need it for their parts.
+    """A store to memory that a load before it reads in another CTA.
 
-    Only a barrier makes all CTAs wait until such loads are done. One CTA needs none where each thread has its elements.
+    Only a barrier makes all CTAs wait until such loads are done. One CTA needs none, or has one (`gpu.barriers`).
     """
-    memory, values = MemoryOrder(func), list[Value]()
+    memory, loads = MemoryOrder(func), list[tt.Load]()
+
+    def is_ordered(load: tt.Load, store: tt.Store) -> bool:
+        """Whether only the first CTA does both, or the same CTA does both for each element."""
+        if _is_of_first(load, division) or _is_of_first(store, division):
+            return _is_of_first(load, division) and _is_of_first(store, division)
+        return division.axis(load.result) is not None and _place(load) == _place(store)
+
     for op in func.walk():
         if isinstance(op, tt.Barrier) and op.parent_op is func:
-            values.clear()
-        elif isinstance(op, tt.Load) and not _is_of_first(op, division) and division.axis(op.result) is None:
-            values.append(op.ptr)
-        elif isinstance(op, tt.Store) and _is_of_first(op, division) and memory.keeps_order(op, values):
+            loads.clear()
+        elif isinstance(op, tt.Load):
+            loads.append(op)
+        elif isinstance(op, tt.Store) and any(
+            memory.keeps_order(op, [load.ptr]) and not is_ordered(load, op) for load in loads
+        ):
             return op
     return None
 

@@ -199,6 +199,12 @@ def folded(x, out, BLOCK: zg.constexpr):
     zg.store(zg.add(out, at), zg.reshape(row, (BLOCK,)))
 
 
+@zg.kernel
+def backwards(x, out, BLOCK: zg.constexpr):
+    at = zg.arange(0, BLOCK)
+    zg.store(zg.add(x, at), zg.load(zg.add(x, zg.sub(BLOCK - 1, at))))
+
+
 @pytest.mark.parametrize(
     ("kernel", "reason"),
     [
@@ -209,6 +215,7 @@ def folded(x, out, BLOCK: zg.constexpr):
         (reduced_in_a_loop, r"a loop reduces what the CTAs share"),
         (places_in_a_loop, r"a loop reduces what the CTAs share"),
         (changed, r"it may store where the other CTAs have yet to load"),
+        (backwards, r"it may store where the other CTAs have yet to load"),
         (scalar, r"it has no tensors"),
         (folded, r"a reshape moves elements between CTAs"),
     ],
