@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from itertools import islice
 
 from ziggurat.backend.llvm.routines import Join, Number, llvm_type
@@ -18,14 +18,13 @@ from ziggurat.codemodel.traits import Loop
 from ziggurat.codemodel.types import ScalarType, TensorType, Type, i64, scalar_element
 from ziggurat.transforms.analysis.issue_slots import slots_of
 from ziggurat.transforms.analysis.queries import registers_alike
-from ziggurat.transforms.cost.budget import OF_LOAD, OF_UNROLLED, registers_of_thread
+from ziggurat.transforms.cost.budget import OF_LOAD, OF_UNROLLED, SLOTS_OF_LOAD, registers_of_thread
 from ziggurat.transforms.cost.pressure import value_registers
 from ziggurat.transforms.schedule.loop_plan import iterations_of
 from ziggurat.transforms.simplify.effects import is_pure
 
 MAX_UNROLLED = 4  # Iterations that are put together.
 MAX_UNROLLED_VALUES = 2048  # Of a thread, in all of them: about as many instructions.
-_SHORT = 256  # Instructions of a loop that takes less time than a load from memory.
 _FIRST_NODE = 1 << 20  # Metadata nodes from this number on are not those of line information.
 
 
@@ -160,11 +159,10 @@ def _overlapped(op: scf.For, available: int) -> int:
     ptxas does that to small loops alone. What is left of four iterations runs one by one, and in a loop that computes
     for longer than a load takes, loads of more iterations only need registers and room for instructions.
     """
-    *ops, terminator = op.body.entry.ops
-    loads = sum(_registers(inner.result.type) for inner in ops if isinstance(inner, tt.Load))
-    slots = sum(slots_of(inner)[0] * _registers(inner.result.type) for inner in ops)
-    room = available - sum(map(_carried_registers, terminator.operands))
-    if loads <= OF_LOAD and slots <= _SHORT and MAX_UNROLLED * loads <= room:
+    loads = _total(op.body, lambda inner: _registers(inner.result.type) * isinstance(inner, tt.Load))
+    slots = _total(op.body, lambda inner: _registers(inner.result.type) * slots_of(inner)[0])
+    room = available - sum(map(_carried_registers, op.body.entry.terminator.operands))
+    if loads <= OF_LOAD and slots <= SLOTS_OF_LOAD and MAX_UNROLLED * loads <= room:
         return MAX_UNROLLED
     return 2 if 2 * loads <= room else 1
 
@@ -191,7 +189,7 @@ def _is_short(op: scf.For) -> bool:
     count, ops = iterations_of(op), [*op.body.walk()]
     if count is None or count > MAX_UNROLLED:
         return False
-    values = _values(op.body)
+    values = _total(op.body, lambda inner: _registers(inner.result.type))
     if _only_reads(op):
         return values * count <= MAX_UNROLLED_VALUES
     if any(isinstance(inner, Loop) for inner in ops):
@@ -201,13 +199,15 @@ def _is_short(op: scf.For) -> bool:
     return any(isinstance(inner, gpu.AsyncCopy) for inner in ops) and values <= OF_UNROLLED
 
 
-def _values(body: Body) -> int:
-    """The registers of all values of a body, those of short loops in it for each iteration."""
-    count = 0
-    for op in body.entry.ops:
-        times = iterations_of(op) if isinstance(op, scf.For) and _is_short(op) else None
-        count += _registers(op.result.type) + sum((times or 1) * _values(inner) for inner in op.bodies)
-    return count
+def _total(body: Body, weight: Callable[[Op], float]) -> float:
+    """The sum of a number of each op of a body, those in short loops for each iteration."""
+    total = 0.0
+    for op in body.entry.ops[:-1]:
+        if isinstance(op, scf.For):
+            total += _total(op.body, weight) * ((_is_short(op) and iterations_of(op)) or 1)
+        else:
+            total += weight(op) + sum(_total(inner, weight) for inner in op.bodies)
+    return total
 
 
 def _unrolled(emitter: PtxEmitter, by: int) -> str:

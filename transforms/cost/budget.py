@@ -25,6 +25,7 @@ OF_UNROLLED = 192  # The values of a loop that is unrolled and reads rings: a la
 # Registers of a thread for loads in flight. (For 8 registers and two stages on an H200, registers were faster than
 # copies by 1.3; for more of either, copies.)
 OF_LOAD = 8  # One load.
+SLOTS_OF_LOAD = 256  # Issue slots that pass while a load from memory is in flight, counted for each register.
 OF_LOADS = 96  # All loads of a loop without dots.
 OF_LOADS_BESIDE_DOTS = 16  # All loads of a loop with dots,
 CARRIED_BESIDE_DOTS = 192  # which may carry so many, these included.

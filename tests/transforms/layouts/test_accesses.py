@@ -301,8 +301,9 @@ def neighbours(x_ptr, out_ptr, n, BLOCK: zg.constexpr):
 def test_narrow_accesses_with_one_mask_compare_once() -> None:
     pointer = zg.divisible(zg.ptr(zg.f32))
     compiled = neighbours.compile(pointer, pointer, zg.divisible(zg.i32), 512, num_warps=4, target="sm_90a")
-    if compiled.ptx:
-        assert compiled.ptx.count("setp.") == 1 and compiled.ptx.count("ld.global.b32") == 4
     x, out = np.arange(129, dtype=np.float32), np.zeros(512, np.float32)
     simulate(compiled.stages["llvm"], num_warps=4, shared=compiled.shared, arguments=[x, out, 128])
     np.testing.assert_array_equal(out, np.pad(x[:-1] + x[1:], (0, 384)))
+    if not compiled.ptx:
+        pytest.skip("llvmlite is not installed")
+    assert compiled.ptx.count("setp.") == 1 and compiled.ptx.count("ld.global.b32") == 4
