@@ -42,34 +42,40 @@ def _divide(emitter: CpuEmitter, op: Op, a: Number, b: Number) -> Number:
         if emitter.tolerant:
             return _divided(emitter, op, a, b, site)
         emitter.fail(DIVISION_BY_ZERO, b.test("eq", 0), site)
-    return _whole(emitter, op, a, b)
+    return _division(op, a, b)
 
 
-def _whole(emitter: CpuEmitter, op: Op, a: Number, b: Number) -> Number:
-    """A quotient or a remainder of integers. Processors have none of vectors. Of up to 32 bits, that of f64 is exact
-    but for its fraction, which is dropped: a fraction differs from 1 by 2^-32 or more. By one number, which is known
-    before the loop, half more is multiplied with its reciprocal: so rounding cannot reach a whole number."""
-    lanes, bits = max(a.lanes, b.lanes), int(a.kind[1:])
-    if not lanes or bits > 32 or is_known(b):
+def _division(op: Op, a: Number, b: Number) -> Number:
+    """A quotient or a remainder of integers, by a divisor that is not 0."""
+    if not max(a.lanes, b.lanes) or int(a.kind[1:]) > 32 or is_known(b):
         return RULES[op](op, a, b)
-    signed = isinstance(op, arith.DivSI | arith.RemSI)
+    quotient = _quotient_of_vectors(a, b, signed=isinstance(op, arith.DivSI | arith.RemSI))
+    return quotient if isinstance(op, arith.DivSI | arith.DivUI) else a - quotient * b
+
+
+def _quotient_of_vectors(a: Number, b: Number, *, signed: bool) -> Number:
+    """The quotients of vectors of integers of up to 32 bits, through f64: processors divide no vectors of integers.
+
+    A quotient that is not whole is 2^-32 or more away from the next whole number, so rounding does not reach it. A
+    divisor that is one number has a reciprocal, which LLVM moves out of the loop. The dividend is then taken half
+    larger, so that the product with the rounded reciprocal is not below a whole quotient.
+    """
     x, y = (number.to("sitofp" if signed else "uitofp", "double") for number in (a, b))
     if b.lanes:
         quotient = x / y
     else:
-        half = x.like(0.5).signed_as(x.spread(lanes)) if signed else x.like(0.5)
+        half = x.like(0.5).signed_as(x.spread(a.lanes)) if signed else x.like(0.5)
         quotient = (x + half) * (1.0 / y)
     # The bits of the sum with a large number end in those of the whole number, modulo any power of two.
     whole = quotient.call("llvm.trunc") + 1.5 * 2.0**52
-    quotient = whole.bits().to("trunc", a.kind)
-    return quotient if isinstance(op, arith.DivSI | arith.DivUI) else a - quotient * b
+    return whole.bits().to("trunc", a.kind)
 
 
 def _divided(emitter: CpuEmitter, op: Op, a: Number, b: Number, site: int) -> Number:
     """A quotient or a remainder of a tolerant kernel: that by 0 has all bits set."""
     by_zero = b.test("eq", 0)
     emitter.note(by_zero, site, emitter.i64(0), emitter.i64(0))
-    quotient = _whole(emitter, op, a, by_zero.select(1, b))
+    quotient = _division(op, a, by_zero.select(1, b))
     return by_zero.select(-1, quotient)
 
 

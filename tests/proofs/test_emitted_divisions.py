@@ -8,6 +8,9 @@ more is facts than x / -1 = -x and x % -1 = 0. In the others, of quotients by an
 2. real numbers: with the rounding errors of the operations, m - 1 is the floor of a number that is larger than
    2^(31 + l) / |d|, by less than 2^-49 of it;
 3. integers: so the upper bits of the product are the quotient.
+
+CPUs divide vectors of integers through f64: the text's quotient is a function of nothing but its operands in the first
+proofs, and the last ones prove that it is the quotient, by its bits and in real numbers.
 """
 
 from __future__ import annotations
@@ -22,7 +25,7 @@ import pytest
 import z3
 from emission import Operation, emit_ptx
 from emitted_terms import REGISTERS, Emitted, number_of, on_cpu, on_gpu
-from llvm_numbers import NEAREST, Value, sort_of, symbol
+from llvm_numbers import NEAREST, Value, lanes_of, sort_of, symbol
 from llvm_text import Execution
 from meanings import Divisions, meaning
 from planted import edit, must_find
@@ -33,9 +36,11 @@ from ziggurat.backend.llvm import elementwise
 from ziggurat.backend.llvm.routines import Number, Routine
 from ziggurat.backend.ptx import divisions
 from ziggurat.codemodel.dialects import arith
-from ziggurat.codemodel.types import ScalarType, i8, i16, i32, i64, u32
+from ziggurat.codemodel.op import Op
+from ziggurat.codemodel.types import ScalarType, i8, i16, i32, i64, u8, u16, u32, u64
 
 SIGNED = (i8, i16, i32, i64)
+UNSIGNED = (u8, u16, u32, u64)
 CLASSES = (arith.DivSI, arith.RemSI)
 NAMES = (("udiv", "urem"), ("sdiv", "srem"))
 
@@ -58,7 +63,23 @@ def test_what_is_known_of_unknown_divisions(scalar: ScalarType) -> None:
 def forms(operation: Operation, functions: dict[str, Any]) -> Iterator[Emitted]:
     yield on_gpu(operation, Execution(functions))
     yield on_cpu(operation, Execution(functions))
-    yield on_cpu(operation, Execution(functions), lanes=2)
+    yield vectors_on_cpu(operation, functions)
+
+
+def vectors_on_cpu(operation: Operation, functions: dict[str, Any], *, tolerant: bool = False) -> Emitted:
+    """An op on vectors, with calls of the unknown quotients in place of those through f64."""
+
+    def quotient(a: Number, b: Number, *, signed: bool) -> Number:
+        return a.call("llvm.sdiv" if signed else "llvm.udiv", b)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(cpu_ops, "_quotient_of_vectors", quotient)
+        return on_cpu(operation, Execution({**functions, "mul": product}), lanes=2, tolerant=tolerant)
+
+
+def remainder_facts(functions: dict[str, Any], a: Any, b: Any) -> list[Any]:
+    """Remainders by their quotients, as vectors compute them."""
+    return [functions[f"{s}rem"](a, b) == a - product(functions[f"{s}div"](a, b), b) for s in "su"]
 
 
 def prove_rule(cls: type[arith.SignedDivision], scalar: ScalarType, divisor: ScalarType | int) -> None:
@@ -68,7 +89,7 @@ def prove_rule(cls: type[arith.SignedDivision], scalar: ScalarType, divisor: Sca
 
     def assumptions(a: Any, b: Any) -> list[Any]:
         by_minus_one = z3.And(functions["sdiv"](a, b) == -a, functions["srem"](a, b) == 0)
-        return [b != 0, z3.Implies(b == -1, by_minus_one)]
+        return [b != 0, z3.Implies(b == -1, by_minus_one), *remainder_facts(functions, a, b)]
 
     for text in forms(operation, functions):
         text.prove(lambda a, b: meaning(op, a, b, domain=domain), assumptions)
@@ -82,6 +103,16 @@ def test_divisions(cls: type[arith.SignedDivision], scalar: ScalarType) -> None:
         prove_rule(cls, scalar, divisor)
 
 
+@pytest.mark.parametrize("scalar", UNSIGNED, ids=str)
+@pytest.mark.parametrize("cls", [arith.DivUI, arith.RemUI], ids=lambda cls: cls.NAME)
+def test_unsigned_divisions_of_vectors(cls: type[Op], scalar: ScalarType) -> None:
+    operation, functions = Operation(cls.NAME, (scalar, scalar), scalar), unknown(scalar.bits)
+    op, domain = operation.op(), Divisions(functions["udiv"], functions["urem"])
+    vectors_on_cpu(operation, functions).prove(
+        lambda a, b: meaning(op, a, b, domain=domain), lambda a, b: [b != 0, *remainder_facts(functions, a, b)]
+    )
+
+
 @pytest.mark.parametrize("lanes", [0, 2])
 @pytest.mark.parametrize("scalar", [i32, u32], ids=str)
 def test_divisions_of_tolerant_kernels(scalar: ScalarType, lanes: int) -> None:
@@ -91,7 +122,10 @@ def test_divisions_of_tolerant_kernels(scalar: ScalarType, lanes: int) -> None:
         CLASSES if scalar.signed else (arith.DivUI, arith.RemUI), NAMES[scalar.signed], strict=True
     ):
         operation = Operation(cls.NAME, (scalar, scalar), scalar)
-        text = on_cpu(operation, Execution(functions), lanes=lanes, tolerant=True)
+        if lanes:
+            text = vectors_on_cpu(operation, functions, tolerant=True)
+        else:
+            text = on_cpu(operation, Execution(functions), tolerant=True)
 
         def meaning_of(a: Any, b: Any, quotient: str = quotient) -> Any:
             by_minus_one = -a if quotient == "sdiv" else z3.BitVecVal(0, 32)
@@ -99,7 +133,11 @@ def test_divisions_of_tolerant_kernels(scalar: ScalarType, lanes: int) -> None:
             result = z3.If(b == -1, by_minus_one, result) if scalar.signed else result
             return z3.If(b == 0, z3.BitVecVal(-1, 32), result)
 
-        text.prove(meaning_of, lambda a, b: [])
+        def facts(a: Any, b: Any) -> list[Any]:
+            by_minus_one = z3.And(functions["sdiv"](a, b) == -a, functions["srem"](a, b) == 0)
+            return [z3.Implies(b == -1, by_minus_one), *remainder_facts(functions, a, b)]
+
+        text.prove(meaning_of, facts)
 
 
 @pytest.mark.parametrize("run", [1, 2, 4])
@@ -121,7 +159,7 @@ def test_divisions_of_numbers_that_are_not_negative(
 # 1. Quotients by an inverse, as bits.
 
 DOUBLE, WORD, LONG = sort_of("double"), z3.BitVecSort(32), z3.BitVecSort(64)
-PRODUCTS = {size: z3.Function(f"product{size}", *[z3.BitVecSort(size)] * 3) for size in (32, 64)}
+PRODUCTS = {size: z3.Function(f"product{size}", *[z3.BitVecSort(size)] * 3) for size in (8, 16, 32, 64)}
 
 
 def product(a: Any, b: Any) -> Any:
@@ -404,6 +442,83 @@ def test_upper_bits_of_numbers_of_both_signs() -> None:
         prove(z3.And(g * power <= n_m, n_m < (g + 1) * power), shifted)
 
 
+# Quotients of vectors, through f64. Operands are numbers of f64.
+
+
+@pytest.mark.parametrize("by_one", [False, True])
+@pytest.mark.parametrize("scalar", [*SIGNED[:3], *UNSIGNED[:3]], ids=str)
+def test_the_bits_of_a_quotient_of_vectors(scalar: ScalarType, by_one: bool) -> None:
+    """The operands of the float operations; and from a whole number on, the integer, modulo a power of two."""
+    kind = f"i{scalar.bits}"
+    r = Routine("quotient", kind, [kind, kind], 2)
+    a, b = r.argument(), Number(r, kind, "%a1", 0 if by_one else 2)
+    result = cpu_ops._quotient_of_vectors(a, b, signed=scalar.signed)
+    values: dict[str, Value] = {"%a0": (symbol("a", kind),) * 2, "%a1": symbol("b", kind)}
+    if not by_one:
+        values["%a1"] = (symbol("b", kind),) * 2
+    factors: list[Any] = []
+    quotients: list[Any] = []
+
+    def multiply(x: Any, y: Any) -> Any:
+        factors.extend([x, y])
+        return z3.FP("product", DOUBLE)
+
+    number, minus_zero = z3.BitVec("number", 34), z3.Bool("minus zero")
+    whole = z3.If(minus_zero, z3.fpMinusZero(DOUBLE), z3.fpSignedToFP(NEAREST, number, DOUBLE))
+
+    def truncated(x: Any) -> Any:
+        if not z3.is_fp(x):
+            return z3.Extract(scalar.bits - 1, 0, x)
+        quotients.append(x)
+        return whole
+
+    divide = z3.Function("quotient of f64", DOUBLE, DOUBLE, DOUBLE)
+    execution = Execution({"fdiv": divide, "fmul": multiply, "trunc": truncated})
+    execution.run(r.lines, values)
+    first = lanes_of(values[result.name])[0]
+    prove(z3.Not(z3.Or(*execution.undefined, first.poison)))
+    prove(first.term == z3.Extract(scalar.bits - 1, 0, number), [z3.Implies(minus_zero, number == 0)])
+    to_float = z3.fpSignedToFP if scalar.signed else z3.fpUnsignedToFP
+    a_wide, b_wide = (to_float(NEAREST, z3.BitVec(name, scalar.bits), DOUBLE) for name in "ab")
+    if not by_one:
+        assert quotients[0].eq(divide(a_wide, b_wide))
+        return
+    half = z3.FPVal(0.5, DOUBLE)
+    if scalar.signed:
+        half = z3.If(z3.fpIsNegative(a_wide), z3.fpNeg(half), half)
+    prove(factors[0] == z3.fpAdd(NEAREST, a_wide, half))
+    assert factors[1].eq(divide(z3.FPVal(1.0, DOUBLE), b_wide))
+
+
+def test_quotients_of_f64_have_the_whole_part_of_the_exact_ones() -> None:
+    """n = q · d + r is a magnitude of 32 bits, and so a number of f64, as q is. Rounding is monotonic: from q on, no
+    quotient is rounded to less. f is the rounded quotient, f_d is f · d, which differs from n by n_e."""
+    f, f_d, n_e, error = z3.Reals("f f_d n_e error")
+    size, whole = [n >= 0, n <= WORD_SIZE], [n == q * d + r, r >= 0, r < d]
+    prove(n * error < 1, [*size, error <= ERROR])
+    prove(n + 1 <= (q + 1) * d, whole)
+    prove((f - (q + 1)) * d < 0, [f * d == f_d, f_d == n + n_e, n_e < 1, n + 1 <= (q + 1) * d])
+    prove(f < q + 1, [(f - (q + 1)) * d < 0, d > 0])
+
+
+def test_products_with_rounded_reciprocals_have_the_whole_part_of_quotients() -> None:
+    """Of n + 1/2, which is a number of f64. The errors of the reciprocal and of the product together are `error`."""
+    rounded, f, f_d, error, n_e = Rounded(), *z3.Reals("f f_d error n_e")
+    bound = z3.Q(1, 1 << 51)
+    exact = rounded(rounded(z3.RealVal(1)))
+    prove(z3.And(exact - 1 <= bound, 1 - exact <= bound), rounded.bounds())
+    size = [n >= 0, n <= WORD_SIZE, error <= bound, error >= -bound]
+    prove((n + z3.Q(1, 2)) * error < z3.Q(1, 2), size)
+    prove((n + z3.Q(1, 2)) * error > -z3.Q(1, 2), size)
+    inside = [f_d == n + z3.Q(1, 2) + n_e, n_e < z3.Q(1, 2), n_e > -z3.Q(1, 2)]
+    prove(z3.And(n < f_d, f_d < n + 1), inside)
+    prove(z3.And(q * d <= n, n + 1 <= (q + 1) * d), [n == q * d + r, r >= 0, r < d])
+    between = [f * d == f_d, f_d > n, f_d < n + 1, q * d <= n, n + 1 <= (q + 1) * d, d > 0]
+    prove(z3.And((f - q) * d > 0, (f - (q + 1)) * d < 0), between)
+    prove(f > q, [(f - q) * d > 0, d > 0])
+    prove(f < q + 1, [(f - (q + 1)) * d < 0, d > 0])
+
+
 # Faults, each of which a proof above finds.
 
 FAULTS: list[tuple[Any, str, str, Callable[[], object]]] = [
@@ -412,6 +527,12 @@ FAULTS: list[tuple[Any, str, str, Callable[[], object]]] = [
     (elementwise._signed_quotient, "inverts.select(1, b)", "b", lambda: prove_rule(arith.RemSI, i64, i64)),
     (elementwise._signed_quotient, "0 - a if", "a if", lambda: prove_rule(arith.DivSI, i16, i16)),
     (cpu_ops._divided, "by_zero.select(1, b)", "b", lambda: test_divisions_of_tolerant_kernels(i32, 0)),
+    (cpu_ops._division, "a - quotient * b", "a - quotient",
+     lambda: test_unsigned_divisions_of_vectors(arith.RemUI, u8)),
+    (cpu_ops._quotient_of_vectors, "1.5 * 2.0**52", "1.5 * 2.0**53",
+     lambda: test_the_bits_of_a_quotient_of_vectors(i16, False)),
+    (cpu_ops._quotient_of_vectors, "x.like(0.5).signed_as(x.spread(a.lanes)) if signed", "x.like(0.5) if signed",
+     lambda: test_the_bits_of_a_quotient_of_vectors(i16, True)),
     (divisions.inverse_of, "(magnitude - 1)", "magnitude", lambda: test_the_bits_of_an_inverse(0)),
     (divisions.inverse_of, "| 4)", "| 0)", lambda: test_the_bits_of_an_inverse(1)),
     (divisions.inverse_of, '.to("trunc", "i32") + 1', '.to("trunc", "i32")',
