@@ -154,7 +154,7 @@ def _table_logarithm(emitter: CpuEmitter, name: str, x: Number) -> Number:
     return near + fma(exponent, _LN_2, _entry_of_16(emitter, index, _LOGS))
 
 
-def tangent(emitter: CpuEmitter, x: Number) -> Number | None:
+def hyperbolic_tangent(emitter: CpuEmitter, x: Number) -> Number | None:
     """tanh of f32 as f32, rounded once from that in f64, by the sum of two angles: a multiple of 19/32, and the rest.
     None without AVX-512."""
     if emitter.module.vector < 64 or not x.lanes or x.lanes % 8:
@@ -222,8 +222,8 @@ def wide_logarithm(name: str, lanes: int) -> Routine:
 
 
 def use_quick_quotients(emitter: CpuEmitter) -> None:
-    """Let the routines of the emitted kernel divide by the processor's own way, where it has one."""
-    for symbol in [symbol for symbol in emitter.definitions if symbol.startswith(QUOTIENT)]:
+    """Let the routines of the emitted kernel divide f64 with AVX-512, where the machine has it."""
+    for symbol in [symbol for symbol in emitter.definitions if symbol.startswith(f"{QUOTIENT}.double.")]:
         lanes = int(symbol.rpartition("v")[2])
         if emitter.module.vector == 64 and lanes % 8 == 0:
             quick = _quick_quotient(lanes)
@@ -235,7 +235,7 @@ def use_quick_quotients(emitter: CpuEmitter) -> None:
 def _quick_quotient(lanes: int) -> Routine:
     """Quotients of f64 with AVX-512, from the first 14 bits of reciprocals: two steps of Newton's, the last of which
     corrects the quotient. A division of 8 takes 16 cycles, and this 5."""
-    r = Routine(QUOTIENT, "double", ["double", "double"], lanes)
+    r = Routine(f"{QUOTIENT}.double", "double", ["double", "double"], lanes)
     a, b = r.argument(), r.argument(1)
     vector, parts = "<8 x double>", list[Number]()
     for first in range(0, lanes, 8):

@@ -14,7 +14,7 @@ from typing import Any, Final
 from ziggurat.codemodel import types
 from ziggurat.codemodel.numbers import bits_of_number, rounded_number
 
-QUOTIENT = "zg.quotient"  # The symbol of `Routine.quotient`, without the lanes.
+QUOTIENT = "zg.quotient"  # The symbol of `Routine.quotient`, without the kind and the lanes.
 _FLOATS = {scalar.llvm: scalar for scalar in (types.f16, types.bf16, types.f32, types.f64)}
 
 
@@ -314,7 +314,7 @@ class Routine(Code):
         of."""
         if not self.lanes:
             return a / b
-        divide = Routine(QUOTIENT, a.kind, [a.kind, a.kind], self.lanes)
+        divide = Routine(f"{QUOTIENT}.{a.kind}", a.kind, [a.kind, a.kind], self.lanes)
         return self.routine(divide.done(divide.argument() / divide.argument(1)), *together(a, b))
 
     def nearest(self, x: Number, factor: float = 1.0) -> tuple[Number, Number]:
