@@ -20,6 +20,7 @@ from __future__ import annotations
 import math
 
 from ziggurat.codemodel.dialects import arith, core, scf, tt
+from ziggurat.codemodel.graphs import reached
 from ziggurat.codemodel.op import Op, Value, expect
 from ziggurat.codemodel.traits import Loop
 from ziggurat.codemodel.transform import Outcome, Rewriter, transform
@@ -36,7 +37,9 @@ _OTHERS = (
 )  # fmt: skip
 # How often an access counts for each loop around it, and a store: elements one by one cost more than those of a load.
 _ITERATIONS, _STORE = 16, 2
-_NEIGHBOURS = 4  # Along the first axis, from which on an access is transposed.
+# Neighbours along the first axis from which on an access is transposed: as many as the shortest vector has f32. Other
+# numbers were not measured.
+_NEIGHBOURS = 4
 
 
 def orient(module: core.Module) -> Op:
@@ -62,10 +65,10 @@ def turn(module: Op) -> Op:
     infos = analyse(func)
 
     def turned(builder: Rewriter, op: Op, operands: tuple[Value, ...]) -> Outcome:
-        if not isinstance(op, tt.Load | tt.Store) or len(shape_of(op.ptr.type)) != 2 or not _is_known(op.ptr):
+        if not isinstance(op, tt.Load | tt.Store) or len(shape_of(op.ptr.type)) != 2:
             return None
         down, across = infos[component_of(op.ptr)].contiguity
-        if across > 1 or down < _NEIGHBOURS:
+        if across > 1 or down < _NEIGHBOURS or not _is_known(op.ptr):
             return None
         memo: dict[Value, Value] = {}
         ptr, *rest = (_flipped(builder, value, memo) for value in op.operands)
@@ -83,12 +86,14 @@ def _is_turned(op: Op | None) -> bool:
     return isinstance(op, (*_HINTS, *_TYPED, tt.ExpandDims)) or (op is not None and is_elementwise(op))
 
 
-def _is_known(value: Value) -> bool:
+def _is_known(matrix: Value) -> bool:
     """Whether a matrix is computed from numbers and ranges alone."""
-    op = value.op
-    if not isinstance(value.type, TensorType) or value.type.rank < 2:
-        return True
-    return op is not None and _is_turned(op) and all(map(_is_known, op.operands))
+
+    def sources(value: Value) -> list[Value]:
+        op = value.op
+        return [operand for operand in op.operands if _has_matrix(operand.type)] if op and _is_turned(op) else []
+
+    return all(_is_turned(value.op) for value in reached([matrix], sources))
 
 
 def _flipped(builder: Rewriter, value: Value, memo: dict[Value, Value]) -> Value:

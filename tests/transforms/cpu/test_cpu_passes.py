@@ -11,6 +11,7 @@ from ziggurat.codemodel.dialects import cpu, math, tt
 from ziggurat.codemodel.verify import verify
 from ziggurat.transforms.cpu.allocate import allocate
 from ziggurat.transforms.cpu.cpu_passes import LOWER, lower
+from ziggurat.transforms.cpu.orient import turn
 
 
 @pytest.mark.parametrize("name", MODELS)
@@ -251,3 +252,21 @@ def test_a_buffer_that_nothing_uses_needs_no_memory():
     unused = f"%999 : buffer<x16, f32> = cpu.alloc @offset={end};"
     text = text.replace(f"@scratch={end}", f"@scratch={end + 64}").replace("tt.return", f"{unused} tt.return")
     assert allocate(zg.parse(text)).scratch == end
+
+
+def test_addresses_that_use_values_twice_are_followed_in_linear_time():
+    """A walk without a memo would take 2^60 steps, through what is gathered and through what is transposed."""
+
+    @zg.kernel
+    def gather(x_ptr, out_ptr, n):
+        at = zg.add(zg.expand(zg.mul(zg.arange(0, 8), 8), 1), zg.expand(zg.arange(0, 8), 0))
+        columns_first = zg.add(zg.expand(zg.arange(0, 8), 1), zg.expand(zg.mul(zg.arange(0, 8), 8), 0))
+        hashed, offset = at, zg.full((8, 8), n, zg.i32)
+        for _ in zg.static_range(60):
+            hashed = (hashed * 1664525) ^ (hashed >> 13)
+            offset = offset ^ (offset >> 1)
+        x = zg.load(zg.add(x_ptr, hashed & 63))
+        y = zg.load(zg.add(x_ptr, columns_first + offset))
+        zg.store(zg.add(out_ptr, at), x + y)
+
+    assert str(turn(gather.triton(F32, F32, zg.i32))).count("tt.trans") == 1
