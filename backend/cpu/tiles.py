@@ -27,12 +27,10 @@ from ziggurat.codemodel.dialects.tt import InputPrecision
 from ziggurat.codemodel.layout import row_major
 from ziggurat.codemodel.op import Value, expect
 from ziggurat.codemodel.types import ScalarType, bf16, f16, f32, f64, i16, i32
+from ziggurat.transforms.cpu.dot_blocks import DotBlock, lanes_of_block, power_of_two_in
 from ziggurat.transforms.cpu.traffic import CACHE_LINE
 
 SET_STRIDE = 1024  # Rows that lie a multiple of so many bytes apart share few sets of the first cache.
-# Vectors of a block, and of one of its rows, by the bytes of a vector: as many as registers hold. More than 10,
-# because a fused multiply-add of Haswell and Zen 2 takes 5 cycles, and two begin in each.
-SUMS = {64: (24, 4), 32: (12, 2), 16: (8, 2)}
 # Instructions for pairs of bf16, by lanes, and the feature that has them. To an f32 they add the product of the second
 # numbers by a fused multiply-add, then that of the first ones; subnormal numbers count as zeros.
 PAIRED = {lanes: f"llvm.x86.avx512bf16.dpbf16ps.{32 * lanes}" for lanes in (4, 8, 16)}
@@ -50,16 +48,9 @@ def _scalar(value: Value) -> ScalarType:
     return expect(_buffer(value).element, ScalarType)
 
 
-def _power(limit: int, size: int) -> int:
-    """The largest power of two up to `limit` that divides a size."""
-    while size % limit:
-        limit //= 2
-    return limit
-
-
 def _each(emitter: CpuEmitter, count: int, size: int, body: Callable[[Number], None]) -> None:
     """Run code for all elements of a buffer, in vectors: it gets their places."""
-    step = _power(emitter.module.vector // max(size, 4), count)
+    step = power_of_two_in(emitter.module.vector // max(size, 4), count)
     outer, emitter.lanes = emitter.lanes, step if step > 1 else 0
     emitter.loop(0, count, step, body)
     emitter.lanes = outer
@@ -76,7 +67,8 @@ def _dot(emitter: CpuEmitter, op: cpu.Dot, a: Number, b: Number, c: Number) -> N
     columns = result.shape[-1]
     pair = _pair_type(emitter, source, _scalar(op.b), accumulator) if depth % 2 == 0 else None
     unroll = op.unroll
-    if _lanes(emitter, depth // 2, columns, f32, op.transposed) not in PAIRED:
+    lanes = lanes_of_block(depth // 2, columns, f32.bytes, emitter.module.vector, transposed=op.transposed)
+    if lanes not in PAIRED:
         pair = None
     if pair is not None:
         products = [(_as(emitter, op.a, first, pair), _as(emitter, op.b, second, pair))]
@@ -204,12 +196,6 @@ def _parts(emitter: CpuEmitter, value: Value, matrix: Matrix, precision: InputPr
     return _copied(emitter, value, matrix, f32, count, split)
 
 
-def _lanes(emitter: CpuEmitter, depth: int, columns: int, type_: ScalarType, transposed: bool) -> int:
-    """The lanes of a vector of the accumulator."""
-    lanes = _power(emitter.module.vector // type_.bytes, columns)
-    return _power(lanes, depth) if transposed else lanes  # It is packed in squares.
-
-
 def _matmul(
     emitter: CpuEmitter,
     a: Matrix,
@@ -232,14 +218,10 @@ def _matmul(
     factor, align = (i32, pair.bytes) if pair is not None else (type_, size)
     rows_per_step = 2 if pair is not None and not transposed else 1  # Rows of b that become one.
     element = pair if pair is not None and rows_per_step > 1 else factor
-    lanes = _lanes(emitter, depth, columns, type_, transposed)
-    most, most_wide = SUMS[vector]
-    wide = _power(most_wide, columns // lanes)
-    high, step = most // wide, 2
-    if rows < most or rows % high == 0:
-        high = step = _power(1 << (high.bit_length() - 1), rows)
+    shape = DotBlock.of(sizes, size, vector, transposed=transposed)
+    high, wide, lanes, panel = shape.rows, shape.vectors, shape.lanes, shape.columns
     rest = rows % high  # The last rows of a block whose height does not divide them, which are even.
-    panel = wide * lanes
+    step = 2 if rest else high
     emitter.lanes = lanes if lanes > 1 else 0
     run = emitter.lanes > 0
     pack = transposed or rows_per_step > 1 or (rows > high and b.pitch.name != str(panel * size))
@@ -507,7 +489,7 @@ def _scan(emitter: CpuEmitter, op: cpu.Scan, *bases: Number) -> None:
     types = [_buffer(value).element for value in op.buffers]
     size, stride = shape[op.axis], row_major(shape)[op.axis]
     outer = math.prod(shape) // (size * stride)
-    lanes = _power(emitter.module.vector // 4, stride) if cpu.is_straight(op.combine) else 1
+    lanes = power_of_two_in(emitter.module.vector // 4, stride) if cpu.is_straight(op.combine) else 1
     emitter.lanes, run = lanes if lanes > 1 else 0, lanes > 1
 
     def at(line: Number, column: Number, number: Number) -> Number:

@@ -17,6 +17,7 @@ from ziggurat.codemodel.op import Block, BlockParameter, Op, OpResult, Value, co
 from ziggurat.codemodel.types import PtrType, element_bytes, element_of
 from ziggurat.transforms.analysis.components import Component, ComponentGroup, component_of, groups_of
 from ziggurat.transforms.analysis.queries import function_around
+from ziggurat.transforms.cpu.dot_blocks import packing_obstacle
 from ziggurat.transforms.cpu.plan import EXPENSIVE, moved_operands
 
 STREAMED = 1 << 26  # Bytes of an array. Eight cores of a Zen share a cache of half as many.
@@ -39,7 +40,7 @@ def demand_sound(module: cpu.Module) -> None:
         elif isinstance(op, cpu.Store) and op.stream:
             name, obstacle = " stream", stream_obstacle(op, lanes, module.vector)
         elif isinstance(op, cpu.Dot) and op.keep:
-            name, obstacle = " keep b", keep_obstacle(op)
+            name, obstacle = " keep b", keep_obstacle(op, module.vector)
         elif isinstance(op, cpu.Prefetch):
             name, obstacle = " fetch it", prefetch_obstacle(op)
         if obstacle is not None:
@@ -155,7 +156,7 @@ def in_place_obstacle(put: cpu.Put) -> str | None:
 # Kept for the next programs.
 
 
-def keep_obstacle(dot: cpu.Dot) -> str | None:
+def keep_obstacle(dot: cpu.Dot, vector: int) -> str | None:
     """Why packed matrices of the second operand of a dot cannot serve later programs; None if they can.
 
     No program may write to the array that they are of. That no other array of the launch shares its memory is tested.
@@ -165,7 +166,9 @@ def keep_obstacle(dot: cpu.Dot) -> str | None:
         return "only a matrix that can be read in place can be kept"
     load = expect(expect(fill.value, OpResult).op, cpu.Load)
     root, writes = root_of(load.ptr), arrays_written(function_around(dot))
-    return "the kernel must not write to the array" if root is None or None in writes or root in writes else None
+    if root is None or None in writes or root in writes:
+        return "the kernel must not write to the array"
+    return packing_obstacle(dot, access_of(load), vector)
 
 
 def arrays_written(func: Op) -> dict[BlockParameter | None, None]:

@@ -35,7 +35,9 @@ MAX_OPS = 24  # Those of a region of which an iteration computes more than one v
 # Numbers of k of an iteration of a dot, by the bytes of a vector: processors mispredict the end of a loop of 64
 # iterations. With AVX-512, one has 24 multiply-adds, and that costs nothing measurable.
 UNROLLED_K = {64: 1, 32: 4, 16: 4}
-KEPT_BYTES, MAX_KEPT = 1 << 20, 64  # Of the packed matrices that a dot keeps, and their number.
+# Bytes of the packed matrices that a dot keeps, and their number: 1 MB is the second cache of the first Xeons with
+# AVX-512. No other numbers were measured.
+KEPT_BYTES, MAX_KEPT = 1 << 20, 64
 
 
 def vectorize(module: cpu.Module) -> Op:
@@ -50,7 +52,9 @@ def vectorize(module: cpu.Module) -> Op:
             case cpu.Dot():
                 a, b, c = operands
                 depth = expect(op.a.type, cpu.BufferType).shape[-1]
-                return builder.add(op.evolve(a=a, b=b, c=c, unroll=math.gcd(UNROLLED_K[vector], depth), keep=_keep(op)))
+                return builder.add(
+                    op.evolve(a=a, b=b, c=c, unroll=math.gcd(UNROLLED_K[vector], depth), keep=_keep(op, vector))
+                )
             case cpu.Load() | cpu.Store() if isinstance(region, cpu.Region) and lanes_of(region, vector) > 1:
                 if _stream(region, vector):
                     if isinstance(op, cpu.Store):
@@ -81,10 +85,10 @@ def _region(builder: Rewriter, op: cpu.Region, vector: int) -> Value:
     )
 
 
-def _keep(op: cpu.Dot) -> int:
+def _keep(op: cpu.Dot, vector: int) -> int:
     """The number of matrices that a dot keeps for the next programs."""
     size = expect(op.b.type, cpu.BufferType).bytes
-    return min(KEPT_BYTES // size, MAX_KEPT) if keep_obstacle(op) is None else 0
+    return min(KEPT_BYTES // size, MAX_KEPT) if keep_obstacle(op, vector) is None else 0
 
 
 def lanes_of(op: cpu.Region, vector: int) -> int:

@@ -6,13 +6,17 @@ import re
 
 import numpy as np
 import pytest
+from native_machines import MACHINES
 from run_cpu import run_cpu
 
 import ziggurat as zg
 import ziggurat.triton as triton
 import ziggurat.triton.language as tl
-from ziggurat.backend.cpu.compile import vector_bytes
+from ziggurat.backend.cpu.code import CpuOptions
+from ziggurat.backend.cpu.compile import to_llvm, vector_bytes
 from ziggurat.backend.jit.loading import host
+from ziggurat.codemodel.dialects import cpu
+from ziggurat.codemodel.op import expect
 from ziggurat.transforms.cpu.cpu_passes import lower
 
 F32 = zg.ptr(zg.f32)
@@ -108,3 +112,38 @@ def test_a_matrix_that_shares_memory_with_a_result_is_not_kept():
         results.append(shared)
     assert results[0].tobytes() == results[1].tobytes()
     np.testing.assert_allclose(results[0][32:64], a[32:64] @ results[0][:32], rtol=1e-4, atol=1e-4)
+
+
+DOTS = [
+    (zg.f32, "ieee", 64, True),
+    (zg.f64, "ieee", 64, True),
+    (zg.f32, "tf32", 64, False),
+    (zg.f16, "ieee", 64, False),
+    (zg.i8, "ieee", 64, False),
+    (zg.f32, "ieee", 4, False),
+]
+
+
+@pytest.mark.parametrize(("type_", "precision", "rows", "keeps"), DOTS, ids=str)
+@pytest.mark.parametrize("machine", MACHINES)
+def test_dots_that_keep_nothing_do_not_say_so(
+    machine: CpuOptions, type_: zg.ScalarType, precision: str, rows: int, keeps: bool
+):
+    """Operands that are converted, or not packed, are not kept."""
+    pointer, options = zg.ptr(type_), machine.resolved()
+    accumulator = zg.i32 if type_ == zg.i8 else zg.f64 if type_ == zg.f64 else zg.f32
+    out = zg.ptr(accumulator)
+    text = str(lower(dots.triton(pointer, pointer, out, zg.i32, rows, precision), vector_bytes(options.features)))
+    assert (" @keep=" in text) == keeps
+    module = expect(zg.parse(text), cpu.Module)
+    assert ("%zeros" in to_llvm(module, options)[1]) == keeps
+
+
+@triton.jit
+def dots(a_ptr, b_ptr, c_ptr, n, M: tl.constexpr, PRECISION: tl.constexpr):
+    rows, inner = tl.arange(0, M), tl.arange(0, 128)
+    columns = tl.program_id(0) * 128 + tl.arange(0, 128)
+    a = tl.load(a_ptr + rows[:, None] * 128 + inner[None, :])
+    b = tl.load(b_ptr + inner[:, None] * n + columns[None, :])
+    c = tl.dot(a, b, input_precision=PRECISION, out_dtype=c_ptr.dtype.element_ty)
+    tl.store(c_ptr + rows[:, None] * n + columns[None, :], c)

@@ -138,7 +138,7 @@ def test_a_decision_that_cannot_be_taken_there(name: str, pattern: str, text: st
 def test_a_matrix_that_programs_write_is_not_kept():
     @zg.kernel
     def squares(x_ptr, out_ptr):
-        at = zg.add(zg.expand(zg.mul(zg.arange(0, 16), 16), 1), zg.expand(zg.arange(0, 16), 0))
+        at = zg.add(zg.expand(zg.mul(zg.arange(0, 32), 32), 1), zg.expand(zg.arange(0, 32), 0))
         x = zg.load(zg.add(x_ptr, at))
         zg.store(zg.add(out_ptr, at), zg.dot(x, x))
 
