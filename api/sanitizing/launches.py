@@ -13,6 +13,7 @@ from ziggurat.backend.launch.arrays import on_gpu, read_array
 from ziggurat.backend.launch.descriptors import TensorDescriptor
 from ziggurat.backend.launch.grids import padded
 from ziggurat.boundary import no_faults
+from ziggurat.codemodel.dialects import scf, tt
 from ziggurat.codemodel.errors import ZigguratError
 from ziggurat.codemodel.gpu.options import COMPILE_OPTIONS, parameter_names, sanitizers
 from ziggurat.codemodel.op import Op
@@ -108,6 +109,8 @@ def _here(
     from ziggurat.backend.reference.run import run
 
     model, tolerant = code.sanitized.model, kernel.rules.tolerant_memory
+    if code.native is None and _may_wait(model):
+        code.native = False
     if code.native is None and kernel.runs_natively(options):
         try:
             native = code_of(model, kernel.name, check=True, tolerant=tolerant, fast_math=False)
@@ -119,6 +122,13 @@ def _here(
         code.native.launch(sizes, names, values)
     else:
         run(model, None, sizes, values, names=names, tolerant=tolerant)
+
+
+def _may_wait(model: Op) -> bool:
+    """Whether a loop of a kernel may wait for another program. With checks in it, native code of it does not see that
+    no program ends it, which the interpreter does."""
+    loops = (op for op in model.walk() if isinstance(op, scf.While))
+    return any(isinstance(inner, tt.Load | tt.AtomicRMW | tt.AtomicCAS) for loop in loops for inner in loop.walk())
 
 
 def _on_device(

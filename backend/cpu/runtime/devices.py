@@ -131,6 +131,7 @@ class _Launches:
         self._events = 0  # Launches and programs that have begun or ended, and devices that have ended.
         self._failure: BaseException | None = None
         self._ends = self._is_deadlock = False
+        self._is_full = False  # Whether programs could not begin, for want of threads, when there was a deadlock.
         self._waits: list[tuple[QueuedNative, list[int]]] = []
 
     def run(self) -> None:
@@ -170,6 +171,7 @@ class _Launches:
                     times = 0
                 elif times == 2:
                     self._is_deadlock = True
+                    self._is_full = any(running.following < running.total for running in self._running)
                     self._stop()
                     return
 
@@ -288,12 +290,16 @@ class _Launches:
         names = [program_name(record[1], queued.grid) for queued, record in waits]
         if self._on_devices:
             names = [f"device {queued.device}, {name}" for (queued, _), name in zip(waits, names, strict=True)]
-        rest = ("all others have ended", "so does one other program", f"so do {len(waits) - 1} other programs")
+        rest = ["all others have ended", "so does one other program", f"so do {len(waits) - 1} other programs"]
+        hint = "run it without native=True, which names the element that it waits for" if self._on_devices else None
+        if self._is_full:
+            rest = [f"{text}, and others have not begun" for text in rest]
+            hint = f"at most {MAX_THREADS} programs run at once here: launch fewer, if they wait for each other"
         error = KernelRuntimeError(
             f"deadlock: {names[0]} waits for a change of memory that nothing makes any more: "
             f"{rest[min(len(waits) - 1, 2)]}",
             places[0],
-            hint="run it without native=True, which names the element that it waits for" if self._on_devices else None,
+            hint=hint,
         )
         for place in dict.fromkeys(places[1:]):
             if place is not None and place != places[0]:

@@ -372,3 +372,22 @@ def test_a_launch_on_a_gpu(fake, monkeypatch):
     assert [launch["grid"] for launch in fake.launches] == [(3, 1, 1)] * 2
     memory = int.from_bytes(fake.launches[0]["values"][3], "little")
     assert ("set", memory, 0, 8 * (sanitized.size + 3 * 40)) in fake.done, "the tables begin as zeros"
+
+
+@zg.kernel
+def waits_for_two(flag, out, n):
+    i = zg.program_id(0)
+    if i == n:
+        zg.wait(flag, 2, "ge", scope="gpu")
+    else:
+        zg.atomic_add(flag, 1)
+    zg.store(out + i, 1.0)
+
+
+def test_a_kernel_that_waits_is_interpreted() -> None:
+    flag, out = np.zeros(1, np.int32), np.zeros(3, np.float32)
+    waits_for_two[(3,)](flag, out, 2, sanitize=True)
+    assert out.tolist() == [1, 1, 1]
+    flag[:] = 0
+    with pytest.raises(zg.KernelRuntimeError, match="waits for a change of memory that no earlier program has made"):
+        waits_for_two[(3,)](flag, out, 0, sanitize=True)

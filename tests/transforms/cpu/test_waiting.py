@@ -12,6 +12,7 @@ import ziggurat as zg
 import ziggurat.triton as triton
 import ziggurat.triton.language as tl
 from ziggurat.backend.cpu import control
+from ziggurat.backend.cpu.runtime import devices
 from ziggurat.backend.reference.run import run
 from ziggurat.codemodel.errors import KernelRuntimeError
 
@@ -129,6 +130,20 @@ def test_a_launch_waits_for_later_programs_and_tells_of_a_deadlock():
     flags[:] = 0
     with pytest.raises(KernelRuntimeError, match=r"deadlock: program \(0, 0, 0\) waits .* so do 7 other programs"):
         by_volatile_load[(8,)](flags, out, 1)
+
+
+def test_a_deadlock_for_want_of_threads_is_told(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(devices, "MAX_THREADS", 4)
+    message = r"so do 3 other programs, and others have not begun(.|\n)*hint: at most 4 programs run at once"
+    with pytest.raises(KernelRuntimeError, match=message):
+        all_meet[(5,)](np.zeros(1, np.int32), 5)
+    all_meet[(4,)](np.zeros(1, np.int32), 4)
+
+
+@zg.kernel
+def all_meet(flag, n):
+    zg.atomic_add(flag, 1)
+    zg.wait(flag, n, "ge", scope="gpu")
 
 
 def test_a_failing_program_ends_those_that_wait_for_it():
