@@ -353,14 +353,14 @@ class CpuEmitter(Code):
         self.line(f"store {value.typed}, ptr {slot}")
         return previous
 
-    def turn(self) -> Number:
-        """How often a program has been here before."""
+    def executions(self) -> Number:
+        """The number of times that the program has executed this code before, as an i64."""
         slot = f"%{self.name('slot')}"
         self.slots.append(f"  {slot} = alloca i64")
         self.restarts.append(f"  store i64 0, ptr {slot}")
-        turn = self.number("i64", self.effect(f"load i64, ptr {slot}"))
-        self.line(f"store {(turn + 1).typed}, ptr {slot}")
-        return turn
+        count = self.number("i64", self.effect(f"load i64, ptr {slot}"))
+        self.line(f"store {(count + 1).typed}, ptr {slot}")
+        return count
 
     def zeros(self, count: int) -> Number:
         """The address of memory for i64s that lasts for all programs of a call, and has zeros before them."""

@@ -50,7 +50,7 @@ def error_of(
 
 
 def _stray(site: Site, address: int, number: int, arguments: Sequence[ArrayArgument]) -> tuple[str, str]:
-    """What an access outside of the array with this number does, or outside of all, and a hint."""
+    """The message for an access outside of the array with this number, or of all arrays, and a hint."""
     argument = next((argument for argument in arguments if argument.index == number), None)
     if argument is None:
         return f"{site.verb} address {address:#x}, which is in no array of the launch", MASK_HINT
@@ -80,7 +80,7 @@ _FAILURES = {
 
 
 def failure_text(site: Site) -> str:
-    """What a program has done that fails at a place, for code that keeps nothing else of its record."""
+    """The failure of a program at a place, for code that keeps nothing else of its record."""
     where = "" if site.location is None else f" ({os.path.basename(site.location.file)}:{site.location.line})"
     reason = _FAILURES.get(site.verb, "was stopped")
     return f"{reason}{f': {site.message}' if site.message else ''}{where}"

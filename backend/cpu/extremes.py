@@ -1,8 +1,9 @@
 """Maxima and minima of floats that ignore NaN, along loops.
 
-The operation is six instructions of a machine whose own maximum does not order zeros and loses a number to a NaN. What
-a comparison finds is one instruction. It errs in two things: the sign of a zero, and the infinity that it has where all
-elements are NaN. The least bits of all elements, as unsigned and as signed integers, tell both.
+An exact maximum takes six instructions on machines whose own maximum does not order zeros and returns NaN for some
+pairs of a number and a NaN. A loop takes a comparison and a choice in its place. Their result is wrong in two cases: a
+zero may have the wrong sign, and elements that are all NaN give the infinity of the start. So the loop also computes
+the least of the elements' bits, as unsigned and as signed integers; after it, they decide both cases.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ _GREATER: dict[type[Op], bool] = {arith.MaxNumF: True, arith.MinNumF: False}
 
 @attrs.frozen
 class Extremes:
-    """Maxima, or minima, of vectors. A loop carries them for each vector of an iteration, and the two least bits."""
+    """Maxima or minima of vectors. A loop carries one for each vector of an iteration, and two of least bits."""
 
     greater: bool
     worst: Number  # The infinity with which they begin, in each lane.
@@ -30,7 +31,7 @@ class Extremes:
 
     @classmethod
     def of(cls, emitter: CpuEmitter, op: tt.Reduce) -> Extremes | None:
-        """Those of a reduction of vectors; None where it is of another operation, or of 16 bits."""
+        """The state for a reduction of vectors; None for other operations, and for elements of 16 bits."""
         greater, scalar = _GREATER.get(type(op.combine.entry.ops[0])), scalar_element(op.values[0].type)
         if greater is None or scalar.bits < 32 or not emitter.lanes:
             return None
@@ -38,7 +39,7 @@ class Extremes:
         return cls(greater, worst.spread(emitter.lanes), scalar.bits)
 
     def first(self, vectors: int) -> list[Number]:
-        """What a loop begins with."""
+        """The values with which a loop begins."""
         least = self.worst.bits()
         marks = (-1, (1 << self.bits - 1) - 1)
         return [self.worst] * vectors + [least.like(mark).spread(least.lanes) for mark in marks]
@@ -50,13 +51,13 @@ class Extremes:
         values[position], *values[-2:] = self.combine([value, bits, bits], [values[position], *values[-2:]])
 
     def combine(self, first: list[Number], second: list[Number]) -> list[Number]:
-        """Two of them, each with its least bits."""
+        """Combine two vectors, each with its least bits."""
         (value, unsigned, signed), (other, *marks) = first, second
         best = value.test("ogt" if self.greater else "olt", other).select(value, other)
         return [best, unsigned.call("llvm.umin", marks[0]), signed.call("llvm.smin", marks[1])]
 
     def exact(self, value: Number, unsigned: Number, signed: Number) -> Number:
-        """The result of the operation, of what all elements have come to."""
+        """The result of the reduction, from the loop's result and the least bits."""
         worst, none = self.worst.lane(0), self.worst.like(math.nan)
         if self.greater:
             zero = unsigned.test("eq", 0).select(0.0, -0.0, value.kind)

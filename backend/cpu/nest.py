@@ -86,7 +86,7 @@ def _reduction_of(value: Value) -> Value:
 
 @attrs.frozen
 class Part:
-    """How a part of the innermost loop runs. Indices from the `limit` on, if there is one, are masked."""
+    """The form of a part of the innermost loop. Indices from the `limit` on, if there is one, are masked."""
 
     limit: Number | None = None
     streams: bool = False  # Stores go around the caches.

@@ -155,7 +155,7 @@ def _table_logarithm(emitter: CpuEmitter, name: str, x: Number) -> Number:
 
 
 def hyperbolic_tangent(emitter: CpuEmitter, x: Number) -> Number | None:
-    """tanh of f32 as f32, rounded once from that in f64, by the sum of two angles: a multiple of 19/32, and the rest.
+    """tanh of f32 as f32, rounded once from f64, by the sum of two angles: a multiple of 19/32, and the rest.
     None without AVX-512."""
     if emitter.module.vector < 64 or not x.lanes or x.lanes % 8:
         return None

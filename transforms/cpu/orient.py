@@ -38,7 +38,7 @@ _OTHERS = (
 # How often an access counts for each loop around it, and a store: elements one by one cost more than those of a load.
 _ITERATIONS, _STORE = 16, 2
 # Neighbours along the first axis from which on an access is transposed: as many as the shortest vector has f32. Other
-# numbers were not measured.
+# numbers: no measurement is recorded.
 _NEIGHBOURS = 4
 
 

@@ -1,4 +1,4 @@
-"""How rows and matrices pass between memory and regions: read where they are, fetched ahead, stored around the caches.
+"""Traffic of rows and matrices between memory and regions: read in place, fetched ahead, stored around the caches.
 
 Each function decides for one op; `vectorize` writes the decision into the model. A model may say otherwise: the same
 functions tell why an op cannot do what it says.

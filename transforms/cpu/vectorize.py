@@ -36,7 +36,7 @@ MAX_OPS = 24  # Those of a region of which an iteration computes more than one v
 # iterations. With AVX-512, one has 24 multiply-adds, and that costs nothing measurable.
 UNROLLED_K = {64: 1, 32: 4, 16: 4}
 # Bytes of the packed matrices that a dot keeps, and their number: 1 MB is the second cache of the first Xeons with
-# AVX-512. No other numbers were measured.
+# AVX-512. No measurement of other numbers is recorded.
 KEPT_BYTES, MAX_KEPT = 1 << 20, 64
 
 
