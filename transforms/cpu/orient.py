@@ -37,8 +37,8 @@ _OTHERS = (
 )  # fmt: skip
 # How often an access counts for each loop around it, and a store: elements one by one cost more than those of a load.
 _ITERATIONS, _STORE = 16, 2
-# Neighbours along the first axis from which on an access is transposed: as many as the shortest vector has f32. Other
-# numbers: no measurement is recorded.
+# Neighbours along the first axis from which on an access is transposed: as many as the shortest vector has f32. No
+# measurement of other numbers is recorded.
 _NEIGHBOURS = 4
 
 
