@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import re
+
 import ml_dtypes
 import numpy as np
 import pytest
 
 import ziggurat as zg
+from ziggurat.backend.simulator.simulate import simulate
 from ziggurat.cli import main
 from ziggurat.launches.simulated import _changes
 
@@ -138,21 +141,33 @@ def counted(x, out, N: zg.constexpr, BARRIER: zg.constexpr):
     zg.store(zg.add(out, zg.arange(0, N)), before)
 
 
+@pytest.mark.parametrize("barrier", [False, True])
 @pytest.mark.parametrize("optimized", [False, True])
-def test_a_store_of_what_other_warps_have_loaded_and_use(optimized: bool) -> None:
-    """The use is a race before the store as well as after it."""
-    words = r"thread 0 writes byte 0 of 'x', which warp \d has read"
-    for num_warps in (2, 4):
+def test_a_store_of_what_other_warps_have_loaded_and_use(optimized: bool, barrier: bool) -> None:
+    """The compiler places the barrier that the kernel leaves out."""
+    for num_warps in (1, 2, 4):
         x, out = np.arange(2, 66, dtype=np.float32), np.zeros(64, np.float32)
-        relative.compile(F32, 64, True, num_warps=num_warps).simulate[1](x, optimized=optimized)
-        counted.compile(F32, F32, 64, True, num_warps=num_warps).simulate[1](x, out, optimized=optimized)
+        relative.compile(F32, 64, barrier, num_warps=num_warps).simulate[1](x, optimized=optimized)
+        counted.compile(F32, F32, 64, barrier, num_warps=num_warps).simulate[1](x, out, optimized=optimized)
         assert (x == [1, *range(1, 64)]).all() and (out == 0).all()
-        with pytest.raises(zg.SimulationError, match=f"a barrier must be between a load and .* {words}"):
-            relative.compile(F32, 64, False, num_warps=num_warps).simulate[1](x, optimized=optimized)
-        with pytest.raises(zg.SimulationError, match=f"{words} and uses here") as error:
-            counted.compile(F32, F32, 64, False, num_warps=num_warps).simulate[1](x, out, optimized=optimized)
-        assert "zg.arange(0, N)), before)" in str(error.value)
-    relative.compile(F32, 64, False, num_warps=1).simulate[1](x, optimized=optimized)
+
+
+@pytest.mark.parametrize("num_warps", [2, 4])
+def test_without_its_barrier_such_a_store_is_a_race(num_warps: int) -> None:
+    """The use is a race before the store as well as after it."""
+
+    def simulate_without(kernel: zg.Compiled, *arguments: object) -> None:
+        text = re.sub(r".*bar\.sync 0;.*\n", "", kernel.stages["llvm"])
+        assert text != kernel.stages["llvm"]
+        simulate(text, num_warps=num_warps, shared=kernel.shared, arguments=arguments, names=["x", "out"])
+
+    words = r"thread 0 writes byte 0 of 'x', which warp \d has read"
+    x, out = np.arange(2, 66, dtype=np.float32), np.zeros(64, np.float32)
+    with pytest.raises(zg.SimulationError, match=f"a barrier must be between a load and .* {words}"):
+        simulate_without(relative.compile(F32, 64, False, num_warps=num_warps), x)
+    with pytest.raises(zg.SimulationError, match=f"{words} and uses here") as error:
+        simulate_without(counted.compile(F32, F32, 64, False, num_warps=num_warps), x, out)
+    assert "zg.arange(0, N)), before)" in str(error.value)
 
 
 @zg.kernel

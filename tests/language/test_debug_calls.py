@@ -162,8 +162,8 @@ def test_print_of_tensors_is_pythons(kernel, capsys, mode):
         print(np.full((2, 2), 7, np.int8), np.arange(2048), file=output)
         print("x", x, hex(x.ctypes.data), file=output)
     assert capsys.readouterr().out == output.getvalue()
-    for wrong in ("print(n, zg.f32)", "print((n, n))"):
-        with pytest.raises(zg.KernelTypeError, match=r"print\(\) must take strings, numbers and pointers"):
+    for wrong in ("print(n, zg.f32)", "print((n, zg.f32))"):
+        with pytest.raises(zg.KernelTypeError, match=r"print\(\) must take strings, numbers, pointers and tuples"):
             kernel(f"def wrong(n):\n    {wrong}\n").triton(zg.i32)
 
 

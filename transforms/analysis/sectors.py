@@ -17,7 +17,7 @@ from ziggurat.codemodel.layout import Layout, Span, axis_bases, bits_of, transpo
 from ziggurat.codemodel.op import Op, Value
 from ziggurat.codemodel.types import TensorType
 from ziggurat.transforms.analysis.axis_info import AxisInfo, unit_of
-from ziggurat.transforms.analysis.components import Component, ComponentGroup, component_of
+from ziggurat.transforms.analysis.components import Component, ComponentGroup, component_of, tensor_type
 from ziggurat.transforms.analysis.queries import constant_of, is_shaping, tensor_of
 
 SECTOR = 32  # Bytes that global memory moves at once.
@@ -94,8 +94,8 @@ class Sectors:
 
     def _runs(self, component: Component) -> Strides:
         """The strides within runs of neighbours, and of equal values."""
-        type_ = component[0].type
-        if not isinstance(type_, TensorType):
+        type_ = tensor_type(component)
+        if type_ is None:
             return ()
         info, strides = self._info(component), list[int | None]([None] * bits_of(type_.numel))
         for axis, (run, same) in enumerate(zip(info.contiguity, info.constancy, strict=True)):
