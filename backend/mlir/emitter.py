@@ -16,7 +16,6 @@ from typing import Any
 
 import attrs
 
-from ziggurat.backend.llvm.routines import escaped
 from ziggurat.backend.mlir.releases import NEWEST, SINCE
 from ziggurat.codemodel.dialects import tt
 from ziggurat.codemodel.dispatch import OpTable
@@ -82,7 +81,8 @@ def _float(value: float, scalar: ScalarType) -> str:
 
 def quoted(text: str) -> str:
     """A string literal. Characters other than printable ASCII are written as the bytes of their UTF-8."""
-    return f'"{escaped(text.encode())}"'
+    plain = (chr(byte) if 32 <= byte < 127 and byte not in b'"\\' else f"\\{byte:02X}" for byte in text.encode())
+    return f'"{"".join(plain)}"'
 
 
 def symbol(name: str) -> str:
