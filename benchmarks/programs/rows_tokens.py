@@ -1,4 +1,4 @@
-"""What moves tokens: embeddings, experts, caches of keys, ragged sequences, sampling and order."""
+"""Kernels that move tokens: embeddings, experts, caches of keys, ragged sequences, sampling and order."""
 
 import torch
 import triton
@@ -102,7 +102,7 @@ def grouped_gate(X, Bias, W, Idx, E: tl.constexpr, GROUPS: tl.constexpr, K: tl.c
 
 @triton.jit
 def align_blocks(Counts, Starts, Blocks, E: tl.constexpr, SIZE: tl.constexpr, MAX: tl.constexpr):
-    """Where each expert's tokens begin, in whole blocks, and each block's expert."""
+    """The first place of each expert's tokens, in whole blocks, and the expert of each block."""
     e = tl.arange(0, E)
     counts = tl.load(Counts + e)
     blocks = (counts + SIZE - 1) // SIZE

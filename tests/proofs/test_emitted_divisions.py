@@ -502,7 +502,7 @@ def test_quotients_of_f64_have_the_whole_part_of_the_exact_ones() -> None:
 
 
 def test_products_with_rounded_reciprocals_have_the_whole_part_of_quotients() -> None:
-    """Of n + 1/2, which is a number of f64. The errors of the reciprocal and of the product together are `error`."""
+    """The product is that of n + 1/2, a number of f64. `error` is that of reciprocal and product together."""
     rounded, f, f_d, error, n_e = Rounded(), *z3.Reals("f f_d error n_e")
     bound = z3.Q(1, 1 << 51)
     exact = rounded(rounded(z3.RealVal(1)))

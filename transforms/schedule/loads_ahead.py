@@ -117,8 +117,8 @@ def _assigned(
     awaited = _awaited(loop) if has_dots else set[Load]()
     costs = {load: registers_of(load, awaited) for load in loads_of(loop) if load not in first.ahead}
     crowded = sum(cost for cost in costs.values() if cost <= OF_LOAD) > most
-    # What a dot waits for is as early as the loop asks, not one iteration. Runs of equal elements would take far more
-    # shared memory than registers.
+    # A load that a dot waits for begins as early as the loop asks, not one iteration before. Runs of equal elements
+    # would take far more shared memory than registers.
     early = {load for load in costs if own > 1 and shared and load in awaited and not _has_runs(load)}
     # The loads that other threads than those that copy them read in a loop with dots.
     reading = {

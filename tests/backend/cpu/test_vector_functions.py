@@ -33,7 +33,7 @@ def logarithms(x_ptr, out_ptr, other_ptr, BLOCK: zg.constexpr):
 
 
 @zg.kernel
-def tangents(x_ptr, out_ptr, other_ptr, BLOCK: zg.constexpr):
+def hyperbolic_tangents(x_ptr, out_ptr, other_ptr, BLOCK: zg.constexpr):
     at = zg.add(zg.program_id(0) * BLOCK, zg.arange(0, BLOCK))
     x = zg.load(zg.add(x_ptr, at))
     zg.store(zg.add(out_ptr, at), zg.tanh(x))
@@ -113,7 +113,7 @@ def test_logarithms_of_any_bits(machine: CpuOptions):
 def test_tangents_of_an_interval(machine: CpuOptions, low: float, high: float):
     x = np.random.default_rng(5).uniform(low, high, 1 << 18).astype(np.float32)
     x[:: 1 << 10] = np.resize(np.float32([0.0, -0.0, np.inf, -np.inf, np.nan, 1.0, 1e-45, 9.25]), 1 << 8)
-    assert differences(tangents, (np.tanh, lambda x: np.tanh(-x)), x, machine) == 0
+    assert differences(hyperbolic_tangents, (np.tanh, lambda x: np.tanh(-x)), x, machine) == 0
 
 
 @pytest.mark.parametrize("high", [1e-30, 0.26, 4.1, 1e38])
@@ -134,7 +134,7 @@ def test_angles_of_an_interval(machine: CpuOptions, high: float):
     assert differences(angles, (np.sin, np.cos), x, machine) == 0
 
 
-@pytest.mark.parametrize("kernel, function", [(logarithms, np.log), (tangents, np.tanh)])
+@pytest.mark.parametrize("kernel, function", [(logarithms, np.log), (hyperbolic_tangents, np.tanh)])
 def test_functions_of_f64(machine: CpuOptions, kernel: zg.Kernel, function: Callable[..., Any]):
     """Quotients of them may be a product with a reciprocal, to 1 ulp."""
     x = np.exp(np.random.default_rng(6).uniform(-30, 3.5, 1 << 14))

@@ -162,7 +162,7 @@ def pooled(x_ptr, out_ptr, width, ROWS: zg.constexpr, COLUMNS: zg.constexpr):
 
 @pytest.mark.parametrize(("rows", "columns", "loops"), [(2, 2, 0), (4, 3, 0), (2, 5, 2), (5, 2, 1)])
 def test_a_few_iterations_that_only_load_are_put_together(rows: int, columns: int, loops: int) -> None:
-    """Also those of the loops around them, so that all of their loads are in flight at once."""
+    """Loops around short loops are unrolled too, so that all of their loads are in flight at once."""
     pointer = zg.divisible(zg.ptr(zg.f32))
     compiled = pooled.compile(pointer, pointer, zg.divisible(zg.i32), rows, columns, num_warps=1)
     x, out = np.arange(4096, dtype=np.float32), np.zeros(128, np.float32)

@@ -133,7 +133,7 @@ def pointers(name: str, tensor: str, base: str = "x", start: int = 0) -> str:
         (pointers("p", ROWS) + pointers("q", COLUMNS) + f"tt.store %q %k; %1 : {ROWS} = tt.load %p;", 1),
         (pointers("p", ROWS) + pointers("q", COLUMNS) + "tt.store %q %k; tt.store %p %r;", 1),
         ("tt.store %x %f; tt.store %x %f;", 0),
-        # What is stored through other pointers than those of a load after it needs a barrier in the text.
+        # A load after a store through other pointers needs a barrier in the text.
         (pointers("p", ROWS) + pointers("q", ROWS, start=1) + f"tt.store %q %r; %1 : {ROWS} = tt.load %p;", 0),
         # Arguments are different memory.
         (pointers("p", ROWS) + pointers("q", COLUMNS, "y") + f"%1 : {ROWS} = tt.load %p; tt.store %q %k;", 0),
