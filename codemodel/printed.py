@@ -1,4 +1,4 @@
-"""The lines that prints of a kernel write, in Triton's form: `pid (0, 0, 0) idx ( 7, 12) x: (operand 1) 3`.
+"""The texts that prints of a kernel write, in Triton's form: `pid (0, 0, 0) idx ( 7, 12) x: (operand 1) 3`.
 
 Indices along an axis have equal widths. The number of an operand stands there if a print has several. The emission of
 PTX (`backend/ptx/debug.py`) has the same form in the language of C's printf.
@@ -7,6 +7,7 @@ PTX (`backend/ptx/debug.py`) has the same form in the language of C's printf.
 from __future__ import annotations
 
 import itertools
+import string
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -17,12 +18,21 @@ from ziggurat.codemodel.types import ScalarType
 Column = tuple[Any, ScalarType | None]
 
 
-def show(line: str) -> None:
-    """Print a line. Raises `ForeignError` if the output cannot take it: a closed pipe, for example."""
+def show(text: str) -> None:
+    """Print a text as it is. Raises `ForeignError` if the output cannot take it: a closed pipe, for example."""
     try:
-        print(line)
+        print(text, end="")
     except Exception as error:
         raise ForeignError(error) from error
+
+
+def literals(whole: str) -> list[str]:
+    """The texts before, between and after the values of a whole text of `tt.print`."""
+    texts = [""]
+    for text, field, _, _ in string.Formatter().parse(whole):
+        texts[-1] += text
+        texts += [""] if field is not None else []
+    return texts
 
 
 def index_widths(shape: Sequence[int]) -> list[int]:
@@ -51,16 +61,16 @@ def number_text(number: Any, type_: ScalarType | None, hexadecimal: bool, c_form
     return f"{float(number):f}" if type_.is_float else str(int(number))
 
 
-def printed_lines(
+def printed_text(
     pid: tuple[int, ...], prefix: str, columns: Sequence[Column], hexadecimal: bool, c_form: bool, whole: bool
-) -> list[str]:
-    """The lines of a `tt.print` for one program. `columns` has the operands."""
+) -> str:
+    """The text of a `tt.print` for one program. `columns` has the operands."""
     from ziggurat.codemodel.scalars import bits_of  # It needs NumPy, which compilation does without.
 
     if whole:
         texts = [_text_of(array, type_, bits_of) for array, type_ in columns]
-        return [prefix.format(*texts)]
-    lines = [] if columns else [f"pid {pid} {prefix}"]
+        return prefix.format(*texts)
+    lines = [] if columns else [f"pid {pid} {prefix}\n"]
     for number, (array, type_) in enumerate(columns):
         is_bits = (hexadecimal or type_ is None) and array.dtype != bool
         values = bits_of(array).reshape(array.shape) if is_bits else array
@@ -68,8 +78,8 @@ def printed_lines(
         for place in itertools.product(*map(range, array.shape)):
             text = number_text(values[place], type_, hexadecimal, c_form)
             index = ", ".join(f"{at:{width}}" for at, width in zip(place, index_widths(array.shape), strict=True))
-            lines.append(f"pid {pid} idx ({index}){before}{text}")
-    return lines
+            lines.append(f"pid {pid} idx ({index}){before}{text}\n")
+    return "".join(lines)
 
 
 def _text_of(array: Any, type_: ScalarType | None, bits_of: Callable[[Any], Any]) -> str:

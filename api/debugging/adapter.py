@@ -94,8 +94,8 @@ class Adapter:
     def event(self, event: str, **body: Any) -> None:
         self.send(type="event", event=event, body=body)
 
-    def output(self, category: str, line: str) -> None:
-        self.event("output", category=category, output=f"{line}\n")
+    def output(self, category: str, text: str) -> None:
+        self.event("output", category=category, output=text)
 
     def receive(self) -> Message:
         length = 0
@@ -138,11 +138,11 @@ class Adapter:
         try:
             self.run_target(str(self.launch.get("program", "")))
         except ZigguratError as error:
-            self.output("stderr", str(error))
+            self.output("stderr", f"{error}\n")
         except SystemExit:
             pass
         except Exception as error:  # The user's own program.
-            self.output("stderr", f"{type(error).__name__}: {error}")
+            self.output("stderr", f"{type(error).__name__}: {error}\n")
         self.event("terminated")
         self.event("exited", exitCode=0)
 
@@ -154,7 +154,7 @@ class Adapter:
         os.chdir(self.launch.get("cwd") or os.path.dirname(target))
         if target.endswith(".py"):
             arguments = [target, *map(str, self.launch.get("args", []))]
-            sessions_of(arguments, "ziggurat debug --dap", self.debug, lambda text: self.output("stderr", text))
+            sessions_of(arguments, "ziggurat debug --dap", self.debug, lambda text: self.output("stderr", f"{text}\n"))
             return
         kernel, grid = find_kernel(target), tuple(self.launch.get("grid", [1]))
         values = drawn(str(self.launch.get("arguments", "")))
@@ -181,10 +181,10 @@ class Adapter:
         self.show(place) if self.goes_on else self.stopped(place)
 
     def show(self, place: Place) -> None:
-        for line in place.prints:
-            self.output("stdout", line)
+        for text in place.prints:
+            self.output("stdout", text)
         for write in place.writes:
-            self.output("console", str(write))
+            self.output("console", f"{write}\n")
 
     def stopped(self, place: Place) -> None:
         self.values.clear()

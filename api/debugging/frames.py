@@ -55,8 +55,8 @@ def run_with_breakpoints(
         if any(point.op.breaks for point in recording.points) or sys.gettrace() is not None:
             root = _Calls(kernel, recording, codes, prints, trace).root()
             root.run()
-        for line in prints:
-            show(line)
+        for text in prints:
+            show(text)
         if recording.error is not None:
             recording.move(0)
             with no_faults("running", lambda: launch.kernel, kernel.name):
@@ -129,9 +129,9 @@ class _Calls:
         return calls[0]
 
     def show(self, count: int) -> None:
-        """Show the lines that the program has printed up to a place."""
-        for line in itertools.islice(self.prints, max(0, count - self.count)):
-            show(line)
+        """Show what the program has printed up to a place."""
+        for text in itertools.islice(self.prints, max(0, count - self.count)):
+            show(text)
         self.count = max(count, self.count)
 
 

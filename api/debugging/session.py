@@ -52,7 +52,7 @@ class Place:
 
     `reason` says why it stopped there: "step", "breakpoint 1", "breakpoint()", "watch 1: c[17]", "end", "error" or
     "start". `writes` are those that a watch has seen, and `error` is what has ended a program that failed. `prints` are
-    the lines that the programs have printed on the way here.
+    the texts that the programs have printed on the way here.
     """
 
     program: Program
@@ -75,7 +75,12 @@ class Place:
 
     def __str__(self) -> str:
         head = f"program {self.program}, {os.path.basename(self.location.file)}:{self.line} in {self.function}"
-        lines = [*self.prints, *map(str, self.writes), f"{head} ({self.reason})", f"-> {self.source}"]
+        lines = [
+            *"".join(self.prints).splitlines(),
+            *map(str, self.writes),
+            f"{head} ({self.reason})",
+            f"-> {self.source}",
+        ]
         if self.error is not None:
             lines[-1] = str(self.error)
         elif self.reason == "end":

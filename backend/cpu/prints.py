@@ -1,4 +1,4 @@
-"""The lines of `device_print`, equal to the interpreter's, from the operands that native code leaves in memory."""
+"""The texts of `tt.print`, equal to the interpreter's, from the operands that native code leaves in memory."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import numpy as np
 
 from ziggurat.backend.cpu.code import CpuCode
 from ziggurat.backend.launch.grids import program_at
-from ziggurat.codemodel.printed import Column, printed_lines, show
+from ziggurat.codemodel.printed import Column, printed_text, show
 from ziggurat.codemodel.types import SCALARS
 
 _TYPE = re.compile(r"(?:buffer<((?:x\d+, )*))?(ptr<)?(\w+)")
@@ -31,5 +31,4 @@ def printed(code: CpuCode, site_number: int, program: int, data: int, grid: tupl
         raw = (ctypes.c_char * size).from_address(at)
         columns.append((np.frombuffer(bytes(raw), dtype).reshape(shape), element))
         at += -(-max(size, 8) // 64) * 64
-    for line in printed_lines(program_at(program, grid), site.message, columns, site.hex, site.c_form, site.whole):
-        show(line)
+    show(printed_text(program_at(program, grid), site.message, columns, site.hex, site.c_form, site.whole))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import string
 from collections.abc import Callable
 
 from ziggurat.backend.llvm.routines import encoded, escaped
@@ -13,7 +12,7 @@ from ziggurat.backend.ptx.tensors import special_register
 from ziggurat.codemodel.dialects import cf, tt
 from ziggurat.codemodel.layout import bits_of
 from ziggurat.codemodel.op import Value
-from ziggurat.codemodel.printed import before_value, hex_digits, index_widths
+from ziggurat.codemodel.printed import before_value, hex_digits, index_widths, literals
 from ziggurat.codemodel.types import PtrType, ScalarType, Type, element_of, f64, i1, shape_of
 from ziggurat.transforms.analysis.queries import function_of
 
@@ -98,7 +97,7 @@ def _print(emitter: PtxEmitter, op: tt.Print) -> Emitted:
         _print_parts(emitter, op, prefix, program)
         return
     if op.whole:
-        _guarded(emitter, emitter.owner(i1), lambda: _print_line(emitter, op, prefix))
+        _guarded(emitter, emitter.owner(i1), lambda: _print_scalars(emitter, op, prefix))
         return
     if not op.values:
         owner = None if op.c_form else emitter.owner(i1)
@@ -109,18 +108,18 @@ def _print(emitter: PtxEmitter, op: tt.Print) -> Emitted:
 
 def _print_parts(emitter: PtxEmitter, op: tt.Print, prefix: str, program: list[Argument]) -> None:
     """Print a text with tensors in it: lines for each value, after the part of the text before it."""
-    values = list(op.values)
-    for text, field, _, _ in string.Formatter().parse(prefix):
-        if field is not None:
-            _print_value(emitter, op, values.pop(0), program, before_value(text.strip().removesuffix(":"), 0, 1))
-        else:
+    for position, text in enumerate(literals(prefix)):
+        if position < len(op.values):
+            before = before_value(text.strip().removesuffix(":"), 0, 1)
+            _print_value(emitter, op, op.values[position], program, before)
+        elif text.strip():
             line = f"pid (%u, %u, %u) {text.strip()}\n"
             _guarded(emitter, emitter.owner(i1), lambda line=line: print_text(emitter, line, program))
 
 
-def _print_line(emitter: PtxEmitter, op: tt.Print, prefix: str) -> None:
+def _print_scalars(emitter: PtxEmitter, op: tt.Print, prefix: str) -> None:
     texts = [_shown(emitter, op, emitter.at(value, 0), value.type) for value in op.values]
-    print_text(emitter, prefix.format(*(form for form, _ in texts)) + "\n", [argument for _, argument in texts])
+    print_text(emitter, prefix.format(*(form for form, _ in texts)), [argument for _, argument in texts])
 
 
 def _print_value(emitter: PtxEmitter, op: tt.Print, value: Value, program: list[Argument], before: str) -> None:

@@ -33,7 +33,7 @@ class Point:
 
     `callers` are the places of the calls that led there, the outermost first, and `call` is the number of the last
     call. `writes` and `prints` are the numbers of
-    writes to memory and of printed lines before it.
+    writes to memory and of printed texts before it.
     """
 
     op: debug.Stop
@@ -115,7 +115,7 @@ class Recording:
     """The run of one program from the state of the memory at its beginning. `error` is what has ended it, if it failed.
 
     `points` are the places that the program came to, `writers` the ops of the writes in the journal, and `prints` the
-    printed lines. The memory is that of the place to which `move` has gone last: after the run, of its end.
+    printed texts. The memory is that of the place to which `move` has gone last: after the run, of its end.
     """
 
     def __init__(self, launch: Launch, program: int) -> None:
@@ -138,7 +138,7 @@ class Recording:
             run_some(machine, self.launch, self.program, self.program + 1)
         except ZigguratError as error:
             self.error = error
-        self.prints = [line for _, line in machine.printed]
+        self.prints = [text for _, text in machine.printed]
         self.journal = self.memory.journal
         self.writes = len(self.journal)
 

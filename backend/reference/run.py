@@ -224,7 +224,7 @@ def run_all(
     after: Callable[[], None] | None = None,
 ) -> None:  # fmt: skip
     """Run the programs `start` … `total` - 1 in batches; from the first batch whose programs depend on each other, one
-    by one. `show` gets the lines that they print, and `after` is called after each batch.
+    by one. `show` gets the texts that they print, and `after` is called after each batch.
 
     A program that fails is run once more, in its order and with a machine that looks for overflows: so the first
     failing program is named, and those before it have done their work.
@@ -264,9 +264,9 @@ def run_some(machine: Machine, launch: Launch, start: int, stop: int) -> None:
 
 
 def flush(machine: Machine, show: Callable[[str], None]) -> None:
-    """Show the lines of programs in the order of the programs."""
-    for _, line in sorted(machine.printed, key=lambda item: item[0]):
-        show(line)
+    """Show what programs print in the order of the programs."""
+    for _, text in sorted(machine.printed, key=lambda item: item[0]):
+        show(text)
     machine.printed.clear()
 
 

@@ -21,7 +21,7 @@ from ziggurat.codemodel.errors import KernelRuntimeError
 from ziggurat.codemodel.interpret import Meaning
 from ziggurat.codemodel.messages import call_text, say
 from ziggurat.codemodel.op import Op, Value
-from ziggurat.codemodel.printed import Column, printed_lines
+from ziggurat.codemodel.printed import Column, printed_text
 from ziggurat.codemodel.scalars import rounded, tf32, widened
 from ziggurat.codemodel.types import PtrType, ScalarType, TensorType, bf16, element_of, f32, scalar_element, shape_of
 
@@ -283,8 +283,7 @@ def _print(machine: Machine, op: tt.Print, operands: Operands) -> None:
         columns.append((whole if scalar else real_addresses(whole), scalar))
     for row, program in enumerate(map(int, programs)):
         pid, own = machine.memory.coordinates(program), [(array[row], scalar) for array, scalar in columns]
-        lines = printed_lines(pid, op.prefix, own, op.hex, op.c_form, op.whole)
-        machine.printed.extend((program, line) for line in lines)
+        machine.printed.append((program, printed_text(pid, op.prefix, own, op.hex, op.c_form, op.whole)))
 
 
 @triton.of(debug.Stop)

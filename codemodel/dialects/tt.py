@@ -436,8 +436,8 @@ class Print(Op, name="tt.print"):
     """Print the values, each element with its program.
 
     With `c_form`, floats are written as C's `%f` has them and i1 as 0 and 1, and on a GPU each thread prints a scalar.
-    With `whole`, each program prints one text: the prefix, a format of Python's in which `{}` stands for each value. A
-    tensor is written as an array of NumPy; on a GPU, each element of it is a line of its own.
+    With `whole`, each program prints one text and no end of a line: the prefix, a format of Python's in which `{}`
+    stands for each value. A tensor is written as an array of NumPy; on a GPU, each element of it is a line of its own.
     """
 
     values: Sequence[Value] = operands()

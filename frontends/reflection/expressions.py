@@ -375,11 +375,11 @@ class Expressions(Reader):
             ignored = ", ".join(keyword.arg or "" for keyword in node.keywords)
             warn(f"range() ignores '{ignored}', as Triton does: tl.range takes it", self.source.span(node))
         else:
-            own = ("sep",) if name == "print" else ()
+            own = ("sep", "end") if name == "print" else ()
             for keyword in node.keywords:
                 if keyword.arg not in own:
                     what = f"'{keyword.arg}'" if own else "keyword arguments"
-                    hint = "each print is a line; 'sep' is taken" if own else "pass it by position"
+                    hint = "'sep' and 'end' are taken" if own else "pass it by position"
                     what = f"{name}() takes no {what} in a kernel"
                     raise KernelTypeError(what, self.source.span(keyword), hint)
         least, most = BUILTINS[name]

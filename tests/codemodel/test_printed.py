@@ -1,23 +1,25 @@
-"""The lines that prints write, in Triton's form."""
+"""The texts that prints write, in Triton's form."""
 
 import numpy as np
 
 import ziggurat as zg
 import ziggurat.triton as triton
 import ziggurat.triton.language as tl
-from ziggurat.codemodel.printed import before_value, hex_digits, index_widths, printed_lines
+from ziggurat.codemodel.printed import before_value, hex_digits, index_widths, literals, printed_text
 
 
 def test_lines():
     assert index_widths((1, 10, 11, 128)) == [1, 1, 2, 3]
     assert (before_value("", 0, 1), before_value("x", 1, 2)) == (": ", " x: (operand 1) ")
     assert [hex_digits(bits) for bits in (1, 8, 64)] == [1, 2, 16]
-    lines = printed_lines((0, 1, 0), "x", [(np.full((4, 128), -1, np.int32), zg.i32)], False, False, False)
-    assert len(lines) == 512 and lines[3 * 128 + 7] == "pid (0, 1, 0) idx (3,   7) x: -1"
+    text = printed_text((0, 1, 0), "x", [(np.full((4, 128), -1, np.int32), zg.i32)], False, False, False)
+    lines = text.split("\n")
+    assert len(lines) == 512 + 1 and lines[3 * 128 + 7] == "pid (0, 1, 0) idx (3,   7) x: -1"
     scalars = [(np.array(3, np.int64), zg.i64), (np.array(0.5), zg.f64), (np.array(16, np.int64), None)]
-    assert printed_lines((0, 1, 0), "{{{}}} {}, {}", scalars, False, False, True) == ["{3} 0.5, 0x10"]
-    assert printed_lines((0, 1, 0), "a", [], False, False, True) == ["a"]
-    assert printed_lines((0, 1, 0), "a", [], False, False, False) == ["pid (0, 1, 0) a"]
+    assert printed_text((0, 1, 0), "{{{}}} {}, {}", scalars, False, False, True) == "{3} 0.5, 0x10"
+    assert printed_text((0, 1, 0), "a", [], False, False, True) == "a"
+    assert printed_text((0, 1, 0), "a", [], False, False, False) == "pid (0, 1, 0) a\n"
+    assert literals("{{{}}} {}, {}") == ["{", "} ", ", ", ""] and literals("a") == ["a"]
 
 
 @triton.jit

@@ -102,16 +102,34 @@ def test_tuples_and_separators_are_written_as_python_does(kernel, capsys, prefix
             print("a", (n, "b", (n,)), (), "{}", sep=", ")
             print("a", n, "b", sep="")
             print("a", n, sep=": {")
+            print(n, "x", end="")
+            print(n, end=" {%}\\n")
+            print(sep=None, end=None)
     """
     kernel(source, DECORATORS[prefix], tl=tl)[(1,)](np.zeros(1, np.int32), 3, **mode)
-    assert capsys.readouterr().out == "a, (3, 'b', (3,)), (), {}\na3b\na: {3\n"
+    assert capsys.readouterr().out == "a, (3, 'b', (3,)), (), {}\na3b\na: {3\n3 x3 {%}\n\n"
+
+
+@pytest.mark.parametrize("target", ["sm_80", "sm_90a"])
+def test_a_gpu_writes_the_end_of_a_text(kernel, capsys, target: str):
+    test_kernel = kernel("""
+        def f(n):
+            print("a", n, end="%; ")
+            print("{b", n)
+            print("{c", zg.arange(0, 2), sep="} ", end=" ")
+    """)
+    compiled = test_kernel.compile(zg.i32, target=target)
+    simulate(compiled.stages["llvm"], num_warps=4, shared=compiled.shared, arguments=[np.int32(3)])
+    lines = [f"pid (0, 0, 0) idx ({n}) {{c}}: {n}\n" for n in range(2)]
+    assert capsys.readouterr().out == "a 3%; {b 3\n" + "".join(lines)
 
 
 @pytest.mark.parametrize(("call", "message"), [
     ("print('a', (n, zg.f32))", "must take strings, numbers, pointers and tuples of them; got the type zg.f32"),
     ("print('a', sep=n)", "must take a constant string as its 'sep'; got i32"),
     ("print('a', sep=1)", "must take a constant string as its 'sep'; got the constant 1"),
-    ("print('a', end='')", "takes no 'end' in a kernel"),
+    ("print('a', end=n)", "must take a constant string as its 'end'; got i32"),
+    ("print('a', flush=True)", "takes no 'flush' in a kernel"),
 ])  # fmt: skip
 def test_prints_that_are_refused(kernel, call: str, message: str):
     with pytest.raises(zg.KernelTypeError, match=message):

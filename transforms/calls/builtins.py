@@ -48,8 +48,8 @@ from ziggurat.transforms.calls.programs import device_print, range_of
 from ziggurat.transforms.calls.promotion import NONE, constant, is_number, is_pointer, run_time_type, scalar_type
 from ziggurat.transforms.calls.rule import Rule, Typing
 
-_SPACE = constant(" ")
-_SPACED = Operand(_SPACE, None)
+_DEFAULT = constant(None)  # Of `sep` and `end`: what they are in Python, too.
+_NOT_PASSED = Operand(_DEFAULT, None)
 # The classes that `isinstance` knows, by their names in the Python code model.
 _CLASSES = {f"builtins.{cls.__name__}": cls for cls in (bool, int, float, str, tuple)}
 
@@ -205,9 +205,10 @@ def _slice(_: Typing, *ends: Type) -> Type:
     return constant(HostObject(slice(*(end.value for end in ends if isinstance(end, ConstantType)))))
 
 
-def _print(_: Typing, *values: Type, sep: Type = _SPACE) -> Type:
-    if not isinstance(sep, ConstantType) or not isinstance(sep.value, str):
-        raise KernelTypeError(say("print() must take a constant string as its 'sep'; got {}", describe(sep)))
+def _print(_: Typing, *values: Type, sep: Type = _DEFAULT, end: Type = _DEFAULT) -> Type:
+    for name, text in (("sep", sep), ("end", end)):
+        if not isinstance(text, ConstantType) or not isinstance(text.value, str | None):
+            raise KernelTypeError(say("print() must take a constant string as its '{}'; got {}", name, describe(text)))
     for value in values:
         _printable(value)
     return NONE
@@ -228,16 +229,22 @@ def _printable(value: Type) -> None:
     run_time_type(value)
 
 
-def _printed(emit: Emitter, result: Type, *values: Operand, sep: Operand = _SPACED) -> Built:
+def _printed(
+    emit: Emitter, result: Type, *values: Operand, sep: Operand = _NOT_PASSED, end: Operand = _NOT_PASSED
+) -> Built:
     """`print("x", x, "y", y)` prints one text, as Python does; but for a GPU, where each element of a tensor is a line.
     `print("x", x)` in Triton's Python is `tl.device_print("x", x)`, as in Triton."""
     is_text = [_is_text(value.type) for value in values]
-    is_plain = sep is _SPACED and all(items_of(value.type) is None for value in values)
+    is_plain = sep is end is _NOT_PASSED and all(items_of(value.type) is None for value in values)
     if emit.language.c_prints and is_plain and is_text[:1] == [True] and not any(is_text[1:]):
         device_print(emit, result, cast(ConstantType, values[0].type).value, values[1:])
         return None
     operands: list[Value] = []
-    text = _braced(cast(ConstantType, sep.type).value).join(_format(value, operands, str) for value in values)
+    between, last = (
+        _braced(default if (text := cast(ConstantType, operand.type).value) is None else text)
+        for operand, default in ((sep, " "), (end, "\n"))
+    )
+    text = between.join(_format(value, operands, str) for value in values) + last
     emit.add(tt.Print(operands, text, whole=True))
     return None
 

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 from typing import Any, cast
 
 from ziggurat.codemodel.dialects import arith, core, debug, math, py, scf, tt
 from ziggurat.codemodel.errors import TargetError
 from ziggurat.codemodel.op import Op, Value
+from ziggurat.codemodel.printed import literals
 from ziggurat.codemodel.types import (
     SCALARS,
     DescriptorType,
@@ -30,6 +32,8 @@ from ziggurat.transforms.calls.memory import ATOMICS
 from ziggurat.transforms.calls.programs import RANGE_OPTIONS
 from ziggurat.transforms.lift.lift import SIGNED, VARIABLE, Lifter, constant_number, is_single, lifts, value_name
 from ziggurat.transforms.mirror.flow_ops import SIMPLE
+
+_VALUE = "\ud800"  # Stands for a value in a text, which holds no surrogates.
 
 # The call that each op of elements is.
 _CALLS: dict[type[Op], str] = {
@@ -247,15 +251,21 @@ def printed(lifter: Lifter, op: tt.Print) -> None:
     if not op.whole:
         lifter.call("device_print", op.prefix, *values, hex=op.hex or None)
         return
-    # `print` puts a space between its arguments.
+    *texts, last = literals(op.prefix)
+    text = _VALUE.join([*texts, last.removesuffix("\n")])
+    words = text.split(" ")
+    is_spaced = all(word == _VALUE for word in words if _VALUE in word)  # `print` puts spaces between its arguments.
+    pieces = words if is_spaced else [piece for piece in re.split(f"({_VALUE})", text) if piece]
     arguments: list[Value] = []
-    for index, text in enumerate(re.split(r"(?<!\{)(?:\{\{)*\{\}", op.prefix)):
-        text = text.removeprefix(" ") if index else text
-        text = text.removesuffix(" ") if index < len(values) else text
-        if text:
-            arguments.append(lifter.constant(text.replace("{{", "{").replace("}}", "}")))
-        arguments += values[index : index + 1]
-    lifter.add(py.Invoke(tuple(arguments), "builtins.print"))
+    for is_value, group in itertools.groupby(pieces, _VALUE.__eq__):
+        parts = list(group)
+        arguments += [values.pop(0) for _ in parts] if is_value else [lifter.constant(" ".join(parts))]
+    # With an `end`, no print of Triton's Python is its `device_print`.
+    options = {} if is_spaced else {"sep": ""}
+    options |= {"end": "\n" if last.endswith("\n") else ""} if lifter.is_triton or not last.endswith("\n") else {}
+    lifter.add(
+        py.Invoke((*arguments, *map(lifter.constant, options.values())), "builtins.print", keywords=tuple(options))
+    )
 
 
 @lifts(tt.InlineAsm)

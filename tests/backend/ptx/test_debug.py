@@ -33,9 +33,9 @@ def test_scalars_are_printed_by_one_thread(emitted) -> None:
     assert "0x%08x" in llvm and re.search(r"and i32 %v\d+, 127\n\s+%v\d+ = icmp eq i32 %v\d+, 0", llvm)
 
 
-def test_a_whole_line_is_one_print(ptxas, emitted) -> None:
+def test_a_whole_text_is_one_print(ptxas, emitted) -> None:
     llvm, ptx = emitted('tt.print %n %n @"{{n}} {}, 100% {}" @whole=true;')
-    assert 'c"{n} %d, 100%% %d\\0A\\00"' in llvm and llvm.count("@vprintf(ptr") == 1 + 1
+    assert 'c"{n} %d, 100%% %d\\00"' in llvm and llvm.count("@vprintf(ptr") == 1 + 1
     ptxas(ptx, "sm_90a", stack=True)
 
 

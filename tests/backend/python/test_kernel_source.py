@@ -149,6 +149,18 @@ def test_the_source_of_a_kernel_gives_its_ops(name, language):
         assert ops_of(compiled(text, kernel_of(form))) == ops_of(form), text
 
 
+@pytest.mark.parametrize("language", ["zg", "triton"])
+def test_prints_come_back_with_their_spaces_and_ends(language):
+    calls = [
+        "'a', n, 'b'", "'a', n, 'b', sep=''", "n, '', n, ''", "'{', n, '}', sep=''", "'a b', n, end=''",
+        "n, end='\\n\\n'", "", "'', n", "n, n", "'a', n", "'{', n, '}{}', sep='{'",
+    ]  # fmt: skip
+    source = "def f(n):\n" + "".join(f"    print({call})\n" for call in calls)
+    model = zg.kernel(source=source, name="f").triton(zg.i32)
+    text = zg.to_python(model, language)
+    assert ops_of(compiled(text, kernel_of(model))) == ops_of(model), text
+
+
 @pytest.mark.parametrize("file", GOLDEN, ids=lambda file: file.name.partition(".")[0])
 def test_golden_kernels_come_back(file):
     model = zg.parse(file.read_text(encoding="utf-8"))
