@@ -23,12 +23,24 @@ typedef struct {
   int64_t shape[5], strides[5];
 } ziggurat_tensor;
 
-/* Arithmetic of grids. Quotients are rounded down, as Python's are. */
+/* Arithmetic of grids. Quotients are rounded down, as Python's are; a float beyond all integers becomes 0. */
 static inline int64_t ziggurat_div(int64_t a, int64_t b) { return a / b - (a % b != 0 && (a < 0) != (b < 0)); }
 static inline int64_t ziggurat_mod(int64_t a, int64_t b) { return a - ziggurat_div(a, b) * b; }
 static inline int64_t ziggurat_cdiv(int64_t a, int64_t b) { return ziggurat_div(a + b - 1, b); }
 static inline int64_t ziggurat_min(int64_t a, int64_t b) { return a < b ? a : b; }
 static inline int64_t ziggurat_max(int64_t a, int64_t b) { return a > b ? a : b; }
+static inline int64_t ziggurat_abs(int64_t a) { return a < 0 ? -a : a; }
+static inline double ziggurat_fmin(double a, double b) { return a < b ? a : b; }
+static inline double ziggurat_fmax(double a, double b) { return a > b ? a : b; }
+static inline double ziggurat_fabs(double x) { return x < 0 ? -x : x; }
+static inline int64_t ziggurat_int(double x) { return x > -9.2e18 && x < 9.2e18 ? (int64_t)x : 0; }
+static inline int64_t ziggurat_floor(double x) { int64_t n = ziggurat_int(x); return n - ((double)n > x); }
+static inline int64_t ziggurat_ceil(double x) { int64_t n = ziggurat_int(x); return n + ((double)n < x); }
+static inline int64_t ziggurat_round(double x) {
+  int64_t n = ziggurat_floor(x);
+  double rest = x - (double)n;
+  return n + (rest > 0.5 || (rest == 0.5 && n % 2 != 0));
+}
 static inline int64_t ziggurat_next_power_of_2(int64_t n) {
   int64_t power = 1;
   while (power < n) power *= 2;

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import math
 import random
 import subprocess
 from collections import defaultdict
+from math import floor
 
 import numpy as np
 import pytest
@@ -57,12 +59,46 @@ def by_branches(meta):
         return rows, thrice(columns)
 
 
+def by_loops(meta):
+    total, pieces = 0, 1.0
+    for i in range(1, meta["n"], 3):
+        if i % 2 == 0:
+            continue
+        total += abs(i - meta["first"] * 20)
+        pieces = pieces * 1.25 if pieces < 40 else pieces - i / 3
+        if total > 900:
+            break
+    for size in (meta["B"], meta["n"], 3):
+        for down in range(size, 0, -meta["B"]):
+            total += down % 5
+    while total > 100 and total != 128:
+        total //= 2
+    else_ = (total, 2) if meta["n"] % 2 else (3, total)
+    return max(1, math.ceil(pieces)), total + 1, else_[0] + 2 * else_[1]
+
+
+def widths(number, by):
+    waste = number / by
+    return (waste, by) if abs(waste - round(waste)) < 0.3 else (-waste, 7.5)
+
+
+def by_floats(meta):
+    half, by = widths(meta["n"], meta["B"] * 2)
+    best = min(half, by / 3, 4)
+    if best:
+        best += 0.5
+    for scale in (0.5, meta["first"]):
+        best = max(best, scale * 1.5 - half)
+    return int(best) + 1, 1 + (best > 1.5) * floor(abs(half)), round(abs(best * 2)) + (1 if not half else 2)
+
+
 def functions(size, x):
     return [
         lambda meta: (zg.cdiv(meta["n"], meta["B"]),), lambda META: triton.cdiv(META["n"], META["B"]) * META["first"],
         lambda meta: (triton.cdiv(size, meta["B"]) if meta["n"] % 3 else -(-size // 7), x.shape[1], x.size),
         lambda meta: [1 << (meta["n"] & 3), 1 if meta["n"] < size or size > 90 else 2, ~(-meta["first"]) + 1],
-        by_statements, by_branches,
+        by_statements, by_branches, by_loops, by_floats,
+        lambda meta: (math.ceil(meta["n"] / meta["B"]), math.trunc(-meta["n"] / 7) + 50, round(meta["n"] / 2) + 1),
         lambda meta: (x.shape[1] + len(x.shape), x.shape[-1] + x.ndim * zg.minimum(meta["n"], size)),
     ]  # fmt: skip
 
@@ -120,7 +156,13 @@ def test_a_captured_argument_is_that_argument():
     ("function", "reason"),
     [
         (lambda meta: (meta["m"],), "asks for 'm', which is no parameter"),
-        (lambda meta: (meta["n"] / 2,), "has div, which has no form in C"),
+        (lambda meta: (meta["n"] / 2,), "one to three integers"),
+        (lambda meta: (meta["n"] / 2 // 1,), "has a float where its form in C needs an integer"),
+        (lambda meta: (int(meta["n"] ** 2),), "has pow, which has no form in C"),
+        (lambda meta: (int(meta["n"] * 1e999),), "has the number inf, which has no form in C"),
+        (lambda meta: (range(meta["n"])[1],), "has a subscript that has no form in C"),
+        (lambda meta: (meta["n"], 2) if meta["n"] else 1, "neither numbers nor tuples of one length"),
+        (lambda meta: (sum(meta),), "calls 'sum', which has no form in C"),
         (lambda meta: (1, 2, 3, 4), "one to three integers"),
         (lambda meta: ("n",), "one to three integers"),
         (lambda meta: (meta.get("n"),), "calls '.get', which has no form in C"),
