@@ -390,7 +390,8 @@ class Kernel(Function):
         """The arguments of a launch by name, and its options."""
         own, options = divided(self, keywords)
         self.rules.check_options(self, options)
-        return bind(self, arguments, own, at_launch=True), options
+        bound = bind(self, arguments, own, at_launch=True)
+        return {name: self.rules.argument(value) for name, value in bound.items()}, options
 
     def on_host(
         self, grid: Grid, bound: dict[str, Any], options: dict[str, Any], explicit: Iterable[str] | None = None

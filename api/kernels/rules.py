@@ -33,6 +33,10 @@ class LaunchRules:
         typed = isinstance(kernel.models, PythonModels)
         return KernelParameter(name, specialize=name not in kernel.do_not_specialize, typed=typed)
 
+    def argument(self, value: Any) -> Any:
+        """The value that a kernel is given for an argument of a launch."""
+        return value
+
     def check_options(self, kernel: Kernel, options: Mapping[str, Any]) -> None:
         """Raise an error for a keyword of a launch that is neither a parameter nor an option."""
         check_options(kernel, options)

@@ -63,6 +63,9 @@ class GpuKernel(Launched):
             self.kernel, signature_of(self.kernel, spec, self.shape)[0], dict(spec.options), code
         )
 
+    def argument(self, value: Any, /) -> Any:
+        return self.kernel.rules.argument(value)
+
     def explained(self, error: ZigguratError, /) -> ZigguratError:
         return self.kernel.rules.explained(self.kernel, error)
 

@@ -54,6 +54,10 @@ class Launched(Protocol):
     def launched(self, spec: Specialization, loaded: Loaded, /) -> Any:
         """The result of launches."""
 
+    def argument(self, value: Any, /) -> Any:
+        """The value that the kernel is given for an argument of a launch."""
+        return value
+
     def explained(self, error: ZigguratError, /) -> ZigguratError:
         """The error that is raised for one of a launch."""
         return error
@@ -287,7 +291,7 @@ class Dispatcher:
         if missing:
             raise LaunchError(f"'{self.name}' needs {', '.join(map(repr, missing))}")
         # A list that is compiled in becomes a tuple, which a key can hold.
-        complete: list[Any] = list(values)
+        complete = [self.kernel.argument(value) for value in values]
         for place, parameter in enumerate(self.parameters):
             if parameter.constexpr and type(complete[place]) is list:
                 complete[place] = tuple(complete[place])

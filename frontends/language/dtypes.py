@@ -284,6 +284,15 @@ float8e5, float8e4nv = dtype("fp8e5"), dtype("fp8e4nv")
 float8e4b15, float8e4b8, float8e5b16 = (dtype(name) for name in _FOREIGN)
 pi32_t = pointer_type(int32)
 
+
+class nv_tma_desc_type(pointer_type):
+    """The type of a descriptor by value in Triton 3.2 and 3.3."""
+
+    def __init__(self, const: bool = True, address_space: int = 0) -> None:
+        super().__init__(uint8, address_space, const)
+        self.name = "nv_tma_desc_type"
+
+
 DTYPES: Final[dict[str, dtype]] = {
     dtype_.codegen_name(): dtype_
     for dtype_ in (

@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from ziggurat.codemodel.types import i32, u32, u64
+from ziggurat.codemodel.types import i32, i64, u32, u64
 from ziggurat.frontends import language as zg
+from ziggurat.frontends.language.constants import constexpr as constant
+from ziggurat.frontends.language.dtypes import pointer_type
 from ziggurat.frontends.language.function import Function, constexpr
 from ziggurat.frontends.language.languages import Spelling
 from ziggurat.frontends.language.signature import signature_of
@@ -33,8 +35,8 @@ def in_triton(*, method: bool = False) -> Callable[[Callable[..., Any]], Spellin
 
 @in_triton()
 def to_tensor(x: Any) -> Any:
-    tensor = x
-    return tensor
+    value = x
+    return value
 
 
 @in_triton()
@@ -141,6 +143,62 @@ def atomic_poll(
 def expect_zero(x: Any, mask: Any) -> Any:
     zg.device_assert((x == 0) | (mask == 0), "expect_zero expected x == 0 where mask is true")
     return x
+
+
+# Descriptors of Triton 3.0 to 3.3. A kernel has one as a pointer to these words, or as a tuple of all but the mark; its
+# tensor has no gaps, and one of a single axis is one row.
+DESCRIPTOR_WORDS = ("mark", "base", "rows", "columns")
+DESCRIPTOR_MARK = constant(int.from_bytes(b"ziggurat", "little"))
+
+
+@in_triton()
+def _experimental_reinterpret_tensor_descriptor(desc_ptr: Any, block_shape: constexpr, dtype: constexpr) -> Any:
+    tl.static_assert(len(block_shape) <= 2, "a block of an experimental descriptor has one or two axes")
+    if not hasattr(desc_ptr, "rows"):
+        words = desc_ptr.to(pointer_type(i64))
+        zg.device_assert(zg.load(words) == DESCRIPTOR_MARK, "the memory of a descriptor was not filled")
+        base, rows, columns = zg.load(words + 1), zg.load(words + 2), zg.load(words + 3)
+    else:
+        base, rows, columns = desc_ptr
+    start = base.to(pointer_type(dtype))
+    if len(block_shape) == 1:
+        return zg.make_tensor_descriptor(start, (columns,), (1,), block_shape)
+    return zg.make_tensor_descriptor(start, (rows, columns), (columns, 1), block_shape)
+
+
+@in_triton()
+def _experimental_descriptor_load(desc_pointer: Any, offsets: Any, shape: constexpr, dtype: constexpr) -> Any:
+    descriptor = _experimental_reinterpret_tensor_descriptor(desc_pointer, shape, dtype)
+    return zg.load_tensor_descriptor(descriptor, offsets)
+
+
+@in_triton()
+def _experimental_descriptor_store(desc_pointer: Any, value: Any, offsets: Any) -> None:
+    descriptor = _experimental_reinterpret_tensor_descriptor(desc_pointer, value.shape, value.dtype)
+    zg.store_tensor_descriptor(descriptor, offsets, value)
+
+
+@in_triton()
+def experimental_device_tensormap_create2d(
+    desc_ptr: Any, global_address: Any, load_size: constexpr, global_size: Any, element_ty: constexpr
+) -> None:
+    words = desc_ptr.to(pointer_type(i64))
+    zg.store(words, DESCRIPTOR_MARK)
+    zg.store(words + 1, zg.cast(global_address, i64))
+    zg.store(words + 2, zg.cast(global_size[0], i64))
+    zg.store(words + 3, zg.cast(global_size[1], i64))
+
+
+@in_triton()
+def experimental_device_tensormap_create1d(
+    desc_ptr: Any, global_address: Any, load_size: constexpr, global_size: Any, element_ty: constexpr
+) -> None:
+    experimental_device_tensormap_create2d(desc_ptr, global_address, (1, load_size), (1, global_size), element_ty)
+
+
+@in_triton()
+def experimental_tensormap_fenceproxy_acquire(desc_ptr: Any) -> None:
+    zg.debug_barrier()
 
 
 @in_triton(method=True)

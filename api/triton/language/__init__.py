@@ -15,17 +15,19 @@ TRITON_MAX_TENSOR_NUMEL: Final = MAX_ELEMENTS
 _CLASSES: Final = (
     "PropagateNan", "const", "constexpr_type", "slice", "tensor", "tensor_descriptor", "tuple", "tuple_type",
 )  # fmt: skip
-_TYPES: Final = ("block_type", "dtype", "pi32_t", "pointer_type", "str_to_ty")
+_TYPES: Final = ("block_type", "dtype", "nv_tma_desc_type", "pi32_t", "pointer_type", "str_to_ty")
 _CALLS: Final = {name: spelling for name, spelling in SPELLED.items() if "." not in name}
 # Methods of tensors that are no calls, and calls of `tl.extra.cuda`.
 _ELSEWHERE: Final = (
     "to", "item", "logical_and", "logical_or", "smid", "globaltimer", "num_threads", "num_warps",
-    "gdc_wait", "gdc_launch_dependents",
+    "gdc_wait", "gdc_launch_dependents", "experimental_device_tensormap_create1d",
+    "experimental_device_tensormap_create2d", "experimental_tensormap_fenceproxy_acquire",
 )  # fmt: skip
 globals().update({name: getattr(classes, name) for name in _CLASSES})
 globals().update({name: getattr(dtypes, name) for name in _TYPES} | dtypes.DTYPES)
 globals().update({name: spelling for name, spelling in _CALLS.items() if name not in _ELSEWHERE})
 _experimental_make_tensor_descriptor = SPELLED["make_tensor_descriptor"]  # The name in Triton 3.2 and 3.3.
+_experimental_tensor_descriptor = classes.tensor_descriptor
 
 from ziggurat.triton.language import core, extra, math, random, standard, target_info  # noqa: E402
 from ziggurat.triton.language.extra import libdevice  # noqa: E402

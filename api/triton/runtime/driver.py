@@ -5,12 +5,14 @@ from __future__ import annotations
 import functools
 import sys
 import time
+from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
 
 from ziggurat.codemodel.errors import LaunchError
 from ziggurat.triton.backends.compiler import GPUTarget
 from ziggurat.triton.backends.driver import DriverBase, torch_module
+from ziggurat.triton.runtime import descriptor_memory
 
 
 def _cuda() -> Any:
@@ -53,7 +55,7 @@ class CudaDriver(DriverBase):
 
     @functools.cached_property
     def utils(self) -> Any:
-        return SimpleNamespace(get_device_properties=_device_properties)
+        return _utils(_device_properties)
 
 
 class HostDriver(DriverBase):
@@ -68,7 +70,7 @@ class HostDriver(DriverBase):
 
     @functools.cached_property
     def utils(self) -> Any:
-        return SimpleNamespace(get_device_properties=_host_properties)
+        return _utils(_host_properties)
 
 
 class HostEvent:
@@ -110,6 +112,15 @@ def _device_properties(device: int) -> dict[str, int]:
 
 def _host_properties(device: int) -> dict[str, int]:
     return dict(_H100)
+
+
+def _utils(device_properties: Callable[[int], dict[str, int]]) -> SimpleNamespace:
+    """The functions of a machine: `driver.active.utils`."""
+    return SimpleNamespace(
+        get_device_properties=device_properties,
+        fill_1d_tma_descriptor=descriptor_memory.fill_1d_tma_descriptor,
+        fill_2d_tma_descriptor=descriptor_memory.fill_2d_tma_descriptor,
+    )
 
 
 def _has_gpu() -> bool:

@@ -12,7 +12,7 @@ from ziggurat.kernels.arguments import KernelSignature, leaves
 from ziggurat.kernels.rules import LaunchRules
 from ziggurat.triton import knobs
 from ziggurat.triton.compiler import dumps
-from ziggurat.triton.runtime import hooks
+from ziggurat.triton.runtime import descriptor_memory, hooks
 from ziggurat.triton.runtime.driver import CudaDriver, driver
 from ziggurat.triton.runtime.errors import as_raised
 from ziggurat.triton.runtime.tensors import is_host_tensor
@@ -47,6 +47,9 @@ class TritonRules(LaunchRules):
             align=not parameter.do_not_specialize_on_alignment,
             as_triton=True,
         )
+
+    def argument(self, value: Any) -> Any:
+        return descriptor_memory.read(value)
 
     def runs_here(self, kernel: Any, values: Iterable[Any]) -> bool:
         """On a machine with a GPU, a launch without arrays does not run here."""
