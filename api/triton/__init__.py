@@ -18,7 +18,7 @@ from ziggurat.triton.runtime.jit import JITFunction, jit
 from ziggurat.triton.runtime.tensors import MockTensor, TensorWrapper, reinterpret
 
 if TYPE_CHECKING:
-    from ziggurat.triton import backends, compiler, errors, testing, tools
+    from ziggurat.triton import backends, compiler, errors, ops, testing, tools
     from ziggurat.triton.compiler import CompilationError, compile
     from ziggurat.triton.errors import TritonError
     from ziggurat.triton.installation import install, uninstall
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 __getattr__, __dir__ = lazily(
     __name__,
-    ("_C", "backends", "compiler", "errors", "testing", "tools"),
+    ("_C", "backends", "compiler", "errors", "ops", "testing", "tools"),
     {
         "compiler": ("CompilationError", "compile"),
         "errors": ("TritonError",),
@@ -46,6 +46,6 @@ __all__ = [
     "AsyncCompileMode", "CompilationError", "Config", "FutureKernel", "InterpreterError", "JITFunction",
     "KernelInterface", "MockTensor", "OutOfResources", "TensorWrapper", "TritonError", "aggregate", "autotune",
     "backends", "cdiv", "compile", "compiler", "constexpr_function", "errors", "heuristics", "install", "jit",
-    "knobs", "language", "must_use_result", "next_power_of_2", "reinterpret", "runtime", "set_allocator",
+    "knobs", "language", "must_use_result", "next_power_of_2", "ops", "reinterpret", "runtime", "set_allocator",
     "testing", "tools", "uninstall",
 ]  # fmt: skip

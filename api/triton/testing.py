@@ -13,7 +13,12 @@ import numpy as np
 from ziggurat.testing import reports
 from ziggurat.triton.runtime.driver import HostDriver, driver
 
-Benchmark = reports.Benchmark
+
+class Benchmark(reports.Benchmark):
+    """The lines of a plot; see `zg.testing.Benchmark`. `color`, of Triton before 3.2, has no effect."""
+
+    def __init__(self, *arguments: Any, color: Any = None, **keywords: Any) -> None:
+        super().__init__(*arguments, **keywords)
 
 
 def do_bench(
@@ -23,12 +28,16 @@ def do_bench(
     grad_to_none: Iterable[Any] | None = None,
     quantiles: Sequence[float] | None = None,
     return_mode: str = "mean",
+    *,
+    fast_flush: bool = True,
+    device_type: str | None = None,
 ) -> Any:
     """The time that `fn()` takes in milliseconds, after `warmup` milliseconds of calls, over `rep` milliseconds.
 
     The result is the "mean", "min", "max" or "median" of the calls, the list of "all", or the `quantiles`: one number
     for one quantile, a list for more. The gradients of the tensors `grad_to_none` are dropped before each call. On a
-    machine without a GPU the time is that of this machine.
+    machine without a GPU the time is that of this machine. `fast_flush` and `device_type`, of Triton before 3.2, have
+    no effect.
     """
     return _measured(fn, warmup, rep, False, grad_to_none, quantiles, return_mode)
 

@@ -16,23 +16,32 @@ from ziggurat.triton.backends.compiler import BaseBackend, GPUTarget
 from ziggurat.triton.compiler.compiled_kernel import CompiledKernel, LazyDict
 from ziggurat.triton.compiler.cubins import keep
 from ziggurat.triton.compiler.files import IRSource
-from ziggurat.triton.compiler.sources import ASTSource
+from ziggurat.triton.compiler.sources import ASTSource, AttrsDescriptor
 from ziggurat.triton.runtime import triton_options
 from ziggurat.triton.runtime.cache import get_cache_key, triton_key
 from ziggurat.triton.runtime.driver import driver
+from ziggurat.triton.runtime.jit import JITFunction
 
 Path_ = tuple[int, ...]
+instance_descriptor = AttrsDescriptor  # The name in Triton 2.
 
 
 @public
 def compile(
-    src: ASTSource | IRSource | str | os.PathLike[str],
+    src: ASTSource | IRSource | JITFunction | str | os.PathLike[str],
     target: GPUTarget | None = None,
     options: Mapping[str, Any] | None = None,
-    **_: Any,
+    **keywords: Any,
 ) -> CompiledKernel:
     """The kernel of a source, or of a file `.ttir` or `.ttgir`, for a target: by default the current GPU, or an H100
-    on a machine without one. `GPUTarget("cpu", 0, 32)` is this machine's CPU."""
+    on a machine without one. `GPUTarget("cpu", 0, 32)` is this machine's CPU.
+
+    With a function, as in Triton 2, `signature`, `constants`, `configs` and options of launches are keywords.
+    """
+    if isinstance(src, JITFunction):
+        signature, constants, configs = map(keywords.get, ("signature", "constants", "configs"))
+        options = {**(options or {}), **{name: v for name, v in keywords.items() if name in triton_options.DEFAULTS}}
+        src = ASTSource(src, signature or {}, constants, (configs or [None])[0])
     if not isinstance(src, ASTSource | IRSource):
         assert isinstance(src, str | os.PathLike), "source must be either AST or a filepath"
     source = src if isinstance(src, ASTSource | IRSource) else IRSource(src)
@@ -111,6 +120,6 @@ def max_shared_mem(device: int) -> int:
 
 
 __all__ = [
-    "ASTSource", "CompiledKernel", "GPUTarget", "IRSource", "LazyDict", "compile", "get_cache_key",
-    "make_backend", "max_shared_mem", "triton_key",
+    "ASTSource", "AttrsDescriptor", "CompiledKernel", "GPUTarget", "IRSource", "LazyDict", "compile", "get_cache_key",
+    "instance_descriptor", "make_backend", "max_shared_mem", "triton_key",
 ]  # fmt: skip

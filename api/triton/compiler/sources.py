@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, cast
 
 from ziggurat.codemodel.errors import LaunchError
@@ -21,29 +21,55 @@ if TYPE_CHECKING:
 Path = tuple[int, ...]
 
 
+class AttrsDescriptor:
+    """The places of the arguments that 16 divides, and of those that are 1, in Triton 2.1 to 3.2."""
+
+    def __init__(self, divisible_by_16: Iterable[int] = (), equal_to_1: Iterable[int] = ()) -> None:
+        self.divisible_by_16, self.equal_to_1 = {*divisible_by_16}, {*equal_to_1}
+
+    @staticmethod
+    def from_hints(hints: Mapping[int, int]) -> AttrsDescriptor:
+        """The places of divisors, which are 16 or 1."""
+        by = {divisor: [place for place, hint in hints.items() if hint == divisor] for divisor in (16, 1)}
+        return AttrsDescriptor(by[16], by[1])
+
+    @property
+    def attributes(self) -> dict[Path, Any]:
+        """The attributes of arguments by place, as later releases have them."""
+        return {(place,): [["tt.divisibility", 16]] for place in sorted(self.divisible_by_16)}
+
+
 class ASTSource:
     """A kernel, the types of its arguments by name, its constants by name or place, and attributes of arguments by
-    place: `{(0,): [["tt.divisibility", 16]]}`."""
+    place: `{(0,): [["tt.divisibility", 16]]}`.
+
+    The forms of Triton 2.1 to 3.2 are taken too: types by place, or in order in a text, `constants=`, and an
+    `AttrsDescriptor`.
+    """
 
     ext = "ttir"
 
     def __init__(
         self,
         fn: JITFunction,
-        signature: Mapping[str, Any],
+        signature: Mapping[Any, Any] | str,
         constexprs: Mapping[Any, Any] | None = None,
-        attrs: Mapping[Any, Any] | None = None,
+        attrs: Mapping[Any, Any] | AttrsDescriptor | None = None,
+        *,
+        constants: Mapping[Any, Any] | None = None,
     ) -> None:
+        constexprs = {**(constexprs or {}), **(constants or {})}
+        if isinstance(signature, str):
+            signature = dict(enumerate(text.strip() for text in signature.split(",")))
         if not isinstance(signature, Mapping):  # pyright: ignore[reportUnnecessaryIsInstance]
             raise LaunchError(
                 f"the signature of '{fn.name}' must be a dict of types by parameter; got {signature!r}",
                 hint='ASTSource(kernel, {"x_ptr": "*fp32", "n": "i32", "BLOCK": "constexpr"}, {"BLOCK": 64})',
             )
-        names: list[Any] = [*signature]
-        for name in names:
+        signature = {_named(fn, name): type_ for name, type_ in signature.items()}
+        for name in (*signature, *(name for name in constexprs if isinstance(name, str))):
             if not isinstance(name, str):
                 raise TypeError("Signature keys must be string")
-        for name in (*names, *(name for name in constexprs or () if isinstance(name, str))):
             if name not in fn.arg_names:
                 hint = suggest(name, fn.arg_names) or f"it has {', '.join(map(repr, fn.arg_names))}"
                 raise LaunchError(f"'{fn.name}' has no parameter '{name}'", hint=hint)
@@ -51,9 +77,16 @@ class ASTSource:
         self.name: str = fn.name
         self.signature = dict(signature)
         self.constants = {
-            (fn.arg_names.index(place),) if isinstance(place, str) else tuple(place): value
-            for place, value in (constexprs or {}).items()
+            (fn.arg_names.index(place),)
+            if isinstance(place, str)
+            else (place,)
+            if isinstance(place, int)
+            else tuple(place): value
+            for place, value in constexprs.items()
         }
+        if isinstance(attrs, AttrsDescriptor):
+            self.constants |= {(place,): 1 for place in attrs.equal_to_1}
+            attrs = attrs.attributes
         self.attrs = dict(attrs or {})
 
     @classmethod
@@ -109,3 +142,9 @@ class ASTSource:
     def make_ir(self, target: Any, options: Any, codegen_fns: Any, module_map: Any, context: Any) -> AccessModule:
         """The accesses of the kernel, which PyTorch looks for. The arguments are those of Triton's method."""
         return AccessModule(self.name, kernel_of(self.fn.model_for(self.compiled_signature())))
+
+
+def _named(fn: JITFunction, parameter: Any) -> Any:
+    """The name of a parameter of which the place is given; any other thing as it is."""
+    is_place = isinstance(parameter, int) and 0 <= parameter < len(fn.arg_names)
+    return fn.arg_names[parameter] if is_place else parameter

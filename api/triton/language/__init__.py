@@ -27,6 +27,7 @@ globals().update({name: getattr(classes, name) for name in _CLASSES})
 globals().update({name: getattr(dtypes, name) for name in _TYPES} | dtypes.DTYPES)
 globals().update({name: spelling for name, spelling in _CALLS.items() if name not in _ELSEWHERE})
 _experimental_make_tensor_descriptor = SPELLED["make_tensor_descriptor"]  # The name in Triton 3.2 and 3.3.
+float8e4 = dtypes.float8e4nv  # The name in Triton 2.1.
 _experimental_tensor_descriptor = classes.tensor_descriptor
 
 from ziggurat.triton.language import core, extra, math, random, standard, target_info  # noqa: E402

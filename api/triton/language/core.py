@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from ziggurat.codemodel.errors import TargetError
+from ziggurat.codemodel.types import MAX_ELEMENTS
 from ziggurat.frontends.language import classes, dtypes
 from ziggurat.frontends.language.constants import constexpr as constexpr
 from ziggurat.frontends.language.function import Function
@@ -23,6 +24,7 @@ globals().update({name: value for name, value in vars(classes).items() if isinst
 globals().update({name: spelling for name, spelling in SPELLED.items() if "." not in name})
 globals().update(dtypes.DTYPES)
 block_type, dtype, pi32_t, pointer_type = dtypes.block_type, dtypes.dtype, dtypes.pi32_t, dtypes.pointer_type
+nv_tma_desc_type, TRITON_MAX_TENSOR_NUMEL = dtypes.nv_tma_desc_type, MAX_ELEMENTS
 get_int_dtype, str_to_ty = dtypes.get_int_dtype, dtypes.str_to_ty
 _aggregate = aggregate
 

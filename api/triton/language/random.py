@@ -12,3 +12,4 @@ _NAMES = (
     "uint_to_uniform_float",
 )  # fmt: skip
 globals().update({name: SPELLED[name] for name in _NAMES})
+uint32_to_uniform_float = SPELLED["uint_to_uniform_float"]  # The name in Triton 2.1.

@@ -11,6 +11,7 @@ from ziggurat.codemodel.errors import ResourceError, StaticAssertionError, Targe
 from ziggurat.frontends.triton.triton_errors import as_triton
 from ziggurat.triton import knobs
 from ziggurat.triton._C.libtriton import get_cache_invalidating_env_vars
+from ziggurat.triton.runtime import triton_options
 from ziggurat.triton.runtime.driver import driver
 from ziggurat.triton.runtime.errors import AutotunerError, OutOfResources, PTXASError
 from ziggurat.triton.runtime.hooks import NotCompiled
@@ -31,7 +32,8 @@ _QUANTILES = (0.5, 0.2, 0.8)
 
 class Config(configurations.Config):
     """Values for parameters of a kernel, and options of its launch. `pre_hook(arguments)` is called before each launch
-    with this configuration, with all arguments by name."""
+    with this configuration, with all arguments by name. Options that only earlier releases have, such as
+    `num_consumer_groups`, have no effect, of which a warning tells."""
 
     def __init__(
         self,
@@ -42,7 +44,12 @@ class Config(configurations.Config):
         maxnreg: int | None = None,
         pre_hook: Callable[[dict[str, Any]], Any] | None = None,
         ir_override: str | None = None,
+        **earlier: Any,
     ) -> None:
+        for name in earlier:
+            if name not in triton_options.OF_EARLIER_RELEASES:
+                raise TypeError(f"Config.__init__() got an unexpected keyword argument '{name}'")
+        triton_options.check(earlier, None)
         super().__init__(kwargs, num_warps, num_stages, num_ctas, maxnreg, pre_hook, ir_override)
 
     def check(self) -> None:

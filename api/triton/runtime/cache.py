@@ -151,6 +151,19 @@ def get_dump_manager(key: str) -> CacheManager:
     return _manager(key, dump=True)
 
 
+def default_cache_dir() -> str:
+    """The folder of kept files where the environment names none; the next two are of dumped and overriding ones."""
+    return knobs.cache.get_triton_dir("cache")
+
+
+def default_dump_dir() -> str:
+    return knobs.cache.get_triton_dir("dump")
+
+
+def default_override_dir() -> str:
+    return knobs.cache.get_triton_dir("override")
+
+
 @functools.cache
 def triton_key() -> str:
     """A text that is equal for equal versions of the compiler."""

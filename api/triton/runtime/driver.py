@@ -154,6 +154,11 @@ class DriverConfig:
     def active(self) -> DriverBase:
         return self.default
 
+    @property
+    def utils(self) -> Any:
+        """The functions of the machine, under the name of Triton 2."""
+        return self.active.utils
+
     def set_active(self, driver: DriverBase) -> None:
         self.active = driver
 

@@ -78,6 +78,7 @@ class JITFunction(Kernel, JITCallable, KernelInterface):
         noinline: bool | None = None,
         repr: Callable[..., str] | None = None,
         launch_metadata: Callable[..., Any] | None = None,
+        interpret: bool | None = None,
     ) -> None:
         if knobs.compilation.allow_non_constexpr_globals:
             self.language = attrs.evolve(TRITON, strict_globals=False)
@@ -113,7 +114,7 @@ class JITFunction(Kernel, JITCallable, KernelInterface):
         self._used_global_vals: dict[tuple[str, int], tuple[Any, Any]] | None = None
         # The process's precision of dots that name none, where the models depend on it.
         self.fp32_default: Any = _UNASKED
-        self.is_interpreted = bool(knobs.runtime.interpret)
+        self.is_interpreted = bool(interpret or knobs.runtime.interpret)
 
     # The source.
 
@@ -443,7 +444,8 @@ def jit(fn: Callable[..., Any] | None = None, **options: Any) -> Any:
 
     `do_not_specialize` names parameters, or numbers them, for whose values one kernel is compiled;
     `do_not_specialize_on_alignment` those of which divisibility by 16 is not used. `debug` compiles device assertions
-    in. `launch_metadata(grid, metadata, arguments)` gives facts for hooks of launches.
+    in. `launch_metadata(grid, metadata, arguments)` gives facts for hooks of launches. `interpret=True`, of Triton 2,
+    has the reference interpreter run all launches on arrays in memory.
     """
 
     def decorate(fn: Callable[..., Any]) -> JITFunction:
@@ -496,6 +498,27 @@ def serialize_specialization_data(
     )  # fmt: skip
 
 
+# Functions of Triton 2, which programs call for the machine.
+def get_current_device() -> int:
+    """The number of the current device."""
+    return driver.active.get_current_device()
+
+
+def set_current_device(idx: int) -> None:
+    """Make a device the current one."""
+    driver.active.set_current_device(idx)
+
+
+def get_device_capability(idx: int | None = None) -> tuple[int, int]:
+    """The compute capability of a device."""
+    return driver.active.get_device_capability(idx)
+
+
+def get_cuda_stream(idx: int | None = None) -> int:
+    """The address of the current stream of a device."""
+    return driver.active.get_current_stream(idx)
+
+
 def get_full_name(fn: Any) -> str:
     """The module and the qualified name of a function."""
     return f"{fn.__module__}.{fn.__qualname__}"
@@ -532,7 +555,7 @@ def _argument(x: Any) -> None:
 
 __all__ = [
     "ConstexprFunction", "JITCallable", "JITFunction", "JitFunctionInfo", "KernelInterface", "KernelParam",
-    "MockTensor", "TensorWrapper", "compute_cache_key", "constexpr_function", "get_full_name", "get_jit_fn_file_line",
-    "jit", "mangle_type", "native_specialize_impl", "reinterpret", "serialize_specialization_data",
-    "type_canonicalisation_dict",
+    "MockTensor", "TensorWrapper", "compute_cache_key", "constexpr_function", "get_cuda_stream", "get_current_device",
+    "get_device_capability", "get_full_name", "get_jit_fn_file_line", "jit", "mangle_type", "native_specialize_impl",
+    "reinterpret", "serialize_specialization_data", "set_current_device", "type_canonicalisation_dict",
 ]  # fmt: skip

@@ -42,9 +42,25 @@ _WITHOUT_EFFECT: Final[dict[str, tuple[Any, str]]] = {
     **dict.fromkeys(("waves_per_eu", "matrix_instr_nonkdim"), (0, "it is an option for AMD's GPUs")),
     "kpack": (1, "it is an option for AMD's GPUs"),
 }
+# Those of Triton 2.1 to 3.3, in the same form.
+_ROLES: Final = "the compiler decides which warps load and which compute"
+OF_EARLIER_RELEASES: Final[dict[str, tuple[Any, str]]] = {
+    **dict.fromkeys(("num_buffers_warp_spec", "num_consumer_groups"), (0, _ROLES)),
+    **dict.fromkeys(("reg_dec_producer", "reg_inc_consumer"), (0, _ROLES)),
+    "enable_warp_specialization": (False, _ROLES),
+    "enable_persistent": (False, "write the loop over blocks in the kernel"),
+    "optimize_epilogue": (False, "the compiler decides how results are stored"),
+    "cluster_dims": ((1, 1, 1), "num_ctas is the size of a cluster"),
+    **dict.fromkeys(("allow_fp8e4nv", "allow_fp8e4b15"), (False, "the target decides")),
+    "deprecated_fp8_dtypes": ((), "the target decides"),
+}  # fmt: skip
 _SHARED: Final = ("num_warps", "num_stages", "num_ctas", "maxnreg", "launch_pdl", "launch_cooperative_grid")
-_OWN: Final = {**_HEEDED, **{name: default for name, (default, _) in _WITHOUT_EFFECT.items()}}
-DEFAULTS: Final[dict[str, Any]] = {**_OWN, **{name: default_of(name) for name in _SHARED}}
+DEFAULTS: Final[dict[str, Any]] = {
+    **_HEEDED, **{name: default for name, (default, _) in _WITHOUT_EFFECT.items()},
+    **{name: default_of(name) for name in _SHARED},
+}  # fmt: skip
+_IGNORED: Final = {**_WITHOUT_EFFECT, **OF_EARLIER_RELEASES}
+_OWN: Final = frozenset({*_HEEDED, *_IGNORED})
 # Triton's programs are tuned for its numbers. With these given, the compiler chooses no roles.
 _BASE: Final = CompileOptions(num_warps=USUAL_WARPS, num_stages=USUAL_STAGES, num_ctas=1)
 _DEPRECATED: Final = {"device_type": "target", "device": "device"}
@@ -71,12 +87,9 @@ def check(launch_options: Mapping[str, Any], kernel: Kernel | None) -> None:
             _require_known(value)
         if value is not None:
             checked_option(name, _bounded(value) if name == "maxnreg" else value)
-        if name in _WITHOUT_EFFECT and value not in (None, _OWN[name]) and name not in _warned:
+        if name in _IGNORED and value not in (None, _IGNORED[name][0]) and name not in _warned:
             _warned.add(name)
-            warn(
-                f"the option {name}={value!r} has no effect: {_WITHOUT_EFFECT[name][1]}",
-                kernel.place if kernel else None,
-            )
+            warn(f"the option {name}={value!r} has no effect: {_IGNORED[name][1]}", kernel.place if kernel else None)
 
 
 def without_unknown(options: Mapping[str, Any]) -> dict[str, Any]:

@@ -104,7 +104,7 @@ def stored(x_ptr, out_ptr, n, factor, BLOCK: tl.constexpr):
 
 def test_names_in_signatures():
     with pytest.raises(TypeError, match="Signature keys must be string"):
-        source(types={0: "*fp32"})
+        source(types={None: "*fp32"})
     own = source(constants={"BLOCK": 16, (3,): None})
     assert own.constants == {(4,): 16, (3,): None} and own.parse_options() == {}
 
