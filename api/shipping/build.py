@@ -16,7 +16,7 @@ from ziggurat.backend.cache.keys import compiler_version
 from ziggurat.backend.cpu.code import CpuCode, CpuOptions
 from ziggurat.backend.cuda.binary import Binary
 from ziggurat.backend.cuda.cache import Cache
-from ziggurat.backend.jit.loading import host
+from ziggurat.backend.jit.loading import host, without_tiles
 from ziggurat.backend.jit.objects import Objects
 from ziggurat.backend.ptx.sass import machine_code, tool
 from ziggurat.codemodel.errors import LaunchError, TargetError, ZigguratError, shown
@@ -138,8 +138,11 @@ def _host_code(unit: Unit) -> tuple[CpuCode, bool]:
     """Code for a CPU, without checks of bounds, and whether it was compiled now."""
     from ziggurat.backend.cpu.runtime.kernels import restored, stored
 
-    features = (unit.target, LEVELS[unit.target]) if unit.target in LEVELS else host()
-    options = CpuOptions(*features, check=False, fast_math=unit.variant.options.get("fast_math", False))
+    # Programs that load the library do not ask Linux for the matrix units.
+    cpu, features = (unit.target, LEVELS[unit.target]) if unit.target in LEVELS else host()
+    options = CpuOptions(
+        cpu, without_tiles(features), check=False, fast_math=unit.variant.options.get("fast_math", False)
+    )
     cache, key = Objects(), _digest(unit, unit.symbol, repr(options))
     entry = cache.get(key)
     if entry is None:

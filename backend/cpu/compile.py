@@ -10,6 +10,7 @@ from typing import Any
 from ziggurat.backend.cpu import control, halves, notes
 from ziggurat.backend.cpu.code import ArgumentSlot, CpuCode, CpuOptions
 from ziggurat.backend.cpu.emitter import EMITTERS, METADATA, CpuEmitter, kind_of, memory_kind, symbol_of
+from ziggurat.backend.cpu.factors import RELEASE
 from ziggurat.backend.cpu.outline import outlined
 from ziggurat.backend.cpu.shared import share
 from ziggurat.backend.cpu.streaming import FENCE
@@ -133,7 +134,8 @@ def to_llvm(module: cpu.Module, options: CpuOptions) -> tuple[CpuEmitter, str]:
     use_quick_quotients(emitter)
     emitter.start("next")
     emitter.poll("going")
-    bits, fence = 8 * module.vector, f"  call {FENCE}\n" if f"declare {FENCE}" in emitter.declarations else ""
+    bits = 8 * module.vector
+    last = "".join(f"  call {end}\n" for end in (FENCE, RELEASE) if f"declare {end}" in emitter.declarations)
     debug = f" !dbg !{emitter.places.subprogram}" if emitter.places is not None else ""
     kernel = [
         "entry:",
@@ -171,7 +173,7 @@ def to_llvm(module: cpu.Module, options: CpuOptions) -> tuple[CpuEmitter, str]:
     lines = [
         f"define i64 @{symbol}(ptr noalias %arguments, i64 %first, i64 %end, ptr noalias %launch, "
         f"ptr noalias align 64 %memory, ptr noalias %record) #0{debug} {{",
-        *(line.replace("  ret", f"{fence}  ret") for line in (*kernel, "}", *functions, *slow)),
+        *(line.replace("  ret", f"{last}  ret") for line in (*kernel, "}", *functions, *slow)),
         *emitter.declarations,
         *(text.replace(" addrspace(4)", "") for text in emitter.variables.values()),
         *map(_inlined, emitter.definitions.values()),

@@ -2,9 +2,8 @@
 
 A dot keeps a block of the accumulator in registers, for all of k: `rows` rows of `columns` vectors. For each k it loads
 the vectors of a row of b, and for each row a number of a, which every lane gets. Operands that are not of the type of
-the accumulation are converted to it first. Integers of 8 bits are converted to i16, of which x86 multiplies pairs: a
-number is then two neighbours along k. With `fast_math`, bf16 are not converted, if the machine has an instruction for
-pairs of them.
+the accumulation are converted to it: the first one before, the second one as it is packed. Where the machine multiplies
+neighbours along k, a number is several of them (`factors.py`), and a block may be one of tiles.
 """
 
 from __future__ import annotations
@@ -19,6 +18,7 @@ from ziggurat.backend.cpu.access import Matrix
 from ziggurat.backend.cpu.casts import narrow, to_f64, widen
 from ziggurat.backend.cpu.control import apply
 from ziggurat.backend.cpu.emitter import CpuEmitter, emits
+from ziggurat.backend.cpu.factors import TILE, Factors, Tiles, factors_of, joined
 from ziggurat.backend.cpu.memory import guarded, read, write
 from ziggurat.backend.cpu.packing import Packed, packed_place
 from ziggurat.backend.llvm.routines import Number
@@ -26,17 +26,11 @@ from ziggurat.codemodel.dialects import arith, cpu
 from ziggurat.codemodel.dialects.tt import InputPrecision
 from ziggurat.codemodel.layout import row_major
 from ziggurat.codemodel.op import Value, expect
-from ziggurat.codemodel.types import ScalarType, bf16, f16, f32, f64, i16, i32
-from ziggurat.transforms.cpu.dot_blocks import DotBlock, lanes_of_block, power_of_two_in
+from ziggurat.codemodel.types import ScalarType, bf16, f16, f32, f64, i32
+from ziggurat.transforms.cpu.dot_blocks import DotBlock, power_of_two_in
 from ziggurat.transforms.cpu.traffic import CACHE_LINE
 
 SET_STRIDE = 1024  # Rows that lie a multiple of so many bytes apart share few sets of the first cache.
-# Instructions for pairs of bf16, by lanes, and the feature that has them. To an f32 they add the product of the second
-# numbers by a fused multiply-add, then that of the first ones; subnormal numbers count as zeros.
-PAIRED = {lanes: f"llvm.x86.avx512bf16.dpbf16ps.{32 * lanes}" for lanes in (4, 8, 16)}
-PAIRED_FEATURE = "+avx512bf16"
-# Those for pairs of i16, by lanes: the sums of two products, modulo 2^32.
-WHOLE_PAIRED = {4: "llvm.x86.sse2.pmadd.wd", 8: "llvm.x86.avx2.pmadd.wd", 16: "llvm.x86.avx512.pmaddw.d.512"}
 
 
 def _buffer(value: Value) -> cpu.BufferType:
@@ -64,23 +58,23 @@ def _dot(emitter: CpuEmitter, op: cpu.Dot, a: Number, b: Number, c: Number) -> N
     precision = op.input_precision
     first, second = (_matrix(emitter, *operand) for operand in ((op.a, a), (op.b, b)))
     *batch, rows, depth = _buffer(op.a).shape
-    columns = result.shape[-1]
-    pair = _pair_type(emitter, source, _scalar(op.b), accumulator) if depth % 2 == 0 else None
-    unroll = op.unroll
-    lanes = lanes_of_block(depth // 2, columns, f32.bytes, emitter.module.vector, transposed=op.transposed)
-    if lanes not in PAIRED:
-        pair = None
-    if pair is not None:
-        products = [(_as(emitter, op.a, first, pair), _as(emitter, op.b, second, pair))]
-        depth, unroll = depth // 2, math.gcd(unroll, depth // 2)
-    elif source != f32 or precision in (InputPrecision.DEFAULT, InputPrecision.IEEE):
-        products = [(_as(emitter, op.a, first, accumulator), _as(emitter, op.b, second, accumulator))]
+    columns, vector = result.shape[-1], emitter.module.vector
+    sizes = rows, depth, columns
+    block, factors = DotBlock.of(sizes, accumulator.bytes, vector, transposed=op.transposed), None
+    for candidate in factors_of(emitter, source, _scalar(op.b), accumulator):
+        fitting = candidate.block(sizes, vector, transposed=op.transposed)
+        if fitting is not None:
+            block, factors = fitting, candidate
+            break
+    element, of_b = accumulator if factors is None else factors.rows, _scalar(op.b)
+    if source != f32 or precision in (InputPrecision.DEFAULT, InputPrecision.IEEE):
+        products = [(_as(emitter, op.a, first, element), second)]
     else:
         numbers = [(0, 0)] if precision is InputPrecision.TF32 else precision.products
         count = 1 + max(map(max, numbers))
         of_a = _parts(emitter, op.a, first, precision, count)
-        of_b = _parts(emitter, op.b, second, precision, count)
-        products = [(of_a[i], of_b[j]) for i, j in numbers]
+        parts = _parts(emitter, op.b, second, precision, count)
+        products = [(of_a[i], parts[j]) for i, j in numbers]
     target = c
     if result.element != accumulator:
         target = emitter.scratch_address(emitter.temporary(4 * result.numel))
@@ -88,11 +82,13 @@ def _dot(emitter: CpuEmitter, op: cpu.Dot, a: Number, b: Number, c: Number) -> N
     for position, (left, right) in enumerate(products):
         for number in range(batch[0] if batch else 1):
             x, y = (
-                attrs.evolve(matrix, base=emitter.moved(matrix.base, number * size, accumulator.bytes))
-                for matrix, size in ((left, rows * depth), (right, depth * columns))
+                attrs.evolve(matrix, base=emitter.moved(matrix.base, number * size, bytes_))
+                for matrix, size, bytes_ in (
+                    (left, rows * depth, element.bytes),
+                    (right, depth * columns, of_b.bytes),
+                )
             )
             part = emitter.moved(target, number * rows * columns, accumulator.bytes)
-            zero, sizes = begins and position == 0, (rows, depth, columns)
             _matmul(
                 emitter,
                 x,
@@ -101,9 +97,12 @@ def _dot(emitter: CpuEmitter, op: cpu.Dot, a: Number, b: Number, c: Number) -> N
                 sizes,
                 accumulator,
                 transposed=op.transposed,
-                zero=zero,
-                pair=pair,
-                unroll=unroll,
+                zero=begins and position == 0,
+                shape=block,
+                factors=factors,
+                a_type=source,
+                b_type=of_b,
+                unroll=op.unroll,
                 keeps=partial(packed_place, emitter, op, y) if op.keep and y.origin is not None else None,
             )
     if result.element != accumulator:
@@ -117,16 +116,6 @@ def _dot(emitter: CpuEmitter, op: cpu.Dot, a: Number, b: Number, c: Number) -> N
 
         _each(emitter, result.numel, 4, add)
     emitter.release()
-
-
-def _pair_type(emitter: CpuEmitter, a: ScalarType, b: ScalarType, accumulator: ScalarType) -> ScalarType | None:
-    """The type of numbers of which one instruction multiplies pairs along k, if these operands can have it. Processors
-    with matrix units (AMX) take twice as long for pairs of bf16 as for f32."""
-    features = emitter.features
-    if accumulator == i32 and a.bits == b.bits == 8 and a.is_int and b.is_int:
-        return i16 if emitter.module.vector > 16 or "+sse2" in features else None
-    pairs = emitter.fast_math and PAIRED_FEATURE in features and "+amx-bf16" not in features
-    return bf16 if pairs and a == b == bf16 and accumulator == f32 else None
 
 
 def _matrix(emitter: CpuEmitter, value: Value, base: Number) -> Matrix:
@@ -169,13 +158,17 @@ def _as(emitter: CpuEmitter, value: Value, matrix: Matrix, target: ScalarType) -
     source = _scalar(value)
     if source == target:
         return matrix
+    copy = _copied(emitter, value, matrix, target, 1, lambda number: [_converted(number, source, target)])[0]
+    return attrs.evolve(copy, counts=matrix.counts)
 
-    def convert(number: Number) -> list[Number]:
-        if target.is_int:
-            return [number.to("sext" if source.signed else "zext", target.llvm)]
-        return [to_f64(number, source) if target == f64 else widen(number, source)]
 
-    return _copied(emitter, value, matrix, target, 1, convert)[0]
+def _converted(number: Number, source: ScalarType, target: ScalarType) -> Number:
+    """A number in a type that has all numbers of its own; of a signed byte, 128 more as an unsigned one."""
+    if source.bits == target.bits:
+        return number if source == target else number ^ 128
+    if target.is_int:
+        return number.to("sext" if source.signed else "zext", target.llvm)
+    return to_f64(number, source) if target == f64 else widen(number, source)
 
 
 def _parts(emitter: CpuEmitter, value: Value, matrix: Matrix, precision: InputPrecision, count: int) -> list[Matrix]:
@@ -206,25 +199,30 @@ def _matmul(
     *,
     transposed: bool,
     zero: bool,
-    pair: ScalarType | None,
+    shape: DotBlock,
+    factors: Factors | None,
+    a_type: ScalarType,
+    b_type: ScalarType,
     unroll: int,
     keeps: Callable[[Number, int], Packed] | None,
 ) -> None:
-    """c += a · b, or with `zero` c = a · b, for matrices of one type, c row-major; b may be transposed in memory. With
-    `pair`, a and b have pairs of this type, and `depth` counts these. `keeps` gives the place of the packed b, which
-    may be there."""
+    """c += a · b, or with `zero` c = a · b, for c row-major in blocks of this shape; b may be transposed in memory. The
+    numbers of a and those that b is packed as are of the type of c, or have `factors`; before, they were of other
+    types. `keeps` gives the place of the packed b, which may be there."""
     rows, depth, columns = sizes
     vector, size = emitter.module.vector, type_.bytes
-    factor, align = (i32, pair.bytes) if pair is not None else (type_, size)
-    rows_per_step = 2 if pair is not None and not transposed else 1  # Rows of b that become one.
-    element = pair if pair is not None and rows_per_step > 1 else factor
-    shape = DotBlock.of(sizes, size, vector, transposed=transposed)
+    count, element = (1, type_) if factors is None else (factors.count, factors.columns)
+    factor, align = type_ if factors is None else i32, element.bytes
+    depth, unroll = depth // count, math.gcd(unroll, depth // count)
+    rows_per_step = 1 if transposed else count  # Rows of b that become one.
     high, wide, lanes, panel = shape.rows, shape.vectors, shape.lanes, shape.columns
     rest = rows % high  # The last rows of a block whose height does not divide them, which are even.
     step = 2 if rest else high
     emitter.lanes = lanes if lanes > 1 else 0
     run = emitter.lanes > 0
-    pack = transposed or rows_per_step > 1 or (rows > high and b.pitch.name != str(panel * size))
+    converts = b_type != element
+    shifts = factors is not None and a_type.bits == factors.rows.bits and a_type != factors.rows  # By 128.
+    pack = transposed or converts or count > 1 or (rows > high and b.pitch.name != str(panel * size))
     # All panels are packed at once, by whole rows of b. A line between two keeps their rows from sharing a set.
     between = depth * panel * size + CACHE_LINE
     room = columns // panel * between
@@ -235,11 +233,12 @@ def _matmul(
         packed = panels.place
     pitch = emitter.i64(panel * size) if pack else b.pitch
     all_rows, all_columns, all_k = rows, columns, depth
-    limited = type_.is_float and run and not (transposed or pair is not None or zero)
+    limited = type_.is_float and run and not (transposed or factors is not None or zero)
     if limited and a.counts and b.counts and (a.counts[1].name, b.counts[0].name) != (str(depth), str(depth)):
         # One product of masked numbers is enough: adding +0 makes +0 of -0, and adding it again changes nothing.
         after_masked = (a.counts[1] + 1).call("llvm.smin", depth)
         all_k = a.counts[1].test("eq", b.counts[0]).select(after_masked, depth)
+    tiles = Tiles(emitter, factors, depth) if factors is not None and factors.tile else None
     # Processors without AVX-512 have a first cache of 8 ways, in which such rows displace each other.
     spread = vector == 32 and a.origin is not None and columns > panel and run and depth % lanes == 0
     if spread:
@@ -248,21 +247,42 @@ def _matmul(
     def vectors(base: Number, type_: ScalarType = factor) -> list[Number]:
         return [read(emitter, base, j * lanes, run, type_) for j in range(wide)]
 
+    def converted(number: Number) -> Number:
+        return _converted(number, b_type, element) if converts else number
+
+    def neighbours(base: Number) -> Number:
+        """As many numbers of the packed b as a vector has from neighbours in memory."""
+        emitter.lanes *= count
+        value = converted(read(emitter, base, 0, run, b_type))
+        emitter.lanes = lanes if run else 0
+        return value if factors is None else emitter.made("i32", f"bitcast {value.typed} to <{lanes} x i32>", lanes)
+
     def fetch_following(b: Matrix, row: Number, column: Number, high: int) -> None:
         """Fetch what follows the rows of b: a part of it for each block of c."""
-        start = b.base + column * (b.pitch if transposed else element.bytes)
-        lines, all_lines, width = panel, columns, depth
+        start = b.base + column * (b.pitch if transposed else b_type.bytes)
+        lines, all_lines, width = panel, columns, depth * count
         if not transposed:
             lines, all_lines, width = depth * rows_per_step, depth * rows_per_step, panel
         for part in range(-(-lines * high // rows)):
             number = row * lines / rows + (part + all_lines)
-            emitter.prefetch(start + number * b.pitch, width * element.bytes, level=2)
+            emitter.prefetch(start + number * b.pitch, width * b_type.bytes, level=2)
 
-    def block(row: Number, column: Number, high: int) -> None:
-        """The sums of `high` rows and `wide` vectors."""
+    def excess(column: Number) -> list[Number]:
+        """What the sums of a panel have too much, for each element of a is 128 too large."""
+        assert factors is not None
+        bytes_, right = emitter.number("i32", str(0x80808080)), packed + column / panel * between
+
+        def step(k: Number, sums: list[Number]) -> list[Number]:
+            pairs = zip(vectors(right + k * pitch), sums, strict=True)
+            return [_multiplied(emitter, bytes_, y, z, factors) for y, z in pairs]
+
+        return emitter.folding_loop(depth, step, [emitter.constant(0, i32).spread(lanes)] * wide)
+
+    def block(row: Number, column: Number, high: int, less: Sequence[Number]) -> None:
+        """The sums of `high` rows and `wide` vectors, and less of each vector."""
         target = c + (row * columns + column) * size
         left = [a.base + (row + i) * a.pitch for i in range(high)]
-        for line in left if a.origin else ():  # The processor does not prefetch the next rows.
+        for line in left if a.origin and tiles is None else ():  # The processor does not prefetch the next rows.
             emitter.prefetch(line + a.pitch * high, depth * size, level=1)
         if spread and a.origin:  # Nor the numbers that follow in these rows.
             for i in range(high):
@@ -272,15 +292,19 @@ def _matmul(
             following = partial(fetch_following, b.origin, row, column, high)
             guarded(emitter, missing, following)
         right = packed + column / panel * between if pack else packed + column * size
+        if tiles is not None:
+            block_of_tiles(tiles, target, left, right)
+            return
         places = [i * columns + j * lanes for i in range(high) for j in range(wide)]
         nothing = emitter.constant(0.0 if type_.is_float else 0, type_).spread(emitter.lanes)
         before = [nothing if zero else read(emitter, target, place, run, type_) for place in places]
+        before = [sums - less[n % wide] for n, sums in enumerate(before)] if less else before
 
         def steps(k: Number, sums: list[Number], count: int) -> list[Number]:
             for number in range(count):
                 y = vectors(right + k * pitch + (number * panel * size if pack else pitch * number))
                 x = [read(emitter, line, emitter.behind(k, number), False, factor, align) for line in left]
-                sums = [_multiplied(emitter, x[n // wide], y[n % wide], z, pair) for n, z in enumerate(sums)]
+                sums = [_multiplied(emitter, x[n // wide], y[n % wide], z, factors) for n, z in enumerate(sums)]
             return sums
 
         sums, start = before, 0
@@ -291,25 +315,46 @@ def _matmul(
         for place, value in zip(places, after, strict=True):
             write(emitter, target, place, run, value, type_)
 
+    def block_of_tiles(tiles: Tiles, target: Number, left: Sequence[Number], right: Number) -> None:
+        """The sums of two rows of two tiles, or fewer."""
+        places = {2 * i + j: (i * TILE * columns + j * TILE) * size for i in range(high // TILE) for j in range(wide)}
+        for tile, place in places.items():
+            if zero:
+                tiles.clear(tile)
+            else:
+                tiles.load(tile, target, place, emitter.i64(columns * size))
+
+        def step(k: Number) -> None:
+            for i in range(high // TILE):
+                tiles.load(4 + i, left[TILE * i] + k * 4, 0, a.pitch)
+            for j in range(wide):
+                tiles.load(6 + j, right + k * pitch, j * 4 * TILE, pitch)
+            for tile in places:
+                tiles.multiply(tile, 4 + tile // 2, 6 + tile % 2)
+
+        emitter.loop(0, depth, tiles.width, step)
+        for tile, place in places.items():
+            tiles.store(tile, target, place, emitter.i64(columns * size))
+
     def copy_row(k: Number) -> None:
         """Copy a row of b to all panels."""
         for number in range(columns // panel):
             lines = [
-                b.base + (k * rows_per_step + at) * b.pitch + number * panel * element.bytes
+                b.base + (k * rows_per_step + at) * b.pitch + number * panel * b_type.bytes
                 for at in range(rows_per_step)
             ]
             target = packed + k * pitch + number * between
-            for j, (value, *second) in enumerate(zip(*(vectors(line, element) for line in lines), strict=True)):
-                for other in second:
-                    value = value.to("zext", "i32") | other.to("zext", "i32") << 16
+            for j, parts in enumerate(zip(*(vectors(line, b_type) for line in lines), strict=True)):
+                parts = [converted(part) for part in parts]
+                value = parts[0] if factors is None else joined(parts, element.bits)
                 write(emitter, target, j * lanes, run, value, factor)
 
     def copy_square(number: Number) -> None:
         """Copy a square of `lanes` rows of a transposed b to as many columns."""
         across = depth // lanes
         line, k = number / across * lanes, number % across * lanes
-        starts = [b.base + (line + i) * b.pitch + k * size for i in range(lanes)]
-        vectors_of_rows = [read(emitter, start, 0, run, factor, align) for start in starts]
+        starts = [b.base + (line + i) * b.pitch + k * (count * b_type.bytes) for i in range(lanes)]
+        vectors_of_rows = [neighbours(start) for start in starts]
         target = packed + line / panel * between
         for i, value in enumerate(_transposed(emitter, vectors_of_rows)):
             write(emitter, target + (k + i) * pitch, line % panel, run, value, factor)
@@ -324,9 +369,10 @@ def _matmul(
 
     def panel_of(column: Number) -> None:
         last = all_rows - all_rows % high if rows % high else all_rows
-        emitter.loop(0, last, high, lambda row: block(row, column, high))
+        less = excess(column) if shifts else ()
+        emitter.loop(0, last, high, lambda row: block(row, column, high, less))
         if rows % high:
-            emitter.loop(last, all_rows, rest, lambda row: block(row, column, rest))
+            emitter.loop(last, all_rows, rest, lambda row: block(row, column, rest, less))
 
     def bits_of_b(bits: Number) -> Number:
         """Bits, or those of what is not finite in b, as it is packed."""
@@ -454,15 +500,11 @@ def _transposed(emitter: CpuEmitter, rows: Sequence[Number]) -> list[Number]:
     return vectors_of_rows
 
 
-def _multiplied(emitter: CpuEmitter, x: Number, y: Number, z: Number, pair: ScalarType | None) -> Number:
-    """x · y + z, of floats rounded once; of pairs of bf16, after each product."""
-    if pair is None:
-        return x * y + z if x.kind[0] == "i" else x.spread(y.lanes).call("llvm.fma", y, z)
-    pairs = f"<{2 * z.lanes} x {'bfloat' if pair == bf16 else 'i16'}>"
-    operands = [(pairs, emitter.emit(f"bitcast {factor.spread(z.lanes).typed} to {pairs}")) for factor in (x, y)]
-    if pair == bf16:
-        return emitter.made(z.kind, emitter.called(z.type, PAIRED[z.lanes], z, *operands), z.lanes)
-    return z + emitter.made(z.kind, emitter.called(z.type, WHOLE_PAIRED[z.lanes], *operands), z.lanes)
+def _multiplied(emitter: CpuEmitter, x: Number, y: Number, z: Number, factors: Factors | None) -> Number:
+    """x · y + z, of floats rounded once."""
+    if factors is not None:
+        return factors.multiplied(emitter, x, y, z)
+    return x * y + z if x.kind[0] == "i" else x.spread(y.lanes).call("llvm.fma", y, z)
 
 
 # Scans.

@@ -36,8 +36,22 @@ def llvm() -> Any:
 
 @cache
 def host() -> tuple[str, str]:
-    """LLVM's names for this machine's CPU and its features."""
-    return llvm().get_host_cpu_name(), llvm().get_host_cpu_features().flatten()
+    """LLVM's names for this machine's CPU and its features, of which this process may use all."""
+    features = llvm().get_host_cpu_features().flatten()
+    return llvm().get_host_cpu_name(), features if _may_use_tiles() else without_tiles(features)
+
+
+def without_tiles(features: str) -> str:
+    """Features without the matrix units of x86 (AMX), for which a process of Linux asks its kernel."""
+    return ",".join(feature for feature in features.split(",") if not feature.startswith("+amx"))
+
+
+def _may_use_tiles() -> bool:
+    """Ask Linux to let this process use the matrix units. Threads and forked processes may, too."""
+    if sys.platform != "linux" or os.uname().machine != "x86_64":
+        return False
+    arch_prctl, request_permission, tile_data = 158, 0x1023, 18
+    return ctypes.CDLL(None).syscall(arch_prctl, request_permission, tile_data) == 0
 
 
 def debug_folder() -> str:

@@ -7,7 +7,7 @@ import attrs
 from ziggurat.codemodel.dialects import cpu
 from ziggurat.codemodel.dialects.tt import InputPrecision
 from ziggurat.codemodel.op import constant_of, expect
-from ziggurat.codemodel.types import ScalarType, bf16, f16, f32
+from ziggurat.codemodel.types import ScalarType, f16, f32
 
 # Vectors of a block, and of one of its rows, by the bytes of a vector: as many as registers hold. More than 10,
 # because a fused multiply-add of Haswell and Zen 2 takes 5 cycles, and two begin in each.
@@ -55,21 +55,21 @@ def lanes_of_block(depth: int, columns: int, element_bytes: int, vector: int, *,
 
 
 def packing_obstacle(dot: cpu.Dot, access: cpu.Access, vector: int) -> str | None:
-    """Why a dot does not pack the matrix of an access as it is in memory; None if it does.
+    """Why a dot does not pack the matrix of an access where it is in memory; None if it does.
 
-    The matrix of bf16 is packed as it is by machines that multiply pairs of bf16, and converted by others.
+    A matrix of another type than that of the accumulation is converted as it is packed, or its neighbours along k are
+    joined: it is always packed.
     """
     a, b, c = (expect(buffer.type, cpu.BufferType) for buffer in (dot.a, dot.b, dot.c))
     element, accumulator = expect(b.element, ScalarType), expect(c.element, ScalarType)
-    if element == bf16:
+    if element == f32 and dot.input_precision not in (InputPrecision.DEFAULT, InputPrecision.IEEE):
+        return "the dot packs parts of its numbers"
+    if dot.transposed or element != (f32 if accumulator == f16 else accumulator):
         return None
-    whole = element != f32 or dot.input_precision in (InputPrecision.DEFAULT, InputPrecision.IEEE)
-    if element != (f32 if accumulator == f16 else accumulator) or not whole:
-        return f"the dot packs {element} after a conversion"
     (rows, depth), columns = a.shape[-2:], c.shape[-1]
     block = DotBlock.of((rows, depth, columns), element.bytes, vector, transposed=dot.transposed)
-    if not dot.transposed and rows <= block.rows:
+    if rows <= block.rows:
         return f"the dot packs nothing for {rows} rows, which it computes at once"
-    if not dot.transposed and columns == block.columns and constant_of(access.strides[0]) == columns:
+    if columns == block.columns and constant_of(access.strides[0]) == columns:
         return "the rows of the matrix follow each other in memory"
     return None

@@ -86,8 +86,10 @@ def _region(builder: Rewriter, op: cpu.Region, vector: int) -> Value:
 
 
 def _keep(op: cpu.Dot, vector: int) -> int:
-    """The number of matrices that a dot keeps for the next programs."""
-    size = expect(op.b.type, cpu.BufferType).bytes
+    """The number of matrices that a dot keeps for the next programs. A packed number has as many bytes as one of the
+    accumulation, or fewer."""
+    b, c = (expect(value.type, cpu.BufferType) for value in (op.b, op.c))
+    size = b.numel * max(4, element_bytes(c.element))
     return min(KEPT_BYTES // size, MAX_KEPT) if keep_obstacle(op, vector) is None else 0
 
 

@@ -4,9 +4,11 @@ import math
 import platform
 from typing import Any
 
+import attrs
 import ml_dtypes
 import numpy as np
 import pytest
+from native_machines import host_without
 
 import ziggurat as zg
 from ziggurat.backend.cpu.code import CpuOptions
@@ -237,9 +239,8 @@ def test_dots_of_bf16_are_chains_of_pairs(n: int, columns: int, depth: int, doub
     b[:, columns:] = 0
     c = random.standard_normal((32, n)).astype(np.float32)
     model, factor = dots_model(n, transposed, doubled), 2 if doubled else 1
-    cpu, features = host()
-    features = features.replace("+amx-bf16", "-amx-bf16")  # Where there are matrix units, pairs are slower.
-    fast, exact = (compile_cpu(model, CpuOptions(cpu, features, fast_math=argument)) for argument in (True, False))
+    machine = host_without("amx")  # Where there are matrix units, pairs are slower.
+    fast, exact = (compile_cpu(model, attrs.evolve(machine, fast_math=argument)) for argument in (True, False))
     for scale in (1.0, 2.0**-65):  # Then products are subnormal.
         x, y, z = a * a.dtype.type(scale), b * b.dtype.type(scale), c * np.float32(scale**2)
         packed = np.ascontiguousarray(y[:, :columns].T if transposed else y[:, :columns])
@@ -248,6 +249,56 @@ def test_dots_of_bf16_are_chains_of_pairs(n: int, columns: int, depth: int, doub
             NativeKernel(code, "dots").launch((1, 1, 1), "abcodn", [x, packed, z, out, depth, columns])
         np.testing.assert_array_equal(actual[0], by_pairs(x * factor, y * factor, z))
         assert (actual[0] != actual[1]).any()  # Another order of the sums, and subnormal ones.
+
+
+@zg.kernel
+def product_of_tiles(
+    a_ptr, b_ptr, out_ptr, M: zg.constexpr, N: zg.constexpr, K: zg.constexpr, TRANSPOSED: zg.constexpr
+):
+    rows, inner, columns = zg.arange(0, M), zg.arange(0, K), zg.arange(0, N)
+    a = zg.load(zg.add(a_ptr, zg.add(zg.mul(zg.expand(rows, 1), K), zg.expand(inner, 0))))
+    if TRANSPOSED:
+        b = zg.trans(zg.load(zg.add(b_ptr, zg.add(zg.mul(zg.expand(columns, 1), K), zg.expand(inner, 0)))))
+    else:
+        b = zg.load(zg.add(b_ptr, zg.add(zg.mul(zg.expand(inner, 1), N), zg.expand(columns, 0))))
+    c_at = zg.add(out_ptr, zg.add(zg.mul(zg.expand(rows, 1), N), zg.expand(columns, 0)))
+    zg.store(c_at, zg.dot(a, b, zg.load(c_at)))
+
+
+def by_tiles(a: Any, b: Any, c: Any) -> Any:
+    """The results of tdpbf16ps, which sums even and odd numbers along k apart, in runs of a tile's."""
+    a, b = (flushed(x.astype(np.float64)) for x in (a, b))
+    step = min(32, a.shape[1])
+    for start in range(0, a.shape[1], step):
+        halves = []
+        for first in (0, 1):
+            total = np.zeros(c.shape, np.float32)
+            for k in range(start + first, start + step, 2):
+                total = flushed((total.astype(np.float64) + a[:, k, None] * b[k]).astype(np.float32))
+            halves.append(total)
+        c = flushed(flushed(c) + flushed(halves[0] + halves[1]))
+    return c
+
+
+@pytest.mark.skipif("+amx-bf16" not in host()[1].split(","), reason="this machine has no matrix units for bf16")
+@pytest.mark.parametrize("transposed", [False, True])
+@pytest.mark.parametrize("sizes", [(16, 16, 32), (32, 64, 64), (64, 32, 16), (64, 16, 128)], ids=str)
+def test_dots_of_bf16_by_tiles(sizes: tuple[int, int, int], transposed: bool):
+    m, n, k = sizes
+    if transposed and k % 32:
+        pytest.skip("tiles of half a row are not transposed")
+    random = np.random.default_rng(m)
+    a, b = (random.standard_normal(shape).astype(ml_dtypes.bfloat16) for shape in ((m, k), (k, n)))
+    c = random.standard_normal((m, n)).astype(np.float32)
+    p = zg.ptr(zg.bf16)
+    code = compile_cpu(product_of_tiles.triton(p, p, zg.ptr(zg.f32), m, n, k, transposed), CpuOptions(fast_math=True))
+    assert "tdpbf16ps" in code.llvm and "tilerelease" in code.llvm
+    for scale in (1.0, 2.0**-65):
+        x, y, out = a * a.dtype.type(scale), b * b.dtype.type(scale), c * np.float32(scale**2)
+        expected = by_tiles(x, y, out)
+        packed = np.ascontiguousarray(y.T) if transposed else y
+        NativeKernel(code, "product_of_tiles").launch((1, 1, 1), "abo", [x, packed, out])
+        np.testing.assert_array_equal(out, expected)
 
 
 @pytest.mark.skipif(platform.machine() not in ("x86_64", "AMD64"), reason="machines of x86-64")

@@ -19,8 +19,6 @@ from ziggurat.codemodel.dialects import cpu
 from ziggurat.codemodel.op import expect
 from ziggurat.transforms.cpu.cpu_passes import lower
 
-F32 = zg.ptr(zg.f32)
-
 
 @triton.jit
 def product(
@@ -35,13 +33,14 @@ def product(
     K: tl.constexpr,
     COLUMNS_FIRST: tl.constexpr,
     TRANSPOSED: tl.constexpr,
+    KIND: tl.constexpr = tl.float32,
 ):
     row, column = tl.program_id(0), tl.program_id(1)
     if COLUMNS_FIRST:
         column, row = row, column
     rows, columns = row * M + tl.arange(0, M), column * N + tl.arange(0, N)
     inner = tl.arange(0, K)
-    acc = tl.zeros((M, N), tl.float32)
+    acc = tl.zeros((M, N), KIND)
     for start in range(0, k, K):
         a_mask = (rows[:, None] < m) & (inner[None, :] + start < k)
         b_mask = (inner[:, None] + start < k) & (columns[None, :] < n)
@@ -51,7 +50,7 @@ def product(
             b = tl.load(b_ptr + columns[:, None] * k + (inner[None, :] + start), mask, other=0.0).T
         else:
             b = tl.load(b_ptr + (inner[:, None] + start) * n + columns[None, :], b_mask, other=0.0)
-        acc = tl.dot(a, b, acc, input_precision="ieee")
+        acc = tl.dot(a, b, acc, input_precision="ieee", out_dtype=KIND)
     tl.store(c_ptr + rows[:, None] * n + columns[None, :], acc, (rows[:, None] < m) & (columns[None, :] < n))
 
 
@@ -64,9 +63,18 @@ def one_thread():
     zg.set_num_threads(threads)
 
 
-def models(block: tuple[int, int, int], columns_first: bool, keep: int | None, transposed: bool = False):
+def models(
+    block: tuple[int, int, int],
+    columns_first: bool,
+    keep: int | None,
+    transposed: bool = False,
+    types: tuple[zg.ScalarType, zg.ScalarType] = (zg.f32, zg.f32),
+):
     """The CPU model, with another number of matrices to keep, and one that keeps none."""
-    triton_model = product.triton(F32, F32, F32, zg.i32, zg.i32, zg.i32, *block, columns_first, transposed)
+    element, total = map(zg.ptr, types)
+    triton_model = product.triton(
+        element, element, total, zg.i32, zg.i32, zg.i32, *block, columns_first, transposed, types[1]
+    )
     text = str(lower(triton_model, vector_bytes(host()[1])))
     assert " @keep=" in text
     none = re.sub(r" @keep=\d+", "", text)
@@ -100,6 +108,20 @@ def test_kept_matrices_change_no_bit(
         np.testing.assert_allclose(results[0], a @ b, rtol=1e-4, atol=1e-4)
 
 
+@pytest.mark.parametrize("transposed", [False, True])
+@pytest.mark.parametrize("kind", [np.float16, np.int8])
+@pytest.mark.parametrize("depth", [32, 64])
+def test_matrices_are_kept_as_they_are_converted(depth: int, kind: type, transposed: bool):
+    m, n, k = 70, 96, 130
+    types = (zg.f16, zg.f32) if kind is np.float16 else (zg.i8, zg.i32)
+    rng = np.random.default_rng(depth)
+    a, b = (rng.integers(-100, 100, shape).astype(kind) for shape in ((m, k), (k, n)))
+    for model in models((32, 32, depth), False, None, transposed, types):
+        c = np.full((m, n), -1, np.float32 if kind is np.float16 else np.int32)
+        run_cpu(model, (-(-m // 32), n // 32), [a, np.ascontiguousarray(b.T) if transposed else b, c, m, n, k])
+        np.testing.assert_array_equal(c, a.astype(np.int64) @ b.astype(np.int64))
+
+
 def test_a_matrix_that_shares_memory_with_a_result_is_not_kept():
     """Each program of a column changes the matrix that the next one reads."""
     m, n, k = 96, 32, 32
@@ -118,9 +140,10 @@ DOTS = [
     (zg.f32, "ieee", 64, True),
     (zg.f64, "ieee", 64, True),
     (zg.f32, "tf32", 64, False),
-    (zg.f16, "ieee", 64, False),
-    (zg.i8, "ieee", 64, False),
+    (zg.f16, "ieee", 64, True),
+    (zg.i8, "ieee", 64, True),
     (zg.f32, "ieee", 4, False),
+    (zg.f16, "ieee", 4, True),
 ]
 
 
@@ -129,7 +152,7 @@ DOTS = [
 def test_dots_that_keep_nothing_do_not_say_so(
     machine: CpuOptions, type_: zg.ScalarType, precision: str, rows: int, keeps: bool
 ):
-    """Operands that are converted, or not packed, are not kept."""
+    """Operands of which parts are multiplied, or that are not packed, are not kept."""
     pointer, options = zg.ptr(type_), machine.resolved()
     accumulator = zg.i32 if type_ == zg.i8 else zg.f64 if type_ == zg.f64 else zg.f32
     out = zg.ptr(accumulator)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from native_machines import MACHINES
+from native_machines import MACHINES, host_without
 from run_cpu import run_cpu
 
 import ziggurat as zg
@@ -31,23 +31,52 @@ def product(a_ptr, b_ptr, c_ptr, m, n, k, M: tl.constexpr, N: tl.constexpr, K: t
     tl.store(c_ptr + rows[:, None] * n + columns[None, :], acc, (rows[:, None] < m) & (columns[None, :] < n))
 
 
-@pytest.mark.parametrize("machine", MACHINES)
+ALL_MACHINES = [
+    *MACHINES,
+    pytest.param(host_without("amx"), id="no tiles"),
+    pytest.param(host_without("amx", "avx512vnni", "avxvnni"), id="pairs"),
+]
+
+
+def instructions(features: str, block: tuple[int, int, int], signed: tuple[bool, bool], transposed: bool) -> list[str]:
+    """The beginnings of the names of those for dots of bytes, of which a tile has 64 in a row, or 32."""
+    names = features.split(",")
+    if "+amx-int8" in names and (block[2] % 64 == 0 or not transposed):
+        return ["tdpb" + "".join("s" if sign else "u" for sign in signed)]
+    if "+avx512vnni" in names and signed[1]:
+        return ["vpdpbusd"]
+    return ["vpdpwssd", "vpmaddwd"] if "+avx2" in names else [""]  # LLVM joins the second one and a sum.
+
+
+@pytest.mark.parametrize("machine", ALL_MACHINES)
 @pytest.mark.parametrize("transposed", (False, True))
-@pytest.mark.parametrize("kind", (np.int8, np.uint8))
-@pytest.mark.parametrize("sizes, block", [((96, 160, 96), (32, 32, 32)), ((50, 47, 33), (16, 64, 32))], ids=str)
+@pytest.mark.parametrize("signed", [(True, True), (False, False), (False, True)], ids=str)
+@pytest.mark.parametrize(
+    "sizes, block",
+    [((96, 160, 96), (32, 32, 32)), ((50, 47, 33), (16, 64, 32)), ((64, 80, 200), (64, 16, 64))],
+    ids=str,
+)
 def test_whole_dots(
-    machine: CpuOptions, sizes: tuple[int, int, int], block: tuple[int, int, int], kind: type, transposed: bool
+    machine: CpuOptions,
+    sizes: tuple[int, int, int],
+    block: tuple[int, int, int],
+    signed: tuple[bool, bool],
+    transposed: bool,
 ):
     m, n, k = sizes
-    limits, rng = np.iinfo(kind), np.random.default_rng(m)
-    a, b = (rng.integers(limits.min, limits.max, shape, kind, endpoint=True) for shape in ((m, k), (k, n)))
-    a[0], b[:, 0] = limits.min, limits.min
-    pointer = zg.ptr(zg.i8 if kind is np.int8 else zg.u8)
-    model = product.triton(pointer, pointer, zg.ptr(zg.i32), zg.i32, zg.i32, zg.i32, *block, transposed)
+    rng, kinds = np.random.default_rng(m), [np.int8 if sign else np.uint8 for sign in signed]
+    a, b = (
+        rng.integers(np.iinfo(kind).min, np.iinfo(kind).max, shape, kind, endpoint=True)
+        for kind, shape in zip(kinds, ((m, k), (k, n)), strict=True)
+    )
+    a[0], b[:, 0] = np.iinfo(kinds[0]).min, np.iinfo(kinds[1]).min
+    pointers = [zg.ptr(zg.i8 if sign else zg.u8) for sign in signed]
+    model = product.triton(*pointers, zg.ptr(zg.i32), zg.i32, zg.i32, zg.i32, *block, transposed)
     c = np.zeros((m, n), np.int32)
     operand = np.ascontiguousarray(b.T) if transposed else b
     code = run_cpu(model, (-(-m // block[0]), -(-n // block[1])), [a, operand, c, m, n, k], options=machine)
     exact = a.astype(np.int64) @ b.astype(np.int64) + 2147483600
     np.testing.assert_array_equal(c, exact.astype(np.int32))
-    if "+avx2" in machine.resolved().features:
-        assert any(name in to_assembly(code.llvm, machine.resolved()) for name in ("vpmaddwd", "vpdpwssd"))
+    options = machine.resolved()
+    assembly = to_assembly(code.llvm, options)
+    assert any(name in assembly for name in instructions(options.features, block, signed, transposed))

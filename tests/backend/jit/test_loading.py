@@ -5,6 +5,8 @@ import sys
 
 import pytest
 
+from ziggurat.backend.jit import loading
+
 SCRIPT = """
 import ctypes
 import numpy as np
@@ -44,3 +46,15 @@ np.testing.assert_allclose(y, np.exp(x) * 1.25, rtol=1e-6)
 def test_code_reaches_its_constants_in_a_process_with_gigabytes_of_arrays():
     done = subprocess.run([sys.executable, "-c", SCRIPT], capture_output=True, text=True, timeout=120)
     assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.parametrize("permitted", [True, False])
+def test_matrix_units_are_a_feature_where_the_process_may_use_them(permitted: bool, monkeypatch: pytest.MonkeyPatch):
+    class Features(dict[str, bool]):
+        def flatten(self) -> str:
+            return "+avx512f,+amx-tile,+amx-int8,-amx-fp16"
+
+    monkeypatch.setattr(loading.llvm(), "get_host_cpu_features", Features)
+    monkeypatch.setattr(loading, "_may_use_tiles", lambda: permitted)
+    expected = "+avx512f,+amx-tile,+amx-int8,-amx-fp16" if permitted else "+avx512f,-amx-fp16"
+    assert loading.host.__wrapped__()[1] == expected
