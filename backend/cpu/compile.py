@@ -29,7 +29,7 @@ from ziggurat.transforms.cpu.traffic import demand_sound
 # The modules that register emitters.
 PARTS = tuple(
     import_module(f"ziggurat.backend.cpu.{name}")
-    for name in ("casts", "control", "elementwise_ops", "indices", "memory", "nest", "tiles")
+    for name in ("casts", "control", "elementwise_ops", "indices", "memory", "nest", "sorts", "tiles")
 )
 
 

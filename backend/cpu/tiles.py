@@ -21,6 +21,7 @@ from ziggurat.backend.cpu.emitter import CpuEmitter, emits
 from ziggurat.backend.cpu.factors import TILE, Factors, Tiles, factors_of, joined
 from ziggurat.backend.cpu.memory import guarded, read, write
 from ziggurat.backend.cpu.packing import Packed, packed_place
+from ziggurat.backend.cpu.shuffles import transposed as transposed_square
 from ziggurat.backend.llvm.routines import Number
 from ziggurat.codemodel.dialects import arith, cpu
 from ziggurat.codemodel.dialects.tt import InputPrecision
@@ -356,7 +357,7 @@ def _matmul(
         starts = [b.base + (line + i) * b.pitch + k * (count * b_type.bytes) for i in range(lanes)]
         vectors_of_rows = [neighbours(start) for start in starts]
         target = packed + line / panel * between
-        for i, value in enumerate(_transposed(emitter, vectors_of_rows)):
+        for i, value in enumerate(transposed_square(vectors_of_rows)):
             write(emitter, target + (k + i) * pitch, line % panel, run, value, factor)
 
     def pack_all() -> None:
@@ -477,27 +478,6 @@ def _spread_rows(
     guarded(emitter, shared, lambda: emitter.loop(0, rows, 1, row))
     base, distance = shared.select(copy, matrix.base), shared.select(pitch, matrix.pitch)
     return attrs.evolve(matrix, base=base, pitch=distance)
-
-
-def _transposed(emitter: CpuEmitter, rows: Sequence[Number]) -> list[Number]:
-    """The columns of a square of vectors: in each step, blocks on either side of the diagonal are exchanged."""
-    count, vectors_of_rows = len(rows), list(rows)
-    distance = 1
-    while distance < count:
-        # Lanes from `count` on are those of the second vector.
-        picks = [
-            [lane + count - distance if lane & distance else lane for lane in range(count)],
-            [lane + count if lane & distance else lane + distance for lane in range(count)],
-        ]
-        for at in range(count):
-            if not at & distance:
-                pair = vectors_of_rows[at], vectors_of_rows[at + distance]
-                for place, lanes in zip((at, at + distance), picks, strict=True):
-                    mask = ", ".join(f"i32 {lane}" for lane in lanes)
-                    text = f"shufflevector {pair[0].typed}, {pair[1].typed}, <{count} x i32> <{mask}>"
-                    vectors_of_rows[place] = emitter.made(pair[0].kind, text, count)
-        distance *= 2
-    return vectors_of_rows
 
 
 def _multiplied(emitter: CpuEmitter, x: Number, y: Number, z: Number, factors: Factors | None) -> Number:

@@ -104,6 +104,11 @@ def _scan(machine: SymbolicMachine, op: cpu.Scan, operands: Operands) -> None:
     raise NotDecided("a scan of buffers")
 
 
+@meanings.of(cpu.Sort)
+def _sort(machine: SymbolicMachine, op: cpu.Sort, operands: Operands) -> None:
+    raise NotDecided("a sort of integers")
+
+
 @attrs.frozen(eq=False)
 class _Access:
     """The addresses and the mask that an access claims where its guard holds."""

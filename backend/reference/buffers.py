@@ -114,6 +114,14 @@ def _dot(machine: Machine, op: cpu.Dot, operands: Operands) -> None:
     c[...] = tensors.dot(a, b, np.zeros_like(c) if op.zero else c, source, target, op.input_precision)
 
 
+@triton.of(cpu.Sort)
+def _sort(machine: Machine, op: cpu.Sort, operands: Operands) -> Array | None:
+    if op.target is None:
+        return np.sort(expand(operands[0], shape_of(op.keys.type)), axis=-1)
+    operands[1].array[...] = np.sort(operands[0].array, axis=-1)
+    return None
+
+
 @triton.of(cpu.Scan)
 def _scan(machine: Machine, op: cpu.Scan, operands: Operands) -> None:
     # The columns are views of the buffers.
@@ -171,8 +179,8 @@ def _store(machine: Machine, op: cpu.Store, operands: Operands) -> None:
 
 
 @marks.of(
-    cpu.Alloc, cpu.Region, cpu.End, cpu.Get, cpu.Put, cpu.Copy, cpu.Count, cpu.Dot, cpu.Scan, cpu.Access, cpu.Load,
-    cpu.Store, cpu.Waits, cpu.Prefetch,
+    cpu.Alloc, cpu.Region, cpu.End, cpu.Get, cpu.Put, cpu.Copy, cpu.Count, cpu.Dot, cpu.Scan, cpu.Sort, cpu.Access,
+    cpu.Load, cpu.Store, cpu.Waits, cpu.Prefetch,
 )  # fmt: skip
 def _unmarked(meaning: Meaning, machine: Machine, op: Op, operands: Operands) -> Any:
     """Buffers and accesses hold no marks: a Triton model is what strict mode is for."""

@@ -22,6 +22,7 @@ from ziggurat.codemodel.type_reader import TypeSyntaxError, read_shape, read_typ
 from ziggurat.codemodel.types import (
     PtrType,
     ScalarType,
+    TensorType,
     Type,
     TypeSyntax,
     element_of,
@@ -31,6 +32,7 @@ from ziggurat.codemodel.types import (
     is_power_of_two,
     shape_of,
     shaped,
+    void,
     with_element,
 )
 
@@ -404,6 +406,28 @@ class Scan(Op, name="cpu.scan"):
         require(parameter_types == 2 * elements, "the body of cpu.scan takes two of each element")
         yielded_types = [value.type for value in self.combine.entry.terminator.operands]
         require(yielded_types == elements, "the body of cpu.scan gives one of each element")
+
+
+class Sort(Op, name="cpu.sort"):
+    """The integers of each row, along the last axis, in ascending order: those of a tensor, or with a target those of a
+    buffer, in another one of its type."""
+
+    keys: Value = operand()
+    target: Value | None = operand(default=None)
+
+    def infer_type(self) -> Type:
+        return self.keys.type if self.target is None else void
+
+    def check(self) -> None:
+        type_ = self.keys.type if self.target is None else buffer_of(self, self.keys)
+        shape, element = (1,), None
+        if isinstance(type_, BufferType | TensorType):
+            shape, element = type_.shape, type_.element
+        whole = isinstance(element, ScalarType) and element.is_int and element.bits >= 8
+        require(whole, f"cpu.sort takes integers; got {type_}")
+        require(is_power_of_two(shape[-1]), f"cpu.sort: the last axis must be a power of two; got {type_}")
+        fits = self.target is None or (self.target.type == type_ and self.target is not self.keys)
+        require(fits, f"cpu.sort of {type_} needs another buffer of its type")
 
 
 class Copy(Op, name="cpu.copy"):

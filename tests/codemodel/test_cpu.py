@@ -29,6 +29,8 @@ GOOD = """cpu.module @vector=64 @scratch=512 ()void -> {
             cpu.count %7 %18 %11;
             cpu.end;
         };
+        %24 : buffer<x16, i32> = cpu.alloc;
+        cpu.sort %7 %24;
         cpu.copy %4 %5;
         cpu.dot %4 %6 %5;
         cpu.scan %4 %5 @axis=1 (%20 : f32, %21 : f32, %22 : f32, %23 : f32)Tuple<f32, f32> -> {
@@ -66,6 +68,9 @@ BAD = (
     ("cpu.count %7 %18 %11", "cpu.count %7 %18 %18", "cpu.count: the mask has another shape"),
     ("cpu.copy %4 %5", "cpu.copy %4 %6", "cpu.copy of buffer<x4, x8, f32> to buffer<x8, x8, f32>"),
     ("cpu.copy %4 %5", "cpu.copy %1 %1", "cpu.copy: the operand must be a buffer; got i32"),
+    ("cpu.sort %7 %24", "cpu.sort %7 %7", "cpu.sort of buffer<x16, i32> needs another buffer of its type"),
+    ("cpu.sort %7 %24", "cpu.sort %7 %4", "cpu.sort of buffer<x16, i32> needs another buffer of its type"),
+    ("cpu.sort %7 %24", "cpu.sort %4 %5", "cpu.sort takes integers; got buffer<x4, x8, f32>"),
     ("cpu.dot %4 %6 %5", "cpu.dot %6 %4 %5", "the shapes do not fit"),
     ("cpu.dot %4 %6 %5", "cpu.dot %7 %7 %7", "matrices needed"),
     ("cpu.scan %4 %5", "cpu.scan %4 %6", "cpu.scan takes buffers of one shape; got [(4, 8), (8, 8)]"),

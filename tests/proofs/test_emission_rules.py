@@ -124,7 +124,7 @@ LISTS: dict[str, dict[Evidence, str]] = {
             INTERVALS: "Exp Exp2 Log "
             "Log2 Sin Cos Tanh Erf Rsqrt Approximate",
             NATIVE: "For If While Yield Condition Structured Br CondBr Return Unreachable ConstantOp IntToPtr PtrToInt "
-            "tt_memory.Bitcast AddPtr MakeTuple TupleLoad Poison Alloc Access Copy Dot Scan",
+            "tt_memory.Bitcast AddPtr MakeTuple TupleLoad Poison Alloc Access Copy Dot Scan Sort",
             REGISTER: "GetProgramId GetNumPrograms GlobalTimer SmId",
             CLAIMS: "Waits Assume Barrier "
             "GridDependencyWait GridDependencyLaunch Hint",

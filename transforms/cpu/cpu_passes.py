@@ -14,7 +14,7 @@ from ziggurat.transforms.cpu.allocate import allocate
 from ziggurat.transforms.cpu.carried import raise_carried
 from ziggurat.transforms.cpu.orient import orient, turn
 from ziggurat.transforms.cpu.regions import make_regions
-from ziggurat.transforms.cpu.sorts import sort_in_loops
+from ziggurat.transforms.cpu.sorts import find_sorts
 from ziggurat.transforms.cpu.vectorize import vectorize
 from ziggurat.transforms.cpu.waiting import mark_waiting
 from ziggurat.transforms.simplify import cse, dce, fold, hoist, lower_waits, simplify
@@ -25,7 +25,7 @@ Step = Callable[[Any, int], Op]  # Takes a `core.Module` or, after `regions`, a 
 
 LOWER: tuple[tuple[str, Step], ...] = (
     # Before inlining, which hides what a function is.
-    ("sorts", lambda op, _: sort_in_loops(op)),
+    ("sorts", lambda op, _: find_sorts(op)),
     ("prepare", lambda op, _: prepare(op)),
     ("waits", lambda op, _: lower_waits(op)),
     # Before a loop's loads are in regions.

@@ -175,7 +175,7 @@ class NestPlan:
                 self._scalar(op)
             elif isinstance(op, Structured):
                 self._structured(op, entries)
-            elif isinstance(op, tt.Dot | tt.Scan | tt.Histogram):
+            elif isinstance(op, tt.Dot | tt.Scan | tt.Histogram | cpu.Sort):
                 self._whole(op)
             elif isinstance(op, core.TupleLoad):  # A component of an op that has been planned.
                 continue
@@ -317,7 +317,7 @@ class NestPlan:
         return item if item is not None and item.index < len(items) and items[item.index] is item else None
 
     def _place(self, op: Op, item: Item) -> None:
-        if isinstance(op, tt.Reduce | tt.Dot | tt.Scan | tt.Histogram):
+        if isinstance(op, tt.Reduce | tt.Dot | tt.Scan | tt.Histogram | cpu.Sort):
             for index, type_ in enumerate(component_types(op.result.type)):
                 if isinstance(type_, TensorType):
                     self.homes[op.result, index] = None

@@ -236,6 +236,10 @@ class _Regions:
                     self.in_buffers.add((op.result, index))
                 combine = builder.rewrite_body(op.combine)
                 builder.add(cpu.Scan(targets, op.axis, combine, reverse=op.reverse))
+            case cpu.Sort():
+                target = self.buffer((op.result, 0))
+                builder.add(cpu.Sort(self.buffer(component_of(op.keys)), target))
+                self.in_buffers.add((op.result, 0))
             case tt.Histogram():
                 self._histogram(op, builder)
             case _:

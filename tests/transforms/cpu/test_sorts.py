@@ -1,4 +1,4 @@
-"""Sorts on CPUs: a loop over the steps of the network, with the interpreter's bits."""
+"""Sorts on CPUs: one op, with the interpreter's bits."""
 
 from __future__ import annotations
 
@@ -6,13 +6,16 @@ from typing import Any
 
 import numpy as np
 import pytest
+from native_machines import MACHINES
 from run_cpu import run_cpu
 
 import ziggurat as zg
+from ziggurat.backend.cpu.code import CpuOptions
 from ziggurat.backend.reference.run import run
-from ziggurat.codemodel.dialects import scf, tt
+from ziggurat.codemodel.dialects import cpu, tt
 from ziggurat.codemodel.types import find_scalar
-from ziggurat.transforms.cpu.sorts import sort_in_loops
+from ziggurat.transforms.cpu.cpu_passes import lower
+from ziggurat.transforms.cpu.sorts import find_sorts
 from ziggurat.transforms.simplify import simplify
 
 
@@ -64,15 +67,30 @@ def test_sorts_have_the_interpreter_s_bits(dtype: Any, kernel: Any, rows: int, s
     np.testing.assert_array_equal(results[0].view(np.uint8), results[1].view(np.uint8))
 
 
-def test_the_model_of_a_large_sort_is_small():
+@pytest.mark.parametrize("machine", MACHINES)
+@pytest.mark.parametrize("dtype", [np.int8, np.uint16, np.int32, np.uint32, np.int64])
+@pytest.mark.parametrize("size", [2, 4, 32, 512, 4096])
+def test_rows_of_any_size_are_sorted(dtype: Any, size: int, machine: CpuOptions):
+    rows = 2
+    x = numbers(dtype, rows * size)
+    element = zg.ptr(find_scalar(x.dtype))
+    for down in (False, True):
+        out = np.zeros_like(x)
+        run_cpu(sort.triton(element, element, rows, size, down), (1,), [x, out], options=machine)
+        expected = np.sort(x.reshape(rows, size), axis=1)
+        np.testing.assert_array_equal(out.reshape(rows, size), expected[:, ::-1] if down else expected)
+
+
+def test_a_sort_is_one_op():
     f32 = zg.ptr(zg.f32)
-    sizes = {}
-    for size in (64, 1 << 16):
-        looped = simplify(sort_in_loops(sort.triton(f32, f32, 1, size, False)))
-        sizes[size] = sum(1 for _ in looped.walk())
-        assert sum(isinstance(op, scf.For) for op in looped.walk()) == 2
-        assert sum(isinstance(op, tt.Func) for op in looped.walk()) == 1
-    assert sizes[1 << 16] == sizes[64] < 100
+    for size, down in ((64, False), (1 << 16, True)):
+        model = simplify(find_sorts(sort.triton(f32, f32, 1, size, down)))
+        assert sum(isinstance(op, cpu.Sort) for op in model.walk()) == 1
+        assert sum(isinstance(op, tt.Func) for op in model.walk()) == 1
+        x, results = numbers(np.float32, size), [np.zeros(size, np.float32) for _ in range(2)]
+        for result, tier in zip(results, (model, lower(model, 32)), strict=True):
+            run(tier, None, (1,), [x, result])
+        assert results[0].tobytes() == results[1].tobytes()
 
 
 @zg.function
@@ -88,7 +106,7 @@ def other(x_ptr):
 
 def test_another_function_of_that_name_is_left_alone():
     model = other.triton(zg.ptr(zg.i32))
-    assert sort_in_loops(model) is model
+    assert find_sorts(model) is model
     x = np.arange(8, dtype=np.int32)[::-1].copy()
     other[1,](x)
     np.testing.assert_array_equal(x, 3 * np.arange(8)[::-1])
