@@ -100,13 +100,19 @@ class _Running:
         self._work = work
 
     def start(self, count: int) -> int:
-        """Run programs on so many further threads, as far as there are programs. The number of these threads."""
-        count = min(count, self.total - len(self.threads))
-        for _ in range(count):
+        """Run programs on so many further threads, as far as there are programs, and as the system has threads. The
+        number of these threads."""
+        before = len(self.threads)
+        for _ in range(min(count, self.total - before)):
             thread = threading.Thread(target=self._work, args=(self,), daemon=True)
-            thread.start()
+            try:
+                thread.start()
+            except RuntimeError:  # Limits of the process, or of its container.
+                if not self.threads:
+                    raise
+                break
             self.threads.append(thread)
-        return count
+        return len(self.threads) - before
 
     def run(self, count: int) -> None:
         """Run all programs, by at first so many threads."""
@@ -131,7 +137,7 @@ class _Launches:
         self._events = 0  # Launches and programs that have begun or ended, and devices that have ended.
         self._failure: BaseException | None = None
         self._ends = self._is_deadlock = False
-        self._is_full = False  # Whether programs could not begin, for want of threads, when there was a deadlock.
+        self._threads = 0  # Their number where programs could not begin, for want of more, when there was a deadlock.
         self._waits: list[tuple[QueuedNative, list[int]]] = []
 
     def run(self) -> None:
@@ -171,7 +177,8 @@ class _Launches:
                     times = 0
                 elif times == 2:
                     self._is_deadlock = True
-                    self._is_full = any(running.following < running.total for running in self._running)
+                    if any(running.following < running.total for running in self._running):
+                        self._threads = sum(len(running.threads) for running in self._running)
                     self._stop()
                     return
 
@@ -191,7 +198,11 @@ class _Launches:
         with self._lock:
             room = MAX_THREADS - sum(len(running.threads) for running in self._running)
             started = [running.start(min(len(running.threads), room)) for running in self._running]
-            starting = any(running.following < running.total == len(running.threads) for running in self._running)
+            # Threads that run no program begin one soon, if there is one: the system may not have run them meanwhile.
+            starting = any(
+                running.following < running.total and running.active.sum() < len(running.threads)
+                for running in self._running
+            )
             return any(started) or starting or events != self._events
 
     def _stop(self) -> None:
@@ -292,9 +303,9 @@ class _Launches:
             names = [f"device {queued.device}, {name}" for (queued, _), name in zip(waits, names, strict=True)]
         rest = ["all others have ended", "so does one other program", f"so do {len(waits) - 1} other programs"]
         hint = "run it without native=True, which names the element that it waits for" if self._on_devices else None
-        if self._is_full:
+        if self._threads:
             rest = [f"{text}, and others have not begun" for text in rest]
-            hint = f"at most {MAX_THREADS} programs run at once here: launch fewer, if they wait for each other"
+            hint = f"at most {self._threads} programs run at once here: launch fewer, if they wait for each other"
         error = KernelRuntimeError(
             f"deadlock: {names[0]} waits for a change of memory that nothing makes any more: "
             f"{rest[min(len(waits) - 1, 2)]}",

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import threading
+import time
 from typing import Any
 
 import numpy as np
@@ -138,6 +140,44 @@ def test_a_deadlock_for_want_of_threads_is_told(monkeypatch: pytest.MonkeyPatch)
     with pytest.raises(KernelRuntimeError, match=message):
         all_meet[(5,)](np.zeros(1, np.int32), 5)
     all_meet[(4,)](np.zeros(1, np.int32), 4)
+
+
+def test_a_system_without_more_threads(monkeypatch: pytest.MonkeyPatch):
+    start, threads = threading.Thread.start, []
+
+    def limited(thread: threading.Thread) -> None:
+        if len(threads) == 4:  # One waits for the launch.
+            raise RuntimeError("can't start new thread")
+        threads.append(thread)
+        start(thread)
+
+    monkeypatch.setattr(threading.Thread, "start", limited)
+    with pytest.raises(KernelRuntimeError, match=r"others have not begun(.|\n)*hint: at most 3 programs run at once"):
+        all_meet[(5,)](np.zeros(1, np.int32), 5)
+
+
+@zg.kernel
+def first_waits_for_last(flag):
+    if zg.program_id(0) == 0:
+        zg.wait(flag, 1, "ge", scope="gpu")
+    if zg.program_id(0) == 2:
+        zg.atomic_add(flag, 1)
+
+
+def test_a_thread_that_is_between_programs_is_no_deadlock(monkeypatch: pytest.MonkeyPatch):
+    """The system may not run a thread for long: here the one that has run program 1, and is to begin program 2."""
+    program = devices._Launches._program
+
+    def run_and_rest(self: Any, running: Any, number: int, parts: Any) -> None:
+        program(self, running, number, parts)
+        if number == 1:
+            time.sleep(0.5)
+
+    monkeypatch.setattr(devices._Launches, "_program", run_and_rest)
+    monkeypatch.setattr(devices, "MAX_THREADS", 2)
+    flag = np.zeros(1, np.int32)
+    first_waits_for_last[(3,)](flag)
+    assert flag[0] == 1
 
 
 @zg.kernel
