@@ -21,6 +21,8 @@ FORMAT: Final = "ziggurat library 1"
 FOLDER: Final = os.path.dirname(os.path.abspath(__file__))
 _MAX_RANK: Final = 5
 _MAX_SIZE: Final = (1 << 31) - 1  # Of an axis of a grid.
+_MAX_THREADS: Final = 1024  # Programs that wait for each other at once.
+_TICK: Final = 0.01  # Seconds after which further programs begin, if none has ended.
 _ALONE: Final = 200_000  # Nanoseconds that the launching thread runs programs alone, before others help.
 _BUFFERS: Final = {
     "f": "f32", "d": "f64", "e": "f16", "?": "i1", "b": "i8", "h": "i16", "i": "i32", "q": "i64", "l": "i64",
@@ -466,8 +468,9 @@ def _here(family: _Family, sizes: Any, total: int, bound: Mapping[str, _Argument
     if not total:
         return 0
     number = ctypes.c_int64
-    whole = family.ordered or threads() == 1
-    end = total if whole else 1
+    if family.ordered and total > 1:
+        return _beside(family, sizes, total, bound)
+    end = total if threads() == 1 else 1
     begin = time.perf_counter_ns()
     status, again = family.call("run", (sizes, number(0), number(end)), bound)
     while not status and end < total and time.perf_counter_ns() - begin < _ALONE:
@@ -494,6 +497,36 @@ def _here(family: _Family, sizes: Any, total: int, bound: Mapping[str, _Argument
     work()
     for helper in helpers:
         helper.join()
+    return statuses[0] if statuses else 0
+
+
+def _beside(family: _Family, sizes: Any, total: int, bound: Mapping[str, _Argument]) -> int:
+    """Run programs that may wait for each other: they begin in their order on one thread, and on further threads while
+    none of those that have begun ends."""
+    number, numbers = ctypes.c_int64, iter(range(total))
+    statuses: list[int] = []
+    ended: list[int] = []
+
+    def work() -> None:
+        run: Any = None
+        while not statuses and (first := next(numbers, None)) is not None:
+            arguments = sizes, number(first), number(first + 1)
+            if run is None:
+                status, run = family.call("run", arguments, bound)
+            else:
+                status = run(*arguments)
+            (statuses if status else ended).append(status)
+
+    helpers, count, before = [threading.Thread(target=work)], 0, -1
+    while helper := next((helper for helper in helpers[:count] if helper.is_alive()), None) or (
+        not count and helpers[0]
+    ):
+        if len(ended) == before:
+            helpers += [threading.Thread(target=work) for _ in range(min(count, _MAX_THREADS - count))]
+        for fresh in helpers[count:]:
+            fresh.start()
+        count, before = len(helpers), len(ended)
+        helper.join(_TICK)
     return statuses[0] if statuses else 0
 
 

@@ -20,6 +20,7 @@ BOUND: Final = Struct(low="i64", high="i64", writable="i64")
 # pointers made from integers may go, and their `BOUND`s; or it is 0.
 HOST: Final = Struct(word="i64", poll="ptr", printer="ptr", now="ptr", waits="ptr", arrays="ptr")
 MAX_WAITS: Final = 1 << 10  # Iterations in which a loop may wait, where nothing runs meanwhile.
+MAX_WAITS_BESIDE: Final = 1 << 24  # Where the caller may run others: some seconds.
 
 
 @attrs.frozen

@@ -11,7 +11,7 @@ from ziggurat.backend.cpu.code import CpuCode
 from ziggurat.backend.cpu.sites import READ_ONLY, STRAY, Site
 from ziggurat.backend.launch.grids import program_name
 from ziggurat.backend.reference.argument_memory import MASK_HINT, Array, ArrayArgument, outside, stray_outcome
-from ziggurat.backend.reference.control import WAITS
+from ziggurat.backend.reference.machine import WAITS
 from ziggurat.codemodel.errors import KernelRuntimeError, MemoryAccessError, warn
 from ziggurat.codemodel.types import SCALARS
 
@@ -75,7 +75,8 @@ _FAILURES = {
     "asserts": "fails a device-side assertion", "divides": "divides by zero",
     "gathers": "gathers at an index outside of the tensor", "loops": "has a loop whose step is zero",
     "reaches": "reached code that is marked unreachable",
-    "waits": "waits for a change of memory that no earlier program has made",
+    "waits": "waits for a change of memory that no earlier program has made; if a later one makes it, run each program "
+    "of the grid by a call of its own, on a thread of its own",
 }  # fmt: skip
 
 

@@ -1,4 +1,4 @@
-"""Turns of programs of several devices: which program runs next, and which begin when a launch has ended."""
+"""Turns of programs, of one device or of several: which program runs next, and which begin when a launch has ended."""
 
 from __future__ import annotations
 
@@ -26,10 +26,12 @@ T = TypeVar("T", bound=Turn)
 
 class Turns(Generic[T]):
     """The programs of the launches of all devices, which run one after the other on each. `active` has those that have
-    not ended, of launches that have begun. The same seed gives the same order."""
+    not ended, of launches that have begun. The same seed gives the same order; without one, the first program that can
+    run has the next turn."""
 
-    def __init__(self, seed: int, devices: Iterable[int]) -> None:
+    def __init__(self, seed: int | None, devices: Iterable[int]) -> None:
         self.random = random.Random(seed)
+        self._is_drawn = seed is not None
         self._weights = {device: self.random.choice((1, 4, 16)) for device in devices}
         self._queues: dict[int, list[Sequence[T]]] = {}
         self._running: dict[int, int] = {}  # By device: the programs of its launch that have not ended.
@@ -53,17 +55,24 @@ class Turns(Generic[T]):
 
     def draw(self, programs: Sequence[T]) -> T:
         """The program that has the next turn: of some devices more often than of others."""
+        if not self._is_drawn:
+            return programs[0]
         return self.random.choices(programs, [self._weights[program.device] for program in programs])[0]
 
-    def end(self, program: T, clocks: Clocks) -> None:
+    def happens(self, chance: float) -> bool:
+        """Whether something happens that has this chance."""
+        return self.random.random() < chance
+
+    def end(self, program: T, clocks: Clocks | None) -> None:
         """Note the end of a program. After the last one of a launch, the next launch of the device begins."""
         self.active.remove(program)
         queue = self._queues[program.device]
         self._running[program.device] -= 1
         if self._running[program.device] == 0 and len(queue) > 1:
             ended = [other.number for other in queue.pop(0)]
-            for following in queue[0]:
-                clocks.begin(following.number, ended)
+            if clocks is not None:
+                for following in queue[0]:
+                    clocks.begin(following.number, ended)
             self._begin(program.device)
 
     def _begin(self, device: int) -> None:

@@ -146,6 +146,7 @@ class Memory:
         self.region_of = {argument.number: region for region in self.regions for argument in region.arguments}
         self.detached = False
         self.changes = 0  # The number of writes that may have changed an element.
+        self.turns: Any = None  # Of the programs that take turns, by which they wait for changes.
         self.races: races.Races | None = None  # In strict mode, the accesses of the programs up to now.
         self.journal: list[tuple[Array, Array, Array]] = []
 
@@ -182,6 +183,8 @@ class Memory:
         """Set elements of a region's view; of an index that comes twice, the last value counts."""
         self.journal.append((view, index, view[index]))
         self.changes += 1
+        if self.turns is not None:
+            self.turns.changes += 1
         view[index] = values
 
     # Finding the elements at addresses.
@@ -343,6 +346,14 @@ def order_of(op: Op) -> MemSemantic:
     return op.order if isinstance(op, AtomicRMW | AtomicCAS | Wait) else MemSemantic.RELAXED
 
 
+def scope_of(op: Op) -> MemScope | None:
+    """The scope of a strong access; None for a weak one. A volatile one is relaxed, at system scope (PTX manual)."""
+    scope = getattr(op, "scope", None)
+    if isinstance(scope, MemScope):
+        return scope
+    return MemScope.SYSTEM if getattr(op, "volatile", False) else None
+
+
 def _polls(op: Op) -> bool:
     """Whether an access reads what atomics of other programs write."""
     return isinstance(op, Wait) or bool(getattr(op, "volatile", False)) or (isinstance(op, AtomicRMW) and op.is_load)
@@ -354,6 +365,10 @@ class Conflict(Exception):
     def __init__(self, again: bool = False) -> None:
         super().__init__()
         self.again = again
+
+
+class WaitsForLater(Exception):
+    """A program waits for a change of memory by a later one."""
 
 
 class Sharing:
@@ -378,8 +393,9 @@ class Sharing:
         self._uses: dict[ArgumentRegion, str] = {}
         self._owners: dict[ArgumentRegion, Array] = {}
         # In strict mode, for each unit of a region, by the numbers of accesses: the last write, the first read since
-        # the barrier, the position that reads, a read since then from another position, and the position that writes.
-        self._histories: dict[ArgumentRegion, Array] = {}
+        # the barrier, the position that reads, a read since then from another position, and the position that writes;
+        # with the size of these units, as another program may have divided them.
+        self._histories: dict[ArgumentRegion, tuple[int, Array]] = {}
         self._accesses: list[Op] = []
         self._synchronized = np.zeros(0, np.int64)  # For each program, the number of accesses before its last barrier.
         self._shapes: dict[tuple[int, ...], int] = {}  # Shapes by number, without axes of size 1.
@@ -454,7 +470,7 @@ class Sharing:
 
     def _refine(self, region: ArgumentRegion, size: int) -> None:
         """Divide the units of a region into those of smaller elements."""
-        tables_and_keys: list[tuple[dict[Any, Array], Any]] = [(self._owners, region), (self._histories, region)]
+        tables_and_keys: list[tuple[dict[Any, Array], Any]] = [(self._owners, region)]
         if self.memory.races is not None:
             tables_and_keys.append((self.memory.races.tables, region.base))
         for tables, key in tables_and_keys:
@@ -488,9 +504,11 @@ class Sharing:
     ) -> None:  # fmt: skip
         """Note an access. Raise `KernelRuntimeError` for a read of an element written since the last barrier, and for a
         store to an element that another position has read since, or has written another value to."""
-        if region not in self._histories:
-            self._histories[region] = np.zeros((5, region.units), np.int64)
-        history, read, position, elsewhere, writer = self._histories[region]
+        unit, table = self._histories.get(region) or (region.unit, np.zeros((5, region.units), np.int64))
+        if unit != region.unit:
+            table = np.repeat(table, unit // region.unit, axis=-1)
+        self._histories[region] = region.unit, table
+        history, read, position, elsewhere, writer = table
         since = self._synchronized[programs - self._first]
         last: Array = history[units]
         checks: list[tuple[Array, Array, str]] = []  # The numbers of accesses, where one clashes, and what it did.

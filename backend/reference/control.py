@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from ziggurat.backend.reference.access import load_elements
-from ziggurat.backend.reference.machine import AllLeft, Fork, Machine, triton
+from ziggurat.backend.reference.machine import WAITS, AllLeft, Fork, Machine, triton
 from ziggurat.backend.reference.values import Array, Frame, chosen, same_value, uniform
 from ziggurat.codemodel.dialects import cf, core, cpu, scf, tt
 from ziggurat.codemodel.errors import KernelNameError, KernelRuntimeError
@@ -120,9 +120,6 @@ def _for(machine: Machine, op: scf.For, operands: Operands) -> Any:
         active = _within(frame, survivors)
         round_ += 1
     return rejoin(machine, parts)
-
-
-WAITS = "the loop waits for a change of memory that no earlier program has made; programs run one after the other here"
 
 
 @triton.of(tt.Wait)

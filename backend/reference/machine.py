@@ -12,7 +12,7 @@ from typing import Any, NoReturn
 import attrs
 import numpy as np
 
-from ziggurat.backend.reference.argument_memory import Conflict, ElementAccess, Memory, Sharing
+from ziggurat.backend.reference.argument_memory import Conflict, ElementAccess, Memory, Sharing, WaitsForLater, scope_of
 from ziggurat.backend.reference.marks import Sources, marks, marks_of, undefined_error
 from ziggurat.backend.reference.values import Array, Frame, Marked, element_dtype, is_tuple, plain
 from ziggurat.codemodel.dialects import arith, debug
@@ -22,6 +22,8 @@ from ziggurat.codemodel.interpret import Exit, Interpreter, Jump, Meaning, Yield
 from ziggurat.codemodel.op import Block, Body, Op, Successor, Value
 from ziggurat.codemodel.types import Type, shape_of
 
+WAITS = "the loop waits for a change of memory that no earlier program has made; programs run one after the other here"
+_MAX_POLLS = 1 << 10  # Ordered accesses, after which a program may wait for another one.
 _MAX_CALLS = 500  # Calls in progress: enough for long chains of helper functions, and an end for a recursion.
 
 
@@ -108,6 +110,9 @@ class Machine(Interpreter):
         self.ctas = ctas
         self.shared = np.zeros((0, shared_bytes), np.uint8)
         self.schedule: Any = None  # Of the warp roles that run (`roles.Schedule`).
+        self.turn: Any = None  # Of the program that runs, where programs take turns (`turns.Turn`).
+        self._polls = self._polls_since = 0  # Ordered accesses since this number of changes of memory.
+        self.can_turn = False  # Whether a program that waits for a later one may be run again in turns.
         self.sources = Sources()
         self.printed: list[tuple[int, str]] = []
         self.frame = Frame(np.zeros(0, np.int32), np.zeros(0, np.int32))
@@ -124,6 +129,10 @@ class Machine(Interpreter):
         self.shared = np.full((len(programs), self.shared.shape[1]), UNWRITTEN, np.uint8)
         self.sharing.begin(start, stop)
 
+    def share_plans(self, owner: Any) -> None:
+        """Share the steps of the bodies with the machines of the same `owner.plans`."""
+        self._plans = owner.plans = owner.plans or self._plans
+
     def lookup(self, value: Value) -> Any:
         return self.frame.lookup(value)
 
@@ -135,6 +144,10 @@ class Machine(Interpreter):
 
     def access(self, verb: str, op: Op, type_: Type) -> ElementAccess:
         """An access of the running programs to a scalar or a tensor of this type."""
+        if self.turn is not None:
+            self.turn.before_access(op)
+        elif scope_of(op) is not None:
+            self._count_poll()
         return ElementAccess(op, verb, element_dtype(type_), shape_of(type_), self.frame.programs)
 
     def program(self, place: int) -> str:
@@ -142,10 +155,26 @@ class Machine(Interpreter):
         run again one by one."""
         return self.memory.program(int(self.frame.programs[place]))
 
+    def _count_poll(self) -> None:
+        """Count ordered accesses while memory does not change. After many, the loop around may wait for other programs,
+        though it changes its own values, as one that counts its rounds does."""
+        if self.memory.changes != self._polls_since:
+            self._polls, self._polls_since = 0, self.memory.changes
+        self._polls += 1
+        if self._polls > _MAX_POLLS and (self.sharing.together or self.can_turn):
+            self._polls = 0
+            self.stuck(WAITS)
+
     def stuck(self, message: str) -> None:
-        """Raise `KernelRuntimeError` for a loop without end; `Conflict` if it may wait for a program of the batch."""
+        """Raise `KernelRuntimeError` for a loop without end; `Conflict` if it may wait for a program of the batch, and
+        `WaitsForLater` for a later one. Where programs take turns, return when memory has changed."""
         if self.sharing.together:
             raise Conflict
+        if message is WAITS and self.turn is not None:
+            self.turn.wait()
+            return
+        if message is WAITS and self.can_turn:
+            raise WaitsForLater
         raise KernelRuntimeError(f"{self.program(0)}: {message}")
 
     def known(self, op: Op, value: Any, use: str, mask: Array | None = None) -> Any:

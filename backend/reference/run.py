@@ -15,9 +15,10 @@ from ziggurat.backend.launch.arrays import whole
 from ziggurat.backend.launch.grids import MAX_SIZE, padded, sizes_of
 from ziggurat.backend.launch.races import MAX_PROGRAMS, Races
 from ziggurat.backend.reference import access, buffers, control, gpu_ops, reductions, roles, shared_memory, tensors
-from ziggurat.backend.reference.argument_memory import ArrayArgument, Conflict, Memory
+from ziggurat.backend.reference.argument_memory import ArrayArgument, Conflict, Memory, WaitsForLater
 from ziggurat.backend.reference.kernel_arguments import values_of_parameters
 from ziggurat.backend.reference.machine import Machine, triton
+from ziggurat.backend.reference.turns import run_in_turns
 from ziggurat.backend.reference.values import Array
 from ziggurat.codemodel import scalars
 from ziggurat.codemodel.dialects import arith, core, cpu, tt
@@ -60,6 +61,10 @@ class Launch:
     programs: int
     is_single: bool
     machine: functools.partial[Machine]
+
+    def looking_for_overflows(self) -> Launch:
+        """The launch with machines that look for overflows."""
+        return attrs.evolve(self, machine=functools.partial(self.machine, overflows=True))
 
     @classmethod
     def of(
@@ -143,7 +148,7 @@ def run(
     )  # fmt: skip
     if detached:
         launch.memory.detach()
-    run_all(launch, 0, launch.programs, batch)
+    run_all(launch, 0, launch.programs, batch, in_turns=True)
 
 
 def _taken_as_nonnegative(functions: Iterable[Op]) -> set[Value]:
@@ -221,13 +226,14 @@ def explained(
 @keep_subnormals()
 def run_all(
     launch: Launch, start: int, total: int, batch: int | None = None, show: Callable[[str], None] = show,
-    after: Callable[[], None] | None = None,
+    after: Callable[[], None] | None = None, in_turns: bool = False,
 ) -> None:  # fmt: skip
     """Run the programs `start` … `total` - 1 in batches; from the first batch whose programs depend on each other, one
     by one. `show` gets the texts that they print, and `after` is called after each batch.
 
     A program that fails is run once more, in its order and with a machine that looks for overflows: so the first
-    failing program is named, and those before it have done their work.
+    failing program is named, and those before it have done their work. From the first program on that waits for a later
+    one, they take turns if `in_turns`; otherwise it fails.
     """
     if batch is None:
         ops = (op for function in launch.functions.values() for op in function.walk())
@@ -237,12 +243,17 @@ def run_all(
         stop = min(start + batch, total)
         memory = machine.memory
         memory.record()
+        machine.can_turn = in_turns and stop < total
         try:
             run_some(machine, launch, start, stop)
         except Conflict as conflict:
             memory.take_back()
             machine.printed.clear()
             batch = batch if conflict.again else 1
+        except WaitsForLater:
+            memory.take_back()
+            run_in_turns(launch, start, total, show)
+            return
         except KernelRuntimeError:
             if machine.overflows:
                 flush(machine, show)

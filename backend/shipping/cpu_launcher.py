@@ -5,7 +5,7 @@ from __future__ import annotations
 import platform
 from typing import Final
 
-from ziggurat.backend.cpu.code import BOUND, BOUNDS, HOST, LAUNCH
+from ziggurat.backend.cpu.code import BOUND, BOUNDS, HOST, LAUNCH, MAX_WAITS_BESIDE
 from ziggurat.backend.cpu.runtime.host import waits
 from ziggurat.backend.cpu.runtime.pool import JOB, NO_MEMORY, RECORD_BYTES, run_programs
 from ziggurat.backend.cpu.runtime.threads import now
@@ -24,6 +24,16 @@ from ziggurat.backend.shipping.structures import (
 
 # A program never calls `poll`, as the word stays 0, nor `printer`, as no kernel of a library prints.
 _HOST: Final = Global("zg_host", HOST, 0, "null", "null", now, waits, "null")
+
+
+@define("i64", "ptr i64 i64")
+def _waits_beside(f: Function, launch: Number, program: Number, rounds: Number) -> None:
+    """Whether a waiting loop gives up, where the caller may run the other programs on other threads."""
+    f.call("sched_yield")
+    f.give(rounds.test("uge", MAX_WAITS_BESIDE).to("zext", "i64"))
+
+
+_HOST_BESIDE: Final = Global("zg_host_beside", HOST, 0, "null", "null", now, _waits_beside, "null")
 _OUTSIDE: Final = text("zg_outside", "the programs to run must be in the grid: 0 <= first, last <= its size")
 _NO_MEMORY: Final = text("zg_no_memory", "there is no memory for the scratch of a program")
 _IS_X86: Final = platform.machine() in ("x86_64", "AMD64")
@@ -92,7 +102,9 @@ def _run(f: Function, at: Number, grid: Number, first: Number, last: Number, slo
     record, job_at = f.room(RECORD_BYTES), f.room(JOB.size)
     f.clear(launch, size)  # Without bounds, as C gives addresses alone.
     f.copy(launch, grid, 12)
-    LAUNCH.at(launch)["host"] = f.value("ptr", _HOST)
+    x, y, z = (f.load("i32", grid, 4 * axis).to("zext", "i64") for axis in range(3))
+    is_alone = (last - first).test("ne", 1) | (x * y * z).test("eq", 1)
+    LAUNCH.at(launch)["host"] = is_alone.select(f.value("ptr", _HOST), f.value("ptr", _HOST_BESIDE))
     f.call(fill, code["parameters"], code["count"], slots, arguments)
     job = JOB.at(job_at)
     job["entry"], job["arguments"], job["launch"], job["record"] = code["entry"], arguments, launch, record

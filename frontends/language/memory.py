@@ -274,8 +274,8 @@ def wait(
     - `timeout_ns`: nanoseconds after which the wait ends in any case; an integer, cast to i64.
 
     Result: i1, true; false where the time has passed.
-    Errors: no single pointer; a pointer to another dtype. A wait that no earlier program can end is an error where
-    programs run one after the other, as in the interpreter.
+    Errors: no single pointer; a pointer to another dtype. A wait that no program ends is an error in the interpreter
+    and in native code.
     """
 
 

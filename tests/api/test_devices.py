@@ -227,7 +227,7 @@ def test_a_wait_with_a_time_limit_ends_where_all_others_wait() -> None:
 
 
 def test_a_wait_that_counts_its_tries_is_a_deadlock(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("ziggurat.backend.reference.devices.MAX_IDLE", 100)
+    monkeypatch.setattr("ziggurat.backend.reference.turns.MAX_IDLE", 100)
     with pytest.raises(zg.KernelRuntimeError, match=r"deadlock: device 0, .* device 0's flag\[0\]") as info:
         run_patient((0,), 1)
     assert lines_of(info.value) == ["wait"]

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from shipped import GCC, needs_gcc, needs_linux
+from shipped import GCC, compiled_c, needs_gcc, needs_linux
 
 import ziggurat as zg
 from ziggurat.backend.shipping.cpu_launcher import feature_bits
@@ -503,3 +503,40 @@ def test_a_descriptor_of_a_gpu_model_has_no_header(tmp_path):
     model = copy.compile(block, block, target="sm_80").stages["gpu"]
     with pytest.raises(TargetError, match="the parts alone"):
         zg.compile(model).save(tmp_path / "copy.a")
+
+
+@zg.kernel
+def meeting(arrived, x, out, SIZE: zg.constexpr):
+    """Each program sums what all have stored, after a barrier of the grid."""
+    i, count = zg.program_id(0), zg.num_programs(0)
+    zg.store(x + i, i + 1)
+    zg.atomic_add(arrived, 1)
+    zg.wait(arrived, count, "ge", scope="gpu")
+    at = zg.arange(0, SIZE)
+    zg.store(out + i, zg.sum(zg.load(x + at, at < count, 0)))
+
+
+@needs_linux
+@needs_gcc
+def test_programs_that_wait_for_later_ones(tmp_path):
+    pointer = zg.ptr(zg.i32)
+    built(tmp_path, "cpu", variants=[zg.variant(meeting, pointer, pointer, pointer, 64)])
+    library = loaded(tmp_path / "lib")
+    for count in (1, 2, 40):
+        arrived, x, out = np.zeros(1, np.int32), np.zeros(count, np.int32), np.zeros(count, np.int32)
+        library.meeting[(count,)](arrived, x, out, SIZE=64)
+        assert out.tolist() == [count * (count + 1) // 2] * count
+    source = """
+#include "lib.h"
+#include <stdio.h>
+int main(void) {
+  int arrived = 0, x[64] = {0}, out[64] = {0};
+  uint32_t grid[3] = {3, 1, 1};
+  int status = meeting_run(grid, 0, 3, &arrived, x, out);
+  puts(status ? lib_error() : "done");
+  return 0;
+}
+"""
+    program = compiled_c(tmp_path / "lib", source, str(tmp_path / "lib" / "lib.a"), "-ldl", "-lm")
+    done = subprocess.run([program], capture_output=True, text=True, timeout=60, check=True)
+    assert "a later one makes it, run each program of the grid by a call of its own, on a thread" in done.stdout
