@@ -69,6 +69,7 @@ class PtxEmitter(Code):
         self.offsets: dict[str, tuple[str, int]] = {}  # Integers that are another plus a constant.
         self.metadata: list[str] = []
         self.types: dict[str, str] = {}
+        self.early: set[Op] = set()  # Ops that have been emitted before their place.
         self.joins: dict[Block, ValueJoin] = {}  # All blocks but the first, in a function with several.
         self._slots: dict[str, int] = {}  # The sizes of `@zg_slot` and so on, which `allocate` does not count.
         self._entry: dict[tuple[int, Any], str] = {}
@@ -366,6 +367,8 @@ class PtxEmitter(Code):
         """Emit ops in order."""
         outer = self._place
         for op in ops:
+            if op in self.early:
+                continue
             self._place = self.places.suffix(op.location) if self.places is not None else ""
             results = EMITTERS[op](self, op)
             if results is not None:

@@ -156,8 +156,9 @@ class Load(Op, traits.MemoryRead, name="tt.load"):
     """Read what the pointers point to; where the mask is false nothing is read and the element is `other`.
 
     Without `other` such an element has no defined value. In a GPU model, `width` is the number of consecutive
-    registers whose pointers are adjacent, aligned together, and masked together. Along each axis, aligned runs of
-    `runs` elements have one pointer, one mask and one `other`: a thread reads once for those of a run.
+    registers whose pointers are adjacent, aligned together, and masked together; if the access is `ragged`, their masks
+    may differ: those that hold come first. Along each axis, aligned runs of `runs` elements have one pointer, one mask
+    and one `other`: a thread reads once for those of a run.
 
     In a loop, the load begins `ahead` iterations before the one that uses it; None lets the compiler choose.
     """
@@ -169,6 +170,7 @@ class Load(Op, traits.MemoryRead, name="tt.load"):
     eviction: EvictionPolicy = attribute(EvictionPolicy, default=EvictionPolicy.NORMAL)
     volatile: bool = attribute(bool, default=False)
     width: int = attribute(int, default=1)
+    ragged: bool = attribute(bool, default=False)
     runs: tuple[int, ...] = attribute([int], default=())
     ahead: int | None = attribute(object, default=None)
 
@@ -182,7 +184,8 @@ class Load(Op, traits.MemoryRead, name="tt.load"):
 
 
 class Store(Op, traits.MemoryWrite, name="tt.store"):
-    """Write where the pointers point to; where the mask is false nothing is written. `width` is as in `tt.load`."""
+    """Write where the pointers point to; where the mask is false nothing is written. `width` and `ragged` are as in
+    `tt.load`."""
 
     ptr: Value = operand()
     value: Value = operand()
@@ -190,6 +193,7 @@ class Store(Op, traits.MemoryWrite, name="tt.store"):
     cache: CacheModifier = attribute(CacheModifier, default=CacheModifier.NONE)
     eviction: EvictionPolicy = attribute(EvictionPolicy, default=EvictionPolicy.NORMAL)
     width: int = attribute(int, default=1)
+    ragged: bool = attribute(bool, default=False)
 
     def check(self) -> None:
         _pointed_to(self, self.ptr, self.value, "writes")

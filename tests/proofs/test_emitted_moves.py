@@ -19,7 +19,7 @@ from planted import Fault, edit, must_find
 from proving import Refuted, prove
 from random_layouts import random_layout
 
-from ziggurat.backend.ptx import elementwise_ops, matrix, memory, packed_words, shared, shuffles
+from ziggurat.backend.ptx import elementwise_ops, matrix, memory, packed_words, ragged, shared, shuffles
 from ziggurat.codemodel.gpu import fragments
 from ziggurat.codemodel.gpu.dialect import transposed
 from ziggurat.codemodel.layout import Layout, combine, inverted, parse_layout
@@ -526,18 +526,17 @@ def test_products_of_operands_in_shared_memory(form: str) -> None:
 
 F16, F32, I8 = SCALARS["f16"], SCALARS["f32"], SCALARS["i8"]
 FAULTS: list[tuple[Fault, Callable[[], object]]] = [
-    (edit(memory._load_masked, "${count + index};", "${count};"), lambda: prove_load(i32, 4)),
-    (edit(memory._load_masked, "@mask {name}", "{name}"), lambda: prove_load(F16, 2)),
-    (edit(memory._load, "emitter.at(op.ptr, first), emitter.mask(op.mask, first)",
-          "emitter.at(op.ptr, first), emitter.mask(op.mask, 0)"), lambda: prove_load(i32, 2)),
-    (edit(memory._load, "emitter.at(op.other, register) for register in group",
-          "emitter.at(op.other, first) for register in group"), lambda: prove_load(I8, 4)),
-    (edit(memory._store, "emitter.both(owner, emitter.mask(op.mask, first))", "emitter.mask(op.mask, first)"),
+    (edit(ragged.load_masked, "${count + index};", "${count};"), lambda: prove_load(i32, 4)),
+    (edit(ragged.load_masked, "@mask {name}", "{name}"), lambda: prove_load(F16, 2)),
+    (edit(memory._load, "emitter.mask(op.mask, first)", "emitter.mask(op.mask, 0)"), lambda: prove_load(i32, 2)),
+    (edit(ragged.load_masked, "emitter.at(op.other, register) for register in group",
+          "emitter.at(op.other, group[0]) for register in group"), lambda: prove_load(I8, 4)),
+    (edit(memory._store, "emitter.both(owner, emitter.mask(op.mask, group[0]))", "emitter.mask(op.mask, group[0])"),
      lambda: prove_store(i32, 2, "mask", layout=COPIES)),
-    (edit(memory._store, "emitter.at(op.value, register) for register in group",
-          "emitter.at(op.value, first) for register in group"), lambda: prove_store(F32, 2)),
+    (edit(ragged.store_group, "emitter.at(op.value, register) for register in group",
+          "emitter.at(op.value, group[0]) for register in group"), lambda: prove_store(F32, 2)),
     (edit(elementwise_ops._addptr, "8 * pointee_of(op.ptr.type).bytes", "8"), lambda: pointers_moved(F32, i32)),
-    (edit(memory._store, "emitter.at(op.ptr, first)", "emitter.at(op.ptr, 0)"), lambda: prove_store(F32, 2)),
+    (edit(ragged.store_group, "emitter.at(op.ptr, group[0])", "emitter.at(op.ptr, 0)"), lambda: prove_store(F32, 2)),
     (edit(packed_words.from_memory, "icmp ne i8", "icmp eq i8"), lambda: prove_load(i1, 2)),
     (edit(packed_words.pack, "8 * size * index", "8 * index"), lambda: prove_store(F16, 4, "")),
     (edit(shuffles._swapped, "{kind} {there}, {kind} {here}", "{kind} {here}, {kind} {there}"),

@@ -14,13 +14,17 @@ from collections.abc import Callable
 from enum import IntEnum
 
 from ziggurat.codemodel.dialects import arith, scf, tt
+from ziggurat.codemodel.dialects.arith import IntPredicate
 from ziggurat.codemodel.op import BlockParameter, OpResult, Value
-from ziggurat.codemodel.types import TensorType
+from ziggurat.codemodel.types import TensorType, shape_of
+from ziggurat.transforms.analysis.axis_info import AxisInfo
 from ziggurat.transforms.analysis.queries import constant_of
 
 _ADDS = arith.AddI | arith.SubI | tt.AddPtr
 _CLAMPS = arith.MinSI | arith.MaxSI | arith.MinUI | arith.MaxUI
 _QUOTIENTS = arith.DivSI | arith.DivUI | arith.ShrSI | arith.ShrUI
+_LESS = (IntPredicate.SLT, IntPredicate.SLE, IntPredicate.ULT, IntPredicate.ULE)
+_GREATER = (IntPredicate.SGT, IntPredicate.SGE, IntPredicate.UGT, IntPredicate.UGE)
 _CASTS = arith.ExtSI | arith.ExtUI | arith.TruncI | tt.Broadcast
 
 
@@ -36,6 +40,28 @@ class Step(IntEnum):
 def steps_by_one(pointers: Value, axis: int) -> bool:
     """Whether a tensor of pointers mostly steps by one element along an axis."""
     return _Steps().of(pointers, axis) is Step.UNIT
+
+
+def true_first(mask: Value, axis: int, facts: Callable[[Value], AxisInfo]) -> int:
+    """The length of the aligned runs of a mask along an axis whose true elements come before the false ones.
+
+    Unlike the guesses of this file, this is certain. A comparison of consecutive numbers with one bound is such a mask,
+    and so are conjunctions and disjunctions of such masks.
+    """
+    op, equal = mask.op, facts(mask).constancy[axis]
+    if isinstance(op, arith.AndI | arith.OrI):
+        return max(equal, min(true_first(operand, axis, facts) for operand in op.operands))
+    if isinstance(op, tt.Broadcast):
+        return equal if shape_of(op.value.type)[axis] == 1 else true_first(op.value, axis, facts)
+    if isinstance(op, tt.ExpandDims):
+        return equal if axis == op.axis else true_first(op.value, axis - (axis > op.axis), facts)
+    if isinstance(op, tt.Trans):
+        return true_first(op.value, op.order[axis], facts)
+    if isinstance(op, arith.CmpI) and op.predicate in (*_LESS, *_GREATER) and isinstance(op.lhs.type, TensorType):
+        numbers, bound = op.operands if op.predicate in _LESS else reversed(op.operands)
+        if facts(numbers).unit == 1:
+            return max(equal, min(facts(numbers).aligned(axis), facts(bound).constancy[axis]))
+    return equal
 
 
 def divisor_of_steps(pointers: Value, axis: int, divisor: Callable[[Value], int]) -> int:

@@ -198,6 +198,8 @@ class _Rebuilding:
         type_ = packed([with_layout(type_, layout) for type_, layout in zip(types, layouts, strict=True)])
         if isinstance(op, tt.Load | tt.Store | tt.AtomicRMW) and isinstance(op.ptr.type, TensorType):
             attributes = {**op.attributes, "width": self.plan.accesses.width(op, required[0])}
+            if self.plan.accesses.is_ragged(op, required[0]):
+                attributes["ragged"] = True
             if isinstance(op, tt.Load) and (runs := self.plan.accesses.runs(op)):
                 attributes["runs"] = runs
             new = op.SPEC.make(operands, (), attributes, (), type_)

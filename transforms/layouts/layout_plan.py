@@ -25,7 +25,7 @@ from ziggurat.codemodel.graphs import reached
 from ziggurat.codemodel.layout import Layout, Span, bits_of, blocked, moved
 from ziggurat.codemodel.op import Op, OpResult, Value
 from ziggurat.codemodel.structured import Structured
-from ziggurat.codemodel.traits import BlockTerminator, BodyTerminator
+from ziggurat.codemodel.traits import BlockTerminator, BodyTerminator, Loop
 from ziggurat.codemodel.types import PtrType, TensorType, TupleType, Type, component_types, element_of, shape_of
 from ziggurat.transforms.analysis.axis_info import LIMIT, AxisInfo, analyse, unknown_component
 from ziggurat.transforms.analysis.components import (
@@ -38,7 +38,7 @@ from ziggurat.transforms.analysis.components import (
     tensor_operands,
     tensor_type,
 )
-from ziggurat.transforms.analysis.neighbours import divisor_of_steps, steps_by_one
+from ziggurat.transforms.analysis.neighbours import divisor_of_steps, steps_by_one, true_first
 from ziggurat.transforms.analysis.queries import (
     is_computable,
     is_elementwise,
@@ -89,6 +89,12 @@ class Accesses:
         self.reduced: dict[tuple[int, ...], set[int]] = {}
         self.widened: dict[tuple[int, ...], set[int]] = {}
         pairs: set[tuple[tuple[int, ...], int]] = set()
+        for op in func.walk():
+            if isinstance(op, tt.Dot):
+                loads = [load for value in (op.a, op.b) for load in _loads_of(op, value)]
+                self.for_dots.update(loads)
+                if shape_of(op.a.type)[-2] >= 64:  # For fewer rows, operands may be computed in fragments.
+                    self.for_buffers.update(loads)
         products = {shape_of(op.result.type) for op in func.walk() if isinstance(op, tt.Dot)}
         for op in func.walk():
             if isinstance(op, tt.Reduce):
@@ -107,11 +113,6 @@ class Accesses:
                 loads = [load for load in _loads_of(op, op.value) if len(shape_of(load.ptr.type)) == 1]
                 if shape_of(op.result.type) not in products and any(self._together(load, 0) > 1 for load in loads):
                     self.widened.setdefault(shape_of(op.result.type), set()).add(axis)
-            if isinstance(op, tt.Dot):
-                loads = [load for value in (op.a, op.b) for load in _loads_of(op, value)]
-                self.for_dots.update(loads)
-                if shape_of(op.a.type)[-2] >= 64:  # For fewer rows, operands may be computed in fragments.
-                    self.for_buffers.update(loads)
         self.cubes = {shape for shape, count in Counter(shape for shape, _ in pairs).items() if count > 1}
 
     def info(self, value: Value) -> AxisInfo:
@@ -166,11 +167,21 @@ class Accesses:
 
     def _alike(self, op: Access, axis: int) -> int:
         """The number of elements of a vector along an axis that are neighbours, and masked together."""
-        count, mask = (
-            min(VECTOR // pointee_bytes(op.ptr), self.info(op.ptr).contiguity[axis]),
-            getattr(op, "mask", None),
-        )
-        return count if mask is None else min(count, self.info(mask).constancy[axis])
+        count = min(VECTOR // pointee_bytes(op.ptr), self.info(op.ptr).contiguity[axis])
+        if (mask := getattr(op, "mask", None)) is None:
+            return count
+        equal = self.info(mask).constancy[axis]
+        may_be_ragged = isinstance(op, tt.Load | tt.Store) and op not in self.for_dots and not _is_repeated(op)
+        return min(count, max(equal, true_first(mask, axis, self.info)) if may_be_ragged else equal)
+
+    def is_ragged(self, op: Access, layout: Layout) -> bool:
+        """Whether the masks of elements that a thread accesses together, in this layout, may differ."""
+        width, mask = self.width(op, layout), getattr(op, "mask", None)
+        if mask is None or width == 1:
+            return False
+        shape = tensor_of(op.ptr).shape
+        same = sum((run - 1) * math.prod(shape[axis + 1 :]) for axis, run in enumerate(self.info(mask).constancy))
+        return any(basis & ~same for basis in layout.registers[: bits_of(width)])
 
     def coalesced(self, op: Access) -> Layout:
         """The layout in which the access moves whole sectors in the fewest instructions."""
@@ -258,6 +269,11 @@ class Accesses:
         axis, type_ = self.order(op)[0], tensor_of(op.ptr)
         run = min(self.info(op.ptr).contiguity[axis], max(1, size // pointee_bytes(op.ptr)))
         return (run - 1) * math.prod(type_.shape[axis + 1 :])
+
+
+def _is_repeated(op: Op) -> bool:
+    """Whether an op is in a loop."""
+    return any(isinstance(owner, Loop) for owner in op.path())
 
 
 def _adds_neighbours(op: tt.AtomicRMW | tt.AtomicCAS) -> bool:

@@ -197,7 +197,7 @@ def _ring_of(load: Load) -> tuple[SharedType, int] | None:
     type_ = load.result.type
     if not isinstance(type_, TensorType) or not isinstance(element := type_.element, ScalarType) or element == i1:
         return None
-    if bytes_at_once(load) not in CP_ASYNC_BYTES or (load.mask is None and load.other is not None):
+    if load.ragged or bytes_at_once(load) not in CP_ASYNC_BYTES or (load.mask is None and load.other is not None):
         return None
     layout = layout_of(type_)
     target = next((layout_of(user.type) for user in conversions_of(load)), layout)

@@ -269,7 +269,7 @@ def copy_of(op: Op, *, inside: bool = False) -> Copy | None:
     reader = next((user for user in block.ops if user in first), users[0])
     if isinstance(load, tt.DescriptorLoad):
         return Copy(load, steps, op, alloc, 0, reader) if is_filled_by_tma(op.value, shared) else None
-    if not isinstance(load, tt.Load) or load.volatile or load.cache is tt.CacheModifier.CV:
+    if not isinstance(load, tt.Load) or load.volatile or load.ragged or load.cache is tt.CacheModifier.CV:
         return None
     if shared.element == i1 or not is_zero_or_undefined(load.other):
         return None

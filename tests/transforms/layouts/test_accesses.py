@@ -143,9 +143,15 @@ def test_a_thread_holds_as_many_elements_as_one_access_moves(size: int, divisibi
 def test_a_mask_limits_the_width() -> None:
     masked = f"""{row(1024)} %3 : tensor<x1024, i32> = tt.splat %n; %4 : tensor<x1024, i1> = arith.cmpi %0 %3 @slt;
         %5 : tensor<x1024, f32> = tt.load %2 %4;"""
+    layout = blocked((1024,), (0,), 4, 4)
     for divisibility, width in (("[16, 16]", 4), ("[16, 2]", 2), ("[16, 1]", 1)):
-        func, accesses = model(masked, divisibility)
-        layout = blocked((1024,), (0,), 4, 4)
+        func, accesses = model(masked.replace("@slt", "@ne"), divisibility)
+        assert accesses.vector(first(func)) == accesses.width(first(func), layout) == min(width, 1)
+        func, accesses = model(masked, divisibility)  # The elements before %n come first.
+        assert accesses.vector(first(func)) == accesses.width(first(func), layout) == 4
+        assert accesses.is_ragged(first(func), layout) == (width < 4)
+        loop = f"scf.for %n %n %n (%i : i32)void -> {{ {masked} scf.yield; }};"
+        func, accesses = model(loop, divisibility)
         assert accesses.vector(first(func)) == accesses.width(first(func), layout) == width
 
 
