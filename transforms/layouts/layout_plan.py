@@ -16,13 +16,14 @@ import math
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
+from itertools import product
 
 import attrs
 
 from ziggurat.codemodel.dialects import scf, tt
 from ziggurat.codemodel.gpu import dialect as gpu
 from ziggurat.codemodel.graphs import reached
-from ziggurat.codemodel.layout import Layout, Span, bits_of, blocked, moved
+from ziggurat.codemodel.layout import Layout, Span, axis_bases, bits_of, blocked, moved
 from ziggurat.codemodel.op import Op, OpResult, Value
 from ziggurat.codemodel.structured import Structured
 from ziggurat.codemodel.traits import BlockTerminator, BodyTerminator, Loop
@@ -83,7 +84,7 @@ class Accesses:
         self._sectors: Sectors | None = None
         self.widest: dict[Key, int] = {}
         self.store_widths: dict[Op, int] = {}
-        self.for_dots: set[Op] = set()
+        self.for_dots: set[tt.Load] = set()
         self.for_buffers: set[Op] = set()
         self.scanned: dict[tuple[int, ...], set[int]] = {}
         self.reduced: dict[tuple[int, ...], set[int]] = {}
@@ -113,6 +114,7 @@ class Accesses:
                 loads = [load for load in _loads_of(op, op.value) if len(shape_of(load.ptr.type)) == 1]
                 if shape_of(op.result.type) not in products and any(self._together(load, 0) > 1 for load in loads):
                     self.widened.setdefault(shape_of(op.result.type), set()).add(axis)
+        self.exchanged = {shape: axes for shape, axes in _exchanged(func).items() if shape not in products}
         self.cubes = {shape for shape, count in Counter(shape for shape, _ in pairs).items() if count > 1}
 
     def info(self, value: Value) -> AxisInfo:
@@ -213,6 +215,9 @@ class Accesses:
     def _blocked(self, shape: Sequence[int], order: Sequence[int], vector: int) -> Layout:
         scanned = self.scanned.get(tuple(shape), set())
         layout = blocked(shape, order, vector, self.num_warps, warps_last=bool(scanned))
+        if axes := self.exchanged.get(tuple(shape)):
+            layouts = [layout, *_with_runs_of_axes(layout, shape, order)]
+            layout = min(layouts, key=lambda each: sum(_exchanges(each, shape, axis) for axis in axes))
         if shape[order[0]] >= SECTOR:
             for axis in sorted(scanned.union(self.widened.get(tuple(shape), ())).difference(order[:1])):
                 layout = layout.in_runs(shape, axis)
@@ -269,6 +274,42 @@ class Accesses:
         axis, type_ = self.order(op)[0], tensor_of(op.ptr)
         run = min(self.info(op.ptr).contiguity[axis], max(1, size // pointee_bytes(op.ptr)))
         return (run - 1) * math.prod(type_.shape[axis + 1 :])
+
+
+def _exchanged(func: Op) -> dict[tuple[int, ...], list[int]]:
+    """The axes of reductions in loops, by the shape of what is reduced, of shapes that no loop loads or stores."""
+    axes: dict[tuple[int, ...], list[int]] = {}
+    repeated = [op for op in func.walk() if _is_repeated(op)]
+    for op in repeated:
+        if isinstance(op, tt.Reduce):
+            axes.setdefault(shape_of(op.values[0].type), []).append(op.axis)
+    for op in repeated:
+        if isinstance(op, Access):
+            axes.pop(shape_of(op.ptr.type), None)
+    return axes
+
+
+def _with_runs_of_axes(layout: Layout, shape: Sequence[int], order: Sequence[int]) -> Iterator[Layout]:
+    """The layouts with the same vectors whose further registers hold runs along axes: as many bits of each axis as are
+    chosen, in each way."""
+    count = bits_of(layout.contiguous(shape, order[0]))
+    vector, further = layout.registers[:count], len(layout.registers) - count
+    free = [[basis for basis in axis_bases(shape, axis) if basis not in vector] for axis in order]
+    for numbers in product(*(range(len(bases) + 1) for bases in free)):
+        if sum(numbers) == further:
+            runs = [basis for bases, number in zip(free, numbers, strict=True) for basis in bases[:number]]
+            threads = [basis for bases in free for basis in bases if basis not in runs]
+            bits = len(layout.lanes)
+            yield Layout((*vector, *runs), tuple(threads[:bits]), tuple(threads[bits:]))
+
+
+def _exchanges(layout: Layout, shape: Sequence[int], axis: int) -> int:
+    """The values that a thread exchanges with others of its warp in a reduction along an axis; through shared memory
+    that is counted as a whole warp."""
+    along = set(axis_bases(shape, axis))
+    own = sum(1 for basis in layout.registers if basis and basis not in along)
+    lanes, warps = (len(along.intersection(bases)) for bases in (layout.lanes, layout.warps))
+    return (lanes + (32 if warps else 0)) << own
 
 
 def _is_repeated(op: Op) -> bool:
