@@ -634,7 +634,9 @@ class LayoutPlan:
         self.flexible = flexible_components(func, self.groups, num_warps)
         self.primary = PrimaryLayouts(func, self.groups, self.flexible, self.accesses, anchor, operands)
         self.needs: dict[Value, list[tuple[Component, Layout]]] = {}
-        self.recomputation = Recomputation(func, num_warps, self.accesses.coalesced, self.accesses.lookups)
+        self.recomputation = Recomputation(
+            func, num_warps, self.accesses.coalesced, self.accesses.lookups, self.accesses.for_dots
+        )
         self._requested: dict[Component, dict[Layout, None]] = {}
         self._layouts_of_groups: dict[ComponentGroup, dict[Layout, None]] = {}
         self._late: dict[tuple[Component, Layout], bool] = {}

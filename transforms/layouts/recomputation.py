@@ -17,14 +17,16 @@ from collections.abc import Callable, Iterable
 
 from ziggurat.codemodel.dialects import tt
 from ziggurat.codemodel.graphs import reached
-from ziggurat.codemodel.layout import Layout, moved
+from ziggurat.codemodel.layout import LANE_BITS, Layout, bits_of, moved
 from ziggurat.codemodel.op import Op
+from ziggurat.codemodel.traits import Loop
 from ziggurat.codemodel.types import TensorType, shape_of
 from ziggurat.transforms.analysis.issue_slots import FUNCTIONS, ISSUES, bits_of_element, slots_of
 from ziggurat.transforms.analysis.queries import is_computable, is_shaping, is_widening, operand_layouts
-from ziggurat.transforms.layouts.shuffle_rounds import BARRIERS
+from ziggurat.transforms.layouts.shuffle_rounds import BARRIERS, by_shuffles
 from ziggurat.transforms.layouts.swizzle import LINE, VECTOR
 
+_FEW_INDICES = 4  # Of a thread: so many have registers, iterations ahead of their use beside dots.
 _LOAD_SLOTS = 3  # A load, and an address of 64 bits.
 
 
@@ -41,8 +43,11 @@ class Recomputation:
         num_warps: int,
         coalesced: Callable[[tt.Load], Layout],
         lookups: Callable[[tt.Load, Layout], tuple[int, int]],
+        for_dots: Iterable[tt.Load] = (),
     ) -> None:
         self.num_warps, self.coalesced, self.lookups = num_warps, coalesced, lookups
+        # The ops that compute addresses of operands of dots.
+        self._addressing = reached((load.ptr.op for load in for_dots if load.ptr.op is not None), _makers)
         self._layouts: dict[tuple[Op, Layout], Layout] = {}
         self._reading: set[Op] = set()  # Loads of tensors, and ops that compute from some.
         for op in func.walk():
@@ -62,10 +67,12 @@ class Recomputation:
         return self._layouts[op, target]
 
     def _cheapest(self, op: Op, target: Layout) -> Layout:
-        if op.parent is not None and any(isinstance(other, tt.Dot) for other in op.parent.ops):
-            return target  # Beside dots, loads begin ahead, and what is converted would not be.
         shape = shape_of(op.result.type)
         numel, size = math.prod(shape), bits_of_element(op.result.type) // 8
+        if op.parent is not None and any(isinstance(other, tt.Dot) for other in op.parent.ops):
+            # Beside dots, loads begin ahead, and what is converted through shared memory would not be.
+            addresses = op in self._addressing and isinstance(op.parent_op, Loop)
+            return self._in_each_warp(op, target, numel, size) if addresses else target
 
         def cost(layout: Layout) -> float:
             if moved(layout, target, numel) is not None:
@@ -74,6 +81,21 @@ class Recomputation:
 
         layouts = {self.coalesced(each) for each in self._alike(op) if isinstance(each, tt.Load)}
         return min([target, *sorted(layouts, key=str)], key=cost)
+
+    def _in_each_warp(self, op: Op, target: Layout, numel: int, size: int) -> Layout:
+        """The layout for indices that a loop with dots loads, and from which it computes addresses of operands.
+
+        Where a thread needs many of them, they have no registers to begin ahead, and then no operand could begin so. So
+        each warp loads all indices once, side by side in its lanes, and hands them on by shuffles.
+        """
+        if not any(isinstance(each, tt.Load) and each.parent is op.parent for each in self._alike(op)):
+            return target
+        bits = [1 << bit for bit in range(bits_of(numel))]
+        lanes = (*bits[:LANE_BITS], *([0] * (LANE_BITS - len(bits))))
+        layout = Layout(tuple(bits[LANE_BITS:]), lanes, (0,) * len(target.warps))
+        many = max(_FEW_INDICES, len(layout.unique_registers))
+        is_better = len(target.unique_registers) > many and by_shuffles(layout, target, numel, size)
+        return layout if is_better else target
 
     def _alike(self, op: Op) -> set[Op]:
         """An op, and the ops from which it computes in its own layout, as far as they come from loads."""
@@ -102,6 +124,11 @@ class Recomputation:
             return lines + instructions * _LOAD_SLOTS / ISSUES
         issued, mufu = (0, 0) if is_shaping(op) else slots_of(op)
         return (issued / ISSUES + mufu * 32 / FUNCTIONS) * (self.num_warps << sum(map(bool, layout.registers)))
+
+
+def _makers(op: Op) -> list[Op]:
+    """The ops that compute the operands of an op, those of its block."""
+    return [value.op for value in op.operands if value.op is not None and value.op.parent is op.parent]
 
 
 def conversion_cost(layout: Layout, target: Layout, size: int, num_warps: int) -> float:

@@ -307,3 +307,30 @@ def test_results_of_pages(steps: int) -> None:
     compiled.simulate[(1,)](k, v, pages, out, steps)
     selection = pages[:steps]
     assert np.array_equal(out, (k[selection].astype(np.float32) @ v[selection].astype(np.float32)).sum(0))
+
+
+@zg.kernel
+def gathered_rows(q, k, rows, out, n, N: zg.constexpr):
+    """Each row of a block of keys has a place of its own, which the loop loads."""
+    i, j = zg.arange(0, 64), zg.arange(0, N)
+    queries = zg.load(zg.add(q, zg.add(zg.mul(zg.expand(i, 1), 64), zg.expand(i, 0))))
+    total = zg.zeros((64, N), zg.f32)
+    for t in zg.range(0, n, num_stages=3):
+        row = zg.mul(zg.load(zg.add(rows, zg.add(zg.mul(t, N), j))), 64)
+        total = zg.dot(queries, zg.trans(zg.load(zg.add(k, zg.add(zg.expand(row, 1), zg.expand(i, 0))))), total)
+    zg.store(zg.add(out, zg.add(zg.mul(zg.expand(i, 1), N), zg.expand(j, 0))), total)
+
+
+@pytest.mark.parametrize(("size", "registers"), [(64, 4), (128, 4)])
+def test_rows_begin_after_their_numbers(size: int, registers: int) -> None:
+    """A thread copies from 4 or 8 rows. Of 8, each warp loads all numbers once, and its lanes exchange them."""
+    compiled = gathered_rows.compile(F16, F16, I32, F32, zg.i32, size, num_warps=4, verify=True)
+    (loop,) = (op for op in compiled.stages["gpu"].walk() if isinstance(op, scf.For))
+    assert any(isinstance(op, gpu.AsyncCopy) for op in loop.walk())
+    loads = [op for op in loop.walk() if isinstance(op, tt.Load)]
+    assert [len(op.result.type.layout.unique_registers) for op in loads] == [registers]  # type: ignore[attr-defined]
+    random = np.random.default_rng(size)
+    q, k = (random.integers(-2, 3, shape).astype(np.float16) for shape in ((64, 64), (4 * size, 64)))
+    rows, out = random.integers(0, 4 * size, (3, size)).astype(np.int32), np.zeros((64, size), np.float32)
+    compiled.simulate[(1,)](q, k, rows, out, 3)
+    assert np.array_equal(out, sum(q.astype(np.float32) @ k[numbers].astype(np.float32).T for numbers in rows))
