@@ -126,10 +126,9 @@ _ORDER: dict[type[ast.AST], tuple[str, ...]] = {
 
 
 # Names inside of these are not the function's.
-_SCOPES = (
-    *(ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Lambda),
-    *(ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp),
-)
+_SCOPES = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Lambda)
+# These have variables of their own, and read those of the function.
+_COMPREHENSIONS = (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
 # The field with the name, of nodes that bind a name without an `ast.Name`.
 _BINDERS: dict[type[ast.AST], str] = {
     ast.FunctionDef: "name",
@@ -153,6 +152,9 @@ def mentions(node: ast.AST) -> Iterator[tuple[str, ast.AST, bool]]:
             continue
         if isinstance(part, ast.Constant) or not isinstance(part, ast.AST):
             continue
+        if isinstance(part, _COMPREHENSIONS):
+            yield from _of_comprehension(part)
+            continue
         node = part
         if isinstance(node, ast.NamedExpr):
             # `(x := e)` stands inside of an expression: to the placement it is a use, so that x is declared before it.
@@ -171,6 +173,18 @@ def mentions(node: ast.AST) -> Iterator[tuple[str, ast.AST, bool]]:
                     work.extend(reversed(value))  # pyright: ignore[reportUnknownArgumentType]
                 elif value is not None and field != "ctx":
                     work.append(value)
+
+
+def _of_comprehension(
+    node: ast.ListComp | ast.SetComp | ast.DictComp | ast.GeneratorExp,
+) -> Iterator[tuple[str, ast.AST, bool]]:
+    """The mentions in a comprehension of variables of the function around it, which computes the first iterable."""
+    first, *others = node.generators
+    yield from mentions(first.iter)
+    own = {name.id for part in node.generators for name in ast.walk(part.target) if isinstance(name, ast.Name)}
+    results = [node.key, node.value] if isinstance(node, ast.DictComp) else [node.elt]
+    for part in (first.target, *first.ifs, *others, *results):
+        yield from (mention for mention in mentions(part) if mention[0] not in own)
 
 
 def assigned_names(node: ast.AST) -> Iterator[tuple[str, ast.AST]]:

@@ -99,6 +99,10 @@ CASES: dict[str, tuple[str, Any]] = {
     # Python on constants.
     "a text with values": ("y = x * len(f'{BLOCK}')", X * 2),
     "a comprehension": ("parts = [x * k for k in (1.0, 2.0) if k > 0.0]\ny = parts[0] + parts[1]", X * 3),
+    "a comprehension of a variable of a loop": (
+        "for k in (1.0, 2.0):\n    z = x * k\nparts = [z * k for i in (1, 2)]\ny = parts[0] + parts[1]",
+        X * 8,
+    ),
     "a comprehension over a range": ("parts = [x * k for k in range(3) if k != 1]\ny = parts[0] + parts[1]", X * 2),
     "an assignment in an expression": ("y = (z := x + 1.0) * z", (X + 1) ** 2),
     "an assignment in an expression after choices": (

@@ -69,6 +69,9 @@ CASES = {
     "assigned inside of an expression": ("f(a := p)\nf(a)", ["a<1"]),
     "assigned by the condition of an if": ("if (a := p):\n    f(a)", ["a<1"]),
     "assigned by the condition of a loop": ("while (a := p):\n    f(a)", ["a<1"]),
+    "loop variable read by a comprehension": ("for i in q:\n    pass\na = [i * b for b in p]", ["a@3", "i<1"]),
+    "read by the first iterable of a comprehension": ("if p:\n    a = q\nb = [a for a in a]", ["a<1", "b@3"]),
+    "variable of a comprehension": ("if p:\n    a = q\nb = [a for a in q if a]", ["a@2", "b@3"]),
     "never assigned": ("f(a)", []),
 }
 
