@@ -52,7 +52,8 @@ class Case:
         return from_mlir(self.before) if _MLIR.search(self.before) else parse(self.before)
 
     def steps(self, names: Sequence[str], own: Mapping[str, Pass], *, verify: bool = True) -> list[Snapshot]:
-        """The model before the passes, with an empty name, and after each of them. `own` are passes of the user's."""
+        """The model before the passes, with an empty name, and after each of them. `own` are passes of the user's.
+        Raises `VerifyError` for a model that breaks a rule before or after them."""
         options = CompileOptions.of({name: _value(text) for name, text in self.options.items()})
         by_name = {**passes_by_name(options), **own}
         if not names:
@@ -62,6 +63,7 @@ class Case:
                 hint = suggest(name, by_name) or f"the passes are {', '.join(sorted(by_name))}"
                 raise LaunchError(f"there is no pass '{name}'", hint=hint)
         snapshots = [Snapshot("", self.model)]
+        verify_model(snapshots[0].model)
         result = run_passes(
             snapshots[0].model, [(name, by_name[name]) for name in names], verify=verify, snapshots=snapshots
         )

@@ -40,6 +40,7 @@ def run_passes(
         require_argument(step, callable(step) or isinstance(step, tuple), _PASS)  # pyright: ignore[reportUnnecessaryIsInstance]
         name, function = (str(getattr(step, "__name__", step)), step) if callable(step) else step
         before, model = model, function(model)
+        require_argument(model, Op, f"the pass '{name}' must return a model")
         if verify and model is not before:
             try:
                 verify_model(model)

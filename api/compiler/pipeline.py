@@ -13,7 +13,7 @@ from ziggurat.codemodel.dispatch import demand
 from ziggurat.codemodel.errors import KernelTypeError, LaunchError
 from ziggurat.codemodel.gpu import dialect as gpu
 from ziggurat.codemodel.gpu.fragments import MAP, is_of_launch
-from ziggurat.codemodel.gpu.options import COMPILE_OPTIONS, CPU, DEFAULT_OPTIONS, PROVE, CompileOptions
+from ziggurat.codemodel.gpu.options import CPU, DEFAULT_OPTIONS, PROVE, CompileOptions
 from ziggurat.codemodel.op import Op, expect, require_model
 from ziggurat.codemodel.passes import Snapshot
 from ziggurat.codemodel.text.parser import parse
@@ -98,9 +98,6 @@ def compile(
 
 def _options_for(model: Op, options: Mapping[str, Any], phase: str | None) -> CompileOptions:
     """The options of a compilation, with those that a GPU model has decided. Raises `LaunchError` where they differ."""
-    for name in options:
-        if name not in COMPILE_OPTIONS:
-            raise LaunchError(f"zg.compile has no option '{name}'", hint=f"options: {', '.join(COMPILE_OPTIONS)}")
     if not isinstance(model, gpu.Module | cpu.Module):
         return CompileOptions.of(options)
     on_gpu = isinstance(model, gpu.Module)

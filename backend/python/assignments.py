@@ -10,6 +10,7 @@ from ziggurat.backend.python.writer import Entry, Writer, name, target, variable
 from ziggurat.codemodel.dialects import core, py
 from ziggurat.codemodel.dialects import py_objects as objects
 from ziggurat.codemodel.dialects import py_suites as suites
+from ziggurat.codemodel.errors import TargetError
 from ziggurat.codemodel.op import BlockParameter, Op, Value
 from ziggurat.codemodel.python_texts import expression_of, statement_of
 
@@ -128,6 +129,9 @@ class Component(Entry):
 
 @writes(objects.Spread)
 def spread(writer: Writer, op: objects.Spread) -> None:
+    for user in op.result.uses:
+        if isinstance(user, py.Unpack) and user.count != op.count:
+            raise TargetError(f"a spread of {op.count} cannot be unpacked into {user.count}", user.location)
     entry = writer.pending.get(op.value)
     if entry is None or writer.stack[-1] is not entry:
         writer.flush()

@@ -155,6 +155,9 @@ class Unpack(Expression, Pure, name="unpack"):
     index: int = attribute(int)
     count: int = attribute(int)
 
+    def check(self) -> None:
+        require(0 <= self.index < self.count, f"component {self.index} is not one of {self.count}")
+
 
 class Attribute(Expression, Pure, name="attribute"):
     """`a.name`: a property of a value, such as `x.shape` or `x.dtype`."""
@@ -194,6 +197,11 @@ class Invoke(Expression, name="invoke"):
     starred: tuple[int, ...] = attribute([int], default=())
 
     def check(self) -> None:
+        names = self.callee.removeprefix(".").split(".")
+        require(
+            all(map(str.isidentifier, names)),
+            f"the callee must be a name, names with dots, or '.method'; got {self.callee!r}",
+        )
         require(len(self.keywords) <= len(self.arguments), "more keywords than operands")
 
 

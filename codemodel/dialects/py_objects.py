@@ -123,6 +123,10 @@ class Spread(Expression, name="spread"):
     count: int = attribute(int)
     star: int = attribute(int, default=-1)
 
+    def check(self) -> None:
+        require(self.count >= 0, f"a spread has no {self.count} components")
+        require(-1 <= self.star < self.count, f"component {self.star} is not one of {self.count}")
+
 
 class StoreAttribute(Op, PythonTier, name="attribute.store"):
     """`object.name = value`."""

@@ -18,7 +18,9 @@ from ziggurat.codemodel.gpu.dialect_copies import MbarrierWait
 from ziggurat.codemodel.gpu.dialect_matrix import *
 from ziggurat.codemodel.gpu.dialect_shared import *
 from ziggurat.codemodel.gpu.dialect_shared import buffer_of, laid_out, require_mbarriers
+from ziggurat.codemodel.gpu.options import MAX_WARPS
 from ziggurat.codemodel.gpu.scope import Scoped, WarpScope, check_roles, scopes_of_roles
+from ziggurat.codemodel.gpu.targets import TARGETS
 from ziggurat.codemodel.op import Body, Op, Value, require
 from ziggurat.codemodel.traits import Isolated, MemoryRead, MemoryWrite, Pure, SymbolTable
 from ziggurat.codemodel.types import ScalarType, TensorType, Type, element_of, i32, shape_of
@@ -40,6 +42,10 @@ class Module(Scoped, Isolated, SymbolTable, name="gpu.module"):
     @property
     def scopes(self) -> tuple[WarpScope, ...]:
         return (WarpScope(0, self.num_warps),)
+
+    def check(self) -> None:
+        require(self.target in TARGETS, f"the target must be one of {', '.join(TARGETS)}; got '{self.target}'")
+        require(0 < self.num_warps <= MAX_WARPS, f"a CTA has 1 to {MAX_WARPS} warps; got {self.num_warps}")
 
     def check_bodies(self) -> None:
         super().check_bodies()

@@ -215,7 +215,10 @@ class CompileOptions:
     @classmethod
     def of(cls, options: Mapping[str, Any], base: CompileOptions | None = None) -> CompileOptions:
         """Options from checked values by name; a value of None counts as not given. Other options are those of `base`,
-        or the defaults. Raises `LaunchError` for a value that an option cannot have."""
+        or the defaults. Raises `LaunchError` for a name that is no option, and a value that an option cannot have."""
+        for name in options:
+            if name not in COMPILE_OPTIONS:
+                raise LaunchError(f"there is no option '{name}'", hint=f"the options are {', '.join(COMPILE_OPTIONS)}")
         checked = {name: checked_option(name, value) for name, value in options.items() if value is not None}
         return attrs.evolve(base or DEFAULT_OPTIONS, **checked)
 

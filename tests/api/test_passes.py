@@ -45,9 +45,17 @@ def test_options_of_a_case():
         ("num_warps=7", "num_warps"),
         ("target=sm_7", "target"),
         ("exact_math=maybe", "exact_math"),
+        ("targt=sm_80", "there is no option 'targt'"),
+        ("strict=True", "there is no option 'strict'"),
     ):
         with pytest.raises(zg.LaunchError, match=message):
             renewed(f"// test: x\n// passes: dce\n// options: {options}\n{MODEL}", {})
+
+
+def test_a_text_that_breaks_a_rule_is_not_given_to_passes():
+    broken = MODEL.replace("%1 : i32 = arith.addi %0 %0", "%1 : f32 = arith.addf %0 %0").replace("()i32", "()f32")
+    with pytest.raises(zg.VerifyError, match=r"the model breaks 1 invariant:\n  arith\.addf"):
+        renewed(f"// test: x\n// passes: fold\n{broken}", {})
 
 
 def test_passes_of_the_target():

@@ -3,7 +3,7 @@
 import pytest
 
 from ziggurat.codemodel.dialects import arith, tt
-from ziggurat.codemodel.errors import VerifyError
+from ziggurat.codemodel.errors import KernelTypeError, VerifyError
 from ziggurat.codemodel.op import Op, fill, same_model
 from ziggurat.codemodel.passes import Snapshot, run_passes
 from ziggurat.codemodel.text.parser import parse
@@ -46,6 +46,14 @@ def test_a_pass_that_breaks_the_model_is_named():
     with pytest.raises(VerifyError, match=r"after the pass 'breaking', the model breaks 1 invariant") as error:
         run_passes(MODEL, [subtract, breaking], verify=True)
     assert len(error.value.violations) == 1
+
+
+def test_a_pass_without_a_result_is_named():
+    def forgetful(model: Op) -> Op:
+        return None  # pyright: ignore[reportReturnType]
+
+    with pytest.raises(KernelTypeError, match="the pass 'forgetful' must return a model; got None"):
+        run_passes(MODEL, [forgetful])
 
 
 def test_a_model_that_no_pass_changed_is_not_verified():

@@ -526,6 +526,32 @@ def test_a_triton_function_holds_no_ops_of_the_python_model(text: str, name: str
     assert (name, f"{name} belongs to the Python code model; it cannot stand in a tt.func") in found(function(text))
 
 
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ('%0 : object = invoke %n @"";', "the callee must be a name, names with dots, or '.method'; got ''"),
+        ('%0 : object = invoke %n @"zg.1";', "the callee must be a name, names with dots, or '.method'; got 'zg.1'"),
+        ("%0 : object = unpack %n @index=2 @count=2;", "component 2 is not one of 2"),
+        ("%0 : object = spread %n @count=2 @star=2;", "component 2 is not one of 2"),
+        ("%0 : object = spread %n @count=-1;", "a spread has no -1 components"),
+    ],
+)
+def test_names_and_components_of_the_python_model(text: str, message: str):
+    assert message in [message for _, message in found(python(text))]
+
+
+@pytest.mark.parametrize(
+    ("attributes", "message"),
+    [
+        ('@target="sm_1" @num_warps=4', "the target must be one of sm_80, "),
+        ('@target="sm_80" @num_warps=0', "a CTA has 1 to 32 warps; got 0"),
+    ],
+)
+def test_the_machine_of_a_gpu_model(attributes: str, message: str):
+    model = parse(f'gpu.module {attributes} ()void -> {{ tt.func @"f" ()void -> {{ tt.return; }}; unreachable; }};')
+    assert any(text.startswith(message) for _, text in found(model))
+
+
 @pytest.mark.parametrize("symbol", ["", " ", "a\\n"])
 def test_a_symbol_is_a_name(symbol: str):
     model = parse(f'tt.func @"{symbol}" ()void -> {{ tt.return; }};')

@@ -73,6 +73,16 @@ def test_a_statement_in_the_condition_of_a_loop(define):
         assert notes and all(name == "x" for name, _ in notes)
 
 
+def test_components_of_another_spread_are_refused():
+    text = """func @"f" (%0 : object)object -> {
+    %1 : object = spread %0 @count=2;
+    %2 : object = unpack %1 @index=2 @count=3;
+    return %2;
+};"""
+    with pytest.raises(TargetError, match="a spread of 2 cannot be unpacked into 3"):
+        zg.to_python(zg.parse(text))
+
+
 def test_what_has_no_form_is_said(define):
     f = define("def f(x):\n    return [y := a for a in x]")
     with pytest.raises(TargetError, match="a comprehension has statements in this model"):
