@@ -17,18 +17,20 @@ becomes, in a module with only the kernel,
         %8 : f32 = arith.mulf %3 %7;
         %9 : tensor<x16, x16, f32> = tt.dot %5 %6 %4;
 
-Loops and branches that are left by a `return`, or that call a function of several blocks, become blocks; all others
-stay structured.
+Loops and branches that are left by a `return`, that hold blocks, or that call a function of several blocks, become
+blocks; all others stay structured.
 """
 
 from __future__ import annotations
 
-from ziggurat.codemodel.dialects import arith, core, scf, tt
+from ziggurat.codemodel.dialects import arith, cf, core, scf, tt
 from ziggurat.codemodel.errors import InternalError, KernelTypeError, LaunchError
 from ziggurat.codemodel.op import Op, Value, expect
 from ziggurat.codemodel.traits import Returns
 from ziggurat.codemodel.transform import Outcome, Rewriter, transform
 from ziggurat.codemodel.types import (
+    DescriptorType,
+    PtrType,
     ScalarType,
     TupleType,
     bf16,
@@ -40,6 +42,7 @@ from ziggurat.codemodel.types import (
     i64,
     scalar_element,
     shape_of,
+    void,
 )
 from ziggurat.codemodel.verify import verify
 from ziggurat.transforms.analysis.obstacle import warn
@@ -57,7 +60,7 @@ def prepare(module: Op) -> core.Module:
     Raises `VerifyError` for a recursive call; and `KernelTypeError` or `LaunchError` for
     models that no kernel gives, but that may be written by hand.
     """
-    op = simplify(lower_structured(_inlinable(module), _returns_early))
+    op = simplify(lower_structured(_inlinable(module), _has_blocks))
     while calls := [inner for inner in op.walk() if isinstance(inner, tt.Call)]:
         # The callees that are left have several blocks, and are called within a loop or a branch.
         flat = lower_structured(op, _holds_call)
@@ -187,9 +190,9 @@ def _inlinable(module: Op) -> Op:
     return transform(module, allow)
 
 
-def _returns_early(op: Op) -> bool:
-    """Whether a loop or a branch may leave its function."""
-    return op.holds(Returns)
+def _has_blocks(op: Op) -> bool:
+    """Whether a loop or a branch has no structured form: it may leave its function, or holds blocks."""
+    return op.holds((Returns, cf.Br, cf.CondBr))
 
 
 def _holds_call(op: Op) -> bool:
@@ -208,11 +211,27 @@ def _check_tuples(module: core.Module) -> None:
 
 
 def _only_kernel(module: core.Module) -> core.Module:
-    """The module, if it has one kernel; raises `LaunchError` otherwise."""
-    functions = list(module.functions())
+    """The module, if it has one kernel; raises `LaunchError` otherwise, and `KernelTypeError` for a function that
+    takes or gives what a launch does not pass."""
+    functions = module.functions()
     if len(functions) != 1:
         raise LaunchError(
             f"a module to compile must have one kernel; got {len(functions)}: {', '.join(functions)}",
             hint="make a module of one of them",
         )
+    ((name, function),) = functions.items()
+    (body,) = function.bodies
+    if body.yield_type != void:
+        raise KernelTypeError(
+            f"the kernel '{name}' returns {body.yield_type}: a kernel returns nothing",
+            function.location,
+            hint="store results through a pointer",
+        )
+    for number, parameter in enumerate(body.parameters):
+        if not isinstance(parameter.type, ScalarType | PtrType | DescriptorType):
+            raise KernelTypeError(
+                f"parameter {number} of the kernel '{name}' is of type {parameter.type}, which no launch passes",
+                function.location,
+                hint="take scalars, pointers and descriptors, and load tensors through them",
+            )
     return module

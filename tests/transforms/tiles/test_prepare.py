@@ -70,6 +70,37 @@ def test_a_recursive_callee_is_named() -> None:
         prepared(f"module ()void -> {{ {callee} {KERNEL} unreachable; }};")
 
 
+def test_a_loop_that_holds_blocks_becomes_blocks() -> None:
+    inner = """%one : i32 = arith.constant @1; %zero : i32 = arith.constant @0; %c : i1 = arith.cmpi %n %one @slt;
+    scf.for %zero %n %one (%i : i32)void -> {
+        cf.cond_br %c ^a ^b;
+      ^a:
+        tt.store %p %i;
+        cf.br ^b;
+      ^b:
+        scf.yield;
+    };
+    scf.if %c ()void -> { tt.store %p %n; scf.yield; } ()void -> { scf.yield; };"""
+    kernel = f'tt.func @"f" (%p : ptr<i32>, %n : i32)void -> {{ {inner} tt.return; }};'
+    result = prepared(f"module ()void -> {{ {kernel} unreachable; }};")
+    assert "scf.for" not in names(result) and "scf.if" in names(result)
+    for target in ("cpu", "sm_90a"):
+        zg.compile(result, target=target)
+
+
+@pytest.mark.parametrize(
+    ("signature", "end", "message"),
+    [
+        ("(%p : ptr<i32>, %n : i32)i32", "tt.return %n;", "the kernel 'f' returns i32: a kernel returns nothing"),
+        ("(%p : ptr<i32>, %n : tensor<x4, i32>)void", "tt.return;", "parameter 1 of the kernel 'f' is of type tensor"),
+        ("(%p : Tuple<i32, i32>)void", "tt.return;", "parameter 0 of the kernel 'f' is of type Tuple<i32, i32>"),
+    ],
+)
+def test_a_function_that_no_launch_can_call_is_an_error(signature: str, end: str, message: str) -> None:
+    with pytest.raises(KernelTypeError, match=message):
+        prepared(f'module ()void -> {{ tt.func @"f" {signature} -> {{ {end} }}; unreachable; }};')
+
+
 def test_a_module_of_two_kernels_is_an_error() -> None:
     kernels = "".join(
         f'tt.func @"{name}" (%p : ptr<i32>, %n : i32)void -> {{ tt.store %p %n; tt.return; }};' for name in "fg"
