@@ -30,6 +30,10 @@ class const:
 class base_value:
     """A value of a kernel or a constant. For `isinstance` and annotations."""
 
+    def __array__(self, *arguments: Any, **keywords: Any) -> Any:
+        """Refuses NumPy, which would make an array of the object itself."""
+        raise TypeError("the elements of a run-time value are not known while a kernel is compiled")
+
 
 class tensor(base_value):
     """A value of a kernel: a scalar, a pointer, or a block of them. For `isinstance` and annotations.

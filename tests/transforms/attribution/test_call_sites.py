@@ -5,6 +5,7 @@ from __future__ import annotations
 import math  # noqa: F401
 from typing import NamedTuple
 
+import numpy as np  # noqa: F401
 import pytest
 from findings import callees, facts
 
@@ -118,6 +119,8 @@ ERRORS = {
     "t.load()": ("tensor<x16, i32> has no method 'load'", "call zg.load(…) instead"),
     "math.exp(t)": ("'exp' is a function of the host, which must be called with constants; got tensor", "write zg.exp"),
     "sum(t)": ("'sum' is a function of the host, which must be called with constants; got tensor", "write zg.sum"),
+    "np.sum(t)": ("'sum' is a function of the host, which must be called with constants; got tensor", "write zg.sum"),
+    "np.cumsum(p)": ("'cumsum' is a function of the host, which must be called with constants; got ptr", "write zg."),
     "t.frobnicate()": ("tensor<x16, i32> has no method 'frobnicate'", None),
     "[n, 1].append(2)": (
         "the tuple (i32, 1) has no method 'append'",
