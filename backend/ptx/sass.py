@@ -104,24 +104,21 @@ def machine_code(ptx: str, target: str, shared: int) -> bytes:
 
 def _linked(ptx: str, options: list[str]) -> bytes | None:
     """The code by nvJitLink; None where it is missing, or older than the PTX, or refuses it: ptxas then says why."""
+    source = ptx.encode()
     try:
-        return _linked_code(ptx.encode(), options)
+        linker: Any = importlib.import_module("cuda.bindings.nvjitlink")
+        handle = linker.create(len(options), options)
+        try:
+            linker.add_data(handle, linker.InputType.PTX, source, len(source), "kernel")
+            linker.complete(handle)
+            code = bytearray(linker.get_linked_cubin_size(handle))
+            linker.get_linked_cubin(handle, code)
+            return bytes(code)
+        finally:
+            linker.destroy(handle)
     except Exception as error:
         pass_on_signals(error)
         return None
-
-
-def _linked_code(ptx: bytes, options: list[str]) -> bytes:
-    linker: Any = importlib.import_module("cuda.bindings.nvjitlink")
-    handle = linker.create(len(options), options)
-    try:
-        linker.add_data(handle, linker.InputType.PTX, ptx, len(ptx), "kernel")
-        linker.complete(handle)
-        code = bytearray(linker.get_linked_cubin_size(handle))
-        linker.get_linked_cubin(handle, code)
-        return bytes(code)
-    finally:
-        linker.destroy(handle)
 
 
 def _resources(log: str) -> Resources:

@@ -125,9 +125,7 @@ class FunctionAttributor(CallContext):
         if error.location is None:
             error.location = self.place(op)
         error.say_in(self.words)
-        errors = self.program.errors
-        if not any(e.summary == error.summary and e.location == error.location for e in errors):
-            errors.append(error)
+        self.program.note(error)
 
     def warn(self, message: str) -> None:
         """Issue a warning at the current op, once."""
@@ -225,7 +223,7 @@ class FunctionAttributor(CallContext):
         name = FunctionName(function.name, function.model, function)
         instance = self.program.function(name, types, self.place(), self.words)
         if instance.errors:
-            del self.program.errors[known_errors:]
+            self.program.forget_since(known_errors)
             first = instance.errors[0]
             is_named = first.summary.startswith(what)
             raise type(first)(first.summary if is_named else say("{}: {}", what, first.summary), hint=first.hint)
@@ -290,7 +288,7 @@ class Attributor:
         self.language = language
         self.num_warps, self.dot_precision = num_warps, dot_precision
         self.instances: dict[tuple[int, tuple[Type, ...]], Attribution] = {}
-        self.errors: list[ZigguratError] = []
+        self.errors: dict[tuple[str, Location | None], ZigguratError] = {}
         self.warned: set[tuple[str, Location | None]] = set()
         self.unrolling: int | None = None
         self._stack: list[Op] = []
@@ -299,6 +297,15 @@ class Attributor:
         self._symbols: dict[str, tuple[int, tuple[Type, ...]]] = {}
         # Functions whose source is in error, and the errors.
         self.broken: dict[Function, tuple[ZigguratError, ...]] = {}
+
+    def note(self, error: ZigguratError) -> None:
+        """Note an error, once for its place."""
+        self.errors.setdefault((error.summary, error.location), error)
+
+    def forget_since(self, count: int) -> None:
+        """Forget the errors after the first ones."""
+        for key in list(self.errors)[count:]:
+            del self.errors[key]
 
     def function(
         self, function: FunctionName, types: tuple[Type, ...], caller: Location | None, words: Words | None = None
@@ -313,7 +320,8 @@ class Attributor:
         if instance is not None:
             # A loop that is visited again drops the errors of the visit before; the errors of its callees would not be
             # found again.
-            self.errors.extend(error for error in instance.errors if error not in self.errors)
+            for error in instance.errors:
+                self.note(error)
             return instance
         if key in self._running:
             first = next(index for index, entry in enumerate(self._stack) if entry is func)
@@ -329,7 +337,7 @@ class Attributor:
         finally:
             self._stack.pop()
             self._running.discard(key)
-        new.errors = tuple(self.errors[errors_before:])
+        new.errors = tuple(self.errors.values())[errors_before:]
         new.symbol = self._name(function.symbol, key, new)
         new.symbols = self._symbols.keys()
         self.instances[key] = new
@@ -375,9 +383,9 @@ def attribute(
         attribution = attributor.function(function, tuple(types), None)
     except ZigguratError as error:
         error.location = error.location or model.location
-        attributor.errors.append(error)
+        attributor.note(error)
     if attribution is not None and not attributor.errors and attribution.result != NONE:
-        attributor.errors.append(
+        attributor.note(
             KernelTypeError(
                 say("the kernel '{}' returns {}: a kernel returns nothing", name, describe(attribution.result)),
                 next((op.location for op in model.walk() if isinstance(op, core.Return) and op.values), model.location),
@@ -385,7 +393,7 @@ def attribute(
             )
         )
     if attributor.errors:
-        errors = sorted(attributor.errors, key=lambda error: _order(error.location))
+        errors = sorted(attributor.errors.values(), key=lambda error: _order(error.location))
         error = KernelErrors.of(errors)
         language = kernel.language if isinstance(kernel, Function) else language
         error.say_in(language.words)

@@ -335,7 +335,7 @@ def loop(context: FunctionAttributor, op: py.For | py.While, bodies: Sequence[Bo
     endless = is_last = False
     breaks: list[State] = []
     for _ in range(_MAX_VISITS * (1 + len(targets))):
-        del context.program.errors[known_errors:]
+        context.program.forget_since(known_errors)
         context.state = dict(head)
         if item is not None:
             context.scope.types[bodies[0].parameters[0]] = item

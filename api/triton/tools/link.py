@@ -50,7 +50,7 @@ class LinkedKernel:
 
 def link(headers: Sequence[str | Path], out: Path) -> None:
     """Write `out` with the endings `.h` and `.c`. Raises `LinkerError` for a file that is no header or cannot be
-    read, and for headers that do not fit together."""
+    read, for a path that cannot be written, and for headers that do not fit together."""
     kernels: list[LinkedKernel] = []
     for header in headers:
         match = _DIRECTIVE.search(_text_of(Path(header)))
@@ -76,7 +76,7 @@ def link(headers: Sequence[str | Path], out: Path) -> None:
     declarations += [f"CUresult {own[0]};", f"int {kernel}_get_num_algos(void);"]
     declarations += [f"void {verb}_{name}(void);" for verb in ("load", "unload") for name in (*ordered, kernel)]
     lines = ["#include <cuda.h>", "#include <stdbool.h>", "#include <stdint.h>", ""]
-    out.with_suffix(".h").write_text("\n".join([*lines, *declarations, ""]), "utf-8")
+    header = "\n".join([*lines, *declarations, ""])
     lines += [f"CUresult {each.declaration};" for each in kernels]
     lines += [f"void {verb}_{each.function}(void);" for verb in ("load", "unload") for each in kernels]
     for name, members in ordered.items():
@@ -95,7 +95,13 @@ def link(headers: Sequence[str | Path], out: Path) -> None:
             calls = " ".join(f"{verb}_{each.function}();" for each in members)
             lines.append(f"void {verb}_{name}(void) {{ {calls} }}")
         lines.append(f"void {verb}_{kernel}(void) {{ {' '.join(f'{verb}_{name}();' for name in ordered)} }}")
-    out.with_suffix(".c").write_text("\n".join([*lines, ""]), "utf-8")
+    try:
+        out.with_suffix(".h").write_text(header, "utf-8")
+        out.with_suffix(".c").write_text("\n".join([*lines, ""]), "utf-8")
+    except OSError as error:
+        raise LinkerError(
+            f"{out} cannot be written: {error.strerror}", hint="give --out a path in a folder that exists"
+        ) from None
 
 
 def _text_of(header: Path) -> str:

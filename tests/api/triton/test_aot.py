@@ -115,6 +115,10 @@ def test_a_header_that_is_missing_is_named(
     bytes_of_no_text.write_bytes(b"\xff\xfe")
     with pytest.raises(LinkerError, match="must be a header"):
         link([bytes_of_no_text], tmp_path / "out")
+    header = tmp_path / "x.h"
+    header.write_text("// tt-linker: add_a_b:int n:c\n// tt-conditions: \nCUresult add_a_b(CUstream stream, int n);\n")
+    with pytest.raises(LinkerError, match=r"absent/out cannot be written: No such file(.|\n)*hint: give --out a path"):
+        link([header], tmp_path / "absent" / "out")
     monkeypatch.setattr(sys, "argv", ["link", str(missing), "-o", str(tmp_path / "out")])
     with pytest.raises(SystemExit, match="1"):
         main()

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import Any
+from types import ModuleType
+from typing import Any, cast
 
 import pytest
 
@@ -82,20 +83,50 @@ def test_names_that_no_file_can_have_and_folders_that_cannot_be_made(folder: Pat
         assert compiled(num_stages=2).binary is not None
 
 
+class FakeLinker:
+    """The functions of nvJitLink, whose code is the text "linked". They note their calls."""
+
+    class InputType:
+        PTX = 1
+
+    def __init__(self, refuses: str) -> None:
+        self.refuses, self.calls = refuses, list[str]()
+
+    def create(self, count: int, options: list[str]) -> int:
+        self.calls.append(f"create {options[:count]}")
+        return 7
+
+    def add_data(self, handle: int, kind: int, data: bytes, size: int, name: str) -> None:
+        assert (handle, kind, len(data)) == (7, 1, size)
+        self.calls.append("add_data")
+
+    def complete(self, handle: int) -> None:
+        if self.refuses:
+            raise RuntimeError(self.refuses)
+        self.calls.append("complete")
+
+    def get_linked_cubin_size(self, handle: int) -> int:
+        return len(b"linked")
+
+    def get_linked_cubin(self, handle: int, code: bytearray) -> None:
+        code[:] = b"linked"
+
+    def destroy(self, handle: int) -> None:
+        self.calls.append("destroy")
+
+
 def test_a_cubin_is_that_of_nvjitlink_or_of_ptxas(folder: Path, monkeypatch: pytest.MonkeyPatch):
     """A library that is missing, or too old for the code, leaves it to the assembler."""
     from ziggurat.backend.ptx import sass
 
     kernel = compiled()
     ptx = kernel.asm["ptx"]
-    monkeypatch.setattr(sass, "_linked_code", lambda ptx, options: b"linked" if "-arch=sm_90a" in options else b"")
+    linker = FakeLinker("")
+    monkeypatch.setitem(sys.modules, "cuda.bindings.nvjitlink", cast("ModuleType", linker))
     assert sass.machine_code(ptx, "sm_90a", 0) == b"linked"
-
-    def fail(ptx: bytes, options: list[str]) -> bytes:
-        raise RuntimeError("the version of PTX is too new")
-
-    monkeypatch.setattr(sass, "_linked_code", fail)
-    assert sass.machine_code(ptx, "sm_90a", 0)[:4] == b"\x7fELF"
+    assert linker.calls == ["create ['-arch=sm_90a', '-lineinfo']", "add_data", "complete", "destroy"]
+    linker.refuses = "the version of PTX is too new"
+    assert sass.machine_code(ptx, "sm_90a", 0)[:4] == b"\x7fELF" and linker.calls[-1] == "destroy"
 
 
 @pytest.mark.parametrize(

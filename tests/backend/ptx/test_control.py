@@ -141,12 +141,13 @@ def test_a_few_iterations_that_load_ahead_are_put_together(depth: int, step: int
         pointer, pointer, zg.divisible(zg.ptr(zg.f32)), depth, step, num_warps=num_warps, target="sm_80"
     )
     assert re.findall(r'"llvm.loop.unroll.count", i32 (\d+)', compiled.stages["llvm"]) == [str(count)] * (count > 0)
-    if count and compiled.ptx:
-        assert "bra" not in compiled.ptx.partition(".entry")[2]
     a, b = (np.random.default_rng(seed).integers(-3, 4, (depth, 16)).astype(np.float16) for seed in (0, 1))
     a, c = np.ascontiguousarray(a.T), np.zeros((16, 16), np.float32)
     simulate(compiled.stages["llvm"], num_warps=num_warps, shared=compiled.shared, arguments=[a, b, c])
     np.testing.assert_array_equal(c, 2 * a.astype(np.float32) @ b.astype(np.float32))
+    if not compiled.ptx:
+        pytest.skip("llvmlite is not installed")
+    assert compiled.ptx.partition(".entry")[2].count("bra") == (not count)
 
 
 @zg.kernel
