@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Sequence
 from itertools import islice
 
@@ -85,6 +86,9 @@ def _region(emitter: PtxEmitter, body: Body) -> list[Emitted]:
     return [emitter.values[value] for value in terminator.operands]
 
 
+_CROSSES_LANES = re.compile(r"@llvm\.nvvm\.(?:shfl|redux)\.")  # Calls that LLVM knows to be convergent.
+
+
 @emits(scf.For)
 def _for(emitter: PtxEmitter, op: scf.For) -> Emitted:
     kind = llvm_type(op.start.type)
@@ -109,6 +113,7 @@ def _for(emitter: PtxEmitter, op: scf.For) -> Emitted:
         more = emitter.of(count.kind, last).test("ult", count).name
     emitter.line(f"br i1 {more}, label %{inside}, label %{after}")
     emitter.start(inside)
+    before = len(emitter.lines)
     yielded = _region(emitter, op.body)
     if count is None:
         following = _following(emitter, op, kind, number, stop, step)
@@ -121,7 +126,11 @@ def _for(emitter: PtxEmitter, op: scf.For) -> Emitted:
     if _is_short(op):
         hint = _unrolled(emitter, iterations_of(op) or 1)
     elif constant_of(op.step) not in (1, -1) and count is not None and _only_reads(op):
-        hint = _unrolled(emitter, _overlapped(op, registers_of_thread(emitter.module.num_warps)))
+        together = _overlapped(op, registers_of_thread(emitter.module.num_warps))
+        # The rest of the iterations would be a branch around shuffles, which LLVM must not make of one loop.
+        has_rest = (iterations_of(op) or 1) % together != 0
+        crosses_lanes = any(_CROSSES_LANES.search(line) for line in emitter.lines[before:])
+        hint = "" if has_rest and crosses_lanes else _unrolled(emitter, together)
     emitter.line(f"br {head.of([following, *yielded, *done])}{hint}")
     head.end()
     emitter.start(after)
