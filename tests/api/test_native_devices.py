@@ -71,9 +71,9 @@ def fails(flags, at, what: zg.constexpr):
 @pytest.mark.parametrize(
     ("what", "words"),
     [
-        ("stray", r"program \(1, 0, 0\) writes address 0x[0-9a-f]+, which is in no array"),
-        ("read-only", r"program \(1, 0, 0\) writes an array, but its array is read-only"),
-        ("assert", r"program \(1, 0, 0\): .*not zero"),
+        ("stray", r"^device 0, program \(1, 0, 0\) writes address 0x[0-9a-f]+, which is in no array"),
+        ("read-only", r"^device 0, program \(1, 0, 0\) writes an array, but its array is read-only"),
+        ("assert", r"^device 0, program \(1, 0, 0\): .*not zero"),
     ],
 )
 def test_the_error_of_a_program_ends_those_that_wait(what: str, words: str) -> None:

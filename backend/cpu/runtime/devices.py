@@ -219,7 +219,7 @@ class _Launches:
         try:
             for launch in queue:
                 with launch.within():
-                    launch.kernel.launch(launch.grid, launch.names, launch.values, self._runner(launch))
+                    self._launch(launch)
         except _Cancelled:
             pass
         except BaseException as error:
@@ -229,6 +229,16 @@ class _Launches:
         with self._lock:
             self._unfinished -= 1
             self._events += 1
+
+    def _launch(self, queued: QueuedNative) -> None:
+        """Run a launch. The errors of programs of several devices name the device."""
+        try:
+            queued.kernel.launch(queued.grid, queued.names, queued.values, self._runner(queued))
+        except KernelRuntimeError as error:
+            if self._on_devices and error.summary.startswith("program "):
+                error.summary = f"device {queued.device}, {error.summary}"
+                error.args = error.summary, *error.args[1:]
+            raise
 
     def _runner(self, queued: QueuedNative) -> Callable[..., Sequence[int]]:
         """A function that runs the programs of a launch, as `Native.run` does."""
