@@ -68,3 +68,17 @@ def test_a_measurement_keeps_the_older_ones_of_other_passes() -> None:
     assert renewed == [new, of("c", rescale=2.2)]
     assert ablation.slowdowns(renewed) == {"rescale": (1.1, "c"), "tma": (1.25, "d")}
     assert ablation.gains({"one": renewed, "other": [of("e", tma=4.0)]})["tma"] == (2.0, "other", "e")
+
+
+def test_another_try_of_a_wait_is_no_loop_of_what_lies_between() -> None:
+    """The assembler puts what follows a wait that fails behind the kernel, with a jump back into the main loop."""
+    count = importlib.import_module("corpus.count")
+    rows = [
+        "MOV R0, R1", *["IADD R0, R0, 0x1"] * 9, ".L_x_1:", "SYNCS.PHASECHK.TRANS64.TRYWAIT P0, [UR4], R2",
+        "@!P0 BRA `(.L_x_3)", ".L_x_2:", *["HGMMA.64x128x16.F32 R24, gdesc[UR4]"] * 8, "@P1 BRA `(.L_x_1)",
+        *["STG.E R0, R1"] * 12, "EXIT", ".L_x_3:", "SYNCS.PHASECHK.TRANS64.TRYWAIT P0, [UR4], R2", "@!P0 BRA `(.L_x_3)",
+        "BRA `(.L_x_2)", ".L_x_4:", "BRA `(.L_x_4)",
+    ]  # fmt: skip
+    whole, loops = count.read("\n".join(row if row[0] == "." else f"        /*0000*/  {row} ;" for row in rows))
+    assert (whole.instructions, whole.stores) == (len(rows) - 4, 12)
+    assert [(loop.instructions, loop.waits, loop.stores) for loop in loops] == [(14, 2, 0)]

@@ -88,21 +88,61 @@ def code_of(names: Iterable[str]) -> Code:
 
 
 def read(sass: str) -> tuple[Code, list[Code]]:
-    """The counts of a disassembled kernel, and of its loops: from a label to a jump back to it, inner loops included.
-    A loop that only waits for an mbarrier is none."""
+    """The counts of a disassembled kernel, and of its natural loops, inner loops included. Code that the assembler puts
+    elsewhere, such as another try of an mbarrier that jumps back into a loop, is of the loop that it belongs to."""
     names: list[str] = []
     labels: dict[str, int] = {}
-    loops: dict[int, int] = {}
+    jumps: dict[int, str] = {}
+    ends: set[int] = set()  # Instructions after which control does not go on to the next one.
     for line in sass.splitlines():
         if label := re.match(r"\.(L_x_\d+):", line):
             labels[label[1]] = len(names)
-        elif match := re.match(r"\s+/\*[0-9a-f]+\*/\s+(?:@!?U?P\d+ )?\s*(?!NOP)([A-Z][\w.]*)(.*)", line):
-            names.append(match[1])
-            jump = re.search(r"`\(\.(L_x_\d+)\)", match[2])
-            if match[1].startswith("BRA") and jump is not None and jump[1] in labels:
-                loops[labels[jump[1]]] = len(names)
-    bodies = [names[start:end] for start, end in loops.items() if end - start > 8]
-    return code_of(names), [code_of(body) for body in bodies]
+        elif match := re.match(r"\s+/\*[0-9a-f]+\*/\s+(@!?U?P\w+ )?\s*(?!NOP)([A-Z][\w.]*)(.*)", line):
+            names.append(match[2])
+            jump = re.search(r"`\(\.(L_x_\d+)\)", match[3])
+            if match[2].startswith("BRA") and jump is not None:
+                jumps[len(names) - 1] = jump[1]
+            if match[1] is None and match[2] in ("BRA", "EXIT", "RET"):
+                ends.add(len(names) - 1)
+    starts = sorted({0, *labels.values(), *(at + 1 for at in (*jumps, *ends))} - {len(names)})
+    block_of = {start: number for number, start in enumerate(starts)}
+    blocks = [range(start, end) for start, end in zip(starts, [*starts[1:], len(names)], strict=True)]
+    successors: list[list[int]] = []
+    for block in blocks:
+        targets = [] if block[-1] in ends else [block[-1] + 1]
+        targets += [labels[jumps[block[-1]]]] if block[-1] in jumps else []
+        successors.append([block_of[at] for at in targets if at in block_of])
+    bodies = [[names[at] for number in sorted(loop) for at in blocks[number]] for loop in _loops(successors)]
+    return code_of(names), [code_of(body) for body in bodies if len(body) > 8]
+
+
+def _loops(successors: list[list[int]]) -> list[set[int]]:
+    """The natural loops of a flow graph whose entry is 0, one for each block to which blocks jump that it dominates."""
+    before: list[set[int]] = [set() for _ in successors]
+    for block, targets in enumerate(successors):
+        for target in targets:
+            before[target].add(block)
+    every = set(range(len(successors)))
+    dominators = [{0}, *(set(every) for _ in successors[1:])]
+    changed = True
+    while changed:
+        changed = False
+        for block in range(1, len(successors)):
+            own = {block} | set.intersection(*(dominators[b] for b in before[block])) if before[block] else set(every)
+            changed |= own != dominators[block]
+            dominators[block] = own
+    loops: dict[int, set[int]] = {}
+    for block, targets in enumerate(successors):
+        for head in targets:
+            if not before[block] and block:  # It is not reached.
+                continue
+            if head in dominators[block]:
+                loop, rest = loops.setdefault(head, {head}), [block]
+                while rest:
+                    if (inner := rest.pop()) not in loop:
+                        loop.add(inner)
+                        rest += before[inner]
+    return list(loops.values())
 
 
 def counts(ptx: str, shared: int, seconds: float, warnings: list[str], *, ours: bool) -> Counts:
