@@ -230,6 +230,25 @@ class CpuEmitter(Code):
         self.start(after)
         return before, values, level.label
 
+    def either(
+        self, condition: Number, then: Callable[[], Number], otherwise: Callable[[], Number], *, name: str
+    ) -> Number:
+        """One of two vectors, of which only that one is computed: the code of both stays in branches."""
+        outer, self.pinned = self.pinned, True
+        labels, after, sources = (self.name(name), self.name("else")), self.name("after"), list[str]()
+        lines: list[str] = []
+        for label, make in zip(labels, (then, otherwise), strict=True):
+            with self.inside(label) as level:
+                value = make().spread(self.lanes)
+                self.line(f"br label %{after}")
+            lines += [f"{label}:", *level.lines]
+            sources.append(f"[ {value}, %{level.label} ]")
+        self.pinned = outer
+        self.line(f"br i1 {condition}, label %{labels[0]}, label %{labels[1]}")
+        self.into.extend(lines)
+        self.start(after)
+        return self.number(value.kind, self.effect(f"phi {value.type} {', '.join(sources)}"), value.lanes)
+
     @contextmanager
     def at_level(self, level: int) -> Generator[None]:
         """Append at an outer level, whose inner ones are not yet part of its text."""

@@ -9,6 +9,7 @@ import attrs
 from ziggurat.backend.cpu.code import BOUND, BOUNDS, HOST
 from ziggurat.backend.cpu.elementwise_ops import combined
 from ziggurat.backend.cpu.emitter import Coord, CpuEmitter, Index, indexed, memory_kind
+from ziggurat.backend.cpu.lane_steps import at_lane, lane_step
 from ziggurat.backend.cpu.sites import READ_ONLY, STRAY
 from ziggurat.backend.llvm.elementwise import extended
 from ziggurat.backend.llvm.functions import Function, define, module, moved
@@ -322,10 +323,49 @@ def load_any(
 
 @indexed(tt.Load)
 def _load(emitter: CpuEmitter, op: tt.Load, index: Index) -> Number:
+    if lane_step(op.ptr, index) and root_of(op.ptr) is not None:
+        return _load_neighbours(emitter, op, index)
+    return _load_lanes(emitter, op, index)
+
+
+def _load_lanes(emitter: CpuEmitter, op: tt.Load, index: Index) -> Number:
     addresses = emitter.at(op.ptr, index)
     mask = emitter.at(op.mask, index) if op.mask is not None else None
     other = emitter.at(op.other, index) if op.other is not None else None
     return load_any(emitter, op, op.ptr, addresses, mask, other, op.result.type)
+
+
+def _load_neighbours(emitter: CpuEmitter, op: tt.Load, index: Index) -> Number:
+    """Load elements whose addresses rise by an element from lane to lane, or by none.
+
+    The first address and the last one tell whether all lanes have one, or neighbours in the array. They may differ from
+    that: a quotient rises at some lanes, and an integer may wrap around. Then each lane is loaded by its address.
+    """
+    type_, lanes = op.result.type, emitter.lanes
+    size, kind = element_bytes(type_), memory_kind(type_)
+    first, last = (emitter.at(op.ptr, at_lane(index, lane)) for lane in (0, lanes - 1))
+    mask = emitter.at(op.mask, index) if op.mask is not None else None
+    other = to_memory(emitter, emitter.at(op.other, index), type_) if op.other is not None else None
+    inside = emitter.number("i1", "true")
+    if emitter.check:
+        bounds = bounds_of(emitter, expect(root_of(op.ptr), BlockParameter))
+        inside = first.test("uge", bounds.low) & (last + size).test("ule", bounds.high)
+    pointer = emitter.emit(f"inttoptr i64 {first} to ptr")
+
+    def one() -> Number:
+        value = emitter.number(kind, emitter.effect(f"load {kind}, ptr {pointer}, align {size}")).spread(lanes)
+        rest = other if other is not None else emitter.number(kind, zero_of(kind))
+        return from_memory(emitter, value if mask is None else mask.spread(lanes).select(value, rest), type_)
+
+    def run() -> Number:
+        return from_memory(emitter, load_run(emitter, pointer, type_, mask, other), type_)
+
+    def others() -> Number:
+        return emitter.either(same, one, lambda: _load_lanes(emitter, op, index), name="same")
+
+    follow = inside & (last - first).test("eq", (lanes - 1) * size)
+    same = inside & first.test("eq", last)
+    return emitter.either(follow, run, others, name="run")
 
 
 def store_any(
