@@ -12,7 +12,7 @@ from ziggurat.backend.cpu.emitter import Coord, CpuEmitter, Index, memory_kind
 from ziggurat.backend.llvm.routines import Number, together
 from ziggurat.codemodel.dialects import arith, cpu
 from ziggurat.codemodel.layout import row_major
-from ziggurat.codemodel.op import Value, expect
+from ziggurat.codemodel.op import expect
 from ziggurat.codemodel.types import element_bytes
 from ziggurat.transforms.cpu.traffic import access_of, root_of
 
@@ -308,7 +308,7 @@ class Matrix:
 
     For the matrix of an access, `direct` tells whether that is where the access has it, and not a buffer; `origin` is
     the matrix there, and `counts` are the numbers of rows and columns beyond which all elements are +0, if masked ones
-    are.
+    are. A `bare` matrix has no memory for these elements.
     """
 
     base: Number
@@ -316,6 +316,14 @@ class Matrix:
     direct: Number | None = None
     origin: Matrix | None = None
     counts: tuple[Number, Number] | None = None
+    bare: bool = False
+
+    @classmethod
+    def bare_of(cls, head: Head) -> Matrix:
+        """The matrix of an access where the access has it, without what is masked."""
+        rows, columns = head.counts
+        origin = cls(head.base, head.strides[0] * head.size)
+        return cls(origin.base, origin.pitch, head.good, origin, (rows, columns), bare=head.limits)
 
     @classmethod
     def of(cls, head: Head, buffer: Number, direct: Number) -> Matrix:
@@ -326,10 +334,13 @@ class Matrix:
         pitch = head.emitter.i64(width * head.size)
         if stride.name != str(width):
             pitch = direct.select(origin.pitch, pitch)
-        counts = (rows, columns) if op.other is None or _is_positive_zero(op.other) else None
+        counts = (rows, columns) if gives_zeros(op) else None
         return cls(direct.select(head.base, buffer), pitch, direct, origin, counts)
 
 
-def _is_positive_zero(value: Value) -> bool:
-    """Whether a value is a constant 0, but not -0.0."""
-    return isinstance(value.op, arith.ConstantOp) and value.op.value == 0 and math.copysign(1, value.op.value) > 0
+def gives_zeros(op: cpu.Load) -> bool:
+    """Whether masked elements of a load are 0, but not -0.0."""
+    other = None if op.other is None else op.other.op
+    return op.other is None or (
+        isinstance(other, arith.ConstantOp) and other.value == 0 and math.copysign(1, other.value) > 0
+    )

@@ -235,19 +235,20 @@ class CpuEmitter(Code):
     ) -> Number:
         """One of two vectors, of which only that one is computed: the code of both stays in branches."""
         outer, self.pinned = self.pinned, True
-        labels, after, sources = (self.name(name), self.name("else")), self.name("after"), list[str]()
-        lines: list[str] = []
+        labels, after = (self.name(name), self.name("else")), self.name("after")
+        values, ends, lines = list[Number](), list[str](), list[str]()
         for label, make in zip(labels, (then, otherwise), strict=True):
             with self.inside(label) as level:
-                value = make().spread(self.lanes)
+                values.append(make().spread(self.lanes))
                 self.line(f"br label %{after}")
             lines += [f"{label}:", *level.lines]
-            sources.append(f"[ {value}, %{level.label} ]")
+            ends.append(level.label)
         self.pinned = outer
         self.line(f"br i1 {condition}, label %{labels[0]}, label %{labels[1]}")
         self.into.extend(lines)
         self.start(after)
-        return self.number(value.kind, self.effect(f"phi {value.type} {', '.join(sources)}"), value.lanes)
+        sources = ", ".join(f"[ {value}, %{label} ]" for value, label in zip(values, ends, strict=True))
+        return self.number(values[0].kind, self.effect(f"phi {values[0].type} {sources}"), self.lanes)
 
     @contextmanager
     def at_level(self, level: int) -> Generator[None]:

@@ -14,7 +14,7 @@ from typing import Any
 import attrs
 
 from ziggurat.backend.cpu import memory
-from ziggurat.backend.cpu.access import Head, Matrix, is_masked, row_ahead
+from ziggurat.backend.cpu.access import Head, Matrix, gives_zeros, is_masked, row_ahead
 from ziggurat.backend.cpu.control import ASSERTION
 from ziggurat.backend.cpu.emitter import Coord, CpuEmitter, Index, emits, indexed
 from ziggurat.backend.cpu.reductions import Tree
@@ -24,6 +24,7 @@ from ziggurat.codemodel.dialects import core, cpu, tt
 from ziggurat.codemodel.layout import row_major
 from ziggurat.codemodel.op import Value, expect
 from ziggurat.codemodel.structured import packed_values
+from ziggurat.transforms.cpu.dot_blocks import packing_obstacle
 from ziggurat.transforms.cpu.traffic import access_of, readers
 
 _STATEMENTS = (
@@ -59,7 +60,8 @@ def _region(emitter: CpuEmitter, op: cpu.Region, index: Index) -> Any:
     direct = nest.in_place
     if direct is not None and all(isinstance(inner, _FILLS) for inner in nest.statements):
         nest.in_place = None
-        memory.guarded(emitter, direct ^ True, nest.loops)
+        if direct.name != "true":
+            memory.guarded(emitter, direct ^ True, nest.loops)
     else:
         nest.loops()
     for head in nest.heads.values():
@@ -137,6 +139,10 @@ class Nest:
         emitter, head, used = self.emitter, self.heads[put.value], readers(put)
         assert used is not None
         _, users = used
+        if all(isinstance(user, cpu.Dot) and self._packs(user, put.buffer, head) for user in users):
+            emitter.loaded[put.buffer] = Matrix.bare_of(head)
+            self.in_place = emitter.number("i1", "true")
+            return
         direct = head.good
         for other in self.heads.values():
             for count, size in zip(other.counts, other.shape, strict=True):
@@ -152,6 +158,13 @@ class Nest:
         else:
             emitter.values[put.buffer] = direct.select(head.base, buffer)
         self.in_place = direct
+
+    def _packs(self, dot: cpu.Dot, buffer: Value, head: Head) -> bool:
+        """Whether a dot packs a matrix from where it is, with zeros for what is masked."""
+        vector, masks = self.emitter.module.vector, head.size >= 4 or self.emitter.module.vector == 64
+        first = dot.a is buffer or dot.b is not buffer
+        plain = vector > 16 and masks and gives_zeros(expect(head.op, cpu.Load))
+        return plain and not first and packing_obstacle(dot, head.access, vector) is None
 
     # Loops.
 

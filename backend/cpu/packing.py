@@ -21,14 +21,14 @@ from ziggurat.transforms.cpu.traffic import arrays_written, root_of
 @attrs.frozen
 class Packed:
     """The place of a packed matrix, and whether the matrix is still to be packed there. `marks` are the address and the
-    pitch of the matrix in its array, each with the address at which it is kept."""
+    pitch of the matrix in its array, and its rows and columns, each with the address at which it is kept."""
 
     place: Number
     missing: Number
     marks: tuple[tuple[Number, Number], ...]
 
     def mark(self, emitter: CpuEmitter) -> None:
-        """Store the address and the pitch of the matrix that has been packed."""
+        """Store the marks of the matrix that has been packed."""
         for address, value in self.marks:
             emitter.line(f"store {value.typed}, ptr {emitter.address(address, 0, 8)}")
 
@@ -47,7 +47,8 @@ def packed_place(emitter: CpuEmitter, op: cpu.Dot, b: Matrix, own: Number, size:
     for other in others:
         usable = usable & other.low.test("ne", array.low)
     number = usable.select(execution, op.keep)  # The marks of the last one are not read.
-    marks = tuple((emitter.zeros(op.keep + 1) + number * 8, value) for value in (b.base, b.pitch))
+    values = b.base, b.pitch, *(b.counts if b.bare and b.counts is not None else ())
+    marks = tuple((emitter.zeros(op.keep + 1) + number * 8, value) for value in values)
     here = usable
     for address, value in marks:
         mark = emitter.effect(f"load i64, ptr {emitter.address(address, 0, 8)}")

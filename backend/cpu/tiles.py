@@ -19,7 +19,7 @@ from ziggurat.backend.cpu.casts import narrow, to_f64, widen
 from ziggurat.backend.cpu.control import apply
 from ziggurat.backend.cpu.emitter import CpuEmitter, emits
 from ziggurat.backend.cpu.factors import TILE, Factors, Tiles, factors_of, joined
-from ziggurat.backend.cpu.memory import guarded, read, write
+from ziggurat.backend.cpu.memory import guarded, load_run, read, write
 from ziggurat.backend.cpu.packing import Packed, packed_place
 from ziggurat.backend.cpu.shuffles import transposed as transposed_square
 from ziggurat.backend.llvm.routines import Number
@@ -251,10 +251,25 @@ def _matmul(
     def converted(number: Number) -> Number:
         return _converted(number, b_type, element) if converts else number
 
-    def neighbours(base: Number) -> Number:
+    def read_b(row: Number, column: Number | int) -> Number:
+        """Neighbours in a row of b in memory, or zeros for what it lacks."""
+        base = b.base + row * b.pitch
+        if not b.bare or b.counts is None:
+            return read(emitter, base, column, run, b_type)
+        width = row.test("ult", b.counts[0]).select(b.counts[1], 0) - column
+        zero = emitter.constant(0.0 if b_type.is_float else 0, b_type)
+        if not run:
+            inside = width.test("sgt", 0)
+            place = inside.select(emitter.moved(base, column, b_type.bytes), emitter.number("i64", "%scratch"))
+            return inside.select(read(emitter, place, 0, False, b_type), zero)
+        places = ", ".join(f"i32 {lane}" for lane in range(emitter.lanes))
+        mask = emitter.number("i32", f"<{places}>", emitter.lanes).test("slt", width.to("trunc", "i32"))
+        return load_run(emitter, emitter.address(base, column, b_type.bytes), b_type, mask, zero)
+
+    def neighbours(row: Number, column: Number) -> Number:
         """As many numbers of the packed b as a vector has from neighbours in memory."""
         emitter.lanes *= count
-        value = converted(read(emitter, base, 0, run, b_type))
+        value = converted(read_b(row, column))
         emitter.lanes = lanes if run else 0
         return value if factors is None else emitter.made("i32", f"bitcast {value.typed} to <{lanes} x i32>", lanes)
 
@@ -340,13 +355,10 @@ def _matmul(
     def copy_row(k: Number) -> None:
         """Copy a row of b to all panels."""
         for number in range(columns // panel):
-            lines = [
-                b.base + (k * rows_per_step + at) * b.pitch + number * panel * b_type.bytes
-                for at in range(rows_per_step)
-            ]
+            rows_of_b = [k * rows_per_step + at for at in range(rows_per_step)]
             target = packed + k * pitch + number * between
-            for j, parts in enumerate(zip(*(vectors(line, b_type) for line in lines), strict=True)):
-                parts = [converted(part) for part in parts]
+            for j in range(wide):
+                parts = [converted(read_b(row, number * panel + j * lanes)) for row in rows_of_b]
                 value = parts[0] if factors is None else joined(parts, element.bits)
                 write(emitter, target, j * lanes, run, value, factor)
 
@@ -354,8 +366,7 @@ def _matmul(
         """Copy a square of `lanes` rows of a transposed b to as many columns."""
         across = depth // lanes
         line, k = number / across * lanes, number % across * lanes
-        starts = [b.base + (line + i) * b.pitch + k * (count * b_type.bytes) for i in range(lanes)]
-        vectors_of_rows = [neighbours(start) for start in starts]
+        vectors_of_rows = [neighbours(line + i, k * count) for i in range(lanes)]
         target = packed + line / panel * between
         for i, value in enumerate(transposed_square(vectors_of_rows)):
             write(emitter, target + (k + i) * pitch, line % panel, run, value, factor)
@@ -364,7 +375,7 @@ def _matmul(
         if transposed:
             emitter.loop(0, depth * columns // lanes**2, 1, copy_square)
         else:
-            emitter.loop(0, all_k, 1, copy_row)
+            emitter.loop(0, depth if b.bare else all_k, 1, copy_row)
         if panels is not None:
             panels.mark(emitter)
 

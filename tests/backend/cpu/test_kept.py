@@ -122,6 +122,35 @@ def test_matrices_are_kept_as_they_are_converted(depth: int, kind: type, transpo
         np.testing.assert_array_equal(c, a.astype(np.int64) @ b.astype(np.int64))
 
 
+@triton.jit
+def narrower(a_ptr, b_ptr, c_ptr, n, k, M: tl.constexpr, N: tl.constexpr, K: tl.constexpr):
+    """Each program leaves out more of the rows and the columns of one second operand."""
+    row, inner, columns = tl.program_id(0), tl.arange(0, K), tl.arange(0, N)
+    rows, acc = row * M + tl.arange(0, M), tl.zeros((M, N), tl.float32)
+    for start in range(0, k, K):
+        at = inner + start
+        a = tl.load(a_ptr + rows[:, None] * k + at[None, :])
+        mask = (at[:, None] < k - 3 * row) & (columns[None, :] < n - 5 * row)
+        acc = tl.dot(
+            a, tl.load(b_ptr + at[:, None] * n + columns[None, :], mask, other=0.0), acc, input_precision="ieee"
+        )
+    tl.store(c_ptr + rows[:, None] * N + columns[None, :], acc)
+
+
+@pytest.mark.parametrize("machine", MACHINES)
+def test_programs_that_mask_more_of_a_matrix_pack_it_again(machine: CpuOptions):
+    m, n, k = 4 * 32, 60, 48
+    rng = np.random.default_rng(0)
+    a, b = (rng.standard_normal(shape).astype(np.float32) for shape in ((m, k), (k, n)))
+    model = narrower.triton(*3 * [zg.ptr(zg.f32)], zg.i32, zg.i32, 32, 64, 16)
+    c = np.full((m, 64), np.nan, np.float32)
+    run_cpu(model, (4,), [a, b, c, n, k], options=machine)
+    for row in range(4):
+        masked = np.zeros((k, 64), np.float32)
+        masked[: k - 3 * row, : n - 5 * row] = b[: k - 3 * row, : n - 5 * row]
+        np.testing.assert_allclose(c[32 * row :][:32], a[32 * row :][:32] @ masked, rtol=1e-4, atol=1e-4)
+
+
 def test_a_matrix_that_shares_memory_with_a_result_is_not_kept():
     """Each program of a column changes the matrix that the next one reads."""
     m, n, k = 96, 32, 32
