@@ -388,7 +388,13 @@ class Tuned:
         bound = {**dict.fromkeys(self._names), **arguments}
         for zero in zeroing(bound, self.tuning.reset_to_zero):
             zero()
-        if not reset_only and self._thread.contents is None:
+        if not reset_only:
+            self._keep(bound)
+
+    def _keep(self, bound: Mapping[str, Any]) -> None:
+        """Keep the contents of arrays for `post_hook`, before the first measured launch."""
+        assert self.tuning is not None
+        if self._thread.contents is None:
             self._thread.contents = restoring(bound, self.tuning.restore_value)
 
     def post_hook(self, arguments: Mapping[str, Any], exception: Exception | None) -> Any:
@@ -407,6 +413,7 @@ class Tuned:
             if config.pre_hook is not None:
                 config.pre_hook(bound)
             self.pre_hook(bound)
+            self._keep({**dict.fromkeys(self._names), **bound})  # Where a program has its own hook.
             try:
                 self.kernel[grid](*arguments, **current)
             except Exception as error:

@@ -407,6 +407,14 @@ def test_threads_with_keys_of_their_own():
     assert {nargs for *_, nargs in results} == {None} and tuned.best_config == tuned.configs[0]
 
 
+def test_arrays_are_restored_beside_a_hook():
+    """Triton's own hook would then raise an error."""
+    calls, x = [], zeros(64)
+    tuned = accumulating(do_bench=Measuring(), restore_value=["x_ptr"], pre_hook=lambda *a, **k: calls.append(x[0]))
+    tuned[grid](x, 64, 1.0)
+    assert (x == 1).all() and len(calls) > 2 and {*calls} == {0.0}
+
+
 def test_threads_that_share_an_array():
     tuned, x = accumulating(do_bench=Measuring(), restore_value=["x_ptr"]), zeros(64)
     in_threads(lambda number: tuned[grid](x, 65 - number, 1.0))
