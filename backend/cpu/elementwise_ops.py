@@ -137,7 +137,20 @@ def computed(cls: type[Op], scalar: ScalarType, rule: Callable[..., Number], *va
 
 def combined(cls: type[Op], scalar: ScalarType, a: Number, b: Number) -> Number:
     """Two floats combined by an op of a class."""
-    return computed(cls, scalar, partial(instruction, _ORDERED.get(cls) or INSTRUCTIONS[cls]), a, b)
+    if cls in _ORDERED:
+        return computed(cls, scalar, partial(_ordered, _ORDERED[cls]), a, b)
+    return computed(cls, scalar, partial(instruction, INSTRUCTIONS[cls]), a, b)
+
+
+def _ordered(intrinsic: str, a: Number, b: Number) -> Number:
+    """The larger or the smaller of two floats.
+
+    The code of LLVM 22 with AVX-512 gives NaN for NaN and a number that LLVM knows not to be NaN, such as one that was
+    an integer. A fence hides what it knows. Vectors have other code.
+    """
+    if not a.lanes and not b.lanes:
+        a, b = (x.call("llvm.arithmetic.fence") if x.name.startswith("%") else x for x in (a, b))
+    return a.call(intrinsic, b)
 
 
 @emits(*_ORDERED)

@@ -186,6 +186,7 @@ INTRINSICS: dict[str, Callable[..., Any]] = {
     "trunc": lambda a: z3.fpRoundToIntegral(TO_ZERO, a), "roundeven": lambda a: z3.fpRoundToIntegral(NEAREST, a),
     "maximum": lambda a, b: extreme(a, b, larger=True, keeps_nan=True),
     "minimum": lambda a, b: extreme(a, b, larger=False, keeps_nan=True),
+    "arithmetic": lambda a: a,  # arithmetic.fence, which hides from LLVM what it knows.
     "maximumnum": lambda a, b: extreme(a, b, larger=True, keeps_nan=False),
     "minimumnum": lambda a, b: extreme(a, b, larger=False, keeps_nan=False),
     # LLVM leaves open which zero these give. PTX's max and min, which they become, order zeros (PTX ISA, "max").

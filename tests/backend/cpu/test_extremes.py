@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 from native_machines import MACHINES
@@ -69,3 +71,40 @@ def test_extremes(
             np.testing.assert_array_equal(actual, expected)
             numbers = ~np.isnan(expected)
             np.testing.assert_array_equal(np.signbit(actual[numbers]), np.signbit(expected[numbers]))
+
+
+@triton.jit
+def extremes_of_numbers(x_ptr, whole_ptr, high_ptr, low_ptr):
+    at = tl.program_id(0)
+    x, whole = tl.load(x_ptr + at), tl.load(whole_ptr + at).to(x_ptr.dtype.element_ty)
+    tl.store(high_ptr + at, tl.maximum(x, whole) + tl.maximum(whole * 2, x))
+    tl.store(low_ptr + at, tl.minimum(x, whole) + tl.minimum(tl.abs(whole), x))
+
+
+@triton.jit
+def extremes_of_one(x_ptr, whole_ptr, high_ptr, low_ptr):
+    at = tl.program_id(0) + tl.arange(0, 1)
+    whole = tl.load(whole_ptr + at, at < 8).to(x_ptr.dtype.element_ty)
+    tl.store(high_ptr + tl.program_id(0), tl.max(whole, 0))
+    tl.store(low_ptr + tl.program_id(0), tl.min(whole, 0))
+
+
+@pytest.mark.parametrize("machine", MACHINES)
+@pytest.mark.parametrize("scalar", [zg.f16, zg.f32, zg.f64], ids=str)
+@pytest.mark.parametrize("kernel", [extremes_of_numbers, extremes_of_one])
+def test_extremes_of_nan_and_an_integer(machine: CpuOptions, scalar: Any, kernel: triton.JITFunction):
+    """The code of LLVM 22 with AVX-512 gives NaN for scalars of which it knows one not to be NaN."""
+    pointer = zg.ptr(scalar)
+    model = kernel.triton(pointer, zg.ptr(zg.i32), pointer, pointer)
+    x = np.array([np.nan, -np.nan, np.nan, 1, -np.inf, np.inf, 0, -0.0], scalar.dtype)
+    whole = np.array([3, -3, 0, 5, 2, 2, 0, 0], np.int32)
+    results = []
+    for launch in (
+        lambda arguments: run(model, None, (8,), arguments),
+        lambda a: run_cpu(model, (8,), a, options=machine),
+    ):
+        outs = [np.zeros(8, scalar.dtype) for _ in range(2)]
+        launch([x, whole, *outs])
+        results.append(outs)
+    np.testing.assert_array_equal(results[1], results[0])
+    assert not np.isnan(results[0]).any()
