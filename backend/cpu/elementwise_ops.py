@@ -14,7 +14,7 @@ from ziggurat.backend.cpu.angles import sine
 from ziggurat.backend.cpu.casts import CONVERSIONS, from_f64, to_f64, widen
 from ziggurat.backend.cpu.emitter import CpuEmitter, emits
 from ziggurat.backend.cpu.exponentials import POWERS, fast_power, power, wide_power
-from ziggurat.backend.cpu.table_functions import error_function, hyperbolic_tangent, logarithm
+from ziggurat.backend.cpu.table_functions import logarithm, of_table
 from ziggurat.backend.llvm.elementwise import INSTRUCTIONS, RULES, WHOLE, extended, in_f32, is_known
 from ziggurat.backend.llvm.routines import Number, Routine, instruction, suffix, together
 from ziggurat.codemodel.dialects import arith, core, math, tt
@@ -187,7 +187,7 @@ def _function(emitter: CpuEmitter, op: math.FloatUnary, a: Number) -> Number:
     if name in ("log", "log2") and scalar == f32 and a.lanes:
         return logarithm(emitter, name, a)
     if isinstance(op, math.Tanh | math.Erf) and scalar == f32:
-        quick = (hyperbolic_tangent if isinstance(op, math.Tanh) else error_function)(emitter, a)
+        quick = of_table(emitter, a, name)
         if quick is not None:
             return quick
     if name in POWERS and scalar != f64:

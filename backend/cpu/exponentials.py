@@ -59,10 +59,14 @@ def power(emitter: CpuEmitter, name: str, x: Number) -> Number:
     quick = {64: _quick, 32: _quick_by_8}.get(vector)
     if quick is None or not x.lanes or x.lanes % (vector // 4) or emitter.level(x.name) < emitter.depth:
         return emitter.routine(wide_power(name, x.lanes), x).to("fptrunc", "float")
-    estimate, certain = quick(emitter, name, x)
-    slow = _in_f64(name, x.lanes)
+    return certain_or_slow(emitter, x, *quick(emitter, name, x), _in_f64(name, x.lanes))
+
+
+def certain_or_slow(emitter: CpuEmitter, x: Number, estimate: Number, certain: Number, slow: Routine) -> Number:
+    """An estimate of a function of x where it is certain, and else the result of a routine."""
     # The callee keeps the registers that hold the constants of the quick way.
-    convention = "preserve_allcc " if vector == 32 else ""
+    convention = "preserve_allcc " if emitter.module.vector == 32 else ""
+    emitter.definitions |= slow.definitions
     emitter.definitions[slow.symbol] = slow.text.replace("define internal ", f"define internal {convention}")
     emitter.declarations.update(slow.declarations)
     call = f"call {convention}{x.type} @{slow.symbol}({x.typed})"
@@ -80,7 +84,7 @@ def fast_power(emitter: CpuEmitter, name: str, x: Number) -> Number:
     number, count = _nearest_entry(x, natural)
     rest = fma(count, -_STEP[0] if natural else -1.0 / _ENTRIES, x)
     rest = fma(count, -_STEP[1], rest) if natural else rest * F32.LN_2[0]
-    high = _entry(emitter, number, _HIGH)
+    high = entry_of_32(emitter, number, _HIGH)
     near = fma(high, fma(rest * rest, fma(rest, _REST[1], _REST[0]), rest), high)
     scaled = _scaled(near, number)
     low, top = (-87.33654, 88.72284) if natural else (-126.0, 128.0)
@@ -93,7 +97,7 @@ def _quick(emitter: CpuEmitter, name: str, x: Number) -> tuple[Number, Number]:
 
     natural = name == "exp"
     number, count = _nearest_entry(x, natural)
-    high, low = (_entry(emitter, number, values) for values in (_HIGH, _LOW))
+    high, low = (entry_of_32(emitter, number, values) for values in (_HIGH, _LOW))
     if natural:
         first = fma(count, -_STEP[0], x)  # Exact.
         rest = fma(count, -_STEP[1], first)
@@ -120,7 +124,7 @@ def _quick_by_8(emitter: CpuEmitter, name: str, x: Number) -> tuple[Number, Numb
     """The same with a table of 8 powers, whose rests are longer: e^r is 1 + (r + r²/2) + the error of that sum and its
     square, + r³ times a polynomial."""
     number, count = _nearest_entry(x, name == "exp", 8)
-    high, low = (_entry(emitter, number, values[::4]) for values in (_HIGH, _LOW))
+    high, low = (entry_of_32(emitter, number, values[::4]) for values in (_HIGH, _LOW))
     if name == "exp":
         rest = fma(count, -_STEP_8[0], x)  # Exact.
         error = count * -_STEP_8[1]
@@ -165,7 +169,7 @@ def _scaled(power: Number, number: Number, entries: int = _ENTRIES) -> Number:
     return (power.bits() + ((number << 24 - entries.bit_length()) & 0xFF800000)).to("bitcast", "float")
 
 
-def _entry(emitter: CpuEmitter, index: Number, table: Sequence[int]) -> Number:
+def entry_of_32(emitter: CpuEmitter, index: Number, table: Sequence[int]) -> Number:
     """The entries of a table of f32, given by their bits, that the last bits of integers number: 32 entries in two
     registers of AVX-512, or 8 in one of AVX2."""
     lanes = 16 if len(table) > 8 else 8

@@ -9,9 +9,10 @@ from collections.abc import Sequence
 from functools import cache
 
 from ziggurat.backend.cpu.emitter import CpuEmitter
-from ziggurat.backend.cpu.exponentials import fma, joined, part_of
+from ziggurat.backend.cpu.exponentials import certain_or_slow, fma, joined, part_of
+from ziggurat.backend.cpu.interval_functions import ERF, TANH, of_interval
 from ziggurat.backend.llvm.accurate import F64, in_base_2
-from ziggurat.backend.llvm.routines import QUOTIENT, Number, Routine, literal
+from ziggurat.backend.llvm.routines import QUOTIENT, Code, Number, Routine, literal
 from ziggurat.codemodel.types import f64
 
 # c for an m from 1 + j/16 on (j < 8) or (1 + j/16)/2, its -log and -log2, and (log(1 + r) - r) / r² for r from -1/32 to
@@ -154,11 +155,21 @@ def _table_logarithm(emitter: CpuEmitter, name: str, x: Number) -> Number:
     return near + fma(exponent, _LN_2, _entry_of_16(emitter, index, _LOGS))
 
 
-def hyperbolic_tangent(emitter: CpuEmitter, x: Number) -> Number | None:
-    """tanh of f32 as f32, rounded once from f64, by the sum of two angles: a multiple of 19/32, and the rest.
-    None without AVX-512."""
+def of_table(emitter: CpuEmitter, x: Number, name: str) -> Number | None:
+    """tanh or erf of f32 as f32, rounded once from f64. None without AVX-512."""
     if emitter.module.vector < 64 or not x.lanes or x.lanes % 8:
         return None
+    slow, function = (_slow_tanh, TANH) if name == "tanh" else (_slow_erf, ERF)
+    if x.lanes % 16 or emitter.level(x.name) < emitter.depth:
+        return emitter.routine(slow(x.lanes), x)
+    return certain_or_slow(emitter, x, *of_interval(emitter, x, function), slow(x.lanes))
+
+
+@cache
+def _slow_tanh(lanes: int) -> Routine:
+    """tanh by the sum of two angles: a multiple of 19/32, and the rest."""
+    r = Routine("zg.tanh.slow", "float", ["float"], lanes)
+    x = r.argument()
     size = abs(x)
     size = size.test("ogt", 9.2).select(9.2, size).to("fpext", "double")  # tanh 9.2 is 1 in f32.
     anchor = 1.5 * 2.0**52
@@ -168,16 +179,16 @@ def hyperbolic_tangent(emitter: CpuEmitter, x: Number) -> Number | None:
     series = rest.like(_TANH_REST[-1])
     for coefficient in reversed(_TANH_REST[:-1]):
         series = fma(series, square, coefficient)
-    first, second = _entry_of_16(emitter, anchored.bits(), _TANH), fma(rest * square, series, rest)
-    quotient = emitter.routine(_quick_quotient(x.lanes), first + second, fma(first, second, 1.0))
-    return quotient.to("fptrunc", "float").signed_as(x)
+    first, second = _entry_of_16(r, anchored.bits(), _TANH), fma(rest * square, series, rest)
+    quotient = r.routine(_quick_quotient(x.lanes), first + second, fma(first, second, 1.0))
+    return r.done(quotient.to("fptrunc", "float").signed_as(x), inline=False)
 
 
-def error_function(emitter: CpuEmitter, x: Number) -> Number | None:
-    """erf of f32 as f32, rounded once from that in f64: x times a polynomial, of one of 16 intervals. None without
-    AVX-512."""
-    if emitter.module.vector < 64 or not x.lanes or x.lanes % 8:
-        return None
+@cache
+def _slow_erf(lanes: int) -> Routine:
+    """erf as x times a polynomial, of one of 16 intervals."""
+    r = Routine("zg.erf.slow", "float", ["float"], lanes)
+    x = r.argument()
     below = 3.9999998  # erf of it is 1 in f32.
     size = abs(x)
     size = size.test("ogt", below).select(below, size).to("fpext", "double")
@@ -185,13 +196,13 @@ def error_function(emitter: CpuEmitter, x: Number) -> Number | None:
     anchored = fma(size, 4.0, -0.5) + anchor  # j or, of a multiple of 1/4, j - 1, whose interval ends there.
     rest = fma(anchored - anchor, -0.25, size) - 0.125
     index, (*lower, highest) = anchored.bits(), _ERF
-    series = _entry_of_16(emitter, index, highest)
+    series = _entry_of_16(r, index, highest)
     for coefficients in reversed(lower):
-        series = fma(series, rest, _entry_of_16(emitter, index, coefficients))
-    return (size * series).to("fptrunc", "float").signed_as(x)
+        series = fma(series, rest, _entry_of_16(r, index, coefficients))
+    return r.done((size * series).to("fptrunc", "float").signed_as(x), inline=False)
 
 
-def _entry_of_16(emitter: CpuEmitter, index: Number, table: Sequence[float]) -> Number:
+def _entry_of_16(code: Code, index: Number, table: Sequence[float]) -> Number:
     """The entries of a table of 16 f64, which two registers of AVX-512 hold, that the last bits of i64s number."""
     vector = "<8 x double>"
     low, high = (
@@ -199,8 +210,8 @@ def _entry_of_16(emitter: CpuEmitter, index: Number, table: Sequence[float]) -> 
         for first in (0, 8)
     )
     parts = [part_of(index, first, 8) for first in range(0, index.lanes, 8)]
-    texts = [emitter.called(vector, "llvm.x86.avx512.vpermi2var.pd.512", low, part, high) for part in parts]
-    return joined([emitter.made("double", text, 8) for text in texts])
+    texts = [code.called(vector, "llvm.x86.avx512.vpermi2var.pd.512", low, part, high) for part in parts]
+    return joined([index.made("double", text, 8) for text in texts])
 
 
 @cache
