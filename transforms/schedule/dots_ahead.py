@@ -20,13 +20,12 @@ from ziggurat.codemodel.dialects import scf, tt
 from ziggurat.codemodel.gpu import dialect as gpu
 from ziggurat.codemodel.gpu.asynchronous import ResultInFlight, ResultWait
 from ziggurat.codemodel.gpu.options import USUAL_STAGES
-from ziggurat.codemodel.gpu.scope import scope_of
 from ziggurat.codemodel.op import OpResult, Value
 from ziggurat.codemodel.types import TensorType, scalar_element
 from ziggurat.transforms.analysis.memory_flow import allocation
 from ziggurat.transforms.analysis.obstacle import Obstacle
 from ziggurat.transforms.analysis.queries import layout_of, op_in, shared_of
-from ziggurat.transforms.cost.budget import BESIDE_OPERANDS, CTAS, FEW_ACCUMULATORS, WARPS
+from ziggurat.transforms.cost.budget import BESIDE_OPERANDS, CTAS, FEW_ACCUMULATORS
 from ziggurat.transforms.layouts.tma_blocks import before_transposition
 from ziggurat.transforms.schedule.loop_plan import (
     CP_ASYNC_BYTES,
@@ -91,11 +90,6 @@ def operands_ahead(
                 slots, spare = wanted + 1, 1
             elif slots == 2:
                 late = ()  # Copies that begin after the late wait would overlap with nothing.
-        elif not late and slots > 2 and not any(copy.by_tma for copy in traced) and not in_flight(traced):
-            registers = accumulators(loop)
-            more, fewer = (partial(occupancy, (count - 1) * stage_bytes, registers) for count in (slots, slots - 1))
-            if scope_of(loop).warps * more() < WARPS and fewer() > more():
-                slots, spare = slots - 1, -1  # The slot that an iteration has read is filled at its end.
         if not turned or (late and slots - spare > 2):
             break  # Else there is no stage for turning.
     if slots < 2 or abs(step) * slots >= 1 << 30:

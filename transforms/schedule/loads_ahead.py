@@ -15,13 +15,14 @@ import attrs
 
 from ziggurat.codemodel.dialects import scf, tt
 from ziggurat.codemodel.gpu import dialect as gpu
+from ziggurat.codemodel.gpu.scope import scope_of
 from ziggurat.codemodel.graphs import reached
 from ziggurat.codemodel.op import BlockParameter, Op, OpResult, Value
 from ziggurat.codemodel.traits import BodyTerminator
 from ziggurat.codemodel.types import ScalarType, SharedType, TensorType, i1
 from ziggurat.transforms.analysis.obstacle import Obstacle
 from ziggurat.transforms.analysis.queries import descriptor_of, layout_of, registers_alike
-from ziggurat.transforms.cost.budget import CARRIED_BESIDE_DOTS, OF_LOAD, OF_LOADS, OF_LOADS_BESIDE_DOTS
+from ziggurat.transforms.cost.budget import CARRIED_BESIDE_DOTS, OF_LOAD, OF_LOADS, OF_LOADS_BESIDE_DOTS, WARPS
 from ziggurat.transforms.cost.pressure import value_registers
 from ziggurat.transforms.layouts.swizzle import copied_bases
 from ziggurat.transforms.layouts.tma_blocks import buffer_for
@@ -36,6 +37,7 @@ from ziggurat.transforms.schedule.loop_plan import (
     bytes_at_once,
     computing,
     consecutive,
+    in_flight,
     is_zero_or_undefined,
     kept_in_place,
     may_begin,
@@ -78,24 +80,43 @@ def planned(
         assigned = partial(_assigned, first, obstacles, first.distance or number - 1, has_dots=operands is not None)
         more = assigned()
         fewer = assigned(shared=False) if isinstance(more, LoopPlan) else more
-        chosen = (
+        best = (
             max(more, fewer, key=lambda plan: (plan.bytes <= limit, occupancy(plan.bytes, accumulators(loop))))
             if isinstance(more, LoopPlan) and isinstance(fewer, LoopPlan)
             else more
         )
-        if not isinstance(chosen, LoopPlan):
-            obstacles.update(chosen)
+        if not isinstance(best, LoopPlan):
+            obstacles.update(best)
             continue
-        rings = [load for load, begin in chosen.others.items() if begin.buffer is not None]
-        if chosen.bytes <= limit or not rings:
+        rings = [load for load, begin in best.others.items() if begin.buffer is not None]
+        if best.bytes <= limit or not rings:
             break
         if first.copies or number == 2:
             obstacles.update((load.result, Obstacle(FULL, loop)) for load in rings)
         else:
             number -= 1
-    if isinstance(plan, Obstacle) and not chosen.ahead:
-        return attrs.evolve(chosen, left=(*chosen.left, (loop, plan)))
-    return chosen if chosen.ahead or operands is not None else chosen.left[0][1]
+    best = _read_first(best, occupancy)
+    if isinstance(plan, Obstacle) and not best.ahead:
+        return attrs.evolve(best, left=(*best.left, (loop, plan)))
+    return best if best.ahead or operands is not None else best.left[0][1]
+
+
+def _read_first(plan: LoopPlan, occupancy: Occupancy) -> LoopPlan:
+    """The plan with rings of a slot less, if so few warps share an SM that this lets another CTA on it: an iteration
+    fills the slot that it has read at its end."""
+    loop, copies = plan.loop, plan.copies
+    if not copies or plan.late or any(copy.by_tma for copy in copies) or in_flight(copies):
+        return plan
+    slots, registers = copies[0].slots, accumulators(loop)
+    others = {
+        load: attrs.evolve(begin, buffer=begin.buffer.evolve(slots=slots - 1))
+        if begin.buffer is not None and begin.buffer.slots == slots
+        else begin
+        for load, begin in plan.others.items()
+    }
+    smaller = attrs.evolve(plan, copies=tuple(attrs.evolve(copy, slots=slots - 1) for copy in copies), others=others)
+    more, fewer = occupancy(plan.bytes, registers), occupancy(smaller.bytes, registers)
+    return smaller if slots > 2 and scope_of(loop).warps * more < WARPS and fewer > more else plan
 
 
 def is_role(loop: scf.For) -> bool:

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from counted_kernels import KERNELS
 
 import ziggurat as zg
 from ziggurat.codemodel.dialects import scf, tt
@@ -338,6 +339,15 @@ def test_a_load_that_a_dot_and_another_op_use(warps: int, stages: int, count: in
     compiled.simulate[(2,)](x, out, count)
     tiles = x[:, :count].astype(np.float32)
     assert np.array_equal(out, np.einsum("pnik,pnjk->pij", tiles, tiles) + tiles.sum((1, 3))[:, :, None])
+
+
+def test_all_rings_of_a_loop_have_a_slot_less_if_another_cta_shares_the_sm_then() -> None:
+    """Words and scales of 4-bit weights have rings beside that of the other operand."""
+    counted = KERNELS["matmul, weights of four bits"]
+    compiled = counted.kernel.compile(*counted.types, target=counted.target, **counted.options)
+    (model,) = (snapshot.model for snapshot in compiled.passes if snapshot.name == "latency")
+    rings = [op.slots for op in model.walk() if isinstance(op, gpu.LocalAlloc) and op.slots]
+    assert len(rings) == 3 and set(rings) == {3}
 
 
 @pytest.mark.parametrize(("count", "slots"), [(1, None), (2, 2), (3, 3), (9, 4)])
