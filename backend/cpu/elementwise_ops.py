@@ -14,7 +14,8 @@ from ziggurat.backend.cpu.angles import sine
 from ziggurat.backend.cpu.casts import CONVERSIONS, from_f64, to_f64, widen
 from ziggurat.backend.cpu.emitter import CpuEmitter, emits
 from ziggurat.backend.cpu.exponentials import POWERS, fast_power, power, wide_power
-from ziggurat.backend.cpu.table_functions import logarithm, of_table
+from ziggurat.backend.cpu.interval_functions import ERF, TANH, fast_of_interval
+from ziggurat.backend.cpu.table_functions import has_intervals, logarithm, of_table
 from ziggurat.backend.llvm.elementwise import INSTRUCTIONS, RULES, WHOLE, extended, in_f32, is_known
 from ziggurat.backend.llvm.routines import Number, Routine, instruction, suffix, together
 from ziggurat.codemodel.dialects import arith, core, math, tt
@@ -181,6 +182,8 @@ def _function(emitter: CpuEmitter, op: math.FloatUnary, a: Number) -> Number:
     is_slow = isinstance(op, math.Rsqrt) or (isinstance(op, math.Tanh | math.Erf) and not a.lanes)
     if emitter.fast_math and scalar != f64 and not is_slow:
         rule = partial(fast_power, emitter, name) if name in POWERS else partial(RULES[op], op)
+        if isinstance(op, math.Tanh | math.Erf) and has_intervals(emitter, a):
+            rule = partial(fast_of_interval, emitter, function=TANH if name == "tanh" else ERF)
         return computed(type(op), scalar, rule, a)
     if name in POWERS and scalar == f32:
         return power(emitter, name, a)

@@ -30,8 +30,25 @@ class Intervals:
     columns: tuple[tuple[int, ...], ...]
 
 
+def fast_of_interval(emitter: CpuEmitter, x: Number, function: Intervals) -> Number:
+    """The function of numbers, to 0.51 ulp."""
+    _, near, low = _sum(emitter, x, function)
+    return (near + low).signed_as(x)
+
+
 def of_interval(emitter: CpuEmitter, x: Number, function: Intervals) -> tuple[Number, Number]:
     """The function of numbers, and whether all are rounded as they have to be."""
+    size, near, low = _sum(emitter, x, function)
+    bound = fma(abs(low), _ERROR_OF_LOW, near * _ERROR)
+    upper, lower = near + (low + bound), near + (low - bound)
+    is_tiny = (size.bits() - 1).test("ult", _LEAST - 1)  # Not 0.
+    certain = upper.test("oeq", lower) & (is_tiny ^ True)
+    every = emitter.made(f"i{x.lanes}", f"bitcast {certain.typed} to i{x.lanes}").test("eq", -1)
+    return upper.signed_as(x), every
+
+
+def _sum(emitter: CpuEmitter, x: Number, function: Intervals) -> tuple[Number, Number, Number]:
+    """The size of numbers, and the two parts of the function of that."""
     size = abs(x)
     size = size.test("ogt", function.top).select(function.top, size)
     index = fma(size, function.scale, 0.5).bits() >> 20
@@ -46,12 +63,7 @@ def of_interval(emitter: CpuEmitter, x: Number, function: Intervals) -> tuple[Nu
     near = fma(distance, factor, constant)
     error = fma(distance, factor, constant - near)
     low = fma(distance, fma(distance * series, distance, factor_error) + slope_error, error) + constant_error
-    bound = fma(abs(low), _ERROR_OF_LOW, near * _ERROR)
-    upper, lower = near + (low + bound), near + (low - bound)
-    is_tiny = (size.bits() - 1).test("ult", _LEAST - 1)  # Not 0.
-    certain = upper.test("oeq", lower) & (is_tiny ^ True)
-    every = emitter.made(f"i{x.lanes}", f"bitcast {certain.typed} to i{x.lanes}").test("eq", -1)
-    return upper.signed_as(x), every
+    return size, near, low
 
 
 ERF = Intervals(

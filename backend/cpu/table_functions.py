@@ -155,12 +155,17 @@ def _table_logarithm(emitter: CpuEmitter, name: str, x: Number) -> Number:
     return near + fma(exponent, _LN_2, _entry_of_16(emitter, index, _LOGS))
 
 
+def has_intervals(emitter: CpuEmitter, x: Number) -> bool:
+    """Whether tanh and erf of numbers can be those of intervals."""
+    return emitter.module.vector == 64 and x.lanes > 0 and x.lanes % 16 == 0
+
+
 def of_table(emitter: CpuEmitter, x: Number, name: str) -> Number | None:
     """tanh or erf of f32 as f32, rounded once from f64. None without AVX-512."""
     if emitter.module.vector < 64 or not x.lanes or x.lanes % 8:
         return None
     slow, function = (_slow_tanh, TANH) if name == "tanh" else (_slow_erf, ERF)
-    if x.lanes % 16 or emitter.level(x.name) < emitter.depth:
+    if not has_intervals(emitter, x) or emitter.level(x.name) < emitter.depth:
         return emitter.routine(slow(x.lanes), x)
     return certain_or_slow(emitter, x, *of_interval(emitter, x, function), slow(x.lanes))
 
