@@ -6,12 +6,13 @@ import math
 from collections.abc import Mapping, Sequence
 
 from ziggurat.codemodel.builder import Builder
-from ziggurat.codemodel.dialects import arith, core, tt
+from ziggurat.codemodel.dialects import arith, core, scf, tt
 from ziggurat.codemodel.errors import InternalError
 from ziggurat.codemodel.gpu import dialect as gpu
 from ziggurat.codemodel.gpu.fragments import GRID
+from ziggurat.codemodel.graphs import reached
 from ziggurat.codemodel.layout import Layout, axis_bases, bits_of
-from ziggurat.codemodel.op import Block, Op, Value
+from ziggurat.codemodel.op import Block, BlockParameter, Op, OpResult, Value
 from ziggurat.codemodel.traits import Loop, SymbolTable
 from ziggurat.codemodel.types import (
     DescriptorType,
@@ -53,6 +54,23 @@ def function_around(op: Op) -> tt.Func:
 def loops_around(op: Op) -> set[Op]:
     """The loops around an op; an op with jumps in its bodies counts as one."""
     return {owner for owner in op.path() if isinstance(owner, Loop) or owner.jumps}
+
+
+def depends_on_program(op: Op) -> bool:
+    """Whether the number of the program decides about the operands of an op, such as what a load reads."""
+    return any(isinstance(source.op, tt.GetProgramId) for source in reached([*op.operands], _sources))
+
+
+def _sources(value: Value) -> Sequence[Value]:
+    """The values that one is computed from; of a loop's parameters, what they begin with, and what follows."""
+    if isinstance(value, OpResult):
+        ends = [body.entry.terminator.operands for body in value.op.bodies]
+        return [*value.op.operands, *(operand for operands in ends for operand in operands)]
+    owner = value.owner if isinstance(value, BlockParameter) else None
+    if not isinstance(owner, scf.For) or not isinstance(value, BlockParameter):
+        return ()
+    number = value.index - 1
+    return (owner.start,) if number < 0 else (owner.initial[number], owner.body.entry.terminator.operands[number])
 
 
 def bytes_of(value: Value) -> int:

@@ -41,6 +41,7 @@ from ziggurat.transforms.analysis.components import (
 )
 from ziggurat.transforms.analysis.neighbours import divisor_of_steps, steps_by_one, true_first
 from ziggurat.transforms.analysis.queries import (
+    depends_on_program,
     is_computable,
     is_elementwise,
     is_shaping,
@@ -53,6 +54,7 @@ from ziggurat.transforms.layouts.recomputation import Recomputation, conversion_
 from ziggurat.transforms.layouts.swizzle import LINE, VECTOR
 
 WORD = 4  # Bytes of a register, the least that a thread should load at once.
+_FEW_BYTES = 64  # Bytes of a thread that are not worth a conversion for the sake of whole sectors.
 
 Access = tt.Load | tt.Store | tt.AtomicRMW | tt.AtomicCAS | gpu.AsyncCopy
 Key = tuple[tuple[int, ...], tuple[int, ...]]
@@ -191,6 +193,8 @@ class Accesses:
         vector = self.vector(op)
         if isinstance(op, tt.Load) and (shape, order) in self.widest:
             vector = self.widest[shape, order]
+            if _is_copied(op) and self._share(math.prod(shape)) * pointee_bytes(op.ptr) > _FEW_BYTES:
+                vector = min(vector, VECTOR // pointee_bytes(op.ptr))
             limit = self.store_widths.get(op, vector)
             if limit * pointee_bytes(op.ptr) >= WORD:  # Otherwise the stores convert.
                 vector = min(vector, limit)
@@ -310,6 +314,14 @@ def _exchanges(layout: Layout, shape: Sequence[int], axis: int) -> int:
     own = sum(1 for basis in layout.registers if basis and basis not in along)
     lanes, warps = (len(along.intersection(bases)) for bases in (layout.lanes, layout.warps))
     return (lanes + (32 if warps else 0)) << own
+
+
+def _is_copied(load: tt.Load) -> bool:
+    """Whether a load is one of a loop with dots that become copies. These bypass the L1 cache: two copies of parts of a
+    sector move all of it twice."""
+    loop = load.parent_op
+    has_dots = isinstance(loop, scf.For) and any(isinstance(op, tt.Dot) for op in loop.body.entry.ops)
+    return has_dots and depends_on_program(load)
 
 
 def _is_repeated(op: Op) -> bool:

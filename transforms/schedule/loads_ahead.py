@@ -17,11 +17,11 @@ from ziggurat.codemodel.dialects import scf, tt
 from ziggurat.codemodel.gpu import dialect as gpu
 from ziggurat.codemodel.gpu.scope import scope_of
 from ziggurat.codemodel.graphs import reached
-from ziggurat.codemodel.op import BlockParameter, Op, OpResult, Value
+from ziggurat.codemodel.op import Op, Value
 from ziggurat.codemodel.traits import BodyTerminator
 from ziggurat.codemodel.types import ScalarType, SharedType, TensorType, i1
 from ziggurat.transforms.analysis.obstacle import Obstacle
-from ziggurat.transforms.analysis.queries import descriptor_of, layout_of, registers_alike
+from ziggurat.transforms.analysis.queries import depends_on_program, descriptor_of, layout_of, registers_alike
 from ziggurat.transforms.cost.budget import CARRIED_BESIDE_DOTS, OF_LOAD, OF_LOADS, OF_LOADS_BESIDE_DOTS, WARPS
 from ziggurat.transforms.cost.pressure import value_registers
 from ziggurat.transforms.layouts.swizzle import copied_bases
@@ -150,7 +150,7 @@ def _assigned(
         or (
             shared
             and load in awaited
-            and _is_own(load)
+            and depends_on_program(load)
             and _is_replicated(load)
             and (crowded or cost > OF_LOAD or load in early)
         )
@@ -167,7 +167,7 @@ def _assigned(
         if load in first.ahead:
             feed(load, first.ahead[load])
             continue
-        is_own, is_feeding = _is_own(load), load in least
+        is_own, is_feeding = depends_on_program(load), load in least
         ring = _ring_of(load) if (is_own or load in reading) and not is_feeding else None
         # A tensor that joins the copies for dots takes no further wait. In registers, the loop would wait for it at its
         # end, where it hands it on. What other threads need passes through a buffer in any case.
@@ -204,11 +204,6 @@ def _assigned(
             slots = max((copy.slots for copy in by_threads), default=count + bool(reading))
             others[load] = Begin(count, gpu.LocalAlloc(ring[0], alignment=ring[1], slots=slots))
     return attrs.evolve(first, others=dict(reversed(others.items())), left=tuple(reversed(left)))
-
-
-def _is_own(load: Load) -> bool:
-    """Whether the number of the program decides what is loaded."""
-    return any(isinstance(source.op, tt.GetProgramId) for source in reached([*load.operands], _sources))
 
 
 def _ring_of(load: Load) -> tuple[SharedType, int] | None:
@@ -249,18 +244,6 @@ def registers_of(load: Load, awaited: Container[Load] = ()) -> int:
         else 0
     )
     return max(1, value_registers(type_, lambda element: True) >> alike.bit_count())
-
-
-def _sources(value: Value) -> Sequence[Value]:
-    """The values that one is computed from; of a loop's parameters, what they begin with, and what follows."""
-    if isinstance(value, OpResult):
-        ends = [body.entry.terminator.operands for body in value.op.bodies]
-        return [*value.op.operands, *(operand for operands in ends for operand in operands)]
-    owner = value.owner if isinstance(value, BlockParameter) else None
-    if not isinstance(owner, scf.For) or not isinstance(value, BlockParameter):
-        return ()
-    number = value.index - 1
-    return (owner.start,) if number < 0 else (owner.initial[number], owner.body.entry.terminator.operands[number])
 
 
 def conversions_of(load: Load) -> list[gpu.ConvertLayout]:

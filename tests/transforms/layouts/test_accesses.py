@@ -17,7 +17,7 @@ from random_layouts import random_layout
 
 import ziggurat as zg
 from ziggurat.backend.simulator.simulate import simulate
-from ziggurat.codemodel.dialects import tt
+from ziggurat.codemodel.dialects import scf, tt
 from ziggurat.codemodel.gpu import dialect as gpu
 from ziggurat.codemodel.gpu.options import CompileOptions
 from ziggurat.codemodel.layout import Layout, blocked
@@ -313,3 +313,32 @@ def test_narrow_accesses_with_one_mask_compare_once() -> None:
     if not compiled.ptx:
         pytest.skip("llvmlite is not installed")
     assert compiled.ptx.count("setp.") == 1 and compiled.ptx.count("ld.global.b32") == 4
+
+
+@zg.kernel
+def gated_sum(k, g, v, out, n, copied: zg.constexpr):
+    """f16 and f32 of one shape are multiplied for a dot, in a loop or alone."""
+    i, j = zg.arange(0, 64), zg.arange(0, 64)
+    at = zg.add(zg.mul(zg.expand(i, 1), 64), zg.expand(j, 0)) + zg.program_id(0) * n * 4096
+    total = zg.zeros((64, 64), zg.f32)
+    for step in zg.range(0, n, num_stages=copied):
+        gates = zg.load(g + zg.add(step * 4096, at))
+        kept = zg.cast(zg.load(k + zg.add(step * 4096, at)) * gates, zg.f16)
+        total = zg.dot(kept, zg.load(v + zg.add(step * 4096, at)), total)
+    zg.store(out + at, total)  # By one program.
+
+
+def test_copies_of_loops_with_dots_are_of_whole_sectors() -> None:
+    """With eight f32 a thread, as of f16, two copies would each ask for half of every sector."""
+    half, single = (zg.divisible(zg.ptr(element)) for element in (zg.f16, zg.f32))
+    compiled = gated_sum.compile(half, single, half, single, zg.i32, 3, num_warps=4, target="sm_90a", verify=True)
+    loop = next(op for op in compiled.stages["gpu"].walk() if isinstance(op, scf.For))
+    copies = [op for op in loop.walk() if isinstance(op, gpu.AsyncCopy)]
+    assert sorted(op.width * pointee_bytes(op.ptr) for op in copies) == [16, 16, 16]
+    for copy in copies:  # Two lanes have neighbouring parts of a sector.
+        layout = copy.ptr.type.layout  # type: ignore[attr-defined]
+        assert layout.lanes[0] == copy.width
+    k, v = (np.random.default_rng(seed).integers(-3, 4, (2, 64, 64)).astype(np.float16) for seed in (0, 1))
+    g, out = np.random.default_rng(2).integers(0, 3, (2, 64, 64)).astype(np.float32), np.zeros((64, 64), np.float32)
+    compiled.simulate[1,](k, g, v, out, 2)
+    np.testing.assert_array_equal(out, ((k * g) @ v.astype(np.float32)).sum(0))
