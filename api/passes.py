@@ -57,7 +57,9 @@ class Case:
         options = CompileOptions.of({name: _value(text) for name, text in self.options.items()})
         by_name = {**passes_by_name(options), **own}
         if not names:
-            raise LaunchError("the passes must be named", hint="write '// passes: cse dce' above the model")
+            raise LaunchError(
+                "the passes must be named", hint="give --passes cse,dce, or write '// passes: cse dce' above the model"
+            )
         for name in names:
             if name not in by_name:
                 hint = suggest(name, by_name) or f"the passes are {', '.join(sorted(by_name))}"
@@ -138,12 +140,12 @@ def changes(steps: Sequence[Snapshot]) -> str:
 
 
 def executed(model: Op, text: str, grid: Sequence[int]) -> str:
-    """The result of a model, or the arrays that it changes, for arguments in text; see `drawn`. A string that ends in
-    `.npy` is the array of that file. Raises `LaunchError` for a file that cannot be read, and the errors of the run."""
+    """The result of a model, or the arrays that it changes, for arguments in text; see `drawn`. Raises its
+    errors and those of the run."""
     from ziggurat.launches.host import execute, run
     from ziggurat.launches.simulated import array_of, drawn
 
-    arguments = [_saved(value) for value in drawn(text)]
+    arguments = drawn(text)
     if not model.holds(tt.Func):
         return f"{execute(model, *arguments)!r}\n"
     arrays = {f"%{number}": array for number, value in enumerate(arguments) if (array := array_of(value)) is not None}
@@ -153,17 +155,6 @@ def executed(model: Op, text: str, grid: Sequence[int]) -> str:
     results = any(isinstance(op, tt.Return) and op.operands for op in model.walk())
     unseen = "; what a tt.func returns is not shown: store it through a pointer" if results else ""
     return "".join(f"{name}: {arrays[name]}\n" for name in changed) or f"no array has changed{unseen}\n"
-
-
-def _saved(value: Any) -> Any:
-    if not isinstance(value, str) or not value.endswith(".npy"):
-        return value
-    import numpy as np
-
-    try:
-        return np.load(value, allow_pickle=False)
-    except (OSError, ValueError) as error:
-        raise LaunchError(f"the array '{value}' cannot be read: {error}") from None
 
 
 def _value(text: str) -> int | str | bool:

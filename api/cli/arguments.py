@@ -26,7 +26,9 @@ def add_kernel(command: argparse.ArgumentParser) -> None:
 def add_launch(command: argparse.ArgumentParser) -> None:
     """The kernel, the arguments and the grid of a launch as arguments of a command."""
     add_kernel(command)
-    command.add_argument("arguments", help='arrays and values: "f32[1024], f16[64, 64; 16, 16], 1000, 64"')
+    command.add_argument(
+        "arguments", help='drawn and saved arrays, and values: f32[1024], f16[64, 64; 16, 16], "x.npy", 1000'
+    )
     command.add_argument("--grid", nargs="+", default=["1"], help="programs along each axis (default: 1)")
 
 

@@ -72,20 +72,32 @@ def _opt(options: argparse.Namespace) -> str:
             raise LaunchError("\n".join(mismatches))
         return f"{options.file}: {'renewed' if differences else 'as expected'}\n"
     more = dict(text.partition("=")[::2] for text in options.option)
-    names: tuple[str, ...] = tuple(name for name in str(options.passes).split(",") if name)
-    prints = set(options.print_after.split(","))
+    names, prints = _names(options.passes), _names(options.print_after)
     texts: list[str] = []
-    for case in cases(_text(options.file)):
-        case = attrs.evolve(case, passes=(names,) if names else case.passes, options={**case.options, **more})
+    models = [
+        attrs.evolve(case, passes=(names,) if names else case.passes, options={**case.options, **more})
+        for case in cases(_text(options.file))
+    ]
+    running = list(dict.fromkeys(name for case in models for name in case.passes[0]))
+    for name in prints:
+        if name not in ("all", *running):
+            hint = f"name some of {', '.join(running)}, or all"
+            raise LaunchError(f"--print-after must name passes that run; got '{name}'", hint=hint)
+    for case in models:
         steps = case.steps(case.passes[0], own, verify=options.verify_each)
         last = str(steps[-1].model)
         if options.diff:
             texts.append(changes(steps))
             continue
-        printed = [step for step in steps[1:] if {step.name, "all"} & prints]
+        printed = [step for step in steps[1:] if {step.name, "all"}.intersection(prints)]
         texts += [f"// after {step.name}\n{str(step.model).strip()}\n" for step in printed]
         texts.append(str(attrs.evolve(case, after=last)) if case.title else f"{last.strip()}\n")
     return "\n".join(texts)
+
+
+def _names(text: str) -> tuple[str, ...]:
+    """The names of a list with commas."""
+    return tuple(name for part in text.split(",") if (name := part.strip()))
 
 
 def _own_passes(module: ModuleType) -> Iterator[tuple[str, Any]]:

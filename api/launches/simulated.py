@@ -147,7 +147,8 @@ def report(
 
 
 def drawn(text: str) -> list[Any]:
-    """The arguments of a text, arrays drawn by a fixed seed."""
+    """The arguments of a text: arrays drawn by a fixed seed, the arrays of files, for strings that end in `.npy`, and
+    values. Raises `LaunchError` for a file that cannot be read."""
     random = np.random.default_rng(0)
     blocks = list[list[int]]()  # Of each array, in the order of the text; empty for one without a descriptor.
 
@@ -173,6 +174,11 @@ def drawn(text: str) -> list[Any]:
                 return TensorDescriptor(array, block) if block else array
             except (MemoryError, ValueError):  # NumPy's `ValueError` is for a number of bytes beyond an address.
                 raise LaunchError(f"the array {scalar}{list(shape)} must fit in memory") from None
+        if isinstance(value, str) and value.endswith(".npy"):
+            try:
+                return np.load(value, allow_pickle=False)
+            except (OSError, ValueError) as error:
+                raise LaunchError(f"the array '{value}' cannot be read: {error}") from None
         if isinstance(value, Type) and not isinstance(value, ScalarType):
             raise LaunchError(f"an argument must be an array, as f32[1024], or a value; got the type {value}")
         return value

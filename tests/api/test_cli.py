@@ -11,6 +11,7 @@ import tomllib
 from pathlib import Path
 
 import attrs
+import numpy as np
 import pytest
 
 import ziggurat as zg
@@ -556,10 +557,25 @@ def test_what_passes_change_is_printed(tmp_path, capsys):
     assert text.startswith("--- before\n+++ after cse\n") and "-    %3 : i32 = arith.addi %0 %1;\n" in text
     assert main(["opt", str(file), "--passes", "cse", "--print-after", "all"]) == 0
     assert capsys.readouterr().out.startswith('// after cse\nfunc @"f"')
+    assert main(["opt", str(file), "--passes", " cse , simplify", "--print-after", "dce"]) == 1
+    error = (
+        "LaunchError: --print-after must name passes that run; got 'dce'\n  hint: name some of cse, simplify, or all\n"
+    )
+    assert capsys.readouterr().err == error
     assert main(["opt", str(file), "--passes", "csee"]) == 1
     assert "there is no pass 'csee'" in capsys.readouterr().err
     assert main(["opt", str(file)]) == 1
     assert "the passes must be named" in capsys.readouterr().err
+
+
+def test_commands_that_launch_take_saved_arrays(tmp_path, capsys):
+    file = tmp_path / "kernels.py"
+    file.write_text("import ziggurat as zg\n@zg.kernel\ndef double(x):\n    zg.store(x, zg.load(x) * 2)\n")
+    np.save(tmp_path / "x.npy", np.full(4, 3, np.float32))
+    assert main(["simulate", f"{file}:double", f'"{tmp_path}/x.npy"']) == 0
+    assert "x: 1 of 4 elements changed" in capsys.readouterr().out
+    assert main(["simulate", f"{file}:double", f'"{tmp_path}/y.npy"']) == 1
+    assert capsys.readouterr().err.startswith(f"LaunchError: the array '{tmp_path}/y.npy' cannot be read")
 
 
 def test_mlir_goes_through_passes_and_is_verified(tmp_path, capsys):
