@@ -67,15 +67,18 @@ NATIVE = by_test("language/test_generated_kernels", "loops around the ops: nativ
 REGISTER = not_feasible("", "a register of the machine, whose number nobody knows")
 REPORTS = by_test("backend/ptx/test_debug", "calls of the runtime that print or trap")
 AUTHOR = not_feasible("backend/ptx/test_inline_asm", "the author's text, which has no meaning in a model")
-SHUFFLED = by_test(
-    "backend/ptx/test_reductions", "the function is the author's; exact sums in random layouts, simulated"
-)
+REDUCTIONS = by_proof("test_emitted_reductions")
 ACCUMULATED = by_test(
     "backend/ptx/test_matrix", "linear in each operand: exact products, simulated, and assembled by ptxas"
 )
 
 LOOPS = by_test("backend/llvm/test_accurate", "a loop of unknown length: exact remainders of numbers of any bits")
-ATOMICS = by_test("backend/ptx/test_atomics", "the order of threads is open: old values and sums, simulated")
+ATOMICS = by_proof(
+    "test_emitted_atomics",
+    "one instruction a cell, or two; loops around compare-and-swap (8 and 16 bits) are simulated, "
+    "and sums of floats are the machine's",
+)
+WAITS = by_test("backend/ptx/test_atomics", "a loop until another program writes: simulated")
 INTERVALS = not_feasible("backend/cpu/test_vector_functions", "z3 has no exponentials: intervals and any bits")
 CLAIMS = by_test("proofs/test_cpu_passes", "no instruction: what they claim is proved of models")
 PRINTS = by_test("backend/cpu/test_prints", "calls of the runtime that print or report")
@@ -109,10 +112,11 @@ LISTS: dict[str, dict[Evidence, str]] = {
             "MbarrierWait AsyncCommit AsyncWait FenceAsync FenceGlobal GridDependencyWait GridDependencyLaunch Keep",
             COPIES: "TmaLoad TmaStore TmaStoreWait MakeTensorMap AcquireTensorMaps",
             CLUSTERS: "ClusterStore ClusterBarrier ClusterArrive ClusterWait",
-            ATOMICS: "AtomicRMW AtomicCAS Wait",
+            ATOMICS: "AtomicRMW AtomicCAS",
+            WAITS: "Wait",
             REPORTS: "Print Assert AssertOp",
             AUTHOR: "InlineAsm",
-            SHUFFLED: "Reduce Scan Gather MapElementwise",
+            REDUCTIONS: "Reduce Scan Gather MapElementwise",
             ACCUMULATED: "Wgmma WgmmaWait DotFma Rescale RoundTf32",
     },
     "CPU": {
@@ -169,7 +173,7 @@ LEFT_OUT = {MOVES: "planted or f16 or f32 or f64 or turned or products_of_operan
 
 
 @pytest.mark.parametrize(
-    "evidence", [INTEGERS, DIVISIONS, FLOATS, MOVES, CONVERSIONS], ids=lambda e: Path(e.where).stem
+    "evidence", [INTEGERS, DIVISIONS, FLOATS, MOVES, CONVERSIONS, REDUCTIONS, ATOMICS], ids=lambda e: Path(e.where).stem
 )
 def test_proofs_go_through_their_rules(evidence: Evidence, tmp_path: Path) -> None:
     """A claim is made after each rule has written the text of an op."""

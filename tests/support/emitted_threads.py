@@ -6,8 +6,9 @@ The elements of a tensor are an unknown function of their numbers: so a proof is
 
 from __future__ import annotations
 
+import functools
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
 import attrs
@@ -63,6 +64,21 @@ class Access:
     content: Any = None
 
 
+@attrs.frozen(eq=False)
+class Atomic:
+    """An atomic access where a condition holds: the instruction with its order and its scope, the words of its
+    operands, and those that were in memory, which are unknown: what other threads do before is open. A fence or a
+    barrier has no address."""
+
+    name: str
+    order: str
+    scope: str
+    condition: Any
+    address: Any
+    words: Sequence[Any]
+    old: Sequence[Any]
+
+
 _POINTERS = {r"\bptr addrspace\(1\)": "i64", r"\bptr addrspace\(3\)": "i32", r"\bptr\b": "i64"}
 _WIDTHS = {"global": 64, "shared": 32}
 # Hints of PTX about caches, which do not change what is read or written (PTX ISA, "Cache Operators", "Eviction").
@@ -70,17 +86,21 @@ _HINTS = r"(?:\.(?:ca|cg|cs|cv|lu|wb|wt|L1::evict_first|L1::evict_last|L1::no_al
 _ACCESS = re.compile(rf"(ld|st)(?:\.volatile)?\.(global|shared){_HINTS}(?:\.v(\d))?\.[bu](\d+)")
 _COPY = re.compile(r"cp\.async\.(?:cg|ca)\.shared\.global")
 _MATRICES = re.compile(r"(ld|st)matrix\.sync\.aligned\.m8n8\.x(\d)(\.trans)?\.shared\.b16")
+_ATOMIC = re.compile(r"(atom|red|ld|st)\.(relaxed|acquire|release|acq_rel)\.(cta|gpu|sys)\.global\.(\S+)")
 _MMA = re.compile(r"mma\.sync\.aligned\.m(\d+)n8k(\d+)\.row\.col\.\S+")
 _SIZES = {"ptr": 8, "half": 2, "bfloat": 2, "float": 4, "double": 8}
 
 
 class Threads(Execution):
-    """A run of text by any thread. `accesses` are those of memory, in order; `memory` is what a thread has left."""
+    """A run of text by any thread. `accesses` are those of memory, in order; `memory` is what a thread has left. The
+    instructions of two numbers `combining` are one unknown function of bits, as the author's functions are."""
 
-    def __init__(self) -> None:
+    def __init__(self, combining: Collection[str] = ()) -> None:
         super().__init__({"read": lambda: THREAD}, frame=_ThreadFrame)
         self.memory = {space: z3.Array(space, z3.BitVecSort(bits), z3.BitVecSort(8)) for space, bits in _WIDTHS.items()}
         self.accesses: list[Access] = []
+        self.combining = combining
+        self.atomics: list[Atomic] = []
 
     def load(self, space: str, address: Any, size: int, condition: Any) -> Any:
         self.accesses.append(Access(space, condition, address, size))
@@ -160,9 +180,19 @@ class _ThreadFrame(Frame):
         lanes = [of_bits(kind, z3.Extract(8 * size * (at + 1) - 1, 8 * size * at, whole)) for at in range(count)]
         return tuple(lanes) if vector else lanes[0]
 
+    def _two(self, opcode: str, flags: Sequence[str], a: Scalar, b: Scalar) -> Scalar:
+        if opcode in self.execution.combining:
+            return of_bits(a.kind, combined(a.bits(), b.bits()), z3.Or(a.poison, b.poison))
+        return super()._two(opcode, flags, a, b)
+
     # PTX.
 
     def _intrinsic(self, function: str, kind: str, values: Sequence[Scalar]) -> Scalar:
+        if (match := re.fullmatch(r"llvm\.nvvm\.redux\.sync\.(\w+)", function)) is not None:
+            assert match[1] in self.execution.combining
+            word, mask = values
+            self._forbid(z3.Or(word.poison, mask.term != -1))
+            return Scalar(kind, functools.reduce(combined, (in_lane(word.term, lane) for lane in range(32))))
         if (match := re.fullmatch(r"llvm\.nvvm\.shfl\.sync\.(idx|bfly)\.i32", function)) is not None:
             mask, word, lane, clamp = values
             self._forbid(z3.Or(word.poison, lane.poison, mask.term != -1, clamp.term != 31))
@@ -219,6 +249,10 @@ class _ThreadFrame(Frame):
             whole = self.execution.load(space, address, size * len(places), reached)
             for place, target in enumerate(places):
                 keep(target, z3.Extract(int(bits) * (place + 1) - 1, int(bits) * place, whole))
+        elif (match := _ATOMIC.fullmatch(name)) is not None:
+            self._atomic(match.groups(), groups, registers, kinds, reached, at)
+        elif name.startswith(("fence.", "bar.")):
+            self.execution.atomics.append(Atomic(name, "", "", reached, None, (), ()))
         elif _COPY.fullmatch(name) is not None:
             (target,), (source,), *rest = groups
             size = int(re.findall(r", (\d+)", operands)[0])
@@ -242,6 +276,25 @@ class _ThreadFrame(Frame):
             self._multiplied(groups, registers, rows=int(match[1]))
         else:
             raise NotImplementedError(name)
+
+    def _atomic(
+        self, parts: Sequence[str], groups: Sequence[Sequence[int]], registers: dict[int, Any], kinds: Sequence[str],
+        condition: Any, at: Callable[[int, int], Any],
+    ) -> None:  # fmt: skip
+        operation, order, scope, name = parts
+        targets, (pointer,), *rest = groups if operation in ("atom", "ld") else [[], *groups]
+        address, number = at(pointer, 0), len(self.execution.atomics)
+        words = [registers[word] for part in rest for word in part]
+        size = sum(word.size() for word in words[: len(targets) or None]) // 8 or int(name[1:]) // 8
+        self._forbid(z3.And(condition, address & (size - 1) != 0))
+        old: list[Any] = []
+        for place, target in enumerate(targets):
+            bits = bits_of(kinds[target])
+            old.append(z3.Function(f"old {number}.{place}", z3.BitVecSort(64), z3.BitVecSort(bits))(address))
+            nothing = z3.Function(f"nothing {number}.{place}", z3.BitVecSort(32), z3.BitVecSort(bits))(THREAD)
+            registers[target] = z3.If(condition, old[-1], nothing)
+        name = name if operation in ("atom", "red") else f"{operation}.{name}"
+        self.execution.atomics.append(Atomic(name, order, scope, condition, address, words, old))
 
     def _matrix(
         self, operation: str, registers: dict[int, Any], word: int, address: Any, matrix: int, *, trans: bool
@@ -277,6 +330,18 @@ class _ThreadFrame(Frame):
         registers.update(sums)
 
 
+def combined(a: Any, b: Any) -> Any:
+    """An unknown function of two numbers, by whose name `leaves` finds them."""
+    return z3.Function("combined", a.sort(), a.sort(), a.sort())(a, b)
+
+
+def leaves(term: Any) -> list[Any]:
+    """The numbers that a term combines, in their order."""
+    if term.decl().name() != "combined":
+        return [term]
+    return [leaf for part in term.children() for leaf in leaves(part)]
+
+
 def multiplied(terms: Sequence[Any]) -> Any:
     """A number to which the product of a row and a column is added, whose words follow."""
     return z3.Function("multiplied", *(term.sort() for term in terms), terms[0].sort())(*terms)
@@ -296,11 +361,13 @@ def contents(name: str, bits: int) -> Callable[[Any], Any]:
     return z3.Function(f"{name} of {bits}", z3.BitVecSort(32), z3.BitVecSort(bits))
 
 
-def run(lines: str, types: Mapping[str, Type], target: str = "sm_90a", num_warps: int = 1) -> Run:
+def run(
+    lines: str, types: Mapping[str, Type], target: str = "sm_90a", num_warps: int = 1, combining: Collection[str] = ()
+) -> Run:
     """Run ops of the text, in a kernel whose parameters have these types. The results are those of the last op."""
     parameters = ", ".join(f"{name} : {type_}" for name, type_ in types.items())
     emitter, results = emit_ptx(lines, parameters, target, num_warps)
-    execution, values, terms = Threads(), dict[str, Value](), list[list[Any]]()
+    execution, values, terms = Threads(combining), dict[str, Value](), list[list[Any]]()
     execution.definitions = emitter.definitions
     for place, type_ in enumerate(types.values()):
         if isinstance(type_, SharedType):
@@ -320,7 +387,7 @@ def run(lines: str, types: Mapping[str, Type], target: str = "sm_90a", num_warps
     execution.run([*emitter.preamble, *emitter.lines], values)
     last = results[-1]
     names = [] if last is None else last if isinstance(last, list) else [last]
-    return Run(execution, [lanes_of(values[name])[0] for name in names], terms)
+    return Run(execution, [lanes_of(values[name])[0] for name in names if name != "poison"], terms)
 
 
 def prove_defined(execution: Execution, facts: Sequence[Any] = (), threads: int = 32) -> None:
