@@ -13,7 +13,18 @@ from typing import Any
 import attrs
 import pytest
 import z3
-from emitted_threads import THREAD, Threads, contents, element, linear, memory_bits, multiplied, prove_defined, run
+from emitted_threads import (
+    THREAD,
+    Threads,
+    contents,
+    element,
+    linear,
+    memory_bits,
+    multiplied,
+    placed,
+    prove_defined,
+    run,
+)
 from llvm_numbers import Scalar
 from planted import Fault, edit, must_find
 from proving import Refuted, prove
@@ -470,7 +481,8 @@ def prove_product(
             types[operand] = SharedType(
                 area, scalar, fragments.Panels(width, major).offsets(area, k_axis, scalar.bytes)
             )
-    text = run(f"%r : {types['%2']} = {op} %0 %1 %2;", types, "sm_80", warps)
+    target = "sm_90a" if op == "gpu.wgmma" else "sm_80"
+    text = run(f"%r : {types['%2']} = {op} %0 %1 %2;", types, target, warps)
     elements, facts = list[Callable[[Any], Any]](), list[Any]()
     for at, operand in enumerate(("%0", "%1", "%2")):
         type_ = types[operand]
@@ -502,6 +514,12 @@ def prove_product(
             total = multiplied([total, *of_a, *of_b])
         return total
 
+    if op == "gpu.wgmma":
+        prove_defined(text.execution, facts, 32 * warps)
+        same, known = [z3.ULT(THREAD, 32 * warps)], set[tuple[str, str]]()
+        for register, result in enumerate(text.results):
+            prove_same(placed(result.bits()), placed(expected(element(types["%2"].layout, register))), same, known)
+        return
     buffers_ = (terms[0] for terms in text.parameters if len(terms) == 1)
     places = [(buffer, z3.BitVecVal(1024 * at, 32)) for at, buffer in enumerate(buffers_, 1)]
     prove_elements(text.results, types["%2"].layout, expected, text.execution, facts, places)
@@ -519,6 +537,42 @@ def test_a_dot_of_fragments() -> None:
 @pytest.mark.parametrize("form", ["", "turned"])
 def test_products_of_operands_in_shared_memory(form: str) -> None:
     prove_product("m16n8k16", "f16", "f32", (16, 16, 16), (1, 2, 2), f"%0 %1 {form}")
+
+
+def prove_same(own: Any, expected: Any, facts: Sequence[Any], known: set[tuple[str, str]]) -> None:
+    """Prove that two products are of the same words, one by one. `known` are pairs of words that are the same."""
+    if own.eq(expected):
+        return
+    if own.decl().name() == expected.decl().name() and own.num_args() == expected.num_args() > 0:
+        if own.decl().name() in ("multiplied", "concat"):
+            for mine, other in zip(own.children(), expected.children(), strict=True):
+                prove_same(mine, other, facts, known)
+            return
+    if (pair := (own.sexpr(), expected.sexpr())) not in known:
+        prove(own == expected, facts)
+        known.add(pair)
+
+
+WGMMAS = [
+    ("m16n8k8", "f32", "f32", (64, 8, 32), (4, 1, 4), "%0 %1"),
+    ("m16n8k16", "bf16", "f32", (64, 8, 32), (4, 1, 4), "%1"),
+    ("m16n8k16", "f16", "f32", (64, 32, 16), (4, 1, 4), "%0 %1 turned"),
+    ("m16n8k16", "f16", "f32", (64, 8, 16), (4, 1, 4), "%0 %1"),
+    ("m16n8k32", "i8", "i32", (64, 8, 64), (4, 1, 4), "%0 %1"),
+    ("m16n8k16", "f16", "f32", (128, 8, 16), (8, 1, 8), "%0 %1"),
+    ("m16n8k16", "f16", "f32", (64, 16, 16), (4, 2, 8), "%0 %1"),
+]
+
+
+def prove_group(case: int) -> None:
+    *form, shared_ = WGMMAS[case]
+    prove_product(*form, shared_, "gpu.wgmma")
+
+
+@pytest.mark.parametrize("case", range(len(WGMMAS)))
+def test_products_of_a_warp_group(case: int) -> None:
+    """By descriptors, or of an operand in registers: the places of the descriptors are those of the elements."""
+    prove_group(case)
 
 
 # Faults, each of which a proof above finds.
@@ -563,6 +617,15 @@ FAULTS: list[tuple[Fault, Callable[[], object]]] = [
     (edit(shared._index, '"sext" if scalar.signed else "zext"', '"sext"'), lambda: prove_count(SCALARS["u8"], 256)),
     (edit(matrix._InRegisters.part, "self.packed.registers(numbers)", "self.packed.registers(numbers[::-1])"),
      lambda: prove_product(*PRODUCTS[0])),
+    (edit(matrix._descriptor, "address >> 4", "address >> 5"), lambda: prove_group(2)),
+    (edit(matrix._descriptor, "bit, basis)", "bit, 16)"), lambda: prove_group(6)),
+    (edit(matrix._wgmma_text, "step.b >> 4", "step.b >> 5"), lambda: prove_group(0)),
+    (edit(matrix._wgmma_text, "int(not panels.k_major)", "int(panels.k_major)"), lambda: prove_group(2)),
+    (edit(matrix._wgmma_text, '"never" if step.first and not op.accumulate', '"never" if step.first'),
+     lambda: prove_group(4)),
+    (edit(fragments.Panels.descriptor, "(8 * self.width >> 4) << 32", "(4 * self.width >> 4) << 32"),
+     lambda: prove_group(4)),
+    (edit(fragments.Panels.descriptor, "{128: 1, 64: 2, 32: 3}", "{128: 1, 64: 1, 32: 3}"), lambda: prove_group(1)),
     (edit(matrix._mma, "a.part(row, k, batch)", "a.part(row, 0, batch)"), lambda: prove_product(*PRODUCTS[0])),
 ]  # fmt: skip
 

@@ -205,6 +205,9 @@ class _ThreadFrame(Frame):
             return super().assembly(type_, text, arguments)
         kinds = [] if type_ == "void" else type_.strip("{} ").split(", ")
         registers: dict[int, Any] = {len(kinds) + at: value.bits() for at, value in enumerate(arguments)}
+        if "wgmma.mma_async" in text:
+            self._wgmmas(re.sub(r"\\0A", " ", text), registers, kinds)
+            return tuple(of_bits(kind, registers[at]) for at, kind in enumerate(kinds))
         for statement in filter(None, map(str.strip, text.replace("$$", "$").split(";"))):
             match = re.fullmatch(r"(?:@\$(\d+) )?(\S+) ?(.*)", statement)
             assert match is not None, statement
@@ -315,6 +318,77 @@ class _ThreadFrame(Frame):
             content = z3.Extract(8 * size * (at + 1) - 1, 8 * size * at, registers[word])
             self.execution.accesses.append(Access("shared", self.reached, place, size, content))
 
+    def _wgmmas(self, text: str, registers: dict[int, Any], kinds: Sequence[str]) -> None:
+        """Run the wgmmas of a group, whose accumulators are the tied operands after the results."""
+        registers |= {at: registers[len(kinds) + at] for at in range(len(kinds))}
+        names: dict[str, Any] = {"never": False, "always": True}
+        statements = [statement.strip(" {}") for statement in re.sub(r"^\s*\{|\}\s*$", "", text).split(";")]
+        for statement in statements:
+            if match := re.fullmatch(r"add\.s64 (\w+), \$(\d+), (\d+)", statement):
+                names[match[1]] = placed(registers[int(match[2])] + int(match[3]))
+            elif match := re.match(
+                r"wgmma\.mma_async\.sync\.aligned\.m64n(\d+)k(\d+)\.(\w+)\.(\w+)\.(\w+) (.*)", statement
+            ):
+                self._wgmma(int(match[2]), match[4], match[5], match[6], registers, names)
+        order = [statement.split(".sync")[0] for statement in statements if statement.startswith("wgmma.")]
+        assert order[0] == "wgmma.fence" and order[-1] == "wgmma.commit_group", order
+
+    def _wgmma(
+        self, depth: int, of_a: str, of_b: str, operands: str, registers: dict[int, Any], names: Mapping[str, Any]
+    ) -> None:
+        """c + a · b of a warp group. Places of accumulators, and of a in registers, are those of the PTX ISA, "Register
+        Fragments for wgmma.mma_async.m64nNk16" and the like."""
+        groups = [list(map(int, re.findall(r"\$(\d+)", part))) for part in re.findall(r"\{([^}]*)\}", operands)]
+        _, *rest = re.sub(r"\{[^}]*\}", "{}", operands).split(", ")
+        sizes = [4 if name == "tf32" else 2 if name in ("f16", "bf16") else 1 for name in (of_a, of_b)]
+        turned = [flag == "1" for flag in rest[5:]]  # Of the operands in memory, if they have 16 bits.
+        turned = [False, False] if not turned else [False, *turned] if len(groups) > 1 else turned
+        sums, warp = groups[0], z3.LShR(THREAD, 5) & 3
+        results: dict[int, Any] = {}
+        for at, result in enumerate(sums):
+            row = 16 * warp + z3.LShR(LANE, 2) + 8 * (at >> 1 & 1)
+            column = 8 * (at >> 2) + 2 * (LANE & 3) + (at & 1)
+            words = [registers[result] if names[rest[2]] else z3.BitVecVal(0, 32)]
+            if len(groups) > 1:
+                of_row = groups[1][at >> 1 & 1 :: 2]
+                words += [in_lane(registers[word], (LANE & 28) | part) for word in of_row for part in range(4)]
+            else:
+                words += self._described(names[rest[0]], row, depth, sizes[0], turned=turned[0])
+            words += self._described(names[rest[1]], column, depth, sizes[1], turned=turned[1])
+            results[result] = multiplied(words)
+        registers.update(results)
+
+    def _described(self, descriptor: Any, line: Any, depth: int, size: int, *, turned: bool) -> list[Any]:
+        """The words along k of a row of a, or of a column of b, by a matrix descriptor (PTX ISA, "Matrix Descriptor
+        Format", "Strides", "Swizzling Modes"); `turned` says that neighbours in memory do not go along k."""
+
+        def field(high: int, low: int) -> int:
+            part = z3.Extract(high, low, descriptor)
+            first, second = (z3.simplify(in_thread(part, z3.BitVecVal(thread, 32))).as_long() for thread in (0, 128))
+            assert first == second  # Of all warp groups.
+            return first
+
+        start = z3.ZeroExt(18, z3.Extract(13, 0, descriptor)) << 4
+        leading, stride, width = field(29, 16) << 4, field(45, 32) << 4, {1: 128, 2: 64, 3: 32}[field(63, 62)]
+        assert field(51, 49) == 0
+        across = (width // size).bit_length() - 1
+
+        def element(along: int) -> Any:
+            place = (line & 7) * width + z3.LShR(line, 3) * stride + along * size
+            if turned:
+                place = (line & (1 << across) - 1) * size + z3.LShR(line, across) * leading
+                place = place + along % 8 * width + along // 8 * stride
+            address = start + place
+            address = address ^ (z3.LShR(address, 7) & width // 16 - 1) << 4
+            return self.execution.load("shared", address, size, self.reached)
+
+        pack = 4 // size
+        words: list[Any] = []
+        for first in range(0, depth, pack):
+            parts = [element(first + part) for part in reversed(range(pack))]
+            words.append(z3.Concat(*parts) if pack > 1 else parts[0])
+        return words
+
     def _multiplied(self, groups: Sequence[Sequence[int]], registers: dict[int, Any], *, rows: int) -> None:
         """c + a · b of a warp: an unknown function of a row of a, a column of b, and what their product is added to.
         Places are those of the PTX ISA, "Matrix Fragments for mma.m16n8k16" and the like."""
@@ -345,6 +419,12 @@ def leaves(term: Any) -> list[Any]:
 def multiplied(terms: Sequence[Any]) -> Any:
     """A number to which the product of a row and a column is added, whose words follow."""
     return z3.Function("multiplied", *(term.sort() for term in terms), terms[0].sort())(*terms)
+
+
+def placed(term: Any) -> Any:
+    """A term in which the buffers are at some places."""
+    buffers = [(z3.BitVec(f"buffer {at}", 32), z3.BitVecVal((at + 1) << 16, 32)) for at in range(2)]
+    return z3.simplify(z3.substitute(term, *buffers))
 
 
 @attrs.frozen(eq=False)

@@ -93,6 +93,8 @@ WRAPS: dict[tuple[str, str], Callable[[Any, Any], Any]] = {
     ("add", "nuw"): lambda a, b: z3.BVAddNoOverflow(a, b, False),
     ("sub", "nsw"): lambda a, b: z3.And(z3.BVSubNoOverflow(a, b), z3.BVSubNoUnderflow(a, b, True)),
     ("sub", "nuw"): lambda a, b: z3.BVSubNoUnderflow(a, b, False),
+    ("mul", "nsw"): lambda a, b: z3.And(z3.BVMulNoOverflow(a, b, True), z3.BVMulNoUnderflow(a, b)),
+    ("mul", "nuw"): lambda a, b: z3.BVMulNoOverflow(a, b, False),
     ("shl", "nsw"): lambda a, b: (a << b) >> b == a,
     ("shl", "nuw"): lambda a, b: z3.LShR(a << b, b) == a,
     ("lshr", "exact"): lambda a, b: z3.LShR(a, b) << b == a,
