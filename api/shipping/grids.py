@@ -153,13 +153,13 @@ class _Writer:
         self.count = 0
 
     def function(self, block: Block) -> list[str]:
-        """The statements of the function, written again until all variables that hold floats are known."""
+        """The statements of the function, written again until all variables that hold floats are count."""
         while True:
-            known = len(self.floats)
+            count = len(self.floats)
             self.takes, self.captures, self.count = [], {}, 0
             self.names = dict[Value, Any]({block.parameters[0]: _META})
             lines = self.block(block)
-            if len(self.floats) == known:
+            if len(self.floats) == count:
                 return lines
 
     def captured(self, path: str, value: Any) -> Any:

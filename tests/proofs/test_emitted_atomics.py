@@ -65,7 +65,7 @@ def prove_cells(
     meaning: Callable[..., Any],
     *,
     masked: bool,
-    used: bool,
+    has_result: bool,
     count: int = 1,
 ) -> None:
     """Prove that each element is updated once, as it is meant, by the thread that owns it, and that all threads with a
@@ -82,47 +82,52 @@ def prove_cells(
         own, pointer = cells[count * at : count * (at + 1)], pointers[register]
         holds = z3.And(owns(layout), masks[register] == 1)
         old = z3.BitVec("old", memory_bits(scalar))
-        for one in own:
-            prove(z3.And(one.address == pointer, z3.Implies(one.condition, holds)), facts)
+        for cell in own:
+            prove(z3.And(cell.address == pointer, z3.Implies(cell.condition, holds)), facts)
         new = old
-        for one in own:
-            new = after(one, new)
+        for cell in own:
+            new = after(cell, new)
         prove(z3.Implies(z3.Not(holds), new == old), facts)
         prove(z3.Implies(holds, meaning(old, new, *(value[register] for value in values))), facts)
-        if used:
+        if has_result:
             place = z3.Function(str(own[0].old[0].decl()), z3.BitVecSort(64), z3.BitVecSort(old.size()))(pointer)
             result = text.results[register]
             prove(z3.Implies(masks[register] == 1, z3.And(z3.Not(result.poison), result.bits() == place)), facts)
 
 
 def prove_update(
-    kind: AtomicKind, scalar: ScalarType, layout: Layout = RUNS, *, masked: bool = True, used: bool = True,
+    kind: AtomicKind, scalar: ScalarType, layout: Layout = RUNS, *, masked: bool = True, has_result: bool = True,
     order: str = "relaxed", target: str = "sm_90a",
 ) -> None:  # fmt: skip
     types = {"%0": typed(PtrType(scalar), layout), "%1": typed(scalar, layout)}
     types |= {"%2": typed(i1, layout)} if masked else {}
     type_ = typed(scalar, layout)
     lines = f"%r : {type_} = tt.atomic_rmw {' '.join(types)} @{kind.value} @sem={order} @scope=gpu;"
-    lines += f" %s : {type_} = tt.reshape %r;" if used else ""
+    lines += f" %s : {type_} = tt.reshape %r;" if has_result else ""
     text = run(lines, types, target)
     if scalar.is_float and kind in (AtomicKind.FMAX, AtomicKind.FMIN):
 
         def meaning(old: Any, new: Any, value: Any) -> Any:
             a, b, c = (of_bits(llvm_type(scalar), bits).term for bits in (old, value, new))
             better = z3.fpGEQ if kind is AtomicKind.FMAX else z3.fpLEQ
-            chosen = z3.And(z3.Or(new == old, new == value), better(c, a), better(c, b))
+            is_better = z3.And(z3.Or(new == old, new == value), better(c, a), better(c, b))
             numbers = z3.And(z3.Not(z3.fpIsNaN(a)), z3.Not(z3.fpIsNaN(b)))
-            return z3.And(z3.Implies(numbers, chosen), z3.Implies(z3.fpIsNaN(b), z3.Or(new == old, z3.fpIsNaN(a))))
+            return z3.And(z3.Implies(numbers, is_better), z3.Implies(z3.fpIsNaN(b), z3.Or(new == old, z3.fpIsNaN(a))))
 
-        prove_cells(text, layout, scalar, meaning, masked=masked, used=False, count=2)
+        prove_cells(text, layout, scalar, meaning, masked=masked, has_result=False, count=2)
     else:
         prove_cells(
-            text, layout, scalar, lambda old, new, value: new == MEANINGS[kind](old, value), masked=masked, used=used
+            text,
+            layout,
+            scalar,
+            lambda old, new, value: new == MEANINGS[kind](old, value),
+            masked=masked,
+            has_result=has_result,
         )
-    prove_order(text, order, len(layout.unique_registers), used=used, layout=layout)
+    prove_order(text, order, len(layout.unique_registers), has_result=has_result, layout=layout)
 
 
-def prove_order(text: Any, order: str, count: int, *, used: bool, layout: Layout) -> None:
+def prove_order(text: Any, order: str, count: int, *, has_result: bool, layout: Layout) -> None:
     """One access has its order; several have fences before and after, of the threads that access."""
     cells = [atomic for atomic in text.execution.atomics if atomic.address is not None]
     barriers = [atomic for atomic in text.execution.atomics if atomic.name.startswith("bar.")]
@@ -130,7 +135,7 @@ def prove_order(text: Any, order: str, count: int, *, used: bool, layout: Layout
     if any(atomic.scope != "gpu" for atomic in cells) or not all(fence.name.endswith(".gpu") for fence in fences):
         raise Refuted("another scope")
     releases, acquires = order in ("release", "acq_rel"), order in ("acquire", "acq_rel")
-    acquires = acquires and used
+    acquires = acquires and has_result
     if releases and text.execution.atomics[:1] != barriers[:1]:
         raise Refuted("no barrier before a release")
     steps = [atomic for atomic in text.execution.atomics if atomic not in barriers]
@@ -142,8 +147,8 @@ def prove_order(text: Any, order: str, count: int, *, used: bool, layout: Layout
             prove(z3.Implies(owns(layout), fence.condition))
     else:
         right = all(
-            (not releases or one in ("release", "acq_rel")) and (not acquires or one in ("acquire", "acq_rel"))
-            for one in ordered
+            (not releases or each in ("release", "acq_rel")) and (not acquires or each in ("acquire", "acq_rel"))
+            for each in ordered
         )
     if not right:
         raise Refuted(f"{order}: {[atomic.name for atomic in text.execution.atomics]} {ordered}")
@@ -155,21 +160,21 @@ def test_updates_of_integers(kind: AtomicKind, name: str) -> None:
     for layout in (RUNS, COPIES):
         for masked in (False, True):
             prove_update(kind, SCALARS[name], layout, masked=masked)
-    prove_update(kind, SCALARS[name], used=False)
+    prove_update(kind, SCALARS[name], has_result=False)
 
 
 @pytest.mark.parametrize("name", ["f32", "f64"])
 @pytest.mark.parametrize("kind", [AtomicKind.FMAX, AtomicKind.FMIN])
 def test_extremes_of_floats(kind: AtomicKind, name: str) -> None:
     """By two instructions on integers, of which one runs. A NaN that is passed changes nothing."""
-    prove_update(kind, SCALARS[name], parse_layout("| 1 2 4 8 16 |"), used=False)
+    prove_update(kind, SCALARS[name], parse_layout("| 1 2 4 8 16 |"), has_result=False)
 
 
 @pytest.mark.parametrize("order", ["relaxed", "acquire", "release", "acq_rel"])
 def test_orders(order: str) -> None:
-    for used in (False, True):
-        prove_update(AtomicKind.ADD, SCALARS["i32"], RUNS, used=used, order=order)
-        prove_update(AtomicKind.ADD, SCALARS["i32"], parse_layout("| 1 2 4 8 16 |"), used=used, order=order)
+    for has_result in (False, True):
+        prove_update(AtomicKind.ADD, SCALARS["i32"], RUNS, has_result=has_result, order=order)
+        prove_update(AtomicKind.ADD, SCALARS["i32"], parse_layout("| 1 2 4 8 16 |"), has_result=has_result, order=order)
 
 
 def prove_swap(scalar: ScalarType, layout: Layout = RUNS) -> None:
@@ -181,7 +186,7 @@ def prove_swap(scalar: ScalarType, layout: Layout = RUNS) -> None:
     def meaning(old: Any, new: Any, compare: Any, value: Any) -> Any:
         return new == z3.If(old == compare, value, old)
 
-    prove_cells(text, layout, scalar, meaning, masked=False, used=True)
+    prove_cells(text, layout, scalar, meaning, masked=False, has_result=True)
 
 
 @pytest.mark.parametrize("name", ["i16", "i32", "i64", "f32"])
@@ -211,11 +216,11 @@ FAULTS: list[tuple[Fault, Callable[[], object]]] = [
     (edit(atomics._rmw, "emitter.at(op.value, first)", "emitter.at(op.value, 0)"),
      lambda: prove_update(AtomicKind.ADD, I32)),
     (edit(atomics._float_choice, '("sge", "slt")', '("slt", "sge")'),
-     lambda: prove_update(AtomicKind.FMAX, SCALARS["f32"], used=False)),
+     lambda: prove_update(AtomicKind.FMAX, SCALARS["f32"], has_result=False)),
     (edit(atomics._float_choice, "-math.inf if kind is AtomicKind.FMAX else math.inf", "math.inf"),
-     lambda: prove_update(AtomicKind.FMAX, SCALARS["f32"], used=False)),
+     lambda: prove_update(AtomicKind.FMAX, SCALARS["f32"], has_result=False)),
     (edit(atomics._float_choice, "emitter.both(mask, negative)", "mask"),
-     lambda: prove_update(AtomicKind.FMIN, SCALARS["f32"], used=False)),
+     lambda: prove_update(AtomicKind.FMIN, SCALARS["f32"], has_result=False)),
     (edit(atomics._cas, "[expected], [new]", "[new], [expected]"), lambda: prove_swap(I32)),
     (edit(atomics._cas, "(op.compare, op.value)", "(op.compare, op.compare)"), lambda: prove_swap(I32)),
     (edit(atomics._Access.by_owners, "if self.sem is not order and order.releases:", "if False:"), all_orders),

@@ -516,9 +516,9 @@ def prove_product(
 
     if op == "gpu.wgmma":
         prove_defined(text.execution, facts, 32 * warps)
-        same, known = [z3.ULT(THREAD, 32 * warps)], set[tuple[str, str]]()
+        same, pairs = [z3.ULT(THREAD, 32 * warps)], set[tuple[str, str]]()
         for register, result in enumerate(text.results):
-            prove_same(placed(result.bits()), placed(expected(element(types["%2"].layout, register))), same, known)
+            prove_same(placed(result.bits()), placed(expected(element(types["%2"].layout, register))), same, pairs)
         return
     buffers_ = (terms[0] for terms in text.parameters if len(terms) == 1)
     places = [(buffer, z3.BitVecVal(1024 * at, 32)) for at, buffer in enumerate(buffers_, 1)]
@@ -539,18 +539,18 @@ def test_products_of_operands_in_shared_memory(form: str) -> None:
     prove_product("m16n8k16", "f16", "f32", (16, 16, 16), (1, 2, 2), f"%0 %1 {form}")
 
 
-def prove_same(own: Any, expected: Any, facts: Sequence[Any], known: set[tuple[str, str]]) -> None:
-    """Prove that two products are of the same words, one by one. `known` are pairs of words that are the same."""
+def prove_same(own: Any, expected: Any, facts: Sequence[Any], pairs: set[tuple[str, str]]) -> None:
+    """Prove that two products are of the same words, one by one. `pairs` are those of words that are the same."""
     if own.eq(expected):
         return
     if own.decl().name() == expected.decl().name() and own.num_args() == expected.num_args() > 0:
         if own.decl().name() in ("multiplied", "concat"):
             for mine, other in zip(own.children(), expected.children(), strict=True):
-                prove_same(mine, other, facts, known)
+                prove_same(mine, other, facts, pairs)
             return
-    if (pair := (own.sexpr(), expected.sexpr())) not in known:
+    if (pair := (own.sexpr(), expected.sexpr())) not in pairs:
         prove(own == expected, facts)
-        known.add(pair)
+        pairs.add(pair)
 
 
 WGMMAS = [

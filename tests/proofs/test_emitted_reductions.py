@@ -61,9 +61,9 @@ def prove_leaves(text: Any, layout: Layout | None, scalar: ScalarType, expected:
             number = 0 if layout is None else layout.element(register, thread & 31, thread >> 5)
             term = z3.simplify(z3.substitute(result.bits(), (THREAD, z3.BitVecVal(thread, 32))))
             own = [str(leaf) for leaf in leaves(term)]
-            wanted = [str(element(z3.BitVecVal(at, 32))) for at in expected(number)]
-            if own != wanted if is_ordered else sorted(own) != sorted(wanted):
-                raise Refuted(f"register {register} of thread {thread} combines {own}, not {wanted}")
+            targets = [str(element(z3.BitVecVal(at, 32))) for at in expected(number)]
+            if own != targets if is_ordered else sorted(own) != sorted(targets):
+                raise Refuted(f"register {register} of thread {thread} combines {own}, not {targets}")
             if agrees and not terms.setdefault(number, term).eq(term):
                 raise Refuted(f"register {register} of thread {thread} combines in another order than other threads")
 
@@ -157,8 +157,8 @@ def prove_pick(layout: Layout, shape: tuple[int, ...], axis: int, *, last: bool)
         row = row_of(shape, axis, number // stride * stride * shape[axis] + number % stride)
         return [row[-1 if last else 0]]
 
-    kept = layout.dropped(shape, axis) if rest else None
-    prove_leaves(text, kept, I32, expected, is_ordered=True, agrees=True, num_warps=1)
+    result_layout = layout.dropped(shape, axis) if rest else None
+    prove_leaves(text, result_layout, I32, expected, is_ordered=True, agrees=True, num_warps=1)
 
 
 @pytest.mark.parametrize(("shape", "axis"), SHAPES)

@@ -341,8 +341,8 @@ class _ThreadFrame(Frame):
         groups = [list(map(int, re.findall(r"\$(\d+)", part))) for part in re.findall(r"\{([^}]*)\}", operands)]
         _, *rest = re.sub(r"\{[^}]*\}", "{}", operands).split(", ")
         sizes = [4 if name == "tf32" else 2 if name in ("f16", "bf16") else 1 for name in (of_a, of_b)]
-        turned = [flag == "1" for flag in rest[5:]]  # Of the operands in memory, if they have 16 bits.
-        turned = [False, False] if not turned else [False, *turned] if len(groups) > 1 else turned
+        transposes = [flag == "1" for flag in rest[5:]]  # Of the operands in memory, if they have 16 bits.
+        transposes = [False, False] if not transposes else [False, *transposes] if len(groups) > 1 else transposes
         sums, warp = groups[0], z3.LShR(THREAD, 5) & 3
         results: dict[int, Any] = {}
         for at, result in enumerate(sums):
@@ -353,14 +353,14 @@ class _ThreadFrame(Frame):
                 of_row = groups[1][at >> 1 & 1 :: 2]
                 words += [in_lane(registers[word], (LANE & 28) | part) for word in of_row for part in range(4)]
             else:
-                words += self._described(names[rest[0]], row, depth, sizes[0], turned=turned[0])
-            words += self._described(names[rest[1]], column, depth, sizes[1], turned=turned[1])
+                words += self._described(names[rest[0]], row, depth, sizes[0], transposes=transposes[0])
+            words += self._described(names[rest[1]], column, depth, sizes[1], transposes=transposes[1])
             results[result] = multiplied(words)
         registers.update(results)
 
-    def _described(self, descriptor: Any, line: Any, depth: int, size: int, *, turned: bool) -> list[Any]:
+    def _described(self, descriptor: Any, line: Any, depth: int, size: int, *, transposes: bool) -> list[Any]:
         """The words along k of a row of a, or of a column of b, by a matrix descriptor (PTX ISA, "Matrix Descriptor
-        Format", "Strides", "Swizzling Modes"); `turned` says that neighbours in memory do not go along k."""
+        Format", "Strides", "Swizzling Modes"); `transposes` says that neighbours in memory do not go along k."""
 
         def field(high: int, low: int) -> int:
             part = z3.Extract(high, low, descriptor)
@@ -375,7 +375,7 @@ class _ThreadFrame(Frame):
 
         def element(along: int) -> Any:
             place = (line & 7) * width + z3.LShR(line, 3) * stride + along * size
-            if turned:
+            if transposes:
                 place = (line & (1 << across) - 1) * size + z3.LShR(line, across) * leading
                 place = place + along % 8 * width + along // 8 * stride
             address = start + place
