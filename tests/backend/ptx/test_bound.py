@@ -13,7 +13,18 @@ from ziggurat.backend.ptx.cubin import resources_of
 from ziggurat.backend.ptx.sass import assembled, disassembled, tool
 
 FLOATS = zg.divisible(zg.ptr(zg.f16))
-TEXT = ".visible .entry k()\n.reqntid 128, 1, 1\n{\n ld.global.b32 %r1, [%rd1];\n ld.global.b32 %r2, [%rd2];\n}\n"
+TEXT = """.visible .entry k()
+.reqntid 128, 1, 1
+{
+$L__BB0_1:
+ ld.global.b32 %r1, [%rd1];
+ ld.global.b32 %r2, [%rd2];
+ @%p1 bra \t$L__BB0_1;
+$L__BB0_2:
+}
+"""
+FORWARD = TEXT.replace("bra \t$L__BB0_1", "bra \t$L__BB0_2")
+WGMMA = TEXT.replace(" ld.global.b32 %r2", " wgmma.fence.sync.aligned;\n ld.global.b32 %r2")
 
 
 @zg.kernel
@@ -47,11 +58,23 @@ def test_the_registers_that_the_occupancy_leaves(registers: int, shared: int, bo
     TEXT.replace("1, 1\n", "1, 1\n.maxnreg 80\n"),
     TEXT.replace("1, 1\n", "1, 1\n.minnctapersm 1\n"),
     TEXT.replace("ld.global.b32 %r2", "ld.shared.b32 %r2"),
-    TEXT.replace("ld.global.b32 %r2", "wgmma.fence;\n ld.global.b32 %r2"),
     "text",
 ])  # fmt: skip
 def test_no_bound(text: str) -> None:
     assert with_bound(text, 60, 0, "sm_90a") is None
+
+
+@pytest.mark.parametrize(("text", "registers", "shared", "bound"), [
+    (FORWARD, 60, 0, None),  # It has the registers of eight CTAs, 64, already.
+    (FORWARD, 84, 0, 96),
+    (WGMMA, 60, 0, 64),
+    (WGMMA, 84, 0, None),
+    (WGMMA, 128, 72 * 1024, 128),  # Shared memory for three CTAs does not count.
+    (WGMMA, 255, 0, 255),
+])  # fmt: skip
+def test_the_bound_of_code_without_a_loop_and_with_wgmma(text: str, registers: int, shared: int, bound: int | None):
+    expected = None if bound is None else text.replace("1, 1\n", f"1, 1\n.maxnreg {bound}\n")
+    assert with_bound(text, registers, shared, "sm_90a") == expected
 
 
 @pytest.mark.skipif(tool("ptxas") is None, reason="the assembler is not installed")
