@@ -16,7 +16,6 @@ from ziggurat.codemodel.gpu.fragments import MAP, is_of_launch
 from ziggurat.codemodel.gpu.options import CPU, DEFAULT_OPTIONS, PROVE, CompileOptions
 from ziggurat.codemodel.op import Op, expect, require_model
 from ziggurat.codemodel.passes import Snapshot
-from ziggurat.codemodel.text.parser import parse
 from ziggurat.codemodel.transform import Rewriter
 from ziggurat.codemodel.types import Type
 from ziggurat.codemodel.verify import verify
@@ -212,6 +211,7 @@ def compile_for_cpu(
     with compiling, no_faults("compiling", lambda: model, name or "the model"):
         from ziggurat.backend.cpu.code import CpuOptions
         from ziggurat.backend.cpu.compile import compile_cpu, to_assembly, vector_bytes
+        from ziggurat.codemodel.text.parser import parse
         from ziggurat.transforms.cpu.cpu_passes import lower
 
         settings = CpuOptions(tolerant=tolerant, fast_math=options.fast_math, line_info=options.line_info)
