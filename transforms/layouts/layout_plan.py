@@ -54,6 +54,7 @@ from ziggurat.transforms.layouts.recomputation import Recomputation, conversion_
 from ziggurat.transforms.layouts.swizzle import LINE, VECTOR
 
 WORD = 4  # Bytes of a register, the least that a thread should load at once.
+_PASSING = 64 << 10  # Bytes of a result of dots that are exchanged in the shared memory of their operands.
 _FEW_BYTES = 64  # Bytes of a thread that are not worth a conversion for the sake of whole sectors.
 
 Access = tt.Load | tt.Store | tt.AtomicRMW | tt.AtomicCAS | gpu.AsyncCopy
@@ -619,7 +620,8 @@ class PrimaryLayouts:
             return True
         if self.accesses.traffic(op, layout) > self.accesses.traffic(op, coalesced):
             return False
-        if layout == coalesced or rank > _MEMORY or not isinstance(op, tt.Store):
+        passing = math.prod(shape_of(op.ptr.type)) * pointee_bytes(op.ptr)
+        if layout == coalesced or (rank > _MEMORY and passing > _PASSING) or not isinstance(op, tt.Store):
             return True
         # An SM asks for a line a cycle. In a conversion, all warps wait at the same time.
         lines = self.accesses.lines(op, layout) - self.accesses.lines(op, coalesced)

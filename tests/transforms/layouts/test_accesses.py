@@ -342,3 +342,23 @@ def test_copies_of_loops_with_dots_are_of_whole_sectors() -> None:
     g, out = np.random.default_rng(2).integers(0, 3, (2, 64, 64)).astype(np.float32), np.zeros((64, 64), np.float32)
     compiled.simulate[1,](k, g, v, out, 2)
     np.testing.assert_array_equal(out, ((k * g) @ v.astype(np.float32)).sum(0))
+
+
+@zg.kernel
+def product(a, b, out, M: zg.constexpr, K: zg.constexpr):
+    m, k = zg.arange(0, M), zg.arange(0, K)
+    x = zg.load(a + zg.add(zg.mul(zg.expand(m, 1), K), zg.expand(k, 0)))
+    y = zg.load(b + zg.add(zg.mul(zg.expand(k, 1), M), zg.expand(m, 0)))
+    zg.store(out + zg.add(zg.mul(zg.expand(m, 1), 4096), zg.expand(m, 0)), zg.dot(x, y))
+
+
+@pytest.mark.parametrize(("size", "warps", "converts"), [(64, 4, True), (16, 4, False), (256, 8, False)])
+def test_results_of_dots_are_exchanged_where_that_costs_less_than_their_lines(
+    size: int, warps: int, converts: bool
+) -> None:
+    """In the layout of an accumulator, an instruction writes to eight lines of memory, a sector in each. An exchange of
+    256 KB would take the shared memory of others."""
+    half, single = (zg.divisible(zg.ptr(element)) for element in (zg.f16, zg.f32))
+    compiled = product.compile(half, half, single, size, 32, num_warps=warps, target="sm_90a", raise_pointers=False)
+    (store,) = (op for op in compiled.stages["gpu"].walk() if isinstance(op, tt.Store))
+    assert (store.width == 4) == converts
