@@ -234,21 +234,28 @@ class CpuEmitter(Code):
         self, condition: Number, then: Callable[[], Number], otherwise: Callable[[], Number], *, name: str
     ) -> Number:
         """One of two vectors, of which only that one is computed: the code of both stays in branches."""
-        outer, self.pinned = self.pinned, True
         labels, after = (self.name(name), self.name("else")), self.name("after")
         values, ends, lines = list[Number](), list[str](), list[str]()
         for label, make in zip(labels, (then, otherwise), strict=True):
-            with self.inside(label) as level:
+            with self.inside(label) as level, self.staying():
                 values.append(make().spread(self.lanes))
                 self.line(f"br label %{after}")
             lines += [f"{label}:", *level.lines]
             ends.append(level.label)
-        self.pinned = outer
         self.line(f"br i1 {condition}, label %{labels[0]}, label %{labels[1]}")
         self.into.extend(lines)
         self.start(after)
         sources = ", ".join(f"[ {value}, %{label} ]" for value, label in zip(values, ends, strict=True))
         return self.number(values[0].kind, self.effect(f"phi {values[0].type} {sources}"), self.lanes)
+
+    @contextmanager
+    def staying(self) -> Generator[None]:
+        """Code stays at its level, also where its operands are known before."""
+        outer, self.pinned = self.pinned, True
+        try:
+            yield
+        finally:
+            self.pinned = outer
 
     @contextmanager
     def at_level(self, level: int) -> Generator[None]:

@@ -335,6 +335,18 @@ def _load_lanes(emitter: CpuEmitter, op: tt.Load, index: Index) -> Number:
     return load_any(emitter, op, op.ptr, addresses, mask, other, op.result.type)
 
 
+def _ends(emitter: CpuEmitter, op: tt.Load | tt.Store, index: Index, size: int) -> tuple[Number, Number, Number]:
+    """The addresses of the first and the last lane, and whether the array has what lies between them."""
+    first, last = (emitter.at(op.ptr, at_lane(index, lane)) for lane in (0, emitter.lanes - 1))
+    inside = emitter.number("i1", "true")
+    if emitter.check:
+        bounds = bounds_of(emitter, expect(root_of(op.ptr), BlockParameter))
+        inside = first.test("uge", bounds.low) & (last + size).test("ule", bounds.high)
+        if isinstance(op, tt.Store):
+            inside = inside & bounds.writable.test("ne", 0)
+    return first, last, inside
+
+
 def _load_neighbours(emitter: CpuEmitter, op: tt.Load, index: Index) -> Number:
     """Load elements whose addresses rise by an element from lane to lane, or by none.
 
@@ -343,13 +355,9 @@ def _load_neighbours(emitter: CpuEmitter, op: tt.Load, index: Index) -> Number:
     """
     type_, lanes = op.result.type, emitter.lanes
     size, kind = element_bytes(type_), memory_kind(type_)
-    first, last = (emitter.at(op.ptr, at_lane(index, lane)) for lane in (0, lanes - 1))
+    first, last, inside = _ends(emitter, op, index, size)
     mask = emitter.at(op.mask, index) if op.mask is not None else None
     other = to_memory(emitter, emitter.at(op.other, index), type_) if op.other is not None else None
-    inside = emitter.number("i1", "true")
-    if emitter.check:
-        bounds = bounds_of(emitter, expect(root_of(op.ptr), BlockParameter))
-        inside = first.test("uge", bounds.low) & (last + size).test("ule", bounds.high)
     pointer = emitter.emit(f"inttoptr i64 {first} to ptr")
 
     def one() -> Number:
@@ -396,9 +404,23 @@ def guarded(emitter: CpuEmitter, mask: Number | None, make: Callable[[], None]) 
 
 def store(emitter: CpuEmitter, op: tt.Store, index: Index) -> None:
     """A store of a tensor or a scalar at an index."""
-    addresses, value = emitter.at(op.ptr, index), emitter.at(op.value, index)
-    mask = emitter.at(op.mask, index) if op.mask is not None else None
-    store_any(emitter, op, op.ptr, addresses, value, mask, op.value.type)
+    value, mask = emitter.at(op.value, index), emitter.at(op.mask, index) if op.mask is not None else None
+
+    def store_lanes() -> None:
+        store_any(emitter, op, op.ptr, emitter.at(op.ptr, index), value, mask, op.value.type)
+
+    if not lane_step(op.ptr, index) or root_of(op.ptr) is None:
+        store_lanes()
+        return
+    size = element_bytes(op.value.type)
+    first, last, inside = _ends(emitter, op, index, size)
+    pointer = emitter.emit(f"inttoptr i64 {first} to ptr")
+    follow = inside & (last - first).test("eq", (emitter.lanes - 1) * size)
+    emitter.aside(
+        follow, lambda: store_run(emitter, pointer, to_memory(emitter, value, op.value.type), mask, size), name="run"
+    )
+    with emitter.staying():
+        emitter.aside(follow, store_lanes, when=False)
 
 
 @indexed(tt.Store)

@@ -27,6 +27,12 @@ def by_quotients(x, out, first, divisor, shift, limit, N: tl.constexpr):
 
 
 @triton.jit
+def to_quotients(x, out, first, divisor, shift, limit, N: tl.constexpr):
+    at = tl.arange(0, N)
+    tl.store(out + ((at + first) // divisor + shift), tl.load(x + at), mask=at < limit)
+
+
+@triton.jit
 def rows_of_a_table(x, rows, out, columns, M: tl.constexpr, N: tl.constexpr):
     row, column = tl.arange(0, M), tl.arange(0, N)
     places = tl.load(rows + row)[:, None] * columns + column[None, :]
@@ -49,10 +55,11 @@ def outcome(model: Any, arguments: list[Any], machine: CpuOptions | None) -> Any
 
 @pytest.mark.parametrize("machine", MACHINES)
 @pytest.mark.parametrize("kind", [np.int8, np.float32, np.int64])
-def test_quotients_that_rise_at_some_lanes(kind: Any, machine: CpuOptions):
+@pytest.mark.parametrize("kernel", [by_quotients, to_quotients])
+def test_quotients_that_rise_at_some_lanes(kernel: Any, kind: Any, machine: CpuOptions):
     element = zg.ptr({np.int8: zg.i8, np.float32: zg.f32, np.int64: zg.i64}[kind])
-    model = by_quotients.triton(element, element, zg.i32, zg.i32, zg.i32, zg.i32, SIZE)
-    x, outcomes = np.arange(100, 180).astype(kind), []
+    model = kernel.triton(element, element, zg.i32, zg.i32, zg.i32, zg.i32, SIZE)
+    x, outcomes = np.arange(40, 120).astype(kind), []
     for first, divisor, shift, limit in (
         (0, 1, 0, SIZE),  # Neighbours.
         (3, 1, 7, 50),
@@ -69,7 +76,7 @@ def test_quotients_that_rise_at_some_lanes(kind: Any, machine: CpuOptions):
         (0, 1, -3, SIZE),
         (0, 0, 0, SIZE),
     ):
-        arguments = [x, np.zeros(SIZE, kind), first, divisor, shift, limit]
+        arguments = [x, np.zeros(SIZE if kernel is by_quotients else x.size, kind), first, divisor, shift, limit]
         expected = outcome(model, arguments, None)
         assert outcome(model, arguments, machine) == expected, (first, divisor, shift, limit)
         outcomes.append(expected)
