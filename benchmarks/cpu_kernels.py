@@ -268,10 +268,10 @@ def measure_matmul(report: Report, n: int, dtype: torch.dtype) -> None:
         grid = (zg.cdiv(n, m), zg.cdiv(n, width))
         return lambda: matmul[grid](a, b, c, n, n, n, M=m, N=width, K=k, interpret=False, **options)
 
-    contenders = {"ours": ours(128, 256, 64), "ours 64×64×64": ours(64, 64, 64)}
+    blocks = {"": (128, 256, 64), " 64×64×64": (64, 64, 64), " 256×256×128": (256, 256, 128)}
+    contenders = {f"ours{name}": ours(*block) for name, block in blocks.items()}
     if dtype == torch.bfloat16:
-        contenders["ours with fast math"] = ours(128, 256, 64, fast_math=True)
-        contenders["ours 64×64×64 with fast math"] = ours(64, 64, 64, fast_math=True)
+        contenders |= {f"ours{name} with fast math": ours(*block, fast_math=True) for name, block in blocks.items()}
     if dtype == torch.float32:
         x, y, z = a.numpy(), b.numpy(), empty(n, n)
         contenders["numpy"] = lambda: np.matmul(x, y, out=z)
