@@ -153,7 +153,7 @@ class _Writer:
         self.count = 0
 
     def function(self, block: Block) -> list[str]:
-        """The statements of the function, written again until all variables that hold floats are count."""
+        """The statements of the function, written again until all variables that hold floats are known."""
         while True:
             count = len(self.floats)
             self.takes, self.captures, self.count = [], {}, 0

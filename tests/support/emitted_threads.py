@@ -20,7 +20,7 @@ from proving import prove
 
 from ziggurat.backend.llvm.routines import llvm_type
 from ziggurat.codemodel.layout import Layout
-from ziggurat.codemodel.types import PtrType, SharedType, Type, element_of
+from ziggurat.codemodel.types import DescriptorType, PtrType, SharedType, Type, element_of
 
 THREAD = z3.BitVec("thread", 32)
 LANE = THREAD & 31
@@ -101,6 +101,7 @@ class Threads(Execution):
         self.accesses: list[Access] = []
         self.combining = combining
         self.atomics: list[Atomic] = []
+        self.copies: list[tuple[str, list[Any]]] = []  # Those of TMA: the text, and its operands.
 
     def load(self, space: str, address: Any, size: int, condition: Any) -> Any:
         self.accesses.append(Access(space, condition, address, size))
@@ -205,6 +206,9 @@ class _ThreadFrame(Frame):
             return super().assembly(type_, text, arguments)
         kinds = [] if type_ == "void" else type_.strip("{} ").split(", ")
         registers: dict[int, Any] = {len(kinds) + at: value.bits() for at, value in enumerate(arguments)}
+        if "bulk.tensor" in text:
+            self.execution.copies.append((text.replace("\\0A", "\n"), [registers[at] for at in range(len(arguments))]))
+            return None
         if "wgmma.mma_async" in text:
             self._wgmmas(re.sub(r"\\0A", " ", text), registers, kinds)
             return tuple(of_bits(kind, registers[at]) for at, kind in enumerate(kinds))
@@ -450,6 +454,10 @@ def run(
     execution, values, terms = Threads(combining), dict[str, Value](), list[list[Any]]()
     execution.definitions = emitter.definitions
     for place, type_ in enumerate(types.values()):
+        if isinstance(type_, DescriptorType):
+            values[f"%p{place}"] = Scalar("i64", z3.BitVec(f"map {place}", 64))
+            terms.append([values[f"%p{place}"]])
+            continue
         if isinstance(type_, SharedType):
             values[f"%p{place}"] = Scalar("i32", z3.BitVec(f"buffer {place}", 32))
             terms.append([z3.BitVec(f"buffer {place}", 32)])
