@@ -150,6 +150,10 @@ class Accesses:
         type_, axis = tensor_of(op.ptr), self.order(op)[0]
         return min(self._together(op, axis), self._share(type_.numel), type_.shape[axis])
 
+    def is_scattered(self, op: Access) -> bool:
+        """Whether no elements are known to be neighbours."""
+        return self._together(op, self.order(op)[0]) == 1
+
     def is_wide(self, op: Access, run: int) -> bool:
         """Whether a thread moves as many neighbours together as are masked together, or as it could hold of any."""
         most = min(run, VECTOR // pointee_bytes(op.ptr), self._share(math.prod(shape_of(op.ptr.type))))
@@ -598,7 +602,7 @@ class PrimaryLayouts:
         pointers = [component_of(op.ptr)] if component_of(op.ptr) not in self.flexible else []
         layout = self.accesses.coalesced(op)
         if isinstance(op, tt.Load):
-            followed = pointers if self.accesses.vector(op) == 1 else []
+            followed = pointers if self.accesses.is_scattered(op) else []
         else:
             components = [component for position, component, _ in tensor_operands(op) if position > 0]
             followed = [component for component in components if component not in self.flexible] or pointers

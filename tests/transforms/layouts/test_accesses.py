@@ -362,3 +362,27 @@ def test_results_of_dots_are_exchanged_where_that_costs_less_than_their_lines(
     compiled = product.compile(half, half, single, size, 32, num_warps=warps, target="sm_90a", raise_pointers=False)
     (store,) = (op for op in compiled.stages["gpu"].walk() if isinstance(op, tt.Store))
     assert (store.width == 4) == converts
+
+
+@zg.kernel
+def blended(ids_ptr, colours_ptr, pixels_ptr, out_ptr, N: zg.constexpr):
+    point, pixel, channel = zg.arange(0, N), zg.arange(0, 256), zg.expand(zg.arange(0, 4), 0)
+    place = zg.gather(zg.load(ids_ptr + point), N - 1 - point, axis=0)
+    colours = zg.load(colours_ptr + (zg.expand(place, 1) * 4 + channel))
+    pixels = zg.load(pixels_ptr + (zg.expand(pixel, 1) * 4 + channel))
+    product = zg.expand(colours, 1) * zg.expand(pixels, 0)
+    zg.store(out_ptr + (zg.expand(point, 1) * 256 + zg.expand(pixel, 0)), zg.sum(product, axis=2))
+
+
+def test_neighbours_that_are_fewer_than_threads_are_loaded_by_neighbouring_lanes() -> None:
+    """In the layout of the rows' numbers, the channels lay in different warps, and their sums took 512 KB."""
+    floats = zg.divisible(zg.ptr(zg.f32))
+    compiled = blended.compile(
+        zg.divisible(zg.ptr(zg.i32)), floats, floats, floats, 128, target="sm_90a", num_warps=16
+    )  # fmt: skip
+    lanes = {
+        op.result.type.layout.lanes[:2]
+        for op in compiled.stages["gpu"].walk()
+        if isinstance(op, tt.Load) and op.result.type.shape == (128, 4)
+    }
+    assert lanes == {(1, 2)}
