@@ -15,13 +15,14 @@ from ziggurat.codemodel.dialects import arith, tt
 from ziggurat.codemodel.gpu import dialect as gpu
 from ziggurat.codemodel.layout import Layout, Span, axis_bases, bits_of, transposition
 from ziggurat.codemodel.op import Op, Value
-from ziggurat.codemodel.types import TensorType
+from ziggurat.codemodel.types import TensorType, i1, scalar_element
 from ziggurat.transforms.analysis.axis_info import AxisInfo, unit_of
 from ziggurat.transforms.analysis.components import Component, ComponentGroup, component_of, tensor_type
 from ziggurat.transforms.analysis.queries import constant_of, is_shaping, tensor_of
 
 SECTOR = 32  # Bytes that global memory moves at once.
 LINE = 128  # Bytes of a cache line: an instruction asks for one after the other.
+_SAME_BIT = (arith.ExtUI, arith.ExtSI, arith.TruncI, tt.Broadcast)
 
 # Each bit of an element's number adds one of these to a tensor's value; None where that is not known.
 Strides = tuple[int | None, ...]
@@ -85,7 +86,7 @@ class Sectors:
             self._is_stale = True
             return runs
         op = value.op
-        computed_strides = None if op is None or op.bodies else self._computed(op)
+        computed_strides = None if op is None or (op.bodies and not isinstance(op, tt.Scan)) else self._computed(op)
         return (
             runs
             if computed_strides is None
@@ -114,6 +115,8 @@ class Sectors:
             return tuple(1 << bit for bit in range(count))
         if isinstance(op, tt.Splat | arith.ConstantOp):
             return (0,) * count
+        if isinstance(op, tt.Scan):
+            return _counted(op)
         operands = [self._strides(component_of(operand)) for operand in op.operands]
         if isinstance(op, arith.AddI | arith.SubI | tt.AddPtr):
             scale = unit_of(op.result.type) if isinstance(op, tt.AddPtr) else -1 if isinstance(op, arith.SubI) else 1
@@ -146,6 +149,29 @@ class Sectors:
         if is_shaping(op) or isinstance(op, gpu.ConvertLayout | tt.Hint | arith.ExtSI | arith.ExtUI):
             return operands[0] if len(operands[0]) == count else None
         return None
+
+
+def _counted(op: tt.Scan) -> Strides | None:
+    """The strides of places that a scan counts: where each element is 0 or 1, neighbours are at most one apart."""
+    steps = [inner for inner in op.combine.entry.ops if not isinstance(inner, tt.ScanReturn)]
+    if len(op.values) != 1 or len(steps) != 1 or not isinstance(steps[0], arith.AddI) or not _is_bit(op.values[0]):
+        return None
+    type_ = tensor_of(op.values[0])
+    strides = list[int | None]([None] * bits_of(type_.numel))
+    for number, basis in enumerate(axis_bases(type_.shape, op.axis)):
+        strides[bits_of(basis)] = -1 << number if op.reverse else 1 << number
+    return tuple(strides)
+
+
+def _is_bit(value: Value) -> bool:
+    """Whether each element is known to be 0 or 1."""
+    while (op := value.op) is not None and (isinstance(op, _SAME_BIT) or is_shaping(op)):
+        if isinstance(op, arith.ExtUI) and scalar_element(op.operand.type) == i1:
+            return True
+        value = op.operands[0]
+    if isinstance(value.op, arith.Select):
+        return all(_number(choice) in (0, 1) for choice in value.op.operands[1:])
+    return _number(value) in (0, 1)
 
 
 def _number(value: Value) -> int | None:

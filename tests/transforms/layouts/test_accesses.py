@@ -365,6 +365,26 @@ def test_results_of_dots_are_exchanged_where_that_costs_less_than_their_lines(
 
 
 @zg.kernel
+def chosen(x_ptr, out_ptr, TAKES_ALL: zg.constexpr, BLOCK: zg.constexpr):
+    at = zg.arange(0, BLOCK)
+    x = zg.load(x_ptr + at)
+    taken = x > 0
+    counted = zg.cast(x, zg.i32) if TAKES_ALL else zg.cast(taken, zg.i32)
+    zg.store(out_ptr + (zg.cumsum(counted, axis=0) - 1), at, taken)
+
+
+@pytest.mark.parametrize(("takes_all", "converts"), [(False, True), (True, False)])
+def test_lanes_store_to_neighbours_where_a_scan_counts_the_places(takes_all: bool, converts: bool) -> None:
+    """Places that are counted are at most one apart; those that are sums of any numbers may be anywhere."""
+    compiled = chosen.compile(
+        zg.divisible(zg.ptr(zg.i8)), zg.divisible(zg.ptr(zg.i32)), takes_all, 4096, target="sm_90a"
+    )  # fmt: skip
+    [store] = (op for op in compiled.stages["gpu"].walk() if isinstance(op, tt.Store))
+    layout = store.ptr.type.layout
+    assert layout is not None and (layout.lanes == (1, 2, 4, 8, 16)) == converts
+
+
+@zg.kernel
 def blended(ids_ptr, colours_ptr, pixels_ptr, out_ptr, N: zg.constexpr):
     point, pixel, channel = zg.arange(0, N), zg.arange(0, 256), zg.expand(zg.arange(0, 4), 0)
     place = zg.gather(zg.load(ids_ptr + point), N - 1 - point, axis=0)
