@@ -44,6 +44,7 @@ from ziggurat.transforms.tiles.descriptors import lower_descriptors, make_chosen
 from ziggurat.transforms.tiles.multicast import shared_blocks
 from ziggurat.transforms.tiles.persist import make_persistent
 from ziggurat.transforms.tiles.prepare import prepare_for_gpu
+from ziggurat.transforms.tiles.reduction_parts import divide_reductions
 from ziggurat.transforms.tiles.spread import spread
 
 
@@ -108,7 +109,7 @@ PHASES: tuple[Phase, ...] = (
             ("raise_pointers", raise_pointers),
             # Loads that are raised no longer need an order; a loop over programs would have given them one.
             ("persist", make_persistent),
-            ("divide_blocks", lambda op, options: divide_blocks(op, options.warps)),
+            ("divide_blocks", lambda op, o: divide_reductions(divide_blocks(op, o.warps), o.warps)),
             # After inlining, which shows the descriptor of each access.
             ("descriptors", _descriptors),
         ),

@@ -19,7 +19,7 @@ from collections.abc import Sequence
 
 from ziggurat.codemodel.builder import Builder
 from ziggurat.codemodel.dialects import arith, core, scf, tt
-from ziggurat.codemodel.op import Op, Value
+from ziggurat.codemodel.op import Op, Value, expect
 from ziggurat.codemodel.traits import Pure
 from ziggurat.codemodel.transform import Outcome, Rewriter, transform
 from ziggurat.codemodel.types import TensorType, Type, i32, void
@@ -37,7 +37,7 @@ _MEMORY = (tt.Load, tt.Store)
 _ROOTS = (tt.MakeRange, tt.Splat, arith.ConstantOp)
 
 
-def divide_blocks(module: core.Module, num_warps: int) -> Op:
+def divide_blocks(module: core.Module, num_warps: int) -> core.Module:
     """The prepared module whose kernel, if it is elementwise and has large blocks, is a loop over chunks of them."""
     func = function_of(module)
     size = _size(func)
@@ -63,7 +63,7 @@ def divide_blocks(module: core.Module, num_warps: int) -> Op:
         inner.rewrite(ops[-1])
         return builder.add(func.SPEC.copy(func, operands, (), [inner.finish()], func.result.type), func.location)
 
-    return transform(module, divided, pass_name=DIVIDE_BLOCKS)
+    return expect(transform(module, divided, pass_name=DIVIDE_BLOCKS), core.Module)
 
 
 def _is_of_block(op: Op) -> bool:
