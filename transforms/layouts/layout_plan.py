@@ -456,6 +456,7 @@ class PrimaryLayouts:
         self.anchor = anchor
         self.ranked: dict[Component, Ranked] = {}
         self._reads: dict[Op, Layout] = {}
+        self.has_dots = func.holds(tt.Dot)
         ops = (op for op in func.walk() if any(isinstance(v.type, _TENSORS) for v in (op.result, *op.operands)))
         items = Propagation([*ops, *dict.fromkeys(groups.values())])
         # First from inside of loops, then from before them, then by default.
@@ -609,10 +610,25 @@ class PrimaryLayouts:
         ranked = self._best(followed)
         if ranked is None and followed and stage < 2:
             return None
+        if isinstance(op, tt.Load) and not pointers and self.has_dots and self.accesses.is_scattered(op):
+            if stage == 0:
+                return None
+            used = self._used_in(op.result)
+            ranked = used if used is not None and self._is_as_good(op, used, layout) else None
         if ranked is not None and (isinstance(op, tt.Load) or self._is_as_good(op, ranked, layout)):
             layout = ranked[1]
         self._reads[op] = layout
         return _MEMORY, layout
+
+    def _used_in(self, value: Value) -> Ranked | None:
+        """The layout of a dot's result to which a tensor is added, or beside which it is used by elementwise ops."""
+
+        def following(each: Value) -> list[Value]:
+            return [u.result for u in each.uses if is_elementwise(u) or (isinstance(u, tt.Dot) and u.c is each)]
+
+        results = reached([value], following)
+        ranked = self._best([component_of(result) for result in results])
+        return ranked if ranked is not None and ranked[0] == _DOT else None
 
     def _is_as_good(self, op: Access, ranked: Ranked, coalesced: Layout) -> bool:
         rank, layout = ranked
@@ -625,7 +641,7 @@ class PrimaryLayouts:
         if self.accesses.traffic(op, layout) > self.accesses.traffic(op, coalesced):
             return False
         passing = math.prod(shape_of(op.ptr.type)) * pointee_bytes(op.ptr)
-        if layout == coalesced or (rank > _MEMORY and passing > _PASSING) or not isinstance(op, tt.Store):
+        if layout == coalesced or (isinstance(op, tt.Store) and rank > _MEMORY and passing > _PASSING):
             return True
         # An SM asks for a line a cycle. In a conversion, all warps wait at the same time.
         lines = self.accesses.lines(op, layout) - self.accesses.lines(op, coalesced)

@@ -168,7 +168,11 @@ def _assigned(
             feed(load, first.ahead[load])
             continue
         is_own, is_feeding = depends_on_program(load), load in least
-        ring = _ring_of(load) if (is_own or load in reading) and not is_feeding else None
+        # Of many words, each would take a copy and a read, in place of a load.
+        many = has_dots and load not in awaited and costs[load] > OF_LOAD
+        in_words = many and isinstance(load, tt.Load) and bytes_at_once(load) == min(CP_ASYNC_BYTES)
+        goes_through = load in reading or (is_own and not in_words)
+        ring = _ring_of(load) if goes_through and not is_feeding else None
         # A tensor that joins the copies for dots takes no further wait. In registers, the loop would wait for it at its
         # end, where it hands it on. What other threads need passes through a buffer in any case.
         joins = ring is not None and bool(by_threads or reading or load in early)
