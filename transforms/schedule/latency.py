@@ -9,10 +9,11 @@
         %e = gpu.wgmma_wait %d @0;                         %e = gpu.wgmma_wait %d @0 @late=true;
         … %s …; scf.yield %e …; }                          … %s …; scf.yield %e …; }
 
-This is one rule for all loops with dots, and for the others that ask for stages, or whose warps exchange values in each
-iteration. With n stages, loads to rings are n - 1 iterations ahead of their use, and a load that the address of another
-one needs is an iteration ahead of that. A load begins earlier only if its address follows from values that the loop
-carries, and from such loads, and if no op in the loop keeps it in its place (`kept_in_place`).
+This is one rule for all loops with dots, and for the others that ask for stages, whose warps exchange values in each
+iteration, or whose carried values pass through slow instructions. With n stages, loads to rings are n - 1 iterations
+ahead of their use, and a load that the address of another one needs is an iteration ahead of that. A load begins
+earlier only if its address follows from values that the loop carries, and from such loads, and if no op in the loop
+keeps it in its place (`kept_in_place`).
 
 A load goes to one of three places:
 
@@ -43,7 +44,7 @@ from functools import partial
 
 import attrs
 
-from ziggurat.codemodel.dialects import arith, scf, tt
+from ziggurat.codemodel.dialects import arith, math, scf, tt
 from ziggurat.codemodel.gpu import dialect as gpu
 from ziggurat.codemodel.gpu.options import USUAL_STAGES
 from ziggurat.codemodel.gpu.scope import WARP_GROUP, scope_of
@@ -57,6 +58,7 @@ from ziggurat.codemodel.types import TensorType, shape_of
 from ziggurat.transforms.analysis.obstacle import Obstacle, warn, warn_of
 from ziggurat.transforms.analysis.queries import bytes_of, layout_of, shared_of
 from ziggurat.transforms.cost.budget import BESIDE_ACCUMULATORS, BESIDE_RINGS, OF_LOAD, occupancy
+from ziggurat.transforms.cost.pressure import value_registers
 from ziggurat.transforms.layouts.shuffle_rounds import is_within_warps
 from ziggurat.transforms.schedule.dots_ahead import MAX_CHOSEN_STAGES, Occupancy, operands_ahead
 from ziggurat.transforms.schedule.loads_ahead import conversions_of, following, is_role, loads_of, planned, registers_of
@@ -72,6 +74,8 @@ from ziggurat.transforms.schedule.loop_plan import (
 
 _DOTS = (tt.Dot, gpu.MatrixProduct)
 _ACCESSES = tt.DescriptorLoad | tt.DescriptorStore | tt.DescriptorReduce
+_SLOW = (arith.DivF, math.Exp, math.Exp2, math.Log, math.Log2, math.Sqrt, math.Rsqrt, math.Tanh)
+_FEW = 2  # Registers of a thread.
 _PASSING = gpu.ConvertLayout | tt.Reshape | tt.Scan | tt.Gather | tt.Histogram | _ACCESSES  # Through shared memory.
 
 
@@ -148,7 +152,7 @@ def _runs_at_once(load: tt.Load) -> tuple[int, ...]:
 
 def plans_of(module: gpu.Module, num_stages: int | None) -> Iterator[tuple[scf.For, LoopPlan | Obstacle]]:
     """The plans for the loops of a model before `latency`: those with dots, those that ask for stages, and those whose
-    warps exchange values in each iteration.
+    loads ptxas does not begin early.
 
     A loop that has a schedule, written by hand, has no other."""
     loops = [op for op in module.walk() if isinstance(op, scf.For) and not plan_of(op).ahead]
@@ -167,8 +171,7 @@ def plans_of(module: gpu.Module, num_stages: int | None) -> Iterator[tuple[scf.F
         if not any(isinstance(op, Load) for op in loop.body.entry.ops):
             continue
         if not has_dots and not loop.num_stages:
-            if (number := stages[loop]) is None or number > 1:
-                yield from ((loop, plan) for plan in _ahead_of_barriers(loop))
+            yield from ((loop, plan) for plan in _ahead_unasked(loop, stages[loop]))
         elif not ((number := stages[loop]) is not None and number < 2 and isinstance(plan, Obstacle)):
             limit = rooms[loop][0] - _passing_bytes(loop, copied)
             limit -= sum(rings.get(op, 0) for op in {*loop.path(), *loop.walk()} - {loop})
@@ -180,11 +183,27 @@ def plans_of(module: gpu.Module, num_stages: int | None) -> Iterator[tuple[scf.F
             yield loop, plan
 
 
-def _ahead_of_barriers(loop: scf.For) -> Iterator[LoopPlan]:
-    """The plan for a loop whose warps exchange values in each iteration: the barriers there keep ptxas from beginning
-    the loads of the next iteration earlier. Few loads go to registers, one iteration ahead.
+def _ahead_unasked(loop: scf.For, stages: int | None) -> Iterator[LoopPlan]:
+    """The plan for a loop without dots that asks for no stages, if ptxas does not begin its loads early: barriers keep
+    them in their iteration where warps exchange values; and where carried values pass through slow instructions, the
+    loads that join these late are put off. Few loads go to registers, one iteration ahead.
 
     This is done for up to four warps: more hide the latency for each other, and their registers cost other CTAs."""
+    exchanges = (stages is None or stages > 1) and _exchanges(loop)
+    if is_role(loop) or scope_of(loop).warps > WARP_GROUP or not (exchanges or _is_slow_recurrence(loop)):
+        return
+    plan = planned(loop, 2, 0, None)
+    if not isinstance(plan, LoopPlan) or sum(map(registers_of, plan.ahead)) > 2 * OF_LOAD:
+        return
+    addresses = computing(loop, [value for load in plan.ahead for value in load.operands])
+    if not exchanges and any(isinstance(op, Load) for op in addresses):
+        return  # Two loads one after the other take longer than the quotient.
+    if not any(isinstance(op, MayTrap) and isinstance(op.result.type, TensorType) for op in addresses):
+        yield attrs.evolve(plan, left=())  # Quotients for addresses take as long as the load.
+
+
+def _exchanges(loop: scf.For) -> bool:
+    """Whether warps exchange values in each iteration."""
 
     def is_exchange(op: Op) -> bool:
         if isinstance(op, gpu.ConvertLayout):
@@ -194,14 +213,20 @@ def _ahead_of_barriers(loop: scf.For) -> Iterator[LoopPlan]:
         type_ = op.values[0].type
         return any(basis & sum(axis_bases(shape_of(type_), op.axis)) for basis in layout_of(type_).warps)
 
-    if is_role(loop) or scope_of(loop).warps > WARP_GROUP or not any(map(is_exchange, loop.body.entry.ops)):
-        return
-    plan = planned(loop, 2, 0, None)
-    if not isinstance(plan, LoopPlan) or sum(map(registers_of, plan.ahead)) > 2 * OF_LOAD:
-        return
-    addresses = computing(loop, [value for load in plan.ahead for value in load.operands])
-    if not any(isinstance(op, MayTrap) and isinstance(op.result.type, TensorType) for op in addresses):
-        yield attrs.evolve(plan, left=())  # Quotients for addresses take as long as the load.
+    return any(map(is_exchange, loop.body.entry.ops))
+
+
+def _is_slow_recurrence(loop: scf.For) -> bool:
+    """Whether a carried value depends on that of the iteration before through a quotient, a power or a root, of few
+    elements a thread: of many, the instructions for some hide the latency of others."""
+    body = loop.body.entry
+    after = reached([*loop.body.parameters[1:]], following)
+    slow = [
+        op.result
+        for op in body.ops
+        if isinstance(op, _SLOW) and op.result in after and value_registers(op.result.type) <= _FEW
+    ]
+    return not reached(slow, following).isdisjoint(body.terminator.operands)
 
 
 def _stages_of(loop: scf.For, num_stages: int | None) -> int | None:

@@ -391,6 +391,76 @@ def test_loads_begin_before_the_barriers_of_the_iteration_before() -> None:
     assert np.array_equal(out, total)
 
 
+@pytest.mark.parametrize(
+    ("divides", "looks_up", "warps", "ahead"),
+    [
+        (True, False, 4, 1),
+        (True, False, 2, None),
+        (False, False, 4, None),
+        (True, False, 8, None),
+        (True, True, 4, None),
+    ],
+)
+def test_loads_begin_before_the_quotient_of_the_iteration_before(
+    divides: bool, looks_up: bool, warps: int, ahead: int | None
+) -> None:
+    """ptxas puts off a load that joins the carried value after a quotient, so that its latency is added to that."""
+
+    @zg.kernel
+    def recurrence(x, w, places, out, count):
+        at, total = zg.arange(0, 256), zg.full((256,), 1.0, zg.f32)
+        for i in zg.range(0, count):
+            place = zg.load(places + i) if looks_up else i
+            scale = zg.load(w + at + place * 256)
+            total = scale / (total + 2.0) if divides else scale * (total + 2.0)
+            total = total + zg.load(x + at + i * 256)
+        zg.store(out + at, total)
+
+    compiled = recurrence.compile(F32, F32, I32, F32, zg.i32, target="sm_90a", num_warps=warps)
+    model = next(item.model for item in compiled.passes if item.name == "latency")
+    assert {op.ahead for op in model.walk() if isinstance(op, tt.Load)} == {ahead}
+    x, w = (RANDOM.integers(1, 9, (3, 256)).astype(np.float32) for _ in range(2))
+    out, expected = np.zeros(256, np.float32), np.ones(256, np.float32)
+    compiled.simulate[(1,)](x, w, np.arange(3, dtype=np.int32), out, 3)
+    for added, scale in zip(x, w, strict=True):
+        expected = (scale / (expected + 2) if divides else scale * (expected + 2)) + added
+    assert np.allclose(out, expected, rtol=1e-5)
+
+
+def test_scattered_loads_that_are_added_to_a_dot_have_its_layout() -> None:
+    """Each element has an address of its own, so any layout loads it as well; a copy of each word, which threads read
+    again, would take two instructions in place of one."""
+
+    @zg.kernel
+    def biased(x, y, bias, out, count):
+        rows, columns = zg.expand(zg.arange(0, 64), 1), zg.expand(zg.arange(0, 64), 0)
+        first = zg.program_id(0) * 64
+        a, total = zg.load(x + ((first + rows) * 64 + columns)), zg.zeros((64, 64), zg.f32)
+        for i in zg.range(0, count):
+            b = zg.load(y + (i * 4096 + rows * 64 + columns))
+            distance = zg.maximum(first + rows - columns - i * 64, 0)
+            total = total + zg.exp(zg.dot(a, b) * 0.1 + zg.load(bias + zg.minimum(distance // 3, 31) * 4))
+        zg.store(out + ((first + rows) * 64 + columns), total)
+
+    compiled = biased.compile(F16, F16, F32, F32, zg.i32, target="sm_90a", num_warps=4, num_stages=3)
+    model = next(item.model for item in compiled.passes if item.name == "latency")
+    [load] = (op for op in model.walk() if isinstance(op, tt.Load) and op.result.type.element == zg.f32)
+    assert not any(isinstance(user, gpu.ConvertLayout | gpu.LocalStore) for user in load.result.uses)
+    x, y, bias = (RANDOM.standard_normal(shape) for shape in ((2, 64, 64), (2, 64, 64), (32, 4)))
+    x, y, bias, out = x.astype(np.float16), y.astype(np.float16), bias.astype(np.float32), np.zeros((128, 64))
+    out = out.astype(np.float32)
+    compiled.simulate[(2,)](x, y, bias, out, 2)
+    row, column = np.arange(128)[:, None], np.arange(64)[None]
+    expected = sum(
+        np.exp(
+            x.reshape(128, 64).astype(np.float32) @ y[i].astype(np.float32) * 0.1
+            + bias[np.minimum(np.maximum(row - column - i * 64, 0) // 3, 31), 0]
+        )
+        for i in range(2)
+    )
+    assert np.allclose(out, expected, rtol=2e-3)
+
+
 # Schedules written by hand.
 
 
