@@ -613,8 +613,8 @@ class PrimaryLayouts:
         if isinstance(op, tt.Load) and not pointers and self.has_dots and self.accesses.is_scattered(op):
             if stage == 0:
                 return None
-            used = self._used_in(op.result)
-            ranked = used if used is not None and self._is_as_good(op, used, layout) else None
+            ranked = self._used_in(op.result)
+            ranked = ranked if ranked is not None and self._is_as_good(op, ranked, layout) else None
         if ranked is not None and (isinstance(op, tt.Load) or self._is_as_good(op, ranked, layout)):
             layout = ranked[1]
         self._reads[op] = layout

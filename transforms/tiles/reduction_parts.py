@@ -63,13 +63,13 @@ def divide_reductions(module: core.Module, num_warps: int) -> Op:
 def _is_divisible(op: tt.Reduce, function: tt.Func) -> bool:
     """Whether each part of the operands is computed from numbers, from what has no such axis, and from loads that give
     the same at the reduction."""
-    seen: set[tuple[Value, int]] = set()
+    visited: set[tuple[Value, int]] = set()
     loads: list[Op] = []
 
     def is_divisible(value: Value, axis: int) -> bool:
-        if (value, axis) in seen or not _is_long(value, axis):
+        if (value, axis) in visited or not _is_long(value, axis):
             return True
-        seen.add((value, axis))
+        visited.add((value, axis))
         source = value.op
         if isinstance(source, tt.MakeRange | tt.Splat | arith.ConstantOp):
             return True
@@ -87,9 +87,9 @@ def _is_divisible(op: tt.Reduce, function: tt.Func) -> bool:
         return False
     assert op.parent is not None
     ops = list(op.parent.ops)
-    before = ops[min((ops.index(load) for load in loads), default=0) : ops.index(op)]
+    earlier = ops[min((ops.index(load) for load in loads), default=0) : ops.index(op)]
     memory, pointers = MemoryOrder(function), [load.operands[0] for load in loads]
-    return not any(may_write(other) and memory.keeps_order(other, pointers) for other in before if loads)
+    return not any(may_write(other) and memory.keeps_order(other, pointers) for other in earlier if loads)
 
 
 def _is_long(value: Value, axis: int) -> bool:
@@ -108,7 +108,7 @@ class _Part:
 
     def __init__(self, builder: Rewriter, axis: int, count: int, start: Value) -> None:
         self.builder, self.axis, self.count, self.start = builder, axis, count, start
-        self._made: dict[tuple[Value, int], Value] = {}
+        self._parts: dict[tuple[Value, int], Value] = {}
 
     def all(self, values: Sequence[Value]) -> list[Value]:
         return [self.of(value, self.axis) for value in values]
@@ -118,9 +118,9 @@ class _Part:
         if not _is_long(value, axis):
             return self.builder[value]
         key = (value, axis)
-        if key not in self._made:
-            self._made[key] = self._of(value, axis)
-        return self._made[key]
+        if key not in self._parts:
+            self._parts[key] = self._of(value, axis)
+        return self._parts[key]
 
     def _of(self, value: Value, axis: int) -> Value:
         op, type_ = value.op, tensor_of(value)

@@ -368,9 +368,9 @@ def test_results_of_dots_are_exchanged_where_that_costs_less_than_their_lines(
 def chosen(x_ptr, out_ptr, TAKES_ALL: zg.constexpr, BLOCK: zg.constexpr):
     at = zg.arange(0, BLOCK)
     x = zg.load(x_ptr + at)
-    taken = x > 0
-    counted = zg.cast(x, zg.i32) if TAKES_ALL else zg.cast(taken, zg.i32)
-    zg.store(out_ptr + (zg.cumsum(counted, axis=0) - 1), at, taken)
+    positive = x > 0
+    counted = zg.cast(x, zg.i32) if TAKES_ALL else zg.cast(positive, zg.i32)
+    zg.store(out_ptr + (zg.cumsum(counted, axis=0) - 1), at, positive)
 
 
 @pytest.mark.parametrize(("takes_all", "converts"), [(False, True), (True, False)])

@@ -422,8 +422,8 @@ def test_loads_begin_before_the_quotient_of_the_iteration_before(
     x, w = (RANDOM.integers(1, 9, (3, 256)).astype(np.float32) for _ in range(2))
     out, expected = np.zeros(256, np.float32), np.ones(256, np.float32)
     compiled.simulate[(1,)](x, w, np.arange(3, dtype=np.int32), out, 3)
-    for added, scale in zip(x, w, strict=True):
-        expected = (scale / (expected + 2) if divides else scale * (expected + 2)) + added
+    for addend, scale in zip(x, w, strict=True):
+        expected = (scale / (expected + 2) if divides else scale * (expected + 2)) + addend
     assert np.allclose(out, expected, rtol=1e-5)
 
 
