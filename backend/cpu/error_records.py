@@ -46,7 +46,11 @@ def error_of(
         7: f"{who} reached code that is marked unreachable",
         9: f"{who}: {site.message or WAITS}",
     }
-    return KernelRuntimeError(texts.get(kind, f"{who} was stopped"), site.location)
+    waits = kind == 9 and not site.message
+    hint = (
+        "pass interpret=True if a later program ends the wait: the interpreter runs these by turns" if waits else None
+    )
+    return KernelRuntimeError(texts.get(kind, f"{who} was stopped"), site.location, hint)
 
 
 def _stray(site: Site, address: int, number: int, arguments: Sequence[ArrayArgument]) -> tuple[str, str]:

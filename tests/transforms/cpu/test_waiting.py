@@ -101,6 +101,13 @@ def test_waiting_for_an_earlier_program_and_for_a_later_one(kernel: Any, step: i
     assert code is None or code.ordered
 
 
+def test_where_programs_run_in_order_a_wait_says_what_to_do():
+    """On Windows, and where code is run without threads."""
+    flags, out = np.zeros(16, np.int32), np.zeros(16, np.int32)
+    with pytest.raises(KernelRuntimeError, match="hint: pass interpret=True if a later program ends the wait"):
+        run_cpu(by_load.triton(P, P, 1), (8,), [flags, out])
+
+
 @triton.jit
 def meets_twice(arrived, x, out, SIZE: tl.constexpr):
     """Each program sums what all have stored, twice, with a barrier of the grid before."""
