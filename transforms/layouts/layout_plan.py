@@ -23,7 +23,7 @@ import attrs
 from ziggurat.codemodel.dialects import scf, tt
 from ziggurat.codemodel.gpu import dialect as gpu
 from ziggurat.codemodel.graphs import reached
-from ziggurat.codemodel.layout import Layout, Span, axis_bases, bits_of, blocked, moved
+from ziggurat.codemodel.layout import Layout, Span, axis_bases, bits_of, blocked, filled, moved
 from ziggurat.codemodel.op import Op, OpResult, Value
 from ziggurat.codemodel.structured import Structured
 from ziggurat.codemodel.traits import BlockTerminator, BodyTerminator, Loop
@@ -308,8 +308,7 @@ def _with_runs_of_axes(layout: Layout, shape: Sequence[int], order: Sequence[int
         if sum(numbers) == further:
             runs = [basis for bases, number in zip(free, numbers, strict=True) for basis in bases[:number]]
             threads = [basis for bases in free for basis in bases if basis not in runs]
-            bits = len(layout.lanes)
-            yield Layout((*vector, *runs), tuple(threads[:bits]), tuple(threads[bits:]))
+            yield filled([*vector, *runs], threads, 1 << len(layout.warps))
 
 
 def _exchanges(layout: Layout, shape: Sequence[int], axis: int) -> int:

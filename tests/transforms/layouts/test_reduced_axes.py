@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+import pytest
 
 import ziggurat as zg
 from ziggurat.codemodel.dialects import tt
@@ -42,6 +43,16 @@ def registers_along(compiled: Any, axis: int) -> int:
     (load,) = (op for op in compiled.stages["gpu"].walk() if isinstance(op, tt.Load))
     along = axis_bases(load.result.type.shape, axis)
     return sum(basis in along for basis in load.result.type.layout.registers)
+
+
+@pytest.mark.parametrize(("count", "size", "warps"), [(1, 2, 1), (1, 4, 4), (2, 4, 1), (64, 2, 1)])
+def test_matrices_of_fewer_elements_than_threads(count: int, size: int, warps: int) -> None:
+    compiled = balanced.compile(F32, F32, zg.i32, count, size, num_warps=warps, target="sm_90a")
+    x = np.random.default_rng(0).uniform(1, 2, (count, size, size)).astype(np.float32)
+    out = np.zeros_like(x)
+    compiled.simulate[1,](x, out, 1)
+    x = x / x.max(2, keepdims=True)
+    np.testing.assert_allclose(out, x / x.max(1, keepdims=True), rtol=1e-6)
 
 
 def test_columns_are_reduced_by_one_shuffle_of_each_column() -> None:
