@@ -12,7 +12,7 @@ from ziggurat.triton.runtime.tensors import MockTensor
 class KernelInterface:
     """An object that is launched over a grid: `kernel[grid](…)` is `kernel.run(…, grid=grid, warmup=False)`."""
 
-    def run(self, *args: Any, grid: Any, warmup: bool, **kwargs: Any) -> Any:
+    def run(self, *args: Any, grid: Any, warmup: bool = False, **kwargs: Any) -> Any:
         raise NotImplementedError
 
     @public

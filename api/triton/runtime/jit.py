@@ -263,7 +263,7 @@ class JITFunction(Kernel, JITCallable, KernelInterface):
         """Call a function with the arguments of each launch before it."""
         self.pre_run_hooks.append(hook)
 
-    def run(self, *args: Any, grid: Any, warmup: bool, **kwargs: Any) -> Any:
+    def run(self, *args: Any, grid: Any, warmup: bool = False, **kwargs: Any) -> Any:
         """Launch over a grid, or compile only."""
         return self.warmup(*args, grid=grid, **kwargs) if warmup else self._run(grid, *args, **kwargs)
 

@@ -51,6 +51,12 @@ def test_measurements_and_plots():
     assert measured == [(1, 1, 5)]
 
 
+def test_a_tuner_of_a_program_s_own_runs_the_kernel():
+    x = np.zeros(16, np.float32)
+    fill.run(x, 3, 16, grid=(1,), num_warps=2)
+    assert (x == 3).all()
+
+
 def test_an_interpreted_kernel():
     kernel, x = triton.jit(fill.fn, interpret=True), np.zeros(16, np.float32)
     kernel[(1,)](x, 2, 16)

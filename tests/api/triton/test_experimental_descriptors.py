@@ -155,6 +155,17 @@ def test_descriptors_that_a_kernel_fills(interpret):
     assert torch.equal(x, y)
 
 
+@pytest.mark.parametrize("seed", [0, 1, 2])
+def test_simulated_code_of_a_kernel_that_fills_descriptors(seed):
+    """One thread writes them, and all read them after a barrier."""
+    x, y = np.random.default_rng(0).standard_normal((20, 24), np.float32), np.zeros((20, 24), np.float32)
+    pointer, memory = zg.divisible(zg.ptr(zg.f32)), zg.divisible(zg.ptr(zg.u8))
+    types = pointer, pointer, memory, zg.i32, zg.i32, 8, 16
+    compiled = copy_by_descriptors_of_the_kernel.compile(*types, target="sm_90a", num_warps=2)
+    compiled.simulate[(3,)](x, y, np.zeros(3 * 256, np.uint8), 20, 24, seed=seed)
+    np.testing.assert_array_equal(x, y)
+
+
 def test_a_descriptor_of_one_axis_that_a_kernel_fills():
     @triton.jit
     def fill(y_ptr, work_ptr, n):
