@@ -116,7 +116,7 @@ KERNELS: dict[str, tuple[Any, list[Any], str, int, str]] = {
         "sm_90a",
         4,
         "prepare raise_pointers descriptors assign dots latency copies expand "
-        "tensor_maps lower_channels dce allocate barriers",
+        "tensor_maps lower_channels lower dce allocate barriers",
     ),
     "products_by_mma": (
         products,
@@ -132,7 +132,7 @@ KERNELS: dict[str, tuple[Any, list[Any], str, int, str]] = {
         1,
         "prepare assign dots latency copies expand lower_channels dce allocate barriers",
     ),
-    "batches": (batches, [F16, F16, F32, 4, 32], "sm_80", 8, "assign dots allocate barriers"),
+    "batches": (batches, [F16, F16, F32, 4, 32], "sm_80", 8, "assign dots lower allocate barriers"),
     "running_sums": (
         running_sums,
         [F32, F32, 1024],
