@@ -27,6 +27,9 @@ CAST_OFFSET: Final = Phrase(
     tl="compute the offset in integers, or cast it: offset.to(tl.int32)",
     c="compute the offset in integers, or cast it: (int)offset",
 )
+CAST_COUNT: Final = Phrase(
+    zg="convert it with zg.cast(n, zg.i32)", tl="convert it: n.to(tl.int32)", c="convert it: (int)n"
+)
 GIVE_WIDTH: Final = Phrase(
     zg="give it a width with zg.cast", tl="give it a width: tl.cast(x, tl.int32)", c="give it a width: (int)x"
 )

@@ -87,7 +87,7 @@ def outcome(expression: str) -> str:
         attributor = Attributor()
         attribution = attributor.function(name, tuple(types), None)
         if attributor.errors:
-            raise attributor.errors[0]
+            raise next(iter(attributor.errors.values()))
         module = mirror(attribution)
         zg.verify(module)
     except ZigguratError as error:

@@ -51,7 +51,7 @@ def type_of() -> Callable[..., Type]:
         helper = function(f"return {expression}", **names)
         attribution = attributor.function(FunctionName("kernel", helper.model, helper), TYPES, None)
         if attributor.errors:
-            raise attributor.errors[0]
+            raise next(iter(attributor.errors.values()))
         return attribution.result
 
     return run

@@ -64,7 +64,7 @@ from ziggurat.transforms.calls.lattice import (
     outer_constant,
 )
 from ziggurat.transforms.calls.operands import operand_types
-from ziggurat.transforms.calls.promotion import NONE, constant, is_number, of_descriptor
+from ziggurat.transforms.calls.promotion import NONE, constant, is_number, to_load
 
 
 @handles(core.ConstantOp)
@@ -274,7 +274,7 @@ def subscript(context: FunctionAttributor, op: py.Subscript) -> Type:
         return with_new_axes(value, index)
     count = component_count(value)
     if count is None:
-        raise KernelTypeError(say("{} cannot be indexed in a kernel", describe(value)), hint=of_descriptor(value))
+        raise KernelTypeError(say("{} cannot be indexed in a kernel", describe(value)), hint=to_load(value))
     if not isinstance(index, ConstantType) or not isinstance(index.value, int):
         raise KernelTypeError(say("a tuple must be indexed by a constant integer; got {}", describe(index)))
     if not -count <= index.value < count:

@@ -35,7 +35,7 @@ from ziggurat.transforms.calls.constant_arguments import describe, one_of
 from ziggurat.transforms.calls.emit import Built, Emitter, Operand
 from ziggurat.transforms.calls.foreign_floats import check_conversion
 from ziggurat.transforms.calls.lattice import BlockPtrType
-from ziggurat.transforms.calls.promotion import NONE, common_shape, is_number, of_descriptor, scalar_type
+from ziggurat.transforms.calls.promotion import NONE, common_shape, is_number, scalar_type, to_load
 from ziggurat.transforms.calls.rule import Rule, Typing, choice, integers, scalar_dtype
 
 CACHE = {"": CacheModifier.NONE, **{f".{m.value}": m for m in CacheModifier if m is not CacheModifier.NONE}}
@@ -73,7 +73,7 @@ def atomic_dtypes(op: tt.AtomicRMW | tt.AtomicCAS) -> tuple[str, ...]:
 def _pointee(call: Typing, ptr: Type) -> ScalarType:
     element = element_of(ptr)
     if not isinstance(element, PtrType):
-        hint = of_descriptor(ptr) or ADD_OFFSETS()
+        hint = to_load(ptr) or ADD_OFFSETS()
         raise KernelTypeError(NOT_A_POINTER(call=str(call), type=describe(ptr)), hint=hint)
     return element.pointee
 
@@ -156,7 +156,7 @@ def _loaded(
     _masked(call, ptr, mask)
     if other is not None:
         if mask is None:
-            raise KernelTypeError(OTHER_WITHOUT_MASK(call=str(call)))
+            raise KernelTypeError(OTHER_WITHOUT_MASK(call=str(call)), hint="give a mask, or leave `other` out")
         _written(call, "`other`", ptr, other)
     return shaped(shape_of(ptr), pointee)
 

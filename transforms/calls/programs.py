@@ -28,7 +28,7 @@ from ziggurat.codemodel.types import (
     with_element,
 )
 from ziggurat.frontends.language.dtypes import type_of
-from ziggurat.frontends.language.phrases import CONSTANT_BOUND, GRID_AXIS, STATIC_ASSERT
+from ziggurat.frontends.language.phrases import CAST_COUNT, CONSTANT_BOUND, GRID_AXIS, STATIC_ASSERT
 from ziggurat.transforms.calls.assembly_constraints import MAX_PACK, check_assembly
 from ziggurat.transforms.calls.constant_arguments import describe, show
 from ziggurat.transforms.calls.emit import Built, Emitter, Operand, as_given, packed_type, split_operand
@@ -42,6 +42,7 @@ from ziggurat.transforms.calls.promotion import (
     promoted,
     run_time_type,
     scalar_type,
+    to_load,
 )
 from ziggurat.transforms.calls.rule import Rule, Typing, condition
 
@@ -66,7 +67,8 @@ def range_of(name: str, bounds: Sequence[Type], static: bool = False, options: t
         raise KernelTypeError(say("{} takes one to three bounds; got {}", name, len(bounds)))
     for bound in bounds:
         if not is_number(bound) or shape_of(bound) or scalar_type(bound).kind != "int":
-            raise KernelTypeError(say("{} counts with integers; got {}", name, describe(bound)))
+            hint = to_load(bound) or (CAST_COUNT() if is_number(bound) and not shape_of(bound) else None)
+            raise KernelTypeError(say("{} counts with integers; got {}", name, describe(bound)), hint=hint)
         if static and not isinstance(bound, ConstantType):
             raise KernelTypeError(
                 say("{} is unrolled, so its bounds must be known at compile time; got {}", name, describe(bound)),

@@ -37,7 +37,7 @@ from ziggurat.codemodel.types import (
 )
 from ziggurat.frontends.language.host import MAX_BITS
 from ziggurat.frontends.language.languages import EXPLICIT, Language
-from ziggurat.frontends.language.phrases import ADD_AXIS, LITERAL_RANGE, NEGATIVE_LITERAL
+from ziggurat.frontends.language.phrases import ADD_AXIS, INDEX_POINTER, LITERAL_RANGE, NEGATIVE_LITERAL
 from ziggurat.transforms.calls.constant_arguments import describe
 
 F32_MAX = (2 - 2**-23) * 2.0**127
@@ -230,7 +230,8 @@ def is_pointer(type_: Type) -> bool:
     return isinstance(element_of(type_), PtrType)
 
 
-def of_descriptor(type_: Type) -> str | None:
-    """The hint where a descriptor is used as a pointer; None for another type."""
-    is_one = isinstance(type_, DescriptorType)
-    return "load and store blocks of a descriptor: d.load([...]), d.store([...], x)" if is_one else None
+def to_load(type_: Type) -> str | None:
+    """The hint where a pointer or a descriptor is used as what it points to; None for another type."""
+    if isinstance(type_, DescriptorType):
+        return "load and store blocks of a descriptor: d.load([...]), d.store([...], x)"
+    return INDEX_POINTER() if is_pointer(type_) else None

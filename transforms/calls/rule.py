@@ -16,6 +16,7 @@ from ziggurat.codemodel.messages import Part, applied_text, in_words, say
 from ziggurat.codemodel.op import Op, Value
 from ziggurat.codemodel.types import (
     MAX_ELEMENTS,
+    SCALARS,
     ConstantType,
     ScalarType,
     TensorType,
@@ -31,7 +32,7 @@ from ziggurat.frontends.language.signature import Signature
 from ziggurat.transforms.calls.constant_arguments import FunctionName, describe, show
 from ziggurat.transforms.calls.emit import Built
 from ziggurat.transforms.calls.lattice import components
-from ziggurat.transforms.calls.promotion import constant, is_number, is_pointer, of_descriptor, scalar_type
+from ziggurat.transforms.calls.promotion import constant, is_number, is_pointer, scalar_type, to_load
 
 
 class CallContext:
@@ -174,14 +175,16 @@ def numbers(call: Typing, *types: Type) -> None:
     for type_ in types:
         if not is_number(type_):
             text = say("a pointer, {}", type_) if is_pointer(type_) else describe(type_)
-            raise call.error("the operands must be numbers; got {}", text, hint=of_descriptor(type_))
+            raise call.error("the operands must be numbers; got {}", text, hint=to_load(type_))
 
 
 def integers(call: Typing, **arguments: Type) -> None:
     """Arguments by name that hold integers."""
     for name, type_ in arguments.items():
         if not is_number(type_) or scalar_type(type_).is_float:
-            raise call.error("'{}' must be an integer or {a_tensor} of integers; got {}", name, type_)
+            raise call.error(
+                "'{}' must be an integer or {a_tensor} of integers; got {}", name, type_, hint=to_load(type_)
+            )
 
 
 def scalar_integers(call: Typing, what: str, type_: Type, count: int) -> tuple[Type, ...]:
@@ -198,27 +201,28 @@ def scalar_integers(call: Typing, what: str, type_: Type, count: int) -> tuple[T
 def tensor(call: Typing, x: Type) -> TensorType:
     """A tensor of anything."""
     if not isinstance(x, TensorType):
-        raise call.error("the operand must be {a_tensor}; got {}", x)
+        raise call.error("the operand must be {a_tensor}; got {}", x, hint=to_load(x))
     return x
 
 
 def number_tensor(call: Typing, x: Type) -> TensorType:
     """A tensor of numbers."""
     if not isinstance(x, TensorType) or not is_number(x):
-        raise call.error("the operand must be {a_tensor} of numbers; got {}", x)
+        raise call.error("the operand must be {a_tensor} of numbers; got {}", x, hint=to_load(x))
     return x
 
 
 def condition(call: Typing, x: Type) -> None:
     """Something that is true or false."""
     if not is_number(x):
-        raise call.error("the condition must be a number; got {}", x)
+        raise call.error("the condition must be a number; got {}", x, hint=to_load(x))
 
 
 def scalar_dtype(call: Typing, dtype: Any) -> ScalarType:
     """A dtype that is no pointer."""
     if not isinstance(dtype, ScalarType):
-        raise call.error("'dtype' must be a dtype such as {}; got {}", show(f32), show(dtype))
+        hint = say("the dtypes are {}", ", ".join(map(show, SCALARS.values())))
+        raise call.error("'dtype' must be a dtype such as {}; got {}", show(f32), show(dtype), hint=hint)
     return dtype
 
 
@@ -243,7 +247,8 @@ def shape(call: Typing, dims: Any) -> tuple[int, ...]:
 def axis(call: object, number: int, rank: int) -> int:
     """An axis counted from 0; a negative one counts from the end."""
     if not -rank <= number < rank:
-        raise KernelValueError(AXIS_OUTSIDE(call=str(call), axis=number, rank=rank))
+        hint = f"give an axis from {-rank} to {rank - 1}; negative ones count from the last" if rank else None
+        raise KernelValueError(AXIS_OUTSIDE(call=str(call), axis=number, rank=rank), hint=hint)
     return number % rank
 
 

@@ -113,7 +113,7 @@ ERRORS = {
     "zg.load(None)": ("zg.load: 'ptr' must be a value; got None", "zg.load(ptr"),
     "zg.load()": ("zg.load needs its argument 'ptr'", "zg.load(ptr"),
     "zg.load(p, blocks=None)": ("zg.load has no parameter 'blocks'", "zg.load(ptr"),
-    "zg.cdiv(p, 2)": ("zg.cdiv: 'x' must be an integer or a tensor of integers; got ptr<f32>", None),
+    "zg.cdiv(p, 2)": ("zg.cdiv: 'x' must be an integer or a tensor of integers; got ptr<f32>", "write zg.load(p + i)"),
     "min(n)": ("min() takes two scalars or more", "use zg.min to reduce a tensor"),
     "print(n, zg.f32)": ("print() must take strings, numbers, pointers and tuples of them", "use zg.static_print"),
     "t.load()": ("tensor<x16, i32> has no method 'load'", "call zg.load(…) instead"),
