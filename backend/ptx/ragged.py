@@ -105,17 +105,17 @@ def _later(emitter: PtxEmitter, op: tt.Load) -> list[tt.Load]:
     """The later loads of a block with the same mask that may begin where `op` does. Emits their addresses."""
     block = op.parent
     assert block is not None
-    after = block.ops[block.ops.index(op) + 1 :]
-    order = {each: at for at, each in enumerate(after)}
+    following = block.ops[block.ops.index(op) :]
+    order = {each: at for at, each in enumerate(following)}
 
     def makers(op: Op) -> list[Op]:
         return [value.op for value in op.operands if value.op in order]
 
     loads: list[tt.Load] = []
-    for each in after:
+    for each in following[1:]:
         if orders_memory(each) or each.bodies:
             break
-        if not isinstance(each, tt.Load) or not each.ragged or each.mask is not op.mask:
+        if not isinstance(each, tt.Load) or not each.ragged or each.mask is not op.mask or each in emitter.early:
             continue
         if layout_of(each.ptr.type) == layout_of(op.ptr.type) and all(map(is_pure, reached(makers(each), makers))):
             ops = sorted(reached(makers(each), makers) - emitter.early, key=order.__getitem__)

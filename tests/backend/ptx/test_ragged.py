@@ -71,3 +71,22 @@ def test_other_masks_are_looked_at_for_each_element() -> None:
     x, out = np.arange(512, dtype=np.float32), np.zeros(512, np.float32)
     compiled.simulate[1,](x, out, 77)
     np.testing.assert_array_equal(out, np.where(np.arange(512) >= 77, x, 0))
+
+
+@zg.kernel
+def first_of(x, y, z, out, n, N: zg.constexpr):
+    """The second load needs the result of the first one, and the third one neither."""
+    at = zg.arange(0, N)
+    inside = at < n
+    a = zg.load(x + at, inside, other=0)
+    b = zg.load(y + at, inside, other=a * 2)
+    zg.store(out + at, a + b + zg.load(z + at, inside), inside)
+
+
+def test_a_load_that_needs_an_earlier_one_does_not_begin_with_it() -> None:
+    compiled = first_of.compile(F32, F32, F32, F32, zg.i32, 512, num_warps=4, target="sm_90a")
+    assert accesses(compiled) == [(4, True)] * 4
+    assert compiled.ptx.count("ld.global.v4.b32") == 3
+    x, out = np.arange(500, dtype=np.float32), np.zeros(500, np.float32)
+    compiled.simulate[1,](x, x + 1, x + 2, out, 500)
+    np.testing.assert_array_equal(out, 3 * x + 3)
