@@ -351,7 +351,8 @@ def _load_neighbours(emitter: CpuEmitter, op: tt.Load, index: Index) -> Number:
     """Load elements whose addresses rise by an element from lane to lane, or by none.
 
     The first address and the last one tell whether all lanes have one, or neighbours in the array. They may differ from
-    that: a quotient rises at some lanes, and an integer may wrap around. Then each lane is loaded by its address.
+    that: a quotient rises at some lanes, and an integer may wrap around. Then each lane is loaded by its address. So it
+    is where no lane is to be loaded: the address of all may be outside of the array.
     """
     type_, lanes = op.result.type, emitter.lanes
     size, kind = element_bytes(type_), memory_kind(type_)
@@ -373,6 +374,9 @@ def _load_neighbours(emitter: CpuEmitter, op: tt.Load, index: Index) -> Number:
 
     follow = inside & (last - first).test("eq", (lanes - 1) * size)
     same = inside & first.test("eq", last)
+    if mask is not None:
+        bits = emitter.made(f"i{lanes}", f"bitcast {mask.spread(lanes).typed} to i{lanes}")
+        same = same & bits.test("ne", 0)
     return emitter.either(follow, run, others, name="run")
 
 

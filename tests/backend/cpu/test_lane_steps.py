@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import ctypes
+import mmap
 import re
+import sys
 from typing import Any
 
 import numpy as np
@@ -94,3 +97,21 @@ def test_rows_in_any_order(columns: int, machine: CpuOptions):
     for row in (rows, np.where(rows == rows[3], 20, rows).astype(np.int32)):  # The last one is outside.
         arguments = [x, row, np.zeros((8, SIZE), np.float32), columns]
         assert outcome(model, arguments, machine) == outcome(model, arguments, None)
+
+
+@zg.kernel
+def by_blocks(x, out, n, size, N: zg.constexpr):
+    at = zg.program_id(0) * N + zg.arange(0, N)
+    zg.store(out + at, zg.load(x + at // size, at < n, other=0), at < n)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="needs mprotect of Linux")
+def test_where_no_lane_is_loaded_nothing_is_read() -> None:
+    """Without checks, the address of such lanes may be outside of all memory."""
+    size = mmap.PAGESIZE
+    pages = np.frombuffer(mmap.mmap(-1, 2 * size), np.float32)
+    assert ctypes.CDLL(None).mprotect(ctypes.c_void_p(pages.ctypes.data + size), size, 0) == 0
+    x, out = pages[size // 4 - 4 : size // 4], np.zeros(256, np.float32)
+    x[:] = range(4)
+    by_blocks[(1,)](x, out, 256, 64, 1024, check=False)
+    np.testing.assert_array_equal(out, np.repeat(x, 64))
