@@ -191,7 +191,7 @@ class _Writer:
             return _literal(value)
         if not isinstance(value, int):
             raise BuildError(f"the grid asks for {name!r}, which is no number")
-        return str(int(value))
+        return _integer(value)
 
     def block(self, block: Block, result: Callable[[Any], list[str]] | None = None) -> list[str]:
         """The statements of a block. `result` writes what its `yield` hands on."""
@@ -257,9 +257,9 @@ class _Writer:
         if isinstance(op, py.If):
             then, otherwise = (self.block(body.entry) for body in op.bodies)
             return [f"if ({self.number(op.condition)}) {{", *_indented(then), "} else {", *_indented(otherwise), "}"]
-        if isinstance(op, py.For) and not op.is_async:
+        if type(op) is py.For and not op.is_async:  # One with `else` is of a class of its own.
             return self.loop(op)
-        if isinstance(op, py.While):
+        if type(op) is py.While:
             test = self.block(op.condition.entry, lambda value: [f"if (!({self.checked(value)})) break;"])
             return ["for (;;) {", *_indented([*test, *self.block(op.suite.entry)]), "}"]
         if isinstance(op, py.CondExpression):
@@ -344,7 +344,7 @@ class _Writer:
             if not path or owner is _META:
                 raise BuildError(f"the grid's function calls '{op.callee}', which has no form in C")
             if not isinstance(owner.value, types.ModuleType):
-                constants = [int(v) if _is_number(v) else v for v in values]
+                constants = [v if (number := _constant(v)) is None else number for v in values]
                 number = captured.method(owner.value, op.callee[1:], constants)
                 self.names[op.result] = self.captured(f"{path}({', '.join(map(str, constants))})", number)
                 return []
@@ -413,7 +413,7 @@ class _Writer:
         if isinstance(op, core.ConstantOp):
             if isinstance(op.value, float):
                 return _literal(op.value)
-            return str(int(op.value)) if isinstance(op.value, int) else _Object(op.value)
+            return _integer(op.value) if isinstance(op.value, int) else _Object(op.value)
         if isinstance(op, core.VarLoad):
             return self.names[op.var]
         if isinstance(op, py.Outer):
@@ -463,7 +463,7 @@ class _Writer:
 
     def item(self, value: Any, index: Any) -> Any:
         """The item of a value: an argument of the launch, a component of a tuple, or an item of a captured object."""
-        key = int(index) if _is_number(index) else index.value if isinstance(index, _Object) else None
+        key = index.value if isinstance(index, _Object) else _constant(index)
         if value is _META:
             return self.argument(key)
         if isinstance(value, tuple) and isinstance(key, int):
@@ -485,13 +485,18 @@ def _is_integer(value: Any) -> bool:
     return _is_text(value) and not isinstance(value, _Float)
 
 
-def _is_number(value: Any) -> bool:
-    """Whether a value is the text of a constant."""
-    return _is_text(value) and re.fullmatch(r"-?\d+|\(-\d+\)", value) is not None
+def _constant(value: Any) -> int | None:
+    """The integer of which a value is the text in C; None for anything else."""
+    return int(value.strip("()")) if _is_text(value) and re.fullmatch(r"\d+|\(-\d+\)", value) else None
 
 
 def _no_form(op: Op) -> BuildError:
     return BuildError(f"the grid's function has {op.NAME}, which has no form in C")
+
+
+def _integer(number: int) -> str:
+    """A constant, in parentheses if it is negative: C reads `--5` as a decrement."""
+    return f"({int(number)})" if number < 0 else str(int(number))
 
 
 def _literal(number: float) -> _Float:

@@ -77,6 +77,24 @@ def by_loops(meta):
     return max(1, math.ceil(pieces)), total + 1, else_[0] + 2 * else_[1]
 
 
+def for_else(meta):
+    for i in range(4):
+        if i == meta["n"]:
+            break
+    else:
+        return (7,)
+    return (1,)
+
+
+def while_else(meta):
+    n = 0
+    while n < meta["n"]:
+        n += 1
+    else:
+        n += 100
+    return (n,)
+
+
 def widths(number, by):
     waste = number / by
     return (waste, by) if abs(waste - round(waste)) < 0.3 else (-waste, 7.5)
@@ -136,6 +154,11 @@ def test_grids_in_c_are_those_of_python(tmp_path):
     assert [tuple(map(int, line.split())) for line in done.stdout.splitlines()] == expected
 
 
+def test_negative_constants_are_no_decrements():
+    grid = grid_in_c(lambda meta: (meta["n"] - -meta["first"],), {"n": 1, "first": -5}, lambda name: name == "n")
+    assert grid.body[0] == "grid[0] = (uint32_t)((n - (-(-5))));"
+
+
 def test_captured_numbers_are_parameters():
     assert read(2).captures == {"size": 100, "x_shape_1": 5, "x_size": 10} and read(2).takes == ("n",)
     assert read(0).captures == {} and read(0).source == "(zg.cdiv(meta['n'], meta['B']),)"
@@ -169,6 +192,8 @@ def test_a_captured_argument_is_that_argument():
         (lambda meta: (meta.n,), "has attribute, which has no form in C"),
         (lambda meta: (zg.cdiv(meta["n"]),), "calls '.cdiv', which has no form in C"),
         (lambda meta: (calls_itself(meta["n"]),), "calls 'calls_itself', which must return at its end alone"),
+        (for_else, "has for.else, which has no form in C"),
+        (while_else, "has while.else, which has no form in C"),
         (lambda *meta: (1,), "must have one parameter"),
         (max, "must be a function with a source"),
     ],
