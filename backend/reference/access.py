@@ -129,13 +129,14 @@ def store_elements(
 def _load(machine: Machine, op: tt.Load, operands: Operands) -> Array:
     mask = operands[1] if op.mask is not None else None
     fallback = operands[2] if op.other is not None else 0
-    return load_elements(machine, operands[0], mask, fallback, machine.access("reads", op, op.result.type))
+    access = machine.access("reads", op, op.result.type, operands[0])
+    return load_elements(machine, operands[0], mask, fallback, access)
 
 
 @triton.of(tt.Store)
 def _store(machine: Machine, op: tt.Store, operands: Operands) -> None:
     mask = operands[2] if op.mask is not None else None
-    access = machine.access("writes", op, op.value.type)
+    access = machine.access("writes", op, op.value.type, operands[0])
     store_elements(machine, operands[0], operands[1], mask, access)
     if machine.strict:
         _require_one_value(machine, operands[0], operands[1], mask, access)
@@ -271,7 +272,7 @@ def load_block(
     padding: Any = np.nan if type_.padding == "nan" else 0
     if type_.padding == "either":
         padding = over(np.where(descriptor[-1], np.nan, 0), len(shape_of(result)))
-    return load_elements(machine, pointers, inside, padding, machine.access("reads", op, result))
+    return load_elements(machine, pointers, inside, padding, machine.access("reads", op, result, pointers))
 
 
 @triton.of(tt.DescriptorStore, tt.DescriptorScatter)
@@ -281,7 +282,7 @@ def _descriptor_store(machine: Machine, op: tt.DescriptorStore | tt.DescriptorSc
     value = full(op.value, operands[1])
     if isinstance(op, tt.DescriptorStore):
         value = value.reshape(len(value), *type_.block)
-    store_elements(machine, pointers, value, inside, machine.access("writes", op, op.value.type))
+    store_elements(machine, pointers, value, inside, machine.access("writes", op, op.value.type, pointers))
 
 
 @marks.of(tt.DescriptorStore, tt.DescriptorReduce, tt.DescriptorScatter)
@@ -391,7 +392,7 @@ def update_elements(
         use = kind.value if kind not in _ORDERED and not op.result.uses else WRITE
     if order_of(op).releases:
         machine.sharing.barrier(machine.frame.programs)
-    access = machine.access("updates", op, type_)
+    access = machine.access("updates", op, type_, pointers)
     result = np.zeros(shape, scalar.dtype)
     for target in machine.memory.locate(pointers, None if mask is None or mask.all() else mask, access):
         machine.sharing.touch(target, access, use, values[0] if kind is None else None)

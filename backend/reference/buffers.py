@@ -168,14 +168,15 @@ def _load(machine: Machine, op: cpu.Load, operands: Operands) -> Array:
     arguments, ptr, *rest = operands
     pointers, mask = _checked(machine, op, arguments, ptr, rest[0] if op.mask is not None else None)
     fallback = rest[-1] if op.other is not None else 0
-    return access.load_elements(machine, pointers, mask, fallback, machine.access("reads", op, op.result.type))
+    reading = machine.access("reads", op, op.result.type, pointers)
+    return access.load_elements(machine, pointers, mask, fallback, reading)
 
 
 @triton.of(cpu.Store)
 def _store(machine: Machine, op: cpu.Store, operands: Operands) -> None:
     arguments, ptr, value, *rest = operands
     pointers, mask = _checked(machine, op, arguments, ptr, rest[0] if rest else None)
-    access.store_elements(machine, pointers, value, mask, machine.access("writes", op, op.value.type))
+    access.store_elements(machine, pointers, value, mask, machine.access("writes", op, op.value.type, pointers))
 
 
 @marks.of(

@@ -126,7 +126,7 @@ def _for(machine: Machine, op: scf.For, operands: Operands) -> Any:
 def _wait(machine: Machine, op: tt.Wait, operands: Operands) -> Array:
     """Where other programs can change memory meanwhile, `stuck` returns after that."""
     pointer, value = operands[:2]
-    access = machine.access("waits for", op, op.value.type)
+    access = machine.access("waits for", op, op.value.type, pointer)
     while True:
         number = load_elements(machine, pointer, None, 0, access)
         holds = np.broadcast_to(COMPARISONS[op.predicate.value[-2:]](number, value), len(machine.frame))

@@ -85,7 +85,8 @@ def _round(machine: Machine, op: gpu.RoundTf32, operands: Operands) -> Array:
 def _async_copy(machine: Machine, op: gpu.AsyncCopy, operands: Operands) -> None:
     ptr, buffer, *mask = operands
     type_ = TensorType(shape_of(op.ptr.type), shared(op.buffer).element)
-    array = access.load_elements(machine, ptr, mask[0] if mask else None, 0, machine.access("reads", op, type_))
+    reading = machine.access("reads", op, type_, ptr)
+    array = access.load_elements(machine, ptr, mask[0] if mask else None, 0, reading)
     buffer.store(machine.frame, np.broadcast_to(array, (len(array), *type_.shape)))
 
 
@@ -149,7 +150,7 @@ def _tma_store(machine: Machine, op: gpu.TmaStore, operands: Operands) -> None:
         kind = AtomicKind.FADD if type_.element.is_float else AtomicKind.ADD
         access.update_elements(machine, op, kind, block_type, pointers, [block], inside)
     else:
-        access.store_elements(machine, pointers, block, inside, machine.access("writes", op, block_type))
+        access.store_elements(machine, pointers, block, inside, machine.access("writes", op, block_type, pointers))
 
 
 @triton.of(gpu.MakeTensorMap)

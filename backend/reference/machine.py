@@ -23,7 +23,7 @@ from ziggurat.codemodel.op import Block, Body, Op, Successor, Value
 from ziggurat.codemodel.types import Type, shape_of
 
 WAITS = "the loop waits for a change of memory that no earlier program has made; programs run one after the other here"
-_MAX_POLLS = 1 << 10  # Ordered accesses, after which a program may wait for another one.
+_MAX_POLLS = 1 << 10  # Polls, after which a program may wait for another one.
 _MAX_CALLS = 500  # Calls in progress: enough for long chains of helper functions, and an end for a recursion.
 
 
@@ -111,7 +111,9 @@ class Machine(Interpreter):
         self.shared = np.zeros((0, shared_bytes), np.uint8)
         self.schedule: Any = None  # Of the warp roles that run (`roles.Schedule`).
         self.turn: Any = None  # Of the program that runs, where programs take turns (`turns.Turn`).
-        self._polls = self._polls_since = 0  # Ordered accesses since this number of changes of memory.
+        self._polls = 0  # Those since memory has changed.
+        self._polled: set[tuple[Op, int]] = set()  # The ordered accesses since then, each with its first address.
+        self._polls_since = 0  # The number of changes of memory at that time.
         self.can_turn = False  # Whether a program that waits for a later one may be run again in turns.
         self.sources = Sources()
         self.printed: list[tuple[int, str]] = []
@@ -142,11 +144,11 @@ class Machine(Interpreter):
     def release(self, value: Value) -> None:
         self.frame.release(value)
 
-    def access(self, verb: str, op: Op, type_: Type) -> ElementAccess:
-        """An access of the running programs to a scalar or a tensor of this type."""
+    def access(self, verb: str, op: Op, type_: Type, pointers: Array) -> ElementAccess:
+        """An access of the running programs to a scalar or a tensor of this type, at these addresses."""
         if self.turn is not None:
-            self.turn.before_access(op)
-        elif scope_of(op) is not None:
+            self.turn.before_access(op, is_poll=scope_of(op) is not None and self._polls_again(op, pointers))
+        elif scope_of(op) is not None and self._polls_again(op, pointers):
             self._count_poll()
         return ElementAccess(op, verb, element_dtype(type_), shape_of(type_), self.frame.programs)
 
@@ -155,11 +157,21 @@ class Machine(Interpreter):
         run again one by one."""
         return self.memory.program(int(self.frame.programs[place]))
 
+    def _polls_again(self, op: Op, pointers: Array) -> bool:
+        """Whether an ordered access is a poll: it comes again to an address, and memory has not changed meanwhile. A
+        loop that goes through an array waits for nothing."""
+        changes = self.memory.changes if self.turn is None else self.turn.changes
+        if changes != self._polls_since:
+            self._polls, self._polls_since = 0, changes
+            self._polled.clear()
+        poll = op, int(pointers.flat[0])
+        is_again = poll in self._polled
+        self._polled.add(poll)
+        return is_again
+
     def _count_poll(self) -> None:
-        """Count ordered accesses while memory does not change. After many, the loop around may wait for other programs,
-        though it changes its own values, as one that counts its rounds does."""
-        if self.memory.changes != self._polls_since:
-            self._polls, self._polls_since = 0, self.memory.changes
+        """Count a poll. After many, the loop around may wait for other programs, though it changes its own values, as
+        one that counts its rounds does."""
         self._polls += 1
         if self._polls > _MAX_POLLS and (self.sharing.together or self.can_turn):
             self._polls = 0

@@ -20,7 +20,7 @@ from ziggurat.codemodel.errors import KernelRuntimeError, LaunchError
 from ziggurat.codemodel.op import Op
 from ziggurat.codemodel.subnormals import keep_subnormals
 
-MAX_TRIES = 32  # Ordered accesses of a program since memory has changed, after which it loses its turn.
+MAX_TRIES = 32  # Polls of a program since memory has changed, after which it loses its turn.
 MAX_IDLE = 1 << 14  # Those of all programs, after which they are taken to wait for ever.
 MAX_THREADS = 4096  # Programs that have begun and not ended.
 
@@ -49,7 +49,7 @@ class Program:
         self.turn.acquire()
         self.thread: threading.Thread | None = None
         self.waits_since = -1  # The number of changes of memory at which it has begun to wait.
-        self.tries, self.tries_since = 0, 0  # Its ordered accesses since this number of changes.
+        self.tries, self.tries_since = 0, 0  # Its polls since this number of changes.
         self.last_strong: Op | None = None  # The last ordered access.
 
     @property
@@ -76,7 +76,7 @@ class ProgramTurns:
 
     def __init__(self, turns: Turns[Program]) -> None:
         self.turns = turns
-        self._idle = self._idle_since = 0  # Ordered accesses of all programs since this number of changes.
+        self._idle = self._idle_since = 0  # Polls of all programs since this number of changes.
         self._main = threading.Lock()
         self._failure: BaseException | None = None
         self._is_cancelled = self._is_deadlock = False
@@ -123,8 +123,9 @@ class ProgramTurns:
 
     # Called by the program that has the turn.
 
-    def before_access(self, program: Program, op: Op) -> None:
-        """Give the turn away or keep it, before an access of memory."""
+    def before_access(self, program: Program, op: Op, *, is_poll: bool) -> None:
+        """Give the turn away or keep it, before an access of memory. A poll is one that was made before, and memory has
+        not changed meanwhile."""
         if self._is_cancelled:  # The main thread was interrupted.
             raise Cancelled
         if self.turns.changes != self._idle_since:
@@ -134,6 +135,7 @@ class ProgramTurns:
         is_strong = scope_of(op) is not None
         if is_strong:
             program.last_strong = op
+        if is_poll:
             program.tries += 1
             self._idle += 1
             if self._idle > MAX_IDLE:
@@ -212,8 +214,13 @@ class Turn:
     turns: ProgramTurns
     program: Program
 
-    def before_access(self, op: Op) -> None:
-        self.turns.before_access(self.program, op)
+    @property
+    def changes(self) -> int:
+        """The number of changes of memory by all programs."""
+        return self.turns.turns.changes
+
+    def before_access(self, op: Op, *, is_poll: bool) -> None:
+        self.turns.before_access(self.program, op, is_poll=is_poll)
 
     def wait(self) -> None:
         self.turns.wait(self.program)

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import ziggurat as zg
-from ziggurat.backend.reference import turns
+from ziggurat.backend.reference import machine, turns
 
 MODES = [{"interpret": True}, {"strict": True}]
 
@@ -113,3 +113,19 @@ def test_more_programs_than_there_may_be_threads(monkeypatch: pytest.MonkeyPatch
     with pytest.raises(zg.LaunchError, match="at most 4 programs can wait for each other"):
         down[(8,)](*arrays(8), -1, interpret=True)
     down[(4,)](*arrays(4), -1, interpret=True)
+
+
+@zg.kernel
+def sums(x, out, n):
+    total = 0
+    for i in range(n):
+        total += zg.load(x + i, volatile=True)
+    zg.store(out + zg.program_id(0), total)
+
+
+def test_ordered_reads_of_an_array_are_no_polls(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(machine, "_MAX_POLLS", 16)
+    monkeypatch.setattr(turns, "MAX_IDLE", 16)
+    out = np.zeros(4, np.int32)
+    sums[(4,)](np.arange(100, dtype=np.int32), out, 100, interpret=True)
+    assert out.tolist() == [4950] * 4
