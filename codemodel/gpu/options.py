@@ -172,8 +172,8 @@ class CompileOptions:
     )
     fast_math: bool = _option(
         False, boolean,
-        "in native code for a CPU: sums and atomics in any order, functions in f32, dots of bf16 by instructions of their "
-        "own; no effect elsewhere",
+        "in native code for a CPU: sums and atomics in any order, functions in f32, dots of bf16 by instructions of "
+        "their own; no effect elsewhere",
         in_key=False,
     )  # fmt: skip
     warp_specialize: bool | None = _option(
