@@ -177,7 +177,7 @@ def drawn(text: str) -> list[Any]:
         if isinstance(value, str) and value.endswith(".npy"):
             try:
                 return np.load(value, allow_pickle=False)
-            except (OSError, ValueError) as error:
+            except (OSError, ValueError, EOFError) as error:  # NumPy's `EOFError` is for an empty file.
                 raise LaunchError(f"the array '{value}' cannot be read: {error}") from None
         if isinstance(value, Type) and not isinstance(value, ScalarType):
             raise LaunchError(f"an argument must be an array, as f32[1024], or a value; got the type {value}")

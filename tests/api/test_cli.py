@@ -576,6 +576,9 @@ def test_commands_that_launch_take_saved_arrays(tmp_path, capsys):
     assert "x: 1 of 4 elements changed" in capsys.readouterr().out
     assert main(["simulate", f"{file}:double", f'"{tmp_path}/y.npy"']) == 1
     assert capsys.readouterr().err.startswith(f"LaunchError: the array '{tmp_path}/y.npy' cannot be read")
+    (tmp_path / "y.npy").touch()
+    assert main(["simulate", f"{file}:double", f'"{tmp_path}/y.npy"']) == 1
+    assert capsys.readouterr().err.startswith(f"LaunchError: the array '{tmp_path}/y.npy' cannot be read")
 
 
 def test_mlir_goes_through_passes_and_is_verified(tmp_path, capsys):
