@@ -259,15 +259,11 @@ class _Family:
                 return []
         return reasons
 
-    def call(self, verb: str, head: Sequence[Any], arguments: Mapping[str, _Argument]) -> tuple[int, Any]:
-        """Call `function_launch` or `function_run`; its status, and the function to call it again."""
+    def bound(self, verb: str, arguments: Mapping[str, _Argument]) -> Callable[..., int]:
+        """`function_launch` or `function_run` with these arguments: it takes the others and gives the status."""
         function = _library()[f"{self.function}_{verb}"]
         values = [_passed(parameter, arguments[parameter["name"]]) for parameter in self.slots]
-
-        def again(*head: Any) -> int:
-            return function(*head, *values)
-
-        return again(*head), again
+        return lambda *head: function(*head, *values)
 
 
 def _obstacle(parameter: Mapping[str, Any], argument: _Argument) -> str:
@@ -459,23 +455,23 @@ def _on_gpu(family: _Family, sizes: Any, stream: Any, bound: Mapping[str, _Argum
     head = ctypes.c_void_p(address), sizes
     if torch is not None and numbers:
         with torch.cuda.device(*numbers):
-            return family.call("launch", head, bound)[0]
-    return family.call("launch", head, bound)[0]
+            return family.bound("launch", bound)(*head)
+    return family.bound("launch", bound)(*head)
 
 
 def _here(family: _Family, sizes: Any, total: int, bound: Mapping[str, _Argument]) -> int:
     """Run all programs: on this thread for a moment, and then on one for each processor."""
     if not total:
         return 0
-    number = ctypes.c_int64
+    number, run = ctypes.c_int64, family.bound("run", bound)
     if family.ordered and total > 1:
-        return _beside(family, sizes, total, bound)
+        return _beside(run, sizes, total)
     end = total if threads() == 1 else 1
     begin = time.perf_counter_ns()
-    status, again = family.call("run", (sizes, number(0), number(end)), bound)
+    status = run(sizes, number(0), number(end))
     while not status and end < total and time.perf_counter_ns() - begin < _ALONE:
         first, end = end, min(2 * end, total)
-        status = again(sizes, number(first), number(end))
+        status = run(sizes, number(first), number(end))
     if status or end == total:
         return status
     chunk = max(1, (total - end) // (4 * threads()))
@@ -487,7 +483,7 @@ def _here(family: _Family, sizes: Any, total: int, bound: Mapping[str, _Argument
             first = next(starts, None)  # One atomic step of CPython.
             if first is None:
                 return
-            status = again(sizes, number(first), number(min(first + chunk, total)))
+            status = run(sizes, number(first), number(min(first + chunk, total)))
             if status:
                 statuses.append(status)
 
@@ -500,7 +496,7 @@ def _here(family: _Family, sizes: Any, total: int, bound: Mapping[str, _Argument
     return statuses[0] if statuses else 0
 
 
-def _beside(family: _Family, sizes: Any, total: int, bound: Mapping[str, _Argument]) -> int:
+def _beside(run: Callable[..., int], sizes: Any, total: int) -> int:
     """Run programs that may wait for each other: they begin in their order on one thread, and on further threads while
     none of those that have begun ends."""
     number, numbers = ctypes.c_int64, iter(range(total))
@@ -508,13 +504,8 @@ def _beside(family: _Family, sizes: Any, total: int, bound: Mapping[str, _Argume
     ended: list[int] = []
 
     def work() -> None:
-        run: Any = None
         while not statuses and (first := next(numbers, None)) is not None:
-            arguments = sizes, number(first), number(first + 1)
-            if run is None:
-                status, run = family.call("run", arguments, bound)
-            else:
-                status = run(*arguments)
+            status = run(sizes, number(first), number(first + 1))
             (statuses if status else ended).append(status)
 
     helpers, count, before = [threading.Thread(target=work)], 0, -1
@@ -524,8 +515,15 @@ def _beside(family: _Family, sizes: Any, total: int, bound: Mapping[str, _Argume
         if len(ended) == before:
             helpers += [threading.Thread(target=work) for _ in range(min(count, _MAX_THREADS - count))]
         for fresh in helpers[count:]:
-            fresh.start()
-        count, before = len(helpers), len(ended)
+            try:
+                fresh.start()
+            except RuntimeError:  # Limits of the process: programs that run may end, and others begin after them.
+                if not count:
+                    raise
+                break
+            count += 1
+        del helpers[count:]
+        before = len(ended)
         helper.join(_TICK)
     return statuses[0] if statuses else 0
 

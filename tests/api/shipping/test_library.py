@@ -9,6 +9,7 @@ import json
 import re
 import subprocess
 import sys
+import threading
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -518,7 +519,7 @@ def meeting(arrived, x, out, SIZE: zg.constexpr):
 
 @needs_linux
 @needs_gcc
-def test_programs_that_wait_for_later_ones(tmp_path):
+def test_programs_that_wait_for_later_ones(tmp_path, monkeypatch):
     pointer = zg.ptr(zg.i32)
     built(tmp_path, "cpu", variants=[zg.variant(meeting, pointer, pointer, pointer, 64)])
     library = loaded(tmp_path / "lib")
@@ -526,6 +527,18 @@ def test_programs_that_wait_for_later_ones(tmp_path):
         arrived, x, out = np.zeros(1, np.int32), np.zeros(count, np.int32), np.zeros(count, np.int32)
         library.meeting[(count,)](arrived, x, out, SIZE=64)
         assert out.tolist() == [count * (count + 1) // 2] * count
+    start, starts = threading.Thread.start, iter(range(100))
+
+    def start_seldom(thread):
+        if next(starts) % 2:
+            raise RuntimeError("can't start new thread")
+        start(thread)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(threading.Thread, "start", start_seldom)
+        out = np.zeros(8, np.int32)
+        library.meeting[(8,)](np.zeros(1, np.int32), np.zeros(8, np.int32), out, SIZE=64)
+    assert out.tolist() == [36] * 8
     source = """
 #include "lib.h"
 #include <stdio.h>
