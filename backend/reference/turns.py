@@ -175,14 +175,18 @@ class ProgramTurns:
         return min(self.turns.active, key=lambda program: not program.times_out)
 
     def _give(self, program: Program) -> None:
-        if program.thread is None:
-            if sum(other.thread is not None for other in self.turns.active) >= MAX_THREADS:
-                what = f"at most {MAX_THREADS} programs can wait for each other by the interpreter"
-                raise LaunchError(what, hint="launch fewer programs")
-            program.thread = threading.Thread(target=self._work, args=(program,), daemon=True)
-            program.thread.start()
-        else:
+        if program.thread is not None:
             program.turn.release()
+            return
+        threads = sum(other.thread is not None for other in self.turns.active)
+        if threads < MAX_THREADS:
+            program.thread = threading.Thread(target=self._work, args=(program,), daemon=True)
+            with suppress(RuntimeError):  # Limits of the process, or of its container.
+                program.thread.start()
+                return
+            program.thread = None
+        what = f"at most {threads} programs can wait for each other by the interpreter here"
+        raise LaunchError(what, hint="launch fewer programs")
 
     def _work(self, program: Program) -> None:
         """Run a program to its end, and hand the turn on."""

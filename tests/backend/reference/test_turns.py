@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from typing import Any
 
 import numpy as np
@@ -113,6 +114,19 @@ def test_more_programs_than_there_may_be_threads(monkeypatch: pytest.MonkeyPatch
     with pytest.raises(zg.LaunchError, match="at most 4 programs can wait for each other"):
         down[(8,)](*arrays(8), -1, interpret=True)
     down[(4,)](*arrays(4), -1, interpret=True)
+
+
+def test_threads_that_the_process_does_not_get(monkeypatch: pytest.MonkeyPatch) -> None:
+    start, starts = threading.Thread.start, iter(range(8))
+
+    def start_few(thread: threading.Thread) -> None:
+        if next(starts) >= 3:
+            raise RuntimeError("can't start new thread")
+        start(thread)
+
+    monkeypatch.setattr(threading.Thread, "start", start_few)
+    with pytest.raises(zg.LaunchError, match="at most 3 programs can wait for each other"):
+        down[(8,)](*arrays(8), -1, interpret=True)
 
 
 @zg.kernel
