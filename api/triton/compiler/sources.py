@@ -67,6 +67,7 @@ class ASTSource:
                 hint='ASTSource(kernel, {"x_ptr": "*fp32", "n": "i32", "BLOCK": "constexpr"}, {"BLOCK": 64})',
             )
         signature = {_named(fn, name): type_ for name, type_ in signature.items()}
+        constexprs = {_named(fn, place): value for place, value in constexprs.items()}
         for name in (*signature, *(name for name in constexprs if isinstance(name, str))):
             if not isinstance(name, str):
                 raise TypeError("Signature keys must be string")
@@ -77,11 +78,7 @@ class ASTSource:
         self.name: str = fn.name
         self.signature = dict(signature)
         self.constants = {
-            (fn.arg_names.index(place),)
-            if isinstance(place, str)
-            else (place,)
-            if isinstance(place, int)
-            else tuple(place): value
+            (fn.arg_names.index(place),) if isinstance(place, str) else tuple(place): value
             for place, value in constexprs.items()
         }
         if isinstance(attrs, AttrsDescriptor):
@@ -145,6 +142,12 @@ class ASTSource:
 
 
 def _named(fn: JITFunction, parameter: Any) -> Any:
-    """The name of a parameter of which the place is given; any other thing as it is."""
-    is_place = isinstance(parameter, int) and 0 <= parameter < len(fn.arg_names)
-    return fn.arg_names[parameter] if is_place else parameter
+    """The name of a parameter of which the place is given; any other thing as it is. Raises `LaunchError` for a place
+    that the function does not have."""
+    if not isinstance(parameter, int):
+        return parameter
+    if not 0 <= parameter < len(fn.arg_names):
+        raise LaunchError(
+            f"'{fn.name}' has no parameter {parameter}", hint=f"it has {len(fn.arg_names)}, which count from 0"
+        )
+    return fn.arg_names[parameter]

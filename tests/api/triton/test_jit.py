@@ -533,6 +533,8 @@ def test_functions_of_the_host_are_part_of_the_key():
     ({"x_ptr": "*fp32"}, {}, "the signature of 'scale' must have a type for 'out_ptr'", "scale(x_ptr, out_ptr"),
     ({"y": "i32"}, {}, "'scale' has no parameter 'y'", "it has 'x_ptr', 'out_ptr'"),
     ({}, {"BLOK": 64}, "'scale' has no parameter 'BLOK'", "did you mean BLOCK?"),
+    ("*fp32, *fp32, i32, i32, i32, i32, i32, i32", {}, "'scale' has no parameter 7", "it has 7, which count from 0"),
+    ({}, {-1: 64}, "'scale' has no parameter -1", "it has 7"),
     (["*fp32", "i32"], {}, "must be a dict of types by parameter; got ['*fp32', 'i32']", "ASTSource(kernel, {"),
     (
         dict.fromkeys(("x_ptr", "out_ptr"), "*fp32") | dict.fromkeys(("n", "stride", "factor"), "i32")
