@@ -8,6 +8,7 @@ machine's memory.
 from __future__ import annotations
 
 import ctypes
+import operator
 import struct
 from collections.abc import Sequence
 from typing import Any, NamedTuple
@@ -44,7 +45,9 @@ class MatrixDescriptor(NamedTuple):
 def fill(tensor: int, sizes: Sequence[int], block: Sequence[int], width: int, at: int) -> None:
     """Write the descriptor of a tensor of one or two axes without gaps, with elements of `width` bytes, which kernels
     move in blocks, to the address `at` of this machine's memory. Raises `LaunchError` for a tensor that TMA cannot
-    address."""
+    address, and for what is no integer."""
+    tensor, width, at, *both = map(_integer, (tensor, width, at, *sizes, *block))
+    sizes, block = both[: len(sizes)], both[len(sizes) :]
     rows, columns = (1, *sizes)[-2:]
     faults = (
         (width not in (1, 2, 4, 8), f"the bytes of an element must be 1, 2, 4 or 8; got {shown(width)}"),
@@ -58,6 +61,14 @@ def fill(tensor: int, sizes: Sequence[int], block: Sequence[int], width: int, at
             raise LaunchError(f"TMA cannot describe the tensor: {message}")
     words = _WORDS.pack(DESCRIPTOR_MARK.value, tensor, rows, columns)
     ctypes.memmove(at, words.ljust(BYTES, b"\0"), BYTES)
+
+
+def _integer(value: Any) -> int:
+    try:
+        return operator.index(value)
+    except TypeError:
+        what = f"addresses and sizes of a descriptor must be integers; got {shown(value)}"
+        raise LaunchError(what, hint="pass tensor.data_ptr() and integers") from None
 
 
 def fill_1d_tma_descriptor(

@@ -215,3 +215,12 @@ def test_names_of_these_releases():
     assert issubclass(tl.nv_tma_desc_type, tl.pointer_type) and tl.nv_tma_desc_type().element_ty == tl.uint8
     assert tl._experimental_tensor_descriptor is tl.tensor_descriptor
     assert np.all(create_1d_tma_descriptor(0x1000, 8, 8, 4).desc.numpy()[32:] == 0)
+
+
+@pytest.mark.parametrize("wrong", [8.0, "8", torch.zeros(2), None])
+def test_sizes_and_addresses_are_integers(wrong):
+    host = torch.zeros(128, dtype=torch.int8)
+    for arguments in ((0x1000, wrong, 16, 8, 16, 4), (wrong, 8, 16, 8, 16, 4), (0x1000, 8, 16, 8, 16, wrong)):
+        with pytest.raises(LaunchError, match="must be integers"):
+            fill_2d(*arguments, host.data_ptr())
+    assert not host.any()
