@@ -93,6 +93,7 @@ class Accesses:
         self.reduced: dict[tuple[int, ...], set[int]] = {}
         self.widened: dict[tuple[int, ...], set[int]] = {}
         pairs: set[tuple[tuple[int, ...], int]] = set()
+        apart: set[tuple[int, ...]] = set()  # Of tensors computed from what a loop loads element by element.
         for op in func.walk():
             if isinstance(op, tt.Dot):
                 loads = [load for value in (op.a, op.b) for load in _loads_of(op, value)]
@@ -117,7 +118,9 @@ class Accesses:
                 loads = [load for load in _loads_of(op, op.value) if len(shape_of(load.ptr.type)) == 1]
                 if shape_of(op.result.type) not in products and any(self._together(load, 0) > 1 for load in loads):
                     self.widened.setdefault(shape_of(op.result.type), set()).add(axis)
-        self.exchanged = {shape: axes for shape, axes in _exchanged(func).items() if shape not in products}
+                if _is_repeated(op) and any(self._together(load, 0) == 1 for load in loads):
+                    apart.add(shape_of(op.result.type))
+        self.exchanged = {shape: axes for shape, axes in _exchanged(func).items() if shape not in products | apart}
         self.cubes = {shape for shape, count in Counter(shape for shape, _ in pairs).items() if count > 1}
 
     def info(self, value: Value) -> AxisInfo:

@@ -39,6 +39,17 @@ def read_again(x, out, n, B: zg.constexpr, N: zg.constexpr):
     zg.store(out + at, zg.broadcast(total, (B, N, N)))
 
 
+@zg.kernel
+def sums_of_pairs(x, y, out, m, N: zg.constexpr, M: zg.constexpr):
+    """Each iteration loads what the columns are computed from, element by element."""
+    row = zg.load(x + zg.arange(0, N))
+    total = zg.zeros((N,), zg.f32)
+    for start in range(0, m, M):
+        column = zg.load(y + (start + zg.arange(0, M)) * 3)
+        total = total + zg.sum(zg.exp(zg.expand(row, 1) * zg.expand(column, 0)), 1)
+    zg.store(out + zg.arange(0, N), total)
+
+
 def registers_along(compiled: Any, axis: int) -> int:
     (load,) = (op for op in compiled.stages["gpu"].walk() if isinstance(op, tt.Load))
     along = axis_bases(load.result.type.shape, axis)
@@ -72,3 +83,14 @@ def test_columns_are_reduced_by_one_shuffle_of_each_column() -> None:
 def test_what_a_loop_loads_stays_as_its_accesses_are_best() -> None:
     compiled = read_again.compile(F32, F32, zg.i32, 16, 4, num_warps=1, target="sm_90a")
     assert registers_along(compiled, 1) == 0
+
+
+def test_what_a_loop_loads_is_not_exchanged_in_place_of_what_it_reduces() -> None:
+    compiled = sums_of_pairs.compile(F32, F32, F32, zg.i32, 128, 32, num_warps=4, target="sm_90a")
+    if compiled.ptx:
+        assert compiled.ptx.count("shfl.sync") <= 24
+    random = np.random.default_rng(0)
+    x, y = (random.uniform(0, 1, size).astype(np.float32) for size in (128, (64, 3)))
+    out = np.zeros_like(x)
+    compiled.simulate[1,](x, y, out, 64)
+    np.testing.assert_allclose(out, np.exp(np.outer(x, y[:, 0])).sum(1), rtol=1e-5)
