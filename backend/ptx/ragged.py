@@ -22,7 +22,6 @@ from ziggurat.codemodel.graphs import reached
 from ziggurat.codemodel.op import Op
 from ziggurat.codemodel.types import ScalarType
 from ziggurat.transforms.analysis.queries import layout_of
-from ziggurat.transforms.schedule.loop_plan import orders_memory
 from ziggurat.transforms.simplify.effects import is_pure
 
 
@@ -113,8 +112,8 @@ def _later(emitter: PtxEmitter, op: tt.Load) -> list[tt.Load]:
 
     loads: list[tt.Load] = []
     for each in following[1:]:
-        if orders_memory(each) or each.bodies:
-            break
+        if each.bodies or not (isinstance(each, tt.Load) or is_pure(each)):
+            break  # It may be a store, or a barrier that orders accesses of several threads.
         if not isinstance(each, tt.Load) or not each.ragged or each.mask is not op.mask or each in emitter.early:
             continue
         if layout_of(each.ptr.type) == layout_of(op.ptr.type) and all(map(is_pure, reached(makers(each), makers))):

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 import ziggurat as zg
+from ziggurat.backend.ptx.assemble import to_llvm
 from ziggurat.codemodel.dialects import tt
 
 F16, I8, F32 = (zg.divisible(zg.ptr(element), 16) for element in (zg.f16, zg.i8, zg.f32))
@@ -90,3 +91,13 @@ def test_a_load_that_needs_an_earlier_one_does_not_begin_with_it() -> None:
     x, out = np.arange(500, dtype=np.float32), np.zeros(500, np.float32)
     compiled.simulate[1,](x, x + 1, x + 2, out, 500)
     np.testing.assert_array_equal(out, 3 * x + 3)
+
+
+def test_a_load_does_not_begin_before_a_barrier_that_orders_it() -> None:
+    compiled = chosen.compile(F16, I8, F16, zg.i32, 1024, num_warps=4, target="sm_90a")
+    text = str(compiled.stages["gpu"])
+    second = text.rindex("\n", 0, text.rindex("tt.load"))
+    ordered = zg.parse(f"{text[:second]}\n        gpu.barrier;{text[second:]}")
+    llvm = to_llvm(ordered)
+    first, barrier, second = (llvm.index(part) for part in ("load <4 x i32>", "bar.sync", "load <2 x i32>"))
+    assert first < barrier < second
