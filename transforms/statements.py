@@ -13,14 +13,12 @@ from collections.abc import Iterator, Sequence
 
 import attrs
 
-import ziggurat.frontends.library
 from ziggurat.codemodel.dialects import core, debug, py
 from ziggurat.codemodel.graphs import by_key
 from ziggurat.codemodel.location import Location
 from ziggurat.codemodel.op import BlockParameter, Op, Value
 from ziggurat.codemodel.transform import Outcome, Rewriter, transform
-
-_LIBRARY = str(ziggurat.frontends.library.__file__).rpartition("/")[0]
+from ziggurat.frontends import LIBRARY
 
 
 @attrs.frozen
@@ -35,7 +33,7 @@ class _Mark:
 def with_statements(function: Op) -> Op:
     """The Python model of a function with the marks of its statements; one of the language's library stays as it is."""
     location = function.location
-    if not isinstance(function, core.Func) or location is None or location.file.startswith(_LIBRARY):
+    if not isinstance(function, core.Func) or location is None or location.file.startswith(LIBRARY):
         return function
     # The `return` at the end that the source does not have is at the function's place.
     own = (mark for mark in _marks(function.body.entry.ops, None, None) if mark.location != location)

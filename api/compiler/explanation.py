@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import linecache
-import os
 import re
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
@@ -21,7 +20,8 @@ from ziggurat.codemodel.location import Location
 from ziggurat.codemodel.op import Op, OpResult, expect
 from ziggurat.codemodel.passes import Snapshot
 from ziggurat.compiler.compiled import Compiled
-from ziggurat.transforms.analysis.obstacle import LIBRARY, Obstacle
+from ziggurat.frontends import FOLDER
+from ziggurat.transforms.analysis.obstacle import Obstacle
 from ziggurat.transforms.analysis.queries import is_persistent
 from ziggurat.transforms.cost.choose import choose_warps
 from ziggurat.transforms.cost.cost import Cost, CostEntry, Work, cost_of
@@ -35,7 +35,6 @@ from ziggurat.transforms.schedule.specialize import why_no_roles
 from ziggurat.transforms.tiles.chunks import DIVIDE_BLOCKS
 from ziggurat.transforms.tiles.persist import why_not_persistent
 
-_FRONTENDS = os.path.join(os.path.dirname(os.path.dirname(LIBRARY)), "")  # Calls written in the language itself.
 # The headings, and the widths of the columns.
 _COLUMNS = {
     "line": 4, "read": 8, "written": 9, "used": 7, "bits": 8, "shared": 8, "flop": 10, "issued": 8, "MUFU": 6
@@ -53,7 +52,7 @@ class SourceLine:
     def of(location: Location | None) -> SourceLine:
         if location is None:
             return SourceLine()
-        location = location.outside(_FRONTENDS)
+        location = location.outside(FOLDER)
         return SourceLine(location.file, location.line)
 
 

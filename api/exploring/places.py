@@ -9,10 +9,7 @@ from collections.abc import Iterator
 import attrs
 
 from ziggurat.codemodel.location import Location
-from ziggurat.transforms.analysis.obstacle import LIBRARY
-
-# The language's own functions: an op of theirs has the place of the author's call.
-FRONTENDS = os.path.join(os.path.dirname(os.path.dirname(LIBRARY)), "")
+from ziggurat.frontends import FOLDER
 
 _FILE_OF_LLVM = r'!(\d+) = !DIFile\(filename: "(.*?)", directory'
 _SCOPE = r"!(\d+) = (?:distinct )?!DI(?:Subprogram|LexicalBlockFile)\(.*?file: !(\d+)"
@@ -53,8 +50,8 @@ def place_of(location: Location | None) -> Place | None:
     """The place of an op, of which the outermost call comes last."""
     if location is None:
         return None
-    location = location.outside(FRONTENDS)
-    if location.file.startswith(FRONTENDS):
+    location = location.outside(FOLDER)
+    if location.file.startswith(FOLDER):
         return None
     caller = place_of(location.caller)
     end = (location.end_line, location.end_column + 1) if location.end_line else (0, 0)

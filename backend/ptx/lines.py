@@ -15,8 +15,7 @@ import re
 from ziggurat.backend.llvm.routines import encoded, escaped
 from ziggurat.codemodel.dialects import tt
 from ziggurat.codemodel.location import Location
-
-_LIBRARY = os.path.join(os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)))), "frontends", "")
+from ziggurat.frontends import FOLDER
 
 
 def first_place(func: tt.Func) -> Location | None:
@@ -87,7 +86,7 @@ class LineInfo:
             return ""
         attachment = self._places.get(location)
         if attachment is None:
-            attachment = self._places[location] = f", !dbg !{self._place(location.outside(_LIBRARY))}"
+            attachment = self._places[location] = f", !dbg !{self._place(location.outside(FOLDER))}"
         return attachment
 
     def _place(self, location: Location) -> int:

@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-import os
-
 import attrs
 
-import ziggurat.frontends.library
 from ziggurat.codemodel import errors
 from ziggurat.codemodel.location import Location
 from ziggurat.codemodel.op import Op
-
-LIBRARY = os.path.join(os.path.dirname(os.path.abspath(ziggurat.frontends.library.__file__)), "")
+from ziggurat.frontends import FOLDER
 
 
 @attrs.frozen
@@ -25,12 +21,12 @@ class Obstacle:
         """The reason why the request of `owner` is not met. It names the op of the obstacle where that is another."""
         if self.op is owner or self.op.location is None:
             return self.why
-        return f"{self.why} ({self.op.NAME} at {self.op.location.outside(LIBRARY)})"
+        return f"{self.why} ({self.op.NAME} at {self.op.location.outside(FOLDER)})"
 
 
 def warn(message: str, place: Location | None) -> None:
-    """Issue a `ZigguratWarning` at a place of the kernel's source, outside of the library."""
-    errors.warn(message, None if place is None else place.outside(LIBRARY))
+    """Issue a `ZigguratWarning` at a place of the kernel's source, outside of the language's own functions."""
+    errors.warn(message, None if place is None else place.outside(FOLDER))
 
 
 def warn_of(message: str, owner: Op, obstacle: Obstacle) -> None:

@@ -32,8 +32,8 @@ from ziggurat.codemodel.types import (
     shape_of,
     with_element,
 )
+from ziggurat.frontends import FOLDER
 from ziggurat.frontends.library import LIBRARY as FUNCTIONS
-from ziggurat.transforms.analysis.obstacle import LIBRARY
 from ziggurat.transforms.casts import cast
 from ziggurat.transforms.differentiate.finite import may_be_infinite
 from ziggurat.transforms.kit.dataflow import Node, nodes
@@ -92,8 +92,8 @@ def no_gradient(op: Op, why: str, hint: str | None = None) -> KernelTypeError:
     """The error for an op that an adjoint reaches and that has no gradient. An op of the library is named by the call
     of it, as the kernel writes it."""
     location, name = op.location, op.NAME
-    if location is not None and location.file.startswith(LIBRARY):
-        location = location.outside(LIBRARY)
+    if location is not None and location.file.startswith(FOLDER):
+        location = location.outside(FOLDER)
         text = (location.source_line() or "").encode()[location.column :].decode(errors="replace")
         match = re.match(r"[\w.]+(?=\()", text)
         name = match[0] if match and match[0].rpartition(".")[2] in FUNCTIONS else "the call"

@@ -32,9 +32,9 @@ from ziggurat.codemodel.gpu.targets import TARGETS
 from ziggurat.codemodel.location import Location
 from ziggurat.codemodel.op import Op, Value
 from ziggurat.codemodel.transform import Outcome, Rewriter, transform
+from ziggurat.frontends import FOLDER
 from ziggurat.transforms.analysis.intervals import Interval, intervals_of, place
 from ziggurat.transforms.analysis.memory_flow import allocation, users_of
-from ziggurat.transforms.analysis.obstacle import LIBRARY
 from ziggurat.transforms.analysis.queries import shared_of
 
 
@@ -98,7 +98,7 @@ def shared_memory_error(buffers: Sequence[gpu.LocalAlloc], total: int, limit: in
         if place is None:
             lines.append(line)
             continue
-        author = place.outside(LIBRARY)
+        author = place.outside(FOLDER)
         lines.append(f"{line}, at {author}")
         text = author.source_line()
         if text is not None and author != quoted:
@@ -167,7 +167,7 @@ def _expression(place: Location | None) -> tuple[ast.expr | None, str | None]:
     """The expression at a place of the source, and the variable that it is assigned to, as far as they are known."""
     if place is None:
         return None, None
-    place = place.outside(LIBRARY)
+    place = place.outside(FOLDER)
     try:
         nodes = list(ast.walk(ast.parse("".join(linecache.getlines(place.file)))))
     except (SyntaxError, ValueError):

@@ -17,7 +17,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
-import ziggurat.frontends.library
 from ziggurat.codemodel.dialects import arith, core, math, tt
 from ziggurat.codemodel.dispatch import OpTable
 from ziggurat.codemodel.graphs import reached
@@ -34,11 +33,11 @@ from ziggurat.codemodel.types import (
     shaped,
     void,
 )
+from ziggurat.frontends import LIBRARY
 from ziggurat.frontends.library import sanitizing
 from ziggurat.transforms.kit.dataflow import Node, flow, nodes
 from ziggurat.transforms.sanitize.code import Code
 
-_LIBRARY = str(ziggurat.frontends.library.__file__).rpartition("/")[0]
 # The exponents' bits of floats, all of which are set in NaN and infinities. Floats of 8 bits have others.
 _EXPONENTS = {"f16": 0x7C00, "bf16": 0x7F80, "f32": 0x7F800000, "f64": 0x7FF0000000000000}
 _OVERFLOWING: dict[type[Op], tuple[Any, str]] = {
@@ -87,7 +86,7 @@ def overflows(op: Op) -> bool:
     if type(op) not in _OVERFLOWING:
         return False
     element = element_of(op.result.type)
-    in_library = op.location is not None and op.location.file.startswith(_LIBRARY)
+    in_library = op.location is not None and op.location.file.startswith(LIBRARY)
     return isinstance(element, ScalarType) and element.signed and element.bits > 1 and not in_library
 
 

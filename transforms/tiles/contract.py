@@ -24,7 +24,7 @@ from ziggurat.codemodel.dialects import math as maths
 from ziggurat.codemodel.op import Op, Value
 from ziggurat.codemodel.transform import Outcome, Rewriter, transform
 from ziggurat.codemodel.types import scalar_element
-from ziggurat.transforms.analysis.obstacle import LIBRARY
+from ziggurat.frontends import LIBRARY
 from ziggurat.transforms.simplify.dce import dce
 
 _SUMS = (arith.AddF, arith.SubF)
