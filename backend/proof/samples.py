@@ -134,7 +134,7 @@ def difference(model_a: Op, model_b: Op, grid: tuple[int, ...], arguments: Seque
     for number, model in enumerate((model_a, model_b)):
         copies = [_copy(value) for value in arguments]
         try:
-            with redirect_stdout(StringIO()) as stream:
+            with redirect_stdout(StringIO()) as stream, np.errstate(all="ignore"):
                 run(model, None, grid, copies)
             lines[number] = stream.getvalue()
         except ZigguratError as error:

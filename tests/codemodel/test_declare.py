@@ -77,7 +77,7 @@ def test_fields_are_the_constructors_parameters_in_order():
         return [p.name + ("*" if p.kind is p.KEYWORD_ONLY else "") for p in inspect.signature(cls).parameters.values()]
 
     assert parameters(arith.CmpI) == ["lhs", "rhs", "predicate"]
-    keywords = ["cache*", "eviction*", "volatile*", "width*", "runs*", "ahead*"]
+    keywords = ["cache*", "eviction*", "volatile*", "width*", "ragged*", "runs*", "ahead*"]
     assert parameters(tt.Load) == ["ptr", "mask", "other", *keywords]
     assert parameters(tt.AtomicRMW) == ["ptr", "value", "mask", "kind*", "sem*", "scope*", "width*"]
     assert parameters(arith.AddI) == ["lhs", "rhs"]  # inherited from a template
@@ -304,7 +304,7 @@ def test_attributes_are_converted_by_the_constructor_and_stay_in_order(place: Bu
     with refused("arith.cmpi: attribute 'predicate' must be one of eq, ne, slt"):
         arith.CmpI(x, x, "less")
     op = tt.Load(pointer, volatile=True, cache=tt.CacheModifier.CG)
-    assert list(op.attributes) == ["cache", "eviction", "volatile", "width", "runs", "ahead"]
+    assert list(op.attributes) == ["cache", "eviction", "volatile", "width", "ragged", "runs", "ahead"]
     assert str(op) == "%result : f32 = tt.load %free_0 @cache=cg @volatile=true;\n"
     with pytest.raises(TypeError, match="kind"):
         tt.AtomicRMW(pointer, place.parameters[2])

@@ -232,6 +232,7 @@ ROWS = {
     "backend/cpu/reductions.py": "the order of sums",
     "backend/cpu/memory.py": "the order of sums",
     "backend/cpu/tiles.py": "products of bf16 in pairs",
+    "backend/cpu/factors.py": "products of bf16 in pairs",
     "transforms/gpu/gpu_passes.py": "rounded once",
     "transforms/tiles/contract.py": "rounded once",
     "transforms/gpu/dots.py": "operands of products in tf32",
