@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 import linecache
-from typing import Any
+import os
+from typing import Any, Final
 
 import attrs
 
+# The folder of the frontends, where an op of the language's own functions has its place, with the author's call outside
+# of it; and that of the functions that are written in the language itself.
+FRONTENDS: Final = os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "frontends", "")
+LIBRARY: Final = os.path.join(FRONTENDS, "library", "")
 _WINDOW = 160  # The characters that messages show of a source line.
 
 

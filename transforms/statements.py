@@ -15,10 +15,9 @@ import attrs
 
 from ziggurat.codemodel.dialects import core, debug, py
 from ziggurat.codemodel.graphs import by_key
-from ziggurat.codemodel.location import Location
+from ziggurat.codemodel.location import LIBRARY, Location
 from ziggurat.codemodel.op import BlockParameter, Op, Value
 from ziggurat.codemodel.transform import Outcome, Rewriter, transform
-from ziggurat.frontends import LIBRARY
 
 
 @attrs.frozen

@@ -16,11 +16,10 @@ from ziggurat.codemodel.errors import LaunchError, ZigguratWarning
 from ziggurat.codemodel.gpu import dialect as gpu
 from ziggurat.codemodel.gpu.targets import TARGETS, Target
 from ziggurat.codemodel.graphs import by_key
-from ziggurat.codemodel.location import Location
+from ziggurat.codemodel.location import FRONTENDS, Location
 from ziggurat.codemodel.op import Op, OpResult, expect
 from ziggurat.codemodel.passes import Snapshot
 from ziggurat.compiler.compiled import Compiled
-from ziggurat.frontends import FOLDER
 from ziggurat.transforms.analysis.obstacle import Obstacle
 from ziggurat.transforms.analysis.queries import is_persistent
 from ziggurat.transforms.cost.choose import choose_warps
@@ -52,7 +51,7 @@ class SourceLine:
     def of(location: Location | None) -> SourceLine:
         if location is None:
             return SourceLine()
-        location = location.outside(FOLDER)
+        location = location.outside(FRONTENDS)
         return SourceLine(location.file, location.line)
 
 

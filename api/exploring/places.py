@@ -8,8 +8,7 @@ from collections.abc import Iterator
 
 import attrs
 
-from ziggurat.codemodel.location import Location
-from ziggurat.frontends import FOLDER
+from ziggurat.codemodel.location import FRONTENDS, Location
 
 _FILE_OF_LLVM = r'!(\d+) = !DIFile\(filename: "(.*?)", directory'
 _SCOPE = r"!(\d+) = (?:distinct )?!DI(?:Subprogram|LexicalBlockFile)\(.*?file: !(\d+)"
@@ -50,8 +49,8 @@ def place_of(location: Location | None) -> Place | None:
     """The place of an op, of which the outermost call comes last."""
     if location is None:
         return None
-    location = location.outside(FOLDER)
-    if location.file.startswith(FOLDER):
+    location = location.outside(FRONTENDS)
+    if location.file.startswith(FRONTENDS):
         return None
     caller = place_of(location.caller)
     end = (location.end_line, location.end_column + 1) if location.end_line else (0, 0)

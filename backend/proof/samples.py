@@ -134,7 +134,7 @@ def difference(model_a: Op, model_b: Op, grid: tuple[int, ...], arguments: Seque
     for number, model in enumerate((model_a, model_b)):
         copies = [_copy(value) for value in arguments]
         try:
-            with redirect_stdout(StringIO()) as stream, np.errstate(all="ignore"):
+            with redirect_stdout(StringIO()) as stream:
                 run(model, None, grid, copies)
             lines[number] = stream.getvalue()
         except ZigguratError as error:
@@ -181,7 +181,8 @@ def _copy(value: Any) -> Any:
 def _unlike(first: Array, second: Array, *, loose: bool) -> Array:
     if first.dtype.kind in "iub":
         return np.not_equal(first, second)
-    a, b = first.astype(np.float64), second.astype(np.float64)
+    with np.errstate(invalid="ignore"):  # NumPy warns of NaN that signal.
+        a, b = first.astype(np.float64), second.astype(np.float64)
     both_nan = np.isnan(a) & np.isnan(b)
     if not loose:
         return ((a != b) | (np.signbit(a) != np.signbit(b))) & ~both_nan

@@ -14,8 +14,7 @@ import re
 
 from ziggurat.backend.llvm.routines import encoded, escaped
 from ziggurat.codemodel.dialects import tt
-from ziggurat.codemodel.location import Location
-from ziggurat.frontends import FOLDER
+from ziggurat.codemodel.location import FRONTENDS, Location
 
 
 def first_place(func: tt.Func) -> Location | None:
@@ -86,7 +85,7 @@ class LineInfo:
             return ""
         attachment = self._places.get(location)
         if attachment is None:
-            attachment = self._places[location] = f", !dbg !{self._place(location.outside(FOLDER))}"
+            attachment = self._places[location] = f", !dbg !{self._place(location.outside(FRONTENDS))}"
         return attachment
 
     def _place(self, location: Location) -> int:

@@ -5,9 +5,8 @@ from __future__ import annotations
 import attrs
 
 from ziggurat.codemodel import errors
-from ziggurat.codemodel.location import Location
+from ziggurat.codemodel.location import FRONTENDS, Location
 from ziggurat.codemodel.op import Op
-from ziggurat.frontends import FOLDER
 
 
 @attrs.frozen
@@ -21,12 +20,12 @@ class Obstacle:
         """The reason why the request of `owner` is not met. It names the op of the obstacle where that is another."""
         if self.op is owner or self.op.location is None:
             return self.why
-        return f"{self.why} ({self.op.NAME} at {self.op.location.outside(FOLDER)})"
+        return f"{self.why} ({self.op.NAME} at {self.op.location.outside(FRONTENDS)})"
 
 
 def warn(message: str, place: Location | None) -> None:
     """Issue a `ZigguratWarning` at a place of the kernel's source, outside of the language's own functions."""
-    errors.warn(message, None if place is None else place.outside(FOLDER))
+    errors.warn(message, None if place is None else place.outside(FRONTENDS))
 
 
 def warn_of(message: str, owner: Op, obstacle: Obstacle) -> None:

@@ -15,7 +15,7 @@ import attrs
 from ziggurat.codemodel.dialects import arith, core, tt
 from ziggurat.codemodel.dispatch import OpTable
 from ziggurat.codemodel.errors import KernelTypeError
-from ziggurat.codemodel.location import Location
+from ziggurat.codemodel.location import FRONTENDS, Location
 from ziggurat.codemodel.op import Body, Op, OpResult, Value, expect
 from ziggurat.codemodel.structured import Structured
 from ziggurat.codemodel.transform import Rewriter
@@ -32,7 +32,6 @@ from ziggurat.codemodel.types import (
     shape_of,
     with_element,
 )
-from ziggurat.frontends import FOLDER
 from ziggurat.frontends.library import LIBRARY as FUNCTIONS
 from ziggurat.transforms.casts import cast
 from ziggurat.transforms.differentiate.finite import may_be_infinite
@@ -92,8 +91,8 @@ def no_gradient(op: Op, why: str, hint: str | None = None) -> KernelTypeError:
     """The error for an op that an adjoint reaches and that has no gradient. An op of the library is named by the call
     of it, as the kernel writes it."""
     location, name = op.location, op.NAME
-    if location is not None and location.file.startswith(FOLDER):
-        location = location.outside(FOLDER)
+    if location is not None and location.file.startswith(FRONTENDS):
+        location = location.outside(FRONTENDS)
         text = (location.source_line() or "").encode()[location.column :].decode(errors="replace")
         match = re.match(r"[\w.]+(?=\()", text)
         name = match[0] if match and match[0].rpartition(".")[2] in FUNCTIONS else "the call"

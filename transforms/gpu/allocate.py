@@ -29,10 +29,9 @@ from ziggurat.codemodel.dialects import tt
 from ziggurat.codemodel.errors import ResourceError
 from ziggurat.codemodel.gpu import dialect as gpu
 from ziggurat.codemodel.gpu.targets import TARGETS
-from ziggurat.codemodel.location import Location
+from ziggurat.codemodel.location import FRONTENDS, Location
 from ziggurat.codemodel.op import Op, Value
 from ziggurat.codemodel.transform import Outcome, Rewriter, transform
-from ziggurat.frontends import FOLDER
 from ziggurat.transforms.analysis.intervals import Interval, intervals_of, place
 from ziggurat.transforms.analysis.memory_flow import allocation, users_of
 from ziggurat.transforms.analysis.queries import shared_of
@@ -98,7 +97,7 @@ def shared_memory_error(buffers: Sequence[gpu.LocalAlloc], total: int, limit: in
         if place is None:
             lines.append(line)
             continue
-        author = place.outside(FOLDER)
+        author = place.outside(FRONTENDS)
         lines.append(f"{line}, at {author}")
         text = author.source_line()
         if text is not None and author != quoted:
@@ -167,7 +166,7 @@ def _expression(place: Location | None) -> tuple[ast.expr | None, str | None]:
     """The expression at a place of the source, and the variable that it is assigned to, as far as they are known."""
     if place is None:
         return None, None
-    place = place.outside(FOLDER)
+    place = place.outside(FRONTENDS)
     try:
         nodes = list(ast.walk(ast.parse("".join(linecache.getlines(place.file)))))
     except (SyntaxError, ValueError):

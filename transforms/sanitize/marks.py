@@ -20,6 +20,7 @@ from typing import Any
 from ziggurat.codemodel.dialects import arith, core, math, tt
 from ziggurat.codemodel.dispatch import OpTable
 from ziggurat.codemodel.graphs import reached
+from ziggurat.codemodel.location import LIBRARY
 from ziggurat.codemodel.op import Op, Value
 from ziggurat.codemodel.traits import MemoryRead
 from ziggurat.codemodel.types import (
@@ -33,7 +34,6 @@ from ziggurat.codemodel.types import (
     shaped,
     void,
 )
-from ziggurat.frontends import LIBRARY
 from ziggurat.frontends.library import sanitizing
 from ziggurat.transforms.kit.dataflow import Node, flow, nodes
 from ziggurat.transforms.sanitize.code import Code

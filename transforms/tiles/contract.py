@@ -21,10 +21,10 @@ from __future__ import annotations
 
 from ziggurat.codemodel.dialects import arith, tt
 from ziggurat.codemodel.dialects import math as maths
+from ziggurat.codemodel.location import LIBRARY
 from ziggurat.codemodel.op import Op, Value
 from ziggurat.codemodel.transform import Outcome, Rewriter, transform
 from ziggurat.codemodel.types import scalar_element
-from ziggurat.frontends import LIBRARY
 from ziggurat.transforms.simplify.dce import dce
 
 _SUMS = (arith.AddF, arith.SubF)
