@@ -284,7 +284,7 @@ def _matmul(
             emitter.prefetch(start + number * b.pitch, width * b_type.bytes, level=2)
 
     def excess(column: Number) -> list[Number]:
-        """What the sums of a panel have too much, for each element of a is 128 too large."""
+        """The excess of the sums of a panel, as each element of a is 128 too large."""
         assert factors is not None
         bytes_, right = emitter.number("i32", str(0x80808080)), packed + column / panel * between
 

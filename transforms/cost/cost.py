@@ -60,7 +60,7 @@ from ziggurat.transforms.analysis.queries import (
 from ziggurat.transforms.analysis.sectors import SECTOR, Sectors
 from ziggurat.transforms.cost.budget import limits
 from ziggurat.transforms.cost.pressure import pressure
-from ziggurat.transforms.layouts.layout_plan import Access, Accesses, pointee_bytes
+from ziggurat.transforms.layouts.accesses import Access, Accesses, pointee_bytes
 from ziggurat.transforms.layouts.shuffle_rounds import exchange
 from ziggurat.transforms.layouts.swizzle import LINE, VECTOR, Moves, extended, moves, stores_matrices, vector_moves
 

@@ -72,7 +72,8 @@ from ziggurat.transforms.analysis.queries import (
 )
 from ziggurat.transforms.casts import cast
 from ziggurat.transforms.gpu.computed_operands import OperandChoice
-from ziggurat.transforms.layouts.layout_plan import Accesses, Anchor, OperandLayouts, Operands, PrimaryLayouts
+from ziggurat.transforms.layouts.accesses import Accesses
+from ziggurat.transforms.layouts.layout_plan import Anchor, OperandLayouts, Operands, PrimaryLayouts
 from ziggurat.transforms.layouts.swizzle import LINE, VECTOR, copied_bases, moves, stores_matrices
 from ziggurat.transforms.layouts.tma_blocks import block_axis
 from ziggurat.transforms.simplify.hoist import hoist

@@ -7,7 +7,7 @@ from ziggurat.codemodel.gpu.fragments import Panels, box_and_swizzle
 from ziggurat.codemodel.op import Value
 from ziggurat.codemodel.types import DescriptorType, SharedType
 from ziggurat.transforms.analysis.queries import descriptor_of, tensor_of
-from ziggurat.transforms.layouts.layout_plan import Accesses
+from ziggurat.transforms.layouts.accesses import Accesses
 
 
 def panels_of_block(type_: DescriptorType) -> Panels | None:

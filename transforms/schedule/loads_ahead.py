@@ -168,7 +168,7 @@ def _assigned(
             feed(load, first.ahead[load])
             continue
         is_own, is_feeding = depends_on_program(load), load in least
-        # Of many words, each would take a copy and a read, in place of a load.
+        # Each of many words would take a copy and a read, in place of a load.
         many = has_dots and load not in awaited and costs[load] > OF_LOAD
         in_words = many and isinstance(load, tt.Load) and bytes_at_once(load) == min(CP_ASYNC_BYTES)
         goes_through = load in reading or (is_own and not in_words)

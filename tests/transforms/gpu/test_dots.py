@@ -11,7 +11,7 @@ from ziggurat.codemodel.gpu.targets import TARGETS
 from ziggurat.codemodel.layout import blocked
 from ziggurat.codemodel.op import Op
 from ziggurat.transforms.gpu.dots import Fma, MmaSync, Wgmma, anchors, mma_of, place_dots
-from ziggurat.transforms.layouts.layout_plan import Accesses
+from ziggurat.transforms.layouts.accesses import Accesses
 from ziggurat.transforms.layouts.swizzle import moves
 
 

@@ -25,7 +25,7 @@ from ziggurat.codemodel.text.parser import parse
 from ziggurat.transforms.analysis.axis_info import analyse
 from ziggurat.transforms.gpu.assign import assign
 from ziggurat.transforms.gpu.lower import run_of_warps
-from ziggurat.transforms.layouts.layout_plan import Accesses, pointee_bytes
+from ziggurat.transforms.layouts.accesses import Accesses, pointee_bytes
 from ziggurat.transforms.tiles.prepare import prepare
 
 

@@ -13,7 +13,8 @@ from ziggurat.codemodel.layout import blocked
 from ziggurat.codemodel.op import Op
 from ziggurat.codemodel.text.parser import parse
 from ziggurat.transforms.analysis.axis_info import analyse
-from ziggurat.transforms.layouts.layout_plan import Accesses, LayoutPlan
+from ziggurat.transforms.layouts.accesses import Accesses
+from ziggurat.transforms.layouts.layout_plan import LayoutPlan
 from ziggurat.transforms.tiles.prepare import prepare
 
 INDEX = """%0 : tensor<x1024, i32> = tt.make_range @start=0 @end=1024; %1 : tensor<x1024, ptr<f32>> = tt.splat %p;

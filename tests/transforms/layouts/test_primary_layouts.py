@@ -17,7 +17,8 @@ from ziggurat.codemodel.text.parser import parse
 from ziggurat.transforms.analysis.axis_info import analyse
 from ziggurat.transforms.analysis.components import groups_of
 from ziggurat.transforms.analysis.queries import layout_of
-from ziggurat.transforms.layouts.layout_plan import Accesses, PrimaryLayouts, flexible_components
+from ziggurat.transforms.layouts.accesses import Accesses
+from ziggurat.transforms.layouts.layout_plan import PrimaryLayouts, flexible_components
 
 DOT = Layout((1, 256), (2, 4, 8, 16, 32), (64, 128))  # 16 × 32
 INDEX = """%0 : tensor<x1024, i32> = tt.make_range @start=0 @end=1024; %1 : tensor<x1024, ptr<f32>> = tt.splat %p;
