@@ -16,14 +16,13 @@ from ziggurat.triton.backends.compiler import BaseBackend, GPUTarget
 from ziggurat.triton.compiler.compiled_kernel import CompiledKernel, LazyDict
 from ziggurat.triton.compiler.cubins import keep
 from ziggurat.triton.compiler.files import IRSource
-from ziggurat.triton.compiler.sources import ASTSource, AttrsDescriptor
+from ziggurat.triton.compiler.sources import ASTSource
 from ziggurat.triton.runtime import triton_options
 from ziggurat.triton.runtime.cache import get_cache_key, triton_key
 from ziggurat.triton.runtime.driver import driver
 from ziggurat.triton.runtime.jit import JITFunction
 
 Path_ = tuple[int, ...]
-instance_descriptor = AttrsDescriptor  # The name in Triton 2.
 
 
 @public
@@ -120,6 +119,6 @@ def max_shared_mem(device: int) -> int:
 
 
 __all__ = [
-    "ASTSource", "AttrsDescriptor", "CompiledKernel", "GPUTarget", "IRSource", "LazyDict", "compile", "get_cache_key",
-    "instance_descriptor", "make_backend", "max_shared_mem", "triton_key",
+    "ASTSource", "CompiledKernel", "GPUTarget", "IRSource", "LazyDict", "compile", "get_cache_key",
+    "make_backend", "max_shared_mem", "triton_key",
 ]  # fmt: skip

@@ -10,7 +10,7 @@ import ziggurat.triton as triton
 import ziggurat.triton.language as tl
 from ziggurat.codemodel.errors import ZigguratError, ZigguratWarning
 from ziggurat.triton.backends.compiler import GPUTarget
-from ziggurat.triton.compiler.compiler import AttrsDescriptor, instance_descriptor
+from ziggurat.triton.compiler.sources import AttrsDescriptor
 from ziggurat.triton.runtime import cache, jit, triton_options
 
 H100 = GPUTarget("cuda", 90, 32)
@@ -81,7 +81,7 @@ def test_sources(signature, constants, attributes):
 
 
 def test_functions_are_compiled():
-    configuration = instance_descriptor(divisible_by_16={0}, equal_to_1={1})
+    configuration = AttrsDescriptor(divisible_by_16={0}, equal_to_1={1})
     compiled = triton.compile(fill, H100, signature="*fp32", constants={2: 16}, configs=[configuration], num_warps=2)
     assert compiled.metadata.num_warps == 2 and compiled.src.constants == {(1,): 1, (2,): 16}
 
